@@ -212,7 +212,9 @@ func (s *Store) Issued() []string {
 	defer s.mu.Unlock()
 	all := slices.Clone(s.proofs)
 	for _, k := range s.issued {
-		all = append(all, k.secret, k.token)
+		if all = append(all, k.token); k.secret != "" {
+			all = append(all, k.secret)
+		}
 	}
 	return all
 }

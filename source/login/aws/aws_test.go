@@ -98,45 +98,6 @@ func TestSignature(t *testing.T) {
 	}
 }
 
-func TestHosts(t *testing.T) {
-	clean(t, "AWS_ACCESS_KEY_ID", "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY", "s3cret-canary")
-	p := aws.New(nil, nil)
-	for u, region := range map[string]string{
-		"https://git-codecommit.eu-west-1.amazonaws.com/v1/repos/app":        "eu-west-1",
-		"https://git-codecommit.eu-west-1.amazonaws.com:443/v1/repos/app":    "eu-west-1",
-		"https://GIT-CODECOMMIT.eu-west-1.amazonaws.com/v1/repos/app/":       "eu-west-1",
-		"https://git-codecommit-fips.us-gov-west-1.amazonaws.com/v1/repos/x": "us-gov-west-1",
-		"https://git-codecommit.cn-north-1.amazonaws.com.cn/v1/repos/x":      "cn-north-1",
-		"https://git-codecommit.ap-southeast-2.amazonaws.com/v1/repos/a%20b": "ap-southeast-2",
-	} {
-		r := request(u)
-		got, err := p.Login(t.Context(), r)
-		if err != nil || !accepts(got.Password, "s3cret-canary", region, strings.ToLower(r.URL.Hostname()), strings.TrimRight(r.URL.EscapedPath(), "/")) {
-			t.Errorf("%s: %v", u, err)
-		}
-	}
-	for _, u := range []string{
-		"http://git-codecommit.eu-west-1.amazonaws.com/v1/repos/app",
-		"https://git-codecommit.eu-west-1.amazonaws.com:8443/v1/repos/app",
-		"https://git-codecommit.eu-west-1.amazonaws.com.evil.example/v1/repos/app",
-		"https://evil.example/git-codecommit.eu-west-1.amazonaws.com",
-		"https://xgit-codecommit.eu-west-1.amazonaws.com/v1/repos/app",
-		"https://git-codecommitXeu-west-1.amazonaws.com/v1/repos/app",
-		"https://git-codecommit.eu-west-1xamazonaws.com/v1/repos/app",
-		"https://git-codecommit.evil.example#.eu-west-1.amazonaws.com/",
-		"https://git-codecommit.eu-west-1.amazonaws.com.cn/v1/repos/app",
-		"https://git-codecommit.cn-north-1.amazonaws.com/v1/repos/app",
-		"https://git-codecommit.a.b.amazonaws.com/v1/repos/app",
-		"https://s3.eu-west-1.amazonaws.com/v1/repos/app",
-		"https://github.com/acme/app",
-	} {
-		_, err := p.Login(t.Context(), request(u))
-		if !errors.Is(err, source.ErrProvider) || !errors.Is(err, source.ErrInvalid) || !strings.Contains(err.Error(), "git-codecommit.REGION.amazonaws.com") {
-			t.Errorf("%s: %v", u, err)
-		}
-	}
-}
-
 // keys answers with temporary keys as the endpoints of containers and instances do.
 func keys(n int, expires time.Time) map[string]string {
 	return map[string]string{
@@ -203,37 +164,6 @@ func TestInstance(t *testing.T) {
 	got, err := aws.New(nil, nil).Login(t.Context(), request("https://"+host+"/v1/repos/app"))
 	if err != nil || !strings.HasPrefix(got.Username, "ASIAEXAMPLE1%") {
 		t.Errorf("%+v, %v", got, err)
-	}
-}
-
-func TestProfile(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "credentials")
-	if err := os.WriteFile(file, []byte("[dev]\naws_access_key_id = AKIDPROFILE\naws_secret_access_key = s3cret-canary\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	clean(t, "AWS_PROFILE", "dev", "AWS_SHARED_CREDENTIALS_FILE", file)
-	got, err := aws.New(nil, nil).Login(t.Context(), request("https://"+host+"/v1/repos/app"))
-	if err != nil || got.Username != "AKIDPROFILE" {
-		t.Errorf("%+v, %v", got, err)
-	}
-}
-
-func TestOwnIdentityIsNotLent(t *testing.T) {
-	clean(t, "AWS_ACCESS_KEY_ID", "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY", "s3cret-canary")
-	for name, c := range map[string]struct {
-		change  func(*source.LoginRequest)
-		stalled bool
-		say     string
-	}{
-		"service account": {func(r *source.LoginRequest) { r.ServiceAccount = "robot" }, true, "spec.serviceAccountName: only a cluster"},
-		"CA of a Secret":  {func(r *source.LoginRequest) { r.OwnTrust, r.SecretName = true, "default/ca" }, false, "default/ca: ca.crt"},
-	} {
-		r := request("https://" + host + "/v1/repos/app")
-		c.change(&r)
-		_, err := aws.New(nil, nil).Login(t.Context(), r)
-		if !errors.Is(err, source.ErrProvider) || errors.Is(err, source.ErrInvalid) != c.stalled || !strings.Contains(err.Error(), c.say) {
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }
 

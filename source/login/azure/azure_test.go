@@ -6,10 +6,8 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
-	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -90,35 +88,6 @@ func TestManagedIdentity(t *testing.T) {
 	run = w.Fetch(w.provider().Login, logintest.Repository("azure", repository))
 	if run.Reason != "InvalidProviderConfiguration" || !strings.Contains(run.Err.Error(), "managed identity: status 401") {
 		t.Errorf("%s, %v", run.Reason, run.Err)
-	}
-}
-
-func TestHosts(t *testing.T) {
-	w := newWorld(t, application("AZURE_CLIENT_SECRET", "s3cret-canary")...)
-	for _, u := range []string{
-		"http://dev.azure.com/org/project/_git/app",
-		"https://dev.azure.com:8443/org/project/_git/app",
-		"https://dev.azure.com.evil.example/org",
-		"https://evildev.azure.com/org",
-		"https://x.dev.azure.com/org",
-		"https://visualstudio.com/org",
-		"https://a.b.visualstudio.com/org",
-		"https://evilvisualstudio.com/org",
-		"https://old.visualstudio.com.evil.example/org",
-		"https://evil.example/dev.azure.com",
-		"https://github.com/acme/app",
-	} {
-		parsed, err := url.Parse(u)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = w.provider().Login(t.Context(), source.LoginRequest{Provider: "azure", URL: parsed})
-		if !errors.Is(err, source.ErrProvider) || !errors.Is(err, source.ErrInvalid) || !strings.Contains(err.Error(), "dev.azure.com/ORGANISATION") {
-			t.Errorf("%s: %v", u, err)
-		}
-	}
-	if len(w.Asked) > 0 {
-		t.Errorf("asked %q", w.Asked)
 	}
 }
 

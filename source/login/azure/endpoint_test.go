@@ -30,50 +30,18 @@ func TestEndpointOf(t *testing.T) {
 }
 
 // strangers are hosts that look like those of Azure.
-var strangers = []string{
-	"oci://evil.com/acme.azurecr.io",
-	"oci://acme.azurecr.io.evil.com/app",
-	"oci://acme.azurecr.io:8443/app",
-	"oci://acme.azurecr.io:/app",
-	"oci://acme.azurecr.io./app",
-	"oci://acme.azurecr.io@evil.com/app",
-	"oci://user@acme.azurecr.io/app",
-	"oci://acme.evilazurecr.io/app",
-	"oci://evil.com.acme.azurecr.io/app",
-	"oci://acme.westeurope.data.azurecr.io/app",
-	"oci://acmexazurecrxio/app",
-	"oci://acme.azurecr.com/app",
-	"oci://acme.azurecr.ioo/app",
-	"oci://azurecr.io/app",
-	"oci://.azurecr.io/app",
-	"oci://-.azurecr.io/app",
-	"oci://acme.a\u017furecr.io/app",
-	"oci://\u212aacme.azurecr.io/app",
-	"https://acme.azurecr.io/app",
-	"http://acme.azurecr.io/app",
-	"oci://dev.azure.com/app",
-	"oci://mcr.microsoft.com/app",
-	"acme.azurecr.io/app",
-	"",
-
-	"azblob://evil.com/acme.blob.core.windows.net",
-	"azblob://acme.blob.core.windows.net.evil.com/c",
-	"azblob://acme.blob.core.windows.net:8443/c",
-	"azblob://acme.blob.core.windows.net./c",
-	"azblob://acme.blob.core.windows.net@evil.com/c",
-	"azblob://user@acme.blob.core.windows.net/c",
-	"azblob://acme.evilblob.core.windows.net/c",
-	"azblob://evil.com.acme.blob.core.windows.net/c",
-	"azblob://a.b.blob.core.windows.net/c",
-	"azblob://acme-tertiary.blob.core.windows.net/c",
-	"azblob://acme.blob.core.windowsxnet/c",
-	"azblob://acme.z.blob.storage.azure.net/c",
-	"azblob://acme.dfs.core.windows.net/c",
-	"azblob://acme.azurecr.io/c",
-	"azblob://127.0.0.1/c",
-	"oci://acme.blob.core.windows.net/app",
-	"https://acme.blob.core.windows.net/app",
-	"http://acme.blob.core.windows.net/app",
-}
+const strangers = `
+oci://evil.com/acme.azurecr.io oci://acme.azurecr.io.evil.com/app oci://acme.azurecr.io:8443/app oci://acme.azurecr.io:/app oci://acme.azurecr.io./app
+oci://acme.azurecr.io@evil.com/app oci://user@acme.azurecr.io/app oci://acme.evilazurecr.io/app oci://evil.com.acme.azurecr.io/app
+oci://acme.westeurope.data.azurecr.io/app oci://acmexazurecrxio/app oci://acme.azurecr.com/app oci://acme.azurecr.ioo/app oci://azurecr.io/app oci://.azurecr.io/app
+oci://-.azurecr.io/app oci://acme.aſurecr.io/app oci://Kacme.azurecr.io/app https://acme.azurecr.io/app http://acme.azurecr.io/app oci://dev.azure.com/app
+oci://mcr.microsoft.com/app acme.azurecr.io/app azblob://evil.com/acme.blob.core.windows.net azblob://acme.blob.core.windows.net.evil.com/c
+azblob://acme.blob.core.windows.net:8443/c azblob://acme.blob.core.windows.net./c azblob://acme.blob.core.windows.net@evil.com/c azblob://user@acme.blob.core.windows.net/c
+azblob://acme.evilblob.core.windows.net/c azblob://evil.com.acme.blob.core.windows.net/c azblob://a.b.blob.core.windows.net/c
+azblob://acme-tertiary.blob.core.windows.net/c azblob://acme.blob.core.windowsxnet/c azblob://acme.z.blob.storage.azure.net/c azblob://acme.dfs.core.windows.net/c
+azblob://acme.azurecr.io/c azblob://127.0.0.1/c oci://acme.blob.core.windows.net/app https://acme.blob.core.windows.net/app http://acme.blob.core.windows.net/app
+http://dev.azure.com/org/project/_git/app https://dev.azure.com:8443/org/project/_git/app https://dev.azure.com.evil.example/org https://evildev.azure.com/org
+https://x.dev.azure.com/org https://visualstudio.com/org https://a.b.visualstudio.com/org https://evilvisualstudio.com/org https://old.visualstudio.com.evil.example/org
+https://evil.example/dev.azure.com https://github.com/acme/app`
 
 func TestStrangers(t *testing.T) { logintest.Strangers(t, endpointOf, strangers) }

@@ -4,11 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"os"
-	"strings"
-	"time"
 
-	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/login/azure"
@@ -16,25 +12,10 @@ import (
 
 // A registry of Azure is asked with the identity of the program.
 func Example() {
-	var set source.Set
-	if err := set.Decode("sources.yaml", strings.NewReader(`
-apiVersion: source.headgate.dev/v1
-kind: OCIRepository
-metadata: {name: app}
-spec: {provider: azure, url: "oci://team.azurecr.io/app", interval: 5m}
-`)); err != nil {
-		log.Fatal(err)
-	}
-	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: "store"})
+	app := &source.OCIRepository{Spec: source.OCIRepositorySpec{Provider: "azure", URL: "oci://team.azurecr.io/app"}}
+	revision, _, err := oci.New(app, source.Env{Login: azure.New(nil, nil).Login}, nil).Resolve(context.Background(), nil)
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer store.Close()
-	app := set.Objects[0].(*source.OCIRepository)
-	origin := oci.New(app, source.Env{Login: azure.New(time.Now, os.LookupEnv).Login}, nil)
-	reconciler := source.Reconciler{Store: store}
-	if _, err := reconciler.Reconcile(context.Background(), app, origin); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(app.Status.Artifact.Revision)
+	fmt.Println(revision.ID)
 }

@@ -24,55 +24,15 @@ func TestEndpointOf(t *testing.T) {
 }
 
 // strangers are hosts that look like those of Google Cloud.
-var strangers = []string{
-	"oci://evil.com/gcr.io",
-	"oci://xgcr.io/app",
-	"oci://gcr.io.evil.com/app",
-	"oci://eu.gcr.io.evil.com/app",
-	"oci://a.b.gcr.io/app",
-	"oci://-.gcr.io/app",
-	"oci://.gcr.io/app",
-	"oci://gcr.io:8443/app",
-	"oci://gcr.io:/app",
-	"oci://gcr.io./app",
-	"oci://gcr.io@evil.com/app",
-	"oci://oauth2accesstoken@gcr.io/app",
-	"oci://gcrxio/app",
-	"oci://foo-docker.pkg.dev.evil/app",
-	"oci://foo-docker.pkg.dev.evil.com/app",
-	"oci://foo-docker.evil.pkg.dev/app",
-	"oci://evil.com-docker.pkg.dev/app",
-	"oci://evil-dockerxpkgxdev/app",
-	"oci://-docker.pkg.dev/app",
-	"oci://docker.pkg.dev/app",
-	"oci://us-npm.pkg.dev/app",
-	"oci://us-docker.pkg.dev:80/app",
-	"oci://us-doc\u212aer.pkg.dev/app",
-	"oci://s3nsregistry.fr/app",
-	"oci://xdocker.s3nsregistry.fr/app",
-	"oci://evil.docker.s3nsregistry.fr/app",
-	"oci://docker.s3nsregistry.fr.evil.com/app",
-	"https://gcr.io/app",
-	"gs://gcr.io/app",
-	"gs://us-docker.pkg.dev/app",
-	"oci://storage.googleapis.com/bucket",
-	"https://storage.googleapis.com/bucket",
-	"gs://googleapis.com/bucket",
-	"gs://xstorage.googleapis.com/bucket",
-	"gs://storage.googleapis.com.evil.com/bucket",
-	"gs://storage.googleapis.com:80/bucket",
-	"gs://user@storage.googleapis.com/bucket",
-	"gs://storagexgoogleapis.com/bucket",
-	"gs://bucket.storage.googleapis.com/",
-	"gs://storage.a.b.rep.googleapis.com/bucket",
-	"gs://storage.rep.googleapis.com/bucket",
-	"gs://storage-.p.googleapis.com/bucket",
-	"gs://evil-storage-own.p.googleapis.com/bucket",
-	"gs://storage.evil.s3nsapis.fr/bucket",
-	"http://us-docker.pkg.dev/app",
-	"oci:gcr.io/app",
-	"gcr.io/app",
-	"",
-}
+const strangers = `
+oci://evil.com/gcr.io oci://xgcr.io/app oci://gcr.io.evil.com/app oci://eu.gcr.io.evil.com/app oci://a.b.gcr.io/app oci://-.gcr.io/app oci://.gcr.io/app
+oci://gcr.io:8443/app oci://gcr.io:/app oci://gcr.io./app oci://gcr.io@evil.com/app oci://oauth2accesstoken@gcr.io/app oci://gcrxio/app oci://foo-docker.pkg.dev.evil/app
+oci://foo-docker.pkg.dev.evil.com/app oci://foo-docker.evil.pkg.dev/app oci://evil.com-docker.pkg.dev/app oci://evil-dockerxpkgxdev/app oci://-docker.pkg.dev/app
+oci://docker.pkg.dev/app oci://us-npm.pkg.dev/app oci://us-docker.pkg.dev:80/app oci://us-docKer.pkg.dev/app oci://s3nsregistry.fr/app oci://xdocker.s3nsregistry.fr/app
+oci://evil.docker.s3nsregistry.fr/app oci://docker.s3nsregistry.fr.evil.com/app https://gcr.io/app gs://gcr.io/app gs://us-docker.pkg.dev/app
+oci://storage.googleapis.com/bucket https://storage.googleapis.com/bucket gs://googleapis.com/bucket gs://xstorage.googleapis.com/bucket
+gs://storage.googleapis.com.evil.com/bucket gs://storage.googleapis.com:80/bucket gs://user@storage.googleapis.com/bucket gs://storagexgoogleapis.com/bucket
+gs://bucket.storage.googleapis.com/ gs://storage.a.b.rep.googleapis.com/bucket gs://storage.rep.googleapis.com/bucket gs://storage-.p.googleapis.com/bucket
+gs://evil-storage-own.p.googleapis.com/bucket gs://storage.evil.s3nsapis.fr/bucket http://us-docker.pkg.dev/app oci:gcr.io/app gcr.io/app`
 
 func TestStrangers(t *testing.T) { logintest.Strangers(t, endpointOf, strangers) }

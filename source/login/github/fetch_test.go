@@ -1,8 +1,6 @@
 package github_test
 
 import (
-	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -77,24 +75,6 @@ func TestFetchAfterRevocation(t *testing.T) {
 	}
 	if run := w.fetch(t, "https://github.com/acme/app.git"); run.Err != nil {
 		t.Fatal(run.Err)
-	}
-}
-
-// Servers that repeat what they were shown put it into no text.
-func TestFetchFromLeakingServers(t *testing.T) {
-	w := newWorld(t, logintest.Repo(t))
-	w.git.Break(&testenv.Defect{Status: http.StatusInternalServerError, Header: http.Header{"Content-Type": {"text/plain"}},
-		Body: "you are x-access-token:ghs_canary000001"})
-	if run := w.fetch(t, "https://github.com/acme/app.git"); run.Reason != "GitOperationFailed" {
-		t.Errorf("%s, %v", run.Reason, run.Err)
-	}
-	w.api.Answer(func(rw http.ResponseWriter, r *http.Request) {
-		rw.WriteHeader(http.StatusUnauthorized)
-		fmt.Fprintf(rw, `{"message":"who is %s?"}`, r.Header.Get("Authorization"))
-	})
-	w.login = github.New(nil).Login
-	if run := w.fetch(t, "https://github.com/acme/app.git"); run.Reason != "InvalidProviderConfiguration" {
-		t.Errorf("%s, %v", run.Reason, run.Err)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -75,25 +74,6 @@ func TestRedirects(t *testing.T) {
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v", path, err)
 		}
-	}
-}
-
-func TestSize(t *testing.T) {
-	for size, good := range map[int]bool{exchange.MaxAnswer: true, exchange.MaxAnswer + 1: false, 8 * exchange.MaxAnswer: false} {
-		client := exchange.Client(nil)
-		resp, err := client.Get(serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, strings.Repeat("x", size)) }))
-		if err != nil {
-			t.Fatal(err)
-		}
-		n, err := io.Copy(io.Discard, resp.Body)
-		if (err == nil) != good || n > exchange.MaxAnswer || good && n != int64(size) {
-			t.Errorf("%d bytes: read %d, %v", size, n, err)
-		}
-		if _, again := resp.Body.Read(make([]byte, 1)); !good && again == nil {
-			t.Error("reading goes on behind the bound")
-		}
-		resp.Body.Close()
-		client.CloseIdleConnections()
 	}
 }
 

@@ -2,6 +2,7 @@ package logintest
 
 import (
 	"net/url"
+	"strings"
 	"testing"
 )
 
@@ -23,11 +24,11 @@ func Endpoints[P comparable](t *testing.T, judge Judge[P], want map[string]P) {
 	}
 }
 
-// Strangers checks that none of the URLs, which look like those of the
+// Strangers checks that none of the URLs in a text, which look like those of the
 // provider, is taken for an endpoint.
-func Strangers[P comparable](t *testing.T, judge Judge[P], urls []string) {
+func Strangers[P comparable](t *testing.T, judge Judge[P], urls string) {
 	t.Helper()
-	for _, s := range urls {
+	for s := range strings.FieldsSeq(urls) {
 		u, err := url.Parse(s)
 		if err != nil {
 			continue // no URL reaches a login that is none
