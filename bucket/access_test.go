@@ -2,7 +2,6 @@ package bucket_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,13 +9,10 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/bucket"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/internal/transport"
@@ -162,140 +158,5 @@ func TestClient(t *testing.T) {
 	_, _, err := d.origin(b, source.Env{Secrets: held}).Resolve(t.Context(), nil)
 	if step, ok := errors.AsType[*source.StepError](err); !ok || step.Reason != "AuthenticationFailed" {
 		t.Errorf("another CA: %v", err)
-	}
-}
-
-// secretKeys are the keys of Secrets of buckets that hold something secret (reference A10).
-var secretKeys = []string{
-	"accesskey", "secretkey", "serviceaccount", "clientSecret", "clientCertificate", "clientCertificatePassword",
-	"accountKey", "sasKey", "token", "password",
-}
-
-// A store that repeats what it was given does not make it show, whatever the
-// step in which it does.
-func TestSecretsDoNotShow(t *testing.T) {
-	creds, all := source.Secret{Data: map[string][]byte{}}, []string{"ca%2Fnary-sig", "ca/nary-sig"}
-	for _, key := range secretKeys {
-		value := "cAnArY/" + key + "+="
-		creds.Data[key] = []byte(value)
-		all = append(all, value)
-	}
-	creds.Data["username"] = []byte("me")
-	repeat := func() error {
-		var text []string
-		for _, s := range all {
-			text = append(text, s, url.QueryEscape(s))
-		}
-		return &bucket.StatusError{Doing: "list objects", Status: 400, Message: "https://acc.example/stuff?sv=1&sig=ca%2Fnary-sig " + strings.Join(text, " ")}
-	}
-	for name, leak := range map[string]func(*memoryDriver){
-		"connect": func(d *memoryDriver) {
-			d.connect = func(_ context.Context, a *bucket.Access) error {
-				if _, _, err := a.Endpoint(); err != nil {
-					return err
-				}
-				return repeat()
-			}
-		},
-		"endpoint": func(d *memoryDriver) {
-			d.connect = func(_ context.Context, a *bucket.Access) error {
-				a.Spec.Endpoint = "https://u:cAnArY/password+=@acc.example:x/?sv=1&sig=ca%2Fnary-sig"
-				_, _, err := a.Endpoint()
-				return err
-			}
-		},
-		"list": func(d *memoryDriver) { d.onList = func(string, int) error { return repeat() } },
-		"read": func(d *memoryDriver) { d.onOpen = func(bucket.Object, int64) error { return repeat() } },
-		"rules": func(d *memoryDriver) {
-			d.put(".sourceignore", "x")
-			d.onOpen = func(bucket.Object, int64) error { return repeat() }
-		},
-		"no access": func(d *memoryDriver) { d.put(".sourceignore/"+all[3], "x"); d.put("a//"+all[4], "x") },
-	} {
-		d := newMemory("a", "1")
-		leak(d)
-		connect := d.connect
-		d.connect = func(ctx context.Context, a *bucket.Access) error {
-			if _, _, err := a.Endpoint(); err != nil {
-				return err
-			}
-			if connect == nil {
-				return nil
-			}
-			return connect(ctx, a)
-		}
-		b := newBucket(everything)
-		b.Spec.CertSecretRef, b.Spec.STS.CertSecretRef, b.Spec.ProxySecretRef = nil, nil, nil
-		b.Spec.Provider, b.Spec.Endpoint = "azure", "https://acc.example/?sv=1&sig=ca%2Fnary-sig"
-		env := source.Env{Secrets: secrets{"creds": creds, "sts": creds}}
-		o := bucket.New(b, env, map[string]bucket.Provider{"azure": d.provide})
-		texts, err := reconciled(t, b, o)
-		if err == nil {
-			t.Errorf("%s: no error", name)
-			continue
-		}
-		for _, s := range all {
-			for _, form := range []string{s, url.QueryEscape(s)} {
-				if strings.Contains(err.Error()+texts, form) {
-					t.Errorf("%s: %q shows: %v", name, form, err)
-				}
-			}
-		}
-	}
-}
-
-// reconciled returns status and events of a run, and its error.
-func reconciled(t *testing.T, b *source.Bucket, o source.Origin) (texts string, err error) {
-	t.Helper()
-	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: filepath.Join(t.TempDir(), "store")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	var all strings.Builder
-	note := json.NewEncoder(&all)
-	note.SetEscapeHTML(false)
-	r := source.Reconciler{Store: store, Emit: func(e source.Event) { note.Encode(e) }}
-	_, failed := r.Reconcile(t.Context(), b, o)
-	note.Encode(b.Status)
-	return all.String(), failed
-}
-
-func TestLogIn(t *testing.T) {
-	at := &url.URL{Scheme: "s3", Host: "store.example", Path: "/stuff"}
-	b := newBucket(func(s *source.BucketSpec) { s.Provider, s.ServiceAccountName = "aws", "robot" })
-	d := newMemory("a", "1")
-	var issued source.Credential
-	d.connect = func(ctx context.Context, a *bucket.Access) (err error) {
-		issued, err = a.LogIn(ctx, at)
-		return err
-	}
-	asked := source.LoginRequest{}
-	env := source.Env{Login: func(_ context.Context, r source.LoginRequest) (source.Credential, error) {
-		asked = r
-		return source.Credential{Username: "id-canary", Password: "key-canary", Token: "token-canary"}, nil
-	}}
-	providers := map[string]bucket.Provider{"aws": d.provide}
-	o := bucket.New(b, env, providers)
-	if _, _, err := o.Resolve(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
-	if issued.Token != "token-canary" || asked.Provider != "aws" || asked.URL != at || asked.ServiceAccount != "robot" || asked.Namespace != "default" || asked.OwnTrust {
-		t.Errorf("%+v of %+v", issued, asked)
-	}
-	for _, s := range []string{"id-canary", "key-canary", "token-canary"} {
-		if !slices.Contains(o.Secrets(), s) {
-			t.Errorf("%s may show", s)
-		}
-	}
-	env.Login = func(context.Context, source.LoginRequest) (source.Credential, error) {
-		return source.Credential{}, source.ErrProvider
-	}
-	_, _, err := bucket.New(b, env, providers).Resolve(t.Context(), nil)
-	if step, ok := errors.AsType[*source.StepError](err); !ok || step.Reason != "InvalidProviderConfiguration" {
-		t.Errorf("%v", err)
-	}
-	if _, _, err := bucket.New(b, source.Env{}, providers).Resolve(t.Context(), nil); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("nobody to log in with: %v", err)
 	}
 }

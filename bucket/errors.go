@@ -151,11 +151,12 @@ func (a *Access) Said(text string, secrets ...string) string {
 
 // CheckPart reports why an answer is not o from offset on, as its header says.
 func (a *Access) CheckPart(resp *http.Response, o Object, offset int64) error {
+	_, proof, _ := strings.Cut(resp.Request.Header.Get("Authorization"), " ") // which the store may repeat
 	tag := ETag(resp.Header.Get("ETag"))
 	part := fmt.Sprintf("bytes %d-%d/%d", offset, o.Size-1, o.Size)
 	switch {
 	case tag != o.ETag:
-		return fmt.Errorf("%w: its ETag was %q, and is %q", ErrChanged, a.Said(o.ETag), a.Said(tag))
+		return fmt.Errorf("%w: its ETag was %q, and is %q", ErrChanged, a.Said(o.ETag), a.Said(tag, proof))
 	case offset > 0 && (resp.StatusCode != http.StatusPartialContent || resp.Header.Get("Content-Range") != part):
 		return fmt.Errorf("the answer is another part of it than %s", part)
 	case offset == 0 && resp.StatusCode != http.StatusOK:

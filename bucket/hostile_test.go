@@ -87,7 +87,6 @@ func hostileListings() map[*maker]map[string]*testenv.Defect {
 			strange + "; entity":               ended("<Contents><Key>&canary;</Key><Size>1</Size></Contents>"),
 			"no listing; declared":             answer(200, `<!DOCTYPE a [<!ENTITY e "canary">]><ListBucketResult/>`),
 			"with several":                     ended("<Contents><Key>a</Key><Key>b</Key><Size>1</Size></Contents>"),
-			strange + "; element in key":       ended("<Contents><Key>a<b/>c</Key><Size>1</Size></Contents>"),
 			"lists an object without Key, or":  ended("<Contents><ETag>e</ETag><Size>1</Size></Contents>"),
 			"lists an object without Size, or": ended("<Contents><Key>a</Key><ETag>e</ETag></Contents>"),
 			"without Key or Size":              ended("<Contents><Key>a</Key><Size>-1</Size></Contents>"),
@@ -131,7 +130,7 @@ func hostileListings() map[*maker]map[string]*testenv.Defect {
 			"larger than 8388608 bytes":     json(strings.Repeat(" ", 17<<20)),
 			"larger than 8388608 bytes; 1":  {Do: testenv.Swell, After: 64 << 20},
 			"400 Bad Request: listed":       answer(400, `[{"error":{"code":400,"message":"listed","errors":[{"reason":"a reason"}]}}]`),
-			"403 Forbidden: check":          answer(403, `{"error":7}`), // the service account has to be let in
+			"403 Forbidden: grant":          answer(403, `{"error":7}`),
 		},
 		microsoft: {
 			"no listing":                    answer(200, "<html><body>Log in</body></html>"),
@@ -220,7 +219,7 @@ func TestHostileListings(t *testing.T) {
 						t.Fatalf("%s, %s", m.provider, name)
 					}
 				}
-				if len(all) > 0 || used > 128<<20 {
+				if len(all) > 0 || used > 384<<20 { // in all, the store included
 					t.Errorf("%s, %s: listed %v, %d bytes were allocated", m.provider, name, all, used)
 				}
 			}

@@ -6,8 +6,6 @@ import (
 	"cmp"
 	"compress/gzip"
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"math/rand/v2"
@@ -172,56 +170,6 @@ func TestIncremental(t *testing.T) {
 	}
 }
 
-// Whatever happens to a bucket, the artifact is the one that a full fetch makes.
-func TestIncrementalRandom(t *testing.T) {
-	for seed := range uint64(2) {
-		rnd := rand.New(rand.NewPCG(seed, 1))
-		d := newMemory()
-		key := func() string {
-			return fmt.Sprintf("%c%c%d", 'a'+rnd.IntN(3), "/-.!"[rnd.IntN(4)], rnd.IntN(60))
-		}
-		edit := func() {
-			switch k := key(); rnd.IntN(4) {
-			case 0:
-				d.remove(k)
-			default:
-				d.put(k, someText(rnd.Uint64(), []int{0, 1, 4000, 9000, 65536, 70_000}[rnd.IntN(6)]))
-			}
-		}
-		for range 80 {
-			edit()
-		}
-		r := newRig(t, d)
-		r.run(t)
-		for range 4 {
-			before := map[string]memoryObject{}
-			for k, o := range d.objects {
-				before[k] = o
-			}
-			for range rnd.IntN(40) {
-				edit()
-			}
-			want := map[string]bool{}
-			for k, o := range d.objects {
-				if was, ok := before[k]; len(o.data) > 0 && (!ok || was != o) {
-					want[k] = true
-				}
-			}
-			opened := strings.Fields(r.run(t))
-			for _, k := range opened {
-				if !want[k] {
-					t.Errorf("seed %d: %s was asked for", seed, k)
-				}
-			}
-			if len(opened) != len(want) {
-				t.Errorf("seed %d: %d objects were asked for instead of %d", seed, len(opened), len(want))
-			}
-			r.same(t)
-			r.opened()
-		}
-	}
-}
-
 // Without what it takes, everything is fetched.
 func TestIncrementalWithout(t *testing.T) {
 	for name, lose := range map[string]func(r *rig){
@@ -294,35 +242,6 @@ func TestIncrementalSpoiled(t *testing.T) {
 			}
 			r.same(t)
 		})
-	}
-}
-
-// An artifact that turns out bad is left alone after that.
-func TestIncrementalSpoiledForGood(t *testing.T) {
-	d := newMemory("a", "1", "b", "2", "c", "3")
-	r := newRig(t, d)
-	r.run(t)
-	d.put("c", "4")
-	spoiled := &spoiledSources{Sources: r.env.Sources, content: func() io.Reader { return bytes.NewReader(packed("a", "1")) }}
-	r.env.Sources = spoiled
-	o := r.origin(r.obj, r.env)
-	for try := range 3 {
-		rev, _, err := o.Resolve(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := o.Open(t.Context(), rev)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = c.WriteTo(t.Context(), io.Discard)
-		c.Close()
-		if first := try == 0; errors.Is(err, source.ErrMoved) != first || !first && err != nil {
-			t.Errorf("try %d: %v", try, err)
-		}
-	}
-	if spoiled.opened != 1 {
-		t.Errorf("opened %d times", spoiled.opened)
 	}
 }
 

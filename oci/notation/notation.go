@@ -2,11 +2,22 @@ package notation
 
 import (
 	"context"
+	"crypto/rsa"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"strings"
 
+	"github.com/notaryproject/notation-core-go/signature"
+	"github.com/notaryproject/notation-core-go/signature/cose"
+	"github.com/notaryproject/notation-core-go/signature/jws"
+	"github.com/notaryproject/notation-go"
+	notationverifier "github.com/notaryproject/notation-go/verifier"
 	"github.com/notaryproject/notation-go/verifier/trustpolicy"
+	"github.com/notaryproject/tspclient-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	gocose "github.com/veraison/go-cose"
 
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/oci/internal/attempt"
@@ -119,4 +130,238 @@ func readSignature(ctx context.Context, r *oci.Repository, d ocispec.Descriptor)
 		return nil, "", fmt.Errorf("its envelope: %w", err)
 	}
 	return envelope, layers[0].MediaType, nil
+}
+
+// A judge verifies envelopes by one statement of a trust policy.
+type judge struct {
+	statement
+	verifier  notation.Verifier
+	inquirers map[trustpolicy.ValidationType]*inquirer // by the check that asks
+}
+
+// judge returns the judge of a statement. It asks about revocation with web.
+func (t *trust) judge(s statement, web *http.Client) (*judge, error) {
+	signers, stamps, err := inquirers(t, web)
+	if err != nil {
+		return nil, err
+	}
+	v, err := notationverifier.NewWithOptions(t.policy, t, nil, notationverifier.VerifierOptions{
+		RevocationCodeSigningValidator: signers, RevocationTimestampingValidator: stamps,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("secret %s: %s: %w", t.secret, policyKey, err)
+	}
+	return &judge{s, v, map[trustpolicy.ValidationType]*inquirer{
+		trustpolicy.TypeRevocation: signers, trustpolicy.TypeAuthenticTimestamp: stamps,
+	}}, nil
+}
+
+// verify verifies an envelope for subject. Errors are refusals, unless only the
+// answer about revocation is missing.
+func (j *judge) verify(ctx context.Context, subject ocispec.Descriptor, envelope []byte, mediaType string) (source.Verification, error) {
+	if err := checkEnvelope(envelope, mediaType); err != nil {
+		return source.Verification{}, err
+	}
+	for _, q := range j.inquirers {
+		q.cause = "" // what was found of another signature
+	}
+	outcome, err := j.verifier.Verify(ctx, subject, envelope, notation.VerifierVerifyOptions{
+		ArtifactReference: reference(j.repository), SignatureMediaType: mediaType,
+	})
+	if err != nil {
+		return source.Verification{}, j.why(outcome, subject, err)
+	}
+	for _, a := range outcome.EnvelopeContent.SignerInfo.SignedAttributes.ExtendedAttributes {
+		if a.Critical {
+			return source.Verification{}, attempt.Refuse("its critical attribute %.80q is not known", fmt.Sprint(a.Key))
+		}
+	}
+	return j.verified(outcome, subject), nil
+}
+
+// why says which check refused a signature.
+func (j *judge) why(outcome *notation.VerificationOutcome, subject ocispec.Descriptor, err error) error {
+	if outcome == nil {
+		return attempt.Refuse("%w", err)
+	}
+	for _, r := range outcome.VerificationResults {
+		switch {
+		case r.Error == nil || r.Action != trustpolicy.ActionEnforce:
+		case j.unanswered(r) != "": // it may hold, once there is an answer
+			return fmt.Errorf("%s: %s", r.Type, j.text(r))
+		default:
+			return attempt.Refuse("%s: %s", r.Type, j.text(r))
+		}
+	}
+	content := outcome.EnvelopeContent
+	if content == nil {
+		return attempt.Refuse("%w", err)
+	}
+	if plugin, err := content.SignerInfo.ExtendedAttribute(notationverifier.HeaderVerificationPlugin); err == nil {
+		return attempt.Refuse("it asks for the verification plugin %.80q, and plugins are not run", fmt.Sprint(plugin.Value))
+	}
+	if signed := target(content); signed.Digest != subject.Digest {
+		return attempt.Refuse("integrity: it is the signature of %.80q", signed.Digest)
+	} else if signed.Size != subject.Size || signed.MediaType != subject.MediaType {
+		return attempt.Refuse("integrity: it is the signature of %d bytes of type %.80q, not of %d bytes of type %.80q", signed.Size, signed.MediaType, subject.Size, subject.MediaType)
+	}
+	return attempt.Refuse("%w", err)
+}
+
+// target returns what an envelope signs.
+func target(content *signature.EnvelopeContent) ocispec.Descriptor {
+	var payload struct {
+		Target ocispec.Descriptor `json:"targetArtifact"`
+	}
+	_ = json.Unmarshal(content.Payload.Content, &payload) // what cannot be read is no digest
+	return payload.Target
+}
+
+// text says what a check found.
+func (j *judge) text(r *notation.ValidationResult) string {
+	text := r.Error.Error()
+	if cause := j.unanswered(r); cause != "" {
+		text += ": " + cause
+	}
+	return attempt.Clip(text)
+}
+
+// unanswered returns why revocation is not known, "" when r is not about that.
+func (j *judge) unanswered(r *notation.ValidationResult) string {
+	if q := j.inquirers[r.Type]; q != nil {
+		return q.cause
+	}
+	return ""
+}
+
+// verified describes an envelope that holds as far as the level enforces it.
+func (j *judge) verified(outcome *notation.VerificationOutcome, subject ocispec.Descriptor) source.Verification {
+	v := source.Verification{Mode: mode, Level: j.level.Name, Ignored: !j.enforces(trustpolicy.TypeAuthenticity)}
+	signer, authentic := "", true
+	if chain := outcome.EnvelopeContent.SignerInfo.CertificateChain; len(chain) > 0 {
+		signer = attempt.Clip(chain[0].Subject.String())
+	}
+	var failed []string
+	for _, r := range outcome.VerificationResults {
+		if r.Error == nil {
+			continue
+		}
+		authentic = authentic && r.Type != trustpolicy.TypeAuthenticity
+		failed = append(failed, fmt.Sprintf("%s: %s", r.Type, j.text(r)))
+	}
+	if authentic {
+		v.Signer = signer
+		v.Message = fmt.Sprintf("verified signature of '%s' by '%s' at level %s", subject.Digest, signer, j.level.Name)
+	} else {
+		v.Ignored = true
+		v.Message = fmt.Sprintf("nobody trusted vouches for the signature of '%s' at level %s", subject.Digest, j.level.Name)
+	}
+	if checks := j.lenient(); checks != "" {
+		v.Message += ", which does not enforce " + checks
+	}
+	if len(failed) > 0 {
+		v.Message += "; " + strings.Join(failed, "; ")
+	}
+	return v
+}
+
+// Bounds of the certificates in an envelope and in its timestamp, each. Whoever
+// may push to the registry chooses them, and they are computed with before it
+// is known whether anybody trusts them.
+const (
+	maxChain   = 16
+	maxKeyBits = 8192 // of an RSA key: the time grows with the square
+)
+
+const timestampHeader = "io.cncf.notary.timestampSignature"
+
+// unsigned is what an envelope says without a signature.
+type unsigned struct {
+	chain     [][]byte // certificates, DER
+	timestamp []byte   // RFC 3161
+}
+
+// formats are the envelopes that are known, by media type.
+var formats = map[string]func([]byte) (unsigned, error){
+	jws.MediaTypeEnvelope:  decodeJWS,
+	cose.MediaTypeEnvelope: decodeCOSE,
+}
+
+// checkEnvelope refuses an envelope that it would take too long to verify.
+func checkEnvelope(envelope []byte, mediaType string) error {
+	decode, known := formats[mediaType]
+	if !known {
+		return attempt.Refuse("its envelope is of type %.80q: want %s or %s", mediaType, jws.MediaTypeEnvelope, cose.MediaTypeEnvelope)
+	}
+	u, err := decode(envelope)
+	if err != nil {
+		return attempt.Refuse("integrity: its envelope cannot be parsed: %w", err)
+	}
+	if len(u.chain) > maxChain { // before they are parsed
+		return attempt.Refuse("its chain has %d certificates, at most %d are allowed", len(u.chain), maxChain)
+	}
+	chain := make([]*x509.Certificate, len(u.chain))
+	for i, der := range u.chain {
+		if chain[i], err = x509.ParseCertificate(der); err != nil {
+			return attempt.Refuse("integrity: its certificate %d cannot be parsed: %w", i+1, err)
+		}
+	}
+	if err := checkKeys(chain); err != nil || len(u.timestamp) == 0 {
+		return err
+	}
+	token, err := tspclient.ParseSignedToken(u.timestamp)
+	if err != nil {
+		return nil // where timestamps count, it is found out that this is none
+	}
+	if len(token.SignerInfos) > maxChain {
+		return attempt.Refuse("its timestamp has %d signers, at most %d are allowed", len(token.SignerInfos), maxChain)
+	}
+	return checkKeys(token.Certificates)
+}
+
+// checkKeys checks the bounds of certificates.
+func checkKeys(certs []*x509.Certificate) error {
+	if len(certs) > maxChain {
+		return attempt.Refuse("its timestamp has %d certificates, at most %d are allowed", len(certs), maxChain)
+	}
+	for _, c := range certs {
+		if bits := keyBits(c); bits > maxKeyBits {
+			return attempt.Refuse("the key of %.80q in it has %d bits, at most %d are allowed", c.Subject, bits, maxKeyBits)
+		}
+	}
+	return nil
+}
+
+// keyBits returns the length of an RSA key, 0 for others.
+func keyBits(c *x509.Certificate) int {
+	if key, ok := c.PublicKey.(*rsa.PublicKey); ok {
+		return key.N.BitLen()
+	}
+	return 0
+}
+
+func decodeJWS(envelope []byte) (unsigned, error) {
+	var e struct {
+		Header struct {
+			Chain     [][]byte `json:"x5c"`
+			Timestamp []byte   `json:"io.cncf.notary.timestampSignature"`
+		} `json:"header"`
+	}
+	err := json.Unmarshal(envelope, &e)
+	return unsigned{e.Header.Chain, e.Header.Timestamp}, err
+}
+
+func decodeCOSE(envelope []byte) (unsigned, error) {
+	var m gocose.Sign1Message
+	if err := m.UnmarshalCBOR(envelope); err != nil {
+		return unsigned{}, err
+	}
+	var u unsigned
+	chain, _ := m.Headers.Unprotected[gocose.HeaderLabelX5Chain].([]any)
+	for _, c := range chain {
+		der, _ := c.([]byte)
+		u.chain = append(u.chain, der)
+	}
+	u.timestamp, _ = m.Headers.Unprotected[timestampHeader].([]byte)
+	return u, nil
 }

@@ -97,9 +97,6 @@ func TestFetchFailures(t *testing.T) {
 		"refused job":           {append(role, "ACTIONS_ID_TOKEN_REQUEST_TOKEN", "other-canary"), 0, nil, auth, "identity token of the job: GET https://runner.example/token|status 401"},
 		"job without TLS":       {append(role, "ACTIONS_ID_TOKEN_REQUEST_URL", "http://runner.example/token"), 0, nil, auth, "ACTIONS_ID_TOKEN_REQUEST_URL is not an https URL"},
 		"wrong keys":            {[]string{"AWS_ACCESS_KEY_ID", "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY", "other-canary"}, 0, nil, auth, "authentication failed"},
-		"CA of the object":      {role, 0, func(g *source.GitRepository) { g.Spec.SecretRef = &source.LocalReference{Name: "ca"} }, provider, "default/ca: ca.crt"},
-		"service account":       {role, 0, func(g *source.GitRepository) { g.Spec.ServiceAccountName = "robot" }, provider, "spec.serviceAccountName"},
-		"not CodeCommit":        {role, 0, func(g *source.GitRepository) { g.Spec.URL = "https://evil.example/v1/repos/app" }, provider, "git-codecommit.REGION"},
 		"user in the URL":       {role, 0, func(g *source.GitRepository) { g.Spec.URL = "https://u@" + host + "/v1/repos/app" }, provider, "user information"},
 		"role of another cloud": {append(role, "AWS_ROLE_ARN", "arn:aws-cn:iam::123456789012:role/reader"), 0, nil, provider, "AWS_ROLE_ARN is not a role of aws, the partition that region eu-west-1 is in"},
 		"China": {role, 0, func(g *source.GitRepository) {

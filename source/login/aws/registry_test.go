@@ -192,11 +192,7 @@ func TestPullFailures(t *testing.T) {
 		"token that cannot pass": {token("AWS:can\r\nary"), nil, auth, "no token that can be sent"},
 		"token not in base64":    {logintest.Answers(200, `{"authorizationData":[{"authorizationToken":"%canary"}]}`), nil, auth, "no token that can be sent"},
 		"huge answer":            {logintest.Answers(200, `{"authorizationData":[{"authorizationToken":"`+strings.Repeat("A", 4<<20)), nil, auth, "larger than 1048576 bytes"},
-		"CA of the object":       {nil, func(s *source.OCIRepositorySpec) { s.CertSecretRef = &source.LocalReference{Name: "ca"} }, provider, "spec.certSecretRef: ca.crt"},
-		"service account":        {nil, func(s *source.OCIRepositorySpec) { s.ServiceAccountName = "robot" }, provider, "spec.serviceAccountName: only a cluster"},
 		"without TLS":            {nil, func(s *source.OCIRepositorySpec) { s.Insecure = true }, provider, "spec.insecure"},
-		"other port":             {nil, func(s *source.OCIRepositorySpec) { s.URL = "oci://" + registry + ":8443/acme/app" }, provider, "ACCOUNT.dkr.ecr.REGION.amazonaws.com"},
-		"stranger":               {nil, func(s *source.OCIRepositorySpec) { s.URL = "oci://" + registry + ".evil.example/acme/app" }, provider, "oci://public.ecr.aws/NAME"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newRegistryWorld(t)

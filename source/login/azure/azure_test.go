@@ -124,8 +124,6 @@ func TestFailures(t *testing.T) {
 		"no token":               {secret, logintest.Answers(200, `{"token_type":"Bearer","expires_in":3600}`), nil, auth, "AZURE_CLIENT_SECRET"},
 		"token that cannot pass": {secret, logintest.Answers(200, `{"token_type":"Bearer","expires_in":3600,"access_token":"a\r\nb"}`), nil, auth, "no token that can be sent"},
 		"huge answer":            {secret, logintest.Answers(200, `{"access_token":"`+strings.Repeat("x", 4<<20)), nil, auth, "larger than 1048576 bytes"},
-		"CA of the object":       {secret, nil, change(func(s *source.GitRepositorySpec) { s.SecretRef = &source.LocalReference{Name: "ca"} }), provider, "default/ca: ca.crt"},
-		"service account":        {secret, nil, change(func(s *source.GitRepositorySpec) { s.ServiceAccountName = "robot" }), provider, "spec.serviceAccountName: only a cluster"},
 		"user in the URL":        {secret, nil, change(func(s *source.GitRepositorySpec) { s.URL = "https://org@dev.azure.com/org/project/_git/app" }), provider, "user information"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -65,10 +65,7 @@ func TestPullFailures(t *testing.T) {
 		"machine sends away":          {nil, logintest.Redirects("http://127.0.0.1:1/"), nil, auth, "redirect to another host refused"},
 		"machine of no form":          {[]string{"GCE_METADATA_HOST", "a b"}, nil, nil, invalid, "GCE_METADATA_HOST is not HOST or HOST:PORT"},
 		"nobody":                      {[]string{"GCE_METADATA_HOST", "127.0.0.1:1"}, nil, nil, auth, "metadata server: GET http://127.0.0.1:1/computeMetadata/v1/universe/universe-domain: "},
-		"CA of the object":            {byKey(), nil, func(s *source.OCIRepositorySpec) { s.CertSecretRef = &source.LocalReference{Name: "ca"} }, invalid, "spec.certSecretRef: ca.crt"},
-		"service account":             {byKey(), nil, func(s *source.OCIRepositorySpec) { s.ServiceAccountName = "robot" }, invalid, "spec.serviceAccountName: only a cluster"},
 		"without TLS":                 {byKey(), nil, func(s *source.OCIRepositorySpec) { s.Insecure = true }, invalid, "spec.insecure"},
-		"stranger":                    {byKey(), nil, func(s *source.OCIRepositorySpec) { s.URL = "oci://xgcr.io/app" }, invalid, "oci://LOCATION-docker.pkg.dev/PROJECT"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, c.vars...)
