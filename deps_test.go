@@ -49,7 +49,7 @@ var rooms = map[string]room{
 	"oci/cosign":           {imports: "oci oci/internal/attempt source internal/transport internal/redact artifact", modules: sigstoreModules},
 	"oci/notation":         {imports: "oci oci/internal/attempt source internal/transport internal/redact artifact", modules: notationModules},
 
-	"bucket":       {imports: "artifact source internal/redact internal/transport", modules: "golang.org/x/net"},
+	"bucket":       {imports: "artifact source internal/redact internal/transport", modules: "golang.org/x/net golang.org/x/sync"},
 	"bucket/azure": {imports: "bucket source internal/transport", modules: azblobModules},
 	"bucket/gcs":   {imports: "bucket source internal/transport", modules: gcsModules},
 	"bucket/s3":    {imports: "bucket source internal/redact internal/transport", modules: s3Modules},
@@ -57,8 +57,6 @@ var rooms = map[string]room{
 	"chart":                 {imports: "artifact source oci chart/index chart/internal/bundle internal/redact internal/signature internal/transport internal/version", modules: "helm.sh/helm/v3 golang.org/x/sync"},
 	"chart/index":           {modules: "github.com/Masterminds/semver/v3 go.yaml.in/yaml/v3"},
 	"chart/internal/bundle": {imports: "artifact", modules: "helm.sh/helm/v3 github.com/pkg/errors github.com/Masterminds/semver/v3 sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3"},
-
-	"bucket/internal/buckettest": {imports: "source source/sourcetest", test: true},
 
 	"source/login/aws":               {imports: "source source/login/internal/exchange", modules: awsModules},
 	"source/login/azure":             {imports: "source source/login/internal/exchange", modules: azureModules},
