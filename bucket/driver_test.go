@@ -4,14 +4,18 @@ import (
 	"context"
 	"crypto/md5"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"iter"
+	"log"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +24,8 @@ import (
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/bucket"
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -249,4 +255,355 @@ func ask(ctx context.Context, a *bucket.Access, server string) error {
 	defer resp.Body.Close()
 	_, err = io.Copy(io.Discard, resp.Body)
 	return err
+}
+
+// folder writes files, NAME, CONTENT, …, and returns their directory.
+func folder(t *testing.T, nameContent ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i := 0; i < len(nameContent); i += 2 {
+		name := filepath.Join(dir, filepath.FromSlash(nameContent[i]))
+		err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(nameContent[i+1]), 0o644))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// A directory that stands in for a bucket has the files that the bucket would have.
+func TestStandIn(t *testing.T) {
+	files := []string{
+		"a", "1", "app/x.yaml", "2", "app/x.log", "3", "app/sub/y", "4", "apps", "5", "app-2/z", "6", ".git/config", "7",
+		"app/.sourceignore", "x.yaml\n", "b[c]/d {x}", "8", "b/d", "9",
+	}
+	for name, c := range map[string]struct {
+		edit  func(*source.BucketSpec)
+		rules string
+		want  string
+	}{
+		"all":             {nil, "", "*"},
+		"prefix":          {func(s *source.BucketSpec) { s.Prefix = "app" }, "", "app/.sourceignore app/sub/y app/x.log app/x.yaml app-2/z apps"},
+		"directory":       {func(s *source.BucketSpec) { s.Prefix = "app/" }, "", "app/.sourceignore app/sub/y app/x.log app/x.yaml"},
+		"below":           {func(s *source.BucketSpec) { s.Prefix = "app/s" }, "", "app/sub/y"},
+		"file":            {func(s *source.BucketSpec) { s.Prefix = "app/sub/y" }, "", "app/sub/y"},
+		"special":         {func(s *source.BucketSpec) { s.Prefix = "b[c]/d {x}" }, "", "b[c]/d {x}"},
+		"nothing":         {func(s *source.BucketSpec) { s.Prefix = "zzz/" }, "", ""},
+		"file in the way": {func(s *source.BucketSpec) { s.Prefix = "a/" }, "", ""},
+		"absolute":        {func(s *source.BucketSpec) { s.Prefix = "/a" }, "", ""},
+		"empty part":      {func(s *source.BucketSpec) { s.Prefix = "app//x" }, "", ""},
+		"outside":         {func(s *source.BucketSpec) { s.Prefix = "../a" }, "", ""},
+		"rules":           {func(s *source.BucketSpec) { s.Prefix = "app/" }, "*.log\n.*\n", "app/sub/y app/x.yaml"},
+		"rules of both":   {ignoring("!x.log\n/b*\n/a*\n/.git\n!/app/\n"), "*.log\n", "app/.sourceignore app/sub/y app/x.log app/x.yaml"},
+	} {
+		all := files
+		if c.rules != "" {
+			all = append(files[:len(files):len(files)], ".sourceignore", c.rules)
+		}
+		dir := folder(t, all...)
+		b := newBucket(c.edit)
+		o := bucket.New(b, source.Env{Local: map[string]string{"store.example/stuff": dir}}, nil)
+		got := artifactOf(t, o)
+		want := c.want
+		if want == "*" {
+			_, want = newMemory(all...).fetch(t, nil)
+		}
+		if c.rules != "" {
+			want = strings.TrimSpace(".sourceignore " + want)
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+		if _, real := newMemory(all...).fetch(t, c.edit); real != got {
+			t.Errorf("%s: a bucket has %q, the directory %q", name, real, got)
+		}
+	}
+}
+
+// artifactOf lists the files of the artifact of o.
+func artifactOf(t *testing.T, o source.Origin) string {
+	t.Helper()
+	rev, state, err := o.Resolve(t.Context(), nil)
+	if err != nil || !strings.HasPrefix(rev.ID, "local@sha256:") || state != nil {
+		t.Fatalf("%+v, %s, %v", rev, state, err)
+	}
+	c, err := o.Open(t.Context(), rev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	out := new(strings.Builder)
+	if _, err := c.WriteTo(t.Context(), out); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(filesOf(t, strings.NewReader(out.String())), " ")
+}
+
+// The name of a bucket for a stand-in is its endpoint and its name, without the signature.
+func TestStandInName(t *testing.T) {
+	dir := folder(t, "a", "1")
+	for endpoint, name := range map[string]string{
+		"store.example":                     "store.example/stuff",
+		"store.example/":                    "store.example/stuff",
+		"https://acc.example":               "https://acc.example/stuff",
+		"https://acc.example/?sig=canary/x": "https://acc.example/stuff",
+	} {
+		b := newBucket(func(s *source.BucketSpec) { s.Endpoint = endpoint })
+		o := bucket.New(b, source.Env{Local: map[string]string{name: dir}}, nil)
+		if got := artifactOf(t, o); got != "a" {
+			t.Errorf("%s: %q", endpoint, got)
+		}
+	}
+}
+
+func TestStandInFails(t *testing.T) {
+	for name, c := range map[string]struct {
+		dir  string
+		is   error
+		says string
+	}{
+		"no directory": {filepath.Join(t.TempDir(), "none"), fs.ErrNotExist, "local directory "},
+		"large rules":  {folder(t, ".sourceignore", strings.Repeat("#", 1<<20+1)), nil, ".sourceignore has more than 1048576 bytes"},
+	} {
+		o := bucket.New(newBucket(nil), source.Env{Local: map[string]string{"store.example/stuff": c.dir}, Limits: artifact.Limits{}}, nil)
+		_, _, err := o.Resolve(t.Context(), nil)
+		if err == nil || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := o.Open(t.Context(), source.Revision{ID: "local@sha256:00"}); err == nil {
+			t.Errorf("%s: opened", name)
+		}
+	}
+	linked := folder(t, "a", "1", "rules", "a\n")
+	if err := os.Symlink("rules", filepath.Join(linked, ".sourceignore")); err == nil {
+		o := bucket.New(newBucket(nil), source.Env{Local: map[string]string{"store.example/stuff": linked}}, nil)
+		if got := artifactOf(t, o); got != "a rules" { // a link is no object
+			t.Errorf("rules by a link: %s", got)
+		}
+	}
+}
+
+// secrets holds Secrets by name.
+type secrets map[string]source.Secret
+
+func (s secrets) Secret(_ context.Context, namespace, name string) (source.Secret, error) {
+	if secret, ok := s[name]; ok && namespace == "default" {
+		return secret, nil
+	}
+	return source.Secret{}, fs.ErrNotExist
+}
+
+func (secrets) PullSecrets(context.Context, string, string) ([]source.Secret, error) { return nil, nil }
+
+// data returns a Secret with KEY, VALUE, …
+func data(keyValue ...string) source.Secret {
+	s := source.Secret{Data: map[string][]byte{}}
+	for i := 0; i < len(keyValue); i += 2 {
+		s.Data[keyValue[i]] = []byte(keyValue[i+1])
+	}
+	return s
+}
+
+func ref(name string) *source.LocalReference { return &source.LocalReference{Name: name} }
+
+// everything asks for all Secrets that there are.
+func everything(s *source.BucketSpec) {
+	s.SecretRef, s.CertSecretRef, s.ProxySecretRef = ref("creds"), ref("tls"), ref("proxy")
+	s.STS = &source.BucketSTSSpec{Provider: "ldap", Endpoint: "https://sts.example", SecretRef: ref("sts"), CertSecretRef: ref("ststls")}
+}
+
+func TestAccess(t *testing.T) {
+	ca, other := testenv.NewCA(t), testenv.NewCA(t)
+	cert, key := ca.Client("me")
+	held := secrets{
+		"creds":  data("accesskey", "id", "secretkey", "key"),
+		"tls":    data("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key)),
+		"ststls": data("ca.crt", string(other.PEM())),
+		"sts":    data("username", "u", "password", "p"),
+		"proxy":  data("address", "http://proxy.example:3128", "username", "u", "password", "p"),
+	}
+	d, got := newMemory("a", "1"), (*bucket.Access)(nil)
+	d.connect = func(_ context.Context, a *bucket.Access) error { got = a; return nil }
+	b := newBucket(everything)
+	if _, _, err := d.origin(b, source.Env{Secrets: held}).Resolve(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if got.Spec != &b.Spec || got.Secret.Name != "default/creds" || string(got.Secret.Data["secretkey"]) != "key" || got.STS.Name != "default/sts" {
+		t.Errorf("%+v", got)
+	}
+	if len(got.Way.TLS.Certificates) != 1 || len(got.STSWay.TLS.Certificates) != 0 || got.Way.TLS.RootCAs.Equal(got.STSWay.TLS.RootCAs) {
+		t.Error("the TLS settings are not those of the Secrets")
+	}
+	for _, way := range []transport.Config{got.Way, got.STSWay} {
+		if p, err := way.Proxy(nil); err != nil || p.String() != "http://u:p@proxy.example:3128" {
+			t.Errorf("proxy %v, %v", p, err)
+		}
+	}
+	for _, s := range []string{"me", "default/creds"} {
+		if slices.Contains(got.Vault.Values(), s) {
+			t.Errorf("%q is no secret", s)
+		}
+	}
+
+	for name, c := range map[string]struct {
+		change func(secrets)
+		says   string
+	}{
+		"no credentials":     {func(s secrets) { delete(s, "creds") }, "spec.secretRef: secret default/creds: "},
+		"no TLS":             {func(s secrets) { delete(s, "tls") }, "spec.certSecretRef: secret default/tls: "},
+		"no proxy":           {func(s secrets) { delete(s, "proxy") }, "spec.proxySecretRef: secret default/proxy: "},
+		"no STS":             {func(s secrets) { delete(s, "sts") }, "spec.sts.secretRef: secret default/sts: "},
+		"no TLS of STS":      {func(s secrets) { delete(s, "ststls") }, "spec.sts.certSecretRef: secret default/ststls: "},
+		"half a certificate": {func(s secrets) { s["tls"] = data("tls.crt", string(cert)) }, "secret default/tls: key tls.key is missing"},
+		"no certificate":     {func(s secrets) { s["ststls"] = data("ca.crt", "canary") }, "secret default/ststls: key ca.crt is not PEM"},
+		"no address":         {func(s secrets) { s["proxy"] = data("password", "canary") }, "secret default/proxy: key username is missing"},
+	} {
+		bad := secrets{}
+		for k, v := range held {
+			bad[k] = v
+		}
+		c.change(bad)
+		_, _, err := d.origin(newBucket(everything), source.Env{Secrets: bad}).Resolve(t.Context(), nil)
+		step, ok := errors.AsType[*source.StepError](err)
+		if !ok || step.Reason != "AuthenticationFailed" || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The client of an access trusts the CA, has patience, and shows the
+// certificate to the endpoint only, to which it keeps.
+func TestClient(t *testing.T) {
+	ca := testenv.NewCA(t)
+	cert, key := ca.Client("me")
+	var seen []string
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen = append(seen, fmt.Sprintf("%s %d", r.URL.Path, len(r.TLS.PeerCertificates)))
+		switch {
+		case r.URL.Path == "/away":
+			http.Redirect(w, r, "/there", http.StatusFound)
+		case r.URL.Path == "/busy" && len(seen)%2 == 1:
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.TLS = ca.ServerConfig(true, "127.0.0.1")
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	d := newMemory("a", "1")
+	d.connect = func(ctx context.Context, a *bucket.Access) error {
+		at, _, err := a.Endpoint()
+		if err != nil {
+			return err
+		}
+		client := a.Client(at, a.Way)
+		for path, want := range map[string]int{"/": 200, "/away": 302, "/busy": 200} {
+			seen = nil
+			resp, err := client.Get(at.String() + path)
+			if err != nil {
+				return err
+			}
+			resp.Body.Close()
+			if resp.StatusCode != want || path == "/busy" && len(seen) != 2 {
+				t.Errorf("%s: %s after %q", path, resp.Status, seen)
+			}
+		}
+		return nil
+	}
+	b := newBucket(func(s *source.BucketSpec) {
+		s.Endpoint, s.CertSecretRef = strings.TrimPrefix(server.URL, "https://"), ref("tls")
+	})
+	held := secrets{"tls": data("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key))}
+	if _, _, err := d.origin(b, source.Env{Secrets: held}).Resolve(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+	held["tls"] = data("ca.crt", string(testenv.NewCA(t).PEM()))
+	_, _, err := d.origin(b, source.Env{Secrets: held}).Resolve(t.Context(), nil)
+	if step, ok := errors.AsType[*source.StepError](err); !ok || step.Reason != "AuthenticationFailed" {
+		t.Errorf("another CA: %v", err)
+	}
+}
+
+func TestEndpoint(t *testing.T) {
+	for _, c := range []struct {
+		provider, text string
+		insecure       bool
+		want, query    string
+		says           string // of the error
+	}{
+		{"generic", "minio.example:9000", false, "https://minio.example:9000", "", ""},
+		{"generic", "minio.example:9000/", true, "http://minio.example:9000", "", ""},
+		{"aws", "s3.amazonaws.com", false, "https://s3.amazonaws.com", "", ""},
+		{"", "[::1]:9000", true, "http://[::1]:9000", "", ""},
+		{"generic", "https://minio.example", false, "", "", "has a scheme"},
+		{"generic", "minio.example/bucket", false, "", "", "has a path"},
+		{"generic", "minio.example?a=canary", false, "", "", "has a query"},
+		{"generic", "minio.example?", false, "", "", "has a query"},
+		{"generic", "user:canary@minio.example", false, "", "", "user information"},
+		{"generic", "minio.example#canary", false, "", "", "fragment"},
+		{"generic", "minio.example\ncanary", false, "", "", "control characters"},
+		{"generic", "", false, "", "", "is required"},
+		{"generic", ":9000", false, "", "", "names no host"},
+		{"generic", "minio.example:", false, "", "", "names no host"},
+		{"generic", "minio.example:0", false, "", "", "names no host"},
+		{"generic", "minio.example:65536", false, "", "", "names no host"},
+		{"generic", "mini!o", false, "", "", "names no host"},
+		{"generic", strings.Repeat("a", 8193), false, "", "", "8193 bytes"},
+		{"gcp", "storage.googleapis.com", false, "https://storage.googleapis.com", "", ""},
+		{"gcp", "http://127.0.0.1:4443/storage/v1/", true, "http://127.0.0.1:4443/storage/v1", "", ""},
+		{"gcp", "http://127.0.0.1:4443", false, "", "", "set spec.insecure"},
+		{"gcp", "https://storage.example?a=b", false, "", "", "has a query"},
+		{"gcp", "ftp://storage.example", true, "", "", "another scheme"},
+		{"azure", "https://acc.blob.core.windows.net", true, "https://acc.blob.core.windows.net", "", ""},
+		{"azure", "https://acc.blob.core.windows.net/?sv=1&sig=ca%2Fnary%3D", false, "https://acc.blob.core.windows.net", "sv=1&sig=ca%2Fnary%3D", ""},
+		{"azure", "http://127.0.0.1:10000/devstoreaccount1", true, "http://127.0.0.1:10000/devstoreaccount1", "", ""},
+		{"azure", "https://canary@acc.example?sig=canary", false, "", "", "user information"},
+		{"azure", "https://acc.example:port?sig=canary", false, "", "", "cannot be parsed"},
+	} {
+		vault := &transport.Vault{}
+		a := &bucket.Access{Spec: &source.BucketSpec{Provider: c.provider, Endpoint: c.text, Insecure: c.insecure}, Vault: vault}
+		u, query, err := a.Endpoint()
+		if c.says == "" {
+			if err != nil || u.String() != c.want || query != c.query {
+				t.Errorf("%s %q: %v, %q, %v; want %s", c.provider, c.text, u, query, err, c.want)
+			}
+			continue
+		}
+		wantURLInvalid(t, err, "spec.endpoint", c.says)
+	}
+	vault := &transport.Vault{}
+	a := &bucket.Access{Spec: &source.BucketSpec{Provider: "azure", Endpoint: "https://acc.example:?sv=1&SIG=ca%2Fnary%3D"}, Vault: vault}
+	_, _, err := a.Endpoint()
+	wantURLInvalid(t, err, "names no host")
+	for _, s := range []string{"sv=1&SIG=ca%2Fnary%3D", "ca%2Fnary%3D", "ca/nary="} {
+		if !slices.Contains(vault.Values(), s) {
+			t.Errorf("%q may show", s)
+		}
+	}
+}
+
+// wantURLInvalid checks the error about an endpoint, which says nothing private.
+func wantURLInvalid(t *testing.T, err error, says ...string) {
+	t.Helper()
+	step, ok := errors.AsType[*source.StepError](err)
+	if !ok || step.Reason != "URLInvalid" || !errors.Is(err, source.ErrInvalid) || strings.Contains(err.Error(), "canary") {
+		t.Errorf("%v: want a defect of the spec with the reason URLInvalid", err)
+		return
+	}
+	for _, s := range says {
+		if !strings.Contains(err.Error(), s) {
+			t.Errorf("%v: want %q", err, s)
+		}
+	}
+}
+
+func TestETag(t *testing.T) {
+	for s, want := range map[string]string{
+		`"abc"`: "abc", `W/"abc"`: "abc", `abc`: "abc", ` "abc" `: "abc", `""`: "", ``: "", `"`: `"`, `W/`: "", `"a"b"`: `a"b`,
+	} {
+		if got := bucket.ETag(s); got != want {
+			t.Errorf("%q: %q, want %q", s, got, want)
+		}
+	}
 }

@@ -3,13 +3,18 @@ package bucket_test
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/bucket"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/sourcetest"
@@ -181,4 +186,196 @@ func (r *scene) told(obj *source.Bucket, result source.Result, err error) string
 	}
 	told := r.Told(obj, result, err, "ignore "+r.JSON(obj.Status.ObservedIgnore), names)
 	return strings.ReplaceAll(told, r.s.Host, "s3.example:9000")
+}
+
+// A scene reconciles Bucket objects of one S3 server with a real store and a
+// real ledger. It knows all that the bucket held, at any time.
+type scene struct {
+	*testing.T
+	*sourcetest.Rig
+	s       *testenv.Store
+	b       *testenv.StoreBucket
+	env     source.Env
+	secrets secrets // of env
+
+	mu    sync.Mutex
+	held  []map[string]string
+	paged bool // the bucket changes between the pages of one listing, so that none tells how it was at one time
+}
+
+func newScene(t *testing.T, c testenv.StoreConfig) *scene {
+	t.Helper()
+	r := &scene{T: t, s: testenv.StartS3(t, c)}
+	r.Rig = sourcetest.NewRig(t, func() []string { return append(r.s.Issued(), secretForms()...) })
+	r.Stalls = r.s.Stalls
+	r.b = r.s.Bucket("app")
+	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cache.Close() })
+	r.secrets = secrets{"keys": data("accesskey", "AKIA", "secretkey", canary)}
+	r.env = source.Env{Secrets: r.secrets, Cache: cache, Sources: &source.Inventory{Store: r.Store}}
+	return r
+}
+
+// holds makes contents, KEY, CONTENT, …, all that the bucket holds.
+func (r *scene) holds(keyContent ...string) {
+	contents := map[string]string{}
+	for i := 0; i < len(keyContent); i += 2 {
+		contents[keyContent[i]] = keyContent[i+1]
+	}
+	r.replace(contents)
+}
+
+func (r *scene) replace(contents map[string]string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.b.Replace(contents)
+	r.held = append(r.held, contents)
+}
+
+// put changes one object, and removes one whose content is to be "".
+func (r *scene) put(key, content string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if content == "" {
+		r.b.Remove(key)
+	} else {
+		r.b.Put(key, content)
+	}
+	r.held = append(r.held, r.b.Contents())
+}
+
+// object returns an object with the keys of the server.
+func (r *scene) object(edit func(*source.BucketSpec)) *source.Bucket {
+	obj := aws.following(r.s)
+	obj.Spec.SecretRef = ref("keys")
+	if edit != nil {
+		edit(&obj.Spec)
+	}
+	return obj
+}
+
+// reconcile is run, and demands that what is published is what the bucket held at some time.
+func (r *scene) reconcile(obj *source.Bucket) (source.Result, error) {
+	r.Helper()
+	result, err := r.run(obj)
+	if obj.Artifact() != nil {
+		r.whole(obj)
+	}
+	return result, err
+}
+
+// run runs the reconciler once.
+func (r *scene) run(obj *source.Bucket) (source.Result, error) {
+	r.Helper()
+	return r.Reconcile(obj, r.origin(obj))
+}
+
+func (r *scene) origin(obj *source.Bucket) *bucket.Origin {
+	return bucket.New(obj, r.env, providers)
+}
+
+// whole demands that the artifact is what the bucket held at some time.
+func (r *scene) whole(obj *source.Bucket) {
+	r.Helper()
+	got := r.Contents(obj.Artifact())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	same := func(held map[string]string) bool {
+		held = maps.Clone(held)
+		maps.DeleteFunc(held, func(key, _ string) bool { return strings.HasSuffix(key, "/") || strings.HasPrefix(key, "ignored/") })
+		return maps.Equal(held, got)
+	}
+	if r.paged {
+		for name, text := range got {
+			if !slices.ContainsFunc(r.held, func(held map[string]string) bool { return held[name] == text && text != "" }) {
+				r.Errorf("%s, %d bytes, never was so", name, len(text))
+			}
+		}
+		return
+	}
+	if !slices.ContainsFunc(r.held, same) {
+		r.Errorf("the artifact is none of the %d states the bucket had: %d files", len(r.held), len(got))
+		for name, text := range got {
+			r.Logf("%s: %d bytes, %.20q", name, len(text), text)
+		}
+	}
+}
+
+// stored reconciles obj and demands a new artifact of what the bucket holds now.
+func (r *scene) stored(obj *source.Bucket) {
+	r.Helper()
+	r.Stored(obj, r.origin(obj))
+	r.whole(obj)
+}
+
+// refused reconciles obj, which has no artifact or the one that goes by before,
+// and demands that it stays so, and an error that says all of says.
+func (r *scene) refused(obj *source.Bucket, before *artifact.Artifact, reason string, says ...string) source.Result {
+	r.Helper()
+	result := r.Refused(obj, r.origin(obj), before, reason, says...)
+	if obj.Artifact() != nil {
+		r.whole(obj)
+	}
+	return result
+}
+
+// Objects of one bucket that are due together have it listed once, whatever they
+// leave out; those with other keys, or of another prefix, list for themselves.
+func TestFleetListsOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(i int, s *source.BucketSpec)
+		want int
+	}{
+		"the same":       {func(int, *source.BucketSpec) {}, 1},
+		"other rules":    {func(i int, s *source.BucketSpec) { s.Ignore = &[]string{"a", "b"}[i%2] }, 1},
+		"another Secret": {func(i int, s *source.BucketSpec) { s.SecretRef = ref([]string{"keys", "others"}[i%2]) }, 2},
+		"another prefix": {func(i int, s *source.BucketSpec) { s.Prefix = []string{"", "a"}[i%2] }, 3}, // one looks for .sourceignore
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newScene(t, testenv.StoreConfig{AccessKey: "AKIA", SecretKey: canary})
+			r.secrets["others"] = r.secrets["keys"]
+			r.holds("a", "1", "b", "2", "c", "3")
+			r.env.Share, r.env.Since, r.env.Reuse = new(source.Share), time.Now(), new(source.Connections)
+			t.Cleanup(r.env.Reuse.Close)
+			objects := make([]*source.Bucket, 6)
+			if name == "another prefix" {
+				objects = objects[:2]
+			}
+			var all sync.WaitGroup
+			for i := range objects {
+				objects[i] = r.object(func(s *source.BucketSpec) { c.edit(i, s) })
+				objects[i].Metadata.Name = fmt.Sprint("app-", i)
+				all.Go(func() {
+					if _, err := (&source.Reconciler{Store: r.Store}).Reconcile(t.Context(), objects[i], r.origin(objects[i])); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			lists := 0
+			for _, q := range r.s.Requests() {
+				if q.Phase == testenv.ListObjects {
+					lists++
+				}
+			}
+			if lists != c.want {
+				t.Errorf("%d lists, want %d", lists, c.want)
+			}
+			for i, obj := range objects {
+				want := 3
+				if name != "the same" && name != "another Secret" {
+					want = []int{2, 2}[i%2]
+					if name == "another prefix" {
+						want = []int{3, 1}[i%2]
+					}
+				}
+				if got := len(r.Contents(obj.Artifact())); got != want {
+					t.Errorf("object %d has %d files, want %d", i, got, want)
+				}
+			}
+		})
+	}
 }
