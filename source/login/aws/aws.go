@@ -39,14 +39,24 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
 	"github.com/aws/aws-sdk-go-v2/service/ecr"
 	"github.com/aws/aws-sdk-go-v2/service/ecrpublic"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/logging"
 	"github.com/aws/smithy-go/middleware"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/login/internal/exchange"
@@ -218,4 +228,265 @@ func mac(key []byte, text string) []byte {
 	h := hmac.New(sha256.New, key)
 	h.Write([]byte(text))
 	return h.Sum(nil)
+}
+
+const (
+	audience = "sts.amazonaws.com" // of a job's identity token
+	attempts = 2                   // for each request to a token service
+)
+
+// retrieve gets keys, for the region of at where the environment names none.
+func (p *Provider) retrieve(ctx context.Context, client *http.Client, at endpoint) (aws.Credentials, error) {
+	options := []func(*config.LoadOptions) error{
+		config.WithDefaultRegion(at.region),
+		config.WithRetryMaxAttempts(attempts),
+		config.WithLogger(logging.Nop{}), // what matters is in errors
+		config.WithAPIOptions([]func(*middleware.Stack) error{through(client)}),
+	}
+	if at.issuer != "" {
+		options = append(options, config.WithRegion(at.region),
+			config.WithAPIOptions([]func(*middleware.Stack) error{issuedBy(at.issuer)}))
+	}
+	c, err := config.LoadDefaultConfig(ctx, options...)
+	if err != nil {
+		return aws.Credentials{}, err
+	}
+	if !p.inJob() {
+		return c.Credentials.Retrieve(ctx)
+	}
+	token, err := exchange.JobToken(ctx, client, p.env, audience)
+	if err != nil {
+		return aws.Credentials{}, err
+	}
+	c.Credentials = aws.AnonymousCredentials{}
+	role := stscreds.NewWebIdentityRoleProvider(sts.NewFromConfig(c), p.env.Value("AWS_ROLE_ARN"), identityToken(token), func(o *stscreds.WebIdentityRoleOptions) {
+		if o.RoleSessionName = p.env.Value("AWS_ROLE_SESSION_NAME"); o.RoleSessionName == "" {
+			o.RoleSessionName = "headgate"
+		}
+	})
+	return role.Retrieve(ctx)
+}
+
+// through makes every request of the SDK go through client, as the last step
+// before it would be sent. The SDK does not use the client of its configuration
+// for the credentials of containers, and refuses it together with AWS_CA_BUNDLE.
+func through(client *http.Client) func(*middleware.Stack) error {
+	sender := smithyhttp.NewClientHandlerWithOptions(client)
+	return func(stack *middleware.Stack) error {
+		return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc("headgate",
+			func(ctx context.Context, in middleware.DeserializeInput, _ middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
+				resp, metadata, err := sender.Handle(ctx, in.Request)
+				return middleware.DeserializeOutput{RawResponse: resp}, metadata, err
+			}), middleware.After)
+	}
+}
+
+// issuedBy makes host the token service. Other services of the SDK keep their endpoints.
+func issuedBy(host string) func(*middleware.Stack) error {
+	const before = "ResolveEndpointV2"
+	return func(stack *middleware.Stack) error {
+		if _, found := stack.Finalize.Get(before); !found {
+			return nil
+		}
+		return stack.Finalize.Insert(middleware.FinalizeMiddlewareFunc("headgateIssuer",
+			func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
+				if req, ok := in.Request.(*smithyhttp.Request); ok && awsmiddleware.GetServiceID(ctx) == sts.ServiceID {
+					req.URL.Scheme, req.URL.Host = "https", host
+				}
+				return next.HandleFinalize(ctx, in)
+			}), before, middleware.After)
+	}
+}
+
+// inJob reports whether the identity is a role that a job of Actions assumes.
+func (p *Provider) inJob() bool {
+	return p.inRole() && !p.env.Has("AWS_WEB_IDENTITY_TOKEN_FILE")
+}
+
+// inRole reports whether the identity is AWS_ROLE_ARN, assumed with an identity token.
+func (p *Provider) inRole() bool {
+	return p.env.Has("AWS_ROLE_ARN") && !p.env.Has("AWS_ACCESS_KEY_ID") && !p.env.Has("AWS_PROFILE") &&
+		(p.env.Has("AWS_WEB_IDENTITY_TOKEN_FILE") || p.env.Has(exchange.JobVariables...))
+}
+
+// belongs reports why the role of this program may not be assumed in region,
+// whose token service would be shown an identity token that is good elsewhere.
+func (p *Provider) belongs(region string) error {
+	cloud := partitionOf(region).name
+	if p.inRole() && !strings.HasPrefix(p.env.Value("AWS_ROLE_ARN"), "arn:"+cloud+":") {
+		return fmt.Errorf("%w: AWS_ROLE_ARN is not a role of %s, the partition that region %s is in: set it to a role there",
+			source.ErrProvider, cloud, region)
+	}
+	return nil
+}
+
+// An identityToken supplies a token that was issued already.
+type identityToken string
+
+// GetIdentityToken implements [stscreds.IdentityTokenRetriever].
+func (t identityToken) GetIdentityToken() ([]byte, error) { return []byte(t), nil }
+
+// explain returns an error of one line for an error of the SDK. what is the work
+// that failed. The error shows neither secrets nor those of the environment.
+func (p *Provider) explain(ctx context.Context, what string, err error, secrets ...string) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
+	}
+	for _, name := range []string{"AWS_CONTAINER_AUTHORIZATION_TOKEN", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"} {
+		secrets = append(secrets, p.env.Value(name))
+	}
+	const hint = "check the role and the AWS_ variables that this program runs with"
+	if api, ok := errors.AsType[smithy.APIError](err); ok && refused(api, err) {
+		return fmt.Errorf("%w: %s: %s: %s", source.ErrProvider, exchange.Said(api.ErrorCode()), exchange.Said(api.ErrorMessage(), secrets...), hint)
+	}
+	return fmt.Errorf("%s: %s: %s", what, exchange.Said(err.Error(), secrets...), hint)
+}
+
+// refused reports whether a service will give the same answer again: it was not
+// asked too often, and the failure is not its own.
+func refused(api smithy.APIError, err error) bool {
+	if _, often := retry.DefaultThrottleErrorCodes[api.ErrorCode()]; often {
+		return false
+	}
+	if resp, ok := errors.AsType[*smithyhttp.ResponseError](err); ok {
+		return exchange.Final(resp.HTTPStatusCode())
+	}
+	return api.ErrorFault() == smithy.FaultClient
+}
+
+// The services of AWS that can be logged in to.
+const (
+	codeCommit = "codecommit"
+	registry   = "ecr"
+	gallery    = "ecr-public"
+	buckets    = "s3"
+)
+
+// An endpoint is a service of AWS in a region.
+type endpoint struct {
+	service string
+	region  string
+	fips    bool   // its endpoint for validated cryptography
+	dual    bool   // its endpoint for IPv6 and IPv4
+	issuer  string // the host of the token service that keys are to come from, "" for that of the region
+}
+
+const regionForm = `([a-z]{2,4}(?:-[a-z]+){1,3}-[0-9]{1,2})`
+
+// hosts are the forms of the services' hosts, from their first to their last
+// byte: the submatches are -fips, the region, and the domain of its partition.
+var hosts = []struct {
+	scheme, service string
+	dual            bool
+	form            *regexp.Regexp
+}{
+	{"https", codeCommit, false, regexp.MustCompile(`^git-codecommit(-fips)?\.` + regionForm + `\.(amazonaws\.com(?:\.cn)?)$`)},
+	{"oci", registry, false, regexp.MustCompile(`^[0-9]{12}\.dkr\.ecr(-fips)?\.` + regionForm + `\.([a-z0-9.-]+)$`)},
+	{"oci", registry, true, regexp.MustCompile(`^[0-9]{12}\.dkr-ecr(-fips)?\.` + regionForm + `\.([a-z0-9.-]+)$`)},
+	{"s3", buckets, false, regexp.MustCompile(`^s3(-fips)?\.(?:dualstack\.)?` + regionForm + `\.([a-z0-9.-]+)$`)},
+	{"s3", buckets, false, regexp.MustCompile(`^s3()-` + regionForm + `\.([a-z0-9.-]+)$`)},
+	{"s3", buckets, false, regexp.MustCompile(`^bucket\.vpce-[0-9a-z-]+\.s3()\.` + regionForm + `\.vpce\.([a-z0-9.-]+)$`)},
+}
+
+// issuers are the forms of the hosts of token services, as hosts has those of others.
+var issuers = []*regexp.Regexp{
+	regexp.MustCompile(`^sts(-fips)?\.` + regionForm + `\.([a-z0-9.-]+)$`),
+	regexp.MustCompile(`^vpce-[0-9a-z-]+\.sts(-fips)?\.` + regionForm + `\.vpce\.([a-z0-9.-]+)$`),
+}
+
+// A partition is a cloud of AWS of its own.
+type partition struct{ region, name, domain, dual string }
+
+// partitions of AWS, by how the names of their regions begin: how their ARNs
+// name them, and the domains of their services. The first that fits counts, the
+// last is the public one.
+var partitions = []partition{
+	{"cn-", "aws-cn", "amazonaws.com.cn", "on.amazonwebservices.com.cn"},
+	{"us-gov-", "aws-us-gov", "amazonaws.com", "on.aws"},
+	{"eusc-", "aws-eusc", "amazonaws.eu", ""},
+	{"us-iso-", "aws-iso", "c2s.ic.gov", ""},
+	{"us-isob-", "aws-iso-b", "sc2s.sgov.gov", ""},
+	{"us-isof-", "aws-iso-f", "csp.hci.ic.gov", ""},
+	{"eu-isoe-", "aws-iso-e", "cloud.adc-e.uk", ""},
+	{"", "aws", "amazonaws.com", "on.aws"},
+}
+
+// global are the endpoints without a region in their names, by scheme and host.
+var global = map[[2]string]endpoint{
+	{"oci", "public.ecr.aws"}:     {service: gallery, region: "us-east-1"},
+	{"oci", "ecr-public.aws.com"}: {service: gallery, region: "us-east-1", dual: true},
+	{"s3", "s3.amazonaws.com"}:    {service: buckets, region: "us-east-1"},
+}
+
+var (
+	errNoEndpoint = errors.New("provider aws is for https://git-codecommit.REGION.amazonaws.com/v1/repos/NAME, " +
+		"oci://ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME and oci://public.ecr.aws/NAME")
+	errNoBuckets = errors.New("the identity of this program is for s3.REGION.amazonaws.com and its like alone: " +
+		"for another server set spec.secretRef to a Secret with accesskey and secretkey, or spec.provider to generic to send none")
+	errNoIssuer = errors.New("the token service, spec.sts.endpoint, must be https://sts.REGION.amazonaws.com or its like in the same partition: it is shown the identity of this program")
+)
+
+// endpointOf returns the endpoint at u. The query of a bucket's URL may name a token service: sts=URL.
+func endpointOf(u *url.URL) (endpoint, error) {
+	at, err := serviceOf(u)
+	if err != nil || at.service != buckets {
+		return at, err
+	}
+	if issuer := u.Query().Get("sts"); issuer != "" {
+		err = at.from(issuer)
+	}
+	return at, err
+}
+
+// from makes the URL issuer the token service for the bucket at.
+func (at *endpoint) from(issuer string) error {
+	u, err := url.Parse(issuer)
+	if err != nil || u.Scheme != "https" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+		return errNoIssuer
+	}
+	host, region := exchange.Host(u), ""
+	for _, form := range issuers {
+		if m := form.FindStringSubmatch(host); m != nil && m[3] == partitionOf(m[2]).domain {
+			region = m[2]
+		}
+	}
+	if host == "sts.amazonaws.com" {
+		region = "us-east-1"
+	}
+	if region == "" || partitionOf(region) != partitionOf(at.region) {
+		return errNoIssuer
+	}
+	at.issuer, at.region = host, region
+	return nil
+}
+
+// serviceOf returns the endpoint at u without its query.
+func serviceOf(u *url.URL) (endpoint, error) {
+	host := exchange.Host(u)
+	if at, ok := global[[2]string{u.Scheme, host}]; ok {
+		return at, nil
+	}
+	for _, h := range hosts {
+		m := h.form.FindStringSubmatch(host)
+		if m == nil || u.Scheme != h.scheme {
+			continue
+		}
+		domain := partitionOf(m[2]).domain
+		if h.dual {
+			domain = partitionOf(m[2]).dual
+		}
+		if m[3] == domain {
+			return endpoint{service: h.service, region: m[2], fips: m[1] != "", dual: h.dual}, nil
+		}
+	}
+	if u.Scheme == "s3" {
+		return endpoint{}, errNoBuckets
+	}
+	return endpoint{}, errNoEndpoint
+}
+
+// partitionOf returns the partition that region is in.
+func partitionOf(region string) partition {
+	i := slices.IndexFunc(partitions, func(p partition) bool { return strings.HasPrefix(region, p.region) })
+	return partitions[i] // the last fits all
 }

@@ -6,7 +6,13 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
 	"fmt"
+	"math/big"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -15,6 +21,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/login/azure"
 	"github.com/headgate-io/headgate/source/login/internal/logintest"
 )
 
@@ -137,4 +144,165 @@ func TestFailures(t *testing.T) {
 			run.Fails(t, c.reason, c.say)
 		})
 	}
+}
+
+const account = "azblob://acme.blob.core.windows.net/content"
+
+// enter logs in to u by the proxy of w.
+func (w *world) enter(login source.LoginFunc, u string, change func(*source.LoginRequest)) (source.Credential, error) {
+	w.T.Helper()
+	r := w.Request("azure", u)
+	if change != nil {
+		change(&r)
+	}
+	c, err := login(w.T.Context(), r)
+	if err != nil && strings.Contains(err.Error(), "canary") {
+		w.T.Errorf("a secret shows: %v", err)
+	}
+	return c, err
+}
+
+// An account is shown a token for accounts, which is kept for all of them.
+func TestAccount(t *testing.T) {
+	w := newWorld(t, application("AZURE_CLIENT_SECRET", "s3cret-canary")...)
+	login := w.provider().Login
+	first, err := w.enter(login, account, nil)
+	if err != nil || first.Token != token(1) || first.Username != "" || first.Expires.IsZero() {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	if again, err := w.enter(login, strings.Replace(account, "acme", "other", 1), nil); err != nil || again.Token != token(1) || w.Issued != 1 {
+		t.Errorf("%+v, %v, %d tokens", again, err, w.Issued)
+	}
+	if len(w.Asked) != 1 || !strings.Contains(w.Asked[0], "https://storage.azure.com/.default") {
+		t.Errorf("asked %q", w.Asked)
+	}
+	first.Refused()
+	if next, err := w.enter(login, account, nil); err != nil || next.Token != token(2) {
+		t.Errorf("after a refusal: %+v, %v", next, err)
+	}
+}
+
+func TestAccountFailures(t *testing.T) {
+	secret := application("AZURE_CLIENT_SECRET", "s3cret-canary")
+	for name, c := range map[string]struct {
+		vars   []string
+		url    string
+		change func(*source.LoginRequest)
+		say    string
+	}{
+		"wrong secret":    {application("AZURE_CLIENT_SECRET", "other-canary"), account, nil, "AZURE_CLIENT_SECRET: status 401: invalid_client"},
+		"China":           {secret, "azblob://acme.blob.core.chinacloudapi.cn/c", nil, "the storage account is of another cloud than the public one: set AZURE_AUTHORITY_HOST to https://login.chinacloudapi.cn/"},
+		"stranger":        {secret, "azblob://acme.blob.core.windows.net.evil.example/c", nil, "spec.endpoint: the identity of this program is shown to ACCOUNT.blob.core.windows.net"},
+		"port":            {secret, "azblob://acme.blob.core.windows.net:8443/c", nil, "spec.endpoint: the identity of this program is shown to"},
+		"service account": {secret, account, func(r *source.LoginRequest) { r.ServiceAccount = "robot" }, "spec.serviceAccountName: only a cluster"},
+		"CA":              {secret, account, func(r *source.LoginRequest) { r.OwnTrust = true }, "spec.certSecretRef: ca.crt"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, c.vars...)
+			_, err := w.enter(w.provider().Login, c.url, c.change)
+			if !errors.Is(err, source.ErrProvider) || !strings.Contains(err.Error(), c.say) {
+				t.Errorf("%v: does not say %s", err, c.say)
+			}
+			if name != "wrong secret" && len(w.Asked) > 0 {
+				t.Errorf("asked %q", w.Asked)
+			}
+		})
+	}
+}
+
+// What no variable proves, the machine's identity may.
+func TestAccountOfMachine(t *testing.T) {
+	w := newWorld(t)
+	t.Setenv("IDENTITY_HEADER", "header-canary")
+	t.Setenv("IDENTITY_ENDPOINT", logintest.ServeHere(t, func(rw http.ResponseWriter, r *http.Request) {
+		w.Note("machine %s", r.URL.Query().Get("resource"))
+		logintest.Reply(rw, 403, map[string]any{"error": "forbidden"})
+	}))
+	_, err := w.enter(w.provider().Login, account, nil)
+	if err == nil || errors.Is(err, source.ErrNoIdentity) {
+		t.Errorf("an identity that was refused: %v", err)
+	}
+	if len(w.Asked) == 0 || w.Asked[0] != "machine https://storage.azure.com" {
+		t.Errorf("asked %q", w.Asked)
+	}
+}
+
+// A world has Azure DevOps and the authority of Entra.
+type world struct{ *logintest.World }
+
+func newWorld(t *testing.T, vars ...string) *world {
+	w := &world{logintest.NewWorld(t, vars...)}
+	names := []string{"dev.azure.com", "old.visualstudio.com"}
+	git := logintest.Serve(t, w.CA, "org/project/_git/app", logintest.Repo(t), w.allow, names...)
+	w.Name(logintest.Host(git.URL), names...)
+	w.Serve(w.entra, "login.microsoftonline.com", "login.microsoftonline.us", "login.chinacloudapi.cn")
+	return w
+}
+
+func token(n int) string { return fmt.Sprintf("azure-canary-%d", n) }
+
+func (w *world) allow(r *http.Request) bool {
+	n := w.Valid()
+	return n > 0 && r.Header.Get("Authorization") == "Bearer "+token(n)
+}
+
+func (w *world) next() string { return token(w.Next()) }
+
+// entra is the authority: discovery (OpenID Connect Discovery 1.0) and tokens.
+func (w *world) entra(rw http.ResponseWriter, r *http.Request) {
+	base := "https://" + r.Host
+	switch {
+	case r.URL.Path == "/common/discovery/instance":
+		logintest.Reply(rw, 200, map[string]any{"tenant_discovery_endpoint": base + "/" + tenant + "/v2.0/.well-known/openid-configuration", "api-version": "1.1",
+			"metadata": []any{map[string]any{"preferred_network": r.Host, "preferred_cache": r.Host, "aliases": []string{r.Host}}}})
+	case strings.HasSuffix(r.URL.Path, "/.well-known/openid-configuration"):
+		logintest.Reply(rw, 200, map[string]any{"issuer": base + "/" + tenant + "/v2.0", "authorization_endpoint": base + "/" + tenant + "/oauth2/v2.0/authorize",
+			"token_endpoint": base + "/" + tenant + "/oauth2/v2.0/token"})
+	case !w.Instead(rw, r):
+		w.issue(rw, r)
+	}
+}
+
+// issue answers a request with client credentials (RFC 6749 section 4.4, RFC 7523 section 2.2).
+func (w *world) issue(rw http.ResponseWriter, r *http.Request) {
+	form := func(name string) string { return r.PostFormValue(name) }
+	proof := "no"
+	switch {
+	case form("client_secret") == "s3cret-canary":
+		proof = "secret"
+	case form("client_assertion") == logintest.Identity:
+		proof = "assertion"
+	case strings.Contains(form("client_assertion"), "."):
+		claims, _ := base64.RawURLEncoding.DecodeString(strings.Split(form("client_assertion"), ".")[1])
+		if strings.Contains(string(claims), form("client_id")) {
+			proof = "certificate"
+		}
+	}
+	w.Note("%s%s %s %s %s", r.Host, r.URL.Path, form("client_id"), proof, form("scope"))
+	if proof == "no" || r.URL.Path != "/"+tenant+"/oauth2/v2.0/token" || form("grant_type") != "client_credentials" {
+		logintest.Reply(rw, 401, map[string]any{"error": "invalid_client", "error_description": "AADSTS7000215: not " + form("client_secret") + form("client_assertion")})
+		return
+	}
+	logintest.Reply(rw, 200, map[string]any{"token_type": "Bearer", "expires_in": 3600, "access_token": w.next()})
+}
+
+func (w *world) provider() *azure.Provider { return azure.New(w.Clock.Now, w.Lookup) }
+
+// application returns the variables of an application and others.
+func application(more ...string) []string {
+	return append([]string{"AZURE_TENANT_ID", tenant, "AZURE_CLIENT_ID", "app"}, more...)
+}
+
+// certificate writes a certificate and its key.
+func certificate(t *testing.T, key any, public any) string {
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "app"}, NotBefore: time.Now(), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, public, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return logintest.File(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))+string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})))
 }
