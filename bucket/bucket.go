@@ -36,9 +36,8 @@ type Object struct {
 // signatures or the query of a URL.
 type Driver interface {
 	// List yields the objects whose keys begin with prefix, in any order, the
-	// one error last. At most one page is asked for ahead of what is used. Keys
-	// that end in / are directory markers, and so are directories of stores that
-	// have any.
+	// one error last. Requests have a context of [Listing]. Keys that end in / are
+	// directory markers, and so are directories of stores that have any.
 	List(ctx context.Context, prefix string) iter.Seq2[Object, error]
 	// Open reads o, as it was listed, from offset on. The error wraps
 	// [ErrChanged] when that is not what there is any more. Reading may end early

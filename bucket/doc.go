@@ -81,6 +81,6 @@
 // fetched: Bytes together (default 16 GiB), FileBytes (as Bytes), Entries
 // (1,000,000 objects) and NameBytes (4096). What rules exclude costs only memory:
 // a listing may have 512 MiB of keys, ETags and versions, with 64 bytes more for
-// each object. A store that repeats its listing is noticed, at the latest when it
-// has done so for the third time.
+// each object. A store that repeats its listing, or a page token, is noticed, at
+// the latest when it has done so for the third time.
 package bucket

@@ -737,3 +737,15 @@ func TestIssuedOnce(t *testing.T) {
 		t.Errorf("%d tokens", issued)
 	}
 }
+
+func FuzzXMLPage(f *testing.F) {
+	page := XMLPage{Root: "List", Item: "Item", Items: 2, Needs: "More", Limit: 1 << 20}
+	for _, text := range []string{"<List><More/><Item><Key>a</Key></Item></List>", "<", "</", "<:/>", "<!", "<a:b/ ", "<List/><List>"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if page.check([]byte(text)) == nil && !strings.Contains(text, "More") {
+			t.Errorf("%q is taken for a page", text)
+		}
+	})
+}
