@@ -160,7 +160,7 @@ func hostileListings() map[*maker]map[string]*testenv.Defect {
 			"larger than 16777216 bytes":    answer(200, "<EnumerationResults><Blobs>"+strings.Repeat(" ", 17<<20)),
 			"400 Bad Request":               answer(400, "<Error><Code>a b</Code><Message>\x1b[31m\u202e"+strings.Repeat("no ", 4000), "X-Ms-Error-Code", "<b> \x80"),
 			"304":                           answer(304, ""),
-			"list blobs: ; bad header":      testenv.With("Date", "sig="+canary),
+			"list blobs: ; bad header":      testenv.With("Date", "sig="+accountKey),
 			"; a framing of Azure's":        nil,
 			"404 Not Found; repeats":        {Do: testenv.Leak, Status: 404},
 			"409 Conflict: UnknownError":    {Do: testenv.Leak, Status: 409},
