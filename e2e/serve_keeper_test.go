@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/source"
-	"github.com/headgate-io/headgate/source/controller/api"
-	"github.com/headgate-io/headgate/source/controller/server"
+	"github.com/headgate-io/headgate/source/serve/api"
+	"github.com/headgate-io/headgate/source/serve/server"
 )
 
 // A keeper answers the HTTP API of a server of sources with what a test puts

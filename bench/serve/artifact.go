@@ -23,8 +23,8 @@ import (
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/bench/contest"
-	"github.com/headgate-io/headgate/source/controller"
-	"github.com/headgate-io/headgate/source/controller/server"
+	"github.com/headgate-io/headgate/source/serve"
+	"github.com/headgate-io/headgate/source/serve/server"
 )
 
 const (
@@ -143,7 +143,7 @@ func artifactServer() error {
 		return err
 	}
 	defer store.Close()
-	s := &server.Server{Store: store, Controller: new(controller.Controller)}
+	s := &server.Server{Store: store, Controller: new(serve.Controller)}
 	l, err := s.Listen(ctx, server.Endpoint{Addr: "127.0.0.1:0"})
 	if err != nil {
 		return err

@@ -14,8 +14,8 @@ import (
 
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
-	"github.com/headgate-io/headgate/source/controller/api"
-	"github.com/headgate-io/headgate/source/controller/journal"
+	"github.com/headgate-io/headgate/source/serve/api"
+	"github.com/headgate-io/headgate/source/serve/journal"
 )
 
 // eventsDir is where a store has the journal of its server.

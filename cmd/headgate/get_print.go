@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/headgate-io/headgate/internal/redact"
-	"github.com/headgate-io/headgate/source/controller/api"
+	"github.com/headgate-io/headgate/source/serve/api"
 )
 
 // A sourceTable is a table that lines can be added to later. A column grows with

@@ -14,10 +14,10 @@ import (
 
 	"github.com/headgate-io/headgate/internal/retry"
 	"github.com/headgate-io/headgate/source"
-	"github.com/headgate-io/headgate/source/controller"
-	"github.com/headgate-io/headgate/source/controller/api"
-	"github.com/headgate-io/headgate/source/controller/journal"
-	"github.com/headgate-io/headgate/source/controller/server"
+	"github.com/headgate-io/headgate/source/serve"
+	"github.com/headgate-io/headgate/source/serve/api"
+	"github.com/headgate-io/headgate/source/serve/journal"
+	"github.com/headgate-io/headgate/source/serve/server"
 )
 
 // keptFiles is the keeper of a store that no server keeps: the saved documents
@@ -75,12 +75,12 @@ func (k *keptFiles) tell(err error) {
 
 // savedSource says of a saved document what a server says of an object.
 func savedSource(obj source.Object, hold *source.Suspension) api.Source {
-	v := controller.View{Object: obj, Phase: controller.Idle, Suspension: hold}
+	v := serve.View{Object: obj, Phase: serve.Idle, Suspension: hold}
 	switch {
 	case hold != nil || obj.Plan().Suspend:
-		v.Phase = controller.Suspended
+		v.Phase = serve.Suspended
 	case obj.Common().Condition(source.StalledCondition).Status == "True":
-		v.Phase = controller.Stalled
+		v.Phase = serve.Stalled
 	}
 	return server.Summary(v)
 }

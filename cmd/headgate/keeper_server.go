@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/headgate-io/headgate/source"
-	"github.com/headgate-io/headgate/source/controller/api"
+	"github.com/headgate-io/headgate/source/serve/api"
 )
 
 // keptServer is the keeper of a server that runs.

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate-io/headgate"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
-	"github.com/headgate-io/headgate/source/controller/api"
+	"github.com/headgate-io/headgate/source/serve/api"
 )
 
 // reconcileFlags say which sources are checked at once, and by whom.

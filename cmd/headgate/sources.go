@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate-io/headgate/source/controller"
-	"github.com/headgate-io/headgate/source/controller/feed"
+	"github.com/headgate-io/headgate/source/serve"
+	"github.com/headgate-io/headgate/source/serve/feed"
 )
 
 // serveFlags are the flags of headgate serve.
@@ -177,7 +177,7 @@ func worded(flag string, least float64) string {
 }
 
 // controller returns what the flags say of a controller. It does nothing.
-func (f *serveFlags) controller() *controller.Controller {
+func (f *serveFlags) controller() *serve.Controller {
 	jitter, scrub := f.jitter/100, f.scrub // for the controller 0 is the default, and less is none
 	if jitter == 0 {
 		jitter = -1
@@ -185,7 +185,7 @@ func (f *serveFlags) controller() *controller.Controller {
 	if scrub == 0 {
 		scrub = -1
 	}
-	return &controller.Controller{
+	return &serve.Controller{
 		Runs: f.runs, PerHost: f.perHost, Fetches: f.fetches, Jitter: jitter, Apart: f.apart, MinRetry: f.minRetry, MaxRetry: f.maxRetry,
 		Retention: f.retention, Scrub: scrub,
 	}

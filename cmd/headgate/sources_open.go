@@ -13,12 +13,12 @@ import (
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/source"
-	"github.com/headgate-io/headgate/source/controller"
-	"github.com/headgate-io/headgate/source/controller/access"
-	"github.com/headgate-io/headgate/source/controller/hook"
-	"github.com/headgate-io/headgate/source/controller/journal"
-	"github.com/headgate-io/headgate/source/controller/notify"
-	"github.com/headgate-io/headgate/source/controller/server"
+	"github.com/headgate-io/headgate/source/serve"
+	"github.com/headgate-io/headgate/source/serve/access"
+	"github.com/headgate-io/headgate/source/serve/hook"
+	"github.com/headgate-io/headgate/source/serve/journal"
+	"github.com/headgate-io/headgate/source/serve/notify"
+	"github.com/headgate-io/headgate/source/serve/server"
 )
 
 // sourceServer owns everything that `headgate serve` opens.
@@ -27,7 +27,7 @@ type sourceServer struct {
 	lock       *storeLock
 	server     *server.Server
 	listener   *server.Listener
-	controller *controller.Controller
+	controller *serve.Controller
 	feed       *latestSecrets
 	store      *artifact.Store
 	cache      *artifact.Cache // nil: none
@@ -38,15 +38,15 @@ type sourceServer struct {
 // latestSecrets is a feed that exposes the Secrets of its newest snapshot. It logs
 // how many documents there are.
 type latestSecrets struct {
-	controller.Feed
+	serve.Feed
 	log *slog.Logger
 	now atomic.Pointer[source.Secrets]
 }
 
-// Follow implements [controller.Feed].
-func (h *latestSecrets) Follow(ctx context.Context, set func(controller.Desired)) error {
+// Follow implements [serve.Feed].
+func (h *latestSecrets) Follow(ctx context.Context, set func(serve.Desired)) error {
 	objects, defects := -1, 0
-	return h.Feed.Follow(ctx, func(d controller.Desired) {
+	return h.Feed.Follow(ctx, func(d serve.Desired) {
 		h.now.Store(&d.Secrets)
 		if len(d.Objects) != objects || len(d.Defects) != defects {
 			objects, defects = len(d.Objects), len(d.Defects)
@@ -179,7 +179,7 @@ func (w *sourceServer) hooks(f *serveFlags) *hook.Receiver {
 		Secrets: w.feed,
 		Secret:  f.hookSecret,
 		Request: func(ref source.Reference) error {
-			_, err := w.controller.Request(ref, controller.Hook)
+			_, err := w.controller.Request(ref, serve.Hook)
 			return err
 		},
 		Allowed: func(r *http.Request, ref source.Reference) bool {

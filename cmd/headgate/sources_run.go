@@ -12,7 +12,7 @@ import (
 
 	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/internal/redact"
-	"github.com/headgate-io/headgate/source/controller/notify"
+	"github.com/headgate-io/headgate/source/serve/notify"
 )
 
 // runServe serves until ctx ends.
