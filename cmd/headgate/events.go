@@ -15,7 +15,6 @@ import (
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve/api"
-	"github.com/headgate-io/headgate/source/serve/journal"
 )
 
 // eventsDir is where a store has the journal of its server.
@@ -115,10 +114,6 @@ func (q eventQuery) most() int {
 		return mostEvents // some of them will not do
 	}
 	return q.limit
-}
-
-func (q eventQuery) journal() journal.Query {
-	return journal.Query{Object: q.ref(), Severity: q.severity, Since: q.since, After: q.after, Limit: q.most()}
 }
 
 func (q eventQuery) api() api.EventQuery {

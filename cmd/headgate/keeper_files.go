@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"time"
@@ -16,8 +15,6 @@ import (
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve"
 	"github.com/headgate-io/headgate/source/serve/api"
-	"github.com/headgate-io/headgate/source/serve/journal"
-	"github.com/headgate-io/headgate/source/serve/server"
 )
 
 // keptFiles is the keeper of a store that no server keeps: the saved documents
@@ -82,7 +79,7 @@ func savedSource(obj source.Object, hold *source.Suspension) api.Source {
 	case obj.Common().Condition(source.StalledCondition).Status == "True":
 		v.Phase = serve.Stalled
 	}
-	return server.Summary(v)
+	return serve.Summary(v)
 }
 
 func (*keptFiles) defects(context.Context) ([]string, error) { return nil, nil }
@@ -149,36 +146,13 @@ func (k *keptFiles) resume(ctx context.Context, ref source.Reference, _ api.Chan
 	return s, err
 }
 
-func (k *keptFiles) events(ctx context.Context, q eventQuery) ([]api.Event, error) {
-	entries, err := journal.Read(ctx, filepath.Join(k.dir, eventsDir), q.journal())
-	if err != nil {
-		return nil, err
-	}
-	found := make([]api.Event, 0, len(entries))
-	for _, e := range entries {
-		if q.selects(e.Event) {
-			found = append(found, api.Event{ID: e.ID, Event: e.Event})
-		}
-	}
-	return q.last(found), nil
+func (k *keptFiles) events(context.Context, eventQuery) ([]api.Event, error) {
+	return nil, failed(fmt.Errorf("no server keeps %s: events are answered by headgate serve; name one with --server", k.dir))
 }
 
-func (k *keptFiles) follow(ctx context.Context, q eventQuery, each func(api.Event) error) error {
-	for {
-		found, err := k.events(ctx, q)
-		if err != nil {
-			return err
-		}
-		for _, e := range found {
-			if err := each(e); err != nil {
-				return err
-			}
-			q.after, q.limit = e.ID, mostEvents
-		}
-		if retry.Sleep(ctx, lookAgain) != nil {
-			return nil
-		}
-	}
+func (k *keptFiles) follow(ctx context.Context, q eventQuery, _ func(api.Event) error) error {
+	_, err := k.events(ctx, q)
+	return err
 }
 
 // decoded returns the object of a document.

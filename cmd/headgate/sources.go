@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net/http"
 	"os"
 	"strconv"
 	"time"
@@ -8,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate-io/headgate/source/serve"
-	"github.com/headgate-io/headgate/source/serve/feed"
+	"github.com/headgate-io/headgate/source/serve/notify"
 )
 
 // serveFlags are the flags of headgate serve.
@@ -176,20 +177,18 @@ func worded(flag string, least float64) string {
 	return strconv.FormatFloat(least, 'f', -1, 64) + " or more"
 }
 
-// controller returns what the flags say of a controller. It does nothing.
-func (f *serveFlags) controller() *serve.Controller {
-	jitter, scrub := f.jitter/100, f.scrub // for the controller 0 is the default, and less is none
+// config returns what the flags say of a server. It does nothing.
+func (f *serveFlags) config() serve.Config {
+	jitter, scrub := f.jitter/100, f.scrub // for the server 0 is the default, and less is none
 	if jitter == 0 {
 		jitter = -1
 	}
 	if scrub == 0 {
 		scrub = -1
 	}
-	return &serve.Controller{
+	return serve.Config{
 		Runs: f.runs, PerHost: f.perHost, Fetches: f.fetches, Jitter: jitter, Apart: f.apart, MinRetry: f.minRetry, MaxRetry: f.maxRetry,
-		Retention: f.retention, Scrub: scrub,
+		Retention: f.retention, Scrub: scrub, Hooks: f.hookSecret, Profiles: f.profiles, BaseURL: f.baseURL, Grace: f.grace,
+		OpenArtifacts: f.openArtifacts, OpenMetrics: f.openMetrics, Notify: notify.Config{Proxy: http.ProxyFromEnvironment},
 	}
 }
-
-// feed returns the files of the flags.
-func (f *serveFlags) feed() *feed.Files { return &feed.Files{Paths: f.files, Secrets: f.secrets} }

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"syscall"
-	"time"
 
 	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/internal/redact"
@@ -24,32 +23,24 @@ func (p *program) runServe(ctx context.Context, f *serveFlags) error {
 	ctx, stop := p.hangUp(ctx, w.log)
 	defer stop()
 	fmt.Fprintf(p.stdout, "serving sources at %s\n", w.listener.URL)
-	err = errors.Join(w.run(ctx, f.grace), w.close(context.WithoutCancel(ctx)))
+	err = errors.Join(w.run(ctx), w.close())
 	w.log.Info("ended")
 	return err
 }
 
-// run keeps and serves until ctx ends, or one of the two does. Answers that are
-// read and events that wait have the grace at the same time; what is cut off
-// then is no failure of a server that was told to end.
-func (w *sourceServer) run(told context.Context, grace time.Duration) error {
+// run keeps and serves until ctx ends, or one of the two does. What is cut off when the grace of a
+// server that was told to end is over is no failure.
+func (w *sourceServer) run(told context.Context) error {
 	ctx, cancel := context.WithCancel(told)
 	defer cancel()
 	served := make(chan error, 1)
 	go func() {
 		defer cancel()
-		served <- w.listener.Serve(ctx)
+		served <- w.listener.Serve(ctx, w.server.Handler(), w.log, func(context.Context) error { return nil })
 	}()
-	err := w.controller.Run(ctx)
+	err := w.server.Run(ctx)
 	cancel()
-	var late error
-	if w.dispatcher != nil { // nothing emits any more
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-		defer cancel()
-		late = w.dispatcher.Close(ending)
-		w.dispatcher = nil
-	}
-	late = errors.Join(late, <-served)
+	late := <-served
 	w.listener = nil // it has ended
 	if told.Err() != nil && late != nil {
 		w.log.Warn("ending", "problem", redact.String(late.Error()))
@@ -59,11 +50,8 @@ func (w *sourceServer) run(told context.Context, grace time.Duration) error {
 }
 
 // close closes what was opened, the last first.
-func (w *sourceServer) close(ctx context.Context) error {
+func (w *sourceServer) close() error {
 	var errs []error
-	if w.dispatcher != nil {
-		errs = append(errs, w.dispatcher.Close(ctx))
-	}
 	if w.journal != nil {
 		errs = append(errs, w.journal.Close())
 	}

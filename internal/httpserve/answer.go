@@ -179,9 +179,9 @@ func (a *Writer) FlushError() error {
 // Unwrap is for [http.ResponseController].
 func (a *Writer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// send writes a whole answer, which nothing may keep. Its last byte leaves when the
+// Send writes a whole answer, which nothing may keep. Its last byte leaves when the
 // handler has returned: what the handler does next, callers find done.
-func send(w http.ResponseWriter, status int, kind string, body []byte) error {
+func Send(w http.ResponseWriter, status int, kind string, body []byte) error {
 	header := w.Header()
 	header["X-Content-Type-Options"] = []string{"nosniff"}
 	header["Cache-Control"] = []string{"no-store"}
@@ -208,7 +208,7 @@ const keptBytes = 1 << 10
 
 // Text answers with a text, "" for no body.
 func Text(w http.ResponseWriter, status int, body string) error {
-	return send(w, status, "text/plain; charset=utf-8", []byte(body))
+	return Send(w, status, "text/plain; charset=utf-8", []byte(body))
 }
 
 // JSON answers with a value as JSON.
@@ -217,7 +217,7 @@ func JSON(w http.ResponseWriter, status int, value any) error {
 	if err != nil {
 		return err
 	}
-	return send(w, status, "application/json", append(body, '\n'))
+	return Send(w, status, "application/json", append(body, '\n'))
 }
 
 // A Stream is an answer that is sent bit by bit.

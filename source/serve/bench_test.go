@@ -27,10 +27,10 @@ func BenchmarkUnchanged(b *testing.B) {
 		f.now.Objects = append(f.now.Objects, repo(fmt.Sprint("r", i), fmt.Sprintf("https://h%d.example/r", i%20), time.Hour))
 	}
 	up := &upstream{rev: "main@sha1:1111111111111111111111111111111111111111"}
-	c := &serve.Controller{
-		Feed: f, Store: store, Ledger: &source.Ledger{Dir: filepath.Join(dir, "ledger")}, Scrub: -1,
+	c := newServer(b, serve.Config{
+		Feed: f, Store: store, Statuses: &source.Ledger{Dir: filepath.Join(dir, "ledger")}, Scrub: -1,
 		Origin: func(obj source.Object, env source.Env) (source.Origin, error) { return &origin{up, obj, env}, nil },
-	}
+	})
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	ended := make(chan error)

@@ -43,7 +43,7 @@ func TestRunsAtATime(t *testing.T) {
 func TestFetches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.Controller.Fetches = 4
+		r.Fetches = 4
 		for i := range 16 {
 			url := fmt.Sprintf("https://one.example/%d", i)
 			r.up(url).slow = 50 * time.Second // of the 60 that spec.timeout is
@@ -76,7 +76,7 @@ func TestStalledHosts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
-				r.Runs, r.PerHost, r.Controller.Fetches = 32, 16, 4
+				r.Runs, r.PerHost, r.Fetches = 32, 16, 4
 				for i := range 200 {
 					url := fmt.Sprintf("https://bad%d.example/%d", i%10, i)
 					stall(r.up(url))
@@ -122,7 +122,7 @@ func TestCrowd(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.Ledger, r.Emit = nil, nil
+		r.Statuses, r.Emit = new(memory), nil
 		for i := range n {
 			url := fmt.Sprintf("https://h%d.example/%d", i%20, i%100)
 			u := r.up(url)

@@ -16,7 +16,7 @@ import (
 func TestEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.Runs, r.Controller.Fetches = 3, 2
+		r.Runs, r.Fetches = 3, 2
 		for i := range 20 {
 			url := fmt.Sprintf("https://h%d.example/", i)
 			if i%2 == 0 {
@@ -52,14 +52,13 @@ func TestFeedError(t *testing.T) {
 			pause(ctx, time.Minute)
 			return errors.New("the directory is gone")
 		}),
-		"panic": feedFunc(func(ctx context.Context, set func(serve.Desired)) error { panic("a defect") }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
 				r.up(site).hang = time.Hour
 				r.Feed = c
-				if err := r.Run(t.Context()); err == nil {
+				if err := newServer(t, r.Config).Run(t.Context()); err == nil {
 					t.Error("no error")
 				}
 			})

@@ -116,16 +116,13 @@ func TestOutcomes(t *testing.T) {
 func TestBadObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		origin := r.Controller.Origin
-		r.Controller.Origin = func(o source.Object, env source.Env) (source.Origin, error) {
+		origin := r.Origin
+		r.Origin = func(o source.Object, env source.Env) (source.Origin, error) {
 			if o.Head().Metadata.Name == "constructor" {
 				panic("a \x1b[31mdefect")
 			}
 			return origin(o, env)
 		}
-		r.Controller.Emit = func(source.Event) { panic("a defect of who listens") }
-		observe := r.Controller.Observe
-		r.Controller.Observe = func(run serve.Run) { observe(run); panic("another") }
 		r.up("https://one.example/panics").panics = true
 		bucket := &source.Bucket{Header: source.Header{APIVersion: source.Group + "/v1", Kind: "Bucket", Metadata: source.Metadata{Name: "unknown"}}}
 		bucket.Spec.Interval = source.Duration(time.Minute)

@@ -97,12 +97,12 @@ func TestWaitSuspendedBySpec(t *testing.T) {
 
 // The generation counts changes of the spec, at once and without a ledger too.
 func TestGeneration(t *testing.T) {
-	for name, ledger := range map[string]bool{"ledger": true, "none": false} {
+	for name, statuses := range map[string]serve.Statuses{"ledger": nil, "memory": new(memory)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
-				if !ledger {
-					r.Ledger = nil
+				if statuses != nil {
+					r.Statuses = statuses
 				}
 				r.feed.now.Objects = []source.Object{repo("a", site, time.Hour)}
 				r.start()
@@ -171,7 +171,7 @@ func TestExtremeIntervals(t *testing.T) {
 		r.start()
 		time.Sleep(time.Minute)
 		r.stop()
-		r.start2(t)
+		r.start() // another server on the same files
 		defer r.stop()
 		time.Sleep(time.Minute)
 		runs := map[string]int{}
@@ -189,15 +189,6 @@ func TestExtremeIntervals(t *testing.T) {
 	})
 }
 
-// start2 starts another controller on the same files.
-func (r *rig) start2(*testing.T) {
-	old := r.Controller
-	r.Controller = &serve.Controller{
-		Feed: r.feed, Store: old.Store, Ledger: old.Ledger, Origin: r.origin, Scrub: -1, Observe: old.Observe, Emit: old.Emit,
-	}
-	r.start()
-}
-
 // What changed for several reasons at once is told by the one that counts.
 func TestTriggerThatCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -213,29 +204,6 @@ func TestTriggerThatCounts(t *testing.T) {
 		}
 	})
 }
-
-// A panic of the objects themselves ends the controller with an error.
-func TestFeedOfNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.feed.now.Objects = []source.Object{&odd{repo("a", site, time.Hour)}}
-		r.start()
-		select {
-		case err := <-r.ended:
-			var panicked *source.PanicError
-			if !errors.As(err, &panicked) {
-				t.Error(err)
-			}
-		case <-time.After(time.Hour):
-			t.Error("it hangs")
-		}
-	})
-}
-
-// An odd object panics.
-type odd struct{ *source.GitRepository }
-
-func (*odd) Plan() source.Plan { panic("a defect") }
 
 // A retention for ever is one.
 func TestRetentionForEver(t *testing.T) {

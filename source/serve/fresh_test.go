@@ -18,7 +18,7 @@ func TestFreshness(t *testing.T) {
 		r := newRig(t)
 		var last atomic.Pointer[time.Time]
 		since := func() time.Time { return *last.Load() }
-		r.Controller.Origin = func(obj source.Object, env source.Env) (source.Origin, error) {
+		r.Origin = func(obj source.Object, env source.Env) (source.Origin, error) {
 			last.Store(&env.Since)
 			return r.origin(obj, env)
 		}

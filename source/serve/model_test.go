@@ -205,8 +205,8 @@ func TestModel(t *testing.T) {
 					rig: newRig(t), rand: rand.New(rand.NewPCG(uint64(seed), 9)),
 					running: map[string]int{}, failed: map[string]int{}, ended: map[string]time.Time{}, numbers: map[string]int64{}, last: map[string]source.Outcome{},
 				}
-				w.Runs, w.PerHost, w.Controller.Fetches = 4, 2, 2
-				w.Controller.Origin, w.Observe = w.origin, w.observe
+				w.Runs, w.PerHost, w.Fetches = 4, 2, 2
+				w.Origin, w.Observe = w.origin, w.observe
 				w.Emit = nil
 				var objects []source.Object
 				for i := range modelObjects {

@@ -142,7 +142,7 @@ func TestChain(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.Ledger = nil
+		r.Statuses = new(memory)
 		name := func(i int) string { return fmt.Sprintf("r%d", i) }
 		for i := range n {
 			g := repo(name(i), "https://two.example/"+name(i), 1000*time.Hour)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -20,7 +21,8 @@ import (
 // A rig is a controller with a feed and origins at hand.
 type rig struct {
 	testing.TB
-	*serve.Controller
+	serve.Config
+	*serve.Server
 	feed   *feed
 	cancel context.CancelFunc
 	ended  chan error
@@ -40,8 +42,8 @@ func newRig(t *testing.T) *rig {
 	}
 	t.Cleanup(func() { store.Close() })
 	r := &rig{TB: t, feed: &feed{news: make(chan struct{}, 1)}, ended: make(chan error, 1), origins: make(map[string]*upstream)}
-	r.Controller = &serve.Controller{
-		Feed: r.feed, Store: store, Ledger: &source.Ledger{Dir: filepath.Join(dir, "ledger")},
+	r.Config = serve.Config{
+		Feed: r.feed, Store: store, Statuses: &source.Ledger{Dir: filepath.Join(dir, "ledger")},
 		Origin: r.origin, Scrub: -1,
 		Observe: func(run serve.Run) {
 			r.mu.Lock()
@@ -61,9 +63,23 @@ func newRig(t *testing.T) *rig {
 func (r *rig) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
+	r.Server = newServer(r.TB, r.Config)
 	go func() { r.ended <- r.Run(ctx) }()
 	settle()
 }
+
+// newServer returns a server whose configuration is right.
+func newServer(t testing.TB, c serve.Config) *serve.Server {
+	t.Helper()
+	s, err := serve.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// ledger returns where the rig has its statuses.
+func (r *rig) ledger() *source.Ledger { return r.Statuses.(*source.Ledger) }
 
 // settle waits until everybody waits for something to come, and who met a lock
 // of a file has tried again.
@@ -286,3 +302,40 @@ func repo(name, url string, interval time.Duration, includes ...string) *source.
 func named(name string) source.Reference {
 	return source.Reference{Kind: "GitRepository", Namespace: "default", Name: name}
 }
+
+// memory keeps statuses in memory.
+type memory struct {
+	mu    sync.Mutex
+	saved map[source.Reference]source.Object
+}
+
+func (m *memory) Load(_ context.Context, obj source.Object) (source.State, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	g, known := m.saved[source.ReferenceTo(obj)]
+	if known {
+		obj.(*source.GitRepository).Status = g.(*source.GitRepository).Status
+	}
+	source.AssignGeneration(obj, g)
+	return nil, nil
+}
+
+func (m *memory) Save(_ context.Context, obj source.Object, _ source.State) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.saved == nil {
+		m.saved = make(map[source.Reference]source.Object)
+	}
+	g := *obj.(*source.GitRepository)
+	m.saved[source.ReferenceTo(obj)] = &g
+	return nil
+}
+
+func (*memory) Object(source.Reference) (source.Object, error)          { return nil, fs.ErrNotExist }
+func (*memory) References() ([]source.Reference, error)                 { return nil, nil }
+func (*memory) Remove(source.Reference) error                           { return nil }
+func (*memory) Removed() (map[source.Reference]time.Time, error)        { return nil, nil }
+func (*memory) SetRemoved(source.Reference, time.Time) error            { return nil }
+func (*memory) Suspend(source.Reference, source.Suspension) error       { return nil }
+func (*memory) Resume(source.Reference) error                           { return nil }
+func (*memory) Suspension(source.Reference) (*source.Suspension, error) { return nil, nil }

@@ -1,25 +1,61 @@
 package serve
 
 import (
-	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/serve/api"
 )
 
-// A job is one run of an entry.
+// A Trigger says why a run began.
+type Trigger string
+
+// The triggers.
+const (
+	Start   Trigger = "start"   // the object is new, or its last run is not known
+	Tick    Trigger = "tick"    // its interval is over
+	Retry   Trigger = "retry"   // the last run failed, or waited
+	Spec    Trigger = "spec"    // its document changed
+	Request Trigger = "request" // the annotation requestedAt, a command or the page
+	Hook    Trigger = "hook"    // a webhook
+	Input   Trigger = "input"   // a source that it needs changed
+	Secret  Trigger = "secret"  // a Secret that it uses changed
+	Repair  Trigger = "repair"  // its artifact was found damaged
+)
+
+// A Run is one reconciliation that ended.
+type Run struct {
+	Number  int64 // 1 for the first run of an object since the server began
+	Object  source.Reference
+	Kind    string // of the object, as its document spells it
+	Trigger Trigger
+	Due     time.Time // when it was to begin
+	Started time.Time
+	Took    time.Duration
+	Result  source.Result
+	Err     error // fit to be shown
+
+	Artifact *artifact.Artifact // that is published now, by this run or one before; nil for none
+}
+
+// A job is one run of an entry that is under way.
 type job struct {
 	*entry
 	number  int64
 	trigger Trigger
 	host    string
 	doc     source.Object // at the start
-	was     source.Object // the object at the start, not to be changed
-	obj     source.Object // a copy of it, of its own
+	obj     source.Object // a copy of the object at the start
 	late    time.Duration
 	began   time.Duration
 	started time.Time // wall-clock time
@@ -31,120 +67,94 @@ type job struct {
 }
 
 // start begins the run of e, which has a slot.
-func (c *Controller) start(e *entry) {
-	now := c.clock()
+func (s *Server) start(e *entry) {
+	now := s.clock()
 	e.state = running
 	e.begun++
-	e.inputs = c.sumInputs(e)
+	e.inputs = s.sumInputs(e)
 	j := &job{
-		entry: e, number: e.begun, trigger: e.trigger, host: e.host, doc: e.doc, was: e.obj, obj: clone(e.obj),
-		late: now - e.due, began: now, started: c.wall(), serial: c.serial, secrets: recorder{Secrets: c.secrets}, env: c.env,
+		entry: e, number: e.begun, trigger: e.trigger, host: e.host, doc: e.doc, obj: clone(e.obj),
+		late: now - e.due, began: now, started: s.config.Now(), serial: s.serial, secrets: recorder{Secrets: s.secrets}, env: s.config.Env,
 	}
-	j.env.Sources, j.env.Secrets = c.stock, &j.secrets
-	if !c.Apart {
-		j.env.Share = &c.share
+	j.env.Secrets = &j.secrets
+	// Answers of the upstream may be as old as the request, as the last run, or as a 20th of the interval.
+	since := max(min(e.due, now)-e.obj.Interval()/20, e.since)
+	if e.asked != 0 {
+		since = e.asked
 	}
-	if j.env.Reuse == nil {
-		j.env.Reuse = &c.reuse
-	}
-	j.env.Since = c.began.Add(c.freshness(e, now))
+	j.env.Since = s.began.Add(since)
 	if j.second = e.look != 0 && e.look <= now; j.second {
 		e.look = 0
 	}
 	e.asked = 0
-	c.changed(e)
-	c.goes.Go(func() { c.run(j) })
-}
-
-// freshness returns how old answers of the upstream may be: not older than the
-// request, nor than the last run, nor than a 20th of the interval.
-func (c *Controller) freshness(e *entry, now time.Duration) time.Duration {
-	if e.asked != 0 {
-		return e.asked
-	}
-	return max(min(e.due, now)-e.obj.Interval()/20, e.since)
+	s.changed(e)
+	s.work.Go(func() { s.run(j) })
 }
 
 // run does one job and tells of it.
-func (c *Controller) run(j *job) {
-	result, err := c.reconcile(j)
-	run := &Run{
-		Number: j.number, Object: j.ref, Kind: source.Involved(j.obj).Kind, Trigger: j.trigger, Due: j.started.Add(-j.late), Started: j.started,
-		Took: c.clock() - j.began, Result: result, Err: err, Artifact: j.obj.Artifact(),
-	}
-	if result.Outcome == "" { // the end of the controller interrupted it
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.runs.done(j.host)
+func (s *Server) run(j *job) {
+	result, err := s.reconcile(j)
+	if result.Outcome == "" { // the end of the server interrupted it
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.runs.done(j.host)
 		j.state = resting
-		c.changed(j.entry)
+		s.changed(j.entry)
 		return
 	}
-	c.observe(*run) // first, so that the runs of an object, and of what is made of it, are told in their order
-	suspended, secrets := c.finish(j, run)
-	if suspended {
-		c.saveDocument(c.ctx, j.entry)
+	run := Run{
+		Number: j.number, Object: j.ref, Kind: source.Involved(j.obj).Kind, Trigger: j.trigger, Due: j.started.Add(-j.late), Started: j.started,
+		Took: s.clock() - j.began, Result: result, Err: err, Artifact: j.obj.Artifact(),
 	}
-	if secrets != nil {
-		c.review(c.ctx, secrets, []*entry{j.entry})
+	if s.config.Observe != nil { // first, so that the runs of an object, and of what needs it, are told in their order
+		s.config.Observe(run)
 	}
-}
-
-// observe tells of a run. A panic of Observe is dropped.
-func (c *Controller) observe(r Run) {
-	if c.Observe == nil {
-		return
+	if secrets := s.finish(j, run, s.observeRun(j.entry, run)); secrets != nil {
+		s.review(secrets, []*entry{j.entry})
 	}
-	defer func() { _ = recover() }()
-	c.Observe(r)
 }
 
 // reconcile brings the object of j up to date. A panic is a failure of this run.
-func (c *Controller) reconcile(j *job) (result source.Result, err error) {
+func (s *Server) reconcile(j *job) (result source.Result, err error) {
+	was := clone(j.obj)
 	defer func() {
 		if v := recover(); v != nil {
 			result, err = source.Result{Outcome: source.Failed}, panicked(v)
-			j.obj = j.was // it may be half changed
+			j.obj = was // it may be half changed
 		}
 	}()
 	r := &source.Reconciler{
-		Store: c.Store,
-		Now:   c.wall,
-		Emit:  c.emit,
-		Admit: func(ctx context.Context) (func(), error) { return c.admit(ctx, j) },
-	}
-	if c.Ledger != nil {
-		r.Load, r.Save = c.Ledger.Load, func(ctx context.Context, obj source.Object, state source.State) error {
-			err := c.Ledger.Save(ctx, obj, state)
+		Store: s.config.Store, Now: s.config.Now, Load: s.config.Statuses.Load,
+		Save: func(ctx context.Context, obj source.Object, state source.State) error {
+			err := s.config.Statuses.Save(ctx, obj, state)
 			if err == nil {
-				c.show(j, obj)
+				s.show(j, obj)
 			}
 			return err
-		}
-	} else {
-		last := clone(j.obj)
-		r.Load = func(_ context.Context, obj source.Object) (source.State, error) {
-			source.AssignGeneration(obj, last)
-			return nil, nil
-		}
+		},
+		Emit:  func(e source.Event) { s.emit(j.entry, e) },
+		Admit: func(ctx context.Context) (func(), error) { return s.admit(ctx, j) },
 	}
-	return r.Reconcile(c.ctx, j.obj, c.origin(j))
+	return r.Reconcile(s.ctx, j.obj, s.origin(j))
 }
 
 // show has the view of j's object say what was saved, before the artifact that
 // it replaces may be removed.
-func (c *Controller) show(j *job, obj source.Object) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	before := j.entry.obj.Artifact()
-	if after := obj.Artifact(); before == nil || after == nil || before.Path == after.Path {
-		return
+func (s *Server) show(j *job, obj source.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, after := j.entry.obj.Artifact(), obj.Artifact()
+	if before != nil && after != nil && before.Path != after.Path {
+		s.replace(j, clone(obj))
 	}
-	j.entry.obj = clone(obj)
-	if j.entry.doc != j.doc {
-		j.entry.obj = adopt(j.entry.doc, j.entry.obj)
+}
+
+// replace makes obj, on which j works, the object of its entry, with the spec that the feed has now.
+func (s *Server) replace(j *job, obj source.Object) {
+	if j.entry.obj = obj; j.entry.doc != j.doc {
+		j.entry.obj = adopt(j.entry.doc, obj)
 	}
-	c.changed(j.entry)
+	s.changed(j.entry)
 }
 
 // panicked returns a panic as an error that is fit to be shown.
@@ -153,13 +163,13 @@ func panicked(v any) error {
 }
 
 // origin returns the origin of j, or one that says why there is none.
-func (c *Controller) origin(j *job) (from source.Origin) {
+func (s *Server) origin(j *job) (from source.Origin) {
 	defer func() {
 		if v := recover(); v != nil {
 			from = refused{panicked(v)}
 		}
 	}()
-	from, err := c.Origin(j.obj, j.env)
+	from, err := s.config.Origin(j.obj, j.env)
 	if err != nil {
 		return refused{fmt.Errorf("%w: %w", source.ErrInvalid, err)}
 	}
@@ -177,80 +187,6 @@ func (r refused) Resolve(context.Context, source.State) (source.Revision, source
 // Open implements [source.Origin].
 func (r refused) Open(context.Context, source.Revision) (source.Content, error) { return nil, r.err }
 
-// finish records what became of j, and plans what is next. It reports whether
-// the object is suspended now, and returns the Secrets that there are now, if
-// they may be others than those that j used.
-func (c *Controller) finish(j *job, run *Run) (suspended bool, secrets source.Secrets) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e, failed := j.entry, run.Result.Outcome == source.Failed
-	c.runs.judge(j.host, failed)
-	c.runs.done(j.host)
-	if j.opened {
-		c.fetches.judge(j.host, failed)
-	}
-	e.state, e.ended, e.began, e.since = resting, j.number, j.began, c.clock()
-	e.lookups = slices.Clip(j.secrets.noted())
-	if e.obj = j.obj; e.doc != j.doc {
-		e.obj = adopt(e.doc, j.obj)
-	}
-	e.last = short(run)
-	due, trigger := c.judge(e, run.Result)
-	if j.trigger == Hook && run.Result.Outcome == source.Unchanged && !j.second {
-		e.look = e.since + secondLook
-	}
-	switch {
-	case e.removed != nil:
-		c.plan(e, "", e.removed.due)
-	case e.suspended():
-		suspended = true
-	case e.again != "":
-		c.plan(e, e.again, e.since)
-	case e.look != 0 && (due == 0 || due > e.look):
-		e.asked = e.look
-		c.plan(e, Hook, e.look)
-	case due != 0:
-		c.plan(e, trigger, due)
-	}
-	e.again = ""
-	if j.serial != c.serial {
-		secrets = c.secrets
-	}
-	c.changed(e)
-	c.answer(e)
-	c.inform(e)
-	c.pump()
-	return suspended, secrets
-}
-
-// judge takes over how a run ended, and returns when the next is due, 0 for not
-// before something changes, and what triggers it.
-func (c *Controller) judge(e *entry, r source.Result) (due time.Duration, by Trigger) {
-	now, interval := c.clock(), e.obj.Interval()
-	e.stalled = r.Outcome == source.Stalled
-	switch r.Outcome {
-	case source.Stored, source.Unchanged:
-		e.failures, e.checked = 0, c.wall()
-		if interval > 0 {
-			return c.tick(e, now), Tick
-		}
-	case source.Waiting:
-		return later(now, r.After), Retry
-	case source.Failed:
-		e.failures++
-		limit := c.maxRetry
-		if interval > 0 {
-			limit = min(limit, interval)
-		}
-		wait := backOff(e.failures, c.minRetry, limit, c.jitter)
-		if r.After > shortestRetry {
-			wait = max(wait, r.After)
-		}
-		return later(now, wait), Retry
-	}
-	return 0, ""
-}
-
 // secondLook is when an upstream is looked at again that had nothing new when it
 // called. Registries of the distribution project tell of a push before its tag is there.
 const secondLook = 2 * time.Second
@@ -259,38 +195,148 @@ const secondLook = 2 * time.Second
 // ask for more.
 const shortestRetry = 750 * time.Millisecond
 
-// short returns a run without the lists of its report, for there are many runs.
-func short(r *Run) *Run {
-	s := *r
-	report := &s.Result.Report
-	report.LeftOut, report.Replaced, report.Respelled, report.Notes, report.Found = nil, nil, nil, nil, nil
-	return &s
+// finish records what became of j, and plans what is next; a notable run is shown to people. It returns the
+// Secrets that there are now, if they may be others than those that j used.
+func (s *Server) finish(j *job, run Run, notable *api.Run) (secrets source.Secrets) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, failed := j.entry, run.Result.Outcome == source.Failed
+	s.runs.done(j.host)
+	s.runs.judge(j.host, failed)
+	if j.opened {
+		s.fetches.judge(j.host, failed)
+	}
+	e.state, e.ended, e.began, e.since = resting, j.number, j.began, s.clock()
+	e.lookups = j.secrets.noted()
+	s.replace(j, j.obj)
+	if notable != nil {
+		e.runs = append(e.runs[max(0, len(e.runs)-maxRuns+1):], *notable)
+	}
+	e.last, e.last.Result.Report = run, source.Report{} // there are many runs
+	due, trigger := s.judge(e, run.Result)
+	if j.trigger == Hook && run.Result.Outcome == source.Unchanged && !j.second {
+		e.look = e.since + secondLook
+	}
+	switch {
+	case e.removed != nil:
+		s.plan(e, "", e.removed.due)
+	case e.suspended():
+	case e.again != "":
+		s.plan(e, e.again, e.since)
+	case e.look != 0 && (due == 0 || due > e.look):
+		e.asked = e.look
+		s.plan(e, Hook, e.look)
+	case due != 0:
+		s.plan(e, trigger, due)
+	}
+	e.again = ""
+	if j.serial != s.serial {
+		secrets = s.secrets
+	}
+	s.inform(e)
+	s.dispatch()
+	return secrets
 }
 
-// emit tells of an event, unless it is a repetition. A panic of Emit is dropped.
-func (c *Controller) emit(e source.Event) {
-	if c.Emit == nil || c.events.repeats(&e, cmp.Or(c.Repeat, 5*time.Minute)) {
-		return
+// judge takes over how a run ended, and returns when the next is due, 0 for not
+// before something changes, and what triggers it.
+func (s *Server) judge(e *entry, r source.Result) (due time.Duration, by Trigger) {
+	now, interval := s.clock(), e.obj.Interval()
+	e.stalled = r.Outcome == source.Stalled
+	switch r.Outcome {
+	case source.Stored, source.Unchanged:
+		e.failures, e.checked = 0, s.config.Now()
+		if interval > 0 {
+			return s.tick(e, now), Tick
+		}
+	case source.Waiting:
+		return later(now, r.After), Retry
+	case source.Failed:
+		e.failures++
+		limit := s.config.MaxRetry
+		if interval > 0 {
+			limit = min(limit, interval)
+		}
+		wait := backOff(e.failures, s.config.MinRetry, limit, s.config.Jitter)
+		if r.After > shortestRetry {
+			wait = max(wait, r.After)
+		}
+		return later(now, wait), Retry
 	}
-	defer func() { _ = recover() }()
-	c.Emit(e)
+	return 0, ""
+}
+
+// RepeatedKey is the key of event metadata that says how many events that equal
+// the last one of the object were not emitted before this one.
+const RepeatedKey = "event.headgate.dev/repeated"
+
+// repeat is the time within which an event that equals the last of its object is not emitted.
+const repeat = 5 * time.Minute
+
+// A lastEvent is the last event of an object, so that it is not repeated.
+type lastEvent struct {
+	sum [sha256.Size]byte
+	at  time.Duration
+	n   int // how often it was repeated
+}
+
+// emit tells of an event of an object, unless it is a repetition.
+func (s *Server) emit(e *entry, event source.Event) {
+	if event.Severity != "trace" {
+		parts := []string{event.Severity, event.Reason, event.Message}
+		for _, key := range slices.Sorted(maps.Keys(event.Metadata)) {
+			if strings.HasPrefix(key, source.ReferenceGroup) {
+				parts = append(parts, key, event.Metadata[key])
+			}
+		}
+		text, _ := json.Marshal(parts) // so that no part runs into the next
+		sum := sha256.Sum256(text)
+		s.mu.Lock()
+		last, now := e.event, s.clock()
+		again := last.sum == sum && now-last.at < repeat
+		if again {
+			e.event.n++
+		} else {
+			e.event = lastEvent{sum: sum, at: now}
+		}
+		s.mu.Unlock()
+		if again {
+			return
+		}
+		if last.n > 0 {
+			metadata := map[string]string{RepeatedKey: strconv.Itoa(last.n)}
+			maps.Copy(metadata, event.Metadata)
+			event.Metadata = metadata
+		}
+	}
+	s.announce(event)
+}
+
+// announce gives an event to all that want events.
+func (s *Server) announce(event source.Event) {
+	s.observeEvent(event)
+	if s.config.Journal != nil {
+		s.config.Journal.Append(event)
+	}
+	if s.told != nil {
+		s.told.Emit(event)
+	}
+	if s.config.Emit != nil {
+		s.config.Emit(event)
+	}
 }
 
 // tell emits an event about something that is no part of a run, unless err is nil.
-func (c *Controller) tell(ref source.Reference, reason string, err error) {
+func (s *Server) tell(ref source.Reference, reason string, err error) {
 	if err == nil {
 		return
 	}
 	involved := source.ObjectReference{APIVersion: source.Group + "/" + source.V1, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
-	if v, err := c.View(ref); err == nil {
-		involved = source.Involved(v.Object)
+	event := source.Event{InvolvedObject: involved, Severity: "error", Timestamp: s.config.Now().UTC().Truncate(time.Second), Message: err.Error(), Reason: reason, Controller: "headgate"}
+	if e := s.entry(ref); e != nil {
+		event.InvolvedObject = source.Involved(e.doc)
+		s.emit(e, event)
+	} else {
+		s.announce(event)
 	}
-	c.emit(source.Event{
-		InvolvedObject: involved,
-		Severity:       "error",
-		Timestamp:      c.wall().UTC().Truncate(time.Second),
-		Message:        err.Error(),
-		Reason:         reason,
-		Controller:     "headgate",
-	})
 }

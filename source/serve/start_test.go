@@ -70,11 +70,10 @@ func BenchmarkStart(b *testing.B) {
 	for b.Loop() {
 		ctx, cancel := context.WithCancel(b.Context())
 		ready := make(chan struct{})
-		c := &serve.Controller{
-			Store: store, Ledger: &source.Ledger{Dir: filepath.Join(dir, "ledger")}, Scrub: -1,
+		c := newServer(b, serve.Config{
+			Feed: announced{&files.Files{Paths: []string{filepath.Join(dir, "docs")}}, func() { close(ready) }}, Store: store, Statuses: &source.Ledger{Dir: filepath.Join(dir, "ledger")}, Scrub: -1,
 			Origin: func(source.Object, source.Env) (source.Origin, error) { return nil, errors.New("no origin is asked") },
-		}
-		c.Feed = announced{&files.Files{Paths: []string{filepath.Join(dir, "docs")}}, func() { close(ready) }}
+		})
 		ended := make(chan error)
 		go func() { ended <- c.Run(ctx) }()
 		<-ready

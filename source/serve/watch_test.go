@@ -16,9 +16,6 @@ import (
 func TestViews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		if len(r.Views()) != 0 || r.Ready() || r.Stats() != (serve.Stats{}) {
-			t.Error("there is something before Run")
-		}
 		for _, name := range []string{"c", "a", "b"} {
 			r.feed.now.Objects = append(r.feed.now.Objects, repo(name, site, time.Hour))
 		}
@@ -61,12 +58,10 @@ func TestWatchBegins(t *testing.T) {
 	defer all.Wait()
 	for range 100 {
 		ctx, cancel := context.WithCancel(t.Context())
-		c := &serve.Controller{
-			Feed:   restless{repo("a", site, time.Hour), repo("a", site, time.Minute)},
-			Store:  store,
-			Scrub:  -1,
+		c := newServer(t, serve.Config{
+			Feed: restless{repo("a", site, time.Hour), repo("a", site, time.Minute)}, Statuses: new(memory), Store: store, Scrub: -1,
 			Origin: func(source.Object, source.Env) (source.Origin, error) { return nil, fmt.Errorf("none") },
-		}
+		})
 		all.Go(func() {
 			if err := c.Run(ctx); err != nil {
 				t.Error(err)
@@ -74,7 +69,7 @@ func TestWatchBegins(t *testing.T) {
 		})
 		all.Go(func() {
 			defer cancel()
-			c.Watch(ctx, func(serve.View) { cancel() })
+			c.Watch(ctx, func([]serve.View) { cancel() })
 		})
 	}
 }
@@ -88,12 +83,14 @@ func TestWatch(t *testing.T) {
 		r.start()
 		ctx, cancel := context.WithCancel(t.Context())
 		var told, slow []string
-		tell := func(to *[]string, pause time.Duration) func(serve.View) {
-			return func(v serve.View) {
+		tell := func(to *[]string, pause time.Duration) func([]serve.View) {
+			return func(views []serve.View) {
 				time.Sleep(pause)
 				r.mu.Lock()
 				defer r.mu.Unlock()
-				*to = append(*to, fmt.Sprint(v.Object.Head().Metadata.Name, v.Last.Number, v.Phase))
+				for _, v := range views {
+					*to = append(*to, fmt.Sprint(v.Object.Head().Metadata.Name, v.Last.Number, v.Phase))
+				}
 			}
 		}
 		read := func(from *[]string) []string {
@@ -144,7 +141,7 @@ func TestWatchStuck(t *testing.T) {
 		r.start()
 		release := make(chan struct{})
 		ended := make(chan error, 1)
-		go func() { ended <- r.Watch(t.Context(), func(serve.View) { <-release }) }()
+		go func() { ended <- r.Watch(t.Context(), func([]serve.View) { <-release }) }()
 		r.took()
 		time.Sleep(time.Hour)
 		if n := len(r.took()); n < 55 {

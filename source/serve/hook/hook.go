@@ -42,8 +42,10 @@ import (
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/internal/secret"
 	"github.com/headgate-io/headgate/source"
-	"github.com/headgate-io/headgate/source/serve"
 )
+
+// ErrSuspended marks an object that is suspended.
+var ErrSuspended = errors.New("suspended")
 
 // Annotation names the Secret of an object's webhook.
 const Annotation = "hook.headgate.dev/secret"
@@ -62,7 +64,7 @@ type Receiver struct {
 	// namespace; "" for none. It need not exist.
 	Secret string
 	// Request asks for a run of the object. An error that wraps
-	// [serve.ErrSuspended] is no failure of the request.
+	// [ErrSuspended] is no failure of the request.
 	Request func(source.Reference) error
 	// Allowed reports whether a request without a signature may trigger a run of
 	// the object: its caller has shown a token of the server. Nil allows none.
@@ -143,7 +145,7 @@ func (h *Receiver) handle(w http.ResponseWriter, r *http.Request, out *Outcome) 
 	switch err := h.Request(ref); {
 	case err == nil:
 		return nil
-	case errors.Is(err, serve.ErrSuspended):
+	case errors.Is(err, ErrSuspended):
 		return &refusal{http.StatusAccepted, "ignored: it is suspended", nil}
 	case errors.Is(err, fs.ErrNotExist):
 		return &refusal{http.StatusNotFound, "there is no such object", err}

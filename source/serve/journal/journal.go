@@ -1,17 +1,13 @@
-// Package journal keeps the last events of sources in files, to be read back
-// and followed.
+// Package journal keeps the last events of sources in a file, to be read back and followed.
 //
-// A journal is a directory of mode 0700 with up to eight files of mode 0600. A
-// file is named for the ID of its first event, 20 digits and .jsonl, and holds a
-// JSON object a line, an [Entry]. A full file is closed and a new one begun; the
-// oldest is removed when there are more. Lines that are no entries are passed over.
+// A journal is a directory of mode 0700 with the file events.jsonl of mode 0600, which has a JSON object a
+// line, an [api.Event]. When it is full it becomes events.old.jsonl, in place of the one before. The last
+// 10,000 events are answered, also after a restart. Lines that are no events are passed over.
 //
 // IDs grow, also over restarts and when the files were deleted; they are not
-// contiguous. An event that cannot be written is told to those who follow, and
-// lost after that. Written events reach the disk when a file is full and on
-// Close: a system that crashes may lose the last ones, a killed process does not.
-//
-// One process writes. Any number of others may read with [Read] at any time.
+// contiguous. An event that cannot be written is told to callers that follow, and lost at the next start.
+// Written events reach the disk when the file is full and on Close: a system that crashes may lose the
+// last ones, a killed process does not.
 package journal
 
 import (
@@ -26,34 +22,24 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/serve/api"
 )
 
 const (
-	files        = 8
-	defaultBytes = 16 << 20
-	maxFile      = 64 << 20  // bytes that are read of a file, whichever program wrote it
-	maxLine      = 256 << 10 // an event that is longer loses its metadata and the end of its message
-	maxRecent    = 4096      // events that are kept in memory for those who follow
+	maxFile   = 8 << 20   // bytes
+	maxLine   = 256 << 10 // bytes; an event that is longer loses its metadata and the end of its message
+	maxEvents = 10_000    // that are in memory, for callers that ask or follow
 )
 
 // A Config says where events are kept.
 type Config struct {
 	Dir    string           // created when it does not exist
-	Bytes  int64            // of all files, about; default 16 MiB
-	Traces bool             // events of severity trace are kept as well
 	Now    func() time.Time // default time.Now
 	Report func(error)      // told when events cannot be written, and when they can again; nil for no reports
-}
-
-// An Entry is one event of the journal.
-type Entry struct {
-	ID int64 `json:"id"` // grows
-	source.Event
 }
 
 // A Journal keeps events. It is safe for concurrent use.
@@ -61,19 +47,17 @@ type Journal struct {
 	config Config
 
 	mu     sync.Mutex
-	file   *os.File // that is written to; nil before the first event of a file
+	file   *os.File // that is written to
 	size   int64    // of it, in bytes
 	failed error    // why the last event could not be written
 	id     int64    // of the last event
-	recent []Entry  // the last events, all since begin
-	begin  int64    // ID before the first of them
-	news   chan struct{}
+	events []api.Event
+	news   chan struct{} // closed and replaced with each event
 	closed bool
 }
 
-// Open opens the journal of a directory for writing. Its owner calls Close.
+// Open opens the journal of a directory. Its owner calls Close.
 func Open(c Config) (*Journal, error) {
-	c.Bytes = cmp.Or(c.Bytes, defaultBytes)
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -81,72 +65,74 @@ func Open(c Config) (*Journal, error) {
 		c.Report = func(error) {}
 	}
 	j := &Journal{config: c, news: make(chan struct{})}
-	if err := j.open(); err != nil {
+	err := os.MkdirAll(c.Dir, 0o700)
+	if err == nil {
+		_, err = j.load(j.name("events.old.jsonl"))
+	}
+	if err == nil {
+		j.size, err = j.load(j.name("events.jsonl"))
+	}
+	if err == nil {
+		j.file, err = j.open()
+	}
+	if err == nil { // a killed process may leave a part of a line
+		err = j.file.Truncate(j.size)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
+	j.id = max(j.id, c.Now().UnixMilli(), 1) // which is ahead of events whose files were deleted
 	return j, nil
 }
 
-// open goes on after the last event that was written, and at least with the time
-// in milliseconds, which is ahead of events whose files were deleted.
-func (j *Journal) open() error {
-	if err := os.MkdirAll(j.config.Dir, 0o700); err != nil {
-		return err
-	}
-	names, err := list(j.config.Dir)
-	if err != nil {
-		return err
-	}
-	j.id = max(j.config.Now().UnixMilli(), 1)
-	if len(names) == 0 {
-		j.begin = j.id
-		return nil
-	}
-	last := names[len(names)-1]
-	text, err := read(last)
-	if err != nil {
-		return err
-	}
-	j.id = max(j.id, first(last))
-	for e := range entries(text) {
-		j.id = max(j.id, e.ID)
-	}
-	j.begin = j.id
-	if len(text) == maxFile {
-		return nil // what is behind may be entries: the next event begins a file
-	}
-	j.size = int64(bytes.LastIndexByte(text, '\n') + 1)
-	if j.file, err = os.OpenFile(last, os.O_WRONLY|os.O_APPEND, 0); err != nil {
-		return err
-	}
-	if j.size < int64(len(text)) { // a killed process may leave a part of a line
-		return j.file.Truncate(j.size)
-	}
-	return nil
+func (j *Journal) name(base string) string { return filepath.Join(j.config.Dir, base) }
+
+func (j *Journal) open() (*os.File, error) {
+	return os.OpenFile(j.name("events.jsonl"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 }
 
-// Append adds an event. After Close it does nothing.
-func (j *Journal) Append(event source.Event) {
-	rank, known := ranks[event.Severity]
-	if !known || rank == 1 && !j.config.Traces {
-		return
+// load reads the events of a file and returns the size of its whole lines.
+func (j *Journal) load(name string) (int64, error) {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
 	}
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, 2*maxFile)) // whichever program wrote it
+	for line := range bytes.Lines(text) {
+		var e api.Event
+		if line[len(line)-1] == '\n' && json.Unmarshal(line, &e) == nil && e.ID > 0 && ranks[e.Severity] > 0 {
+			j.add(e)
+		}
+	}
+	return int64(bytes.LastIndexByte(text, '\n') + 1), err
+}
+
+// add adds an event to those in memory.
+func (j *Journal) add(e api.Event) {
+	j.id = max(j.id, e.ID)
+	j.events = append(j.events, e)
+	if len(j.events) >= maxEvents+maxEvents/4 {
+		j.events = slices.Clone(j.events[len(j.events)-maxEvents:])
+	}
+}
+
+// Append adds an event, unless it is of severity trace. After Close it does nothing.
+func (j *Journal) Append(event source.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.closed {
+	if ranks[event.Severity] < 2 || j.closed {
 		return
 	}
-	j.id++
-	e := Entry{j.id, event}
+	e := api.Event{ID: j.id + 1, Event: event}
 	text, err := json.Marshal(e)
-	for _, shorten := range []func(){
-		func() { e.Metadata = nil },
-		func() { e.Message = e.Message[:min(len(e.Message), maxLine/16)] },
-	} {
-		if len(text) > maxLine {
-			shorten()
-			text, err = json.Marshal(e)
-		}
+	if len(text) > maxLine {
+		e.Metadata = nil
+		e.Message = e.Message[:min(len(e.Message), maxLine/16)]
+		text, err = json.Marshal(e)
 	}
 	if err == nil {
 		err = j.write(append(text, '\n'))
@@ -158,60 +144,31 @@ func (j *Journal) Append(event source.Event) {
 		j.config.Report(errors.New("journal: events are written again"))
 	}
 	j.failed = err
-	j.recent = append(j.recent, e)
-	if len(j.recent) >= 2*maxRecent {
-		j.begin = j.recent[maxRecent-1].ID
-		j.recent = slices.Clone(j.recent[maxRecent:])
-	}
+	j.add(e)
 	close(j.news)
 	j.news = make(chan struct{})
 }
 
-// write appends a line to the last file, or to a new one.
-func (j *Journal) write(line []byte) error {
-	if j.file == nil || j.size+int64(len(line)) > j.config.Bytes/files {
-		if err := j.rotate(); err != nil {
+// write appends a line to the file. One that is full becomes the old one first.
+func (j *Journal) write(line []byte) (err error) {
+	if j.size+int64(len(line)) > maxFile {
+		err = errors.Join(j.file.Sync(), os.Rename(j.name("events.jsonl"), j.name("events.old.jsonl")), j.file.Close())
+		if err == nil {
+			j.file, err = j.open()
+			j.size = 0
+		}
+		if err != nil {
 			return err
 		}
 	}
-	_, err := j.file.Write(line)
-	if err != nil {
+	if _, err = j.file.Write(line); err != nil {
 		return errors.Join(err, j.file.Truncate(j.size))
 	}
 	j.size += int64(len(line))
 	return nil
 }
 
-// rotate ends the last file, begins another and removes the oldest.
-func (j *Journal) rotate() (err error) {
-	if err := j.end(); err != nil {
-		return err
-	}
-	name := filepath.Join(j.config.Dir, fmt.Sprintf("%020d.jsonl", j.id))
-	if j.file, err = os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600); err != nil {
-		j.file = nil
-		return err
-	}
-	names, err := list(j.config.Dir)
-	if err != nil {
-		return err
-	}
-	for _, old := range names[:max(len(names)-files, 0)] {
-		_ = os.Remove(old) // one that another process reads may stay for a while
-	}
-	return nil
-}
-
-func (j *Journal) end() error {
-	f := j.file
-	j.file, j.size = nil, 0
-	if f == nil {
-		return nil
-	}
-	return errors.Join(f.Sync(), f.Close())
-}
-
-// Close makes the last events durable and ends those who follow. Its error says
+// Close makes the last events durable and ends [Journal.Follow]. Its error says
 // why the last events could not be written.
 func (j *Journal) Close() error {
 	j.mu.Lock()
@@ -221,119 +178,55 @@ func (j *Journal) Close() error {
 	}
 	j.closed = true
 	close(j.news)
-	if err := errors.Join(j.failed, j.end()); err != nil {
+	if err := errors.Join(j.failed, j.file.Sync(), j.file.Close()); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
 	return nil
 }
 
-// A Query selects entries; zero fields select all.
+// A Query selects events; zero fields select all.
 type Query struct {
-	Object   source.Reference // also with empty parts; the kind as [source.ParseKind] reads it
-	Severity string           // at least: trace, info, error; default info
+	Severity string // at least: trace, info, error; default info
 	Since    time.Time
-	After    int64 // only those with a higher ID
-	Limit    int   // the newest; 0 for all
-
-	Select func(*Entry) bool // what else has to hold, before entries are counted; nil for nothing
+	After    int64                 // only those with a higher ID
+	Limit    int                   // the newest; 0 for all
+	Select   func(*api.Event) bool // what else has to hold, before events are counted; nil for nothing
 }
 
 // ranks orders severities.
 var ranks = map[string]int{"trace": 1, "info": 2, "error": 3}
 
-// check replaces names by the spelling that is compared, and refuses those that are not known.
-func (q *Query) check() error {
-	q.Severity = cmp.Or(q.Severity, "info")
-	if ranks[q.Severity] == 0 {
-		return fmt.Errorf("journal: severity %q is not known: use trace, info or error", q.Severity)
-	}
-	if q.Object.Kind != "" {
-		kind, known := source.ParseKind(q.Object.Kind)
-		if !known {
-			return fmt.Errorf("journal: kind %q is not known", q.Object.Kind)
+// Read returns the events that a query selects, the oldest first.
+func (j *Journal) Read(q Query) []api.Event {
+	j.mu.Lock()
+	events := j.events[:len(j.events):len(j.events)] // which are not changed
+	j.mu.Unlock()
+	from, _ := slices.BinarySearchFunc(events, q.After+1, func(e api.Event, id int64) int { return cmp.Compare(e.ID, id) })
+	var found []api.Event
+	for _, e := range slices.Backward(events[from:]) {
+		if q.Limit > 0 && len(found) == q.Limit {
+			break
 		}
-		q.Object.Kind = kind
+		if ranks[e.Severity] >= ranks[cmp.Or(q.Severity, "info")] && !e.Timestamp.Before(q.Since) && (q.Select == nil || q.Select(&e)) {
+			found = append(found, e)
+		}
 	}
-	return nil
+	slices.Reverse(found)
+	return found
 }
 
-func (q *Query) selects(e *Entry) bool {
-	o := &e.InvolvedObject
-	kind, _ := source.ParseKind(o.Kind)
-	return ranks[e.Severity] >= ranks[q.Severity] && e.ID > q.After && !e.Timestamp.Before(q.Since) &&
-		(q.Object.Name == "" || q.Object.Name == o.Name) && (q.Object.Namespace == "" || q.Object.Namespace == o.Namespace) &&
-		(q.Object.Kind == "" || q.Object.Kind == kind) && (q.Select == nil || q.Select(e))
-}
-
-// Read returns the entries of a directory that a query selects, the oldest first,
-// whether a process writes it or not. A directory that does not exist has none.
-func Read(ctx context.Context, dir string, q Query) ([]Entry, error) {
-	if err := q.check(); err != nil {
-		return nil, err
-	}
-	names, err := list(dir)
-	if err != nil {
-		return nil, fmt.Errorf("journal: %w", err)
-	}
-	var found []Entry
-	for _, name := range slices.Backward(names) {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		text, err := read(name)
-		if err != nil {
-			return nil, fmt.Errorf("journal: %w", err)
-		}
-		var here []Entry
-		for e := range entries(text) {
-			if q.selects(e) {
-				here = append(here, *e)
-			}
-		}
-		found = append(here, found...)
-		if q.Limit > 0 && len(found) >= q.Limit {
-			return found[len(found)-q.Limit:], nil
-		}
-		if first(name) <= q.After {
-			break // all before have lower IDs
-		}
-	}
-	return found, nil
-}
-
-// Read returns the entries that a query selects, the oldest first.
-func (j *Journal) Read(ctx context.Context, q Query) ([]Entry, error) {
-	return Read(ctx, j.config.Dir, q)
-}
-
-// Follow calls each with the entries that a query selects, and then with those
-// that come, until ctx ends, which is no error, or each returns an error, which
-// it returns. Its error wraps [fs.ErrClosed] when the journal is closed. A caller
-// that is slower than events are removed misses some.
-func (j *Journal) Follow(ctx context.Context, q Query, each func(Entry) error) error {
-	if err := q.check(); err != nil {
-		return err
-	}
+// Follow calls each with the events that a query selects, and then with those
+// that come, until ctx ends, which is no error. Its error wraps [fs.ErrClosed] when the
+// journal is closed. A caller that is slower than events are removed misses some.
+func (j *Journal) Follow(ctx context.Context, q Query, each func(api.Event)) error {
 	for {
 		j.mu.Lock()
 		news, closed, last := j.news, j.closed, j.id
-		i, _ := slices.BinarySearchFunc(j.recent, q.After+1, func(e Entry, id int64) int { return cmp.Compare(e.ID, id) })
-		recent, complete := slices.Clone(j.recent[i:]), q.After >= j.begin && q.Limit == 0
 		j.mu.Unlock()
-		if !complete {
-			var err error
-			if recent, err = Read(ctx, j.config.Dir, q); err != nil && ctx.Err() == nil {
-				return err
-			}
-		}
-		for _, e := range recent {
-			if ctx.Err() != nil {
+		for _, e := range j.Read(q) {
+			last = max(last, e.ID)
+			if each(e); ctx.Err() != nil {
 				return nil
-			}
-			if e.ID <= last && q.selects(&e) {
-				if err := each(e); err != nil {
-					return err
-				}
 			}
 		}
 		q.After, q.Limit = max(q.After, last), 0
@@ -344,56 +237,6 @@ func (j *Journal) Follow(ctx context.Context, q Query, each func(Entry) error) e
 		case <-news:
 		case <-ctx.Done():
 			return nil
-		}
-	}
-}
-
-// list returns the files of a directory, the oldest first.
-func list(dir string) ([]string, error) {
-	all, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	var names []string
-	for _, e := range all {
-		if name := filepath.Join(dir, e.Name()); first(name) > 0 {
-			names = append(names, name)
-		}
-	}
-	return names, nil // in the order of names, which have one length
-}
-
-// first returns the ID of the first event of a file, 0 for a file of another name.
-func first(name string) int64 {
-	base := filepath.Base(name)
-	if len(base) != len("00000000000000000000.jsonl") || filepath.Ext(base) != ".jsonl" {
-		return 0
-	}
-	id, _ := strconv.ParseInt(base[:20], 10, 64)
-	return id
-}
-
-// read returns the text of a file; one that was removed meanwhile has none.
-func read(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxFile))
-}
-
-// entries yields the entries of whole lines.
-func entries(text []byte) func(yield func(*Entry) bool) {
-	return func(yield func(*Entry) bool) {
-		for line := range bytes.Lines(text) {
-			var e Entry
-			if line[len(line)-1] == '\n' && json.Unmarshal(line, &e) == nil && e.ID > 0 && ranks[e.Severity] > 0 && !yield(&e) {
-				return
-			}
 		}
 	}
 }
