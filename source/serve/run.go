@@ -119,7 +119,8 @@ func (s *Server) reconcile(j *job) (result source.Result, err error) {
 	was := clone(j.obj)
 	defer func() {
 		if v := recover(); v != nil {
-			result, err = source.Result{Outcome: source.Failed}, panicked(v)
+			value := fmt.Sprintf("%.500q", fmt.Sprint(v)) // fit to be shown
+			result, err = source.Result{Outcome: source.Failed}, &source.PanicError{Value: value, Stack: debug.Stack()}
 			j.obj = was // it may be half changed
 		}
 	}()
@@ -135,7 +136,11 @@ func (s *Server) reconcile(j *job) (result source.Result, err error) {
 		Emit:  func(e source.Event) { s.emit(j.entry, e) },
 		Admit: func(ctx context.Context) (func(), error) { return s.admit(ctx, j) },
 	}
-	return r.Reconcile(s.ctx, j.obj, s.origin(j))
+	from, err := s.config.Origin(j.obj, j.env)
+	if err != nil {
+		from = refused{fmt.Errorf("%w: %w", source.ErrInvalid, err)}
+	}
+	return r.Reconcile(s.ctx, j.obj, from)
 }
 
 // show has the view of j's object say what was saved, before the artifact that
@@ -155,25 +160,6 @@ func (s *Server) replace(j *job, obj source.Object) {
 		j.entry.obj = adopt(j.entry.doc, obj)
 	}
 	s.changed(j.entry)
-}
-
-// panicked returns a panic as an error that is fit to be shown.
-func panicked(v any) error {
-	return &source.PanicError{Value: fmt.Sprintf("%.500q", fmt.Sprint(v)), Stack: debug.Stack()}
-}
-
-// origin returns the origin of j, or one that says why there is none.
-func (s *Server) origin(j *job) (from source.Origin) {
-	defer func() {
-		if v := recover(); v != nil {
-			from = refused{panicked(v)}
-		}
-	}()
-	from, err := s.config.Origin(j.obj, j.env)
-	if err != nil {
-		return refused{fmt.Errorf("%w: %w", source.ErrInvalid, err)}
-	}
-	return from
 }
 
 // refused is the origin of an object that has none.

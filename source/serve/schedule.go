@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -438,31 +437,6 @@ func (s *Server) inform(e *entry) {
 			s.enter(a)
 		}
 	}
-}
-
-// sawInputs reports whether the artifact of e, as its status has it, was made of
-// what its inputs are now.
-func (s *Server) sawInputs(e *entry) bool {
-	now := func(ref source.Reference) (a artifact.Artifact) {
-		if obj := s.object(ref); obj != nil && obj.Artifact() != nil {
-			a = *obj.Artifact()
-		}
-		return a
-	}
-	switch obj := e.obj.(type) {
-	case *source.GitRepository:
-		seen := obj.Status.IncludedArtifacts
-		for i, ref := range obj.Plan().Needs {
-			if i >= len(seen) || seen[i].Digest != now(ref).Digest {
-				return false
-			}
-		}
-	case *source.PkgChart:
-		if ref, ok := obj.Source(); ok {
-			return obj.Status.ObservedSourceArtifactRevision == now(ref).Revision
-		}
-	}
-	return true
 }
 
 // upstreamOf says where obj comes from: objects with equal keys ask the same

@@ -6,7 +6,7 @@
 // # When an object runs
 //
 //   - An object that is new, whose saved status is not that of its document, or
-//     whose artifact is gone from the store runs at once. One whose saved status is
+//     whose artifact is gone from the store, or that needs others, runs at once. One whose saved status is
 //     good runs some time within its interval: a restart asks nothing again, and a
 //     Secret that was rotated meanwhile counts then.
 //   - Then it runs once in each interval, which is longer or shorter by a random part,
@@ -333,7 +333,7 @@ func (s *Server) Run(ctx context.Context) error {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(parent), s.config.Grace)
 		defer cancel()
 		if err := s.told.Close(ending); err != nil {
-			s.log.Warn("events", "problem", clean(err.Error()))
+			s.log.Warn("ending", "problem", clean(err.Error()))
 		}
 	}
 	if parent.Err() != nil {

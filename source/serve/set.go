@@ -230,14 +230,10 @@ func (s *Server) planFirst(e *entry) {
 		s.kick(e, Start, now)
 	case e.lost:
 		s.kick(e, Repair, now)
-	default:
-		e.inputs = s.sumInputs(e)
-		switch {
-		case !s.sawInputs(e):
-			s.kick(e, Input, now)
-		case e.obj.Interval() > 0:
-			s.plan(e, Tick, s.tick(e, now))
-		}
+	case len(e.before) > 0: // another artifact of these may have been stored before the end
+		s.kick(e, Input, now)
+	case e.obj.Interval() > 0:
+		s.plan(e, Tick, s.tick(e, now))
 	}
 }
 

@@ -144,11 +144,16 @@ func (s *Server) View(ref source.Reference) (View, error) {
 // gather is how long changes are gathered before watchers are told.
 const gather = 50 * time.Millisecond
 
-// Watch calls each with all objects, and then with those whose view changed, until ctx or the
-// server ends; then it returns nil. Changes that are changed again within some milliseconds, or
+// Watch calls each with all objects once the feed was read, and then with those whose view changed, until
+// ctx or the server ends; then it returns nil. Changes that are changed again within some milliseconds, or
 // while each has not returned, are not told.
 func (s *Server) Watch(ctx context.Context, each func([]View)) error {
 	told := make(map[*entry]uint64) // versions
+	select {
+	case <-s.ready:
+	case <-s.ended:
+	case <-ctx.Done():
+	}
 	for first := true; ; first = false {
 		var fresh []*entry
 		s.mu.Lock()

@@ -3,9 +3,12 @@ package api
 import (
 	"context"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"hash/maphash"
+	"io/fs"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -14,6 +17,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/internal/call"
+	"github.com/headgate-io/headgate/internal/retry"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -40,12 +44,12 @@ func (c *Client) server() call.Server {
 	}
 }
 
-// place names the server.
-func (c *Client) place() string {
+// at names the server in an operation.
+func (c *Client) at(operation string) string {
 	if c.Socket != "" {
-		return "the server at " + c.Socket
+		return operation + " at the server at " + c.Socket
 	}
-	return "the server " + c.Base
+	return operation + " at the server " + c.Base
 }
 
 // advised adds what to do to an error of the network.
@@ -59,10 +63,33 @@ func (c *Client) advised(err error) error {
 	return err
 }
 
-// call makes a request and decodes its answer. Operation begins the error.
-func (c *Client) call(ctx context.Context, operation string, r call.Request, answer any) (int, error) {
-	status, err := c.server().JSON(ctx, operation+" at "+c.place(), r, answer)
+// get makes a GET request and decodes its answer. Operation begins the error.
+func (c *Client) get(ctx context.Context, operation, path string, query url.Values, answer any) error {
+	_, err := c.server().JSON(ctx, c.at(operation), call.Request{Method: http.MethodGet, Path: path, Query: query}, answer)
+	return c.advised(err)
+}
+
+// change makes a POST request to a source and returns the status of the answer.
+func (c *Client) change(ctx context.Context, action string, ref source.Reference, why Change, query url.Values, answer any) (int, error) {
+	r := call.Request{Method: http.MethodPost, Path: pathOf(ref, action), Query: query, Body: why}
+	status, err := c.server().JSON(ctx, c.at(action+" "+ref.String()), r, answer)
 	return status, c.advised(err)
+}
+
+// pathOf returns the path of a source, or of what is below it.
+func pathOf(ref source.Reference, below ...string) string {
+	return call.Join(append([]string{"sources", strings.ToLower(ref.Kind), ref.Namespace, ref.Name}, below...)...)
+}
+
+// values returns parameters, NAME, VALUE and so on, without those that are empty.
+func values(pairs ...string) url.Values {
+	q := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			q.Set(pairs[i], pairs[i+1])
+		}
+	}
+	return q
 }
 
 // A Filter selects sources; empty fields select all.
@@ -73,25 +100,8 @@ type Filter struct {
 	Ready     string // true, false or unknown
 }
 
-// query returns the parameters of the filter.
 func (f Filter) query() url.Values {
-	return values(map[string]string{"kind": f.Kind, "namespace": f.Namespace, "name": f.Name, "ready": f.Ready})
-}
-
-// values returns parameters without those that are empty.
-func values(of map[string]string) url.Values {
-	q := url.Values{}
-	for name, value := range of {
-		if value != "" {
-			q.Set(name, value)
-		}
-	}
-	return q
-}
-
-// pathOf returns the path of a source, or of what is below it.
-func pathOf(ref source.Reference, below ...string) string {
-	return call.Join(append([]string{"sources", strings.ToLower(ref.Kind), ref.Namespace, ref.Name}, below...)...)
+	return values("kind", f.Kind, "namespace", f.Namespace, "name", f.Name, "ready", f.Ready)
 }
 
 // Sources returns the sources that a filter selects, in the order of kind,
@@ -101,14 +111,13 @@ func (c *Client) Sources(ctx context.Context, f Filter) ([]Source, []string, err
 		Sources []Source `json:"sources"`
 		Defects []string `json:"defects"`
 	}
-	_, err := c.call(ctx, "list sources", call.Request{Method: http.MethodGet, Path: "sources", Query: f.query()}, &answer)
+	err := c.get(ctx, "list sources", "sources", f.query(), &answer)
 	return answer.Sources, answer.Defects, err
 }
 
 // Source returns one source.
-func (c *Client) Source(ctx context.Context, ref source.Reference) (Source, error) {
-	var one Source
-	_, err := c.call(ctx, "look up "+ref.String(), call.Request{Method: http.MethodGet, Path: pathOf(ref)}, &one)
+func (c *Client) Source(ctx context.Context, ref source.Reference) (one Source, err error) {
+	err = c.get(ctx, "look up "+ref.String(), pathOf(ref), nil, &one)
 	return one, err
 }
 
@@ -120,11 +129,11 @@ func (c *Client) Files(ctx context.Context, ref source.Reference, after string, 
 		Files []File `json:"files"`
 		Next  string `json:"next"`
 	}
-	q := values(map[string]string{"after": after})
+	q := values("after", after)
 	if limit > 0 {
 		q.Set("limit", strconv.Itoa(limit))
 	}
-	_, err := c.call(ctx, "list files of "+ref.String(), call.Request{Method: http.MethodGet, Path: pathOf(ref, "files"), Query: q}, &answer)
+	err := c.get(ctx, "list files of "+ref.String(), pathOf(ref, "files"), q, &answer)
 	return answer.Files, answer.Next, err
 }
 
@@ -133,26 +142,15 @@ func (c *Client) Runs(ctx context.Context, ref source.Reference) ([]Run, error) 
 	var answer struct {
 		Runs []Run `json:"runs"`
 	}
-	_, err := c.call(ctx, "list runs of "+ref.String(), call.Request{Method: http.MethodGet, Path: pathOf(ref, "runs")}, &answer)
+	err := c.get(ctx, "list runs of "+ref.String(), pathOf(ref, "runs"), nil, &answer)
 	return answer.Runs, err
 }
 
-// Document returns the YAML document of a source with its status.
-func (c *Client) Document(ctx context.Context, ref source.Reference) ([]byte, error) {
-	operation := "read " + ref.String() + " at " + c.place()
-	resp, err := c.server().Send(ctx, call.Request{Method: http.MethodGet, Path: pathOf(ref), Accept: "application/yaml"})
-	if err != nil {
-		return nil, c.advised(c.server().Failed(operation, err))
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxDocument+1))
-	if err == nil && len(text) > maxDocument {
-		err = fmt.Errorf("the document has more than %d MiB", maxDocument>>20)
-	}
-	return text, c.server().Failed(operation, err)
+// Stats returns how much there is to do.
+func (c *Client) Stats(ctx context.Context) (s Stats, err error) {
+	err = c.get(ctx, "look up the state", "stats", nil, &s)
+	return s, err
 }
-
-const maxDocument = 16 << 20 // bytes
 
 // Reconcile asks for a run and, unless wait is 0, waits for its end, up to 10
 // minutes. Unless it has ended the source is that of before, and the ticket
@@ -162,11 +160,11 @@ func (c *Client) Reconcile(ctx context.Context, ref source.Reference, why Change
 		Source
 		Ticket
 	}
-	r := call.Request{Method: http.MethodPost, Path: pathOf(ref, "reconcile"), Body: why}
+	q := url.Values{}
 	if wait > 0 {
-		r.Query = url.Values{"wait": {wait.String()}}
+		q.Set("wait", wait.String())
 	}
-	status, err := c.call(ctx, "reconcile "+ref.String(), r, &answer)
+	status, err := c.change(ctx, "reconcile", ref, why, q, &answer)
 	if err != nil || status == http.StatusOK {
 		return answer.Source, answer.Ticket, err
 	}
@@ -175,26 +173,15 @@ func (c *Client) Reconcile(ctx context.Context, ref source.Reference, why Change
 }
 
 // Suspend has a source left alone.
-func (c *Client) Suspend(ctx context.Context, ref source.Reference, why Change) (Source, error) {
-	return c.change(ctx, "suspend", ref, why)
-}
-
-// Resume ends a suspension.
-func (c *Client) Resume(ctx context.Context, ref source.Reference, why Change) (Source, error) {
-	return c.change(ctx, "resume", ref, why)
-}
-
-func (c *Client) change(ctx context.Context, action string, ref source.Reference, why Change) (Source, error) {
-	var one Source
-	_, err := c.call(ctx, action+" "+ref.String(), call.Request{Method: http.MethodPost, Path: pathOf(ref, action), Body: why}, &one)
+func (c *Client) Suspend(ctx context.Context, ref source.Reference, why Change) (one Source, err error) {
+	_, err = c.change(ctx, "suspend", ref, why, nil, &one)
 	return one, err
 }
 
-// Stats returns how much there is to do.
-func (c *Client) Stats(ctx context.Context) (Stats, error) {
-	var s Stats
-	_, err := c.call(ctx, "look up the state", call.Request{Method: http.MethodGet, Path: "stats"}, &s)
-	return s, err
+// Resume ends a suspension.
+func (c *Client) Resume(ctx context.Context, ref source.Reference, why Change) (one Source, err error) {
+	_, err = c.change(ctx, "resume", ref, why, nil, &one)
+	return one, err
 }
 
 // An EventQuery selects events.
@@ -207,11 +194,7 @@ type EventQuery struct {
 }
 
 func (q EventQuery) query() url.Values {
-	v := q.Filter.query()
-	v.Del("ready")
-	if q.Severity != "" {
-		v.Set("severity", q.Severity)
-	}
+	v := values("kind", q.Kind, "namespace", q.Namespace, "name", q.Name, "severity", q.Severity)
 	if !q.Since.IsZero() {
 		v.Set("since", q.Since.UTC().Format(time.RFC3339Nano))
 	}
@@ -229,6 +212,151 @@ func (c *Client) Events(ctx context.Context, q EventQuery) ([]Event, error) {
 	var answer struct {
 		Events []Event `json:"events"`
 	}
-	_, err := c.call(ctx, "list events", call.Request{Method: http.MethodGet, Path: "events", Query: q.query()}, &answer)
+	err := c.get(ctx, "list events", "events", q.query(), &answer)
 	return answer.Events, err
+}
+
+// FollowEvents calls each with the events that a query selects, and then with
+// those that come. It connects again as Watch does, loses none that the server
+// still has, and tells none twice.
+func (c *Client) FollowEvents(ctx context.Context, q EventQuery, each func(Event) error) error {
+	request := func(again bool) call.Request {
+		if again { // all since are wanted, and not the newest of them
+			q.Limit = 0
+		}
+		query := q.query()
+		query.Set("follow", "true")
+		return call.Request{Path: "events", Query: query}
+	}
+	return c.follow(ctx, "follow events", request, func(data []byte) error {
+		var e Event
+		if err := json.Unmarshal(data, &e); err != nil {
+			return fmt.Errorf("event: %w", err)
+		}
+		if e.ID <= q.After {
+			return nil
+		}
+		q.After = e.ID
+		return each(e)
+	})
+}
+
+// Watch calls each with every source that a filter selects, once with Synced
+// when all were told, and then with every change. It connects again when the
+// connection breaks, until ctx ends, which is no error, or each returns an
+// error, which it returns. After that it tells what has changed meanwhile and
+// what is gone, and nothing twice. What the server refuses ends it, and so does
+// a server that cannot be reached in the first place.
+func (c *Client) Watch(ctx context.Context, f Filter, each func(Notice) error) error {
+	told, seed := make(map[Gone]uint64), maphash.MakeSeed() // hash of the last notice of each source
+	var seen map[Gone]bool                                  // on this connection, until all were told
+	synced := false
+	request := func(bool) call.Request {
+		seen = make(map[Gone]bool)
+		return call.Request{Path: "watch", Query: f.query()}
+	}
+	return c.follow(ctx, "watch sources", request, func(data []byte) error {
+		var n Notice
+		if err := json.Unmarshal(data, &n); err != nil {
+			return fmt.Errorf("notice: %w", err)
+		}
+		switch {
+		case n.Source != nil:
+			of, sum := Gone{n.Source.Kind, n.Source.Namespace, n.Source.Name}, maphash.Bytes(seed, data)
+			if seen[of] = true; told[of] == sum {
+				return nil
+			}
+			told[of] = sum
+		case n.Gone != nil && told[*n.Gone] != 0:
+			delete(told, *n.Gone)
+		case n.Synced:
+			for of := range told { // what is gone since the connection before
+				if !seen[of] {
+					delete(told, of)
+					if err := each(Notice{Gone: &of}); err != nil {
+						return err
+					}
+				}
+			}
+			if synced {
+				return nil
+			}
+			synced = true
+		default:
+			return nil // it was told, or is of a later version
+		}
+		return each(n)
+	})
+}
+
+// Times between two attempts to connect, of which half is left to chance.
+const (
+	firstPause = 250 * time.Millisecond
+	lastPause  = 15 * time.Second
+)
+
+// follow calls each with the data of a stream, again and again. Request returns what is asked for; again says that
+// there was a stream before.
+func (c *Client) follow(ctx context.Context, operation string, request func(again bool) call.Request, each func(data []byte) error) error {
+	ever, lost := false, false
+	tell := func(err error) {
+		if lost = err != nil; c.Lost != nil {
+			c.Lost(err)
+		}
+	}
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		var own error
+		err := c.server().Stream(ctx, request(ever), func() {
+			if ever, pause = true, firstPause/2; lost {
+				tell(nil)
+			}
+		}, func(_ string, data []byte) error {
+			own = each(data)
+			return own
+		})
+		err = c.server().Failed(c.at(operation), err)
+		p, refused := errors.AsType[*Problem](err)
+		refused = refused && p.Status < http.StatusInternalServerError && p.Status != http.StatusTooManyRequests
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case own != nil:
+			return own
+		case !ever || refused || errors.Is(err, call.ErrNoStream):
+			return c.advised(err)
+		case !lost:
+			tell(err)
+		}
+		if retry.Sleep(ctx, pause/2+rand.N(pause)) != nil {
+			return nil
+		}
+	}
+}
+
+// advice says what to do about answers that do not say it themselves.
+var advice = map[int]string{
+	http.StatusBadRequest:         "perhaps the server speaks TLS alone: try https://",
+	http.StatusUnauthorized:       "the server does not know who calls: give a token of its file that has not expired by --token-file or the variable HEADGATE_TOKEN",
+	http.StatusForbidden:          "the token does not allow this: give another by --token-file or the variable HEADGATE_TOKEN, or have its entry in the file of the server changed",
+	http.StatusServiceUnavailable: "the server is starting or shutting down: try again",
+}
+
+// Error returns what is wrong, and what to do.
+func (p *Problem) Error() string {
+	switch more := advice[p.Status]; {
+	case p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden:
+		return call.Status(p.Status, "") + ": " + more
+	case (p.Status == http.StatusNotFound || p.Status == http.StatusConflict) && p.Reason != "":
+		return p.Reason
+	case more != "" && p.Reason == "":
+		return call.Status(p.Status, "") + ": " + more
+	}
+	return call.Status(p.Status, p.Reason)
+}
+
+// Is reports whether the problem is that there is no such thing, or that the
+// caller may not see it: [fs.ErrNotExist], [fs.ErrPermission].
+func (p *Problem) Is(target error) bool {
+	return target == fs.ErrNotExist && p.Status == http.StatusNotFound ||
+		target == fs.ErrPermission && (p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden)
 }

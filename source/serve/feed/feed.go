@@ -17,6 +17,8 @@
 package feed
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -25,10 +27,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/durable"
@@ -52,22 +52,36 @@ type Files struct {
 // Follow implements [serve.Feed]. A path that does not exist, or cannot be
 // read, at first is an error; later it is a defect.
 func (f *Files) Follow(ctx context.Context, set func(serve.Desired)) error {
-	w := &watch{Files: f, files: make(map[string]*file), keys: make(map[string]*content)}
-	if err := w.check(); err != nil {
-		return err
+	if len(f.Paths) == 0 {
+		return errors.New("no documents are given: name files or directories")
 	}
-	every := f.Every
-	if every <= 0 {
-		every = time.Second
+	for _, name := range f.Paths {
+		if err := check(name, false); err != nil {
+			return fmt.Errorf("documents: %w", err)
+		}
 	}
-	ticker := time.NewTicker(every)
+	if f.Secrets != "" {
+		if err := check(f.Secrets, true); err != nil {
+			return fmt.Errorf("directory of Secrets: %w", err)
+		}
+	}
+	ticker := time.NewTicker(cmp.Or(f.Every, time.Second))
 	defer ticker.Stop()
+	w := &watch{Files: f, files: make(map[string]*file), keys: make(map[string]*content)}
 	told := make(map[string]bool)
 	for {
 		if w.look() && ctx.Err() == nil {
 			desired, warnings := w.desired()
 			set(desired)
-			told = f.tell(told, slices.Concat(desired.Defects, warnings))
+			before := told
+			told = make(map[string]bool)
+			for _, err := range slices.Concat(desired.Defects, warnings) {
+				text := err.Error()
+				if f.Warn != nil && !before[text] && !told[text] {
+					f.Warn(err)
+				}
+				told[text] = true
+			}
 		}
 		select {
 		case <-ticker.C:
@@ -77,17 +91,22 @@ func (f *Files) Follow(ctx context.Context, set func(serve.Desired)) error {
 	}
 }
 
-// tell tells what was not told already, and returns what there is now.
-func (f *Files) tell(told map[string]bool, all []error) map[string]bool {
-	now := make(map[string]bool)
-	for _, err := range all {
-		text := err.Error()
-		if f.Warn != nil && !told[text] && !now[text] {
-			f.Warn(err)
-		}
-		now[text] = true
+// check returns why a path cannot be read.
+func check(name string, dir bool) error {
+	info, err := os.Stat(name)
+	switch {
+	case err != nil:
+		return err
+	case dir && !info.IsDir():
+		return fmt.Errorf("%s is a file", name)
+	case !info.IsDir() && !info.Mode().IsRegular():
+		return fmt.Errorf("%s is neither a file nor a directory", name)
 	}
-	return now
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // A watch is what is known of the files of a feed.
@@ -98,125 +117,81 @@ type watch struct {
 	order   []*file             // of the last look
 	defects []error             // of paths and directories at the last look
 	round   int                 // number of the last look
+	changed bool                // documents did at this look
+	worse   bool                // there are fewer objects, or more defects, than at the look before
 	pending bool                // there is a change for the next look to hand over
 }
 
 // A file is one with documents.
 type file struct {
-	name string
 	content
 	round int
 	set   *source.Set // nil when it cannot be read
 	bad   []error     // its defects
-	worse bool        // by its last change, it holds fewer objects or has defects
-}
-
-// check returns why a path cannot be read.
-func (w *watch) check() error {
-	if len(w.Paths) == 0 {
-		return errors.New("no documents are given: name files or directories")
-	}
-	for _, name := range w.Paths {
-		info, err := os.Stat(name)
-		switch {
-		case err != nil:
-		case info.IsDir():
-			_, err = os.ReadDir(name)
-		case !info.Mode().IsRegular():
-			err = fmt.Errorf("%s is neither a file nor a directory", name)
-		default:
-			var f *os.File
-			if f, err = os.Open(name); err == nil {
-				err = f.Close()
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("documents: %w", err)
-		}
-	}
-	if w.Secrets == "" {
-		return nil
-	}
-	info, err := os.Stat(w.Secrets)
-	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s is a file", w.Secrets)
-	}
-	if err != nil {
-		return fmt.Errorf("directory of Secrets: %w", err)
-	}
-	return nil
 }
 
 // look looks at all files, and reports whether there is something to hand over.
 func (w *watch) look() bool {
 	before, defects := w.order, w.defects
-	w.order, w.defects = nil, nil
+	w.order, w.defects, w.changed, w.worse = nil, nil, false, false
 	w.round++
-	changed := w.decode(w.walk())
-	secrets := w.Secrets != "" && w.lookKeys()
-	if w.round == 1 {
-		return true
-	}
-	differs := len(changed) > 0 || !slices.Equal(before, w.order) ||
-		!slices.EqualFunc(defects, w.defects, func(a, b error) bool { return a.Error() == b.Error() })
-	gone := slices.ContainsFunc(before, func(f *file) bool { return f.round != w.round })
-	worse := gone || len(w.defects) > len(defects) || slices.ContainsFunc(changed, func(f *file) bool { return f.worse })
-	if differs && worse && !secrets && !w.pending {
-		w.pending = true
-		return false
-	}
-	differs = differs || secrets || w.pending
-	w.pending = false
-	return differs
-}
-
-// walk finds the files in their order and returns them with what the system says of them.
-func (w *watch) walk() map[*file]fs.FileInfo {
-	found := make(map[*file]fs.FileInfo)
-	var visit func(name string, listed fs.DirEntry)
-	visit = func(name string, listed fs.DirEntry) {
-		info, err := os.Stat(name)
-		switch {
-		case err != nil && listed != nil && errors.Is(err, fs.ErrNotExist): // gone since it was listed
-		case err != nil:
-			w.defects = append(w.defects, defect(name, err))
-		case info.IsDir():
-			if listed != nil && !listed.IsDir() {
-				return // a link
-			}
-			list, err := os.ReadDir(name)
-			if err != nil {
-				w.defects = append(w.defects, defect(name, err))
-			}
-			for _, e := range list {
-				if manifest(e) {
-					visit(filepath.Join(name, e.Name()), e)
-				}
-			}
-		case info.Mode().IsRegular():
-			f := w.files[name]
-			if f == nil {
-				f = &file{name: name}
-				w.files[name] = f
-			}
-			if f.round != w.round { // no other path led to it
-				f.round = w.round
-				w.order = append(w.order, f)
-				found[f] = info
-			}
-		case listed == nil:
-			w.defects = append(w.defects, defect(name, errors.New("is neither a file nor a directory")))
-		}
-	}
 	for _, name := range w.Paths {
-		visit(filepath.Clean(name), nil)
+		w.visit(filepath.Clean(name), nil)
 	}
 	for name, f := range w.files {
 		if f.round != w.round {
 			delete(w.files, name)
+			w.worse = true
 		}
 	}
+	secrets := w.Secrets != "" && w.lookKeys()
+	w.worse = w.worse || len(w.defects) > len(defects)
+	w.changed = w.changed || !slices.Equal(before, w.order) ||
+		!slices.EqualFunc(defects, w.defects, func(a, b error) bool { return a.Error() == b.Error() })
+	if w.changed && w.worse && !secrets && !w.pending && w.round > 1 {
+		w.pending = true
+		return false
+	}
+	found := w.changed || secrets || w.pending || w.round == 1
+	w.pending = false
 	return found
+}
+
+// visit reads what has changed of a path, which was listed by a directory or is given.
+func (w *watch) visit(name string, listed fs.DirEntry) {
+	info, err := os.Stat(name)
+	switch {
+	case err != nil && listed != nil && errors.Is(err, fs.ErrNotExist): // gone since it was listed
+	case err != nil:
+		w.defects = append(w.defects, defect(name, err))
+	case info.IsDir() && listed != nil && !listed.IsDir(): // a link
+	case info.IsDir():
+		list, err := os.ReadDir(name)
+		if err != nil {
+			w.defects = append(w.defects, defect(name, err))
+		}
+		for _, e := range list {
+			if manifest(e) {
+				w.visit(filepath.Join(name, e.Name()), e)
+			}
+		}
+	case info.Mode().IsRegular():
+		f := w.files[name]
+		if f == nil {
+			f = new(file)
+			w.files[name] = f
+		}
+		if f.round == w.round { // another path led to it
+			return
+		}
+		f.round = w.round
+		w.order = append(w.order, f)
+		if !f.same(info) {
+			w.decode(name, f)
+		}
+	case listed == nil:
+		w.defects = append(w.defects, defect(name, errors.New("is neither a file nor a directory")))
+	}
 }
 
 // manifest reports whether an entry of a directory may hold documents.
@@ -224,58 +199,30 @@ func manifest(e fs.DirEntry) bool {
 	if e.IsDir() {
 		return !strings.HasPrefix(e.Name(), ".")
 	}
-	switch strings.ToLower(filepath.Ext(e.Name())) {
-	case ".yaml", ".yml", ".json":
-		return true
-	}
-	return false
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(e.Name())))
 }
 
-// decode brings files up to date, several at a time, and returns those that changed.
-func (w *watch) decode(found map[*file]fs.FileInfo) (changed []*file) {
-	todo := slices.DeleteFunc(slices.Clone(w.order), func(f *file) bool { return f.same(found[f]) })
-	if len(todo) == 0 {
-		return nil
-	}
-	is := make([]bool, len(todo))
-	var all sync.WaitGroup
-	procs := runtime.GOMAXPROCS(0)
-	for p := range procs {
-		all.Go(func() {
-			for i := p; i < len(todo); i += procs {
-				is[i] = todo[i].decode()
-			}
-		})
-	}
-	all.Wait()
-	for i, f := range todo {
-		if is[i] {
-			changed = append(changed, f)
+// decode reads a file that may have changed.
+func (w *watch) decode(name string, f *file) {
+	text, another, err := f.read(name, source.MaxStream)
+	switch {
+	case err != nil:
+		err = defect(name, err)
+		if f.set != nil || len(f.bad) != 1 || f.bad[0].Error() != err.Error() {
+			w.changed, w.worse = true, true
 		}
-	}
-	return changed
-}
-
-// decode reads the file and reports whether its objects or its defects are others.
-func (f *file) decode() bool {
-	text, another, err := f.read(f.name, source.MaxStream)
-	if err != nil {
-		err = defect(f.name, err)
-		same := f.set == nil && len(f.bad) > 0 && f.bad[0].Error() == err.Error()
-		f.set, f.bad, f.worse = nil, []error{err}, true
-		return !same
-	}
-	if another {
-		before := 0
-		if f.set != nil {
-			before = len(f.set.Objects)
-		}
+		f.set, f.bad = nil, []error{err}
+	case another:
+		before := f.set
 		f.set = new(source.Set)
-		f.bad = flat(f.set.Decode(f.name, strings.NewReader(string(text))))
-		f.worse = len(f.bad) > 0 || len(f.set.Objects) < before
+		f.bad = flat(f.set.Decode(name, bytes.NewReader(text)))
+		w.changed = true
+		w.worse = w.worse || len(f.bad) > 0 || before != nil && len(f.set.Objects) < len(before.Objects)
 	}
-	return another
 }
+
+// maxDefects bounds the defects of one [serve.Desired].
+const maxDefects = 1000
 
 // desired returns what the files held at the last look, with all places of
 // Secrets, and the warnings about it.
@@ -301,9 +248,6 @@ func (w *watch) desired() (d serve.Desired, warnings []error) {
 	d.Objects, d.Secrets = all.Objects, source.Chain(secrets...)
 	return d, all.Warnings
 }
-
-// maxDefects bounds the defects of one [serve.Desired].
-const maxDefects = 1000
 
 // maxKey bounds the keys of Secrets that are compared, in bytes. A larger one is refused when it is used.
 const maxKey = 1 << 20
@@ -332,7 +276,6 @@ func (w *watch) lookKeys() (changed bool) {
 					failed := c.failed
 					_, another, err := c.read(name, maxKey)
 					changed = changed || another || err != nil && !failed
-					c.failed = err != nil
 				}
 				now[name] = c
 			}
@@ -361,24 +304,24 @@ func (c *content) same(info fs.FileInfo) bool { return c.settled && durable.Stam
 // read reads a file of at most limit bytes, and reports whether it is another than before.
 func (c *content) read(name string, limit int64) (text []byte, another bool, err error) {
 	now, before := time.Now(), c.sum
-	*c = content{}
+	*c = content{failed: true}
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, false, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
+	if err == nil && info.Size() > limit {
+		err = fmt.Errorf("larger than %d MiB", limit>>20)
+	}
+	if err == nil {
+		text, err = io.ReadAll(io.LimitReader(f, limit)) // of one that grows, what it had
+	}
 	if err != nil {
 		return nil, false, err
 	}
-	if info.Size() > limit {
-		return nil, false, fmt.Errorf("larger than %d MiB", limit>>20)
-	}
-	if text, err = io.ReadAll(io.LimitReader(f, limit)); err != nil { // of one that grows, what it had
-		return nil, false, err
-	}
-	c.stamp, c.sum = durable.StampOf(info), sha256.Sum256(text)
-	c.settled = c.stamp.Settled(now)
+	stamp := durable.StampOf(info)
+	*c = content{stamp: stamp, settled: stamp.Settled(now), sum: sha256.Sum256(text)}
 	return text, c.sum != before, nil
 }
 

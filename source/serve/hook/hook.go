@@ -29,7 +29,6 @@ import (
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
@@ -39,6 +38,7 @@ import (
 	"strings"
 
 	"github.com/headgate-io/headgate/internal/document"
+	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/internal/secret"
 	"github.com/headgate-io/headgate/source"
@@ -81,76 +81,62 @@ type Outcome struct {
 	Reason   string           // fit for a log
 }
 
-// A refusal is the answer to a request that asks for no check.
-type refusal struct {
+// An answer to a request; what the log says is another text where the caller is not to know it.
+type answer struct {
 	status int
-	said   string // to the caller
-	logged error  // nil when it is what was said
+	said   string
+	logged string
 }
-
-func (r *refusal) Error() string { return r.said }
 
 // refused is the answer to callers that may not trigger an object, and to those
 // that ask for one that does not exist.
-func refused(logged string, args ...any) error {
-	return &refusal{http.StatusUnauthorized, "no valid signature or token for this webhook", fmt.Errorf(logged, args...)}
+func refused(logged string, args ...any) *answer {
+	return &answer{http.StatusUnauthorized, "no valid signature or token for this webhook", fmt.Sprintf(logged, args...)}
 }
 
 // ServeHTTP implements [http.Handler].
 func (h *Receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	out := Outcome{Status: http.StatusAccepted, Reason: "it is checked now"}
-	said := out.Reason
-	if bad := (*refusal)(nil); errors.As(h.handle(w, r, &out), &bad) {
-		out.Status, said, out.Reason = bad.status, bad.said, bad.said
-		if bad.logged != nil {
-			out.Reason = redact.String(bad.logged.Error())
-		}
-	}
+	var out Outcome
+	a := h.handle(w, r, &out)
+	out.Status, out.Reason = a.status, redact.String(cmp.Or(a.logged, a.said))
 	if h.Observe != nil {
 		h.Observe(out)
 	}
-	header := w.Header()
-	header.Set("Content-Type", "application/json")
-	header.Set("Cache-Control", "no-store")
-	if out.Status == http.StatusMethodNotAllowed {
-		header.Set("Allow", http.MethodPost)
+	if a.status == http.StatusMethodNotAllowed {
+		w.Header().Set("Allow", http.MethodPost)
 	}
-	w.WriteHeader(out.Status)
-	json.NewEncoder(w).Encode(struct {
-		Status int    `json:"status"`
-		Reason string `json:"reason"`
-	}{out.Status, said})
+	httpserve.JSON(w, a.status, map[string]any{"status": a.status, "reason": a.said})
 }
 
-// handle handles a request. Its error is a *refusal.
-func (h *Receiver) handle(w http.ResponseWriter, r *http.Request, out *Outcome) error {
+// handle handles a request.
+func (h *Receiver) handle(w http.ResponseWriter, r *http.Request, out *Outcome) *answer {
 	ref, ok := parsePath(r.URL.Path)
 	if !ok {
-		return &refusal{http.StatusNotFound, "no webhook has this path: use /hook/KIND/NAMESPACE/NAME", nil}
+		return &answer{status: http.StatusNotFound, said: "no webhook has this path: use /hook/KIND/NAMESPACE/NAME"}
 	}
 	out.Object = ref
 	if r.Method != http.MethodPost {
-		return &refusal{http.StatusMethodNotAllowed, "webhooks are called with POST", nil}
+		return &answer{status: http.StatusMethodNotAllowed, said: "webhooks are called with POST"}
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return &refusal{http.StatusUnsupportedMediaType, "the body is compressed: send it as it is", nil}
+		return &answer{status: http.StatusUnsupportedMediaType, said: "the body is compressed: send it as it is"}
 	}
-	if err := h.authenticate(w, r, ref); err != nil {
-		return err
+	if a := h.authenticate(w, r, ref); a != nil {
+		return a
 	}
 	var event string
 	if out.Provider, event = providerOf(r.Header); event == "ping" || event == "diagnostics:ping" {
-		return &refusal{http.StatusOK, "pong", nil}
+		return &answer{status: http.StatusOK, said: "pong"}
 	}
 	switch err := h.Request(ref); {
 	case err == nil:
-		return nil
+		return &answer{status: http.StatusAccepted, said: "it is checked now"}
 	case errors.Is(err, ErrSuspended):
-		return &refusal{http.StatusAccepted, "ignored: it is suspended", nil}
+		return &answer{status: http.StatusAccepted, said: "ignored: it is suspended"}
 	case errors.Is(err, fs.ErrNotExist):
-		return &refusal{http.StatusNotFound, "there is no such object", err}
+		return &answer{http.StatusNotFound, "there is no such object", err.Error()}
 	default:
-		return &refusal{http.StatusServiceUnavailable, "it cannot be checked now: try again later", err}
+		return &answer{http.StatusServiceUnavailable, "it cannot be checked now: try again later", err.Error()}
 	}
 }
 
@@ -187,9 +173,9 @@ func parsePath(path string) (ref source.Reference, ok bool) {
 	return source.Reference{Kind: kind, Namespace: parts[1], Name: parts[2]}, true
 }
 
-// authenticate returns why a request may not trigger an object. It takes the same
-// steps whether the object exists or not.
-func (h *Receiver) authenticate(w http.ResponseWriter, r *http.Request, ref source.Reference) error {
+// authenticate returns the answer to a request that may not trigger an object, nil for one that may. It takes
+// the same steps whether the object exists or not.
+func (h *Receiver) authenticate(w http.ResponseWriter, r *http.Request, ref source.Reference) *answer {
 	obj, err := h.Object(ref)
 	missing := errors.Is(err, fs.ErrNotExist)
 	var token, name string
@@ -201,7 +187,7 @@ func (h *Receiver) authenticate(w http.ResponseWriter, r *http.Request, ref sour
 	case unread != nil:
 		return unread
 	case err != nil && !missing:
-		return refused("object %s: %w", ref, err)
+		return refused("object %s: %v", ref, err)
 	case token != "" && right:
 		return nil
 	case token != "":
@@ -212,7 +198,7 @@ func (h *Receiver) authenticate(w http.ResponseWriter, r *http.Request, ref sour
 		}
 		return refused("object %s has no Secret for webhooks, and the caller no token of the server", ref)
 	case missing:
-		return &refusal{http.StatusNotFound, "there is no object " + ref.String(), nil}
+		return &answer{status: http.StatusNotFound, said: "there is no object " + ref.String()}
 	}
 	return nil
 }
@@ -268,7 +254,7 @@ var (
 
 // proven reads the body of a request and reports whether the request shows that
 // its caller knows token. All that it shows is compared, whatever was right already.
-func proven(w http.ResponseWriter, r *http.Request, token string) (right bool, unread error) {
+func proven(w http.ResponseWriter, r *http.Request, token string) (right bool, unread *answer) {
 	var sums []func() bool
 	var body []io.Writer
 	for _, s := range signatures {
@@ -290,9 +276,9 @@ func proven(w http.ResponseWriter, r *http.Request, token string) (right bool, u
 	_, err := io.Copy(io.MultiWriter(body...), http.MaxBytesReader(w, r.Body, MaxBody))
 	switch {
 	case errors.As(err, &large):
-		return false, &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d MiB", MaxBody>>20), nil}
+		return false, &answer{status: http.StatusRequestEntityTooLarge, said: fmt.Sprintf("the body is larger than %d MiB", MaxBody>>20)}
 	case err != nil:
-		return false, &refusal{http.StatusBadRequest, "the body ends early", err}
+		return false, &answer{http.StatusBadRequest, "the body ends early", err.Error()}
 	}
 	for _, equal := range sums {
 		right = equal() || right

@@ -16,7 +16,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate-io/headgate/source/serve"
 	"github.com/headgate-io/headgate/source/serve/hook"
 )
 
@@ -224,7 +223,7 @@ func (broken) Read([]byte) (int, error) { return 0, errors.New("connection \x1b 
 func TestRequestFails(t *testing.T) {
 	d := newReceiver(signedApp)
 	for err, want := range map[error]string{
-		fmt.Errorf("it is: %w", serve.ErrSuspended): "202 ignored: it is suspended",
+		fmt.Errorf("it is: %w", hook.ErrSuspended): "202 ignored: it is suspended",
 		fs.ErrNotExist:                  "404 there is no such object",
 		errors.New("no more " + "room"): "503 it cannot be checked now: try again later",
 	} {

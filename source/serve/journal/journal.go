@@ -150,18 +150,22 @@ func (j *Journal) Append(event source.Event) {
 }
 
 // write appends a line to the file. One that is full becomes the old one first.
-func (j *Journal) write(line []byte) (err error) {
+func (j *Journal) write(line []byte) error {
 	if j.size+int64(len(line)) > maxFile {
-		err = errors.Join(j.file.Sync(), os.Rename(j.name("events.jsonl"), j.name("events.old.jsonl")), j.file.Close())
-		if err == nil {
-			j.file, err = j.open()
-			j.size = 0
+		if err := os.Rename(j.name("events.jsonl"), j.name("events.old.jsonl")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
+		next, err := j.open()
 		if err != nil {
 			return err
 		}
+		old := j.file
+		j.file, j.size = next, 0
+		if err := errors.Join(old.Sync(), old.Close()); err != nil {
+			return err
+		}
 	}
-	if _, err = j.file.Write(line); err != nil {
+	if _, err := j.file.Write(line); err != nil {
 		return errors.Join(err, j.file.Truncate(j.size))
 	}
 	j.size += int64(len(line))
