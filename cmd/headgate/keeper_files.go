@@ -147,7 +147,7 @@ func (k *keptFiles) resume(ctx context.Context, ref source.Reference, _ api.Chan
 }
 
 func (k *keptFiles) events(context.Context, eventQuery) ([]api.Event, error) {
-	return nil, failed(fmt.Errorf("no server keeps %s: events are answered by headgate serve; name one with --server", k.dir))
+	return nil, failed(fmt.Errorf("no server has the store %s: start one with headgate serve, or name it with --server URL", k.dir))
 }
 
 func (k *keptFiles) follow(ctx context.Context, q eventQuery, _ func(api.Event) error) error {

@@ -29,6 +29,7 @@ type entry struct {
 	suspend bool // by its spec
 	planned bool // its first run was
 	lost    bool // when the server began, its artifact was not in the store
+	unread  bool // its saved document cannot be read, and there is no other: only its name is known
 	line    string
 	inLine  bool // it waits for a slot of the host line
 

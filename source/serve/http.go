@@ -17,7 +17,6 @@ import (
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve/api"
-	"github.com/headgate-io/headgate/source/serve/hook"
 )
 
 // Callers are those that the file of tokens and client certificates names; see [OpenCallers].
@@ -178,7 +177,7 @@ func Page() http.Handler { return httpserve.Page(page, "page") }
 // of another server by [http.StripPrefix]. Streams end when [Server.Run] has ended.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-func (s *Server) routes(hooks *hook.Receiver) http.Handler {
+func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	allowed := make(map[string][]string) // methods by pattern
 	handle := func(route string, serve func(*call) error) {
@@ -199,6 +198,8 @@ func (s *Server) routes(hooks *hook.Receiver) http.Handler {
 	}
 	handle("GET /healthz", func(c *call) error { return httpserve.Text(c.w, http.StatusOK, "OK\n") })
 	handle("GET /readyz", (*call).readyz)
+	handle("POST /hook/{kind}/{name}", (*call).hook)
+	handle("POST /hook/{kind}/{namespace}/{name}", (*call).hook)
 	handle("GET /metrics", (*call).scrape)
 	if s.config.Profiles {
 		handle("GET /debug/pprof/{name}", known((*call).profile))
@@ -207,7 +208,6 @@ func (s *Server) routes(hooks *hook.Receiver) http.Handler {
 	for pattern, methods := range allowed {
 		handle(pattern, func(c *call) error { return httpserve.WrongMethod(c.w, methods...) })
 	}
-	mux.Handle("/hook/", hooks)
 	mux.Handle("/ui", Page())
 	mux.Handle("/ui/", Page())
 	store := s.config.Store.Handler()

@@ -16,7 +16,6 @@ import (
 	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve/api"
-	"github.com/headgate-io/headgate/source/serve/hook"
 )
 
 // metrics are what a server counts, in a registry of its own. What the server
@@ -284,23 +283,6 @@ func (s *Server) observeEvent(e source.Event) {
 	}
 	o := e.InvolvedObject
 	s.log.Log(context.Background(), level, "event", "object", o.Kind+"/"+o.Namespace+"/"+o.Name, "severity", e.Severity, "reason", e.Reason, "message", clean(e.Message))
-}
-
-// observeHook counts and logs a call of a webhook.
-func (s *Server) observeHook(o hook.Outcome) {
-	s.metrics.hooks.WithLabelValues(o.Provider, strconv.Itoa(o.Status)).Inc()
-	level := slog.LevelInfo
-	if o.Status >= http.StatusBadRequest {
-		level = slog.LevelWarn
-	}
-	log := s.log.With("status", o.Status, "reason", clean(o.Reason))
-	if o.Object != (source.Reference{}) {
-		log = log.With("object", clean(o.Object.String()))
-	}
-	if o.Provider != "" {
-		log = log.With("provider", o.Provider)
-	}
-	log.Log(context.Background(), level, "webhook")
 }
 
 // denied counts and logs that a caller was refused.

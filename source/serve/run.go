@@ -138,7 +138,7 @@ func (s *Server) reconcile(j *job) (result source.Result, err error) {
 	}
 	from, err := s.config.Origin(j.obj, j.env)
 	if err != nil {
-		from = refused{fmt.Errorf("%w: %w", source.ErrInvalid, err)}
+		from = noOrigin{fmt.Errorf("%w: %w", source.ErrInvalid, err)}
 	}
 	return r.Reconcile(s.ctx, j.obj, from)
 }
@@ -162,16 +162,16 @@ func (s *Server) replace(j *job, obj source.Object) {
 	s.changed(j.entry)
 }
 
-// refused is the origin of an object that has none.
-type refused struct{ err error }
+// noOrigin is the origin of an object that has none.
+type noOrigin struct{ err error }
 
 // Resolve implements [source.Origin].
-func (r refused) Resolve(context.Context, source.State) (source.Revision, source.State, error) {
+func (r noOrigin) Resolve(context.Context, source.State) (source.Revision, source.State, error) {
 	return source.Revision{}, nil, r.err
 }
 
 // Open implements [source.Origin].
-func (r refused) Open(context.Context, source.Revision) (source.Content, error) { return nil, r.err }
+func (r noOrigin) Open(context.Context, source.Revision) (source.Content, error) { return nil, r.err }
 
 // secondLook is when an upstream is looked at again that had nothing new when it
 // called. Registries of the distribution project tell of a push before its tag is there.

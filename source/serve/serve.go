@@ -76,7 +76,7 @@
 //
 //	GET  /KIND/NAMESPACE/NAME/HEX/FILE   an artifact; KIND in lower case, HEX of its digest
 //	GET  /KIND/NAMESPACE/NAME/POINTER    the artifact that is published now, for kinds that have a pointer
-//	POST /hook/KIND/NAME, /hook/KIND/NAMESPACE/NAME   package hook
+//	POST /hook/KIND/NAME, /hook/KIND/NAMESPACE/NAME   a webhook: the object is checked at once
 //	GET  /ui/                            the web page; / is redirected to it when a browser asks
 //	GET  /healthz                        200: the process serves
 //	GET  /readyz                         200, or 503 and which part is not ready
@@ -92,6 +92,28 @@
 // and that a page of another site made a browser send are refused (403). Errors are an
 // [api.Problem] below /api/, and text elsewhere. No answer holds credentials: documents are as
 // [source.Masked] has them, and Secrets are never answered.
+//
+// # Webhooks
+//
+// A push makes a source be checked at once.
+//
+//   - The Secret of an object has the key token. It is the one that the annotation
+//     [HookAnnotation] names in the object's namespace, or else the one of Config.Hooks. It is
+//     looked up for each request, so that a rotated one counts at once. An object with
+//     the annotation whose Secret is missing or has no token cannot be triggered.
+//   - The token proves a request when one of these is right: an HMAC of the body, of at most
+//     1 MiB, in X-Hub-Signature-256, X-Hub-Signature, X-Signature, X-Forgejo-Signature,
+//     X-Gitea-Signature, X-Gogs-Signature or X-Nexus-Webhook-Signature; the token itself
+//     in X-Gitlab-Token, in Authorization (alone, as bearer token or as
+//     password) or in the parameter token of the URL. Comparisons take the same time
+//     whatever differs. HMAC-SHA1 counts for Nexus only, which has no other.
+//   - Without a Secret a token of the server that allows changes is asked for, or nothing where callers need not say who they are.
+//   - All other callers are answered 401 with the same words, whether the object exists or
+//     not. Only callers whose token of the server lets them change an object are told, by 404, that it
+//     does not exist.
+//   - A proven call asks for a check, whatever its body says, and is answered 202; a ping of
+//     GitHub and Bitbucket is answered 200. Of calls that are repeated one at most waits for
+//     the check under way.
 package serve
 
 import (
@@ -109,7 +131,6 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/source"
-	"github.com/headgate-io/headgate/source/serve/hook"
 	"github.com/headgate-io/headgate/source/serve/journal"
 	"github.com/headgate-io/headgate/source/serve/notify"
 )
@@ -262,15 +283,7 @@ func New(c Config) (*Server, error) {
 	if len(c.Notify.Receivers) > 0 {
 		s.told, err = s.receivers()
 	}
-	s.handler = s.routes(&hook.Receiver{
-		Object:  func(ref source.Reference) (source.Object, error) { v, err := s.View(ref); return v.Object, err },
-		Secrets: latest{s}, Secret: c.Hooks, Observe: s.observeHook,
-		Request: func(ref source.Reference) error { _, err := s.Request(ref, Hook); return err },
-		Allowed: func(r *http.Request, ref source.Reference) bool {
-			grant, err := s.identify(r)
-			return err == nil && may(grant, mayChange, ref) == nil
-		},
-	})
+	s.handler = s.routes()
 	return s, err
 }
 
@@ -363,4 +376,4 @@ func (s *Server) Ready() bool {
 }
 
 // ErrSuspended marks an object that is suspended.
-var ErrSuspended = hook.ErrSuspended
+var ErrSuspended = errors.New("suspended")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"path"
 	"runtime"
@@ -25,29 +26,19 @@ const (
 	verificationFailed = "ArtifactVerificationFailed"
 )
 
-// A saved object is what is known of one that is new to the server.
-type saved struct {
-	doc     source.Object      // as the feed has it, nil when it is not in the feed
-	obj     source.Object      // as it was saved, with its status; nil when it was not
-	hold    *source.Suspension // by a command, nil for none
-	removed time.Time          // since when it is not in the feed, zero when it was there at last
-	lost    bool               // its artifact is not in the store
-	unread  bool               // its document cannot be read: only its name is known
-}
-
 // set makes d what there is to be. The error, at the first d, is that of the statuses.
 func (s *Server) set(d Desired) error {
 	if d.Secrets == nil {
 		d.Secrets = source.Chain()
 	}
 	s.setting.Lock()
-	known, err := s.restore(d)
+	fresh, err := s.restore(d)
 	if err != nil {
 		s.setting.Unlock()
 		return fmt.Errorf("read what was saved: %w", err)
 	}
 	s.listed = s.listed || len(d.Defects) == 0
-	s.desire(d, known)
+	s.desire(d, fresh)
 	s.mark()
 	s.setting.Unlock()
 	s.mu.Lock()
@@ -57,15 +48,15 @@ func (s *Server) set(d Desired) error {
 	return nil
 }
 
-// restore returns what is saved of the objects of d that are new, and, until a Desired had no
-// defects, of those that are in no document. What cannot be read counts as not saved. The error is
+// restore returns entries of the objects of d that are new, and, until a Desired had no defects, of those
+// that are saved and in no document. What cannot be read counts as not saved. The error is
 // that of statuses which cannot be listed at the start: suspensions would be unknown.
-func (s *Server) restore(d Desired) (map[source.Reference]*saved, error) {
-	known := make(map[source.Reference]*saved)
+func (s *Server) restore(d Desired) (map[source.Reference]*entry, error) {
+	fresh := make(map[source.Reference]*entry)
 	s.mu.Lock()
 	for _, doc := range d.Objects {
-		if ref := source.ReferenceTo(doc); s.entries[ref] == nil && known[ref] == nil {
-			known[ref] = &saved{doc: doc}
+		if ref := source.ReferenceTo(doc); s.entries[ref] == nil && fresh[ref] == nil {
+			fresh[ref] = &entry{ref: ref, at: -1, doc: doc, obj: adopt(doc, nil)}
 		}
 	}
 	s.mu.Unlock()
@@ -77,41 +68,42 @@ func (s *Server) restore(d Desired) (map[source.Reference]*saved, error) {
 		since, err := s.config.Statuses.Removed()
 		s.tell(source.Reference{}, readFailed, err)
 		for _, ref := range refs {
-			if known[ref] == nil && s.entry(ref) == nil {
-				known[ref] = new(saved)
+			if s.entry(ref) != nil {
+				continue
 			}
-			if known[ref] != nil {
-				known[ref].removed = since[ref]
+			if fresh[ref] == nil {
+				fresh[ref] = &entry{ref: ref, at: -1}
 			}
+			fresh[ref].marked = since[ref]
 		}
 	}
-	all := make([]source.Reference, 0, len(known))
-	for ref := range known {
-		all = append(all, ref)
+	all := slices.Collect(maps.Values(fresh))
+	s.each(len(all), func(i int) { s.restoreOne(all[i]) })
+	if len(d.Defects) > 0 {
+		maps.DeleteFunc(fresh, func(_ source.Reference, e *entry) bool { return e.unread })
 	}
-	s.each(len(all), func(i int) { s.restoreOne(all[i], known[all[i]]) })
-	return known, nil
+	return fresh, nil
 }
 
 // restoreOne reads what is saved of one object. The first run of one that has a document tells of
 // a status that cannot be read.
-func (s *Server) restoreOne(ref source.Reference, o *saved) {
+func (s *Server) restoreOne(e *entry) {
 	var err error
-	o.hold, err = s.config.Statuses.Suspension(ref)
-	s.tell(ref, readFailed, err)
-	switch {
-	case o.doc == nil:
-		if o.obj, err = s.config.Statuses.Object(ref); err != nil {
-			s.tell(ref, readFailed, err)
-			o.obj, o.unread = source.New(ref), true
+	e.hold, err = s.config.Statuses.Suspension(e.ref)
+	s.tell(e.ref, readFailed, err)
+	if e.doc == nil {
+		if e.doc, err = s.config.Statuses.Object(e.ref); err != nil {
+			s.tell(e.ref, readFailed, err)
+			e.doc, e.unread = source.New(e.ref), true
 		}
-	case !external(o.doc):
-		obj := clone(o.doc)
+		e.obj = adopt(e.doc, e.doc)
+	} else if obj := clone(e.doc); !external(obj) {
 		if _, err := s.config.Statuses.Load(s.ctx, obj); err == nil {
 			a := obj.Artifact()
-			o.obj, o.lost = obj, a != nil && damaged(s.config.Store.Check(*a))
+			e.obj, e.lost = adopt(e.doc, obj), a != nil && damaged(s.config.Store.Check(*a))
 		}
 	}
+	e.suspend = e.doc.Plan().Suspend
 }
 
 // each calls do with the numbers below n, several at a time, until the server ends.
@@ -129,27 +121,19 @@ func (s *Server) each(n int, do func(i int)) {
 }
 
 // desire makes d what there is to be; the server is ready after the first.
-func (s *Server) desire(d Desired, known map[source.Reference]*saved) {
+func (s *Server) desire(d Desired, fresh map[source.Reference]*entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.serial++
 	s.secrets, s.defects = d.Secrets, d.Defects
-	for _, doc := range d.Objects {
-		ref := source.ReferenceTo(doc)
-		e := s.entries[ref]
-		switch {
-		case e == nil:
-			e = s.add(ref, doc, known[ref])
-		case e.serial == s.serial: // of several documents the first counts
-			continue
-		default:
-			s.update(e, doc)
-		}
-		e.serial = s.serial
+	for ref, e := range fresh {
+		s.entries[ref] = e
+		s.changed(e)
 	}
-	for ref, o := range known { // the rest is in no document
-		if s.entries[ref] == nil && (!o.unread || len(d.Defects) == 0) && o.obj != nil {
-			s.add(ref, o.obj, o)
+	for _, doc := range d.Objects {
+		if e := s.entries[source.ReferenceTo(doc)]; e.serial != s.serial { // of several documents the first counts
+			s.update(e, doc)
+			e.serial = s.serial
 		}
 	}
 	for _, e := range s.entries {
@@ -210,14 +194,6 @@ func (s *Server) settle() {
 			s.enter(e)
 		}
 	}
-}
-
-// add adds an object that was not there.
-func (s *Server) add(ref source.Reference, doc source.Object, o *saved) *entry {
-	e := &entry{ref: ref, doc: doc, obj: adopt(doc, o.obj), at: -1, hold: o.hold, lost: o.lost, marked: o.removed, suspend: doc.Plan().Suspend}
-	s.entries[ref] = e
-	s.changed(e)
-	return e
 }
 
 // planFirst decides when an object that was added runs for the first time: at

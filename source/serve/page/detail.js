@@ -8,7 +8,7 @@ import { eventSection } from "./events.js";
 import { bytes, fileSection } from "./files.js";
 import { readOnlyNote } from "./list.js";
 import { pages } from "./live.js";
-import { keyOf, label, linkTo, nameOf, stateOf, why } from "./sources.js";
+import { keyOf, label, linkTo, nameOf, stateOf, word } from "./sources.js";
 import { inline, lines, span } from "./words.js";
 
 const base = new URL("../", import.meta.url); // of the server
@@ -26,6 +26,26 @@ function links({ artifact, url }) {
     file && parts.length > 2 && h("li", null, h("a", { href: at([...parts.slice(0, -2), decodeURIComponent(file)]), download: true }, "Newest artifact")));
 }
 
+// Hosts whose pages of repositories and commits are known: what is between the repository and the commit.
+const hosts = { __proto__: null, "github.com": "commit", "gitlab.com": "-/commit", "codeberg.org": "commit", "bitbucket.org": "commits" };
+
+// pageOf is the address of the page of a repository, "" when it is not known.
+function pageOf({ kind, origin }) {
+  const [, host, path] = /^(?:https|ssh):\/\/(?:[^/@]*@)?([^/:]+)\/([\w.~/-]+?)(?:\.git)?\/*$/.exec(origin) ?? [];
+  return kind === "GitRepository" && host in hosts ? `https://${host}/${path}` : "";
+}
+
+const origin = (source) => {
+  const page = pageOf(source);
+  return page ? h("a", { href: page, rel: "noreferrer" }, remote(source.origin)) : optional(source.origin);
+};
+
+function commit(source) {
+  const page = pageOf(source);
+  const [, hash] = /[@:]sha1:([0-9a-f]{40})$/.exec(source.revision ?? "") ?? [];
+  return page && hash && h("a", { href: `${page}/${hosts[new URL(page).host]}/${hash}`, rel: "noreferrer" }, remote(hash.slice(0, 8), "code"));
+}
+
 const about = (app, source) => facts([
   ["State", stateOf(source)],
   ["Reason", optional(source.reason)],
@@ -34,8 +54,9 @@ const about = (app, source) => facts([
   ["Next run", source.next && source.phase === "idle" && ago(source.next)],
   ["Interval", optional(source.interval)],
   ["Failed runs", source.failures],
-  ["Origin", optional(source.origin)],
+  ["Origin", origin(source)],
   ["Revision", copied(app, "revision", source.revision)],
+  ["Commit", commit(source)],
   ["Webhook", source.hook && copied(app, "address of the webhook", new URL(source.hook.replace(/^\/+/, ""), base).href)],
 ]);
 
@@ -74,11 +95,16 @@ function conditionSection() {
     columns: ["Type", "Status", "Reason", "Message", "Since"],
     keyOf: (condition) => condition.type,
     cells: (condition) => [
-      remote(condition.type), badge(inline(condition.status), looks(condition)), remote(condition.reason),
+      word(condition.type), badge(inline(condition.status), looks(condition)), word(condition.reason),
       h("span", { class: "why" }, remote(condition.message)), ago(condition.lastTransitionTime),
     ],
   });
-  return { node: part.node, show: (all = []) => part.show(all, all.length ? "" : "It has none.") };
+  // What a run said that has ended is not going on any more.
+  const show = ({ conditions: all = [], phase }) => {
+    const now = all.filter(({ type }) => type !== "Reconciling" || phase === "running");
+    part.show(now, now.length ? "" : "It has none.");
+  };
+  return { node: part.node, show };
 }
 
 const outcomes = { __proto__: null, stored: "good", unchanged: "good", waiting: "warn", failed: "bad", stalled: "stop" };
@@ -138,7 +164,7 @@ export function sourceView(app, named) {
   }
   async function refresh() {
     whole = await read(target(named));
-    conditions.show(whole.conditions);
+    conditions.show(whole);
     const document = lines(whole.document ?? "");
     if (text.textContent !== document) text.textContent = document;
     tools.replaceChildren(copier(app, "document", whole.document ?? ""));

@@ -4,7 +4,7 @@ import { read } from "./api.js";
 import { field, select } from "./dialog.js";
 import { ago, badge, h, listing, remote } from "./dom.js";
 import { pages } from "./live.js";
-import { nameOf, route } from "./sources.js";
+import { nameOf, route, word } from "./sources.js";
 import { inline } from "./words.js";
 
 const severities = { __proto__: null, trace: "off", info: "good", error: "bad" };
@@ -25,7 +25,7 @@ export function eventSection(app, level, query, before) {
       return [
         ago(event.timestamp), badge(inline(event.severity), severities[event.severity] ?? "off"),
         ...(one ? [] : [h("a", { href: route(source) }, remote(`${source.kind} ${nameOf(source)}`, "name"))]),
-        remote(event.reason), h("span", { class: "why" }, remote(event.message)),
+        word(event.reason), h("span", { class: "why" }, remote(event.message)),
       ];
     },
   });

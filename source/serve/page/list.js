@@ -4,7 +4,7 @@
 import { buttons, copier, reconcile, toggle } from "./actions.js";
 import { field } from "./dialog.js";
 import { button, h, listing, remote } from "./dom.js";
-import { brief, nameOf, route, short, stateOf, states, why } from "./sources.js";
+import { brief, route, short, stateOf, states, why } from "./sources.js";
 import { count, number } from "./words.js";
 
 const size = 50; // sources on a page
@@ -28,7 +28,7 @@ function find(items, { q, kind, namespace }) {
 }
 
 function order(entries, sort) {
-  const by = (columns.find(([, name]) => name === sort.replace("-", "")) ?? columns[0])[2];
+  const by = (columns.find(([, name]) => name === sort.replace("-", "")) ?? columns[1])[2];
   const sign = sort.startsWith("-") ? -1 : 1;
   return entries.map((entry) => [by(entry), entry])
     .sort(([x, a], [y, b]) => (x < y ? -sign : x > y ? sign : a.key < b.key ? -1 : 1))
@@ -109,12 +109,12 @@ const busyness = ({ running, queued } = {}) => [running && `${number(running)} r
 
 export function listView(app, query) {
   const asked = (name) => query.get(name) ?? "";
-  const wanted = { q: asked("q"), kind: asked("kind"), namespace: asked("namespace"), state: asked("state"), sort: asked("sort") || "name", page: Number(asked("page")) || 1 };
+  const wanted = { q: asked("q"), kind: asked("kind"), namespace: asked("namespace"), state: asked("state"), sort: asked("sort") || "state", page: Number(asked("page")) || 1 };
   const opened = new Set(); // keys of those whose revision is shown in full
   let saving = null;
 
   const address = () => {
-    const chosen = Object.entries(wanted).filter(([name, value]) => value && value !== { sort: "name", page: 1 }[name]);
+    const chosen = Object.entries(wanted).filter(([name, value]) => value && value !== { sort: "state", page: 1 }[name]);
     return `#/${chosen.length ? `?${new URLSearchParams(chosen)}` : ""}`;
   };
   // keep has the address follow, a moment later: browsers count changes of addresses.
@@ -149,7 +149,7 @@ export function listView(app, query) {
     cells: (item) => {
       const { source } = item;
       return [
-        h("span", null, h("a", { href: route(source) }, remote(nameOf(source), "name")), h("span", { class: "kind" }, remote(source.kind))),
+        h("span", null, h("a", { class: "name", href: route(source) }, remote(`${source.namespace}/`), h("wbr"), remote(source.name)), h("span", { class: "kind" }, remote(source.kind))),
         h("span", null, stateOf(source), reason(source)),
         revisionOf(app, item, () => { opened.delete(item.key) || opened.add(item.key); draw(); }) || "",
         source.artifact ? brief(source.artifact.lastUpdateTime) : "",

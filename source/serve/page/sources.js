@@ -53,6 +53,9 @@ export function linkTo(words) {
   return h("a", { href: route({ kind, namespace, name: name.join("/") }) }, remote(words));
 }
 
+// word is a text without spaces, which is not broken unless it is very long.
+export const word = (text) => h("span", { class: text?.length < 40 ? "word" : null }, remote(text));
+
 // why words in a line what keeps a source from being as it should.
 export function why(source) {
   const { suspension, blockers, last } = source;
