@@ -77,7 +77,7 @@ func TestServeWebFilter(t *testing.T) {
 	s := keep(t, stagedSources()...)
 	p := newTab(t)
 	p.lists(s, "")
-	if got := eval[string](p, names); got != "catalog/images catalog/search payments/checkout shop/cart shop/charts shop/frontend shop/frontend" {
+	if got := eval[string](p, names); got != "catalog/images payments/checkout shop/frontend shop/frontend catalog/search shop/cart shop/charts" { // failures first
 		t.Fatalf("the list has %s", got)
 	}
 	p.write("[name=q]", "shop front")
@@ -90,8 +90,8 @@ func TestServeWebFilter(t *testing.T) {
 	p.lists(s, "#/?state=not-ready")
 	p.until(names + ` == "payments/checkout" && document.querySelector("[data-state=not-ready]").ariaPressed == "true"`)
 	p.sees("Ready 3") // the others are still counted
-	p.lists(s, "#/?sort=state")
-	p.until(names + `.startsWith("catalog/images payments/checkout")`)
+	p.lists(s, "#/?sort=name")
+	p.until(names + `.startsWith("catalog/images catalog/search")`)
 	p.click("thead th:nth-child(4) button")
 	p.until(names + `.startsWith("catalog/search shop/cart")`) // the newest artifacts first
 	p.click("thead th:nth-child(4) button")
@@ -126,8 +126,8 @@ func TestServeWebKeyboard(t *testing.T) {
 	}
 	at := func(name string) string { return `document.activeElement.textContent == ` + encoded(name) }
 	p.press("j")
-	p.until(at("catalog/search"))
-	p.press("j", "j", "k")
+	p.until(at("payments/checkout"))
+	p.press("j", "j", "k", "k")
 	p.until(at("payments/checkout"))
 	p.press("r")
 	p.until(said + ` == "GitRepository payments/checkout: reconciling."`)

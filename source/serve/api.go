@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -308,7 +307,7 @@ func (c *call) files() error {
 	if a == nil {
 		return httpserve.Refuse(http.StatusNotFound, "%s has no artifact", ref)
 	}
-	all, err := listFiles(c.r.Context(), c.config.Store, *a)
+	all, err := listFiles(c.config.Store, *a)
 	if errors.Is(err, fs.ErrNotExist) {
 		return httpserve.Refuse(http.StatusNotFound, "the artifact of %s is not in the store of this server", ref)
 	}
@@ -333,21 +332,8 @@ func (c *call) files() error {
 	return c.reply(answer)
 }
 
-// A reading ends with its context.
-type reading struct {
-	io.Reader
-	ctx context.Context
-}
-
-func (r reading) Read(p []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return r.Reader.Read(p)
-}
-
 // listFiles returns the files of an artifact in the order of their paths; of one that is no archive the one file.
-func listFiles(ctx context.Context, store *artifact.Store, a artifact.Artifact) ([]api.File, error) {
+func listFiles(store *artifact.Store, a artifact.Artifact) ([]api.File, error) {
 	content, err := store.Open(a)
 	if err != nil {
 		return nil, err
@@ -357,7 +343,7 @@ func listFiles(ctx context.Context, store *artifact.Store, a artifact.Artifact) 
 	if !slices.ContainsFunc([]string{".tar.gz", ".tgz", ".tar"}, func(ext string) bool { return strings.HasSuffix(strings.ToLower(a.Path), ext) }) {
 		return whole, nil
 	}
-	tree, err := artifact.Read(reading{content, ctx}, artifact.Limits{Entries: maxListed, Temp: store.Temp})
+	tree, err := artifact.Read(content, artifact.Limits{Entries: maxListed, Temp: store.Temp})
 	if errors.Is(err, artifact.ErrFormat) {
 		return whole, nil
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -209,39 +208,6 @@ func TestViews(t *testing.T) {
 			t.Errorf("a view changed: %+v", before)
 		}
 	})
-}
-
-// restless is a feed that changes all the time.
-type restless []source.Object
-
-func (f restless) Follow(ctx context.Context, set func(serve.Desired)) error {
-	for i := 0; ctx.Err() == nil; i++ {
-		set(serve.Desired{Objects: f[i%len(f) : i%len(f)+1]})
-	}
-	return nil
-}
-
-// TestWatchBegins watches controllers while what there is to be changes.
-func TestWatchBegins(t *testing.T) {
-	store := newRig(t).Store
-	var all sync.WaitGroup
-	defer all.Wait()
-	for range 100 {
-		ctx, cancel := context.WithCancel(t.Context())
-		c := newServer(t, serve.Config{
-			Feed: restless{repo("a", site, time.Hour), repo("a", site, time.Minute)}, Statuses: new(memory), Store: store, Scrub: -1,
-			Origin: func(source.Object, source.Env) (source.Origin, error) { return nil, fmt.Errorf("none") },
-		})
-		all.Go(func() {
-			if err := c.Run(ctx); err != nil {
-				t.Error(err)
-			}
-		})
-		all.Go(func() {
-			defer cancel()
-			c.Watch(ctx, func([]serve.View) { cancel() })
-		})
-	}
 }
 
 func TestWatch(t *testing.T) {

@@ -266,9 +266,9 @@ type lastEvent struct {
 	n   int // how often it was repeated
 }
 
-// emit tells of an event of an object, unless it is a repetition.
+// emit gives an event to all that want events, unless it is a repetition of the last one of e, which may be nil.
 func (s *Server) emit(e *entry, event source.Event) {
-	if event.Severity != "trace" {
+	if e != nil && event.Severity != "trace" {
 		parts := []string{event.Severity, event.Reason, event.Message}
 		for _, key := range slices.Sorted(maps.Keys(event.Metadata)) {
 			if strings.HasPrefix(key, source.ReferenceGroup) {
@@ -295,11 +295,6 @@ func (s *Server) emit(e *entry, event source.Event) {
 			event.Metadata = metadata
 		}
 	}
-	s.announce(event)
-}
-
-// announce gives an event to all that want events.
-func (s *Server) announce(event source.Event) {
 	s.observeEvent(event)
 	if s.config.Journal != nil {
 		s.config.Journal.Append(event)
@@ -319,10 +314,11 @@ func (s *Server) tell(ref source.Reference, reason string, err error) {
 	}
 	involved := source.ObjectReference{APIVersion: source.Group + "/" + source.V1, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
 	event := source.Event{InvolvedObject: involved, Severity: "error", Timestamp: s.config.Now().UTC().Truncate(time.Second), Message: err.Error(), Reason: reason, Controller: "headgate"}
-	if e := s.entry(ref); e != nil {
+	s.mu.Lock()
+	e := s.entries[ref]
+	if e != nil {
 		event.InvolvedObject = source.Involved(e.doc)
-		s.emit(e, event)
-	} else {
-		s.announce(event)
 	}
+	s.mu.Unlock()
+	s.emit(e, event)
 }

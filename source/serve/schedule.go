@@ -363,31 +363,17 @@ func (s *Server) admitNext() {
 // link finds out what entries need. Where they need each other in a circle one demand is left
 // out, so that none waits for ever; the run of each then finds the circle and names it (see [source.Needed]).
 func (s *Server) link() {
-	var all []*entry
-	member := make(map[*entry]bool)
-	add := func(e *entry) {
-		if e != nil && e.removed == nil && !member[e] {
-			member[e] = true
-			all = append(all, e)
-		}
-	}
+	var live []*entry
+	var objects []source.Object
 	for _, e := range s.sorted {
-		e.before, e.after = nil, nil
-		for _, ref := range e.obj.Plan().Needs {
-			if e.removed == nil {
-				add(e)
-				add(s.entries[ref])
-			}
+		if e.before, e.after = nil, nil; e.removed == nil {
+			live, objects = append(live, e), append(objects, e.obj)
 		}
-	}
-	objects := make([]source.Object, len(all))
-	for i, e := range all {
-		objects[i] = e.obj
 	}
 	for i, before := range source.Order(objects) {
 		for _, j := range before {
-			all[i].before = append(all[i].before, all[j])
-			all[j].after = append(all[j].after, all[i])
+			live[i].before = append(live[i].before, live[j])
+			live[j].after = append(live[j].after, live[i])
 		}
 	}
 }
