@@ -105,7 +105,7 @@ func TestServeWebFilter(t *testing.T) {
 func TestServeWebKeyboard(t *testing.T) {
 	s := keep(t, stagedSources()...)
 	p := newTab(t)
-	p.lists(s, "")
+	p.lists(s, "#/?sort=name")
 	visible := `(() => { const s = getComputedStyle(document.activeElement); return s.outlineStyle != "none" && parseFloat(s.outlineWidth) >= 2 })()`
 	var order []string
 	for range 40 {
@@ -126,8 +126,8 @@ func TestServeWebKeyboard(t *testing.T) {
 	}
 	at := func(name string) string { return `document.activeElement.textContent == ` + encoded(name) }
 	p.press("j")
-	p.until(at("payments/checkout"))
-	p.press("j", "j", "k", "k")
+	p.until(at("catalog/search"))
+	p.press("j", "j", "k")
 	p.until(at("payments/checkout"))
 	p.press("r")
 	p.until(said + ` == "GitRepository payments/checkout: reconciling."`)
@@ -154,7 +154,7 @@ func TestServeWebKeyboard(t *testing.T) {
 	p.click("#keys")
 	p.click("#keys-on")
 	p.press(kb.Escape)
-	p.lists(s, "#/?q=frontend")
+	p.lists(s, "#/?q=frontend&sort=name")
 	p.press("j", kb.Enter)
 	p.until(`document.activeElement.localName == "h1" && document.activeElement.innerText == "OCIRepository shop/frontend"`)
 	p.press("s") // it is suspended

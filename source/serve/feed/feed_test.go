@@ -48,17 +48,8 @@ type rig struct {
 
 // watched calls test with a feed that follows a directory, after files were written.
 func watched(t *testing.T, f feed.Files, files map[string]string, test func(*rig)) {
-	watchedAfter(t, 0, f, files, test)
-}
-
-// decades is so long that all files are known by their stamps, which are of the
-// real time; that of a bubble begins in the year 2000.
-const decades = 100 * 365 * 24 * time.Hour
-
-func watchedAfter(t *testing.T, wait time.Duration, f feed.Files, files map[string]string, test func(*rig)) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(wait)
 		r := &rig{T: t, dir: dir}
 		for name, text := range files {
 			r.write(name, text)

@@ -132,7 +132,7 @@ func TestRotation(t *testing.T) {
 	n := 0
 	for range 2 {
 		j := open(t, journal.Config{Dir: dir})
-		for range 12_500 {
+		for range 9_000 {
 			n++
 			j.Append(app(fmt.Sprint(n, strings.Repeat("m", 1000))))
 		}
@@ -146,7 +146,7 @@ func TestRotation(t *testing.T) {
 			}
 		}
 		list := j.Read(journal.Query{})
-		if len(names) != 2 || len(list) < 10_000 || len(list) > 12_500 || !strings.HasPrefix(list[len(list)-1].Message, fmt.Sprint(n, "m")) {
+		if len(names) != 2 || len(list) < 9_000 || len(list) > 12_500 || !strings.HasPrefix(list[len(list)-1].Message, fmt.Sprint(n, "m")) {
 			t.Errorf("%q, %d events", names, len(list))
 		}
 	}
