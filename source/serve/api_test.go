@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -346,6 +347,21 @@ func TestStream(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestDroppedStreams leaves nothing of streams whose readers are gone.
+func TestDroppedStreams(t *testing.T) {
+	r := newWeb(t, false)
+	before := runtime.NumGoroutine()
+	ctx, cancel := context.WithCancel(t.Context())
+	for i := range 500 {
+		resp := r.open(ctx, []string{"/api/v1/watch", "/api/v1/events?follow=true"}[i%2], "")
+		defer resp.Body.Close()
+	}
+	cancel()
+	for runtime.NumGoroutine() > before { // until they have ended
+		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -279,12 +279,14 @@ func New(c Config) (*Server, error) {
 	}
 	s.config = c
 	s.metrics.build(s)
-	var err error
-	if len(c.Notify.Receivers) > 0 {
-		s.told, err = s.receivers()
-	}
 	s.handler = s.routes()
-	return s, err
+	if len(c.Notify.Receivers) > 0 {
+		var err error
+		if s.told, err = s.receivers(); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
 }
 
 // receivers starts to notify the receivers of events.
