@@ -54,7 +54,7 @@ func (m *metrics) build(s *Server) {
 	m.inFlight = prometheus.NewGauge(prometheus.GaugeOpts{Name: "headgate_http_requests_in_flight", Help: "Requests that wait for an answer, and streams."})
 	m.zero()
 	reg.MustRegister(m.inFlight, collector{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.handler = promhttp.HandlerFor(reg, promhttp.HandlerOpts{DisableCompression: true, MaxRequestsInFlight: 4, Timeout: 10 * time.Second})
+	m.handler = promhttp.HandlerFor(reg, promhttp.HandlerOpts{DisableCompression: true, MaxRequestsInFlight: 4})
 }
 
 // zero makes the series that are there from the beginning, so that the first
