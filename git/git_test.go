@@ -2,8 +2,11 @@ package git_test
 
 import (
 	"bytes"
+	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -14,6 +17,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/git"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
@@ -63,32 +67,24 @@ func TestReferenceErrors(t *testing.T) {
 	for name, row := range map[string]struct {
 		ref     source.GitRepositoryRef
 		invalid bool
-		say     []string
+		say     string
 	}{
-		"default branch":       {source.GitRepositoryRef{}, false, []string{`branch "master"`, "refs/heads/main", "spec.ref.branch"}},
-		"branch":               {source.GitRepositoryRef{Branch: "nope"}, false, []string{`branch "nope"`}},
-		"prefix of a branch":   {source.GitRepositoryRef{Branch: "mai"}, false, []string{`branch "mai"`}},
-		"tag":                  {source.GitRepositoryRef{Tag: "nope"}, false, []string{`tag "nope"`, "spec.ref.tag"}},
-		"name":                 {source.GitRepositoryRef{Name: "refs/nope"}, false, []string{"refs/nope"}},
-		"semver without match": {source.GitRepositoryRef{SemVer: ">=2.0.0"}, false, []string{"no match found for semver", ">=2.0.0"}},
-		"semver malformed":     {source.GitRepositoryRef{SemVer: "latest!"}, true, []string{"spec.ref.semver", "latest!"}},
-		"commit malformed":     {source.GitRepositoryRef{Commit: "abc"}, true, []string{"spec.ref.commit"}},
-		"commit absent":        {source.GitRepositoryRef{Commit: absentID}, false, []string{absentID}},
-		"commit off branch":    {source.GitRepositoryRef{Commit: h.ids["pull"], Branch: "main"}, false, []string{h.ids["pull"], `"main"`}},
+		"default branch":       {source.GitRepositoryRef{}, false, `branch "master"|refs/heads/main|spec.ref.branch`},
+		"branch":               {source.GitRepositoryRef{Branch: "nope"}, false, `branch "nope"`},
+		"prefix of a branch":   {source.GitRepositoryRef{Branch: "mai"}, false, `branch "mai"`},
+		"tag":                  {source.GitRepositoryRef{Tag: "nope"}, false, `tag "nope"|spec.ref.tag`},
+		"name":                 {source.GitRepositoryRef{Name: "refs/nope"}, false, `refs/nope`},
+		"semver without match": {source.GitRepositoryRef{SemVer: ">=2.0.0"}, false, `no match found for semver|>=2.0.0`},
+		"semver malformed":     {source.GitRepositoryRef{SemVer: "latest!"}, true, `spec.ref.semver|latest!`},
+		"commit malformed":     {source.GitRepositoryRef{Commit: "abc"}, true, `spec.ref.commit`},
+		"commit absent":        {source.GitRepositoryRef{Commit: absentID}, false, absentID},
+		"commit off branch":    {source.GitRepositoryRef{Commit: h.ids["pull"], Branch: "main"}, false, h.ids["pull"] + "|" + `"main"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, _, err := try(t.Context(), object(url, row.ref), source.Env{})
-			var step *source.StepError
-			if !errors.As(err, &step) || step.Reason != "GitOperationFailed" {
-				t.Fatalf("%v: want a StepError with reason GitOperationFailed", err)
-			}
+			wantStep(t, err, gitf, row.say)
 			if errors.Is(err, source.ErrInvalid) != row.invalid {
 				t.Errorf("%v: invalid = %v", err, !row.invalid)
-			}
-			for _, s := range row.say {
-				if !strings.Contains(err.Error(), s) {
-					t.Errorf("%v: does not say %s", err, s)
-				}
 			}
 		})
 	}
@@ -97,11 +93,7 @@ func TestReferenceErrors(t *testing.T) {
 func TestEmptyRepository(t *testing.T) {
 	for _, v0 := range []bool{false, true} {
 		url := testenv.ServeHTTP(t, testenv.HTTP{V0: v0}, testenv.NewRepo(t)).Repo()
-		_, _, _, err := try(t.Context(), object(url, source.GitRepositoryRef{Branch: "main"}), source.Env{})
-		var step *source.StepError
-		if !errors.As(err, &step) || step.Reason != "EmptyGitRepository" {
-			t.Errorf("v0 %v: %v: want reason EmptyGitRepository", v0, err)
-		}
+		fails(t, object(url, source.GitRepositoryRef{Branch: "main"}), source.Env{}, "EmptyGitRepository", "")
 	}
 }
 
@@ -215,9 +207,8 @@ func TestLeftOut(t *testing.T) {
 func TestInvalidURL(t *testing.T) {
 	for _, url := range []string{"", "git@example.com:x/y", "file:///x", "git://example.com/x", "ext::sh -c x", "https:///x", "https://exa\nmple.com/x", "https://[::1/x"} {
 		_, _, err := git.New(object(url, source.GitRepositoryRef{}), source.Env{}).Resolve(t.Context(), nil)
-		var step *source.StepError
-		if !errors.Is(err, source.ErrInvalid) || !errors.As(err, &step) || step.Reason != "URLInvalid" {
-			t.Errorf("%q: %v: want ErrInvalid and reason URLInvalid", url, err)
+		if wantStep(t, err, "URLInvalid", ""); !errors.Is(err, source.ErrInvalid) {
+			t.Errorf("%q: %v: want ErrInvalid", url, err)
 		}
 	}
 }
@@ -237,5 +228,295 @@ func TestIgnoreRules(t *testing.T) {
 	_, data, _ = fetch(t, g, source.Env{})
 	if got, want := slices.Sorted(maps.Keys(contents(t, data))), []string{"docs/deep/e.md"}; !slices.Equal(got, want) {
 		t.Errorf("content %v, want %v", got, want)
+	}
+}
+
+// entry is one entry of a raw tree object.
+func entry(mode, name, id string) []byte {
+	raw, _ := hex.DecodeString(id)
+	return append([]byte(mode+" "+name+"\x00"), raw...)
+}
+
+// A ref may lead to anything; only a commit can be fetched.
+func TestRefsThatLeadToNoCommit(t *testing.T) {
+	repo := one(t)
+	tree := repo.ID("main^{tree}")
+	repo.Tag("tree", tree)
+	repo.AnnotatedTag("annotated", tree, "a tag of a tree")
+	repo.AnnotatedTag("nested", repo.ID("refs/tags/annotated"), "a tag of a tag of a tree")
+	url := testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()
+	for _, tag := range []string{"tree", "annotated", "nested"} {
+		_, _, _, err := try(t.Context(), object(url, source.GitRepositoryRef{Tag: tag}), source.Env{})
+		if err == nil || !strings.Contains(err.Error(), "tree") {
+			t.Errorf("%s: %v: want an error that says that it is a tree", tag, err)
+		}
+	}
+}
+
+// A blob of zeros is a small pack: what counts is what it inflates to.
+func TestLimits(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	tree := files("small", "1")
+	tree["zeros"] = files("", "")[""]
+	tree["zeros"].Data = make([]byte, 3<<20)
+	repo.Commit(testenv.Commit{Branch: "main", Files: tree})
+	url := testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()
+	for name, limits := range map[string]artifact.Limits{
+		"bytes":      {Bytes: 2 << 20},
+		"file bytes": {FileBytes: 2 << 20},
+		"entries":    {Entries: 1},
+	} {
+		_, _, _, err := try(t.Context(), object(url, source.GitRepositoryRef{Branch: "main"}), source.Env{Limits: limits})
+		if err == nil || !strings.Contains(err.Error(), "limit") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, limits := range []artifact.Limits{{Bytes: 4 << 20, Entries: 2}, {Bytes: -1, FileBytes: -1, Entries: -1}} {
+		_, data, _ := fetch(t, object(url, source.GitRepositoryRef{Branch: "main"}), source.Env{Limits: limits})
+		if len(data) > 1<<20 {
+			t.Errorf("%d bytes for zeros", len(data))
+		}
+	}
+}
+
+// reference is the archive of main.
+func reference(t *testing.T, repo *testenv.Repo) []byte {
+	_, data, _ := fetch(t, object(testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), source.GitRepositoryRef{Branch: "main"}), source.Env{})
+	return data
+}
+
+// A hundred trees that hold each other twice describe 2¹⁰⁰ files.
+func TestTreeBomb(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	blob := repo.Object("blob", []byte("x"))
+	tree := repo.Object("tree", entry("100644", "x", blob))
+	for range 100 {
+		tree = repo.Object("tree", append(entry("40000", "a", tree), entry("40000", "b", tree)...))
+	}
+	commit := "tree " + tree + "\nauthor t <t@example.com> 1700000000 +0000\ncommitter t <t@example.com> 1700000000 +0000\n\nbomb\n"
+	repo.Ref("refs/heads/main", repo.Object("commit", []byte(commit)))
+	_, _, _, err := try(t.Context(), object(testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), source.GitRepositoryRef{Branch: "main"}), source.Env{})
+	if err == nil || !strings.Contains(err.Error(), "more than the limit") {
+		t.Errorf("%v", err)
+	}
+}
+
+// The time zone of the machine and of the committer leave no trace.
+func TestArchiveHoldsNoTime(t *testing.T) {
+	a, b := testenv.NewRepo(t), testenv.NewRepo(t)
+	a.Commit(testenv.Commit{Branch: "main", Files: files("a", "1")})
+	b.Commit(testenv.Commit{Branch: "main", Files: files("a", "1"), Time: time.Date(2001, 2, 3, 4, 5, 6, 0, time.FixedZone("", 3600))})
+	if !bytes.Equal(reference(t, a), reference(t, b)) {
+		t.Error("the archives differ")
+	}
+}
+
+func TestStateOfAnotherKindIsIgnored(t *testing.T) {
+	url := testenv.ServeHTTP(t, testenv.HTTP{}, one(t)).Repo()
+	for _, state := range []string{"", "null", "[]", "{}", "\x00\xff", strings.Repeat("[", 1<<16)} {
+		if _, _, err := git.New(object(url, source.GitRepositoryRef{Branch: "main"}), source.Env{}).Resolve(t.Context(), source.State(state)); err != nil {
+			t.Errorf("state %.20q: %v", state, err)
+		}
+	}
+}
+
+// packs returns the bodies of the requests for packs.
+func packs(s *testenv.Server) []string {
+	var bodies []string
+	for _, q := range s.Requests() {
+		if q.Phase == testenv.Pack {
+			bodies = append(bodies, string(q.Body))
+		}
+	}
+	return bodies
+}
+
+// Some servers speak version 2 and yet send only what refs point to.
+func TestRefusedWants(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	first := repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "1")})
+	tag := repo.AnnotatedTag("v1.0.0", first, "release")
+	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	refuse := answer(pkt("ERR want "+first+" not valid\n"), 1)
+	branch := git.New(object(server.Repo(), source.GitRepositoryRef{Branch: "main"}), source.Env{})
+	onBranch, _, err := branch.Resolve(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "2")}) // main moves on
+	tagged := git.New(object(server.Repo(), source.GitRepositoryRef{Tag: "v1.0.0"}), source.Env{})
+	onTag, _, err := tagged.Resolve(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		origin *git.Origin
+		rev    source.Revision
+		want   string // in the second request
+		notes  int
+	}{
+		{branch, onBranch, repo.ID("main"), 1},
+		{tagged, onTag, tag, 0},
+	} {
+		server.Reset()
+		server.Break(refuse)
+		content, err := c.origin.Open(t.Context(), c.rev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer content.Close()
+		var b bytes.Buffer
+		report, err := content.WriteTo(t.Context(), &b)
+		if err != nil || len(report.Notes) != c.notes || contents(t, b.Bytes())["a"] != "1" {
+			t.Errorf("%s: %v, notes %q", c.rev.ID, err, report.Notes)
+		}
+		if asked := packs(server); len(asked) != 2 || !strings.Contains(asked[1], "want "+c.want) {
+			t.Errorf("%s: asked for %q, want %s", c.rev.ID, asked, c.want)
+		}
+	}
+	// A pinned commit that is refused is not searched for in everything there is.
+	server.Reset()
+	server.Break(refuse)
+	if _, _, _, err := try(t.Context(), object(server.Repo(), source.GitRepositoryRef{Commit: first}), source.Env{}); err == nil || len(packs(server)) != 1 {
+		t.Errorf("pinned: %v after %d requests", err, len(packs(server)))
+	}
+}
+
+// Deepening ends with the history, not with the largest depth.
+func TestDeepeningEnds(t *testing.T) {
+	repo := one(t)
+	server := testenv.ServeHTTP(t, testenv.HTTP{V0: true, NoAnyWant: true}, repo)
+	absent := strings.Repeat("1", 40)
+	_, _, _, err := try(t.Context(), object(server.Repo(), source.GitRepositoryRef{Commit: absent}), source.Env{})
+	if err == nil || !strings.Contains(err.Error(), absent) || len(packs(server)) != 1 {
+		t.Errorf("%v after %d fetches, want 1", err, len(packs(server)))
+	}
+}
+
+// A server without shallow fetches transfers its history, and a note says so.
+func TestNoShallowFetches(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	first := repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "1")})
+	tip := repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "2")})
+	for _, config := range []testenv.HTTP{{NoShallow: true}, {NoShallow: true, V0: true, NoAnyWant: true}} {
+		url := testenv.ServeHTTP(t, config, repo).Repo()
+		for want, refs := range map[string][]source.GitRepositoryRef{tip: {{Branch: "main"}}, first: {{Commit: first}, {Commit: first, Branch: "main"}}} {
+			for _, ref := range refs {
+				rev, _, report := fetch(t, object(url, ref), source.Env{})
+				if !strings.HasSuffix(rev.ID, want) || len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "whole history") {
+					t.Errorf("v0 %v, %+v: %s, notes %q", config.V0, ref, rev.ID, report.Notes)
+				}
+			}
+		}
+	}
+}
+
+// What a shallow clone does not hold cannot be proved, which is not the same as
+// a commit that is not on the branch.
+func TestProofInShallowClone(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	first := repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "1")})
+	for range 3 {
+		repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "2")})
+	}
+	clone := filepath.Join(t.TempDir(), "clone")
+	repo.Git("clone", "-q", "--depth=2", "file://"+filepath.ToSlash(repo.Dir), clone)
+	const at = "https://example.com/app"
+	env := source.Env{Local: map[string]string{at: clone}}
+	_, _, _, err := try(t.Context(), object(at, source.GitRepositoryRef{Commit: first, Branch: "main"}), env)
+	if err == nil || !strings.Contains(err.Error(), "history is incomplete") || !strings.Contains(err.Error(), "--unshallow") {
+		t.Errorf("%v", err)
+	}
+	rev, _, _ := fetch(t, object(at, source.GitRepositoryRef{Commit: repo.ID("main"), Branch: "main"}), env)
+	if !strings.HasSuffix(rev.ID, repo.ID("main")) {
+		t.Errorf("tip: %v", rev)
+	}
+}
+
+// Repositories in the SHA-256 object format are fetched from servers like all others.
+func TestSHA256(t *testing.T) {
+	repo := testenv.NewRepoIn(t, "sha256")
+	first := repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "1", "d/b", "2")})
+	repo.AnnotatedTag("v1.0.0", first, "release")
+	tip := repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "1", "d/b", "3")})
+	for name, s := range map[string]struct {
+		url string
+		env source.Env
+	}{
+		"http":    {testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), source.Env{}},
+		"http v0": {testenv.ServeHTTP(t, testenv.HTTP{V0: true, NoAnyWant: true}, repo).Repo(), source.Env{}},
+	} {
+		for _, row := range []struct {
+			ref   source.GitRepositoryRef
+			id, b string
+		}{
+			{source.GitRepositoryRef{Branch: "main"}, "main@sha256:" + tip, "3"},
+			{source.GitRepositoryRef{SemVer: "1.x"}, "v1.0.0@sha256:" + first, "2"},
+			{source.GitRepositoryRef{Commit: first}, "sha256:" + first, "2"},
+			{source.GitRepositoryRef{Commit: first, Branch: "main"}, "main@sha256:" + first, "2"},
+		} {
+			rev, data, _ := fetch(t, object(s.url, row.ref), s.env)
+			if rev.ID != row.id || contents(t, data)["d/b"] != row.b {
+				t.Errorf("%s: revision %s with %v, want %s", name, rev.ID, contents(t, data), row.id)
+			}
+		}
+		_, _, _, err := try(t.Context(), object(s.url, source.GitRepositoryRef{Commit: strings.Repeat("1", 40)}), s.env)
+		if err == nil {
+			t.Errorf("%s: a SHA-1 commit in a SHA-256 repository", name)
+		}
+	}
+}
+
+// The contexts of Resolve and Open may end as soon as they return.
+func TestContentOutlivesContexts(t *testing.T) {
+	repo := one(t)
+	for name, serve := range servers(t, repo) {
+		url, env := serve()
+		g := object(url, source.GitRepositoryRef{Branch: "main"})
+		if strings.HasPrefix(url, "ssh:") {
+			g.Spec.SecretRef = &source.LocalReference{Name: "keys"}
+		}
+		o := git.New(g, env)
+		ctx, cancel := context.WithCancel(t.Context())
+		rev, _, err := o.Resolve(ctx, nil)
+		cancel()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		ctx, cancel = context.WithCancel(t.Context())
+		c, err := o.Open(ctx, rev)
+		cancel()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if _, err := c.WriteTo(t.Context(), io.Discard); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := c.Close(); err != nil {
+			t.Errorf("%s: close: %v", name, err)
+		}
+	}
+}
+
+// Whatever happens, every spool is closed.
+func TestSpoolsAreClosed(t *testing.T) {
+	h := newHistory(t)
+	temp, made := spools(t)
+	env := source.Env{Limits: artifact.Limits{Temp: temp}}
+	for _, config := range []testenv.HTTP{
+		{}, {NoFilter: true}, {V0: true, NoAnyWant: true},
+		{Defect: &testenv.Defect{Phase: testenv.Pack, Do: testenv.Cut, After: 150}},
+		{Defect: &testenv.Defect{Phase: testenv.Pack, Do: testenv.Flip, After: 150}},
+	} {
+		url := testenv.ServeHTTP(t, config, h.Repo).Repo()
+		for _, ref := range []source.GitRepositoryRef{
+			{Branch: "main"}, {SemVer: "1.x"}, {Commit: h.ids["one"]}, {Commit: strings.Repeat("1", 40)},
+			{Commit: h.ids["one"], Branch: "main"}, {Commit: h.ids["pull"], Branch: "main"},
+		} {
+			try(t.Context(), object(url, ref), env)
+		}
+	}
+	if made.Load() < 20 {
+		t.Errorf("only %d spools were made", made.Load())
 	}
 }

@@ -139,25 +139,6 @@ func TestLFSOverSSH(t *testing.T) {
 	}
 }
 
-// fails checks that a fetch fails for a reason, and that the error says each
-// part of say, separated by |, and no credential.
-func fails(t *testing.T, g *source.GitRepository, env source.Env, reason, say string) {
-	t.Helper()
-	_, _, _, err := try(t.Context(), g, env)
-	var step *source.StepError
-	if !errors.As(err, &step) || step.Reason != reason {
-		t.Fatalf("%v: want a StepError with reason %s", err, reason)
-	}
-	for s := range strings.SplitSeq(say, "|") {
-		if !strings.Contains(err.Error(), s) {
-			t.Errorf("%v: does not say %s", err, s)
-		}
-	}
-	if strings.Contains(err.Error(), "cAnArY") {
-		t.Errorf("%v: shows a credential", err)
-	}
-}
-
 // A repository that stands in for the URL brings its objects with it, and
 // nobody else is asked.
 func TestLFSOfStandIns(t *testing.T) {

@@ -3,7 +3,12 @@ package git_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -59,50 +64,94 @@ func try(ctx context.Context, g *source.GitRepository, env source.Env) (source.R
 	return rev, b.Bytes(), report, err
 }
 
+// wantStep checks that an error has a reason, one of several separated by |, and says each
+// part of say, separated by | too, and no credential. Without a reason there is to be none.
+func wantStep(t *testing.T, err error, reason, say string) {
+	t.Helper()
+	if reason == "" && err == nil {
+		return
+	}
+	if step, ok := errors.AsType[*source.StepError](err); !ok || !slices.Contains(strings.Split(reason, "|"), step.Reason) {
+		t.Errorf("%v: want a StepError with reason %q", err, reason)
+		return
+	}
+	for part := range strings.SplitSeq(say, "|") {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%v: does not say %s", err, part)
+		}
+	}
+	if strings.Contains(strings.ToLower(err.Error()), "canary") {
+		t.Errorf("%v: shows a credential", err)
+	}
+}
+
+// fails checks that a fetch fails for a reason; see wantStep.
+func fails(t *testing.T, g *source.GitRepository, env source.Env, reason, say string) {
+	t.Helper()
+	_, _, _, err := try(t.Context(), g, env)
+	wantStep(t, err, reason, say)
+}
+
+// spools returns a maker of spools, each of which must be closed at the end of
+// the test, and how many were made.
+func spools(t *testing.T) (temp func() (*os.File, error), made *atomic.Int64) {
+	made = new(atomic.Int64)
+	dir := t.TempDir()
+	return func() (*os.File, error) {
+		made.Add(1)
+		f, err := os.CreateTemp(dir, "spool")
+		t.Cleanup(func() {
+			if f.Close() == nil {
+				t.Error("a spool was left open")
+			}
+		})
+		return f, err
+	}, made
+}
+
 // contents returns the files of an archive by name.
 func contents(t testing.TB, data []byte) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	walk(t, data, func(tree fs.FS, name string, d fs.DirEntry) {
+		if !d.IsDir() {
+			b, err := fs.ReadFile(tree, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found[name] = string(b)
+		}
+	})
+	return found
+}
+
+// walk calls do for all that an archive holds.
+func walk(t testing.TB, data []byte, do func(fs.FS, string, fs.DirEntry)) {
 	t.Helper()
 	tree, err := artifact.Read(bytes.NewReader(data), artifact.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tree.Close()
-	found := map[string]string{}
 	err = fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
+		if err == nil {
+			do(tree, name, d)
 		}
-		b, err := fs.ReadFile(tree, name)
-		found[name] = string(b)
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return found
 }
 
 // emptyDirs returns the directories of an artifact that hold nothing.
 func emptyDirs(t testing.TB, data []byte) (names []string) {
 	t.Helper()
-	tree, err := artifact.Read(bytes.NewReader(data), artifact.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tree.Close()
-	err = fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || !d.IsDir() {
-			return err
-		}
-		entries, err := fs.ReadDir(tree, name)
-		if len(entries) == 0 {
+	walk(t, data, func(tree fs.FS, name string, d fs.DirEntry) {
+		if entries, err := fs.ReadDir(tree, name); d.IsDir() && err == nil && len(entries) == 0 {
 			names = append(names, name)
 		}
-		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return names
 }
 

@@ -134,20 +134,16 @@ func (s *SSHServer) Sessions() []Session {
 // Stalled returns a channel that is closed when a [Stall] has begun.
 func (s *SSHServer) Stalled() <-chan struct{} { return s.stalled }
 
+// hostKeys are the keys of all servers: RSA keys take time to make.
+var hostKeys = map[string]func() (any, error){
+	"ed25519": sync.OnceValues(func() (any, error) { _, key, err := ed25519.GenerateKey(rand.Reader); return key, err }),
+	"ecdsa":   sync.OnceValues(func() (any, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }),
+	"rsa":     sync.OnceValues(func() (any, error) { return rsa.GenerateKey(rand.Reader, 2048) }),
+}
+
 func hostKey(t testing.TB, kind string) ssh.Signer {
 	t.Helper()
-	var key any
-	var err error
-	switch kind {
-	case "ed25519":
-		_, key, err = ed25519.GenerateKey(rand.Reader)
-	case "ecdsa":
-		key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	case "rsa":
-		key, err = rsa.GenerateKey(rand.Reader, 2048)
-	default:
-		err = fmt.Errorf("unknown host key type %q", kind)
-	}
+	key, err := hostKeys[kind]()
 	check(t, err)
 	signer, err := ssh.NewSignerFromKey(key)
 	check(t, err)
