@@ -23,12 +23,18 @@ import (
 
 // SSH says how [ServeSSH] serves.
 type SSH struct {
-	Users    []ssh.PublicKey // who may log in, whatever the user name
-	HostKeys []string        // types of host keys; default ed25519, ecdsa, rsa
-	NoEnv    bool            // do not accept GIT_PROTOCOL: version 0
-	NoFilter bool            // do not offer partial clones
-	Grant    string          // what git-lfs-authenticate answers; "" when there is no such program
-	Defect   *Defect         // its phases: [Advertisement] counts from the first byte, others from the client's first command
+	Users     []ssh.PublicKey // who may log in, whatever the user name
+	HostKeys  []string        // types of host keys; default ed25519, ecdsa, rsa
+	NoEnv     bool            // do not accept GIT_PROTOCOL: version 0
+	NoFilter  bool            // do not offer partial clones
+	NoAnyWant bool            // version 0: only tips of refs can be asked for
+	Grant     string          // what git-lfs-authenticate answers; "" when there is no such program
+
+	Run    func(ssh.Channel) uint32 // answers every command in place of git; returns the exit status
+	Refuse string                   // what is refused: "channel" or "command"
+	Ignore func()                   // called for each channel, which is then neither accepted nor refused
+
+	Defect *Defect // its phases: [Advertisement] counts from the first byte, others from the client's first command
 }
 
 // An SSHServer is a running ssh server that runs git upload-pack, may answer
@@ -176,6 +182,10 @@ func (s *SSHServer) accept(l net.Listener, config *ssh.ServerConfig) {
 			}
 			go ssh.DiscardRequests(requests)
 			for ch := range channels {
+				if s.config.Ignore != nil {
+					s.config.Ignore()
+					continue
+				}
 				s.wg.Go(func() { s.session(conn.User(), ch) })
 			}
 		})
@@ -184,8 +194,8 @@ func (s *SSHServer) accept(l net.Listener, config *ssh.ServerConfig) {
 
 // session answers one channel: env requests, then one exec.
 func (s *SSHServer) session(user string, open ssh.NewChannel) {
-	if open.ChannelType() != "session" {
-		open.Reject(ssh.UnknownChannelType, "only sessions")
+	if open.ChannelType() != "session" || s.config.Refuse == "channel" {
+		open.Reject(ssh.Prohibited, "no channels here")
 		return
 	}
 	ch, requests, err := open.Accept()
@@ -203,7 +213,12 @@ func (s *SSHServer) session(user string, open ssh.NewChannel) {
 			r.Reply(true, nil)
 		case r.Type == "exec" && ssh.Unmarshal(r.Payload, &exec) == nil:
 			session.Command = exec.Command
-			r.Reply(true, nil)
+			s.mu.Lock()
+			s.sessions = append(s.sessions, session)
+			s.mu.Unlock()
+			if r.Reply(s.config.Refuse != "command", nil); s.config.Refuse == "command" {
+				continue
+			}
 			go ssh.DiscardRequests(requests)
 			code := s.exec(session, ch)
 			ch.CloseWrite()
@@ -217,9 +232,9 @@ func (s *SSHServer) session(user string, open ssh.NewChannel) {
 
 // exec runs git upload-pack for a command and returns its exit status.
 func (s *SSHServer) exec(session Session, ch ssh.Channel) uint32 {
-	s.mu.Lock()
-	s.sessions = append(s.sessions, session)
-	s.mu.Unlock()
+	if s.config.Run != nil {
+		return s.config.Run(ch)
+	}
 	if session.Command == "git-lfs-authenticate '/repo.git' download" && s.config.Grant != "" {
 		io.WriteString(ch, s.config.Grant)
 		return 0
@@ -231,7 +246,7 @@ func (s *SSHServer) exec(session Session, ch ssh.Channel) uint32 {
 		return 128
 	}
 	cmd := exec.Command("git", "upload-pack", repo.Dir)
-	cmd.Env = slices.Concat(s.env, uploadPackConfig(s.config.NoFilter, false), []string{"GIT_PROTOCOL=" + session.Protocol})
+	cmd.Env = slices.Concat(s.env, uploadPackConfig(s.config.NoFilter, s.config.NoAnyWant), []string{"GIT_PROTOCOL=" + session.Protocol})
 	cmd.Stderr = ch.Stderr()
 	in, err := cmd.StdinPipe()
 	if err != nil {

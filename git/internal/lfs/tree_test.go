@@ -50,7 +50,7 @@ func (s *stocked) add(content string) string {
 func TestViews(t *testing.T) {
 	s := &stocked{content: map[string]string{}}
 	own := objects(t, tree(".gitattributes", "*.bin filter=lfs\n", "a.bin", s.add("a"), "shadowed.bin", s.add("shadowed"), "ignored.bin", s.add("ignored"),
-		"deep/b.bin", s.add(strings.Repeat("b", 3<<20)), "deep/copy.bin", s.add("a"), "empty.bin", s.add(""), "text", "text"))
+		"deep/b.bin", s.add(strings.Repeat("b", 300<<10)), "deep/copy.bin", s.add("a"), "empty.bin", s.add(""), "text", "text"))
 	module := objects(t, tree(".gitattributes", "*.dat filter=lfs\n", "m.dat", s.add("m"), "m.bin", s.add("not tracked")))
 	included := tree("shadowed.bin", s.add("the include's"), "i.bin", s.add("i"))
 	whole := artifact.Mount(artifact.Mount(own, "module", module), ".", included)
@@ -65,7 +65,7 @@ func TestViews(t *testing.T) {
 	}
 	want := map[string]string{
 		".gitattributes": "*.bin filter=lfs\n", "a.bin": "a", "shadowed.bin": s.add("the include's"), "i.bin": s.add("i"),
-		"deep/b.bin": strings.Repeat("b", 3<<20), "deep/copy.bin": "a", "empty.bin": "", "text": "text",
+		"deep/b.bin": strings.Repeat("b", 300<<10), "deep/copy.bin": "a", "empty.bin": "", "text": "text",
 		"module/.gitattributes": "*.dat filter=lfs\n", "module/m.dat": "m", "module/m.bin": s.add("not tracked"),
 	}
 	if got := read(t, view); !maps.Equal(got, want) {

@@ -97,7 +97,7 @@ func TestDamaged(t *testing.T) {
 			return err
 		})
 		random := rand.New(rand.NewPCG(1, 2))
-		for range 300 {
+		for range 100 {
 			file := files[random.IntN(len(files))]
 			whole, err := os.ReadFile(file)
 			if err != nil {

@@ -1,7 +1,6 @@
 package local_test
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"io/fs"
@@ -15,6 +14,8 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/headgate-io/headgate/internal/testenv"
+
 	"github.com/headgate-io/headgate/git/internal/local"
 	"github.com/headgate-io/headgate/git/internal/object"
 )
@@ -23,16 +24,10 @@ import (
 func git(t testing.TB, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("git", args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(),
-		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull, "HOME="+t.TempDir(), "GIT_ALLOW_PROTOCOL=file",
-		"GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_AUTHOR_DATE=1700000000 +0100",
-		"GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@example.com", "GIT_COMMITTER_DATE=1700000000 +0100")
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
+	cmd.Dir, cmd.Env = dir, append(testenv.GitEnv(t), "GIT_ALLOW_PROTOCOL=file")
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, stderr.Bytes())
+		t.Fatalf("git %s: %v", strings.Join(args, " "), err)
 	}
 	return string(out)
 }
@@ -47,12 +42,21 @@ func write(t testing.TB, file, content string) {
 	}
 }
 
+// original is what repository copies: git takes its time.
+var original = fstest.MapFS{}
+
 // repository makes a repository whose objects are files, with four commits of
 // similar files, a branch, and tags of both kinds.
-func repository(t testing.TB, args ...string) string {
+func repository(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
-	git(t, dir, append([]string{"init", "-q", "-b", "main"}, args...)...)
+	if len(original) > 0 {
+		if err := os.CopyFS(dir, original); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	git(t, dir, "init", "-q", "-b", "main")
 	git(t, dir, "config", "gc.auto", "0")
 	git(t, dir, "config", "uploadpack.allowFilter", "true")
 	text := strings.Repeat("the quick brown fox jumps over the lazy dog, and so on and on\n", 200)
@@ -70,6 +74,20 @@ func repository(t testing.TB, args ...string) string {
 	git(t, dir, "tag", "-a", "-m", "tagged", "v1")
 	git(t, dir, "tag", "-a", "-m", "a tag of a tag", "v1-again", "v1")
 	git(t, dir, "branch", "topic/x", "HEAD~1")
+	made := os.DirFS(dir)
+	err := fs.WalkDir(made, ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			original[name] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
+		} else if err == nil {
+			var data []byte
+			data, err = fs.ReadFile(made, name)
+			original[name] = &fstest.MapFile{Data: data, Mode: 0o644}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return dir
 }
 
