@@ -92,29 +92,15 @@ spec: {url: "https://git.example.org/lib", interval: 5m}
 	defer store.Close()
 	env := source.Env{Sources: &source.Inventory{Objects: set.Objects, Store: store}, Local: local}
 
-	ctx := context.Background()
-	done := make([]chan struct{}, len(set.Objects))
-	for i := range done {
-		done[i] = make(chan struct{})
-	}
-	for i, before := range source.Order(set.Objects) {
-		go func() {
-			defer close(done[i])
-			for _, b := range before {
-				<-done[b]
-			}
-			g := set.Objects[i].(*source.GitRepository)
-			r := source.Reconciler{Store: store}
-			if _, err := r.Reconcile(ctx, g, git.New(g, env)); err != nil {
-				log.Print(err)
-			}
-		}()
-	}
-	for _, d := range done {
-		<-d
+	app, lib := set.Objects[0].(*source.GitRepository), set.Objects[1].(*source.GitRepository)
+	for _, g := range []*source.GitRepository{lib, app} { // the order of source.Order
+		r := source.Reconciler{Store: store}
+		if _, err := r.Reconcile(context.Background(), g, git.New(g, env)); err != nil {
+			log.Fatal(err)
+		}
 	}
 
-	archive, err := store.Open(*set.Objects[0].Artifact())
+	archive, err := store.Open(*app.Artifact())
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package git_test
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -24,44 +23,46 @@ import (
 )
 
 func TestEveryReferenceOverEveryTransport(t *testing.T) {
-	h := newHistory(t)
-	bySource := map[string][]byte{} // commit → archive: identical however it came
-	for name, serve := range servers(t, h.Repo) {
-		url, env := serve()
-		for _, row := range rows {
-			t.Run(name+"/"+row.name, func(t *testing.T) {
-				ref := row.ref
-				if ref.Commit != "" {
-					ref.Commit = h.ids[ref.Commit]
-				}
-				g := object(url, ref)
-				if strings.HasPrefix(url, "ssh:") {
-					g.Spec.SecretRef = &source.LocalReference{Name: "keys"}
-				}
-				rev, data, report := fetch(t, g, env)
-				if want := row.label + "sha1:" + h.ids[row.at]; rev.ID != want {
-					t.Errorf("revision %s, want %s", rev.ID, want)
-				}
-				if want := h.ids[row.at] + ".tar.gz"; rev.File != want {
-					t.Errorf("file %s, want %s", rev.File, want)
-				}
-				if got, want := contents(t, data), map[string]string{"at": row.at, "dir/file": "same"}; !maps.Equal(got, want) {
-					t.Errorf("content %v, want %v", got, want)
-				}
-				if want := "stored artifact for commit 'at " + row.at + "'"; report.Message != want {
-					t.Errorf("message %q, want %q", report.Message, want)
-				}
-				if first, ok := bySource[row.at]; ok && !bytes.Equal(first, data) {
-					t.Errorf("archive differs from that of another transport")
-				}
-				bySource[row.at] = data
-			})
+	for _, format := range []string{"sha1", "sha256"} {
+		h := newHistory(t, format)
+		bySource := map[string][]byte{} // commit → archive: identical however it came
+		for name, s := range servers(t, h.Repo) {
+			if format == "sha256" && name != "http" && name != "http v0 tips only" {
+				continue
+			}
+			for _, row := range rows {
+				t.Run(format+"/"+name+"/"+row.name, func(t *testing.T) {
+					ref := row.ref
+					if ref.Commit != "" {
+						ref.Commit = h.ids[ref.Commit]
+					}
+					rev, data, report := fetch(t, s.object(ref), s.env)
+					if want := row.label + format + ":" + h.ids[row.at]; rev.ID != want || rev.File != h.ids[row.at]+".tar.gz" {
+						t.Errorf("revision %s, want %s, file %s", rev.ID, want, rev.File)
+					}
+					if got, want := contents(t, data), map[string]string{"at": row.at, "dir/file": "same"}; !maps.Equal(got, want) {
+						t.Errorf("content %v, want %v", got, want)
+					}
+					if want := "stored artifact for commit 'at " + row.at + "'"; report.Message != want {
+						t.Errorf("message %q, want %q", report.Message, want)
+					}
+					if first, ok := bySource[row.at]; ok && !bytes.Equal(first, data) {
+						t.Errorf("archive differs from that of another transport")
+					}
+					bySource[row.at] = data
+				})
+			}
 		}
+	}
+	sha256 := newHistory(t, "sha256")
+	url := testenv.ServeHTTP(t, testenv.HTTP{}, sha256.Repo).Repo()
+	if _, _, _, err := try(t.Context(), object(url, source.GitRepositoryRef{Commit: strings.Repeat("1", 40)}), source.Env{}); err == nil {
+		t.Error("a SHA-1 commit in a SHA-256 repository")
 	}
 }
 
 func TestReferenceErrors(t *testing.T) {
-	h := newHistory(t)
+	h := newHistory(t, "sha1")
 	url := testenv.ServeHTTP(t, testenv.HTTP{}, h.Repo).Repo()
 	absentID := strings.Repeat("1", 40)
 	for name, row := range map[string]struct {
@@ -213,30 +214,6 @@ func TestInvalidURL(t *testing.T) {
 	}
 }
 
-func TestIgnoreRules(t *testing.T) {
-	repo := testenv.NewRepo(t)
-	repo.Commit(testenv.Commit{Branch: "main", Files: files(
-		"a.txt", "a", "b.jpg", "b", ".gitignore", "c", "docs/d.md", "d", "docs/.sourceignore", "*.md\n!keep.md\n", "docs/keep.md", "k", "docs/deep/e.md", "e")})
-	url := testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()
-	g := object(url, source.GitRepositoryRef{Branch: "main"})
-	_, data, _ := fetch(t, g, source.Env{})
-	if got, want := slices.Sorted(maps.Keys(contents(t, data))), []string{"a.txt", "b.jpg", "docs/.sourceignore", "docs/keep.md"}; !slices.Equal(got, want) {
-		t.Errorf("content %v, want %v", got, want)
-	}
-	ignore := "/*\n!/docs/deep/*.md\n" // spec.ignore has the last word, below excluded directories too
-	g.Spec.Ignore = &ignore
-	_, data, _ = fetch(t, g, source.Env{})
-	if got, want := slices.Sorted(maps.Keys(contents(t, data))), []string{"docs/deep/e.md"}; !slices.Equal(got, want) {
-		t.Errorf("content %v, want %v", got, want)
-	}
-}
-
-// entry is one entry of a raw tree object.
-func entry(mode, name, id string) []byte {
-	raw, _ := hex.DecodeString(id)
-	return append([]byte(mode+" "+name+"\x00"), raw...)
-}
-
 // A ref may lead to anything; only a commit can be fetched.
 func TestRefsThatLeadToNoCommit(t *testing.T) {
 	repo := one(t)
@@ -275,47 +252,6 @@ func TestLimits(t *testing.T) {
 		_, data, _ := fetch(t, object(url, source.GitRepositoryRef{Branch: "main"}), source.Env{Limits: limits})
 		if len(data) > 1<<20 {
 			t.Errorf("%d bytes for zeros", len(data))
-		}
-	}
-}
-
-// reference is the archive of main.
-func reference(t *testing.T, repo *testenv.Repo) []byte {
-	_, data, _ := fetch(t, object(testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), source.GitRepositoryRef{Branch: "main"}), source.Env{})
-	return data
-}
-
-// A hundred trees that hold each other twice describe 2¹⁰⁰ files.
-func TestTreeBomb(t *testing.T) {
-	repo := testenv.NewRepo(t)
-	blob := repo.Object("blob", []byte("x"))
-	tree := repo.Object("tree", entry("100644", "x", blob))
-	for range 100 {
-		tree = repo.Object("tree", append(entry("40000", "a", tree), entry("40000", "b", tree)...))
-	}
-	commit := "tree " + tree + "\nauthor t <t@example.com> 1700000000 +0000\ncommitter t <t@example.com> 1700000000 +0000\n\nbomb\n"
-	repo.Ref("refs/heads/main", repo.Object("commit", []byte(commit)))
-	_, _, _, err := try(t.Context(), object(testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), source.GitRepositoryRef{Branch: "main"}), source.Env{})
-	if err == nil || !strings.Contains(err.Error(), "more than the limit") {
-		t.Errorf("%v", err)
-	}
-}
-
-// The time zone of the machine and of the committer leave no trace.
-func TestArchiveHoldsNoTime(t *testing.T) {
-	a, b := testenv.NewRepo(t), testenv.NewRepo(t)
-	a.Commit(testenv.Commit{Branch: "main", Files: files("a", "1")})
-	b.Commit(testenv.Commit{Branch: "main", Files: files("a", "1"), Time: time.Date(2001, 2, 3, 4, 5, 6, 0, time.FixedZone("", 3600))})
-	if !bytes.Equal(reference(t, a), reference(t, b)) {
-		t.Error("the archives differ")
-	}
-}
-
-func TestStateOfAnotherKindIsIgnored(t *testing.T) {
-	url := testenv.ServeHTTP(t, testenv.HTTP{}, one(t)).Repo()
-	for _, state := range []string{"", "null", "[]", "{}", "\x00\xff", strings.Repeat("[", 1<<16)} {
-		if _, _, err := git.New(object(url, source.GitRepositoryRef{Branch: "main"}), source.Env{}).Resolve(t.Context(), source.State(state)); err != nil {
-			t.Errorf("state %.20q: %v", state, err)
 		}
 	}
 }
@@ -433,50 +369,11 @@ func TestProofInShallowClone(t *testing.T) {
 	}
 }
 
-// Repositories in the SHA-256 object format are fetched from servers like all others.
-func TestSHA256(t *testing.T) {
-	repo := testenv.NewRepoIn(t, "sha256")
-	first := repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "1", "d/b", "2")})
-	repo.AnnotatedTag("v1.0.0", first, "release")
-	tip := repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "1", "d/b", "3")})
-	for name, s := range map[string]struct {
-		url string
-		env source.Env
-	}{
-		"http":    {testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), source.Env{}},
-		"http v0": {testenv.ServeHTTP(t, testenv.HTTP{V0: true, NoAnyWant: true}, repo).Repo(), source.Env{}},
-	} {
-		for _, row := range []struct {
-			ref   source.GitRepositoryRef
-			id, b string
-		}{
-			{source.GitRepositoryRef{Branch: "main"}, "main@sha256:" + tip, "3"},
-			{source.GitRepositoryRef{SemVer: "1.x"}, "v1.0.0@sha256:" + first, "2"},
-			{source.GitRepositoryRef{Commit: first}, "sha256:" + first, "2"},
-			{source.GitRepositoryRef{Commit: first, Branch: "main"}, "main@sha256:" + first, "2"},
-		} {
-			rev, data, _ := fetch(t, object(s.url, row.ref), s.env)
-			if rev.ID != row.id || contents(t, data)["d/b"] != row.b {
-				t.Errorf("%s: revision %s with %v, want %s", name, rev.ID, contents(t, data), row.id)
-			}
-		}
-		_, _, _, err := try(t.Context(), object(s.url, source.GitRepositoryRef{Commit: strings.Repeat("1", 40)}), s.env)
-		if err == nil {
-			t.Errorf("%s: a SHA-1 commit in a SHA-256 repository", name)
-		}
-	}
-}
-
 // The contexts of Resolve and Open may end as soon as they return.
 func TestContentOutlivesContexts(t *testing.T) {
 	repo := one(t)
-	for name, serve := range servers(t, repo) {
-		url, env := serve()
-		g := object(url, source.GitRepositoryRef{Branch: "main"})
-		if strings.HasPrefix(url, "ssh:") {
-			g.Spec.SecretRef = &source.LocalReference{Name: "keys"}
-		}
-		o := git.New(g, env)
+	for name, s := range servers(t, repo) {
+		o := git.New(s.object(source.GitRepositoryRef{Branch: "main"}), s.env)
 		ctx, cancel := context.WithCancel(t.Context())
 		rev, _, err := o.Resolve(ctx, nil)
 		cancel()
@@ -500,7 +397,7 @@ func TestContentOutlivesContexts(t *testing.T) {
 
 // Whatever happens, every spool is closed.
 func TestSpoolsAreClosed(t *testing.T) {
-	h := newHistory(t)
+	h := newHistory(t, "sha1")
 	temp, made := spools(t)
 	env := source.Env{Limits: artifact.Limits{Temp: temp}}
 	for _, config := range []testenv.HTTP{

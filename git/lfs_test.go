@@ -126,9 +126,6 @@ func TestLFSOverSSH(t *testing.T) {
 		"expired":          {`{"href": "` + at + `", "header": {"Authorization": "RemoteAuth cAnArY-old"}, "expires_in": -600}`, auth, "status 401"},
 		"wrong token":      {`{"href": "` + at + `", "header": {"Authorization": "RemoteAuth cAnArY-old"}}`, auth, "status 401"},
 		"no JSON":          {`Welcome!`, gitf, "git-lfs-authenticate"},
-		"no HTTP":          {`{"href": "ssh://127.0.0.1/x"}`, gitf, "no HTTP address"},
-		"header injected":  {`{"href": "` + at + `", "header": {"X": "a\nb"}}`, gitf, "invalid header field"},
-		"endless":          {strings.Repeat(" ", 64<<10+1), gitf, "more than 65536 bytes"},
 		"no such program":  {"", gitf, "https://127.0.0.1/repo.git/info/lfs/objects/batch|git-lfs-authenticate|no credentials were sent"},
 		"default endpoint": {`{"header": {"Authorization": "RemoteAuth cAnArY-old"}}`, gitf, "https://127.0.0.1/repo.git/info/lfs/objects/batch"},
 	} {
@@ -240,23 +237,20 @@ func TestLFSConfig(t *testing.T) {
 func TestLFSOfSparseCheckouts(t *testing.T) {
 	objects := new(testenv.LFS)
 	repo := testenv.NewRepo(t)
-	repo.Commit(testenv.Commit{Branch: "main", Files: files(
-		".gitattributes", "*.bin filter=lfs\n", "top.bin", objects.Add("top"), ".lfsconfig", "[lfs]\n\turl = /elsewhere\n",
-		"a/.gitattributes", "*.dat filter=lfs\nno.bin -filter\n", "a/x.dat", objects.Add("beside"),
-		"a/b/x.dat", objects.Add("dat"), "a/b/y.bin", objects.Add("bin"), "a/b/no.bin", objects.Add("no"), "a/b/c/.gitattributes", "* !filter\n", "a/b/c/z.bin", objects.Add("z"),
-	)})
 	for name, config := range map[string]testenv.HTTP{"partial": {}, "whole": {NoFilter: true}} {
 		config.LFS = objects
 		server := testenv.ServeHTTP(t, config, repo)
+		commit := func(endpoint string) {
+			repo.Commit(testenv.Commit{Branch: "main", Files: files(
+				".gitattributes", "*.bin filter=lfs\n", "top.bin", objects.Add("top"), ".lfsconfig", "[lfs]\n\turl = "+endpoint+"\n",
+				"a/.gitattributes", "*.dat filter=lfs\nno.bin -filter\n", "a/x.dat", objects.Add("beside"),
+				"a/b/x.dat", objects.Add("dat"), "a/b/y.bin", objects.Add("bin"), "a/b/no.bin", objects.Add("no"), "a/b/c/.gitattributes", "* !filter\n", "a/b/c/z.bin", objects.Add("z"))})
+		}
 		g := sparse(server.Repo(), "a/b")
 		g.Spec.LFS = true
+		commit("/elsewhere")
 		fails(t, g, source.Env{}, gitf, ".lfsconfig")
-		repo.Commit(testenv.Commit{Branch: "main", Files: func() fstest.MapFS {
-			tree := files(".gitattributes", "*.bin filter=lfs\n", "top.bin", objects.Add("top"), ".lfsconfig", "[lfs]\n\turl = "+server.URL+"/elsewhere/info/lfs\n",
-				"a/.gitattributes", "*.dat filter=lfs\nno.bin -filter\n", "a/x.dat", objects.Add("beside"),
-				"a/b/x.dat", objects.Add("dat"), "a/b/y.bin", objects.Add("bin"), "a/b/no.bin", objects.Add("no"), "a/b/c/.gitattributes", "* !filter\n", "a/b/c/z.bin", objects.Add("z"))
-			return tree
-		}()})
+		commit(server.URL + "/elsewhere/info/lfs")
 		_, archive, report := fetch(t, g, source.Env{})
 		want := map[string]string{"a/b/x.dat": "dat", "a/b/y.bin": "bin", "a/b/no.bin": pointer("no"), "a/b/c/z.bin": pointer("z")}
 		if got := contents(t, archive); !maps.Equal(got, want) {
@@ -265,7 +259,6 @@ func TestLFSOfSparseCheckouts(t *testing.T) {
 		if n := len(phases(server, testenv.LFSObject)); n != 2 || phases(server, testenv.LFSBatch)[0].Path != "/elsewhere/info/lfs/objects/batch" {
 			t.Errorf("%s: %d downloads", name, n)
 		}
-		repo.Git("update-ref", "refs/heads/main", "refs/heads/main~1")
 	}
 }
 

@@ -162,8 +162,8 @@ type history struct {
 	ids map[string]string // commits by what "at" holds
 }
 
-func newHistory(t *testing.T) history {
-	h := history{testenv.NewRepo(t), map[string]string{}}
+func newHistory(t *testing.T, format string) history {
+	h := history{testenv.NewRepoIn(t, format), map[string]string{}}
 	commit := func(branch, at string) {
 		h.ids[at] = h.Commit(testenv.Commit{Branch: branch, Message: "at " + at, Files: files("at", at, "dir/file", "same")})
 	}
@@ -213,30 +213,36 @@ var rows = []struct {
 	{"commit over name", source.GitRepositoryRef{Commit: "two", Name: "refs/pull/1/head"}, "", "two"},
 }
 
+// A server is one way to reach a repository.
+type server struct {
+	url string
+	env source.Env
+	web *testenv.Server // nil over ssh and of a local one
+}
+
+func (s server) object(ref source.GitRepositoryRef) *source.GitRepository {
+	g := object(s.url, ref)
+	if strings.HasPrefix(s.url, "ssh:") {
+		g.Spec.SecretRef = &source.LocalReference{Name: "keys"}
+	}
+	return g
+}
+
 // servers are the ways to reach one repository.
-func servers(t *testing.T, repo *testenv.Repo) map[string]func() (url string, env source.Env) {
-	secrets := sourcetest.Secrets{}
-	web := func(c testenv.HTTP) func() (string, source.Env) {
-		return func() (string, source.Env) { return testenv.ServeHTTP(t, c, repo).Repo(), source.Env{} }
+func servers(t *testing.T, repo *testenv.Repo) map[string]server {
+	all := map[string]server{"local": {url: "https://example.com/app", env: source.Env{Local: map[string]string{"https://example.com/app": repo.Dir}}}}
+	for name, c := range map[string]testenv.HTTP{
+		"http": {}, "http no filter": {NoFilter: true}, "http no shallow": {NoShallow: true}, "http v0": {V0: true}, "http v0 tips only": {V0: true, NoAnyWant: true},
+	} {
+		s := testenv.ServeHTTP(t, c, repo)
+		all[name] = server{s.Repo(), source.Env{}, s}
 	}
-	shell := func(c testenv.SSH) func() (string, source.Env) {
-		return func() (string, source.Env) {
-			identity, public := testenv.UserKey(t, "")
-			c.Users = append(c.Users, public)
-			s := testenv.ServeSSH(t, c, repo)
-			secrets["default/keys"] = source.Secret{Data: map[string][]byte{"identity": identity, "known_hosts": s.KnownHosts(false)}}
-			return s.Repo(), source.Env{Secrets: secrets}
-		}
+	for name, c := range map[string]testenv.SSH{"ssh": {}, "ssh v0": {NoEnv: true}} {
+		identity, public := testenv.UserKey(t, "")
+		c.Users = append(c.Users, public)
+		s := testenv.ServeSSH(t, c, repo)
+		all[name] = server{s.Repo(), source.Env{Secrets: sourcetest.Secrets{
+			"default/keys": sourcetest.Secret("identity", string(identity), "known_hosts", string(s.KnownHosts(false)))}}, nil}
 	}
-	return map[string]func() (string, source.Env){
-		"http":              web(testenv.HTTP{}),
-		"http no filter":    web(testenv.HTTP{NoFilter: true}),
-		"http v0":           web(testenv.HTTP{V0: true}),
-		"http v0 tips only": web(testenv.HTTP{V0: true, NoAnyWant: true}),
-		"ssh":               shell(testenv.SSH{}),
-		"ssh v0":            shell(testenv.SSH{NoEnv: true}),
-		"local": func() (string, source.Env) {
-			return "https://example.com/app", source.Env{Local: map[string]string{"https://example.com/app": repo.Dir}}
-		},
-	}
+	return all
 }

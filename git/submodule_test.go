@@ -443,6 +443,8 @@ func TestSubmoduleCredentials(t *testing.T) {
 		}, [3]string{asAlice, asAlice, "-"}, auth, `submodule "vendor/sub"|spec.submoduleCredentials[0].secretRef|default/absent`},
 		{"gone", alice, testenv.HTTP{Defect: testenv.Status(404)}, nil, [3]string{asAlice, asAlice, ""}, gitf,
 			`submodule "vendor/sub" at SUB/sub.git|not found|if it is private|url SUB`},
+		{"redirected to the own origin", alice, testenv.HTTP{}, func(w two, _ *source.GitRepository) { w.sub.Break(testenv.Redirect(w.own.URL)) },
+			[3]string{asAlice, asAlice, ""}, auth, `submodule "vendor/sub"`},
 		{"broken", alice, testenv.HTTP{Defect: testenv.Status(500)}, nil, [3]string{asAlice, asAlice, ""}, gitf, `submodule "vendor/sub"|500`},
 		{"truncated", alice, testenv.HTTP{Defect: &testenv.Defect{Phase: testenv.Pack, Do: testenv.End, After: 80}}, nil,
 			[3]string{asAlice, asAlice, ""}, gitf, `submodule "vendor/sub"`},
@@ -459,8 +461,11 @@ func TestSubmoduleCredentials(t *testing.T) {
 			} else if err != nil || contents(t, archive)["vendor/sub/x"] != "1" {
 				t.Errorf("%v", err)
 			}
-			if err != nil && (strings.Contains(err.Error(), "canary") || strings.Contains(err.Error(), w.own.URL)) {
+			if err != nil && (strings.Contains(err.Error(), "canary") || strings.Contains(err.Error(), w.own.URL+"/app.git")) {
 				t.Errorf("%v: shows a secret or blames the repository itself", err)
+			}
+			if got := shown(w.own, "/sub.git"); slices.ContainsFunc(got, func(a string) bool { return a != "" }) {
+				t.Errorf("what was redirected was shown %q", got)
 			}
 			for i, got := range [][]string{shown(w.own, "/app.git"), shown(w.own, "/own.git"), shown(w.sub, "/")} {
 				if row.shown[i] == "-" && len(got) == 0 || i == 1 && len(got) == 0 && err != nil {
@@ -471,17 +476,6 @@ func TestSubmoduleCredentials(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// What a submodule redirects to gets nothing, even if it is the repository's own origin.
-func TestSubmoduleRedirect(t *testing.T) {
-	w := newTwo(t, testenv.HTTP{Username: "alice", Password: "al1ce-canary"}, testenv.HTTP{})
-	w.sub.Break(testenv.Redirect(w.own.URL))
-	_, _, _, err := try(t.Context(), w.object("alice"), source.Env{Secrets: sourcetest.Secrets{"default/alice": sourcetest.Secret("username", "alice", "password", "al1ce-canary")}})
-	wantFailure(t, err, auth, `submodule "vendor/sub"`)
-	if got := append(shown(w.own, "/sub.git"), shown(w.sub, "/")...); len(got) != 2 || got[0]+got[1] != "" {
-		t.Errorf("shown %q", got)
 	}
 }
 
@@ -564,27 +558,6 @@ func TestSubmoduleCredentialsInvalid(t *testing.T) {
 	_, _, _, err := try(t.Context(), g, source.Env{})
 	if !errors.Is(err, source.ErrInvalid) || !strings.Contains(err.Error(), "spec.submoduleCredentials[0].url") {
 		t.Errorf("%v: want ErrInvalid that names the entry", err)
-	}
-}
-
-// A repository elsewhere cannot have us reach services of this machine, unless
-// the spec names them.
-func TestSubmoduleOnThisMachine(t *testing.T) {
-	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
-	server := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"sub.git": sub})
-	linked(app, map[string]string{"a": "1"}, link{"s", server.URL + "/sub.git", linked(sub, map[string]string{"x": "1"})})
-	const at = "https://wide.example/app"
-	testenv.Resolve(t, "wide.example", "203.0.113.7")
-	env := source.Env{Local: map[string]string{at: app.Dir}, Secrets: sourcetest.Secrets{"default/any": sourcetest.Secret("username", "u", "password", "p4ss-canary")}}
-	g := recursing(at)
-	_, _, _, err := try(t.Context(), g, env)
-	wantFailure(t, err, gitf, `submodule "s" at `+server.URL+"/sub.git|an address of this machine|spec.submoduleCredentials, with url "+server.URL)
-	if list := server.Requests(); len(list) > 0 {
-		t.Errorf("%d requests", len(list))
-	}
-	g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{{URL: server.URL, SecretRef: source.LocalReference{Name: "any"}}}
-	if _, archive, _ := fetch(t, g, env); contents(t, archive)["s/x"] != "1" {
-		t.Error("with an entry the submodule is not there")
 	}
 }
 

@@ -60,13 +60,10 @@ func TestRelativeURLs(t *testing.T) {
 	urls := []string{"../lib.git", "./lib", "../lib/", "../lib//", "./../lib", ".././lib", "././lib", "../a/b", "../a//b", "../", "./", ".//lib", "../a%20b", "../~x", "../a:b", "../@x", "../-x", "../...", "../lib.git.git"}
 	deeper := []string{"../../lib.git", "./../.././lib", "../../a/b/c"}
 	for base, urls := range map[string][]string{
-		"https://example.com/org/app.git":           slices.Concat(urls, deeper),
-		"https://example.com:8443/a/b/c/":           slices.Concat(urls, deeper, []string{"../../../x"}),
-		"http://example.com/a//b//":                 slices.Concat(urls, deeper),
-		"http://example.com/app":                    urls,
-		"ssh://git@example.com/org/app.git":         slices.Concat(urls, deeper, []string{"../a/../b", "../a/./b"}),
-		"ssh://example.com:2222/~me/app%20x/y":      slices.Concat(urls, deeper),
-		"ssh://git@[2001:db8::1]:2222/org/app.git/": slices.Concat(urls, deeper),
+		"https://example.com/org/app.git":      slices.Concat(urls, deeper),
+		"http://example.com/app":               urls,
+		"ssh://git@example.com/org/app.git":    slices.Concat(urls, deeper, []string{"../a/../b", "../a/./b"}),
+		"ssh://example.com:2222/~me/app%20x/y": slices.Concat(urls, deeper),
 	} {
 		for i, want := range initialised(t, base, urls) {
 			got, err := moduleURL(mustParse(t, base), urls[i])

@@ -368,38 +368,6 @@ func open(ctx context.Context, o *git.Origin) (source.Content, error) {
 	return o.Open(ctx, rev)
 }
 
-// TestVerificationMessages checks what success says, whose signature it was, and that HEAD is the default.
-func TestVerificationMessages(t *testing.T) {
-	t.Parallel()
-	repo := newSigned(t)
-	local := map[string]string{"https://example.com/x": repo.Dir}
-	commit := func(name string) string { return repo.ID("refs/heads/" + name) }
-	key := func(name string) string { return "' with key '" + repo.ids[name] + "'" }
-	for _, c := range []struct{ tag, mode, wantMode, signer, message string }{
-		{"pgp-subkey", "", "HEAD", repo.ids["pgp-subkey"], "verified signature of commit '" + commit("pgp-subkey") + key("pgp-subkey")},
-		{"ssh-rsa1024", "head", "HEAD", "", ""},
-		{"pgp-ed25519", "head", "HEAD", repo.ids["pgp-ed25519"], "verified signature of commit '" + commit("pgp-ed25519") + key("pgp-ed25519")},
-		{"pgp-ed25519-over-unsigned", "Tag", "Tag", repo.ids["pgp-ed25519"], "verified signature of tag 'pgp-ed25519-over-unsigned" + key("pgp-ed25519")},
-		{"pgp-ed25519-over-tag", "TagAndHEAD", "TagAndHEAD", repo.ids["pgp-ed25519"], "verified signature of tag 'pgp-ed25519-over-tag" + key("pgp-ed25519") + " and of commit '" + commit("pgp-ed25519") + key("pgp-ed25519")},
-	} {
-		g := signedObject("https://example.com/x", c.tag, c.mode)
-		env := source.Env{Local: local, Secrets: sourcetest.Secrets{"default/keys": repo.secret("pgp-ed25519", "pgp-subkey", "ssh-rsa1024")}}
-		result, err := (&source.Reconciler{Store: openStore(t)}).Reconcile(t.Context(), g, git.New(g, env))
-		if c.message == "" {
-			if err == nil {
-				t.Errorf("%s, mode %q: no error", c.tag, c.mode)
-			}
-			continue
-		}
-		if got := g.Common().Condition(source.SourceVerifiedCondition).Message; got != c.message || result.Verification != (source.Verification{Mode: c.wantMode, Signer: c.signer, Message: c.message}) {
-			t.Errorf("%s, mode %q: %v, %+v, message %q, want %q", c.tag, c.mode, err, result.Verification, got, c.message)
-		}
-		if g.Status.SourceVerificationMode != c.wantMode {
-			t.Errorf("%s, mode %q: status says %q", c.tag, c.mode, g.Status.SourceVerificationMode)
-		}
-	}
-}
-
 // TestVerificationCannotWork has specs and Secrets that do not allow to verify anything.
 func TestVerificationCannotWork(t *testing.T) {
 	t.Parallel()

@@ -1,14 +1,15 @@
 package testenv
 
 import (
-	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
+	"net/http/httputil"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -32,7 +33,6 @@ type ProxyServer struct {
 	transport *http.Transport
 	mu        sync.Mutex
 	seen      []string
-	certs     int
 	conns     map[net.Conn]bool
 	closed    bool
 	wg        sync.WaitGroup
@@ -54,7 +54,6 @@ func ServeProxy(t testing.TB, c Proxy) *ProxyServer {
 		h.Config.ErrorLog = quiet
 		if c.Scheme == "https" {
 			h.TLS = c.CA.ServerConfig(false)
-			h.TLS.ClientAuth = tls.RequestClientCert // asks for one, and notes who shows it
 			h.StartTLS()
 		} else {
 			h.Start()
@@ -75,26 +74,12 @@ func ServeProxy(t testing.TB, c Proxy) *ProxyServer {
 	return p
 }
 
-// WithAuth returns the URL with credentials in it.
-func (p *ProxyServer) WithAuth(user, password string) string {
-	u, _ := url.Parse(p.URL)
-	u.User = url.UserPassword(user, password)
-	return u.String()
-}
-
 // Seen returns what passed so far: "CONNECT host:port", "GET http://…",
 // "SOCKS host:port", or "refused" for each client without the right credentials.
 func (p *ProxyServer) Seen() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.seen)
-}
-
-// Certificates returns how many requests came with a client certificate for the proxy.
-func (p *ProxyServer) Certificates() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.certs
 }
 
 func (p *ProxyServer) note(what string) {
@@ -116,11 +101,6 @@ func (p *ProxyServer) allowed(user, password string) bool {
 }
 
 func (p *ProxyServer) serve(w http.ResponseWriter, r *http.Request) {
-	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
-		p.mu.Lock()
-		p.certs++
-		p.mu.Unlock()
-	}
 	sent := &http.Request{Header: http.Header{"Authorization": r.Header["Proxy-Authorization"]}}
 	user, password, _ := sent.BasicAuth()
 	if !p.allowed(user, password) {
@@ -135,7 +115,10 @@ func (p *ProxyServer) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.note(r.Method + " " + r.URL.String())
-	p.forward(w, r)
+	if to, ok := p.config.Hosts[r.URL.Host]; ok {
+		r.URL.Host = to
+	}
+	(&httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) {}, Transport: p.transport, ErrorLog: quiet}).ServeHTTP(w, r)
 }
 
 func (p *ProxyServer) tunnel(w http.ResponseWriter, r *http.Request) {
@@ -151,25 +134,6 @@ func (p *ProxyServer) tunnel(w http.ResponseWriter, r *http.Request) {
 	}
 	io.WriteString(near, "HTTP/1.1 200 Connection established\r\n\r\n")
 	p.join(&bufferedConn{near, buffered}, far)
-}
-
-func (p *ProxyServer) forward(w http.ResponseWriter, r *http.Request) {
-	r.RequestURI = ""
-	r.Header.Del("Proxy-Authorization")
-	if to, ok := p.config.Hosts[r.URL.Host]; ok {
-		r.URL.Host = to
-	}
-	resp, err := p.transport.RoundTrip(r)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadGateway)
-		return
-	}
-	defer resp.Body.Close()
-	for k, v := range resp.Header {
-		w.Header()[k] = v
-	}
-	w.WriteHeader(resp.StatusCode)
-	io.Copy(w, resp.Body)
 }
 
 func (p *ProxyServer) dial(addr string) (net.Conn, error) {
@@ -210,3 +174,105 @@ type bufferedConn struct {
 }
 
 func (c *bufferedConn) Read(b []byte) (int, error) { return c.r.Read(b) }
+
+// acceptSOCKS serves SOCKS version 5 (RFC 1928) with user name and password (RFC 1929).
+func (p *ProxyServer) acceptSOCKS(l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		if !p.track(conn) {
+			conn.Close()
+			return
+		}
+		p.wg.Go(func() {
+			defer conn.Close()
+			addr, err := p.greetSOCKS(conn)
+			if err != nil {
+				return
+			}
+			p.note("SOCKS " + addr)
+			far, err := p.dial(addr)
+			if err != nil {
+				conn.Write([]byte{5, 4, 0, 1, 0, 0, 0, 0, 0, 0}) // host unreachable
+				return
+			}
+			conn.Write([]byte{5, 0, 0, 1, 127, 0, 0, 1, 0, 0})
+			p.join(conn, far)
+		})
+	}
+}
+
+// greetSOCKS does the handshake and returns the address that the client asks for.
+func (p *ProxyServer) greetSOCKS(conn net.Conn) (addr string, err error) {
+	head := make([]byte, 2)
+	if _, err := io.ReadFull(conn, head); err != nil {
+		return "", err
+	}
+	if _, err := io.ReadFull(conn, make([]byte, head[1])); err != nil { // methods
+		return "", err
+	}
+	method := byte(0)
+	if p.config.Username != "" || p.config.Password != "" {
+		method = 2
+	}
+	conn.Write([]byte{5, method})
+	if method == 2 {
+		if err := p.loginSOCKS(conn); err != nil {
+			return "", err
+		}
+	}
+	head = make([]byte, 4) // version, command, reserved, type of address
+	if _, err := io.ReadFull(conn, head); err != nil {
+		return "", err
+	}
+	var host string
+	switch head[3] {
+	case 1:
+		ip := make(net.IP, 4)
+		_, err = io.ReadFull(conn, ip)
+		host = ip.String()
+	case 3:
+		host, err = shortString(conn)
+	default:
+		err = errors.New("unknown type of address")
+	}
+	port := make([]byte, 2)
+	if _, perr := io.ReadFull(conn, port); err != nil || perr != nil {
+		return "", errors.Join(err, perr)
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(binary.BigEndian.Uint16(port)))), nil
+}
+
+func (p *ProxyServer) loginSOCKS(conn net.Conn) error {
+	if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil { // version
+		return err
+	}
+	user, err := shortString(conn)
+	if err != nil {
+		return err
+	}
+	password, err := shortString(conn)
+	if err != nil {
+		return err
+	}
+	if !p.allowed(user, password) {
+		p.note("refused")
+		conn.Write([]byte{1, 1})
+		return errors.New("refused")
+	}
+	conn.Write([]byte{1, 0})
+	return nil
+}
+
+// shortString reads a string after one byte that holds its length.
+func shortString(r io.Reader) (string, error) {
+	n := make([]byte, 1)
+	if _, err := io.ReadFull(r, n); err != nil {
+		return "", err
+	}
+	b := make([]byte, n[0])
+	_, err := io.ReadFull(r, b)
+	return string(b), err
+}

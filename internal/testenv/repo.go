@@ -234,3 +234,9 @@ func (r *Repo) run(in io.Reader, env []string, args ...string) string {
 	}
 	return strings.TrimSuffix(out.String(), "\n")
 }
+
+// Raw returns the content of an object.
+func (r *Repo) Raw(kind, id string) []byte {
+	r.t.Helper()
+	return []byte(r.run(nil, nil, "cat-file", kind, id) + "\n")
+}
