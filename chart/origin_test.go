@@ -20,7 +20,7 @@ import (
 )
 
 // indexed makes the PkgRepository src follow a server.
-func (w *workshop) indexed(server *testenv.Charts) *source.PkgRepository {
+func (w *chartSetup) indexed(server *testenv.Charts) *source.PkgRepository {
 	w.Helper()
 	repo := &source.PkgRepository{
 		Header: source.Header{APIVersion: "source.headgate.dev/v1", Kind: "PkgRepository"},
@@ -32,7 +32,7 @@ func (w *workshop) indexed(server *testenv.Charts) *source.PkgRepository {
 }
 
 // refresh brings the index of a repository up to date.
-func (w *workshop) refresh(repo *source.PkgRepository, want source.Outcome) {
+func (w *chartSetup) refresh(repo *source.PkgRepository, want source.Outcome) {
 	w.Helper()
 	env := w.env()
 	env.Sources = nil
@@ -43,7 +43,7 @@ func (w *workshop) refresh(repo *source.PkgRepository, want source.Outcome) {
 }
 
 // pushed makes the PkgRepository src the charts below HOST/team of a registry.
-func (w *workshop) pushed(g *testenv.Registry) *source.PkgRepository {
+func (w *chartSetup) pushed(g *testenv.Registry) *source.PkgRepository {
 	repo := &source.PkgRepository{Spec: source.PkgRepositorySpec{URL: g.URL("team"), Type: source.RepositoryOCI, Insecure: true}}
 	w.add(repo, "src")
 	return repo
@@ -94,7 +94,7 @@ func TestVersionsFromRepositories(t *testing.T) {
 	} {
 		for _, kind := range []string{"index", "registry"} {
 			t.Run(kind+": "+row.name, func(t *testing.T) {
-				w := newWorkshop(t)
+				w := newChartSetup(t)
 				w.tree(new(source.GitRepository), "lib", rev1, files("x.yaml", "a: 7\n"))
 				observed := ""
 				if kind == "index" {
@@ -144,7 +144,7 @@ func TestPublishedAgain(t *testing.T) {
 	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: first})
 	push(registry, "1.0.0", first)
 	t.Run("index", func(t *testing.T) {
-		w := newWorkshop(t)
+		w := newChartSetup(t)
 		repo := w.indexed(server)
 		c := made("PkgRepository/src", "app", nil)
 		w.run(c, source.Stored)
@@ -171,7 +171,7 @@ func TestPublishedAgain(t *testing.T) {
 		w.run(c, source.Unchanged)
 	})
 	t.Run("registry", func(t *testing.T) {
-		w := newWorkshop(t)
+		w := newChartSetup(t)
 		w.pushed(registry)
 		c := made("PkgRepository/src", "app", nil)
 		w.run(c, source.Stored)
@@ -183,7 +183,7 @@ func TestPublishedAgain(t *testing.T) {
 		w.run(c, source.Unchanged)
 	})
 	t.Run("from an index to a registry", func(t *testing.T) {
-		w := newWorkshop(t)
+		w := newChartSetup(t)
 		w.indexed(server)
 		c := made("PkgRepository/src", "app", nil)
 		w.run(c, source.Stored)
@@ -200,7 +200,7 @@ func TestPublishedAgain(t *testing.T) {
 func TestMissingValuesInRepositories(t *testing.T) {
 	server := testenv.StartCharts(t, testenv.ChartsConfig{})
 	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: archived(t, "1.0.0")})
-	w := newWorkshop(t)
+	w := newChartSetup(t)
 	w.indexed(server)
 	c := made("PkgRepository/src", "app", func(s *source.PkgChartSpec) {
 		s.ValuesFiles, s.IgnoreMissingValuesFiles = []string{"no.yaml", "prod.yaml", "./no/../no.yaml"}, true
@@ -242,7 +242,7 @@ func undigested(t *testing.T, archive []byte) *testenv.Charts {
 func TestSameEntryInAnotherRepository(t *testing.T) {
 	first, second := archived(t, "1.0.0"), archived(t, "1.0.0", "new.yaml", "x")
 	a, b := undigested(t, first), undigested(t, second)
-	w := newWorkshop(t)
+	w := newChartSetup(t)
 	repo := w.indexed(a)
 	c := made("PkgRepository/src", "app", nil)
 	w.run(c, source.Stored)
@@ -274,7 +274,7 @@ func TestLostStateOfCharts(t *testing.T) {
 	first, second := archived(t, "1.0.0"), archived(t, "1.0.0", "new.yaml", "x")
 	server := testenv.StartCharts(t, testenv.ChartsConfig{})
 	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: first})
-	w := newWorkshop(t)
+	w := newChartSetup(t)
 	w.indexed(server)
 	c := made("PkgRepository/src", "app", nil)
 	w.run(c, source.Stored)
@@ -302,7 +302,7 @@ func TestLostStateOfCharts(t *testing.T) {
 }
 
 // forget loses the state of c, but not its status.
-func (w *workshop) forget(c *source.PkgChart) {
+func (w *chartSetup) forget(c *source.PkgChart) {
 	w.Helper()
 	if err := w.Ledger.Save(w.Context(), c, nil); err != nil {
 		w.Fatal(err)
@@ -314,7 +314,7 @@ func (w *workshop) forget(c *source.PkgChart) {
 func TestVerificationIsNotSkipped(t *testing.T) {
 	registry := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	push(registry, "1.0.0", archived(t, "1.0.0"))
-	w := newWorkshop(t)
+	w := newChartSetup(t)
 	repo := w.pushed(registry)
 	c := made("PkgRepository/src", "app", nil)
 	w.run(c, source.Stored)
@@ -403,7 +403,7 @@ func TestFailuresOfTrees(t *testing.T) {
 		{"a kind that holds no charts", good(), func(c *source.PkgChart) { c.Spec.SourceRef.Kind = "ExternalArtifact" }, stalled, "Stalled", "UnsupportedSourceKind", "PkgRepository"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			w := newWorkshop(t)
+			w := newChartSetup(t)
 			w.put(new(source.ExternalArtifact), "plain", "1", writes([]byte(strings.Repeat("no archive at all\n", 100))))
 			w.tree(new(source.GitRepository), "lib", rev1, files("x.yaml", "a: 1\n"))
 			w.tree(new(source.GitRepository), "src", rev1, simple("app", "app", "1.0.0"))
@@ -439,7 +439,7 @@ func TestFailuresOfTrees(t *testing.T) {
 
 // Links in a source never become part of its artifact, nor of a chart.
 func TestLinksInTrees(t *testing.T) {
-	w := newWorkshop(t)
+	w := newChartSetup(t)
 	w.tree(new(source.GitRepository), "src", rev1, fstest.MapFS{
 		"app/Chart.yaml": {Data: []byte("apiVersion: v2\nname: app\nversion: 1.0.0\n")},
 		"app/Chart.lock": {Data: []byte("../../etc/passwd"), Mode: os.ModeSymlink | 0o777},
@@ -458,7 +458,7 @@ func TestLinksInTrees(t *testing.T) {
 
 // What is not there yet, or cannot be read, has its reason too.
 func TestSourcesOfChartsThatFail(t *testing.T) {
-	damage := func(w *workshop, a *artifact.Artifact) {
+	damage := func(w *chartSetup, a *artifact.Artifact) {
 		name := filepath.Join(w.Dir, filepath.FromSlash(a.Path))
 		text, err := os.ReadFile(name)
 		if err == nil {
@@ -471,29 +471,29 @@ func TestSourcesOfChartsThatFail(t *testing.T) {
 	}
 	for _, row := range []struct {
 		name    string
-		prepare func(w *workshop, src, lib source.Object)
+		prepare func(w *chartSetup, src, lib source.Object)
 		outcome source.Outcome
 		reason  string
 		says    string
 	}{
-		{"no such source", func(w *workshop, _, _ source.Object) { w.objects = w.objects[1:] }, source.Waiting, "SourceUnavailable", "GitRepository/apps/src"},
-		{"no such source of values", func(w *workshop, _, _ source.Object) { w.objects = w.objects[:1] }, source.Waiting, "SourceUnavailable", "Bucket/apps/lib"},
-		{"no artifact yet", func(_ *workshop, src, _ source.Object) { src.Common().Artifact = nil }, source.Waiting, "NoSourceArtifact", "GitRepository/apps/src has no artifact yet"},
-		{"no artifact of values yet", func(_ *workshop, _, lib source.Object) { lib.Common().Artifact = nil }, source.Waiting, "NoSourceArtifact", "Bucket/apps/lib has no artifact yet"},
-		{"an artifact that is gone", func(_ *workshop, src, _ source.Object) { src.Artifact().Path = "gitrepository/apps/src/none.tar.gz" }, source.Waiting, "NoSourceArtifact", "gone"},
-		{"an artifact without a digest", func(_ *workshop, src, _ source.Object) { src.Artifact().Digest = "" }, source.Failed, "ChartPullError", "no digest"},
-		{"an artifact that was damaged", func(w *workshop, src, _ source.Object) { damage(w, src.Artifact()) }, source.Failed, "", ""},
-		{"values that were damaged", func(w *workshop, _, lib source.Object) { damage(w, lib.Artifact()) }, source.Failed, "", ""},
-		{"an artifact that is no archive", func(w *workshop, _, _ source.Object) {
+		{"no such source", func(w *chartSetup, _, _ source.Object) { w.objects = w.objects[1:] }, source.Waiting, "SourceUnavailable", "GitRepository/apps/src"},
+		{"no such source of values", func(w *chartSetup, _, _ source.Object) { w.objects = w.objects[:1] }, source.Waiting, "SourceUnavailable", "Bucket/apps/lib"},
+		{"no artifact yet", func(_ *chartSetup, src, _ source.Object) { src.Common().Artifact = nil }, source.Waiting, "NoSourceArtifact", "GitRepository/apps/src has no artifact yet"},
+		{"no artifact of values yet", func(_ *chartSetup, _, lib source.Object) { lib.Common().Artifact = nil }, source.Waiting, "NoSourceArtifact", "Bucket/apps/lib has no artifact yet"},
+		{"an artifact that is gone", func(_ *chartSetup, src, _ source.Object) { src.Artifact().Path = "gitrepository/apps/src/none.tar.gz" }, source.Waiting, "NoSourceArtifact", "gone"},
+		{"an artifact without a digest", func(_ *chartSetup, src, _ source.Object) { src.Artifact().Digest = "" }, source.Failed, "ChartPullError", "no digest"},
+		{"an artifact that was damaged", func(w *chartSetup, src, _ source.Object) { damage(w, src.Artifact()) }, source.Failed, "", ""},
+		{"values that were damaged", func(w *chartSetup, _, lib source.Object) { damage(w, lib.Artifact()) }, source.Failed, "", ""},
+		{"an artifact that is no archive", func(w *chartSetup, _, _ source.Object) {
 			w.put(new(source.GitRepository), "src", rev1, writes([]byte(strings.Repeat("no archive at all\n", 100))))
 		}, source.Stalled, "InvalidChartReference", "archive of files"},
-		{"a circle", func(w *workshop, src, _ source.Object) {
+		{"a circle", func(w *chartSetup, src, _ source.Object) {
 			src.(*source.GitRepository).Spec.Include = []source.GitRepositoryInclude{{Repository: source.IncludeReference{Kind: "PkgChart", Name: "app"}}}
 			w.objects = append(w.objects, made("GitRepository/src", "app", nil))
 		}, source.Stalled, "SourceUnavailable", "PkgChart/apps/app → GitRepository/apps/src → PkgChart/apps/app"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			w := newWorkshop(t)
+			w := newChartSetup(t)
 			src, lib := new(source.GitRepository), new(source.Bucket)
 			w.tree(src, "src", rev1, simple("app", "app", "1.0.0"))
 			w.tree(lib, "lib", rev1, files("x.yaml", "a: 1\n"))
@@ -513,7 +513,7 @@ func TestSourcesOfChartsThatFail(t *testing.T) {
 
 // A source whose last run failed has the artifact of before, which is good enough.
 func TestLastGoodArtifact(t *testing.T) {
-	w := newWorkshop(t)
+	w := newChartSetup(t)
 	src := new(source.GitRepository)
 	w.tree(src, "src", rev1, simple("app", "app", "1.0.0"))
 	src.Status.Conditions = []source.Condition{{Type: "Ready", Status: "False", Reason: "GitOperationFailed"}}
@@ -522,7 +522,7 @@ func TestLastGoodArtifact(t *testing.T) {
 
 // A store that fails is to blame itself.
 func TestStoreFails(t *testing.T) {
-	w := newWorkshop(t)
+	w := newChartSetup(t)
 	w.tree(new(source.GitRepository), "src", rev1, simple("app", "app", "1.0.0"))
 	o := w.origin(made("GitRepository/src", "app", nil))
 	rev, _, err := o.Resolve(t.Context(), nil)

@@ -113,5 +113,5 @@ func verifiedChart(t *testing.T, docs []any) (mode, signer string) {
 	if err := errors.Join(err, json.Unmarshal(out, &found)); err != nil || len(found) != 1 {
 		t.Fatalf("headgate verify printed %q: %v", out, err)
 	}
-	return found[0].VerificationMode, found[0].signer
+	return found[0].VerificationMode, found[0].Signer
 }

@@ -28,41 +28,27 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
-// A repoRig reconciles PkgRepository objects with a real store and a real ledger.
-type repoRig struct {
+// A repositorySetup reconciles PkgRepository objects with a real store and a real ledger.
+type repositorySetup struct {
 	*testing.T
 	*sourcetest.Rig
 	s       *testenv.Charts
 	secrets sourcetest.Secrets
 	limits  artifact.Limits
 	local   map[string]string
-	spools  []*os.File // that were created
+	spools  func() // demands that all spools are closed
 }
 
-func newRepoRig(t *testing.T, c testenv.ChartsConfig) *repoRig {
+func newRepositorySetup(t *testing.T, c testenv.ChartsConfig) *repositorySetup {
 	t.Helper()
-	r := &repoRig{T: t, s: testenv.StartCharts(t, c), secrets: newRepoSecrets(c.CA)}
+	r := &repositorySetup{T: t, s: testenv.StartCharts(t, c), secrets: newRepoSecrets(c.CA)}
 	r.Rig = sourcetest.NewRig(t, func() []string { return repoSecretForms })
-	r.limits.Temp = func() (*os.File, error) {
-		f, err := r.Store.Temp()
-		r.spools = append(r.spools, f)
-		return f, err
-	}
-	t.Cleanup(r.noSpools)
+	r.limits.Temp, r.spools = watchSpools(t, r.Rig)
 	return r
 }
 
-// noSpools demands that all spools are closed, with which they disappear.
-func (r *repoRig) noSpools() {
-	for _, f := range r.spools {
-		if _, err := f.Stat(); err == nil {
-			r.Errorf("spool %s is open", f.Name())
-		}
-	}
-}
-
 // object returns an object of the given name.
-func (r *repoRig) object(edit func(*source.PkgRepositorySpec)) *source.PkgRepository {
+func (r *repositorySetup) object(edit func(*source.PkgRepositorySpec)) *source.PkgRepository {
 	obj := repoObject(r.s)
 	if edit != nil {
 		edit(&obj.Spec)
@@ -70,41 +56,33 @@ func (r *repoRig) object(edit func(*source.PkgRepositorySpec)) *source.PkgReposi
 	return obj
 }
 
-func (r *repoRig) origin(obj *source.PkgRepository) *chart.Repository {
+func (r *repositorySetup) origin(obj *source.PkgRepository) *chart.Repository {
 	return chart.NewRepository(obj, source.Env{Secrets: r.secrets, Limits: r.limits, Local: r.local})
 }
 
 // run reconciles obj and demands an outcome.
-func (r *repoRig) run(obj *source.PkgRepository, want source.Outcome) source.Result {
+func (r *repositorySetup) run(obj *source.PkgRepository, want source.Outcome) source.Result {
 	r.Helper()
 	result, err := r.Reconcile(obj, r.origin(obj))
 	if result.Outcome != want || (err != nil) != (want == source.Failed || want == source.Stalled) {
 		r.Fatalf("outcome %q, error %v; want %q", result.Outcome, err, want)
 	}
-	r.noSpools()
+	r.spools()
 	return result
 }
 
 // refused reconciles obj and demands an error that says all of says, and that nothing is stored.
-func (r *repoRig) refused(obj *source.PkgRepository, reason string, says ...string) source.Result {
+func (r *repositorySetup) refused(obj *source.PkgRepository, reason string, says ...string) source.Result {
 	r.Helper()
 	result := r.Refused(obj, r.origin(obj), obj.Artifact(), reason, says...)
-	r.noSpools()
+	r.spools()
 	return result
 }
 
 // bytes returns an artifact as it is stored, whose revision, digest and name must be its own.
-func (r *repoRig) bytes(a *artifact.Artifact) []byte {
+func (r *repositorySetup) bytes(a *artifact.Artifact) []byte {
 	r.Helper()
-	in, err := r.Store.Open(*a)
-	if err != nil {
-		r.Fatal(err)
-	}
-	defer in.Close()
-	data, err := io.ReadAll(in)
-	if err != nil {
-		r.Fatal(err)
-	}
+	data := storedBytes(r.T, r.Rig, a)
 	sum := sha256.Sum256(data)
 	id := hex.EncodeToString(sum[:])
 	if a.Revision != "sha256:"+id || a.Digest != a.Revision || !strings.HasSuffix(a.Path, "/index-"+id+".yaml") || a.Size != int64(len(data)) {
@@ -114,7 +92,7 @@ func (r *repoRig) bytes(a *artifact.Artifact) []byte {
 }
 
 // lose removes the file of an artifact.
-func (r *repoRig) lose(a *artifact.Artifact) {
+func (r *repositorySetup) lose(a *artifact.Artifact) {
 	r.Helper()
 	if err := os.Remove(filepath.Join(r.Dir, filepath.FromSlash(a.Path))); err != nil {
 		r.Fatal(err)
@@ -122,7 +100,7 @@ func (r *repoRig) lose(a *artifact.Artifact) {
 }
 
 // statuses returns those of the answers since the last call.
-func (r *repoRig) statuses() (all []int) {
+func (r *repositorySetup) statuses() (all []int) {
 	for _, q := range r.s.Requests() {
 		all = append(all, q.Status)
 	}
@@ -131,7 +109,7 @@ func (r *repoRig) statuses() (all []int) {
 }
 
 // asked demands the statuses of the answers since the last call.
-func (r *repoRig) asked(want ...int) {
+func (r *repositorySetup) asked(want ...int) {
 	r.Helper()
 	if got := r.statuses(); !slices.Equal(got, want) {
 		r.Errorf("the answers had the statuses %v, want %v", got, want)
@@ -140,22 +118,22 @@ func (r *repoRig) asked(want ...int) {
 
 var update = flag.Bool("update", false, "rewrite the expectations in testdata/status")
 
-// A repoLife is what happens to one object, step by step. After each its
+// A repositoryHistory is what happens to one object, step by step. After each its
 // outcome, its status and its events are those of testdata/status
 // (specification, "PkgRepository"; reference A2, A3, A4 and A12).
-type repoLife struct {
+type repositoryHistory struct {
 	name  string
 	steps []repoStep
 }
 
 type repoStep struct {
 	name string
-	do   func(r *repoRig, obj *source.PkgRepository) // before the object is reconciled
+	do   func(r *repositorySetup, obj *source.PkgRepository) // before the object is reconciled
 }
 
 // indexed publishes an index of versions, generated at some time.
-func indexed(generated string, versions ...string) func(*repoRig, *source.PkgRepository) {
-	return func(r *repoRig, _ *source.PkgRepository) {
+func indexed(generated string, versions ...string) func(*repositorySetup, *source.PkgRepository) {
+	return func(r *repositorySetup, _ *source.PkgRepository) {
 		text := "apiVersion: v1\nentries:\n  web:\n"
 		for _, v := range versions {
 			text += "  - name: web\n    version: " + v + "\n    urls:\n    - web-" + v + ".tgz\n"
@@ -165,27 +143,27 @@ func indexed(generated string, versions ...string) func(*repoRig, *source.PkgRep
 	}
 }
 
-func broken(d *testenv.Defect) func(*repoRig, *source.PkgRepository) {
-	return func(r *repoRig, _ *source.PkgRepository) { r.s.Break(d) }
+func broken(d *testenv.Defect) func(*repositorySetup, *source.PkgRepository) {
+	return func(r *repositorySetup, _ *source.PkgRepository) { r.s.Break(d) }
 }
 
-func respecified(edit func(*source.PkgRepositorySpec)) func(*repoRig, *source.PkgRepository) {
-	return func(_ *repoRig, obj *source.PkgRepository) { edit(&obj.Spec) }
+func respecified(edit func(*source.PkgRepositorySpec)) func(*repositorySetup, *source.PkgRepository) {
+	return func(_ *repositorySetup, obj *source.PkgRepository) { edit(&obj.Spec) }
 }
 
-func unaltered(*repoRig, *source.PkgRepository) {}
+func unaltered(*repositorySetup, *source.PkgRepository) {}
 
-var repoLives = []repoLife{
+var repositoryHistories = []repositoryHistory{
 	{"repository", []repoStep{
 		{"nothing is there", broken(testenv.Status(404))},
 		{"published", indexed("2026-01-01", "1.0.0")},
 		{"nothing changed", unaltered},
 		{"stamped anew", indexed("2026-01-02", "1.0.0")},
 		{"a new version, and two that are none", indexed("2026-01-03", "1.0.0", "1.1.0", "one", "1.x")},
-		{"asked for by annotation", func(_ *repoRig, obj *source.PkgRepository) {
+		{"asked for by annotation", func(_ *repositorySetup, obj *source.PkgRepository) {
 			obj.Metadata.Annotations = map[string]string{"reconcile.headgate.dev/requestedAt": "now"}
 		}},
-		{"suspended, and a new version", func(r *repoRig, obj *source.PkgRepository) {
+		{"suspended, and a new version", func(r *repositorySetup, obj *source.PkgRepository) {
 			indexed("2026-01-04", "2.0.0")(r, obj)
 			obj.Spec.Suspend = true
 		}},
@@ -199,7 +177,7 @@ var repoLives = []repoLife{
 		{"nothing changed", unaltered},
 		{"type oci at a URL that is none", respecified(func(s *source.PkgRepositorySpec) { s.URL = "https://charts.example" })},
 		{"a registry without its type", respecified(func(s *source.PkgRepositorySpec) { s.Type, s.URL = "", "oci://registry.example/charts" })},
-		{"an index again", func(r *repoRig, obj *source.PkgRepository) { obj.Spec.URL = r.s.URL() }},
+		{"an index again", func(r *repositorySetup, obj *source.PkgRepository) { obj.Spec.URL = r.s.URL() }},
 	}},
 	{"repository failures", []repoStep{
 		{"published", indexed("2026-01-01", "1.0.0")},
@@ -207,13 +185,13 @@ var repoLives = []repoLife{
 		{"a web page", broken(&testenv.Defect{Do: testenv.Answer, Status: 200, Header: http.Header{"Content-Type": {"text/html; charset=utf-8"}}, Body: "<p>Charts</p>"})},
 		{"forbidden", broken(testenv.Status(403))},
 		{"busy for a while", broken(&testenv.Defect{Status: 429, Header: http.Header{"Retry-After": {"600"}}})},
-		{"a new version, cut short", func(r *repoRig, obj *source.PkgRepository) {
+		{"a new version, cut short", func(r *repositorySetup, obj *source.PkgRepository) {
 			indexed("2026-01-01", "1.0.0", "1.1.0")(r, obj)
 			r.s.Break(&testenv.Defect{Do: testenv.Cut, After: 20})
 		}},
 		{"mended", broken(nil)},
 		{"URL that is none", respecified(func(s *source.PkgRepositorySpec) { s.URL = "https:///charts" })},
-		{"no Secret", func(r *repoRig, obj *source.PkgRepository) {
+		{"no Secret", func(r *repositorySetup, obj *source.PkgRepository) {
 			obj.Spec.URL, obj.Spec.SecretRef = r.s.URL(), &source.LocalReference{Name: "absent"}
 		}},
 		{"user name without password", respecified(func(s *source.PkgRepositorySpec) { s.SecretRef.Name = "half" })},
@@ -222,10 +200,10 @@ var repoLives = []repoLife{
 }
 
 func TestRepositoryStatuses(t *testing.T) {
-	for _, l := range repoLives {
+	for _, l := range repositoryHistories {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRepoRig(t, testenv.ChartsConfig{})
+			r := newRepositorySetup(t, testenv.ChartsConfig{})
 			obj := r.object(nil)
 			var got strings.Builder
 			for _, s := range l.steps {

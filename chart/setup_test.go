@@ -26,8 +26,8 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
-// A workshop reconciles charts, and has the sources that they are made of.
-type workshop struct {
+// A chartSetup reconciles charts, and has the sources that they are made of.
+type chartSetup struct {
 	*testing.T
 	*sourcetest.Rig
 	objects      []source.Object
@@ -38,26 +38,12 @@ type workshop struct {
 	limits       artifact.Limits
 }
 
-func newWorkshop(t *testing.T, secrets ...string) *workshop {
+func newChartSetup(t *testing.T, secrets ...string) *chartSetup {
 	t.Helper()
-	w := &workshop{T: t, secrets: sourcetest.Secrets{}}
+	w := &chartSetup{T: t, secrets: sourcetest.Secrets{}}
 	w.Rig = sourcetest.NewRig(t, func() []string { return secrets })
-	var mu sync.Mutex // dependencies are fetched in parallel
-	var spools []*os.File
-	w.limits.Temp = func() (*os.File, error) {
-		f, err := w.Store.Temp()
-		mu.Lock()
-		defer mu.Unlock()
-		spools = append(spools, f)
-		return f, err
-	}
+	w.limits.Temp, _ = watchSpools(t, w.Rig)
 	t.Cleanup(func() {
-		for _, f := range spools {
-			if _, err := f.Stat(); !errors.Is(err, os.ErrClosed) {
-				t.Errorf("a spool was not closed: %v", err)
-				break
-			}
-		}
 		if w.unread != 0 {
 			t.Errorf("%d artifacts were not closed", w.unread)
 		}
@@ -65,22 +51,22 @@ func newWorkshop(t *testing.T, secrets ...string) *workshop {
 	return w
 }
 
-func (w *workshop) inventory() *source.Inventory {
+func (w *chartSetup) inventory() *source.Inventory {
 	return &source.Inventory{Objects: w.objects, Store: w.Store}
 }
 
 // Source implements [source.Sources].
-func (w *workshop) Source(ctx context.Context, ref source.Reference) (source.Object, error) {
+func (w *chartSetup) Source(ctx context.Context, ref source.Reference) (source.Object, error) {
 	return w.inventory().Source(ctx, ref)
 }
 
 // List implements [source.Sources].
-func (w *workshop) List(ctx context.Context, kind, namespace string) ([]source.Object, error) {
+func (w *chartSetup) List(ctx context.Context, kind, namespace string) ([]source.Object, error) {
 	return w.inventory().List(ctx, kind, namespace)
 }
 
 // Open implements [source.Sources].
-func (w *workshop) Open(ctx context.Context, a artifact.Artifact) (io.ReadCloser, error) {
+func (w *chartSetup) Open(ctx context.Context, a artifact.Artifact) (io.ReadCloser, error) {
 	r, err := w.inventory().Open(ctx, a)
 	if err != nil {
 		return nil, err
@@ -92,7 +78,7 @@ func (w *workshop) Open(ctx context.Context, a artifact.Artifact) (io.ReadCloser
 
 type watched struct {
 	io.ReadCloser
-	w      *workshop
+	w      *chartSetup
 	closed bool
 }
 
@@ -104,12 +90,12 @@ func (r *watched) Close() error {
 	return r.ReadCloser.Close()
 }
 
-func (w *workshop) env() source.Env {
+func (w *chartSetup) env() source.Env {
 	return source.Env{Sources: w, Secrets: w.secrets, Limits: w.limits}
 }
 
 // add makes obj, called KIND/NAME, one of the sources, in place of one before it.
-func (w *workshop) add(obj source.Object, name string) {
+func (w *chartSetup) add(obj source.Object, name string) {
 	m := &obj.Head().Metadata
 	m.Name, m.Namespace = name, "apps"
 	source.Default(obj)
@@ -119,7 +105,7 @@ func (w *workshop) add(obj source.Object, name string) {
 }
 
 // put makes what write writes the artifact of obj.
-func (w *workshop) put(obj source.Object, name, revision string, write func(io.Writer) error) {
+func (w *chartSetup) put(obj source.Object, name, revision string, write func(io.Writer) error) {
 	w.Helper()
 	w.add(obj, name)
 	dir, err := source.Address(obj)
@@ -135,7 +121,7 @@ func (w *workshop) put(obj source.Object, name, revision string, write func(io.W
 }
 
 // tree makes files, written NAME TEXT and so on, the artifact of obj.
-func (w *workshop) tree(obj source.Object, name, revision string, files fstest.MapFS) {
+func (w *chartSetup) tree(obj source.Object, name, revision string, files fstest.MapFS) {
 	w.Helper()
 	w.put(obj, name, revision, func(to io.Writer) error {
 		_, err := artifact.Pack(w.Context(), to, files)
@@ -181,12 +167,12 @@ func made(from, in string, edit func(*source.PkgChartSpec)) *source.PkgChart {
 	return c
 }
 
-func (w *workshop) origin(c *source.PkgChart) *chart.Origin {
+func (w *chartSetup) origin(c *source.PkgChart) *chart.Origin {
 	return chart.New(c, w.env(), w.technologies)
 }
 
 // run reconciles c and demands the outcome.
-func (w *workshop) run(c *source.PkgChart, want source.Outcome) source.Result {
+func (w *chartSetup) run(c *source.PkgChart, want source.Outcome) source.Result {
 	w.Helper()
 	result, err := w.Reconcile(c, w.origin(c))
 	if result.Outcome != want {
@@ -197,7 +183,7 @@ func (w *workshop) run(c *source.PkgChart, want source.Outcome) source.Result {
 
 // fails reconciles c, which has no artifact or the one that goes by before, and
 // demands a failure that leaves it alone.
-func (w *workshop) fails(c *source.PkgChart, before *artifact.Artifact, outcome source.Outcome, reason string, says ...string) source.Result {
+func (w *chartSetup) fails(c *source.PkgChart, before *artifact.Artifact, outcome source.Outcome, reason string, says ...string) source.Result {
 	w.Helper()
 	result := w.Refused(c, w.origin(c), before, reason, says...)
 	if result.Outcome != outcome {
@@ -221,18 +207,48 @@ const (
 )
 
 // bytes returns an artifact as it is.
-func (w *workshop) bytes(a *artifact.Artifact) string {
+func (w *chartSetup) bytes(a *artifact.Artifact) string {
 	w.Helper()
-	r, err := w.Store.Open(*a)
+	return string(storedBytes(w.T, w.Rig, a))
+}
+
+// storedBytes returns an artifact as it is in the store.
+func storedBytes(t *testing.T, r *sourcetest.Rig, a *artifact.Artifact) []byte {
+	t.Helper()
+	in, err := r.Store.Open(*a)
 	if err != nil {
-		w.Fatal(err)
+		t.Fatal(err)
 	}
-	defer r.Close()
-	text, err := io.ReadAll(r)
+	defer in.Close()
+	text, err := io.ReadAll(in)
 	if err != nil {
-		w.Fatal(err)
+		t.Fatal(err)
 	}
-	return string(text)
+	return text
+}
+
+// watchSpools returns a maker of spools, and what demands that all of them are
+// closed, as the end of the test does.
+func watchSpools(t *testing.T, r *sourcetest.Rig) (temp func() (*os.File, error), closed func()) {
+	var mu sync.Mutex // dependencies are fetched in parallel
+	var spools []*os.File
+	closed = func() {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, f := range spools {
+			if _, err := f.Stat(); !errors.Is(err, os.ErrClosed) {
+				t.Errorf("a spool was not closed: %v", err)
+			}
+		}
+	}
+	t.Cleanup(closed)
+	return func() (*os.File, error) {
+		f, err := r.Store.Temp()
+		mu.Lock()
+		defer mu.Unlock()
+		spools = append(spools, f)
+		return f, err
+	}, closed
 }
 
 // tgz returns an archive of files.
@@ -265,10 +281,10 @@ func linked(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// A chartLife is what happens to one chart, step by step. After each its
+// A chartHistory is what happens to one chart, step by step. After each its
 // outcome, its status and its events are those of testdata/status
 // (specification, "PkgChart"; reference A2, A3, A4 and A14).
-type chartLife struct {
+type chartHistory struct {
 	name  string
 	from  string
 	steps []chartStep
@@ -276,19 +292,19 @@ type chartLife struct {
 
 type chartStep struct {
 	name string
-	do   func(w *chartWorld, c *source.PkgChart) // before the chart is reconciled
+	do   func(w *historySetup, c *source.PkgChart) // before the chart is reconciled
 }
 
-// A chartWorld is a workshop with a repository and a tree.
-type chartWorld struct {
-	*workshop
+// A historySetup is a chartSetup with a repository and a tree.
+type historySetup struct {
+	*chartSetup
 	server *testenv.Charts
 	repo   *source.PkgRepository
 }
 
 // publish puts versions into the repository.
-func publish(versions ...string) func(*chartWorld, *source.PkgChart) {
-	return func(w *chartWorld, _ *source.PkgChart) {
+func publish(versions ...string) func(*historySetup, *source.PkgChart) {
+	return func(w *historySetup, _ *source.PkgChart) {
 		for _, v := range versions {
 			w.server.Put(testenv.ChartVersion{Name: "app", Version: v, Archive: repacked(w.T, archived(w.T, v))})
 		}
@@ -317,38 +333,38 @@ func repacked(t *testing.T, archive []byte) []byte {
 }
 
 // commit puts a tree into the GitRepository.
-func commit(revision, version string, further ...string) func(*chartWorld, *source.PkgChart) {
-	return func(w *chartWorld, _ *source.PkgChart) {
+func commit(revision, version string, further ...string) func(*historySetup, *source.PkgChart) {
+	return func(w *historySetup, _ *source.PkgChart) {
 		w.tree(new(source.GitRepository), "src", revision, simple("app", "app", version, further...))
 	}
 }
 
-func altered(edit func(*source.PkgChartSpec)) func(*chartWorld, *source.PkgChart) {
-	return func(_ *chartWorld, c *source.PkgChart) { edit(&c.Spec) }
+func altered(edit func(*source.PkgChartSpec)) func(*historySetup, *source.PkgChart) {
+	return func(_ *historySetup, c *source.PkgChart) { edit(&c.Spec) }
 }
 
-func nothingDone(*chartWorld, *source.PkgChart) {}
+func nothingDone(*historySetup, *source.PkgChart) {}
 
-var chartLives = []chartLife{
+var chartHistories = []chartHistory{
 	{"chart of a repository", "PkgRepository/src", []chartStep{
 		{"no repository", nothingDone},
 		{"published", publish("1.0.0")},
 		{"nothing changed", nothingDone},
 		{"a new version", publish("1.1.0")},
 		{"a range without versions", altered(func(s *source.PkgChartSpec) { s.Version = "^2" })},
-		{"a version that cannot be fetched", func(w *chartWorld, c *source.PkgChart) {
+		{"a version that cannot be fetched", func(w *historySetup, c *source.PkgChart) {
 			publish("2.0.0")(w, c)
 			w.server.Break(&testenv.Defect{Phase: testenv.GetChart, Status: 503})
 		}},
-		{"mended", func(w *chartWorld, _ *source.PkgChart) { w.server.Break(nil) }},
+		{"mended", func(w *historySetup, _ *source.PkgChart) { w.server.Break(nil) }},
 		{"with values", altered(func(s *source.PkgChartSpec) { s.ValuesFiles = []string{"values.yaml", "prod.yaml"} })},
 		{"with values that are missing", altered(func(s *source.PkgChartSpec) { s.ValuesFiles = []string{"prod.yaml", "none.yaml"} })},
 		{"which may be missing", altered(func(s *source.PkgChartSpec) { s.IgnoreMissingValuesFiles = true })},
-		{"published again", func(w *chartWorld, _ *source.PkgChart) {
+		{"published again", func(w *historySetup, _ *source.PkgChart) {
 			w.server.Put(testenv.ChartVersion{Name: "app", Version: "2.0.0", Archive: repacked(w.T, archived(w.T, "2.0.0", "more.yaml", "x"))})
 			w.refresh(w.repo, source.Stored)
 		}},
-		{"suspended, and a new version", func(w *chartWorld, c *source.PkgChart) {
+		{"suspended, and a new version", func(w *historySetup, c *source.PkgChart) {
 			publish("2.1.0")(w, c)
 			c.Spec.Suspend = true
 		}},
@@ -358,22 +374,22 @@ var chartLives = []chartLife{
 	{"chart of a tree", "GitRepository/src", []chartStep{
 		{"published", commit(rev1, "1.0.0")},
 		{"a commit without another version", commit(rev2, "1.0.0", "README.md", "x")},
-		{"asked for by annotation", func(_ *chartWorld, c *source.PkgChart) {
+		{"asked for by annotation", func(_ *historySetup, c *source.PkgChart) {
 			c.Metadata.Annotations = map[string]string{"reconcile.headgate.dev/requestedAt": "now"}
 		}},
 		{"by revision", altered(func(s *source.PkgChartSpec) { s.ReconcileStrategy = source.StrategyRevision })},
-		{"a dependency that is not there", func(w *chartWorld, _ *source.PkgChart) {
+		{"a dependency that is not there", func(w *historySetup, _ *source.PkgChart) {
 			tree := simple("app", "app", "1.1.0")
 			tree["app/Chart.yaml"].Data = append(tree["app/Chart.yaml"].Data, "dependencies:\n- {name: lib, version: ^1, repository: \"file://../lib\"}\n"...)
 			w.tree(new(source.GitRepository), "src", rev1, tree)
 		}},
 		{"no chart", commit(rev1, "no version")},
-		{"mended, with values of another source", func(w *chartWorld, c *source.PkgChart) {
+		{"mended, with values of another source", func(w *historySetup, c *source.PkgChart) {
 			commit(rev1, "1.1.0")(w, c)
 			w.tree(new(source.Bucket), "lib", "sha256:0123456789abcdef", files("x.yaml", "a: 7\n"))
 			c.Spec.ValuesFiles = []string{"source:Bucket/lib/x.yaml"}
 		}},
-		{"other values", func(w *chartWorld, _ *source.PkgChart) {
+		{"other values", func(w *historySetup, _ *source.PkgChart) {
 			w.tree(new(source.Bucket), "lib", "sha256:123456789abcdef0", files("x.yaml", "a: 8\n"))
 		}},
 		{"another kind", altered(func(s *source.PkgChartSpec) { s.SourceRef.Kind = "ExternalArtifact" })},
@@ -381,10 +397,10 @@ var chartLives = []chartLife{
 }
 
 func TestChartStatuses(t *testing.T) {
-	for _, l := range chartLives {
+	for _, l := range chartHistories {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
-			w := &chartWorld{workshop: newWorkshop(t), server: testenv.StartCharts(t, testenv.ChartsConfig{})}
+			w := &historySetup{chartSetup: newChartSetup(t), server: testenv.StartCharts(t, testenv.ChartsConfig{})}
 			c := made(l.from, "app", nil)
 			var got strings.Builder
 			for _, s := range l.steps {
