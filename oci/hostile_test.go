@@ -287,7 +287,14 @@ var hostileAnswers = []threat{
 
 	{name: "stall in the manifest", defect: &testenv.Defect{Phase: testenv.GetManifest, Do: testenv.Stall, After: 10}, spec: hasty, reason: pullFailed, says: []string{"manifest", "spec.timeout"}},
 	{name: "stall in the layer", defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Stall, After: 50}, spec: hasty, reason: pullFailed, says: []string{"layer", "spec.timeout"}},
-	{name: "layer in drops", defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Slow, Every: 50 * time.Millisecond}, spec: hasty, reason: pullFailed, says: []string{"layer", "spec.timeout"}},
+	{name: "layer in drops", defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
+		for range time.Tick(10 * time.Millisecond) {
+			if _, err := w.Write([]byte{0x1f}); err != nil || r.Context().Err() != nil {
+				return
+			}
+			http.NewResponseController(w).Flush()
+		}
+	}}, spec: hasty, reason: pullFailed, says: []string{"layer", "spec.timeout"}},
 	{name: "stall before the referrers", defect: &testenv.Defect{Phase: testenv.ListReferrers, Do: testenv.Stall, After: -1}, spec: hastySigned, reason: "VerificationError", says: []string{"verify", "spec.timeout"}},
 	{name: "stall in the referrers", defect: &testenv.Defect{Phase: testenv.ListReferrers, Do: testenv.Stall, After: 5}, spec: hastySigned, reason: "VerificationError", says: []string{"verify", "spec.timeout"}},
 	{name: "referrers without end", defect: &testenv.Defect{Phase: testenv.ListReferrers, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, _ http.Handler) {

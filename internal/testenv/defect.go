@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"time"
 )
 
 // A Phase is a part of a conversation with a server.
@@ -29,7 +28,6 @@ const (
 	Cut                   // closes the connection
 	End                   // ends the answer as if it were complete
 	Flip                  // inverts one byte
-	Slow                  // sends one byte at a time, each after Every
 )
 
 // The misdeeds of servers of content: registries, repositories of charts, object stores.
@@ -51,8 +49,6 @@ type Defect struct {
 	Status int         // for Answer
 	Header http.Header // for Answer, for example Retry-After; to Location the path and query of the request are added
 	Body   string      // for Answer
-
-	Every time.Duration // for Slow
 
 	Handler func(w http.ResponseWriter, r *http.Request, next http.Handler) // for Serve; next answers as it should
 }
@@ -94,9 +90,6 @@ func (w *faultyWriter) Write(b []byte) (int, error) {
 	if w.over {
 		return n, nil
 	}
-	if w.defect.Do == Slow {
-		return w.drip(b)
-	}
 	right := max(w.defect.After, 0) - w.sent
 	if right >= int64(n) {
 		m, err := w.write(b)
@@ -131,24 +124,6 @@ func (w *faultyWriter) misbehave() {
 	case Cut:
 		w.abort()
 	}
-}
-
-func (w *faultyWriter) drip(b []byte) (int, error) {
-	w.stall()
-	tick := time.NewTicker(w.defect.Every)
-	defer tick.Stop()
-	for i := range b {
-		select {
-		case <-tick.C:
-		case <-w.done:
-			w.abort()
-		}
-		if _, err := w.write(b[i : i+1]); err != nil {
-			return i, err
-		}
-		w.flush()
-	}
-	return len(b), nil
 }
 
 // A breaker holds the defect of a server.
@@ -187,11 +162,11 @@ func (b *breaker) Break(d *Defect) (stalled <-chan struct{}) {
 }
 
 // Stalls returns how many answers stalled since [breaker.Break], and whether
-// the server has a defect that makes them: [Stall], or [Slow].
+// the server has a defect that makes them, [Stall].
 func (b *breaker) Stalls() (begun int, expected bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.stalls, b.defect != nil && (b.defect.Do == Stall || b.defect.Do == Slow)
+	return b.stalls, b.defect != nil && b.defect.Do == Stall
 }
 
 // Stalled returns a channel that is closed when a [Stall] has begun.
@@ -236,7 +211,7 @@ func (b *breaker) spoil(w http.ResponseWriter, r *http.Request, d Defect) http.R
 		stall:  stall,
 		defect: d,
 	}
-	if d.After < 0 && d.Do != Flip && d.Do != Slow {
+	if d.After < 0 && d.Do != Flip {
 		f.over, f.flush = true, func() {}
 		f.misbehave()
 	}

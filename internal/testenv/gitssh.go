@@ -1,7 +1,6 @@
 package testenv
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -35,7 +34,6 @@ type SSH struct {
 	Refuse string                   // what is refused: "channel" or "command"
 	Ignore func()                   // called for each channel, which is then neither accepted nor refused
 
-	Defect *Defect // its phases: [Advertisement] counts from the first byte, others from the client's first command
 }
 
 // An SSHServer is a running ssh server that runs git upload-pack, may answer
@@ -47,9 +45,6 @@ type SSHServer struct {
 	config   SSH
 	repos    map[string]*Repo
 	env      []string
-	done     chan struct{}
-	stalled  chan struct{}
-	stall    func()
 	wg       sync.WaitGroup
 	mu       sync.Mutex
 	conns    []net.Conn
@@ -87,8 +82,7 @@ func ServeSSH(t testing.TB, c SSH, repo *Repo) *SSHServer {
 // ServeAllSSH is [ServeSSH] for several repositories, each by its path.
 func ServeAllSSH(t testing.TB, c SSH, repos map[string]*Repo) *SSHServer {
 	t.Helper()
-	s := &SSHServer{config: c, repos: repos, env: GitEnv(t), done: make(chan struct{}), stalled: make(chan struct{})}
-	s.stall = sync.OnceFunc(func() { close(s.stalled) })
+	s := &SSHServer{config: c, repos: repos, env: GitEnv(t)}
 	if c.HostKeys == nil {
 		c.HostKeys = []string{"ed25519", "ecdsa", "rsa"}
 	}
@@ -103,7 +97,6 @@ func ServeAllSSH(t testing.TB, c SSH, repos map[string]*Repo) *SSHServer {
 	s.Addr = l.Addr().String()
 	s.wg.Go(func() { s.accept(l, config) })
 	t.Cleanup(func() {
-		close(s.done)
 		l.Close()
 		s.mu.Lock()
 		for _, c := range s.conns {
@@ -137,9 +130,6 @@ func (s *SSHServer) Sessions() []Session {
 	defer s.mu.Unlock()
 	return slices.Clone(s.sessions)
 }
-
-// Stalled returns a channel that is closed when a [Stall] has begun.
-func (s *SSHServer) Stalled() <-chan struct{} { return s.stalled }
 
 // hostKeys are the keys of all servers: RSA keys take time to make.
 var hostKeys = map[string]func() (any, error){
@@ -257,92 +247,13 @@ func (s *SSHServer) exec(session Session, ch ssh.Channel) uint32 {
 	if err != nil || cmd.Start() != nil {
 		return 255
 	}
-	spoiler := s.spoiler(ch)
 	go func() {
-		spoiler.commands(in, ch) // ends when the client or the connection does
+		io.Copy(in, ch) // ends when the client or the connection does
 		in.Close()
 	}()
-	io.Copy(spoiler, out)
-	out.Close()
-	if cmd.Wait() != nil && !spoiler.ended() {
+	io.Copy(ch, out)
+	if cmd.Wait() != nil {
 		return 128
 	}
 	return 0
-}
-
-// A spoiler passes the answers of git upload-pack on over ssh, where one
-// stream holds all phases, and applies a defect to one of them.
-type spoiler struct {
-	ch     ssh.Channel
-	defect *Defect
-	mu     sync.Mutex
-	phase  Phase
-	faulty *faultyWriter // of the phase with the defect, nil in others
-	server *SSHServer
-}
-
-func (s *SSHServer) spoiler(ch ssh.Channel) *spoiler {
-	p := &spoiler{ch: ch, defect: s.config.Defect, server: s}
-	p.enter(Advertisement)
-	return p
-}
-
-// enter begins a phase.
-func (p *spoiler) enter(phase Phase) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.phase == phase {
-		return
-	}
-	p.phase, p.faulty = phase, nil
-	if p.defect == nil || p.defect.Phase != "" && p.defect.Phase != phase {
-		return
-	}
-	p.faulty = &faultyWriter{
-		write:  p.ch.Write,
-		flush:  func() {},
-		abort:  func() { p.ch.Close() },
-		done:   p.server.done,
-		stall:  p.server.stall,
-		defect: *p.defect,
-	}
-}
-
-// Write implements [io.Writer] for what upload-pack says.
-func (p *spoiler) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	faulty := p.faulty
-	p.mu.Unlock()
-	if faulty == nil {
-		return p.ch.Write(b)
-	}
-	n, err := faulty.Write(b)
-	if err == nil && faulty.over {
-		return n, io.ErrClosedPipe // nothing more can be said
-	}
-	return n, err
-}
-
-// ended reports whether the conversation was ended as if it were complete.
-func (p *spoiler) ended() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.faulty != nil && p.faulty.over && p.defect.Do == End
-}
-
-// commands passes on what the client says, and notes the phase it begins.
-func (p *spoiler) commands(w io.Writer, r io.Reader) {
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := r.Read(buf)
-		switch b := buf[:n]; {
-		case bytes.Contains(b, []byte("command=ls-refs")):
-			p.enter(LsRefs)
-		case bytes.Contains(b, []byte("command=fetch")), bytes.Contains(b, []byte("want ")):
-			p.enter(Pack)
-		}
-		if _, werr := w.Write(buf[:n]); err != nil || werr != nil {
-			return
-		}
-	}
 }

@@ -127,13 +127,13 @@ func (p *ProxyServer) tunnel(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
-	near, buffered, err := w.(http.Hijacker).Hijack()
+	near, _, err := w.(http.Hijacker).Hijack()
 	if err != nil {
 		far.Close()
 		return
 	}
 	io.WriteString(near, "HTTP/1.1 200 Connection established\r\n\r\n")
-	p.join(&bufferedConn{near, buffered}, far)
+	p.join(near, far) // a client says nothing before it is answered
 }
 
 func (p *ProxyServer) dial(addr string) (net.Conn, error) {
@@ -168,13 +168,6 @@ func (p *ProxyServer) join(near, far net.Conn) {
 	<-done
 }
 
-type bufferedConn struct {
-	net.Conn
-	r io.Reader
-}
-
-func (c *bufferedConn) Read(b []byte) (int, error) { return c.r.Read(b) }
-
 // acceptSOCKS serves SOCKS version 5 (RFC 1928) with user name and password (RFC 1929).
 func (p *ProxyServer) acceptSOCKS(l net.Listener) {
 	for {
@@ -206,73 +199,36 @@ func (p *ProxyServer) acceptSOCKS(l net.Listener) {
 
 // greetSOCKS does the handshake and returns the address that the client asks for.
 func (p *ProxyServer) greetSOCKS(conn net.Conn) (addr string, err error) {
-	head := make([]byte, 2)
-	if _, err := io.ReadFull(conn, head); err != nil {
-		return "", err
-	}
-	if _, err := io.ReadFull(conn, make([]byte, head[1])); err != nil { // methods
-		return "", err
-	}
-	method := byte(0)
-	if p.config.Username != "" || p.config.Password != "" {
-		method = 2
-	}
-	conn.Write([]byte{5, method})
-	if method == 2 {
-		if err := p.loginSOCKS(conn); err != nil {
-			return "", err
+	read := func(n byte) []byte {
+		b := make([]byte, n)
+		if _, e := io.ReadFull(conn, b); err == nil {
+			err = e
 		}
+		return b
 	}
-	head = make([]byte, 4) // version, command, reserved, type of address
-	if _, err := io.ReadFull(conn, head); err != nil {
-		return "", err
+	read(read(2)[1]) // methods
+	if p.config.Username == "" && p.config.Password == "" {
+		conn.Write([]byte{5, 0})
+	} else {
+		conn.Write([]byte{5, 2})
+		read(1) // version
+		user, password := string(read(read(1)[0])), string(read(read(1)[0]))
+		if !p.allowed(user, password) {
+			p.note("refused")
+			conn.Write([]byte{1, 1})
+			return "", errors.New("refused")
+		}
+		conn.Write([]byte{1, 0})
 	}
 	var host string
-	switch head[3] {
+	switch read(4)[3] { // version, command, reserved, type of address
 	case 1:
-		ip := make(net.IP, 4)
-		_, err = io.ReadFull(conn, ip)
-		host = ip.String()
+		host = net.IP(read(4)).String()
 	case 3:
-		host, err = shortString(conn)
+		host = string(read(read(1)[0]))
 	default:
-		err = errors.New("unknown type of address")
+		return "", errors.Join(err, errors.New("unknown type of address"))
 	}
-	port := make([]byte, 2)
-	if _, perr := io.ReadFull(conn, port); err != nil || perr != nil {
-		return "", errors.Join(err, perr)
-	}
-	return net.JoinHostPort(host, strconv.Itoa(int(binary.BigEndian.Uint16(port)))), nil
-}
-
-func (p *ProxyServer) loginSOCKS(conn net.Conn) error {
-	if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil { // version
-		return err
-	}
-	user, err := shortString(conn)
-	if err != nil {
-		return err
-	}
-	password, err := shortString(conn)
-	if err != nil {
-		return err
-	}
-	if !p.allowed(user, password) {
-		p.note("refused")
-		conn.Write([]byte{1, 1})
-		return errors.New("refused")
-	}
-	conn.Write([]byte{1, 0})
-	return nil
-}
-
-// shortString reads a string after one byte that holds its length.
-func shortString(r io.Reader) (string, error) {
-	n := make([]byte, 1)
-	if _, err := io.ReadFull(r, n); err != nil {
-		return "", err
-	}
-	b := make([]byte, n[0])
-	_, err := io.ReadFull(r, b)
-	return string(b), err
+	port := binary.BigEndian.Uint16(read(2))
+	return net.JoinHostPort(host, strconv.Itoa(int(port))), err
 }

@@ -163,7 +163,7 @@ func registryPhase(r *http.Request) Phase {
 
 // misbehave answers a request with a defect; next is the right answer.
 func (g *Registry) misbehave(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) {
-	if r.Method == http.MethodHead && d.Do != Slow {
+	if r.Method == http.MethodHead {
 		d.After = -1 // there is no body that anything could happen in
 	}
 	if d.Do == Swell {
