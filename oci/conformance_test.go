@@ -240,7 +240,6 @@ var variants = map[string]variant{
 		layer:  testenv.TarPlain,
 		kind:   func(k *sourcetest.Kind) { authenticates(k); k.Stalls = append(k.Stalls, stallToken) },
 	},
-	"index":        {push: (*upstream).index, kind: func(k *sourcetest.Kind) { k.Only(sourcetest.Gone, noLayer, noLayers, "flipped manifest") }},
 	"signed index": {push: (*upstream).index, signed: true, kind: verifies},
 	"copy of a selected layer": {
 		push: (*upstream).second,

@@ -122,30 +122,6 @@ var hostileDocuments = []threat{
 		reason: pullFailed, says: []string{`\x1b[2J`}},
 }
 
-func TestLayer(t *testing.T) {
-	blob := func(mediaType, text string) testenv.Blob {
-		return testenv.Blob{MediaType: mediaType, Data: []byte(text)}
-	}
-	m := testenv.Manifest{Layers: []testenv.Blob{blob("text/a", "one"), blob("text/b", "two"), blob("text/b", "three")}}
-	for _, mediaType := range []string{"", dockerManifest} {
-		m.MediaType = mediaType
-		r := newSetup(t, testenv.RegistryConfig{})
-		r.g.Push("team/app", "latest", m)
-		for want, text := range map[string]string{"": "one", "text/a": "one", "text/b": "two", "text/c": ""} {
-			obj := r.object("layer-"+text+"x", func(spec *source.OCIRepositorySpec) {
-				spec.LayerSelector = &source.OCILayerSelector{MediaType: want, Operation: source.LayerCopy}
-			})
-			if text == "" {
-				r.refused(obj, nil, layerFailed, `only "text/a", "text/b"`)
-				continue
-			}
-			if _, err := r.reconcile(obj); err != nil || obj.Artifact().Digest != digest.FromString(text).String() {
-				t.Errorf("%q: %+v %v", want, obj.Artifact(), err)
-			}
-		}
-	}
-}
-
 // FuzzDocument resolves and opens what the text of a manifest or index leads to.
 func FuzzDocument(f *testing.F) {
 	d := digest.FromString("x").String()

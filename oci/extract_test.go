@@ -90,28 +90,6 @@ func TestExtract(t *testing.T) {
 	}
 }
 
-// TestContradictions has layers that are no archives, whatever they say.
-func TestContradictions(t *testing.T) {
-	for mediaType, layer := range map[string]string{
-		"application/wasm":          "\x00asm\x01\x00\x00\x00" + strings.Repeat("\x01", 600),
-		"application/spdx+json":     `{"spdxVersion": "SPDX-2.3"}`,
-		"text/plain":                "hello\n",
-		"application/vnd.oci.empty": "",
-		testenv.LayerTarZstd:        "\x28\xb5\x2f\xfd is no frame",
-	} {
-		t.Run(mediaType, func(t *testing.T) {
-			r := newSetup(t, testenv.RegistryConfig{})
-			r.push(testenv.Blob{MediaType: mediaType, Data: []byte(layer)})
-			r.refused(r.object("app", nil), nil, layerFailed, fmt.Sprintf("its media type is %q", mediaType), "set spec.layerSelector.operation to copy")
-			obj := r.object("copied", copied)
-			r.stored(obj)
-			if got := r.content(obj.Artifact()); got != layer {
-				t.Errorf("copied %q", got)
-			}
-		})
-	}
-}
-
 // content returns the bytes of an artifact.
 func (r *setup) content(a *artifact.Artifact) string {
 	r.Helper()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"slices"
@@ -132,38 +131,6 @@ func TestOpenAfterAnother(t *testing.T) {
 	if _, err := o.Open(t.Context(), source.Revision{ID: digest.FromString("absent").String()}); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
-}
-
-// TestAtOnce uses one origin from several goroutines while the tag moves.
-func TestAtOnce(t *testing.T) {
-	r := newSetup(t, testenv.RegistryConfig{})
-	r.g.Push("team/app", "latest", files(t, "a", "one"))
-	o := r.origin(r.object("app", nil))
-	var done sync.WaitGroup
-	for i := range 8 {
-		done.Go(func() {
-			if i == 4 {
-				r.g.Push("team/app", "latest", files(t, "a", "two"))
-			}
-			rev, _, err := o.Resolve(t.Context(), nil)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			c, err := o.Open(t.Context(), rev)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if _, err := c.WriteTo(t.Context(), io.Discard); err != nil {
-				t.Error(err)
-			}
-			if err := c.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	done.Wait()
 }
 
 // TestForgedState resolves with states that somebody else wrote.
@@ -453,13 +420,6 @@ func TestLoginStalls(t *testing.T) {
 	if !ok || step.Reason != authFailed || !strings.Contains(err.Error(), "log in: not done within") {
 		t.Errorf("%v", err)
 	}
-}
-
-// TestForeignCertificate meets a registry whose certificate nobody vouches for.
-func TestForeignCertificate(t *testing.T) {
-	r := newSetup(t, testenv.RegistryConfig{CA: testenv.NewCA(t)})
-	obj := r.object("app", func(s *source.OCIRepositorySpec) { s.CertSecretRef = nil })
-	r.refused(obj, nil, authFailed, "certificate")
 }
 
 func withURL(u string) func(*source.OCIRepositorySpec) {

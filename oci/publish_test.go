@@ -236,22 +236,3 @@ func TestPublishWithTokens(t *testing.T) {
 		}
 	}
 }
-
-// A registry that is busy is asked again, with the content from its beginning.
-func TestPublishToBusyRegistry(t *testing.T) {
-	refused := 0
-	busy := &testenv.Defect{Phase: testenv.PutBlob, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		if r.Method == http.MethodPut && refused < 2 {
-			refused++
-			io.Copy(io.Discard, r.Body)
-			w.Header().Set("Retry-After", "0")
-			w.WriteHeader(http.StatusTooManyRequests)
-			return
-		}
-		next.ServeHTTP(w, r)
-	}}
-	g := testenv.StartRegistry(t, testenv.RegistryConfig{Defect: busy})
-	if _, err := oci.New(target(g), source.Env{}, nil).Publish(t.Context(), packed(t, manifests), length(t), oci.Publication{}); err != nil || refused != 2 {
-		t.Errorf("refused %d times, %v", refused, err)
-	}
-}

@@ -78,43 +78,6 @@ func collect[T any](t *testing.T, list func(func(T, error) bool)) (all []T) {
 	return all
 }
 
-func TestRepositoryReads(t *testing.T) {
-	g := testenv.StartRegistry(t, testenv.RegistryConfig{PageSize: 2})
-	want := g.Push("team/app", "1.0.0", layer("hello"))
-	for _, tag := range []string{"1.1.0", "1.2.0", "latest", "x"} {
-		g.Push("team/app", tag, layer(tag))
-	}
-	r := plain(t, g)
-	if got := r.Name(); got != g.Host+"/team/app" {
-		t.Error(got)
-	}
-	d, err := r.Head(t.Context(), "1.0.0")
-	if err != nil || d.Digest != want.Digest || d.Size != want.Size || d.MediaType != want.MediaType {
-		t.Fatal(d, err)
-	}
-	if n := g.Count(); n != 1 {
-		t.Errorf("%d requests for a descriptor", n)
-	}
-	for _, given := range []ocispec.Descriptor{d, {Digest: d.Digest}} {
-		got, content, err := r.Manifest(t.Context(), given)
-		if err != nil || got.Digest != want.Digest || got.Size != want.Size || got.MediaType != want.MediaType || digest.FromBytes(content) != d.Digest {
-			t.Fatal(got, err)
-		}
-	}
-	blob := layer("hello").Layers[0].Descriptor()
-	content, err := r.Blob(t.Context(), blob)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer content.Close()
-	if text, err := io.ReadAll(content); err != nil || string(text) != "hello" {
-		t.Error(string(text), err)
-	}
-	if tags := collect(t, r.Tags(t.Context())); strings.Join(tags, " ") != "1.0.0 1.1.0 1.2.0 latest x" {
-		t.Error(tags)
-	}
-}
-
 func TestHostileLists(t *testing.T) {
 	elsewhere := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	link := func(to string) *testenv.Defect {

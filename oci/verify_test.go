@@ -2,10 +2,8 @@ package oci_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -173,19 +171,5 @@ func TestKeysChangeMeanwhile(t *testing.T) {
 	}
 	if rev, _, err := o.Resolve(t.Context(), state); err != nil || !rev.Reverify {
 		t.Error(rev, err)
-	}
-}
-
-// TestVerifyIsCancelled ends a verification from outside: that is no failure of the signature.
-func TestVerifyIsCancelled(t *testing.T) {
-	r, n, obj := withSignature(t)
-	n.level = "stall"
-	obj.Spec.Timeout = source.Duration(time.Hour)
-	o := r.origin(obj)
-	c := opened(t, o)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := c.Verify(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, source.ErrVerification) {
-		t.Error(err)
 	}
 }
