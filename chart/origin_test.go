@@ -143,33 +143,6 @@ func TestPublishedAgain(t *testing.T) {
 	registry := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: first})
 	push(registry, "1.0.0", first)
-	t.Run("index", func(t *testing.T) {
-		w := newChartSetup(t)
-		repo := w.indexed(server)
-		c := made("PkgRepository/src", "app", nil)
-		w.run(c, source.Stored)
-		before := *c.Artifact()
-		server.Put(testenv.ChartVersion{Name: "other", Version: "1.0.0"})
-		w.refresh(repo, source.Stored)
-		w.run(c, source.Unchanged)
-		if c.Status.ObservedSourceArtifactRevision != repo.Artifact().Revision {
-			t.Errorf("observed %s, the repository is at %s", c.Status.ObservedSourceArtifactRevision, repo.Artifact().Revision)
-		}
-		server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: second})
-		w.refresh(repo, source.Stored)
-
-		server.RemoveFile("app-1.0.0.tgz")
-		w.fails(c, &before, source.Failed, "ChartPullError", "404")
-		if got := c.Status.Condition("ArtifactOutdated"); got.Reason != "NewChart" || !strings.HasPrefix(got.Message, "version 1.0.0 was published again: its digest was sha256:") {
-			t.Errorf("%+v", got)
-		}
-		server.PutFile("app-1.0.0.tgz", second)
-		result := w.run(c, source.Stored)
-		if !strings.HasPrefix(result.Why, "version 1.0.0 was published again: its digest was sha256:") || !result.Changed || w.bytes(c.Artifact()) != string(second) {
-			t.Errorf("%+v", result)
-		}
-		w.run(c, source.Unchanged)
-	})
 	t.Run("registry", func(t *testing.T) {
 		w := newChartSetup(t)
 		w.pushed(registry)
@@ -184,6 +157,7 @@ func TestPublishedAgain(t *testing.T) {
 	})
 	t.Run("from an index to a registry", func(t *testing.T) {
 		w := newChartSetup(t)
+		server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: second})
 		w.indexed(server)
 		c := made("PkgRepository/src", "app", nil)
 		w.run(c, source.Stored)
@@ -193,39 +167,6 @@ func TestPublishedAgain(t *testing.T) {
 			t.Errorf("%+v, observed %q", result, c.Status.ObservedSourceArtifactRevision)
 		}
 	})
-}
-
-// Which of the values files there are is known once the chart is opened, and
-// remembered.
-func TestMissingValuesInRepositories(t *testing.T) {
-	server := testenv.StartCharts(t, testenv.ChartsConfig{})
-	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: archived(t, "1.0.0")})
-	w := newChartSetup(t)
-	w.indexed(server)
-	c := made("PkgRepository/src", "app", func(s *source.PkgChartSpec) {
-		s.ValuesFiles, s.IgnoreMissingValuesFiles = []string{"no.yaml", "prod.yaml", "./no/../no.yaml"}, true
-	})
-	for _, outcome := range []source.Outcome{source.Stored, source.Unchanged, source.Unchanged} {
-		w.run(c, outcome)
-		if got := strings.Join(c.Status.ObservedValuesFiles, " "); got != "prod.yaml" {
-			t.Errorf("observed %q", got)
-		}
-		if got := c.Status.Condition("Ready").Message; got != "packaged 'app' chart with version '1.0.0+3' and merged values files [prod.yaml]" {
-			t.Errorf("message %q", got)
-		}
-	}
-	before := *c.Artifact()
-	c.Spec.IgnoreMissingValuesFiles = false
-	c.Metadata.Generation++
-	w.fails(c, &before, source.Stalled, "ValuesFilesError", `"no.yaml"`)
-	if got := conditionsOf(c); got != "Ready=False/ValuesFilesError Stalled=True/ValuesFilesError BuildFailed=True/ValuesFilesError ArtifactOutdated=True/NewChart ArtifactInStorage=True/ChartPackageSucceeded" {
-		t.Errorf("conditions %s", got)
-	}
-	c.Spec.ValuesFiles = []string{"prod.yaml", "values.yaml"}
-	w.run(c, source.Stored)
-	if got := strings.Join(c.Status.ObservedValuesFiles, " "); got != "prod.yaml values.yaml" {
-		t.Errorf("observed %q", got)
-	}
 }
 
 // undigested publishes version 1.0.0 of app in an index without digests, at a

@@ -1,16 +1,9 @@
 package chart_test
 
 import (
-	"bytes"
 	"fmt"
-	"io"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
-	"testing/fstest"
-
-	"helm.sh/helm/v3/pkg/chart/loader"
 
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
@@ -230,197 +223,14 @@ func TestArchivesInTrees(t *testing.T) {
 	}
 }
 
-// The layer of a chart, copied from a registry, is the chart.
-func TestCopiedLayers(t *testing.T) {
-	archive := tgz(t, map[string]string{"app/Chart.yaml": "apiVersion: v2\nname: app\nversion: 2.0.0\n", "app/values.yaml": "a: 1\n", "app/prod.yaml": "a: 2\n"})
-	for _, row := range []struct {
-		name, operation, in string
-		values              []string
-		verbatim            bool
-	}{
-		{"copied", source.LayerCopy, "app", nil, true},
-		{"extracted", "", "app", nil, false},
-		{"copied, with values", source.LayerCopy, "app", []string{"app/prod.yaml"}, false},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			w := newChartSetup(t)
-			repository := new(source.OCIRepository)
-			repository.Spec.LayerSelector = &source.OCILayerSelector{Operation: row.operation}
-			w.put(repository, "src", "2.0.0@sha256:0123456789abcdef", writes(archive))
-			c := made("OCIRepository/src", row.in, func(s *source.PkgChartSpec) { s.ValuesFiles = row.values })
-			w.run(c, source.Stored)
-			if got := w.bytes(c.Artifact()) == string(archive); got != row.verbatim {
-				t.Errorf("verbatim: %v", got)
-			}
-			want := map[string]string{"app/Chart.yaml": "apiVersion: v2\nname: app\nversion: 2.0.0\n", "app/values.yaml": "a: 1\n", "app/prod.yaml": "a: 2\n"}
-			if row.values != nil {
-				want["app/Chart.yaml"], want["app/values.yaml"] = "apiVersion: v2\nname: app\nversion: 2.0.0+3\n", "a: 2\n"
-			}
-			if got := w.Contents(c.Artifact()); !maps.Equal(got, want) {
-				t.Errorf("%v", got)
-			}
-		})
-	}
-}
-
-// wholeYAML is the Chart.yaml of a chart that depends on others: a list of
-// YAML flow maps.
-func wholeYAML(dependencies ...string) string {
-	return "apiVersion: v2\nname: whole\nversion: 1.0.0\ndependencies:\n- " + strings.Join(dependencies, "\n- ") + "\n"
-}
-
-// An umbrellaTest is a chartSetup with two repositories and a registry, each with its
-// own credentials.
-type umbrellaTest struct {
-	*chartSetup
-	a, b     *testenv.Charts
-	registry *testenv.Registry
-}
-
-const (
-	keyOfA = "cAnArY-of-a/+1"
-	keyOfB = "cAnArY-of-b/+2"
-	keyOfC = "cAnArY-of-c/+3"
-)
-
-func newUmbrellaTest(t *testing.T) *umbrellaTest {
-	e := &umbrellaTest{chartSetup: newChartSetup(t, keyOfA, keyOfB, keyOfC),
-		a:        testenv.StartCharts(t, testenv.ChartsConfig{Username: "ann", Password: keyOfA}),
-		b:        testenv.StartCharts(t, testenv.ChartsConfig{Username: "bob", Password: keyOfB}),
-		registry: testenv.StartRegistry(t, testenv.RegistryConfig{Username: "eve", Password: keyOfC}),
-	}
-	e.a.Put(testenv.ChartVersion{Name: "web", Version: "1.2.0"})
-	e.b.Put(testenv.ChartVersion{Name: "db", Version: "0.3.1"})
-	push(e.registry, "2.0.0+b.1", archived(t, "2.0.0+b.1"))
-	for _, r := range []struct{ name, url, kind, user, password string }{
-		{"a", e.a.URL(), "", "ann", keyOfA}, {"b", e.b.URL() + "/", "", "bob", keyOfB}, {"c", e.registry.URL("team"), source.RepositoryOCI, "eve", keyOfC},
-	} {
-		e.add(&source.PkgRepository{Spec: source.PkgRepositorySpec{
-			URL: r.url, Type: r.kind, Insecure: r.kind != "", SecretRef: &source.LocalReference{Name: r.name},
-		}}, r.name)
-		e.secrets["apps/"+r.name] = source.Secret{Data: map[string][]byte{"username": []byte(r.user), "password": []byte(r.password)}}
-	}
-	return e
-}
-
-// files returns a source with chart whole, which needs a chart of each kind.
-func (e *umbrellaTest) files() fstest.MapFS {
-	tree := simple("deploy/lib", "lib", "0.1.0", "deploy/whole/Chart.yaml", wholeYAML(
-		fmt.Sprintf("{name: web, version: ^1, repository: %q, alias: front, condition: front.enabled}", e.a.URL()),
-		`{name: db, version: 0.x, repository: "@b"}`,
-		fmt.Sprintf("{name: app, version: 2.x, repository: %q}", e.registry.URL("team")),
-		`{name: lib, version: "*", repository: "file://../lib"}`,
-	))
-	tree["deploy/whole/values.yaml"] = &fstest.MapFile{Data: []byte("a: 1\n"), Mode: 0o644}
-	return tree
-}
-
-// holds lists NAME VERSION of the charts within the artifact of c, as the
-// package manager loads it.
-func (e *umbrellaTest) holds(c *source.PkgChart) (list []string) {
-	e.Helper()
-	in, err := e.Store.Open(*c.Artifact())
-	if err != nil {
-		e.Fatal(err)
-	}
-	defer in.Close()
-	text, err := io.ReadAll(in)
-	if err != nil {
-		e.Fatal(err)
-	}
-	whole, err := loader.LoadArchive(bytes.NewReader(text))
-	if err != nil {
-		e.Fatal(err)
-	}
-	for _, d := range whole.Dependencies() {
-		list = append(list, d.Name()+" "+d.Metadata.Version)
-	}
-	slices.Sort(list)
-	return list
-}
-
-func TestDependenciesWhateverTheSource(t *testing.T) {
-	e := newUmbrellaTest(t)
-	var first string
-	for _, from := range []struct {
-		kind string
-		obj  source.Object
-	}{{"GitRepository", new(source.GitRepository)}, {"Bucket", new(source.Bucket)}, {"OCIRepository", new(source.OCIRepository)}} {
-		e.tree(from.obj, "src", rev1, e.files())
-		c := made(from.kind+"/src", "deploy/whole", nil)
-		c.Metadata.Name = strings.ToLower(from.kind)
-		e.run(c, source.Stored)
-		if got, want := e.holds(c), []string{"app 2.0.0+b.1", "db 0.3.1", "lib 0.1.0", "web 1.2.0"}; !slices.Equal(got, want) {
-			t.Errorf("%s: %q, want %q", from.kind, got, want)
-		}
-		if first == "" {
-			first = c.Artifact().Digest
-		}
-		if c.Artifact().Digest != first {
-			t.Errorf("%s: other bytes", from.kind)
-		}
-		e.a.Reset()
-		e.run(c, source.Unchanged)
-		if n := e.a.Count(); n != 0 {
-			t.Errorf("%s: %d requests for what did not change", from.kind, n)
-		}
-	}
-}
-
-// TestDependenciesThatCannotBeHad: nothing is stored, the run is tried again, and
-// once the reason is gone the chart is built.
-func TestDependenciesThatCannotBeHad(t *testing.T) {
-	const failed = "Ready=False/DependencyBuildError Reconciling=True/ProgressingWithRetry BuildFailed=True/DependencyBuildError"
-	for _, row := range []struct {
-		name  string
-		spoil func(*umbrellaTest) (mend func())
-		says  []string
-	}{
-		{"a refused password", func(e *umbrellaTest) func() {
-			good := e.secrets["apps/b"]
-			e.secrets["apps/b"] = source.Secret{Data: map[string][]byte{"username": []byte("bob"), "password": []byte(keyOfA)}}
-			return func() { e.secrets["apps/b"] = good }
-		}, []string{`dependency "db" "0.x" of "whole" from "@b"`, "401"}},
-		{"a repository that nobody named", func(e *umbrellaTest) func() {
-			all := e.objects
-			e.objects = slices.DeleteFunc(slices.Clone(all), func(o source.Object) bool { return o.Head().Metadata.Name == "b" })
-			return func() { e.objects = all }
-		}, []string{`dependency "db"`, "PkgRepository/apps/b"}},
-		{"a stale lock", func(e *umbrellaTest) func() {
-			tree := e.files()
-			tree["deploy/whole/Chart.lock"] = &fstest.MapFile{Data: []byte("dependencies:\n- {name: lib, version: 0.1.0, repository: \"file://../lib\"}\ndigest: sha256:00\ngenerated: \"2026-01-01T00:00:00Z\"\n"), Mode: 0o644}
-			e.tree(new(source.GitRepository), "src", rev2, tree)
-			return func() { e.tree(new(source.GitRepository), "src", rev1, e.files()) }
-		}, []string{"Chart.lock is out of sync with Chart.yaml: run helm dependency update"}},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			e := newUmbrellaTest(t)
-			e.tree(new(source.GitRepository), "src", rev1, e.files())
-			mend := row.spoil(e)
-			c := made("GitRepository/src", "deploy/whole", nil)
-			e.fails(c, nil, source.Failed, "DependencyBuildError", row.says...)
-			if got := conditionsOf(c); !strings.HasPrefix(got, failed) {
-				t.Errorf("conditions %s", got)
-			}
-			mend()
-			e.run(c, source.Stored)
-			if got := e.holds(c); len(got) != 4 {
-				t.Errorf("%q", got)
-			}
-		})
-	}
-}
-
 // TestCredentialsInTheURLOfADependency do not show, whatever comes of them.
 func TestCredentialsInTheURLOfADependency(t *testing.T) {
+	server := testenv.StartCharts(t, testenv.ChartsConfig{})
 	for _, scheme := range []string{"http", "oci", "ftp"} {
-		e := newUmbrellaTest(t)
-		e.tree(new(source.GitRepository), "src", rev1, simple("lib", "lib", "0.1.0", "whole/Chart.yaml",
-			wholeYAML(fmt.Sprintf("{name: none, version: ^1, repository: %q}", strings.Replace(e.a.URL(), "http://", scheme+"://ann:cAnArY-of-a%2F+1@", 1)))))
-		c := made("GitRepository/src", "whole", nil)
-		e.fails(c, nil, source.Failed, "DependencyBuildError", `"none"`)
-		if shown := e.JSON(c.Status) + e.JSON(e.Events); strings.Contains(shown, "cAnArY") {
-			t.Errorf("%s: %s", scheme, shown)
-		}
+		w := newChartSetup(t, "cAnArY")
+		at := strings.Replace(server.URL(), "http://", scheme+"://ann:cAnArY-of-a%2F+1@", 1)
+		w.tree(new(source.GitRepository), "src", rev1, simple("lib", "lib", "0.1.0", "whole/Chart.yaml",
+			fmt.Sprintf("apiVersion: v2\nname: whole\nversion: 1.0.0\ndependencies:\n- {name: none, version: ^1, repository: %q}\n", at)))
+		w.fails(made("GitRepository/src", "whole", nil), nil, source.Failed, "DependencyBuildError", `"none"`)
 	}
 }

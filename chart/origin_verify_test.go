@@ -144,18 +144,6 @@ func TestSignedCharts(t *testing.T) {
 	}
 }
 
-// spec.verify is for registries: over HTTP it is refused, and not passed over.
-func TestVerifyOverHTTP(t *testing.T) {
-	server := testenv.StartCharts(t, testenv.ChartsConfig{})
-	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
-	w := newChartSetup(t)
-	w.indexed(server)
-	c := made("PkgRepository/src", "app", func(s *source.PkgChartSpec) {
-		s.Verify = &source.OCIRepositoryVerification{Provider: "cosign", SecretRef: &source.LocalReference{Name: "keys"}}
-	})
-	w.fails(c, nil, source.Stalled, "VerificationError", "type oci")
-}
-
 // A key that changes between looking up and verifying is no verdict.
 func TestKeysThatChangeMeanwhile(t *testing.T) {
 	at := time.Now().Add(-time.Hour)

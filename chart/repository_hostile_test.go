@@ -87,21 +87,6 @@ func forever(w io.Writer, first, more string) {
 	}
 }
 
-func TestRepositoryLimit(t *testing.T) {
-	r := newRepositorySetup(t, testenv.ChartsConfig{Gzip: true})
-	for i := range 50 {
-		r.s.Put(testenv.ChartVersion{Name: "web", Version: fmt.Sprintf("1.0.%d", i)})
-	}
-	size := int64(len(r.s.Index()))
-	obj := r.object(nil)
-	r.limits.Bytes = size - 1
-	r.refused(obj, "Failed", fmt.Sprintf("larger than %d bytes: raise the limit", size-1))
-	r.limits.Bytes = size
-	r.run(obj, source.Stored)
-	r.limits.Bytes = -1
-	r.run(r.object(nil), source.Unchanged)
-}
-
 func TestRepositoryCodingThatWasNotAskedFor(t *testing.T) {
 	r := newRepositorySetup(t, testenv.ChartsConfig{})
 	coding := ""

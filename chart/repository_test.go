@@ -71,24 +71,6 @@ func TestRepositoryUnchangedCostsOne304(t *testing.T) {
 	}
 }
 
-func TestRepositoryInAnotherOrderIsNoNewArtifact(t *testing.T) {
-	r := newRepositorySetup(t, testenv.ChartsConfig{})
-	entry := func(name, version string) string {
-		return "  - {name: " + name + ", version: " + version + ", urls: [" + name + ".tgz], digest: \"" + strings.Repeat("0", 64) + "\"}\n"
-	}
-	r.s.SetIndex([]byte("apiVersion: v1\nentries:\n  a:\n" + entry("a", "1.0.0") + entry("a", "2.0.0") + "  b:\n" + entry("b", "1.0.0")))
-	obj := r.object(nil)
-	r.run(obj, source.Stored)
-	first := obj.Artifact().Revision
-	r.s.SetIndex([]byte("entries:\n  b:\n" + entry("b", "1.0.0") + "  a:\n" + entry("a", "2.0.0") + entry("a", "1.0.0") + "apiVersion: v1\ngenerated: \"2026-01-01T00:00:00Z\"\n"))
-	r.run(obj, source.Unchanged)
-	r.run(obj, source.Unchanged)
-	r.asked(200, 200, 304)
-	if obj.Artifact().Revision != first {
-		t.Errorf("revision was %s, is %s", first, obj.Artifact().Revision)
-	}
-}
-
 // The server stamps its index anew at each request, so the bytes that are lost
 // are nowhere any more.
 func TestRepositoryLostArtifactOfBytesThatAreGone(t *testing.T) {
@@ -156,33 +138,6 @@ func TestRepositoryFromADirectory(t *testing.T) {
 	}
 	r.refused(obj, "IndexationFailed", dir)
 	r.asked()
-}
-
-func TestRepositoryMessages(t *testing.T) {
-	r := newRepositorySetup(t, testenv.ChartsConfig{})
-	text := append(r.s.Index(), '#')
-	r.s.SetIndex(append(text, bytes.Repeat([]byte("x"), 30_880-len(text))...))
-	obj := r.object(func(s *source.PkgRepositorySpec) { s.URL += "//?token=" + repoCanary })
-	r.run(obj, source.Stored)
-	i := slices.IndexFunc(r.Events, func(e source.Event) bool { return e.Reason == "NewArtifact" })
-	if i < 0 {
-		t.Fatalf("events %+v", r.Events)
-	}
-	if got, want := r.Events[i].Message, "stored fetched index of size 30.88kB from '"+r.s.URL()+"/'"; got != want {
-		t.Errorf("message %q, want %q", got, want)
-	}
-	if got, want := obj.Status.Condition("Ready").Message, "stored artifact: revision '"+obj.Artifact().Revision+"'"; got != want {
-		t.Errorf("message %q, want %q", got, want)
-	}
-	if got := r.s.Requests()[0].Path; !strings.HasPrefix(got, "/charts/index.yaml?token=") {
-		t.Errorf("asked for %s", got)
-	}
-}
-
-func TestRepositoryWaitsForBusyServers(t *testing.T) {
-	r := newRepositorySetup(t, testenv.ChartsConfig{Defect: &testenv.Defect{Status: 429, Header: http.Header{"Retry-After": {"0"}}, Times: 2}})
-	r.run(r.object(nil), source.Stored)
-	r.asked(429, 429, 200)
 }
 
 // Whatever follows the index, all of what the server has is what is stored.

@@ -447,47 +447,6 @@ func TestLimits(t *testing.T) {
 	b.fails(err, source.StepFetch, "ChartPullError", false)
 }
 
-// TestStalls leaves servers that say nothing more when the context ends; that
-// spec.timeout does is a matter of the conformance suite.
-func TestStalls(t *testing.T) {
-	c := testenv.StartCharts(t, testenv.ChartsConfig{})
-	c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
-	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
-	r, _ := newRegistry(t, g, "1.0.0")
-	h := newOpenerTest(t, c.URL(), c)
-	for _, row := range []struct {
-		b    *openerTest
-		stop func(*testenv.Defect) <-chan struct{}
-		at   testenv.Defect
-		want string
-		says string
-	}{
-		{h, c.Break, testenv.Defect{Do: testenv.Stall, After: -1}, "1.0.0", "download chart"},
-		{h, c.Break, testenv.Defect{Do: testenv.Stall, After: 50}, "1.0.0", "download chart"},
-		{r, g.Break, testenv.Defect{Phase: testenv.HeadManifest, Do: testenv.Stall, After: -1}, "1.0.0", "look up tag 1.0.0"},
-		{r, g.Break, testenv.Defect{Phase: testenv.ListTags, Do: testenv.Stall, After: -1}, "*", "list tags"},
-		{r, g.Break, testenv.Defect{Phase: testenv.GetManifest, Do: testenv.Stall, After: 9}, "1.0.0", "fetch manifest"},
-		{r, g.Break, testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Stall, After: 50}, "1.0.0", "pull chart"},
-	} {
-		row.b.repo.Spec.Timeout = source.Duration(time.Hour)
-		stalled := row.stop(&row.at)
-		ctx, cancel := context.WithCancel(t.Context())
-		go func() {
-			<-stalled
-			cancel()
-		}()
-		u := row.b.open()
-		o, err := u.find(ctx, "app", row.want)
-		if err == nil {
-			_, err = u.fetch(ctx, o)
-		}
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: %v", row.says, err)
-		}
-		row.stop(nil)
-	}
-}
-
 // TestTornChart fetches what is damaged on its way.
 func TestTornChart(t *testing.T) {
 	c := testenv.StartCharts(t, testenv.ChartsConfig{})

@@ -149,7 +149,7 @@ func TestCacheSurvivesDamage(t *testing.T) {
 				} {
 					step()
 					refs := []source.GitRepositoryRef{{Branch: "main"}, {Branch: "main", Commit: repo.ID("main")}}
-				for _, ref := range refs[:1+i%2] {
+					for _, ref := range refs[:1+i%2] {
 						g := s.object(ref)
 						rev, data, _ := fetch(t, g, env)
 						if plain, want, _ := fetch(t, g, s.env); rev.ID != plain.ID || !bytes.Equal(data, want) {

@@ -2,10 +2,8 @@ package git_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -366,32 +364,6 @@ func TestProofInShallowClone(t *testing.T) {
 	rev, _, _ := fetch(t, object(at, source.GitRepositoryRef{Commit: repo.ID("main"), Branch: "main"}), env)
 	if !strings.HasSuffix(rev.ID, repo.ID("main")) {
 		t.Errorf("tip: %v", rev)
-	}
-}
-
-// The contexts of Resolve and Open may end as soon as they return.
-func TestContentOutlivesContexts(t *testing.T) {
-	repo := one(t)
-	for name, s := range servers(t, repo) {
-		o := git.New(s.object(source.GitRepositoryRef{Branch: "main"}), s.env)
-		ctx, cancel := context.WithCancel(t.Context())
-		rev, _, err := o.Resolve(ctx, nil)
-		cancel()
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		ctx, cancel = context.WithCancel(t.Context())
-		c, err := o.Open(ctx, rev)
-		cancel()
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if _, err := c.WriteTo(t.Context(), io.Discard); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if err := c.Close(); err != nil {
-			t.Errorf("%s: close: %v", name, err)
-		}
 	}
 }
 

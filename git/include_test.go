@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -401,28 +400,6 @@ func TestIncludeLimits(t *testing.T) {
 		if _, _, _, err := try(t.Context(), row.g, env); (err == nil) != (row.want == "") || err != nil && !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%+v: %v, want %q", row.limits, err, row.want)
 		}
-	}
-}
-
-// The artifact of an ExternalArtifact is fetched from its URL.
-func TestIncludeExternal(t *testing.T) {
-	p, env := includingRepository(t)
-	theirs := newIncludedSources(t)
-	theirs.put(new(source.ExternalArtifact), "ext", pack(files("ext.yaml", "e")))
-	server := httptest.NewServer(theirs.store.Handler())
-	defer server.Close()
-	ext := theirs.objects[0].(*source.ExternalArtifact)
-	ext.Status.Artifact.URL = server.URL + "/" + ext.Status.Artifact.Path
-	p.objects = theirs.objects
-	g := including(atURL, "ExternalArtifact/ext::base")
-	_, data, _ := fetch(t, g, env)
-	if got := contents(t, data)["base/ext.yaml"]; got != "e" {
-		t.Errorf("content %q", got)
-	}
-	ext.Status.Artifact.Digest = "sha256:" + strings.Repeat("0", 64)
-	var wrong *artifact.DigestError
-	if _, _, _, err := try(t.Context(), g, env); !errors.As(err, &wrong) {
-		t.Errorf("another digest: %v", err)
 	}
 }
 

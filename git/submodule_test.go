@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"net/url"
@@ -133,9 +132,18 @@ func TestSubmodules(t *testing.T) {
 			"https://example.com/org/app": repos["org/app.git"].Dir, "https://example.com/org/lib": repos["org/lib.git"].Dir,
 			"https://example.com/tools/x.git": repos["tools/x"].Dir, "https://example.com/base.git": repos["base.git"].Dir}}},
 	} {
+		server.Reset()
 		_, data, report := fetch(t, recursing(row.url), row.env)
 		if got := contents(t, data); !maps.Equal(got, want) {
 			t.Errorf("%s: content %v, want %v", name, got, want)
+		}
+		if name == "http" { // each submodule costs one shallow fetch, equal ones together
+			if got, want := fetches(server), (map[string]int{"/org/app.git": 1, "/org/lib.git": 1, "/tools/x": 1, "/base.git": 2}); !maps.Equal(got, want) {
+				t.Errorf("fetches %v, want %v", got, want)
+			}
+			if slices.ContainsFunc(packs(server), func(body string) bool { return !strings.Contains(body, "deepen 1") }) {
+				t.Errorf("not shallow: %q", packs(server))
+			}
 		}
 		if first == nil {
 			first = data
@@ -145,35 +153,6 @@ func TestSubmodules(t *testing.T) {
 		}
 		if notes := map[bool]int{true: 3}[name == "tips only"]; len(report.Notes) < notes || notes == 0 && len(report.Notes) > 0 {
 			t.Errorf("%s: notes %q", name, report.Notes)
-		}
-	}
-}
-
-// Each submodule costs one fetch, equal ones together.
-func TestSubmoduleFetches(t *testing.T) {
-	server := testenv.ServeAll(t, testenv.HTTP{}, family(t))
-	g := recursing(server.URL + "/org/app.git")
-	o := git.New(g, source.Env{})
-	rev, _, err := o.Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.Reset()
-	c, err := o.Open(t.Context(), rev)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if _, err := c.WriteTo(t.Context(), io.Discard); err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]int{"/org/app.git": 1, "/org/lib.git": 1, "/tools/x": 1, "/base.git": 2}
-	if got := fetches(server); !maps.Equal(got, want) {
-		t.Errorf("fetches %v, want %v", got, want)
-	}
-	for _, q := range server.Requests() {
-		if q.Phase == testenv.Pack && !bytes.Contains(q.Body, []byte("deepen 1")) {
-			t.Errorf("%s: %q: not shallow", q.Path, q.Body)
 		}
 	}
 }
@@ -276,28 +255,6 @@ func TestSubmodulesLeftOut(t *testing.T) {
 	bad := strings.Repeat("x", 2<<20)
 	g.Spec.Ignore = &bad
 	fails(t, g, source.Env{}, "SourceIgnoreError", "")
-}
-
-// Submodules outside of the listed directories are not fetched; one may be
-// listed itself.
-func TestSubmodulesOfSparseCheckout(t *testing.T) {
-	sub, app := testenv.NewRepo(t), testenv.NewRepo(t)
-	pin := linked(sub, map[string]string{"x": "1", "d/y": "2"})
-	linked(app, map[string]string{"own": "o", "vendor/z": "3"}, link{"vendor/a", "../sub.git", pin}, link{"vendor/b", "../sub.git", pin}, link{"other", "../absent.git", pin})
-	for name, config := range map[string]testenv.HTTP{"partial": {}, "whole": {NoFilter: true}} {
-		server := testenv.ServeAll(t, config, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
-		for _, row := range []struct{ dirs, want []string }{
-			{[]string{"vendor"}, []string{"vendor/a/d/y", "vendor/a/x", "vendor/b/d/y", "vendor/b/x", "vendor/z"}},
-			{[]string{"vendor/b"}, []string{"vendor/b/d/y", "vendor/b/x"}},
-		} {
-			g := recursing(server.URL + "/app.git")
-			g.Spec.SparseCheckout = row.dirs
-			_, data, _ := fetch(t, g, source.Env{})
-			if got := slices.Sorted(maps.Keys(contents(t, data))); !slices.Equal(got, row.want) {
-				t.Errorf("%s, %q: %q, want %q", name, row.dirs, got, row.want)
-			}
-		}
-	}
 }
 
 // update = none leaves the directory of a submodule empty, as git does, with a note.
