@@ -170,9 +170,7 @@ type chartServer struct {
 
 func newChartServer(t *testing.T, obj source.Object) *chartServer {
 	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { store.Close() })
 	obj.Head().Metadata = source.Metadata{Name: "src", Namespace: "apps"}
 	source.Default(obj)

@@ -52,9 +52,7 @@ func chartYAML(name, version string, dependencies ...string) string {
 func newOpener(t *testing.T, documents string) *opener {
 	t.Helper()
 	var set source.Set
-	if err := set.Decode("documents.yaml", strings.NewReader(documents)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, set.Decode("documents.yaml", strings.NewReader(documents)))
 	env := source.Env{Secrets: &set, Sources: &source.Inventory{Objects: set.Objects}}
 	return &opener{env: env, vault: &transport.Vault{Namespace: "default", From: env.Secrets}}
 }
@@ -69,9 +67,7 @@ func completed(t *testing.T, s *opener, tree fs.FS, dir string) (string, error) 
 func completedWithin(ctx context.Context, t *testing.T, s *opener, tree fs.FS, dir string) (string, error) {
 	t.Helper()
 	c, err := bundle.Open(tree, dir, artifact.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	charts, end, err := s.complete(ctx, tree, dir, c)
 	if err != nil {
 		if charts != nil || end != nil {
@@ -81,9 +77,7 @@ func completedWithin(ctx context.Context, t *testing.T, s *opener, tree fs.FS, d
 		return "", err
 	}
 	whole, err := c.With(bundle.Edit{Charts: charts})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	held := holds(t, whole)
 	if err := end(); err != nil {
 		t.Errorf("end: %v", err)
@@ -350,9 +344,7 @@ func TestDependenciesOffline(t *testing.T) {
 	archive := site.Put(testenv.ChartVersion{Name: "lib", Version: "1.0.0", Archive: archiveOf(t, "lib", "1.0.0")})
 	dir := t.TempDir()
 	for name, text := range map[string][]byte{"index.yaml": site.Index(), "lib-1.0.0.tgz": archive} {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
 	}
 	object := repositoryObject("named", "https://charts.example/x", "")
 	for _, c := range []struct{ documents, local, wanted string }{
@@ -512,9 +504,7 @@ func TestArchivesThatAreTooMuchTogether(t *testing.T) {
 	s, files := newOpener(t, ""), &spools{t: t}
 	s.env.Limits.Bytes, s.env.Limits.Temp = 64<<10, files.create
 	_, err := completed(t, s, umbrella(list[:2]...), ".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	site.Reset()
 	_, err = completed(t, s, umbrella(list...), ".")
 	demandFailure(t, err, "more than 65536 bytes in all archives together")

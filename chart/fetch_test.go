@@ -49,9 +49,7 @@ func cachingOpener(t *testing.T, secrets source.Secrets, cached bool) *opener {
 	env := source.Env{Secrets: secrets}
 	if cached {
 		c, err := artifact.OpenCache(artifact.CacheConfig{Dir: filepath.Join(t.TempDir(), "cache")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { c.Close() })
 		env.Cache = c
 	}
@@ -137,9 +135,7 @@ func TestFetchIndexFromADamagedEntry(t *testing.T) {
 		t.Fatal(err)
 	}
 	w, err := dial(t.Context(), repo, source.Env{}, s.vault)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, text := range []string{"", "{}\nrest", "no JSON\nrest", `{"etag":"x"}`} {
 		if err := s.env.Cache.Put("index of charts, at and as "+hex.EncodeToString(w.print[:]), func(out io.Writer) error { _, err := fmt.Fprint(out, text); return err }); err != nil {
 			t.Fatal(err)
@@ -193,9 +189,7 @@ func TestNormaliseRefuses(t *testing.T) {
 
 func TestBelowKeepsTheQuery(t *testing.T) {
 	base, err := parseURL("http://h/a%2Fb?x=1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := below(base, "index.yaml").String(); got != "http://h/a%2Fb/index.yaml?x=1" {
 		t.Error(got)
 	}
@@ -213,9 +207,7 @@ func pgpConfig(at time.Time, life time.Duration) *packet.Config {
 func newKey(t testing.TB, at time.Time, life time.Duration) *openpgp.Entity {
 	t.Helper()
 	e, err := openpgp.NewEntity("ann", "", "ann@example.com", pgpConfig(at, life))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return e
 }
 
@@ -227,14 +219,10 @@ func public(t testing.TB, e *openpgp.Entity, armored bool) []byte {
 	var end io.Closer
 	if armored {
 		a, err := armor.Encode(&b, openpgp.PublicKeyType, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		w, end = a, a
 	}
-	if err := e.Serialize(w); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.Serialize(w))
 	if end != nil {
 		end.Close()
 	}
@@ -252,9 +240,7 @@ func signText(t testing.TB, e *openpgp.Entity, at time.Time, text string) []byte
 	if err == nil {
 		err = w.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b.Bytes()
 }
 
@@ -352,9 +338,7 @@ func TestProvenanceBeforeFetch(t *testing.T) {
 	if err == nil {
 		_, err = u.verify(t.Context(), o, nil)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for range 2 {
 		a, err := u.fetch(t.Context(), o)
 		if err != nil || !bytes.Equal(b.drain(a), chart) {

@@ -245,9 +245,7 @@ func TestLostStateOfCharts(t *testing.T) {
 // forget loses the state of c, but not its status.
 func (w *chartSetup) forget(c *source.PkgChart) {
 	w.Helper()
-	if err := w.Ledger.Save(w.Context(), c, nil); err != nil {
-		w.Fatal(err)
-	}
+	must(w, w.Ledger.Save(w.Context(), c, nil))
 }
 
 // A repository that asks for what it cannot have verified gives no charts, and
@@ -406,9 +404,7 @@ func TestSourcesOfChartsThatFail(t *testing.T) {
 			text[len(text)/2] ^= 1
 			err = os.WriteFile(name, text, 0o600)
 		}
-		if err != nil {
-			w.Fatal(err)
-		}
+		must(w, err)
 	}
 	for _, row := range []struct {
 		name    string
@@ -467,13 +463,9 @@ func TestStoreFails(t *testing.T) {
 	w.tree(new(source.GitRepository), "src", rev1, simple("app", "app", "1.0.0"))
 	o := w.origin(made("GitRepository/src", "app", nil))
 	rev, _, err := o.Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c, err := o.Open(t.Context(), rev)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	_, err = c.WriteTo(t.Context(), full{})
 	if step, ok := errors.AsType[*source.StepError](err); ok || !errors.Is(err, io.ErrShortWrite) {

@@ -148,9 +148,7 @@ func TestWhatRenewsCharts(t *testing.T) {
 			w.tree(new(source.GitRepository), "src", rev2, simple("app", "other", "1.0.0"))
 		}, source.Stored, "changed: spec.chart"},
 		{"a lost artifact", nil, func(w *chartSetup, c *source.PkgChart) {
-			if err := w.Store.Remove("pkgchart/apps/app"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.Store.Remove("pkgchart/apps/app"))
 		}, source.Stored, "the artifact disappeared from storage"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -161,9 +161,7 @@ func TestKeysThatChangeMeanwhile(t *testing.T) {
 	}
 	w.secrets["apps/ring"] = source.Secret{Data: map[string][]byte{"keys": chart.PublicKeys(t, ann, false)}}
 	c, err := o.Open(t.Context(), rev)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	if _, err := c.Verify(t.Context()); err == nil || !strings.Contains(err.Error(), "the keys changed") {
 		t.Errorf("error %v", err)
@@ -178,9 +176,7 @@ func TestVersionsThatMove(t *testing.T) {
 	push(g, "1.0.0", archived(t, "1.0.0"))
 	c := made("PkgRepository/src", "app", nil)
 	rev, _, err := w.origin(c).Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	push(g, "1.1.0", archived(t, "1.1.0"))
 	if _, err := w.origin(c).Open(t.Context(), rev); !errors.Is(err, source.ErrMoved) {
 		t.Errorf("error %v", err)
@@ -192,9 +188,7 @@ func TestPublication(t *testing.T) {
 		"app/Chart.yaml": "apiVersion: v2\nname: app\nversion: 1.2.0+3\ndescription: An app.\n", "app/values.yaml": "a: 1\n",
 	})
 	p, err := chart.Publication(bytes.NewReader(archive), artifact.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if want := `{"name":"app","version":"1.2.0+3","description":"An app.","apiVersion":"v2"}`; string(p.Config) != want {
 		t.Errorf("config %s, want %s", p.Config, want)
 	}
@@ -317,9 +311,7 @@ func (k keyedTest) run(t *testing.T, secrets map[string]source.Secret) {
 	for _, r := range k.rows {
 		t.Run(strings.Trim(r.field+" "+r.value, " "), func(t *testing.T) {
 			cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: t.TempDir()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer cache.Close()
 			plain := func(*chartSetup, *source.PkgRepositorySpec) {}
 			if n, err := k.fetch(t, cache, secrets, plain); n != 1 || err != nil {

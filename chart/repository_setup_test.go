@@ -94,9 +94,7 @@ func (r *repositorySetup) bytes(a *artifact.Artifact) []byte {
 // lose removes the file of an artifact.
 func (r *repositorySetup) lose(a *artifact.Artifact) {
 	r.Helper()
-	if err := os.Remove(filepath.Join(r.Dir, filepath.FromSlash(a.Path))); err != nil {
-		r.Fatal(err)
-	}
+	must(r, os.Remove(filepath.Join(r.Dir, filepath.FromSlash(a.Path))))
 }
 
 // statuses returns those of the answers since the last call.
@@ -453,5 +451,13 @@ func repoKind(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
 		},
 		Stalls:       []sourcetest.Defect{sourcetest.StallResolve, sourcetest.StallFetch},
 		ReadsContent: true,
+	}
+}
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

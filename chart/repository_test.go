@@ -96,9 +96,7 @@ func TestRepositoryMovesOn(t *testing.T) {
 	obj := r.object(nil)
 	first := r.origin(obj)
 	rev, state, err := first.Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.1.0"})
 	later := r.origin(obj)
 	if _, err := later.Open(t.Context(), rev); !errors.Is(err, source.ErrMoved) {
@@ -109,9 +107,7 @@ func TestRepositoryMovesOn(t *testing.T) {
 		t.Fatalf("resolved %s, %v", now.ID, err)
 	}
 	c, err := later.Open(t.Context(), now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c.Close()
 	if c, err = first.Open(t.Context(), rev); err != nil { // which the first origin has kept
 		t.Fatal(err)
@@ -125,17 +121,13 @@ func TestRepositoryFromADirectory(t *testing.T) {
 	dir, obj := t.TempDir(), r.object(nil)
 	r.local = map[string]string{obj.Spec.URL: dir}
 	r.refused(obj, "Failed", "run helm repo index", "index.yaml")
-	if err := os.WriteFile(filepath.Join(dir, "index.yaml"), r.s.Index(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "index.yaml"), r.s.Index(), 0o644))
 	r.run(obj, source.Stored)
 	if !bytes.Equal(r.bytes(obj.Artifact()), r.s.Index()) {
 		t.Error("the artifact is not the file")
 	}
 	r.run(obj, source.Unchanged)
-	if err := os.WriteFile(filepath.Join(dir, "index.yaml"), []byte("[]"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "index.yaml"), []byte("[]"), 0o644))
 	r.refused(obj, "IndexationFailed", dir)
 	r.asked()
 }
@@ -193,9 +185,7 @@ func TestRepositoryChangedTwiceInOneSecond(t *testing.T) {
 func (r *repositorySetup) sharing() source.Env {
 	r.Helper()
 	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: r.TempDir()})
-	if err != nil {
-		r.Fatal(err)
-	}
+	must(r, err)
 	r.Cleanup(func() { cache.Close() })
 	env := source.Env{Secrets: r.secrets, Cache: cache, Share: new(source.Share), Since: time.Now(), Reuse: new(source.Connections)}
 	r.Cleanup(env.Reuse.Close)

@@ -109,13 +109,9 @@ func (w *chartSetup) put(obj source.Object, name, revision string, write func(io
 	w.Helper()
 	w.add(obj, name)
 	dir, err := source.Address(obj)
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	a, err := w.Store.Put(w.Context(), dir, "source.tar.gz", write)
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	a.Revision = revision
 	obj.Common().Artifact = &a
 }
@@ -216,14 +212,10 @@ func (w *chartSetup) bytes(a *artifact.Artifact) string {
 func storedBytes(t *testing.T, r *sourcetest.Rig, a *artifact.Artifact) []byte {
 	t.Helper()
 	in, err := r.Store.Open(*a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer in.Close()
 	text, err := io.ReadAll(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return text
 }
 
@@ -275,9 +267,7 @@ func linked(t *testing.T) []byte {
 	if err == nil {
 		err = tw.WriteHeader(&tar.Header{Name: "app/Chart.lock", Typeflag: tar.TypeSymlink, Linkname: "../../etc/passwd"})
 	}
-	if err = errors.Join(err, tw.Close(), zw.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, tw.Close(), zw.Close()))
 	return b.Bytes()
 }
 
@@ -321,9 +311,7 @@ func publish(versions ...string) func(*historySetup, *source.PkgChart) {
 func repacked(t *testing.T, archive []byte) []byte {
 	t.Helper()
 	tree, err := artifact.Read(bytes.NewReader(archive), artifact.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer tree.Close()
 	var b bytes.Buffer
 	if _, err := artifact.Pack(t.Context(), &b, tree); err != nil {

@@ -74,9 +74,7 @@ func (b *openerTest) open() upstream {
 		index = func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.text)), nil }
 	}
 	u, err := b.s.open(b.Context(), b.repo, index)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	b.Cleanup(u.close)
 	return u
 }
@@ -206,14 +204,10 @@ func TestStandIn(t *testing.T) {
 	data := archive(t, "app", "1.0.0")
 	for name, where := range map[string]string{"app.tgz": dir, "sub/app.tgz": dir, "a b.tgz": dir, "outside.tgz": filepath.Dir(outside)} {
 		file := filepath.Join(where, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, data, 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, data, 0o600)))
 	}
 	defer os.Remove(outside)
-	if err := os.Symlink(outside, filepath.Join(dir, "link.tgz")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(outside, filepath.Join(dir, "link.tgz")))
 	c := testenv.StartCharts(t, testenv.ChartsConfig{})
 	c.PutFile("app.tgz", data)
 	for url, says := range map[string]string{
@@ -326,9 +320,7 @@ func TestMixedProvenance(t *testing.T) {
 		g.Push("team/app", "1.0.0", chartImage(data, layers...))
 		u := b.open()
 		o, err := u.find(t.Context(), "app", "*")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, err = u.verify(t.Context(), o, nil)
 		if says != "" {
 			b.fails(err, source.StepVerify, "ChartVerificationError", false, says)
@@ -371,9 +363,7 @@ func TestNamesThatNobodyIsAskedFor(t *testing.T) {
 func (b *openerTest) withCache() {
 	b.Helper()
 	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: b.TempDir()})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	b.Cleanup(func() { cache.Close() })
 	b.s.env.Cache = cache
 }
@@ -516,5 +506,13 @@ func TestMixed(t *testing.T) {
 		b := put("", url)
 		_, _, err := b.get("app", "1.0.0")
 		b.fails(err, source.StepFetch, "ChartPullError", false, "oci://")
+	}
+}
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

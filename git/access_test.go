@@ -328,9 +328,7 @@ func TestLoginOfSubmodules(t *testing.T) {
 	g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{{URL: guarded.URL, SecretRef: source.LocalReference{Name: "other"}}}
 	i := &issuer{credential: source.Credential{Token: "t0ken-canary"}}
 	_, archive, _, err := try(t.Context(), g, source.Env{Login: i.login, Secrets: sourcetest.Secrets{"default/other": sourcetest.Secret("username", "alice", "password", "s3cret-canary")}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := contents(t, archive); got["a"]+got["lib/l"]+got["again/l"]+got["other/o"]+got["foreign/f"] != "11111" {
 		t.Errorf("content %v", got)
 	}

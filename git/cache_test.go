@@ -29,9 +29,7 @@ import (
 func newCache(t testing.TB, dir string) *artifact.Cache {
 	t.Helper()
 	c, err := artifact.OpenCache(artifact.CacheConfig{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -118,9 +116,7 @@ func TestCacheSurvivesDamage(t *testing.T) {
 				env.Cache = newCache(t, dir)
 				entries := func(do func(file string, b []byte)) {
 					found, err := filepath.Glob(filepath.Join(dir, "entry", "*", "*"))
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					for _, file := range found {
 						if b, err := os.ReadFile(file); err == nil {
 							do(file, b)
@@ -204,9 +200,7 @@ func TestCredentialsShareNothing(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // However many objects and processes share an upstream, what they share is
@@ -216,45 +210,36 @@ func TestSharedUpstream(t *testing.T) {
 	id := repo.Commit(testenv.Commit{Branch: "main", Files: twentyFiles()})
 	repo.Git("branch", "same", id)
 	repo.AnnotatedTag("v1.0.0", id, "release")
-	for name, refs := range map[string][]source.GitRepositoryRef{
-		"one branch":         {{Branch: "main"}, {Branch: "main"}, {Branch: "main"}},
-		"two branches, tags": {{Branch: "main"}, {Branch: "same"}, {SemVer: "1.x"}, {Tag: "v1.0.0"}, {Commit: id}},
-		"sparse and whole":   {{Branch: "main"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
-			dir := t.TempDir()
-			var wg sync.WaitGroup
-			archives := make([][]byte, len(refs))
-			for i, ref := range refs {
-				g := object(server.Repo(), ref)
-				g.Metadata.Name = fmt.Sprint("app", i)
-				env := source.Env{Cache: newCache(t, dir)} // each as if in a process of its own
-				wg.Go(func() {
-					var err error
-					if _, archives[i], _, err = try(t.Context(), g, env); err != nil {
-						t.Error(err)
-					}
-				})
-			}
-			wg.Wait()
-			if list := packs(server); len(list) != 1 {
-				t.Errorf("%d fetches: %q", len(list), list)
-			}
-			for _, a := range archives {
-				if !bytes.Equal(a, archives[0]) {
-					t.Error("different bytes")
-				}
-			}
-			if name == "sparse and whole" {
-				g := object(server.Repo(), refs[0])
-				g.Spec.SparseCheckout = []string{"dir1"}
-				server.Reset()
-				if _, data, _ := fetch(t, g, source.Env{Cache: newCache(t, dir)}); len(contents(t, data)) != 5 || len(packs(server)) > 0 {
-					t.Errorf("sparse: %d files, fetched %q", len(contents(t, data)), packs(server))
-				}
+	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	dir := t.TempDir()
+	refs := []source.GitRepositoryRef{{Branch: "main"}, {Branch: "main"}, {Branch: "same"}, {SemVer: "1.x"}, {Tag: "v1.0.0"}, {Commit: id}}
+	var wg sync.WaitGroup
+	archives := make([][]byte, len(refs))
+	for i, ref := range refs {
+		g := object(server.Repo(), ref)
+		g.Metadata.Name = fmt.Sprint("app", i)
+		env := source.Env{Cache: newCache(t, dir)} // each as if in a process of its own
+		wg.Go(func() {
+			var err error
+			if _, archives[i], _, err = try(t.Context(), g, env); err != nil {
+				t.Error(err)
 			}
 		})
+	}
+	wg.Wait()
+	if list := packs(server); len(list) != 1 {
+		t.Errorf("%d fetches: %q", len(list), list)
+	}
+	for _, a := range archives {
+		if !bytes.Equal(a, archives[0]) {
+			t.Error("different bytes")
+		}
+	}
+	g := object(server.Repo(), refs[0])
+	g.Spec.SparseCheckout = []string{"dir1"}
+	server.Reset()
+	if _, data, _ := fetch(t, g, source.Env{Cache: newCache(t, dir)}); len(contents(t, data)) != 5 || len(packs(server)) > 0 {
+		t.Errorf("sparse: %d files, fetched %q", len(contents(t, data)), packs(server))
 	}
 }
 
@@ -323,9 +308,7 @@ func TestHostileDifference(t *testing.T) {
 	} {
 		t.Run(defect, func(t *testing.T) {
 			mine := t.TempDir()
-			if err := os.CopyFS(mine, os.DirFS(dir)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.CopyFS(mine, os.DirFS(dir)))
 			env := source.Env{Cache: newCache(t, mine)}
 			server.Break(answer(sent(pack), 0))
 			if _, _, _, err := try(t.Context(), g, env); err == nil {
@@ -341,12 +324,8 @@ func TestHostileDifference(t *testing.T) {
 				t.Error("other content")
 			}
 
-			if err := os.RemoveAll(mine); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.CopyFS(mine, os.DirFS(dir)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.RemoveAll(mine))
+			must(t, os.CopyFS(mine, os.DirFS(dir)))
 			server.Break(answer(sent(pack), 1))
 			server.Reset()
 			if _, again, _ := fetch(t, g, source.Env{Cache: newCache(t, mine)}); !bytes.Equal(again, data) {
@@ -388,9 +367,7 @@ func TestCacheThatCannotBeWritten(t *testing.T) {
 	_, want, _ := fetch(t, g, source.Env{})
 	for _, blocked := range []string{"tmp", "lock", "entry"} {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, blocked), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, blocked), nil, 0o600))
 		for range 2 {
 			if _, data, _ := fetch(t, g, source.Env{Cache: newCache(t, dir)}); !bytes.Equal(data, want) {
 				t.Errorf("%s: other bytes", blocked)
@@ -398,9 +375,7 @@ func TestCacheThatCannotBeWritten(t *testing.T) {
 		}
 	}
 	small, err := artifact.OpenCache(artifact.CacheConfig{Dir: t.TempDir(), MaxBytes: 30 << 10})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer small.Close()
 	for range 2 {
 		if _, data, _ := fetch(t, g, source.Env{Cache: small}); !bytes.Equal(data, want) {
@@ -467,9 +442,7 @@ func TestLoginIsAsked(t *testing.T) {
 func fleet(t *testing.T, env source.Env, objects ...*source.GitRepository) (results []source.Result, errs []error) {
 	t.Helper()
 	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { store.Close() })
 	r := &source.Reconciler{Store: store}
 	results, errs = make([]source.Result, len(objects)), make([]error, len(objects))

@@ -150,9 +150,7 @@ func crowd(t *testing.T, n int, prefixes ...string) (*testenv.Repo, string) {
 	for _, name := range refs {
 		fmt.Fprintln(&packed, id, name)
 	}
-	if err := os.WriteFile(filepath.Join(repo.Dir, "packed-refs"), packed.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(repo.Dir, "packed-refs"), packed.Bytes(), 0o644))
 	return repo, id
 }
 
@@ -274,15 +272,11 @@ func TestRefusedWants(t *testing.T) {
 	refuse := answer(pkt("ERR want "+first+" not valid\n"), 1)
 	branch := git.New(object(server.Repo(), source.GitRepositoryRef{Branch: "main"}), source.Env{})
 	onBranch, _, err := branch.Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "2")}) // main moves on
 	tagged := git.New(object(server.Repo(), source.GitRepositoryRef{Tag: "v1.0.0"}), source.Env{})
 	onTag, _, err := tagged.Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, c := range []struct {
 		origin *git.Origin
 		rev    source.Revision
@@ -295,9 +289,7 @@ func TestRefusedWants(t *testing.T) {
 		server.Reset()
 		server.Break(refuse)
 		content, err := c.origin.Open(t.Context(), c.rev)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer content.Close()
 		var b bytes.Buffer
 		report, err := content.WriteTo(t.Context(), &b)

@@ -49,9 +49,7 @@ func TestInclude(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	commit := repo.Commit(testenv.Commit{Branch: "main", Files: own()})
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, own()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(dir, own()))
 	p := filled(t)
 	for _, row := range mixes {
 		var archives [][]byte
@@ -84,9 +82,7 @@ func TestIncludeErrors(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: own()})
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, own()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(dir, own()))
 	p := filled(t)
 	for _, row := range []struct {
 		name, include string
@@ -201,13 +197,9 @@ func (p *includedSources) put(obj source.Object, name string, write func(io.Writ
 	source.Default(obj)
 	if write != nil {
 		dir, err := source.Address(obj)
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, err)
 		a, err := p.store.Put(p.t.Context(), dir, name+".tar.gz", write)
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, err)
 		a.Revision = "main@sha1:" + name
 		obj.Common().Artifact = &a
 	}
@@ -284,17 +276,11 @@ func filled(t *testing.T) *includedSources {
 		switch name := filepath.Join(p.dir, addressOf(a)); obj.Head().Metadata.Name {
 		case "damaged":
 			data, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			data[len(data)/2] ^= 1
-			if err := os.WriteFile(name, data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(name, data, 0o600))
 		case "gone":
-			if err := os.Remove(name); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Remove(name))
 		case "unchecked":
 			a.Digest = ""
 		}
@@ -410,9 +396,7 @@ func TestIncludeOpen(t *testing.T) {
 	p.tree("lib", library())
 	g := including(atURL, "lib")
 	rev, _, err := git.New(g, env).Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	write := func(ctx context.Context, g *source.GitRepository) error {
 		c, err := git.New(g, env).Open(ctx, rev)
 		if err != nil {
@@ -430,48 +414,6 @@ func TestIncludeOpen(t *testing.T) {
 	p.before = func() { cancel(ended) }
 	if err := write(ctx, g); !errors.Is(err, ended) {
 		t.Errorf("ended while an artifact was read: %v", err)
-	}
-}
-
-// The revision of a plain directory is its own, and a change while it is read
-// is noticed, also below what is included.
-func TestIncludeInDirectory(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, own()); err != nil {
-		t.Fatal(err)
-	}
-	p := filled(t)
-	env := p.env()
-	env.Local = map[string]string{atURL: dir}
-	first, _, _ := fetch(t, including(atURL, "lib"), env)
-	second, _, _ := fetch(t, including(atURL, "other"), env)
-	if first.ID != second.ID {
-		t.Errorf("revisions %s and %s", first.ID, second.ID)
-	}
-	// An included ignore file makes files of the directory part of the artifact.
-	if err := os.WriteFile(filepath.Join(dir, "logo.png"), []byte("new"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	third, data, _ := fetch(t, including(atURL, "strict"), env)
-	if third.ID == first.ID || contents(t, data)["logo.png"] != "new" {
-		t.Errorf("a changed picture left the revision %s", third.ID)
-	}
-
-	o := git.New(including(atURL, "lib"), env)
-	rev, _, err := o.Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := o.Open(t.Context(), rev)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if err := os.WriteFile(filepath.Join(dir, "base", "a.yaml"), []byte("changed"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.WriteTo(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), "changed while it was read") {
-		t.Errorf("changed: %v", err)
 	}
 }
 

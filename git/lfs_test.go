@@ -145,9 +145,7 @@ func TestLFSOfStandIns(t *testing.T) {
 		for _, content := range []string{"content of a", strings.Repeat("raw", 100_000), "#!/bin/sh\n"} {
 			p, _, _ := strings.Cut(strings.SplitAfter(pointer(content), "sha256:")[1], "\n")
 			at := filepath.Join(dir, "lfs", "objects", p[:2], p[2:4], p)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(content), 0o644)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(content), 0o644)))
 		}
 	}
 	clone := filepath.Join(t.TempDir(), "clone")
@@ -167,9 +165,7 @@ func TestLFSOfStandIns(t *testing.T) {
 		}
 		for content, say := range map[string]string{"content of b": "SHA-256", "content": "ends after", strings.Repeat("long", 100_000): "more than"} {
 			for _, f := range found {
-				if err := os.WriteFile(f, []byte(content), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(f, []byte(content), 0o644))
 			}
 			fails(t, g, env, gitf, say)
 		}

@@ -279,9 +279,7 @@ func TestPartialFetchNotWorthwhile(t *testing.T) {
 // for packs, or answers them itself with what it returns as answer.
 func meddle(t *testing.T, server *testenv.Server, change func(n int, body string) (rewritten, answer string)) (url_ string, asked func() []string) {
 	behind, err := url.Parse(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	proxy := httputil.NewSingleHostReverseProxy(behind)
 	proxy.ErrorLog = log.New(io.Discard, "", 0)
 	var mu sync.Mutex
@@ -536,9 +534,7 @@ func TestSparseCheckoutOfDirectory(t *testing.T) {
 	dir := t.TempDir()
 	tree := forest()
 	maps.DeleteFunc(tree, func(_ string, f *fstest.MapFile) bool { return !f.Mode.IsRegular() })
-	if err := os.CopyFS(dir, tree); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(dir, tree))
 	const at = "https://example.com/app"
 	env := source.Env{Local: map[string]string{at: dir}}
 	_, data, _ := fetch(t, sparse(at, "./docs/", "deploy/base"), env)

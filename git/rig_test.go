@@ -42,9 +42,7 @@ func object(url string, ref source.GitRepositoryRef) *source.GitRepository {
 func fetch(t *testing.T, g *source.GitRepository, env source.Env) (source.Revision, []byte, source.Report) {
 	t.Helper()
 	rev, data, report, err := try(t.Context(), g, env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return rev, data, report
 }
 
@@ -116,9 +114,7 @@ func contents(t testing.TB, data []byte) map[string]string {
 	walk(t, data, func(tree fs.FS, name string, d fs.DirEntry) {
 		if !d.IsDir() {
 			b, err := fs.ReadFile(tree, name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			found[name] = string(b)
 		}
 	})
@@ -129,9 +125,7 @@ func contents(t testing.TB, data []byte) map[string]string {
 func walk(t testing.TB, data []byte, do func(fs.FS, string, fs.DirEntry)) {
 	t.Helper()
 	tree, err := artifact.Read(bytes.NewReader(data), artifact.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer tree.Close()
 	err = fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
 		if err == nil {
@@ -139,9 +133,7 @@ func walk(t testing.TB, data []byte, do func(fs.FS, string, fs.DirEntry)) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // emptyDirs returns the directories of an artifact that hold nothing.
@@ -245,4 +237,12 @@ func servers(t *testing.T, repo *testenv.Repo) map[string]server {
 			"default/keys": sourcetest.Secret("identity", string(identity), "known_hosts", string(s.KnownHosts(false)))}}, nil}
 	}
 	return all
+}
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -309,9 +309,7 @@ func TestZones(t *testing.T) {
 			continue
 		}
 		networks, err := source.ParseNetworks(n.Host)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, _, _, err := try(t.Context(), g, source.Env{Networks: networks}); err != nil || len(target.Requests()) == 0 {
 			t.Errorf("%s to %s, which the user opens: %v", name, n.Host, err)
 		}

@@ -76,9 +76,7 @@ func cloned(t *testing.T, url string) map[string]string {
 		found[name] = string(b)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return found
 }
 
@@ -240,13 +238,9 @@ func TestSubmodulesLeftOut(t *testing.T) {
 	g.Spec.Ignore = &ignore
 	o := git.New(g, source.Env{})
 	rev, _, err := o.Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c, err := o.Open(t.Context(), rev)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	tree, _, _ := c.(source.Explainer).Explain(t.Context()) // it is a directory to who asks why
 	if info, err := fs.Stat(tree, "vendor/b"); err != nil || !info.IsDir() {

@@ -39,9 +39,7 @@ type signed struct {
 func (s signed) fixture(name string) []byte {
 	s.t.Helper()
 	b, err := os.ReadFile(filepath.Join(signedDir, name))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return b
 }
 
@@ -126,13 +124,9 @@ type sshSigner struct {
 func newSSHSigner(t testing.TB) *sshSigner {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	signer, err := ssh.NewSignerFromKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &sshSigner{signer, t}
 }
 
@@ -144,9 +138,7 @@ func (s *sshSigner) sign(payload string) string {
 	type signed struct{ Namespace, Reserved, Hash, Digest string }
 	digest := sha512.Sum512([]byte(payload))
 	sig, err := s.Sign(rand.Reader, append([]byte("SSHSIG"), ssh.Marshal(signed{"git", "", "sha512", string(digest[:])})...))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	type envelope struct {
 		Version                         uint32
 		Key                             []byte
@@ -300,9 +292,7 @@ func verdict(t *testing.T, g *source.GitRepository, from source.Origin, mode, re
 func openStore(t *testing.T) *artifact.Store {
 	t.Helper()
 	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { store.Close() })
 	return store
 }
@@ -437,9 +427,7 @@ func TestHostileTags(t *testing.T) {
 		_, err = packed.WriteString(lie + " refs/tags/lie\n^" + other + "\n")
 		err = errors.Join(err, packed.Close())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
 	for name, c := range map[string]struct{ id, want string }{
 		"tree":         {sign(tag("tree", "tree", tree)), "commit|tree"},

@@ -317,9 +317,7 @@ func TestZones(t *testing.T) {
 				continue
 			}
 			networks, err := source.ParseNetworks(n.Host)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			err = ask(networks)
 			reached := kind.to.Count() > 0 || errors.As(err, new(*tls.CertificateVerificationError)) // which has names alone
 			if errors.As(err, &refused) || !reached {

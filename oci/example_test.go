@@ -7,8 +7,6 @@ import (
 	"io"
 	"log"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing/fstest"
 
@@ -51,36 +49,6 @@ spec:
 		log.Fatal(err)
 	}
 	fmt.Println(app.Status.Artifact.Revision)
-}
-
-// A directory stands in for a repository: what is about to be pushed can be
-// tried before it is.
-func Example_directory() {
-	top, err := os.MkdirTemp("", "example")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(top)
-	dir := filepath.Join(top, "app")
-	if err := os.CopyFS(dir, fstest.MapFS{"app.yaml": {Data: []byte("kind: Deployment\n")}, "logo.png": {}}); err != nil {
-		log.Fatal(err)
-	}
-	app := &source.OCIRepository{Spec: source.OCIRepositorySpec{URL: "oci://registry.example.org/team/app"}}
-	app.Kind, app.Metadata.Name = "OCIRepository", "app"
-	source.Default(app)
-	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: filepath.Join(top, "store")})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer store.Close()
-	env := source.Env{Local: map[string]string{app.Spec.URL: dir}}
-	reconciler := source.Reconciler{Store: store}
-	result, err := reconciler.Reconcile(context.Background(), app, oci.New(app, env, nil))
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(result.Outcome, result.Report.Files, "file")
-	// Output: stored 1 file
 }
 
 // A tree is packed and published, and the same object fetches it.

@@ -23,13 +23,9 @@ func contentOf(t *testing.T, obj *source.OCIRepository, env source.Env) source.E
 	t.Helper()
 	o := oci.New(obj, env, technologies)
 	rev, _, err := o.Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c, err := o.Open(t.Context(), rev)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c.(source.Explainer)
 }
@@ -75,9 +71,7 @@ func TestExtract(t *testing.T) {
 			r.push(testenv.Blob{MediaType: test.mediaType, Data: test.layer})
 			obj := r.object("app", func(s *source.OCIRepositorySpec) { s.Ignore = &test.ignore })
 			result, err := r.reconcile(obj)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			want := append([]string{"a"}, test.want...)
 			slices.Sort(want)
 			if got := r.Names(obj.Artifact()); !slices.Equal(got, want) {
@@ -94,14 +88,10 @@ func TestExtract(t *testing.T) {
 func (r *setup) content(a *artifact.Artifact) string {
 	r.Helper()
 	in, err := r.Store.Open(*a)
-	if err != nil {
-		r.Fatal(err)
-	}
+	must(r, err)
 	defer in.Close()
 	data, err := io.ReadAll(in)
-	if err != nil {
-		r.Fatal(err)
-	}
+	must(r, err)
 	return string(data)
 }
 
@@ -147,9 +137,7 @@ func TestHostileLayers(t *testing.T) {
 func TestCopyHashes(t *testing.T) {
 	r := newSetup(t, testenv.RegistryConfig{})
 	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: r.Dir, Algorithm: artifact.BLAKE3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer store.Close()
 	r.Store = store
 	obj := r.object("app", copied)
@@ -217,9 +205,7 @@ func TestExplain(t *testing.T) {
 	r.push(testenv.TarGzip(t, fstest.MapFS{"a": {Data: []byte("1")}, "logo.png": {}}))
 	c := contentOf(t, r.object("app", nil), source.Env{Secrets: r.secrets})
 	tree, rules, err := c.Explain(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if data, err := fs.ReadFile(tree, "a"); string(data) != "1" || err != nil {
 		t.Errorf("a: %q, %v", data, err)
 	}

@@ -355,9 +355,7 @@ func TestBlobStreams(t *testing.T) {
 	r := plain(t, g)
 	used := measure.Allocated(func() {
 		content, err := r.Blob(t.Context(), ocispec.Descriptor{Digest: h.Digest(), Size: size})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer content.Close()
 		if n, err := io.Copy(io.Discard, content); n != size || err != nil {
 			t.Error(n, err)

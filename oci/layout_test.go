@@ -39,17 +39,13 @@ func newLayout(t *testing.T) *layoutDir {
 func (l *layoutDir) write(name string, content []byte) {
 	l.t.Helper()
 	path := filepath.Join(l.dir, filepath.FromSlash(name))
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, content, 0o644)); err != nil {
-		l.t.Fatal(err)
-	}
+	must(l.t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, content, 0o644)))
 }
 
 func (l *layoutDir) json(v any) []byte {
 	l.t.Helper()
 	text, err := json.Marshal(v)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must(l.t, err)
 	return text
 }
 
@@ -92,9 +88,7 @@ func (l *layoutDir) connect() (*oci.Repository, error) {
 func (l *layoutDir) open() *oci.Repository {
 	l.t.Helper()
 	r, err := l.connect()
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must(l.t, err)
 	l.t.Cleanup(r.Close)
 	return r
 }
@@ -123,9 +117,7 @@ func TestLayout(t *testing.T) {
 		}
 	}
 	content, err := r.Blob(t.Context(), ocispec.Descriptor{Digest: digest.FromString("one"), Size: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer content.Close()
 	if text, err := io.ReadAll(content); err != nil || string(text) != "one" {
 		t.Error(string(text), err)
@@ -232,12 +224,8 @@ func TestLayoutStaysInside(t *testing.T) {
 func write(t *testing.T, dir, name, content string) {
 	t.Helper()
 	name = filepath.Join(dir, filepath.FromSlash(name))
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	must(t, os.WriteFile(name, []byte(content), 0o644))
 }
 
 // save makes an image layout of tags of team/app.
@@ -251,22 +239,16 @@ func (r *setup) save(tags ...string) (dir string) {
 	var index ocispec.Index
 	for _, tag := range tags {
 		d, err := repo.Head(r.Context(), tag)
-		if err != nil {
-			r.Fatal(err)
-		}
+		must(r, err)
 		d.Annotations = map[string]string{ocispec.AnnotationRefName: tag}
 		index.Manifests = append(index.Manifests, d)
 		text := r.g.Manifest("team/app", tag)
 		blob(text)
 		var m ocispec.Manifest
-		if err := json.Unmarshal(text, &m); err != nil {
-			r.Fatal(err)
-		}
+		must(r, json.Unmarshal(text, &m))
 		for _, l := range m.Layers {
 			content, err := repo.Blob(r.Context(), l)
-			if err != nil {
-				r.Fatal(err)
-			}
+			must(r, err)
 			data, err := io.ReadAll(content)
 			if content.Close(); err != nil {
 				r.Fatal(err)

@@ -199,14 +199,10 @@ func TestProxy(t *testing.T) {
 		}}
 	r, v := connect(t, oci.Access{URL: g.URL("team/app"), Insecure: true, Proxy: ref("proxy"), Provider: "gcp"}, env)
 	content, err := r.Blob(t.Context(), d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	content.Close()
 	resp, err := r.Web().Get(storage.Base + "/v2/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	resp.Body.Close()
 	if want := g.Count() + storage.Count(); len(proxy.Seen()) != want || want != 6 {
 		t.Errorf("%d requests, through the proxy %q", want, proxy.Seen())

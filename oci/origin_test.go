@@ -104,19 +104,13 @@ func TestOpenAfterAnother(t *testing.T) {
 	r.g.Push("team/app", "latest", files(t, "a", "one"))
 	o := r.origin(r.object("app", nil))
 	first, _, err := o.Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.g.Push("team/app", "latest", files(t, "a", "two"))
 	second, _, err := o.Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, rev := range []source.Revision{first, second, second} {
 		c, err := o.Open(t.Context(), rev)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var out strings.Builder
 		if _, err := c.WriteTo(t.Context(), &out); err != nil || out.Len() == 0 {
 			t.Errorf("%s: %v", rev.ID, err)
@@ -174,13 +168,9 @@ func TestKeptOnce(t *testing.T) {
 	r.g.Push("team/app", "latest", files(t, "a", "one"))
 	o := r.origin(r.object("app", nil))
 	_, state, err := o.Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rev, _, err := o.Resolve(t.Context(), state)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.secrets["default/login"] = login(r.g.Host, "revoked")
 	if _, err := o.Open(t.Context(), rev); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("%v, want a refusal of the Secret of now", err)
@@ -276,9 +266,7 @@ func TestInvalidSelection(t *testing.T) {
 func (r *setup) sharing() source.Env {
 	r.Helper()
 	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: r.TempDir()})
-	if err != nil {
-		r.Fatal(err)
-	}
+	must(r, err)
 	r.Cleanup(func() { cache.Close() })
 	env := source.Env{Secrets: r.secrets, Limits: r.limits, Cache: cache, Share: new(source.Share), Since: time.Now(), Reuse: new(source.Connections)}
 	r.Cleanup(env.Reuse.Close)
@@ -313,16 +301,12 @@ func TestFleetAsksOnce(t *testing.T) {
 		obj.Spec.Ref = &source.OCIRepositoryRef{SemVer: []string{"1.x", ">=1.1", "*"}[i%3]}
 		obj.Spec.Ignore = &[]string{"", "a"}[i%2]
 	}
-	if err := r.fleet(12, env, ranges); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.fleet(12, env, ranges))
 	if got, want := r.phases(), "1 get blob, 1 get manifest, 1 head manifest, 1 list tags"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	env.Since = time.Now()
-	if err := r.fleet(12, env, ranges); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.fleet(12, env, ranges))
 	if got, want := r.phases(), "1 get manifest, 1 head manifest, 1 list tags"; got != want { // the objects are new
 		t.Errorf("again: got %s, want %s", got, want)
 	}

@@ -49,9 +49,7 @@ func connect(t *testing.T, a oci.Access, env source.Env) (*oci.Repository, *tran
 	t.Helper()
 	v := &transport.Vault{Namespace: "apps", From: env.Secrets}
 	r, err := oci.Connect(t.Context(), a, env, v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(r.Close)
 	return r, v
 }
@@ -70,9 +68,7 @@ func layer(text string) testenv.Manifest {
 func collect[T any](t *testing.T, list func(func(T, error) bool)) (all []T) {
 	t.Helper()
 	for v, err := range list {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all = append(all, v)
 	}
 	return all

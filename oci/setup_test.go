@@ -158,3 +158,11 @@ func last[T any](list func(func(T, error) bool)) (err error) {
 	}
 	return err
 }
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

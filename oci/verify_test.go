@@ -144,13 +144,9 @@ func TestUnverified(t *testing.T) {
 func opened(t *testing.T, o *oci.Origin) source.Content {
 	t.Helper()
 	rev, _, err := o.Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c, err := o.Open(t.Context(), rev)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -161,9 +157,7 @@ func TestKeysChangeMeanwhile(t *testing.T) {
 	r, n, obj := withSignature(t)
 	o := r.origin(obj)
 	_, state, err := o.Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := opened(t, o)
 	r.secrets["default/keys"] = source.Secret{Data: map[string][]byte{"key.pub": []byte("better")}}
 	if v, err := c.Verify(t.Context()); err != nil || v.Signer != "ann" || string(n.trusts[0].Keys.Data["key.pub"]) != "good" {

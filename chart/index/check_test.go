@@ -302,3 +302,11 @@ func FuzzEntries(f *testing.F) {
 		same(t, text, "podinfo")
 	})
 }
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

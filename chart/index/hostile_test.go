@@ -239,9 +239,7 @@ func cost(t *testing.T, text string) (least expense) {
 		runtime.ReadMemStats(&before)
 		count := 0
 		for _, err := range index.Entries(strings.NewReader(text), "podinfo") {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			count++
 		}
 		runtime.ReadMemStats(&after)

@@ -61,9 +61,7 @@ func TestLinesWithMoreThanOneChart(t *testing.T) {
 	for _, size := range []int{1, 2, 3, 5, 7, 100, 1000} {
 		var lines []int
 		for e, err := range index.Entries(pieces{strings.NewReader(text), size}, "a") {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			lines = append(lines, e.Line)
 		}
 		if want := []int{1, 2, 5, 6}; !slices.Equal(lines, want) {

@@ -102,9 +102,7 @@ func gzipped(t testing.TB, data []byte) []byte {
 
 func must(t testing.TB, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // spools makes spools in a directory of the test, and fails it unless each has

@@ -29,9 +29,7 @@ func tree(pairs ...string) fstest.MapFS {
 func tracked(t *testing.T, tree fstest.MapFS, names []string) []string {
 	t.Helper()
 	a, err := lfs.ReadAttributes(tree)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	found := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !a.Tracks(name) })
 	return found
 }
@@ -50,12 +48,8 @@ func (c checker) tracked(t *testing.T, tree fstest.MapFS, names []string) (found
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(tree)) {
 		at := filepath.Join(c.Dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(at, tree[name].Data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(at), 0o755))
+		must(t, os.WriteFile(at, tree[name].Data, 0o644))
 	}
 	out := strings.Split(c.GitInput(strings.Join(names, "\x00")+"\x00", "check-attr", "--stdin", "-z", "filter"), "\x00")
 	for i := 0; i+2 < len(out); i += 3 {
@@ -174,9 +168,7 @@ func TestHostileAttributes(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if row.tracked != "" && !a.Tracks(row.tracked) || a.Tracks("nothing") && row.tracked != "x" {
 				t.Errorf("tracks %s: %v, nothing: %v", row.tracked, a.Tracks(row.tracked), a.Tracks("nothing"))
 			}

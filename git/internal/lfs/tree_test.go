@@ -55,9 +55,7 @@ func TestViews(t *testing.T) {
 	included := tree("shadowed.bin", s.add("the include's"), "i.bin", s.add("i"))
 	whole := artifact.Mount(artifact.Mount(own, "module", module), ".", included)
 	rules, err := artifact.Ignore{Extra: "ignored.*\n"}.Compile(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	view := rules.View(t.Context(), whole)
 	held, plain, err := lfs.Fill(t.Context(), view, lfs.Options{Fetch: s.fetch})
 	if err != nil || len(plain) != 0 {
@@ -82,9 +80,7 @@ func TestViews(t *testing.T) {
 		t.Fatal(err)
 	}
 	packed, err := artifact.Read(&archive, artifact.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer packed.Close()
 	if got := read(t, packed); !maps.Equal(got, want) {
 		t.Errorf("archive %q", got)
@@ -114,9 +110,7 @@ func TestFailures(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	full, err := os.Open(os.DevNull) // cannot be written to
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.err, o.Temp = nil, func() (*os.File, error) { return full, nil }
 	if _, _, err := lfs.Fill(t.Context(), wrapped, o); err == nil || full.Close() == nil {
 		t.Errorf("a spool that takes nothing: %v", err)

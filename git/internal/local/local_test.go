@@ -34,12 +34,8 @@ func git(t testing.TB, dir string, args ...string) string {
 
 func write(t testing.TB, file, content string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(content), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(file), 0o777))
+	must(t, os.WriteFile(file, []byte(content), 0o666))
 }
 
 // original is what repository copies: git takes its time.
@@ -51,9 +47,7 @@ func repository(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
 	if len(original) > 0 {
-		if err := os.CopyFS(dir, original); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.CopyFS(dir, original))
 		return dir
 	}
 	git(t, dir, "init", "-q", "-b", "main")
@@ -85,18 +79,14 @@ func repository(t testing.TB) string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return dir
 }
 
 func open(t testing.TB, dir string) *local.Repo {
 	t.Helper()
 	r, err := local.Open(dir, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { r.Close() })
 	return r
 }
@@ -157,9 +147,7 @@ func TestObjects(t *testing.T) {
 				t.Errorf("only %d objects", n)
 			}
 			tree, err := object.ParseID(strings.TrimSpace(git(t, dir, "rev-parse", "HEAD^{tree}")))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if err := fstest.TestFS(object.TreeFS(r, tree), "a", "b/c", "noise", "empty"); err != nil {
 				t.Error(err)
 			}
@@ -170,9 +158,7 @@ func TestObjects(t *testing.T) {
 func checkObject(t *testing.T, r *local.Repo, name, typ, want string) {
 	t.Helper()
 	id, err := object.ParseID(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ty, size, err := r.Stat(id)
 	if err != nil || ty.String() != typ || size != int64(len(want)) {
 		t.Fatalf("%v: %v of %d bytes, %v; want %s of %d", id, ty, size, err, typ, len(want))
@@ -226,4 +212,12 @@ func TestObjectsConcurrent(t *testing.T) {
 	}
 	git(t, dir, "repack", "-adq")
 	readers.Wait()
+}
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

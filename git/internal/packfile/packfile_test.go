@@ -63,9 +63,7 @@ func large(t testing.TB, compression string) *testenv.Repo {
 func revision(t testing.TB, repo *testenv.Repo, rev string) object.ID {
 	t.Helper()
 	id, err := object.ParseID(repo.ID(rev))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return id
 }
 
@@ -97,9 +95,7 @@ func TestReadAgreesWithGit(t *testing.T) {
 				f = object.SHA256
 			}
 			p, err := packfile.Read(context.Background(), bytes.NewReader(data), packfile.Options{Format: f})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer p.Close()
 			compare(t, row.repo, data, p)
 		})
@@ -110,9 +106,7 @@ func TestReadAgreesWithGit(t *testing.T) {
 func compare(t *testing.T, repo *testenv.Repo, data []byte, p *packfile.Pack) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "x.pack")
-	if err := os.WriteFile(file, data, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, data, 0o666))
 	repo.Git("index-pack", file)
 	var names strings.Builder
 	for line := range strings.Lines(repo.Git("verify-pack", "-v", file)) {
@@ -129,9 +123,7 @@ func compare(t *testing.T, repo *testenv.Repo, data []byte, p *packfile.Pack) {
 		want := rest[:size]
 		all = rest[size+1:]
 		id, err := object.ParseID(fields[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		typ, _, err := p.Stat(id)
 		if err != nil || typ.String() != fields[1] {
 			t.Fatalf("%v: got type %v, want %s: %v", id, typ, fields[1], err)
@@ -151,9 +143,7 @@ func TestReadThin(t *testing.T) {
 	old := open(t, repo, "HEAD~1\n", packfile.Options{})
 	thin := packOf(repo, "HEAD\n^HEAD~1\n", "--thin")
 	p, err := packfile.Read(context.Background(), bytes.NewReader(thin), packfile.Options{External: old})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer p.Close()
 	blob := revision(t, repo, "HEAD:b/d/e")
 	if got, err := object.Read(p, blob, object.Blob, 1<<20); err != nil || string(got) != repo.Git("show", "HEAD:b/d/e") {
@@ -163,9 +153,7 @@ func TestReadThin(t *testing.T) {
 		t.Errorf("the pack gives out an external object: %v", err)
 	}
 	empty, err := packfile.Read(context.Background(), bytes.NewReader(newBuilder(2, 0).sum()), packfile.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer empty.Close()
 	for name, external := range map[string]object.Database{"none": nil, "empty": empty} {
 		if err := read(t, bytes.NewReader(thin), packfile.Options{External: external}); !errors.Is(err, object.ErrCorrupt) || !errors.Is(err, fs.ErrNotExist) {
@@ -183,9 +171,7 @@ func open(t testing.TB, repo *testenv.Repo, revs string, o packfile.Options) *pa
 	t.Helper()
 	data := packOf(repo, revs, "--delta-base-offset")
 	p, err := packfile.Read(context.Background(), bytes.NewReader(data), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { p.Close() })
 	return p
 }
@@ -213,13 +199,19 @@ func TestTreeFS(t *testing.T) {
 		t.Errorf("absent object: %v", err)
 	}
 	_, _, content, err := p.Open(revision(t, repo, "HEAD:a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
 	if _, err := io.ReadAll(content); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("content of a closed pack: %v", err)
+	}
+}
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

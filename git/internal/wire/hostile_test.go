@@ -130,9 +130,7 @@ func TestHostileNames(t *testing.T) {
 		}
 		client, u := serve(t, s)
 		refs, err := open(t, wire.HTTP(client, u)).Refs(context.Background(), false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		seen := map[string]bool{}
 		for _, ref := range refs {
 			seen[ref.Name] = true
@@ -229,9 +227,7 @@ func TestEndlessPack(t *testing.T) {
 	client, u := serve(t, endless)
 	r := open(t, wire.HTTP(client, u))
 	f, err := r.Fetch(context.Background(), wire.FetchRequest{Wants: []object.ID{id(t, ones)}, MaxBytes: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	if n, err := io.Copy(io.Discard, f); !errors.Is(err, wire.ErrLimit) || n > 1<<20 {
 		t.Errorf("%d bytes, %v", n, err)

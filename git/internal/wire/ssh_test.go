@@ -31,9 +31,7 @@ var rsaKey = sync.OnceValue(func() *rsa.PrivateKey { key, _ := rsa.GenerateKey(r
 
 func TestSSHIdentity(t *testing.T) {
 	marshal := func(b *pem.Block, err error) []byte {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return pem.EncodeToMemory(b)
 	}
 	rsaKey := rsaKey()
@@ -69,9 +67,7 @@ func TestSSHIdentity(t *testing.T) {
 			s.config.Identity, s.config.Passphrase = tt.identity, []byte(tt.passphrase)
 			r, err := dial(t.Context(), s.to(t, "/p"))
 			if tt.want == "" {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				r.Close()
 				return
 			}
@@ -195,9 +191,7 @@ func TestKnownHosts(t *testing.T) {
 			s.config.KnownHosts = []byte(tt.known)
 			r, err := dial(t.Context(), s.to(t, "/p"))
 			if tt.want == "" {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				r.Close()
 				return
 			}
@@ -237,9 +231,7 @@ func text(key ssh.PublicKey) string {
 func otherKeys(t *testing.T) (ed25519, rsa ssh.PublicKey) {
 	_, ed25519 = testenv.UserKey(t, "")
 	rsa, err := ssh.NewPublicKey(rsaKey().Public())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return ed25519, rsa
 }
 

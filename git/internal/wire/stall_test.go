@@ -144,9 +144,7 @@ func stalledDial(at chan struct{}) func(context.Context, string, string) (net.Co
 // silent listens, and never answers.
 func silent(t *testing.T, at chan struct{}) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		c, err := l.Accept()
@@ -167,9 +165,7 @@ func TestDeadline(t *testing.T) {
 	client, u := serve(t, &script{greeting: pkt(ones+" HEAD\x00x\n") + flush, stalled: at})
 	ctx, cancel := context.WithCancel(context.Background())
 	r, err := dial(ctx, wire.HTTP(client, u))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer r.Close()
 	cancel()
 	if refs, err := r.Refs(context.Background(), false); err != nil || len(refs) != 1 {

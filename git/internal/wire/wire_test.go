@@ -30,9 +30,7 @@ func serve(t testing.TB, h http.Handler) (*http.Client, *url.URL) {
 func parse(t testing.TB, s string) *url.URL {
 	t.Helper()
 	u, err := url.Parse(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return u
 }
 
@@ -82,9 +80,7 @@ func dial(ctx context.Context, tr wire.Transport) (*wire.Remote, error) {
 func open(t testing.TB, tr wire.Transport) *wire.Remote {
 	t.Helper()
 	r, err := dial(context.Background(), tr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(r.Close)
 	return r
 }
@@ -92,9 +88,7 @@ func open(t testing.TB, tr wire.Transport) *wire.Remote {
 func id(t testing.TB, hex string) object.ID {
 	t.Helper()
 	id, err := object.ParseID(hex)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return id
 }
 
@@ -179,4 +173,12 @@ func (s *script) runSSH(ch ssh.Channel) uint32 {
 	}
 	s.greeting = s.answer(request[:n])
 	return s.runSSH(ch)
+}
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
