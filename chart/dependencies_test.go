@@ -259,6 +259,15 @@ func TestChartsOfRepositories(t *testing.T) {
 	}
 }
 
+// TestARepositoryThatNobodyNamed: a name of a repository stands for an object.
+func TestARepositoryThatNobodyNamed(t *testing.T) {
+	for _, repository := range []string{"@b", "alias:b"} {
+		if _, err := completed(t, newOpener(t, ""), umbrella("db 0.x "+repository), "."); err == nil || !strings.Contains(err.Error(), "PkgRepository/default/b") {
+			t.Errorf("%s: %v", repository, err)
+		}
+	}
+}
+
 // TestEachServerGetsItsOwnCredentials completes one chart from two repositories
 // and a registry, each with its own, and one whose index leads to another host.
 func TestEachServerGetsItsOwnCredentials(t *testing.T) {

@@ -126,6 +126,9 @@ func TestLFSOverSSH(t *testing.T) {
 		"expired":          {`{"href": "` + at + `", "header": {"Authorization": "RemoteAuth cAnArY-old"}, "expires_in": -600}`, auth, "status 401"},
 		"wrong token":      {`{"href": "` + at + `", "header": {"Authorization": "RemoteAuth cAnArY-old"}}`, auth, "status 401"},
 		"no JSON":          {`Welcome!`, gitf, "git-lfs-authenticate"},
+		"no HTTP":          {`{"href": "ssh://127.0.0.1/x"}`, gitf, "no HTTP address"},
+		"header injected":  {`{"href": "` + at + `", "header": {"X": "a\nb"}}`, gitf, "invalid header field"},
+		"endless":          {strings.Repeat(" ", 64<<10+1), gitf, "more than 65536 bytes"},
 		"no such program":  {"", gitf, "https://127.0.0.1/repo.git/info/lfs/objects/batch|git-lfs-authenticate|no credentials were sent"},
 		"default endpoint": {`{"header": {"Authorization": "RemoteAuth cAnArY-old"}}`, gitf, "https://127.0.0.1/repo.git/info/lfs/objects/batch"},
 	} {

@@ -35,6 +35,7 @@ func TestHostileModules(t *testing.T) {
 		"no entry":                 {"[submodule \"t\"]\npath = t\nurl = " + good, ".gitmodules: it maps no URL to this path|spec.ignore"},
 		"no file":                  {"", "it maps no URL to this path"},
 		"no url":                   {"[submodule \"s\"]\npath = s\n", `url of "s": it is not set`},
+		"no url, other sections":   {"[core]\nx = 1\n[submodule \"s\"]\npath = s\n", `url of "s": it is not set`},
 		"empty url":                {mapping(""), "line 3: url is empty"},
 		"bare url":                 {"[submodule \"s\"]\npath = s\nurl\n", "line 3: url is empty"},
 		"url twice":                {mapping(good) + "url = " + good, "line 4: url is set a second time"},

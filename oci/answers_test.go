@@ -315,3 +315,24 @@ func (l diversion) try(t *testing.T) {
 		t.Error("nobody was asked: the test shows nothing")
 	}
 }
+
+// A list that the registry has elsewhere goes on there, and nobody there is told who asks.
+func TestListElsewhere(t *testing.T) {
+	ca := testenv.NewCA(t)
+	g, other := guard(t, ca, nil), testenv.StartRegistry(t, testenv.RegistryConfig{CA: ca, PageSize: 1})
+	for _, tag := range []string{"a", "b", "c"} {
+		other.Push("team/app", tag, layer(tag))
+	}
+	other.Reset()
+	access, env := g.access()
+	r, _ := connect(t, access, env)
+	for range 2 { // the second time the registry's challenge is known
+		g.Break(&testenv.Defect{Phase: testenv.ListTags, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
+			http.Redirect(w, r, other.Base+r.URL.RequestURI(), http.StatusTemporaryRedirect)
+		}})
+		if tags := collect(t, r.Tags(t.Context())); strings.Join(tags, " ") != "a b c" {
+			t.Error(tags)
+		}
+	}
+	bare(t, other.Requests())
+}

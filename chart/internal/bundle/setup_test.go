@@ -102,7 +102,9 @@ func gzipped(t testing.TB, data []byte) []byte {
 
 func must(t testing.TB, err error) {
 	t.Helper()
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // spools makes spools in a directory of the test, and fails it unless each has

@@ -95,7 +95,7 @@ func TestDamaged(t *testing.T) {
 			return err
 		})
 		random := rand.New(rand.NewPCG(1, 2))
-		for range 100 {
+		for range 200 {
 			file := files[random.IntN(len(files))]
 			whole, err := os.ReadFile(file)
 			must(t, err)
