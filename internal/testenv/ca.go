@@ -77,6 +77,15 @@ func (ca *CA) Client(name string) (cert, key []byte) {
 	})
 }
 
+// Expired returns a client certificate that was good until an hour ago, and its key, PEM.
+func (ca *CA) Expired(name string) (cert, key []byte) {
+	return ca.issue(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: name},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		NotAfter:    time.Now().Add(-time.Hour),
+	})
+}
+
 // Server returns a certificate and its key, PEM, for localhost, 127.0.0.1 and further names.
 func (ca *CA) Server(names ...string) (cert, key []byte) {
 	return ca.issue(&x509.Certificate{

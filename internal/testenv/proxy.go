@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +35,7 @@ type ProxyServer struct {
 	transport *http.Transport
 	mu        sync.Mutex
 	seen      []string
+	certs     int
 	conns     map[net.Conn]bool
 	closed    bool
 	wg        sync.WaitGroup
@@ -54,6 +57,7 @@ func ServeProxy(t testing.TB, c Proxy) *ProxyServer {
 		h.Config.ErrorLog = quiet
 		if c.Scheme == "https" {
 			h.TLS = c.CA.ServerConfig(false)
+			h.TLS.ClientAuth = tls.RequestClientCert // asks for one, and notes who shows it
 			h.StartTLS()
 		} else {
 			h.Start()
@@ -72,6 +76,20 @@ func ServeProxy(t testing.TB, c Proxy) *ProxyServer {
 		p.wg.Wait()
 	})
 	return p
+}
+
+// WithAuth returns the URL with credentials in it.
+func (p *ProxyServer) WithAuth(user, password string) string {
+	u, _ := url.Parse(p.URL)
+	u.User = url.UserPassword(user, password)
+	return u.String()
+}
+
+// Certificates returns how many requests came with a client certificate for the proxy.
+func (p *ProxyServer) Certificates() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.certs
 }
 
 // Seen returns what passed so far: "CONNECT host:port", "GET http://…",
@@ -101,6 +119,11 @@ func (p *ProxyServer) allowed(user, password string) bool {
 }
 
 func (p *ProxyServer) serve(w http.ResponseWriter, r *http.Request) {
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+		p.mu.Lock()
+		p.certs++
+		p.mu.Unlock()
+	}
 	sent := &http.Request{Header: http.Header{"Authorization": r.Header["Proxy-Authorization"]}}
 	user, password, _ := sent.BasicAuth()
 	if !p.allowed(user, password) {

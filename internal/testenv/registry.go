@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
@@ -336,7 +337,8 @@ type Bearer struct {
 	// Realm is where clients are sent for tokens; "" is the registry itself,
 	// which gives them at [Registry.TokenURL]. Tokens of every registry of the
 	// process are good at every other.
-	Realm string
+	Realm   string
+	Service string // "" is "testenv"
 
 	Anonymous     bool   // tokens for pulling are given to everybody
 	IdentityToken string // the refresh token that a token is given for, besides Username and Password
@@ -425,7 +427,7 @@ func (g *Registry) challenge(w http.ResponseWriter, r *http.Request, phase Phase
 		if realm == "" {
 			realm = g.TokenURL()
 		}
-		header = `Bearer realm="` + realm + `",service="testenv"`
+		header = `Bearer realm="` + realm + `",service="` + cmp.Or(b.Service, "testenv") + `"`
 		if phase != Ping {
 			header += `,scope="` + scopeOf(r, phase) + `"`
 		}
