@@ -84,17 +84,6 @@ func TestExtract(t *testing.T) {
 	}
 }
 
-// content returns the bytes of an artifact.
-func (r *setup) content(a *artifact.Artifact) string {
-	r.Helper()
-	in, err := r.Store.Open(*a)
-	must(r, err)
-	defer in.Close()
-	data, err := io.ReadAll(in)
-	must(r, err)
-	return string(data)
-}
-
 // moreHostileLayers are archives with defects of their own.
 var moreHostileLayers = []threat{
 
