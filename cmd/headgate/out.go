@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,26 +63,19 @@ func (f *fetchFlags) outDir(obj source.Object, objects int) string {
 	return filepath.Join(f.out, filepath.FromSlash(addressOf(obj)))
 }
 
-// checkOut refuses, before anything is fetched, an --out that would replace
-// the store, a part of it, the working directory, or what it did not write.
-// The store exists.
+// checkOut refuses, before anything is fetched, an --out that would replace what
+// it did not write, the store or the cache. The store exists.
 func (f *fetchFlags) checkOut(ctx context.Context, objects []source.Object) error {
 	if f.out == "" {
 		return nil
 	}
-	for _, obj := range objects {
-		dir := f.outDir(obj, len(objects))
-		switch {
-		case holds(f.store, dir):
-			return fmt.Errorf("--out %s is in the store %s: choose a directory beside it", dir, f.store)
-		case holds(dir, f.store):
-			return fmt.Errorf("--out %s holds the store %s and would replace it: choose another directory", dir, f.store)
-		case f.cacheDir() != "" && (holds(f.cacheDir(), dir) || holds(dir, f.cacheDir())):
-			return fmt.Errorf("--out %s and the cache %s are one in the other: choose directories beside each other", dir, f.cacheDir())
-		case holds(dir, "."):
-			return fmt.Errorf("--out %s holds the working directory and would replace it: choose a directory below", dir)
+	for what, dir := range map[string]string{"store": f.store, "cache": cmp.Or(f.cacheDir(), f.store)} {
+		if holds(dir, f.out) || holds(f.out, dir) {
+			return fmt.Errorf("--out %s and the %s %s are one in the other: choose directories beside each other", f.out, what, dir)
 		}
-		if err := f.check(ctx, dir); err != nil {
+	}
+	for _, obj := range objects {
+		if err := f.check(ctx, f.outDir(obj, len(objects))); err != nil {
 			return err
 		}
 	}
@@ -89,59 +83,37 @@ func (f *fetchFlags) checkOut(ctx context.Context, objects []source.Object) erro
 }
 
 // checkFrom refuses a plain directory of --from that the command itself would
-// change: its revision is that of all its files. The store exists.
+// change: its revision is that of all its files. Of a Git repository and an image
+// layout only what is committed or in the index counts. The store exists.
 func (f *storingFlags) checkFrom(local map[string]string, out string) error {
 	for _, dir := range local {
-		switch {
-		case isRepository(dir):
-		case holds(dir, f.store):
-			return fmt.Errorf("--from: the directory %s holds the store %s, which is no part of the source: choose a --store outside", dir, f.store)
-		case f.cacheDir() != "" && holds(dir, f.cacheDir()):
-			return fmt.Errorf("--from: the directory %s holds the cache %s, which is no part of the source: choose a --cache outside", dir, f.cacheDir())
-		case out != "" && holds(dir, out):
-			return fmt.Errorf("--from: the directory %s holds --out %s, which is no part of the source: choose another one", dir, out)
+		if exists(filepath.Join(dir, ".git")) || exists(filepath.Join(dir, "HEAD")) || exists(filepath.Join(dir, "oci-layout")) {
+			continue
+		}
+		for _, mine := range []struct{ flag, dir string }{{"--store", f.store}, {"--cache", f.cacheDir()}, {"--out", out}} {
+			if mine.dir != "" && holds(dir, mine.dir) {
+				return fmt.Errorf("--from: the directory %s holds %s %s, which is no part of the source: choose another one", dir, mine.flag, mine.dir)
+			}
 		}
 	}
 	return nil
 }
 
-// isRepository reports whether dir looks like a Git repository or an OCI image
-// layout, of which only what is committed or in the index counts.
-func isRepository(dir string) bool {
-	for _, name := range []string{".git", "HEAD", "oci-layout"} {
-		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-			return true
-		}
-	}
-	return false
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // holds reports whether the directory outer exists and inner is in it, or is it.
 func holds(outer, inner string) bool {
-	info, err := os.Stat(outer)
-	if err != nil {
-		return false
-	}
-	for at := realPath(inner); ; at = filepath.Dir(at) {
-		if other, err := os.Stat(at); err == nil && os.SameFile(info, other) {
-			return true
-		}
-		if at == filepath.Dir(at) {
-			return false
-		}
-	}
+	_, in := below(outer, inner)
+	return exists(outer) && (in || realPath(outer) == realPath(inner))
 }
 
 // below returns the slash-separated path of dir inside the directory outer.
 func below(outer, dir string) (string, bool) {
 	inside, err := filepath.Rel(realPath(outer), realPath(dir))
 	return filepath.ToSlash(inside), err == nil && inside != "." && filepath.IsLocal(inside)
-}
-
-// hidden reports whether a slash-separated path leads through what begins with
-// a dot, which is passed over when documents are read.
-func hidden(path string) bool {
-	return strings.HasPrefix(path, ".") || strings.Contains(path, "/.")
 }
 
 // literal makes a pattern of a path, which matches nothing else.
