@@ -55,7 +55,8 @@ type Set struct {
 
 // Decode reads the documents of file into s: YAML documents, JSON values, or
 // lists (kind List) of either. Objects of the groups [Group] and
-// [ReferenceGroup] and v1 Secret and ServiceAccount documents are kept;
+// [ReferenceGroup] and v1 Secret and ServiceAccount documents are kept, and the
+// PkgChart that a cluster would make of spec.chart of a HelmRelease;
 // documents of other kinds, and those that are no objects at all, are counted
 // in s.Skipped. A document whose apiVersion or kind differs from one of ours in
 // two letters, or has no group, is an error: it would be lost without a word.
@@ -75,6 +76,8 @@ func (s *Set) Decode(file string, r io.Reader) error {
 		switch {
 		case o.Group == Group || o.Group == ReferenceGroup:
 			d.ours(o)
+		case o.Group == releaseGroup && o.Type == "HelmRelease":
+			d.release(o)
 		case o.APIVersion() == "v1" && o.Type == "Secret":
 			d.secret(o)
 		case o.APIVersion() == "v1" && o.Type == "ServiceAccount":

@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate-io/headgate"
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -210,6 +211,9 @@ func (p *program) prepare(ctx context.Context, f *sourceFlags, args []string) (*
 			obj, err := s.objectOf(ctx, arg)
 			if err != nil {
 				return nil, nil, err
+			}
+			if slices.ContainsFunc(objects, func(other source.Object) bool { return source.ReferenceTo(other) == source.ReferenceTo(obj) }) {
+				return nil, nil, usage("%s: another URL has the same name: fetch it by itself, with --name", redact.String(arg))
 			}
 			objects = append(objects, obj)
 		}

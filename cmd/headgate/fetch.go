@@ -188,6 +188,13 @@ func (s *session) run(ctx context.Context, o headgate.Options, m *meter, detaile
 			r.note(err.Error())
 		}
 		each(r)
+		if r.err != nil && ctx.Err() != nil { // it is the time, or the user, that ended it
+			doing := m.doing(addressOf(r.Object))
+			if origin := source.OriginOf(r.Object); !strings.Contains(doing, origin) {
+				doing += " of " + origin
+			}
+			r.err = fmt.Errorf("%s: %w", doing, r.err)
+		}
 		m.done(r)
 		rows = append(rows, r)
 	}

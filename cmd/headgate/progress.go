@@ -22,7 +22,6 @@ import (
 // object, and one every ten seconds.
 type meter struct {
 	w     io.Writer
-	quiet bool
 	total int
 	names map[string]string // address → how tables and errors name the object
 
@@ -44,16 +43,16 @@ type transfer struct {
 
 // newMeter returns a meter of objects on w.
 func newMeter(w io.Writer, quiet bool, objects []source.Object) *meter {
-	m := &meter{w: w, quiet: quiet, names: map[string]string{}, open: map[string]*transfer{}, cancel: make(chan struct{})}
+	m := &meter{w: w, names: map[string]string{}, open: map[string]*transfer{}, cancel: make(chan struct{})}
 	if quiet {
-		return m
+		m.w = io.Discard
 	}
 	for _, obj := range objects {
 		m.names[addressOf(obj)] = obj.Head().String()
 	}
 	m.total = len(m.names)
 	every := 10 * time.Second
-	if isTerminal(w) {
+	if isTerminal(m.w) {
 		m.bars, every = newBars(w.(*os.File)), time.Second
 	}
 	ticks := time.NewTicker(every)
@@ -144,9 +143,6 @@ func (m *meter) draw() {
 
 // show is a [source.Env] Progress function. A phase without a unit is none of a transfer.
 func (m *meter) show(p source.Progress) {
-	if m.quiet {
-		return
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t := m.open[p.Object]
@@ -179,11 +175,18 @@ func (m *meter) show(p source.Progress) {
 	t.bar.SetValue(p.Done)
 }
 
+// doing returns what is done for the object at an address.
+func (m *meter) doing(address string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if t := m.open[address]; t != nil {
+		return t.Phase
+	}
+	return "working on it"
+}
+
 // done shows that the work on an object has ended.
 func (m *meter) done(r *row) {
-	if m.quiet {
-		return
-	}
 	if m.bars == nil && r.Outcome != "" { // what is cut short has only an error
 		fmt.Fprintf(m.w, "%s: %s\n", r.Object.Head(), r.Outcome)
 	}

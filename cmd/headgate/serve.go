@@ -44,12 +44,12 @@ type serveFlags struct {
 	openArtifacts bool
 	profiles      bool
 
-	runs, perHost, fetches int
-	jitter                 float64 // percent
-	apart                  bool
-	minRetry, maxRetry     time.Duration
-	retention              time.Duration
-	scrub                  int64 // bytes a second
+	perHost, fetches   int
+	jitter             float64 // percent
+	apart              bool
+	minRetry, maxRetry time.Duration
+	retention          time.Duration
+	scrub              int64 // bytes a second
 
 	eventURLs  []string
 	eventsFile string
@@ -102,7 +102,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	fl.BoolVar(&f.openArtifacts, "open-artifacts", false, "artifacts need no token although everything else does")
 	fl.BoolVar(&f.profiles, "profiles", false, "profiles of the process are at /debug/pprof/, for those who may debug")
 	f.logFlags.register(c)
-	fl.IntVar(&f.runs, "concurrent", 256, "objects checked at a time")
+	fl.IntVar(&f.parallel, "parallel", 256, "objects checked at a time")
 	fl.IntVar(&f.perHost, "per-host", 16, "of them with one upstream host")
 	fl.IntVar(&f.fetches, "fetches", 0, "contents fetched and packed at a time, half of them from one host at most; default 2 for each processor")
 	fl.BoolVar(&f.apart, "apart", false, "objects with the same upstream and credentials do not share its answers: each asks for itself")
@@ -131,7 +131,7 @@ func (f *serveFlags) check() error {
 		text string
 	}{
 		{len(f.files) == 0, "give objects with -f FILE or -f DIR"},
-		{f.runs < 1, "--concurrent: want 1 or more"},
+		{f.parallel < 1, "--parallel: want 1 or more"},
 		{f.perHost < 1, "--per-host: want 1 or more"},
 		{f.fetches < 0, "--fetches: want 0 or more"},
 		{f.jitter < 0 || f.jitter > 50, "--interval-jitter-percentage: want 0 or more, and 50 or less"},
@@ -229,7 +229,7 @@ func (w *sourceServer) prepare(p *program, f *serveFlags) ([]notify.Receiver, er
 		return nil, err
 	}
 	w.controller = &controller.Controller{
-		Env: env, Runs: f.runs, PerHost: f.perHost, Fetches: f.fetches, Jitter: jitter, Apart: f.apart, MinRetry: f.minRetry, MaxRetry: f.maxRetry,
+		Env: env, Runs: f.parallel, PerHost: f.perHost, Fetches: f.fetches, Jitter: jitter, Apart: f.apart, MinRetry: f.minRetry, MaxRetry: f.maxRetry,
 		Retention: f.retention, Scrub: scrub,
 	}
 	w.server = &server.Server{Controller: w.controller, BaseURL: f.baseURL, OpenArtifacts: f.openArtifacts, OpenMetrics: f.openMetrics, Profiles: f.profiles, Log: w.log}

@@ -351,14 +351,18 @@ type Other struct {
 	Kind       string `json:"kind,omitempty"`
 	Namespace  string `json:"namespace,omitempty"`
 	Name       string `json:"name,omitempty"`
-	List       bool   `json:"list,omitempty"` // no mapping
+	Source     string `json:"source,omitempty"` // KIND/NAME of spec.sourceRef
+	List       bool   `json:"list,omitempty"`   // no mapping
 }
 
-// String returns FILE:LINE KIND/NAME.
+// String returns FILE:LINE KIND/NAME, and the source that the document names.
 func (o Other) String() string {
 	what := o.Kind + "/" + o.Name
 	if o.Kind == "" {
 		what = "no object"
+	}
+	if o.Source != "" {
+		what += " of " + o.Source
 	}
 	return printable(fmt.Sprintf("%s:%d %s", o.File, o.Line, shorten(what, maxObject)))
 }
@@ -372,6 +376,9 @@ func (s *Stream) Other(o Object) {
 	if o.Type != "" {
 		out.APIVersion = o.APIVersion()
 		out.Namespace, out.Name = o.StringAt("metadata", "namespace"), o.StringAt("metadata", "name")
+		if kind := o.StringAt("spec", "sourceRef", "kind"); kind != "" {
+			out.Source = kind + "/" + o.StringAt("spec", "sourceRef", "name")
+		}
 	}
 	s.Others = append(s.Others, out)
 }
