@@ -58,21 +58,18 @@ func (f *selection) register(c *cobra.Command) {
 // narrows reports whether some objects are not meant.
 func (f *selection) narrows() bool { return f.namespace != "" && !f.everywhere || f.selector != "" }
 
-// selects reports whether an object is meant.
-func (f *selection) selects(obj source.Object) bool {
-	m := obj.Head().Metadata
-	if f.namespace != "" && !f.everywhere && source.ReferenceTo(obj).Namespace != f.namespace {
+// selects reports whether an object in a namespace and with labels is meant.
+func (f *selection) selects(namespace string, labels map[string]string) bool {
+	if f.namespace != "" && !f.everywhere && namespace != f.namespace {
 		return false
 	}
 	for term := range strings.SplitSeq(f.selector, ",") {
 		name, not := strings.CutPrefix(strings.TrimSpace(term), "!")
 		name, want, compares := strings.Cut(name, "=")
 		name, differs := strings.CutSuffix(name, "!")
-		value, there := m.Labels[strings.TrimSpace(name)]
+		value, there := labels[strings.TrimSpace(name)]
 		want = strings.TrimSpace(strings.TrimPrefix(want, "=")) // == is = as well
-		switch {
-		case term == "":
-		case compares && (value == want && there) == differs, !compares && there == not:
+		if term != "" && (compares && (value == want && there) == differs || !compares && there == not) {
 			return false
 		}
 	}
@@ -256,15 +253,19 @@ func (s *session) selected(args []string) ([]source.Object, error) {
 			}
 		}
 	}
+	narrows := len(args) > 0 || s.flags.narrows()
+	if len(args) > 0 { // they have the namespace if they named none
+		s.flags.namespace = ""
+	}
 	var objects []source.Object
 	names := map[string]bool{}
 	for _, obj := range all {
-		if s.flags.selects(obj) {
+		if s.flags.selects(source.ReferenceTo(obj).Namespace, obj.Head().Metadata.Labels) {
 			objects = append(objects, obj)
 			names[obj.Head().String()] = true
 		}
 	}
-	if len(args) == 0 && !s.flags.narrows() || len(objects) == 0 {
+	if !narrows || len(objects) == 0 {
 		return objects, nil
 	}
 	var bad, others []error

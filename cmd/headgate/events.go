@@ -173,7 +173,7 @@ func (p *program) runReconcile(ctx context.Context, f *reconcileFlags, args []st
 		return err
 	}
 	found, _, err := k.sources(ctx, refs, f.wait)
-	if err := errors.Join(err, missing(refs, found)); err != nil {
+	if err := errors.Join(err, missing(refs, refsOf(found), false)); err != nil {
 		return err
 	}
 	if !f.wait {

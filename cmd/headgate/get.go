@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -78,7 +79,7 @@ func (p *program) runGet(ctx context.Context, f *getFlags, args []string) error 
 	for _, defect := range defects {
 		p.warn(errors.New(defect))
 	}
-	absent := missing(refs, found)
+	absent := missing(refs, refsOf(found), false)
 	if len(found) == 0 && absent != nil {
 		return absent
 	}
@@ -293,9 +294,21 @@ func (p *program) changeSources(ctx context.Context, f *suspendFlags, args []str
 		return err
 	}
 	f.change.By = cmp.Or(f.change.By, p.user())
-	k, found, err := p.openNamed(ctx, &f.keptFlags, args)
-	if k == nil {
+	k, err := p.openKept(&f.keptFlags, false)
+	if err != nil {
 		return err
+	}
+	refs, err := k.references(args, true)
+	if err != nil {
+		return err
+	}
+	found, _, err := k.sources(ctx, refs, false)
+	if err != nil {
+		return err
+	}
+	errs := []error{missing(refs, refsOf(found), true)}
+	if codeOf(errs[0]) == exitUsage {
+		return errs[0]
 	}
 	if k.client == nil {
 		lock, err := lockStore(f.store)
@@ -304,7 +317,6 @@ func (p *program) changeSources(ctx context.Context, f *suspendFlags, args []str
 		}
 		defer lock.release()
 	}
-	errs := []error{err}
 	var changed []api.Source
 	for _, s := range found {
 		s, err := k.change(ctx, sourceRef(s), f.change, suspend)
@@ -317,36 +329,6 @@ func (p *program) changeSources(ctx context.Context, f *suspendFlags, args []str
 		errs = append(errs, p.printSources(f.output, changed))
 	}
 	return errors.Join(errs...)
-}
-
-// openNamed opens where sources are kept, and finds those that arguments and flags
-// name: one for each name. The error is about those that are not there if there is
-// something to work on.
-func (p *program) openNamed(ctx context.Context, f *keptFlags, args []string) (*kept, []api.Source, error) {
-	k, err := p.openKept(f, false)
-	if err != nil {
-		return nil, nil, err
-	}
-	refs, err := k.references(args, true)
-	if err != nil {
-		return nil, nil, err
-	}
-	found, _, err := k.sources(ctx, refs, false)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, ref := range refs {
-		same := 0
-		for _, s := range found {
-			if ref.Name != "" && ref.Selects(sourceRef(s)) {
-				same++
-			}
-		}
-		if same > 1 {
-			return nil, nil, usage("%s names %d objects: write KIND/NAMESPACE/NAME, or give their namespace with -n", sourceName(ref), same)
-		}
-	}
-	return k, found, missing(refs, found)
 }
 
 // change suspends or resumes a source.
@@ -423,43 +405,25 @@ func (p *program) runDelete(ctx context.Context, f *keptFlags, force bool, args 
 		}
 		defer lock.release()
 	}
-	found, err := k.deletable(ctx, refs)
-	errs := []error{err}
-	if codeOf(err) == exitUsage {
-		return err
+	saved, err := k.ledger.References() // also of documents that cannot be read
+	found := slices.DeleteFunc(saved, func(ref source.Reference) bool {
+		var labels map[string]string
+		if k.selector != "" {
+			if obj, err := k.ledger.Object(ref); err == nil {
+				labels = obj.Head().Metadata.Labels
+			}
+		}
+		named := len(refs) == 0 || slices.ContainsFunc(refs, func(r source.Reference) bool { return r.Selects(ref) })
+		return !named || !k.selects(ref.Namespace, labels)
+	})
+	errs := []error{err, missing(refs, found, true)}
+	if codeOf(errs[1]) == exitUsage {
+		return errs[1]
 	}
 	for _, ref := range found {
 		errs = append(errs, p.forget(ctx, f.store, ref))
 	}
 	return errors.Join(errs...)
-}
-
-// deletable returns what is to be deleted: also a document that cannot be read.
-func (k *kept) deletable(ctx context.Context, refs []source.Reference) (found []source.Reference, err error) {
-	if k.selector != "" || len(refs) == 0 {
-		meant, _, err := k.sources(ctx, refs, false)
-		for _, s := range meant {
-			found = append(found, sourceRef(s))
-		}
-		return found, err
-	}
-	saved, err := k.ledger.References()
-	errs := []error{err}
-	for _, ref := range refs {
-		before := len(found)
-		for _, other := range saved {
-			if ref.Selects(other) {
-				found = append(found, other)
-			}
-		}
-		switch n := len(found) - before; {
-		case n == 0:
-			errs = append(errs, fmt.Errorf("%s: no such object in the store", sourceName(ref)))
-		case n > 1 && ref.Name != "":
-			return nil, usage("%s names %d objects: write KIND/NAMESPACE/NAME, or give their namespace with -n", sourceName(ref), n)
-		}
-	}
-	return found, errors.Join(errs...)
 }
 
 // forget removes all that a store has of an object. The status goes first: it never

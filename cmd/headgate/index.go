@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate-io/headgate/chart/index"
-	"github.com/headgate-io/headgate/internal/document"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
 )
@@ -197,8 +196,7 @@ type search struct {
 	within, withDevel func(*semver.Version) bool // whether a version is wanted, and would be with pre-releases
 
 	found  map[string][]candidate // versions by name
-	hidden map[string]int         // of versions that are pre-releases, by name
-	near   map[string][]string    // what a name that is not there may have meant
+	hidden map[string]int         // of versions that are pre-releases, of each chart that was asked for
 }
 
 // A candidate is a version that was found.
@@ -222,7 +220,7 @@ func newSearch(names []string, versions string, devel bool) (*search, error) {
 			return nil, usage("%q is neither the name of a chart nor a pattern", name)
 		}
 	}
-	s := &search{names: names, found: map[string][]candidate{}, hidden: map[string]int{}, near: map[string][]string{}}
+	s := &search{names: names, found: map[string][]candidate{}, hidden: map[string]int{}}
 	var err error
 	if s.withDevel, err = within(versions, true); err == nil {
 		s.within, err = within(versions, devel)
@@ -251,42 +249,10 @@ func within(versions string, devel bool) (func(*semver.Version) bool, error) {
 
 // read reads an index. One name alone is looked up without decoding the rest.
 func (s *search) read(ctx context.Context, r io.ReadSeeker) error {
-	entries := index.All(r)
 	if len(s.names) == 1 && !strings.ContainsAny(s.names[0], `*?[\`) {
-		entries = index.Entries(r, s.names[0])
+		return s.collect(ctx, index.Entries(r, s.names[0]))
 	}
-	if err := s.collect(ctx, entries); err != nil {
-		return err
-	}
-	absent := s.absent()
-	if len(absent) == 0 {
-		return nil
-	}
-	if _, err := r.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
-	for e, err := range index.All(r) {
-		if err := cmp.Or(err, context.Cause(ctx)); err != nil {
-			return err
-		}
-		for _, asked := range absent {
-			if near := s.near[asked]; !slices.Contains(near, e.Name) && resembles(asked, e.Name) {
-				near = append(near, e.Name)
-				slices.SortStableFunc(near, func(a, b string) int { return document.Distance(asked, a) - document.Distance(asked, b) })
-				s.near[asked] = near[:min(3, len(near))]
-			}
-		}
-	}
-	return nil
-}
-
-// resembles reports whether a name is near another: one is a part of the other, or
-// they are a letter or two apart.
-func resembles(a, b string) bool {
-	a, b = strings.ToLower(strings.Trim(a, "*")), strings.ToLower(b)
-	const long = 100
-	short := min(len(a), len(b))
-	return len(a) < long && len(b) < long && (document.Distance(a, b) <= min(2, short/3) || short > 2 && (strings.Contains(b, a) || strings.Contains(a, b)))
+	return s.collect(ctx, index.All(r))
 }
 
 func (s *search) collect(ctx context.Context, entries iter.Seq2[index.Entry, error]) error {
@@ -298,6 +264,7 @@ func (s *search) collect(ctx context.Context, entries iter.Seq2[index.Entry, err
 			continue
 		}
 		v, err := semver.NewVersion(e.Version)
+		s.hidden[e.Name] += 0
 		switch have, c := s.found[e.Name], (candidate{e, v}); {
 		case err != nil: // nobody can ask for it
 		case s.within(v) && len(s.names) > 0:
@@ -308,7 +275,7 @@ func (s *search) collect(ctx context.Context, entries iter.Seq2[index.Entry, err
 		case s.withDevel(v):
 			s.hidden[e.Name]++
 		}
-		if len(s.found)+len(s.hidden) > maxCharts {
+		if len(s.hidden) > maxCharts {
 			return fmt.Errorf("more than %d charts: name some", maxCharts)
 		}
 	}
@@ -321,37 +288,26 @@ func matches(asked, chart string) bool {
 	return ok || asked == chart
 }
 
-// absent returns the names for which no version was found.
-func (s *search) absent() (names []string) {
-	for _, asked := range s.names {
-		there := false
-		for chart := range s.found {
-			there = there || matches(asked, chart)
-		}
-		if !there {
-			names = append(names, asked)
-		}
-	}
-	return names
-}
-
 // missing returns an error about names for which nothing was found.
 func (s *search) missing() error {
 	var errs []error
-	for _, name := range s.absent() {
-		hidden := 0
+	for _, name := range s.names {
+		known, hidden := false, 0
 		for chart, n := range s.hidden {
 			if matches(name, chart) {
-				hidden += n
+				known, hidden = true, hidden+n
 			}
 		}
-		switch near := s.near[name]; {
-		case slices.Contains(near, name) && hidden > 0:
+		there := false
+		for chart := range s.found {
+			there = there || matches(name, chart)
+		}
+		switch {
+		case there:
+		case hidden > 0:
 			errs = append(errs, fmt.Errorf("chart %q: no version fits, pre-releases were left out (%d): --devel", name, hidden))
-		case slices.Contains(near, name):
+		case known:
 			errs = append(errs, fmt.Errorf("chart %q: no version fits --version", name))
-		case len(near) > 0:
-			errs = append(errs, fmt.Errorf("no chart is called %q; there is %s", name, redact.String(strings.Join(near, ", "))))
 		default:
 			errs = append(errs, fmt.Errorf("no chart is called %q", name))
 		}

@@ -301,6 +301,9 @@ func (k *kept) references(args []string, named bool) ([]source.Reference, error)
 	if named && len(args) == 0 && !k.all && !k.narrows() {
 		return nil, usage("name objects as KIND/NAME, or select some with --all, -n or -l")
 	}
+	if len(refs) > 0 { // which have the namespace if they named none
+		k.namespace = ""
+	}
 	return refs, nil
 }
 
@@ -339,18 +342,17 @@ func (k *kept) sources(ctx context.Context, refs []source.Reference, whole bool)
 				return nil, nil, err
 			}
 		}
-		if k.narrows() {
-			obj := source.Object(&source.Bucket{Header: source.Header{Metadata: source.Metadata{Namespace: s.Namespace, Name: s.Name}}})
-			if s.Document != "" {
-				if obj, err = decoded(s.Document); err != nil {
-					return nil, nil, err
-				}
+		var labels map[string]string
+		if k.selector != "" {
+			obj, err := decoded(s.Document)
+			if err != nil {
+				return nil, nil, err
 			}
-			if !k.selects(obj) {
-				continue
-			}
+			labels = obj.Head().Metadata.Labels
 		}
-		meant = append(meant, s)
+		if k.selects(s.Namespace, labels) {
+			meant = append(meant, s)
+		}
 	}
 	return meant, defects, nil
 }
@@ -397,15 +399,35 @@ func argument(s api.Source) string {
 	return sourceName(source.Reference{Kind: s.Kind, Namespace: s.Namespace, Name: s.Name})
 }
 
-// missing names what was asked for and is not there.
-func missing(refs []source.Reference, found []api.Source) error {
+// missing says which of refs select nothing of what was found, or more than one if
+// they have to be unique.
+func missing(refs, found []source.Reference, unique bool) error {
 	var errs []error
 	for _, ref := range refs {
-		if ref.Name != "" && !slices.ContainsFunc(found, func(s api.Source) bool { return ref.Selects(sourceRef(s)) }) {
+		same := 0
+		for _, other := range found {
+			if ref.Selects(other) {
+				same++
+			}
+		}
+		switch {
+		case ref.Name == "":
+		case same == 0:
 			errs = append(errs, fmt.Errorf("%s: no such object", sourceName(ref)))
+		case same > 1 && unique:
+			return usage("%s names %d objects: write KIND/NAMESPACE/NAME, or give their namespace with -n", sourceName(ref), same)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// refsOf returns the references of sources.
+func refsOf(found []api.Source) []source.Reference {
+	refs := make([]source.Reference, len(found))
+	for i, s := range found {
+		refs[i] = sourceRef(s)
+	}
+	return refs
 }
 
 // completeKept offers the sources of the store, and kinds.
