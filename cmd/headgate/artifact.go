@@ -379,9 +379,23 @@ func (l *artifactLookup) open(ctx context.Context, arg string) (io.ReadCloser, e
 		}
 		return (&artifact.Client{}).Open(ctx, artifact.Artifact{URL: arg, Digest: l.digest})
 	}
-	if f, err := os.Open(arg); err == nil {
-		return l.checked(f)
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	switch f, err := os.Open(arg); {
+	case err == nil && isDir(arg):
+		f.Close()
+		return nil, fmt.Errorf("%s is a directory: want a file, an object or a URL", arg)
+	case err == nil && l.digest == "":
+		return f, nil
+	case err == nil:
+		r, err := artifact.VerifyReader(f, l.digest)
+		if err != nil {
+			f.Close()
+			return nil, usage("--digest: %w", err)
+		}
+		return struct {
+			io.Reader
+			io.Closer
+		}{r, f}, nil
+	case !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
 	store, err := openExisting(l.store)
@@ -397,25 +411,6 @@ func (l *artifactLookup) open(ctx context.Context, arg string) (io.ReadCloser, e
 	}
 	l.stored = true
 	return store.Open(l.found)
-}
-
-func (l *artifactLookup) checked(f *os.File) (io.ReadCloser, error) {
-	if isDir(f.Name()) {
-		f.Close()
-		return nil, fmt.Errorf("%s is a directory: want a file, an object or a URL", f.Name())
-	}
-	if l.digest == "" {
-		return f, nil
-	}
-	r, err := artifact.VerifyReader(f, l.digest)
-	if err != nil {
-		f.Close()
-		return nil, usage("--digest: %w", err)
-	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{r, f}, nil
 }
 
 // openExisting opens a store, and does not make one where there is none.

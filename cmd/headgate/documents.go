@@ -282,11 +282,6 @@ func (s *session) selected(args []string) ([]source.Object, error) {
 	return objects, nil
 }
 
-// options returns what the library is to do with the objects named.
-func (s *session) options(named []source.Object) headgate.Options {
-	return headgate.Options{Objects: named, Origins: s.origins, Env: s.env, Parallel: s.flags.parallel}
-}
-
 // decoded returns the object of a document.
 func decoded(document string) (source.Object, error) {
 	set := new(source.Set)

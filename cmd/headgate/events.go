@@ -100,7 +100,7 @@ func (p *program) runEvents(ctx context.Context, f *eventFlags, args []string) e
 		err := k.client.FollowEvents(ctx, q, func(e api.Event) error {
 			switch {
 			case f.output == "json":
-				return printLine(p.stdout, e)
+				return encode(p.stdout, e, "")
 			case f.documents():
 				fmt.Fprintln(p.stdout, "---")
 				return printValue(p.stdout, f.output, e)

@@ -166,9 +166,8 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	}
 	meter := newMeter(p.stderr, f.quiet, slices.Concat(s.set.Objects, named))
 	s.env.Progress = meter.show
-	options := s.options(named)
-	options.Origins, options.Store, options.Ledger = p.origins(f.cacheDir()), store, ledgerOf(f.store)
-	return s.run(ctx, options, meter, f.detailed, p.printObjects, func(r *row) {
+	s.origins = p.origins(f.cacheDir())
+	return s.run(ctx, headgate.Options{Objects: named, Store: store, Ledger: ledgerOf(f.store)}, meter, f.detailed, p.printObjects, func(r *row) {
 		if f.out != "" && slices.Contains(named, r.Object) {
 			r.extract(ctx, store, f, f.outDir(r.Object, len(named)))
 		}
@@ -177,6 +176,7 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 
 // run works on objects, and prints what became of them in the command's own way.
 func (s *session) run(ctx context.Context, o headgate.Options, m *meter, detailed bool, print func([]*row, *outputFlags) error, each func(*row)) error {
+	o.Origins, o.Env, o.Parallel = s.origins, s.env, s.flags.parallel
 	var rows []*row
 	for result, err := range headgate.Fetch(ctx, s.set, o) {
 		if result.Object == nil {
@@ -239,39 +239,40 @@ func (r *row) note(text string) { r.Report.Notes = append(r.Report.Notes, text) 
 // else's store, and never fetched.
 func (r *row) extract(ctx context.Context, store *artifact.Store, f *fetchFlags, dir string) {
 	_, external := r.Object.(*source.ExternalArtifact)
-	switch a := r.Object.Artifact(); {
+	suspended := r.Outcome == source.Suspended
+	a := r.Object.Artifact()
+	switch {
 	case r.err != nil:
-	case r.Outcome == source.Suspended && a == nil:
+		return
+	case a == nil && suspended:
 		r.err = errors.New("not extracted: it is suspended, and has no artifact: set spec.suspend to false to fetch one")
-	case r.Outcome == source.Suspended:
-		if r.err = extract(ctx, store, r.Object, f, dir); r.err == nil {
-			r.note("it is suspended: what is extracted is its stored artifact of revision " + a.Revision)
-		}
+		return
 	case a == nil:
 		r.note("not extracted: it has no artifact")
+		return
 	case external:
 		r.note("not extracted: its artifact is at " + a.URL)
-	default:
-		if r.err = store.WithRoom(func() error { return extract(ctx, store, r.Object, f, dir) }); r.err != nil {
-			r.Outcome = source.Failed
+		return
+	case suspended:
+		r.note("it is suspended: what is extracted is its stored artifact of revision " + a.Revision)
+	}
+	r.err = store.WithRoom(func() error {
+		file, err := store.Open(*a)
+		if err != nil {
+			return err
 		}
+		defer file.Close()
+		l := artifactLookup{maxBytes: f.maxBytes, temp: store.Temp, stored: true, found: *a, object: r.Object}
+		tree, err := l.tree(file)
+		if err != nil {
+			return fmt.Errorf("extract %s: %w", a.Path, err)
+		}
+		defer tree.Close()
+		return f.outFlags.extract(ctx, tree, dir)
+	})
+	if r.err != nil && !suspended {
+		r.Outcome = source.Failed
 	}
-}
-
-// extract replaces dir by the content of obj's artifact.
-func extract(ctx context.Context, store *artifact.Store, obj source.Object, f *fetchFlags, dir string) error {
-	file, err := store.Open(*obj.Artifact())
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	l := artifactLookup{maxBytes: f.maxBytes, temp: store.Temp, stored: true, found: *obj.Artifact(), object: obj}
-	tree, err := l.tree(file)
-	if err != nil {
-		return fmt.Errorf("extract %s: %w", obj.Artifact().Path, err)
-	}
-	defer tree.Close()
-	return f.outFlags.extract(ctx, tree, dir)
 }
 
 // finish prints what became of the objects in their order, and returns the error
@@ -464,9 +465,7 @@ func (p *program) look(ctx context.Context, f *sourceFlags, args []string, until
 	if err != nil {
 		return err
 	}
-	options := s.options(named)
-	options.Until = until
-	return s.run(ctx, options, newMeter(p.stderr, true, nil), false, print, func(*row) {})
+	return s.run(ctx, headgate.Options{Objects: named, Until: until}, newMeter(p.stderr, true, nil), false, print, func(*row) {})
 }
 
 // A finding is what resolve and verify print of one object.

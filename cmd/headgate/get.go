@@ -234,7 +234,7 @@ func (k *kept) printDocument(ctx context.Context, format string, ref source.Refe
 	if err != nil {
 		return err
 	}
-	return printLine(k.stdout, json.RawMessage(text))
+	return encode(k.stdout, json.RawMessage(text), "")
 }
 
 // suspendFlags say who changes what, and why.

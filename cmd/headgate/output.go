@@ -225,16 +225,12 @@ func printValue(w io.Writer, format string, v any) error {
 	return err
 }
 
-func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
-}
+func printJSON(w io.Writer, v any) error { return encode(w, v, "  ") }
 
-// printLine writes v as one line of JSON.
-func printLine(w io.Writer, v any) error {
+// encode writes v as JSON, without an indent in one line.
+func encode(w io.Writer, v any, indent string) error {
 	enc := json.NewEncoder(w)
+	enc.SetIndent("", indent)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
 }

@@ -143,12 +143,12 @@ func (n storeNote) String() string {
 	return fmt.Sprintf(" (process %d, at %s)", n.PID, n.URL)
 }
 
-func lockPath(store string) string { return filepath.Join(store, ".serve.lock") }
+const lockName = ".serve.lock"
 
 // lockStore takes the lock of a store, which exists. A command that looks whether
 // there is a server has the lock for a moment.
 func lockStore(dir string) (*storeLock, error) {
-	f, err := os.OpenFile(lockPath(dir), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock the store: %w", err)
 	}
@@ -183,7 +183,7 @@ func (l *storeLock) release() error { return errors.Join(l.Truncate(0), l.Close(
 
 // noteOf returns the note of the server of a store, nil if there is none.
 func noteOf(dir string) (*storeNote, error) {
-	f, err := os.Open(lockPath(dir)) // a store may be read-only
+	f, err := os.Open(filepath.Join(dir, lockName)) // a store may be read-only
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -385,13 +385,12 @@ func filterOf(refs []source.Reference) (f api.Filter) {
 
 // sourceRef returns the reference of a source, whose document may spell its kind as
 // either API group does.
-func sourceRef(s api.Source) source.Reference { return referenceTo(s.Kind, s.Namespace, s.Name) }
-
-func referenceTo(kind, namespace, name string) source.Reference {
-	if known, ok := source.ParseKind(kind); ok {
-		kind = known
+func sourceRef(s api.Source) source.Reference {
+	kind, known := source.ParseKind(s.Kind)
+	if !known {
+		kind = s.Kind
 	}
-	return source.Reference{Kind: kind, Namespace: namespace, Name: name}
+	return source.Reference{Kind: kind, Namespace: s.Namespace, Name: s.Name}
 }
 
 // argument names a source as its document does, in the form that commands take.
