@@ -91,43 +91,30 @@ func (p *program) fetch() *cobra.Command {
 		Use:   "fetch {-f FILE|DIR|- [KIND/NAME | KIND/NAMESPACE/NAME]... | URL[@REF]... | --chart NAME URL}",
 		Short: "Bring artifacts up to date with their origins",
 		Long: `Fetch reconciles each object once: it asks the origin for its revision, and when something changed
-fetches the content, verifies it and stores the artifact. What it did is kept beside the artifacts, so
-that the next run does only what changed. A failure leaves the last good artifact in place.
+fetches the content, verifies it and stores the artifact. What it did is kept in the store, so that the next run
+does only what changed. A failure leaves the last good artifact in place. Includes and the sources of charts are
+fetched before what is made of them, also if they were not named. What spec.suspend suspends is left as it is.
 
-Objects that others are made of, includes and the sources of charts, are fetched before them, also when they
-were not named. One that fails counts as it was when it last succeeded. The others are fetched at once.
+With -o wide, json or yaml the output says why an artifact was stored or was not. In documents these are the
+annotations ` + outcomeAnnotation + ` and ` + whyAnnotation + `.
 
-One that spec.suspend suspends is left as it is: READY is what was saved of it, --out extracts its stored
-artifact, and what it is made of is not fetched for it.
+Instead of objects it fetches what URLs name:
 
-With -o wide, json or yaml the output says why an artifact was stored or was not: which revision, field of
-the spec or included artifact differs. In documents these are the annotations ` + outcomeAnnotation + ` and
-` + whyAnnotation + `.
+  https://, ssh://, USER@HOST:PATH or a directory   a Git repository, at its HEAD, or at the branch, tag, commit, full name
+                                                    (refs/...) or range of versions after @
+  oci://HOST/PATH[:TAG][@DIGEST | @RANGE]           what a registry has, by default the tag latest
+  s3://BUCKET[/PREFIX]                              a bucket of AWS, or with --endpoint of an S3-compatible server
+  gs://BUCKET[/PREFIX]                              a bucket of Google Cloud
+  azblob://HOST/CONTAINER[/PREFIX]                  a container of Azure
+  https://HOST/PATH/NAME-VERSION.tgz                a chart of a repository; with --chart at the URL of the repository
 
-With URLs instead of objects it fetches Git repositories (https, http, ssh, USER@HOST:PATH, or a directory of this machine),
-where REF is a branch, a tag, a commit, a full
-reference name (refs/...) or a range of versions such as ^1.2, by default the repository's own HEAD; or
-from a registry what oci://HOST/PATH[:TAG][@DIGEST | @RANGE] names, by default the tag latest; or
-from a repository of charts https://HOST/PATH/NAME-VERSION.tgz; or the
-objects of a bucket whose keys begin with PREFIX:
-
-  s3://BUCKET[/PREFIX]             of AWS, or with --endpoint HOST[:PORT] of an S3-compatible server
-  gs://BUCKET[/PREFIX]             of Google Cloud
-  azblob://HOST/CONTAINER[/PREFIX] of Azure, as https://ACCOUNT.blob.core.windows.net/CONTAINER[/PREFIX]
+The object of a URL is called after it, with a hash of the URL without credentials at its end, unless --name is given.
+Over ssh it needs a Secret named after the repository with identity and known_hosts: for ssh://HOST/app.git "app", in
+--secrets or as HEADGATE_SECRET_APP_IDENTITY and HEADGATE_SECRET_APP_KNOWN_HOSTS.
 
 ` + outRule + `
 
-With --chart it fetches that chart from the repository of charts at the URL, which has an index (https, http)
-or is a registry (oci://HOST/PATH, without the name of the chart).
-
-The object of a URL is called after it, with a hash of the URL without credentials at its end; --name calls it
-otherwise, and headgate delete forgets it.
-
-Flags say how it is reached, as the fields of a spec do. Over ssh it needs a Secret named after the repository with
-identity and known_hosts: for ssh://HOST/app.git "app", in --secrets or as HEADGATE_SECRET_APP_IDENTITY
-and HEADGATE_SECRET_APP_KNOWN_HOSTS.
-
-Exit codes: 0 everything that is not suspended is ready, 1 something failed, or --out found no artifact of what is suspended, 2 usage or an invalid object, 3 a verification failed.`,
+Exit codes: 0 everything that is not suspended is ready, 1 something failed, 2 usage or an invalid object, 3 a verification failed.`,
 		Example: `  headgate fetch -f sources.yaml --store ./store
   headgate fetch -f sources.yaml gitrepository/app --out ./app
   headgate fetch https://example.org/app.git@v1.2.3 --out ./app
@@ -180,6 +167,7 @@ func (s *session) run(ctx context.Context, o headgate.Options, m *meter, detaile
 	var rows []*row
 	for result, err := range headgate.Fetch(ctx, s.set, o) {
 		if result.Object == nil {
+			m.stop()
 			return err
 		}
 		r := &row{Result: result, err: err}

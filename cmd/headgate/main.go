@@ -140,6 +140,7 @@ func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "headgate",
 		Short:         "Fetch declared sources as verified, reproducible artifacts; roll canaries out",
+		Long:          "Fetch declared sources as verified, reproducible artifacts; roll canaries out.\n\nVariables stand for flags that are not given:\n",
 		Version:       buildVersion(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -159,6 +160,9 @@ func (p *program) root() *cobra.Command {
 			}
 			return nil
 		},
+	}
+	for _, v := range variables {
+		root.Long += fmt.Sprintf("\n  %-18s --%s", v.variable, v.flag)
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)

@@ -110,9 +110,7 @@ func (p *program) runValidate(f *validateFlags) error {
 			return failed(err)
 		}
 	} else {
-		for _, w := range append(set.Warnings, warnings...) {
-			fmt.Fprintf(p.stderr, "warning: %v\n", w)
-		}
+		p.warn(errors.Join(append(set.Warnings, warnings...)...))
 		if err := p.printValid(f, v); err != nil {
 			return failed(err)
 		}
@@ -256,9 +254,7 @@ func (p *program) runConvert(files []string, version, group, output string) erro
 	var converted []source.Object
 	for _, obj := range set.Objects {
 		to, warnings, err := source.Convert(obj, version, group)
-		for _, w := range warnings {
-			fmt.Fprintf(p.stderr, "warning: %v\n", w)
-		}
+		p.warn(errors.Join(warnings...))
 		if err != nil {
 			bad = errors.Join(bad, err)
 			continue
