@@ -196,7 +196,7 @@ func (p *program) prepare(ctx context.Context, f *sourceFlags, args []string) (*
 	if f.parallel < 1 {
 		return nil, nil, usage("--parallel %d: want 1 or more", f.parallel)
 	}
-	if err := f.urlFlags.check(len(f.files) == 0); err != nil {
+	if err := f.urlForm.check(len(f.files) == 0); err != nil {
 		return nil, nil, err
 	}
 	var objects []source.Object

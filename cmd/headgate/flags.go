@@ -20,7 +20,7 @@ import (
 type sourceFlags struct {
 	documentFlags
 	accessFlags
-	urlFlags
+	urlForm
 	outputFlags
 	docker   string
 	networks []string
@@ -33,7 +33,7 @@ type sourceFlags struct {
 
 func (f *sourceFlags) register(c *cobra.Command) {
 	f.documentFlags.register(c)
-	f.urlFlags.register(c)
+	f.urlForm.register(c)
 	f.registerFrom(c)
 	c.Flags().IntVar(&f.parallel, "parallel", 4, "objects worked on at once")
 	f.registerAccess(c)

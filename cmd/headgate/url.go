@@ -21,9 +21,9 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// urlFlags say what the object of a URL is called, and what of it is meant. Each
+// urlForm say what the object of a URL is called, and what of it is meant. Each
 // stands for a field that an object would have.
-type urlFlags struct {
+type urlForm struct {
 	name                      string
 	branch, tag, semver, path string
 	chart, version            string
@@ -31,7 +31,7 @@ type urlFlags struct {
 	changed                   func(flag string) bool // whether it was given, be it empty
 }
 
-func (f *urlFlags) register(c *cobra.Command) {
+func (f *urlForm) register(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.name, "name", "", "`NAME` of the object that a URL stands for; default made of the URL, with a hash of it")
 	fl.StringVar(&f.branch, "branch", "", "`BRANCH` of the Git repository at a URL, as spec.ref.branch")
@@ -46,7 +46,7 @@ func (f *urlFlags) register(c *cobra.Command) {
 
 // check refuses flags that go with nothing, or are empty: what should be in them
 // may be a variable that is not set, and does not mean the default.
-func (f *urlFlags) check(typed bool) error {
+func (f *urlForm) check(typed bool) error {
 	if f.changed == nil {
 		return nil // a command without them
 	}
