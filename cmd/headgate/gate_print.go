@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -69,27 +68,6 @@ func (p *program) printWideGates(gates []api.Gate, tests map[api.Key]string) err
 		tableRow(t, append(gateCells(g), about.Revision, about.Weight, about.Step, failed, tests[g.Key])...)
 	}
 	return t.Flush()
-}
-
-// testsOf returns the latest runs of the revisions that wait, and how they ended.
-func testsOf(ctx context.Context, b board, gates []api.Gate) (map[api.Key]string, error) {
-	const latest = 5
-	tests := map[api.Key]string{}
-	for _, g := range gates {
-		if g.Waiting == nil || g.Waiting.Checksum == "" {
-			continue
-		}
-		runs, err := b.runs(ctx, api.Filter{Namespace: g.Namespace, Name: g.Name, Checksum: g.Waiting.Checksum, Limit: latest})
-		if err != nil {
-			return nil, err
-		}
-		var words []string
-		for _, r := range runs {
-			words = append(words, r.Type+" "+string(r.State))
-		}
-		tests[g.Key] = strings.Join(words, ", ")
-	}
-	return tests, nil
 }
 
 // tableRow writes a line of a table; a cell that is empty gets a dash.

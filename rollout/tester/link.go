@@ -13,7 +13,6 @@ import (
 
 	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/internal/redact"
-	"github.com/headgate-io/headgate/rollout/tester/access"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/gate"
 )
@@ -101,9 +100,9 @@ func (s *Server) inspect(r *http.Request) (gate.Ticket, linkView, error) {
 	if err != nil {
 		return ticket, linkView{}, err
 	}
-	var issuer access.Grant
-	if issuer, err = s.Guard.Named(ticket.Issuer); err == nil {
-		err = issuer.Reject(ticket.Key)
+	issuer, err := s.Guard.Named(ticket.Issuer)
+	if err == nil {
+		err = mayGate(issuer, toReject, ticket.Key)
 	}
 	if err != nil {
 		return ticket, linkView{}, fmt.Errorf("%w: its issuer may not decide any more", gate.ErrLink)

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-io/headgate/rollout/tester/access"
+	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
@@ -102,7 +102,7 @@ func TestLinkOfFormerCaller(t *testing.T) {
 	}
 	s := newServer(t)
 	var err error
-	if s.Guard, err = access.Open(access.Config{File: file, Now: now}); err != nil {
+	if s.Guard, err = httpserve.OpenGuard(httpserve.Config{File: file, Now: now}); err != nil {
 		t.Fatal(err)
 	}
 	url := "http://" + serve(t, s)

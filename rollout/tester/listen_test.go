@@ -9,13 +9,12 @@ import (
 
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout/tester"
-	"github.com/headgate-io/headgate/rollout/tester/access"
 )
 
 // guard returns a guard that wants tokens.
-func guard(t *testing.T, callers string) *access.Guard {
+func guard(t *testing.T, callers string) *tester.Guard {
 	t.Helper()
-	g, err := access.Open(access.Config{File: file(t, []byte(callers))})
+	g, err := tester.OpenGuard(file(t, []byte(callers)), false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

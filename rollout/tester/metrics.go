@@ -2,6 +2,8 @@ package tester
 
 import (
 	"net/http"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
@@ -160,6 +163,11 @@ func (s *Server) ObserveRun(r api.Run, shared bool) {
 	if !r.Started.IsZero() {
 		m.running.Dec()
 		m.duration.WithLabelValues(r.Type).Observe(r.Ended.Sub(r.Started).Seconds())
+	}
+	if wanted, _ := strconv.ParseBool(r.Metadata["logCmdOutput"]); wanted {
+		for line := range strings.Lines(r.Output) {
+			log.Info("output", "line", redact.String(strings.TrimRight(line, "\n")))
+		}
 	}
 	log = log.With("state", string(r.State), "durationMs", r.Duration, "bytes", r.Bytes)
 	if r.ExitCode != nil {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/internal/redact"
-	"github.com/headgate-io/headgate/rollout/tester/access"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
@@ -59,7 +58,7 @@ func (m *metadata) UnmarshalJSON(text []byte) error {
 
 // payload reads the payload of a request and says who sent it, also when the payload is
 // none. Metadata does not have its token any more.
-func (s *Server) payload(w http.ResponseWriter, r *http.Request) (p payload, g access.Grant, token string, err error) {
+func (s *Server) payload(w http.ResponseWriter, r *http.Request) (p payload, g grant, token string, err error) {
 	g, denied := s.Guard.Identify(r, "")
 	if denied != nil && !missing(denied) {
 		return p, g, "", denied // before the body is read
@@ -85,20 +84,14 @@ func (s *Server) payload(w http.ResponseWriter, r *http.Request) (p payload, g a
 
 // missing reports whether a caller was refused because it did not say who it is.
 func missing(err error) bool {
-	denial, ok := errors.AsType[*access.Denial](err)
+	denial, ok := errors.AsType[*httpserve.Denial](err)
 	return ok && denial.Kind == "missing"
 }
 
 // check returns which name is too long.
 func (p *payload) check() error {
-	for _, field := range [...]struct{ name, value string }{
-		{"name", p.Name}, {"namespace", p.Namespace}, {"phase", p.Phase}, {"checksum", p.Checksum}, {"gate", p.Gate}, {"metadata gate", p.Metadata["gate"]},
-	} {
-		if err := checkName(field.name, field.value); err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(checkName("name", p.Name), checkName("namespace", p.Namespace), checkName("phase", p.Phase), checkName("checksum", p.Checksum),
+		checkName("gate", p.Gate), checkName("metadata gate", p.Metadata["gate"]))
 }
 
 func checkName(field, name string) error {

@@ -1,7 +1,6 @@
 package tester_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
@@ -12,10 +11,8 @@ import (
 func TestPayloadNamesItsField(t *testing.T) {
 	d := openDoor(t, nil)
 	for body, want := range map[string]string{
-		`{"name": "a", "metadata": {"type": "cmd", "cmd": 5}}`:             "metadata.cmd: a number; expected a string",
-		`{"metadata": {"type": "cmd", "cmd": "true", "b": true, "c": []}}`: "metadata.b: a boolean; expected a string",
-		`{"metadata": {"a": {"b": 1}}}`:                                    "metadata.a: an object; expected a string",
-		`{"metadata": {"` + strings.Repeat("k", 200) + "\": 1}}":           "metadata." + strings.Repeat("k", 80) + "…: a number; expected a string",
+		`{"name": "a", "metadata": {"type": "cmd", "cmd": 5}}`:    "metadata.cmd: a number; expected a string",
+		`{"metadata": {"type": "cmd", "cmd": "true", "b": true}}`: "metadata.b: a boolean; expected a string",
 		`{"metadata": []}`: "metadata: an array; expected an object",
 		`{"name": 5}`:      "name: a number; expected a string",
 		`[]`:               "the body is not a JSON object but a JSON array",

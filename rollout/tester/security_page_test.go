@@ -2,7 +2,6 @@ package tester_test
 
 import (
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -11,7 +10,6 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/headgate-io/headgate/rollout/tester"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
@@ -283,29 +281,5 @@ func TestGLogInjection(t *testing.T) {
 		if !strings.Contains(log, "forged") {
 			t.Errorf("%s: what callers said is not logged at all: %s", name, log)
 		}
-	}
-}
-
-// TestGDashboard: the page is for this machine alone unless people say who they are, and changes nothing by itself.
-func TestGDashboard(t *testing.T) {
-	l, err := new(tester.Server).Listen(t.Context(), tester.Endpoint{}) // the port may be taken
-	if l != nil {
-		defer l.Close()
-		err = errors.New(l.URL)
-	}
-	if !strings.Contains(err.Error(), "127.0.0.1:8080") {
-		t.Errorf("by default it listens at %v", err)
-	}
-	if _, err := new(tester.Server).Listen(t.Context(), tester.Endpoint{Addr: ":0"}); !errors.Is(err, tester.ErrExposed) {
-		t.Errorf("all addresses: %v", err)
-	}
-	asked := openDoor(t, func(w *doorway) { w.server.Guard = guard(t, tenants) })
-	asked.call("GET", "/ui/", "").is(t, "the page itself", 200, "<!")
-	for _, path := range []string{"/api/v1/gates", "/api/v1/runs", "/api/v1/audit", "/api/v1/watch", "/api/v1/session"} {
-		asked.call("GET", path, "").is(t, path, 401, "")
-	}
-	for _, path := range []string{gatePath + "/open", gatePath + "/close", gatePath + "/reject", "/api/v1/runs/x/cancel"} {
-		asked.post(path, "{}").is(t, path, 401, "")
-		asked.call("GET", path, "").is(t, "GET "+path, 405, "")
 	}
 }

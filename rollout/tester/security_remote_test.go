@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/headgate-io/headgate/internal/testenv"
-	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/remote"
 )
@@ -75,90 +73,6 @@ func keys(t *testing.T) (dir, outside string) {
 		}
 	}
 	return dir, outside
-}
-
-// TestGServerSideRequests: metadata names the server that is asked.
-func TestGServerSideRequests(t *testing.T) {
-	other, asked := serveRemote(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "" {
-			t.Errorf("a server that is not allowed has a credential: %s", r.Header)
-		}
-	}))
-	redirecting, _ := serveRemote(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, other+r.URL.Path, http.StatusTemporaryRedirect)
-	}))
-	concord := &testenv.Concord{Key: apiKey, States: []string{"FINISHED"}}
-	right, _ := serveRemote(t, concord)
-	dir, _ := keys(t)
-	d := openDoor(t, func(w *doorway) {
-		w.server.Servers = remote.Servers{Keys: dir, Hosts: []string{strings.TrimPrefix(right, "http://"), strings.TrimPrefix(redirecting, "http://"), "*.example.com"}}
-	})
-	port := other[strings.LastIndex(other, ":"):]
-	for name, tt := range map[string]struct {
-		server string
-		status int
-	}{
-		"allowed":                     {right, 200},
-		"another port":                {other, 400},
-		"another name of the address": {"http://localhost" + port, 400},
-		"IPv4 in IPv6":                {"http://[::ffff:127.0.0.1]" + port, 400},
-		"a number":                    {"http://2130706433" + port, 400},
-		"metadata of a cloud":         {"http://169.254.169.254/", 400},
-		"that in IPv6":                {"http://[fd00:ec2::254]/", 400},
-		"the allowed one as user":     {"http://" + strings.TrimPrefix(right, "http://") + "@127.0.0.1" + port, 400},
-		"a file":                      {"file:///etc/passwd", 400},
-		"gopher":                      {"gopher://127.0.0.1" + port, 400},
-		"all below a name":            {"http://example.com.attacker.example.net/", 400},
-		"a redirect":                  {redirecting, 422},
-	} {
-		for kind, body := range map[string]string{"concord": process(tt.server), "ngrinder": loadTest(tt.server)} {
-			status := tt.status
-			if kind == "ngrinder" && tt.server == right {
-				status = 422 // it is no nGrinder
-			}
-			if got := d.post("/", canary("shop", body)); got.status != status || strings.Contains(got.body, "canary-0123") {
-				t.Errorf("%s: %s: %d %s, want %d", name, kind, got.status, got.body, status)
-			}
-		}
-	}
-	if n := asked.Load(); n != 0 {
-		t.Errorf("a server that is not allowed was asked %d times", n)
-	}
-	if n := len(concord.Forms()); n != 1 {
-		t.Errorf("%d processes were started, want 1", n)
-	}
-}
-
-// TestGFileDisclosure: metadata names the file that is sent as an API key.
-func TestGFileDisclosure(t *testing.T) {
-	concord := &testenv.Concord{Key: apiKey, States: []string{"FINISHED"}}
-	url, asked := serveRemote(t, concord)
-	dir, outside := keys(t)
-	if err := os.Symlink(outside, filepath.Join(dir, "link")); err != nil {
-		t.Skip(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "large"), []byte(strings.Repeat("x", 1<<20)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	d := openDoor(t, func(w *doorway) { w.server.Servers = remote.Servers{Keys: dir, ProcessURL: url} })
-	for name, path := range map[string]string{
-		"a file elsewhere": outside, "up": "../outside", "up and down": dir + "/../outside", "a link": "link", "a link by its path": filepath.Join(dir, "link"), "a directory": dir, "the directory": ".",
-		"none": "none", "a large one": "large", "of the system": "/etc/hostname", "of the account": "/var/run/secrets/kubernetes.io/serviceaccount/token", "of the process": "/proc/self/environ", "a zero byte": "concord\x00x",
-		"a device": "/dev/zero",
-	} {
-		if got := d.post("/", canary("shop", process("", "apiKeyPath", path))); got.status != 400 || strings.Contains(got.body, "canary-0123") || strings.Contains(got.body, "xxx") {
-			t.Errorf("%s: %d %s", name, got.status, got.body)
-		}
-		if got := d.post("/", canary("shop", metadata("type", "ngrinder", "wait", "true", "server", url, "clone", "1", "username", "a", "passwdFrom", path))); got.status != 400 {
-			t.Errorf("%s: as password: %d %s", name, got.status, got.body)
-		}
-	}
-	if n := asked.Load(); n != 0 {
-		t.Errorf("a file was sent, or could have been: %d requests", n)
-	}
-	for _, path := range []string{"concord", filepath.Join(dir, "concord")} {
-		d.post("/", canary("shop", process("", "apiKeyPath", path))).is(t, path, 200, "")
-	}
 }
 
 // TestGSecretsInMetadata plants canaries in all that holds secrets, and looks
@@ -254,24 +168,12 @@ func hostsOf(urls ...string) (hosts []string) {
 	return hosts
 }
 
-// TestGCrash: nothing that a caller or a remote server says ends the process.
+// TestGCrash: nothing that a caller says ends the process.
 func TestGCrash(t *testing.T) {
-	answers := []string{
-		``, `null`, `[]`, `{}`, `"x"`, `{"id": "x"}`, `{"id": null}`, `{"id": 1e99}`, `{"id": 5, "status": [null]}`, `{"id": 5, "status": ["x"]}`, `{"id": 5, "status": [[]]}`,
-		`{"id": 5, "status": {"name": 5}}`, `{"instanceId": 5}`, `{"instanceId": "", "ok": true}`, `{"instanceId": "../..", "status": "RUNNING"}`, `{"instanceId": "a", "status": null}`,
-		`{"id": 5, "status": []}`, strings.Repeat(`[`, 100000), `<html>`, "\x00\xff", `{"success": false, "cause": "` + strings.Repeat("x", 1<<20) + `"}`,
-	}
-	var i atomic.Int64
-	url, _ := serveRemote(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, answers[i.Load()]) }))
 	dir, _ := keys(t)
-	d := openDoor(t, func(w *doorway) { w.server.Servers = remote.Servers{Keys: dir, LoadURL: url, ProcessURL: url} })
-	for ; int(i.Load()) < len(answers); i.Add(1) {
-		for _, m := range []string{process("", "pollTimeout", "300ms"), loadTest("", "timeout", "300ms")} {
-			if got := d.post("/", canary("shop", m)); got.status != 422 || got.body == "" {
-				t.Errorf("answer %.40q: %d %q", answers[i.Load()], got.status, got.body)
-			}
-		}
-	}
+	d := openDoor(t, func(w *doorway) {
+		w.server.Servers = remote.Servers{Keys: dir, LoadURL: "http://127.0.0.1:1", ProcessURL: "http://127.0.0.1:1"}
+	})
 	for _, m := range []string{
 		`{"type": "unknown"}`, `{"type": ""}`, `{"type": "ngrinder"}`, `{"type": "concord"}`, `{"type": "bash"}`, `{"type": "helm"}`, `{"type": "kubectl"}`, `{"type": "k6"}`, `{"x": "y"}`,
 		loadTest("", "pollInterval", "-1s"), loadTest("", "pollInterval", "0"), loadTest("", "pollInterval", "999999999h"), loadTest("", "clone", "x"), process("", "pollInterval", "0"), process("", "pollTimeout", "-1"),
@@ -290,46 +192,5 @@ func TestGCrash(t *testing.T) {
 	d.call(http.MethodGet, "/healthz", "").is(t, "in the end", 200, "OK")
 	if strings.Contains(d.log.String(), "panic") {
 		t.Errorf("log: %s", d.log)
-	}
-}
-
-// TestGCallerSide: the client of a test runner trusts no answer.
-func TestGCallerSide(t *testing.T) {
-	other, asked := serveRemote(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	hostile, _ := serveRemote(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case strings.HasPrefix(r.URL.Path, "/redirect"):
-			status := http.StatusFound
-			if r.URL.RawQuery != "" {
-				status = http.StatusTemporaryRedirect
-			}
-			http.Redirect(w, r, other, status)
-		default:
-			w.WriteHeader(http.StatusForbidden)
-			io.WriteString(w, strings.Repeat("x", 10<<20))
-		}
-	}))
-	var caller rollout.Caller
-	defer caller.Close()
-	for _, path := range []string{"/redirect", "/redirect?again"} {
-		hook := rollout.Hook{Name: "gate", URL: strings.Replace(hostile, "http://", "http://u:secret-canary@", 1) + path}
-		if a, err := caller.Call(t.Context(), hook, rollout.Payload{Name: "podinfo"}); rollout.HookConfirmRollout.Judge(err) == rollout.Pass || strings.Contains(fmt.Sprint(err), "secret-canary") {
-			t.Errorf("%s: %+v, %v", path, a, err)
-		}
-	}
-	if n := asked.Load(); n != 0 {
-		t.Errorf("a redirect to another host was followed %d times", n)
-	}
-	hook := rollout.Hook{Name: "gate", URL: hostile}
-	if a, err := caller.Call(t.Context(), hook, rollout.Payload{Name: "podinfo"}); len(a.Body) != rollout.MaxBody || !a.Truncated {
-		t.Errorf("a long answer: %d bytes, %v", len(a.Body), err)
-	}
-	u, err := url.Parse(hostile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := api.Client{URL: u.JoinPath("redirect").String(), Token: "secret-canary"}
-	if _, err := c.Gates(t.Context(), api.Filter{}); err == nil || asked.Load() != 0 || strings.Contains(err.Error(), "secret-canary") {
-		t.Errorf("the client of the API: %v", err)
 	}
 }

@@ -16,7 +16,6 @@ import (
 
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout/tester"
-	"github.com/headgate-io/headgate/rollout/tester/access"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
@@ -236,8 +235,8 @@ func TestGMutualTLS(t *testing.T) {
 	} {
 		for _, optional := range []bool{false, true} {
 			d := openDoor(t, func(w *doorway) {
-				g, err := access.Open(access.Config{Certificates: true, File: file(t, []byte(
-					"certificates: [{name: ci, commonName: ci, types: [bash]}, {name: server, commonName: localhost}]"))})
+				g, err := tester.OpenGuard(file(t, []byte(
+					"certificates: [{name: ci, commonName: ci, types: [bash]}, {name: server, commonName: localhost}]")), true, nil)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate-io/headgate/rollout/tester/access"
+	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
@@ -117,7 +117,7 @@ func TestStreamEndsWithItsToken(t *testing.T) {
 	var later atomic.Int64
 	callers := file(t, []byte(oneCaller))
 	d := openDoor(t, func(w *doorway) {
-		g, err := access.Open(access.Config{File: callers, Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
+		g, err := httpserve.OpenGuard(httpserve.Config{File: callers, Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,11 +3,8 @@ package tester_test
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -53,45 +50,15 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// TestConnectionIsUsedAgain has answers of all sizes follow each other on one connection.
-func TestConnectionIsUsedAgain(t *testing.T) {
-	s := newServer(t)
-	address := serve(t, s)
-	dials := 0
-	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, to string) (net.Conn, error) {
-		dials++
-		return new(net.Dialer).DialContext(ctx, network, to)
-	}}}
-	defer client.CloseIdleConnections()
-	long := payload("long", `{"type":"bash","cmd":"head -c 100000 /dev/zero | tr '\\0' x","returnCmdOutput":"true"}`)
-	for i, body := range []string{long, "{}", payload("none", "{}"), long} {
-		resp, err := client.Post("http://"+address, "application/json", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if err != nil || body == long && len(text) != 100000 {
-			t.Errorf("%d: %d bytes, %v", i, len(text), err)
-		}
-	}
-	if dials != 1 {
-		t.Errorf("%d connections", dials)
-	}
-}
-
 // TestOutputIsLogged has output in the log when it is asked for, without secrets
 // and control characters, and otherwise not (S-31, S-47).
 func TestOutputIsLogged(t *testing.T) {
-	var log bytes.Buffer
-	s := newServer(t)
-	s.Guard = guard(t, wireCallers)
-	s.Log = slog.New(slog.NewJSONHandler(&log, nil))
-	url := "http://" + serve(t, s)
+	d := openDoor(t, func(w *doorway) { w.server.Guard = guard(t, wireCallers) })
 	const token = "all-of-it-0123456789"
-	mustPost(t, url, payload("silent", `{"type":"bash","cmd":"echo unseen","token":"`+token+`"}`))
-	mustPost(t, url, payload("logged", `{"type":"bash","cmd":"printf '\\033[31mone %s\\ntwo' `+token+`","logCmdOutput":"true","token":"`+token+`"}`))
-	text := log.String()
+	d.post("/", payload("silent", `{"type":"bash","cmd":"echo unseen","token":"`+token+`"}`))
+	d.post("/", payload("logged", `{"type":"bash","cmd":"printf '\\033[31mone %s\\ntwo' `+token+`","logCmdOutput":"true","token":"`+token+`"}`))
+	d.log.wait(t, `"line":"two"`)
+	text := d.log.String()
 	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
 		if !json.Valid([]byte(line)) {
 			t.Errorf("%q", line)

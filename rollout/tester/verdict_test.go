@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -85,96 +84,6 @@ func is(state api.RunState) func(api.Run) bool {
 	return func(r api.Run) bool { return r.State == state }
 }
 
-// TestOneRunForManyCallers has 1,000 callers wait for one process (S-21, S-24).
-func TestOneRunForManyCallers(t *testing.T) {
-	const callers = 1000
-	var shared sync.WaitGroup
-	shared.Add(callers - 1)
-	s := newServerOf(t, run.Config{Observe: func(_ api.Run, again bool) {
-		if again {
-			shared.Done()
-		}
-	}})
-	url := "http://" + serve(t, s)
-	command, count := counting(t)
-	gate := filepath.Join(t.TempDir(), "gate")
-	body := payload("many", fmt.Sprintf(`{"type":"bash","cmd":"%s; until [ -e %s ]; do sleep 0.05; done; exit 3"}`, command, gate))
-	client := &http.Client{Transport: &http.Transport{}}
-	defer client.CloseIdleConnections()
-	var group sync.WaitGroup
-	statuses := make(chan int, callers)
-	for range callers {
-		group.Go(func() {
-			resp, err := client.Post(url, "application/json", strings.NewReader(body))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer resp.Body.Close()
-			io.Copy(io.Discard, resp.Body)
-			statuses <- resp.StatusCode
-		})
-	}
-	shared.Wait()
-	if err := os.WriteFile(gate, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	group.Wait()
-	close(statuses)
-	for status := range statuses {
-		if status != http.StatusUnprocessableEntity {
-			t.Fatalf("status %d", status)
-		}
-	}
-	if n := count(); n != 1 {
-		t.Errorf("%d processes", n)
-	}
-}
-
-// TestVerdictWaitsForItsCaller has a caller leave (S-25): the run goes on, and its
-// verdict is for the next; what was delivered is not used again.
-func TestVerdictWaitsForItsCaller(t *testing.T) {
-	s := newServer(t)
-	handler, served := s.Handler(), make(chan struct{}, 3)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		handler.ServeHTTP(w, r)
-		served <- struct{}{}
-	}))
-	defer server.Close()
-	url := server.URL
-	command, count := counting(t)
-	gate := filepath.Join(t.TempDir(), "gate")
-	body := payload("left", fmt.Sprintf(`{"type":"bash","cmd":"%s; until [ -e %s ]; do sleep 0.05; done; echo late; exit 3"}`, command, gate))
-	ctx, leave := context.WithCancel(t.Context())
-	gone := make(chan error, 1)
-	go func() {
-		_, _, err := post(t, ctx, url, body)
-		gone <- err
-	}()
-	until(t, s, "left", is(api.Running))
-	leave()
-	if err := <-gone; err == nil {
-		t.Fatal("the caller got an answer")
-	}
-	<-served // that it has left is known
-	if err := os.WriteFile(gate, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if ended := until(t, s, "left", is(api.Failed)); ended.Delivered {
-		t.Error("delivered to nobody")
-	}
-	ended := s.Runs.Runs(api.Filter{Name: "left"})[0].Ended.Format(time.RFC3339)
-	for _, end := range []string{": exit status 3 (the run ended before this request, at " + ended + ")", ": exit status 3"} {
-		status, text := mustPost(t, url, body)
-		if status != http.StatusUnprocessableEntity || !strings.HasSuffix(text, "late\n"+end) {
-			t.Errorf("status %d %q", status, text)
-		}
-	}
-	if n := count(); n != 2 { // one whose verdict was kept, one after it was delivered
-		t.Errorf("%d processes", n)
-	}
-}
-
 // TestVerdictIsKept has a test pass after its caller left, and asks again: without
 // a checksum and after a while the test starts anew, else the answer says when the
 // run ended.
@@ -222,33 +131,6 @@ func TestVerdictIsKept(t *testing.T) {
 	}
 }
 
-// TestFailOnError has the failure of a load that nobody waited for be the answer
-// to the next request, once (S-9).
-func TestFailOnError(t *testing.T) {
-	s := newServer(t)
-	url := "http://" + serve(t, s)
-	command, count := counting(t)
-	body := payload("load", fmt.Sprintf(`{"cmd":"%s; echo broken; exit 2","failOnError":"true"}`, command))
-	if status, text := mustPost(t, url, body); status != http.StatusAccepted || text != "" {
-		t.Fatalf("status %d %q", status, text)
-	}
-	until(t, s, "load", is(api.Failed))
-	if status, text := mustPost(t, url, body); status != http.StatusUnprocessableEntity || !strings.Contains(text, "failed: broken\n: exit status 2") {
-		t.Errorf("status %d %q", status, text)
-	}
-	if n := count(); n != 1 {
-		t.Errorf("%d processes", n)
-	}
-	until(t, s, "load", func(r api.Run) bool { return r.Delivered })
-	if status, _ := mustPost(t, url, body); status != http.StatusAccepted {
-		t.Errorf("status %d", status)
-	}
-	until(t, s, "load", func(r api.Run) bool { return !r.Delivered && r.State == api.Failed })
-	if n := count(); n != 2 {
-		t.Errorf("%d processes", n)
-	}
-}
-
 // TestFailureText bounds the text of a failure as callers do (C-7, S-29).
 func TestFailureText(t *testing.T) {
 	url := "http://" + serve(t, newServer(t))
@@ -260,31 +142,6 @@ func TestFailureText(t *testing.T) {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q is not in it", part)
 		}
-	}
-}
-
-// TestShutdownAnswersWhoWaits has a shutdown stop runs, answer 503, and refuse
-// new ones (S-27).
-func TestShutdownAnswersWhoWaits(t *testing.T) {
-	s := newServer(t)
-	url := "http://" + serve(t, s)
-	answered := make(chan string, 1)
-	go func() {
-		status, text := mustPost(t, url, payload("stopped", `{"type":"bash","cmd":"sleep 60"}`))
-		answered <- fmt.Sprint(status, " ", text)
-	}()
-	until(t, s, "stopped", is(api.Running))
-	if err := s.Shutdown(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if text := <-answered; !strings.HasPrefix(text, "503 command sleep 60 failed: ") {
-		t.Errorf("%q", text)
-	}
-	if status, text := mustPost(t, url, payload("refused", `{"cmd":"true"}`)); status != http.StatusServiceUnavailable || !strings.Contains(text, "shutting down") {
-		t.Errorf("status %d %q", status, text)
-	}
-	if status, _ := mustPost(t, url+"/gate/check", payload("refused", `{}`)); status != http.StatusForbidden {
-		t.Errorf("a gate answers %d", status)
 	}
 }
 

@@ -35,6 +35,12 @@ type Filter struct {
 	Before    string // the ID to go on from
 }
 
+// Selects reports whether the filter selects a key.
+func (f Filter) Selects(k Key) bool {
+	return (f.Kind == "" || f.Kind == k.Kind) && (f.Namespace == "" || f.Namespace == k.Namespace) &&
+		(f.Name == "" || f.Name == k.Name) && (f.Gate == "" || f.Gate == k.Gate)
+}
+
 // query returns the parameters of the filter.
 func (f Filter) query() url.Values {
 	q := url.Values{}
@@ -74,23 +80,10 @@ func (c *Client) Gate(ctx context.Context, k Key) (Gate, error) {
 	return gate, err
 }
 
-// Open opens a gate, and returns it as it is then.
-func (c *Client) Open(ctx context.Context, k Key, change Change) (Gate, error) {
-	return c.change(ctx, "open", k, change)
-}
-
-// Close closes a gate.
-func (c *Client) Close(ctx context.Context, k Key, change Change) (Gate, error) {
-	return c.change(ctx, "close", k, change)
-}
-
-// Reject closes a gate and opens the rollback switch of the canary for the
-// revision that waits, or for change.Checksum.
-func (c *Client) Reject(ctx context.Context, k Key, change Change) (Gate, error) {
-	return c.change(ctx, "reject", k, change)
-}
-
-func (c *Client) change(ctx context.Context, action string, k Key, change Change) (Gate, error) {
+// Change does an action to a gate, and returns it as it is then: open, close, or reject,
+// which closes a gate and opens the rollback switch of the canary for the revision that
+// waits, or for change.Checksum.
+func (c *Client) Change(ctx context.Context, action string, k Key, change Change) (Gate, error) {
 	var gate Gate
 	err := c.call(ctx, action+" "+k.String(), call.Request{Method: http.MethodPost, Path: gatePath(k, action), Body: change}, &gate)
 	return gate, err

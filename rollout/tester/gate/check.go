@@ -3,7 +3,6 @@ package gate
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -13,8 +12,7 @@ import (
 )
 
 const (
-	renewWithin = 10 * time.Second // what is on disk of the last check is not older
-	minInterval = time.Second      // several callers may ask at nearly the same time
+	minInterval = time.Second // several callers may ask at nearly the same time
 
 	maxPart   = 253 // bytes of a part of a key, and of checksums, phases and actors
 	maxReason = 1000
@@ -33,8 +31,8 @@ type Answer struct {
 	Actor, Reason string // of the opening that it passed by
 }
 
-// A visit is a canary that waits, or one that asked a rollback switch. Its fields
-// with names in JSON are in the file.
+// A visit is a canary that waits, or one that asked a rollback switch. It is never
+// changed. It is in the file as JSON.
 type visit struct {
 	Since    time.Time     `json:"since"`
 	Last     time.Time     `json:"last"`
@@ -42,34 +40,11 @@ type visit struct {
 	Phase    string        `json:"phase,omitempty"`
 	Checksum string        `json:"checksum,omitempty"`
 	api.About
-
-	saved time.Time // Last, as it is on disk
-	told  bool      // watchers were told that it is stale
 }
 
-func (v *visit) copied() *visit {
-	if v == nil {
-		return nil
-	}
-	c := *v
-	return &c
-}
-
-// idle reports whether there was no check for too long.
-func (v *visit) idle(now time.Time, limit time.Duration) bool { return now.Sub(v.Last) > limit }
-
-// stale reports whether there was none within two intervals.
+// stale reports whether there was no check within two intervals.
 func (v *visit) stale(now time.Time) bool {
 	return v.Interval > 0 && now.Sub(v.Last) > 2*max(v.Interval, minInterval)
-}
-
-// waits returns the visit of a gate that is not over, nil when there is none. It is
-// called with the lock held.
-func (s *Store) waits(k api.Key, now time.Time) *visit {
-	if e := s.gates[k]; e != nil && e.visit != nil && !e.visit.idle(now, s.config.Idle) {
-		return e.visit
-	}
-	return nil
 }
 
 // Check reports whether the gate is open for the visitor, and remembers that it
@@ -83,112 +58,68 @@ func (s *Store) Check(k api.Key, v Visitor) (Answer, error) {
 	}
 	now := s.now()
 	s.mu.Lock()
-	var at *state
-	if e := s.gates[k]; e != nil {
-		at = e.state
-	}
+	at := s.state(k)
 	verdict := at.judge(now, v.Checksum)
-	if verdict == bind || verdict == spend || verdict == shut {
+	if verdict != refuse && verdict != pass {
 		s.mu.Unlock()
-		return s.consume(k, v)
-	}
-	changed := s.visited(k, at, v, verdict == pass, now)
-	s.mu.Unlock()
-	return s.answer(k, at, verdict == pass, changed), nil
-}
-
-func (s *Store) answer(k api.Key, at *state, open, changed bool) Answer {
-	if changed {
-		s.hub.Notify(k)
-	}
-	if !open {
-		return Answer{}
-	}
-	return Answer{Open: true, Actor: at.Actor, Reason: at.Reason}
-}
-
-// consume does what a check changes in an opening, as it is when its turn comes.
-func (s *Store) consume(k api.Key, v Visitor) (Answer, error) {
-	var at *state
-	open := false
-	_, err := s.decide(k, func(c *change) error {
-		at = c.state(k).at(c.now)
-		verdict := at.judge(c.now, v.Checksum)
-		open = verdict == pass || verdict == bind || verdict == spend
-		switch verdict {
-		case bind:
-			bound := *at
-			bound.Checksum = v.Checksum
-			c.set(k, &bound, api.Entry{Action: "consume", Mode: api.OneShot, Checksum: v.Checksum, Reason: "the first check passed"})
-		case spend:
-			const reason = "a check without checksum passed"
-			c.set(k, &state{Changed: c.now, Reason: reason, Decision: at.Decision}, api.Entry{Action: "consume", Mode: api.OneShot, Reason: reason})
-		case shut:
-			reason := fmt.Sprintf("another revision came: %s", v.Checksum)
-			c.set(k, &state{Changed: c.now, Reason: reason, Decision: at.Decision}, api.Entry{Action: "close", Mode: api.OneShot, Checksum: at.Checksum, Reason: reason})
+		_, err := s.decide(k, func(c *change) error { at, verdict = c.consume(k, v.Checksum); return nil })
+		if err != nil {
+			return Answer{}, err
 		}
-		return nil
-	})
-	if err != nil {
-		return Answer{}, err
+		s.mu.Lock()
 	}
-	s.mu.Lock()
-	changed := s.visited(k, at, v, open, s.now())
-	s.mu.Unlock()
-	return s.answer(k, at, open, changed), nil
+	defer s.mu.Unlock()
+	if verdict == refuse || verdict == shut {
+		s.wait(k, v, now)
+		return Answer{}, nil
+	}
+	if e := s.gates[k]; e != nil && e.visit != nil && (at.Mode == api.Sticky || e.visit.Checksum == v.Checksum) {
+		s.endVisit(k, now)
+	}
+	return Answer{Open: true, Actor: at.Actor, Reason: at.Reason}, nil
 }
 
-// visited notes a check: one that passed ends the wait of its checksum, at a sticky
-// opening any; one that was refused begins or renews a wait. It reports whether
-// watchers are to be told. It is called with the lock held.
-func (s *Store) visited(k api.Key, at *state, v Visitor, passed bool, now time.Time) bool {
-	e := s.gates[k]
-	if passed {
-		if e == nil || e.visit == nil || at.Mode != api.Sticky && e.visit.Checksum != v.Checksum {
-			return false
-		}
-		e.visit = nil
-		s.touched[k] = true
-		return true
+// consume does what a check changes in an opening, and returns that as it was when the
+// turn of the check came, and the verdict.
+func (c *change) consume(k api.Key, checksum string) (*state, verdict) {
+	at := c.state(k)
+	verdict := at.judge(c.now, checksum)
+	switch verdict {
+	case bind:
+		bound := *at
+		bound.Checksum = checksum
+		c.set(k, &bound, api.Entry{Action: "consume", Mode: api.OneShot, Checksum: checksum, Reason: "the first check passed"})
+	case spend:
+		const reason = "a check without checksum passed"
+		c.set(k, &state{Changed: c.now, Reason: reason, Decision: at.Decision}, api.Entry{Action: "consume", Mode: api.OneShot, Reason: reason})
+	case shut:
+		reason := fmt.Sprintf("another revision came: %s", checksum)
+		c.set(k, &state{Changed: c.now, Reason: reason, Decision: at.Decision}, api.Entry{Action: "close", Mode: api.OneShot, Checksum: at.Checksum, Reason: reason})
 	}
+	return at, verdict
+}
+
+// wait begins or renews a wait. It is called with the lock held.
+func (s *Store) wait(k api.Key, v Visitor, now time.Time) {
 	if v.Trial || k.Name == "" { // a wait without a name would tell nothing
-		return false
+		return
 	}
 	old := s.waits(k, now)
 	next := &visit{Since: now, Last: now, Phase: v.Phase, Checksum: v.Checksum, About: v.About}
 	if old != nil {
-		next.Interval, next.saved = old.Interval, old.saved
+		next.Interval = old.Interval
 		if old.Checksum == v.Checksum {
 			next.Since, next.Interval = old.Since, max(old.Interval, now.Sub(old.Last))
 		}
 	}
-	same := old != nil && old.Phase == v.Phase && old.Checksum == v.Checksum && old.About == v.About && !old.told
+	e := s.known(k)
 	if e == nil {
-		if len(s.gates)-s.decided >= s.config.MaxKeys {
-			s.evict()
-		}
-		e = new(entry)
-		s.gates[k] = e
+		return
 	}
-	e.visit = next
-	if !same || now.Sub(next.saved) > renewWithin {
-		s.touched[k] = true
-	}
-	return !same
-}
-
-// evict forgets a tenth of the gates that nobody decided about, the longest idle.
-func (s *Store) evict() {
-	var all []api.Key
-	for k, e := range s.gates {
-		if e.state == nil && e.visit != nil {
-			all = append(all, k)
-		}
-	}
-	slices.SortFunc(all, func(x, y api.Key) int { return s.gates[x].visit.Last.Compare(s.gates[y].visit.Last) })
-	for _, k := range all[:min(len(all), s.config.MaxKeys/10+1)] {
-		delete(s.gates, k)
-		s.touched[k] = true
+	same := old != nil && old.Phase == v.Phase && old.Checksum == v.Checksum && old.About == v.About && !e.told
+	e.visit, e.told = next, false
+	if s.dirty[k] = true; !same {
+		s.feed.Send(s.view(k, now))
 	}
 }
 
@@ -196,18 +127,12 @@ func (s *Store) evict() {
 // gate of a key: its caller asks about the next rollout.
 func (s *Store) EndWaits(namespace, name string, except api.Key) {
 	except = named(except)
-	var ended []api.Key
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	for k, e := range s.gates {
 		if k.Kind == api.KindGate && k.Namespace == namespace && k.Name == name && k != except && e.visit != nil {
-			e.visit = nil
-			s.touched[k] = true
-			ended = append(ended, k)
+			s.endVisit(k, s.now())
 		}
-	}
-	s.mu.Unlock()
-	for _, k := range ended {
-		s.hub.Notify(k)
 	}
 }
 

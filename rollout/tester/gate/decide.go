@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
@@ -82,24 +81,17 @@ func (s *state) at(now time.Time) *state {
 	return &state{Changed: s.Expires, Reason: "its time was over", Decision: s.Decision}
 }
 
-// A change is what one decision does, before it can be seen.
+// A change is what one decision does, before it can be seen. Its methods are called
+// with the lock of the store held.
 type change struct {
-	store    *Store
-	now      time.Time
-	states   map[api.Key]*state // nil: forgotten
-	rejected map[api.Key]string // checksums that are not waited with any more
-	entries  []api.Entry
-	next     uint64 // number of the next entry
-	floor    uint64
-	added    int // gates with a state, beyond those of the store
+	store   *Store
+	now     time.Time
+	states  map[api.Key]*state // nil: forgotten
+	entries []api.Entry
 }
 
 // begin returns a change that does nothing yet.
-func (s *Store) begin() *change {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return &change{store: s, now: s.now(), states: map[api.Key]*state{}, rejected: map[api.Key]string{}, next: s.next, floor: s.floor}
-}
+func (s *Store) begin() *change { return &change{store: s, now: s.now(), states: map[api.Key]*state{}} }
 
 // decide makes a decision, which apply makes of the gates as they are, and returns
 // a gate as it is then. When apply fails it has changed nothing.
@@ -113,81 +105,36 @@ func (s *Store) decide(k api.Key, apply func(*change) error) (api.Gate, error) {
 		err = apply(c)
 	}
 	s.mu.Unlock()
+	if err == nil && len(c.states)+len(c.entries) > 0 {
+		err = s.commit(c)
+	}
 	if err != nil {
 		return api.Gate{}, err
 	}
-	if len(c.states)+len(c.entries) > 0 {
-		if err := s.write(c); err != nil {
-			return api.Gate{}, err
-		}
-		s.publish(c)
-	}
 	return s.Gate(k), nil
 }
-
-// publish makes a change visible.
-func (s *Store) publish(c *change) {
-	s.mu.Lock()
-	s.next, s.floor = c.next, c.floor
-	s.decided += c.added
-	s.trail = append(s.trail, c.entries...)
-	s.trail = slices.Delete(s.trail, 0, max(0, len(s.trail)-s.config.Audit))
-	for k, at := range c.states {
-		e := s.gates[k]
-		if e == nil {
-			e = new(entry)
-			s.gates[k] = e
-		}
-		if e.state = at; at == nil && e.visit == nil {
-			delete(s.gates, k)
-		}
-	}
-	for k, checksum := range c.rejected {
-		if e := s.gates[k]; e != nil && e.visit != nil && e.visit.Checksum == checksum {
-			e.visit = nil
-			s.touched[k] = true
-		}
-	}
-	s.mu.Unlock()
-	for k := range c.states {
-		s.hub.Notify(k)
-	}
-}
-
-// The methods of a change are called with the lock of the store held.
 
 // state returns what was decided about a gate, changes included.
 func (c *change) state(k api.Key) *state {
 	if changed, found := c.states[k]; found {
 		return changed
 	}
-	if e := c.store.gates[k]; e != nil {
-		return e.state
-	}
-	return nil
+	return c.store.state(k)
 }
+
+// id returns the number of the next entry.
+func (c *change) id() uint64 { return c.store.next + uint64(len(c.entries)) }
 
 // set makes at the state of a gate, and e the entry about it.
 func (c *change) set(k api.Key, at *state, e api.Entry) {
-	if c.state(k) == nil {
-		c.added++
-	}
 	c.states[k] = at
 	c.note(k, e)
 }
 
-// forget forgets a gate.
-func (c *change) forget(k api.Key, at *state) {
-	c.states[k] = nil
-	c.floor = max(c.floor, at.Decision)
-	c.added--
-}
-
 // note adds an entry to the audit trail.
 func (c *change) note(k api.Key, e api.Entry) {
-	e.ID, e.Time, e.Key = c.next, c.now, k
+	e.ID, e.Time, e.Key = c.id(), c.now, k
 	c.entries = append(c.entries, e)
-	c.next++
 }
 
 // decision returns the number of the last decision about a gate.
@@ -195,29 +142,7 @@ func (c *change) decision(k api.Key) uint64 {
 	if at := c.state(k); at != nil {
 		return at.Decision
 	}
-	return c.floor
-}
-
-// room reports whether one more gate may have a state, after forgetting the oldest
-// closed ones that nothing waits for if need be.
-func (c *change) room() bool {
-	most := c.store.config.MaxKeys
-	if c.store.decided+c.added < most {
-		return true
-	}
-	var closed []api.Key
-	for k, e := range c.store.gates {
-		if _, changed := c.states[k]; !changed && e.state != nil && !e.state.Open && e.visit == nil {
-			closed = append(closed, k)
-		}
-	}
-	slices.SortFunc(closed, func(x, y api.Key) int {
-		return cmp.Or(c.state(x).Changed.Compare(c.state(y).Changed), compare(x, y))
-	})
-	for _, k := range closed[:min(most/10+1, len(closed))] {
-		c.forget(k, c.state(k))
-	}
-	return c.store.decided+c.added < most
+	return c.store.floor
 }
 
 // Open opens a gate: that is durable when it returns. Mode checksum without a
@@ -272,7 +197,7 @@ func checkChange(by api.Change) error {
 
 // open opens a gate as a valid change says.
 func (c *change) open(k api.Key, by api.Change) error {
-	at := &state{Open: true, Mode: by.Mode, Checksum: by.Checksum, Changed: c.now, Actor: by.Actor, Reason: by.Reason, Decision: c.next}
+	at := &state{Open: true, Mode: by.Mode, Checksum: by.Checksum, Changed: c.now, Actor: by.Actor, Reason: by.Reason, Decision: c.id()}
 	switch {
 	case at.Mode == "" && at.Checksum == "":
 		at.Mode = api.Sticky
@@ -288,7 +213,7 @@ func (c *change) open(k api.Key, by api.Change) error {
 	if ttl, _ := api.ParseInterval(by.TTL, 0); ttl > 0 {
 		at.Expires = c.now.Add(ttl)
 	}
-	if c.state(k) == nil && !c.room() {
+	if c.store.gates[k] == nil && !c.store.room() {
 		return fmt.Errorf("%w: %d gates are open, which is the most: close some", ErrInvalid, c.store.config.MaxKeys)
 	}
 	c.set(k, at, api.Entry{Action: "open", Mode: at.Mode, Checksum: at.Checksum, Actor: at.Actor, Reason: at.Reason})
@@ -297,13 +222,12 @@ func (c *change) open(k api.Key, by api.Change) error {
 
 // shut closes a gate. Where there is no room to keep who did, it is closed anyway.
 func (c *change) shut(k api.Key, by api.Change, action string) {
-	entry := api.Entry{Action: action, Checksum: by.Checksum, Actor: by.Actor, Reason: by.Reason}
-	if c.state(k) == nil && !c.room() {
-		c.floor = c.next
-		c.note(k, entry)
+	at := &state{Changed: c.now, Actor: by.Actor, Reason: by.Reason, Decision: c.id()}
+	if c.note(k, api.Entry{Action: action, Checksum: by.Checksum, Actor: by.Actor, Reason: by.Reason}); c.store.gates[k] == nil && !c.store.room() {
+		c.store.floor = at.Decision // which ends its links
 		return
 	}
-	c.set(k, &state{Changed: c.now, Actor: by.Actor, Reason: by.Reason, Decision: c.next}, entry)
+	c.states[k] = at
 }
 
 // reject closes a gate, and opens the rollback switch for the revision that is
@@ -327,7 +251,6 @@ func (c *change) reject(k api.Key, by api.Change) error {
 	if err := c.open(api.Key{Kind: api.KindRollback, Namespace: k.Namespace, Name: k.Name, Gate: api.DefaultGate}, opening); err != nil {
 		return err
 	}
-	c.rejected[k] = by.Checksum
 	c.shut(k, by, "reject")
 	return nil
 }

@@ -30,8 +30,27 @@ func (s *Servers) key(name string) (string, error) {
 		return "", fmt.Errorf("the directory of keys cannot be opened")
 	}
 	defer root.Close()
-	if name, err = s.locate(name); err != nil {
-		return "", err
+	if !filepath.IsAbs(name) {
+		if !filepath.IsLocal(name) || name == "." || strings.ContainsAny(name, `/\`) {
+			return "", errNoKey
+		}
+		name = filepath.Join(s.Keys, name)
+	}
+	base, err := filepath.EvalSymlinks(s.Keys)
+	if err == nil {
+		base, err = filepath.Abs(base)
+	}
+	if err == nil {
+		name, err = filepath.EvalSymlinks(name) // the files of a mounted Secret are links
+	}
+	if err == nil {
+		name, err = filepath.Abs(name)
+	}
+	if err == nil {
+		name, err = filepath.Rel(base, name)
+	}
+	if err != nil {
+		return "", fs.ErrNotExist
 	}
 	if info, err := root.Stat(name); err != nil || !info.Mode().IsRegular() { // a pipe would not open
 		return "", fs.ErrNotExist
@@ -54,30 +73,3 @@ func (s *Servers) key(name string) (string, error) {
 
 // isControl reports whether r would end or forge a line of a header.
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
-
-// locate returns where in the directory of keys name is. A path is followed
-// through its links: the files of a mounted Secret are links.
-func (s *Servers) locate(name string) (string, error) {
-	if !filepath.IsAbs(name) {
-		if name == "." || name == ".." || strings.ContainsAny(name, `/\`) || !filepath.IsLocal(name) {
-			return "", errNoKey
-		}
-		return name, nil
-	}
-	base, err := filepath.Abs(s.Keys)
-	if err != nil {
-		return "", fs.ErrNotExist
-	}
-	if real, err := filepath.EvalSymlinks(base); err == nil {
-		base = real
-	}
-	real, err := filepath.EvalSymlinks(name)
-	if err != nil {
-		return "", fs.ErrNotExist
-	}
-	rel, err := filepath.Rel(base, real)
-	if err != nil || !filepath.IsLocal(rel) {
-		return "", fs.ErrNotExist
-	}
-	return rel, nil
-}

@@ -31,14 +31,13 @@ const (
 
 // A session is what one run has with a server.
 type session struct {
-	to      server
 	header  http.Header // with credentials
 	secrets []string
 	client  *http.Client
 }
 
 // open starts a session.
-func (s *Servers) open(to server, header http.Header, secrets []string) *session {
+func (s *Servers) open(j *job) *session {
 	t := &http.Transport{
 		TLSHandshakeTimeout:    dialTimeout,
 		MaxResponseHeaderBytes: maxHeader,
@@ -49,14 +48,14 @@ func (s *Servers) open(to server, header http.Header, secrets []string) *session
 	if s.TLS != nil {
 		t.TLSClientConfig = s.TLS.Clone()
 	}
-	proxied := false
+	t.DialContext = s.dialer(j.to)
 	if s.Proxy != nil {
-		proxy, err := s.Proxy(&http.Request{Method: http.MethodGet, URL: to.url, Header: http.Header{}, Host: to.url.Host})
-		t.Proxy = func(*http.Request) (*url.URL, error) { return proxy, err }
-		proxied = proxy != nil
+		if proxy, err := s.Proxy(&http.Request{Method: http.MethodGet, URL: j.to.url, Header: http.Header{}, Host: j.to.url.Host}); proxy != nil || err != nil {
+			t.Proxy = func(*http.Request) (*url.URL, error) { return proxy, err }
+			t.DialContext = s.Dial // the configuration chose it, and it looks up the server itself
+		}
 	}
-	t.DialContext = s.dialer(to, proxied)
-	return &session{to: to, header: header, secrets: secrets, client: &http.Client{Transport: t, CheckRedirect: checkRedirect}}
+	return &session{header: j.header, secrets: j.secrets, client: &http.Client{Transport: t, CheckRedirect: checkRedirect}}
 }
 
 // checkRedirect lets what reads be sent elsewhere on the same origin.
@@ -72,18 +71,14 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 
 var errRedirect = errors.New("a redirect is not followed")
 
-// dialer connects to the server, at an address that may be asked. A proxy was
-// chosen by the configuration, and looks up the server itself.
-func (s *Servers) dialer(to server, proxied bool) func(ctx context.Context, network, address string) (net.Conn, error) {
+// dialer connects to the server, at an address that may be asked.
+func (s *Servers) dialer(to server) func(ctx context.Context, network, address string) (net.Conn, error) {
 	lookup, dial := s.Lookup, s.Dial
 	if lookup == nil {
 		lookup = net.DefaultResolver.LookupNetIP
 	}
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
-	}
-	if proxied {
-		return dial
 	}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, port, err := net.SplitHostPort(address)
@@ -98,8 +93,7 @@ func (s *Servers) dialer(to server, proxied bool) func(ctx context.Context, netw
 		}
 		err = fmt.Errorf("%s has no address", host)
 		for _, ip := range all {
-			if wrong := to.judge(ip); wrong != nil {
-				err = wrong
+			if err = to.judge(ip); err != nil {
 				continue
 			}
 			var conn net.Conn

@@ -148,7 +148,7 @@ func (n *nasty) Error() string { return n.text }
 // A run in the queue ends once, whoever cancels it, and whatever the shutdown does
 // meanwhile.
 func TestManyCancelAQueuedRun(t *testing.T) {
-	for range 50 / thrift {
+	for range 20 {
 		d := open(t, run.Config{Concurrency: 1})
 		start(t, d, request("first"), &work{takes: time.Hour})
 		var all sync.WaitGroup

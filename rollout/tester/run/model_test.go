@@ -191,7 +191,7 @@ func (m *model) check() {
 
 // Random sequences of everything that may happen.
 func TestModel(t *testing.T) {
-	for seed := range uint64(100 / thrift) {
+	for seed := range uint64(40) {
 		within(t, func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			c := run.Config{Verdict: modelVerdict, Timeout: 10000 * time.Hour, KeepFor: 10000 * time.Hour}

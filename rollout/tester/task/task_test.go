@@ -29,9 +29,9 @@ func bin(t *testing.T, scripts map[string]string) (dir, path string) {
 const arguments = `printf '%s\n' "$@"`
 
 // run runs the task of metadata, and returns its output and its error.
-func run(t *testing.T, make task.Constructor, metadata map[string]string) (string, error) {
+func run(t *testing.T, tools *task.Tools, kind string, metadata map[string]string) (string, error) {
 	t.Helper()
-	todo, _, err := make(metadata)
+	todo, _, err := tools.Task(kind, metadata)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestTypes(t *testing.T) {
 		{"helmv3", map[string]string{"cmd": "test"}, "helm\ntest\n", ""},
 		{"kubectl", map[string]string{"cmd": `get pods -o jsonpath='{.items[*]}' | cat`}, "kubectl\nget\npods\n-o\njsonpath={.items[*]}\n|\ncat\n", ""},
 	} {
-		out, err := run(t, tools.Types()[c.kind], c.meta)
+		out, err := run(t, tools, c.kind, c.meta)
 		if out != c.out || (err == nil) != (c.err == "") || err != nil && err.Error() != c.err {
 			t.Errorf("%s %q: %q, %v, want %q, %s", c.kind, c.meta["cmd"], out, err, c.out, c.err)
 		}
@@ -68,7 +68,7 @@ func TestTypes(t *testing.T) {
 
 // The exit code of a failed task can be asked for.
 func TestExitCode(t *testing.T) {
-	_, err := run(t, (&task.Tools{}).Cmd, map[string]string{"cmd": "exit 7"})
+	_, err := run(t, &task.Tools{}, "cmd", map[string]string{"cmd": "exit 7"})
 	code, ok := err.(interface{ ExitCode() int })
 	if !ok || code.ExitCode() != 7 {
 		t.Errorf("got %v", err)
@@ -103,9 +103,9 @@ func TestMetadataErrors(t *testing.T) {
 		{"k6", map[string]string{"script": "a", "env_vars": "[]"}, "metadata env_vars: is no JSON object whose values are strings"},
 		{"k6", map[string]string{"script": "a", "env_vars": `{"PATH":"/"}`}, "metadata env_vars or kubernetes_secrets: PATH cannot be set"},
 		{"k6", map[string]string{"script": "a", "env_vars": `{"LD_PRELOAD":"/"}`}, "metadata env_vars or kubernetes_secrets: LD_PRELOAD cannot be set"},
-		{"k6", map[string]string{"script": "a", "kubernetes_secrets": `{"A":"n/k"}`}, "metadata kubernetes_secrets: this test runner has no access to Secrets; use env_vars, or variables of the test runner"},
+		{"k6", map[string]string{"script": "a", "kubernetes_secrets": `{"A":"n/k"}`}, "metadata kubernetes_secrets: A: this test runner has no access to Secrets; use env_vars, or variables of the test runner"},
 	} {
-		todo, _, err := tools.Types()[c.kind](c.meta)
+		todo, _, err := tools.Task(c.kind, c.meta)
 		if todo != nil || err == nil || err.Error() != c.want {
 			t.Errorf("%s %q: %v, want %s", c.kind, c.meta, err, c.want)
 		}

@@ -1,21 +1,33 @@
-package access_test
+package tester
 
 import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/headgate-io/headgate/rollout/tester/access"
+	"github.com/headgate-io/headgate/internal/httpserve"
+	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
+const ok = "0123456789abcdef-secret"
+
+// write writes a file of callers and returns its name.
+func write(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "callers.yaml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
 func TestFile(t *testing.T) {
-	const ok = "0123456789abcdef-secret"
 	for name, tt := range map[string]struct{ text, want string }{
 		"nothing":                     {"", "it names no callers"},
 		"empty lists":                 {"tokens: []\ncertificates: []\n", "it names no callers"},
@@ -54,7 +66,7 @@ func TestFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := write(t, tt.text)
-			_, err := access.Open(access.Config{File: file})
+			_, err := OpenGuard(file, false, nil)
 			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), file) {
 				t.Fatalf("Open: %v\nwant %q and the name of the file", err, tt.want)
 			}
@@ -63,20 +75,12 @@ func TestFile(t *testing.T) {
 			}
 		})
 	}
-	if _, err := access.Open(access.Config{File: filepath.Join(t.TempDir(), "none")}); !errors.Is(err, os.ErrNotExist) {
+	if _, err := OpenGuard(filepath.Join(t.TempDir(), "none"), false, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
 	large := write(t, "# "+strings.Repeat("x", 3<<20))
-	if _, err := access.Open(access.Config{File: large}); err == nil || !strings.Contains(err.Error(), "larger than 3 MiB") {
+	if _, err := OpenGuard(large, false, nil); err == nil || !strings.Contains(err.Error(), "larger than 3 MiB") {
 		t.Errorf("a large file: %v", err)
-	}
-}
-
-func TestFileInJSON(t *testing.T) {
-	g := guard(t, `{"tokens": [{"name": "ci", "token": "0123456789abcdef", "types": ["workflow"]}]}`)
-	grant, err := g.Identify(request("/"), "0123456789abcdef")
-	if err != nil || grant.Actor != "ci" || grant.Run("x", "concord") != nil {
-		t.Errorf("%+v, %v", grant, err)
 	}
 }
 
@@ -91,7 +95,7 @@ tokens:
 	}
 	var warnings []string
 	warn := func(err error) { warnings = append(warnings, err.Error()) }
-	if _, err := access.Open(access.Config{File: file, Warn: warn}); err != nil {
+	if _, err := OpenGuard(file, false, warn); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{`:3: document 1: tokens[0].namespaces: is empty: "ci" is allowed none`, `tokens[1].expires: "old" has expired`, "every user of this machine"}
@@ -111,76 +115,84 @@ tokens:
 		t.Skip(err)
 	}
 	warnings = nil
-	if _, err := access.Open(access.Config{File: link, Warn: warn}); err != nil || len(warnings) != 2 {
+	if _, err := OpenGuard(link, false, warn); err != nil || len(warnings) != 2 {
 		t.Errorf("a file that is mounted from a Secret: %v, %q", err, warnings)
 	}
 }
 
-// TestReload follows a file through what becomes of it, as a directory in
-// which a Secret is mounted has it: a symbolic link changes its target.
-func TestReload(t *testing.T) {
-	dir := t.TempDir()
-	put := func(version, text string) {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, version), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		next := filepath.Join(dir, "next")
-		if err := os.Symlink(version, next); err != nil {
-			t.Skip(err)
-		}
-		if err := os.Rename(next, filepath.Join(dir, "callers.yaml")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	var warnings []string
-	put("1", "tokens: [{name: a, token: token-of-a-000000000}, {name: b, token: token-of-b-000000000}]")
-	g, err := access.Open(access.Config{
-		File: filepath.Join(dir, "callers.yaml"), Now: func() time.Time { return now }, Warn: func(err error) { warnings = append(warnings, err.Error()) },
-	})
+func TestScopes(t *testing.T) {
+	g, err := OpenGuard(write(t, `
+tokens:
+- {name: all, token: 0000000000000000-all}
+- {name: shop, token: 0000000000000000-shop, namespaces: [shop, "team-*"]}
+- {name: tests, token: 0000000000000000-tests, types: [pkgtest, "k*"], gates: []}
+- {name: gates, token: 0000000000000000-gates, gates: [default, "prod-*-eu"], kinds: [gate]}
+- {name: looks, token: 0000000000000000-looks, readOnly: true}
+`), false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	is := func(when, actors string, warned ...string) {
-		t.Helper()
-		got := ""
-		for _, name := range []string{"a", "b", "c"} {
-			if grant, err := g.Identify(request("/"), "token-of-"+name+"-000000000"); err == nil {
-				got += grant.Actor
-			}
-		}
-		if got != actors || len(warnings) != len(warned) {
-			t.Fatalf("%s: callers %q, warnings %q; want %q, %q", when, got, warnings, actors, warned)
-		}
-		for i := range warned {
-			if !strings.Contains(warnings[i], warned[i]) || !strings.Contains(warnings[i], "what it held before counts on") {
-				t.Errorf("%s: warning %q, want %q", when, warnings[i], warned[i])
-			}
-		}
-		warnings = nil
+	gate := func(kind api.Kind, namespace, name string) api.Key {
+		return api.Key{Kind: kind, Namespace: namespace, Name: "podinfo", Gate: name}
 	}
-	is("at first", "ab")
-	put("2", "tokens: [{name: b, token: token-of-b-000000000}, {name: c, token: token-of-c-000000000}]")
-	is("within a second", "ab")
-	now = now.Add(time.Second)
-	is("a second later", "bc")
-	put("3", "tokens: [{name: c")
-	now = now.Add(time.Second)
-	is("not YAML", "bc", "not YAML")
-	now = now.Add(time.Second)
-	is("still not YAML", "bc")
-	put("4", "tokens: []")
-	now = now.Add(time.Second)
-	is("empty", "bc", "names no callers")
-	if err := os.Remove(filepath.Join(dir, "callers.yaml")); err != nil {
-		t.Fatal(err)
+	type want struct{ token, what, kind string } // kind of the denial
+	for _, tt := range []want{
+		{"all", "run anything concord", ""},
+		{"all", "change x gate default", ""},
+		{"shop", "run shop cmd", ""},
+		{"shop", "run team-a cmd", ""},
+		{"shop", "run team- cmd", ""},
+		{"shop", "run myshop cmd", "namespace"}, // S-11: patterns are anchored
+		{"shop", "run shop2 cmd", "namespace"},
+		{"shop", "run my-team-a cmd", "namespace"},
+		{"shop", "run - cmd", "namespace"},
+		{"shop", "see other cmd", "namespace"},
+		{"shop", "check other gate default", "namespace"},
+		{"tests", "run x helm", ""},
+		{"tests", "run x kubectl", ""},
+		{"tests", "run x k6", ""},
+		{"tests", "run x helmv3", "type"},
+		{"tests", "run x cmd", "type"},
+		{"tests", "check x gate default", "gate"},
+		{"tests", "see x k6", ""},
+		{"tests", "see x cmd", "type"}, // its output
+		{"gates", "check x gate default", ""},
+		{"gates", "change x gate prod-shop-eu", ""},
+		{"gates", "change x gate prod-eu", "gate"},
+		{"gates", "change x gate prod-shop-eu2", "gate"},
+		{"gates", "change x rollback default", "kind"},
+		{"gates", "reject x gate default", "kind"}, // which opens a rollback switch
+		{"shop", "reject shop gate prod", ""},
+		{"shop", "reject other gate prod", "namespace"},
+		{"looks", "reject x gate default", "read-only"},
+		{"looks", "check x gate default", ""},
+		{"looks", "see x cmd", ""},
+		{"looks", "change x gate default", "read-only"},
+		{"looks", "run x cmd", "read-only"},
+	} {
+		grant, err := g.Identify(httptest.NewRequest("POST", "/", nil), "0000000000000000-"+tt.token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := append(strings.Fields(strings.Replace(tt.what, " - ", "  ", 1)), "", "", "")
+		if strings.Contains(tt.what, " - ") {
+			f = []string{"run", "", "cmd"}
+		}
+		switch f[0] {
+		case "run":
+			err = mayTask(grant, toRun, f[1], f[2])
+		case "see":
+			err = mayTask(grant, toLook, f[1], f[2])
+		case "check":
+			err = mayGate(grant, toCheck, gate(api.Kind(f[2]), f[1], f[3]))
+		case "reject":
+			err = mayGate(grant, toReject, gate(api.Kind(f[2]), f[1], f[3]))
+		case "change":
+			err = mayGate(grant, toChange, gate(api.Kind(f[2]), f[1], f[3]))
+		}
+		denial := (*httpserve.Denial)(nil)
+		if (err == nil) != (tt.kind == "") || errors.As(err, &denial) && (denial.Kind != tt.kind || !errors.Is(err, httpserve.ErrForbidden) || denial.Actor != tt.token) {
+			t.Errorf("%s: %s: %v, want a denial of kind %q", tt.token, tt.what, err, tt.kind)
+		}
 	}
-	now = now.Add(time.Second)
-	is("gone", "bc", "no such file")
-	now = now.Add(time.Second)
-	is("still gone", "bc")
-	put("5", "tokens: [{name: c, token: token-of-c-000000000}]")
-	now = now.Add(time.Second)
-	is("there again", "c")
 }

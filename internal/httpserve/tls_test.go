@@ -1,4 +1,4 @@
-package access_test
+package httpserve_test
 
 import (
 	"crypto/ecdsa"
@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/internal/httpserve"
-	"github.com/headgate-io/headgate/rollout/tester/access"
 )
 
 // An authority issues certificates.
@@ -105,7 +104,7 @@ func call(server string, roots authority, client *tls.Certificate) (string, erro
 }
 
 // serve serves what g says of callers, over TLS.
-func serve(t *testing.T, g *access.Guard, settings httpserve.TLS) string {
+func serve(t *testing.T, g *httpserve.Guard, settings httpserve.TLS) string {
 	t.Helper()
 	config, err := settings.Config()
 	if err != nil {
@@ -113,7 +112,7 @@ func serve(t *testing.T, g *access.Guard, settings httpserve.TLS) string {
 	}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		grant, err := g.Identify(r, "")
-		fmt.Fprintf(w, "%s %t %v", grant.Actor, grant.ReadOnly(), err)
+		fmt.Fprintf(w, "%s %v", grant.Actor, err)
 	}))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.EnableHTTP2 = true
@@ -134,7 +133,7 @@ func TestRotation(t *testing.T) {
 		Now:  func() time.Time { return time.Now().Add(time.Duration(later.Load())) },
 		Warn: func(err error) { warnings <- err },
 	}
-	guard, err := access.Open(access.Config{Certificates: true})
+	guard, err := httpserve.OpenGuard(httpserve.Config{Certificates: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,10 +167,10 @@ func TestRotation(t *testing.T) {
 func TestCertificateExpires(t *testing.T) {
 	leaf := newAuthority(t).issue(t, x509.Certificate{Subject: pkix.Name{CommonName: "alice"}}).cert
 	now := leaf.NotAfter
-	for name, config := range map[string]access.Config{"named": {File: write(t, "certificates: [{name: alice, commonName: alice}]")}, "any": {}} {
+	for name, config := range map[string]httpserve.Config{"named": {File: write(t, "certificates: [{name: alice, commonName: alice}]")}, "any": {}} {
 		now = leaf.NotAfter
 		config.Certificates, config.Now = true, func() time.Time { return now }
-		g, err := access.Open(config)
+		g, err := httpserve.OpenGuard(config)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,8 +182,8 @@ func TestCertificateExpires(t *testing.T) {
 		}
 		now = now.Add(1)
 		_, err = g.Identify(r, "")
-		denial := (*access.Denial)(nil)
-		if _, errAgain := g.Renew(grant); !errors.As(err, &denial) || denial.Kind != "expired" || !errors.Is(errAgain, access.ErrUnknown) {
+		denial := (*httpserve.Denial)(nil)
+		if _, errAgain := g.Renew(grant); !errors.As(err, &denial) || denial.Kind != "expired" || !errors.Is(errAgain, httpserve.ErrUnknown) {
 			t.Errorf("%s, expired: %v, %v", name, err, errAgain)
 		}
 	}

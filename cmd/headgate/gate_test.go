@@ -32,7 +32,7 @@ func TestGateWait(t *testing.T) {
 	}))
 	defer server.Close()
 	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), []string{"gate", "wait", "prod/web", "--for", "1m", "--server", server.URL}, strings.NewReader(""), &stdout, &stderr, func(string) (string, bool) { return "", false })
+	code := run(t.Context(), []string{"gate", "wait", "prod/web", "--timeout", "1m", "--server", server.URL}, strings.NewReader(""), &stdout, &stderr, func(string) (string, bool) { return "", false })
 	if code != exitReady || asked != len(steps) || !strings.Contains(stdout.String(), "open   new") {
 		t.Errorf("exit code %d after %d looks: %s", code, asked, &stdout)
 	}
