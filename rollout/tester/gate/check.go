@@ -34,12 +34,15 @@ type Answer struct {
 // A visit is a canary that waits, or one that asked a rollback switch. It is never
 // changed. It is in the file as JSON.
 type visit struct {
-	Since    time.Time     `json:"since"`
-	Last     time.Time     `json:"last"`
+	api.Waiting
 	Interval time.Duration `json:"interval,omitempty"` // the longest time between two checks; 0 after the first
-	Phase    string        `json:"phase,omitempty"`
-	Checksum string        `json:"checksum,omitempty"`
-	api.About
+}
+
+func (v *visit) last() time.Time {
+	if v == nil {
+		return time.Time{}
+	}
+	return v.Last
 }
 
 // stale reports whether there was no check within two intervals.
@@ -91,10 +94,10 @@ func (c *change) consume(k api.Key, checksum string) (*state, verdict) {
 		c.set(k, &bound, api.Entry{Action: "consume", Mode: api.OneShot, Checksum: checksum, Reason: "the first check passed"})
 	case spend:
 		const reason = "a check without checksum passed"
-		c.set(k, &state{Changed: c.now, Reason: reason, Decision: at.Decision}, api.Entry{Action: "consume", Mode: api.OneShot, Reason: reason})
+		c.set(k, closed(c.now, "", reason, at.Decision), api.Entry{Action: "consume", Mode: api.OneShot, Reason: reason})
 	case shut:
 		reason := fmt.Sprintf("another revision came: %s", checksum)
-		c.set(k, &state{Changed: c.now, Reason: reason, Decision: at.Decision}, api.Entry{Action: "close", Mode: api.OneShot, Checksum: at.Checksum, Reason: reason})
+		c.set(k, closed(c.now, "", reason, at.Decision), api.Entry{Action: "close", Mode: api.OneShot, Checksum: at.Checksum, Reason: reason})
 	}
 	return at, verdict
 }
@@ -105,7 +108,7 @@ func (s *Store) wait(k api.Key, v Visitor, now time.Time) {
 		return
 	}
 	old := s.waits(k, now)
-	next := &visit{Since: now, Last: now, Phase: v.Phase, Checksum: v.Checksum, About: v.About}
+	next := &visit{Waiting: api.Waiting{Since: now, Last: now, Phase: v.Phase, Checksum: v.Checksum, About: v.About}}
 	if old != nil {
 		next.Interval = old.Interval
 		if old.Checksum == v.Checksum {

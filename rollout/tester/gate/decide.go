@@ -9,16 +9,22 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
-// A state is what was decided about a gate. It is never changed.
+// A state is what was decided about a gate, as it is in the file. It is never changed.
 type state struct {
-	Open     bool      `json:"open"`
-	Mode     api.Mode  `json:"mode,omitempty"`
-	Checksum string    `json:"checksum,omitempty"` // that it is open for
-	Expires  time.Time `json:"expires,omitzero"`
-	Changed  time.Time `json:"changed"`
-	Actor    string    `json:"actor,omitempty"`
-	Reason   string    `json:"reason,omitempty"`
-	Decision uint64    `json:"decision"` // of the audit trail: the last that somebody made
+	api.Gate
+	Decision uint64 `json:"decision"` // of the audit trail: the last that somebody made
+}
+
+// closed returns the state of a gate that was closed.
+func closed(at time.Time, actor, reason string, decision uint64) *state {
+	return &state{api.Gate{Changed: at, Actor: actor, Reason: reason}, decision}
+}
+
+func (s *state) decision() uint64 {
+	if s == nil {
+		return 0
+	}
+	return s.Decision
 }
 
 // check returns what is wrong with a state of the file.
@@ -78,7 +84,7 @@ func (s *state) at(now time.Time) *state {
 	if s == nil || !s.over(now) {
 		return s
 	}
-	return &state{Changed: s.Expires, Reason: "its time was over", Decision: s.Decision}
+	return closed(s.Expires, "", "its time was over", s.Decision)
 }
 
 // A change is what one decision does, before it can be seen. Its methods are called
@@ -197,7 +203,7 @@ func checkChange(by api.Change) error {
 
 // open opens a gate as a valid change says.
 func (c *change) open(k api.Key, by api.Change) error {
-	at := &state{Open: true, Mode: by.Mode, Checksum: by.Checksum, Changed: c.now, Actor: by.Actor, Reason: by.Reason, Decision: c.id()}
+	at := &state{api.Gate{Open: true, Mode: by.Mode, Checksum: by.Checksum, Changed: c.now, Actor: by.Actor, Reason: by.Reason}, c.id()}
 	switch {
 	case at.Mode == "" && at.Checksum == "":
 		at.Mode = api.Sticky
@@ -222,7 +228,7 @@ func (c *change) open(k api.Key, by api.Change) error {
 
 // shut closes a gate. Where there is no room to keep who did, it is closed anyway.
 func (c *change) shut(k api.Key, by api.Change, action string) {
-	at := &state{Changed: c.now, Actor: by.Actor, Reason: by.Reason, Decision: c.id()}
+	at := closed(c.now, by.Actor, by.Reason, c.id())
 	if c.note(k, api.Entry{Action: action, Checksum: by.Checksum, Actor: by.Actor, Reason: by.Reason}); c.store.gates[k] == nil && !c.store.room() {
 		c.store.floor = at.Decision // which ends its links
 		return

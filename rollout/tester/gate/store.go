@@ -46,13 +46,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
-
-	"go.etcd.io/bbolt"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/internal/store"
@@ -86,23 +85,22 @@ const (
 )
 
 // The buckets of the file, and the keys of the first.
-var (
-	bucketMeta   = []byte("meta")
-	bucketGates  = []byte("gates")  // key → state
-	bucketVisits = []byte("visits") // key → visit
-	bucketAudit  = []byte("audit")  // number → api.Entry
+const (
+	bucketMeta   = "meta"
+	bucketGates  = "gates"  // key → state
+	bucketVisits = "visits" // key → visit
+	bucketAudit  = "audit"  // number → api.Entry
 
-	keyFormat = []byte("format")
-	keySecret = []byte("link-key")
-	keyFloor  = []byte("floor")
+	keyFormat = "format"
+	keySecret = "link-key"
+	keyFloor  = "floor"
 )
 
 // A Store is the gates of one test runner. Its methods may be called at the same time.
 type Store struct {
 	config Config
-	db     *bbolt.DB                         // nil: in memory
-	update func(func(*bbolt.Tx) error) error // of db
-	secret []byte                            // that links are signed with
+	file   *store.File // nil: in memory
+	secret []byte      // that links are signed with
 	feed   store.Feed[api.Gate]
 	stop   chan struct{} // closed by Close
 	ended  chan struct{} // closed when the clock's goroutine has returned
@@ -116,6 +114,7 @@ type Store struct {
 	dirty   map[api.Key]bool // gates that the file may have otherwise
 	trail   []api.Entry
 	next    uint64 // number of the next entry
+	tried   uint64 // number after the last one of a write that failed; 0 for none
 	floor   uint64 // the last decision about a gate that was forgotten
 }
 
@@ -140,16 +139,9 @@ func Open(c Config) (*Store, error) {
 	}
 	rand.Read(s.secret)
 	if c.Dir != "" {
-		db, err := store.Open(c.Dir, file, s.prepare, s.read)
-		switch {
-		case errors.Is(err, ErrInUse):
-			return nil, fmt.Errorf("%w: another test runner uses %s: stop it, or give this one a directory of its own", ErrInUse, c.Dir)
-		case errors.Is(err, store.ErrDamaged):
-			return nil, fmt.Errorf("gates in %w: restore a copy of the file, or move it away: then every gate is closed", err)
-		case err != nil:
-			return nil, fmt.Errorf("gates in %w", err)
+		if err := s.open(); err != nil {
+			return nil, err
 		}
-		s.db, s.update = db, db.Update
 	}
 	go s.serve()
 	return s, nil
@@ -171,9 +163,7 @@ func (s *Store) Close() error {
 	defer s.deciding.Unlock()
 	err := s.commit(s.begin())
 	s.feed.Close()
-	if s.db != nil {
-		err = errors.Join(err, s.db.Close())
-	}
+	err = errors.Join(err, s.file.Close())
 	return err
 }
 
@@ -251,14 +241,16 @@ func (s *Store) Watch(ctx context.Context) <-chan *api.Gate { return s.feed.Watc
 
 // view returns what a gate is at a time.
 func (s *Store) view(k api.Key, now time.Time) api.Gate {
-	g := api.Gate{Key: k}
+	g := api.Gate{}
 	at := s.state(k).at(now)
 	if at != nil {
-		g.Open, g.Mode, g.Checksum, g.Expires = at.Open, at.Mode, at.Checksum, at.Expires
-		g.Changed, g.Actor, g.Reason = at.Changed, at.Actor, at.Reason
+		g = at.Gate
 	}
+	g.Key = k
 	if v := s.waits(k, now); v != nil && k.Kind == api.KindGate && !at.passes(now, v.Checksum) {
-		g.Waiting = &api.Waiting{Since: v.Since, Last: v.Last, Stale: v.stale(now), Phase: v.Phase, Checksum: v.Checksum, About: v.About}
+		waiting := v.Waiting
+		waiting.Stale = v.stale(now)
+		g.Waiting = &waiting
 	}
 	return g
 }
@@ -300,27 +292,20 @@ func (s *Store) room() bool {
 	if len(s.gates) < s.config.MaxKeys {
 		return true
 	}
-	type candidate struct {
-		key     api.Key
-		decided uint64
-		last    time.Time
-	}
-	var all []candidate
+	var all []api.Key
 	for k, e := range s.gates {
-		switch {
-		case e.state == nil && e.visit == nil:
-			all = append(all, candidate{key: k})
-		case e.state == nil:
-			all = append(all, candidate{k, 0, e.visit.Last})
-		case !e.state.Open && e.visit == nil:
-			all = append(all, candidate{k, e.state.Decision, e.state.Changed})
+		if e.state == nil || !e.state.Open && e.visit == nil {
+			all = append(all, k)
 		}
 	}
-	slices.SortFunc(all, func(x, y candidate) int { return cmp.Or(cmp.Compare(x.decided, y.decided), x.last.Compare(y.last)) })
-	for _, c := range all[:min(len(all), s.config.MaxKeys/10+1)] {
-		s.floor = max(s.floor, c.decided)
-		s.dirty[c.key] = true
-		delete(s.gates, c.key)
+	slices.SortFunc(all, func(x, y api.Key) int {
+		a, b := s.gates[x], s.gates[y]
+		return cmp.Or(cmp.Compare(a.state.decision(), b.state.decision()), a.visit.last().Compare(b.visit.last()))
+	})
+	for _, k := range all[:min(len(all), s.config.MaxKeys/10+1)] {
+		s.floor = max(s.floor, s.gates[k].state.decision())
+		s.dirty[k] = true
+		delete(s.gates, k)
 	}
 	return len(s.gates) < s.config.MaxKeys
 }
@@ -377,40 +362,43 @@ func (s *Store) tick() {
 // transaction, and makes the change visible. It is called with the lock of decisions held.
 func (s *Store) commit(c *change) error {
 	s.mu.Lock()
-	writes := map[api.Key]entry{}
-	for k := range s.dirty {
-		writes[k] = entry{}
-	}
+	writes := []store.Write{{Bucket: bucketMeta, Key: []byte(keyFloor), Value: number(s.floor)}}
 	for k := range c.states {
-		writes[k] = entry{}
+		s.dirty[k] = true
 	}
-	for k := range writes {
-		e := entry{state: c.state(k)}
-		if known := s.gates[k]; known != nil {
-			e.visit = known.visit
+	for k := range s.dirty {
+		var v *visit
+		if e := s.gates[k]; e != nil {
+			v = e.visit
 		}
-		writes[k] = e
+		writes = append(writes, store.Put(bucketGates, stored(k), c.state(k)), store.Put(bucketVisits, stored(k), v))
 	}
-	floor := s.floor
+	for _, e := range c.entries {
+		writes = append(writes, store.Put(bucketAudit, number(e.ID), &e))
+	}
+	for id := c.id(); id < s.tried; id++ {
+		writes = append(writes, store.Write{Bucket: bucketAudit, Key: number(id)})
+	}
+	trail := append(s.trail, c.entries...)
+	old := max(0, len(trail)-s.config.Audit)
+	for _, e := range trail[:old] {
+		writes = append(writes, store.Write{Bucket: bucketAudit, Key: number(e.ID)})
+	}
+	written := maps.Clone(s.dirty)
 	clear(s.dirty)
 	s.mu.Unlock()
-	var err error
-	if s.db != nil {
-		if err = s.update(func(tx *bbolt.Tx) error { return s.save(tx, writes, floor, c.entries) }); err != nil {
-			err = fmt.Errorf("gates in %s: %w", filepath.Join(s.config.Dir, file), err)
-		}
-	}
+	err := s.file.Write(writes)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.trouble = err; err != nil {
-		for k := range writes {
-			s.dirty[k] = true
-		}
-		return err
+	if err != nil {
+		s.trouble = fmt.Errorf("gates in %s: %w", filepath.Join(s.config.Dir, file), err)
+		s.tried = max(s.tried, c.id())
+		maps.Copy(s.dirty, written)
+		return s.trouble
 	}
-	s.next += uint64(len(c.entries))
-	s.trail = append(s.trail, c.entries...)
-	s.trail = slices.Delete(s.trail, 0, max(0, len(s.trail)-s.config.Audit))
+	s.trouble, s.tried = nil, 0
+	s.next = c.id()
+	s.trail = slices.Delete(trail, 0, old)
 	for k, at := range c.states {
 		if s.gates[k] == nil {
 			s.gates[k] = new(entry)
@@ -429,114 +417,62 @@ func (s *Store) commit(c *change) error {
 	return nil
 }
 
-// save writes gates, and new entries over whatever has their numbers, and removes
-// entries that are too old.
-func (s *Store) save(tx *bbolt.Tx, writes map[api.Key]entry, floor uint64, entries []api.Entry) error {
-	gates, visits, audit := tx.Bucket(bucketGates), tx.Bucket(bucketVisits), tx.Bucket(bucketAudit)
-	for k, e := range writes {
-		if err := errors.Join(put(gates, stored(k), e.state), put(visits, stored(k), e.visit)); err != nil {
-			return err
-		}
-	}
-	if err := tx.Bucket(bucketMeta).Put(keyFloor, number(floor)); err != nil {
-		return err
-	}
-	first := number(s.next) // decisions alone change it
-	cursor := audit.Cursor()
-	for key, _ := cursor.Seek(first); key != nil; key, _ = cursor.Seek(first) {
-		if err := cursor.Delete(); err != nil { // of a write that failed
-			return err
-		}
-	}
-	for _, e := range entries {
-		if err := put(audit, number(e.ID), &e); err != nil {
-			return err
-		}
-	}
-	next := s.next + uint64(len(entries))
-	for key, _ := cursor.First(); len(key) == 8 && next-binary.BigEndian.Uint64(key) > uint64(s.config.Audit); key, _ = cursor.First() {
-		if err := cursor.Delete(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// put stores a value as JSON; nil removes what is stored.
-func put[T any](bucket *bbolt.Bucket, key []byte, value *T) error {
-	if value == nil {
-		return bucket.Delete(key)
-	}
-	text, _ := json.Marshal(value) // of texts, numbers and times
-	return bucket.Put(key, text)
-}
-
 func number(id uint64) []byte { return binary.BigEndian.AppendUint64(nil, id) }
 
-// prepare makes what a new file lacks.
-func (s *Store) prepare(tx *bbolt.Tx) error {
-	for _, name := range [][]byte{bucketMeta, bucketGates, bucketVisits, bucketAudit} {
-		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+// open fills the store from its file.
+func (s *Store) open() (err error) {
+	held := map[string]string{}
+	s.file, err = store.Open(s.config.Dir, file, []string{bucketMeta, bucketGates, bucketVisits, bucketAudit}, func(bucket string, key, value []byte) error {
+		switch bucket {
+		case bucketMeta:
+			held[string(key)] = string(value)
+			return nil
+		case bucketAudit:
+			var e api.Entry
+			err := json.Unmarshal(value, &e)
+			if err == nil && string(key) != string(number(e.ID)) {
+				err = errors.New("its number is another")
+			}
+			s.trail, s.next = append(s.trail, e), e.ID+1
 			return err
 		}
-	}
-	meta := tx.Bucket(bucketMeta)
-	switch held := string(meta.Get(keyFormat)); held {
-	case format:
-		return nil
-	case "":
-		return errors.Join(meta.Put(keyFormat, []byte(format)), meta.Put(keySecret, s.secret))
-	default:
-		return fmt.Errorf("it has format %q, and this version knows %s: use the version that wrote it", held, format)
-	}
-}
-
-// read fills the store.
-func (s *Store) read(tx *bbolt.Tx) error {
-	meta := tx.Bucket(bucketMeta)
-	if n := copy(s.secret, meta.Get(keySecret)); n != secretSize {
-		return fmt.Errorf("%w: %s", store.ErrDamaged, keySecret)
-	}
-	if floor := meta.Get(keyFloor); len(floor) == 8 {
-		s.floor = binary.BigEndian.Uint64(floor)
-	}
-	each := func(bucket []byte, read func(key, value []byte) error) error {
-		return tx.Bucket(bucket).ForEach(func(key, value []byte) error {
-			if err := read(key, value); err != nil {
-				return fmt.Errorf("%w: %s: %q: %w", store.ErrDamaged, bucket, key, err)
-			}
-			return nil
-		})
-	}
-	known := func(key []byte) (*entry, error) {
 		k, err := parseStored(key)
-		if s.gates[k] == nil && err == nil {
+		if err != nil {
+			return err
+		}
+		if s.gates[k] == nil {
 			s.gates[k] = new(entry)
 		}
-		return s.gates[k], err
+		e := s.gates[k]
+		if bucket == bucketVisits {
+			return json.Unmarshal(value, &e.visit)
+		}
+		return cmp.Or(json.Unmarshal(value, &e.state), e.state.check())
+	})
+	path := filepath.Join(s.config.Dir, file)
+	switch {
+	case err != nil:
+	case held[keyFormat] == "":
+		err = s.file.Write([]store.Write{{Bucket: bucketMeta, Key: []byte(keyFormat), Value: []byte(format)}, {Bucket: bucketMeta, Key: []byte(keySecret), Value: s.secret}})
+	case held[keyFormat] != format:
+		err = fmt.Errorf("%s has format %q, and this version knows %s: use the version that wrote it", path, held[keyFormat], format)
+	case len(held[keySecret]) != secretSize:
+		err = fmt.Errorf("%s: %w: %s", path, store.ErrDamaged, keySecret)
+	default:
+		s.secret = []byte(held[keySecret])
+		if floor := held[keyFloor]; len(floor) == 8 {
+			s.floor = binary.BigEndian.Uint64([]byte(floor))
+		}
 	}
-	return cmp.Or(each(bucketGates, func(key, value []byte) error {
-		e, err := known(key)
-		if err == nil {
-			err = json.Unmarshal(value, &e.state)
-		}
-		if err == nil {
-			err = e.state.check()
-		}
-		return err
-	}), each(bucketVisits, func(key, value []byte) error {
-		e, err := known(key)
-		if err == nil {
-			err = json.Unmarshal(value, &e.visit)
-		}
-		return err
-	}), each(bucketAudit, func(key, value []byte) error {
-		var e api.Entry
-		err := json.Unmarshal(value, &e)
-		if err == nil && (len(key) != 8 || binary.BigEndian.Uint64(key) != e.ID) {
-			err = errors.New("its number is another")
-		}
-		s.trail, s.next = append(s.trail, e), e.ID+1
-		return err
-	}))
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrInUse):
+		err = fmt.Errorf("%w: another test runner uses %s: stop it, or give this one a directory of its own", ErrInUse, s.config.Dir)
+	case errors.Is(err, store.ErrDamaged):
+		err = fmt.Errorf("gates in %w: restore a copy of the file, or move it away: then every gate is closed", err)
+	default:
+		err = fmt.Errorf("gates in %w", err)
+	}
+	return errors.Join(err, s.file.Close())
 }

@@ -10,19 +10,16 @@ import (
 	"strconv"
 	"time"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/internal/store"
 )
 
 // fileName is the name of the history in its directory. It has two buckets: the
 // records by ID, and their outputs by ID.
-const fileName = "runs.db"
-
-var (
-	recordBucket = []byte("runs")
-	outputBucket = []byte("output")
+const (
+	fileName     = "runs.db"
+	recordBucket = "runs"
+	outputBucket = "output"
 )
 
 // A line is the JSON of a record.
@@ -33,9 +30,9 @@ type line struct {
 }
 
 // A history writes what happens to runs to disk in the background. The runner's lock
-// guards it, except for the database.
+// guards it, except for the file.
 type history struct {
-	db      *bbolt.DB       // nil: nothing is kept
+	file    *store.File     // nil: nothing is kept
 	changed map[string]bool // IDs of runs that are to be written, or removed
 	trouble error           // why nothing is written
 	wake    chan struct{}
@@ -45,20 +42,11 @@ type history struct {
 
 // recall fills the runner from its file: runs that were under way are Lost, and
 // verdicts that nobody received may be shared.
-func (r *Runner) recall() error {
-	bad := 0
+func (r *Runner) recall() (err error) {
 	h := &r.history
-	load := func(tx *bbolt.Tx) error {
-		return tx.Bucket(recordBucket).ForEach(func(id, text []byte) error {
-			if !r.load(string(id), text) {
-				h.changed[string(id)] = true
-				bad++
-			}
-			return nil
-		})
-	}
 	*h = history{changed: map[string]bool{}, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
-	db, err := store.Open(r.config.Dir, fileName, prepare, load)
+	buckets := []string{recordBucket, outputBucket}
+	h.file, err = store.Open(r.config.Dir, fileName, buckets, r.load)
 	if errors.Is(err, store.ErrDamaged) {
 		path := filepath.Join(r.config.Dir, fileName)
 		aside := path + ".corrupt"
@@ -66,60 +54,50 @@ func (r *Runner) recall() error {
 			return err
 		}
 		r.config.Warn(fmt.Errorf("history of runs: %w; it was set aside as %s, and a new one begun", err, aside))
-		r.all, r.byID, r.byKey, bad = nil, map[string]*entry{}, map[key]*entry{}, 0
-		clear(h.changed)
-		db, err = store.Open(r.config.Dir, fileName, prepare, load)
+		r.all, r.byID, r.byKey = nil, map[string]*entry{}, map[key]*entry{}
+		h.file, err = store.Open(r.config.Dir, fileName, buckets, r.load)
 	}
 	if err != nil {
 		return err
 	}
-	if h.db = db; bad > 0 {
-		r.config.Warn(fmt.Errorf("history of runs: %d of %d records cannot be read and are removed", bad, bad+len(r.all)))
-	}
 	for _, e := range r.all {
 		if s := e.run.State; s == api.Queued || s == api.Running {
 			e.run.State, e.run.Ended, e.run.Reason = api.Lost, r.config.Now().UTC(), "the test runner died before the run ended"
-			h.changed[e.run.ID] = true
+			r.write(e.run.ID)
 		}
 	}
-	h.poke()
 	go r.keep()
 	return nil
 }
 
-func prepare(tx *bbolt.Tx) error {
-	_, err := tx.CreateBucketIfNotExists(recordBucket)
-	if err == nil {
-		_, err = tx.CreateBucketIfNotExists(outputBucket)
+// load reads a record.
+func (r *Runner) load(bucket string, id, text []byte) error {
+	if bucket != recordBucket {
+		return nil
 	}
-	return err
-}
-
-// load reads a record, and returns false if it cannot be read.
-func (r *Runner) load(id string, text []byte) bool {
 	var l line
-	sum, err := []byte(nil), json.Unmarshal(text, &l)
-	if err == nil {
-		sum, err = hex.DecodeString(l.Key)
+	if err := json.Unmarshal(text, &l); err != nil {
+		return err
 	}
-	if err != nil || len(sum) != len(key{}) || l.Run.ID != id || l.Run.State == "" {
-		return false
+	sum, err := hex.DecodeString(l.Key)
+	if err != nil || len(sum) != len(key{}) || l.Run.ID != string(id) || l.Run.State == "" {
+		return errors.New("it is no record of a run")
 	}
 	e := &entry{key: key(sum), failOnError: l.FailOnError, run: l.Run, done: make(chan struct{})}
 	close(e.done)
 	r.add(e)
-	if at, err := strconv.ParseInt(id[:min(12, len(id))], 32, 64); err == nil {
+	if at, err := strconv.ParseInt(l.Run.ID[:min(12, len(id))], 32, 64); err == nil {
 		r.last = max(r.last, at)
 	}
-	return true
+	return nil
 }
 
 // write says that the run of an ID is to be written, or removed when it is not known
 // any more.
 func (r *Runner) write(id string) {
-	if h := &r.history; h.db != nil {
-		h.changed[id] = true
-		h.poke()
+	if r.history.file != nil {
+		r.history.changed[id] = true
+		r.history.poke()
 	}
 }
 
@@ -152,75 +130,55 @@ func (r *Runner) keep() {
 // flush writes what there is, in one transaction.
 func (r *Runner) flush() bool {
 	h := &r.history
-	records, outputs := map[string][]byte{}, map[string]*string{} // nil: to be removed, or to be left as it is
+	var writes []store.Write
+	outputs := map[string]*string{} // that are written
 	r.mu.Lock()
 	for id := range h.changed {
-		if records[id] = nil; r.byID[id] != nil {
-			e := r.byID[id]
-			records[id], _ = json.Marshal(line{hex.EncodeToString(e.key[:]), e.failOnError, e.run}) // of texts, numbers and times
-			outputs[id] = e.output
+		e, key := r.byID[id], []byte(id)
+		if e == nil {
+			writes = append(writes, store.Write{Bucket: recordBucket, Key: key}, store.Write{Bucket: outputBucket, Key: key})
+			continue
+		}
+		writes = append(writes, store.Put(recordBucket, key, &line{hex.EncodeToString(e.key[:]), e.failOnError, e.run}))
+		if outputs[id] = e.output; e.output != nil {
+			writes = append(writes, store.Write{Bucket: outputBucket, Key: key, Value: []byte(*e.output)})
 		}
 	}
-	clear(h.changed)
+	changed := h.changed
+	h.changed = map[string]bool{}
 	r.mu.Unlock()
-	if len(records) == 0 {
-		return true
-	}
-	err := h.db.Update(func(tx *bbolt.Tx) error {
-		runs, texts := tx.Bucket(recordBucket), tx.Bucket(outputBucket)
-		for id, record := range records {
-			var err error
-			if record == nil {
-				err = errors.Join(runs.Delete([]byte(id)), texts.Delete([]byte(id)))
-			} else if err = runs.Put([]byte(id), record); err == nil && outputs[id] != nil {
-				err = texts.Put([]byte(id), []byte(*outputs[id]))
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	err := h.file.Write(writes)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil {
-		err = fmt.Errorf("history of runs: %w", err)
-		if h.trouble == nil || h.trouble.Error() != err.Error() {
-			r.config.Warn(err)
+	if err == nil {
+		h.trouble = nil
+		for id, text := range outputs {
+			if e := r.byID[id]; e != nil && text != nil {
+				r.release(e)
+			}
 		}
+		return true
+	}
+	err = fmt.Errorf("history of runs: %w", err)
+	if h.trouble == nil || h.trouble.Error() != err.Error() {
+		r.config.Warn(err)
 	}
 	h.trouble = err
-	for id := range records {
-		if e := r.byID[id]; err != nil {
-			h.changed[id] = true
-		} else if e != nil && outputs[id] != nil {
-			r.release(e)
-		}
+	for id := range changed {
+		h.changed[id] = true
 	}
-	return err == nil
-}
-
-// savedOutput returns what is on disk of the output of a run; "" when there is
-// nothing, or after the end.
-func (r *Runner) savedOutput(id string) (text string) {
-	if db := r.history.db; db != nil {
-		_ = db.View(func(tx *bbolt.Tx) error {
-			text = string(tx.Bucket(outputBucket).Get([]byte(id)))
-			return nil
-		})
-	}
-	return text
+	return false
 }
 
 // endHistory writes what is left.
 func (r *Runner) endHistory() error {
 	h := &r.history
-	if h.db == nil {
+	if h.file == nil {
 		return nil
 	}
 	close(h.quit)
 	<-h.done
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return errors.Join(h.trouble, h.db.Close())
+	return errors.Join(h.trouble, h.file.Close())
 }

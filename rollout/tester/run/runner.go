@@ -554,7 +554,7 @@ func (r *Runner) record(e *entry) api.Run {
 	case text != nil:
 		s.Output = *text
 	case s.Bytes > 0:
-		if s.Output = r.savedOutput(s.ID); s.Output == "" {
+		if s.Output = string(r.history.file.Get(outputBucket, s.ID)); s.Output == "" {
 			s.Output, s.Truncated = gap(s.Bytes), true
 		}
 	}
@@ -686,6 +686,13 @@ func (r *Runner) Stop(ctx context.Context) error {
 // changes something may be called afterwards.
 func (r *Runner) Shutdown(ctx context.Context) error {
 	return errors.Join(r.Stop(ctx), r.end())
+}
+
+// Load returns how many runs are under way, and how many wait for a place.
+func (r *Runner) Load() (running, queued int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.running, len(r.queue)
 }
 
 // Ready returns why the runner cannot take requests or record runs, nil when it can.

@@ -3,7 +3,10 @@
 package store
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -25,12 +28,20 @@ var (
 	ErrDamaged = errors.New("damaged")
 )
 
-// Open opens a file of a directory, which is made when it is missing, and calls
-// prepare and then read. Whatever these or bbolt make of a damaged file is an error
-// that wraps [ErrDamaged], also a panic. bbolt does not check a whole file: a
+// A File is a database that one process has open: buckets of values by key. A nil
+// File keeps nothing.
+type File struct {
+	DB     *bbolt.DB
+	Update func(func(*bbolt.Tx) error) error // of DB
+}
+
+// Open opens a file of a directory, which is made if it is missing, and calls read
+// with each value. Whatever bbolt makes of a damaged file, also a panic, and an error of
+// read are an error that wraps [ErrDamaged]. bbolt does not check a whole file: a
 // damaged page may be found later.
-func Open(dir, name string, prepare, read func(*bbolt.Tx) error) (db *bbolt.DB, err error) {
+func Open(dir, name string, buckets []string, read func(bucket string, key, value []byte) error) (f *File, err error) {
 	path := filepath.Join(dir, name)
+	var db *bbolt.DB
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // bbolt maps the file, and follows what it says
 	defer func() {
 		if p := recover(); p != nil { // db is not closed: that may wait for its transaction
@@ -40,7 +51,7 @@ func Open(dir, name string, prepare, read func(*bbolt.Tx) error) (db *bbolt.DB, 
 			err = errors.Join(err, db.Close())
 		}
 		if err != nil {
-			db, err = nil, fmt.Errorf("%s: %w", path, err)
+			f, err = nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -55,23 +66,92 @@ func Open(dir, name string, prepare, read func(*bbolt.Tx) error) (db *bbolt.DB, 
 	case err != nil:
 		return nil, err
 	}
-	whole := func(tx *bbolt.Tx) error {
-		info, err := os.Stat(path)
-		if err == nil && info.Size() < tx.Size() {
-			err = fmt.Errorf("%w: it was cut off", ErrDamaged)
+	err = db.View(func(tx *bbolt.Tx) error {
+		if info, err := os.Stat(path); err != nil || info.Size() < tx.Size() {
+			return cmp.Or(err, fmt.Errorf("%w: it was cut off", ErrDamaged))
 		}
-		return err
-	}
-	if err = db.View(whole); err == nil {
-		err = db.Update(prepare)
-	}
+		return nil
+	})
 	if err == nil {
-		err = db.View(read)
+		err = db.Update(func(tx *bbolt.Tx) error {
+			for _, bucket := range buckets {
+				b, err := tx.CreateBucketIfNotExists([]byte(bucket))
+				if err == nil {
+					err = b.ForEach(func(key, value []byte) error {
+						if err := read(bucket, key, value); err != nil {
+							return fmt.Errorf("%w: %s: %q: %w", ErrDamaged, bucket, key, err)
+						}
+						return nil
+					})
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	}
 	if err == nil {
 		err = durable.SyncPath(dir)
 	}
-	return db, err
+	return &File{db, db.Update}, err
+}
+
+// A Write is one value that is stored; nil removes it.
+type Write struct {
+	Bucket string
+	Key    []byte
+	Value  []byte
+}
+
+// Put returns the write of a value as JSON; nil removes it.
+func Put[T any](bucket string, key []byte, value *T) Write {
+	if value == nil {
+		return Write{bucket, key, nil}
+	}
+	text, _ := json.Marshal(value) // of texts, numbers and times
+	return Write{bucket, key, text}
+}
+
+// Write stores values in one transaction: they are on disk when it returns.
+func (f *File) Write(writes []Write) error {
+	if f == nil {
+		return nil
+	}
+	return f.Update(func(tx *bbolt.Tx) error {
+		for _, w := range writes {
+			b := tx.Bucket([]byte(w.Bucket))
+			err := error(nil)
+			if w.Value == nil {
+				err = b.Delete(w.Key)
+			} else {
+				err = b.Put(w.Key, w.Value)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Get returns a value, nil if there is none, or after the end.
+func (f *File) Get(bucket, key string) (value []byte) {
+	if f != nil {
+		_ = f.DB.View(func(tx *bbolt.Tx) error {
+			value = bytes.Clone(tx.Bucket([]byte(bucket)).Get([]byte(key)))
+			return nil
+		})
+	}
+	return value
+}
+
+// Close ends the use of the file.
+func (f *File) Close() error {
+	if f == nil {
+		return nil
+	}
+	return f.DB.Close()
 }
 
 // maxPending is how many values a watcher may lag behind.
