@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -219,13 +218,9 @@ func (p *program) runTester(ctx context.Context, f *testerFlags) (err error) {
 	if err := s.Tools.Reaper.Adopt(); err != nil {
 		return errors.Join(err, s.Shutdown(context.WithoutCancel(ctx)))
 	}
-	return p.serveTester(ctx, f, log)
-}
-
-func (p *program) serveTester(ctx context.Context, f *testerFlags, log *slog.Logger) error {
-	l, err := f.server.Listen(ctx, tester.Endpoint{Addr: f.addr, Cert: f.cert, Key: f.key, ClientCA: f.clientCA, Optional: f.optional, Insecure: f.insecure, Grace: f.grace})
+	l, err := s.Listen(ctx, tester.Endpoint{Addr: f.addr, Cert: f.cert, Key: f.key, ClientCA: f.clientCA, Optional: f.optional, Insecure: f.insecure, Grace: f.grace})
 	if err != nil {
-		return errors.Join(listenError(err), f.server.Shutdown(context.WithoutCancel(ctx)))
+		return errors.Join(listenError(err), s.Shutdown(context.WithoutCancel(ctx)))
 	}
 	ctx, hungUp := p.hangUp(ctx, log)
 	defer hungUp()

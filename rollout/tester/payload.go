@@ -108,12 +108,15 @@ func (p *payload) key(kind api.Kind, name string) api.Key {
 
 // about returns what the payload says of its canary for people, bounded and
 // without control characters and credentials.
-func (p *payload) about() api.About {
-	text := func(key string) string {
-		value := p.Metadata[ownPrefix+key]
-		return redact.String(strings.ToValidUTF8(value[:min(len(value), maxAbout)], ""))
+func (p *payload) about() (a api.About) {
+	for key, to := range map[string]*string{
+		"revision": &a.Revision, "weight": &a.Weight, "step": &a.Step, "threshold": &a.Threshold, "failures": &a.Failures,
+	} {
+		if value := p.Metadata[ownPrefix+key]; value != "" {
+			*to = redact.String(strings.ToValidUTF8(value[:min(len(value), maxAbout)], ""))
+		}
 	}
-	return api.About{Revision: text("revision"), Weight: text("weight"), Step: text("step"), Threshold: text("threshold"), Failures: text("failures")}
+	return a
 }
 
 // trial reports whether a person tries out what a rollout would send.

@@ -179,7 +179,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, g grant) error {
 		more := true
 		line = ""
 		select {
-		case <-s.ending:
+		case <-s.ending.Done():
 			return nil
 		case <-ticker.C:
 			line = ":\n\n"

@@ -83,8 +83,8 @@ type Server struct {
 	once      sync.Once
 	metrics   metrics
 	bodies    *httpserve.Bodies
-	ending    chan struct{}       // closed by Shutdown: streams end
-	end       func()              // closes it
+	ending    context.Context // ends with Shutdown: streams end
+	end       context.CancelFunc
 	answering *semaphore.Weighted // requests for tasks
 }
 
@@ -92,8 +92,7 @@ type Server struct {
 func (s *Server) started() *Server {
 	s.once.Do(func() {
 		s.bodies = httpserve.NewBodies(cmp.Or(s.MaxBody, 1<<20))
-		s.ending = make(chan struct{})
-		s.end = sync.OnceFunc(func() { close(s.ending) })
+		s.ending, s.end = context.WithCancel(context.Background())
 		s.answering = semaphore.NewWeighted(math.MaxInt64)
 		s.metrics.build(s)
 	})
@@ -300,10 +299,8 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) error {
 // stores cannot be written or when it is shutting down. Why a store cannot be
 // written is for the log.
 func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) error {
-	select {
-	case <-s.ending:
+	if s.ending.Err() != nil {
 		return httpserve.Text(w, http.StatusServiceUnavailable, "shutting down")
-	default:
 	}
 	for name, ready := range map[string]func() error{"gates": s.Gates.Ready, "runs": s.Runs.Ready} {
 		if err := ready(); err != nil {
