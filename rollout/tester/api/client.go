@@ -2,7 +2,11 @@ package api
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -149,4 +153,52 @@ func (c *Client) Cancel(ctx context.Context, id string) (Run, error) {
 // gatePath is the path of a gate, or of an action on it.
 func gatePath(k Key, action ...string) string {
 	return call.Join(append([]string{"gates", string(k.Kind), k.Namespace, k.Name, k.Gate}, action...)...)
+}
+
+// server returns the server that the client calls.
+func (c *Client) server() call.Server {
+	return call.Server{
+		Name: "test runner", URL: c.URL, Token: c.Token, HTTP: c.HTTP,
+		Problem: func(status int, reason string) error { return &Problem{Status: status, Reason: reason} },
+	}
+}
+
+// call makes a request and decodes its answer. Operation begins the error.
+func (c *Client) call(ctx context.Context, operation string, r call.Request, answer any) error {
+	_, err := c.server().JSON(ctx, operation, r, answer)
+	return err
+}
+
+// Error returns status and reason.
+func (p *Problem) Error() string { return call.Status(p.Status, p.Reason) }
+
+// Watch yields changes from now on, until ctx ends or the stream breaks. A
+// broken stream is the last it yields, as an error: who wants to go on calls
+// Watch again, and has missed what was in between: what it looks up when the
+// stream is [Client.Connected] misses nothing.
+func (c *Client) Watch(ctx context.Context) iter.Seq2[Notice, error] {
+	return func(yield func(Notice, error) bool) {
+		err := c.watch(ctx, func(n Notice) bool { return yield(n, nil) })
+		if err != nil && ctx.Err() == nil && !errors.Is(err, errEnough) {
+			yield(Notice{}, c.server().Failed("watch", err))
+		}
+	}
+}
+
+var errEnough = errors.New("the caller has enough")
+
+func (c *Client) watch(ctx context.Context, yield func(Notice) bool) error {
+	return c.server().Stream(ctx, call.Request{Path: "watch"}, c.Connected, func(_ string, data []byte) error {
+		var n Notice
+		if err := json.Unmarshal(data, &n); err != nil {
+			return fmt.Errorf("event: %w", err)
+		}
+		if n.Gate == nil && n.Run == nil {
+			return nil // of a later version
+		}
+		if !yield(n) {
+			return errEnough
+		}
+		return nil
+	})
 }
