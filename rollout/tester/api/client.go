@@ -68,61 +68,52 @@ func (f Filter) query() url.Values {
 	return q
 }
 
+// get reads what is at a path. Operation begins the error.
+func get[T any](ctx context.Context, c *Client, operation, path string, query url.Values) (answer T, err error) {
+	err = c.call(ctx, operation, call.Request{Method: http.MethodGet, Path: path, Query: query}, &answer)
+	return answer, err
+}
+
 // Gates returns the gates that f selects.
 func (c *Client) Gates(ctx context.Context, f Filter) ([]Gate, error) {
-	var answer struct {
-		Gates []Gate `json:"gates"`
-	}
-	err := c.call(ctx, "list gates", call.Request{Method: http.MethodGet, Path: "gates", Query: f.query()}, &answer)
+	answer, err := get[struct{ Gates []Gate }](ctx, c, "list gates", "gates", f.query())
 	return answer.Gates, err
 }
 
 // Gate returns one gate.
 func (c *Client) Gate(ctx context.Context, k Key) (Gate, error) {
-	var gate Gate
-	err := c.call(ctx, "look up "+k.String(), call.Request{Method: http.MethodGet, Path: gatePath(k)}, &gate)
-	return gate, err
-}
-
-// Change does an action to a gate, and returns it as it is then: open, close, or reject,
-// which closes a gate and opens the rollback switch of the canary for the revision that
-// waits, or for change.Checksum.
-func (c *Client) Change(ctx context.Context, action string, k Key, change Change) (Gate, error) {
-	var gate Gate
-	err := c.call(ctx, action+" "+k.String(), call.Request{Method: http.MethodPost, Path: gatePath(k, action), Body: change}, &gate)
-	return gate, err
-}
-
-// Link returns links that decide about what waits at k.
-func (c *Client) Link(ctx context.Context, k Key, r LinkRequest) (Link, error) {
-	var link Link
-	err := c.call(ctx, "link "+k.String(), call.Request{Method: http.MethodPost, Path: gatePath(k, "link"), Body: r}, &link)
-	return link, err
+	return get[Gate](ctx, c, "look up "+k.String(), gatePath(k), nil)
 }
 
 // Audit returns the newest entries that f selects.
 func (c *Client) Audit(ctx context.Context, f Filter) ([]Entry, error) {
-	var answer struct {
-		Entries []Entry `json:"entries"`
-	}
-	err := c.call(ctx, "read the audit trail", call.Request{Method: http.MethodGet, Path: "audit", Query: f.query()}, &answer)
+	answer, err := get[struct{ Entries []Entry }](ctx, c, "read the audit trail", "audit", f.query())
 	return answer.Entries, err
 }
 
 // Runs returns the newest runs that f selects, without their output.
 func (c *Client) Runs(ctx context.Context, f Filter) ([]Run, error) {
-	var answer struct {
-		Runs []Run `json:"runs"`
-	}
-	err := c.call(ctx, "list runs", call.Request{Method: http.MethodGet, Path: "runs", Query: f.query()}, &answer)
+	answer, err := get[struct{ Runs []Run }](ctx, c, "list runs", "runs", f.query())
 	return answer.Runs, err
 }
 
 // Run returns one run.
 func (c *Client) Run(ctx context.Context, id string) (Run, error) {
-	var run Run
-	err := c.call(ctx, "look up run "+id, call.Request{Method: http.MethodGet, Path: call.Join("runs", id)}, &run)
-	return run, err
+	return get[Run](ctx, c, "look up run "+id, call.Join("runs", id), nil)
+}
+
+// Change does an action to a gate, and returns it as it is then: open, close, or reject,
+// which closes a gate and opens the rollback switch of the canary for the revision that
+// waits, or for change.Checksum.
+func (c *Client) Change(ctx context.Context, action string, k Key, change Change) (gate Gate, err error) {
+	err = c.call(ctx, action+" "+k.String(), call.Request{Method: http.MethodPost, Path: gatePath(k, action), Body: change}, &gate)
+	return gate, err
+}
+
+// Link returns links that decide about what waits at k.
+func (c *Client) Link(ctx context.Context, k Key, r LinkRequest) (link Link, err error) {
+	err = c.call(ctx, "link "+k.String(), call.Request{Method: http.MethodPost, Path: gatePath(k, "link"), Body: r}, &link)
+	return link, err
 }
 
 // Output copies the output of a run to w; with follow until it has ended.

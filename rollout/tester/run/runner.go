@@ -58,11 +58,10 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -125,23 +124,12 @@ type Request struct {
 	Actor                            string
 }
 
-// A key is the SHA-256 of what distinguishes requests, each text after its length.
+// A key is the SHA-256 of what distinguishes requests.
 type key [sha256.Size]byte
 
 func (r *Request) key() key {
-	h := sha256.New()
-	put := func(text string) {
-		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(text))))
-		io.WriteString(h, text)
-	}
-	for _, text := range []string{r.Namespace, r.Name, r.Checksum, r.Type} {
-		put(text)
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.Metadata)) {
-		put(name)
-		put(r.Metadata[name])
-	}
-	return key(h.Sum(nil))
+	text, _ := json.Marshal([]any{r.Namespace, r.Name, r.Checksum, r.Type, r.Metadata}) // of texts, those of a map sorted
+	return sha256.Sum256(text)
 }
 
 // A Runner runs tasks. Its methods may be called from several goroutines.

@@ -26,7 +26,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -212,7 +211,7 @@ func (p *program) Run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("directory of the run: %w", err)
 	}
-	defer remove(dir)
+	defer os.RemoveAll(dir)
 	args := p.args
 	if p.script != "" {
 		file := filepath.Join(dir, "script.js")
@@ -238,27 +237,6 @@ func (p *program) Run(ctx context.Context, out io.Writer) error {
 func (t *Tools) environment(set []string, dir string) []string {
 	env := []string{"PATH=" + defaultPath, "HOME=" + dir, "TMPDIR=" + dir}
 	return append(append(env, t.Env...), set...)
-}
-
-// remove removes a directory, also when a program took away the right to write
-// to a part of it. It follows no link.
-func remove(dir string) {
-	if os.RemoveAll(dir) == nil {
-		return
-	}
-	if info, err := os.Lstat(dir); err == nil && info.IsDir() {
-		_ = os.Chmod(dir, 0o700)
-	}
-	if root, err := os.OpenRoot(dir); err == nil {
-		defer root.Close()
-		_ = fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, _ error) error {
-			if d != nil && d.IsDir() {
-				_ = root.Chmod(path, 0o700)
-			}
-			return nil
-		})
-	}
-	_ = os.RemoveAll(dir)
 }
 
 // operators are what a shell would make something of.
