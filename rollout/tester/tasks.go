@@ -27,15 +27,11 @@ type job struct {
 	task.Common
 	request run.Request
 	task    run.Task
-	waits   bool
 	launch  bool // of the k6 webhook
 }
 
 // commands are the types that run metadata cmd, which texts of failures name.
 var commands = []string{"cmd", "bash", "helm", "helmv3", "kubectl"}
-
-// background are the types that are answered before they run, unless metadata says wait.
-var background = []string{"cmd", "ngrinder"}
 
 // task answers the task route.
 func (s *Server) task(w http.ResponseWriter, r *http.Request) error {
@@ -71,13 +67,7 @@ func (s *Server) job(p payload, g grant, token string) (*job, error) {
 	case s.Types != nil && !slices.ContainsFunc(s.Types, func(name string) bool { return api.TypeName(name) == kind }):
 		return nil, httpserve.Refuse(http.StatusForbidden, "type %s is not enabled in this test runner", kind)
 	}
-	common, err := task.ParseCommon(p.Metadata)
-	wait := !slices.Contains(background, kind)
-	if text := p.Metadata["wait_for_results"]; kind == "k6" && text != "" && err == nil {
-		if wait, err = strconv.ParseBool(text); err != nil {
-			err = fmt.Errorf("metadata wait_for_results: %s is neither true nor false", strconv.Quote(shorten(text, 80)))
-		}
-	}
+	common, err := task.ParseCommon(kind, p.Metadata)
 	var work run.Task
 	var secrets []string
 	if err == nil {
@@ -97,7 +87,7 @@ func (s *Server) job(p payload, g grant, token string) (*job, error) {
 		return nil, err
 	}
 	delete(p.Metadata, "type") // either name of a type asks for the same run
-	return &job{Common: common, task: work, waits: wait || common.Wait, request: run.Request{
+	return &job{Common: common, task: work, request: run.Request{
 		Namespace: p.Namespace, Name: p.Name, Phase: p.Phase, Checksum: p.Checksum, Type: kind, Metadata: p.Metadata, Secrets: secrets,
 		FailOnError: common.FailOnError, Timeout: common.Timeout, OutputLimit: common.OutputLimit, Actor: g.Actor,
 	}}, nil
@@ -146,7 +136,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, j *job) error {
 	asked := time.Now()
 	var state api.Run
 	var err error
-	if j.waits {
+	if j.Wait {
 		state, err = s.Runs.Wait(r.Context(), j.request, j.task)
 		if err != nil && !errors.Is(err, run.ErrBusy) && !errors.Is(err, run.ErrClosed) {
 			return httpserve.Refuse(http.StatusServiceUnavailable, "the request ended before the run") // for a caller that still hears it
@@ -161,9 +151,9 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, j *job) error {
 			s.retryLaunch(w)
 		}
 		return err
-	case j.launch && !j.waits:
+	case j.launch && !j.Wait:
 		state = s.launched(r, state)
-	case !j.waits && !(j.FailOnError && final(state.State) && state.State != api.Succeeded):
+	case !j.Wait && !(j.FailOnError && final(state.State) && state.State != api.Succeeded):
 		if !httpserve.Wants(r, "application/json") {
 			return httpserve.Text(w, http.StatusAccepted, "")
 		}

@@ -82,7 +82,6 @@ func (p *program) k6(r *reader) error {
 	if r.boolean("upload_to_cloud", false) {
 		p.args = append(p.args, "--out", "cloud")
 	}
-	r.boolean("wait_for_results", true)
 	variables, references := r.object("env_vars"), r.object("kubernetes_secrets")
 	if r.err != nil {
 		return r.err

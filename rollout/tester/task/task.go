@@ -105,16 +105,18 @@ const MaxOutput = 16 << 20
 type Common struct {
 	ReturnOutput bool          // returnCmdOutput: the answer holds the output
 	LogOutput    bool          // logCmdOutput: so does the log
-	Wait         bool          // wait: a type that runs in the background is waited for
+	Wait         bool          // callers wait for the end: cmd and ngrinder run in the background unless wait says so, k6 if wait_for_results does
 	FailOnError  bool          // failOnError: a failure nobody waited for is the next answer
 	Timeout      time.Duration // timeout: seconds or a duration; 0 when it is not there
 	OutputLimit  int           // outputLimit: bytes that are kept, up to MaxOutput; 0 when it is not there
 }
 
-// ParseCommon reads the keys that every type has. Errors name the key.
-func ParseCommon(metadata map[string]string) (c Common, err error) {
+// ParseCommon reads the keys that every type has, of a task of a type. Errors name the key.
+func ParseCommon(kind string, metadata map[string]string) (c Common, err error) {
 	r := &reader{metadata: metadata}
-	c = Common{ReturnOutput: r.boolean("returnCmdOutput", false), LogOutput: r.boolean("logCmdOutput", false), Wait: r.boolean("wait", false), FailOnError: r.boolean("failOnError", false)}
+	c = Common{ReturnOutput: r.boolean("returnCmdOutput", false), LogOutput: r.boolean("logCmdOutput", false), FailOnError: r.boolean("failOnError", false)}
+	background := kind == "cmd" || kind == "ngrinder" || kind == "k6" && !r.boolean("wait_for_results", true)
+	c.Wait = r.boolean("wait", false) || !background
 	if c.Timeout, err = api.ParseInterval(metadata["timeout"], 0); err != nil {
 		err = fmt.Errorf("metadata timeout: %w", err)
 	} else if text := metadata["outputLimit"]; text != "" {

@@ -99,7 +99,6 @@ func TestMetadataErrors(t *testing.T) {
 		{"cmd", map[string]string{"cmd": "a", "env.USERS": "a\x00b"}, "metadata env.USERS: has a zero byte"},
 		{"k6", map[string]string{"cmd": "a"}, "metadata script is required: the text of the k6 script"},
 		{"k6", map[string]string{"script": "a", "upload_to_cloud": "2"}, `metadata upload_to_cloud: "2" is neither true nor false`},
-		{"k6", map[string]string{"script": "a", "wait_for_results": "2"}, `metadata wait_for_results: "2" is neither true nor false`},
 		{"k6", map[string]string{"script": "a", "env_vars": "[]"}, "metadata env_vars: is no JSON object whose values are strings"},
 		{"k6", map[string]string{"script": "a", "env_vars": `{"PATH":"/"}`}, "metadata env_vars or kubernetes_secrets: PATH cannot be set"},
 		{"k6", map[string]string{"script": "a", "env_vars": `{"LD_PRELOAD":"/"}`}, "metadata env_vars or kubernetes_secrets: LD_PRELOAD cannot be set"},
@@ -113,15 +112,20 @@ func TestMetadataErrors(t *testing.T) {
 }
 
 func TestParseCommon(t *testing.T) {
-	c, err := task.ParseCommon(map[string]string{"returnCmdOutput": "T", "logCmdOutput": "1", "wait": "true", "failOnError": "TRUE", "timeout": "90", "outputLimit": "4096"})
+	c, err := task.ParseCommon("cmd", map[string]string{"returnCmdOutput": "T", "logCmdOutput": "1", "wait": "true", "failOnError": "TRUE", "timeout": "90", "outputLimit": "4096"})
 	if want := (task.Common{ReturnOutput: true, LogOutput: true, Wait: true, FailOnError: true, Timeout: 90e9, OutputLimit: 4096}); err != nil || c != want {
 		t.Errorf("got %+v, %v", c, err)
 	}
-	if c, err = task.ParseCommon(nil); err != nil || c != (task.Common{}) {
+	if c, err = task.ParseCommon("cmd", nil); err != nil || c != (task.Common{}) {
 		t.Errorf("got %+v, %v", c, err)
 	}
+	for kind, wait := range map[string]string{"k6": "wait_for_results", "ngrinder": "wait", "bash": "wait", "concord": "wait"} {
+		if c, err := task.ParseCommon(kind, map[string]string{wait: "false"}); err != nil || c.Wait != (kind == "bash" || kind == "concord") {
+			t.Errorf("%s: %+v, %v", kind, c, err)
+		}
+	}
 	for _, key := range []string{"returnCmdOutput", "logCmdOutput", "wait", "failOnError", "timeout", "outputLimit"} {
-		if _, err := task.ParseCommon(map[string]string{key: "maybe"}); err == nil || !strings.HasPrefix(err.Error(), "metadata "+key+": ") {
+		if _, err := task.ParseCommon("cmd", map[string]string{key: "maybe"}); err == nil || !strings.HasPrefix(err.Error(), "metadata "+key+": ") {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
