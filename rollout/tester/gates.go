@@ -130,7 +130,7 @@ func (s *Server) decide(g grant, k api.Key, action string, change api.Change) (s
 // observeChange counts and logs a change of a gate: open, close, reject, link.
 func (s *Server) observeChange(g api.Gate, action, actor string) {
 	s.metrics.changes.WithLabelValues(string(g.Kind), action).Inc()
-	s.logger().Info("gate changed", "action", action, "kind", string(g.Kind), "namespace", clean(g.Namespace), "name", clean(g.Name), "gate", clean(g.Gate),
+	s.Log.Info("gate changed", "action", action, "kind", string(g.Kind), "namespace", clean(g.Namespace), "name", clean(g.Name), "gate", clean(g.Gate),
 		"open", g.Open, "mode", string(g.Mode), "checksum", clean(g.Checksum), "actor", clean(actor), "reason", clean(g.Reason))
 }
 

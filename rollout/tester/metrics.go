@@ -134,7 +134,7 @@ func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) error {
 
 // ObserveRun counts and logs a run; it is for [run.Config] Observe.
 func (s *Server) ObserveRun(r api.Run, shared bool) {
-	m, log := &s.started().metrics, s.logger().With("id", r.ID, "type", r.Type)
+	m, log := &s.started().metrics, s.Log.With("id", r.ID, "type", r.Type)
 	if shared {
 		m.shared.WithLabelValues(r.Type).Inc()
 		log.Debug("run shared")

@@ -92,6 +92,9 @@ type Server struct {
 func (s *Server) started() *Server {
 	s.once.Do(func() {
 		s.bodies = httpserve.NewBodies(cmp.Or(s.MaxBody, 1<<20))
+		if s.Log == nil {
+			s.Log = slog.New(slog.DiscardHandler)
+		}
 		s.ending, s.end = context.WithCancel(context.Background())
 		s.answering = semaphore.NewWeighted(math.MaxInt64)
 		s.metrics.build(s)
@@ -135,7 +138,7 @@ type Listener struct {
 // only requests for this machine, or for the host of BaseURL: pages of other
 // sites can make a browser come here under a name of their own.
 func (s *Server) Listen(ctx context.Context, e Endpoint) (*Listener, error) {
-	l, err := httpserve.Listen(ctx, e, s.Guard.Required(), s.BaseURL, func(err error) { s.logger().Error("certificates", "problem", err.Error()) })
+	l, err := httpserve.Listen(ctx, e, s.started().Guard.Required(), s.BaseURL, func(err error) { s.Log.Error("certificates", "problem", err.Error()) })
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +149,7 @@ func (s *Server) Listen(ctx context.Context, e Endpoint) (*Listener, error) {
 // runs are stopped and recorded, and callers that wait get their answers. What
 // takes longer than Grace is cut off, with an error.
 func (l *Listener) Serve(ctx context.Context) error {
-	return l.Listener.Serve(ctx, l.server.handler(l.Listener), l.server.logger(), l.server.Shutdown)
+	return l.Listener.Serve(ctx, l.server.handler(l.Listener), l.server.Log, l.server.Shutdown)
 }
 
 // Handler returns the handler of all paths. It can be mounted below any path
@@ -166,7 +169,7 @@ func (s *Server) handler(l *httpserve.Listener) http.Handler {
 			s.metrics.requests.WithLabelValues(classOf(r.URL.Path), strconv.Itoa(cmp.Or(a.Status, http.StatusOK))).Inc()
 		}()
 		defer httpserve.Recover(a, "test runner", func(cause, stack string) {
-			s.logger().Error("defect: a request made the test runner panic", "method", r.Method, "path", pathOf(r), "cause", cause, "stack", stack)
+			s.Log.Error("defect: a request made the test runner panic", "method", r.Method, "path", pathOf(r), "cause", cause, "stack", stack)
 		})
 		switch {
 		case l != nil && !l.Here(r):
@@ -304,7 +307,7 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) error {
 	}
 	for name, ready := range map[string]func() error{"gates": s.Gates.Ready, "runs": s.Runs.Ready} {
 		if err := ready(); err != nil {
-			s.logger().Error("not ready", "store", name, "cause", err.Error())
+			s.Log.Error("not ready", "store", name, "cause", err.Error())
 			return httpserve.Text(w, http.StatusServiceUnavailable, "the store of "+name+" cannot be used, see the log")
 		}
 	}
@@ -375,7 +378,7 @@ func (s *Server) problem(w http.ResponseWriter, r *http.Request, err error) (int
 			w.Header().Set("Retry-After", retryAfter)
 		}
 	case http.StatusInternalServerError:
-		s.logger().Error("a request could not be answered", "method", r.Method, "path", pathOf(r), "cause", redact.String(err.Error()))
+		s.Log.Error("a request could not be answered", "method", r.Method, "path", pathOf(r), "cause", redact.String(err.Error()))
 		return status, "the test runner could not do it, see its log" // the cause names files
 	}
 	return status, redact.String(err.Error())
@@ -388,14 +391,6 @@ func pathOf(r *http.Request) string {
 		return "/link/" + redact.Mask
 	}
 	return clean(r.URL.Path)
-}
-
-// logger returns the log of a server.
-func (s *Server) logger() *slog.Logger {
-	if s.Log == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return s.Log
 }
 
 // clean returns a text that a request chose, as logs may have it.
@@ -416,7 +411,7 @@ func (s *Server) denied(r *http.Request, reason, actor string, cause error) {
 	if err != nil {
 		address = r.RemoteAddr
 	}
-	s.logger().Warn("refused", "reason", reason, "actor", actor, "remote", clean(address), "route", classOf(r.URL.Path), "cause", clean(cause.Error()))
+	s.Log.Warn("refused", "reason", reason, "actor", actor, "remote", clean(address), "route", classOf(r.URL.Path), "cause", clean(cause.Error()))
 }
 
 // base returns the URL of the test runner as the caller has it, without a slash

@@ -368,9 +368,13 @@ func (s *Store) wait(k api.Key, v Visitor, now time.Time) {
 			next.Since, next.Interval = old.Since, max(old.Interval, now.Sub(old.Last))
 		}
 	}
-	e := s.known(k)
+	e := s.gates[k]
 	if e == nil {
-		return
+		if !s.room() {
+			return
+		}
+		e = new(entry)
+		s.gates[k] = e
 	}
 	same := old != nil && old.Phase == v.Phase && old.Checksum == v.Checksum && old.About == v.About && !e.told
 	e.visit, e.told = next, false

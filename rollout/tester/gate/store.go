@@ -278,14 +278,6 @@ func (s *Store) endVisit(k api.Key, now time.Time) {
 	s.feed.Send(s.view(k, now))
 }
 
-// known returns the entry of a gate, a new one if there is room, else nil.
-func (s *Store) known(k api.Key) *entry {
-	if s.gates[k] == nil && s.room() {
-		s.gates[k] = new(entry)
-	}
-	return s.gates[k]
-}
-
 // room reports whether one more gate can be known, after forgetting a tenth of those
 // that are not open if need be.
 func (s *Store) room() bool {

@@ -35,6 +35,7 @@ type history struct {
 	file    *store.File     // nil: nothing is kept
 	changed map[string]bool // IDs of runs that are to be written, or removed
 	trouble error           // why nothing is written
+	ended   bool
 	wake    chan struct{}
 	quit    chan struct{}
 	done    chan struct{}
@@ -168,17 +169,4 @@ func (r *Runner) flush() bool {
 		h.changed[id] = true
 	}
 	return false
-}
-
-// endHistory writes what is left.
-func (r *Runner) endHistory() error {
-	h := &r.history
-	if h.file == nil {
-		return nil
-	}
-	close(h.quit)
-	<-h.done
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return errors.Join(h.trouble, h.file.Close())
 }

@@ -139,7 +139,6 @@ type Runner struct {
 	stop   context.CancelCauseFunc
 	tasks  sync.WaitGroup
 	feed   store.Feed[api.Run]
-	end    func() error // ends the history
 
 	mu      sync.Mutex
 	closed  bool
@@ -204,10 +203,6 @@ func Open(c Config) (*Runner, error) {
 	}
 	r := &Runner{config: c, byID: map[string]*entry{}, byKey: map[key]*entry{}}
 	r.root, r.stop = context.WithCancelCause(context.Background())
-	r.end = sync.OnceValue(func() error {
-		r.feed.Close()
-		return r.endHistory()
-	})
 	if c.Dir != "" {
 		if err := r.recall(); err != nil {
 			return nil, fmt.Errorf("history of runs: %w", err)
@@ -673,7 +668,20 @@ func (r *Runner) Stop(ctx context.Context) error {
 // Shutdown is Stop, and the end of the history. No other method that starts or
 // changes something may be called afterwards.
 func (r *Runner) Shutdown(ctx context.Context) error {
-	return errors.Join(r.Stop(ctx), r.end())
+	err := r.Stop(ctx)
+	r.feed.Close()
+	h := &r.history
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h.file == nil || h.ended {
+		return err
+	}
+	h.ended = true
+	close(h.quit)
+	r.mu.Unlock()
+	<-h.done
+	r.mu.Lock()
+	return errors.Join(err, h.trouble, h.file.Close())
 }
 
 // Load returns how many runs are under way, and how many wait for a place.

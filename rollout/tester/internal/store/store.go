@@ -66,31 +66,26 @@ func Open(dir, name string, buckets []string, read func(bucket string, key, valu
 	case err != nil:
 		return nil, err
 	}
-	err = db.View(func(tx *bbolt.Tx) error {
+	err = db.Update(func(tx *bbolt.Tx) error {
 		if info, err := os.Stat(path); err != nil || info.Size() < tx.Size() {
 			return cmp.Or(err, fmt.Errorf("%w: it was cut off", ErrDamaged))
 		}
+		for _, bucket := range buckets {
+			b, err := tx.CreateBucketIfNotExists([]byte(bucket))
+			if err == nil {
+				err = b.ForEach(func(key, value []byte) error {
+					if err := read(bucket, key, value); err != nil {
+						return fmt.Errorf("%w: %s: %q: %w", ErrDamaged, bucket, key, err)
+					}
+					return nil
+				})
+			}
+			if err != nil {
+				return err
+			}
+		}
 		return nil
 	})
-	if err == nil {
-		err = db.Update(func(tx *bbolt.Tx) error {
-			for _, bucket := range buckets {
-				b, err := tx.CreateBucketIfNotExists([]byte(bucket))
-				if err == nil {
-					err = b.ForEach(func(key, value []byte) error {
-						if err := read(bucket, key, value); err != nil {
-							return fmt.Errorf("%w: %s: %q: %w", ErrDamaged, bucket, key, err)
-						}
-						return nil
-					})
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
 	if err == nil {
 		err = durable.SyncPath(dir)
 	}
