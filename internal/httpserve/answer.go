@@ -273,9 +273,8 @@ func NewBodies(limit int64) *Bodies {
 // Read calls use with the body of a request, which is only good until use returns. When
 // it is too long, does not arrive or finds too many others, the error is a [*Refusal].
 func (b *Bodies) Read(w http.ResponseWriter, r *http.Request, use func([]byte) error) error {
-	long := Refuse(http.StatusRequestEntityTooLarge, "the body is longer than %d bytes", b.Limit)
 	if r.ContentLength > b.Limit {
-		return long
+		return b.long()
 	}
 	body := http.MaxBytesReader(w, r.Body, b.Limit)
 	var text bytes.Buffer
@@ -290,12 +289,16 @@ func (b *Bodies) Read(w http.ResponseWriter, r *http.Request, use func([]byte) e
 		_, err = text.ReadFrom(body)
 	}
 	if _, is := errors.AsType[*http.MaxBytesError](err); is {
-		return long
+		return b.long()
 	}
 	if err != nil && err != io.EOF {
 		return Refuse(http.StatusBadRequest, "the body did not arrive whole")
 	}
 	return use(text.Bytes())
+}
+
+func (b *Bodies) long() error {
+	return Refuse(http.StatusRequestEntityTooLarge, "the body is longer than %d bytes", b.Limit)
 }
 
 // JSON reads the JSON object of a request into value, strictly: what is unknown

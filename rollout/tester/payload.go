@@ -24,11 +24,11 @@ const (
 // A payload is the body of a webhook (specification, "Webhook call payload"),
 // and what the bodies that open and close gates have besides.
 type payload struct {
-	Name      string   `json:"name"`
-	Namespace string   `json:"namespace"`
-	Phase     string   `json:"phase"`
-	Checksum  string   `json:"checksum"`
-	Metadata  metadata `json:"metadata"`
+	Name      string            `json:"name"`
+	Namespace string            `json:"namespace"`
+	Phase     string            `json:"phase"`
+	Checksum  string            `json:"checksum"`
+	Metadata  map[string]string `json:"metadata"`
 
 	Gate   string   `json:"gate"`
 	Mode   api.Mode `json:"mode"`
@@ -37,23 +37,22 @@ type payload struct {
 	Actor  string   `json:"actor"`
 }
 
-type metadata map[string]string
-
-// UnmarshalJSON is the default but for its error, which names the key.
-func (m *metadata) UnmarshalJSON(text []byte) error {
-	err := json.Unmarshal(text, (*map[string]string)(m))
-	var values map[string]json.RawMessage
-	if err == nil || json.Unmarshal(text, &values) != nil {
-		return err
-	}
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		var value string
-		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](json.Unmarshal(values[key], &value)); ok {
-			wrong.Field = redact.String(shorten(key, 80))
-			return wrong
+// describe says what is wrong with a payload, and names the key of metadata that is no text.
+func describe(text []byte, err error) error {
+	var values struct{ Metadata map[string]json.RawMessage }
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if ok && wrong.Field == "metadata" && json.Unmarshal(text, &values) == nil {
+		for _, key := range slices.Sorted(maps.Keys(values.Metadata)) {
+			var value string
+			if inner, ok := errors.AsType[*json.UnmarshalTypeError](json.Unmarshal(values.Metadata[key], &value)); ok {
+				wrong = inner
+				wrong.Field = "metadata." + redact.String(shorten(key, 80))
+				break
+			}
 		}
+		err = wrong
 	}
-	return err
+	return httpserve.Refuse(http.StatusBadRequest, "%s", httpserve.Describe(err))
 }
 
 // payload reads the payload of a request and says who sent it, also when the payload is
@@ -65,7 +64,7 @@ func (s *Server) payload(w http.ResponseWriter, r *http.Request) (p payload, g g
 	}
 	err = s.bodies.Read(w, r, func(text []byte) error {
 		if err := json.Unmarshal(text, &p); err != nil {
-			return httpserve.Refuse(http.StatusBadRequest, "%s", httpserve.Describe(err))
+			return describe(text, err)
 		}
 		return p.check()
 	})
@@ -108,15 +107,15 @@ func (p *payload) key(kind api.Kind, name string) api.Key {
 
 // about returns what the payload says of its canary for people, bounded and
 // without control characters and credentials.
-func (p *payload) about() (a api.About) {
-	for key, to := range map[string]*string{
-		"revision": &a.Revision, "weight": &a.Weight, "step": &a.Step, "threshold": &a.Threshold, "failures": &a.Failures,
-	} {
-		if value := p.Metadata[ownPrefix+key]; value != "" {
-			*to = redact.String(strings.ToValidUTF8(value[:min(len(value), maxAbout)], ""))
+func (p *payload) about() api.About {
+	text := func(key string) string {
+		value := p.Metadata[ownPrefix+key]
+		if value == "" {
+			return ""
 		}
+		return redact.String(strings.ToValidUTF8(value[:min(len(value), maxAbout)], ""))
 	}
-	return a
+	return api.About{Revision: text("revision"), Weight: text("weight"), Step: text("step"), Threshold: text("threshold"), Failures: text("failures")}
 }
 
 // trial reports whether a person tries out what a rollout would send.

@@ -271,20 +271,20 @@ func (r *Runner) leave(ctx context.Context, e *entry, abandon bool) (abandoned b
 // claim returns the run that answers a request, a new one if need be. A caller that
 // waits is counted.
 func (r *Runner) claim(q *Request, t Task, waits bool) (*entry, error) {
-	fresh := r.newEntry(q, t, waits) // masks, so without the lock
+	k := q.key()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return nil, ErrClosed
 	}
-	e := r.byKey[fresh.key]
+	e := r.byKey[k]
 	if e != nil && (e.job != nil || r.owes(e, waits)) {
 		if waits && !e.run.Waits && e.job != nil {
 			e.run.Waits = true
 			r.changed(e)
 		}
 		r.config.Observe(e.run, true)
-	} else if e = fresh; !r.admit(e) {
+	} else if e = r.newEntry(k, q, t, waits); !r.admit(e) {
 		return nil, ErrBusy
 	}
 	if waits && e.job != nil {
@@ -321,9 +321,9 @@ func (r *Runner) Deliver(id string) {
 }
 
 // newEntry returns the entry of a request that is to be run.
-func (r *Runner) newEntry(q *Request, t Task, waits bool) *entry {
+func (r *Runner) newEntry(k key, q *Request, t Task, waits bool) *entry {
 	return &entry{
-		key: q.key(), failOnError: q.FailOnError, done: make(chan struct{}),
+		key: k, failOnError: q.FailOnError, done: make(chan struct{}),
 		run: api.Run{
 			State: api.Queued, Type: q.Type, Namespace: short(q.Namespace), Name: short(q.Name), Phase: short(q.Phase), Checksum: short(q.Checksum),
 			Metadata: recorded(q.Metadata, q.Secrets), Waits: waits, Actor: short(q.Actor), Created: r.config.Now().UTC(),
