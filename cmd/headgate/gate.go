@@ -46,7 +46,8 @@ type gateCall struct {
 
 // A gateVerb is a command about gates, or about rollback switches. Has names its flags
 // besides those that all have, and says gateOnly if there is none for switches, remote if
-// it does not work on files, select if it is about several.
+// it does not work on files, select if it is about several, long if it makes requests
+// until it is told to end.
 type gateVerb struct {
 	use, short, long, example string
 	has                       string
@@ -70,10 +71,10 @@ with --checksum. A canary with a rollback webhook is rolled back then.`, `  head
 	{"get [NAMESPACE/]NAME", "Print one KIND", "Get prints the state of one KIND, and who waits there.", `  headgate KIND get prod/web -o json`, "", (*gateCall).get},
 	{"list", "Print the KINDs that somebody waits at or decided about", `List prints the KINDs that somebody waits at or decided about. Those that it does not know are closed.`, `  headgate KIND list --namespace prod`, "select limit", (*gateCall).list},
 	{"watch", "Print changes as they happen", `Watch prints what there is, and then a line for each change, until it is interrupted. When the connection is lost it
-tries again, and prints what changed in the meantime.`, `  headgate KIND watch --namespace prod`, "select remote", (*gateCall).watch},
+tries again, and prints what changed in the meantime.`, `  headgate KIND watch --namespace prod`, "select remote long", (*gateCall).watch},
 	{"wait [NAMESPACE/]NAME", "Wait until a KIND is open", `Wait ends when the KIND is open for the revision with --checksum, or without it for the one that waits there; for any
 when nobody waits. It changes nothing: it is no check. While the test runner is not reached it goes on, and says so.
-Exit code 1 when --timeout is over.`, `  headgate KIND wait prod/web --timeout 30m`, "checksum remote gateOnly", (*gateCall).wait},
+Exit code 1 when --timeout is over.`, `  headgate KIND wait prod/web --timeout 30m`, "checksum remote gateOnly long", (*gateCall).wait},
 	{"link [NAMESPACE/]NAME", "Make links that approve or reject what waits", `Link prints two URLs of pages with a button: one approves the revision that waits now, one rejects it. They need no
 token, so whoever has one can decide. Both end when one is used or somebody decides otherwise, and after --ttl, at most 7 days.`, `  headgate KIND link prod/web --ttl 8h`, "ttl remote gateOnly", (*gateCall).link},
 	{"audit [[NAMESPACE/]NAME]", "Print who decided what, the newest first", "Audit prints the decisions about KINDs, the newest first, by whom and why; also what was used up, and what expired.", `  headgate KIND audit prod/web --limit 10`, "select limit before", (*gateCall).audit},
@@ -196,6 +197,11 @@ func (p *program) runGate(ctx context.Context, verb gateVerb, f *gateFlags, args
 		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("--timeout %s has passed", f.timeout))
 		defer cancel()
 	}
+	if !strings.Contains(verb.has, "long") {
+		var cancel context.CancelFunc
+		ctx, cancel = f.bounded(ctx)
+		defer cancel()
+	}
 	c := &gateCall{program: p, gateFlags: f}
 	client, done, err := p.gates(f)
 	if err != nil {
@@ -306,15 +312,13 @@ func (f *gateFlags) key(argument string) (api.Key, error) {
 	return k, nil
 }
 
-// change does an action to a gate, within the time of a request, and prints the gate.
+// act does an action to a gate, and prints the gate.
 func (c *gateCall) act(ctx context.Context, action string, k api.Key) error {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
 	g, err := c.client.Change(ctx, action, k, c.change)
 	if err != nil {
 		return err
 	}
-	return c.printGates(c.output, g)
+	return c.printGate(g)
 }
 
 func (c *gateCall) open(ctx context.Context, k api.Key) error   { return c.act(ctx, "open", k) }
@@ -322,19 +326,15 @@ func (c *gateCall) close(ctx context.Context, k api.Key) error  { return c.act(c
 func (c *gateCall) reject(ctx context.Context, k api.Key) error { return c.act(ctx, "reject", k) }
 
 func (c *gateCall) get(ctx context.Context, k api.Key) error {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
 	g, err := c.client.Gate(ctx, k)
 	if err != nil {
 		return err
 	}
-	return c.printGates(c.output, g)
+	return c.printGate(g)
 }
 
 func (c *gateCall) approve(ctx context.Context, k api.Key) error {
-	one, cancel := c.bounded(ctx)
-	defer cancel()
-	g, err := c.client.Gate(one, k)
+	g, err := c.client.Gate(ctx, k)
 	switch {
 	case err != nil:
 		return err
@@ -345,7 +345,7 @@ func (c *gateCall) approve(ctx context.Context, k api.Key) error {
 		}
 		return c.act(ctx, "open", k)
 	}
-	gates, err := c.client.Gates(one, api.Filter{Kind: k.Kind, Namespace: k.Namespace, Name: k.Name, Waiting: true})
+	gates, err := c.client.Gates(ctx, api.Filter{Kind: k.Kind, Namespace: k.Namespace, Name: k.Name, Waiting: true})
 	if err != nil {
 		return fmt.Errorf("nothing waits at %s: %w", k, err)
 	}
@@ -360,14 +360,12 @@ func (c *gateCall) approve(ctx context.Context, k api.Key) error {
 }
 
 func (c *gateCall) list(ctx context.Context, _ api.Key) error {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
 	gates, err := c.client.Gates(ctx, c.Filter)
 	if err != nil {
 		return err
 	}
 	if c.output != "wide" {
-		return c.printGateList(c.output, gates)
+		return c.printGates(gates, nil)
 	}
 	tests := map[api.Key]string{}
 	for _, g := range gates {
@@ -385,22 +383,18 @@ func (c *gateCall) list(ctx context.Context, _ api.Key) error {
 		}
 		tests[g.Key] = strings.Join(words, ", ")
 	}
-	return c.printWideGates(gates, tests)
+	return c.printGates(gates, tests)
 }
 
 func (c *gateCall) audit(ctx context.Context, _ api.Key) error {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
 	entries, err := c.client.Audit(ctx, c.Filter)
 	if err != nil {
 		return err
 	}
-	return c.printAudit(c.output, entries)
+	return c.printAudit(entries)
 }
 
 func (c *gateCall) link(ctx context.Context, k api.Key) error {
-	ctx, cancel := c.bounded(ctx)
-	defer cancel()
 	link, err := c.client.Link(ctx, k, api.LinkRequest{TTL: c.change.TTL})
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ func (c *gateCall) wait(ctx context.Context, k api.Key) error {
 		case ctx.Err() == nil && errors.As(err, &refused) && !retry.Status(refused.Status):
 			return err
 		case ctx.Err() == nil && err == nil && opensFor(g, c.change.Checksum):
-			return c.printGates(c.output, g)
+			return c.printGate(g)
 		}
 		if ctx.Err() == nil {
 			told = c.tellTrouble(told, err)

@@ -343,7 +343,7 @@ func (s *Store) tick() {
 			c.states[k] = nil
 		}
 	}
-	changed := len(s.dirty)+len(c.states) > 0
+	changed := len(s.dirty)+len(c.states) > 0 || s.trouble != nil
 	s.mu.Unlock()
 	if changed {
 		_ = s.commit(c) // Ready returns the error, and the next tick tries again
