@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate-io/headgate/rollout/tester/api"
+	"github.com/headgate-io/headgate/rollout/tester/internal/store"
 	"go.etcd.io/bbolt"
 )
 
@@ -82,4 +84,29 @@ func TestTrouble(t *testing.T) {
 			t.Errorf("a history that cannot be written at the end: %v", err)
 		}
 	})
+}
+
+// A record that cannot be read is damage of the file, which is set aside.
+func TestUnreadableRecord(t *testing.T) {
+	for id, text := range map[string]string{"../x": `{"run":{"id":"../x","state":"failed"}}`, "y": "{", "z": `{"key":"00","run":{"id":"other"}}`} {
+		dir := t.TempDir()
+		d, err := Open(Config{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.history.file.Write([]store.Write{{Bucket: recordBucket, Key: []byte(id), Value: []byte(text)}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		warned := ""
+		if d, err = Open(Config{Dir: dir, Warn: func(err error) { warned = err.Error() }}); err != nil {
+			t.Fatal(err)
+		}
+		if all := d.Runs(api.Filter{}); len(all) != 0 || !strings.Contains(warned, "runs.db.corrupt") || d.Ready() != nil {
+			t.Errorf("%s: %+v, warned of %q", id, all, warned)
+		}
+		d.Shutdown(t.Context())
+	}
 }
