@@ -1,11 +1,12 @@
 package tester
 
 import (
-	"bytes"
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -308,22 +309,16 @@ func (s *Server) launch(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) launched(r *http.Request, state api.Run) api.Run {
 	ctx, cancel := context.WithTimeout(r.Context(), launchStart)
 	defer cancel()
-	var seen bytes.Buffer
-	s.Runs.Output(ctx, state.ID, true, writerFunc(func(p []byte) {
-		if seen.Write(p); bytes.Contains(seen.Bytes(), []byte(launchStarted)) {
-			cancel()
-		}
-		seen.Next(seen.Len() - len(launchStarted)) // what may be the beginning of it
-	}))
+	out, in := io.Pipe()
+	defer out.Close()
+	go func() { in.CloseWithError(s.Runs.Output(ctx, state.ID, true, in)) }()
+	for lines := bufio.NewScanner(out); lines.Scan() && !strings.Contains(lines.Text(), launchStarted); {
+	}
 	if now, err := s.Runs.Run(state.ID); err == nil {
 		return now
 	}
 	return state
 }
-
-type writerFunc func(p []byte)
-
-func (w writerFunc) Write(p []byte) (int, error) { w(p); return len(p), nil }
 
 // retryLaunch says that a call is to be repeated after the time that half of
 // the last ones took.
