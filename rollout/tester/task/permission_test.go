@@ -2,24 +2,50 @@ package task
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 )
 
-// A chart test that is refused, or hangs, is told what it may lack.
+// A chart test that is refused names what it lacks.
 func TestExplained(t *testing.T) {
 	late, cancel := context.WithTimeout(t.Context(), 0)
 	defer cancel()
-	for text, want := range map[string]bool{
-		"Error: no such release": false,
-		`Error: pods "app-test" is forbidden: User "u" cannot get resource "pods" in API group "" in the namespace "shop"`: true,
-		"Error: timed out waiting for the condition\n":                                                                     true,
+	<-late.Done()
+	const refused = `pods "app-test" is forbidden: User "system:serviceaccount:headgate:tester" cannot get resource "pods" in API group "" in the namespace "shop"`
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		text string
+		want string
+	}{
+		"another failure": {text: "Error: no such release"},
+		"helm 3": {text: "NAME: app\nError: " + refused + "\n",
+			want: `the test runner lacks the permission to get pods in namespace shop: see docs/tester.md, "Deploying"`},
+		"no end of line": {text: refused, want: `the test runner lacks the permission to get pods in namespace shop: see docs/tester.md, "Deploying"`},
+		"a log of a client, twice": {text: strings.Repeat(`E1122 reflector.go:227] "Failed to watch" err="jobs is forbidden: User \"u\" cannot watch resource \"jobs\" in API group \"batch\" in the namespace \"shop\""`+"\n", 2) + "timed out waiting for the condition\n",
+			want: `the test runner lacks the permission to watch jobs in namespace shop: see docs/tester.md, "Deploying"`},
+		"two": {text: refused + "\n" + strings.Replace(refused, "cannot get", "cannot delete", 1) + "\n",
+			want: `the test runner lacks the permission to get pods in namespace shop, and to delete pods in namespace shop: see docs/tester.md, "Deploying"`},
+		"cluster scope": {text: `namespaces is forbidden: User "u" cannot list resource "namespaces" in API group "" at the cluster scope`,
+			want: `the test runner lacks the permission to list namespaces: see docs/tester.md, "Deploying"`},
+		"control characters": {text: "forbidden: User \"u\" cannot get resource \"po\x1b[31mds\" in API group \"\" in the namespace \"shop\""},
+		"helm gave up":       {text: "Error: timed out waiting for the condition\n", want: "a chart test that hangs may lack a permission; it needs " + chartNeeds + `: see docs/tester.md, "Deploying"`},
+		"killed":             {ctx: late, text: "NAME: app\n", want: "a chart test that hangs may lack a permission; it needs " + chartNeeds + `: see docs/tester.md, "Deploying"`},
+		"killed, refused":    {ctx: late, text: refused + "\n", want: `the test runner lacks the permission to get pods in namespace shop: see docs/tester.md, "Deploying"`},
 	} {
-		if got := missingPermissions(t.Context(), nil, text); strings.Contains(got, "pods/log") != want {
-			t.Errorf("%s: %s", text, got)
+		ctx := c.ctx
+		if ctx == nil {
+			ctx = t.Context()
+		}
+		if got := missingPermissions(ctx, nil, c.text); got != c.want {
+			t.Errorf("%s: %s", name, got)
 		}
 	}
-	if missingPermissions(late, nil, "NAME: app\n") == "" {
-		t.Error("nothing is said of one that was killed")
+	var many strings.Builder
+	for i := range 100 {
+		fmt.Fprintf(&many, "is forbidden: cannot get resource \"r%d\" in API group \"\"\n", i)
+	}
+	if got := missingPermissions(t.Context(), nil, many.String()); strings.Count(got, "get ") != maxMissing {
+		t.Error(got)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -33,14 +34,35 @@ func (t *Tools) mayRun(name string) error {
 	return t.allowed(name)
 }
 
-// missingPermissions says what chart tests need (specification, Errors) when an API
-// server refused something, or nothing was heard for long.
+// What chart tests need (specification, Errors), and where it is granted.
+const (
+	chartNeeds = "secrets (get, watch, list, update), pods, pods/log and, for tests that are jobs, jobs (create, list, delete, watch)"
+	granting   = `docs/tester.md, "Deploying"`
+	maxMissing = 5 // permissions that are named
+)
+
+// forbidden is how API servers refuse; logs of clients quote it, and escape its quotes.
+var forbidden = regexp.MustCompile(`forbidden.*?cannot ([a-z]+) resource \\?"([a-z0-9./-]+)\\?" in API group \\?"[a-z0-9.-]*\\?"(?: in the namespace \\?"([a-z0-9.-]+)\\?"| at the cluster scope)?`)
+
+// missingPermissions names the permissions which an API server said are missing; of a
+// task that ended for lack of time and to which nothing was said, those that chart
+// tests need.
 func missingPermissions(ctx context.Context, _ error, output string) string {
-	for _, sign := range []string{" is forbidden: ", "timed out waiting", "context deadline exceeded"} {
-		if strings.Contains(output, sign) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return "a permission may be missing; a chart test needs secrets (get, watch, list, update), pods, pods/log and, for tests that are jobs, " +
-				`jobs (create, list, delete, watch): see docs/tester.md, "Deploying"`
+	var missing []string
+	for _, m := range forbidden.FindAllStringSubmatch(output, -1) {
+		what := m[1] + " " + m[2]
+		if m[3] != "" {
+			what += " in namespace " + m[3]
 		}
+		if len(missing) < maxMissing && !slices.Contains(missing, what) {
+			missing = append(missing, what)
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		return fmt.Sprintf("the test runner lacks the permission to %s: see %s", strings.Join(missing, ", and to "), granting)
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) || strings.Contains(output, "timed out waiting") || strings.Contains(output, "context deadline exceeded"):
+		return fmt.Sprintf("a chart test that hangs may lack a permission; it needs %s: see %s", chartNeeds, granting)
 	}
 	return ""
 }
