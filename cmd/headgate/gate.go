@@ -188,7 +188,8 @@ func (p *program) runGate(ctx context.Context, verb gateVerb, f *gateFlags, args
 		if k, err = f.key(args[0]); err != nil {
 			return err
 		}
-		f.gate = k.Gate
+		f.gate = k.Gate // of an audit without one: of all
+		k.Gate = cmp.Or(k.Gate, api.DefaultGate)
 	}
 	f.Gate = f.gate
 	f.change.Actor = cmp.Or(f.change.Actor, p.user())
@@ -292,7 +293,7 @@ func (f *gateFlags) key(argument string) (api.Key, error) {
 	if len(parts) > 3 || slices.Contains(parts, "") {
 		return api.Key{}, usage("%q: want NAME, NAMESPACE/NAME or NAMESPACE/NAME/GATE", argument)
 	}
-	k := api.Key{Kind: f.Kind, Namespace: "default", Name: parts[0], Gate: cmp.Or(f.gate, api.DefaultGate)}
+	k := api.Key{Kind: f.Kind, Namespace: "default", Name: parts[0], Gate: f.gate}
 	if len(parts) > 1 {
 		k.Namespace, k.Name = parts[0], parts[1]
 	}
