@@ -224,11 +224,11 @@ func TestEncodeGo(t *testing.T) {
     "namespace": "default"
   },
   "spec": {
-    "url": "https://h/x?a=1&b=<2>",
     "interval": "1m0s",
+    "provider": "generic",
     "timeout": "120m0s",
     "type": "default",
-    "provider": "generic"
+    "url": "https://h/x?a=1&b=<2>"
   }
 }
 `

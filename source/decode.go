@@ -1,7 +1,6 @@
 package source
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -72,7 +71,7 @@ func (s *Set) Decode(file string, r io.Reader) error {
 		return err
 	}
 	d := &decoding{Stream: stream, set: s}
-	for o := range stream.Objects(listed) {
+	for o := range stream.Objects() {
 		switch {
 		case o.Group == Group || o.Group == ReferenceGroup:
 			d.ours(o)
@@ -146,15 +145,6 @@ type decoding struct {
 	set *Set
 }
 
-// listed reports whether a list of objects of one kind is read.
-func listed(item document.Object) bool {
-	if item.Group == Group || item.Group == ReferenceGroup {
-		k := spelledKind(item.Type)
-		return k != nil && k.in&versionSet(item.Version) != 0
-	}
-	return item.APIVersion() == "v1" && (item.Type == "Secret" || item.Type == "ServiceAccount")
-}
-
 // known are the documents that [Set.Decode] reads.
 var known = func() []document.Known {
 	ours, theirs := document.Known{Group: Group, Version: V1}, document.Known{Group: ReferenceGroup, Version: V1}
@@ -166,7 +156,7 @@ var known = func() []document.Known {
 
 // ours files an object of one of the groups of this package.
 func (d *decoding) ours(o document.Object) {
-	k := cmp.Or(spelledKind(o.Type), spelledKind(strings.TrimSuffix(o.Type, listSuffix)))
+	k := spelledKind(o.Type)
 	object := o.Name(o.Type, DefaultNamespace)
 	switch {
 	case k == nil && calledKind(o.Type) != nil:

@@ -9,7 +9,7 @@
 // would have it. What Go types do not say, a [Rule] and a table of [Fact] do.
 //
 //	stream, err := document.Open(file, r)
-//	for o := range stream.Objects(nil) {
+//	for o := range stream.Objects() {
 //		if o.Group != "example.dev" || o.Type != "Thing" {
 //			continue
 //		}
@@ -43,8 +43,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // Limits of what is read.
@@ -53,8 +51,6 @@ const (
 	MaxDocument = 3 << 20  // bytes of one document, as an API server has it
 	MaxErrors   = 1000     // of one stream, and as many warnings
 )
-
-var errLargeDocument = fmt.Errorf("larger than %d MiB: split it", MaxDocument>>20)
 
 // A Stream is the reading of the documents of one file. It collects what is
 // wrong with them, up to [MaxErrors] defects.
@@ -108,7 +104,7 @@ func (s *Stream) Place(found *Findings, n *Node, object string) []error {
 	for _, e := range found.Errors {
 		e.File, e.Document = s.file, s.number
 		if e.Line == 0 {
-			e.Line = n.LineOf(e.Field)
+			e.Line = n.lineOf(e.Field, n.Line)
 		}
 	}
 	slices.SortStableFunc(found.Errors, func(a, b *Error) int { return cmp.Compare(a.Line, b.Line) })
@@ -116,15 +112,12 @@ func (s *Stream) Place(found *Findings, n *Node, object string) []error {
 }
 
 // Warn completes warnings as Place does. Of a stream it returns [MaxErrors] and
-// one that says that there are more.
+// one that says that there are more: objects that share a body by alias multiply them.
 func (s *Stream) Warn(found *Findings, n *Node, object string) []error {
-	room := MaxErrors - s.warned
 	out := s.Place(found, n, object)
-	if s.warned += len(out); len(out) <= room {
-		return out
-	}
-	if room < 0 {
-		return nil
+	room := MaxErrors - s.warned
+	if s.warned += len(out); s.warned <= MaxErrors || room < 0 {
+		return out[:max(min(len(out), room), 0)]
 	}
 	s.warned++ // so that it is said once
 	return append(out[:room], &Error{File: s.file, Err: fmt.Errorf("more than %d warnings: the rest is not told", MaxErrors)})
@@ -144,11 +137,7 @@ func (s *Stream) full() bool {
 func (s *Stream) Documents() iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {
 		for text, before := range chunks(s.text) {
-			for next := s.read(text, before); ; {
-				n, err := next()
-				if err == io.EOF {
-					break
-				}
+			for n, err := range read(text, before, strings.HasSuffix(s.file, ".json")) {
 				if err == nil && n.Kind == Null {
 					continue
 				}
@@ -165,9 +154,6 @@ func (s *Stream) Documents() iter.Seq[*Node] {
 				if s.full() {
 					return
 				}
-				if err != nil {
-					break
-				}
 			}
 		}
 	}
@@ -177,7 +163,7 @@ func (s *Stream) Documents() iter.Seq[*Node] {
 var marker = regexp.MustCompile(`\n---(?:[ \t\r\n]|\z)`)
 
 // chunks splits a stream at its markers, so that a defect of the syntax ends
-// with its document. It yields the text of each and the lines before it.
+// with its document. It yields each text that holds something, and the lines before it.
 func chunks(text []byte) iter.Seq2[[]byte, int] {
 	return func(yield func([]byte, int) bool) {
 		for before := 0; len(text) > 0; {
@@ -185,7 +171,7 @@ func chunks(text []byte) iter.Seq2[[]byte, int] {
 			if next := marker.FindIndex(text); next != nil {
 				end = next[0] + 1
 			}
-			if !yield(text[:end], before) {
+			if !blank(text[:end]) && !yield(text[:end], before) {
 				return
 			}
 			before += bytes.Count(text[:end], []byte("\n"))
@@ -205,27 +191,6 @@ func blank(text []byte) bool {
 	return true
 }
 
-// read returns a function that returns the values of a text and then io.EOF.
-// Text that looks like JSON and is not is YAML, whose flow style looks alike.
-func (s *Stream) read(text []byte, before int) (next func() (*Node, error)) {
-	if blank(text) {
-		return func() (*Node, error) { return nil, io.EOF }
-	}
-	if first := bytes.TrimSpace(text)[0]; (first == '{' || first == '[') && (strings.HasSuffix(s.file, ".json") || beginsWithJSON(text)) {
-		return newJSONReader(text, before+1).next
-	}
-	if len(text) > MaxDocument {
-		return func() (*Node, error) { return nil, errLargeDocument }
-	}
-	return (&yamlReader{dec: yaml.NewDecoder(bytes.NewReader(text)), before: before}).next
-}
-
-// beginsWithJSON reports whether the first value of a text is JSON, or too large or deep to be any.
-func beginsWithJSON(text []byte) bool {
-	_, err := newJSONReader(text, 1).next()
-	return err == nil || err == errDeep || err == errLarge || err == errLargeDocument
-}
-
 // An Object is a document, or an item of a list, that says what it is.
 type Object struct {
 	*Node
@@ -243,17 +208,13 @@ func (o Object) Name(kind, namespace string) string {
 	return kind + "/" + cmp.Or(o.StringAt("metadata", "namespace"), namespace) + "/" + cmp.Or(o.StringAt("metadata", "name"), "?")
 }
 
-const listSuffix = "List"
-
-// Objects yields the objects of the stream, those in lists (kind List of v1)
-// among them. Lists says whether the list of one kind, such as a CanaryList
-// for the kind Canary, is to be taken apart as well; it may be nil. Documents
-// that are no objects are counted in Skipped; those that look like one and do
-// not say what they are are defects.
-func (s *Stream) Objects(lists func(item Object) bool) iter.Seq[Object] {
+// Objects yields the objects of the stream, those in lists (kind List of v1, or a
+// kind such as CanaryList) among them. Documents that are no objects are counted in
+// Skipped; those that look like one and do not say what they are are defects.
+func (s *Stream) Objects() iter.Seq[Object] {
 	return func(yield func(Object) bool) {
 		for n := range s.Documents() {
-			if !s.walk(n, nil, lists, yield) {
+			if !s.walk(n, nil, yield) {
 				return
 			}
 		}
@@ -262,12 +223,8 @@ func (s *Stream) Objects(lists func(item Object) bool) iter.Seq[Object] {
 
 // walk yields the objects in n, which may lack what its list says of it. It
 // returns false when there is to be no more.
-func (s *Stream) walk(n *Node, of *Object, lists func(Object) bool, yield func(Object) bool) bool {
-	if n.Kind != Map {
-		s.noObject(n)
-		return true
-	}
-	if of != nil && n.At("apiVersion") == nil && n.At("kind") == nil {
+func (s *Stream) walk(n *Node, of *Object, yield func(Object) bool) bool {
+	if of != nil && n.Kind == Map && n.At("apiVersion") == nil && n.At("kind") == nil {
 		full := *n // merges may share n, which stays as it is
 		full.Fields = append(slices.Clip(n.Fields),
 			Field{"apiVersion", n.Line, &Node{Kind: Text, Text: of.APIVersion()}},
@@ -276,24 +233,21 @@ func (s *Stream) walk(n *Node, of *Object, lists func(Object) bool, yield func(O
 	}
 	apiVersion, kind := n.StringAt("apiVersion"), n.StringAt("kind")
 	if apiVersion == "" || kind == "" {
-		s.untyped(n, apiVersion, kind)
+		s.other(n, apiVersion, kind)
 		return true
 	}
 	group, version, found := strings.Cut(apiVersion, "/")
 	if !found && !strings.Contains(apiVersion, ".") {
 		group, version = "", apiVersion // the core group has a version only; with a dot it is a group without one
 	}
-	item := Object{n, group, version, strings.TrimSuffix(kind, listSuffix)}
-	switch {
-	case apiVersion == "v1" && kind == listSuffix:
-		of = nil
-	case item.Type != kind && item.Type != "" && lists != nil && lists(item):
-		of = &item
-	default:
-		return yield(Object{n, group, version, kind})
-	}
+	of = nil
 	items := n.At("items")
+	item, list := strings.CutSuffix(kind, "List")
 	switch {
+	case !list || item != "" && (items == nil || items.Kind != List):
+		return yield(Object{n, group, version, kind})
+	case item != "":
+		of = &Object{n, group, version, item}
 	case items == nil || items.Kind == Null:
 		return true
 	case items.Kind != List:
@@ -304,42 +258,32 @@ func (s *Stream) walk(n *Node, of *Object, lists func(Object) bool, yield func(O
 		if len(s.errs) > MaxErrors {
 			return true // Documents ends it
 		}
-		if !s.walk(item, of, lists, yield) {
+		if !s.walk(item, of, yield) {
 			return false
 		}
 	}
 	return true
 }
 
-// noObject judges a document that is no mapping.
-func (s *Stream) noObject(n *Node) {
+// other passes over a document that is no object, such as a values file. One that
+// looks like an object and does not say what it is, is a defect.
+func (s *Stream) other(n *Node, apiVersion, kind string) {
+	object := func(n *Node) bool { return n.At("kind") != nil && n.At("apiVersion") != nil }
+	metadata := n.At("metadata") != nil
 	switch {
-	case n.Kind != List:
-		s.Fail(n, "", "the document is %s, not an object", n.Kind)
-	case slices.ContainsFunc(n.Items, func(item *Node) bool { return item.At("kind") != nil && item.At("apiVersion") != nil }):
+	case n.Kind == List && slices.ContainsFunc(n.Items, object):
 		s.Fail(n, "", "objects in a bare list: put them under items of an object with apiVersion v1 and kind List")
+	case n.Kind != Map && n.Kind != List:
+		s.Fail(n, "", "the document is %s, not an object", n.Kind)
+	case kind != "":
+		s.Fail(n, kind, "apiVersion is required, as a string")
+	case strings.Contains(apiVersion, "/") || apiVersion != "" && metadata: // a Chart.yaml has apiVersion v2 and no metadata
+		s.Fail(n, "", "kind is required, as a string")
+	case metadata && n.At("spec") != nil:
+		s.Fail(n, "", "apiVersion and kind are required, as a string")
 	default:
 		s.Other(Object{Node: n})
 	}
-}
-
-// untyped judges a document without apiVersion or kind: a values file is
-// skipped, an object with a slip is not.
-func (s *Stream) untyped(n *Node, apiVersion, kind string) {
-	missing := "apiVersion and kind are"
-	switch {
-	case kind == "" && !strings.Contains(apiVersion, "/") && n.At("metadata") == nil: // such as Chart.yaml
-		s.Other(Object{Node: n})
-		return
-	case apiVersion != "":
-		missing = "kind is"
-	case kind != "":
-		missing = "apiVersion is"
-	case n.At("metadata") == nil || n.At("spec") == nil:
-		s.Other(Object{Node: n})
-		return
-	}
-	s.Fail(n, kind, "%s required, as a string", missing)
 }
 
 // An Other is a document that the reader of a stream has no use for.
@@ -438,4 +382,53 @@ func Distance(a, b string) int {
 		}
 	}
 	return row[len(b)]
+}
+
+// A Manifest is a kind of objects that are read apart from those around them.
+type Manifest struct {
+	Kind      string
+	Groups    []string
+	Version   string
+	Namespace string // of objects that have none
+}
+
+// DecodeAll reads the objects of a kind among the documents of a stream, those in lists among them. It is
+// strict, but for the status and what an API server adds to the metadata. Check adds what
+// else is wrong with an object. The error joins what is wrong, an object of a name that was
+// there before among that; the other objects are returned all the same.
+func DecodeAll[T any](file string, r io.Reader, k Manifest, check func(*T, *Findings)) ([]*T, error) {
+	s, err := Open(file, r)
+	if err != nil {
+		return nil, err
+	}
+	ours := func(o Object) bool { return o.Type == k.Kind && slices.Contains(k.Groups, o.Group) }
+	fromServer := func(path string) Rule {
+		return Rule{Ignored: path == "status" || strings.HasPrefix(path, "metadata.")}
+	}
+	var all []*T
+	seen := make(map[string]bool)
+	for o := range s.Objects() {
+		if !ours(o) {
+			continue
+		}
+		name := o.Name(k.Kind, k.Namespace)
+		if o.Version != k.Version {
+			s.Fail(o.Node, name, "version %s is not read: set apiVersion to %s/%s", Quote(o.Version), o.Group, k.Version)
+			continue
+		}
+		v, d, broken := new(T), s.Decoder(fromServer), Findings{}
+		d.Decode(o.Node, v, "")
+		check(v, &broken)
+		d.Adopt(&broken)
+		switch {
+		case len(d.Errors) > 0:
+			s.Note(s.Place(&d.Findings, o.Node, name)...)
+		case seen[name]:
+			s.Fail(o.Node, name, "there is another of this name: rename one")
+		default:
+			seen[name] = true
+			all = append(all, v)
+		}
+	}
+	return all, s.Err()
 }
