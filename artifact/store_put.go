@@ -72,7 +72,7 @@ func (s *Store) publish(ctx context.Context, t *tempFile, p storePath, digest st
 		return Artifact{}, err
 	}
 	if kept {
-		err = s.syncUp(p.folder())
+		err = durable.SyncUp(s.root, p.folder())
 	} else {
 		now := s.now()
 		if err = s.root.Chtimes(t.name, now, now); err == nil {
@@ -122,19 +122,7 @@ func (s *Store) place(t *tempFile, name string) error {
 	if err := t.move(name); err != nil {
 		return err
 	}
-	return s.syncUp(path.Dir(name))
-}
-
-func (s *Store) syncUp(dir string) error {
-	for ; ; dir = path.Dir(dir) {
-		d, err := s.root.Open(dir)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(durable.SyncDir(d), d.Close()); err != nil || dir == "." {
-			return err
-		}
-	}
+	return durable.SyncUp(s.root, path.Dir(name))
 }
 
 // Temp opens an anonymous file in the store's own temporary directory. It has

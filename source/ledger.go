@@ -191,64 +191,14 @@ func (l *Ledger) put(name string, data []byte) error {
 	case none && len(data) == 0, err == nil && len(data) > 0 && bytes.Equal(old, data):
 		return nil
 	case len(data) == 0:
-		err = root.Remove(name)
+		if err = root.Remove(name); err == nil {
+			err = durable.SyncUp(root, path.Dir(name))
+		}
 	default:
-		err = replace(root, name, data)
-	}
-	if err == nil {
-		err = syncDirs(root, path.Dir(name))
+		err = durable.ReplaceIn(root, name, data)
 	}
 	if errors.Is(err, fs.ErrNotExist) && len(data) == 0 {
 		return nil // another process has removed it
 	}
 	return err
-}
-
-// replace writes data to a file beside name, and moves it there once it has
-// reached the disk. That file has a fixed name, so that a crash leaves at most one.
-func replace(root *os.Root, name string, data []byte) error {
-	temp := tempOf(name)
-	file, err := create(root, temp)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return errors.Join(err, root.Remove(temp))
-	}
-	return root.Rename(temp, name)
-}
-
-// tempOf returns the name of a file while it is written.
-func tempOf(name string) string {
-	dir, base := path.Split(name)
-	return dir + "." + base
-}
-
-// create creates a file with its directories. It tries again if another process
-// removes those meanwhile because they are empty.
-func create(root *os.Root, name string) (file *os.File, err error) {
-	for range 100 {
-		file, err = root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-		if !errors.Is(err, fs.ErrNotExist) {
-			return file, err
-		}
-		if err = root.MkdirAll(path.Dir(name), 0o700); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
-			return nil, err
-		}
-	}
-	return nil, err
-}
-
-// syncDirs makes the entries of dir and of all directories above it durable.
-func syncDirs(root *os.Root, dir string) error {
-	for ; ; dir = path.Dir(dir) {
-		d, err := root.Open(dir)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(durable.SyncDir(d), d.Close()); err != nil || dir == "." {
-			return err
-		}
-	}
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/headgate-io/headgate/internal/durable"
 )
 
 // List decodes all saved documents, in the order of their names. The error
@@ -253,13 +255,13 @@ func (l *Ledger) drop(ref Reference, extensions ...string) error {
 	}
 	defer root.Close()
 	for _, extension := range extensions {
-		root.Remove(tempOf(address + extension)) // a writer that was killed left it
+		root.Remove(durable.Temp(address + extension)) // a writer that was killed left it
 		if err = root.Remove(address + extension); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
 	dir := path.Dir(address)
-	if err1 := syncDirs(root, dir); err1 != nil && !errors.Is(err1, fs.ErrNotExist) {
+	if err1 := durable.SyncUp(root, dir); err1 != nil && !errors.Is(err1, fs.ErrNotExist) {
 		return err1
 	}
 	for dir != "." && root.Remove(dir) == nil { // as far as they are empty
