@@ -159,6 +159,13 @@ func ignore(err, target error) error {
 	return err
 }
 
+// wrap puts what was done in front of an error, for a deferred call.
+func wrap(err *error, format string, args ...any) {
+	if *err != nil {
+		*err = fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), *err)
+	}
+}
+
 // locks order the goroutines of this process, which would have to ask again and
 // again for the lock of a file. The zero value is ready to use.
 type locks struct {
