@@ -19,7 +19,7 @@ func (s *Store) All() iter.Seq2[Artifact, error] {
 	return func(yield func(Artifact, error) bool) {
 		list, err := s.files(".", 5)
 		for _, f := range list {
-			if !yield(s.describe(f), nil) {
+			if !yield(s.describe(f, s.digest(f.storePath)), nil) {
 				return
 			}
 		}
@@ -95,12 +95,12 @@ func (s *Store) list(dir string) ([]stored, error) {
 	return list, err
 }
 
-// describe returns the artifact that is stored in f.
-func (s *Store) describe(f stored) Artifact {
+// describe returns the artifact that is stored in f and has a digest.
+func (s *Store) describe(f stored, digest string) Artifact {
 	return Artifact{
 		Path:           f.path(),
 		URL:            s.URL(f.path()),
-		Digest:         s.digest(f.storePath),
+		Digest:         digest,
 		LastUpdateTime: f.info.ModTime().UTC().Truncate(time.Second),
 		Size:           f.info.Size(),
 	}
@@ -223,7 +223,7 @@ func (s *Store) collect(ctx context.Context, dir string, c GCConfig) (removed []
 	defer unlock()
 	list, err := s.list(dir)
 	for _, f := range list {
-		a := s.describe(f)
+		a := s.describe(f, s.digest(f.storePath))
 		if s.now().Sub(f.info.ModTime()) < s.grace() || c.Keep(a) {
 			continue
 		}

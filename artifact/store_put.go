@@ -84,7 +84,7 @@ func (s *Store) publish(ctx context.Context, t *tempFile, p storePath, digest st
 	}
 	defer f.Close()
 	s.remember(f, digest)
-	return s.describe(stored{p, f.info}), nil
+	return s.describe(stored{p, f.info}, digest), nil
 }
 
 // retain reports whether p holds the content of digest already, and makes it

@@ -118,7 +118,7 @@ func (d *decoding) first(n *document.Node, name string) bool {
 		d.Fail(n, name, "is in %s already: remove one of the two", there)
 		return false
 	}
-	d.places[name] = fmt.Sprintf("%s:%d (document %d)", d.File(), n.Line, d.Number())
+	d.places[name] = fmt.Sprintf("%s:%d (document %d)", d.File, n.Line, d.Number)
 	return true
 }
 

@@ -54,7 +54,7 @@ func drop(obj Object, k *kind, in versions, found *document.Findings) {
 		if r.kind != "" && r.kind != k.name || r.in&in != 0 || r.shape != nil {
 			continue
 		}
-		document.Each(obj, r.path, func(v reflect.Value, at string) {
+		document.Each(reflect.ValueOf(obj), r.path, "", func(v reflect.Value, at string) {
 			means := v.IsZero() || r.means != "" && v.String() == r.means
 			found.AddIf(!means && strings.HasPrefix(at, "spec."), at, "does not exist in that version and was dropped")
 			v.SetZero()

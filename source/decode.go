@@ -201,7 +201,7 @@ func (d *decoding) file(o document.Object, kind string, dec *document.Decoder, r
 	if len(dec.Errors) > 0 {
 		return false
 	}
-	err := d.set.place(o.Name(kind, DefaultNamespace), DocumentError{File: d.File(), Document: d.Number(), Line: o.Line, Object: name})
+	err := d.set.place(o.Name(kind, DefaultNamespace), DocumentError{File: d.File, Document: d.Number, Line: o.Line, Object: name})
 	if err != nil {
 		d.Note(err)
 	}

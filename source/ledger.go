@@ -66,7 +66,7 @@ func (l *Ledger) Load(_ context.Context, obj Object) (State, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { AssignGeneration(obj, nil) }() // unless the saved document decides
+	defer AssignGeneration(obj, nil) // unless the saved document decides
 	text, err := l.get(address+documentFile, maxSaved)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

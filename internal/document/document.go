@@ -59,9 +59,10 @@ type Stream struct {
 	Skipped int
 	Others  []Other // the first [MaxErrors] of them
 
-	file   string
+	File   string // name of the file
+	Number int    // of the document being read, 1 for the first
+
 	text   []byte
-	number int // of the document
 	errs   []error
 	warned int // warnings that Warn was given
 }
@@ -78,31 +79,25 @@ func Open(file string, r io.Reader) (*Stream, error) {
 	if err != nil {
 		return nil, &Error{File: file, Err: err}
 	}
-	return &Stream{file: file, text: bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))}, nil
+	return &Stream{File: file, text: bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))}, nil
 }
 
 // Err returns what was found wrong so far, joined.
 func (s *Stream) Err() error { return errors.Join(s.errs...) }
-
-// File returns the name of the file.
-func (s *Stream) File() string { return s.file }
-
-// Number returns the number of the document being read, 1 for the first.
-func (s *Stream) Number() int { return s.number }
 
 // Note adds to what Err returns.
 func (s *Stream) Note(errs ...error) { s.errs = append(s.errs, errs...) }
 
 // Fail notes what is wrong with a value of the document being read.
 func (s *Stream) Fail(n *Node, object, format string, args ...any) {
-	s.Note(&Error{File: s.file, Document: s.number, Line: n.Line, Object: object, Err: fmt.Errorf(format, args...)})
+	s.Note(&Error{File: s.File, Document: s.Number, Line: n.Line, Object: object, Err: fmt.Errorf(format, args...)})
 }
 
 // Place completes findings about n, which is in the document being read, with
 // where they are, and orders them by line.
 func (s *Stream) Place(found *Findings, n *Node, object string) []error {
 	for _, e := range found.Errors {
-		e.File, e.Document = s.file, s.number
+		e.File, e.Document = s.File, s.Number
 		if e.Line == 0 {
 			e.Line = n.lineOf(e.Field, n.Line)
 		}
@@ -120,7 +115,7 @@ func (s *Stream) Warn(found *Findings, n *Node, object string) []error {
 		return out[:max(min(len(out), room), 0)]
 	}
 	s.warned++ // so that it is said once
-	return append(out[:room], &Error{File: s.file, Err: fmt.Errorf("more than %d warnings: the rest is not told", MaxErrors)})
+	return append(out[:room], &Error{File: s.File, Err: fmt.Errorf("more than %d warnings: the rest is not told", MaxErrors)})
 }
 
 // full notes once that too much is wrong to go on.
@@ -128,7 +123,7 @@ func (s *Stream) full() bool {
 	if len(s.errs) <= MaxErrors {
 		return false
 	}
-	s.errs = append(s.errs[:MaxErrors], &Error{File: s.file, Err: fmt.Errorf("more than %d defects: the rest was not read", MaxErrors)})
+	s.errs = append(s.errs[:MaxErrors], &Error{File: s.File, Err: fmt.Errorf("more than %d defects: the rest was not read", MaxErrors)})
 	return true
 }
 
@@ -136,18 +131,26 @@ func (s *Stream) full() bool {
 // that cannot be parsed.
 func (s *Stream) Documents() iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {
-		for text, before := range chunks(s.text) {
-			for n, err := range read(text, before, strings.HasSuffix(s.file, ".json")) {
+		rest, before, text := s.text, 0, []byte(nil)
+		for ; len(rest) > 0; before += bytes.Count(text, []byte("\n")) {
+			text, rest = rest, nil
+			if next := marker.FindIndex(text); next != nil { // a defect of the syntax ends with its document
+				text, rest = text[:next[0]+1], text[next[0]+1:]
+			}
+			if blank(text) {
+				continue
+			}
+			for n, err := range read(text, before, strings.HasSuffix(s.File, ".json")) {
 				if err == nil && n.Kind == Null {
 					continue
 				}
-				s.number++
+				s.Number++
 				if err != nil {
 					e, ok := err.(*Error)
 					if !ok {
 						e = &Error{Err: err}
 					}
-					s.Note(&Error{File: s.file, Document: s.number, Line: cmp.Or(e.Line, before+1), Err: e.Err})
+					s.Note(&Error{File: s.File, Document: s.Number, Line: cmp.Or(e.Line, before+1), Err: e.Err})
 				} else if !yield(n) {
 					return
 				}
@@ -161,24 +164,6 @@ func (s *Stream) Documents() iter.Seq[*Node] {
 
 // marker is the end of a line and what begins a YAML document on the next.
 var marker = regexp.MustCompile(`\n---(?:[ \t\r\n]|\z)`)
-
-// chunks splits a stream at its markers, so that a defect of the syntax ends
-// with its document. It yields each text that holds something, and the lines before it.
-func chunks(text []byte) iter.Seq2[[]byte, int] {
-	return func(yield func([]byte, int) bool) {
-		for before := 0; len(text) > 0; {
-			end := len(text)
-			if next := marker.FindIndex(text); next != nil {
-				end = next[0] + 1
-			}
-			if !blank(text[:end]) && !yield(text[:end], before) {
-				return
-			}
-			before += bytes.Count(text[:end], []byte("\n"))
-			text = text[end:]
-		}
-	}
-}
 
 // blank reports whether a text holds nothing but comments, directives and markers.
 func blank(text []byte) bool {
@@ -316,7 +301,7 @@ func (s *Stream) Other(o Object) {
 	if s.Skipped++; s.Skipped > MaxErrors {
 		return
 	}
-	out := Other{File: s.file, Line: o.Line, Document: s.number, Kind: o.Type, List: o.Node.Kind == List}
+	out := Other{File: s.File, Line: o.Line, Document: s.Number, Kind: o.Type, List: o.Node.Kind == List}
 	if o.Type != "" {
 		out.APIVersion = o.APIVersion()
 		out.Namespace, out.Name = o.StringAt("metadata", "namespace"), o.StringAt("metadata", "name")

@@ -49,7 +49,7 @@ func Related[T any](at, field string, check func(*T) error) Fact {
 func (f *Findings) Examine(v any, facts []Fact, before ...*Findings) {
 	before = append(slices.Clip(before), f)
 	for _, fact := range facts {
-		Each(v, fact.At, func(v reflect.Value, at string) {
+		Each(reflect.ValueOf(v), fact.At, "", func(v reflect.Value, at string) {
 			at = join(at, fact.Field)
 			if v.Kind() == reflect.Pointer {
 				if v.IsNil() {
@@ -74,7 +74,7 @@ func (f *Findings) Examine(v any, facts []Fact, before ...*Findings) {
 // by paths as those of a [Fact]. It does not write to others.
 func Fill(v any, defaults map[string]any) {
 	for at, value := range defaults {
-		Each(v, at, func(v reflect.Value, _ string) {
+		Each(reflect.ValueOf(v), at, "", func(v reflect.Value, _ string) {
 			if v.IsZero() {
 				v.Set(reflect.ValueOf(value).Convert(v.Type()))
 			}
@@ -82,13 +82,8 @@ func Fill(v any, defaults map[string]any) {
 	}
 }
 
-// Each calls do with the fields at a path of what v points to, and where each of them is.
-func Each(v any, path string, do func(v reflect.Value, at string)) {
-	each(reflect.ValueOf(v), path, "", do)
-}
-
-// each is Each for what is below v, which is at another path.
-func each(v reflect.Value, path, at string, do func(v reflect.Value, at string)) {
+// Each calls do with the fields at a path below v, which is at another path, and where each of them is.
+func Each(v reflect.Value, path, at string, do func(v reflect.Value, at string)) {
 	if path == "" {
 		do(v, at)
 		return
@@ -107,11 +102,11 @@ func each(v reflect.Value, path, at string, do func(v reflect.Value, at string))
 	}
 	v, at = v.FieldByIndex(index), join(at, name)
 	if !list {
-		each(v, path, at, do)
+		Each(v, path, at, do)
 		return
 	}
 	for i := range v.Len() {
-		each(v.Index(i), path, at+"["+strconv.Itoa(i)+"]", do)
+		Each(v.Index(i), path, at+"["+strconv.Itoa(i)+"]", do)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -55,11 +56,11 @@ func (k Kind) String() string {
 // At returns the value at path, nil when there is none. Of fields that are given twice it is the first.
 func (n *Node) At(path ...string) *Node {
 	for _, name := range path {
-		f := n.field(func(f string) bool { return f == name })
-		if f == nil {
+		i := slices.IndexFunc(n.Fields, func(f Field) bool { return f.Name == name })
+		if i < 0 {
 			return nil
 		}
-		n = f.Value
+		n = n.Fields[i].Value
 	}
 	return n
 }
@@ -70,15 +71,6 @@ func (n *Node) StringAt(path ...string) string {
 		return v.Text
 	}
 	return ""
-}
-
-func (n *Node) field(is func(name string) bool) *Field {
-	for i := range n.Fields {
-		if is(n.Fields[i].Name) {
-			return &n.Fields[i]
-		}
-	}
-	return nil
 }
 
 // lineOf returns the line of the field at path, such as spec.items[2].name or
@@ -93,11 +85,12 @@ func (n *Node) lineOf(path string, line int) int {
 	} else if ok { // the key of a mapping
 		path = strings.TrimSuffix(rest, "]")
 	}
-	f := n.field(func(name string) bool { return path == name || below(path, name) })
-	if f == nil || path == "" {
-		return line
+	for _, f := range n.Fields {
+		if path != "" && (path == f.Name || below(path, f.Name)) {
+			return f.Value.lineOf(path[len(f.Name):], f.Line)
+		}
 	}
-	return f.Value.lineOf(path[len(f.Name):], f.Line)
+	return line
 }
 
 // plain returns the value as package json encodes it.
@@ -200,7 +193,7 @@ type documents struct {
 	large  bool
 	before int // lines of the file before the text
 
-	used, depth int // of maxValues*valueSize and maxDepth
+	used int // of maxValues*valueSize
 }
 
 func newDocuments(text []byte, before int) *documents {
@@ -217,8 +210,8 @@ func (r *documents) next() (*Node, error) {
 	var doc yaml.Node
 	err := r.dec.Decode(&doc)
 	if err == nil {
-		r.used, r.depth = 0, 0
-		return r.value(&doc)
+		r.used = 0
+		return r.value(&doc, 0)
 	}
 	if err == io.EOF {
 		return nil, err
@@ -232,28 +225,26 @@ func (r *documents) next() (*Node, error) {
 	return nil, &Error{Line: line, Err: errors.New("not YAML: " + shorten(text, 400))} // it may quote a name
 }
 
-// value returns a YAML value without aliases and merges.
-func (r *documents) value(y *yaml.Node) (*Node, error) {
-	if r.depth == maxDepth {
+// value returns a YAML value without aliases and merges, which is so many levels deep.
+func (r *documents) value(y *yaml.Node, depth int) (*Node, error) {
+	if depth++; depth > maxDepth {
 		return nil, fmt.Errorf("nested deeper than %d levels", maxDepth)
 	}
 	if r.used += valueSize + len(y.Value); r.used > maxValues*valueSize {
 		return nil, fmt.Errorf("holds more than %d values or %d MiB of text, aliases counted where they are used", maxValues, maxValues*valueSize>>20)
 	}
-	r.depth++
-	defer func() { r.depth-- }()
 	n := &Node{Line: y.Line + r.before}
 	switch y.Kind {
 	case yaml.DocumentNode:
 		if len(y.Content) == 1 {
-			return r.value(y.Content[0])
+			return r.value(y.Content[0], depth)
 		}
 	case yaml.AliasNode:
-		return r.value(y.Alias)
+		return r.value(y.Alias, depth)
 	case yaml.SequenceNode:
 		n.Kind = List
 		for _, item := range y.Content {
-			v, err := r.value(item)
+			v, err := r.value(item, depth)
 			if err != nil {
 				return nil, err
 			}
@@ -261,7 +252,7 @@ func (r *documents) value(y *yaml.Node) (*Node, error) {
 		}
 	case yaml.MappingNode:
 		n.Kind = Map
-		return n, r.mapping(n, y)
+		return n, r.mapping(n, y, depth)
 	case yaml.ScalarNode:
 		return n, n.scalar(y)
 	}
@@ -269,7 +260,7 @@ func (r *documents) value(y *yaml.Node) (*Node, error) {
 }
 
 // mapping reads the fields of a mapping, then those of mappings that it merges and has not itself.
-func (r *documents) mapping(n *Node, y *yaml.Node) error {
+func (r *documents) mapping(n *Node, y *yaml.Node, depth int) error {
 	var merged []*Node
 	have := make(map[string]bool)
 	for i := 0; i+1 < len(y.Content); i += 2 {
@@ -282,7 +273,7 @@ func (r *documents) mapping(n *Node, y *yaml.Node) error {
 			return &Error{Line: line, Err: errors.New("a key must be a string")}
 		}
 		r.used += valueSize + len(key.Value)
-		v, err := r.value(y.Content[i+1])
+		v, err := r.value(y.Content[i+1], depth)
 		switch {
 		case err != nil:
 			return err

@@ -10,8 +10,8 @@ import (
 // known of a file that was not read again. The zero Stamp is that of no file.
 type Stamp struct {
 	size           int64
-	modified       int64 // nanoseconds
-	changed        int64 // of the inode, in nanoseconds, where the system tells it
+	modified       int64  // nanoseconds
+	changed        int64  // of the inode, in nanoseconds, where the system tells it
 	device, number uint64 // of the file, where the system tells them
 }
 
