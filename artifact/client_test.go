@@ -176,9 +176,7 @@ func TestClientFetches(t *testing.T) {
 		a := put(t, s, object, "a.tar.gz", content)
 		var c artifact.Client
 		r, err := c.Open(t.Context(), a)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if b, err := io.ReadAll(r); err != nil || string(b) != content {
 			t.Errorf("%s: %q, %v", algorithm, b, err)
 		}

@@ -29,9 +29,7 @@ func startChild(t *testing.T, role, dir string) (*exec.Cmd, *bufio.Scanner) {
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return cmd, bufio.NewScanner(out)
 }
 
@@ -43,9 +41,7 @@ func TestChildPut(t *testing.T) {
 		return
 	}
 	s, err := artifact.OpenStore(artifact.StoreConfig{Dir: dir, Keep: -1, KeepFor: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := 0; ; i++ {
 		object := fmt.Sprintf("gitrepository/default/app%d", i%3)
 		a, err := s.Put(t.Context(), object, "a.tar.gz", func(w io.Writer) error {
@@ -58,16 +54,10 @@ func TestChildPut(t *testing.T) {
 			fmt.Println("written")
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Point(object, "latest.tar.gz", a); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, second(s.Point(object, "latest.tar.gz", a)))
 		line, err := json.Marshal(a)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		fmt.Println(string(line))
 	}
 }
@@ -85,9 +75,7 @@ func TestKilledWriters(t *testing.T) {
 			}
 			acknowledged = acknowledge(t, acknowledged, lines.Text())
 		}
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Process.Kill())
 		for lines.Scan() { // what it said before it died counts as well
 			acknowledged = acknowledge(t, acknowledged, lines.Text())
 		}
@@ -95,9 +83,7 @@ func TestKilledWriters(t *testing.T) {
 	}
 	s, _ := openStore(t, artifact.StoreConfig{Dir: dir})
 	left, err := s.Sweep(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if left.Files == 0 || len(acknowledged) == 0 {
 		t.Errorf("%d temporary files were left and %d artifacts stored: the test kills at the wrong points", left.Files, len(acknowledged))
 	}
@@ -137,14 +123,10 @@ func TestChildTurn(t *testing.T) {
 		return
 	}
 	s, err := artifact.OpenStore(artifact.StoreConfig{Dir: dir, Keep: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for range 15 {
 		unlock, err := s.Lock(t.Context(), object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		a, err := s.Put(t.Context(), object, "a.tar.gz", text(fmt.Sprint(rand.IntN(4))))
 		if err = errors.Join(err, s.Prune(object, a), s.Verify(t.Context(), a)); err != nil {
 			t.Error(err)

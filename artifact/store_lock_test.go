@@ -1,50 +1,12 @@
 package artifact_test
 
 import (
-	"context"
-	"errors"
 	"runtime"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/headgate-io/headgate/artifact"
 )
-
-func TestLock(t *testing.T) {
-	s, dir := openStore(t, artifact.StoreConfig{})
-	other, _ := openStore(t, artifact.StoreConfig{Dir: dir})
-	unlock, err := s.Lock(t.Context(), object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
-	defer cancel()
-	waited := make(chan error, 2)
-	for _, s := range []*artifact.Store{s, other} {
-		go func() {
-			_, err := s.Lock(ctx, object)
-			waited <- err
-		}()
-	}
-	free, err := other.Lock(t.Context(), "gitrepository/default/other")
-	if err != nil {
-		t.Fatal(err)
-	}
-	free()
-	for range 2 {
-		if err := <-waited; !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("waiting for a held lock: %v", err)
-		}
-	}
-	unlock()
-	unlock()
-	unlock, err = other.Lock(t.Context(), object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	unlock()
-}
 
 func TestLockExcludesGoroutines(t *testing.T) {
 	s, _ := openStore(t, artifact.StoreConfig{})

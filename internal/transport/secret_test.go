@@ -140,14 +140,10 @@ func TestTLSKeys(t *testing.T) {
 
 func TestCAIsAddedToTheSystem(t *testing.T) {
 	system, err := x509.SystemCertPool()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ca := testenv.NewCA(t)
 	got, err := transport.GitTLS("default/creds", secret("ca.crt", string(ca.PEM())))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	system.AppendCertsFromPEM(ca.PEM())
 	if !got.RootCAs.Equal(system) {
 		t.Error("pool is not the system's and the CA")
@@ -183,9 +179,7 @@ func TestProxyFromSecret(t *testing.T) {
 				wantError(t, err, c.key, c.problem)
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if u, err := p.For(nil); err != nil || u.String() != c.want {
 				t.Errorf("proxy is %s, %v, want %s", u, err, c.want)
 			}
