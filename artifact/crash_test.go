@@ -20,9 +20,9 @@ import (
 // writes to the store in that directory.
 const childDir = "ARTIFACT_TEST_CHILD"
 
-func startChild(t *testing.T, role, dir string) (*exec.Cmd, *bufio.Scanner) {
+func startChild(t *testing.T, dir string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestChild"+role+"$", "-test.count=1")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestChildPut$", "-test.count=1")
 	cmd.Env = append(os.Environ(), childDir+"="+dir)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -68,7 +68,7 @@ func TestKilledWriters(t *testing.T) {
 	dir := t.TempDir()
 	var acknowledged []artifact.Artifact
 	for range 50 {
-		cmd, lines := startChild(t, "Put", dir)
+		cmd, lines := startChild(t, dir)
 		for range rand.IntN(20) {
 			if !lines.Scan() {
 				t.Fatal("the writer ended by itself:", cmd.Wait())
@@ -114,51 +114,4 @@ func acknowledge(t *testing.T, list []artifact.Artifact, line string) []artifact
 		return list
 	}
 	return append(list, a)
-}
-
-// TestChildTurn is no test of its own: it puts and prunes one object.
-func TestChildTurn(t *testing.T) {
-	dir := os.Getenv(childDir)
-	if dir == "" {
-		return
-	}
-	s, err := artifact.OpenStore(artifact.StoreConfig{Dir: dir, Keep: 1})
-	must(t, err)
-	for range 15 {
-		unlock, err := s.Lock(t.Context(), object)
-		must(t, err)
-		a, err := s.Put(t.Context(), object, "a.tar.gz", text(fmt.Sprint(rand.IntN(4))))
-		if err = errors.Join(err, s.Prune(object, a), s.Verify(t.Context(), a)); err != nil {
-			t.Error(err)
-		}
-		unlock()
-		if _, err := s.Sweep(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-func TestSeveralProcesses(t *testing.T) {
-	dir := t.TempDir()
-	var all []*exec.Cmd
-	for range 3 {
-		cmd, _ := startChild(t, "Turn", dir)
-		all = append(all, cmd)
-	}
-	for _, cmd := range all {
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
-	}
-	s, _ := openStore(t, artifact.StoreConfig{Dir: dir})
-	n := 0
-	for a, err := range s.All() {
-		if err = errors.Join(err, s.Verify(t.Context(), a)); err != nil {
-			t.Error(err)
-		}
-		n++
-	}
-	if n != 2 {
-		t.Errorf("%d artifacts, want the current one and one superseded", n)
-	}
 }
