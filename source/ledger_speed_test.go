@@ -91,30 +91,3 @@ func TestLedgerLeavesFilesAlone(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
-
-// BenchmarkLedger measures what a run of an object that rests costs: Load and
-// Save of files that rest as well.
-func BenchmarkLedger(b *testing.B) {
-	for name, run := range map[string]func(*source.Ledger, *source.GitRepository) error{
-		"Load": func(l *source.Ledger, g *source.GitRepository) error {
-			_, err := l.Load(b.Context(), g)
-			return err
-		},
-		"Save": func(l *source.Ledger, g *source.GitRepository) error {
-			return l.Save(b.Context(), g, source.State("state"))
-		},
-	} {
-		b.Run(name, func(b *testing.B) {
-			l := &source.Ledger{Dir: b.TempDir()}
-			if err := l.Save(b.Context(), settled(), source.State("state")); err != nil {
-				b.Fatal(err)
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := run(l, settled()); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
