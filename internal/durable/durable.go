@@ -23,17 +23,15 @@ func Replace(file string, data []byte) error {
 	return ReplaceIn(root, filepath.Base(file), data)
 }
 
-// ReplaceIn does what [Replace] does with a file below root. It makes missing
-// directories, also while another process removes them because they are empty.
+// ReplaceIn does what [Replace] does with a file below root. It makes missing directories.
 func ReplaceIn(root *os.Root, name string, data []byte) error {
 	temp := Temp(name)
 	root.Remove(temp) // of a process that was killed
-	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	for try := 0; errors.Is(err, fs.ErrNotExist) && try < 100; try++ {
-		if err = root.MkdirAll(path.Dir(name), 0o700); err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) {
-			f, err = root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-		}
-	}
+	var f *os.File
+	err := InDir(root, path.Dir(name), func() (err error) {
+		f, err = root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -45,6 +43,20 @@ func ReplaceIn(root *os.Root, name string, data []byte) error {
 		return errors.Join(err, root.Remove(temp))
 	}
 	return SyncUp(root, path.Dir(name))
+}
+
+// InDir calls do, which makes an entry of a directory below root, and makes the
+// directory if it is missing, also while another process removes it because it is empty.
+func InDir(root *os.Root, dir string, do func() error) (err error) {
+	for range 100 {
+		if err = do(); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err = root.MkdirAll(dir, 0o700); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return err
 }
 
 // Temp returns the name of a file while [ReplaceIn] writes it. It is always the
