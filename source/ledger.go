@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"sigs.k8s.io/yaml"
@@ -38,7 +39,7 @@ import (
 type Ledger struct {
 	Dir string // created when it does not exist
 
-	saved sync.Map // [sha256.Size]byte by address: of the object and the document that Save wrote for it
+	saved sync.Map // by address: objectSum of the object and the document that Save wrote for it, or would write
 }
 
 // Bounds of the files that are read, in bytes.
@@ -80,6 +81,11 @@ func (l *Ledger) Load(_ context.Context, obj Object) (State, error) {
 	}
 	statusOf(obj).Set(statusOf(saved))
 	AssignGeneration(obj, saved)
+	if _, known := l.saved.Load(address); !known {
+		if before, now := objectSum(saved, text), objectSum(obj, text); before == now {
+			l.saved.Store(address, now)
+		}
+	}
 	state, err := l.get(address+stateFile, maxSaved)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -106,13 +112,8 @@ func (l *Ledger) Save(_ context.Context, obj Object, state State) error {
 // saveDocument spares the encoding of an object that has not changed, which
 // takes forty times as long as what it does.
 func (l *Ledger) saveDocument(address string, obj Object) error {
-	object, err := json.Marshal(obj)
-	if err != nil {
-		return err
-	}
-	object = append(object, obj.Head().spelled...)
 	if old, err := l.get(address+documentFile, maxSaved); err == nil {
-		if sum, known := l.saved.Load(address); known && sum == sha256.Sum256(append(object, old...)) {
+		if sum, known := l.saved.Load(address); known && sum == objectSum(obj, old) {
 			return nil
 		}
 	}
@@ -121,9 +122,16 @@ func (l *Ledger) saveDocument(address string, obj Object) error {
 		err = l.put(address+documentFile, text)
 	}
 	if err == nil {
-		l.saved.Store(address, sha256.Sum256(append(object, text...)))
+		l.saved.Store(address, objectSum(obj, text))
 	}
 	return err
+}
+
+// objectSum returns the sum of an object and of its document. An object that has no
+// JSON encoding has no document either.
+func objectSum(obj Object, document []byte) [sha256.Size]byte {
+	text, _ := json.Marshal(obj)
+	return sha256.Sum256(slices.Concat(text, []byte(obj.Head().spelled), document))
 }
 
 // file returns the path of a file of the ledger.
