@@ -57,7 +57,7 @@ func (d *decoding) release(o document.Object) {
 	if len(dec.Errors) > 0 {
 		return
 	}
-	if err := d.set.place(ReferenceTo(obj).String(), DocumentError{File: d.File(), Document: d.Number(), Line: o.Line, Object: obj.String()}); err != nil {
+	if err := d.set.place(ReferenceTo(obj).String(), DocumentError{File: d.File, Document: d.Number, Line: o.Line, Object: obj.String()}); err != nil {
 		d.Note(err)
 		return
 	}
