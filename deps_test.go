@@ -70,8 +70,7 @@ var rooms = map[string]room{
 	"rollout/simulate": {imports: "rollout"},
 	"rollout/traffic":  {imports: "rollout internal/command internal/placeholder internal/redact"},
 
-	"rollout/tester":                {imports: "internal/httpserve internal/redact rollout rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task", modules: prometheusModules + " golang.org/x/sync"},
-	"rollout/tester/access":         {imports: "rollout/tester/api internal/document internal/httpserve"},
+	"rollout/tester":                {imports: "internal/document internal/httpserve internal/redact rollout rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task", modules: prometheusModules + " golang.org/x/sync"},
 	"rollout/tester/api":            {imports: "internal/call"},
 	"rollout/tester/gate":           {imports: "rollout/tester/api rollout/tester/internal/store", modules: bboltModules},
 	"rollout/tester/internal/store": {imports: "internal/durable", modules: bboltModules},
@@ -80,7 +79,7 @@ var rooms = map[string]room{
 	"rollout/tester/task":           {imports: "rollout/tester/api rollout/tester/run internal/command", modules: "golang.org/x/sys"},
 
 	"cmd/headgate": {
-		imports: "headgate rollout/tester rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task rollout rollout/metric rollout/notify rollout/drive rollout/simulate rollout/traffic artifact bucket bucket/azure bucket/gcs bucket/s3 chart chart/index source git oci oci/cosign oci/notation internal/command internal/document internal/durable internal/httpserve internal/redact internal/retry internal/zone source/login/aws source/login/azure source/login/gcp source/login/github " +
+		imports: "headgate rollout/tester rollout/tester/api rollout/tester/gate rollout/tester/run rollout/tester/task rollout rollout/metric rollout/notify rollout/drive rollout/simulate rollout/traffic artifact bucket bucket/azure bucket/gcs bucket/s3 chart chart/index source git oci oci/cosign oci/notation internal/command internal/document internal/durable internal/httpserve internal/redact internal/retry internal/zone source/login/aws source/login/azure source/login/gcp source/login/github " +
 			"source/serve source/serve/api source/serve/feed source/serve/journal source/serve/notify", // sigs.k8s.io/yaml comes with source
 		modules: "github.com/spf13/cobra github.com/spf13/pflag github.com/inconshreveable/mousetrap github.com/jedib0t/go-pretty/v6 github.com/mattn/go-runewidth github.com/clipperhouse/uax29/v2 golang.org/x/term golang.org/x/text github.com/rogpeppe/go-internal",
 	},

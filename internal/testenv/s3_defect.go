@@ -58,7 +58,7 @@ func (w *relabelled) Write(b []byte) (int, error) {
 
 // misbehave answers a request with a defect; next is the right answer.
 func (s *S3) misbehave(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) {
-	if r.Method == http.MethodHead && d.Do != Slow {
+	if r.Method == http.MethodHead {
 		d.After = -1 // there is no body that anything could happen in
 	}
 	switch d.Do {

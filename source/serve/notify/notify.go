@@ -91,7 +91,7 @@ func Decode(name string, r io.Reader) ([]Receiver, error) {
 	}
 	for n := range s.Documents() {
 		d := s.Decoder(nil)
-		if s.Number() > 1 {
+		if s.Number > 1 {
 			d.Add("receivers", "are in one document: put them into the first")
 		}
 		d.Decode(n, &file, "")
