@@ -27,14 +27,11 @@ var rooms = map[string]room{
 		"github.com/go-git/go-git/v5 github.com/go-git/go-billy/v5 github.com/go-git/gcfg github.com/jbenet/go-context gopkg.in/warnings.v0 golang.org/x/net"}, // go-git: patterns of ignore rules,
 	"source": {imports: "artifact internal/document internal/durable internal/redact internal/zone", modules: "sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3 github.com/Masterminds/semver/v3"},
 
-	"source/controller":         {imports: "artifact source"},
-	"source/controller/access":  {imports: "internal/document internal/httpserve source"},
-	"source/controller/api":     {imports: "artifact internal/call internal/retry source"},
-	"source/controller/feed":    {imports: "internal/durable source source/controller"},
-	"source/controller/hook":    {imports: "source source/controller internal/document internal/redact internal/secret"},
-	"source/controller/journal": {imports: "source"},
-	"source/controller/notify":  {imports: "source internal/document internal/notify internal/secret"},
-	"source/controller/server":  {imports: "artifact internal/httpserve internal/redact source source/controller source/controller/access source/controller/api source/controller/hook source/controller/journal", modules: prometheusModules},
+	"source/serve":         {imports: "artifact internal/document internal/httpserve internal/redact internal/secret source source/serve/api source/serve/journal source/serve/notify", modules: prometheusModules},
+	"source/serve/api":     {imports: "artifact internal/call internal/retry source"},
+	"source/serve/feed":    {imports: "internal/durable source source/serve"},
+	"source/serve/journal": {imports: "source source/serve/api"},
+	"source/serve/notify":  {imports: "source internal/document internal/notify internal/secret"},
 
 	"git":                   {imports: "artifact source internal/transport internal/redact internal/tunnel internal/version git/internal/config git/internal/lfs git/internal/local git/internal/object git/internal/packfile git/internal/wire internal/signature", modules: gitModules},
 	"git/internal/config":   {},
@@ -71,8 +68,7 @@ var rooms = map[string]room{
 	"rollout/simulate": {imports: "rollout"},
 	"rollout/traffic":  {imports: "rollout internal/command internal/placeholder internal/redact"},
 
-	"rollout/tester":                {imports: "internal/httpserve internal/redact rollout rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task", modules: prometheusModules + " golang.org/x/sync"},
-	"rollout/tester/access":         {imports: "rollout/tester/api internal/document internal/httpserve"},
+	"rollout/tester":                {imports: "internal/document internal/httpserve internal/redact rollout rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task", modules: prometheusModules + " golang.org/x/sync"},
 	"rollout/tester/api":            {imports: "internal/call"},
 	"rollout/tester/gate":           {imports: "rollout/tester/api rollout/tester/internal/store", modules: bboltModules},
 	"rollout/tester/internal/store": {imports: "internal/durable", modules: bboltModules},
@@ -81,8 +77,8 @@ var rooms = map[string]room{
 	"rollout/tester/task":           {imports: "rollout/tester/api rollout/tester/run internal/command", modules: "golang.org/x/sys"},
 
 	"cmd/headgate": {
-		imports: "headgate rollout/tester rollout/tester/access rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task rollout rollout/metric rollout/notify rollout/drive rollout/simulate rollout/traffic artifact bucket bucket/azure bucket/gcs bucket/s3 chart chart/index source git oci oci/cosign oci/notation internal/command internal/document internal/durable internal/httpserve internal/redact internal/retry internal/zone source/login/aws source/login/azure source/login/gcp source/login/github " +
-			"source/controller source/controller/access source/controller/api source/controller/feed source/controller/hook source/controller/journal source/controller/notify source/controller/server", // sigs.k8s.io/yaml comes with source
+		imports: "headgate rollout/tester rollout/tester/api rollout/tester/gate rollout/tester/run rollout/tester/task rollout rollout/metric rollout/notify rollout/drive rollout/simulate rollout/traffic artifact bucket bucket/azure bucket/gcs bucket/s3 chart chart/index source git oci oci/cosign oci/notation internal/command internal/document internal/durable internal/httpserve internal/redact internal/retry internal/zone source/login/aws source/login/azure source/login/gcp source/login/github " +
+			"source/serve source/serve/api source/serve/feed source/serve/journal source/serve/notify", // sigs.k8s.io/yaml comes with source
 		modules: "github.com/spf13/cobra github.com/spf13/pflag github.com/inconshreveable/mousetrap github.com/jedib0t/go-pretty/v6 github.com/mattn/go-runewidth github.com/clipperhouse/uax29/v2 golang.org/x/term golang.org/x/text github.com/rogpeppe/go-internal",
 	},
 

@@ -256,6 +256,10 @@ func (f *fetch) reconcile(ctx context.Context, r *Result) error {
 		r.Outcome = source.Stalled
 		return err
 	}
+	if f.Env.Progress != nil {
+		address, _ := source.Address(r.Object)
+		f.Env.Progress(source.Progress{Object: address, Phase: "asking " + source.OriginOf(r.Object)})
+	}
 	r.Result, err = f.reconciler.Reconcile(ctx, r.Object, from)
 	return err
 }

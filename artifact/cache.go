@@ -161,10 +161,11 @@ func (c *Cache) Remove(key string) error {
 // waits until it has the lock or ctx ends. The lock ends with unlock, which may
 // be called more than once, or with the process.
 func (c *Cache) Lock(ctx context.Context, key string) (unlock func(), err error) {
+	defer wrap(&err, "lock cache")
 	name := keyOf(key).in(cacheLocks)
 	end, err := c.locks.take(ctx, c.root, name)
 	if err != nil {
-		return nil, fmt.Errorf("lock cache: %w", err)
+		return nil, err
 	}
 	return sync.OnceFunc(func() {
 		c.root.Remove(name) // while no other process can hold it; what is left, evict removes
@@ -200,34 +201,28 @@ func (d *Draft) File() *os.File { return d.file.File }
 // is there. The content must not change any more; more may be written behind
 // it by the cache. The error is a [LimitError] when the content alone exceeds
 // the cache.
-func (d *Draft) Commit(key string) error {
-	size, err := d.commit(keyOf(key))
-	if err == nil {
-		err = d.cache.account(size)
-	}
-	if err != nil {
-		return fmt.Errorf("store cache entry: %w", err)
-	}
-	return nil
-}
-
-func (d *Draft) commit(id cacheKey) (int64, error) {
+func (d *Draft) Commit(key string) (err error) {
+	defer wrap(&err, "store cache entry")
+	id := keyOf(key)
 	info, err := d.file.Stat()
 	if err != nil {
-		return 0, err
+		return err
 	}
 	size := info.Size()
 	if limit := d.cache.most(); size > limit {
-		return 0, &LimitError{What: "bytes", Limit: limit}
+		return &LimitError{What: "bytes", Limit: limit}
 	}
 	sum, err := entrySum(d.file, size, id)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if _, err := d.file.WriteAt(sum, size); err != nil {
-		return 0, err
+		return err
 	}
-	return size + sumSize, d.file.move(id.in(cacheEntries))
+	if err := d.file.move(id.in(cacheEntries)); err != nil {
+		return err
+	}
+	return d.cache.account(size + sumSize)
 }
 
 // Discard removes the file, unless it was committed. It stays usable while it

@@ -51,13 +51,9 @@ func TestCacheLockEnds(t *testing.T) {
 	a, _ := openCache(t, artifact.CacheConfig{Dir: dir})
 	b, _ := openCache(t, artifact.CacheConfig{Dir: dir})
 	unlock, err := a.Lock(t.Context(), "key")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	other, err := a.Lock(t.Context(), "other key")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	other()
 	stop := errors.New("stop")
 	for name, c := range map[string]*artifact.Cache{"goroutine": a, "process": b} {
@@ -80,9 +76,7 @@ func TestCacheLockEnds(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "lock", "x"), nil, 0o600); err != nil { // of a process that died
 		t.Fatal(err)
 	}
-	if err := a.Put("key", text("content")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.Put("key", text("content")))
 	if got := files(t, dir); len(got) != 1 {
 		t.Errorf("left %v", got)
 	}
@@ -92,26 +86,18 @@ func TestCacheLockEnds(t *testing.T) {
 func TestCacheDraft(t *testing.T) {
 	c, dir := openCache(t, artifact.CacheConfig{MaxBytes: 1000})
 	d, err := c.Create()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer d.File().Close()
 	for at, s := range []string{"c", "o", "n", "t"} {
-		if _, err := d.File().WriteAt([]byte(s), int64(3-at)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, second(d.File().WriteAt([]byte(s), int64(3-at))))
 	}
-	if err := d.Commit("key"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Commit("key"))
 	d.Discard()
 	if got := cached(t, c, "key"); got != "tnoc" {
 		t.Errorf("the entry holds %q", got)
 	}
 	e, err := c.Open("key")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer e.Close()
 	if err := c.Remove("key"); err != nil {
 		t.Error(err)
@@ -129,12 +115,8 @@ func TestCacheDraft(t *testing.T) {
 
 	for name, size := range map[string]int64{"discarded": 10, "too large": 2000} {
 		d, err := c.Create()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := d.File().Truncate(size); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, d.File().Truncate(size))
 		var limit *artifact.LimitError
 		if size > 1000 && !errors.As(d.Commit("key"), &limit) {
 			t.Errorf("%s: committed", name)

@@ -2,7 +2,6 @@ package artifact_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,9 +31,7 @@ func sources(n int) fstest.MapFS {
 func packWith(t *testing.T, c *artifact.Cache, tree fs.FS) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	if _, err := c.Pack(t.Context(), &out, tree); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second(c.Pack(t.Context(), &out, tree)))
 	return out.Bytes()
 }
 
@@ -94,20 +91,3 @@ func TestCachePackDamage(t *testing.T) {
 		}
 	}
 }
-
-func TestCachePackErrors(t *testing.T) {
-	c, _ := openCache(t, artifact.CacheConfig{})
-	broken := errors.New("broken")
-	if _, err := c.Pack(t.Context(), brokenWriter{broken}, sources(100)); !errors.Is(err, broken) {
-		t.Errorf("writer that fails: %v", err)
-	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(broken)
-	if _, err := c.Pack(ctx, &bytes.Buffer{}, sources(1)); !errors.Is(err, broken) {
-		t.Errorf("context that has ended: %v", err)
-	}
-}
-
-type brokenWriter struct{ err error }
-
-func (f brokenWriter) Write([]byte) (int, error) { return 0, f.err }

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"math/rand/v2"
@@ -15,7 +13,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/redact"
@@ -47,9 +44,8 @@ const (
 
 // Open fetches a and checks its digest. Close the content to remove the spool.
 //
-// It tries again, from where the transfer broke when the server can continue,
-// after errors of the connection, a stall, and the statuses 408, 429 and 5xx
-// except 501. It waits as long as the server asks, 30 seconds at most.
+// It tries again after errors of the connection, a stall, and the statuses 408, 429
+// and 5xx except 501. It waits as long as the server asks, 30 seconds at most.
 //
 // The error wraps [fs.ErrNotExist] when the server says that there is no such
 // artifact, [fs.ErrPermission] when it refuses access, [fs.ErrInvalid] when
@@ -64,17 +60,19 @@ func (c *Client) Open(ctx context.Context, a Artifact) (io.ReadSeekCloser, error
 }
 
 func (c *Client) open(ctx context.Context, a Artifact) (*os.File, error) {
-	algorithm, sum, err := fetchable(a)
-	if err != nil {
+	if err := fetchable(a); err != nil {
 		return nil, fmt.Errorf("%w: %w", fs.ErrInvalid, err)
 	}
 	f, err := Limits{Temp: c.Temp}.Spool()
 	if err != nil {
 		return nil, err
 	}
-	t := &transfer{client: c.client(), of: a, algorithm: algorithm, sum: sum, limit: bound(c.MaxBytes, 1<<30), file: f}
+	client := c.client()
 	for attempt := 1; ; attempt++ {
-		err := t.attempt(ctx)
+		err := c.attempt(ctx, client, a, f)
+		if err == nil {
+			_, err = f.Seek(0, io.SeekStart)
+		}
 		if err == nil {
 			return f, nil
 		}
@@ -93,21 +91,22 @@ func (c *Client) open(ctx context.Context, a Artifact) (*os.File, error) {
 	}
 }
 
-// fetchable returns the digest of a, and an error unless a can be fetched.
-func fetchable(a Artifact) (algorithm Algorithm, sum string, err error) {
+// fetchable returns an error unless a can be fetched.
+func fetchable(a Artifact) error {
 	if a.Digest == "" {
-		return "", "", errors.New("it has no digest, so its content cannot be checked")
+		return errors.New("it has no digest, so its content cannot be checked")
 	}
 	u, err := url.Parse(a.URL)
 	switch {
 	case err != nil:
-		return "", "", errors.New("its URL is malformed") // err would print credentials
+		return errors.New("its URL is malformed") // err would print credentials
 	case u.User != nil:
-		return "", "", errors.New("its URL holds credentials, which are never sent")
+		return errors.New("its URL holds credentials, which are never sent")
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return "", "", errors.New("its URL is not http://HOST/… or https://HOST/…")
+		return errors.New("its URL is not http://HOST/… or https://HOST/…")
 	}
-	return ParseDigest(a.Digest)
+	_, _, err = ParseDigest(a.Digest)
+	return err
 }
 
 // client returns the HTTP client with our redirect policy.
@@ -152,21 +151,6 @@ func (c *Client) pause(ctx context.Context, attempt int, asked time.Duration) er
 	return retry.Sleep(ctx, min(max(wait*3/4+rand.N(wait/2+1), asked), maxPause))
 }
 
-// A transfer brings one artifact into a file, in as many requests as it takes.
-type transfer struct {
-	client    *http.Client
-	of        Artifact
-	algorithm Algorithm
-	sum       string
-	limit     int64 // most bytes to take
-
-	file    *os.File
-	n       int64     // bytes in file
-	hash    hash.Hash // of them
-	etag    string    // strong validator of what is in file
-	resumed bool      // file holds pieces of several answers
-}
-
 // A transientError is one that another attempt may not meet.
 type transientError struct {
 	error
@@ -175,61 +159,72 @@ type transientError struct {
 
 func (e *transientError) Unwrap() error { return e.error }
 
-// attempt sends one request, for the artifact or for what is missing of it, and
-// takes what comes.
-func (t *transfer) attempt(ctx context.Context) (err error) {
+// attempt sends one request and writes what comes to f, from its beginning.
+func (c *Client) attempt(ctx context.Context, client *http.Client, a Artifact, f *os.File) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stalled := fmt.Errorf("no data for %v: %w", idleTime, os.ErrDeadlineExceeded)
 	watch := time.AfterFunc(idleTime, func() { cancel(stalled) })
 	defer watch.Stop()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.of.URL, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL, nil)
 	if err != nil {
 		return err
 	}
 	req.Header.Set("Accept-Encoding", "identity") // the digest is that of the bytes as they are
-	if t.n > 0 && t.etag != "" {
-		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", t.n))
-		req.Header.Set("If-Range", t.etag)
-	}
-	resp, err := t.client.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return connectionError(ctx, err)
 	}
 	defer resp.Body.Close()
-	if err := t.accept(resp); err != nil {
+	if err := statusError(resp); err != nil {
 		return err
 	}
-	buf := make([]byte, 64<<10)
-	for {
-		n, err := resp.Body.Read(buf)
-		watch.Reset(idleTime)
-		if err := t.add(buf[:n]); err != nil {
-			return err
-		}
-		switch {
-		case err == io.EOF && t.n >= t.of.Size:
-			return t.verify()
-		case err == io.EOF:
-			err = io.ErrUnexpectedEOF
-		}
-		if err != nil {
-			return connectionError(ctx, fmt.Errorf("the connection broke after %d bytes: %w", t.n, err))
-		}
+	limit := bound(c.MaxBytes, 1<<30)
+	exceeded := error(&LimitError{What: "bytes", Limit: limit})
+	if a.Size > 0 && a.Size < limit {
+		limit, exceeded = a.Size, fmt.Errorf("the server sends more than the %d bytes of the artifact", a.Size)
 	}
+	content, err := VerifyReader(resp.Body, a.Digest)
+	if err == nil {
+		err = f.Truncate(0)
+	}
+	if err != nil {
+		return err
+	}
+	buf, written := make([]byte, 64<<10), int64(0)
+	for err == nil {
+		var n int
+		n, err = content.Read(buf)
+		watch.Reset(idleTime)
+		if max(written+int64(n), resp.ContentLength) > limit {
+			return exceeded
+		}
+		if _, failed := f.WriteAt(buf[:n], written); failed != nil {
+			return failed
+		}
+		written += int64(n)
+	}
+	if _, wrong := errors.AsType[*DigestError](err); wrong && written < a.Size {
+		err = io.ErrUnexpectedEOF
+	} else if wrong {
+		return err
+	}
+	if err == io.EOF {
+		return nil
+	}
+	return connectionError(ctx, fmt.Errorf("the connection broke after %d bytes: %w", written, err))
 }
 
 // connectionError judges what a request or the reading of its answer failed with.
 func connectionError(ctx context.Context, err error) error {
-	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err // without the URL, which the caller names
 	}
-	var certificate *tls.CertificateVerificationError
+	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
-	case errors.Is(err, errRedirect), errors.As(err, &certificate):
+	case errors.Is(err, errRedirect), certificate:
 		return err
 	}
 	return &transientError{error: err}
@@ -243,81 +238,17 @@ var statusErrors = map[int]error{
 	http.StatusForbidden:    fs.ErrPermission,
 }
 
-// accept judges the status and decides where the body goes.
-func (t *transfer) accept(resp *http.Response) error {
+// statusError returns nil for an answer that has the artifact.
+func statusError(resp *http.Response) error {
 	err := fmt.Errorf("the server answers %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	switch status := resp.StatusCode; {
 	case status == http.StatusOK:
-		if err := t.restart(); err != nil {
-			return err
-		}
-	case status == http.StatusPartialContent && t.n > 0:
-		if !strings.HasPrefix(resp.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", t.n)) {
-			return t.again(errors.New("the server continues at another place than asked"))
-		}
-		t.resumed = true
-	case status == http.StatusRequestedRangeNotSatisfiable && t.n > 0:
-		return t.again(errors.New("the server cannot continue"))
+		return nil
 	case statusErrors[status] != nil:
 		return fmt.Errorf("%w: %w", err, statusErrors[status])
 	case retry.Status(status), status == http.StatusRequestTimeout:
 		after, _ := retry.After(resp.Header, time.Now())
 		return &transientError{err, after}
-	default:
-		return err
-	}
-	if t.etag = resp.Header.Get("ETag"); !strings.HasPrefix(t.etag, `"`) {
-		t.etag = "" // weak ones do not promise the same bytes
-	}
-	return t.fits(resp.ContentLength)
-}
-
-// fits reports whether more bytes may come; a negative number is unknown.
-func (t *transfer) fits(more int64) error {
-	switch {
-	case more > t.limit-t.n:
-		return &LimitError{What: "bytes", Limit: t.limit}
-	case t.of.Size > 0 && more > t.of.Size-t.n:
-		return fmt.Errorf("the server sends more than the %d bytes of the artifact", t.of.Size)
-	}
-	return nil
-}
-
-// add appends to the file.
-func (t *transfer) add(b []byte) error {
-	if err := t.fits(int64(len(b))); err != nil {
-		return err
-	}
-	t.hash.Write(b)
-	n, err := t.file.WriteAt(b, t.n)
-	t.n += int64(n)
-	return err
-}
-
-// verify checks the digest of the file.
-func (t *transfer) verify() error {
-	got := hex.EncodeToString(t.hash.Sum(nil))
-	if got == t.sum {
-		return nil
-	}
-	name := string(t.algorithm) + ":"
-	err := &DigestError{Want: name + t.sum, Got: name + got}
-	if t.resumed {
-		return t.again(err) // the pieces are not of one file
 	}
 	return err
-}
-
-// again gives up what has arrived, for another attempt.
-func (t *transfer) again(err error) error {
-	return errors.Join(&transientError{error: err}, t.restart())
-}
-
-// restart empties the file.
-func (t *transfer) restart() (err error) {
-	t.n, t.etag, t.resumed = 0, "", false
-	if t.hash, err = t.algorithm.New(); err != nil {
-		return err
-	}
-	return t.file.Truncate(0)
 }

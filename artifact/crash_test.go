@@ -20,18 +20,16 @@ import (
 // writes to the store in that directory.
 const childDir = "ARTIFACT_TEST_CHILD"
 
-func startChild(t *testing.T, role, dir string) (*exec.Cmd, *bufio.Scanner) {
+func startChild(t *testing.T, dir string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestChild"+role+"$", "-test.count=1")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestChildPut$", "-test.count=1")
 	cmd.Env = append(os.Environ(), childDir+"="+dir)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return cmd, bufio.NewScanner(out)
 }
 
@@ -43,9 +41,7 @@ func TestChildPut(t *testing.T) {
 		return
 	}
 	s, err := artifact.OpenStore(artifact.StoreConfig{Dir: dir, Keep: -1, KeepFor: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := 0; ; i++ {
 		object := fmt.Sprintf("gitrepository/default/app%d", i%3)
 		a, err := s.Put(t.Context(), object, "a.tar.gz", func(w io.Writer) error {
@@ -58,16 +54,10 @@ func TestChildPut(t *testing.T) {
 			fmt.Println("written")
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Point(object, "latest.tar.gz", a); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, second(s.Point(object, "latest.tar.gz", a)))
 		line, err := json.Marshal(a)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		fmt.Println(string(line))
 	}
 }
@@ -78,16 +68,14 @@ func TestKilledWriters(t *testing.T) {
 	dir := t.TempDir()
 	var acknowledged []artifact.Artifact
 	for range 50 {
-		cmd, lines := startChild(t, "Put", dir)
+		cmd, lines := startChild(t, dir)
 		for range rand.IntN(20) {
 			if !lines.Scan() {
 				t.Fatal("the writer ended by itself:", cmd.Wait())
 			}
 			acknowledged = acknowledge(t, acknowledged, lines.Text())
 		}
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Process.Kill())
 		for lines.Scan() { // what it said before it died counts as well
 			acknowledged = acknowledge(t, acknowledged, lines.Text())
 		}
@@ -95,9 +83,7 @@ func TestKilledWriters(t *testing.T) {
 	}
 	s, _ := openStore(t, artifact.StoreConfig{Dir: dir})
 	left, err := s.Sweep(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if left.Files == 0 || len(acknowledged) == 0 {
 		t.Errorf("%d temporary files were left and %d artifacts stored: the test kills at the wrong points", left.Files, len(acknowledged))
 	}
@@ -128,55 +114,4 @@ func acknowledge(t *testing.T, list []artifact.Artifact, line string) []artifact
 		return list
 	}
 	return append(list, a)
-}
-
-// TestChildTurn is no test of its own: it puts and prunes one object.
-func TestChildTurn(t *testing.T) {
-	dir := os.Getenv(childDir)
-	if dir == "" {
-		return
-	}
-	s, err := artifact.OpenStore(artifact.StoreConfig{Dir: dir, Keep: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 15 {
-		unlock, err := s.Lock(t.Context(), object)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a, err := s.Put(t.Context(), object, "a.tar.gz", text(fmt.Sprint(rand.IntN(4))))
-		if err = errors.Join(err, s.Prune(object, a), s.Verify(t.Context(), a)); err != nil {
-			t.Error(err)
-		}
-		unlock()
-		if _, err := s.Sweep(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-func TestSeveralProcesses(t *testing.T) {
-	dir := t.TempDir()
-	var all []*exec.Cmd
-	for range 3 {
-		cmd, _ := startChild(t, "Turn", dir)
-		all = append(all, cmd)
-	}
-	for _, cmd := range all {
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
-		}
-	}
-	s, _ := openStore(t, artifact.StoreConfig{Dir: dir})
-	n := 0
-	for a, err := range s.All() {
-		if err = errors.Join(err, s.Verify(t.Context(), a)); err != nil {
-			t.Error(err)
-		}
-		n++
-	}
-	if n != 2 {
-		t.Errorf("%d artifacts, want the current one and one superseded", n)
-	}
 }

@@ -1,13 +1,10 @@
 package artifact_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -21,9 +18,7 @@ func lines(t *testing.T, before, after fs.FS) []string {
 	t.Helper()
 	var list []string
 	for c, err := range artifact.Diff(t.Context(), before, after) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		line := fmt.Sprintf("%s %v:%d %v:%d", c.Path, c.Old.Mode, c.Old.Size, c.New.Mode, c.New.Size)
 		if c.Content {
 			line += " content"
@@ -68,32 +63,6 @@ func TestDiff(t *testing.T) {
 				t.Errorf("the other way round it is %q", back)
 			}
 		})
-	}
-}
-
-// A directory of a disk and an archive of it do not differ.
-func TestDiffOfDirectoryAndArchive(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, fstest.MapFS{"a/b": plain("b"), "c": plain("c")}); err != nil {
-		t.Fatal(err)
-	}
-	var archive bytes.Buffer
-	if _, err := artifact.Pack(t.Context(), &archive, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
-	tree, err := artifact.Read(&archive, artifact.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tree.Close()
-	if got := lines(t, os.DirFS(dir), tree); got != nil {
-		t.Errorf("got %q", got)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "c"), []byte("d"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got := lines(t, tree, os.DirFS(dir)); len(got) != 1 {
-		t.Errorf("got %q", got)
 	}
 }
 

@@ -22,18 +22,14 @@ var digests = map[artifact.Algorithm]string{
 func TestAlgorithms(t *testing.T) {
 	for algorithm, want := range digests {
 		h, err := algorithm.New()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		io.WriteString(h, "hello\n")
 		if got := hex.EncodeToString(h.Sum(nil)); got != want {
 			t.Errorf("%s: %s, want %s", algorithm, got, want)
 		}
 	}
 	h, err := artifact.BLAKE3.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const nothing = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262" // the published vector
 	if got := hex.EncodeToString(h.Sum(nil)); got != nothing {
 		t.Errorf("blake3 of nothing: %s, want %s", got, nothing)
@@ -85,16 +81,12 @@ func TestVerifyReader(t *testing.T) {
 		func(r io.Reader) io.Reader { return r }, iotest.OneByteReader, iotest.DataErrReader,
 	} {
 		r, err := artifact.VerifyReader(wrap(strings.NewReader("hello\n")), good)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got, err := io.ReadAll(r); string(got) != "hello\n" || err != nil {
 			t.Errorf("read %q, %v", got, err)
 		}
 		r, err = artifact.VerifyReader(wrap(strings.NewReader("hello\n")), bad)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, err = io.ReadAll(r)
 		var mismatch *artifact.DigestError
 		if !errors.As(err, &mismatch) || mismatch.Want != bad || mismatch.Got != good {
@@ -106,9 +98,7 @@ func TestVerifyReader(t *testing.T) {
 	}
 	broken := errors.New("broken")
 	r, err := artifact.VerifyReader(failingReader{broken}, good)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := io.ReadAll(r); err != broken {
 		t.Errorf("broken reader: %v", err)
 	}

@@ -51,14 +51,8 @@ type Extractor struct {
 //
 // The error wraps [fs.ErrInvalid] when a name in tree cannot be written on
 // this system.
-func (x Extractor) Extract(ctx context.Context, tree fs.FS, dir string) error {
-	if err := x.extract(ctx, tree, dir); err != nil {
-		return fmt.Errorf("extract to %s: %w", dir, err)
-	}
-	return nil
-}
-
-func (x Extractor) extract(ctx context.Context, tree fs.FS, dir string) (err error) {
+func (x Extractor) Extract(ctx context.Context, tree fs.FS, dir string) (err error) {
+	defer wrap(&err, "extract to %s", dir)
 	dir, err = filepath.Abs(dir)
 	if err != nil {
 		return err
@@ -77,7 +71,7 @@ func (x Extractor) extract(ctx context.Context, tree fs.FS, dir string) (err err
 	if err := w.settle(ctx); err != nil {
 		return err
 	}
-	list, err := writeTree(ctx, tree, w.path(newTree))
+	written, err := writeTree(ctx, tree, w.path(newTree))
 	if err != nil {
 		return err
 	}
@@ -85,25 +79,18 @@ func (x Extractor) extract(ctx context.Context, tree fs.FS, dir string) (err err
 	if err != nil {
 		return err
 	}
-	if err := w.record(before, list); err != nil {
+	if err := w.record(before, written); err != nil {
 		return err
 	}
-	if err := replace(w.path(newTree), dir, w.path(oldTree)); err != nil {
-		return errors.Join(err, w.record(before))
+	if durable.Exchange(w.path(newTree), dir) != nil { // what was there is where the new was
+		if err := replaceInTwo(w.path(newTree), dir, w.path(oldTree)); err != nil {
+			return errors.Join(err, w.record(before))
+		}
 	}
 	return os.RemoveAll(w.path(oldTree))
 }
 
-// replace puts the directory fresh in the place of dir. What was there moves
-// to fresh or to old.
-func replace(fresh, dir, old string) error {
-	if durable.Exchange(fresh, dir) == nil {
-		return nil
-	}
-	return replaceInTwo(fresh, dir, old)
-}
-
-// replaceInTwo does what replace does in two steps.
+// replaceInTwo puts the directory fresh in the place of dir, and moves what was there to old.
 func replaceInTwo(fresh, dir, old string) error {
 	if err := ignore(os.Rename(dir, old), fs.ErrNotExist); err != nil {
 		return err
@@ -216,20 +203,18 @@ func never(format string, args ...any) error {
 
 // Check reports whether Extract would replace the directory dir now. The error
 // is a [*RefusedError] when it would not.
-func (x Extractor) Check(ctx context.Context, dir string) error {
+func (x Extractor) Check(ctx context.Context, dir string) (err error) {
+	defer wrap(&err, "extract to %s", dir)
 	abs, err := filepath.Abs(dir)
 	if err == nil {
 		_, err = x.replaceable(ctx, abs)
 	}
-	if err != nil {
-		return fmt.Errorf("extract to %s: %w", dir, err)
-	}
-	return nil
+	return err
 }
 
 // replaceable returns the tree that dir is as an Extract left it, nil for none.
 // The error is a [*RefusedError] unless dir may be replaced.
-func (x Extractor) replaceable(ctx context.Context, dir string) ([]*written, error) {
+func (x Extractor) replaceable(ctx context.Context, dir string) (listing, error) {
 	for at := range upwards(dir) {
 		if info, err := os.Lstat(filepath.Join(at, filepath.FromSlash(tempPath))); err == nil && info.IsDir() {
 			return nil, never("it is or lies in the store %s", at)

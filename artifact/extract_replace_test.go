@@ -2,6 +2,7 @@ package artifact
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -115,12 +116,11 @@ func TestSettle(t *testing.T) {
 // record writes the record of TestSettle's second content.
 func record(t *testing.T, w *workplace) {
 	t.Helper()
-	sum := blake3.Sum256([]byte("2"))
 	before, _, err := recorded(t.Context(), w.dir)
 	if err != nil || before == nil {
 		t.Fatal(before, err)
 	}
-	if err := w.record(before, []*written{{Name: []byte("b"), Size: 1, Sum: sum[:]}}); err != nil {
+	if err := w.record(before, listing{`"b"`: fmt.Sprintf("-rw-r--r-- %x", blake3.Sum256([]byte("2")))}); err != nil {
 		t.Fatal(err)
 	}
 }

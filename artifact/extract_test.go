@@ -18,9 +18,7 @@ import (
 // extracted extracts a tree that must extract and returns what is there.
 func extracted(t *testing.T, tree fs.FS, dir string) string {
 	t.Helper()
-	if err := artifact.Extract(t.Context(), tree, dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, artifact.Extract(t.Context(), tree, dir))
 	return entriesOf(t, os.DirFS(dir))
 }
 
@@ -28,9 +26,7 @@ func extracted(t *testing.T, tree fs.FS, dir string) string {
 func names(t *testing.T, dir string) []string {
 	t.Helper()
 	list, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var names []string
 	for _, entry := range list {
 		names = append(names, entry.Name())
@@ -64,9 +60,7 @@ func TestExtractWritesManyFiles(t *testing.T) {
 	tree := many(1000)
 	tree["large"] = &fstest.MapFile{Data: noise(3 << 20)}
 	dir := filepath.Join(t.TempDir(), "out")
-	if err := artifact.Extract(t.Context(), opened(t, tarOf(t, tree)), dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, artifact.Extract(t.Context(), opened(t, tarOf(t, tree)), dir))
 	if got, want := sum(tarOf(t, os.DirFS(dir))), sum(tarOf(t, tree)); got != want {
 		t.Error("packing what was extracted gives other bytes")
 	}
@@ -94,9 +88,7 @@ func TestExtractModes(t *testing.T) {
 func TestExtractRefuses(t *testing.T) {
 	parent := t.TempDir()
 	target := filepath.Join(parent, "target")
-	if err := os.MkdirAll(filepath.Join(target, "below"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(target, "below"), 0o755))
 	if err := os.WriteFile(filepath.Join(parent, "file"), []byte("mine"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -129,9 +121,7 @@ func TestExtractKeeps(t *testing.T) {
 		"repository below": func(t *testing.T, dir string) { mkdir(t, filepath.Join(dir, "a", "b", ".git")) },
 		"worktree": func(t *testing.T, dir string) {
 			mkdir(t, dir)
-			if err := os.WriteFile(filepath.Join(dir, ".git"), []byte("gitdir: elsewhere"), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(dir, ".git"), []byte("gitdir: elsewhere"), 0o644))
 		},
 		"store":       func(t *testing.T, dir string) { usedStore(t, dir) },
 		"store below": func(t *testing.T, dir string) { usedStore(t, filepath.Join(dir, ".headgate")) },
@@ -213,21 +203,15 @@ func TestExtractFollowsNoLink(t *testing.T) {
 	outside := t.TempDir()
 	dir := filepath.Join(t.TempDir(), "out")
 	extracted(t, golden(), dir)
-	if err := os.RemoveAll(filepath.Join(dir, "bin")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(filepath.Join(dir, "bin")))
 	if err := os.Symlink(outside, filepath.Join(dir, "bin")); err != nil {
 		t.Skipf("no symbolic links here: %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(outside, "mine"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(outside, "mine"), nil, 0o644))
 	if err := artifact.Extract(t.Context(), golden(), dir); err == nil || !strings.Contains(err.Error(), `"bin" in it was changed`) {
 		t.Errorf("error %v", err)
 	}
-	if err := (artifact.Extractor{Force: true}).Extract(t.Context(), golden(), dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, (artifact.Extractor{Force: true}).Extract(t.Context(), golden(), dir))
 	if got := entriesOf(t, os.DirFS(dir)); got != goldenContent {
 		t.Errorf("wrote %q", got)
 	}
@@ -238,7 +222,5 @@ func TestExtractFollowsNoLink(t *testing.T) {
 
 func mkdir(t *testing.T, name string) {
 	t.Helper()
-	if err := os.MkdirAll(name, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(name, 0o755))
 }

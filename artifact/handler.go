@@ -36,22 +36,22 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 		return
 	}
-	o, err := s.offerFor(r)
+	f, caching, modified, err := s.requested(r)
 	if err != nil {
 		refuse(w, err)
 		return
 	}
-	defer o.Close()
-	h.Set("Content-Type", contentType(o.file))
-	h.Set("Cache-Control", o.caching)
-	h.Set("ETag", `"`+o.hex+`"`)
-	if field := reprDigest(o.digest); field != "" {
+	defer f.Close()
+	h.Set("Content-Type", contentType(f.file))
+	h.Set("Cache-Control", caching)
+	h.Set("ETag", `"`+f.hex+`"`)
+	if field := reprDigest(f.digest); field != "" {
 		h.Set("Repr-Digest", field)
 	}
 	if strings.Count(r.Header.Get("Range"), ",") >= maxRanges {
 		r.Header.Del("Range") // each costs an answer of its own: all of the file is less
 	}
-	http.ServeContent(w, r, o.file, o.modified, o.File)
+	http.ServeContent(w, r, f.file, modified, f.File)
 }
 
 // refuse answers a request that cannot be served. Clients give up on what does
@@ -74,51 +74,43 @@ func refuse(w http.ResponseWriter, err error) {
 // maxRanges are those that a request may ask for.
 const maxRanges = 16
 
-// An offer is what is served for a request.
-type offer struct {
-	*storeFile
-	caching  string    // how long an answer may be cached
-	modified time.Time // the zero time when it cannot be told
-}
-
-// offerFor opens what a request asks for. A pointer that changes while it is
-// followed is followed again.
-func (s *Store) offerFor(r *http.Request) (*offer, error) {
+// requested opens what a request asks for. A pointer that changes while it is
+// followed is followed again. It returns how long an answer may be cached, and when
+// the content last became another, the zero time when that cannot be told.
+func (s *Store) requested(r *http.Request) (f *storeFile, caching string, modified time.Time, err error) {
 	if escaped := strings.ToLower(r.URL.EscapedPath()); strings.Contains(escaped, "%2f") || strings.Contains(escaped, "%5c") {
-		return nil, fs.ErrInvalid
+		return nil, "", modified, fs.ErrInvalid
 	}
 	name := strings.TrimPrefix(r.URL.Path, "/")
 	if p, ok := parsePath(name); ok {
-		return s.offer(p)
+		if f, err = s.openIntact(p); err == nil {
+			modified = f.info.ModTime()
+		}
+		return f, "public, max-age=31536000, immutable", modified, err
 	}
 	dir, file := path.Split(name)
 	dir = strings.TrimSuffix(dir, "/")
 	if err := cmp.Or(checkDir(dir), checkName(file)); err != nil || dir+"/"+file != name {
-		return nil, fs.ErrInvalid
+		return nil, "", modified, fs.ErrInvalid
 	}
 	for last := (storePath{}); ; {
 		p, moved, err := s.target(dir, file)
-		if err != nil {
-			return nil, err
-		}
-		o, err := s.offer(p)
 		if err == nil {
-			o.caching, o.modified = "no-cache", time.Time{}
-			if s.now().Sub(moved) > time.Second { // else it may have changed twice in the second that the header can tell
-				o.modified = moved
-			}
-			return o, nil
+			f, err = s.openIntact(p)
 		}
-		if !errors.Is(err, fs.ErrNotExist) || p == last {
-			return nil, err
+		if err == nil && s.now().Sub(moved) > time.Second { // else it may have changed twice in the second that the header can tell
+			modified = moved
+		}
+		if err == nil || !errors.Is(err, fs.ErrNotExist) || p == last {
+			return f, "no-cache", modified, err
 		}
 		last = p
 	}
 }
 
-// offer opens what lies at p, unless it is damaged. Of several requests for a
+// openIntact opens what lies at p, unless it is damaged. Of several requests for a
 // file that is not as recorded one hashes it, and the others find its record.
-func (s *Store) offer(p storePath) (*offer, error) {
+func (s *Store) openIntact(p storePath) (*storeFile, error) {
 	f, err := s.open(p, "")
 	if err != nil {
 		return nil, err
@@ -136,7 +128,7 @@ func (s *Store) offer(p storePath) (*offer, error) {
 			return nil, errors.Join(err, f.Close())
 		}
 	}
-	return &offer{storeFile: f, caching: "public, max-age=31536000, immutable", modified: f.info.ModTime()}, nil
+	return f, nil
 }
 
 // contentTypes are the media types of artifacts, by extension.

@@ -64,24 +64,18 @@ func TestHandlerServesNoDamage(t *testing.T) {
 		}, true},
 		"without its record": {func(t *testing.T, file string, _ *artifact.Store, _ artifact.Artifact) {
 			dir, name := filepath.Split(file)
-			if err := os.Remove(filepath.Join(dir, "."+name)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Remove(filepath.Join(dir, "."+name)))
 		}, true},
 		"with a record of nonsense": {func(t *testing.T, file string, _ *artifact.Store, _ artifact.Artifact) {
 			dir, name := filepath.Split(file)
-			if err := os.WriteFile(filepath.Join(dir, "."+name), []byte("sha256:00 7 0 0\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(dir, "."+name), []byte("sha256:00 7 0 0\n"), 0o600))
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _, dir := serve(t, artifact.StoreConfig{})
 			a := put(t, s, object, "a.tar.gz", "content")
 			url, err := s.Point(object, "latest.tar.gz", a)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			tt.spoil(t, filepath.Join(dir, a.Path), s, a)
 			var all sync.WaitGroup
 			for _, url := range []string{a.URL, url, a.URL, url} {
@@ -124,15 +118,11 @@ func TestHandlerServesNoDamage(t *testing.T) {
 func rewrite(t *testing.T, file, content string, modified time.Time) {
 	t.Helper()
 	info, err := os.Stat(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if modified.IsZero() {
 		modified = info.ModTime()
 	}
-	if err := errors.Join(os.WriteFile(file, []byte(content), 0o600), os.Chtimes(file, modified, modified)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.WriteFile(file, []byte(content), 0o600), os.Chtimes(file, modified, modified)))
 }
 
 // TestHandlerOutlivesPrune has downloads end that began before their artifact went.
@@ -144,17 +134,11 @@ func TestHandlerOutlivesPrune(t *testing.T) {
 	content := strings.Repeat("0123456789abcde\n", 1<<20)
 	a := put(t, s, object, "a.tar.gz", content)
 	resp, err := http.Get(a.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	first := make([]byte, 1000)
-	if _, err := io.ReadFull(resp.Body, first); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Remove(object); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second(io.ReadFull(resp.Body, first)))
+	must(t, s.Remove(object))
 	rest, err := io.ReadAll(resp.Body)
 	if err != nil || string(first)+string(rest) != content {
 		t.Errorf("%d bytes of %d, %v", len(first)+len(rest), len(content), err)
@@ -172,24 +156,18 @@ func TestPointersInTime(t *testing.T) {
 	old := put(t, s, object, "a.tar.gz", "one")
 	new := put(t, s, object, "b.tar.gz", "two")
 	url, err := s.Point(object, "latest.tar.gz", new)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if resp, _ := do(t, "GET", url); resp.Header.Get("Last-Modified") != "" {
 		t.Errorf("a pointer that may move again in this second: Last-Modified %s", resp.Header.Get("Last-Modified"))
 	}
 	past := now.Add(-time.Hour)
-	if err := os.Chtimes(filepath.Join(dir, ".store/object", object, "latest.tar.gz"), past, past); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chtimes(filepath.Join(dir, ".store/object", object, "latest.tar.gz"), past, past))
 	resp, _ := do(t, "GET", url)
 	seen := resp.Header.Get("Last-Modified")
 	if again, _ := do(t, "GET", url, "If-Modified-Since", seen); again.StatusCode != 304 {
 		t.Errorf("a pointer that did not move since %s: %s", seen, again.Status)
 	}
-	if _, err := s.Point(object, "latest.tar.gz", old); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second(s.Point(object, "latest.tar.gz", old)))
 	if again, body := do(t, "GET", url, "If-Modified-Since", seen); again.StatusCode != 200 || body != "one" {
 		t.Errorf("a pointer that moved back: %s, %q", again.Status, body)
 	}

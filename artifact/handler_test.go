@@ -34,21 +34,15 @@ func serve(t *testing.T, c artifact.StoreConfig) (*artifact.Store, *httptest.Ser
 func do(t *testing.T, method, url string, header ...string) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return resp, string(body)
 }
 
@@ -130,9 +124,7 @@ func TestHandlerFollowsPointers(t *testing.T) {
 	b := put(t, s, object, "b.tar.gz", "two")
 	for _, target := range []artifact.Artifact{a, b, b} {
 		url, err := s.Point(object, "latest.tar.gz", target)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if want := server.URL + "/" + object + "/latest.tar.gz"; url != want {
 			t.Errorf("pointer at %s, want %s", url, want)
 		}
@@ -143,16 +135,12 @@ func TestHandlerFollowsPointers(t *testing.T) {
 			t.Errorf("%s, %q, %v", resp.Status, body, resp.Header)
 		}
 	}
-	if err := s.Prune(object); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Prune(object))
 	pointer := filepath.Join(dir, ".store/object", object, "latest.tar.gz")
 	for name, text := range map[string]string{
 		"empty": "", "another object's": strings.Replace(b.Path, "app", "other", 1), "traversal": "../../../etc/passwd", "removed": strings.Replace(b.Path, "b.tar", "c.tar", 1), "long": strings.Repeat("a/", 9999),
 	} {
-		if err := os.WriteFile(pointer, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(pointer, []byte(text), 0o600))
 		if resp, _ := do(t, "GET", server.URL+"/"+object+"/latest.tar.gz"); resp.StatusCode != 404 {
 			t.Errorf("%s pointer: %s", name, resp.Status)
 		}
@@ -168,9 +156,7 @@ func TestPointRefuses(t *testing.T) {
 	if _, err := s.Point("gitrepository/default/other", "latest.tar.gz", a); !errors.Is(err, fs.ErrInvalid) {
 		t.Errorf("another object's artifact: %v", err)
 	}
-	if err := s.Remove(object); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Remove(object))
 	for name, a := range map[string]artifact.Artifact{"missing": a, "zero": {}} {
 		if _, err := s.Point(object, "latest.tar.gz", a); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s artifact: %v", name, err)
@@ -181,14 +167,10 @@ func TestPointRefuses(t *testing.T) {
 func TestHandlerHidesTheRest(t *testing.T) {
 	s, server, dir := serve(t, artifact.StoreConfig{})
 	a := put(t, s, object, "a.tar.gz", "content")
-	if _, err := s.Point(object, "latest.tar.gz", a); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second(s.Point(object, "latest.tar.gz", a)))
 	folder := a.Path[:strings.LastIndexByte(a.Path, '/')]
 	for _, name := range []string{"secret", object + "/secret", folder + "/dir/x", ".store/tmp/x", ".status/gitrepository/default/app.yaml", ".cache/x", ".serve.sock", ".serve.sock.lock"} {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700), os.WriteFile(filepath.Join(dir, name), []byte("secret"), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700), os.WriteFile(filepath.Join(dir, name), []byte("secret"), 0o600)))
 	}
 	if err := os.Symlink("../../../../secret", filepath.Join(dir, folder, "link.tar.gz")); err != nil {
 		t.Log("no links here:", err)
@@ -224,16 +206,12 @@ func TestHandlerHidesTheRest(t *testing.T) {
 func TestHandlerTellsFaultsFromAbsence(t *testing.T) {
 	s, server, dir := serve(t, artifact.StoreConfig{})
 	a := put(t, s, object, "a.tar.gz", "content")
-	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
 	below := server.URL + "/file/default/app/" + strings.Repeat("0", 64) + "/a.tar.gz"
 	if resp, _ := do(t, "GET", below); resp.StatusCode != 404 {
 		t.Errorf("below a file: %s", resp.Status)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close())
 	for _, url := range []string{a.URL, server.URL + "/" + object + "/latest.tar.gz"} {
 		if resp, body := do(t, "GET", url); resp.StatusCode != 500 || strings.Contains(body, dir) {
 			t.Errorf("a store that cannot be read: %s, %q", resp.Status, body)
@@ -253,15 +231,11 @@ func cleanTarget(path string) string {
 func raw(t *testing.T, server *httptest.Server, request string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	io.WriteString(c, request)
 	answer, err := io.ReadAll(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if bytes.Contains(answer, []byte("secret")) {
 		t.Errorf("%q leaks: %q", request, answer)
 	}
@@ -274,20 +248,12 @@ func raw(t *testing.T, server *httptest.Server, request string) string {
 func FuzzHandler(f *testing.F) {
 	dir := f.TempDir()
 	s, err := artifact.OpenStore(artifact.StoreConfig{Dir: dir})
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	a, err := s.Put(f.Context(), object, "a.tar.gz", text("content"))
-	if err != nil {
-		f.Fatal(err)
-	}
-	if _, err := s.Point(object, "latest.tar.gz", a); err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
+	must(f, second(s.Point(object, "latest.tar.gz", a)))
 	for _, name := range []string{"secret", ".serve.sock", object + "/secret"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("secret"), 0o600); err != nil {
-			f.Fatal(err)
-		}
+		must(f, os.WriteFile(filepath.Join(dir, name), []byte("secret"), 0o600))
 	}
 	handler := s.Handler()
 	pointer := "/" + object + "/latest.tar.gz"

@@ -29,9 +29,7 @@ func tree(files ...string) fstest.MapFS {
 func compile(t testing.TB, i artifact.Ignore, tree fs.FS) *artifact.Rules {
 	t.Helper()
 	r, err := i.Compile(t.Context(), tree)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r
 }
 
@@ -51,9 +49,7 @@ func kept(t testing.TB, tree fs.FS) []string {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return names
 }
 
@@ -151,9 +147,7 @@ func TestMatchExplains(t *testing.T) {
 		{".", true, "false :0 "},
 	} {
 		rule, ignored, err := r.Match(t.Context(), test.name, test.dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := fmt.Sprintf("%v %s:%d %s", ignored, rule.Source, rule.Line, rule.Pattern); got != test.want {
 			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
 		}
@@ -180,9 +174,7 @@ func TestViewHidesIgnoredPaths(t *testing.T) {
 		}
 	}
 	sub, err := fs.Sub(view, "c")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := kept(t, sub); !slices.Equal(got, []string{"keep"}) {
 		t.Errorf("sub: got %v", got)
 	}
@@ -198,9 +190,7 @@ func TestPackLeavesOutIgnoredDirectories(t *testing.T) {
 	i.Extra = "dir/\n!dir/keep\n/vendor\n"
 	var archive bytes.Buffer
 	report, err := artifact.Tar(t.Context(), &archive, compile(t, i, files).View(t.Context(), files))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var names []string
 	r := tar.NewReader(&archive)
 	for h, err := r.Next(); err == nil; h, err = r.Next() {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,9 +22,7 @@ func contents(t testing.TB, tree fs.FS) []string {
 			continue
 		}
 		data, err := fs.ReadFile(tree, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		names[i] = name + "=" + string(data)
 	}
 	return names
@@ -74,27 +70,6 @@ func TestMount(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	}
-}
-
-func TestMountOfDirectories(t *testing.T) {
-	dir := t.TempDir()
-	for _, name := range []string{"base/a/x", "base/b", "sub/a/y", "sub/c/z"} {
-		file := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(name), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	all := artifact.Mount(os.DirFS(filepath.Join(dir, "base")), ".", os.DirFS(filepath.Join(dir, "sub")))
-	all = artifact.Mount(all, "m/n", os.DirFS(filepath.Join(dir, "sub")))
-	if err := fstest.TestFS(all, "a/x", "a/y", "b", "c/z", "m/n/a/y", "m/n/c/z"); err != nil {
-		t.Error(err)
-	}
-	if _, err := all.Open("b/x"); err == nil {
-		t.Error("opened a path below a file")
 	}
 }
 
@@ -171,9 +146,7 @@ func TestMountErrors(t *testing.T) {
 		t.Errorf("read a directory as a link: got %v", err)
 	}
 	d, err := all.Open("m")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := d.Read(make([]byte, 1)); err == nil {
 		t.Error("read an open directory")
 	}

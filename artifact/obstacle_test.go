@@ -64,22 +64,6 @@ var operations = map[string]func(ctx context.Context, s *artifact.Store, a artif
 	"Remove": func(_ context.Context, s *artifact.Store, _ artifact.Artifact) error { return s.Remove(object) },
 }
 
-func TestClosedStore(t *testing.T) {
-	s, dir := openStore(t, artifact.StoreConfig{})
-	a := put(t, s, object, "a.tar.gz", "content")
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for name, do := range operations {
-		if err := do(t.Context(), s, a); !errors.Is(err, os.ErrClosed) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if got := files(t, dir); !slices.Equal(got, []string{a.Path}) {
-		t.Errorf("left %v", got)
-	}
-}
-
 // A file where the store needs a directory fails what needs it, at once, and
 // leaves nothing behind. Remove removes what it can.
 func TestStoreObstacles(t *testing.T) {
@@ -96,9 +80,7 @@ func TestStoreObstacles(t *testing.T) {
 				s, dir := openStore(t, artifact.StoreConfig{})
 				a := put(t, s, object, "a.tar.gz", "content")
 				place := filepath.Join(dir, obstacle)
-				if err := errors.Join(os.RemoveAll(place), os.MkdirAll(filepath.Dir(place), 0o700), os.WriteFile(place, nil, 0o600)); err != nil {
-					t.Fatal(err)
-				}
+				must(t, errors.Join(os.RemoveAll(place), os.MkdirAll(filepath.Dir(place), 0o700), os.WriteFile(place, nil, 0o600)))
 				before := files(t, dir)
 				if err := operations[name](t.Context(), s, a); err == nil {
 					t.Error("no error")
@@ -114,9 +96,7 @@ func TestStoreObstacles(t *testing.T) {
 func TestOperationsObeyContext(t *testing.T) {
 	s, dir := openStore(t, artifact.StoreConfig{})
 	a := put(t, s, object, "a.tar.gz", "content")
-	if err := os.WriteFile(filepath.Join(dir, ".store/tmp/dead"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, ".store/tmp/dead"), nil, 0o600))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, name := range []string{"Put", "Lock", "Sweep", "Verify", "GC"} {
@@ -132,9 +112,7 @@ func TestOperationsObeyContext(t *testing.T) {
 func TestCacheObstacles(t *testing.T) {
 	for _, obstacle := range []string{"tmp", "entry"} {
 		c, dir := openCache(t, artifact.CacheConfig{})
-		if err := os.WriteFile(filepath.Join(dir, obstacle), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, obstacle), nil, 0o600))
 		if err := c.Put("key", text("content")); err == nil {
 			t.Errorf("%s is a file: no error", obstacle)
 		}
@@ -143,9 +121,7 @@ func TestCacheObstacles(t *testing.T) {
 		}
 	}
 	c, dir := openCache(t, artifact.CacheConfig{})
-	if err := c.Put("key", text("content")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Put("key", text("content")))
 	c.Close()
 	if err := c.Put("key", text("content")); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("closed cache: %v", err)

@@ -358,3 +358,5 @@ func appendHeader(data []byte, name string, mode, size int64) ([]byte, error) {
 	err := tar.NewWriter(out).WriteHeader(&header)
 	return out.Bytes(), err
 }
+
+func isExec(info fs.FileInfo) bool { return info.Mode()&0o111 != 0 }

@@ -82,18 +82,14 @@ func TestTreeErrors(t *testing.T) {
 	})
 	t.Run("no root", func(t *testing.T) {
 		sub, err := fs.Sub(golden(), "nothing")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := artifact.Tar(t.Context(), io.Discard, sub); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("error %v, want fs.ErrNotExist", err)
 		}
 	})
 	t.Run("root is a file", func(t *testing.T) {
 		sub, err := fs.Sub(golden(), "a.txt")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := artifact.Tar(t.Context(), io.Discard, sub); err == nil {
 			t.Error("packed")
 		}

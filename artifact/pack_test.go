@@ -39,18 +39,14 @@ func sum(b []byte) string {
 func tarOf(t *testing.T, tree fs.FS) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	if _, err := artifact.Tar(t.Context(), &out, tree); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second(artifact.Tar(t.Context(), &out, tree)))
 	return out.Bytes()
 }
 
 func TestGoldenVector(t *testing.T) {
 	var out bytes.Buffer
 	report, err := artifact.Tar(t.Context(), &out, golden())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := sum(out.Bytes()); out.Len() != 4608 || got != goldenTar {
 		t.Errorf("%d bytes with digest %s, want 4608 and %s", out.Len(), got, goldenTar)
 	}
@@ -92,9 +88,7 @@ func oracle(t *testing.T, tree fs.FS) []byte {
 		_, err = tw.Write(content)
 		return err
 	})
-	if err := errors.Join(err, tw.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, tw.Close()))
 	return out.Bytes()
 }
 
@@ -159,9 +153,7 @@ func (r renamed) Name() string { return r.name }
 func TestNameThatIsNotUTF8(t *testing.T) {
 	archive := tarOf(t, latin1{golden()})
 	tree, err := artifact.Read(bytes.NewReader(archive), artifact.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer tree.Close()
 	if got, err := fs.ReadFile(tree, "gr\xfcn"); string(got) != "hello\n" {
 		t.Errorf("read %q, %v", got, err)

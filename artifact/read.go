@@ -33,15 +33,9 @@ var ErrFormat = errors.New("not a valid tar archive, plain or compressed by gzip
 //
 // Errors: a [*LimitError] when the archive exceeds limit; one that wraps
 // [ErrFormat] when it is damaged or holds what no artifact may hold; r's own.
-func Read(r io.Reader, limit Limits) (*Tree, error) {
-	tree, err := read(r, limit.withDefaults())
-	if err != nil {
-		return nil, fmt.Errorf("read archive: %w", err)
-	}
-	return tree, nil
-}
-
-func read(r io.Reader, limit Limits) (*Tree, error) {
+func Read(r io.Reader, limit Limits) (_ *Tree, err error) {
+	defer wrap(&err, "read archive")
+	limit = limit.withDefaults()
 	source := &sourceReader{r: r, limit: limit.packed()}
 	content, err := uncompressed(source, limit)
 	if err != nil {

@@ -127,9 +127,7 @@ func TestReadLimits(t *testing.T) {
 	}
 	t.Run("no limit", func(t *testing.T) {
 		tree, err := artifact.Read(bytes.NewReader(bomb), artifact.Limits{Bytes: -1, FileBytes: -1, Entries: -1, NameBytes: -1, Ratio: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		tree.Close()
 	})
 }
@@ -145,9 +143,7 @@ func TestReadPassesErrorsOn(t *testing.T) {
 	}
 	digest := "sha256:" + strings.Repeat("0", 64)
 	r, err := artifact.VerifyReader(bytes.NewReader(packed), digest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var mismatch *artifact.DigestError
 	if _, err := artifact.Read(r, artifact.Limits{}); !errors.As(err, &mismatch) || mismatch.Want != digest {
 		t.Errorf("wrong digest: %v", err)
@@ -174,16 +170,12 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		defer tree.Close()
-		var first, second bytes.Buffer
-		if _, err := artifact.Tar(t.Context(), &first, tree); err != nil {
-			t.Fatal(err)
-		}
-		again, err := artifact.Read(bytes.NewReader(first.Bytes()), artifact.Limits{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		var once, twice bytes.Buffer
+		must(t, second(artifact.Tar(t.Context(), &once, tree)))
+		again, err := artifact.Read(bytes.NewReader(once.Bytes()), artifact.Limits{})
+		must(t, err)
 		defer again.Close()
-		if _, err := artifact.Tar(t.Context(), &second, again); err != nil || !bytes.Equal(first.Bytes(), second.Bytes()) {
+		if _, err := artifact.Tar(t.Context(), &twice, again); err != nil || !bytes.Equal(once.Bytes(), twice.Bytes()) {
 			t.Errorf("the second round differs: %v", err)
 		}
 	})

@@ -64,9 +64,7 @@ func TestSpool(t *testing.T) {
 		t.Setenv("TMPDIR", dir)
 		t.Setenv("TMP", dir)
 		tree := opened(t, archive)
-		if err := tree.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tree.Close())
 		if list, err := os.ReadDir(dir); err != nil || len(list) > 0 {
 			t.Errorf("left %v, %v", list, err)
 		}

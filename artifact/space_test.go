@@ -16,19 +16,13 @@ import (
 // The cache gives way by halves, what was used longest ago first, and no more than is needed.
 func TestWithRoom(t *testing.T) {
 	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer cache.Close()
 	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir(), Cache: cache})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer store.Close()
 	put := func(key string) {
-		if err := cache.Put(key, func(w io.Writer) error { _, err := w.Write(make([]byte, 1000)); return err }); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cache.Put(key, func(w io.Writer) error { _, err := w.Write(make([]byte, 1000)); return err }))
 	}
 	has := func(key string) bool {
 		e, err := cache.Open(key)

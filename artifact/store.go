@@ -88,15 +88,8 @@ const (
 const defaultKeepFor = time.Minute
 
 // OpenStore opens a store, and creates its directory when there is none.
-func OpenStore(c StoreConfig) (*Store, error) {
-	s, err := openStore(c)
-	if err != nil {
-		return nil, fmt.Errorf("open store: %w", err)
-	}
-	return s, nil
-}
-
-func openStore(c StoreConfig) (*Store, error) {
+func OpenStore(c StoreConfig) (_ *Store, err error) {
+	defer wrap(&err, "open store")
 	s := &Store{algorithm: cmp.Or(c.Algorithm, SHA256), keepFor: cmp.Or(c.KeepFor, defaultKeepFor), keep: cmp.Or(c.Keep, 2), now: c.Now, cache: c.Cache}
 	if s.now == nil {
 		s.now = time.Now
@@ -257,39 +250,36 @@ func checkName(name string) error {
 //
 // The error wraps [fs.ErrNotExist] when a is not in the store, and is a
 // [DigestError] when its content is not what was stored.
-func (s *Store) Check(a Artifact) error {
+func (s *Store) Check(a Artifact) (err error) {
+	defer wrap(&err, "check artifact %q", a.Path)
 	f, err := s.find(a)
-	if err == nil {
-		err = errors.Join(s.intact(f), f.Close())
-	}
 	if err != nil {
-		return fmt.Errorf("check artifact %q: %w", a.Path, err)
+		return err
 	}
-	return nil
+	return errors.Join(s.intact(f), f.Close())
 }
 
 // Verify hashes the whole of a and compares, with the errors of [Store.Check].
-func (s *Store) Verify(ctx context.Context, a Artifact) error {
+func (s *Store) Verify(ctx context.Context, a Artifact) (err error) {
+	defer wrap(&err, "verify artifact %q", a.Path)
 	f, err := s.find(a)
-	if err == nil {
-		err = errors.Join(s.hash(ctx, f), f.Close())
-	}
 	if err != nil {
-		return fmt.Errorf("verify artifact %q: %w", a.Path, err)
+		return err
 	}
-	return nil
+	return errors.Join(s.hash(ctx, f), f.Close())
 }
 
 // Open opens a. Reading it fails at the end, with a [DigestError], when the
 // content is not what was stored.
-func (s *Store) Open(a Artifact) (io.ReadCloser, error) {
+func (s *Store) Open(a Artifact) (_ io.ReadCloser, err error) {
+	defer wrap(&err, "open artifact %q", a.Path)
 	f, err := s.find(a)
 	if err != nil {
-		return nil, fmt.Errorf("open artifact %q: %w", a.Path, err)
+		return nil, err
 	}
 	r, err := VerifyReader(f, f.digest)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open artifact %q: %w", a.Path, err), f.Close())
+		return nil, errors.Join(err, f.Close())
 	}
 	return struct {
 		io.Reader

@@ -52,9 +52,7 @@ func TestCheckNotices(t *testing.T) {
 				if reopen {
 					s, _ = openStore(t, artifact.StoreConfig{Dir: dir})
 				}
-				if err := s.Check(a); err != nil {
-					t.Fatal(err)
-				}
+				must(t, s.Check(a))
 				if err := test.damage(filepath.Join(dir, a.Path)); err != nil {
 					t.Fatal(err)
 				}
@@ -80,12 +78,8 @@ func TestVerifyFindsSilentDamage(t *testing.T) {
 	a := put(t, s, object, "a.tar.gz", "content")
 	name := filepath.Join(dir, a.Path)
 	info, err := os.Stat(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.WriteFile(name, []byte("c0ntent"), 0o600), os.Chtimes(name, info.ModTime(), info.ModTime())); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, errors.Join(os.WriteFile(name, []byte("c0ntent"), 0o600), os.Chtimes(name, info.ModTime(), info.ModTime())))
 	if err := s.Check(a); err != nil {
 		t.Errorf("Check hashed a file that looks as recorded: %v", err)
 	}
@@ -97,9 +91,7 @@ func TestVerifyFindsSilentDamage(t *testing.T) {
 		t.Errorf("Check after Verify: %v", err)
 	}
 	r, err := s.Open(a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer r.Close()
 	if _, err := io.ReadAll(r); !errors.As(err, &corrupt) {
 		t.Errorf("reading a corrupt artifact: %v", err)

@@ -19,7 +19,7 @@ func (s *Store) All() iter.Seq2[Artifact, error] {
 	return func(yield func(Artifact, error) bool) {
 		list, err := s.files(".", 5)
 		for _, f := range list {
-			if !yield(s.describe(f), nil) {
+			if !yield(s.describe(f, s.digest(f.storePath)), nil) {
 				return
 			}
 		}
@@ -95,12 +95,12 @@ func (s *Store) list(dir string) ([]stored, error) {
 	return list, err
 }
 
-// describe returns the artifact that is stored in f.
-func (s *Store) describe(f stored) Artifact {
+// describe returns the artifact that is stored in f and has a digest.
+func (s *Store) describe(f stored, digest string) Artifact {
 	return Artifact{
 		Path:           f.path(),
 		URL:            s.URL(f.path()),
-		Digest:         s.digest(f.storePath),
+		Digest:         digest,
 		LastUpdateTime: f.info.ModTime().UTC().Truncate(time.Second),
 		Size:           f.info.Size(),
 	}
@@ -125,14 +125,8 @@ func (s *Store) digest(p storePath) string {
 // than Keep remain. An artifact in keep is current, and stays.
 //
 // The caller holds [Store.Lock].
-func (s *Store) Prune(dir string, keep ...Artifact) error {
-	if err := s.prune(dir, keep); err != nil {
-		return fmt.Errorf("prune %s: %w", dir, err)
-	}
-	return nil
-}
-
-func (s *Store) prune(dir string, keep []Artifact) error {
+func (s *Store) Prune(dir string, keep ...Artifact) (err error) {
+	defer wrap(&err, "prune %s", dir)
 	if err := checkDir(dir); err != nil {
 		return err
 	}
@@ -174,15 +168,12 @@ func (s *Store) drop(p storePath) error {
 }
 
 // Remove removes everything of the object dir. The caller holds [Store.Lock].
-func (s *Store) Remove(dir string) error {
-	err := checkDir(dir)
-	if err == nil {
-		err = errors.Join(s.removePointers(dir), s.root.RemoveAll(dir))
+func (s *Store) Remove(dir string) (err error) {
+	defer wrap(&err, "remove %s", dir)
+	if err := checkDir(dir); err != nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("remove %s: %w", dir, err)
-	}
-	return nil
+	return errors.Join(s.removePointers(dir), s.root.RemoveAll(dir))
 }
 
 func (s *Store) removePointers(dir string) error {
@@ -207,11 +198,11 @@ type GCConfig struct {
 // GC removes the artifacts that nothing refers to, of objects that are gone
 // as well, and returns them. Those stored less than KeepFor ago (the default,
 // when it is negative) stay: whoever refers to them may not have said so yet.
-func (s *Store) GC(ctx context.Context, c GCConfig) ([]Artifact, error) {
+func (s *Store) GC(ctx context.Context, c GCConfig) (removed []Artifact, err error) {
+	defer wrap(&err, "collect garbage")
 	if c.Keep == nil {
-		return nil, fmt.Errorf("collect garbage: %w: GCConfig.Keep says nothing of what to keep", fs.ErrInvalid)
+		return nil, fmt.Errorf("%w: GCConfig.Keep says nothing of what to keep", fs.ErrInvalid)
 	}
-	var removed []Artifact
 	dirs, err := s.objects(".")
 	for _, dir := range dirs {
 		if err != nil {
@@ -221,10 +212,7 @@ func (s *Store) GC(ctx context.Context, c GCConfig) ([]Artifact, error) {
 		gone, err = s.collect(ctx, dir, c)
 		removed = append(removed, gone...)
 	}
-	if err != nil {
-		return removed, fmt.Errorf("collect garbage: %w", err)
-	}
-	return removed, nil
+	return removed, err
 }
 
 func (s *Store) collect(ctx context.Context, dir string, c GCConfig) (removed []Artifact, err error) {
@@ -235,7 +223,7 @@ func (s *Store) collect(ctx context.Context, dir string, c GCConfig) (removed []
 	defer unlock()
 	list, err := s.list(dir)
 	for _, f := range list {
-		a := s.describe(f)
+		a := s.describe(f, s.digest(f.storePath))
 		if s.now().Sub(f.info.ModTime()) < s.grace() || c.Keep(a) {
 			continue
 		}
@@ -268,22 +256,20 @@ type Swept struct {
 // Sweep removes what killed processes left behind: their temporary files,
 // records of files that are gone, empty directories, and pointers and locks of
 // objects that are gone. What a live process is working on stays.
-func (s *Store) Sweep(ctx context.Context) (Swept, error) {
-	swept, err := s.temp.sweep(ctx)
+func (s *Store) Sweep(ctx context.Context) (swept Swept, err error) {
+	defer wrap(&err, "sweep the store")
+	swept, err = s.temp.sweep(ctx)
 	for _, tree := range []string{".", objectDir} {
 		dirs, err1 := s.objects(tree)
 		err = errors.Join(err, err1)
 		for _, dir := range dirs {
 			if ctx.Err() != nil {
-				return swept, fmt.Errorf("sweep the store: %w", ctx.Err())
+				return swept, ctx.Err()
 			}
 			err = errors.Join(err, s.Tidy(dir))
 		}
 	}
-	if err != nil {
-		return swept, fmt.Errorf("sweep the store: %w", err)
-	}
-	return swept, nil
+	return swept, err
 }
 
 // Tidy does for one object what [Store.Sweep] does for all: of one that has no

@@ -43,9 +43,7 @@ func TestPrune(t *testing.T) {
 			}
 			other := put(t, s, "gitrepository/default/app2", "a.tar.gz", "other")
 			c.advance(test.idle)
-			if err := s.Prune(object, list[test.current]); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Prune(object, list[test.current]))
 			want := []string{other.Path}
 			for _, i := range test.want {
 				want = append(want, list[i].Path)
@@ -62,12 +60,8 @@ func TestRemove(t *testing.T) {
 	s, dir := openStore(t, artifact.StoreConfig{})
 	a := put(t, s, object, "a.tar.gz", "a")
 	b := put(t, s, "gitrepository/default/app2", "a.tar.gz", "b")
-	if _, err := s.Point(object, "latest.tar.gz", a); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Remove(object); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second(s.Point(object, "latest.tar.gz", a)))
+	must(t, s.Remove(object))
 	if err := s.Check(a); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
@@ -83,19 +77,13 @@ func TestSweep(t *testing.T) {
 	s, dir := openStore(t, artifact.StoreConfig{})
 	a := put(t, s, object, "a.tar.gz", "a")
 	gone := put(t, s, "bucket/default/gone", "a.tar.gz", "b")
-	if _, err := s.Point("bucket/default/gone", "latest.tar.gz", gone); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(filepath.Join(dir, gone.Path)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second(s.Point("bucket/default/gone", "latest.tar.gz", gone)))
+	must(t, os.Remove(filepath.Join(dir, gone.Path)))
 	if err := os.WriteFile(filepath.Join(dir, ".store/tmp/dead"), make([]byte, 123), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	temp, err := s.Temp()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer temp.Close()
 	// A live writer keeps its file, another process's sweep included.
 	other, _ := openStore(t, artifact.StoreConfig{Dir: dir})
@@ -107,9 +95,7 @@ func TestSweep(t *testing.T) {
 		io.WriteString(w, "b")
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := []string{a.Path, b.Path}
 	slices.Sort(want)
 	if got := files(t, dir); !slices.Equal(got, want) {
@@ -159,17 +145,13 @@ func TestAllAndGC(t *testing.T) {
 	s, dir := openStore(t, artifact.StoreConfig{Now: c.Now})
 	a := put(t, s, object, "a.tar.gz", "a")
 	b := put(t, s, "bucket/default/b", "b.tar.gz", "b")
-	if err := os.Remove(record(filepath.Join(dir, b.Path))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(record(filepath.Join(dir, b.Path))))
 	if err := os.MkdirAll(filepath.Join(dir, "lost+found/a/b/c"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	var got []artifact.Artifact
 	for x, err := range s.All() {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got = append(got, x)
 	}
 	same := func(a, b artifact.Artifact) bool {

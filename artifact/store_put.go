@@ -34,15 +34,8 @@ import (
 // knows what it must be need not hash the same bytes again.
 //
 // A caller that also prunes holds [Store.Lock] over both.
-func (s *Store) Put(ctx context.Context, dir, file string, write func(io.Writer) error) (Artifact, error) {
-	a, err := s.put(ctx, dir, file, write)
-	if err != nil {
-		return Artifact{}, fmt.Errorf("store %q of %s: %w", file, dir, err)
-	}
-	return a, nil
-}
-
-func (s *Store) put(ctx context.Context, dir, file string, write func(io.Writer) error) (Artifact, error) {
+func (s *Store) Put(ctx context.Context, dir, file string, write func(io.Writer) error) (_ Artifact, err error) {
+	defer wrap(&err, "store %q of %s", file, dir)
 	if err := cmp.Or(checkDir(dir), checkName(file), ctx.Err()); err != nil {
 		return Artifact{}, err
 	}
@@ -72,7 +65,7 @@ func (s *Store) publish(ctx context.Context, t *tempFile, p storePath, digest st
 		return Artifact{}, err
 	}
 	if kept {
-		err = s.syncUp(p.folder())
+		err = durable.SyncUp(s.root, p.folder())
 	} else {
 		now := s.now()
 		if err = s.root.Chtimes(t.name, now, now); err == nil {
@@ -91,7 +84,7 @@ func (s *Store) publish(ctx context.Context, t *tempFile, p storePath, digest st
 	}
 	defer f.Close()
 	s.remember(f, digest)
-	return s.describe(stored{p, f.info}), nil
+	return s.describe(stored{p, f.info}, digest), nil
 }
 
 // retain reports whether p holds the content of digest already, and makes it
@@ -122,32 +115,21 @@ func (s *Store) place(t *tempFile, name string) error {
 	if err := t.move(name); err != nil {
 		return err
 	}
-	return s.syncUp(path.Dir(name))
-}
-
-func (s *Store) syncUp(dir string) error {
-	for ; ; dir = path.Dir(dir) {
-		d, err := s.root.Open(dir)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(durable.SyncDir(d), d.Close()); err != nil || dir == "." {
-			return err
-		}
-	}
+	return durable.SyncUp(s.root, path.Dir(name))
 }
 
 // Temp opens an anonymous file in the store's own temporary directory. It has
 // no name: closing it, or the end of the process, removes it.
-func (s *Store) Temp() (*os.File, error) {
+func (s *Store) Temp() (_ *os.File, err error) {
+	defer wrap(&err, "temporary file in the store")
 	f, err := s.temp.create()
-	if err == nil {
-		if err = s.root.Remove(f.name); err == nil {
-			return f.File, nil
-		}
-		err = errors.Join(err, f.Close())
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("temporary file in the store: %w", err)
+	if err := s.root.Remove(f.name); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f.File, nil
 }
 
 // A sink takes a limited number of bytes until its context ends, and remembers
@@ -192,9 +174,10 @@ func (s *hashingSink) Sum() string {
 //
 // A pointer is no file that others can read. A store without a base URL serves
 // nothing, so the URL is that of a itself.
-func (s *Store) Point(dir, name string, a Artifact) (string, error) {
+func (s *Store) Point(dir, name string, a Artifact) (_ string, err error) {
+	defer wrap(&err, "point %q of %s to artifact", name, dir)
 	if err := s.point(dir, name, a); err != nil {
-		return "", fmt.Errorf("point %q of %s to artifact: %w", name, dir, err)
+		return "", err
 	}
 	if strings.HasPrefix(s.base, "file:") {
 		return s.URL(a.Path), nil
@@ -255,13 +238,11 @@ func (s *Store) target(dir, name string) (p storePath, moved time.Time, err erro
 // ctx ends. The lock ends with unlock, which may be called more than once, or
 // with the process.
 func (s *Store) Lock(ctx context.Context, dir string) (unlock func(), err error) {
-	if err = checkDir(dir); err == nil {
-		unlock, err = s.locks.take(ctx, s.root, lockPath(dir))
+	defer wrap(&err, "lock %s", dir)
+	if err := checkDir(dir); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("lock %s: %w", dir, err)
-	}
-	return unlock, nil
+	return s.locks.take(ctx, s.root, lockPath(dir))
 }
 
 func lockPath(dir string) string { return objectDir + "/" + dir + "/.lock" }

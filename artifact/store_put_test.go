@@ -44,9 +44,7 @@ func TestPutPublishes(t *testing.T) {
 		t.Errorf("the store holds %v", got)
 	}
 	r, err := s.Open(a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer r.Close()
 	if b, err := io.ReadAll(r); err != nil || string(b) != "content" {
 		t.Errorf("read %q, %v", b, err)
@@ -79,9 +77,7 @@ func TestPutKeepsWhatIsThere(t *testing.T) {
 func TestPutReplacesCorruptFile(t *testing.T) {
 	s, dir := openStore(t, artifact.StoreConfig{})
 	a := put(t, s, object, "a.tar.gz", "content")
-	if err := os.WriteFile(filepath.Join(dir, a.Path), []byte("c0ntent"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, a.Path), []byte("c0ntent"), 0o600))
 	if b := put(t, s, object, "a.tar.gz", "content"); b.Path != a.Path {
 		t.Errorf("stored at %s, want %s", b.Path, a.Path)
 	}
@@ -128,9 +124,7 @@ func TestPutAllOrNothing(t *testing.T) {
 func TestTempHasNoName(t *testing.T) {
 	s, dir := openStore(t, artifact.StoreConfig{})
 	f, err := s.Temp()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	if got := files(t, dir); len(got) > 0 {
 		t.Errorf("the store holds %v", got)

@@ -53,26 +53,9 @@ func (d tempDir) create() (*tempFile, error) {
 
 // move gives the file its final name, and makes the directory that it lies in.
 func (f *tempFile) move(name string) error {
-	err := f.root.Rename(f.name, name)
-	for try := 0; errors.Is(err, fs.ErrNotExist) && try < 100; try++ { // a sweep may remove the directory while it is empty
-		if err = makeDir(f.root, path.Dir(name)); err == nil {
-			err = f.root.Rename(f.name, name)
-		}
-	}
+	err := durable.InDir(f.root, path.Dir(name), func() error { return f.root.Rename(f.name, name) })
 	if err == nil {
 		f.name = ""
-	}
-	return err
-}
-
-// makeDir makes a directory and its parents, while a [Store.Sweep] elsewhere
-// may be removing them.
-func makeDir(root *os.Root, dir string) (err error) {
-	for range 100 {
-		err = root.MkdirAll(dir, 0o700)
-		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
 	}
 	return err
 }
@@ -109,16 +92,12 @@ func (d tempDir) sweep(ctx context.Context) (Swept, error) {
 }
 
 // createLocked is openLocked for a file that may not exist yet, nor its directory.
-func createLocked(root *os.Root, name string, flag int) (*os.File, error) {
-	f, err := openLocked(root, name, flag|os.O_CREATE)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return f, err
-	}
-	if err := makeDir(root, path.Dir(name)); err != nil {
-		return nil, err
-	}
-	f, err = openLocked(root, name, flag|os.O_CREATE)
-	return f, ignore(err, fs.ErrNotExist) // a sweep removed the directory
+func createLocked(root *os.Root, name string, flag int) (f *os.File, err error) {
+	err = durable.InDir(root, path.Dir(name), func() (err error) {
+		f, err = openLocked(root, name, flag|os.O_CREATE)
+		return err
+	})
+	return f, err
 }
 
 // openLocked opens name and locks it. The file is nil when it is locked
@@ -157,6 +136,13 @@ func ignore(err, target error) error {
 		return nil
 	}
 	return err
+}
+
+// wrap puts what was done in front of an error, for a deferred call.
+func wrap(err *error, format string, args ...any) {
+	if *err != nil {
+		*err = fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), *err)
+	}
 }
 
 // locks order the goroutines of this process, which would have to ask again and

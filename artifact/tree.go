@@ -169,7 +169,7 @@ var modes = [...]fs.FileMode{kindDir: fs.ModeDir | 0o755, kindFile: 0o644, kindE
 
 // fileMode returns the mode of a file in a tree: only the executable bits count.
 func fileMode(info fs.FileInfo) fs.FileMode {
-	if info.Mode()&0o111 != 0 {
+	if isExec(info) {
 		return modes[kindExec]
 	}
 	return modes[kindFile]

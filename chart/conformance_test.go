@@ -26,7 +26,7 @@ import (
 // hurry makes the timeout of the source short, until it is mended.
 func hurry(up sourcetest.Upstream) { up.(*chartServer).timeout(250 * time.Millisecond) }
 
-// conforming describes charts whose upstreams are depots.
+// conforming describes charts whose upstreams are chartServers.
 func conforming(t *testing.T, said string, open func(*testing.T) *chartServer, edit func(*sourcetest.Kind)) {
 	k := sourcetest.Kind{
 		Name: "PkgChart", Under: under, Said: said, Hurry: hurry,
@@ -170,9 +170,7 @@ type chartServer struct {
 
 func newChartServer(t *testing.T, obj source.Object) *chartServer {
 	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { store.Close() })
 	obj.Head().Metadata = source.Metadata{Name: "src", Namespace: "apps"}
 	source.Default(obj)

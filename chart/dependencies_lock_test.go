@@ -24,9 +24,7 @@ func TestLocksOfHelm(t *testing.T) {
 	for _, name := range names {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			archive, err := txtar.ParseFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			tree := fstest.MapFS{}
 			for _, f := range archive.Files {
 				tree[f.Name] = &fstest.MapFile{Data: f.Data}
@@ -49,9 +47,7 @@ func TestLocksOfHelm(t *testing.T) {
 func opened(t *testing.T, tree fstest.MapFS) *bundle.Chart {
 	t.Helper()
 	c, err := bundle.Open(tree, ".", artifact.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 

@@ -47,14 +47,12 @@ func chartYAML(name, version string, dependencies ...string) string {
 	return text
 }
 
-// newSupply returns the supply of an object in namespace default, beside the
+// newOpener returns the opener of an object in namespace default, beside the
 // objects and Secrets in documents.
-func newSupply(t *testing.T, documents string) *opener {
+func newOpener(t *testing.T, documents string) *opener {
 	t.Helper()
 	var set source.Set
-	if err := set.Decode("documents.yaml", strings.NewReader(documents)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, set.Decode("documents.yaml", strings.NewReader(documents)))
 	env := source.Env{Secrets: &set, Sources: &source.Inventory{Objects: set.Objects}}
 	return &opener{env: env, vault: &transport.Vault{Namespace: "default", From: env.Secrets}}
 }
@@ -69,9 +67,7 @@ func completed(t *testing.T, s *opener, tree fs.FS, dir string) (string, error) 
 func completedWithin(ctx context.Context, t *testing.T, s *opener, tree fs.FS, dir string) (string, error) {
 	t.Helper()
 	c, err := bundle.Open(tree, dir, artifact.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	charts, end, err := s.complete(ctx, tree, dir, c)
 	if err != nil {
 		if charts != nil || end != nil {
@@ -81,9 +77,7 @@ func completedWithin(ctx context.Context, t *testing.T, s *opener, tree fs.FS, d
 		return "", err
 	}
 	whole, err := c.With(bundle.Edit{Charts: charts})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	held := holds(t, whole)
 	if err := end(); err != nil {
 		t.Errorf("end: %v", err)
@@ -184,7 +178,7 @@ func push(t *testing.T, g *testenv.Registry, repo, name, version string) {
 
 // umbrella returns a tree whose root is a chart with dependencies.
 func umbrella(dependencies ...string) fstest.MapFS {
-	return yard(map[string]string{".": chartYAML("umbrella", "0.1.0", dependencies...)})
+	return localCharts(map[string]string{".": chartYAML("umbrella", "0.1.0", dependencies...)})
 }
 
 // lockedTo gives the chart at the root of tree a lock with these dependencies.
@@ -252,16 +246,25 @@ func TestChartsOfRepositories(t *testing.T) {
 		{"two versions under aliases", "", umbrella("lib 1.0.0 "+http+" alias=one", "lib 1.2.3 "+http+" alias=two"), "charts/lib-1.0.0 lib 1.0.0\ncharts/lib-1.2.3 lib 1.2.3\n"},
 		{"locked", "", lockedTo(t, umbrella("lib ^1 "+http), "lib 1.0.0 "+http), "charts/lib lib 1.0.0\n"},
 		{"locked, by name", named, lockedTo(t, umbrella("lib ^1 @mine"), "lib 1.0.0 "+http), "charts/lib lib 1.0.0\n"},
-		{"of a chart beside", named, yard(map[string]string{
+		{"of a chart beside", named, localCharts(map[string]string{
 			".": chartYAML("umbrella", "0.1.0", "sub * file://sub"), "sub": chartYAML("sub", "1.0.0", "lib ^1 "+http, "db ^1 "+oci),
 		}), "charts/sub sub 1.0.0\ncharts/sub/charts/db db 1.5.0+build.2\ncharts/sub/charts/lib lib 1.2.3\nsub sub 1.0.0\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := completed(t, newSupply(t, c.documents), c.tree, ".")
+			got, err := completed(t, newOpener(t, c.documents), c.tree, ".")
 			if err != nil || got != c.want {
 				t.Errorf("%v\n%swant\n%s", err, got, c.want)
 			}
 		})
+	}
+}
+
+// TestARepositoryThatNobodyNamed: a name of a repository stands for an object.
+func TestARepositoryThatNobodyNamed(t *testing.T) {
+	for _, repository := range []string{"@b", "alias:b"} {
+		if _, err := completed(t, newOpener(t, ""), umbrella("db 0.x "+repository), "."); err == nil || !strings.Contains(err.Error(), "PkgRepository/default/b") {
+			t.Errorf("%s: %v", repository, err)
+		}
 	}
 }
 
@@ -282,7 +285,7 @@ func TestEachServerGetsItsOwnCredentials(t *testing.T) {
 		repositoryObject("c", registry.URL("team"), "c") + login("c", "eve", "secret-of-c")
 
 	tree := umbrella("one * "+a.URL(), "two * @b", "three * "+registry.URL("team"), "four * "+a.URL())
-	got, err := completed(t, newSupply(t, documents), tree, ".")
+	got, err := completed(t, newOpener(t, documents), tree, ".")
 	if want := "charts/four four 1.0.0\ncharts/one one 1.0.0\ncharts/three three 1.0.0\ncharts/two two 1.0.0\n"; err != nil || got != want {
 		t.Errorf("%v\n%swant\n%s", err, got, want)
 	}
@@ -292,7 +295,7 @@ func TestEachServerGetsItsOwnCredentials(t *testing.T) {
 	demandOnly(t, "the registry", registry.Requests(), basic("eve", "secret-of-c"))
 
 	// What belongs to no object is asked for without any.
-	_, err = completed(t, newSupply(t, strings.Replace(documents, "url: "+a.URL(), "url: "+a.URL()+"/other", 1)), umbrella("one * "+a.URL()), ".")
+	_, err = completed(t, newOpener(t, strings.Replace(documents, "url: "+a.URL(), "url: "+a.URL()+"/other", 1)), umbrella("one * "+a.URL()), ".")
 	demandFailure(t, err, `"one"`, "401")
 }
 
@@ -328,7 +331,7 @@ func TestDependenciesAreVerified(t *testing.T) {
 				site.PutFile("lib-1.0.0.tgz.prov", signText(t, c.by, now, statement("lib", "1.0.0", archive)))
 			}
 			for _, repository := range []string{site.URL(), "@strict"} {
-				got, err := completed(t, newSupply(t, documents), umbrella("lib ^1 "+repository), ".")
+				got, err := completed(t, newOpener(t, documents), umbrella("lib ^1 "+repository), ".")
 				if c.says != "" {
 					demandFailure(t, err, `dependency "lib"`, c.says)
 				} else if err != nil || got != "charts/lib lib 1.0.0\n" {
@@ -338,7 +341,7 @@ func TestDependenciesAreVerified(t *testing.T) {
 		})
 	}
 	// Without a keyring nobody asks for the signature.
-	if _, err := completed(t, newSupply(t, ""), umbrella("lib ^1 "+site.URL()), "."); err != nil {
+	if _, err := completed(t, newOpener(t, ""), umbrella("lib ^1 "+site.URL()), "."); err != nil {
 		t.Error(err)
 	}
 }
@@ -350,9 +353,7 @@ func TestDependenciesOffline(t *testing.T) {
 	archive := site.Put(testenv.ChartVersion{Name: "lib", Version: "1.0.0", Archive: archiveOf(t, "lib", "1.0.0")})
 	dir := t.TempDir()
 	for name, text := range map[string][]byte{"index.yaml": site.Index(), "lib-1.0.0.tgz": archive} {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
 	}
 	object := repositoryObject("named", "https://charts.example/x", "")
 	for _, c := range []struct{ documents, local, wanted string }{
@@ -361,7 +362,7 @@ func TestDependenciesOffline(t *testing.T) {
 		{object, "https://charts.example/x", "https://charts.example/x/"},
 		{object, "https://charts.example/x", "@named"},
 	} {
-		s := newSupply(t, c.documents)
+		s := newOpener(t, c.documents)
 		s.env.Local = map[string]string{c.local: dir}
 		if got, err := completed(t, s, umbrella("lib ^1 "+c.wanted), "."); err != nil || got != "charts/lib lib 1.0.0\n" {
 			t.Errorf("%s for %s: %v\n%s", c.local, c.wanted, err, got)
@@ -369,8 +370,8 @@ func TestDependenciesOffline(t *testing.T) {
 	}
 }
 
-// yard returns a tree of charts: their Chart.yaml by directory.
-func yard(charts map[string]string) fstest.MapFS {
+// localCharts returns a tree of charts: their Chart.yaml by directory.
+func localCharts(charts map[string]string) fstest.MapFS {
 	tree := fstest.MapFS{}
 	for dir, text := range charts {
 		tree[strings.TrimPrefix(dir+"/Chart.yaml", "./")] = &fstest.MapFile{Data: []byte(text), Mode: 0o644}
@@ -426,7 +427,7 @@ func TestChartsOfTheSource(t *testing.T) {
 		}, "a", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := completed(t, newSupply(t, ""), yard(c.charts), c.dir)
+			got, err := completed(t, newOpener(t, ""), localCharts(c.charts), c.dir)
 			if err != nil || got != c.want {
 				t.Errorf("%v\n%swant\n%s", err, got, c.want)
 			}
@@ -491,7 +492,7 @@ func TestLocalChartsThatCannotBeUsed(t *testing.T) {
 		}, "a", []string{`dependency "c" "^2" of "b" from "file://../c"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := completed(t, newSupply(t, ""), yard(c.charts), c.dir)
+			_, err := completed(t, newOpener(t, ""), localCharts(c.charts), c.dir)
 			demandFailure(t, err, c.says...)
 		})
 	}
@@ -509,12 +510,10 @@ func TestArchivesThatAreTooMuchTogether(t *testing.T) {
 		site.Put(testenv.ChartVersion{Name: name, Version: "1.0.0", Files: map[string]string{"noise.txt": string(noise)}})
 		list = append(list, name+" * "+site.URL())
 	}
-	s, files := newSupply(t, ""), &spools{t: t}
+	s, files := newOpener(t, ""), &spools{t: t}
 	s.env.Limits.Bytes, s.env.Limits.Temp = 64<<10, files.create
 	_, err := completed(t, s, umbrella(list[:2]...), ".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	site.Reset()
 	_, err = completed(t, s, umbrella(list...), ".")
 	demandFailure(t, err, "more than 65536 bytes in all archives together")
@@ -541,7 +540,7 @@ func TestArchivesThatUnpackToTooMuchTogether(t *testing.T) {
 		limit int64
 		says  string
 	}{{-1, ""}, {1 << 20, ""}, {64 << 10, "more than 65536 bytes in all archives together"}} {
-		s, spools := newSupply(t, ""), &spools{t: t}
+		s, spools := newOpener(t, ""), &spools{t: t}
 		s.env.Limits.Bytes, s.env.Limits.Temp = c.limit, spools.create
 		_, err := completed(t, s, tree, ".")
 		if c.says == "" && err != nil {
@@ -589,7 +588,7 @@ func TestFetchesAtOnce(t *testing.T) {
 		site.Put(testenv.ChartVersion{Name: name, Version: "1.0.0", Archive: archiveOf(t, name, "1.0.0")})
 		list = append(list, name+" * "+site.URL())
 	}
-	got, err := completed(t, newSupply(t, ""), umbrella(list...), ".")
+	got, err := completed(t, newOpener(t, ""), umbrella(list...), ".")
 	if err != nil || strings.Count(got, "\n") != 20 {
 		t.Errorf("%v\n%s", err, got)
 	}
@@ -611,7 +610,7 @@ func TestTheFirstFailureEndsTheRest(t *testing.T) {
 	}})
 	patient := strings.Replace(repositoryObject("stalls", stalls.URL(), ""), "interval: 1h", "timeout: 600m", 1)
 	sourcetest.NoLeaks(t, func(ctx context.Context) {
-		_, err := completedWithin(ctx, t, newSupply(t, patient), umbrella("none * "+gone.URL(), "lib * "+stalls.URL()), ".")
+		_, err := completedWithin(ctx, t, newOpener(t, patient), umbrella("none * "+gone.URL(), "lib * "+stalls.URL()), ".")
 		demandFailure(t, err, `"none"`)
 	})
 }
@@ -622,7 +621,7 @@ func TestAnEndLeavesNothing(t *testing.T) {
 		t.Run(string(phase), func(t *testing.T) {
 			site := testenv.StartCharts(t, testenv.ChartsConfig{Defect: &testenv.Defect{Phase: phase, Do: testenv.Stall}})
 			site.Put(testenv.ChartVersion{Name: "lib", Version: "1.0.0", Archive: archiveOf(t, "lib", "1.0.0")})
-			s, files := newSupply(t, ""), &spools{t: t}
+			s, files := newOpener(t, ""), &spools{t: t}
 			s.env.Limits.Temp = files.create
 			sourcetest.NoLeaks(t, func(ctx context.Context) {
 				ctx, cancel := context.WithCancel(ctx)

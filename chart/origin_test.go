@@ -20,7 +20,7 @@ import (
 )
 
 // indexed makes the PkgRepository src follow a server.
-func (w *workshop) indexed(server *testenv.Charts) *source.PkgRepository {
+func (w *chartSetup) indexed(server *testenv.Charts) *source.PkgRepository {
 	w.Helper()
 	repo := &source.PkgRepository{
 		Header: source.Header{APIVersion: "source.headgate.dev/v1", Kind: "PkgRepository"},
@@ -32,7 +32,7 @@ func (w *workshop) indexed(server *testenv.Charts) *source.PkgRepository {
 }
 
 // refresh brings the index of a repository up to date.
-func (w *workshop) refresh(repo *source.PkgRepository, want source.Outcome) {
+func (w *chartSetup) refresh(repo *source.PkgRepository, want source.Outcome) {
 	w.Helper()
 	env := w.env()
 	env.Sources = nil
@@ -43,7 +43,7 @@ func (w *workshop) refresh(repo *source.PkgRepository, want source.Outcome) {
 }
 
 // pushed makes the PkgRepository src the charts below HOST/team of a registry.
-func (w *workshop) pushed(g *testenv.Registry) *source.PkgRepository {
+func (w *chartSetup) pushed(g *testenv.Registry) *source.PkgRepository {
 	repo := &source.PkgRepository{Spec: source.PkgRepositorySpec{URL: g.URL("team"), Type: source.RepositoryOCI, Insecure: true}}
 	w.add(repo, "src")
 	return repo
@@ -94,7 +94,7 @@ func TestVersionsFromRepositories(t *testing.T) {
 	} {
 		for _, kind := range []string{"index", "registry"} {
 			t.Run(kind+": "+row.name, func(t *testing.T) {
-				w := newWorkshop(t)
+				w := newChartSetup(t)
 				w.tree(new(source.GitRepository), "lib", rev1, files("x.yaml", "a: 7\n"))
 				observed := ""
 				if kind == "index" {
@@ -143,35 +143,8 @@ func TestPublishedAgain(t *testing.T) {
 	registry := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: first})
 	push(registry, "1.0.0", first)
-	t.Run("index", func(t *testing.T) {
-		w := newWorkshop(t)
-		repo := w.indexed(server)
-		c := made("PkgRepository/src", "app", nil)
-		w.run(c, source.Stored)
-		before := *c.Artifact()
-		server.Put(testenv.ChartVersion{Name: "other", Version: "1.0.0"})
-		w.refresh(repo, source.Stored)
-		w.run(c, source.Unchanged)
-		if c.Status.ObservedSourceArtifactRevision != repo.Artifact().Revision {
-			t.Errorf("observed %s, the repository is at %s", c.Status.ObservedSourceArtifactRevision, repo.Artifact().Revision)
-		}
-		server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: second})
-		w.refresh(repo, source.Stored)
-
-		server.RemoveFile("app-1.0.0.tgz")
-		w.fails(c, &before, source.Failed, "ChartPullError", "404")
-		if got := c.Status.Condition("ArtifactOutdated"); got.Reason != "NewChart" || !strings.HasPrefix(got.Message, "version 1.0.0 was published again: its digest was sha256:") {
-			t.Errorf("%+v", got)
-		}
-		server.PutFile("app-1.0.0.tgz", second)
-		result := w.run(c, source.Stored)
-		if !strings.HasPrefix(result.Why, "version 1.0.0 was published again: its digest was sha256:") || !result.Changed || w.bytes(c.Artifact()) != string(second) {
-			t.Errorf("%+v", result)
-		}
-		w.run(c, source.Unchanged)
-	})
 	t.Run("registry", func(t *testing.T) {
-		w := newWorkshop(t)
+		w := newChartSetup(t)
 		w.pushed(registry)
 		c := made("PkgRepository/src", "app", nil)
 		w.run(c, source.Stored)
@@ -183,7 +156,8 @@ func TestPublishedAgain(t *testing.T) {
 		w.run(c, source.Unchanged)
 	})
 	t.Run("from an index to a registry", func(t *testing.T) {
-		w := newWorkshop(t)
+		w := newChartSetup(t)
+		server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: second})
 		w.indexed(server)
 		c := made("PkgRepository/src", "app", nil)
 		w.run(c, source.Stored)
@@ -193,39 +167,6 @@ func TestPublishedAgain(t *testing.T) {
 			t.Errorf("%+v, observed %q", result, c.Status.ObservedSourceArtifactRevision)
 		}
 	})
-}
-
-// Which of the values files there are is known once the chart is opened, and
-// remembered.
-func TestMissingValuesInRepositories(t *testing.T) {
-	server := testenv.StartCharts(t, testenv.ChartsConfig{})
-	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: archived(t, "1.0.0")})
-	w := newWorkshop(t)
-	w.indexed(server)
-	c := made("PkgRepository/src", "app", func(s *source.PkgChartSpec) {
-		s.ValuesFiles, s.IgnoreMissingValuesFiles = []string{"no.yaml", "prod.yaml", "./no/../no.yaml"}, true
-	})
-	for _, outcome := range []source.Outcome{source.Stored, source.Unchanged, source.Unchanged} {
-		w.run(c, outcome)
-		if got := strings.Join(c.Status.ObservedValuesFiles, " "); got != "prod.yaml" {
-			t.Errorf("observed %q", got)
-		}
-		if got := c.Status.Condition("Ready").Message; got != "packaged 'app' chart with version '1.0.0+3' and merged values files [prod.yaml]" {
-			t.Errorf("message %q", got)
-		}
-	}
-	before := *c.Artifact()
-	c.Spec.IgnoreMissingValuesFiles = false
-	c.Metadata.Generation++
-	w.fails(c, &before, source.Stalled, "ValuesFilesError", `"no.yaml"`)
-	if got := conditionsOf(c); got != "Ready=False/ValuesFilesError Stalled=True/ValuesFilesError BuildFailed=True/ValuesFilesError ArtifactOutdated=True/NewChart ArtifactInStorage=True/ChartPackageSucceeded" {
-		t.Errorf("conditions %s", got)
-	}
-	c.Spec.ValuesFiles = []string{"prod.yaml", "values.yaml"}
-	w.run(c, source.Stored)
-	if got := strings.Join(c.Status.ObservedValuesFiles, " "); got != "prod.yaml values.yaml" {
-		t.Errorf("observed %q", got)
-	}
 }
 
 // undigested publishes version 1.0.0 of app in an index without digests, at a
@@ -242,7 +183,7 @@ func undigested(t *testing.T, archive []byte) *testenv.Charts {
 func TestSameEntryInAnotherRepository(t *testing.T) {
 	first, second := archived(t, "1.0.0"), archived(t, "1.0.0", "new.yaml", "x")
 	a, b := undigested(t, first), undigested(t, second)
-	w := newWorkshop(t)
+	w := newChartSetup(t)
 	repo := w.indexed(a)
 	c := made("PkgRepository/src", "app", nil)
 	w.run(c, source.Stored)
@@ -274,7 +215,7 @@ func TestLostStateOfCharts(t *testing.T) {
 	first, second := archived(t, "1.0.0"), archived(t, "1.0.0", "new.yaml", "x")
 	server := testenv.StartCharts(t, testenv.ChartsConfig{})
 	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: first})
-	w := newWorkshop(t)
+	w := newChartSetup(t)
 	w.indexed(server)
 	c := made("PkgRepository/src", "app", nil)
 	w.run(c, source.Stored)
@@ -302,11 +243,9 @@ func TestLostStateOfCharts(t *testing.T) {
 }
 
 // forget loses the state of c, but not its status.
-func (w *workshop) forget(c *source.PkgChart) {
+func (w *chartSetup) forget(c *source.PkgChart) {
 	w.Helper()
-	if err := w.Ledger.Save(w.Context(), c, nil); err != nil {
-		w.Fatal(err)
-	}
+	must(w, w.Ledger.Save(w.Context(), c, nil))
 }
 
 // A repository that asks for what it cannot have verified gives no charts, and
@@ -314,7 +253,7 @@ func (w *workshop) forget(c *source.PkgChart) {
 func TestVerificationIsNotSkipped(t *testing.T) {
 	registry := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	push(registry, "1.0.0", archived(t, "1.0.0"))
-	w := newWorkshop(t)
+	w := newChartSetup(t)
 	repo := w.pushed(registry)
 	c := made("PkgRepository/src", "app", nil)
 	w.run(c, source.Stored)
@@ -403,7 +342,7 @@ func TestFailuresOfTrees(t *testing.T) {
 		{"a kind that holds no charts", good(), func(c *source.PkgChart) { c.Spec.SourceRef.Kind = "ExternalArtifact" }, stalled, "Stalled", "UnsupportedSourceKind", "PkgRepository"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			w := newWorkshop(t)
+			w := newChartSetup(t)
 			w.put(new(source.ExternalArtifact), "plain", "1", writes([]byte(strings.Repeat("no archive at all\n", 100))))
 			w.tree(new(source.GitRepository), "lib", rev1, files("x.yaml", "a: 1\n"))
 			w.tree(new(source.GitRepository), "src", rev1, simple("app", "app", "1.0.0"))
@@ -439,7 +378,7 @@ func TestFailuresOfTrees(t *testing.T) {
 
 // Links in a source never become part of its artifact, nor of a chart.
 func TestLinksInTrees(t *testing.T) {
-	w := newWorkshop(t)
+	w := newChartSetup(t)
 	w.tree(new(source.GitRepository), "src", rev1, fstest.MapFS{
 		"app/Chart.yaml": {Data: []byte("apiVersion: v2\nname: app\nversion: 1.0.0\n")},
 		"app/Chart.lock": {Data: []byte("../../etc/passwd"), Mode: os.ModeSymlink | 0o777},
@@ -458,42 +397,40 @@ func TestLinksInTrees(t *testing.T) {
 
 // What is not there yet, or cannot be read, has its reason too.
 func TestSourcesOfChartsThatFail(t *testing.T) {
-	damage := func(w *workshop, a *artifact.Artifact) {
+	damage := func(w *chartSetup, a *artifact.Artifact) {
 		name := filepath.Join(w.Dir, filepath.FromSlash(a.Path))
 		text, err := os.ReadFile(name)
 		if err == nil {
 			text[len(text)/2] ^= 1
 			err = os.WriteFile(name, text, 0o600)
 		}
-		if err != nil {
-			w.Fatal(err)
-		}
+		must(w, err)
 	}
 	for _, row := range []struct {
 		name    string
-		prepare func(w *workshop, src, lib source.Object)
+		prepare func(w *chartSetup, src, lib source.Object)
 		outcome source.Outcome
 		reason  string
 		says    string
 	}{
-		{"no such source", func(w *workshop, _, _ source.Object) { w.objects = w.objects[1:] }, source.Waiting, "SourceUnavailable", "GitRepository/apps/src"},
-		{"no such source of values", func(w *workshop, _, _ source.Object) { w.objects = w.objects[:1] }, source.Waiting, "SourceUnavailable", "Bucket/apps/lib"},
-		{"no artifact yet", func(_ *workshop, src, _ source.Object) { src.Common().Artifact = nil }, source.Waiting, "NoSourceArtifact", "GitRepository/apps/src has no artifact yet"},
-		{"no artifact of values yet", func(_ *workshop, _, lib source.Object) { lib.Common().Artifact = nil }, source.Waiting, "NoSourceArtifact", "Bucket/apps/lib has no artifact yet"},
-		{"an artifact that is gone", func(_ *workshop, src, _ source.Object) { src.Artifact().Path = "gitrepository/apps/src/none.tar.gz" }, source.Waiting, "NoSourceArtifact", "gone"},
-		{"an artifact without a digest", func(_ *workshop, src, _ source.Object) { src.Artifact().Digest = "" }, source.Failed, "ChartPullError", "no digest"},
-		{"an artifact that was damaged", func(w *workshop, src, _ source.Object) { damage(w, src.Artifact()) }, source.Failed, "", ""},
-		{"values that were damaged", func(w *workshop, _, lib source.Object) { damage(w, lib.Artifact()) }, source.Failed, "", ""},
-		{"an artifact that is no archive", func(w *workshop, _, _ source.Object) {
+		{"no such source", func(w *chartSetup, _, _ source.Object) { w.objects = w.objects[1:] }, source.Waiting, "SourceUnavailable", "GitRepository/apps/src"},
+		{"no such source of values", func(w *chartSetup, _, _ source.Object) { w.objects = w.objects[:1] }, source.Waiting, "SourceUnavailable", "Bucket/apps/lib"},
+		{"no artifact yet", func(_ *chartSetup, src, _ source.Object) { src.Common().Artifact = nil }, source.Waiting, "NoSourceArtifact", "GitRepository/apps/src has no artifact yet"},
+		{"no artifact of values yet", func(_ *chartSetup, _, lib source.Object) { lib.Common().Artifact = nil }, source.Waiting, "NoSourceArtifact", "Bucket/apps/lib has no artifact yet"},
+		{"an artifact that is gone", func(_ *chartSetup, src, _ source.Object) { src.Artifact().Path = "gitrepository/apps/src/none.tar.gz" }, source.Waiting, "NoSourceArtifact", "gone"},
+		{"an artifact without a digest", func(_ *chartSetup, src, _ source.Object) { src.Artifact().Digest = "" }, source.Failed, "ChartPullError", "no digest"},
+		{"an artifact that was damaged", func(w *chartSetup, src, _ source.Object) { damage(w, src.Artifact()) }, source.Failed, "", ""},
+		{"values that were damaged", func(w *chartSetup, _, lib source.Object) { damage(w, lib.Artifact()) }, source.Failed, "", ""},
+		{"an artifact that is no archive", func(w *chartSetup, _, _ source.Object) {
 			w.put(new(source.GitRepository), "src", rev1, writes([]byte(strings.Repeat("no archive at all\n", 100))))
 		}, source.Stalled, "InvalidChartReference", "archive of files"},
-		{"a circle", func(w *workshop, src, _ source.Object) {
+		{"a circle", func(w *chartSetup, src, _ source.Object) {
 			src.(*source.GitRepository).Spec.Include = []source.GitRepositoryInclude{{Repository: source.IncludeReference{Kind: "PkgChart", Name: "app"}}}
 			w.objects = append(w.objects, made("GitRepository/src", "app", nil))
 		}, source.Stalled, "SourceUnavailable", "PkgChart/apps/app → GitRepository/apps/src → PkgChart/apps/app"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			w := newWorkshop(t)
+			w := newChartSetup(t)
 			src, lib := new(source.GitRepository), new(source.Bucket)
 			w.tree(src, "src", rev1, simple("app", "app", "1.0.0"))
 			w.tree(lib, "lib", rev1, files("x.yaml", "a: 1\n"))
@@ -513,7 +450,7 @@ func TestSourcesOfChartsThatFail(t *testing.T) {
 
 // A source whose last run failed has the artifact of before, which is good enough.
 func TestLastGoodArtifact(t *testing.T) {
-	w := newWorkshop(t)
+	w := newChartSetup(t)
 	src := new(source.GitRepository)
 	w.tree(src, "src", rev1, simple("app", "app", "1.0.0"))
 	src.Status.Conditions = []source.Condition{{Type: "Ready", Status: "False", Reason: "GitOperationFailed"}}
@@ -522,17 +459,13 @@ func TestLastGoodArtifact(t *testing.T) {
 
 // A store that fails is to blame itself.
 func TestStoreFails(t *testing.T) {
-	w := newWorkshop(t)
+	w := newChartSetup(t)
 	w.tree(new(source.GitRepository), "src", rev1, simple("app", "app", "1.0.0"))
 	o := w.origin(made("GitRepository/src", "app", nil))
 	rev, _, err := o.Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c, err := o.Open(t.Context(), rev)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	_, err = c.WriteTo(t.Context(), full{})
 	if step, ok := errors.AsType[*source.StepError](err); ok || !errors.Is(err, io.ErrShortWrite) {

@@ -1,10 +1,11 @@
 package chart_test
 
 import (
-	"maps"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -30,7 +31,7 @@ func TestVersionsFromTrees(t *testing.T) {
 		{"a tag and a digest", source.StrategyRevision, "1.2.3", "1.2.3+fedcba987654", nil, "v1@sha256:fedcba9876543210"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			w := newWorkshop(t)
+			w := newChartSetup(t)
 			w.tree(new(source.GitRepository), "src", row.revision, simple("charts/app", "app", row.version, "prod.yaml", "a: 2\n"))
 			c := made("GitRepository/src", "charts/app", func(s *source.PkgChartSpec) {
 				s.ReconcileStrategy, s.ValuesFiles = row.strategy, row.values
@@ -75,7 +76,7 @@ func TestValuesFromTrees(t *testing.T) {
 		{"all are missing", []string{"no.yaml"}, true, "a: 1\nb: {c: 2, d: 3}\n", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			w := newWorkshop(t)
+			w := newChartSetup(t)
 			w.tree(new(source.GitRepository), "lib", rev2, files("v/x.yaml", "a: x\n"))
 			w.tree(new(source.Bucket), "data", "sha256:11", files("y.yaml", "\"y\": 1\n"))
 			w.tree(new(source.GitRepository), "src", rev1, simple("app", "app", "1.0.0",
@@ -98,62 +99,60 @@ func TestValuesFromTrees(t *testing.T) {
 
 // What makes a chart anew, and what does not.
 func TestWhatRenewsCharts(t *testing.T) {
-	bump := func(w *workshop, version, revision string, further ...string) {
+	bump := func(w *chartSetup, version, revision string, further ...string) {
 		w.tree(new(source.GitRepository), "src", revision, simple("app", "app", version, further...))
 	}
 	for _, row := range []struct {
 		name    string
 		edit    func(*source.PkgChartSpec)
-		then    func(w *workshop, c *source.PkgChart)
+		then    func(w *chartSetup, c *source.PkgChart)
 		outcome source.Outcome
 		why     string
 	}{
-		{"nothing", nil, func(*workshop, *source.PkgChart) {}, source.Unchanged, "revision, spec and inputs are those"},
-		{"another version", nil, func(w *workshop, _ *source.PkgChart) { bump(w, "1.1.0", rev2) }, source.Stored, "the revision changed from 1.0.0 to 1.1.0"},
-		{"a commit without another version", nil, func(w *workshop, _ *source.PkgChart) { bump(w, "1.0.0", rev2, "x", "y") }, source.Unchanged,
+		{"nothing", nil, func(*chartSetup, *source.PkgChart) {}, source.Unchanged, "revision, spec and inputs are those"},
+		{"another version", nil, func(w *chartSetup, _ *source.PkgChart) { bump(w, "1.1.0", rev2) }, source.Stored, "the revision changed from 1.0.0 to 1.1.0"},
+		{"a commit without another version", nil, func(w *chartSetup, _ *source.PkgChart) { bump(w, "1.0.0", rev2, "x", "y") }, source.Unchanged,
 			"the source is at " + rev2 + ", and the chart's version still 1.0.0: reconcileStrategy ChartVersion makes a new artifact when the version changes"},
 		{"a commit, by revision", func(s *source.PkgChartSpec) { s.ReconcileStrategy = source.StrategyRevision },
-			func(w *workshop, _ *source.PkgChart) { bump(w, "1.0.0", rev2) }, source.Stored, "the revision changed from 1.0.0+0123456789ab to 1.0.0+89abcdef0123"},
+			func(w *chartSetup, _ *source.PkgChart) { bump(w, "1.0.0", rev2) }, source.Stored, "the revision changed from 1.0.0+0123456789ab to 1.0.0+89abcdef0123"},
 		{"an include, by revision", func(s *source.PkgChartSpec) { s.ReconcileStrategy = source.StrategyRevision },
-			func(w *workshop, _ *source.PkgChart) { bump(w, "1.0.0", rev1, "x", "y") }, source.Stored, "revision " + rev1 + " of GitRepository/apps/src has other content: its digest was sha256:"},
+			func(w *chartSetup, _ *source.PkgChart) { bump(w, "1.0.0", rev1, "x", "y") }, source.Stored, "revision " + rev1 + " of GitRepository/apps/src has other content: its digest was sha256:"},
 		{"values of another source", func(s *source.PkgChartSpec) { s.ValuesFiles = []string{"source:lib/x.yaml"} },
-			func(w *workshop, _ *source.PkgChart) {
+			func(w *chartSetup, _ *source.PkgChart) {
 				w.tree(new(source.GitRepository), "lib", rev2, files("x.yaml", "a: 8\n"))
 			},
 			source.Stored, "changed: values file source:lib/x.yaml"},
 		{"something beside the values of another source", func(s *source.PkgChartSpec) { s.ValuesFiles = []string{"source:lib/x.yaml"} },
-			func(w *workshop, _ *source.PkgChart) {
+			func(w *chartSetup, _ *source.PkgChart) {
 				w.tree(new(source.GitRepository), "lib", rev2, files("x.yaml", "a: 7\n", "z", "z"))
 			}, source.Unchanged, "revision, spec and inputs"},
 		{"values that were missing", func(s *source.PkgChartSpec) {
 			s.ValuesFiles, s.IgnoreMissingValuesFiles = []string{"source:lib/late.yaml"}, true
-		}, func(w *workshop, _ *source.PkgChart) {
+		}, func(w *chartSetup, _ *source.PkgChart) {
 			w.tree(new(source.GitRepository), "lib", rev2, files("late.yaml", "a: 8\n"))
 		}, source.Stored, "changed: values file source:lib/late.yaml"},
 		{"another list of values files, by a document with a generation of its own", func(s *source.PkgChartSpec) { s.IgnoreMissingValuesFiles = true },
-			func(_ *workshop, c *source.PkgChart) { c.Spec.ValuesFiles = []string{"values.yaml"} }, source.Stored, "changed: spec.valuesFiles"},
+			func(_ *chartSetup, c *source.PkgChart) { c.Spec.ValuesFiles = []string{"values.yaml"} }, source.Stored, "changed: spec.valuesFiles"},
 		{"another generation, with values", func(s *source.PkgChartSpec) { s.ValuesFiles = []string{"source:lib/x.yaml"} },
-			func(_ *workshop, c *source.PkgChart) { c.Metadata.Generation = 4 }, source.Stored, "the revision changed from 1.0.0+3 to 1.0.0+4"},
-		{"another generation, without", nil, func(_ *workshop, c *source.PkgChart) { c.Metadata.Generation = 4 }, source.Unchanged, "revision, spec"},
-		{"another source", nil, func(w *workshop, c *source.PkgChart) {
+			func(_ *chartSetup, c *source.PkgChart) { c.Metadata.Generation = 4 }, source.Stored, "the revision changed from 1.0.0+3 to 1.0.0+4"},
+		{"another generation, without", nil, func(_ *chartSetup, c *source.PkgChart) { c.Metadata.Generation = 4 }, source.Unchanged, "revision, spec"},
+		{"another source", nil, func(w *chartSetup, c *source.PkgChart) {
 			w.tree(new(source.Bucket), "src", rev2, simple("app", "app", "1.0.0", "x", "y"))
 			c.Spec.SourceRef.Kind = "Bucket"
 		}, source.Stored, "version 1.0.0 is another chart: it was that of GitRepository/apps/src:app, is that of Bucket/apps/src:app"},
-		{"another path", nil, func(w *workshop, c *source.PkgChart) {
+		{"another path", nil, func(w *chartSetup, c *source.PkgChart) {
 			bump(w, "1.0.0", rev1, "other/Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.0.0\n")
 			c.Spec.Chart = "other"
 		}, source.Stored, "version 1.0.0 is another chart: it was that of GitRepository/apps/src:app, is that of GitRepository/apps/src:other"},
-		{"another name", nil, func(w *workshop, _ *source.PkgChart) {
+		{"another name", nil, func(w *chartSetup, _ *source.PkgChart) {
 			w.tree(new(source.GitRepository), "src", rev2, simple("app", "other", "1.0.0"))
 		}, source.Stored, "changed: spec.chart"},
-		{"a lost artifact", nil, func(w *workshop, c *source.PkgChart) {
-			if err := w.Store.Remove("pkgchart/apps/app"); err != nil {
-				t.Fatal(err)
-			}
+		{"a lost artifact", nil, func(w *chartSetup, c *source.PkgChart) {
+			must(t, w.Store.Remove("pkgchart/apps/app"))
 		}, source.Stored, "the artifact disappeared from storage"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			w := newWorkshop(t)
+			w := newChartSetup(t)
 			bump(w, "1.0.0", rev1)
 			w.tree(new(source.GitRepository), "lib", rev1, files("x.yaml", "a: 7\n"))
 			c := made("GitRepository/src", "app", row.edit)
@@ -184,7 +183,7 @@ func TestWhatRenewsCharts(t *testing.T) {
 func TestSameTreeSameArchive(t *testing.T) {
 	var digests []string
 	for range 2 {
-		w := newWorkshop(t)
+		w := newChartSetup(t)
 		w.tree(new(source.GitRepository), "src", rev1, simple("app", "app", "1.0.0", "app/.helmignore", "*.md\n", "app/x.md", "x", "p.yaml", "a: 3\nz: 1\nk: 1\n"))
 		c := made("GitRepository/src", "app", func(s *source.PkgChartSpec) { s.ValuesFiles = []string{"p.yaml", "app/values.yaml"} })
 		w.run(c, source.Stored)
@@ -200,7 +199,7 @@ func TestSameTreeSameArchive(t *testing.T) {
 
 // An archive that nothing changes stays as it is.
 func TestArchivesInTrees(t *testing.T) {
-	w := newWorkshop(t)
+	w := newChartSetup(t)
 	archive := tgz(t, map[string]string{
 		"app/Chart.yaml": "apiVersion: v2\nname: app\nversion: 2.0.0\ndescription:   odd   spacing\n", "app/values.yaml": "a: 1\n", "app/templates/x": "x"})
 	w.tree(new(source.GitRepository), "src", rev1, files("charts/app-2.0.0.tgz", string(archive), "p.yaml", "a: 2\n"))
@@ -222,35 +221,14 @@ func TestArchivesInTrees(t *testing.T) {
 	}
 }
 
-// The layer of a chart, copied from a registry, is the chart.
-func TestCopiedLayers(t *testing.T) {
-	archive := tgz(t, map[string]string{"app/Chart.yaml": "apiVersion: v2\nname: app\nversion: 2.0.0\n", "app/values.yaml": "a: 1\n", "app/prod.yaml": "a: 2\n"})
-	for _, row := range []struct {
-		name, operation, in string
-		values              []string
-		verbatim            bool
-	}{
-		{"copied", source.LayerCopy, "app", nil, true},
-		{"extracted", "", "app", nil, false},
-		{"copied, with values", source.LayerCopy, "app", []string{"app/prod.yaml"}, false},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			w := newWorkshop(t)
-			repository := new(source.OCIRepository)
-			repository.Spec.LayerSelector = &source.OCILayerSelector{Operation: row.operation}
-			w.put(repository, "src", "2.0.0@sha256:0123456789abcdef", writes(archive))
-			c := made("OCIRepository/src", row.in, func(s *source.PkgChartSpec) { s.ValuesFiles = row.values })
-			w.run(c, source.Stored)
-			if got := w.bytes(c.Artifact()) == string(archive); got != row.verbatim {
-				t.Errorf("verbatim: %v", got)
-			}
-			want := map[string]string{"app/Chart.yaml": "apiVersion: v2\nname: app\nversion: 2.0.0\n", "app/values.yaml": "a: 1\n", "app/prod.yaml": "a: 2\n"}
-			if row.values != nil {
-				want["app/Chart.yaml"], want["app/values.yaml"] = "apiVersion: v2\nname: app\nversion: 2.0.0+3\n", "a: 2\n"
-			}
-			if got := w.Contents(c.Artifact()); !maps.Equal(got, want) {
-				t.Errorf("%v", got)
-			}
-		})
+// TestCredentialsInTheURLOfADependency do not show, whatever comes of them.
+func TestCredentialsInTheURLOfADependency(t *testing.T) {
+	server := testenv.StartCharts(t, testenv.ChartsConfig{})
+	for _, scheme := range []string{"http", "oci", "ftp"} {
+		w := newChartSetup(t, "cAnArY")
+		at := strings.Replace(server.URL(), "http://", scheme+"://ann:cAnArY-of-a%2F+1@", 1)
+		w.tree(new(source.GitRepository), "src", rev1, simple("lib", "lib", "0.1.0", "whole/Chart.yaml",
+			fmt.Sprintf("apiVersion: v2\nname: whole\nversion: 1.0.0\ndependencies:\n- {name: none, version: ^1, repository: %q}\n", at)))
+		w.fails(made("GitRepository/src", "whole", nil), nil, source.Failed, "DependencyBuildError", `"none"`)
 	}
 }

@@ -1,11 +1,17 @@
 package chart_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"maps"
+	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/chart"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/oci"
@@ -28,7 +34,7 @@ func TestProvenanceLife(t *testing.T) {
 		server.PutFile("app-"+version+".tgz.prov", chart.SignText(t, ann, at, chart.Statement("app", version, archive)))
 	}
 	first := server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
-	w := newWorkshop(t)
+	w := newChartSetup(t)
 	ring := func(data []byte) { w.secrets["apps/ring"] = source.Secret{Data: map[string][]byte{"keys": data}} }
 	repo := w.indexed(server)
 	c := made("PkgRepository/src", "app", nil)
@@ -87,7 +93,7 @@ func TestProvenanceLife(t *testing.T) {
 func TestSignedCharts(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	key, other := testenv.NewCosign(t, 1), testenv.NewCosign(t, 2)
-	w := newWorkshop(t)
+	w := newChartSetup(t)
 	w.technologies = map[string]oci.Technology{"cosign": cosign.New(cosign.Config{})}
 	w.pushed(g)
 	keys := func(texts ...[]byte) {
@@ -138,18 +144,6 @@ func TestSignedCharts(t *testing.T) {
 	}
 }
 
-// spec.verify is for registries: over HTTP it is refused, and not passed over.
-func TestVerifyOverHTTP(t *testing.T) {
-	server := testenv.StartCharts(t, testenv.ChartsConfig{})
-	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
-	w := newWorkshop(t)
-	w.indexed(server)
-	c := made("PkgRepository/src", "app", func(s *source.PkgChartSpec) {
-		s.Verify = &source.OCIRepositoryVerification{Provider: "cosign", SecretRef: &source.LocalReference{Name: "keys"}}
-	})
-	w.fails(c, nil, source.Stalled, "VerificationError", "type oci")
-}
-
 // A key that changes between looking up and verifying is no verdict.
 func TestKeysThatChangeMeanwhile(t *testing.T) {
 	at := time.Now().Add(-time.Hour)
@@ -157,7 +151,7 @@ func TestKeysThatChangeMeanwhile(t *testing.T) {
 	server := testenv.StartCharts(t, testenv.ChartsConfig{})
 	archive := server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
 	server.PutFile("app-1.0.0.tgz.prov", chart.SignText(t, ann, at, chart.Statement("app", "1.0.0", archive)))
-	w := newWorkshop(t)
+	w := newChartSetup(t)
 	w.secrets["apps/ring"] = source.Secret{Data: map[string][]byte{"keys": chart.PublicKeys(t, bob, false)}}
 	w.indexed(server).Spec.Verify = &source.PkgRepositoryVerification{SecretRef: source.LocalReference{Name: "ring"}}
 	o := w.origin(made("PkgRepository/src", "app", nil))
@@ -167,9 +161,7 @@ func TestKeysThatChangeMeanwhile(t *testing.T) {
 	}
 	w.secrets["apps/ring"] = source.Secret{Data: map[string][]byte{"keys": chart.PublicKeys(t, ann, false)}}
 	c, err := o.Open(t.Context(), rev)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	if _, err := c.Verify(t.Context()); err == nil || !strings.Contains(err.Error(), "the keys changed") {
 		t.Errorf("error %v", err)
@@ -179,16 +171,190 @@ func TestKeysThatChangeMeanwhile(t *testing.T) {
 // What became another version between looking up and opening is looked up again.
 func TestVersionsThatMove(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
-	w := newWorkshop(t)
+	w := newChartSetup(t)
 	w.pushed(g)
 	push(g, "1.0.0", archived(t, "1.0.0"))
 	c := made("PkgRepository/src", "app", nil)
 	rev, _, err := w.origin(c).Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	push(g, "1.1.0", archived(t, "1.1.0"))
 	if _, err := w.origin(c).Open(t.Context(), rev); !errors.Is(err, source.ErrMoved) {
 		t.Errorf("error %v", err)
 	}
+}
+
+func TestPublication(t *testing.T) {
+	archive := testenv.ChartArchive(t, map[string]string{
+		"app/Chart.yaml": "apiVersion: v2\nname: app\nversion: 1.2.0+3\ndescription: An app.\n", "app/values.yaml": "a: 1\n",
+	})
+	p, err := chart.Publication(bytes.NewReader(archive), artifact.Limits{})
+	must(t, err)
+	if want := `{"name":"app","version":"1.2.0+3","description":"An app.","apiVersion":"v2"}`; string(p.Config) != want {
+		t.Errorf("config %s, want %s", p.Config, want)
+	}
+	if p.ConfigType != "application/vnd.cncf.helm.config.v1+json" || p.LayerType != "application/vnd.cncf.helm.chart.content.v1.tar+gzip" {
+		t.Errorf("config %s, layer %s", p.ConfigType, p.LayerType)
+	}
+	if strings.Join(p.Tags, " ") != "1.2.0_3" {
+		t.Errorf("tags %q", p.Tags)
+	}
+	told := map[string]string{
+		"org.opencontainers.image.title": "app", "org.opencontainers.image.version": "1.2.0+3", "org.opencontainers.image.description": "An app.",
+	}
+	if !maps.Equal(p.Annotations, told) {
+		t.Errorf("annotations %v", p.Annotations)
+	}
+	if _, err := chart.Publication(strings.NewReader("no chart"), artifact.Limits{}); err == nil {
+		t.Error("what is no chart is published")
+	}
+}
+
+// A keyed row changes one field of a PkgRepository, or one value of a Secret
+// that it names.
+type keyed struct {
+	field string
+	value string // of the Secret
+	edit  func(w *chartSetup, spec *source.PkgRepositorySpec)
+}
+
+// idle are the fields that decide no request for a chart.
+var idle = map[string]bool{"Interval": true, "Timeout": true, "Suspend": true, "Verify": true, "AccessFrom": true}
+
+// TestCacheKeyHoldsWhatDecidesARequest warms a cache and changes one field after
+// the other: the chart is asked for again, as with an empty cache.
+func TestCacheKeyHoldsWhatDecidesARequest(t *testing.T) {
+	ca := testenv.NewCA(t)
+	cert, key := ca.Client("ann")
+	secret := func(name, value string, data []byte) func(*chartSetup, *source.PkgRepositorySpec) {
+		return func(w *chartSetup, _ *source.PkgRepositorySpec) { w.secrets["apps/"+name].Data[value] = data }
+	}
+	t.Run("index", func(t *testing.T) {
+		server := testenv.StartCharts(t, testenv.ChartsConfig{CA: ca, Allow: func(r *http.Request) bool {
+			_, password, _ := r.BasicAuth()
+			return password == chartCanary || strings.HasSuffix(r.URL.Path, "/index.yaml")
+		}})
+		away := strings.Replace(server.URLOf("app.tgz"), "127.0.0.1", "localhost", 1)
+		server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", File: "app.tgz", URLs: []string{away}})
+		keyedTest{
+			spec: source.PkgRepositorySpec{URL: server.URL(), SecretRef: &source.LocalReference{Name: "login"},
+				CertSecretRef: &source.LocalReference{Name: "cert"}, PassCredentials: true},
+			asked: func() int { return server.Count(testenv.GetChart) },
+			fails: "401",
+			idle:  map[string]bool{"Type": true, "Provider": true, "Insecure": true}, // of type oci
+			rows: []keyed{
+				{"URL", "", func(_ *chartSetup, s *source.PkgRepositorySpec) { s.URL += "?a=b" }},
+				{"SecretRef", "", func(_ *chartSetup, s *source.PkgRepositorySpec) { s.SecretRef = nil }},
+				{"SecretRef", "username", secret("login", "username", []byte("other"))},
+				{"SecretRef", "password", secret("login", "password", []byte("other"))},
+				{"CertSecretRef", "", func(_ *chartSetup, s *source.PkgRepositorySpec) {
+					s.CertSecretRef = &source.LocalReference{Name: "more"}
+				}},
+				{"CertSecretRef", "ca.crt", secret("cert", "ca.crt", append(ca.PEM(), testenv.NewCA(t).PEM()...))},
+				{"PassCredentials", "", func(_ *chartSetup, s *source.PkgRepositorySpec) { s.PassCredentials = false }},
+			},
+		}.run(t, map[string]source.Secret{
+			"apps/login": {Data: map[string][]byte{"username": []byte("user"), "password": []byte(chartCanary)}},
+			"apps/cert":  {Data: map[string][]byte{"ca.crt": ca.PEM()}},
+			"apps/more":  {Data: map[string][]byte{"ca.crt": ca.PEM(), "tls.crt": cert, "tls.key": key}},
+		})
+	})
+	t.Run("registry", func(t *testing.T) {
+		g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+		for _, name := range []string{"team/app", "other/app"} {
+			g.Push(name, "1.0.0", testenv.Manifest{
+				Config: &testenv.Blob{MediaType: "application/vnd.cncf.helm.config.v1+json", Data: []byte("{}")},
+				Layers: []testenv.Blob{{MediaType: "application/vnd.cncf.helm.chart.content.v1.tar+gzip", Data: testenv.TarGzip(t, wrapped("app", "1.0.0", nil)).Data}},
+			})
+		}
+		keyedTest{
+			spec: source.PkgRepositorySpec{URL: g.URL("team"), Type: source.RepositoryOCI, Insecure: true,
+				SecretRef: &source.LocalReference{Name: "login"}, CertSecretRef: &source.LocalReference{Name: "cert"}},
+			asked: func() int { return g.Count(testenv.GetBlob) },
+			fails: "HTTP response to HTTPS client", // the manifest cannot be had either
+			idle:  map[string]bool{"PassCredentials": true, "Type": true},
+			rows: []keyed{
+				{"URL", "", func(_ *chartSetup, s *source.PkgRepositorySpec) { s.URL = g.URL("other") }},
+				{"SecretRef", "", func(_ *chartSetup, s *source.PkgRepositorySpec) { s.SecretRef = nil }},
+				{"SecretRef", "username", secret("login", "username", []byte("other"))},
+				{"SecretRef", "password", secret("login", "password", []byte("other"))},
+				{"CertSecretRef", "", func(_ *chartSetup, s *source.PkgRepositorySpec) { s.CertSecretRef = nil }},
+				{"CertSecretRef", "ca.crt", secret("cert", "ca.crt", append(ca.PEM(), testenv.NewCA(t).PEM()...))},
+				{"Insecure", "", func(_ *chartSetup, s *source.PkgRepositorySpec) { s.Insecure = false }},
+				{"Provider", "", func(_ *chartSetup, s *source.PkgRepositorySpec) { s.Provider, s.SecretRef = "gcp", nil }},
+			},
+		}.run(t, map[string]source.Secret{
+			"apps/login": {Data: map[string][]byte{"username": []byte("user"), "password": []byte(chartCanary)}},
+			"apps/cert":  {Data: map[string][]byte{"ca.crt": ca.PEM()}},
+		})
+	})
+}
+
+// A keyedTest is what one type of repository is tested with.
+type keyedTest struct {
+	spec  source.PkgRepositorySpec
+	asked func() int // requests for a chart so far
+	fails string     // what a run that the server refuses says
+	idle  map[string]bool
+	rows  []keyed
+}
+
+func (k keyedTest) run(t *testing.T, secrets map[string]source.Secret) {
+	covered := map[string]bool{}
+	for _, r := range k.rows {
+		covered[r.field] = true
+	}
+	for f := range reflect.TypeFor[source.PkgRepositorySpec]().Fields() {
+		if !covered[f.Name] && !k.idle[f.Name] && !idle[f.Name] {
+			t.Errorf("spec.%s: say whether it decides a request for a chart", f.Name)
+		}
+	}
+	for _, r := range k.rows {
+		t.Run(strings.Trim(r.field+" "+r.value, " "), func(t *testing.T) {
+			cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: t.TempDir()})
+			must(t, err)
+			defer cache.Close()
+			plain := func(*chartSetup, *source.PkgRepositorySpec) {}
+			if n, err := k.fetch(t, cache, secrets, plain); n != 1 || err != nil {
+				t.Fatalf("an empty cache: %d requests, error %v", n, err)
+			}
+			if n, err := k.fetch(t, cache, secrets, plain); n != 0 || err != nil {
+				t.Fatalf("a warm cache: %d requests, error %v", n, err)
+			}
+			n, err := k.fetch(t, cache, secrets, r.edit)
+			if n == 0 && (err == nil || !strings.Contains(err.Error(), k.fails)) {
+				t.Errorf("the chart came out of the cache: error %v", err)
+			}
+			if r.field == "PassCredentials" && (err == nil || !strings.Contains(err.Error(), k.fails)) {
+				t.Errorf("without passCredentials: error %v, want %s", err, k.fails)
+			}
+		})
+	}
+}
+
+// fetch reconciles the chart in a store of its own, and returns the requests for it.
+func (k keyedTest) fetch(t *testing.T, cache *artifact.Cache, secrets map[string]source.Secret, edit func(*chartSetup, *source.PkgRepositorySpec)) (int, error) {
+	w := newChartSetup(t, chartCanary)
+	for name, s := range secrets {
+		w.secrets[name] = source.Secret{Type: s.Type, Data: map[string][]byte{}}
+		for key, value := range s.Data {
+			w.secrets[name].Data[key] = value
+		}
+	}
+	repo := &source.PkgRepository{Spec: k.spec}
+	edit(w, &repo.Spec)
+	w.add(repo, "charts")
+	env := w.env()
+	env.Cache = cache
+	env.Login = func(context.Context, source.LoginRequest) (source.Credential, error) {
+		return source.Credential{Username: "user", Password: chartCanary}, nil
+	}
+	if repo.Spec.Type != source.RepositoryOCI {
+		if _, err := w.Reconcile(repo, chart.NewRepository(repo, env)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := k.asked()
+	c := made("PkgRepository/charts", "app", nil)
+	_, err := w.Reconcile(c, chart.New(c, env, nil))
+	return k.asked() - before, err
 }

@@ -38,7 +38,7 @@ func TestRepositoryHostileIndexes(t *testing.T) {
 		"long key":       "apiVersion: v1\n" + strings.Repeat("k", 4<<20) + ": x\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRepoRig(t, testenv.ChartsConfig{})
+			r := newRepositorySetup(t, testenv.ChartsConfig{})
 			r.s.SetIndex([]byte(text))
 			obj := r.object(nil)
 			r.refused(obj, "IndexationFailed", r.s.URL()+"/index.yaml")
@@ -65,7 +65,7 @@ func TestRepositoryLimitHoldsWhileReading(t *testing.T) {
 		}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRepoRig(t, testenv.ChartsConfig{})
+			r := newRepositorySetup(t, testenv.ChartsConfig{})
 			obj := r.object(nil)
 			r.run(obj, source.Stored)
 			r.limits.Bytes = limit
@@ -87,23 +87,8 @@ func forever(w io.Writer, first, more string) {
 	}
 }
 
-func TestRepositoryLimit(t *testing.T) {
-	r := newRepoRig(t, testenv.ChartsConfig{Gzip: true})
-	for i := range 50 {
-		r.s.Put(testenv.ChartVersion{Name: "web", Version: fmt.Sprintf("1.0.%d", i)})
-	}
-	size := int64(len(r.s.Index()))
-	obj := r.object(nil)
-	r.limits.Bytes = size - 1
-	r.refused(obj, "Failed", fmt.Sprintf("larger than %d bytes: raise the limit", size-1))
-	r.limits.Bytes = size
-	r.run(obj, source.Stored)
-	r.limits.Bytes = -1
-	r.run(r.object(nil), source.Unchanged)
-}
-
 func TestRepositoryCodingThatWasNotAskedFor(t *testing.T) {
-	r := newRepoRig(t, testenv.ChartsConfig{})
+	r := newRepositorySetup(t, testenv.ChartsConfig{})
 	coding := ""
 	r.s.Break(serving(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		w.Header().Set("Content-Encoding", coding)
@@ -116,7 +101,7 @@ func TestRepositoryCodingThatWasNotAskedFor(t *testing.T) {
 
 // What servers store as a coding without being one changes no byte.
 func TestRepositoryCodingThatIsNone(t *testing.T) {
-	r := newRepoRig(t, testenv.ChartsConfig{})
+	r := newRepositorySetup(t, testenv.ChartsConfig{})
 	coding := ""
 	r.s.Break(serving(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		w.Header().Set("Content-Encoding", coding)
@@ -132,7 +117,7 @@ func TestRepositoryCodingThatIsNone(t *testing.T) {
 // A lie about what changed is the server's to answer for; what is stored is
 // always what its revision says.
 func TestRepositoryETagThatLies(t *testing.T) {
-	r := newRepoRig(t, testenv.ChartsConfig{})
+	r := newRepositorySetup(t, testenv.ChartsConfig{})
 	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
 	n := 0
 	r.s.Break(serving(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
@@ -164,7 +149,7 @@ func TestRepositoryRedirectToAnotherHost(t *testing.T) {
 			ca := testenv.NewCA(t)
 			other := testenv.StartCharts(t, testenv.ChartsConfig{CA: ca})
 			other.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
-			r := newRepoRig(t, testenv.ChartsConfig{CA: ca, Mutual: true, Username: "user", Password: repoCanary, Defect: testenv.Redirect(other.Base)})
+			r := newRepositorySetup(t, testenv.ChartsConfig{CA: ca, Mutual: true, Username: "user", Password: repoCanary, Defect: testenv.Redirect(other.Base)})
 			obj := r.object(func(s *source.PkgRepositorySpec) {
 				s.SecretRef, s.CertSecretRef, s.PassCredentials = &source.LocalReference{Name: "login"}, &source.LocalReference{Name: "tls"}, pass
 			})
@@ -186,7 +171,7 @@ func TestRepositoryRedirectToAnotherHost(t *testing.T) {
 func TestRepositoryRedirectIntoTheClear(t *testing.T) {
 	ca := testenv.NewCA(t)
 	other := testenv.StartCharts(t, testenv.ChartsConfig{})
-	r := newRepoRig(t, testenv.ChartsConfig{CA: ca, Defect: testenv.Redirect(other.Base)})
+	r := newRepositorySetup(t, testenv.ChartsConfig{CA: ca, Defect: testenv.Redirect(other.Base)})
 	obj := r.object(func(s *source.PkgRepositorySpec) { s.CertSecretRef = &source.LocalReference{Name: "tls"} })
 	r.refused(obj, "Failed", "redirect from https to http refused")
 	if other.Count() != 0 {
@@ -214,7 +199,7 @@ func TestRepositoryTLSSettings(t *testing.T) {
 		{"key that is none", sourcetest.Secret("caFile", string(ca.PEM()), "certFile", string(cert), "keyFile", repoCanary), source.Secret{}, "key keyFile is not PEM", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRepoRig(t, testenv.ChartsConfig{CA: ca, Mutual: true})
+			r := newRepositorySetup(t, testenv.ChartsConfig{CA: ca, Mutual: true})
 			obj := r.object(nil)
 			if c.login.Data != nil {
 				r.secrets["default/login"], obj.Spec.SecretRef = c.login, &source.LocalReference{Name: "login"}
@@ -244,7 +229,7 @@ func tlsSecret(ca *testenv.CA, caKey, certKey, keyKey string) source.Secret {
 }
 
 func TestRepositoryCredentials(t *testing.T) {
-	r := newRepoRig(t, testenv.ChartsConfig{Username: "user", Password: repoCanary})
+	r := newRepositorySetup(t, testenv.ChartsConfig{Username: "user", Password: repoCanary})
 	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
 	named := func(name string) func(*source.PkgRepositorySpec) {
 		return func(s *source.PkgRepositorySpec) { s.SecretRef = &source.LocalReference{Name: name} }
@@ -273,7 +258,7 @@ func TestRepositoryCredentials(t *testing.T) {
 }
 
 func TestRepositoryLimitOfTheHeader(t *testing.T) {
-	r := newRepoRig(t, testenv.ChartsConfig{})
+	r := newRepositorySetup(t, testenv.ChartsConfig{})
 	r.limits = artifact.Limits{Temp: r.limits.Temp}
 	r.s.Break(serving(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 		for i := range 100 {

@@ -23,7 +23,7 @@ import (
 func TestRepositoryStoresWhatTheServerHas(t *testing.T) {
 	for name, c := range map[string]testenv.ChartsConfig{"yaml": {}, "json": {JSON: true}, "gzip": {Gzip: true}, "gzip, json": {Gzip: true, JSON: true}} {
 		t.Run(name, func(t *testing.T) {
-			r := newRepoRig(t, c)
+			r := newRepositorySetup(t, c)
 			for i := range 40 {
 				r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0." + string(rune('0'+i%10)) + string(rune('0'+i/10))})
 			}
@@ -50,7 +50,7 @@ func TestRepositoryUnchangedCostsOne304(t *testing.T) {
 		"ETag and date": {}, "weak ETag": {Weak: true}, "ETag alone": {NoDate: true}, "date alone": {NoETag: true}, "gzip": {Gzip: true, Weak: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRepoRig(t, c)
+			r := newRepositorySetup(t, c)
 			r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
 			r.run(r.object(nil), source.Stored)
 			r.asked(200)
@@ -71,28 +71,10 @@ func TestRepositoryUnchangedCostsOne304(t *testing.T) {
 	}
 }
 
-func TestRepositoryInAnotherOrderIsNoNewArtifact(t *testing.T) {
-	r := newRepoRig(t, testenv.ChartsConfig{})
-	entry := func(name, version string) string {
-		return "  - {name: " + name + ", version: " + version + ", urls: [" + name + ".tgz], digest: \"" + strings.Repeat("0", 64) + "\"}\n"
-	}
-	r.s.SetIndex([]byte("apiVersion: v1\nentries:\n  a:\n" + entry("a", "1.0.0") + entry("a", "2.0.0") + "  b:\n" + entry("b", "1.0.0")))
-	obj := r.object(nil)
-	r.run(obj, source.Stored)
-	first := obj.Artifact().Revision
-	r.s.SetIndex([]byte("entries:\n  b:\n" + entry("b", "1.0.0") + "  a:\n" + entry("a", "2.0.0") + entry("a", "1.0.0") + "apiVersion: v1\ngenerated: \"2026-01-01T00:00:00Z\"\n"))
-	r.run(obj, source.Unchanged)
-	r.run(obj, source.Unchanged)
-	r.asked(200, 200, 304)
-	if obj.Artifact().Revision != first {
-		t.Errorf("revision was %s, is %s", first, obj.Artifact().Revision)
-	}
-}
-
 // The server stamps its index anew at each request, so the bytes that are lost
 // are nowhere any more.
 func TestRepositoryLostArtifactOfBytesThatAreGone(t *testing.T) {
-	r := newRepoRig(t, testenv.ChartsConfig{Restamp: true})
+	r := newRepositorySetup(t, testenv.ChartsConfig{Restamp: true})
 	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
 	obj := r.object(nil)
 	r.run(obj, source.Stored)
@@ -109,13 +91,12 @@ func TestRepositoryLostArtifactOfBytesThatAreGone(t *testing.T) {
 
 // An index that changes between Resolve and Open is another revision.
 func TestRepositoryMovesOn(t *testing.T) {
-	r := newRepoRig(t, testenv.ChartsConfig{})
+	r := newRepositorySetup(t, testenv.ChartsConfig{})
 	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
 	obj := r.object(nil)
-	rev, state, err := r.origin(obj).Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := r.origin(obj)
+	rev, state, err := first.Resolve(t.Context(), nil)
+	must(t, err)
 	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.1.0"})
 	later := r.origin(obj)
 	if _, err := later.Open(t.Context(), rev); !errors.Is(err, source.ErrMoved) {
@@ -126,67 +107,35 @@ func TestRepositoryMovesOn(t *testing.T) {
 		t.Fatalf("resolved %s, %v", now.ID, err)
 	}
 	c, err := later.Open(t.Context(), now)
-	if err != nil {
+	must(t, err)
+	c.Close()
+	if c, err = first.Open(t.Context(), rev); err != nil { // which the first origin has kept
 		t.Fatal(err)
 	}
 	c.Close()
-	for _, f := range r.spools[:1] { // nobody opened what the first origin resolved
-		f.Close()
-	}
 }
 
 func TestRepositoryFromADirectory(t *testing.T) {
-	r := newRepoRig(t, testenv.ChartsConfig{})
+	r := newRepositorySetup(t, testenv.ChartsConfig{})
 	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
 	dir, obj := t.TempDir(), r.object(nil)
 	r.local = map[string]string{obj.Spec.URL: dir}
 	r.refused(obj, "Failed", "run helm repo index", "index.yaml")
-	if err := os.WriteFile(filepath.Join(dir, "index.yaml"), r.s.Index(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "index.yaml"), r.s.Index(), 0o644))
 	r.run(obj, source.Stored)
 	if !bytes.Equal(r.bytes(obj.Artifact()), r.s.Index()) {
 		t.Error("the artifact is not the file")
 	}
 	r.run(obj, source.Unchanged)
-	if err := os.WriteFile(filepath.Join(dir, "index.yaml"), []byte("[]"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "index.yaml"), []byte("[]"), 0o644))
 	r.refused(obj, "IndexationFailed", dir)
 	r.asked()
-}
-
-func TestRepositoryMessages(t *testing.T) {
-	r := newRepoRig(t, testenv.ChartsConfig{})
-	text := append(r.s.Index(), '#')
-	r.s.SetIndex(append(text, bytes.Repeat([]byte("x"), 30_880-len(text))...))
-	obj := r.object(func(s *source.PkgRepositorySpec) { s.URL += "//?token=" + repoCanary })
-	r.run(obj, source.Stored)
-	i := slices.IndexFunc(r.Events, func(e source.Event) bool { return e.Reason == "NewArtifact" })
-	if i < 0 {
-		t.Fatalf("events %+v", r.Events)
-	}
-	if got, want := r.Events[i].Message, "stored fetched index of size 30.88kB from '"+r.s.URL()+"/'"; got != want {
-		t.Errorf("message %q, want %q", got, want)
-	}
-	if got, want := obj.Status.Condition("Ready").Message, "stored artifact: revision '"+obj.Artifact().Revision+"'"; got != want {
-		t.Errorf("message %q, want %q", got, want)
-	}
-	if got := r.s.Requests()[0].Path; !strings.HasPrefix(got, "/charts/index.yaml?token=") {
-		t.Errorf("asked for %s", got)
-	}
-}
-
-func TestRepositoryWaitsForBusyServers(t *testing.T) {
-	r := newRepoRig(t, testenv.ChartsConfig{Defect: &testenv.Defect{Status: 429, Header: http.Header{"Retry-After": {"0"}}, Times: 2}})
-	r.run(r.object(nil), source.Stored)
-	r.asked(429, 429, 200)
 }
 
 // Whatever follows the index, all of what the server has is what is stored.
 func TestRepositoryStoresWhatFollowsTheIndex(t *testing.T) {
 	for _, end := range []string{"", "...\n"} { // the second ends the document
-		r := newRepoRig(t, testenv.ChartsConfig{})
+		r := newRepositorySetup(t, testenv.ChartsConfig{})
 		r.s.SetIndex([]byte("apiVersion: v1\nentries: {}\n" + end + strings.Repeat("# more\n", 40_000)))
 		obj := r.object(nil)
 		r.run(obj, source.Stored)
@@ -197,7 +146,7 @@ func TestRepositoryStoresWhatFollowsTheIndex(t *testing.T) {
 }
 
 func TestRepositoryReportsProgress(t *testing.T) {
-	r := newRepoRig(t, testenv.ChartsConfig{})
+	r := newRepositorySetup(t, testenv.ChartsConfig{})
 	r.s.SetIndex([]byte("apiVersion: v1\nentries: {}\n" + strings.Repeat("# more\n", 1<<20)))
 	var done []int64
 	env := source.Env{Limits: r.limits, Progress: func(p source.Progress) {
@@ -215,7 +164,7 @@ func TestRepositoryReportsProgress(t *testing.T) {
 
 // A date says which second it was, and the index may change twice in one.
 func TestRepositoryChangedTwiceInOneSecond(t *testing.T) {
-	r := newRepoRig(t, testenv.ChartsConfig{NoETag: true, NoDate: true})
+	r := newRepositorySetup(t, testenv.ChartsConfig{NoETag: true, NoDate: true})
 	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	modified := now
 	r.s.Break(serving(func(w http.ResponseWriter, req *http.Request, _ http.Handler) {
@@ -233,28 +182,26 @@ func TestRepositoryChangedTwiceInOneSecond(t *testing.T) {
 }
 
 // sharing returns an environment of objects that share all they can.
-func (r *repoRig) sharing() source.Env {
+func (r *repositorySetup) sharing() source.Env {
 	r.Helper()
 	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: r.TempDir()})
-	if err != nil {
-		r.Fatal(err)
-	}
+	must(r, err)
 	r.Cleanup(func() { cache.Close() })
 	env := source.Env{Secrets: r.secrets, Cache: cache, Share: new(source.Share), Since: time.Now(), Reuse: new(source.Connections)}
 	r.Cleanup(env.Reuse.Close)
 	return env
 }
 
-// A repoFleet is objects of one repository, with what each remembers.
-type repoFleet struct {
-	*repoRig
+// A repositories is objects of one repository, with what each remembers.
+type repositories struct {
+	*repositorySetup
 	mu     sync.Mutex
 	states map[string]source.State
 	status map[string]source.PkgRepositoryStatus
 }
 
 // run reconciles n objects at once, and returns what the server was asked for: the statuses of its answers.
-func (f *repoFleet) run(n int, env source.Env, edit func(i int, obj *source.PkgRepository)) (asked []int, err error) {
+func (f *repositories) run(n int, env source.Env, edit func(i int, obj *source.PkgRepository)) (asked []int, err error) {
 	errs := make([]error, n)
 	var all sync.WaitGroup
 	before := len(f.s.Requests())
@@ -276,7 +223,7 @@ func (f *repoFleet) run(n int, env source.Env, edit func(i int, obj *source.PkgR
 	return asked, errors.Join(errs...)
 }
 
-func (f *repoFleet) one(obj *source.PkgRepository, name string, last source.State, env source.Env) error {
+func (f *repositories) one(obj *source.PkgRepository, name string, last source.State, env source.Env) error {
 	var next source.State
 	reconciler := &source.Reconciler{Store: f.Store,
 		Load: func(context.Context, source.Object) (source.State, error) { return last, nil },
@@ -291,15 +238,15 @@ func (f *repoFleet) one(obj *source.PkgRepository, name string, last source.Stat
 	return err
 }
 
-func newRepoFleet(t *testing.T, c testenv.ChartsConfig) *repoFleet {
-	r := newRepoRig(t, c)
+func newRepositories(t *testing.T, c testenv.ChartsConfig) *repositories {
+	r := newRepositorySetup(t, c)
 	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
-	return &repoFleet{repoRig: r, states: map[string]source.State{}, status: map[string]source.PkgRepositoryStatus{}}
+	return &repositories{repositorySetup: r, states: map[string]source.State{}, status: map[string]source.PkgRepositoryStatus{}}
 }
 
 // Objects of one repository that are due together cost it what one of them does.
 func TestRepositoryFleetAsksOnce(t *testing.T) {
-	f := newRepoFleet(t, testenv.ChartsConfig{})
+	f := newRepositories(t, testenv.ChartsConfig{})
 	env := f.sharing()
 	same := func(int, *source.PkgRepository) {}
 	for _, want := range []string{"[200]", "[304]", "[304]"} {
@@ -331,7 +278,7 @@ func TestRepositoryFleetApart(t *testing.T) {
 		"who passes them on": {func(i int, obj *source.PkgRepository) { obj.Spec.PassCredentials = i == 1 }, "[200 200]", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newRepoFleet(t, testenv.ChartsConfig{Username: "user", Password: repoCanary})
+			f := newRepositories(t, testenv.ChartsConfig{Username: "user", Password: repoCanary})
 			f.secrets["default/login"] = source.Secret{Data: map[string][]byte{"username": []byte("user"), "password": []byte(repoCanary)}}
 			env := f.sharing()
 			total := []int{}

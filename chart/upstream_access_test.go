@@ -70,7 +70,7 @@ func TestCredentials(t *testing.T) {
 				case strings.Contains(row.url(home, other), other.Host):
 					last = other
 				}
-				b := newBench(t, home.URL(), home)
+				b := newOpenerTest(t, home.URL(), home)
 				b.s.env.Secrets.(sourcetest.Secrets)["default/ca"] = source.Secret{Data: map[string][]byte{"ca.crt": ca.PEM()}}
 				b.repo.Spec.SecretRef, b.repo.Spec.CertSecretRef, b.repo.Spec.PassCredentials = ref("user"), ref("ca"), pass
 				if _, got, err := b.get("app", "1.0.0"); err != nil || !bytes.Equal(got, data) {
@@ -93,7 +93,7 @@ func TestCertificate(t *testing.T) {
 	home, other := testenv.StartCharts(t, testenv.ChartsConfig{CA: ca, Mutual: true}), testenv.StartCharts(t, testenv.ChartsConfig{CA: ca, Mutual: true})
 	data := home.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
 	home.Put(testenv.ChartVersion{Name: "app", Version: "2.0.0", URLs: []string{other.URLOf("app-2.0.0.tgz")}})
-	b := newBench(t, home.URL(), home)
+	b := newOpenerTest(t, home.URL(), home)
 	cert, key := ca.Client("ann")
 	secrets := b.s.env.Secrets.(sourcetest.Secrets)
 	secrets["default/cert"] = source.Secret{Data: map[string][]byte{"ca.crt": ca.PEM(), "tls.crt": cert, "tls.key": key}}
@@ -117,7 +117,7 @@ func TestCertificate(t *testing.T) {
 func TestRefusedCredentials(t *testing.T) {
 	c := testenv.StartCharts(t, testenv.ChartsConfig{Username: "ann", Password: "other"})
 	c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
-	b := newBench(t, c.URL(), c)
+	b := newOpenerTest(t, c.URL(), c)
 	b.repo.Spec.SecretRef = ref("user")
 	_, _, err := b.get("app", "1.0.0")
 	b.fails(err, source.StepFetch, "AuthenticationFailed", false, "401 Unauthorized: check the user name and password")
@@ -144,7 +144,7 @@ func TestURLs(t *testing.T) {
 		},
 		"http://h": {"app.tgz": "http://h/app.tgz", "": "http://h/", "?a=b": "http://h/?a=b"},
 	} {
-		b := newBench(t, base, nil)
+		b := newOpenerTest(t, base, nil)
 		b.text = []byte{}
 		u := b.open().(*chartRepository)
 		for text, want := range rows {
@@ -168,7 +168,7 @@ func TestEveryURL(t *testing.T) {
 	urls := []string{"ftp://h/a", "missing.tgz", "bad-1.0.0.tgz", "app-1.0.0.tgz", "never.tgz"}
 	data := c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", URLs: urls})
 	c.Put(testenv.ChartVersion{Name: "app", Version: "2.0.0", URLs: append(urls[:3:3], "http://user:cAnArY@127.0.0.1:1/x?token=cAnArY")})
-	b := newBench(t, c.URL(), c)
+	b := newOpenerTest(t, c.URL(), c)
 	if _, got, err := b.get("app", "1.0.0"); err != nil || !bytes.Equal(got, data) || bytes.Equal(got, bad) || c.Count(testenv.GetChart) != 3 {
 		t.Error(err, c.Count(testenv.GetChart))
 	}
@@ -183,7 +183,7 @@ func TestUserInURL(t *testing.T) {
 	at := strings.Replace(other.URLOf("app.tgz"), "http://", "http://bob:cAnArY-too@", 1)
 	data := home.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", URLs: []string{at}})
 	other.PutFile("app.tgz", data)
-	b := newBench(t, home.URL(), home)
+	b := newOpenerTest(t, home.URL(), home)
 	b.repo.Spec.SecretRef = ref("user")
 	bobs := "Basic " + base64.StdEncoding.EncodeToString([]byte("bob:cAnArY-too"))
 	for i, want := range []string{bobs, annsHeader} {
@@ -206,7 +206,7 @@ func TestTLSIsNotGivenUp(t *testing.T) {
 	ca := testenv.NewCA(t)
 	home, other := testenv.StartCharts(t, testenv.ChartsConfig{CA: ca}), testenv.StartCharts(t, testenv.ChartsConfig{})
 	other.PutFile("app.tgz", home.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", URLs: []string{other.URLOf("app.tgz")}, Entry: map[string]any{"digest": nil}}))
-	b := newBench(t, home.URL(), home)
+	b := newOpenerTest(t, home.URL(), home)
 	_, _, err := b.get("app", "1.0.0")
 	b.fails(err, source.StepFetch, "ChartPullError", false, "gives up TLS")
 	if other.Count() > 0 {
@@ -227,7 +227,7 @@ func TestZones(t *testing.T) {
 		for url, asked := range rows {
 			inside.Reset()
 			g.Reset()
-			b := newBench(t, at, nil)
+			b := newOpenerTest(t, at, nil)
 			b.text = []byte(fmt.Sprintf("apiVersion: v1\nentries:\n  app:\n  - name: app\n    version: 1.0.0\n    urls: ['%s']\n", url))
 			_, _, err := b.get("app", "1.0.0")
 			if refused := err != nil && strings.Contains(err.Error(), "may not send us"); refused == asked || (inside.Count()+g.Count() > 0) != asked {
@@ -258,7 +258,7 @@ func TestZonesOfIndexes(t *testing.T) {
 		index := sent.Index()
 		sent.Break(&testenv.Defect{Status: http.StatusFound, Header: http.Header{"Location": {under(inside.URLOf("app.tgz"), n.Host)}}})
 		for name, home := range map[string]*testenv.Charts{"chart": named, "redirect": sent} {
-			b := newBench(t, under(home.URL(), "wide.example"), named)
+			b := newOpenerTest(t, under(home.URL(), "wide.example"), named)
 			if home == sent {
 				b.text = index
 			}

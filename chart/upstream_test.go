@@ -3,10 +3,12 @@ package chart
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,17 +42,17 @@ func (o objects) Open(context.Context, artifact.Artifact) (io.ReadCloser, error)
 // password must not show anywhere.
 const password = "cAnArY/+p4ss"
 
-// A bench has a supply and a repository that is used through it.
-type bench struct {
+// An openerTest has an opener and a repository that is used through it.
+type openerTest struct {
 	*testing.T
 	s    *opener
 	repo *source.PkgRepository
 	text []byte // of the index
 }
 
-// newBench returns a bench for the repository at url, whose index is that of c.
-func newBench(t *testing.T, url string, c *testenv.Charts) *bench {
-	b := &bench{T: t, repo: &source.PkgRepository{}}
+// newOpenerTest returns an openerTest for the repository at url, whose index is that of c.
+func newOpenerTest(t *testing.T, url string, c *testenv.Charts) *openerTest {
+	b := &openerTest{T: t, repo: &source.PkgRepository{}}
 	b.repo.Metadata.Namespace, b.repo.Metadata.Name = "default", "charts"
 	b.repo.Spec.URL, b.repo.Spec.Timeout = url, source.Duration(time.Minute)
 	if c != nil {
@@ -65,22 +67,20 @@ func newBench(t *testing.T, url string, c *testenv.Charts) *bench {
 }
 
 // open opens the repository.
-func (b *bench) open() upstream {
+func (b *openerTest) open() upstream {
 	b.Helper()
 	var index func(context.Context) (io.ReadCloser, error)
 	if b.text != nil {
 		index = func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.text)), nil }
 	}
 	u, err := b.s.open(b.Context(), b.repo, index)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	b.Cleanup(u.close)
 	return u
 }
 
 // get finds and fetches a chart and returns its bytes.
-func (b *bench) get(name, want string) (*selected, []byte, error) {
+func (b *openerTest) get(name, want string) (*selected, []byte, error) {
 	b.Helper()
 	u := b.open()
 	o, err := u.find(b.Context(), name, want)
@@ -95,7 +95,7 @@ func (b *bench) get(name, want string) (*selected, []byte, error) {
 }
 
 // drain returns the bytes of a and closes it.
-func (b *bench) drain(a *bundle.Chart) []byte {
+func (b *openerTest) drain(a *bundle.Chart) []byte {
 	b.Helper()
 	var text bytes.Buffer
 	if _, err := a.WriteTo(&text); err != nil {
@@ -109,7 +109,7 @@ func (b *bench) drain(a *bundle.Chart) []byte {
 
 // fails checks an error: its step, its reason, whether it stalls, what it says,
 // and that it shows no credentials.
-func (b *bench) fails(err error, step source.Step, reason string, stalls bool, says ...string) {
+func (b *openerTest) fails(err error, step source.Step, reason string, stalls bool, says ...string) {
 	b.Helper()
 	e, ok := errors.AsType[*source.StepError](err)
 	if !ok || e.Step != step || e.Reason != reason || errors.Is(err, source.ErrInvalid) != stalls {
@@ -131,7 +131,7 @@ func ref(name string) *source.LocalReference { return &source.LocalReference{Nam
 func TestNotFound(t *testing.T) {
 	c := testenv.StartCharts(t, testenv.ChartsConfig{})
 	c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
-	b := newBench(t, c.URL(), c)
+	b := newOpenerTest(t, c.URL(), c)
 	for _, row := range []struct {
 		name, want string
 		stalls     bool
@@ -161,7 +161,7 @@ func TestDigest(t *testing.T) {
 	c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.4", Entry: map[string]any{"digest": nil}})
 	c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.5", Archive: testenv.ChartArchive(t, map[string]string{"app/Chart.yaml": "apiVersion: v2\nname: app\nversion: 1.0.4\n"})})
 	c.Put(testenv.ChartVersion{Name: "other", Version: "1.0.0", Archive: testenv.ChartArchive(t, map[string]string{"app/Chart.yaml": "apiVersion: v2\nname: app\nversion: 1.0.0\n"})})
-	b := newBench(t, c.URL(), c)
+	b := newOpenerTest(t, c.URL(), c)
 	_, _, err := b.get("app", "1.0.1")
 	b.fails(err, source.StepFetch, "ChartPullError", false, "chart app 1.0.1", "not what the index promises")
 	for _, malformed := range []string{"1.0.2", "1.0.3"} {
@@ -204,21 +204,17 @@ func TestStandIn(t *testing.T) {
 	data := archive(t, "app", "1.0.0")
 	for name, where := range map[string]string{"app.tgz": dir, "sub/app.tgz": dir, "a b.tgz": dir, "outside.tgz": filepath.Dir(outside)} {
 		file := filepath.Join(where, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, data, 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, data, 0o600)))
 	}
 	defer os.Remove(outside)
-	if err := os.Symlink(outside, filepath.Join(dir, "link.tgz")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(outside, filepath.Join(dir, "link.tgz")))
 	c := testenv.StartCharts(t, testenv.ChartsConfig{})
 	c.PutFile("app.tgz", data)
 	for url, says := range map[string]string{
 		"app.tgz": "", "sub/app.tgz": "", "http://charts.example/stable/app.tgz": "", "a%20b.tgz": "", c.URLOf("app.tgz"): "",
 		"%2e%2e/outside.tgz": "local directory", "link.tgz": "local directory", "missing.tgz": "local directory", "sub": "is no file", "app.tgz/x": "local directory",
 	} {
-		b := newBench(t, "http://charts.example/stable", nil)
+		b := newOpenerTest(t, "http://charts.example/stable", nil)
 		b.s.env.Local = map[string]string{"http://charts.example/stable": dir}
 		b.text = []byte(fmt.Sprintf("apiVersion: v1\nentries:\n  app:\n  - {name: app, version: 1.0.0, urls: ['%s']}\n", url))
 		_, got, err := b.get("app", "1.0.0")
@@ -247,9 +243,9 @@ func chartImage(data []byte, more ...testenv.Blob) testenv.Manifest {
 	}
 }
 
-// newRegistry returns a bench for the charts below HOST/team, and pushes versions of app there.
-func newRegistry(t *testing.T, g *testenv.Registry, versions ...string) (*bench, map[string]ocispec.Descriptor) {
-	b := newBench(t, g.URL("team"), nil)
+// newRegistry returns an openerTest for the charts below HOST/team, and pushes versions of app there.
+func newRegistry(t *testing.T, g *testenv.Registry, versions ...string) (*openerTest, map[string]ocispec.Descriptor) {
+	b := newOpenerTest(t, g.URL("team"), nil)
 	b.repo.Spec.Type, b.repo.Spec.Insecure = source.RepositoryOCI, true
 	pushed := map[string]ocispec.Descriptor{}
 	for _, v := range versions {
@@ -297,7 +293,7 @@ func TestRegistryFails(t *testing.T) {
 func TestRegistryOfOneChart(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	newRegistry(t, g, "0.1.0")
-	b := newBench(t, g.URL("team/app"), nil)
+	b := newOpenerTest(t, g.URL("team/app"), nil)
 	b.repo.Spec.Type, b.repo.Spec.Insecure = source.RepositoryOCI, true
 	_, _, err := b.get("app", "*")
 	b.fails(err, source.StepResolve, "ChartPullError", false, "spec.url must not have the name of the chart at its end")
@@ -311,7 +307,7 @@ func TestMixedProvenance(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	c := testenv.StartCharts(t, testenv.ChartsConfig{})
 	c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: data, URLs: []string{g.URL("team/app:1.0.0")}})
-	b := newBench(t, c.URL(), c)
+	b := newOpenerTest(t, c.URL(), c)
 	b.s.env.Sources = objects{namedRepository("team", g.URL("team"), "")}
 	b.repo.Spec.Verify = &source.PkgRepositoryVerification{SecretRef: *ref("ring")}
 	b.s.env.Secrets.(sourcetest.Secrets)["default/ring"] = source.Secret{Data: map[string][]byte{"ann": public(t, ann, true)}}
@@ -324,9 +320,7 @@ func TestMixedProvenance(t *testing.T) {
 		g.Push("team/app", "1.0.0", chartImage(data, layers...))
 		u := b.open()
 		o, err := u.find(t.Context(), "app", "*")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, err = u.verify(t.Context(), o, nil)
 		if says != "" {
 			b.fails(err, source.StepVerify, "ChartVerificationError", false, says)
@@ -340,7 +334,7 @@ func TestMixedProvenance(t *testing.T) {
 func TestNamesThatNobodyIsAskedFor(t *testing.T) {
 	registry := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	push(t, registry, "team", "app", "1.0.0")
-	env := newSupply(t, repositoryObject("charts", registry.URL("team"), "")).env
+	env := newOpener(t, repositoryObject("charts", registry.URL("team"), "")).env
 	for name, good := range map[string]bool{
 		"app": true,
 		"":    false, "App": false, "a//b": false, "/a": false, "a/": false, "..": false, "a..b": false, "../a": false, "a/../b": false, ".a": false,
@@ -362,5 +356,163 @@ func TestNamesThatNobodyIsAskedFor(t *testing.T) {
 		if !errors.As(err, &step) || step.Reason != "InvalidChartReference" || !errors.Is(err, source.ErrInvalid) || registry.Count() != 0 {
 			t.Errorf("%q: %v after %d requests", name, err, registry.Count())
 		}
+	}
+}
+
+// withCache gives b a cache.
+func (b *openerTest) withCache() {
+	b.Helper()
+	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: b.TempDir()})
+	must(b, err)
+	b.Cleanup(func() { cache.Close() })
+	b.s.env.Cache = cache
+}
+
+// TestCache fetches twice, as the same, as another and after the index changed.
+func TestCache(t *testing.T) {
+	c := testenv.StartCharts(t, testenv.ChartsConfig{})
+	data := c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
+	c.Put(testenv.ChartVersion{Name: "other", Version: "1.0.0", Digest: fmt.Sprintf("%x", sha256.Sum256(data))})
+	b := newOpenerTest(t, c.URL(), c)
+	b.withCache()
+	want := func(requests int) {
+		t.Helper()
+		c.Reset()
+		if _, got, err := b.get("app", "1.0.0"); err != nil || !bytes.Equal(got, data) || c.Count() != requests {
+			t.Errorf("%d requests, want %d: %v", c.Count(), requests, err)
+		}
+	}
+	want(1)
+	want(0)
+	b.repo.Spec.SecretRef = ref("user")
+	want(1)
+	want(0)
+	b.s.env.Secrets.(sourcetest.Secrets)["default/user"].Data["password"] = []byte("another one")
+	want(1)
+	b.repo.Spec.SecretRef = nil
+	want(0)
+	b.repo.Spec.URL += "?token=" + password // which may be what lets us in
+	want(1)
+	want(0)
+	b.repo.Spec.URL = c.URL()
+
+	_, _, err := b.get("other", "1.0.0") // whose digest is that of app
+	b.fails(err, source.StepFetch, "ChartPullError", false, "not what the index promises")
+	next := c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Files: map[string]string{"a": "b"}})
+	b.text = c.Index()
+	if _, got, err := b.get("app", "1.0.0"); err != nil || !bytes.Equal(got, next) {
+		t.Error(err)
+	}
+}
+
+// bomb is a chart of a megabyte of zeros.
+func bomb(t *testing.T) []byte {
+	return testenv.ChartArchive(t, map[string]string{"app/Chart.yaml": "apiVersion: v2\nname: app\nversion: 1.0.0\n", "app/zeros": strings.Repeat("\x00", 1<<20)})
+}
+
+// TestLimits bounds what arrives and what is in it.
+func TestLimits(t *testing.T) {
+	c := testenv.StartCharts(t, testenv.ChartsConfig{})
+	c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: bomb(t)})
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	r, _ := newRegistry(t, g)
+	g.Push("team/app", "1.0.0", chartImage(bomb(t)))
+	for _, b := range []*openerTest{newOpenerTest(t, c.URL(), c), r} {
+		if _, _, err := b.get("app", "1.0.0"); err != nil {
+			t.Error(err)
+		}
+		for _, l := range []artifact.Limits{{Bytes: 1 << 19}, {FileBytes: 1 << 19}, {Entries: 1}, {Bytes: 100}} {
+			b.s.env.Limits = l
+			_, _, err := b.get("app", "1.0.0")
+			b.fails(err, source.StepFetch, "ChartPullError", false, "limit")
+			if _, ok := errors.AsType[*artifact.LimitError](err); !ok {
+				t.Error(err)
+			}
+		}
+	}
+	b := newOpenerTest(t, c.URL(), c)
+	b.s.env.Limits.Bytes = 4096
+	c.Break(&testenv.Defect{Phase: testenv.GetChart, Do: testenv.Swell, After: 64 << 20})
+	_, _, err := b.get("app", "1.0.0")
+	b.fails(err, source.StepFetch, "ChartPullError", false)
+}
+
+// TestTornChart fetches what is damaged on its way.
+func TestTornChart(t *testing.T) {
+	c := testenv.StartCharts(t, testenv.ChartsConfig{})
+	data := c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
+	b := newOpenerTest(t, c.URL(), c)
+	for name, d := range map[string]testenv.Defect{
+		"cut":   {Do: testenv.Cut, After: int64(len(data) / 2)},
+		"end":   {Do: testenv.End, After: int64(len(data) / 2)},
+		"flip":  {Do: testenv.Flip, After: 4}, // the time in the header of gzip
+		"page":  {Status: 200, Body: "<html>"},
+		"empty": {Status: 200},
+		"gone":  {Status: 410},
+		"range": {Status: 206, Body: string(data)},
+	} {
+		d.Phase = testenv.GetChart
+		c.Break(&d)
+		_, _, err := b.get("app", "1.0.0")
+		b.fails(err, source.StepFetch, "ChartPullError", false, "chart app 1.0.0: ")
+		if err == nil {
+			t.Error(name)
+		}
+	}
+	for name, text := range map[string]string{"cut": string(data[:len(data)/2]), "longer": string(data) + "x", "page": "<html>"} {
+		c.Break(&testenv.Defect{Phase: testenv.GetChart, Status: 200, Body: text})
+		_, _, err := b.get("app", "1.0.0")
+		b.fails(err, source.StepFetch, "ChartPullError", false, "not a valid chart")
+		if err == nil {
+			t.Error(name)
+		}
+	}
+	// Servers that take the compression of the archive for one of the transfer.
+	c.Break(&testenv.Defect{Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		w.Header().Set("Content-Encoding", "gzip")
+		next.ServeHTTP(w, r)
+	}})
+	if _, got, err := b.get("app", "1.0.0"); err != nil || !bytes.Equal(got, data) {
+		t.Error(err)
+	}
+}
+
+// TestMixed follows oci URLs in an index.
+func TestMixed(t *testing.T) {
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{Username: "ann", Password: password})
+	open := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	c := testenv.StartCharts(t, testenv.ChartsConfig{})
+	data := archive(t, "app", "1.0.0+b")
+	d := g.Push("team/app", "1.0.0_b", chartImage(data))
+	open.Push("team/app", "1.0.0_b", chartImage(data))
+	put := func(digest, url string) *openerTest {
+		c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0+b", Archive: data, Digest: digest, URLs: []string{url}})
+		b := newOpenerTest(t, c.URL(), c)
+		b.s.env.Sources = objects{namedRepository("else", g.URL("else"), "missing"), namedRepository("all", "oci://"+g.Host, "missing"), namedRepository("teams", g.URL("team"), "user"), namedRepository("root", open.URL("team"), "")}
+		return b
+	}
+	for name, row := range map[string]struct{ digest, url string }{
+		"tag": {"", g.URL("team/app:1.0.0_b")}, "no tag": {"", g.URL("team/app")}, "digest": {"", g.URL("team/app@" + d.Digest.String())},
+		"both": {"", g.URL("team/app:2@" + d.Digest.String())}, "index has the digest of the manifest": {d.Digest.Encoded(), g.URL("team/app:1.0.0_b")}, "without credentials": {"", open.URL("team/app")},
+	} {
+		if _, got, err := put(row.digest, row.url).get("app", "1.0.0"); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	b := put(strings.Repeat("0", 64), g.URL("team/app"))
+	_, _, err := b.get("app", "1.0.0")
+	b.fails(err, source.StepFetch, "ChartPullError", false, "not what the index promises")
+	for _, url := range []string{"oci://ann:cAnArY@" + g.Host + "/team/app", g.URL("team/app") + "?token=cAnArY", "oci://" + g.Host, g.URL("Team/app")} {
+		b := put("", url)
+		_, _, err := b.get("app", "1.0.0")
+		b.fails(err, source.StepFetch, "ChartPullError", false, "oci://")
+	}
+}
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -7,15 +7,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // TestChartProvenance lets helm package --sign write provenance files with keys
 // of gpg, and PkgRepository.spec.verify ask for them.
 func TestChartProvenance(t *testing.T) {
 	h := newHelm(t, nil)
-	alice, mallory := testenv.NewPGP(t, "alice", "rsa3072", "sign", "never"), testenv.NewPGP(t, "mallory", "rsa3072", "sign", "never")
+	alice, mallory := newPGPSigner(t, "alice", "rsa3072", "sign", "never"), newPGPSigner(t, "mallory", "rsa3072", "sign", "never")
 	ring := filepath.Join(h.home, "secring.gpg") // the format of gpg 1
 	alice.GPG("", "--output", ring, "--export-secret-keys")
 	dir := t.TempDir()
@@ -33,7 +31,7 @@ func TestChartProvenance(t *testing.T) {
 	address := serveFiles(t, dir).plain + "/public"
 	for _, c := range []struct {
 		name, chart, version string
-		key                  *testenv.Signer
+		key                  *signer
 		refused              string
 	}{
 		{"helm3", "web", "1.0.0", alice, ""},

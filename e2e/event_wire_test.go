@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/source"
-	"github.com/headgate-io/headgate/source/controller/notify"
+	"github.com/headgate-io/headgate/source/serve/notify"
 
 	eventv1 "github.com/fluxcd/pkg/apis/event/v1beta1"
 )

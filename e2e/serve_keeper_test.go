@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/source"
-	"github.com/headgate-io/headgate/source/controller/api"
-	"github.com/headgate-io/headgate/source/controller/server"
+	"github.com/headgate-io/headgate/source/serve"
+	"github.com/headgate-io/headgate/source/serve/api"
 )
 
 // A keeper answers the HTTP API of a server of sources with what a test puts
@@ -60,8 +60,8 @@ func (s *keeper) open(addr string) {
 	s.url = "http://" + l.Addr().String()
 	mux := http.NewServeMux()
 	const one = "/api/v1/sources/{kind}/{namespace}/{name}"
-	mux.Handle("/ui/", server.Page())
-	mux.Handle("/ui", server.Page())
+	mux.Handle("/ui/", serve.Page())
+	mux.Handle("/ui", serve.Page())
 	mux.HandleFunc("GET /api/v1/session", func(w http.ResponseWriter, r *http.Request) { s.answer(w, s.session) })
 	mux.HandleFunc("GET /api/v1/stats", s.serveStats)
 	mux.HandleFunc("GET /api/v1/watch", s.serveWatch)

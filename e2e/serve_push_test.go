@@ -239,7 +239,7 @@ func TestServeKill(t *testing.T) {
 		t.Fatal("nothing was asked of the origin")
 	}
 	s.end(syscall.SIGKILL)
-	if out, said := s.command(0, "get", "gitrepository/app"); !strings.Contains(out, before.Status.Artifact.Revision) || !strings.Contains(said, "no server keeps") {
+	if out, said := s.command(0, "get", "gitrepository/app", "-o", "wide"); !strings.Contains(out, before.Status.Artifact.Revision) || !strings.Contains(said, "no server keeps") {
 		t.Errorf("without a server: %s%s", out, said)
 	}
 	s.start()

@@ -7,7 +7,7 @@ import (
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/source"
-	"github.com/headgate-io/headgate/source/controller/api"
+	"github.com/headgate-io/headgate/source/serve/api"
 )
 
 // stagedSources are one of every state.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/source"
-	"github.com/headgate-io/headgate/source/controller/api"
+	"github.com/headgate-io/headgate/source/serve/api"
 )
 
 // Reconcile now: what happens is to be seen as it happens, and is said.
@@ -146,6 +146,6 @@ func TestServeWebRestart(t *testing.T) {
 		s.edit("GitRepository/shop/cart", func(one *api.Source) { one.Phase = "idle" })
 	})
 	p.until(isLive)
-	p.until(names + ` == "catalog/images catalog/search shop/cart shop/charts shop/frontend shop/frontend"`)
+	p.until(names + ` == "catalog/images shop/frontend shop/frontend catalog/search shop/cart shop/charts"`)
 	p.until(tableRow("shop/cart") + `.querySelector("[data-action=reconcile]").ariaDisabled != "true"`)
 }

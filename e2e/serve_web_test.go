@@ -6,7 +6,7 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/headgate-io/headgate/source/controller/api"
+	"github.com/headgate-io/headgate/source/serve/api"
 )
 
 const (
@@ -77,7 +77,7 @@ func TestServeWebFilter(t *testing.T) {
 	s := keep(t, stagedSources()...)
 	p := newTab(t)
 	p.lists(s, "")
-	if got := eval[string](p, names); got != "catalog/images catalog/search payments/checkout shop/cart shop/charts shop/frontend shop/frontend" {
+	if got := eval[string](p, names); got != "catalog/images payments/checkout shop/frontend shop/frontend catalog/search shop/cart shop/charts" { // failures first
 		t.Fatalf("the list has %s", got)
 	}
 	p.write("[name=q]", "shop front")
@@ -90,8 +90,8 @@ func TestServeWebFilter(t *testing.T) {
 	p.lists(s, "#/?state=not-ready")
 	p.until(names + ` == "payments/checkout" && document.querySelector("[data-state=not-ready]").ariaPressed == "true"`)
 	p.sees("Ready 3") // the others are still counted
-	p.lists(s, "#/?sort=state")
-	p.until(names + `.startsWith("catalog/images payments/checkout")`)
+	p.lists(s, "#/?sort=name")
+	p.until(names + `.startsWith("catalog/images catalog/search")`)
 	p.click("thead th:nth-child(4) button")
 	p.until(names + `.startsWith("catalog/search shop/cart")`) // the newest artifacts first
 	p.click("thead th:nth-child(4) button")
@@ -105,7 +105,7 @@ func TestServeWebFilter(t *testing.T) {
 func TestServeWebKeyboard(t *testing.T) {
 	s := keep(t, stagedSources()...)
 	p := newTab(t)
-	p.lists(s, "")
+	p.lists(s, "#/?sort=name")
 	visible := `(() => { const s = getComputedStyle(document.activeElement); return s.outlineStyle != "none" && parseFloat(s.outlineWidth) >= 2 })()`
 	var order []string
 	for range 40 {
@@ -154,7 +154,7 @@ func TestServeWebKeyboard(t *testing.T) {
 	p.click("#keys")
 	p.click("#keys-on")
 	p.press(kb.Escape)
-	p.lists(s, "#/?q=frontend")
+	p.lists(s, "#/?q=frontend&sort=name")
 	p.press("j", kb.Enter)
 	p.until(`document.activeElement.localName == "h1" && document.activeElement.innerText == "OCIRepository shop/frontend"`)
 	p.press("s") // it is suspended

@@ -18,7 +18,7 @@ var updateSigned = flag.String("update-signed", "", "write what the unit tests v
 
 // A signing is one key with a commit and a tag that it signed.
 type signing struct {
-	*testenv.Signer
+	*signer
 	name string
 	why  string // regular expression of the refusal, "" for a signature that holds
 }
@@ -33,7 +33,7 @@ var (
 func signings(t *testing.T, sign func(s signing)) []signing {
 	t.Helper()
 	var all []signing
-	add := func(name, why string, s *testenv.Signer, after func()) {
+	add := func(name, why string, s *signer, after func()) {
 		made := signing{s, name, why}
 		sign(made)
 		if after != nil {
@@ -41,10 +41,10 @@ func signings(t *testing.T, sign func(s signing)) []signing {
 		}
 		all = append(all, made)
 	}
-	pgp := func(name, algorithm, usage, expire string) *testenv.Signer {
-		return testenv.NewPGP(t, name, algorithm, usage, expire)
+	pgp := func(name, algorithm, usage, expire string) *signer {
+		return newPGPSigner(t, name, algorithm, usage, expire)
 	}
-	at := func(s *testenv.Signer, when time.Time, options ...string) *testenv.Signer {
+	at := func(s *signer, when time.Time, options ...string) *signer {
 		s.Clock(when, options...)
 		return s
 	}
@@ -93,11 +93,11 @@ func signings(t *testing.T, sign func(s signing)) []signing {
 	add("pgp-dsa", "too weak: DSA", pgp("pgp-dsa", "dsa2048", "sign", "never"), nil)
 	add("pgp-sha1", "too weak: its hash function is SHA-1", at(pgp("pgp-sha1", "rsa3072", "sign", "never"), later, "digest-algo SHA1"), nil)
 
-	add("ssh-ed25519", "", testenv.NewSSH(t, "ssh-ed25519", "ed25519"), nil)
-	add("ssh-ecdsa", "", testenv.NewSSH(t, "ssh-ecdsa", "ecdsa-384"), nil)
-	add("ssh-rsa", "", testenv.NewSSH(t, "ssh-rsa", "rsa-3072"), nil)
-	add("ssh-stranger", "", testenv.NewSSH(t, "ssh-stranger", "ed25519"), nil)
-	add("ssh-rsa1024", "too weak: RSA of 1024 bits", testenv.NewSSH(t, "ssh-rsa1024", "rsa-1024"), nil)
+	add("ssh-ed25519", "", newSSHSigner(t, "ssh-ed25519", "ed25519"), nil)
+	add("ssh-ecdsa", "", newSSHSigner(t, "ssh-ecdsa", "ecdsa-384"), nil)
+	add("ssh-rsa", "", newSSHSigner(t, "ssh-rsa", "rsa-3072"), nil)
+	add("ssh-stranger", "", newSSHSigner(t, "ssh-stranger", "ed25519"), nil)
+	add("ssh-rsa1024", "too weak: RSA of 1024 bits", newSSHSigner(t, "ssh-rsa1024", "rsa-1024"), nil)
 	return all
 }
 
@@ -119,10 +119,10 @@ func TestUpdateSigned(t *testing.T) {
 	unsigned := repo.Commit(testenv.Commit{Tree: tree, Message: "unsigned\n", Time: epoch, Parents: []string{}})
 	write("commits", "unsigned", repo.Raw("commit", unsigned))
 	tag := func(s signing, name, id string) {
-		write("tags", name, repo.Raw("tag", repo.SignedTag(s.Signer, name, id, "signed by "+s.name)))
+		write("tags", name, repo.Raw("tag", s.tag(repo, name, id, "signed by "+s.name)))
 	}
 	all := signings(t, func(s signing) {
-		commit := repo.SignedCommit(s.Signer, tree, "signed by "+s.name)
+		commit := s.commit(repo, tree, "signed by "+s.name)
 		write("commits", s.name, repo.Raw("commit", commit))
 		tag(s, s.name, commit)
 		if s.name == "pgp-ed25519" || s.name == "ssh-ed25519" {
@@ -136,7 +136,7 @@ func TestUpdateSigned(t *testing.T) {
 		fmt.Fprintln(&ids, s.name, s.ID)
 	}
 	// A signature by ssh-keygen that was made for another purpose.
-	ssh := testenv.NewSSH(t, "ssh-namespace", "ed25519")
+	ssh := newSSHSigner(t, "ssh-namespace", "ed25519")
 	payload := repo.Raw("commit", repo.Commit(testenv.Commit{Tree: tree, Message: "signed by ssh-namespace\n", Time: epoch, Parents: []string{}}))
 	head, message, _ := bytes.Cut(payload, []byte("\n\n"))
 	signature := bytes.ReplaceAll(bytes.TrimSpace(ssh.SignSSH("file", payload)), []byte("\n"), []byte("\n "))
@@ -152,9 +152,9 @@ func TestSigned(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	tree := repo.Tree(signedTree)
 	all := signings(t, func(s signing) {
-		commit := repo.SignedCommit(s.Signer, tree, "signed by "+s.name)
+		commit := s.commit(repo, tree, "signed by "+s.name)
 		repo.Ref("refs/heads/"+s.name, commit)
-		repo.SignedTag(s.Signer, s.name, commit, "signed by "+s.name)
+		s.tag(repo, s.name, commit, "signed by "+s.name)
 	})
 	url := serveGit(t, repo).plain + "/public/repo.git"
 	team := keys{}

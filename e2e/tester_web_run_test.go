@@ -143,6 +143,7 @@ func TestTesterWebHostile(t *testing.T) {
 	r := serveTester(t)
 	hostile := asks("shop", "cart", image, quote, keys{"type": "bash", "x": script, quote: image,
 		"cmd": "printf '1..1\nnot ok 1 %s\n\033[31mred\033[0m \033]0;title\007 \u202e%s\n' '" + script + "' '" + image + "'; exit 1"})
+	r.checks("/", asks("shop", script, image, quote, keys{"type": "bash", "cmd": "exit 1"}), 422)
 	r.checks("/", hostile, 422)
 	r.checks("/gate/check", hostile, 403)
 	r.checks("/gate/check?gate=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E", hostile, 403)
@@ -152,7 +153,7 @@ func TestTesterWebHostile(t *testing.T) {
 	p := newTab(t)
 	for _, view := range []struct{ path, shows string }{
 		{"", image}, {"#/gates", image}, {"#/audit", script}, {"#/gates/gate/shop/cart/default", image},
-		{"#/runs", "exit status 1"}, {"#/runs/" + r.runs()[0].ID, script},
+		{"#/runs", script}, {"#/runs/" + r.runs()[0].ID, script},
 		{"#/gates/gate/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E/a/b", image}, {"#/runs?canary=" + "%22%3E%3Cscript%3Ealert(1)%3C%2Fscript%3E", "No run is like that"},
 		{"#/%zz", "nothing at this address"}, {"#/gates/gate/../../x", "alone has no address"}, {"#/runs/..", "nothing at this address"},
 	} {

@@ -2,8 +2,12 @@ package git_test
 
 import (
 	"bytes"
+	"fmt"
+	"io/fs"
 	"net/http"
 	"net/url"
+	"path"
+	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -22,6 +26,7 @@ type remote struct {
 	greets bool // the server speaks version 0, of which every check has a greeting
 	t      sourcetest.TB
 	repo   *testenv.Repo
+	tags   int
 	server *testenv.Server
 	ref    source.GitRepositoryRef
 	mode   string // of spec.verify under the defects Signed and Forged
@@ -32,7 +37,8 @@ type remote struct {
 
 func (r *remote) Publish(tree fstest.MapFS) error {
 	commit := r.repo.Commit(testenv.Commit{Branch: "main", Files: tree})
-	name := "v1.0." + r.repo.Git("rev-list", "--all", "--count")
+	r.tags++
+	name := r.newest()
 	r.repo.Tag(name, commit)
 	if r.defect == sourcetest.Signed {
 		r.signer.resign(r.repo, name)
@@ -69,7 +75,7 @@ func (r *remote) Break(d sourcetest.Defect) <-chan struct{} {
 }
 
 func (r *remote) newest() string {
-	return r.repo.Git("for-each-ref", "--count=1", "--sort=-version:refname", "--format=%(refname:short)", "refs/tags/")
+	return fmt.Sprint("v1.0.", r.tags)
 }
 
 // forge changes an object after it was signed.
@@ -101,12 +107,12 @@ func (r *remote) Origin(obj source.Object) source.Origin {
 }
 
 func (r *remote) credentials() source.Secrets {
-	secret := func(p string) source.Secret {
-		return source.Secret{Data: map[string][]byte{"username": []byte("user"), "password": []byte(p)}}
+	secrets := sourcetest.Secrets{
+		"default/login": sourcetest.Secret("username", "user", "password", password),
+		"default/wrong": sourcetest.Secret("username", "user", "password", "other-"+password),
 	}
-	secrets := sourcetest.Secrets{"default/login": secret(password), "default/wrong": secret("other-" + password)}
 	if r.signer != nil {
-		secrets["default/keys"] = source.Secret{Data: map[string][]byte{"a.sshpub": r.signer.public()}}
+		secrets["default/keys"] = sourcetest.Secret("a.sshpub", string(r.signer.public()))
 	}
 	return secrets
 }
@@ -129,24 +135,23 @@ func TestConformance(t *testing.T) {
 		ref    source.GitRepositoryRef
 		config testenv.HTTP
 		verify string
-		cached bool
 	}{
-		"branch":                {source.GitRepositoryRef{Branch: "main"}, testenv.HTTP{}, source.VerifyHEAD, false},
-		"semver over version 0": {source.GitRepositoryRef{SemVer: "1.x"}, testenv.HTTP{V0: true, NoAnyWant: true}, source.VerifyTagAndHEAD, false},
-		"with a cache":          {source.GitRepositoryRef{Branch: "main"}, testenv.HTTP{}, "", true},
+		"branch":                {source.GitRepositoryRef{Branch: "main"}, testenv.HTTP{}, source.VerifyHEAD},
+		"semver over version 0": {source.GitRepositoryRef{SemVer: "1.x"}, testenv.HTTP{V0: true, NoAnyWant: true}, source.VerifyTagAndHEAD},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			config := c.config
 			config.Username, config.Password = "user", password
-			sourcetest.Run(t, conforming(func(tb sourcetest.TB) sourcetest.Upstream {
+			kind := conforming(func(tb sourcetest.TB) sourcetest.Upstream {
 				repo := testenv.NewRepo(t)
-				up := &remote{t: tb, repo: repo, server: testenv.ServeHTTP(t, config, repo), ref: c.ref, mode: c.verify, signer: newSSHSigner(t), greets: config.V0}
-				if c.cached {
-					up.cache = newCache(t, t.TempDir())
-				}
-				return up
-			}))
+				return &remote{t: tb, repo: repo, server: testenv.ServeHTTP(t, config, repo), ref: c.ref, mode: c.verify, signer: newSSHSigner(t), greets: config.V0}
+			})
+			if config.V0 { // what is in a pack, and in a Secret, is the same in every version
+				kind.Only(sourcetest.Gone, sourcetest.Denied, sourcetest.Truncated)
+				kind.Hostile = nil
+			}
+			sourcetest.Run(t, kind)
 		})
 	}
 }
@@ -177,4 +182,86 @@ func conforming(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
 		IgnoreFile:   ".sourceignore",
 		IgnoreNested: true,
 	}
+}
+
+// inPart is the directory that is checked out.
+const inPart = "in/here"
+
+// together is a remote with all that a GitRepository can ask for: of its sparse
+// checkout the folder sub comes from another source, deploy is a submodule, and
+// the other files are LFS objects. What is fetched is cached.
+type together struct {
+	*remote
+	modules *testenv.Repo
+	objects *testenv.LFS
+	part    *includedSources
+}
+
+func (o *together) Publish(tree fstest.MapFS) error {
+	included := fstest.MapFS{"sub": {Mode: fs.ModeDir | 0o755}}
+	module := fstest.MapFS{}
+	rest := files(".gitattributes", "* filter=lfs\n.sourceignore !filter\n")
+	for name, f := range tree {
+		switch dir, below, _ := strings.Cut(name, "/"); {
+		case dir == "sub":
+			included[name] = f
+		case dir == "deploy" && below != "":
+			module[below] = f
+		case dir == "deploy":
+		case f.Mode.Type() == 0 && !strings.HasPrefix(path.Base(name), ".sourceignore"):
+			pointer := *f
+			pointer.Data = []byte(o.objects.Add(string(f.Data)))
+			rest[name] = &pointer
+		default:
+			rest[name] = f
+		}
+	}
+	all := files("beside/a", "a", "beside/b", "b", ".gitmodules", "[submodule \"m\"]\n\tpath = "+inPart+"/deploy\n\turl = ../modules.git\n")
+	for name, f := range rest {
+		all[inPart+"/"+name] = f
+	}
+	all[inPart+"/deploy"] = testenv.Gitlink(o.modules.Commit(testenv.Commit{Branch: "main", Files: module}))
+	if err := o.remote.Publish(all); err != nil {
+		return err
+	}
+	o.part.objects = nil
+	o.part.tree("part", included)
+	return nil
+}
+
+func (o *together) Object() source.Object {
+	g := o.remote.Object().(*source.GitRepository)
+	g.Spec.RecurseSubmodules, g.Spec.LFS, g.Spec.SparseCheckout = true, true, []string{inPart}
+	g.Spec.Include = including("", "part:sub:"+inPart+"/sub").Spec.Include
+	return g
+}
+
+func (o *together) Origin(obj source.Object) source.Origin {
+	env := o.part.env()
+	env.Secrets, env.Cache = o.credentials(), o.cache
+	return git.New(obj.(*source.GitRepository), env)
+}
+
+func (o *together) Traffic() sourcetest.Traffic {
+	t := o.remote.Traffic()
+	for _, q := range o.server.Requests() {
+		if q.Phase == testenv.LFSObject {
+			t.Content++
+		}
+	}
+	t.Content += o.part.opened.Load()
+	return t
+}
+
+func TestConformanceTogether(t *testing.T) {
+	t.Parallel()
+	kind := conforming(func(tb sourcetest.TB) sourcetest.Upstream {
+		repo, modules, objects := testenv.NewRepo(t), testenv.NewRepo(t), new(testenv.LFS)
+		server := testenv.ServeAll(t, testenv.HTTP{Username: "user", Password: password, LFS: objects}, map[string]*testenv.Repo{"repo.git": repo, "modules.git": modules})
+		return &together{&remote{t: tb, repo: repo, server: server, ref: source.GitRepositoryRef{SemVer: "1.x"}, mode: source.VerifyTagAndHEAD,
+			signer: newSSHSigner(t), cache: newCache(t, t.TempDir())}, modules, objects, newIncludedSources(t)}
+	})
+	kind.Under = inPart
+	kind.Only(sourcetest.Gone, "wrong password", "cut")
+	sourcetest.Run(t, kind)
 }

@@ -3,37 +3,16 @@ package git_test
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"log"
-	"os"
-	"path/filepath"
 	"strings"
-	"testing/fstest"
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/git"
 	"github.com/headgate-io/headgate/source"
 )
 
-// Two sources, one of which includes a folder of the other: what is included is
-// brought up to date first. Local directories stand in for the repositories.
-func Example_include() {
-	top, err := os.MkdirTemp("", "example")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(top)
-	local := map[string]string{}
-	for name, tree := range map[string]fstest.MapFS{
-		"app": {"app.yaml": {Data: []byte("kind: Deployment\n")}},
-		"lib": {"charts/web/Chart.yaml": {Data: []byte("name: web\n")}, "README.md": {Data: []byte("# Charts\n")}},
-	} {
-		local["https://git.example.org/"+name] = filepath.Join(top, name)
-		if err := os.CopyFS(filepath.Join(top, name), tree); err != nil {
-			log.Fatal(err)
-		}
-	}
-
+// The newest release of a repository is fetched and stored, with the login of a Secret.
+func Example() {
 	var set source.Set
 	if err := set.Decode("sources.yaml", strings.NewReader(`
 apiVersion: source.headgate.dev/v1
@@ -41,63 +20,26 @@ kind: GitRepository
 metadata: {name: app}
 spec:
   url: https://git.example.org/app
+  ref: {semver: ^1.2}
   interval: 5m
-  include:
-  - {repository: {name: lib}, fromPath: charts, toPath: vendor/charts}
+  secretRef: {name: login}
 ---
-apiVersion: source.headgate.dev/v1
-kind: GitRepository
-metadata: {name: lib}
-spec: {url: "https://git.example.org/lib", interval: 5m}
+apiVersion: v1
+kind: Secret
+metadata: {name: login}
+stringData: {username: ci, password: topsecret}
 `)); err != nil {
 		log.Fatal(err)
 	}
-	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: filepath.Join(top, "store")})
+	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: "store"})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer store.Close()
-	env := source.Env{Sources: &source.Inventory{Objects: set.Objects, Store: store}, Local: local}
-
-	ctx := context.Background()
-	done := make([]chan struct{}, len(set.Objects))
-	for i := range done {
-		done[i] = make(chan struct{})
-	}
-	for i, before := range source.Order(set.Objects) {
-		go func() {
-			defer close(done[i])
-			for _, b := range before {
-				<-done[b]
-			}
-			g := set.Objects[i].(*source.GitRepository)
-			r := source.Reconciler{Store: store}
-			if _, err := r.Reconcile(ctx, g, git.New(g, env)); err != nil {
-				log.Print(err)
-			}
-		}()
-	}
-	for _, d := range done {
-		<-d
-	}
-
-	archive, err := store.Open(*set.Objects[0].Artifact())
-	if err != nil {
+	app := set.Objects[0].(*source.GitRepository)
+	reconciler := source.Reconciler{Store: store}
+	if _, err := reconciler.Reconcile(context.Background(), app, git.New(app, source.Env{Secrets: &set})); err != nil {
 		log.Fatal(err)
 	}
-	defer archive.Close()
-	tree, err := artifact.Read(archive, artifact.Limits{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer tree.Close()
-	fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			fmt.Println(name)
-		}
-		return err
-	})
-	// Output:
-	// app.yaml
-	// vendor/charts/web/Chart.yaml
+	fmt.Println(app.Status.Artifact.Revision)
 }

@@ -14,81 +14,76 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/git"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
 
 func TestEveryReferenceOverEveryTransport(t *testing.T) {
-	h := newHistory(t)
-	bySource := map[string][]byte{} // commit → archive: identical however it came
-	for name, serve := range servers(t, h.Repo) {
-		url, env := serve()
-		for _, row := range rows {
-			t.Run(name+"/"+row.name, func(t *testing.T) {
-				ref := row.ref
-				if ref.Commit != "" {
-					ref.Commit = h.ids[ref.Commit]
-				}
-				g := object(url, ref)
-				if strings.HasPrefix(url, "ssh:") {
-					g.Spec.SecretRef = &source.LocalReference{Name: "keys"}
-				}
-				rev, data, report := fetch(t, g, env)
-				if want := row.label + "sha1:" + h.ids[row.at]; rev.ID != want {
-					t.Errorf("revision %s, want %s", rev.ID, want)
-				}
-				if want := h.ids[row.at] + ".tar.gz"; rev.File != want {
-					t.Errorf("file %s, want %s", rev.File, want)
-				}
-				if got, want := contents(t, data), map[string]string{"at": row.at, "dir/file": "same"}; !maps.Equal(got, want) {
-					t.Errorf("content %v, want %v", got, want)
-				}
-				if want := "stored artifact for commit 'at " + row.at + "'"; report.Message != want {
-					t.Errorf("message %q, want %q", report.Message, want)
-				}
-				if first, ok := bySource[row.at]; ok && !bytes.Equal(first, data) {
-					t.Errorf("archive differs from that of another transport")
-				}
-				bySource[row.at] = data
-			})
+	for _, format := range []string{"sha1", "sha256"} {
+		h := newHistory(t, format)
+		bySource := map[string][]byte{} // commit → archive: identical however it came
+		for name, s := range servers(t, h.Repo) {
+			if format == "sha256" && name != "http" && name != "http v0 tips only" {
+				continue
+			}
+			for _, row := range rows {
+				t.Run(format+"/"+name+"/"+row.name, func(t *testing.T) {
+					ref := row.ref
+					if ref.Commit != "" {
+						ref.Commit = h.ids[ref.Commit]
+					}
+					rev, data, report := fetch(t, s.object(ref), s.env)
+					if want := row.label + format + ":" + h.ids[row.at]; rev.ID != want || rev.File != h.ids[row.at]+".tar.gz" {
+						t.Errorf("revision %s, want %s, file %s", rev.ID, want, rev.File)
+					}
+					if got, want := contents(t, data), map[string]string{"at": row.at, "dir/file": "same"}; !maps.Equal(got, want) {
+						t.Errorf("content %v, want %v", got, want)
+					}
+					if want := "stored artifact for commit 'at " + row.at + "'"; report.Message != want {
+						t.Errorf("message %q, want %q", report.Message, want)
+					}
+					if first, ok := bySource[row.at]; ok && !bytes.Equal(first, data) {
+						t.Errorf("archive differs from that of another transport")
+					}
+					bySource[row.at] = data
+				})
+			}
 		}
+	}
+	sha256 := newHistory(t, "sha256")
+	url := testenv.ServeHTTP(t, testenv.HTTP{}, sha256.Repo).Repo()
+	if _, _, _, err := try(t.Context(), object(url, source.GitRepositoryRef{Commit: strings.Repeat("1", 40)}), source.Env{}); err == nil {
+		t.Error("a SHA-1 commit in a SHA-256 repository")
 	}
 }
 
 func TestReferenceErrors(t *testing.T) {
-	h := newHistory(t)
+	h := newHistory(t, "sha1")
 	url := testenv.ServeHTTP(t, testenv.HTTP{}, h.Repo).Repo()
 	absentID := strings.Repeat("1", 40)
 	for name, row := range map[string]struct {
 		ref     source.GitRepositoryRef
 		invalid bool
-		say     []string
+		say     string
 	}{
-		"default branch":       {source.GitRepositoryRef{}, false, []string{`branch "master"`, "refs/heads/main", "spec.ref.branch"}},
-		"branch":               {source.GitRepositoryRef{Branch: "nope"}, false, []string{`branch "nope"`}},
-		"prefix of a branch":   {source.GitRepositoryRef{Branch: "mai"}, false, []string{`branch "mai"`}},
-		"tag":                  {source.GitRepositoryRef{Tag: "nope"}, false, []string{`tag "nope"`, "spec.ref.tag"}},
-		"name":                 {source.GitRepositoryRef{Name: "refs/nope"}, false, []string{"refs/nope"}},
-		"semver without match": {source.GitRepositoryRef{SemVer: ">=2.0.0"}, false, []string{"no match found for semver", ">=2.0.0"}},
-		"semver malformed":     {source.GitRepositoryRef{SemVer: "latest!"}, true, []string{"spec.ref.semver", "latest!"}},
-		"commit malformed":     {source.GitRepositoryRef{Commit: "abc"}, true, []string{"spec.ref.commit"}},
-		"commit absent":        {source.GitRepositoryRef{Commit: absentID}, false, []string{absentID}},
-		"commit off branch":    {source.GitRepositoryRef{Commit: h.ids["pull"], Branch: "main"}, false, []string{h.ids["pull"], `"main"`}},
+		"default branch":       {source.GitRepositoryRef{}, false, `branch "master"|refs/heads/main|spec.ref.branch`},
+		"branch":               {source.GitRepositoryRef{Branch: "nope"}, false, `branch "nope"`},
+		"prefix of a branch":   {source.GitRepositoryRef{Branch: "mai"}, false, `branch "mai"`},
+		"tag":                  {source.GitRepositoryRef{Tag: "nope"}, false, `tag "nope"|spec.ref.tag`},
+		"name":                 {source.GitRepositoryRef{Name: "refs/nope"}, false, `refs/nope`},
+		"semver without match": {source.GitRepositoryRef{SemVer: ">=2.0.0"}, false, `no match found for semver|>=2.0.0`},
+		"semver malformed":     {source.GitRepositoryRef{SemVer: "latest!"}, true, `spec.ref.semver|latest!`},
+		"commit malformed":     {source.GitRepositoryRef{Commit: "abc"}, true, `spec.ref.commit`},
+		"commit absent":        {source.GitRepositoryRef{Commit: absentID}, false, absentID},
+		"commit off branch":    {source.GitRepositoryRef{Commit: h.ids["pull"], Branch: "main"}, false, h.ids["pull"] + "|" + `"main"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, _, err := try(t.Context(), object(url, row.ref), source.Env{})
-			var step *source.StepError
-			if !errors.As(err, &step) || step.Reason != "GitOperationFailed" {
-				t.Fatalf("%v: want a StepError with reason GitOperationFailed", err)
-			}
+			wantStep(t, err, gitf, row.say)
 			if errors.Is(err, source.ErrInvalid) != row.invalid {
 				t.Errorf("%v: invalid = %v", err, !row.invalid)
-			}
-			for _, s := range row.say {
-				if !strings.Contains(err.Error(), s) {
-					t.Errorf("%v: does not say %s", err, s)
-				}
 			}
 		})
 	}
@@ -97,11 +92,7 @@ func TestReferenceErrors(t *testing.T) {
 func TestEmptyRepository(t *testing.T) {
 	for _, v0 := range []bool{false, true} {
 		url := testenv.ServeHTTP(t, testenv.HTTP{V0: v0}, testenv.NewRepo(t)).Repo()
-		_, _, _, err := try(t.Context(), object(url, source.GitRepositoryRef{Branch: "main"}), source.Env{})
-		var step *source.StepError
-		if !errors.As(err, &step) || step.Reason != "EmptyGitRepository" {
-			t.Errorf("v0 %v: %v: want reason EmptyGitRepository", v0, err)
-		}
+		fails(t, object(url, source.GitRepositoryRef{Branch: "main"}), source.Env{}, "EmptyGitRepository", "")
 	}
 }
 
@@ -159,9 +150,7 @@ func crowd(t *testing.T, n int, prefixes ...string) (*testenv.Repo, string) {
 	for _, name := range refs {
 		fmt.Fprintln(&packed, id, name)
 	}
-	if err := os.WriteFile(filepath.Join(repo.Dir, "packed-refs"), packed.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(repo.Dir, "packed-refs"), packed.Bytes(), 0o644))
 	return repo, id
 }
 
@@ -215,27 +204,180 @@ func TestLeftOut(t *testing.T) {
 func TestInvalidURL(t *testing.T) {
 	for _, url := range []string{"", "git@example.com:x/y", "file:///x", "git://example.com/x", "ext::sh -c x", "https:///x", "https://exa\nmple.com/x", "https://[::1/x"} {
 		_, _, err := git.New(object(url, source.GitRepositoryRef{}), source.Env{}).Resolve(t.Context(), nil)
-		var step *source.StepError
-		if !errors.Is(err, source.ErrInvalid) || !errors.As(err, &step) || step.Reason != "URLInvalid" {
-			t.Errorf("%q: %v: want ErrInvalid and reason URLInvalid", url, err)
+		if wantStep(t, err, "URLInvalid", ""); !errors.Is(err, source.ErrInvalid) {
+			t.Errorf("%q: %v: want ErrInvalid", url, err)
 		}
 	}
 }
 
-func TestIgnoreRules(t *testing.T) {
-	repo := testenv.NewRepo(t)
-	repo.Commit(testenv.Commit{Branch: "main", Files: files(
-		"a.txt", "a", "b.jpg", "b", ".gitignore", "c", "docs/d.md", "d", "docs/.sourceignore", "*.md\n!keep.md\n", "docs/keep.md", "k", "docs/deep/e.md", "e")})
+// A ref may lead to anything; only a commit can be fetched.
+func TestRefsThatLeadToNoCommit(t *testing.T) {
+	repo := one(t)
+	tree := repo.ID("main^{tree}")
+	repo.Tag("tree", tree)
+	repo.AnnotatedTag("annotated", tree, "a tag of a tree")
+	repo.AnnotatedTag("nested", repo.ID("refs/tags/annotated"), "a tag of a tag of a tree")
 	url := testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()
-	g := object(url, source.GitRepositoryRef{Branch: "main"})
-	_, data, _ := fetch(t, g, source.Env{})
-	if got, want := slices.Sorted(maps.Keys(contents(t, data))), []string{"a.txt", "b.jpg", "docs/.sourceignore", "docs/keep.md"}; !slices.Equal(got, want) {
-		t.Errorf("content %v, want %v", got, want)
+	for _, tag := range []string{"tree", "annotated", "nested"} {
+		_, _, _, err := try(t.Context(), object(url, source.GitRepositoryRef{Tag: tag}), source.Env{})
+		if err == nil || !strings.Contains(err.Error(), "tree") {
+			t.Errorf("%s: %v: want an error that says that it is a tree", tag, err)
+		}
 	}
-	ignore := "/*\n!/docs/deep/*.md\n" // spec.ignore has the last word, below excluded directories too
-	g.Spec.Ignore = &ignore
-	_, data, _ = fetch(t, g, source.Env{})
-	if got, want := slices.Sorted(maps.Keys(contents(t, data))), []string{"docs/deep/e.md"}; !slices.Equal(got, want) {
-		t.Errorf("content %v, want %v", got, want)
+}
+
+// A blob of zeros is a small pack: what counts is what it inflates to.
+func TestLimits(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	tree := files("small", "1")
+	tree["zeros"] = files("", "")[""]
+	tree["zeros"].Data = make([]byte, 3<<20)
+	repo.Commit(testenv.Commit{Branch: "main", Files: tree})
+	url := testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()
+	for name, limits := range map[string]artifact.Limits{
+		"bytes":      {Bytes: 2 << 20},
+		"file bytes": {FileBytes: 2 << 20},
+		"entries":    {Entries: 1},
+	} {
+		_, _, _, err := try(t.Context(), object(url, source.GitRepositoryRef{Branch: "main"}), source.Env{Limits: limits})
+		if err == nil || !strings.Contains(err.Error(), "limit") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, limits := range []artifact.Limits{{Bytes: 4 << 20, Entries: 2}, {Bytes: -1, FileBytes: -1, Entries: -1}} {
+		_, data, _ := fetch(t, object(url, source.GitRepositoryRef{Branch: "main"}), source.Env{Limits: limits})
+		if len(data) > 1<<20 {
+			t.Errorf("%d bytes for zeros", len(data))
+		}
+	}
+}
+
+// packs returns the bodies of the requests for packs.
+func packs(s *testenv.Server) []string {
+	var bodies []string
+	for _, q := range s.Requests() {
+		if q.Phase == testenv.Pack {
+			bodies = append(bodies, string(q.Body))
+		}
+	}
+	return bodies
+}
+
+// Some servers speak version 2 and yet send only what refs point to.
+func TestRefusedWants(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	first := repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "1")})
+	tag := repo.AnnotatedTag("v1.0.0", first, "release")
+	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	refuse := answer(pkt("ERR want "+first+" not valid\n"), 1)
+	branch := git.New(object(server.Repo(), source.GitRepositoryRef{Branch: "main"}), source.Env{})
+	onBranch, _, err := branch.Resolve(t.Context(), nil)
+	must(t, err)
+	repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "2")}) // main moves on
+	tagged := git.New(object(server.Repo(), source.GitRepositoryRef{Tag: "v1.0.0"}), source.Env{})
+	onTag, _, err := tagged.Resolve(t.Context(), nil)
+	must(t, err)
+	for _, c := range []struct {
+		origin *git.Origin
+		rev    source.Revision
+		want   string // in the second request
+		notes  int
+	}{
+		{branch, onBranch, repo.ID("main"), 1},
+		{tagged, onTag, tag, 0},
+	} {
+		server.Reset()
+		server.Break(refuse)
+		content, err := c.origin.Open(t.Context(), c.rev)
+		must(t, err)
+		defer content.Close()
+		var b bytes.Buffer
+		report, err := content.WriteTo(t.Context(), &b)
+		if err != nil || len(report.Notes) != c.notes || contents(t, b.Bytes())["a"] != "1" {
+			t.Errorf("%s: %v, notes %q", c.rev.ID, err, report.Notes)
+		}
+		if asked := packs(server); len(asked) != 2 || !strings.Contains(asked[1], "want "+c.want) {
+			t.Errorf("%s: asked for %q, want %s", c.rev.ID, asked, c.want)
+		}
+	}
+	// A pinned commit that is refused is not searched for in everything there is.
+	server.Reset()
+	server.Break(refuse)
+	if _, _, _, err := try(t.Context(), object(server.Repo(), source.GitRepositoryRef{Commit: first}), source.Env{}); err == nil || len(packs(server)) != 1 {
+		t.Errorf("pinned: %v after %d requests", err, len(packs(server)))
+	}
+}
+
+// Deepening ends with the history, not with the largest depth.
+func TestDeepeningEnds(t *testing.T) {
+	repo := one(t)
+	server := testenv.ServeHTTP(t, testenv.HTTP{V0: true, NoAnyWant: true}, repo)
+	absent := strings.Repeat("1", 40)
+	_, _, _, err := try(t.Context(), object(server.Repo(), source.GitRepositoryRef{Commit: absent}), source.Env{})
+	if err == nil || !strings.Contains(err.Error(), absent) || len(packs(server)) != 1 {
+		t.Errorf("%v after %d fetches, want 1", err, len(packs(server)))
+	}
+}
+
+// A server without shallow fetches transfers its history, and a note says so.
+func TestNoShallowFetches(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	first := repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "1")})
+	tip := repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "2")})
+	for _, config := range []testenv.HTTP{{NoShallow: true}, {NoShallow: true, V0: true, NoAnyWant: true}} {
+		url := testenv.ServeHTTP(t, config, repo).Repo()
+		for want, refs := range map[string][]source.GitRepositoryRef{tip: {{Branch: "main"}}, first: {{Commit: first}, {Commit: first, Branch: "main"}}} {
+			for _, ref := range refs {
+				rev, _, report := fetch(t, object(url, ref), source.Env{})
+				if !strings.HasSuffix(rev.ID, want) || len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "whole history") {
+					t.Errorf("v0 %v, %+v: %s, notes %q", config.V0, ref, rev.ID, report.Notes)
+				}
+			}
+		}
+	}
+}
+
+// What a shallow clone does not hold cannot be proved, which is not the same as
+// a commit that is not on the branch.
+func TestProofInShallowClone(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	first := repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "1")})
+	for range 3 {
+		repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "2")})
+	}
+	clone := filepath.Join(t.TempDir(), "clone")
+	repo.Git("clone", "-q", "--depth=2", "file://"+filepath.ToSlash(repo.Dir), clone)
+	const at = "https://example.com/app"
+	env := source.Env{Local: map[string]string{at: clone}}
+	_, _, _, err := try(t.Context(), object(at, source.GitRepositoryRef{Commit: first, Branch: "main"}), env)
+	if err == nil || !strings.Contains(err.Error(), "history is incomplete") || !strings.Contains(err.Error(), "--unshallow") {
+		t.Errorf("%v", err)
+	}
+	rev, _, _ := fetch(t, object(at, source.GitRepositoryRef{Commit: repo.ID("main"), Branch: "main"}), env)
+	if !strings.HasSuffix(rev.ID, repo.ID("main")) {
+		t.Errorf("tip: %v", rev)
+	}
+}
+
+// Whatever happens, every spool is closed.
+func TestSpoolsAreClosed(t *testing.T) {
+	h := newHistory(t, "sha1")
+	temp, made := spools(t)
+	env := source.Env{Limits: artifact.Limits{Temp: temp}}
+	for _, config := range []testenv.HTTP{
+		{}, {NoFilter: true}, {V0: true, NoAnyWant: true},
+		{Defect: &testenv.Defect{Phase: testenv.Pack, Do: testenv.Cut, After: 150}},
+		{Defect: &testenv.Defect{Phase: testenv.Pack, Do: testenv.Flip, After: 150}},
+	} {
+		url := testenv.ServeHTTP(t, config, h.Repo).Repo()
+		for _, ref := range []source.GitRepositoryRef{
+			{Branch: "main"}, {SemVer: "1.x"}, {Commit: h.ids["one"]}, {Commit: strings.Repeat("1", 40)},
+			{Commit: h.ids["one"], Branch: "main"}, {Commit: h.ids["pull"], Branch: "main"},
+		} {
+			try(t.Context(), object(url, ref), env)
+		}
+	}
+	if made.Load() < 20 {
+		t.Errorf("only %d spools were made", made.Load())
 	}
 }

@@ -1,14 +1,24 @@
 package git_test
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
+	"context"
 	"errors"
+	"io"
 	"io/fs"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/fstest"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/git"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
@@ -39,9 +49,7 @@ func TestInclude(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	commit := repo.Commit(testenv.Commit{Branch: "main", Files: own()})
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, own()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(dir, own()))
 	p := filled(t)
 	for _, row := range mixes {
 		var archives [][]byte
@@ -74,9 +82,7 @@ func TestIncludeErrors(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: own()})
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, own()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(dir, own()))
 	p := filled(t)
 	for _, row := range []struct {
 		name, include string
@@ -86,6 +92,8 @@ func TestIncludeErrors(t *testing.T) {
 		text          string
 	}{
 		{"missing", "none", source.StepInclude, "NotFound", source.ErrWaiting, "GitRepository/default/none: no such object"},
+		{"itself", "app", source.StepInclude, "IncludeCycle", nil, "app"},
+		{"itself, by a detour", "circle", source.StepInclude, "IncludeCycle", nil, "circle"},
 		{"missing as that kind", "Bucket/lib", source.StepInclude, "NotFound", fs.ErrNotExist, "Bucket/default/lib: no such object"},
 		{"no artifact", "empty", source.StepInclude, "NoArtifact", source.ErrWaiting, "GitRepository/default/empty has no artifact yet"},
 		{"gone", "gone", source.StepInclude, "NoArtifact", source.ErrWaiting, "spec.include[0]: GitRepository/default/gone: waiting for a dependency: the artifact is gone"},
@@ -112,12 +120,9 @@ func TestIncludeErrors(t *testing.T) {
 			env := p.env()
 			env.Local = map[string]string{atURL: path}
 			_, _, _, err := try(t.Context(), including(atURL, row.include), env)
-			var step *source.StepError
-			if !errors.As(err, &step) || step.Step != row.step || step.Reason != row.reason || !strings.Contains(err.Error(), row.text) {
-				t.Errorf("%s: %v (%+v)", row.name, err, step)
-			}
-			if row.is != nil && !errors.Is(err, row.is) {
-				t.Errorf("%s: %v is no %v", row.name, err, row.is)
+			wantStep(t, err, row.reason, row.text)
+			if step, ok := errors.AsType[*source.StepError](err); ok && step.Step != row.step || row.is != nil && !errors.Is(err, row.is) {
+				t.Errorf("%s: %v (%+v) is no %v", row.name, err, step, row.is)
 			}
 		}
 	}
@@ -129,5 +134,356 @@ func TestIncludeErrors(t *testing.T) {
 	env.Sources = p
 	if _, _, _, err := try(t.Context(), including(atURL, "damaged"), env); !errors.As(err, &wrong) && !errors.Is(err, artifact.ErrFormat) {
 		t.Errorf("damaged: %v", err)
+	}
+}
+
+// A includedSources holds sources that can be included, with their artifacts in a store.
+type includedSources struct {
+	t       *testing.T
+	dir     string
+	objects []source.Object
+	store   *artifact.Store
+	opened  atomic.Int64 // how often an artifact was opened
+	before  func()       // is called before an artifact is read
+}
+
+func newIncludedSources(t *testing.T) *includedSources {
+	p := &includedSources{t: t, dir: t.TempDir()}
+	var err error
+	if p.store, err = artifact.OpenStore(artifact.StoreConfig{Dir: p.dir}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.store.Close() })
+	return p
+}
+
+// env returns an environment in which the sources of the includedSources exist.
+func (p *includedSources) env() source.Env { return source.Env{Sources: p} }
+
+// includingRepository returns sources to include, and an environment with them and with
+// a repository at atURL.
+func includingRepository(t *testing.T) (*includedSources, source.Env) {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: own()})
+	p := newIncludedSources(t)
+	env := p.env()
+	env.Local = map[string]string{atURL: repo.Dir}
+	return p, env
+}
+
+func (p *includedSources) inventory() *source.Inventory {
+	return &source.Inventory{Objects: p.objects, Store: p.store, Client: &artifact.Client{Attempts: 1}}
+}
+
+func (p *includedSources) Source(ctx context.Context, ref source.Reference) (source.Object, error) {
+	return p.inventory().Source(ctx, ref)
+}
+
+func (p *includedSources) List(ctx context.Context, kind, namespace string) ([]source.Object, error) {
+	return p.inventory().List(ctx, kind, namespace)
+}
+
+func (p *includedSources) Open(ctx context.Context, a artifact.Artifact) (io.ReadCloser, error) {
+	if p.opened.Add(1); p.before != nil {
+		p.before()
+	}
+	return p.inventory().Open(ctx, a)
+}
+
+// put stores what write writes as the artifact of obj, which gets the name.
+func (p *includedSources) put(obj source.Object, name string, write func(io.Writer) error) {
+	p.t.Helper()
+	obj.Head().Metadata.Name = name
+	source.Default(obj)
+	if write != nil {
+		dir, err := source.Address(obj)
+		must(p.t, err)
+		a, err := p.store.Put(p.t.Context(), dir, name+".tar.gz", write)
+		must(p.t, err)
+		a.Revision = "main@sha1:" + name
+		obj.Common().Artifact = &a
+	}
+	p.objects = append(p.objects, obj)
+}
+
+// tree stores a tree as the artifact of a GitRepository.
+func (p *includedSources) tree(name string, tree fstest.MapFS) {
+	p.t.Helper()
+	p.put(new(source.GitRepository), name, pack(tree))
+}
+
+func pack(tree fstest.MapFS) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := artifact.Pack(context.Background(), w, tree)
+		return err
+	}
+}
+
+// including returns an object at the branch main that includes things, written
+// KIND/NAME:FROM:TO.
+func including(url string, includes ...string) *source.GitRepository {
+	g := object(url, source.GitRepositoryRef{Branch: "main"})
+	for _, text := range includes {
+		part := strings.Split(text+"::", ":")
+		i := source.GitRepositoryInclude{FromPath: part[1], ToPath: part[2]}
+		i.Repository.Name = part[0]
+		if kind, name, found := strings.Cut(part[0], "/"); found {
+			i.Repository.Kind, i.Repository.Name = kind, name
+		}
+		g.Spec.Include = append(g.Spec.Include, i)
+	}
+	return g
+}
+
+// atURL is the URL of repositories and directories that stand in for it.
+const atURL = "https://git.example.org/app"
+
+// own is the tree of the repository that includes others.
+func own() fstest.MapFS {
+	return files("app.yaml", "own", "base/a.yaml", "own a", "base/deep/x.yaml", "own x", "logo.png", "png")
+}
+
+// library is a tree that others include.
+func library() fstest.MapFS {
+	tree := files("base/a.yaml", "lib a", "base/b.yaml", "lib b", "charts/web/Chart.yaml", "web", "docs/d.md", "d", "base/deep/y.yaml", "lib y")
+	tree["charts/run.sh"] = &fstest.MapFile{Data: []byte("#!"), Mode: 0o755}
+	return tree
+}
+
+// filled returns a includedSources of what the tests include.
+func filled(t *testing.T) *includedSources {
+	p := newIncludedSources(t)
+	p.tree("lib", library())
+	p.tree("other", files("base/a.yaml", "other a", "base/c.yaml", "other c"))
+	p.tree("strict", files("keep.yaml", "k", "drop.tmp", "d", "sub/drop.log", "l", ".sourceignore", "*.tmp\n", "sub/.sourceignore", "*.log\n"))
+	p.tree("blocks", files("base", "a file"))
+	p.tree("folder", files("app.yaml/x", "a folder"))
+	p.put(new(source.Bucket), "data", pack(files("data.csv", "1,2")))
+	p.put(new(source.OCIRepository), "image", pack(files("manifest.yaml", "m")))
+	p.put(new(source.PkgChart), "chart", tgz(map[string]string{"web/Chart.yaml": "name: web", "web/templates/x.yaml": "x"}))
+	p.put(new(source.PkgRepository), "index", func(w io.Writer) error {
+		_, err := io.WriteString(w, "apiVersion: v1\nentries: {}\n"+strings.Repeat("# index\n", 200))
+		return err
+	})
+	p.put(including(atURL, "app"), "app", pack(files("x", "x")))
+	p.put(including(atURL, "app"), "circle", pack(files("x", "x")))
+	p.put(new(source.GitRepository), "empty", nil)
+	p.put(new(source.GitRepository), "damaged", pack(files("x", "x")))
+	p.put(new(source.GitRepository), "gone", pack(files("y", "y")))
+	p.put(new(source.GitRepository), "unchecked", pack(files("z", "z")))
+	for _, obj := range p.objects {
+		a := obj.Artifact()
+		switch name := filepath.Join(p.dir, addressOf(a)); obj.Head().Metadata.Name {
+		case "damaged":
+			data, err := os.ReadFile(name)
+			must(t, err)
+			data[len(data)/2] ^= 1
+			must(t, os.WriteFile(name, data, 0o600))
+		case "gone":
+			must(t, os.Remove(name))
+		case "unchecked":
+			a.Digest = ""
+		}
+	}
+	return p
+}
+
+func addressOf(a *artifact.Artifact) string {
+	if a == nil {
+		return ""
+	}
+	return filepath.FromSlash(a.Path)
+}
+
+// tgz writes an archive as other programs do, with the names as they are.
+func tgz(names map[string]string) func(io.Writer) error {
+	return func(w io.Writer) error {
+		zw := gzip.NewWriter(w)
+		tw := tar.NewWriter(zw)
+		for _, name := range slices.Sorted(maps.Keys(names)) {
+			h := &tar.Header{Name: name, Mode: 0o644, Size: int64(len(names[name])), Typeflag: tar.TypeReg}
+			if target, link := strings.CutPrefix(names[name], "-> "); link {
+				h.Typeflag, h.Linkname, h.Size = tar.TypeSymlink, target, 0
+			}
+			if err := tw.WriteHeader(h); err != nil {
+				return err
+			}
+			if h.Size > 0 {
+				if _, err := io.WriteString(tw, names[name]); err != nil {
+					return err
+				}
+			}
+		}
+		return errors.Join(tw.Close(), zw.Close())
+	}
+}
+
+// lines writes the files of an archive, one a line.
+func lines(m map[string]string) string {
+	var all []string
+	for name, text := range m {
+		all = append(all, name+"="+strings.TrimSpace(text))
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n")
+}
+
+// An artifact may be hostile: what it holds stays where it is mounted.
+func TestIncludeHostileArtifact(t *testing.T) {
+	_, env := includingRepository(t)
+	for _, name := range []string{"../up", "a/../../up", "/etc/passwd", `a\b`, "..", "a/.."} {
+		p := newIncludedSources(t)
+		p.put(new(source.ExternalArtifact), "evil", tgz(map[string]string{name: "evil", "good": "good"}))
+		env.Sources = p
+		_, data, _, err := try(t.Context(), including(atURL, "ExternalArtifact/evil"), env)
+		if err != nil {
+			wantStep(t, err, "CopyFailure", "")
+			continue
+		}
+		for out := range contents(t, data) {
+			if strings.Contains(out, "up") || strings.Contains(out, "passwd") {
+				t.Errorf("%q came out as %q", name, out)
+			}
+		}
+	}
+	p := newIncludedSources(t)
+	p.put(new(source.ExternalArtifact), "evil", tgz(map[string]string{
+		"link": "-> /etc", "link/passwd": "mine", ".git/config": "[core]", "sub/.git/hooks/x": "x", "good": "good",
+	}))
+	env.Sources = p
+	_, data, _ := fetch(t, including(atURL, "ExternalArtifact/evil:.:."), env)
+	if got := slices.Sorted(maps.Keys(contents(t, data))); !slices.Equal(got, []string{"app.yaml", "base/a.yaml", "base/deep/x.yaml", "good", "link/passwd"}) {
+		t.Errorf("content %q", got)
+	}
+}
+
+// An artifact that is included several times is opened once, and yet counts each
+// time towards the limits, with all that is read of it and not only what is mounted.
+func TestIncludeLimits(t *testing.T) {
+	p, env := includingRepository(t)
+	p.tree("big", files("x", strings.Repeat("x", 100_000), "y/z", ""))
+	p.tree("bigger", files("x", strings.Repeat("y", 100_000), "y/z", ""))
+	twice, parts := including(atURL, "big::a", "big:y:b", "big::c"), including(atURL, "big:y:a", "bigger:y:b")
+	_, data, _ := fetch(t, twice, env)
+	if got := contents(t, data); p.opened.Load() != 1 || len(got["a/x"]) != 100_000 || len(got["c/x"]) != 100_000 {
+		t.Errorf("opened %d times, content %d files", p.opened.Load(), len(got))
+	}
+	for _, row := range []struct {
+		g      *source.GitRepository
+		limits artifact.Limits
+		want   string
+	}{
+		{twice, artifact.Limits{Bytes: 150_000}, "all includes together hold more than 150000 bytes"},
+		{twice, artifact.Limits{Entries: 9}, "all includes together hold more than 9 entries"},
+		{twice, artifact.Limits{FileBytes: 50_000}, "50000 bytes"},
+		{twice, artifact.Limits{Bytes: 50_000}, "50000 bytes"},
+		{twice, artifact.Limits{Bytes: -1, Entries: -1, FileBytes: -1, Ratio: -1}, ""},
+		{parts, artifact.Limits{Bytes: 150_000}, "all includes together hold more than 150000 bytes"},
+		{parts, artifact.Limits{Entries: 7}, "all includes together hold more than 7 entries"},
+		{parts, artifact.Limits{Bytes: 400_000, Entries: 20}, ""},
+	} {
+		env.Limits = row.limits
+		if _, _, _, err := try(t.Context(), row.g, env); (err == nil) != (row.want == "") || err != nil && !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%+v: %v, want %q", row.limits, err, row.want)
+		}
+	}
+}
+
+// A revision that was resolved for another list of includes is refused, and a
+// context that ends stops the reading of an artifact.
+func TestIncludeOpen(t *testing.T) {
+	p, env := includingRepository(t)
+	p.tree("lib", library())
+	g := including(atURL, "lib")
+	rev, _, err := git.New(g, env).Resolve(t.Context(), nil)
+	must(t, err)
+	write := func(ctx context.Context, g *source.GitRepository) error {
+		c, err := git.New(g, env).Open(ctx, rev)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		_, err = c.WriteTo(ctx, io.Discard)
+		return err
+	}
+	if err := write(t.Context(), including(atURL, "lib", "other")); err == nil || !strings.Contains(err.Error(), "1 inputs, spec.include names 2") {
+		t.Errorf("another list: %v", err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ended := errors.New("ended")
+	p.before = func() { cancel(ended) }
+	if err := write(ctx, g); !errors.Is(err, ended) {
+		t.Errorf("ended while an artifact was read: %v", err)
+	}
+}
+
+// A changed include is a new artifact of the same revision, announced as such,
+// and the status tells which artifacts it is made of.
+func TestIncludeChange(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: own()})
+	p := newIncludedSources(t)
+	ledger := source.Ledger{Dir: t.TempDir()}
+	var events []string
+	r := source.Reconciler{Store: p.store, Load: ledger.Load, Save: ledger.Save,
+		Emit: func(e source.Event) { events = append(events, e.Reason) }}
+	run := func(sources source.Sources) (*source.GitRepository, source.Result) {
+		events = nil
+		g := including(atURL, "lib:base:base")
+		result, _ := r.Reconcile(t.Context(), g, git.New(g, source.Env{Sources: sources, Local: map[string]string{atURL: repo.Dir}}))
+		return g, result
+	}
+	p.tree("lib", files("base/a.yaml", "one"))
+	before, result := run(p)
+	included := before.Status.IncludedArtifacts
+	if result.Outcome != source.Stored || len(included) != 1 || included[0].Digest != p.objects[0].Artifact().Digest || len(before.Status.ObservedInclude) != 1 {
+		t.Fatalf("first: %+v, status %+v", result, before.Status)
+	}
+
+	p.objects = nil
+	p.tree("lib", files("base/a.yaml", "two"))
+	store := p.store
+	p.store, _ = artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
+	g, result := run(p) // the artifact cannot be read
+	p.store.Close()
+	p.store = store
+	if c := g.Common().Condition(source.ArtifactOutdatedCondition); result.Outcome != source.Waiting || c.Reason != "IncludeChange" || g.Artifact().Digest != before.Artifact().Digest {
+		t.Errorf("broken: %+v, condition %+v", result, c)
+	}
+
+	after, result := run(p)
+	if result.Outcome != source.Stored || !result.Changed || !slices.Contains(events, "NewArtifact") {
+		t.Errorf("changed: %+v, events %v", result, events)
+	}
+	if want := "changed: spec.include[0] (GitRepository/default/lib: main@sha1:lib with digest " + included[0].Digest + " → "; !strings.HasPrefix(result.Why, want) {
+		t.Errorf("changed because %q", result.Why)
+	}
+	if a, b := after.Artifact(), before.Artifact(); a.Revision != b.Revision || a.Digest == b.Digest || a.Path == b.Path {
+		t.Errorf("artifact %+v, before %+v", a, b)
+	}
+	if _, result := run(p); result.Outcome != source.Unchanged {
+		t.Errorf("unchanged: %+v", result)
+	}
+}
+
+// A fetch that leaves out files finds out all the same what cannot be merged.
+func TestIncludeInPartialFetch(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: own()})
+	p := filled(t)
+	url, env := testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), p.env()
+	g := sparse(url, "base")
+	g.Spec.Include = including(url, "lib:base:base", "strict").Spec.Include
+	_, data, _ := fetch(t, g, env)
+	want := "base/a.yaml=lib a\nbase/b.yaml=lib b\nbase/deep/x.yaml=own x\nbase/deep/y.yaml=lib y\nstrict/.sourceignore=*.tmp\nstrict/keep.yaml=k\nstrict/sub/.sourceignore=*.log"
+	if got := lines(contents(t, data)); got != want {
+		t.Errorf("content\n%s\nwant\n%s", got, want)
+	}
+	for _, at := range []string{"base/a.yaml", "base/a.yaml/below"} { // a file that has not been fetched yet
+		g.Spec.Include = including(url, "lib::"+at).Spec.Include
+		_, _, _, err := try(t.Context(), g, env)
+		if wantStep(t, err, "CopyFailure", "base/a.yaml"); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("at %s: %v", at, err)
+		}
 	}
 }

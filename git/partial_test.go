@@ -2,7 +2,18 @@ package git_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"log"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,9 +21,106 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/git"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
+
+// forest is a tree with something beside everything that a test lists.
+func forest() fstest.MapFS {
+	tree := files(
+		"README.md", "top", ".sourceignore", "*.yaml\n",
+		"deploy/app.yaml", "app", "deploy/base/x.yaml", "x", "deploy/base/deep/y.yaml", "y",
+		"deploy-old/app.yaml", "old", "deploy.yaml", "beside",
+		"docs/a.md", "a", "docs/.sourceignore", "*.txt\n", "docs/b.txt", "b", "docs/img/c.md", "c",
+		"src/main.go", "main", "src/[x]*?/odd name .go", "odd", "src/x/plain.go", "plain",
+	)
+	tree["link"] = &fstest.MapFile{Data: []byte("deploy"), Mode: fs.ModeSymlink | 0o777}
+	tree["deploy/link"] = &fstest.MapFile{Data: []byte("app.yaml"), Mode: fs.ModeSymlink | 0o777}
+	tree["docs/run.sh"] = &fstest.MapFile{Data: []byte("#!"), Mode: 0o755}
+	tree["module"] = testenv.Gitlink(strings.Repeat("1", 40))
+	return tree
+}
+
+// sparse returns a GitRepository at the branch main with some directories.
+func sparse(url string, dirs ...string) *source.GitRepository {
+	g := object(url, source.GitRepositoryRef{Branch: "main"})
+	g.Spec.SparseCheckout = dirs
+	if strings.HasPrefix(url, "ssh:") {
+		g.Spec.SecretRef = &source.LocalReference{Name: "keys"}
+	}
+	return g
+}
+
+func TestSparseCheckout(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: forest()})
+	rows := []struct {
+		dirs []string
+		want []string
+	}{
+		{[]string{"deploy"}, []string{"deploy/app.yaml", "deploy/base/deep/y.yaml", "deploy/base/x.yaml"}},
+		{[]string{"./deploy/base/", "docs"}, []string{"deploy/base/deep/y.yaml", "deploy/base/x.yaml", "docs/.sourceignore", "docs/a.md", "docs/img/c.md", "docs/run.sh"}},
+		{[]string{"deploy/base/deep", "deploy/base", "deploy//base", "deploy/base/deep"}, []string{"deploy/base/deep/y.yaml", "deploy/base/x.yaml"}},
+		{[]string{"deploy/base", "deploy-old", "deploy"}, []string{"deploy-old/app.yaml", "deploy/app.yaml", "deploy/base/deep/y.yaml", "deploy/base/x.yaml"}},
+		{[]string{"src/[x]*?"}, []string{"src/[x]*?/odd name .go"}},
+		{[]string{"docs/img"}, []string{"docs/img/c.md"}}, // docs/.sourceignore is not in the worktree
+		{[]string{"docs", "."}, []string{".sourceignore", "README.md", "docs/.sourceignore", "docs/a.md", "docs/img/c.md", "docs/run.sh", "src/[x]*?/odd name .go", "src/main.go", "src/x/plain.go"}},
+	}
+	archives := map[int][]byte{}
+	for name, s := range servers(t, repo) {
+		for i, row := range rows {
+			_, data, _ := fetch(t, sparse(s.url, row.dirs...), s.env)
+			if got := slices.Sorted(maps.Keys(contents(t, data))); !slices.Equal(got, row.want) {
+				t.Errorf("%s: %q: content %q, want %q", name, row.dirs, got, row.want)
+			}
+			if first, ok := archives[i]; ok && !bytes.Equal(first, data) {
+				t.Errorf("%s: %q: the archive differs from that of another transport", name, row.dirs)
+			}
+			archives[i] = data
+		}
+	}
+}
+
+func TestSparseCheckoutErrors(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: forest()})
+	all := servers(t, repo)
+	for _, s := range []server{all["http"], all["http no filter"], all["local"]} {
+		for _, row := range []struct {
+			dir string
+			say string
+		}{
+			{"absent", `directory "absent" does not exist`},
+			{"deploy/base/absent/x", `directory "deploy/base/absent/x" does not exist`},
+			{"Deploy/base", `"Deploy/base" does not exist|there is "deploy"|upper and lower case`},
+			{"README.md", `"README.md" is a file|directory that holds it`},
+			{"README.md/x", `"README.md/x" is no directory|"README.md" is a file`},
+			{"link", `"link" is a symbolic link`},
+			{"link/base", `"link" is a symbolic link`},
+			{"module", `"module" is a submodule|spec.recurseSubmodules`},
+		} {
+			_, _, _, err := try(t.Context(), sparse(s.url, "docs", row.dir), s.env)
+			wantFailure(t, err, gitf, row.say+"|spec.sparseCheckout[1]")
+		}
+	}
+}
+
+// Entries that cannot be directories of any repository stall the object.
+func TestSparseCheckoutInvalid(t *testing.T) {
+	for _, dir := range []string{"", "/", "/docs", "..", "../x", "docs/..", "docs/../src", `docs\img`, "docs\x00", "docs\n/*", "./..", "docs/./../x"} {
+		g := sparse("https://example.com/x", "docs", dir)
+		_, _, err := git.New(g, source.Env{}).Resolve(t.Context(), nil)
+		if !errors.Is(err, source.ErrInvalid) || !strings.Contains(err.Error(), "spec.sparseCheckout[1]") {
+			t.Errorf("%q: %v: want ErrInvalid that names the entry", dir, err)
+		}
+		g.Spec.URL = "https://example.com/x"
+		if err := source.Validate(g); err == nil || !strings.Contains(err.Error(), "spec.sparseCheckout[1]") {
+			t.Errorf("%q: Validate: %v", dir, err)
+		}
+	}
+}
 
 // pktLines returns the lines of a request, without their line breaks; "" is a mark.
 func pktLines(t *testing.T, body string) (lines []string) {
@@ -163,6 +271,310 @@ func TestPartialFetchNotWorthwhile(t *testing.T) {
 		_, _, report := fetch(t, g, source.Env{})
 		if asked := packs(server); len(asked) != want.requests || len(report.Notes) != want.notes {
 			t.Errorf("%q: %d requests, notes %q; want %d and %d", ignore, len(asked), report.Notes, want.requests, want.notes)
+		}
+	}
+}
+
+// meddle stands between a client and a server: change rewrites the requests
+// for packs, or answers them itself with what it returns as answer.
+func meddle(t *testing.T, server *testenv.Server, change func(n int, body string) (rewritten, answer string)) (url_ string, asked func() []string) {
+	behind, err := url.Parse(server.URL)
+	must(t, err)
+	proxy := httputil.NewSingleHostReverseProxy(behind)
+	proxy.ErrorLog = log.New(io.Discard, "", 0)
+	var mu sync.Mutex
+	var bodies []string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			b, err := io.ReadAll(r.Body)
+			if err != nil {
+				return
+			}
+			body := string(b)
+			if !strings.Contains(body, "command=ls-refs") {
+				mu.Lock()
+				bodies = append(bodies, body)
+				n := len(bodies)
+				mu.Unlock()
+				var answer string
+				if body, answer = change(n, body); answer != "" {
+					w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
+					io.WriteString(w, answer)
+					return
+				}
+			}
+			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+			r.Header.Set("Content-Length", strconv.Itoa(len(body)))
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL + "/repo.git", func() []string { mu.Lock(); defer mu.Unlock(); return slices.Clone(bodies) }
+}
+
+func pkt(line string) string { return fmt.Sprintf("%04x%s", len(line)+4, line) }
+
+// without removes a line from a request.
+func without(body, line string) string { return strings.Replace(body, pkt(line+"\n"), "", 1) }
+
+// swap replaces an id in a request.
+func swap(body, id, by string) string { return strings.ReplaceAll(body, id, by) }
+
+// A server that does not take part costs a note and no more than the whole
+// fetch and the tries.
+func TestPartialFetchFallsBack(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: forest()})
+	x, y := repo.ID("main:deploy/base/x.yaml"), repo.ID("main:README.md")
+	g := sparse("", "deploy")
+	_, want, _ := fetch(t, withURL(g, testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()), source.Env{})
+	refuse := func(text string) string { return pkt("ERR " + text + "\n") }
+	only := func(n int, change func(string) (string, string)) func(int, string) (string, string) {
+		return func(i int, body string) (string, string) {
+			if i == n {
+				return change(body)
+			}
+			return body, ""
+		}
+	}
+	for name, row := range map[string]struct {
+		config   testenv.HTTP
+		change   func(n int, body string) (string, string)
+		requests int
+		notes    int
+	}{
+		"no filters":              {testenv.HTTP{NoFilter: true}, nil, 1, 1},
+		"version 0, tips only":    {testenv.HTTP{V0: true, NoAnyWant: true}, nil, 1, 1},
+		"the filter is refused":   {testenv.HTTP{}, only(1, func(b string) (string, string) { return "", refuse("filter 'blob:none' not supported") }), 2, 1},
+		"the filter is ignored":   {testenv.HTTP{}, func(_ int, b string) (string, string) { return without(b, "filter blob:none"), "" }, 1, 0},
+		"blobs are refused":       {testenv.HTTP{}, only(2, func(b string) (string, string) { return "", refuse("upload-pack: not our ref " + x) }), 3, 1},
+		"blobs are no such thing": {testenv.HTTP{}, only(2, func(b string) (string, string) { return "", "0008NAK\n" }), 3, 1},
+		"a blob is left out":      {testenv.HTTP{}, only(2, func(b string) (string, string) { return without(b, "want "+x), "" }), 3, 1},
+		"another blob is sent":    {testenv.HTTP{}, only(2, func(b string) (string, string) { return swap(b, x, y), "" }), 3, 1},
+		"more than the blob": {testenv.HTTP{}, only(2, func(b string) (string, string) {
+			return strings.Replace(b, pkt("want "+x+"\n"), pkt("want "+x+"\n")+pkt("want "+y+"\n"), 1), ""
+		}), 3, 1},
+		"a tree is sent": {testenv.HTTP{}, only(2, func(b string) (string, string) { return swap(b, x, repo.ID("main:src")), "" }), 3, 1},
+	} {
+		change := row.change
+		if change == nil {
+			change = func(_ int, b string) (string, string) { return b, "" }
+		}
+		at, asked := meddle(t, testenv.ServeHTTP(t, row.config, repo), change)
+		_, data, report, err := try(t.Context(), withURL(g, at), source.Env{})
+		if err != nil || !bytes.Equal(data, want) {
+			t.Errorf("%s: %v, or another archive", name, err)
+			continue
+		}
+		if n := len(asked()); n != row.requests || len(report.Notes) != row.notes {
+			t.Errorf("%s: %d requests, notes %q; want %d and %d", name, n, report.Notes, row.requests, row.notes)
+		}
+		for _, note := range report.Notes {
+			if !strings.Contains(note, "whole tree was transferred") {
+				t.Errorf("%s: note %q", name, note)
+			}
+		}
+	}
+}
+
+// What no fall-back can mend ends soon, with an error that says what is wrong.
+func TestPartialFetchHostile(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: forest()})
+	x := repo.ID("main:deploy/base/x.yaml")
+	pass := func(b string) (string, string) { return b, "" }
+	for name, row := range map[string]struct {
+		first, second, third func(body string) (string, string)
+		requests             int
+		say                  string
+	}{
+		"a blob is never sent": {pass, func(b string) (string, string) { return without(b, "want "+x), "" },
+			func(b string) (string, string) {
+				return strings.Replace(b, pkt("done\n"), pkt("filter blob:none\n")+pkt("done\n"), 1), ""
+			}, 3, "is not in the pack"},
+		"no trees": {func(b string) (string, string) {
+			return strings.Replace(b, pkt("filter blob:none\n"), pkt("filter tree:0\n"), 1), ""
+		}, nil, nil, 1, "is not in the pack"},
+		"no commit":           {func(b string) (string, string) { return swap(b, repo.ID("main"), x), "" }, nil, nil, 1, repo.ID("main")},
+		"the files break off": {pass, func(b string) (string, string) { return "", pkt("packfile\n") + pkt("\x01PACK") }, nil, 2, "ends early"},
+		"the trees break off": {func(b string) (string, string) { return "", pkt("packfile\n") + pkt("\x01PACK") }, nil, nil, 1, "ends early"},
+		"nothing is sent":     {pass, func(b string) (string, string) { return "", pkt("packfile\n") + "0000" }, nil, 2, "holds no pack"},
+		"a pack of nobody":    {pass, func(b string) (string, string) { return "", pkt("packfile\n") + pkt("\x01PACK") + "0000" }, nil, 2, "truncated"},
+	} {
+		at, asked := meddle(t, testenv.ServeHTTP(t, testenv.HTTP{}, repo), func(n int, b string) (string, string) {
+			if f := append([]func(string) (string, string){row.first, row.second, row.third}, nil, nil, nil)[n-1]; f != nil {
+				return f(b)
+			}
+			return b, ""
+		})
+		fails(t, sparse(at, "deploy"), source.Env{}, gitf, row.say)
+		if n := len(asked()); n != row.requests {
+			t.Errorf("%s: %d requests, want %d", name, n, row.requests)
+		}
+	}
+}
+
+// The limits hold for what is fetched later as for what is fetched at once.
+func TestPartialFetchLimits(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	tree := files("big/file", strings.Repeat("0123456789abcdef", 1<<12))
+	for i := range 50 {
+		tree[fmt.Sprintf("copies/%d", i)] = &fstest.MapFile{Data: []byte(strings.Repeat("x", 1000)), Mode: 0o644}
+		tree[fmt.Sprintf("other/%d", i)] = &fstest.MapFile{Data: []byte(strconv.Itoa(i)), Mode: 0o644}
+	}
+	repo.Commit(testenv.Commit{Branch: "main", Files: tree})
+	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	for _, row := range []struct {
+		dir    string
+		limits artifact.Limits
+		say    string // "" is success
+	}{
+		{"big", artifact.Limits{FileBytes: 1000}, "ObjectBytes"},
+		{"big", artifact.Limits{Bytes: 60_000}, "InflatedBytes"},
+		{"copies", artifact.Limits{Bytes: 49_000}, "the tree holds 50000 bytes"}, // one blob fifty times
+		{"copies", artifact.Limits{Bytes: 60_000, FileBytes: 10_000}, ""},        // big is not fetched
+		{"copies", artifact.Limits{Entries: 20}, "20"},
+	} {
+		row.limits.Temp, _ = spools(t)
+		server.Reset()
+		_, _, _, err := try(t.Context(), sparse(server.Repo(), row.dir), source.Env{Limits: row.limits})
+		if row.say == "" && err != nil || row.say != "" && (err == nil || !strings.Contains(err.Error(), row.say)) {
+			t.Errorf("%s, %+v: %v: want %q", row.dir, row.limits, err, row.say)
+		}
+		if n := len(packs(server)); n > 2 {
+			t.Errorf("%s, %+v: %d requests", row.dir, row.limits, n)
+		}
+	}
+}
+
+// A server that goes silent between the trees and the files obeys the context.
+func TestPartialFetchStalls(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: forest()})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	gone := errors.New("gone home")
+	at, asked := meddle(t, testenv.ServeHTTP(t, testenv.HTTP{}, repo), func(n int, b string) (string, string) {
+		if n == 2 {
+			cancel(gone)
+		}
+		return b, ""
+	})
+	if _, _, _, err := try(ctx, sparse(at, "deploy"), source.Env{}); !errors.Is(err, gone) || len(asked()) != 2 {
+		t.Errorf("%v after %d requests", err, len(asked()))
+	}
+}
+
+// What is laid over a partial fetch (submodules, LFS content, includes) finds
+// what it needs, and the artifact is that of a whole fetch.
+func TestPartialFetchUnderLayers(t *testing.T) {
+	large := new(testenv.LFS)
+	app, lib := testenv.NewRepo(t), testenv.NewRepo(t)
+	inLib := linked(lib, map[string]string{"lib.c": "int", "skip/x": "x"})
+	tree := map[string]string{
+		".gitattributes": "*.bin filter=lfs\n", "top.txt": "top", ".sourceignore": "nothing",
+		"deploy/app.yaml": "app", "deploy/large.bin": large.Add("large content"), "deploy/.sourceignore": "*.log\n",
+		"docs/.gitattributes": "plain.bin -filter\n", "docs/plain.bin": large.Add("not asked for"), "docs/x.log": "log",
+	}
+	for i := range 30 {
+		tree["beside/"+strings.Repeat("x", i+1)] = strings.Repeat("y", i)
+	}
+	linked(app, tree, link{"deploy/lib", "../lib.git", inLib}, link{"beside/lib", "../lib.git", inLib})
+	repos := map[string]*testenv.Repo{"org/app.git": app, "org/lib.git": lib}
+	part := testenv.ServeAll(t, testenv.HTTP{LFS: large}, repos)
+	whole := testenv.ServeAll(t, testenv.HTTP{LFS: large, NoFilter: true}, repos)
+	include := []source.GitRepositoryInclude{{Repository: source.IncludeReference{Name: "other"}, FromPath: "in", ToPath: "deploy"}}
+	sources := newIncludedSources(t)
+	env := sources.env()
+	sources.tree("other", files("in/app.yaml", "from other", "in/more/y.log", "y", "in/more/.sourceignore", "!y.log\n"))
+	for name, row := range map[string]struct {
+		change func(*source.GitRepositorySpec)
+		want   map[string]string // some of the files; "" for those that must not be there
+	}{
+		"submodules": {func(s *source.GitRepositorySpec) { s.RecurseSubmodules = true },
+			map[string]string{"deploy/lib/lib.c": "int", "deploy/app.yaml": "app", "beside/lib/lib.c": ""}},
+		"a submodule alone": {func(s *source.GitRepositorySpec) {
+			s.RecurseSubmodules, s.SparseCheckout = true, []string{"deploy/lib"}
+		},
+			map[string]string{"deploy/lib/lib.c": "int", "deploy/app.yaml": ""}},
+		"LFS": {func(s *source.GitRepositorySpec) { s.LFS = true },
+			map[string]string{"deploy/large.bin": "large content", "docs/plain.bin": testenv.LFSPointer("8c1aa5b2", 0)[:40]}},
+		"include": {func(s *source.GitRepositorySpec) { s.Include = include },
+			map[string]string{"deploy/app.yaml": "from other", "deploy/more/y.log": "y"}},
+		"all": {func(s *source.GitRepositorySpec) { s.RecurseSubmodules, s.LFS, s.Include = true, true, include },
+			map[string]string{"deploy/app.yaml": "from other", "deploy/large.bin": "large content", "deploy/lib/lib.c": "int", "deploy/lib/skip/x": "x"}},
+		"all, by ignore rules": {func(s *source.GitRepositorySpec) {
+			ignore := "/beside/\nskip/\n"
+			s.SparseCheckout, s.Ignore = nil, &ignore
+			s.RecurseSubmodules, s.LFS, s.Include = true, true, include
+		}, map[string]string{"top.txt": "top", "deploy/lib/lib.c": "int", "deploy/lib/skip/x": "", "docs/x.log": "log"}},
+	} {
+		g := sparse(part.URL+"/org/app.git", "deploy", "docs")
+		row.change(&g.Spec)
+		part.Reset()
+		_, data, report := fetch(t, g, env)
+		_, want, _ := fetch(t, withURL(g, whole.URL+"/org/app.git"), env)
+		got := contents(t, data)
+		if !bytes.Equal(data, want) {
+			t.Errorf("%s: %v, but a whole fetch makes %v", name, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(contents(t, want))))
+		}
+		for file, text := range row.want {
+			if got, ok := got[file]; ok != (text != "") || text != "" && !strings.HasPrefix(got, strings.SplitN(text, "\n", 2)[0]) {
+				t.Errorf("%s: %s is %q, %v; want %q", name, file, got, ok, text)
+			}
+		}
+		fellBack := slices.ContainsFunc(report.Notes, func(note string) bool { return strings.Contains(note, "whole tree") })
+		if n := strings.Count(strings.Join(packs(part), ""), "filter blob:none"); n != 1 || fellBack {
+			t.Errorf("%s: %d requests for trees, notes %q; want 1 and no fall-back", name, n, report.Notes)
+		}
+	}
+}
+
+// A plain directory that stands in for a repository is sparse, too.
+func TestSparseCheckoutOfDirectory(t *testing.T) {
+	dir := t.TempDir()
+	tree := forest()
+	maps.DeleteFunc(tree, func(_ string, f *fstest.MapFile) bool { return !f.Mode.IsRegular() })
+	must(t, os.CopyFS(dir, tree))
+	const at = "https://example.com/app"
+	env := source.Env{Local: map[string]string{at: dir}}
+	_, data, _ := fetch(t, sparse(at, "./docs/", "deploy/base"), env)
+	want := []string{"deploy/base/deep/y.yaml", "deploy/base/x.yaml", "docs/.sourceignore", "docs/a.md", "docs/img/c.md", "docs/run.sh"}
+	if got := slices.Sorted(maps.Keys(contents(t, data))); !slices.Equal(got, want) {
+		t.Errorf("content %q, want %q", got, want)
+	}
+	for entry, say := range map[string]string{"absent": "does not exist", "README.md": "is a file", "../x": "must not", "Docs": `there is "docs"`} {
+		_, _, _, err := try(t.Context(), sparse(at, "docs", entry), env)
+		if err == nil || !strings.Contains(err.Error(), say) || !strings.Contains(err.Error(), "spec.sparseCheckout[1]") {
+			t.Errorf("%q: %v: want an error that says %q", entry, err, say)
+		}
+	}
+}
+
+// A cache that holds the repository already is used in place of a partial fetch.
+func TestPartialFetchAndCache(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: forest()})
+	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	env := source.Env{Cache: newCache(t, t.TempDir())}
+	g := sparse(server.Repo(), "deploy")
+	var first []byte
+	for _, step := range []struct {
+		name         string
+		object       *source.GitRepository
+		packs, notes int
+	}{
+		{"cold", g, 2, 0}, {"still cold", g, 2, 0}, {"everything", sparse(server.Repo()), 1, 1 /* a submodule */}, {"warm", g, 0, 0},
+	} {
+		server.Reset()
+		_, data, report := fetch(t, step.object, env)
+		if n := len(packs(server)); n != step.packs || len(report.Notes) != step.notes {
+			t.Errorf("%s: %d packs, notes %q; want %d and %d", step.name, n, report.Notes, step.packs, step.notes)
+		}
+		if step.object == g && first != nil && !bytes.Equal(data, first) {
+			t.Errorf("%s: another archive", step.name)
+		}
+		if step.object == g {
+			first = data
 		}
 	}
 }

@@ -3,7 +3,12 @@ package git_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -37,9 +42,7 @@ func object(url string, ref source.GitRepositoryRef) *source.GitRepository {
 func fetch(t *testing.T, g *source.GitRepository, env source.Env) (source.Revision, []byte, source.Report) {
 	t.Helper()
 	rev, data, report, err := try(t.Context(), g, env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return rev, data, report
 }
 
@@ -59,50 +62,88 @@ func try(ctx context.Context, g *source.GitRepository, env source.Env) (source.R
 	return rev, b.Bytes(), report, err
 }
 
+// wantStep checks that an error has a reason, one of several separated by |, and says each
+// part of say, separated by | too, and no credential. Without a reason there is to be none.
+func wantStep(t *testing.T, err error, reason, say string) {
+	t.Helper()
+	if reason == "" && err == nil {
+		return
+	}
+	if step, ok := errors.AsType[*source.StepError](err); !ok || !slices.Contains(strings.Split(reason, "|"), step.Reason) {
+		t.Errorf("%v: want a StepError with reason %q", err, reason)
+		return
+	}
+	for part := range strings.SplitSeq(say, "|") {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%v: does not say %s", err, part)
+		}
+	}
+	if strings.Contains(strings.ToLower(err.Error()), "canary") {
+		t.Errorf("%v: shows a credential", err)
+	}
+}
+
+// fails checks that a fetch fails for a reason; see wantStep.
+func fails(t *testing.T, g *source.GitRepository, env source.Env, reason, say string) {
+	t.Helper()
+	_, _, _, err := try(t.Context(), g, env)
+	wantStep(t, err, reason, say)
+}
+
+// spools returns a maker of spools, each of which must be closed at the end of
+// the test, and how many were made.
+func spools(t *testing.T) (temp func() (*os.File, error), made *atomic.Int64) {
+	made = new(atomic.Int64)
+	dir := t.TempDir()
+	return func() (*os.File, error) {
+		made.Add(1)
+		f, err := os.CreateTemp(dir, "spool")
+		t.Cleanup(func() {
+			if f.Close() == nil {
+				t.Error("a spool was left open")
+			}
+		})
+		return f, err
+	}, made
+}
+
 // contents returns the files of an archive by name.
 func contents(t testing.TB, data []byte) map[string]string {
 	t.Helper()
-	tree, err := artifact.Read(bytes.NewReader(data), artifact.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tree.Close()
 	found := map[string]string{}
-	err = fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
+	walk(t, data, func(tree fs.FS, name string, d fs.DirEntry) {
+		if !d.IsDir() {
+			b, err := fs.ReadFile(tree, name)
+			must(t, err)
+			found[name] = string(b)
 		}
-		b, err := fs.ReadFile(tree, name)
-		found[name] = string(b)
+	})
+	return found
+}
+
+// walk calls do for all that an archive holds.
+func walk(t testing.TB, data []byte, do func(fs.FS, string, fs.DirEntry)) {
+	t.Helper()
+	tree, err := artifact.Read(bytes.NewReader(data), artifact.Limits{})
+	must(t, err)
+	defer tree.Close()
+	err = fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil {
+			do(tree, name, d)
+		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
+	must(t, err)
 }
 
 // emptyDirs returns the directories of an artifact that hold nothing.
 func emptyDirs(t testing.TB, data []byte) (names []string) {
 	t.Helper()
-	tree, err := artifact.Read(bytes.NewReader(data), artifact.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tree.Close()
-	err = fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || !d.IsDir() {
-			return err
-		}
-		entries, err := fs.ReadDir(tree, name)
-		if len(entries) == 0 {
+	walk(t, data, func(tree fs.FS, name string, d fs.DirEntry) {
+		if entries, err := fs.ReadDir(tree, name); d.IsDir() && err == nil && len(entries) == 0 {
 			names = append(names, name)
 		}
-		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return names
 }
 
@@ -113,8 +154,8 @@ type history struct {
 	ids map[string]string // commits by what "at" holds
 }
 
-func newHistory(t *testing.T) history {
-	h := history{testenv.NewRepo(t), map[string]string{}}
+func newHistory(t *testing.T, format string) history {
+	h := history{testenv.NewRepoIn(t, format), map[string]string{}}
 	commit := func(branch, at string) {
 		h.ids[at] = h.Commit(testenv.Commit{Branch: branch, Message: "at " + at, Files: files("at", at, "dir/file", "same")})
 	}
@@ -164,30 +205,44 @@ var rows = []struct {
 	{"commit over name", source.GitRepositoryRef{Commit: "two", Name: "refs/pull/1/head"}, "", "two"},
 }
 
+// A server is one way to reach a repository.
+type server struct {
+	url string
+	env source.Env
+	web *testenv.Server // nil over ssh and of a local one
+}
+
+func (s server) object(ref source.GitRepositoryRef) *source.GitRepository {
+	g := object(s.url, ref)
+	if strings.HasPrefix(s.url, "ssh:") {
+		g.Spec.SecretRef = &source.LocalReference{Name: "keys"}
+	}
+	return g
+}
+
 // servers are the ways to reach one repository.
-func servers(t *testing.T, repo *testenv.Repo) map[string]func() (url string, env source.Env) {
-	secrets := sourcetest.Secrets{}
-	web := func(c testenv.HTTP) func() (string, source.Env) {
-		return func() (string, source.Env) { return testenv.ServeHTTP(t, c, repo).Repo(), source.Env{} }
+func servers(t *testing.T, repo *testenv.Repo) map[string]server {
+	all := map[string]server{"local": {url: "https://example.com/app", env: source.Env{Local: map[string]string{"https://example.com/app": repo.Dir}}}}
+	for name, c := range map[string]testenv.HTTP{
+		"http": {}, "http no filter": {NoFilter: true}, "http no shallow": {NoShallow: true}, "http v0": {V0: true}, "http v0 tips only": {V0: true, NoAnyWant: true},
+	} {
+		s := testenv.ServeHTTP(t, c, repo)
+		all[name] = server{s.Repo(), source.Env{}, s}
 	}
-	shell := func(c testenv.SSH) func() (string, source.Env) {
-		return func() (string, source.Env) {
-			identity, public := testenv.UserKey(t, "")
-			c.Users = append(c.Users, public)
-			s := testenv.ServeSSH(t, c, repo)
-			secrets["default/keys"] = source.Secret{Data: map[string][]byte{"identity": identity, "known_hosts": s.KnownHosts(false)}}
-			return s.Repo(), source.Env{Secrets: secrets}
-		}
+	for name, c := range map[string]testenv.SSH{"ssh": {}, "ssh v0": {NoEnv: true}} {
+		identity, public := testenv.UserKey(t, "")
+		c.Users = append(c.Users, public)
+		s := testenv.ServeSSH(t, c, repo)
+		all[name] = server{s.Repo(), source.Env{Secrets: sourcetest.Secrets{
+			"default/keys": sourcetest.Secret("identity", string(identity), "known_hosts", string(s.KnownHosts(false)))}}, nil}
 	}
-	return map[string]func() (string, source.Env){
-		"http":              web(testenv.HTTP{}),
-		"http no filter":    web(testenv.HTTP{NoFilter: true}),
-		"http v0":           web(testenv.HTTP{V0: true}),
-		"http v0 tips only": web(testenv.HTTP{V0: true, NoAnyWant: true}),
-		"ssh":               shell(testenv.SSH{}),
-		"ssh v0":            shell(testenv.SSH{NoEnv: true}),
-		"local": func() (string, source.Env) {
-			return "https://example.com/app", source.Env{Local: map[string]string{"https://example.com/app": repo.Dir}}
-		},
+	return all
+}
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,9 +1,10 @@
 package git_test
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +12,9 @@ import (
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
 // mapping writes an entry of .gitmodules for the path s.
@@ -32,6 +35,7 @@ func TestHostileModules(t *testing.T) {
 		"no entry":                 {"[submodule \"t\"]\npath = t\nurl = " + good, ".gitmodules: it maps no URL to this path|spec.ignore"},
 		"no file":                  {"", "it maps no URL to this path"},
 		"no url":                   {"[submodule \"s\"]\npath = s\n", `url of "s": it is not set`},
+		"no url, other sections":   {"[core]\nx = 1\n[submodule \"s\"]\npath = s\n", `url of "s": it is not set`},
 		"empty url":                {mapping(""), "line 3: url is empty"},
 		"bare url":                 {"[submodule \"s\"]\npath = s\nurl\n", "line 3: url is empty"},
 		"url twice":                {mapping(good) + "url = " + good, "line 4: url is set a second time"},
@@ -241,58 +245,98 @@ func TestSubmoduleLimits(t *testing.T) {
 	wantFailure(t, err, gitf, "limit of 92160")
 }
 
-// Two hundred .gitmodules made of honest and hostile parts: each is an artifact
-// within the tree or an error, and nobody else is asked for anything.
-func TestRandomModules(t *testing.T) {
-	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
-	pin := linked(sub, map[string]string{"x": "1"})
-	const at = "https://example.com"
-	env := source.Env{Local: map[string]string{at + "/app.git": app.Dir, at + "/sub.git": sub.Dir}}
-	elsewhere := testenv.ServeAll(t, testenv.HTTP{Defect: testenv.Status(500)}, nil)
-	r := rand.New(rand.NewPCG(7, 11))
-	pick := func(of ...string) string { return of[r.IntN(len(of))] }
-	random := func() string {
-		var text strings.Builder
-		for range 1 + r.IntN(6) {
-			fmt.Fprintf(&text, "[%s \"%s\"%s\n", pick("submodule", "submodule", "Submodule", "core"), pick("s", "d/t", "../x", "", `q\"`, "é"),
-				pick(append(slices.Repeat([]string{"]"}, 20), " ]")...))
-			for range r.IntN(4) {
-				fmt.Fprintf(&text, "\t%s %s %s%s", pick("path", "url", "update", "branch", "URL"), pick("=", "=", "=", "=", "=", "=", "= ", ""),
-					pick("s", "d/t", "../sub.git", "./../sub.git", at+"/sub.git", "ext::sh", "--x", "../../x", "none", "!sh", `"a b"`, `\"`, "/etc", ".git",
-						strings.Replace(elsewhere.URL, "//", "//a:b@", 1)),
-					pick("\n", "\n", "\n", "\n", "\r\n", " # c\n", "\\\n\n"))
-			}
+// under returns the URL of a server under the name of another host.
+func under(s *testenv.Server, host string) string {
+	u, _ := url.Parse(s.URL)
+	return u.Scheme + "://" + host + ":" + u.Port()
+}
+
+// hrefsAt has objects downloaded from another server.
+func hrefsAt(base string) func(*testenv.LFSAnswer) {
+	return func(a *testenv.LFSAnswer) {
+		action := a.Actions["download"]
+		u, _ := url.Parse(action.Href)
+		action.Href = base + u.Path
+		a.Actions["download"] = action
+	}
+}
+
+// A repository at a public address leads nowhere that is narrower: by a redirect,
+// a submodule, a redirect of a submodule, a link of LFS or a redirect of one;
+// unless the user opens the host.
+func TestZones(t *testing.T) {
+	testenv.Resolve(t, "wide.example", "203.0.113.7")
+	testenv.Resolve(t, "other.example", "203.0.113.8")
+	names := []string{"redirect", "submodule", "redirect of a submodule", "link of LFS", "redirect of LFS"}
+	for i, n := range testenv.Narrows(t) { // each host is led to in one way, and each way leads to several
+		objects := new(testenv.LFS)
+		app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
+		pin := linked(sub, map[string]string{"x": "1"})
+		served := map[string]*testenv.Repo{"app.git": app, "sub.git": sub, "repo.git": app}
+		target := testenv.ServeAll(t, testenv.HTTP{LFS: objects}, served)
+		other := testenv.ServeAll(t, testenv.HTTP{}, served)
+		inside := under(target, n.Host)
+		name := names[i%len(names)]
+		lead := map[string]func(*testenv.Server){
+			"redirect":  func(s *testenv.Server) { s.Break(testenv.Redirect(inside)) },
+			"submodule": func(*testenv.Server) { linked(app, nil, link{"s", inside + "/sub.git", pin}) },
+			"redirect of a submodule": func(*testenv.Server) {
+				other.Break(testenv.Redirect(inside))
+				linked(app, nil, link{"s", under(other, "other.example") + "/sub.git", pin})
+			},
+			"link of LFS": func(*testenv.Server) { objects.Edit = hrefsAt(inside) },
+			"redirect of LFS": func(s *testenv.Server) {
+				objects.Edit = hrefsAt(under(s, "wide.example"))
+				d := testenv.Redirect(inside)
+				d.Phase = testenv.LFSObject
+				s.Break(d)
+			},
+		}[name]
+		app.Commit(testenv.Commit{Branch: "main", Files: files(".gitattributes", "*.bin filter=lfs\n", "a.bin", objects.Add("content"))})
+		server := testenv.ServeAll(t, testenv.HTTP{LFS: objects}, served)
+		lead(server)
+		g := recursing(under(server, "wide.example") + "/app.git")
+		g.Spec.LFS = strings.Contains(name, "LFS")
+		target.Reset()
+		_, _, _, err := try(t.Context(), g, source.Env{})
+		var refused *transport.ZoneError
+		if !errors.As(err, &refused) || refused.Metadata != n.Metadata || strings.Contains(err.Error(), "--allow-network") == n.Metadata {
+			t.Errorf("%s to %s: %v", name, n.Host, err)
 		}
-		return pick("", mapping("../sub.git")) + text.String()
-	}
-	texts := make([]string, 200)
-	var in strings.Builder
-	for i := range texts {
-		texts[i] = random()
-		fmt.Fprintf(&in, "commit refs/heads/b%d\ncommitter t <t@example.com> 0 +0000\ndata 0\nM 100644 inline .gitmodules\ndata %d\n%s\nM 160000 %s %s\n",
-			i, len(texts[i]), texts[i], pin, pick("s", "s", "d/t"))
-	}
-	app.GitInput(in.String(), "fast-import", "--quiet")
-	stored := 0
-	for i, text := range texts {
-		g := recursing(at + "/app.git")
-		g.Spec.Ref.Branch = fmt.Sprintf("b%d", i)
-		_, archive, _, err := try(t.Context(), g, env)
-		if err != nil {
-			wantFailure(t, err, gitf, "submodule|.gitmodules")
+		if asked := target.Requests(); len(asked) > 0 {
+			t.Errorf("%s to %s: %d requests", name, n.Host, len(asked))
+		}
+		if n.Metadata {
 			continue
 		}
-		stored++
-		for name := range contents(t, archive) {
-			if name != "s/x" && name != "d/t/x" {
-				t.Errorf("%q holds %s", text, name)
-			}
+		networks, err := source.ParseNetworks(n.Host)
+		must(t, err)
+		if _, _, _, err := try(t.Context(), g, source.Env{Networks: networks}); err != nil || len(target.Requests()) == 0 {
+			t.Errorf("%s to %s, which the user opens: %v", name, n.Host, err)
 		}
 	}
-	if stored < 10 || stored > 190 {
-		t.Errorf("%d of 200 are artifacts", stored)
+}
+
+// A forge inside has the submodules of a public repository, and those of its own
+// repositories; what these redirect to is judged from there.
+func TestSubmoduleInside(t *testing.T) {
+	testenv.Resolve(t, "wide.example", "203.0.113.7")
+	testenv.Resolve(t, "forge.example", "10.0.0.7")
+	testenv.Resolve(t, "near.example", "10.0.0.8")
+	app, sub, deep := testenv.NewRepo(t), testenv.NewRepo(t), testenv.NewRepo(t)
+	server := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub, "deep.git": deep})
+	forge := under(server, "forge.example")
+	linked(sub, nil, link{"d", under(server, "near.example") + "/deep.git", linked(deep, map[string]string{"x": "1"})})
+	linked(app, nil, link{"s", forge + "/sub.git", linked(sub, nil, link{"d", under(server, "near.example") + "/deep.git", linked(deep, map[string]string{"x": "1"})})})
+	env := source.Env{Secrets: sourcetest.Secrets{"default/any": sourcetest.Secret("username", "u", "password", "p4ss-canary")}}
+	g := recursing(under(server, "wide.example") + "/app.git")
+	_, _, _, err := try(t.Context(), g, env)
+	wantFailure(t, err, gitf, `submodule "s" at `+forge+"/sub.git|an address of a private network|--allow-network forge.example, or add an entry to spec.submoduleCredentials, with url "+forge)
+	g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{{URL: forge, SecretRef: source.LocalReference{Name: "any"}}}
+	if _, archive, _ := fetch(t, g, env); contents(t, archive)["s/d/x"] != "1" {
+		t.Error("with an entry the submodules are not there")
 	}
-	if n := len(elsewhere.Requests()); n != 0 {
-		t.Errorf("%d requests elsewhere", n)
+	if _, archive, _ := fetch(t, recursing(forge+"/app.git"), env); contents(t, archive)["s/d/x"] != "1" {
+		t.Error("in one network the submodules are not there")
 	}
 }

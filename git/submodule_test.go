@@ -3,19 +3,23 @@ package git_test
 import (
 	"bytes"
 	"cmp"
+	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/git"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
@@ -72,9 +76,7 @@ func cloned(t *testing.T, url string) map[string]string {
 		found[name] = string(b)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return found
 }
 
@@ -128,9 +130,18 @@ func TestSubmodules(t *testing.T) {
 			"https://example.com/org/app": repos["org/app.git"].Dir, "https://example.com/org/lib": repos["org/lib.git"].Dir,
 			"https://example.com/tools/x.git": repos["tools/x"].Dir, "https://example.com/base.git": repos["base.git"].Dir}}},
 	} {
+		server.Reset()
 		_, data, report := fetch(t, recursing(row.url), row.env)
 		if got := contents(t, data); !maps.Equal(got, want) {
 			t.Errorf("%s: content %v, want %v", name, got, want)
+		}
+		if name == "http" { // each submodule costs one shallow fetch, equal ones together
+			if got, want := fetches(server), (map[string]int{"/org/app.git": 1, "/org/lib.git": 1, "/tools/x": 1, "/base.git": 2}); !maps.Equal(got, want) {
+				t.Errorf("fetches %v, want %v", got, want)
+			}
+			if slices.ContainsFunc(packs(server), func(body string) bool { return !strings.Contains(body, "deepen 1") }) {
+				t.Errorf("not shallow: %q", packs(server))
+			}
 		}
 		if first == nil {
 			first = data
@@ -140,35 +151,6 @@ func TestSubmodules(t *testing.T) {
 		}
 		if notes := map[bool]int{true: 3}[name == "tips only"]; len(report.Notes) < notes || notes == 0 && len(report.Notes) > 0 {
 			t.Errorf("%s: notes %q", name, report.Notes)
-		}
-	}
-}
-
-// Each submodule costs one fetch, equal ones together.
-func TestSubmoduleFetches(t *testing.T) {
-	server := testenv.ServeAll(t, testenv.HTTP{}, family(t))
-	g := recursing(server.URL + "/org/app.git")
-	o := git.New(g, source.Env{})
-	rev, _, err := o.Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server.Reset()
-	c, err := o.Open(t.Context(), rev)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if _, err := c.WriteTo(t.Context(), io.Discard); err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]int{"/org/app.git": 1, "/org/lib.git": 1, "/tools/x": 1, "/base.git": 2}
-	if got := fetches(server); !maps.Equal(got, want) {
-		t.Errorf("fetches %v, want %v", got, want)
-	}
-	for _, q := range server.Requests() {
-		if q.Phase == testenv.Pack && !bytes.Contains(q.Body, []byte("deepen 1")) {
-			t.Errorf("%s: %q: not shallow", q.Path, q.Body)
 		}
 	}
 }
@@ -256,13 +238,9 @@ func TestSubmodulesLeftOut(t *testing.T) {
 	g.Spec.Ignore = &ignore
 	o := git.New(g, source.Env{})
 	rev, _, err := o.Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c, err := o.Open(t.Context(), rev)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	tree, _, _ := c.(source.Explainer).Explain(t.Context()) // it is a directory to who asks why
 	if info, err := fs.Stat(tree, "vendor/b"); err != nil || !info.IsDir() {
@@ -270,33 +248,7 @@ func TestSubmodulesLeftOut(t *testing.T) {
 	}
 	bad := strings.Repeat("x", 2<<20)
 	g.Spec.Ignore = &bad
-	_, _, _, err = try(t.Context(), g, source.Env{})
-	var step *source.StepError
-	if !errors.As(err, &step) || step.Reason != "SourceIgnoreError" {
-		t.Errorf("%v: want SourceIgnoreError", err)
-	}
-}
-
-// Submodules outside of the listed directories are not fetched; one may be
-// listed itself.
-func TestSubmodulesOfSparseCheckout(t *testing.T) {
-	sub, app := testenv.NewRepo(t), testenv.NewRepo(t)
-	pin := linked(sub, map[string]string{"x": "1", "d/y": "2"})
-	linked(app, map[string]string{"own": "o", "vendor/z": "3"}, link{"vendor/a", "../sub.git", pin}, link{"vendor/b", "../sub.git", pin}, link{"other", "../absent.git", pin})
-	for name, config := range map[string]testenv.HTTP{"partial": {}, "whole": {NoFilter: true}} {
-		server := testenv.ServeAll(t, config, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
-		for _, row := range []struct{ dirs, want []string }{
-			{[]string{"vendor"}, []string{"vendor/a/d/y", "vendor/a/x", "vendor/b/d/y", "vendor/b/x", "vendor/z"}},
-			{[]string{"vendor/b"}, []string{"vendor/b/d/y", "vendor/b/x"}},
-		} {
-			g := recursing(server.URL + "/app.git")
-			g.Spec.SparseCheckout = row.dirs
-			_, data, _ := fetch(t, g, source.Env{})
-			if got := slices.Sorted(maps.Keys(contents(t, data))); !slices.Equal(got, row.want) {
-				t.Errorf("%s, %q: %q, want %q", name, row.dirs, got, row.want)
-			}
-		}
-	}
+	fails(t, g, source.Env{}, "SourceIgnoreError", "")
 }
 
 // update = none leaves the directory of a submodule empty, as git does, with a note.
@@ -327,10 +279,7 @@ func TestSubmoduleThatIsNotOffered(t *testing.T) {
 		}
 		linked(app, nil, link{"s", testenv.ServeHTTP(t, testenv.HTTP{}, sub).Repo(), pins[at]})
 		server := testenv.ServeHTTP(t, testenv.HTTP{}, sub)
-		refusal := "ERR upload-pack: not our ref " + pins[at] + "\n"
-		times := map[string]int{"tip": 1, "in the history": 2}[name]
-		server.Break(&testenv.Defect{Phase: testenv.Pack, Do: testenv.Answer, Times: times, Status: 200,
-			Header: map[string][]string{"Content-Type": {"application/x-git-upload-pack-result"}}, Body: fmt.Sprintf("%04x%s", len(refusal)+4, refusal)})
+		server.Break(answer(pkt("ERR upload-pack: not our ref "+pins[at]+"\n"), map[string]int{"tip": 1, "in the history": 2}[name]))
 		linked(app, nil, link{"s", server.Repo(), pins[at]})
 		_, data, _, err := try(t.Context(), recursing(testenv.ServeHTTP(t, testenv.HTTP{}, app).Repo()), source.Env{})
 		if err != nil || contents(t, data)["s/x"] != fmt.Sprint(at) {
@@ -352,5 +301,252 @@ func TestSubmodulesOfUnverified(t *testing.T) {
 	}
 	if got := fetches(server); len(got) != 1 {
 		t.Errorf("fetches %v", got)
+	}
+}
+
+func basic(user, password string) string {
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+}
+
+// shown returns the credentials that requests below path had, each once.
+func shown(s *testenv.Server, path string) (all []string) {
+	for _, q := range s.Requests() {
+		if strings.HasPrefix(q.Path, path) && !slices.Contains(all, q.Authorization) {
+			all = append(all, q.Authorization)
+		}
+	}
+	return all
+}
+
+// two is a server with app.git and own.git, which is a submodule of it, and a
+// server with sub.git, which is another.
+type two struct {
+	app *testenv.Repo
+	pin string
+	own *testenv.Server
+	sub *testenv.Server
+}
+
+func newTwo(t *testing.T, own, sub testenv.HTTP) two {
+	app, inner, outer := testenv.NewRepo(t), testenv.NewRepo(t), testenv.NewRepo(t)
+	w := two{app: app, pin: linked(inner, map[string]string{"x": "1"})}
+	linked(outer, map[string]string{"x": "1"})
+	w.own = testenv.ServeAll(t, own, map[string]*testenv.Repo{"app.git": app, "own.git": inner})
+	w.sub = testenv.ServeAll(t, sub, map[string]*testenv.Repo{"sub.git": outer})
+	linked(app, map[string]string{"a": "1"}, link{"own", "../own.git", w.pin}, link{"vendor/sub", w.sub.URL + "/sub.git", w.pin})
+	return w
+}
+
+func (w two) object(ref string) *source.GitRepository {
+	g := recursing(w.own.URL + "/app.git")
+	if ref != "" {
+		g.Spec.SecretRef = &source.LocalReference{Name: ref}
+	}
+	return g
+}
+
+// wantFailure checks reason and text of an error; say holds parts separated by |.
+func wantFailure(t *testing.T, err error, reason, say string) {
+	t.Helper()
+	wantStep(t, err, reason, say)
+	if step, ok := errors.AsType[*source.StepError](err); ok && (step.Step != source.StepFetch || errors.Is(err, source.ErrInvalid)) {
+		t.Errorf("%v: is no failure of the fetch, or stalls, though a commit can mend it", err)
+	}
+}
+
+// Credentials are shown to the origin they were given for, and to no other.
+func TestSubmoduleCredentials(t *testing.T) {
+	alice, bob := testenv.HTTP{Username: "alice", Password: "al1ce-canary"}, testenv.HTTP{Username: "bob", Password: "b0b-canary"}
+	secrets := sourcetest.Secrets{
+		"default/alice": sourcetest.Secret("username", "alice", "password", "al1ce-canary"),
+		"default/bob":   sourcetest.Secret("username", "bob", "password", "b0b-canary"),
+		"default/carol": sourcetest.Secret("bearerToken", "car0l-canary"),
+	}
+	entry := func(s *testenv.Server, name string) source.GitSubmoduleCredential {
+		return source.GitSubmoduleCredential{URL: s.URL, SecretRef: source.LocalReference{Name: name}}
+	}
+	asAlice, asBob := basic("alice", "al1ce-canary"), basic("bob", "b0b-canary")
+	for _, row := range []struct {
+		name     string
+		own, sub testenv.HTTP
+		change   func(two, *source.GitRepository)
+		shown    [3]string // to app.git, own.git, sub.git; "-" for none
+		reason   string
+		say      string // SUB stands for the URL of sub
+	}{
+		{"public submodule", alice, testenv.HTTP{}, nil, [3]string{asAlice, asAlice, ""}, "", ""},
+		{"entry for the other origin", alice, bob, func(w two, g *source.GitRepository) {
+			g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{entry(w.sub, "bob")}
+		}, [3]string{asAlice, asAlice, asBob}, "", ""},
+		{"entry for the own origin", testenv.HTTP{}, bob, func(w two, g *source.GitRepository) {
+			g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{entry(w.own, "carol"), entry(w.sub, "bob")}
+		}, [3]string{asAlice, "Bearer car0l-canary", asBob}, "", ""},
+		{"in the URL", alice, testenv.HTTP{}, func(w two, g *source.GitRepository) {
+			g.Spec.URL, g.Spec.SecretRef = strings.Replace(g.Spec.URL, "://", "://alice:al1ce-canary@", 1), nil
+		}, [3]string{asAlice, asAlice, ""}, "", ""},
+		{"private submodule", alice, bob, nil, [3]string{asAlice, asAlice, ""}, auth,
+			`submodule "vendor/sub" at SUB/sub.git|no credentials were sent|spec.submoduleCredentials|url SUB and a secretRef`},
+		{"wrong entry", alice, bob, func(w two, g *source.GitRepository) {
+			g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{entry(w.sub, "carol")}
+		}, [3]string{asAlice, asAlice, "Bearer car0l-canary"}, auth, `submodule "vendor/sub" at SUB/sub.git|check the credentials`},
+		{"entry without its Secret", alice, bob, func(w two, g *source.GitRepository) {
+			g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{entry(w.sub, "absent")}
+		}, [3]string{asAlice, asAlice, "-"}, auth, `submodule "vendor/sub"|spec.submoduleCredentials[0].secretRef|default/absent`},
+		{"gone", alice, testenv.HTTP{Defect: testenv.Status(404)}, nil, [3]string{asAlice, asAlice, ""}, gitf,
+			`submodule "vendor/sub" at SUB/sub.git|not found|if it is private|url SUB`},
+		{"redirected to the own origin", alice, testenv.HTTP{}, func(w two, _ *source.GitRepository) { w.sub.Break(testenv.Redirect(w.own.URL)) },
+			[3]string{asAlice, asAlice, ""}, auth, `submodule "vendor/sub"`},
+		{"broken", alice, testenv.HTTP{Defect: testenv.Status(500)}, nil, [3]string{asAlice, asAlice, ""}, gitf, `submodule "vendor/sub"|500`},
+		{"truncated", alice, testenv.HTTP{Defect: &testenv.Defect{Phase: testenv.Pack, Do: testenv.End, After: 80}}, nil,
+			[3]string{asAlice, asAlice, ""}, gitf, `submodule "vendor/sub"`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			w := newTwo(t, row.own, row.sub)
+			g := w.object("alice")
+			if row.change != nil {
+				row.change(w, g)
+			}
+			_, archive, _, err := try(t.Context(), g, source.Env{Secrets: secrets})
+			if row.reason != "" {
+				wantFailure(t, err, row.reason, strings.ReplaceAll(row.say, "SUB", w.sub.URL))
+			} else if err != nil || contents(t, archive)["vendor/sub/x"] != "1" {
+				t.Errorf("%v", err)
+			}
+			if err != nil && (strings.Contains(err.Error(), "canary") || strings.Contains(err.Error(), w.own.URL+"/app.git")) {
+				t.Errorf("%v: shows a secret or blames the repository itself", err)
+			}
+			if got := shown(w.own, "/sub.git"); slices.ContainsFunc(got, func(a string) bool { return a != "" }) {
+				t.Errorf("what was redirected was shown %q", got)
+			}
+			for i, got := range [][]string{shown(w.own, "/app.git"), shown(w.own, "/own.git"), shown(w.sub, "/")} {
+				if row.shown[i] == "-" && len(got) == 0 || i == 1 && len(got) == 0 && err != nil {
+					continue
+				}
+				if len(got) != 1 || got[0] != row.shown[i] {
+					t.Errorf("server %d was shown %q, want %q", i, got, row.shown[i])
+				}
+			}
+		})
+	}
+}
+
+// Authorities and client certificates are bound to an origin, too.
+func TestSubmoduleTLS(t *testing.T) {
+	ca := testenv.NewCA(t)
+	cert, key := ca.Client("alice")
+	subCert, subKey := ca.Client("bob")
+	w := newTwo(t, testenv.HTTP{CA: ca, Mutual: true}, testenv.HTTP{CA: ca, Mutual: true})
+	secrets := sourcetest.Secrets{
+		"default/alice": sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key)),
+		"default/bob":   sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(subCert), "tls.key", string(subKey)),
+	}
+	g := w.object("alice")
+	_, _, _, err := try(t.Context(), g, source.Env{Secrets: secrets})
+	wantFailure(t, err, gitf, `submodule "vendor/sub"|certificate`)
+	g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{{URL: w.sub.URL + "/", SecretRef: source.LocalReference{Name: "bob"}}}
+	if _, _, _, err := try(t.Context(), g, source.Env{Secrets: secrets}); err != nil {
+		t.Error(err)
+	}
+	for _, q := range slices.Concat(w.own.Requests(), w.sub.Requests()) {
+		if want := map[bool]string{true: "bob", false: "alice"}[strings.HasPrefix(q.Path, "/sub.git")]; q.Certificate != want {
+			t.Errorf("%s: certificate of %q, want %q", q.Path, q.Certificate, want)
+		}
+	}
+}
+
+// Submodules over ssh in a repository over http, and the other way round.
+func TestSubmodulesOverBoth(t *testing.T) {
+	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
+	pin := linked(sub, map[string]string{"x": "1"})
+	identity, public := testenv.UserKey(t, "")
+	shell := testenv.ServeAllSSH(t, testenv.SSH{Users: []ssh.PublicKey{public}}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
+	web := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
+	private := testenv.ServeAll(t, testenv.HTTP{Bearer: "t0ken"}, map[string]*testenv.Repo{"sub.git": sub})
+	at := "ssh://" + shell.Addr
+	env := source.Env{Secrets: sourcetest.Secrets{"default/keys": sourcetest.Secret("identity", string(identity), "known_hosts", string(shell.KnownHosts(false)))}}
+
+	linked(app, nil, link{"s", "ssh://git@" + shell.Addr + "/sub.git", pin})
+	g := recursing(web.URL + "/app.git")
+	_, _, _, err := try(t.Context(), g, env)
+	wantFailure(t, err, auth, `submodule "s" at ssh://`+shell.Addr+`/sub.git|ssh needs a key|spec.url are not for this host|spec.submoduleCredentials, with url `+at+`|identity and known_hosts`)
+	if n := len(shell.Sessions()); n != 0 {
+		t.Errorf("%d sessions without a key", n)
+	}
+	g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{{URL: at, SecretRef: source.LocalReference{Name: "keys"}}}
+	if _, archive, _, err := try(t.Context(), g, env); err != nil || contents(t, archive)["s/x"] != "1" {
+		t.Errorf("ssh in http: %v", err)
+	}
+
+	linked(app, nil, link{"s", web.URL + "/sub.git", pin}, link{"t", "../sub.git", pin}, link{"u", at + "/sub.git", pin})
+	over := recursing("ssh://git@" + shell.Addr + "/app.git")
+	if _, archive, _, err := try(t.Context(), over, env); err != nil || contents(t, archive)["s/x"]+contents(t, archive)["t/x"]+contents(t, archive)["u/x"] != "111" {
+		t.Errorf("http in ssh: %v", err)
+	}
+	linked(app, nil, link{"s", private.URL + "/sub.git", pin})
+	_, _, _, err = try(t.Context(), over, env)
+	wantFailure(t, err, auth, `submodule "s"|no credentials were sent|with url `+private.URL+`|username and password`)
+}
+
+// The proxy is for everything.
+func TestSubmodulesThroughProxy(t *testing.T) {
+	w := newTwo(t, testenv.HTTP{}, testenv.HTTP{})
+	p := testenv.ServeProxy(t, testenv.Proxy{Username: "proxy", Password: "pr0xy-pass"})
+	g := w.object("")
+	g.Spec.ProxySecretRef = &source.LocalReference{Name: "proxy"}
+	fetch(t, g, source.Env{Secrets: sourcetest.Secrets{"default/proxy": sourcetest.Secret("address", p.URL, "username", "proxy", "password", "pr0xy-pass")}})
+	for _, s := range []*testenv.Server{w.own, w.sub} {
+		if u, _ := url.Parse(s.URL); !slices.ContainsFunc(p.Seen(), func(seen string) bool { return strings.Contains(seen, u.Host) }) {
+			t.Errorf("the proxy saw %q and not %s", p.Seen(), u.Host)
+		}
+	}
+}
+
+// A spec whose entries were never validated stalls.
+func TestSubmoduleCredentialsInvalid(t *testing.T) {
+	w := newTwo(t, testenv.HTTP{}, testenv.HTTP{})
+	g := w.object("")
+	g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{{URL: "http://[::1"}}
+	_, _, _, err := try(t.Context(), g, source.Env{})
+	if !errors.Is(err, source.ErrInvalid) || !strings.Contains(err.Error(), "spec.submoduleCredentials[0].url") {
+		t.Errorf("%v: want ErrInvalid that names the entry", err)
+	}
+}
+
+// A submodule that stalls obeys cancellation, and every spool is closed.
+func TestSubmoduleStalls(t *testing.T) {
+	sub, app := testenv.NewRepo(t), testenv.NewRepo(t)
+	pin := linked(sub, map[string]string{"x": "1"})
+	slow := testenv.ServeHTTP(t, testenv.HTTP{Defect: &testenv.Defect{Phase: testenv.Pack, Do: testenv.Stall, After: 20}}, sub)
+	good := testenv.ServeHTTP(t, testenv.HTTP{}, sub)
+	linked(app, nil, link{"a", good.Repo(), pin}, link{"b", slow.Repo(), pin})
+	temp, _ := spools(t)
+	env := source.Env{Limits: artifact.Limits{Temp: temp}}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-slow.Stalled()
+		cancel()
+	}()
+	_, _, _, err := try(ctx, recursing(testenv.ServeHTTP(t, testenv.HTTP{}, app).Repo()), env)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("%v: want the cancellation", err)
+	}
+}
+
+// The transfers of all submodules are one to who watches.
+func TestSubmoduleProgress(t *testing.T) {
+	server := testenv.ServeAll(t, testenv.HTTP{}, family(t))
+	var mu sync.Mutex
+	last := map[string]source.Progress{}
+	_, _, _ = fetch(t, recursing(server.URL+"/org/app.git"), source.Env{Progress: func(p source.Progress) {
+		mu.Lock()
+		defer mu.Unlock()
+		if was := last[p.Phase]; p.Done < was.Done || p.Object != "gitrepository/default/app" && was.Object != "" && p.Object != was.Object {
+			t.Errorf("%+v after %+v", p, was)
+		}
+		last[p.Phase] = p
+	}})
+	got := last["receiving objects of submodules"]
+	if got.Done == 0 || got.Done != got.Total || last["receiving objects"].Total == 0 {
+		t.Errorf("progress %+v", last)
 	}
 }

@@ -1,8 +1,15 @@
 package git_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha512"
+	"encoding/pem"
 	"errors"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -15,6 +22,151 @@ import (
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
+
+// signedDir holds commits and tags that git made, signed by gpg and ssh-keygen;
+// e2e/signed_test.go makes them.
+const signedDir = "../testdata/signed"
+
+// A signed is a repository of them. Each key has a branch and a tag of its own,
+// see also newSigned.
+type signed struct {
+	*testenv.Repo
+	t   *testing.T
+	ids map[string]string // signers by the name of their key
+}
+
+// fixture returns a file below signedDir.
+func (s signed) fixture(name string) []byte {
+	s.t.Helper()
+	b, err := os.ReadFile(filepath.Join(signedDir, name))
+	must(s.t, err)
+	return b
+}
+
+// objects stores the objects in a folder below signedDir and returns their ids by name.
+func (s signed) objects(kind, folder string) map[string]string {
+	s.t.Helper()
+	paths, err := filepath.Glob(filepath.Join(signedDir, folder, "*"))
+	for i := range paths {
+		if err == nil {
+			paths[i], err = filepath.Abs(paths[i])
+		}
+	}
+	if err != nil || len(paths) == 0 {
+		s.t.Fatalf("no %s: %v", folder, err)
+	}
+	ids := map[string]string{}
+	for i, id := range strings.Fields(s.GitInput(strings.Join(paths, "\n")+"\n", "hash-object", "-t", kind, "-w", "--no-filters", "--stdin-paths")) {
+		ids[filepath.Base(paths[i])] = id
+	}
+	return ids
+}
+
+// secret returns a Secret with the keys of the given names.
+func (s signed) secret(names ...string) source.Secret {
+	s.t.Helper()
+	data := map[string][]byte{}
+	for _, name := range names {
+		entry := name + map[string]string{"pgp": ".asc", "ssh": ".sshpub"}[name[:3]]
+		data[entry] = s.fixture("keys/" + entry)
+	}
+	return source.Secret{Data: data}
+}
+
+func newSigned(t *testing.T) signed {
+	t.Helper()
+	s := signed{testenv.NewRepo(t), t, map[string]string{}}
+	for line := range strings.Lines(string(s.fixture("ids"))) {
+		name, id, _ := strings.Cut(strings.TrimSpace(line), " ")
+		s.ids[name] = id
+	}
+	s.Tree(files("app.yaml", "replicas: 3\n"))
+	commits, tags, refs := s.objects("commit", "commits"), s.objects("tag", "tags"), map[string]string{}
+	ref := func(name, id string) { refs[name] = id }
+	for name, id := range commits {
+		ref("heads/"+name, id)
+	}
+	for name, id := range tags {
+		ref("tags/"+name, id)
+	}
+
+	// What nobody signed, or not so.
+	ref("tags/lightweight", commits["pgp-ed25519"])
+	ref("tags/v9.0.0", tags["pgp-ed25519"]) // made under another name
+	ref("tags/annotated", s.Object("tag", []byte(annotated("annotated", commits["ssh-ed25519"]))))
+	ref("tags/plain", s.Object("tag", []byte(annotated("plain", commits["unsigned"]))))
+	for _, name := range []string{"pgp-rsa3072", "ssh-rsa"} {
+		forge := func(folder string) []byte {
+			return bytes.Replace(s.fixture(folder+"/"+name), []byte("signed by"), []byte("signed By"), 1)
+		}
+		ref("tags/forged-"+name, s.Object("commit", forge("commits")))
+		ref("tags/"+name, s.Object("tag", forge("tags")))
+	}
+	x509 := "-----BEGIN SIGNED MESSAGE-----\nMIIB\n-----END SIGNED MESSAGE-----\n"
+	unsigned := s.fixture("commits/unsigned")
+	header, message, _ := bytes.Cut(unsigned, []byte("\n\n"))
+	commit := s.Object("commit", []byte(string(header)+"\ngpgsig "+strings.ReplaceAll(x509[:len(x509)-1], "\n", "\n ")+"\n\n"+string(message)))
+	ref("tags/x509", s.Object("tag", []byte(annotated("x509", commit)+x509)))
+	var updates strings.Builder
+	for name, id := range refs {
+		updates.WriteString("create refs/" + name + " " + id + "\n")
+	}
+	s.GitInput(updates.String(), "update-ref", "--stdin")
+	return s
+}
+
+// An sshSigner signs without ssh-keygen, for tests that need new objects.
+type sshSigner struct {
+	ssh.Signer
+	t testing.TB
+}
+
+func newSSHSigner(t testing.TB) *sshSigner {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	must(t, err)
+	signer, err := ssh.NewSignerFromKey(key)
+	must(t, err)
+	return &sshSigner{signer, t}
+}
+
+// public returns the entry of a Secret.
+func (s *sshSigner) public() []byte { return ssh.MarshalAuthorizedKey(s.PublicKey()) }
+
+// sign returns an armored signature for Git.
+func (s *sshSigner) sign(payload string) string {
+	type signed struct{ Namespace, Reserved, Hash, Digest string }
+	digest := sha512.Sum512([]byte(payload))
+	sig, err := s.Sign(rand.Reader, append([]byte("SSHSIG"), ssh.Marshal(signed{"git", "", "sha512", string(digest[:])})...))
+	must(s.t, err)
+	type envelope struct {
+		Version                         uint32
+		Key                             []byte
+		Namespace, Reserved, Hash, Blob string
+	}
+	body := ssh.Marshal(envelope{1, s.PublicKey().Marshal(), "git", "", "sha512", string(ssh.Marshal(sig))})
+	return string(pem.EncodeToMemory(&pem.Block{Type: "SSH SIGNATURE", Bytes: append([]byte("SSHSIG"), body...)}))
+}
+
+// resign replaces the commit at main by a signed one, and the tag by a signed one that leads to it.
+func (s *sshSigner) resign(repo *testenv.Repo, tag string) {
+	raw := repo.Raw("commit", "main")
+	header, message, _ := strings.Cut(string(raw), "\n\n")
+	key := "gpgsig"
+	if len(repo.ID("main")) == 64 {
+		key = "gpgsig-sha256"
+	}
+	signature := strings.ReplaceAll(strings.TrimSpace(s.sign(string(raw))), "\n", "\n ")
+	id := repo.Object("commit", []byte(header+"\n"+key+" "+signature+"\n\n"+message))
+	repo.Ref("refs/heads/main", id)
+	payload := annotated(tag, id)
+	repo.Tag(tag, repo.Object("tag", []byte(payload+s.sign(payload))))
+}
+
+// annotated returns the content of a tag that nobody signed.
+func annotated(name, commit string) string {
+	return "object " + commit + "\ntype commit\ntag " + name + "\ntagger tester <tester@example.com> 1704067200 +0000\n\n" + name + "\n"
+}
 
 // The reasons of SourceVerified=False.
 const (
@@ -140,9 +292,7 @@ func verdict(t *testing.T, g *source.GitRepository, from source.Origin, mode, re
 func openStore(t *testing.T) *artifact.Store {
 	t.Helper()
 	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { store.Close() })
 	return store
 }
@@ -208,38 +358,6 @@ func open(ctx context.Context, o *git.Origin) (source.Content, error) {
 	return o.Open(ctx, rev)
 }
 
-// TestVerificationMessages checks what success says, whose signature it was, and that HEAD is the default.
-func TestVerificationMessages(t *testing.T) {
-	t.Parallel()
-	repo := newSigned(t)
-	local := map[string]string{"https://example.com/x": repo.Dir}
-	commit := func(name string) string { return repo.ID("refs/heads/" + name) }
-	key := func(name string) string { return "' with key '" + repo.ids[name] + "'" }
-	for _, c := range []struct{ tag, mode, wantMode, signer, message string }{
-		{"pgp-subkey", "", "HEAD", repo.ids["pgp-subkey"], "verified signature of commit '" + commit("pgp-subkey") + key("pgp-subkey")},
-		{"ssh-rsa1024", "head", "HEAD", "", ""},
-		{"pgp-ed25519", "head", "HEAD", repo.ids["pgp-ed25519"], "verified signature of commit '" + commit("pgp-ed25519") + key("pgp-ed25519")},
-		{"pgp-ed25519-over-unsigned", "Tag", "Tag", repo.ids["pgp-ed25519"], "verified signature of tag 'pgp-ed25519-over-unsigned" + key("pgp-ed25519")},
-		{"pgp-ed25519-over-tag", "TagAndHEAD", "TagAndHEAD", repo.ids["pgp-ed25519"], "verified signature of tag 'pgp-ed25519-over-tag" + key("pgp-ed25519") + " and of commit '" + commit("pgp-ed25519") + key("pgp-ed25519")},
-	} {
-		g := signedObject("https://example.com/x", c.tag, c.mode)
-		env := source.Env{Local: local, Secrets: sourcetest.Secrets{"default/keys": repo.secret("pgp-ed25519", "pgp-subkey", "ssh-rsa1024")}}
-		result, err := (&source.Reconciler{Store: openStore(t)}).Reconcile(t.Context(), g, git.New(g, env))
-		if c.message == "" {
-			if err == nil {
-				t.Errorf("%s, mode %q: no error", c.tag, c.mode)
-			}
-			continue
-		}
-		if got := g.Common().Condition(source.SourceVerifiedCondition).Message; got != c.message || result.Verification != (source.Verification{Mode: c.wantMode, Signer: c.signer, Message: c.message}) {
-			t.Errorf("%s, mode %q: %v, %+v, message %q, want %q", c.tag, c.mode, err, result.Verification, got, c.message)
-		}
-		if g.Status.SourceVerificationMode != c.wantMode {
-			t.Errorf("%s, mode %q: status says %q", c.tag, c.mode, g.Status.SourceVerificationMode)
-		}
-	}
-}
-
 // TestVerificationCannotWork has specs and Secrets that do not allow to verify anything.
 func TestVerificationCannotWork(t *testing.T) {
 	t.Parallel()
@@ -283,5 +401,160 @@ func TestVerificationCannotWork(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), password) {
 			t.Errorf("%s: error %v", name, err)
 		}
+	}
+}
+
+// TestHostileTags has a repository that lies about its tags.
+func TestHostileTags(t *testing.T) {
+	t.Parallel()
+	repo, signer := testenv.NewRepo(t), newSSHSigner(t)
+	commit := repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "1")})
+	sign := func(payload string) string { return repo.Object("tag", []byte(payload+signer.sign(payload))) }
+	tag := func(name, kind, id string) string {
+		return strings.Replace(annotated(name, id), "type commit", "type "+kind, 1)
+	}
+	inner := sign(tag("inner", "commit", commit))
+	long := inner
+	for range 20 {
+		long = sign(tag("long", "tag", long))
+	}
+	tree := repo.ID(commit + "^{tree}")
+	other := repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "2")})
+	lie := sign(tag("lie", "commit", commit))
+	repo.Git("pack-refs", "--all")
+	packed, err := os.OpenFile(filepath.Join(repo.Dir, "packed-refs"), os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = packed.WriteString(lie + " refs/tags/lie\n^" + other + "\n")
+		err = errors.Join(err, packed.Close())
+	}
+	must(t, err)
+	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	for name, c := range map[string]struct{ id, want string }{
+		"tree":         {sign(tag("tree", "tree", tree)), "commit|tree"},
+		"wrong-type":   {sign(tag("wrong-type", "tag", commit)), "commit|corrupt"},
+		"long":         {long, "more than (10|16) tags"},
+		"two-headers":  {repo.Object("tag", []byte("object "+commit+"\ntype commit\ntag two-headers\ntag two\n\nm\n")), "two-headers|carries no signature"},
+		"long-name":    {sign(tag(strings.Repeat("n", 100_000), "commit", commit)), `made under the name "n{80}"$`},
+		"signed-twice": {repo.Object("tag", []byte(tag("signed-twice", "commit", commit)+signer.sign("a")+signer.sign(tag("signed-twice", "commit", commit)))), "does not belong to this content"},
+		"lie":          {"", "whatever the repository says of it|does not hold|not found|absent|not in"},
+	} {
+		if c.id != "" {
+			repo.Ref("refs/tags/"+name, c.id)
+		}
+		g := signedObject("https://example.com/x", name, "Tag")
+		for _, url := range []string{"https://example.com/x", server.Repo()} {
+			g.Spec.URL = url
+			env := source.Env{
+				Local:   map[string]string{"https://example.com/x": repo.Dir},
+				Secrets: sourcetest.Secrets{"default/keys": {Data: map[string][]byte{"a.sshpub": signer.public()}}},
+			}
+			result, err := (&source.Reconciler{Store: openStore(t)}).Reconcile(t.Context(), g, git.New(g, env))
+			if result.Outcome != source.Failed || err == nil || !regexp.MustCompile(c.want).MatchString(err.Error()) || g.Artifact() != nil {
+				t.Errorf("%s at %s: outcome %q, error %v, want %q", name, url, result.Outcome, err, c.want)
+			}
+		}
+	}
+}
+
+// A mover is an origin whose upstream changes between Resolve and Open.
+type mover struct {
+	source.Origin
+	move func()
+}
+
+func (m mover) Open(ctx context.Context, rev source.Revision) (source.Content, error) {
+	m.move()
+	return m.Origin.Open(ctx, rev)
+}
+
+// TestTrustChanges has the trusted keys change under a published artifact.
+func TestTrustChanges(t *testing.T) {
+	t.Parallel()
+	repo := newSigned(t)
+	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo.Repo)
+	secrets := sourcetest.Secrets{}
+	ledger := &source.Ledger{Dir: t.TempDir()}
+	r := &source.Reconciler{Store: openStore(t), Load: ledger.Load, Save: ledger.Save}
+	var published artifact.Artifact
+	for _, step := range []struct {
+		name, keys, mode, tag string
+		outcome               source.Outcome
+		status, why           string
+	}{
+		{"verified", "pgp-ed25519", "HEAD", "pgp-ed25519", source.Stored, "True", "there was no artifact"},
+		{"the same keys", "pgp-ed25519", "HEAD", "pgp-ed25519", source.Unchanged, "True", ""},
+		{"a key more", "pgp-ed25519 ssh-rsa", "HEAD", "pgp-ed25519", source.Stored, "True", "the trusted keys changed"},
+		{"unchanged again", "pgp-ed25519 ssh-rsa", "HEAD", "pgp-ed25519", source.Unchanged, "True", ""},
+		{"the key is gone", "ssh-rsa", "HEAD", "pgp-ed25519", source.Failed, "False", ""},
+		{"it is still gone", "ssh-rsa", "HEAD", "pgp-ed25519", source.Failed, "False", ""},
+		{"the Secret is gone", "", "HEAD", "pgp-ed25519", source.Failed, "False", ""},
+		{"the key is back", "pgp-ed25519", "HEAD", "pgp-ed25519", source.Stored, "True", ""},
+		{"another mode", "pgp-ed25519", "TagAndHEAD", "pgp-ed25519", source.Stored, "True", "spec.verify.mode"},
+		{"a weaker mode", "pgp-ed25519", "Tag", "pgp-ed25519", source.Stored, "True", ""},
+		{"unchanged in that mode", "pgp-ed25519", "Tag", "pgp-ed25519", source.Unchanged, "True", ""},
+		{"another revision, unsigned", "pgp-ed25519", "Tag", "annotated", source.Failed, "False", ""},
+	} {
+		delete(secrets, "default/keys")
+		if step.keys != "" {
+			secrets["default/keys"] = repo.secret(strings.Fields(step.keys)...)
+		}
+		g := signedObject(server.Repo(), step.tag, step.mode)
+		g.Metadata.Generation = 0
+		result, err := r.Reconcile(t.Context(), g, git.New(g, source.Env{Secrets: secrets}))
+		verified, ready := g.Common().Condition(source.SourceVerifiedCondition), g.Common().Condition(source.ReadyCondition)
+		if result.Outcome != step.outcome || verified.Status != step.status || ready.Status != step.status {
+			t.Fatalf("%s: outcome %q (%s), error %v, SourceVerified %+v, Ready %+v", step.name, result.Outcome, result.Why, err, verified, ready)
+		}
+		if step.why != "" && !strings.Contains(result.Why, step.why) {
+			t.Errorf("%s: because %q, want %q", step.name, result.Why, step.why)
+		}
+		a := g.Artifact()
+		if published.Digest == "" && a != nil {
+			published = *a
+		}
+		if a == nil || a.Digest != published.Digest || a.Revision != published.Revision {
+			t.Errorf("%s: artifact %+v, want %+v still", step.name, a, published)
+		}
+	}
+}
+
+// TestTrustChangesMeanwhile has keys that are trusted while the commit is
+// verified, but not when it was looked up, which is what is remembered.
+func TestTrustChangesMeanwhile(t *testing.T) {
+	t.Parallel()
+	repo := newSigned(t)
+	secrets := sourcetest.Secrets{"default/keys": repo.secret("ssh-rsa")}
+	g := signedObject("https://example.com/x", "pgp-ed25519", source.VerifyHEAD)
+	var from source.Origin = git.New(g, source.Env{Local: map[string]string{g.Spec.URL: repo.Dir}, Secrets: secrets})
+	r := &source.Reconciler{Store: openStore(t)}
+	trust := func() { secrets["default/keys"] = repo.secret("ssh-rsa", "pgp-ed25519") }
+	result, err := r.Reconcile(t.Context(), g, mover{from, trust})
+	if result.Outcome != source.Failed || err == nil || !strings.Contains(err.Error(), "the keys changed") || g.Artifact() != nil {
+		t.Errorf("outcome %q, error %v, artifact %v", result.Outcome, err, g.Artifact())
+	}
+	if result, err := r.Reconcile(t.Context(), g, from); result.Outcome != source.Stored {
+		t.Errorf("the next time: outcome %q, error %v", result.Outcome, err)
+	}
+}
+
+// TestVerificationFromCache verifies what an earlier fetch, without the tag, left in a cache.
+func TestVerificationFromCache(t *testing.T) {
+	t.Parallel()
+	repo := newSigned(t)
+	cache := newCache(t, t.TempDir())
+	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo.Repo)
+	for _, c := range []struct{ tag, keys, mode, reason string }{
+		{"lightweight", "pgp-ed25519", "HEAD", ""},
+		{"pgp-ed25519", "pgp-ed25519", "Tag", ""},
+		{"pgp-ed25519-over-tag", "pgp-ed25519", "TagAndHEAD", ""},
+		{"pgp-ed25519", "pgp-stranger", "HEAD", badCommit},
+		{"pgp-ed25519", "pgp-stranger", "Tag", badTag},
+		{"v9.0.0", "pgp-ed25519", "Tag", badObject},
+		{"pgp-ed25519", "pgp-ed25519", "Tag", ""},
+		{"lightweight", "pgp-ed25519", "Tag", badObject},
+	} {
+		g := signedObject(server.Repo(), c.tag, c.mode)
+		env := source.Env{Cache: cache, Secrets: sourcetest.Secrets{"default/keys": repo.secret(c.keys)}}
+		verdict(t, g, git.New(g, env), c.mode, c.reason, "")
 	}
 }

@@ -2,6 +2,7 @@ package oci_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -45,7 +46,7 @@ func TestPlatform(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, mediaType := range []string{"", dockerIndex} {
-				r := newRig(t, testenv.RegistryConfig{})
+				r := newSetup(t, testenv.RegistryConfig{})
 				x := testenv.Index{MediaType: mediaType}
 				for i, platform := range strings.Fields(row.platforms) {
 					m := files(t, "a", fmt.Sprint(i))
@@ -80,7 +81,7 @@ func manyPlatforms() (all string) {
 // TestNesting follows indexes in indexes.
 func TestNesting(t *testing.T) {
 	for depth := range 7 {
-		r := newRig(t, testenv.RegistryConfig{})
+		r := newSetup(t, testenv.RegistryConfig{})
 		d := r.g.Push("team/app", "latest", files(t, "a", "one"))
 		for range depth {
 			d = r.g.PushIndex("team/app", "latest", testenv.Index{Manifests: []ocispec.Descriptor{entry(d, "linux/amd64")}})
@@ -103,15 +104,12 @@ func TestHostileDocuments(t *testing.T) {
 }
 
 // document plants a document that says of itself what it is.
-func document(mediaType, rest string) func(*rig) {
+func document(mediaType, rest string) func(*setup) {
 	return raw(mediaType, `{"schemaVersion":2,"mediaType":"`+mediaType+`",`+rest+`}`)
 }
 
 var hostileDocuments = []threat{
 	{name: "artifact manifest of a draft", plant: document("application/vnd.oci.artifact.manifest.v1+json", `"blobs":[]`), reason: pullFailed, says: []string{"draft of OCI 1.1"}},
-	{name: "config", plant: document(ocispec.MediaTypeImageConfig, `"os":"linux"`), reason: pullFailed, says: []string{"none of a manifest or an index"}},
-	{name: "index called manifest", plant: document(ocispec.MediaTypeImageManifest, `"manifests":[]`), reason: pullFailed, says: []string{"not what its media type"}},
-	{name: "manifest called index", plant: document(ocispec.MediaTypeImageIndex, `"layers":[]`), reason: pullFailed, says: []string{"not what its media type"}},
 	{name: "layers that are no list", plant: document(ocispec.MediaTypeImageManifest, `"layers":{}`), reason: pullFailed, says: []string{"no list"}},
 	{name: "layer that is no object", plant: document(ocispec.MediaTypeImageManifest, `"layers":[7]`), reason: pullFailed, says: []string{"cannot be read"}},
 	{name: "annotations of numbers", plant: document(ocispec.MediaTypeImageManifest, `"annotations":{"a":7}`), reason: pullFailed, says: []string{"cannot be read"}},
@@ -122,30 +120,6 @@ var hostileDocuments = []threat{
 	{name: "a million entries", plant: document(ocispec.MediaTypeImageIndex, `"manifests":[`+strings.Repeat("{},", 999_999)+`{}]`), reason: pullFailed, says: []string{"more than 10000 entries"}},
 	{name: "platforms of control characters", plant: document(ocispec.MediaTypeImageIndex, `"manifests":[{"platform":{"os":"\u001b[2J`+strings.Repeat("x", 1<<20)+`","architecture":"\u202e"}}]`),
 		reason: pullFailed, says: []string{`\x1b[2J`}},
-}
-
-func TestLayer(t *testing.T) {
-	blob := func(mediaType, text string) testenv.Blob {
-		return testenv.Blob{MediaType: mediaType, Data: []byte(text)}
-	}
-	m := testenv.Manifest{Layers: []testenv.Blob{blob("text/a", "one"), blob("text/b", "two"), blob("text/b", "three")}}
-	for _, mediaType := range []string{"", dockerManifest} {
-		m.MediaType = mediaType
-		r := newRig(t, testenv.RegistryConfig{})
-		r.g.Push("team/app", "latest", m)
-		for want, text := range map[string]string{"": "one", "text/a": "one", "text/b": "two", "text/c": ""} {
-			obj := r.object("layer-"+text+"x", func(spec *source.OCIRepositorySpec) {
-				spec.LayerSelector = &source.OCILayerSelector{MediaType: want, Operation: source.LayerCopy}
-			})
-			if text == "" {
-				r.refused(obj, nil, layerFailed, `only "text/a", "text/b"`)
-				continue
-			}
-			if _, err := r.reconcile(obj); err != nil || obj.Artifact().Digest != digest.FromString(text).String() {
-				t.Errorf("%q: %+v %v", want, obj.Artifact(), err)
-			}
-		}
-	}
 }
 
 // FuzzDocument resolves and opens what the text of a manifest or index leads to.
@@ -183,4 +157,105 @@ func FuzzDocument(f *testing.F) {
 			t.Error(err)
 		}
 	})
+}
+
+// What a registry leaves out is found out by other means.
+func TestHeadFallback(t *testing.T) {
+	for name, row := range map[string]struct {
+		defect *testenv.Defect
+		gets   int
+	}{
+		"no HEAD":           {&testenv.Defect{Phase: testenv.HeadManifest, Status: http.StatusMethodNotAllowed}, 1},
+		"HEAD not done":     {&testenv.Defect{Phase: testenv.HeadManifest, Status: http.StatusNotImplemented}, 1},
+		"no digest":         {without(testenv.HeadManifest, "Docker-Content-Digest"), 1},
+		"no digest at all":  {without("", "Docker-Content-Digest"), 1},
+		"no length":         {without(testenv.HeadManifest, "Content-Length"), 0},
+		"no type":           {without("", "Content-Type"), 0},
+		"nothing but bytes": {without("", "Content-Type", "Content-Length", "Docker-Content-Digest"), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+			want := g.Push("team/app", "v1", layer("x"))
+			g.Break(row.defect)
+			r := plain(t, g)
+			for _, reference := range []string{"v1", want.Digest.String()} {
+				g.Reset()
+				d, err := r.Head(t.Context(), reference)
+				if err != nil || d.Digest != want.Digest || d.Size != 0 && d.Size != want.Size || g.Count(testenv.GetManifest) != row.gets {
+					t.Error(reference, d, err, g.Count(testenv.GetManifest))
+				}
+				d, _, err = r.Manifest(t.Context(), d)
+				if err != nil || d.Digest != want.Digest || d.Size != want.Size || d.MediaType != want.MediaType {
+					t.Error(reference, d, err)
+				}
+			}
+		})
+	}
+}
+
+func TestHostileManifests(t *testing.T) {
+	const manifest, index = ocispec.MediaTypeImageManifest, ocispec.MediaTypeImageIndex
+	good := `{"schemaVersion":2,"config":{},"layers":[]}`
+	for name, row := range map[string]struct {
+		header, text string
+		d            ocispec.Descriptor // digest and size are those of text when it has none
+		want         string             // part of the error
+		mediaType    string             // of the result, when there is no error
+	}{
+		"of other content":          {manifest, good, ocispec.Descriptor{Digest: digest.FromString("other")}, "instead of", ""},
+		"that is longer":            {manifest, good, ocispec.Descriptor{Size: 10}, "goes on behind its 10 bytes", ""},
+		"that is shorter":           {manifest, good, ocispec.Descriptor{Size: 1000}, "of 1000 bytes", ""},
+		"of two types, header":      {index, `{"mediaType":"` + manifest + `","layers":[]}`, ocispec.Descriptor{}, "here and", ""},
+		"of two types, descriptor":  {"", `{"mediaType":"` + manifest + `","layers":[]}`, ocispec.Descriptor{MediaType: index}, "here and", ""},
+		"of two types, no field":    {manifest, good, ocispec.Descriptor{MediaType: index}, "here and", ""},
+		"of both kinds":             {manifest, `{"layers":[],"manifests":[]}`, ocispec.Descriptor{}, "at once", ""},
+		"of the other kind":         {manifest, `{"manifests":[]}`, ocispec.Descriptor{}, "not what its media type", ""},
+		"of the other kind, index":  {index, good, ocispec.Descriptor{}, "not what its media type", ""},
+		"that is no JSON":           {manifest, "<html>", ocispec.Descriptor{}, "no manifest", ""},
+		"that is empty":             {manifest, "", ocispec.Descriptor{}, "no manifest", ""},
+		"nested without end":        {manifest, strings.Repeat("[", 1<<20), ocispec.Descriptor{}, "no manifest", ""},
+		"of no type":                {"", `{}`, ocispec.Descriptor{}, "nothing tells", ""},
+		"of a vague type":           {"application/json; charset=utf-8", `{"mediaType":"` + index + `","manifests":[]}`, ocispec.Descriptor{}, "", index},
+		"of a malformed type":       {";;", good, ocispec.Descriptor{}, "", manifest},
+		"that looks like an index":  {"text/plain", `{"manifests":[]}`, ocispec.Descriptor{}, "", index},
+		"whose descriptor knows":    {"", `{"x":1}`, ocispec.Descriptor{MediaType: "application/x.y"}, "", "application/x.y"},
+		"with a digest of nothing":  {manifest, good, ocispec.Descriptor{Digest: "sha256:../../x"}, "is no digest", ""},
+		"with a digest of md5":      {manifest, good, ocispec.Descriptor{Digest: "md5:d41d8cd98f00b204e9800998ecf8427e"}, "is no digest", ""},
+		"with a digest, upper case": {manifest, good, ocispec.Descriptor{Digest: digest.Digest("sha256:" + strings.Repeat("A", 64))}, "is no digest", ""},
+		"with a digest of sha512":   {manifest, good, ocispec.Descriptor{Digest: digest.SHA512.FromString(good)}, "", manifest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+			if row.d.Digest == "" {
+				row.d.Digest = digest.FromString(row.text)
+			}
+			g.Plant("team/app", row.d.Digest.String(), false, row.header, []byte(row.text))
+			d, content, err := plain(t, g).Manifest(t.Context(), row.d)
+			switch {
+			case row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want)):
+				t.Error(err)
+			case row.want == "" && (err != nil || d.MediaType != row.mediaType || string(content) != row.text || d.Size != int64(len(row.text))):
+				t.Error(d, err)
+			}
+		})
+	}
+}
+
+func TestHeadLies(t *testing.T) {
+	for name, claim := range map[string]string{"of no digest": "sha256:xyz", "of another digest": digest.FromString("y").String()} {
+		g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+		g.Break(serve(testenv.HeadManifest, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Docker-Content-Digest", claim) }))
+		if _, err := plain(t, g).Head(t.Context(), digest.FromString("x").String()); err == nil {
+			t.Error(name, "is accepted")
+		}
+	}
+	r := plain(t, testenv.StartRegistry(t, testenv.RegistryConfig{}))
+	for _, reference := range []string{"", "a b", "-x", "../x", "v1?x", "sha256:abc", strings.Repeat("x", 129), "a/b", "v1\n"} {
+		if _, err := r.Head(t.Context(), reference); err == nil || !strings.Contains(err.Error(), "neither a tag") {
+			t.Errorf("%q: %v", reference, err)
+		}
+		if err := r.Tag(t.Context(), ocispec.Descriptor{Digest: digest.FromString("x")}, reference); err == nil {
+			t.Errorf("%q: is accepted", reference)
+		}
+	}
 }

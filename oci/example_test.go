@@ -1,13 +1,16 @@
 package oci_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log"
-	"os"
-	"path/filepath"
+	"net/http/httptest"
 	"strings"
 	"testing/fstest"
+
+	"github.com/google/go-containerregistry/pkg/registry"
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/oci"
@@ -48,32 +51,33 @@ spec:
 	fmt.Println(app.Status.Artifact.Revision)
 }
 
-// A directory stands in for a repository: what is about to be pushed can be
-// tried before it is.
-func Example_directory() {
-	top, err := os.MkdirTemp("", "example")
+// A tree is packed and published, and the same object fetches it.
+func ExampleOrigin_Publish() {
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	ctx := context.Background()
+
+	repo := &source.OCIRepository{Spec: source.OCIRepositorySpec{
+		URL:      strings.Replace(server.URL, "http://", "oci://", 1) + "/team/app",
+		Insecure: true,
+		Ref:      &source.OCIRepositoryRef{Tag: "v1"},
+	}}
+	source.Default(repo)
+	origin := oci.New(repo, source.Env{}, nil)
+
+	var archive bytes.Buffer
+	if _, err := artifact.Pack(ctx, &archive, fstest.MapFS{"app.yaml": {Data: []byte("replicas: 3\n")}}); err != nil {
+		log.Fatal(err)
+	}
+	d, err := origin.Publish(ctx, bytes.NewReader(archive.Bytes()), int64(archive.Len()), oci.Publication{Source: "https://git.example.org/app", Revision: "main@sha1:abc"})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer os.RemoveAll(top)
-	dir := filepath.Join(top, "app")
-	if err := os.CopyFS(dir, fstest.MapFS{"app.yaml": {Data: []byte("kind: Deployment\n")}, "logo.png": {}}); err != nil {
-		log.Fatal(err)
-	}
-	app := &source.OCIRepository{Spec: source.OCIRepositorySpec{URL: "oci://registry.example.org/team/app"}}
-	app.Kind, app.Metadata.Name = "OCIRepository", "app"
-	source.Default(app)
-	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: filepath.Join(top, "store")})
+	rev, _, err := origin.Resolve(ctx, nil)
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer store.Close()
-	env := source.Env{Local: map[string]string{app.Spec.URL: dir}}
-	reconciler := source.Reconciler{Store: store}
-	result, err := reconciler.Reconcile(context.Background(), app, oci.New(app, env, nil))
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(result.Outcome, result.Report.Files, "file")
-	// Output: stored 1 file
+	fmt.Println(rev.ID == "v1@"+d.Digest.String(), rev.Metadata["org.opencontainers.image.revision"])
+	// Output:
+	// true main@sha1:abc
 }

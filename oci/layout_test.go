@@ -8,51 +8,49 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
 )
 
-// A shelfDir is an image layout under construction.
-type shelfDir struct {
+// A layoutDir is an image layout under construction.
+type layoutDir struct {
 	t     *testing.T
 	dir   string
 	index ocispec.Index
 }
 
-func newLayout(t *testing.T) *shelfDir {
+func newLayout(t *testing.T) *layoutDir {
 	t.Helper()
-	l := &shelfDir{t: t, dir: t.TempDir()}
+	l := &layoutDir{t: t, dir: t.TempDir()}
 	l.write("oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`))
 	l.list()
 	return l
 }
 
-func (l *shelfDir) write(name string, content []byte) {
+func (l *layoutDir) write(name string, content []byte) {
 	l.t.Helper()
 	path := filepath.Join(l.dir, filepath.FromSlash(name))
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, content, 0o644)); err != nil {
-		l.t.Fatal(err)
-	}
+	must(l.t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, content, 0o644)))
 }
 
-func (l *shelfDir) json(v any) []byte {
+func (l *layoutDir) json(v any) []byte {
 	l.t.Helper()
 	text, err := json.Marshal(v)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must(l.t, err)
 	return text
 }
 
 // blob adds content that no entry of the index names.
-func (l *shelfDir) blob(mediaType string, content []byte) ocispec.Descriptor {
+func (l *layoutDir) blob(mediaType string, content []byte) ocispec.Descriptor {
 	l.t.Helper()
 	d := ocispec.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(content), Size: int64(len(content))}
 	l.write("blobs/sha256/"+d.Digest.Encoded(), content)
@@ -60,7 +58,7 @@ func (l *shelfDir) blob(mediaType string, content []byte) ocispec.Descriptor {
 }
 
 // list adds entries to the index.
-func (l *shelfDir) list(entries ...ocispec.Descriptor) {
+func (l *layoutDir) list(entries ...ocispec.Descriptor) {
 	l.t.Helper()
 	l.index.SchemaVersion = 2
 	l.index.Manifests = append(l.index.Manifests, entries...)
@@ -68,7 +66,7 @@ func (l *shelfDir) list(entries ...ocispec.Descriptor) {
 }
 
 // manifest adds a manifest with one layer, and an entry with a tag.
-func (l *shelfDir) manifest(tag, text string, subject *ocispec.Descriptor) ocispec.Descriptor {
+func (l *layoutDir) manifest(tag, text string, subject *ocispec.Descriptor) ocispec.Descriptor {
 	l.t.Helper()
 	m := ocispec.Manifest{MediaType: ocispec.MediaTypeImageManifest, Config: l.blob("application/x.config", []byte("{}")),
 		Layers: []ocispec.Descriptor{l.blob("text/plain", []byte(text))}, Subject: subject, Annotations: map[string]string{"text": text}}
@@ -82,17 +80,15 @@ func (l *shelfDir) manifest(tag, text string, subject *ocispec.Descriptor) ocisp
 	return d
 }
 
-func (l *shelfDir) connect() (*oci.Repository, error) {
+func (l *layoutDir) connect() (*oci.Repository, error) {
 	const url = "oci://r.example/team/app"
 	return oci.Connect(l.t.Context(), oci.Access{URL: url}, source.Env{Local: map[string]string{url: l.dir}}, &transport.Vault{})
 }
 
-func (l *shelfDir) open() *oci.Repository {
+func (l *layoutDir) open() *oci.Repository {
 	l.t.Helper()
 	r, err := l.connect()
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must(l.t, err)
 	l.t.Cleanup(r.Close)
 	return r
 }
@@ -121,9 +117,7 @@ func TestLayout(t *testing.T) {
 		}
 	}
 	content, err := r.Blob(t.Context(), ocispec.Descriptor{Digest: digest.FromString("one"), Size: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer content.Close()
 	if text, err := io.ReadAll(content); err != nil || string(text) != "one" {
 		t.Error(string(text), err)
@@ -164,27 +158,27 @@ func TestLayoutReferrersTag(t *testing.T) {
 
 func TestHostileLayouts(t *testing.T) {
 	for name, row := range map[string]struct {
-		spoil func(l *shelfDir)
+		spoil func(l *layoutDir)
 		want  string
 	}{
-		"without marker":     {func(l *shelfDir) { os.Remove(filepath.Join(l.dir, "oci-layout")) }, "oci-layout"},
-		"of another version": {func(l *shelfDir) { l.write("oci-layout", []byte(`{"imageLayoutVersion":"2.0.0"}`)) }, "2.0.0"},
-		"with odd marker":    {func(l *shelfDir) { l.write("oci-layout", []byte(`x`)) }, "oci-layout"},
-		"without index":      {func(l *shelfDir) { os.Remove(filepath.Join(l.dir, "index.json")) }, "index.json"},
-		"with odd index":     {func(l *shelfDir) { l.write("index.json", []byte(`[`)) }, "index.json"},
-		"with a huge index":  {func(l *shelfDir) { l.write("index.json", make([]byte, 5<<20)) }, "more than"},
-		"with many entries": {func(l *shelfDir) {
+		"without marker":     {func(l *layoutDir) { os.Remove(filepath.Join(l.dir, "oci-layout")) }, "oci-layout"},
+		"of another version": {func(l *layoutDir) { l.write("oci-layout", []byte(`{"imageLayoutVersion":"2.0.0"}`)) }, "2.0.0"},
+		"with odd marker":    {func(l *layoutDir) { l.write("oci-layout", []byte(`x`)) }, "oci-layout"},
+		"without index":      {func(l *layoutDir) { os.Remove(filepath.Join(l.dir, "index.json")) }, "index.json"},
+		"with odd index":     {func(l *layoutDir) { l.write("index.json", []byte(`[`)) }, "index.json"},
+		"with a huge index":  {func(l *layoutDir) { l.write("index.json", make([]byte, 5<<20)) }, "more than"},
+		"with many entries": {func(l *layoutDir) {
 			l.write("index.json", []byte(`{"manifests":[{}`+strings.Repeat(",{}", 20_000)+`]}`))
 		}, "more than 10000"},
-		"with a path as digest": {func(l *shelfDir) {
+		"with a path as digest": {func(l *layoutDir) {
 			l.write("index.json", []byte(`{"manifests":[{"digest":"sha256:../../../etc/passwd"}]}`))
 		}, "is no digest"},
-		"with a folder as index": {func(l *shelfDir) {
+		"with a folder as index": {func(l *layoutDir) {
 			os.Remove(filepath.Join(l.dir, "index.json"))
 			os.Mkdir(filepath.Join(l.dir, "index.json"), 0o755)
 		}, "no regular file"},
-		"that is a file": {func(l *shelfDir) { l.dir = filepath.Join(l.dir, "oci-layout") }, ""},
-		"that is absent": {func(l *shelfDir) { l.dir += "/none" }, ""},
+		"that is a file": {func(l *layoutDir) { l.dir = filepath.Join(l.dir, "oci-layout") }, ""},
+		"that is absent": {func(l *layoutDir) { l.dir += "/none" }, ""},
 	} {
 		l := newLayout(t)
 		row.spoil(l)
@@ -223,5 +217,101 @@ func TestLayoutStaysInside(t *testing.T) {
 	}
 	if _, err := l.open().Blob(t.Context(), d); err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Error(fmt.Sprint("a link led outside: ", err))
+	}
+}
+
+// write makes a file below dir, and the directories above it.
+func write(t *testing.T, dir, name, content string) {
+	t.Helper()
+	name = filepath.Join(dir, filepath.FromSlash(name))
+	must(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	must(t, os.WriteFile(name, []byte(content), 0o644))
+}
+
+// save makes an image layout of tags of team/app.
+func (r *setup) save(tags ...string) (dir string) {
+	r.Helper()
+	dir = r.TempDir()
+	repo := plain(r.T, r.g)
+	blob := func(content []byte) {
+		write(r.T, dir, "blobs/sha256/"+digest.FromBytes(content).Encoded(), string(content))
+	}
+	var index ocispec.Index
+	for _, tag := range tags {
+		d, err := repo.Head(r.Context(), tag)
+		must(r, err)
+		d.Annotations = map[string]string{ocispec.AnnotationRefName: tag}
+		index.Manifests = append(index.Manifests, d)
+		text := r.g.Manifest("team/app", tag)
+		blob(text)
+		var m ocispec.Manifest
+		must(r, json.Unmarshal(text, &m))
+		for _, l := range m.Layers {
+			content, err := repo.Blob(r.Context(), l)
+			must(r, err)
+			data, err := io.ReadAll(content)
+			if content.Close(); err != nil {
+				r.Fatal(err)
+			}
+			blob(data)
+		}
+	}
+	write(r.T, dir, ocispec.ImageLayoutFile, `{"imageLayoutVersion":"1.0.0"}`)
+	write(r.T, dir, ocispec.ImageIndexFile, r.JSON(index))
+	return dir
+}
+
+func TestDirectoryStandsIn(t *testing.T) {
+	r := newSetup(t, testenv.RegistryConfig{})
+	dir := t.TempDir()
+	write(t, dir, "app.yaml", "kind: App")
+	write(t, dir, "docs/index.html", "<html>")
+	write(t, dir, "photo.jpg", "by default ignored")
+	r.local = map[string]string{r.g.URL("team/app"): dir}
+	obj := r.object("app", func(s *source.OCIRepositorySpec) { s.Ignore = new("/docs\n") })
+	r.want(obj, source.Stored)
+	if a := obj.Artifact(); !strings.HasPrefix(a.Revision, "local@sha256:") || !slices.Equal(r.Names(a), []string{"app.yaml", "photo.jpg"}) {
+		t.Errorf("artifact %+v of %v", a, r.Names(a))
+	}
+	r.want(obj, source.Unchanged)
+	write(t, dir, "app.yaml", "kind: Application")
+	r.want(obj, source.Stored)
+	r.refused(r.object("copied", copied), nil, layerFailed, "local directory "+dir, "no layer to copy")
+	r.refused(r.object("verified", signed), nil, "VerificationError", "has no signature", "cosign")
+	r.local[r.g.URL("team/app")] = filepath.Join(dir, "absent")
+	r.refused(r.object("absent", nil), nil, pullFailed, "absent")
+	if n := r.g.Count(); n != 0 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+func TestLayoutStandsIn(t *testing.T) {
+	r := newSetup(t, testenv.RegistryConfig{})
+	r.secrets["default/keys"] = trusted(t)
+	m := files(t, "app.yaml", "kind: App")
+	d := r.g.Push("team/app", "1.0.0", m)
+	signer(r).Sign(r.g, "team/app", d, d.Digest)
+	unsigned := r.save("1.0.0")
+	dir := r.save("1.0.0", testenv.SignatureTag(d))
+	verified := func(s *source.OCIRepositorySpec) { ranged(s); signed(s) }
+	remote, stand := r.object("remote", verified), r.object("layout", verified)
+	r.want(remote, source.Stored)
+	r.g.Reset()
+	r.local = map[string]string{r.g.URL("team/app"): dir}
+	r.want(stand, source.Stored)
+	if a, b := remote.Artifact(), stand.Artifact(); a.Revision != b.Revision || a.Digest != b.Digest {
+		t.Errorf("artifacts %+v and %+v", a, b)
+	}
+	r.want(stand, source.Unchanged)
+	r.want(r.object("copied", func(s *source.OCIRepositorySpec) { ranged(s); copied(s) }), source.Stored)
+	r.refused(r.object("tag", nil), nil, pullFailed, "latest")
+	write(t, dir, "blobs/sha256/"+m.Layers[0].Descriptor().Digest.Encoded(), strings.Repeat("x", len(m.Layers[0].Data)))
+	r.refused(r.object("damaged", verified), nil, pullFailed, "instead of sha256:")
+	write(t, dir, ocispec.ImageLayoutFile, `{"imageLayoutVersion":"9"}`)
+	r.refused(r.object("newer", verified), nil, pullFailed, "version")
+	r.local[r.g.URL("team/app")] = unsigned
+	r.refused(r.object("unsigned", verified), nil, "VerificationError", "is not signed")
+	if n := r.g.Count(); n != 0 {
+		t.Errorf("%d requests", n)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -106,6 +107,23 @@ func (o *Origin) locate(ctx context.Context, sel selection, before state) (tag s
 	now = state{URL: url, Digest: r.subject.Digest}
 	now.Metadata, _ = metadata(r.manifest.Annotations)
 	return tag, now, nil
+}
+
+// Tags yields the tags of the repository, in the order of the registry.
+func (o *Origin) Tags(ctx context.Context) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		repo, err := o.connect(ctx)
+		if err != nil {
+			yield("", err)
+			return
+		}
+		defer repo.Close()
+		for tag, err := range repo.Tags(ctx) {
+			if !yield(tag, err) {
+				return
+			}
+		}
+	}
 }
 
 // lookUp returns the tag that sel selects and what it names now.

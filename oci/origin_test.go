@@ -1,9 +1,9 @@
 package oci_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"slices"
@@ -11,21 +11,24 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
 )
 
 // follow returns an object that follows ref.
-func (r *rig) follow(ref source.OCIRepositoryRef) *source.OCIRepository {
+func (r *setup) follow(ref source.OCIRepositoryRef) *source.OCIRepository {
 	return r.object("app", func(s *source.OCIRepositorySpec) { s.Ref = &ref })
 }
 
 // want reconciles obj and demands an outcome that is no failure.
-func (r *rig) want(obj *source.OCIRepository, outcome source.Outcome) source.Result {
+func (r *setup) want(obj *source.OCIRepository, outcome source.Outcome) source.Result {
 	r.Helper()
 	result, err := r.reconcile(obj)
 	if result.Outcome != outcome || err != nil {
@@ -36,7 +39,7 @@ func (r *rig) want(obj *source.OCIRepository, outcome source.Outcome) source.Res
 
 // phases says how often which requests were sent since it was last asked, in
 // the order of the phases' names.
-func (r *rig) phases() string {
+func (r *setup) phases() string {
 	count := map[testenv.Phase]int{}
 	for _, q := range r.g.Requests() {
 		count[q.Phase]++
@@ -59,7 +62,7 @@ func files(t *testing.T, nameContent ...string) testenv.Manifest {
 }
 
 func TestRequests(t *testing.T) {
-	r := newRig(t, testenv.RegistryConfig{})
+	r := newSetup(t, testenv.RegistryConfig{})
 	first := r.g.Push("team/app", "1.0.0", files(t, "a", "one"))
 	r.g.Push("team/app", "latest", files(t, "a", "one"))
 	index := func(tag, text string) {
@@ -97,23 +100,17 @@ func TestRequests(t *testing.T) {
 
 // TestOpenAfterAnother opens a revision that is not the one resolved last.
 func TestOpenAfterAnother(t *testing.T) {
-	r := newRig(t, testenv.RegistryConfig{})
+	r := newSetup(t, testenv.RegistryConfig{})
 	r.g.Push("team/app", "latest", files(t, "a", "one"))
 	o := r.origin(r.object("app", nil))
 	first, _, err := o.Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.g.Push("team/app", "latest", files(t, "a", "two"))
 	second, _, err := o.Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, rev := range []source.Revision{first, second, second} {
 		c, err := o.Open(t.Context(), rev)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var out strings.Builder
 		if _, err := c.WriteTo(t.Context(), &out); err != nil || out.Len() == 0 {
 			t.Errorf("%s: %v", rev.ID, err)
@@ -130,41 +127,9 @@ func TestOpenAfterAnother(t *testing.T) {
 	}
 }
 
-// TestAtOnce uses one origin from several goroutines while the tag moves.
-func TestAtOnce(t *testing.T) {
-	r := newRig(t, testenv.RegistryConfig{})
-	r.g.Push("team/app", "latest", files(t, "a", "one"))
-	o := r.origin(r.object("app", nil))
-	var done sync.WaitGroup
-	for i := range 8 {
-		done.Go(func() {
-			if i == 4 {
-				r.g.Push("team/app", "latest", files(t, "a", "two"))
-			}
-			rev, _, err := o.Resolve(t.Context(), nil)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			c, err := o.Open(t.Context(), rev)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if _, err := c.WriteTo(t.Context(), io.Discard); err != nil {
-				t.Error(err)
-			}
-			if err := c.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	done.Wait()
-}
-
 // TestForgedState resolves with states that somebody else wrote.
 func TestForgedState(t *testing.T) {
-	r := newRig(t, testenv.RegistryConfig{})
+	r := newSetup(t, testenv.RegistryConfig{})
 	d := r.g.Push("team/app", "latest", files(t, "a", "one"))
 	for _, state := range []string{"", "{", "[]", `{"digest":7}`, `{"digest":"nothing","url":"` + r.g.URL("team/app") + `"}`, `{"digest":"` + d.Digest.String() + `"}`} {
 		rev, _, err := r.origin(r.object("app", nil)).Resolve(t.Context(), source.State(state))
@@ -174,34 +139,8 @@ func TestForgedState(t *testing.T) {
 	}
 }
 
-func TestDrift(t *testing.T) {
-	r := newRig(t, testenv.RegistryConfig{})
-	r.g.Push("team/app", "latest", files(t, "a", "one", "b.md", "two"))
-	selector := func(l source.OCILayerSelector) func(*source.OCIRepositorySpec) {
-		return func(s *source.OCIRepositorySpec) { s.LayerSelector = &l }
-	}
-	ignore := func(s *source.OCIRepositorySpec) { s.Ignore = new("*.md") }
-	for _, step := range []struct {
-		name    string
-		edit    func(*source.OCIRepositorySpec)
-		outcome source.Outcome
-	}{
-		{"first", func(*source.OCIRepositorySpec) {}, source.Stored},
-		{"the default in words", selector(source.OCILayerSelector{Operation: source.LayerExtract}), source.Unchanged},
-		{"another media type", selector(source.OCILayerSelector{MediaType: testenv.LayerTarGzip}), source.Stored},
-		{"another operation", selector(source.OCILayerSelector{MediaType: testenv.LayerTarGzip, Operation: source.LayerCopy}), source.Stored},
-		{"the same", selector(source.OCILayerSelector{MediaType: testenv.LayerTarGzip, Operation: source.LayerCopy}), source.Unchanged},
-		{"ignore", ignore, source.Stored},
-		{"ignore again", ignore, source.Unchanged},
-		{"no ignore", func(*source.OCIRepositorySpec) {}, source.Stored},
-	} {
-		t.Log(step.name)
-		r.want(r.object("app", step.edit), step.outcome)
-	}
-}
-
 func TestMetadataIsBounded(t *testing.T) {
-	r := newRig(t, testenv.RegistryConfig{})
+	r := newSetup(t, testenv.RegistryConfig{})
 	m := files(t, "a", "one")
 	m.Annotations = map[string]string{"huge": strings.Repeat("x", 1<<20), ocispec.AnnotationRevision: "main", "zero": ""}
 	for i := range 100 {
@@ -225,19 +164,256 @@ func TestMetadataIsBounded(t *testing.T) {
 // TestKeptOnce resolves a revision that is new, and then once more: what the
 // first run left behind counts no longer, for the Secrets may be others.
 func TestKeptOnce(t *testing.T) {
-	r := newRig(t, testenv.RegistryConfig{Username: "user", Password: canary})
+	r := newSetup(t, testenv.RegistryConfig{Username: "user", Password: canary})
 	r.g.Push("team/app", "latest", files(t, "a", "one"))
 	o := r.origin(r.object("app", nil))
 	_, state, err := o.Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rev, _, err := o.Resolve(t.Context(), state)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.secrets["default/login"] = login(r.g.Host, "revoked")
 	if _, err := o.Open(t.Context(), rev); !errors.Is(err, fs.ErrPermission) {
 		t.Errorf("%v, want a refusal of the Secret of now", err)
 	}
+}
+
+const chartLayer = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+
+func TestSelection(t *testing.T) {
+	for _, row := range []struct {
+		name, tags string
+		ref        *source.OCIRepositoryRef
+		chart      bool
+		want       string // the tag
+		err        string
+	}{
+		{"default", "1.0.0 latest", nil, false, "latest", ""},
+		{"tag", "1.0.0 latest", &source.OCIRepositoryRef{Tag: "1.0.0"}, false, "1.0.0", ""},
+		{"absent tag", "1.0.0", &source.OCIRepositoryRef{Tag: "2.0.0"}, false, "", "2.0.0"},
+		{"semver before tag", "1.0.0 1.1.0", &source.OCIRepositoryRef{SemVer: "*", Tag: "1.0.0"}, false, "1.1.0", ""},
+		{"highest of many pages", "0.9.0 1.10.0 1.2.0 1.9.9 2.0.0 a b", &source.OCIRepositoryRef{SemVer: "1.x"}, false, "1.10.0", ""},
+		{"no pre-release", "1.0.0 1.1.0-rc.1", &source.OCIRepositoryRef{SemVer: ">=1.0.0"}, false, "1.0.0", ""},
+		{"a pre-release", "1.0.0 1.1.0-rc.1 1.1.0-rc.2", &source.OCIRepositoryRef{SemVer: ">=1.0.0-0"}, false, "1.1.0-rc.2", ""},
+		{"filter", "1.0.0 1.1.0-rc.1 1.2.0-dev.1", &source.OCIRepositoryRef{SemVer: ">=1.0.0-0", SemVerFilter: ".*-rc.*"}, false, "1.1.0-rc.1", ""},
+		{"a tie by a leading v", "1.0.0 v1.0.0", &source.OCIRepositoryRef{SemVer: "1.x"}, false, "v1.0.0", ""},
+		{"no version with _", "1.0.0 1.1.0_debug", &source.OCIRepositoryRef{SemVer: "1.x"}, false, "1.0.0", ""},
+		{"a chart's _", "1.0.0 1.1.0_debug", &source.OCIRepositoryRef{SemVer: "1.x"}, true, "1.1.0_debug", ""},
+		{"a tie by build metadata", "1.0.0 1.0.0_build.10 1.0.0_build.9", &source.OCIRepositoryRef{SemVer: "1.x"}, true, "1.0.0_build.10", ""},
+		{"a tie by both", "1.0.0_b v1.0.0_b v1.0.0_a", &source.OCIRepositoryRef{SemVer: "1.x"}, true, "v1.0.0_b", ""},
+		{"nothing in the range", "1.0.0 2.0.0 x", &source.OCIRepositoryRef{SemVer: "3.x"}, false, "", `no tag of 3 matches spec.ref.semver "3.x"`},
+		{"nothing through the filter", "1.0.0 2.0.0 x", &source.OCIRepositoryRef{SemVer: "1.x", SemVerFilter: "^2"}, false, "",
+			`no tag of 3 matches spec.ref.semver "1.x", 1 of them match spec.ref.semverFilter "^2"`},
+	} {
+		for _, config := range []testenv.RegistryConfig{{}, {PageSize: 2}} {
+			r := newSetup(t, config)
+			for _, tag := range strings.Fields(row.tags) {
+				r.g.Push("team/app", tag, layer(tag))
+			}
+			o := r.origin(r.object("app", func(spec *source.OCIRepositorySpec) {
+				spec.Ref = row.ref
+				if row.chart {
+					spec.LayerSelector = &source.OCILayerSelector{MediaType: chartLayer}
+				}
+			}))
+			rev, _, err := o.Resolve(t.Context(), nil)
+			tag, _, _ := strings.Cut(rev.ID, "@")
+			switch {
+			case row.err == "" && (err != nil || tag != row.want):
+				t.Errorf("%s: %s %v", row.name, rev.ID, err)
+			case row.err != "" && (!errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), row.err)):
+				t.Errorf("%s: %v", row.name, err)
+			}
+			backwards := strings.Fields(row.tags)
+			slices.Reverse(backwards)
+			r.g.Break(tagged(backwards...))
+			if again, _, _ := o.Resolve(t.Context(), nil); again.ID != rev.ID {
+				t.Errorf("%s: %s in one order, %s in the other", row.name, rev.ID, again.ID)
+			}
+		}
+	}
+}
+
+// TestHostileTags finds the one tag among names that no registry may have.
+func TestHostileTags(t *testing.T) {
+	r := newSetup(t, testenv.RegistryConfig{})
+	d := r.g.Push("team/app", "1.0.0", layer("x"))
+	r.g.Break(tagged("../../1.9.0", "1.9.0/../x", "1.9.0\x00", "１.９.0", "1.9.0+x", "1.9.0@sha256:0", "", strings.Repeat("1", 200)+".0.0", "1.0.0"))
+	rev, _, err := r.origin(r.follow(source.OCIRepositoryRef{SemVer: "*"})).Resolve(t.Context(), nil)
+	if err != nil || rev.ID != "1.0.0@"+d.Digest.String() {
+		t.Errorf("%s %v", rev.ID, err)
+	}
+}
+
+func TestInvalidSelection(t *testing.T) {
+	r := newSetup(t, testenv.RegistryConfig{})
+	for field, ref := range map[string]source.OCIRepositoryRef{
+		"spec.ref.digest":       {Digest: "sha256:0123"},
+		"spec.ref.digest: ":     {Digest: "../x"},
+		"spec.ref.semver":       {SemVer: ">=a"},
+		"spec.ref.semverFilter": {SemVer: "*", SemVerFilter: "("},
+		"spec.ref.tag":          {Tag: "a/../b"},
+	} {
+		if result := r.refused(r.follow(ref), nil, listFailed, field); result.Outcome != source.Stalled {
+			t.Errorf("%+v: %s", ref, result.Outcome)
+		}
+	}
+	if n := r.g.Count(); n != 0 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+// sharing returns an environment of objects that share all they can.
+func (r *setup) sharing() source.Env {
+	r.Helper()
+	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: r.TempDir()})
+	must(r, err)
+	r.Cleanup(func() { cache.Close() })
+	env := source.Env{Secrets: r.secrets, Limits: r.limits, Cache: cache, Share: new(source.Share), Since: time.Now(), Reuse: new(source.Connections)}
+	r.Cleanup(env.Reuse.Close)
+	return env
+}
+
+// fleet reconciles n objects at once that edit makes different.
+func (r *setup) fleet(n int, env source.Env, edit func(i int, obj *source.OCIRepository)) error {
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for i := range n {
+		obj := r.object(fmt.Sprint("app-", i), nil)
+		edit(i, obj)
+		all.Go(func() {
+			_, errs[i] = (&source.Reconciler{Store: r.Store}).Reconcile(r.Context(), obj, oci.New(obj, env, technologies))
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// Objects of one repository that are due together cost it what one of them
+// does, whatever each selects and makes of it.
+func TestFleetAsksOnce(t *testing.T) {
+	r := newSetup(t, testenv.RegistryConfig{})
+	for _, tag := range []string{"1.0.0", "1.1.0"} {
+		r.g.Push("team/app", tag, files(t, "a", "1", "b", "2"))
+	}
+	env := r.sharing()
+	r.phases()
+	ranges := func(i int, obj *source.OCIRepository) {
+		obj.Spec.Ref = &source.OCIRepositoryRef{SemVer: []string{"1.x", ">=1.1", "*"}[i%3]}
+		obj.Spec.Ignore = &[]string{"", "a"}[i%2]
+	}
+	must(t, r.fleet(12, env, ranges))
+	if got, want := r.phases(), "1 get blob, 1 get manifest, 1 head manifest, 1 list tags"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	env.Since = time.Now()
+	must(t, r.fleet(12, env, ranges))
+	if got, want := r.phases(), "1 get manifest, 1 head manifest, 1 list tags"; got != want { // the objects are new
+		t.Errorf("again: got %s, want %s", got, want)
+	}
+}
+
+// What one is told and sent is not for those who come with other credentials,
+// from another namespace with its own, or by another name of a Secret, which
+// messages have.
+func TestFleetApart(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit    func(i int, obj *source.OCIRepository)
+		blobs   int // that are asked for with credentials
+		refused string
+	}{
+		"the same":          {func(int, *source.OCIRepository) {}, 1, ""},
+		"another Secret":    {func(i int, obj *source.OCIRepository) { obj.Spec.SecretRef.Name = []string{"login", "twin"}[i] }, 2, ""},
+		"another namespace": {func(i int, obj *source.OCIRepository) { obj.Metadata.Namespace = []string{"default", "other"}[i] }, 1, "secret other/login"},
+		"no Secret": {func(i int, obj *source.OCIRepository) {
+			if i == 1 {
+				obj.Spec.SecretRef = nil
+			}
+		}, 1, "no credentials were sent"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newSetup(t, testenv.RegistryConfig{Username: "user", Password: canary})
+			r.g.Push("team/app", "latest", files(t, "a", "1"))
+			r.secrets["default/twin"] = r.secrets["default/login"]
+			r.secrets["other/login"] = login(r.g.Host, "wrong-"+canary)
+			err := r.fleet(2, r.sharing(), c.edit)
+			if (err == nil) != (c.refused == "") || err != nil && !strings.Contains(err.Error(), c.refused) || strings.Contains(fmt.Sprint(err), canary) {
+				t.Error(err)
+			}
+			blobs := 0
+			for _, q := range r.g.Requests() {
+				if q.Phase == testenv.GetBlob && q.Authorization != "" { // who has asked nothing yet is told to say who it is
+					blobs++
+				}
+			}
+			if blobs != c.blobs {
+				t.Errorf("%d blobs are fetched, want %d", blobs, c.blobs)
+			}
+		})
+	}
+}
+
+// A blob that is not what it should be is kept for nobody.
+func TestFleetDamagedBlob(t *testing.T) {
+	r := newSetup(t, testenv.RegistryConfig{})
+	r.g.Push("team/app", "latest", files(t, "a", "1"))
+	env := r.sharing()
+	r.g.Break(&testenv.Defect{Do: testenv.Cut, After: 10, Phase: testenv.GetBlob, Times: 1})
+	same := func(int, *source.OCIRepository) {}
+	if err := r.fleet(1, env, same); err == nil {
+		t.Error("half a blob is stored")
+	}
+	if err := r.fleet(1, env, same); err != nil {
+		t.Error(err)
+	}
+}
+
+// failures are what conditions tell of steps that fail (reference A2), beyond
+// what the conformance suite and hostile registries show.
+var failures = []threat{
+	{name: "URL without a path", spec: withURL("oci://h"), reason: "URLInvalid", says: []string{"spec.url"}},
+	{name: "URL with a tag", spec: withURL("oci://h/x:v1"), reason: "URLInvalid", says: []string{"spec.ref"}},
+	{name: "URL of another scheme", spec: withURL("https://h/x"), reason: "URLInvalid", says: []string{"oci://"}},
+	{name: "unknown provider", spec: func(s *source.OCIRepositorySpec) { s.SecretRef, s.Provider = nil, "aws" }, reason: "InvalidProviderConfiguration", says: []string{"knows no provider aws"}},
+	{name: "absent CA", spec: func(s *source.OCIRepositorySpec) { s.CertSecretRef = ref("absent") }, reason: authFailed, says: []string{"default/absent"}},
+	{name: "absent digest", spec: pin(digest.FromString("absent")), reason: pullFailed, says: []string{"404", digest.FromString("absent").String()}},
+	{name: "list refused", defect: answer(testenv.ListTags, 401), spec: ranged, reason: authFailed, says: []string{"list tags", "401"}},
+	{name: "list that breaks", defect: answer(testenv.ListTags, 500), spec: ranged, reason: listFailed, says: []string{"500"}},
+	{name: "manifest refused", defect: answer(testenv.GetManifest, 403), reason: authFailed, says: []string{"fetch manifest", "403"}},
+	{name: "layer refused", defect: answer(testenv.GetBlob, 401), reason: authFailed, says: []string{"fetch blob", "401"}},
+}
+
+func TestFailures(t *testing.T) {
+	for _, h := range failures {
+		t.Run(h.name, func(t *testing.T) {
+			t.Parallel()
+			h.try(t, testenv.RegistryConfig{})
+		})
+	}
+}
+
+// TestLoginStalls waits for a provider that does not answer.
+func TestLoginStalls(t *testing.T) {
+	obj := &source.OCIRepository{Spec: source.OCIRepositorySpec{URL: "oci://registry.example.org/app", Provider: "aws"}}
+	hasty(&obj.Spec)
+	wait := func(ctx context.Context, _ source.LoginRequest) (source.Credential, error) {
+		<-ctx.Done()
+		return source.Credential{}, ctx.Err()
+	}
+	_, _, err := oci.New(obj, source.Env{Login: wait}, nil).Resolve(t.Context(), nil)
+	step, ok := errors.AsType[*source.StepError](err)
+	if !ok || step.Reason != authFailed || !strings.Contains(err.Error(), "log in: not done within") {
+		t.Errorf("%v", err)
+	}
+}
+
+func withURL(u string) func(*source.OCIRepositorySpec) {
+	return func(s *source.OCIRepositorySpec) { s.URL = u }
+}
+
+func pin(d digest.Digest) func(*source.OCIRepositorySpec) {
+	return func(s *source.OCIRepositorySpec) { s.Ref = &source.OCIRepositoryRef{Digest: d.String()} }
+}
+
+func answer(phase testenv.Phase, status int) *testenv.Defect {
+	return &testenv.Defect{Phase: phase, Status: status}
 }

@@ -41,9 +41,7 @@ func length(t *testing.T) int64 { t.Helper(); return packed(t, manifests).Size()
 func tarOf(t *testing.T, archive io.Reader) []byte {
 	t.Helper()
 	tree, err := artifact.Read(archive, artifact.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer tree.Close()
 	var out bytes.Buffer
 	if _, err := artifact.Tar(t.Context(), &out, tree); err != nil {
@@ -69,9 +67,7 @@ func TestPublish(t *testing.T) {
 		Created:     time.Date(2024, 5, 6, 7, 8, 9, 10, time.FixedZone("JST", 9*3600)),
 		Annotations: map[string]string{"team": "a", "org.opencontainers.image.source": "overridden"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, tag := range []string{"v1", "stable"} {
 		repo := target(g)
 		repo.Spec.Ref = &source.OCIRepositoryRef{Tag: tag}
@@ -86,9 +82,7 @@ func TestPublish(t *testing.T) {
 			t.Errorf("metadata %v", rev.Metadata)
 		}
 		content, err := origin.Open(t.Context(), rev)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer content.Close()
 		var got bytes.Buffer
 		if _, err := content.WriteTo(t.Context(), &got); err != nil {
@@ -122,9 +116,7 @@ func TestPublishAgain(t *testing.T) {
 	publish := func(p oci.Publication) string {
 		t.Helper()
 		d, err := oci.New(target(g), source.Env{}, nil).Publish(t.Context(), packed(t, manifests), length(t), p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return d.Digest.String()
 	}
 	first := publish(oci.Publication{})
@@ -234,24 +226,5 @@ func TestPublishWithTokens(t *testing.T) {
 		if _, err := origin.Publish(t.Context(), packed(t, manifests), length(t), oci.Publication{}); err != nil {
 			t.Errorf("tokens that are good for %d requests: %v", uses, err)
 		}
-	}
-}
-
-// A registry that is busy is asked again, with the content from its beginning.
-func TestPublishToBusyRegistry(t *testing.T) {
-	refused := 0
-	busy := &testenv.Defect{Phase: testenv.PutBlob, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		if r.Method == http.MethodPut && refused < 2 {
-			refused++
-			io.Copy(io.Discard, r.Body)
-			w.Header().Set("Retry-After", "0")
-			w.WriteHeader(http.StatusTooManyRequests)
-			return
-		}
-		next.ServeHTTP(w, r)
-	}}
-	g := testenv.StartRegistry(t, testenv.RegistryConfig{Defect: busy})
-	if _, err := oci.New(target(g), source.Env{}, nil).Publish(t.Context(), packed(t, manifests), length(t), oci.Publication{}); err != nil || refused != 2 {
-		t.Errorf("refused %d times, %v", refused, err)
 	}
 }

@@ -2,8 +2,13 @@ package oci_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -44,9 +49,7 @@ func connect(t *testing.T, a oci.Access, env source.Env) (*oci.Repository, *tran
 	t.Helper()
 	v := &transport.Vault{Namespace: "apps", From: env.Secrets}
 	r, err := oci.Connect(t.Context(), a, env, v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(r.Close)
 	return r, v
 }
@@ -65,47 +68,288 @@ func layer(text string) testenv.Manifest {
 func collect[T any](t *testing.T, list func(func(T, error) bool)) (all []T) {
 	t.Helper()
 	for v, err := range list {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all = append(all, v)
 	}
 	return all
 }
 
-func TestRepositoryReads(t *testing.T) {
-	g := testenv.StartRegistry(t, testenv.RegistryConfig{PageSize: 2})
-	want := g.Push("team/app", "1.0.0", layer("hello"))
-	for _, tag := range []string{"1.1.0", "1.2.0", "latest", "x"} {
-		g.Push("team/app", tag, layer(tag))
+func TestHostileLists(t *testing.T) {
+	elsewhere := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	link := func(to string) *testenv.Defect {
+		return serve(testenv.ListTags, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Link", "<"+strings.ReplaceAll(to, "HOST", r.Host)+`>; rel="next"`)
+			io.WriteString(w, `{"tags":["a"]}`)
+		})
 	}
-	r := plain(t, g)
-	if got := r.Name(); got != g.Host+"/team/app" {
-		t.Error(got)
+	u, _ := url.Parse(elsewhere.Base)
+	for name, row := range map[string]struct {
+		defect *testenv.Defect
+		want   string
+	}{
+		"without end": {serve(testenv.ListTags, func(w http.ResponseWriter, r *http.Request) {
+			n, _ := strconv.Atoi(r.URL.Query().Get("last"))
+			w.Header().Set("Link", fmt.Sprintf(`<?last=%d>; rel="next"`, n+1))
+			io.WriteString(w, `{"tags":["a"]}`)
+		}), "more than 2000 pages"},
+		"that leads to itself":      {link("http://HOST/v2/team/app/tags/list?last=1"), "was there before"},
+		"that goes on elsewhere":    {link(elsewhere.Base + "/v2/x/tags/list"), "not the registry"},
+		"that goes on at localhost": {link("http://localhost:" + u.Port() + "/v2/x/tags/list"), "not the registry"},
+		"that changes the scheme":   {link("https://HOST/v2/x"), "not the registry"},
+		"that names a user":         {link("http://ann:x@HOST/v2/x"), "not the registry"},
+		"with a link of 1 MB":       {link("/" + strings.Repeat("x", 100<<10)), "at most 8192"},
+		"that is HTML":              {&testenv.Defect{Phase: testenv.ListTags, Status: http.StatusOK, Body: "<html>"}, "no list"},
+		"of numbers":                {&testenv.Defect{Phase: testenv.ListTags, Status: http.StatusOK, Body: `{"tags":[1]}`}, "no list"},
+		"of too many bytes": {serve(testenv.ListTags, func(w http.ResponseWriter, r *http.Request) {
+			n, _ := strconv.Atoi(r.URL.Query().Get("last"))
+			w.Header().Set("Link", fmt.Sprintf(`<?last=%d>; rel="next"`, n+1))
+			io.WriteString(w, `{"x":"`+strings.Repeat("x", 4<<20-100)+`","tags":["a"]}`)
+		}), "more than 67108864 bytes"},
+		"of too many tags": {serve(testenv.ListTags, func(w http.ResponseWriter, r *http.Request) {
+			n, _ := strconv.Atoi(r.URL.Query().Get("last"))
+			w.Header().Set("Link", fmt.Sprintf(`</v2/team/app/tags/list?last=%d>; rel="next"`, n+1))
+			io.WriteString(w, `{"tags":["a"`+strings.Repeat(`,"a"`, 30_000)+`]}`)
+		}), "more than 100000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+			g.Break(row.defect)
+			if err := tagsOf(plain(t, g)); err == nil || !strings.Contains(err.Error(), row.want) {
+				t.Error(err)
+			}
+		})
 	}
-	d, err := r.Head(t.Context(), "1.0.0")
-	if err != nil || d.Digest != want.Digest || d.Size != want.Size || d.MediaType != want.MediaType {
-		t.Fatal(d, err)
+	if elsewhere.Count() > 0 {
+		t.Error(elsewhere.Requests())
 	}
-	if n := g.Count(); n != 1 {
-		t.Errorf("%d requests for a descriptor", n)
-	}
-	for _, given := range []ocispec.Descriptor{d, {Digest: d.Digest}} {
-		got, content, err := r.Manifest(t.Context(), given)
-		if err != nil || got.Digest != want.Digest || got.Size != want.Size || got.MediaType != want.MediaType || digest.FromBytes(content) != d.Digest {
-			t.Fatal(got, err)
+}
+
+func TestOddLists(t *testing.T) {
+	for name, row := range map[string]struct{ body, link, want string }{
+		"names no tag has":   {`{"tags":["a","","b/c","../d","-e","f g","` + strings.Repeat("x", 129) + `","\u001b[2J","h"]}`, "", "a h"},
+		"null":               {`{"name":"x","tags":null}`, "", ""},
+		"nothing":            {`{}`, "", ""},
+		"a link to the last": {`{"tags":["a"]}`, `</x>; rel="last"`, "a"},
+		"a link to nothing":  {`{"tags":["a"]}`, `garbage`, "a"},
+	} {
+		g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+		g.Break(&testenv.Defect{Phase: testenv.ListTags, Status: http.StatusOK, Body: row.body, Header: http.Header{"Link": {row.link}}})
+		if got := strings.Join(collect(t, plain(t, g).Tags(t.Context())), " "); got != row.want {
+			t.Errorf("%s: %q", name, got)
 		}
 	}
-	blob := layer("hello").Layers[0].Descriptor()
-	content, err := r.Blob(t.Context(), blob)
-	if err != nil {
-		t.Fatal(err)
+}
+
+func TestReferrers(t *testing.T) {
+	for _, none := range []bool{false, true} {
+		g := testenv.StartRegistry(t, testenv.RegistryConfig{NoReferrers: none})
+		subject := g.Push("team/app", "v1", layer("x"))
+		of := func(kind, text string) ocispec.Descriptor {
+			return g.Push("team/app", "", testenv.Manifest{ArtifactType: kind, Subject: &subject, Layers: []testenv.Blob{{Data: []byte(text)}},
+				Annotations: map[string]string{"a": text}})
+		}
+		a, b := of("application/x.a", "1"), of("application/x.b", "2")
+		r := plain(t, g)
+		if all := collect(t, r.Referrers(t.Context(), subject, "")); len(all) != 2 {
+			t.Error(none, all)
+		}
+		for kind, want := range map[string]ocispec.Descriptor{"application/x.a": a, "application/x.b": b} {
+			all := collect(t, r.Referrers(t.Context(), subject, kind))
+			if len(all) != 1 || all[0].Digest != want.Digest || all[0].ArtifactType != kind || all[0].Size != want.Size {
+				t.Error(none, kind, all)
+			}
+		}
+		if all := collect(t, r.Referrers(t.Context(), subject, "application/x.c")); len(all) != 0 {
+			t.Error(none, all)
+		}
 	}
-	defer content.Close()
-	if text, err := io.ReadAll(content); err != nil || string(text) != "hello" {
-		t.Error(string(text), err)
+}
+
+func TestHostileReferrers(t *testing.T) {
+	subject := ocispec.Descriptor{Digest: digest.FromString("x"), Size: 1}
+	tag := strings.Replace(subject.Digest.String(), ":", "-", 1)
+	entry := func(d string, size int) string {
+		return fmt.Sprintf(`{"mediaType":"%s","digest":"%s","size":%d}`, ocispec.MediaTypeImageManifest, d, size)
 	}
-	if tags := collect(t, r.Tags(t.Context())); strings.Join(tags, " ") != "1.0.0 1.1.0 1.2.0 latest x" {
-		t.Error(tags)
+	good := entry(digest.FromString("a").String(), 3)
+	for name, row := range map[string]struct {
+		entries, want string
+		n             int
+	}{
+		"listed twice":     {good + "," + good, "", 1},
+		"without digest":   {good + `,{"size":1}`, "is no digest", 0},
+		"of huge size":     {entry(digest.FromString("a").String(), 5<<20), "at most", 0},
+		"of negative size": {entry(digest.FromString("a").String(), -1), "size -1", 0},
+		"that are many":    {good + strings.Repeat(",{}", 20_000), "more than", 0},
+		"that are no list": {`1]}garbage`, "invalid", 0},
+	} {
+		text := `{"schemaVersion":2,"mediaType":"` + ocispec.MediaTypeImageIndex + `","manifests":[` + row.entries + `]}`
+		for _, api := range []bool{true, false} {
+			g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+			if api {
+				g.Break(serve(testenv.ListReferrers, func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Content-Type", ocispec.MediaTypeImageIndex)
+					io.WriteString(w, text)
+				}))
+			} else {
+				g.Break(&testenv.Defect{Phase: testenv.ListReferrers, Status: http.StatusNotFound})
+				g.Plant("team/app", tag, false, ocispec.MediaTypeImageIndex, []byte(text))
+			}
+			n := 0
+			var err error
+			for d, fault := range plain(t, g).Referrers(t.Context(), subject, "") {
+				if err = fault; err == nil && d.Digest != "" {
+					n++
+				}
+			}
+			if row.want == "" && (err != nil || n != row.n) || row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want)) {
+				t.Errorf("%s, API %v: %d, %v", name, api, n, err)
+			}
+		}
+	}
+}
+
+// Answers that are none of a list of referrers lead to the tag, others are errors.
+func TestReferrersFallback(t *testing.T) {
+	for _, status := range []int{200, 400, 404, 405, 501, 401, 403, 500} {
+		g := testenv.StartRegistry(t, testenv.RegistryConfig{NoReferrers: true})
+		subject := g.Push("team/app", "v1", layer("x"))
+		g.Push("team/app", "", testenv.Manifest{ArtifactType: "application/x.a", Subject: &subject})
+		g.Break(&testenv.Defect{Phase: testenv.ListReferrers, Status: status, Body: "<html>"})
+		n, err := 0, error(nil)
+		for _, err = range plain(t, g).Referrers(t.Context(), subject, "") {
+			n++
+		}
+		if refused := status == 401 || status == 403 || status == 500; refused != (err != nil) || n != 1 {
+			t.Error(status, n, err)
+		}
+	}
+	// The tag may name the subject, or something else that is no list.
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	g.Break(&testenv.Defect{Phase: testenv.ListReferrers, Status: http.StatusNotFound})
+	subject := g.PushIndex("team/app", "v1", testenv.Index{Manifests: []ocispec.Descriptor{g.Push("team/app", "", layer("x"))}})
+	tag := strings.Replace(subject.Digest.String(), ":", "-", 1)
+	g.PushRaw("team/app", tag, subject.MediaType, g.Manifest("team/app", "v1"))
+	if all := collect(t, plain(t, g).Referrers(t.Context(), subject, "")); len(all) != 0 {
+		t.Error(all)
+	}
+}
+
+// The tag of a subject with a long digest is cut as the distribution specification says.
+func TestReferrersLongTag(t *testing.T) {
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{NoReferrers: true})
+	manifest := g.Push("team/app", "", layer("x"))
+	index := g.PushIndex("team/app", "v1", testenv.Index{Manifests: []ocispec.Descriptor{manifest}})
+	subject := ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: digest.SHA512.FromString("subject"), Size: 7}
+	g.PushRaw("team/app", "sha512-"+subject.Digest.Encoded()[:64], index.MediaType, g.Manifest("team/app", "v1"))
+	if all := collect(t, plain(t, g).Referrers(t.Context(), subject, "")); len(all) != 1 || all[0].Digest != manifest.Digest {
+		t.Error(all)
+	}
+}
+
+// A registry with TLS that wants credentials, what is known of it, and the
+// repository that uses that.
+type guarded struct {
+	*testenv.Registry
+	ca     *testenv.CA
+	config string // dockerconfigjson
+}
+
+const password = "open sesame"
+
+// access returns how the repository team/app of g is reached with the Secret of g.
+func (g guarded) access() (oci.Access, source.Env) {
+	return oci.Access{URL: g.URL("team/app"), Cert: ref("ca"), Secret: ref("reg")},
+		source.Env{Secrets: secrets{"ca": {"ca.crt": string(g.ca.PEM())}, "reg": {".dockerconfigjson": g.config}}}
+}
+
+func guard(t *testing.T, ca *testenv.CA, bearer *testenv.Bearer) guarded {
+	t.Helper()
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{CA: ca, Username: "ann", Password: password, Bearer: bearer})
+	return guarded{g, ca, dockerconfig(g.Host, "ann", password)}
+}
+
+// bare fails the test when any request came with something to show.
+func bare(t *testing.T, requests []testenv.Request) {
+	t.Helper()
+	for _, q := range requests {
+		for _, name := range []string{"Authorization", "Cookie", "Proxy-Authorization"} {
+			if v := q.Header.Get(name); v != "" {
+				t.Errorf("%s %s came with %s: %s", q.Method, q.Path, name, v)
+			}
+		}
+		if q.Certificate != "" || strings.Contains(string(q.Body), password) {
+			t.Errorf("%s %s came with %s %s", q.Method, q.Path, q.Certificate, q.Body)
+		}
+	}
+}
+
+// A plain server answers in place of one with TLS, and the other way round.
+func TestWrongScheme(t *testing.T) {
+	ca := testenv.NewCA(t)
+	tls, open := testenv.StartRegistry(t, testenv.RegistryConfig{CA: ca}), testenv.StartRegistry(t, testenv.RegistryConfig{})
+	insecure, _ := connect(t, oci.Access{URL: tls.URL("team/app"), Insecure: true}, source.Env{})
+	secure, _ := connect(t, oci.Access{URL: open.URL("team/app")}, source.Env{})
+	raw := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, _ := w.(http.Hijacker).Hijack()
+		conn.Write([]byte("\x15\x03\x01\x00\x02\x02\x46")) // a fatal alert
+		conn.Close()
+	}))
+	t.Cleanup(raw.Close)
+	alert, _ := connect(t, oci.Access{URL: "oci://" + strings.TrimPrefix(raw.URL, "http://") + "/team/app", Insecure: true}, source.Env{})
+	for r, want := range map[*oci.Repository]string{insecure: "remove spec.insecure", alert: "remove spec.insecure", secure: "set spec.insecure"} {
+		if _, err := r.Head(t.Context(), "v1"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %s: %v", want, err)
+		}
+	}
+	unknown, _ := connect(t, oci.Access{URL: tls.URL("team/app")}, source.Env{})
+	if _, err := unknown.Head(t.Context(), "v1"); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Error(err)
+	}
+}
+
+// Uploads go to the registry alone.
+func TestUploadElsewhere(t *testing.T) {
+	ca := testenv.NewCA(t)
+	g, other := guard(t, ca, nil), guard(t, ca, nil)
+	g.Break(&testenv.Defect{Phase: testenv.PutBlob, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
+		w.Header().Set("Location", other.Base+r.URL.Path+"x")
+		w.WriteHeader(http.StatusAccepted)
+	}})
+	access, env := g.access()
+	r, _ := connect(t, access, env)
+	b := testenv.Blob{Data: []byte("x")}
+	if err := r.Push(context.WithoutCancel(t.Context()), b.Descriptor(), strings.NewReader("x")); err == nil || other.Count() > 0 {
+		t.Error(err, other.Count())
+	}
+}
+
+func TestOddChallenges(t *testing.T) {
+	for header, want := range map[string]string{
+		``:                                "401 Unauthorized",
+		`Negotiate`:                       "401 Unauthorized",
+		`realm="x"`:                       "401 Unauthorized",
+		`Basic realm="x`:                  "404 Not Found",
+		`Bearer`:                          "names nothing as its token service",
+		`Bearer realm=""`:                 "names nothing",
+		`Negotiate abc, Basic realm="a"`:  "404 Not Found",
+		`Digest a="\"b", BASIC realm="a"`: "404 Not Found",
+		strings.Repeat("x", 10<<10):       "401 Unauthorized",
+	} {
+		ca := testenv.NewCA(t)
+		g := testenv.StartRegistry(t, testenv.RegistryConfig{CA: ca})
+		g.Break(serve("", func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") != "" {
+				w.WriteHeader(http.StatusNotFound)
+				return
+			}
+			w.Header().Set("WWW-Authenticate", header)
+			w.WriteHeader(http.StatusUnauthorized)
+		}))
+		access, env := guarded{g, ca, dockerconfig(g.Host, "ann", password)}.access()
+		r, _ := connect(t, access, env)
+		if _, err := r.Head(t.Context(), "v1"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.60s: %v", header, err)
+		}
 	}
 }

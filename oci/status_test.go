@@ -18,26 +18,26 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expectations in testdata/status")
 
-// A life is what happens to one object, step by step. After each its outcome,
+// A history is what happens to one object, step by step. After each its outcome,
 // its status and its events are those of testdata/status (specification,
 // "OCIRepository"; reference A2, A3 and A4).
-type life struct {
+type history struct {
 	name  string
 	steps []step
 }
 
 type step struct {
 	name string
-	do   func(r *rig, obj *source.OCIRepository) // before the object is reconciled
+	do   func(r *setup, obj *source.OCIRepository) // before the object is reconciled
 }
 
 // pushes publishes a tree of one file under a tag.
-func pushed(tag, content string) func(*rig, *source.OCIRepository) {
-	return func(r *rig, _ *source.OCIRepository) { r.publish(tag, content) }
+func pushed(tag, content string) func(*setup, *source.OCIRepository) {
+	return func(r *setup, _ *source.OCIRepository) { r.publish(tag, content) }
 }
 
 // publish pushes an artifact with annotations and two layers, signed.
-func (r *rig) publish(tag, content string) ocispec.Descriptor {
+func (r *setup) publish(tag, content string) ocispec.Descriptor {
 	layer := testenv.TarPlain(r, text("app.yaml", content))
 	notes := testenv.TarPlain(r, text("notes.md", content))
 	notes.MediaType = "application/vnd.example.notes"
@@ -48,38 +48,38 @@ func (r *rig) publish(tag, content string) ocispec.Descriptor {
 	return d
 }
 
-func changed(edit func(*source.OCIRepositorySpec)) func(*rig, *source.OCIRepository) {
-	return func(_ *rig, obj *source.OCIRepository) { edit(&obj.Spec) }
+func changed(edit func(*source.OCIRepositorySpec)) func(*setup, *source.OCIRepository) {
+	return func(_ *setup, obj *source.OCIRepository) { edit(&obj.Spec) }
 }
 
-func broke(d *testenv.Defect) func(*rig, *source.OCIRepository) {
-	return func(r *rig, _ *source.OCIRepository) { r.g.Break(d) }
+func broke(d *testenv.Defect) func(*setup, *source.OCIRepository) {
+	return func(r *setup, _ *source.OCIRepository) { r.g.Break(d) }
 }
 
-func both(a, b func(*rig, *source.OCIRepository)) func(*rig, *source.OCIRepository) {
-	return func(r *rig, obj *source.OCIRepository) { a(r, obj); b(r, obj) }
+func both(a, b func(*setup, *source.OCIRepository)) func(*setup, *source.OCIRepository) {
+	return func(r *setup, obj *source.OCIRepository) { a(r, obj); b(r, obj) }
 }
 
 func busy(seconds string) *testenv.Defect {
 	return &testenv.Defect{Status: 429, Header: http.Header{"Retry-After": {seconds}}}
 }
 
-func nothing(*rig, *source.OCIRepository) {}
+func nothing(*setup, *source.OCIRepository) {}
 
 var first = step{"published", pushed("latest", "one")}
 
-var lives = []life{
+var histories = []history{
 	{"latest", []step{
 		{"nothing is there", nothing},
 		first,
 		{"nothing changed", nothing},
 		{"published anew", pushed("latest", "two")},
-		{"asked for by annotation", func(_ *rig, obj *source.OCIRepository) {
+		{"asked for by annotation", func(_ *setup, obj *source.OCIRepository) {
 			obj.Metadata.Annotations = map[string]string{"reconcile.headgate.dev/requestedAt": "now"}
 		}},
 	}},
 	{"digest", []step{
-		{"pinned", func(r *rig, obj *source.OCIRepository) {
+		{"pinned", func(r *setup, obj *source.OCIRepository) {
 			obj.Spec.Ref = &source.OCIRepositoryRef{Digest: r.publish("1.0.0", "one").Digest.String(), Tag: "other", SemVer: "*"}
 		}},
 		{"registry gone", broke(&testenv.Defect{Status: 500})},
@@ -117,7 +117,7 @@ var lives = []life{
 		{"busy for longer than the interval", broke(busy("7200"))},
 		{"mended", broke(nil)},
 		{"URL that is none", changed(func(s *source.OCIRepositorySpec) { s.URL = "https://example.com/team/app" })},
-		{"no Secret", both(changed(func(s *source.OCIRepositorySpec) { s.URL = ""; s.SecretRef.Name = "absent" }), func(r *rig, obj *source.OCIRepository) { obj.Spec.URL = r.g.URL("team/app") })},
+		{"no Secret", both(changed(func(s *source.OCIRepositorySpec) { s.URL = ""; s.SecretRef.Name = "absent" }), func(r *setup, obj *source.OCIRepository) { obj.Spec.URL = r.g.URL("team/app") })},
 		{"well again", changed(func(s *source.OCIRepositorySpec) { s.SecretRef.Name = "login" })},
 	}},
 	{"timeout", []step{
@@ -130,11 +130,11 @@ var lives = []life{
 	{"verify", []step{
 		{"signed", both(pushed("latest", "one"), changed(signed))},
 		{"nothing changed", nothing},
-		{"not signed", func(r *rig, _ *source.OCIRepository) {
+		{"not signed", func(r *setup, _ *source.OCIRepository) {
 			r.g.Untag("team/app", testenv.SignatureTag(r.publish("latest", "two")))
 		}},
-		{"no keys", func(r *rig, _ *source.OCIRepository) { delete(r.secrets, "default/keys") }},
-		{"signed at last", func(r *rig, _ *source.OCIRepository) {
+		{"no keys", func(r *setup, _ *source.OCIRepository) { delete(r.secrets, "default/keys") }},
+		{"signed at last", func(r *setup, _ *source.OCIRepository) {
 			r.secrets["default/keys"] = trusted(r)
 			r.publish("latest", "two")
 		}},
@@ -144,10 +144,10 @@ var lives = []life{
 }
 
 func TestStatuses(t *testing.T) {
-	for _, l := range lives {
+	for _, l := range histories {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, testenv.RegistryConfig{Username: "user", Password: canary})
+			r := newSetup(t, testenv.RegistryConfig{Username: "user", Password: canary})
 			obj := r.object("app", nil)
 			var got strings.Builder
 			for _, s := range l.steps {
@@ -164,7 +164,7 @@ func TestStatuses(t *testing.T) {
 }
 
 // told is all that a run tells, with the annotations of the artifact.
-func (r *rig) told(obj *source.OCIRepository, result source.Result, err error) string {
+func (r *setup) told(obj *source.OCIRepository, result source.Result, err error) string {
 	r.Helper()
 	s := &obj.Status
 	observed := fmt.Sprintf("layerSelector %s, ignore %s", r.JSON(s.ObservedLayerSelector), r.JSON(s.ObservedIgnore))

@@ -2,10 +2,8 @@ package oci_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -14,16 +12,16 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A notary is a technology whose signatures are a list of digests. The key that
+// A listTechnology is a technology whose signatures are a list of digests. The key that
 // it believes in is "good".
-type notary struct {
+type listTechnology struct {
 	signed map[string]bool // by digest
 	level  string
 	trusts []oci.Trust // that it was given
 	asked  []ocispec.Descriptor
 }
 
-func (n *notary) technology(r *oci.Repository, t oci.Trust) (oci.Verifier, error) {
+func (n *listTechnology) technology(r *oci.Repository, t oci.Trust) (oci.Verifier, error) {
 	n.trusts = append(n.trusts, t)
 	if key := string(t.Keys.Data["key.pub"]); key != "good" && key != "better" {
 		return nil, fmt.Errorf("secret %s: key.pub: no key", t.Keys.Name)
@@ -31,7 +29,7 @@ func (n *notary) technology(r *oci.Repository, t oci.Trust) (oci.Verifier, error
 	return n, nil
 }
 
-func (n *notary) Verify(ctx context.Context, d ocispec.Descriptor) (source.Verification, error) {
+func (n *listTechnology) Verify(ctx context.Context, d ocispec.Descriptor) (source.Verification, error) {
 	n.asked = append(n.asked, d)
 	switch {
 	case n.level == "stall":
@@ -47,11 +45,11 @@ func (n *notary) Verify(ctx context.Context, d ocispec.Descriptor) (source.Verif
 	return source.Verification{Mode: "notation", Signer: "ann"}, nil
 }
 
-// notarised returns a rig with a signed artifact, and an object that asks for its verification.
-func notarised(t *testing.T) (*rig, *notary, *source.OCIRepository) {
-	r := newRig(t, testenv.RegistryConfig{})
+// withSignature returns a setup with a signed artifact, and an object that asks for its verification.
+func withSignature(t *testing.T) (*setup, *listTechnology, *source.OCIRepository) {
+	r := newSetup(t, testenv.RegistryConfig{})
 	d := r.g.Push("team/app", "latest", files(t, "a", "one"))
-	n := &notary{signed: map[string]bool{d.Digest.String(): true}}
+	n := &listTechnology{signed: map[string]bool{d.Digest.String(): true}}
 	r.verify = map[string]oci.Technology{"notation": n.technology}
 	r.secrets["default/keys"] = source.Secret{Data: map[string][]byte{"key.pub": []byte("good")}}
 	return r, n, r.object("app", func(s *source.OCIRepositorySpec) {
@@ -60,7 +58,7 @@ func notarised(t *testing.T) (*rig, *notary, *source.OCIRepository) {
 }
 
 func TestVerification(t *testing.T) {
-	r, n, obj := notarised(t)
+	r, n, obj := withSignature(t)
 	index := r.g.PushIndex("team/app", "latest", testenv.Index{Manifests: []ocispec.Descriptor{r.g.Push("team/app", "", files(t, "a", "two"))}})
 	n.signed = map[string]bool{index.Digest.String(): true} // not what it leads to
 	result := r.want(obj, source.Stored)
@@ -92,7 +90,7 @@ func TestVerification(t *testing.T) {
 }
 
 func TestVerificationLetsPass(t *testing.T) {
-	r, n, obj := notarised(t)
+	r, n, obj := withSignature(t)
 	n.level = "audit"
 	r.want(obj, source.Stored)
 	c := obj.Common().Condition(source.SourceVerifiedCondition)
@@ -104,28 +102,30 @@ func TestVerificationLetsPass(t *testing.T) {
 
 func TestUnverified(t *testing.T) {
 	for name, row := range map[string]struct {
-		change  func(*rig, *notary, *source.OCIRepository)
+		change  func(*setup, *listTechnology, *source.OCIRepository)
 		outcome source.Outcome
 		says    string
 	}{
-		"unsigned":        {func(_ *rig, n *notary, _ *source.OCIRepository) { clear(n.signed) }, source.Failed, "no signature"},
-		"nothing checked": {func(_ *rig, n *notary, _ *source.OCIRepository) { n.level = "nothing" }, source.Failed, "nothing to verify"},
-		"stall": {func(r *rig, n *notary, obj *source.OCIRepository) {
+		"unsigned":        {func(_ *setup, n *listTechnology, _ *source.OCIRepository) { clear(n.signed) }, source.Failed, "no signature"},
+		"nothing checked": {func(_ *setup, n *listTechnology, _ *source.OCIRepository) { n.level = "nothing" }, source.Failed, "nothing to verify"},
+		"stall": {func(r *setup, n *listTechnology, obj *source.OCIRepository) {
 			n.level = "stall"
 			r.Stalls = func() (int, bool) { return len(n.asked), true }
 			hasty(&obj.Spec)
 		}, source.Failed, "verify: not done within"},
-		"no such Secret": {func(r *rig, _ *notary, _ *source.OCIRepository) { delete(r.secrets, "default/keys") }, source.Failed, "spec.verify.secretRef: secret default/keys"},
-		"no such root":   {func(_ *rig, _ *notary, obj *source.OCIRepository) { obj.Spec.Verify.TrustedRootSecretRef = ref("root") }, source.Failed, "spec.verify.trustedRootSecretRef: secret default/root"},
-		"bad key": {func(r *rig, _ *notary, _ *source.OCIRepository) {
+		"no such Secret": {func(r *setup, _ *listTechnology, _ *source.OCIRepository) { delete(r.secrets, "default/keys") }, source.Failed, "spec.verify.secretRef: secret default/keys"},
+		"no such root": {func(_ *setup, _ *listTechnology, obj *source.OCIRepository) {
+			obj.Spec.Verify.TrustedRootSecretRef = ref("root")
+		}, source.Failed, "spec.verify.trustedRootSecretRef: secret default/root"},
+		"bad key": {func(r *setup, _ *listTechnology, _ *source.OCIRepository) {
 			r.secrets["default/keys"].Data["key.pub"] = []byte("worse")
 		}, source.Failed, "no key"},
-		"unknown technology":  {func(_ *rig, _ *notary, obj *source.OCIRepository) { obj.Spec.Verify.Provider = "gpg" }, source.Stalled, `spec.verify.provider "gpg": this program verifies with notation`},
-		"the default":         {func(_ *rig, _ *notary, obj *source.OCIRepository) { obj.Spec.Verify.Provider = "" }, source.Stalled, `spec.verify.provider "cosign"`},
-		"no technology known": {func(r *rig, _ *notary, _ *source.OCIRepository) { r.verify = map[string]oci.Technology{} }, source.Stalled, "this program verifies with none"},
+		"unknown technology":  {func(_ *setup, _ *listTechnology, obj *source.OCIRepository) { obj.Spec.Verify.Provider = "gpg" }, source.Stalled, `spec.verify.provider "gpg": this program verifies with notation`},
+		"the default":         {func(_ *setup, _ *listTechnology, obj *source.OCIRepository) { obj.Spec.Verify.Provider = "" }, source.Stalled, `spec.verify.provider "cosign"`},
+		"no technology known": {func(r *setup, _ *listTechnology, _ *source.OCIRepository) { r.verify = map[string]oci.Technology{} }, source.Stalled, "this program verifies with none"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, n, obj := notarised(t)
+			r, n, obj := withSignature(t)
 			row.change(r, n, obj)
 			if result := r.refused(obj, nil, "VerificationError", row.says); result.Outcome != row.outcome {
 				t.Errorf("outcome %s", result.Outcome)
@@ -144,13 +144,9 @@ func TestUnverified(t *testing.T) {
 func opened(t *testing.T, o *oci.Origin) source.Content {
 	t.Helper()
 	rev, _, err := o.Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c, err := o.Open(t.Context(), rev)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -158,12 +154,10 @@ func opened(t *testing.T, o *oci.Origin) source.Content {
 // TestKeysChangeMeanwhile changes keys between Resolve and Verify: those of Resolve
 // count, whose fingerprint the state has, and the next run verifies again.
 func TestKeysChangeMeanwhile(t *testing.T) {
-	r, n, obj := notarised(t)
+	r, n, obj := withSignature(t)
 	o := r.origin(obj)
 	_, state, err := o.Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := opened(t, o)
 	r.secrets["default/keys"] = source.Secret{Data: map[string][]byte{"key.pub": []byte("better")}}
 	if v, err := c.Verify(t.Context()); err != nil || v.Signer != "ann" || string(n.trusts[0].Keys.Data["key.pub"]) != "good" {
@@ -171,19 +165,5 @@ func TestKeysChangeMeanwhile(t *testing.T) {
 	}
 	if rev, _, err := o.Resolve(t.Context(), state); err != nil || !rev.Reverify {
 		t.Error(rev, err)
-	}
-}
-
-// TestVerifyIsCancelled ends a verification from outside: that is no failure of the signature.
-func TestVerifyIsCancelled(t *testing.T) {
-	r, n, obj := notarised(t)
-	n.level = "stall"
-	obj.Spec.Timeout = source.Duration(time.Hour)
-	o := r.origin(obj)
-	c := opened(t, o)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := c.Verify(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, source.ErrVerification) {
-		t.Error(err)
 	}
 }

@@ -48,7 +48,7 @@ func Decode(file string, r io.Reader) (canaries []*Canary, warnings []error, err
 		return nil, nil, err
 	}
 	d := &decoding{Stream: stream, places: make(map[string]string)}
-	for o := range stream.Objects(listed) {
+	for o := range stream.Objects() {
 		if served[o.Group] != nil && strings.EqualFold(o.Type, kindCanary) {
 			d.object(o)
 		} else if meant := document.Near(o, known); meant != "" {
@@ -71,10 +71,6 @@ var known = []document.Known{
 	{Group: ReferenceGroup, Version: "v1beta1", Kinds: []string{kindCanary, "MetricTemplate", "AlertProvider"}},
 	{Group: Group, Version: "v1beta1", Kinds: []string{kindCanary, "MetricTemplate", "AlertProvider"}},
 }
-
-// listed reports whether a list of objects of one kind is taken apart, of
-// whatever version: one that is not read is reported with each item.
-func listed(item document.Object) bool { return item.Type == kindCanary && served[item.Group] != nil }
 
 // decoding is the reading of one stream.
 type decoding struct {
@@ -122,7 +118,7 @@ func (d *decoding) first(n *document.Node, name string) bool {
 		d.Fail(n, name, "is in %s already: remove one of the two", there)
 		return false
 	}
-	d.places[name] = fmt.Sprintf("%s:%d (document %d)", d.File(), n.Line, d.Number())
+	d.places[name] = fmt.Sprintf("%s:%d (document %d)", d.File, n.Line, d.Number)
 	return true
 }
 

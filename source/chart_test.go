@@ -46,9 +46,7 @@ func TestChartNeeds(t *testing.T) {
 func TestChartValues(t *testing.T) {
 	c := chartOf("./a/../b.yaml", "./c.yaml", "/d/e.yaml", "./source:n/a", "source:x/./a.yaml", "")
 	files, err := c.Values()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var got []string
 	for i, v := range files {
 		if v.Text != c.Spec.ValuesFiles[i] {

@@ -1,8 +1,8 @@
 package source
 
 import (
-	"encoding/json"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -31,35 +31,34 @@ func Convert(obj Object, version, group string) (Object, []error, error) {
 	case k.in&in == 0:
 		return nil, nil, fmt.Errorf("convert %s: the kind does not exist in %s", head, version)
 	}
-	n, err := tree(obj)
+	out, err := copyOf(obj)
 	if err != nil {
-		return nil, nil, err
-	}
-	var found document.Findings
-	dropFields(n, k, versionSet(version), &found)
-	out := blank(obj)
-	if err := json.Unmarshal(n.AppendJSON(nil), out); err != nil {
 		return nil, nil, fmt.Errorf("convert %s: %w", head, err)
 	}
-	out.Head().APIVersion = group + "/" + version
-	out.Head().Kind = k.name
+	var found document.Findings
+	drop(out, k, versionSet(version), &found)
+	head = out.Head()
+	head.APIVersion, head.Kind, head.spelled = group+"/"+version, k.name, ""
 	convertReference(out)
 	convertMode(out, &found)
 	if group == ReferenceGroup {
 		adviseExtensions(out, &found)
 	}
-	return out, found.Of(out.Head().String()), nil
+	return out, found.Of(head.String()), nil
 }
 
-// dropFields removes the fields that a version does not have. Of the status,
+// drop removes the fields that a kind does not have in a version. Of the status,
 // which is computed anew, it does not speak.
-func dropFields(n *document.Node, k *kind, in versions, found *document.Findings) {
-	for r := range absent(k, in) {
-		v := n.At(strings.Split(r.path, ".")...)
-		if strings.HasPrefix(r.path, "spec.") && v != nil && (v.Kind != document.Text || v.Text != r.means) {
-			found.Add(r.path, "does not exist in that version and was dropped")
+func drop(obj Object, k *kind, in versions, found *document.Findings) {
+	for _, r := range fieldRows {
+		if r.kind != "" && r.kind != k.name || r.in&in != 0 || r.shape != nil {
+			continue
 		}
-		n.Remove(r.path)
+		document.Each(reflect.ValueOf(obj), r.path, "", func(v reflect.Value, at string) {
+			means := v.IsZero() || r.means != "" && v.String() == r.means
+			found.AddIf(!means && strings.HasPrefix(at, "spec."), at, "does not exist in that version and was dropped")
+			v.SetZero()
+		})
 	}
 }
 

@@ -26,9 +26,7 @@ status:
 func TestConvertDown(t *testing.T) {
 	obj := decodeOne(t, fullGit)
 	out, warnings, err := source.Convert(obj, source.V1Beta2, source.ReferenceGroup)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := []string{
 		"GitRepository/default/x: spec.proxySecretRef: does not exist in that version and was dropped",
 		"GitRepository/default/x: spec.sparseCheckout: does not exist in that version and was dropped",
@@ -46,9 +44,7 @@ func TestConvertDown(t *testing.T) {
 		t.Error("the original was changed")
 	}
 	text, err := source.EncodeYAML(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	decodeOne(t, string(text))
 }
 
@@ -63,18 +59,14 @@ spec: {chart: x, interval: 1m, sourceRef: {apiVersion: source.toolkit.fluxcd.io/
 		t.Fatal(warnings, err)
 	}
 	text, err := source.EncodeYAML(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, want := range []string{"apiVersion: source.headgate.dev/v1\nkind: PkgChart\n", "    apiVersion: source.headgate.dev/v1\n    kind: PkgRepository\n"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
 	back, _, err := source.Convert(out, "", source.ReferenceGroup)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if text, _ = source.EncodeYAML(back); !strings.Contains(string(text), "kind: HelmChart\n") || !strings.Contains(string(text), "kind: HelmRepository\n") {
 		t.Errorf("%s", text)
 	}
@@ -106,9 +98,7 @@ status:
 		t.Fatal(warnings, err)
 	}
 	text, err := source.EncodeYAML(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := `apiVersion: source.headgate.dev/v1
 kind: GitRepository
 metadata:
@@ -149,9 +139,7 @@ func TestConvertMode(t *testing.T) {
 		g := &source.GitRepository{Spec: source.GitRepositorySpec{Verify: &source.GitRepositoryVerification{Mode: test.mode}}}
 		source.Default(g)
 		out, warnings, err := source.Convert(g, test.to, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := out.(*source.GitRepository).Spec.Verify.Mode; got != test.want || g.Spec.Verify.Mode != test.mode {
 			t.Errorf("%+v: mode %s", test, got)
 		}
@@ -213,9 +201,7 @@ func TestEncodeGo(t *testing.T) {
 	source.Default(p)
 	p.Spec.Timeout = source.Duration(2 * 3600e9)
 	text, err := source.EncodeJSON(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := `{
   "apiVersion": "source.toolkit.fluxcd.io/v1",
   "kind": "HelmRepository",
@@ -224,11 +210,11 @@ func TestEncodeGo(t *testing.T) {
     "namespace": "default"
   },
   "spec": {
-    "url": "https://h/x?a=1&b=<2>",
     "interval": "1m0s",
+    "provider": "generic",
     "timeout": "120m0s",
     "type": "default",
-    "provider": "generic"
+    "url": "https://h/x?a=1&b=<2>"
   }
 }
 `

@@ -1,7 +1,6 @@
 package source
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -55,7 +54,8 @@ type Set struct {
 
 // Decode reads the documents of file into s: YAML documents, JSON values, or
 // lists (kind List) of either. Objects of the groups [Group] and
-// [ReferenceGroup] and v1 Secret and ServiceAccount documents are kept;
+// [ReferenceGroup] and v1 Secret and ServiceAccount documents are kept, and the
+// PkgChart that a cluster would make of spec.chart of a HelmRelease;
 // documents of other kinds, and those that are no objects at all, are counted
 // in s.Skipped. A document whose apiVersion or kind differs from one of ours in
 // two letters, or has no group, is an error: it would be lost without a word.
@@ -71,10 +71,12 @@ func (s *Set) Decode(file string, r io.Reader) error {
 		return err
 	}
 	d := &decoding{Stream: stream, set: s}
-	for o := range stream.Objects(listed) {
+	for o := range stream.Objects() {
 		switch {
 		case o.Group == Group || o.Group == ReferenceGroup:
 			d.ours(o)
+		case o.Group == releaseGroup && o.Type == "HelmRelease":
+			d.release(o)
 		case o.APIVersion() == "v1" && o.Type == "Secret":
 			d.secret(o)
 		case o.APIVersion() == "v1" && o.Type == "ServiceAccount":
@@ -143,15 +145,6 @@ type decoding struct {
 	set *Set
 }
 
-// listed reports whether a list of objects of one kind is read.
-func listed(item document.Object) bool {
-	if item.Group == Group || item.Group == ReferenceGroup {
-		k := spelledKind(item.Type)
-		return k != nil && k.in&versionSet(item.Version) != 0
-	}
-	return item.APIVersion() == "v1" && (item.Type == "Secret" || item.Type == "ServiceAccount")
-}
-
 // known are the documents that [Set.Decode] reads.
 var known = func() []document.Known {
 	ours, theirs := document.Known{Group: Group, Version: V1}, document.Known{Group: ReferenceGroup, Version: V1}
@@ -163,7 +156,7 @@ var known = func() []document.Known {
 
 // ours files an object of one of the groups of this package.
 func (d *decoding) ours(o document.Object) {
-	k := cmp.Or(spelledKind(o.Type), spelledKind(strings.TrimSuffix(o.Type, listSuffix)))
+	k := spelledKind(o.Type)
 	object := o.Name(o.Type, DefaultNamespace)
 	switch {
 	case k == nil && calledKind(o.Type) != nil:
@@ -208,7 +201,7 @@ func (d *decoding) file(o document.Object, kind string, dec *document.Decoder, r
 	if len(dec.Errors) > 0 {
 		return false
 	}
-	err := d.set.place(o.Name(kind, DefaultNamespace), DocumentError{File: d.File(), Document: d.Number(), Line: o.Line, Object: name})
+	err := d.set.place(o.Name(kind, DefaultNamespace), DocumentError{File: d.File, Document: d.Number, Line: o.Line, Object: name})
 	if err != nil {
 		d.Note(err)
 	}

@@ -89,9 +89,9 @@ func (d *decoding) refuse(o document.Object, kind string, why error) {
 // seal files a Secret that only others can read.
 func (d *decoding) seal(o document.Object, why string) {
 	d.set.Warnings = append(d.set.Warnings, &DocumentError{
-		File: d.File(), Document: d.Number(), Line: o.Line, Object: o.Name("Secret", DefaultNamespace), Err: errors.New(why),
+		File: d.File, Document: d.Number, Line: o.Line, Object: o.Name("Secret", DefaultNamespace), Err: errors.New(why),
 	})
-	d.refuse(o, "Secret", unusable{fmt.Errorf("the document in %s %s", d.File(), why)})
+	d.refuse(o, "Secret", unusable{fmt.Errorf("the document in %s %s", d.File, why)})
 }
 
 // spaceName returns NAMESPACE/NAME of an object.

@@ -45,7 +45,8 @@ func TestHostileDocuments(t *testing.T) {
 			"\nc: [*b, *a, *b]\nd: " + strings.Repeat("[", 90) + "*b" + strings.Repeat("]", 90) + "\n", "nested deeper than 200 levels"},
 		{"deep YAML", "t.yaml", "a: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000), "nested deeper than 200 levels"},
 		{"very deep YAML", "t.yaml", "a: " + strings.Repeat("[", 1<<20), "not YAML"},
-		{"deep JSON", "t.json", strings.Repeat(`{"a":`, 1<<20), "nested deeper than 200 levels"},
+		{"deep JSON", "t.json", strings.Repeat(`[`, 5000) + strings.Repeat(`]`, 5000), "nested deeper than 200 levels"},
+		{"very deep JSON", "t.json", strings.Repeat(`{"a":`, 1<<20), "exceeded max depth"},
 		{"many values in JSON", "t.json", "[" + strings.Repeat("0,", 1<<20) + "0]", "holds more than 524288 values"},
 		{"large YAML", "t.yaml", "a: |\n" + strings.Repeat("  "+strings.Repeat("x", 1021)+"\n", 3100), "larger than 3 MiB"},
 		{"large JSON", "t.json", `{"a": "` + strings.Repeat("x", 3<<20) + `"}`, "larger than 3 MiB"},
@@ -177,9 +178,7 @@ func TestDecodeFS(t *testing.T) {
 func TestDecodeMounted(t *testing.T) {
 	dir := mounted(t, map[string]string{"objects.yaml": bucketDocument("a", "x")})
 	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer root.Close()
 	var s source.Set
 	if err := s.DecodeFS(root.FS(), "."); err != nil || len(s.Objects) != 1 {
@@ -191,14 +190,10 @@ func TestDecodeMounted(t *testing.T) {
 func mounted(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "..2026_01"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(dir, "..2026_01"), 0o700))
 	link(t, "..2026_01", filepath.Join(dir, "..data"))
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, "..2026_01", name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, "..2026_01", name), []byte(text), 0o600))
 		link(t, "..data/"+name, filepath.Join(dir, name))
 	}
 	return dir
@@ -206,9 +201,7 @@ func mounted(t *testing.T, files map[string]string) string {
 
 func link(t *testing.T, target, name string) {
 	t.Helper()
-	if err := os.Symlink(target, name); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(target, name))
 }
 
 func TestFind(t *testing.T) {
@@ -219,9 +212,7 @@ kind: HelmRepository
 metadata: {name: x}
 spec: {url: "https://h"}
 `
-	if err := s.Decode("-", strings.NewReader(text)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Decode("-", strings.NewReader(text)))
 	for ref, want := range map[string]string{
 		"bucket/x":                "Bucket/default/x Bucket/apps/x",
 		"Buckets/apps/x":          "Bucket/apps/x",
@@ -258,9 +249,7 @@ spec: {url: "https://h"}
 	}
 	for i := range 9 {
 		text := bucketDocument("many", fmt.Sprintf("n%d", i))
-		if err := s.Decode(fmt.Sprint(i), strings.NewReader(text)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Decode(fmt.Sprint(i), strings.NewReader(text)))
 	}
 	if _, err := s.Find("bucket/z"); err == nil || !strings.Contains(err.Error(), ", ...") {
 		t.Error(err)
@@ -305,9 +294,7 @@ func FuzzDecode(f *testing.F) {
 	manifests, _ := filepath.Glob("../testdata/sources/*/*.yaml")
 	for _, name := range slices.Concat(archives, manifests) {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must(f, err)
 		for _, doc := range bytes.Split(text, []byte("---\n")) {
 			f.Add(doc)
 		}
@@ -325,9 +312,7 @@ func FuzzDecode(f *testing.F) {
 		for _, obj := range s.Objects {
 			for _, encode := range []func(source.Object) ([]byte, error){source.EncodeYAML, source.EncodeJSON} {
 				out, err := encode(obj)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				var again source.Set
 				if err := again.Decode("f", bytes.NewReader(out)); err != nil || len(again.Objects) != 1 {
 					t.Fatalf("%v\n%s", err, out)
@@ -358,9 +343,7 @@ func FuzzText(f *testing.F) {
 		source.Default(b)
 		for _, encode := range []func(source.Object) ([]byte, error){source.EncodeYAML, source.EncodeJSON} {
 			out, err := encode(b)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			again := decodeOne(t, string(out)).(*source.Bucket)
 			if again.Spec.Prefix != text || *again.Spec.Ignore != text || again.Metadata.Annotations["a"] != text {
 				t.Fatalf("%q became %q in\n%s", text, *again.Spec.Ignore, out)

@@ -120,9 +120,7 @@ func TestDirRevision(t *testing.T) {
 	}
 	const sum = "5863177f1fb932dabc3b34d84857abd231a0b3202f7a60a94502c1def7d1b194"
 	rev, _, err := source.Dir(repository(), dir, source.DirView{}).Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if filepath.Separator == '/' && (rev.ID != "local@sha256:"+sum || rev.File != sum+".tar.gz") {
 		t.Errorf("revision %+v", rev)
 	}
@@ -145,16 +143,12 @@ func TestDirStaysInside(t *testing.T) {
 		t.Fatal(err)
 	}
 	report, archive, err := fetch(t.Context(), source.Dir(repository(), dir, source.DirView{Ignore: artifact.DefaultIgnore()}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if report.Files != 1 || report.LeftOutTotal != 2 {
 		t.Errorf("report %+v", report)
 	}
 	tree, err := artifact.Read(bytes.NewReader(archive), artifact.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer tree.Close()
 	if data, err := fs.ReadFile(tree, "file"); string(data) != "content\n" {
 		t.Errorf("file holds %q, error %v", data, err)
@@ -180,9 +174,7 @@ func fetch(ctx context.Context, o source.Origin) (source.Report, []byte, error) 
 func TestDirErrors(t *testing.T) {
 	top := t.TempDir()
 	file := filepath.Join(top, "file")
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, nil, 0o644))
 	if _, _, err := fetch(t.Context(), source.Dir(repository(), filepath.Join(top, "none"), source.DirView{})); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no such directory: %v", err)
 	}
@@ -196,17 +188,11 @@ func TestDirErrors(t *testing.T) {
 
 	o := source.Dir(repository(), top, source.DirView{})
 	rev, _, err := o.Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c, err := o.Open(t.Context(), rev)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
-	if err := os.WriteFile(file, []byte("changed\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("changed\n"), 0o644))
 	var step *source.StepError
 	if _, err := c.WriteTo(t.Context(), io.Discard); !errors.As(err, &step) || step.Step != source.StepFetch || !strings.Contains(err.Error(), "changed while") {
 		t.Errorf("changed directory: %v", err)

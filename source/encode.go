@@ -2,10 +2,10 @@ package source
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"unicode"
 
@@ -13,30 +13,33 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// EncodeJSON writes obj as an indented JSON document. As in every document,
-// fields come in the order apiVersion, kind, metadata, spec, status; the kind
-// is spelled as in the document that obj was read from, or else as its group
-// spells it; fields that the object's version does not have are left out.
+// EncodeJSON writes obj as an indented JSON document, with fields in the order of
+// their names. The kind is spelled as in the document that obj was read from, or
+// else as its group spells it; fields that the object's version does not have are
+// left out.
 func EncodeJSON(obj Object) ([]byte, error) {
-	n, err := written(obj)
-	if err != nil {
-		return nil, err
-	}
+	y, err := written(obj)
+	var value any
 	var out bytes.Buffer
-	if err := json.Indent(&out, n.AppendJSON(nil), "", "  "); err != nil {
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err == nil {
+		err = y.Decode(&value)
+	}
+	if err == nil {
+		err = enc.Encode(value)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", obj.Head(), err)
 	}
-	out.WriteByte('\n')
 	return out.Bytes(), nil
 }
 
-// EncodeYAML writes obj as a YAML document without markers; see [EncodeJSON].
+// EncodeYAML writes obj as a YAML document without markers, with fields in the
+// order apiVersion, kind, metadata, spec, status; see [EncodeJSON].
 func EncodeYAML(obj Object) ([]byte, error) {
-	n, err := written(obj)
-	if err != nil {
-		return nil, err
-	}
-	y, err := yamlNode(n)
+	y, err := written(obj)
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)
@@ -50,79 +53,63 @@ func EncodeYAML(obj Object) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// tree returns obj as the JSON encoding of its Go type.
-func tree(obj Object) (*document.Node, error) {
-	text, err := json.Marshal(obj)
-	var n *document.Node
-	if err == nil {
-		n, err = document.ReadJSON(text)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("encode %s: %w", obj.Head(), err)
-	}
-	return n, nil
-}
-
 // written returns obj as its version and group write it.
-func written(obj Object) (*document.Node, error) {
-	n, err := tree(obj)
+func written(obj Object) (*yaml.Node, error) {
+	out, err := copyOf(obj)
 	if err != nil {
 		return nil, err
 	}
-	head := obj.Head()
-	k := spelledKind(head.Kind)
-	if k == nil {
-		return n, nil
+	head := out.Head()
+	if k := spelledKind(head.Kind); k != nil {
+		drop(out, k, versionSet(head.Version()), new(document.Findings))
+		head.Kind = head.spelling()
+		if c, ok := out.(*PkgChart); ok && head.Kind == k.reference {
+			c.Spec.SourceRef.Kind = c.kindOf(c.Spec.SourceRef.Kind)
+		}
 	}
-	kind := head.spelling()
-	set(n, kind, "kind")
-	for r := range absent(k, versionSet(head.Version())) {
-		n.Remove(r.path)
+	text, err := json.Marshal(out)
+	var doc yaml.Node
+	if err == nil {
+		err = yaml.Unmarshal(document.FromJSON(text), &doc)
 	}
-	if d, err := ParseDuration(n.StringAt("spec", "timeout")); err == nil {
-		set(n, d.timeout(), "spec", "timeout")
+	if err != nil {
+		return nil, err
 	}
-	if ref := spelledKind(n.StringAt("spec", "sourceRef", "kind")); ref != nil && k.name == "PkgChart" && kind == k.reference {
-		set(n, ref.reference, "spec", "sourceRef", "kind")
+	y := doc.Content[0]
+	timeout := member(member(y, "spec"), "timeout")
+	if d, err := ParseDuration(timeout.Value); err == nil {
+		timeout.Value = d.timeout()
 	}
-	return n, nil
+	return y, restyle(y)
 }
 
-// set changes the text at path, if there is a string.
-func set(n *document.Node, text string, path ...string) {
-	if v := n.At(path...); v != nil && v.Kind == document.Text {
-		v.Text = text
+// copyOf returns a copy of obj that shares nothing with it.
+func copyOf(obj Object) (Object, error) {
+	out := reflect.New(reflect.TypeOf(obj).Elem()).Interface().(Object)
+	text, err := json.Marshal(obj)
+	if err == nil {
+		err = json.Unmarshal(text, out)
 	}
+	out.Head().spelled = obj.Head().spelled
+	return out, err
 }
 
-// yamlNode returns the node as the YAML encoder takes it.
-func yamlNode(n *document.Node) (y *yaml.Node, err error) {
-	if n.Kind == document.Text {
-		return yamlText(n.Text)
+// member returns the value of a field of a mapping, an empty node if there is none.
+func member(y *yaml.Node, name string) *yaml.Node {
+	for i := 0; i+1 < len(y.Content); i += 2 {
+		if y.Content[i].Value == name {
+			return y.Content[i+1]
+		}
 	}
-	y = &yaml.Node{Kind: yaml.ScalarNode, Value: cmp.Or(n.Text, "null")}
-	add := func(child *yaml.Node, failed error) {
-		y.Content, err = append(y.Content, child), cmp.Or(err, failed)
-	}
-	if n.Kind == document.List {
-		y.Kind, y.Value = yaml.SequenceNode, ""
-	} else if n.Kind == document.Map {
-		y.Kind, y.Value = yaml.MappingNode, ""
-	}
-	for _, item := range n.Items {
-		add(yamlNode(item))
-	}
-	for _, f := range n.Fields {
-		add(yamlText(f.Name))
-		add(yamlNode(f.Value))
-	}
-	return y, err
+	return new(yaml.Node)
 }
 
-// yamlText returns a string in a style that reads back as one, in YAML 1.1 too.
-func yamlText(text string) (*yaml.Node, error) {
-	y := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
-	switch {
+// restyle writes what was read from JSON in the style of YAML documents. Strings
+// read back as strings, in YAML 1.1 too.
+func restyle(y *yaml.Node) error {
+	y.Style = 0
+	switch text := y.Value; {
+	case y.ShortTag() != "!!str":
 	case text == "<<": // the library would write a merge
 		y.Style = yaml.DoubleQuotedStyle
 	case block(text):
@@ -130,10 +117,14 @@ func yamlText(text string) (*yaml.Node, error) {
 	case strings.ContainsFunc(text, unicode.IsControl):
 		y.Style = yaml.DoubleQuotedStyle
 	default:
-		y = new(yaml.Node)
-		return y, y.Encode(text)
+		return y.Encode(text)
 	}
-	return y, nil
+	for _, child := range y.Content {
+		if err := restyle(child); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // block reports whether a text of several lines can be a block of YAML: the

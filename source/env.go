@@ -76,41 +76,35 @@ const maxTransports = 64
 // own, and closes them. It is safe for concurrent use.
 type Connections struct {
 	mu    sync.Mutex
-	known []transport // the one used last is the last
-}
-
-// A transport makes connections of one kind.
-type transport struct {
-	key string
-	*http.Transport
+	known map[string]*http.Transport
 }
 
 // Transport returns the transport that is kept under key, or else that of make,
 // which is kept then. The key says all that tells its connections from others,
-// credentials that a request carries aside. Of more than 64 transports the one
-// whose last use is the longest ago is given up; its bounds on idle connections,
-// in number and time, are its own.
+// credentials that a request carries aside. If there are 64 others, these are given
+// up; the bounds on idle connections of a transport, in number and time, are its own.
 func (c *Connections) Transport(key string, make func() *http.Transport) *http.Transport {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	i := slices.IndexFunc(c.known, func(t transport) bool { return t.key == key })
-	if i < 0 {
-		if i = len(c.known); i == maxTransports {
-			i--
-			c.known[0].CloseIdleConnections()
-			c.known = slices.Delete(c.known, 0, 1)
-		}
-		c.known = append(c.known, transport{key, make()})
+	if t := c.known[key]; t != nil {
+		return t
 	}
-	used := c.known[i]
-	c.known = append(slices.Delete(c.known, i, i+1), used)
-	return used.Transport
+	if len(c.known) == maxTransports {
+		c.close()
+	}
+	t := make()
+	put(&c.known, key, t)
+	return t
 }
 
 // Close ends idle connections. Those in use end with what they are used for.
 func (c *Connections) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.close()
+}
+
+func (c *Connections) close() {
 	for _, t := range c.known {
 		t.CloseIdleConnections()
 	}

@@ -32,6 +32,16 @@ func TestDocuments(t *testing.T) {
 	})
 }
 
+// must ends a test that cannot go on after an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
 // split returns the errors that err joins.
 func split(err error) []error {
 	if all, ok := err.(interface{ Unwrap() []error }); ok {
@@ -63,9 +73,7 @@ func encoded(t *testing.T, s *source.Set) string {
 			b.WriteString("---\n")
 		}
 		text, err := source.EncodeYAML(obj)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		b.Write(text)
 	}
 	return b.String()
@@ -75,9 +83,7 @@ func encoded(t *testing.T, s *source.Set) string {
 func decodeOne(t *testing.T, text string) source.Object {
 	t.Helper()
 	var s source.Set
-	if err := s.Decode("test.yaml", strings.NewReader(text)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Decode("test.yaml", strings.NewReader(text)))
 	if len(s.Objects) != 1 {
 		t.Fatalf("%d objects in %s", len(s.Objects), text)
 	}

@@ -17,10 +17,9 @@ const (
 	inV1 versions = 1 << iota
 	inV1Beta2
 
-	inBoth     = inV1 | inV1Beta2
-	inNone     = versions(0)
-	notServed  = "v1beta1"
-	listSuffix = "List"
+	inBoth    = inV1 | inV1Beta2
+	inNone    = versions(0)
+	notServed = "v1beta1"
 )
 
 // versionSet returns the set that holds the named version only.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
-	"github.com/headgate-io/headgate/internal/document"
 )
 
 // settled returns an object that has observed rev.
@@ -193,7 +192,7 @@ func TestDuration(t *testing.T) {
 		if back, err := ParseDuration(d.String()); back != d || err != nil {
 			t.Errorf("%s is written %s, which reads as %v, %v", text, d, back, err)
 		}
-		if back, err := document.ParseTimeout(d.timeout()); Duration(back) != d || err != nil {
+		if back, err := ParseDuration(d.timeout()); back != d || err != nil || checkTimeout(d.timeout()) != nil {
 			t.Errorf("%s as a timeout is written %s, which reads as %v, %v", text, d.timeout(), back, err)
 		}
 	}
@@ -202,7 +201,7 @@ func TestDuration(t *testing.T) {
 			t.Errorf("%q reads as %v", text, d)
 		}
 	}
-	if _, err := document.ParseTimeout("1h"); err == nil {
+	if checkTimeout("1h") == nil {
 		t.Error("a timeout of 1h")
 	}
 	var d Duration

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"sigs.k8s.io/yaml"
@@ -38,7 +39,7 @@ import (
 type Ledger struct {
 	Dir string // created when it does not exist
 
-	saved sync.Map // [sha256.Size]byte by address: of the object and the document that Save wrote for it
+	saved sync.Map // by address: objectSum of the object and the document that Save wrote for it, or would write
 }
 
 // Bounds of the files that are read, in bytes.
@@ -66,7 +67,7 @@ func (l *Ledger) Load(_ context.Context, obj Object) (State, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { AssignGeneration(obj, nil) }() // unless the saved document decides
+	defer AssignGeneration(obj, nil) // unless the saved document decides
 	text, err := l.get(address+documentFile, maxSaved)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -80,6 +81,11 @@ func (l *Ledger) Load(_ context.Context, obj Object) (State, error) {
 	}
 	statusOf(obj).Set(statusOf(saved))
 	AssignGeneration(obj, saved)
+	if _, known := l.saved.Load(address); !known {
+		if before, now := objectSum(saved, text), objectSum(obj, text); before == now {
+			l.saved.Store(address, now)
+		}
+	}
 	state, err := l.get(address+stateFile, maxSaved)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -106,13 +112,8 @@ func (l *Ledger) Save(_ context.Context, obj Object, state State) error {
 // saveDocument spares the encoding of an object that has not changed, which
 // takes forty times as long as what it does.
 func (l *Ledger) saveDocument(address string, obj Object) error {
-	object, err := json.Marshal(obj)
-	if err != nil {
-		return err
-	}
-	object = append(object, obj.Head().spelled...)
 	if old, err := l.get(address+documentFile, maxSaved); err == nil {
-		if sum, known := l.saved.Load(address); known && sum == sha256.Sum256(append(object, old...)) {
+		if sum, known := l.saved.Load(address); known && sum == objectSum(obj, old) {
 			return nil
 		}
 	}
@@ -121,9 +122,16 @@ func (l *Ledger) saveDocument(address string, obj Object) error {
 		err = l.put(address+documentFile, text)
 	}
 	if err == nil {
-		l.saved.Store(address, sha256.Sum256(append(object, text...)))
+		l.saved.Store(address, objectSum(obj, text))
 	}
 	return err
+}
+
+// objectSum returns the sum of an object and of its document. An object that has no
+// JSON encoding has no document either.
+func objectSum(obj Object, document []byte) [sha256.Size]byte {
+	text, _ := json.Marshal(obj)
+	return sha256.Sum256(slices.Concat(text, []byte(obj.Head().spelled), document))
 }
 
 // file returns the path of a file of the ledger.
@@ -191,64 +199,14 @@ func (l *Ledger) put(name string, data []byte) error {
 	case none && len(data) == 0, err == nil && len(data) > 0 && bytes.Equal(old, data):
 		return nil
 	case len(data) == 0:
-		err = root.Remove(name)
+		if err = root.Remove(name); err == nil {
+			err = durable.SyncUp(root, path.Dir(name))
+		}
 	default:
-		err = replace(root, name, data)
-	}
-	if err == nil {
-		err = syncDirs(root, path.Dir(name))
+		err = durable.ReplaceIn(root, name, data)
 	}
 	if errors.Is(err, fs.ErrNotExist) && len(data) == 0 {
 		return nil // another process has removed it
 	}
 	return err
-}
-
-// replace writes data to a file beside name, and moves it there once it has
-// reached the disk. That file has a fixed name, so that a crash leaves at most one.
-func replace(root *os.Root, name string, data []byte) error {
-	temp := tempOf(name)
-	file, err := create(root, temp)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return errors.Join(err, root.Remove(temp))
-	}
-	return root.Rename(temp, name)
-}
-
-// tempOf returns the name of a file while it is written.
-func tempOf(name string) string {
-	dir, base := path.Split(name)
-	return dir + "." + base
-}
-
-// create creates a file with its directories. It tries again if another process
-// removes those meanwhile because they are empty.
-func create(root *os.Root, name string) (file *os.File, err error) {
-	for range 100 {
-		file, err = root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-		if !errors.Is(err, fs.ErrNotExist) {
-			return file, err
-		}
-		if err = root.MkdirAll(path.Dir(name), 0o700); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
-			return nil, err
-		}
-	}
-	return nil, err
-}
-
-// syncDirs makes the entries of dir and of all directories above it durable.
-func syncDirs(root *os.Root, dir string) error {
-	for ; ; dir = path.Dir(dir) {
-		d, err := root.Open(dir)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(durable.SyncDir(d), d.Close()); err != nil || dir == "." {
-			return err
-		}
-	}
 }

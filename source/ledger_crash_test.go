@@ -37,14 +37,10 @@ func TestLedgerWriter(t *testing.T) {
 			l.Save(context.Background(), revised(n), source.State(strconv.Itoa(n))),
 			l.Suspend(ref, source.Suspension{By: strconv.Itoa(n)}),
 			l.SetRemoved(ref, time.Unix(int64(n), 0)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		fmt.Println("\nsaved", n)
 		if n%7 == 0 {
-			if err := l.Remove(ref); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.Remove(ref))
 			fmt.Println("\nremoved", n)
 		}
 	}
@@ -96,18 +92,12 @@ func TestLedgerSurvivesKill(t *testing.T) {
 func killed(t *testing.T, dir string, n int) (saved, removed int) {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestLedgerWriter$")
 	cmd.Env = append(os.Environ(), writerOf+"="+dir)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		fmt.Sscanf(lines.Text(), "saved %d", &saved)
 		fmt.Sscanf(lines.Text(), "removed %d", &removed)

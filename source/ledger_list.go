@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/headgate-io/headgate/internal/durable"
 )
 
 // List decodes all saved documents, in the order of their names. The error
@@ -49,22 +51,27 @@ func (l *Ledger) List() (*Set, error) {
 // Object decodes the saved document of one object, with its status. The error
 // wraps fs.ErrNotExist when there is none.
 func (l *Ledger) Object(ref Reference) (Object, error) {
-	address, err := ref.address()
-	if err != nil {
-		return nil, fmt.Errorf("saved %s: %w", ref, err)
-	}
-	text, err := l.get(address+documentFile, maxSaved)
+	text, name, err := l.getOf(ref, documentFile, maxSaved)
 	if err != nil {
 		return nil, fmt.Errorf("ledger: saved %s: %w", ref, err)
 	}
 	set := new(Set)
-	if err := set.Decode(l.file(address+documentFile), bytes.NewReader(text)); err != nil {
+	if err := set.Decode(l.file(name), bytes.NewReader(text)); err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
 	if len(set.Objects) != 1 || ReferenceTo(set.Objects[0]) != ref {
-		return nil, l.damaged(address+documentFile, fmt.Errorf("it is not the document of %s", ref))
+		return nil, l.damaged(name, fmt.Errorf("it is not the document of %s", ref))
 	}
 	return set.Objects[0], nil
+}
+
+// getOf returns the content of a file of an object, and its name.
+func (l *Ledger) getOf(ref Reference, extension string, limit int64) (text []byte, name string, err error) {
+	address, err := ref.address()
+	if err == nil {
+		text, err = l.get(address+extension, limit)
+	}
+	return text, address + extension, err
 }
 
 // References returns the names of all objects that something but a
@@ -79,8 +86,7 @@ func (l *Ledger) Removed() (map[Reference]time.Time, error) {
 	refs, err := l.references(removedFile)
 	all := make(map[Reference]time.Time, len(refs))
 	for _, ref := range refs {
-		address, _ := ref.address()
-		text, failed := l.get(address+removedFile, maxHold)
+		text, name, failed := l.getOf(ref, removedFile, maxHold)
 		var since time.Time
 		if failed == nil {
 			since, failed = time.Parse(time.RFC3339, strings.TrimSpace(string(text)))
@@ -88,7 +94,7 @@ func (l *Ledger) Removed() (map[Reference]time.Time, error) {
 		if failed == nil {
 			all[ref] = since
 		} else if !errors.Is(failed, fs.ErrNotExist) {
-			err = errors.Join(err, l.damaged(address+removedFile, failed))
+			err = errors.Join(err, l.damaged(name, failed))
 		}
 	}
 	return all, err
@@ -205,22 +211,21 @@ func (l *Ledger) Resume(ref Reference) error {
 // suspension that says so and an error. An empty file is a suspension too; its
 // time counts.
 func (l *Ledger) Suspension(ref Reference) (*Suspension, error) {
-	address, err := ref.address()
-	if err != nil {
-		return nil, fmt.Errorf("suspension of %s: %w", ref, err)
-	}
-	text, err := l.get(address+holdFile, maxHold)
+	text, name, err := l.getOf(ref, holdFile, maxHold)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
+	}
+	if errors.Is(err, ErrInvalid) {
+		return nil, fmt.Errorf("suspension of %s: %w", ref, err)
 	}
 	s := new(Suspension)
 	if err == nil {
 		err = yaml.Unmarshal(text, s)
 	}
 	if err != nil {
-		return &Suspension{Reason: "its file cannot be read"}, l.damaged(address+holdFile, err)
+		return &Suspension{Reason: "its file cannot be read"}, l.damaged(name, err)
 	}
-	if info, err := os.Lstat(l.file(address + holdFile)); s.Since.IsZero() && err == nil {
+	if info, err := os.Lstat(l.file(name)); s.Since.IsZero() && err == nil {
 		s.Since = info.ModTime().UTC().Truncate(time.Second)
 	}
 	return s, nil
@@ -253,13 +258,13 @@ func (l *Ledger) drop(ref Reference, extensions ...string) error {
 	}
 	defer root.Close()
 	for _, extension := range extensions {
-		root.Remove(tempOf(address + extension)) // a writer that was killed left it
+		root.Remove(durable.Temp(address + extension)) // a writer that was killed left it
 		if err = root.Remove(address + extension); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
 	dir := path.Dir(address)
-	if err1 := syncDirs(root, dir); err1 != nil && !errors.Is(err1, fs.ErrNotExist) {
+	if err1 := durable.SyncUp(root, dir); err1 != nil && !errors.Is(err1, fs.ErrNotExist) {
 		return err1
 	}
 	for dir != "." && root.Remove(dir) == nil { // as far as they are empty

@@ -22,28 +22,20 @@ func TestLedgerSeesOtherWriters(t *testing.T) {
 		"document replaced": func(t *testing.T, l *source.Ledger) {
 			g := settled()
 			g.Status.Artifact.Revision = strings.ToUpper(revision1)
-			if err := (&source.Ledger{Dir: l.Dir}).Save(t.Context(), g, source.State("other")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, (&source.Ledger{Dir: l.Dir}).Save(t.Context(), g, source.State("other")))
 		},
 		"edited in place, of the same size": func(t *testing.T, l *source.Ledger) {
 			text, err := os.ReadFile(documentOf(l))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			text = []byte(strings.Replace(string(text), revision1, strings.ToUpper(revision1), 1))
 			state := strings.TrimSuffix(documentOf(l), ".yaml") + ".state"
-			if err := errors.Join(os.WriteFile(documentOf(l), text, 0o600), os.WriteFile(state, []byte("other"), 0o600)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(os.WriteFile(documentOf(l), text, 0o600), os.WriteFile(state, []byte("other"), 0o600)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := &source.Ledger{Dir: t.TempDir()}
 			for range 20 {
-				if err := l.Save(t.Context(), settled(), source.State("state")); err != nil {
-					t.Fatal(err)
-				}
+				must(t, l.Save(t.Context(), settled(), source.State("state")))
 				g := settled()
 				if _, err := l.Load(t.Context(), g); err != nil || g.Status.Artifact.Revision != revision1 {
 					t.Fatalf("loaded %v, %v", g.Status.Artifact, err)
@@ -58,16 +50,12 @@ func TestLedgerSeesOtherWriters(t *testing.T) {
 	}
 	t.Run("removed", func(t *testing.T) {
 		l := &source.Ledger{Dir: t.TempDir()}
-		if err := errors.Join(l.Save(t.Context(), settled(), nil), os.Remove(documentOf(l))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(l.Save(t.Context(), settled(), nil), os.Remove(documentOf(l))))
 		g := settled()
 		if _, err := l.Load(t.Context(), g); err != nil || g.Artifact() != nil {
 			t.Errorf("loaded %v, %v", g.Artifact(), err)
 		}
-		if err := l.Save(t.Context(), settled(), nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Save(t.Context(), settled(), nil))
 		if _, err := os.Stat(documentOf(l)); err != nil {
 			t.Errorf("not saved again: %v", err)
 		}
@@ -79,13 +67,9 @@ func TestLedgerLeavesFilesAlone(t *testing.T) {
 	l := &source.Ledger{Dir: t.TempDir()}
 	save := func(g *source.GitRepository, state source.State) fs.FileInfo {
 		t.Helper()
-		if err := l.Save(t.Context(), g, state); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Save(t.Context(), g, state))
 		info, err := os.Stat(documentOf(l))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return info
 	}
 	first := save(settled(), source.State("a"))
@@ -105,32 +89,5 @@ func TestLedgerLeavesFilesAlone(t *testing.T) {
 	}
 	if set, err := l.List(); err != nil || set.Objects[0].Head().Metadata.Labels["a"] != "b" {
 		t.Errorf("%v", err)
-	}
-}
-
-// BenchmarkLedger measures what a run of an object that rests costs: Load and
-// Save of files that rest as well.
-func BenchmarkLedger(b *testing.B) {
-	for name, run := range map[string]func(*source.Ledger, *source.GitRepository) error{
-		"Load": func(l *source.Ledger, g *source.GitRepository) error {
-			_, err := l.Load(b.Context(), g)
-			return err
-		},
-		"Save": func(l *source.Ledger, g *source.GitRepository) error {
-			return l.Save(b.Context(), g, source.State("state"))
-		},
-	} {
-		b.Run(name, func(b *testing.B) {
-			l := &source.Ledger{Dir: b.TempDir()}
-			if err := l.Save(b.Context(), settled(), source.State("state")); err != nil {
-				b.Fatal(err)
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := run(l, settled()); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
 	}
 }

@@ -34,9 +34,7 @@ func settled() *source.GitRepository {
 func TestLedgerKeeps(t *testing.T) {
 	l := &source.Ledger{Dir: filepath.Join(t.TempDir(), "new")}
 	want := settled()
-	if err := l.Save(t.Context(), want, source.State("\x00state\xff")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Save(t.Context(), want, source.State("\x00state\xff")))
 	got := repository()
 	got.Spec.Ignore = new("*.md\n")
 	got.Status.ObservedRecurseSubmodules = true // of a cluster, not of this ledger
@@ -83,12 +81,8 @@ func TestLedgerGeneration(t *testing.T) {
 		t.Helper()
 		g := repository()
 		edit(g)
-		if _, err := l.Load(t.Context(), g); err != nil {
-			t.Fatal(err)
-		}
-		if err := l.Save(t.Context(), g, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, second(l.Load(t.Context(), g)))
+		must(t, l.Save(t.Context(), g, nil))
 		return g.Metadata.Generation
 	}
 	var got []int64
@@ -116,13 +110,9 @@ func TestLedgerDamage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := &source.Ledger{Dir: t.TempDir()}
-			if err := l.Save(t.Context(), settled(), source.State("state")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.Save(t.Context(), settled(), source.State("state")))
 			file := filepath.Join(l.Dir, "gitrepository", "apps", "sample.yaml")
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(file, []byte(text), 0o600))
 			g := settled()
 			g.Metadata.Generation = 0
 			state, err := l.Load(t.Context(), g)
@@ -169,9 +159,7 @@ func TestLedgerStaysInside(t *testing.T) {
 		t.Error("followed a link out of the directory")
 	}
 	linked := &source.Ledger{Dir: filepath.Join(l.Dir, "status")} // itself a link
-	if err := os.Symlink("../outside", linked.Dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink("../outside", linked.Dir))
 	if err := linked.Save(t.Context(), settled(), nil); err == nil || !strings.Contains(err.Error(), linked.Dir) {
 		t.Errorf("save through a link out of its place: %v", err)
 	}
@@ -189,13 +177,9 @@ func TestLedgerStaysInside(t *testing.T) {
 // A writer that died leaves the document as it was, and nothing that List sees.
 func TestLedgerSurvivesCrash(t *testing.T) {
 	l := &source.Ledger{Dir: t.TempDir()}
-	if err := l.Save(t.Context(), settled(), nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Save(t.Context(), settled(), nil))
 	torn := filepath.Join(l.Dir, "gitrepository", "apps", ".sample.yaml")
-	if err := os.WriteFile(torn, []byte("status: ["), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(torn, []byte("status: ["), 0o600))
 	g := repository()
 	if _, err := l.Load(t.Context(), g); err != nil || g.Artifact() == nil {
 		t.Errorf("load: %v", err)
@@ -213,9 +197,7 @@ func TestLedgerSurvivesCrash(t *testing.T) {
 
 func TestLedgerErrors(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, nil, 0o600))
 	l := &source.Ledger{Dir: file}
 	if _, err := l.Load(t.Context(), settled()); err == nil {
 		t.Error("load from a file as directory")
@@ -232,9 +214,7 @@ func TestLedgerErrors(t *testing.T) {
 	}
 	blocked := &source.Ledger{Dir: t.TempDir()}
 	for _, name := range []string{"sample.yaml", ".sample.state", "other.yaml"} {
-		if err := os.MkdirAll(filepath.Join(blocked.Dir, "gitrepository", "apps", name, "x"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Join(blocked.Dir, "gitrepository", "apps", name, "x"), 0o700))
 	}
 	if err := blocked.Save(t.Context(), settled(), nil); err == nil {
 		t.Error("saved over a directory")
@@ -247,9 +227,7 @@ func TestLedgerErrors(t *testing.T) {
 	if err := blocked.Save(t.Context(), other, nil); err != nil {
 		t.Error(err)
 	}
-	if err := os.WriteFile(filepath.Join(blocked.Dir, "gitrepository", "bad.yaml"), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(blocked.Dir, "gitrepository", "bad.yaml"), []byte("{"), 0o600))
 	if set, err := blocked.List(); err == nil || !strings.Contains(err.Error(), "bad.yaml") || len(set.Objects) != 1 {
 		t.Errorf("list: %v, %v", set.Objects, err)
 	}

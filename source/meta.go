@@ -198,9 +198,8 @@ func sameContent(a, b []artifact.Artifact) bool {
 // with a stable order of fields: equal specs give equal bytes, however they
 // were written. It is nil for an object that has no JSON encoding.
 func CanonicalSpec(obj Object) []byte {
-	full := blank(obj)
-	text, err := json.Marshal(obj)
-	if err != nil || json.Unmarshal(text, full) != nil {
+	full, err := copyOf(obj)
+	if err != nil {
 		return nil
 	}
 	Default(full)

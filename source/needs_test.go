@@ -132,9 +132,7 @@ func TestWithNeeds(t *testing.T) {
 	inventory := &source.Inventory{Objects: objects}
 	for from, want := range map[int]string{0: "a b c", 3: "d c a b", 4: "e", 5: "f e"} {
 		all, err := source.WithNeeds(t.Context(), objects[from:from+1], inventory)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var names []string
 		for _, obj := range all {
 			names = append(names, obj.Head().Metadata.Name)
@@ -202,14 +200,10 @@ func randomGraph(roll func(int) int, n int) []source.Object {
 func TestInventory(t *testing.T) {
 	config := artifact.StoreConfig{Dir: t.TempDir()}
 	mine, err := artifact.OpenStore(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer mine.Close()
 	theirs, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer theirs.Close()
 	server := httptest.NewServer(theirs.Handler())
 	defer server.Close()
@@ -218,9 +212,7 @@ func TestInventory(t *testing.T) {
 			_, err := io.WriteString(w, text)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return a
 	}
 	own, foreign := put(mine, "own"), put(theirs, "foreign")

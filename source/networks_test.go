@@ -10,13 +10,9 @@ import (
 
 func TestNetworks(t *testing.T) {
 	n, err := source.ParseNetworks(" Git.Corp.example. ", "10.0.0.0/8", "[fd00::1]", "::ffff:192.168.1.1", "0.0.0.0/0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	narrow, err := source.ParseNetworks("git.corp.example", "10.0.0.0/8")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, row := range []struct {
 		in       *source.Networks
 		host, ip string

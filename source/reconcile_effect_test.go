@@ -202,9 +202,7 @@ func TestLostArtifact(t *testing.T) {
 	r := newRig(t)
 	g := repository()
 	r.run(g, at(revision1), source.Stored)
-	if err := os.Remove(filepath.Join(r.dir, filepath.FromSlash(g.Artifact().Path))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(r.dir, filepath.FromSlash(g.Artifact().Path))))
 	lost := repository()
 	r.run(lost, fails(io.EOF), source.Failed)
 	if got := conditions(lost); lost.Artifact() != nil || got != "Ready=False/GitOperationFailed Reconciling=True/ProgressingWithRetry FetchFailed=True/GitOperationFailed" {

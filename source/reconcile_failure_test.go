@@ -93,9 +93,7 @@ func TestLockFailureKeepsArtifact(t *testing.T) {
 	g := repository()
 	r.run(g, at(revision1), source.Stored)
 	locks := filepath.Join(r.dir, ".store", "object", "gitrepository")
-	if err := errors.Join(os.RemoveAll(locks), os.WriteFile(locks, nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.RemoveAll(locks), os.WriteFile(locks, nil, 0o600)))
 	again := repository()
 	r.run(again, at(revision2), source.Failed)
 	if again.Artifact() == nil || again.Artifact().Path != g.Artifact().Path {

@@ -23,9 +23,7 @@ func TestSettledStatus(t *testing.T) {
 	g.Spec.Ignore = new("/docs\n")
 	r.run(g, at(revision1), source.Stored)
 	got, err := json.MarshalIndent(g.Status, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	a := g.Artifact()
 	want := fmt.Sprintf(`{
  "observedGeneration": 3,

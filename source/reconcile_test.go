@@ -89,9 +89,7 @@ func newRig(t *testing.T) *rig {
 	r.ledger = &source.Ledger{Dir: t.TempDir()}
 	now := func() time.Time { return r.clock }
 	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: r.dir, BaseURL: "store.example", KeepFor: time.Nanosecond, Now: now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { store.Close() })
 	r.Reconciler = &source.Reconciler{
 		Store: store, Load: r.ledger.Load, Save: r.ledger.Save, Now: now,

@@ -52,9 +52,7 @@ func TestCancellation(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	try("resolving", ctx, &script{resolve: func(ctx context.Context) error { cancel(io.ErrClosedPipe); return ctx.Err() }})
 	unlock, err := r.Store.Lock(t.Context(), "gitrepository/apps/sample")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer unlock()
 	try("waiting for the lock", ctx, at(revision2))
 }

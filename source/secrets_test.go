@@ -48,9 +48,7 @@ imagePullSecrets: [{name: auth}, {name: elsewhere}]
 func secretSet(t *testing.T) *source.Set {
 	t.Helper()
 	var s source.Set
-	if err := s.Decode("secrets.yaml", strings.NewReader(secretDocuments)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Decode("secrets.yaml", strings.NewReader(secretDocuments)))
 	return &s
 }
 
@@ -124,9 +122,7 @@ imagePullSecrets: [{name: regcred}, {}]
 	if err == nil || strings.Contains(err.Error(), "s3cret") {
 		t.Fatal(err)
 	}
-	if err := s.Add(&other); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Add(&other))
 	ctx := context.Background()
 	all := source.Chain(&s, source.EnvSecrets(lookup(map[string]string{"HEADGATE_SECRET_TEXT_PASSWORD": "other"})))
 	for name, want := range map[string]string{
@@ -162,9 +158,7 @@ func write(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
 		name = filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(name), 0o700))
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -206,9 +200,7 @@ func TestDirSecrets(t *testing.T) {
 	if _, err := secrets.Secret(ctx, "apps", "large"); err == nil || !strings.Contains(err.Error(), "large/key is larger than 1 MiB") {
 		t.Error(err)
 	}
-	if err := os.Mkdir(filepath.Join(dir, "void"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(dir, "void"), 0o700))
 	for name, want := range map[string]string{
 		"file": "secret default/file: in directory " + dir + ": file is a file: make it a directory with a file for each key",
 		"void": "secret default/void: directory " + filepath.ToSlash(dir) + "/void is empty: write a file for each key",
@@ -245,22 +237,16 @@ func texts(s source.Secret) map[string]string {
 // TestMountedSecrets reads a secret as Kubernetes mounts it, and links that lead elsewhere.
 func TestMountedSecrets(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Rename(mounted(t, map[string]string{"token": "abc", ".dockerconfigjson": "{}"}), filepath.Join(dir, "auth")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(mounted(t, map[string]string{"token": "abc", ".dockerconfigjson": "{}"}), filepath.Join(dir, "auth")))
 	ctx := context.Background()
 	got, err := source.DirSecrets(dir).Secret(ctx, "default", "auth")
 	if err != nil || !reflect.DeepEqual(texts(got), map[string]string{"token": "abc", ".dockerconfigjson": "{}"}) {
 		t.Errorf("%q, %v", got, err)
 	}
 	outside := filepath.Join(t.TempDir(), "canary")
-	if err := os.WriteFile(outside, []byte("canary"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(outside, []byte("canary"), 0o600))
 	for name, target := range map[string]string{"absolute": outside, "relative": "../../../../../../" + outside, "dangling": "nowhere"} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(filepath.Join(dir, name), 0o700))
 		link(t, target, filepath.Join(dir, name, "key"))
 		if got, err := source.DirSecrets(dir).Secret(ctx, "default", name); err == nil || errors.Is(err, fs.ErrNotExist) || len(got.Data) != 0 {
 			t.Errorf("%s: %q, %v", name, got, err)

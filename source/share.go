@@ -4,20 +4,19 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"math"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// Bounds of one of the two generations of answers that a Share keeps.
+// Bounds of the answers that a Share keeps.
 const (
-	maxAnswers     = 2048
-	maxAnswerAge   = 5 * time.Minute
-	maxAnswerBytes = 8 << 20 // of all answers, as far as they tell
-	maxAnswer      = 1 << 20 // of one answer
-	leastAnswer    = 1 << 10 // bytes of an answer that does not tell
+	maxAnswers     = 4096
+	maxAnswerAge   = 10 * time.Minute
+	maxAnswerBytes = 16 << 20 // of all answers, as far as they tell
+	maxAnswer      = 1 << 20  // of one answer
+	leastAnswer    = 1 << 10  // bytes of an answer that does not tell
 )
 
 // A Share lets origins that ask an upstream the same question at about the
@@ -28,12 +27,10 @@ const (
 // 10 minutes. An answer that has a method Weight() int64 tells its bytes; a
 // heavier one is given to the callers that wait for it, and not kept.
 type Share struct {
-	mu      sync.Mutex
-	running map[question]*asking // the last one begun of each question
-	kept    map[question]*asking // answers that came since begun
-	older   map[question]*asking // answers of the generation before
-	begun   time.Time
-	bytes   int64 // of kept
+	mu    sync.Mutex
+	known map[question]*answer // the last one begun of each question, under way or kept
+	since time.Time            // when the first of those that are kept came
+	bytes int64                // of those that are kept
 
 	asked, shared atomic.Int64 // calls of Do by whose answer they got
 }
@@ -41,15 +38,14 @@ type Share struct {
 // A question is the hash of a key, which may be long, or made of what is secret.
 type question [sha256.Size]byte
 
-// An asking is a question under way, or its answer.
-type asking struct {
-	begun   time.Time
-	cancel  context.CancelCauseFunc
-	waiters int           // guarded by the mutex of the Share
-	latest  atomic.Int64  // deadline of the callers, in nanoseconds since 1970; noDeadline if one has none
-	done    chan struct{} // closed when there is an answer
+// An answer is one that is kept, or a question under way.
+type answer struct {
+	begun    time.Time
+	deadline time.Time // of the caller that asks; zero if it has none
+	cancel   context.CancelCauseFunc
+	waiters  int           // guarded by the mutex of the Share
+	done     chan struct{} // closed when there is an answer; what follows does not change then
 
-	// The answer does not change once done is closed.
 	value any
 	err   error
 	cut   bool // it ended because the time of a caller was up, or all callers left
@@ -64,9 +60,9 @@ type asking struct {
 // told of the end of another's: it asks again. A panic of ask is a *[PanicError]
 // for all.
 //
-// The context of ask has the values of the caller that asks, tells the latest
-// deadline of those that wait, and ends when no caller waits any more. A caller
-// whose ctx ends gets its cause at once; the last one when ask has returned.
+// The context of ask has the values and the deadline of the caller that asks, and
+// ends when no caller waits any more. A caller whose ctx ends gets its cause at
+// once; the last one when ask has returned.
 func (s *Share) Do(ctx context.Context, key string, since time.Time, ask func(context.Context) (any, error)) (any, error) {
 	if s == nil {
 		return ask(ctx)
@@ -101,114 +97,88 @@ func (s *Share) Counts() (asked, shared int64) {
 
 // join returns an answer, or a question under way, that was begun no earlier
 // than since; own tells that this call began it.
-func (s *Share) join(ctx context.Context, q question, since time.Time, ask func(context.Context) (any, error)) (a *asking, own bool) {
+func (s *Share) join(ctx context.Context, q question, since time.Time, ask func(context.Context) (any, error)) (a *answer, own bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
-	s.turn(now)
-	for _, answers := range []map[question]*asking{s.kept, s.older, s.running} {
-		if a = answers[q]; a != nil && !a.begun.Before(since) {
-			a.waiters++
-			a.extend(ctx)
-			return a, false
-		}
+	s.trim()
+	if a = s.known[q]; a != nil && !a.begun.Before(since) {
+		a.waiters++
+		return a, false
 	}
-	a = &asking{begun: now, waiters: 1, done: make(chan struct{})}
-	s.running[q] = a
-	a.extend(ctx)
-	first := a.latest.Load()
-	of, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	a.cancel = cancel
-	go s.run(of, first, q, a, ask)
+	a = &answer{begun: time.Now(), waiters: 1, done: make(chan struct{})}
+	a.deadline, _ = ctx.Deadline()
+	s.known[q] = a
+	ctx, a.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	go s.run(askContext{ctx, a.deadline}, q, a, ask)
 	return a, true
 }
 
-const noDeadline = math.MaxInt64
-
-// extend notes the deadline of a caller. The caller of extend holds the mutex of the Share.
-func (a *asking) extend(ctx context.Context) {
-	latest := int64(noDeadline)
-	if deadline, ok := ctx.Deadline(); ok {
-		latest = deadline.UnixNano()
-	}
-	a.latest.Store(max(a.latest.Load(), latest))
-}
-
-// An askContext is the context of a question. Its deadline is the latest of the callers.
+// An askContext tells a deadline at which it does not end: others may still wait.
 type askContext struct {
 	context.Context
-	latest *atomic.Int64
+	deadline time.Time
 }
 
-func (c askContext) Deadline() (time.Time, bool) {
-	latest := c.latest.Load()
-	return time.Unix(0, latest), latest != noDeadline
-}
-
-var errNoAnswer = errors.New("the question was given up")
+func (c askContext) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }
 
 // run gets the answer from ask, which may also panic or end the goroutine.
-func (s *Share) run(ctx context.Context, first int64, q question, a *asking, ask func(context.Context) (any, error)) {
-	value, err := any(nil), errNoAnswer
+func (s *Share) run(ctx context.Context, q question, a *answer, ask func(context.Context) (any, error)) {
+	value, err := any(nil), errors.New("the question was given up")
 	defer func() {
 		if v := recover(); v != nil {
 			value, err = nil, &PanicError{v, debug.Stack()}
 		}
-		s.end(ctx, first, q, a, value, err)
+		s.end(ctx, q, a, value, err)
 	}()
-	value, err = ask(askContext{ctx, &a.latest})
+	value, err = ask(ctx)
 }
 
-// end hands the answer to the callers that wait, and keeps it for others. An ask
-// that looked at its deadline early may have ended by that of its first caller.
-func (s *Share) end(ctx context.Context, first int64, q question, a *asking, value any, err error) {
+// end hands the answer to the callers that wait, and keeps it for others.
+func (s *Share) end(ctx context.Context, q question, a *answer, value any, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	over := ctx.Err() != nil || time.Now().UnixNano() >= first
+	over := ctx.Err() != nil || !a.deadline.IsZero() && !time.Now().Before(a.deadline)
 	a.value, a.err = value, err
 	a.cut = over && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
-	if s.running[q] == a {
-		delete(s.running, q)
-	}
 	weight := int64(leastAnswer)
 	if w, ok := value.(interface{ Weight() int64 }); ok && err == nil { // the value of a failure may be a nil pointer
 		weight = max(weight, w.Weight())
 	}
-	newer := s.kept[q] != nil && s.kept[q].begun.After(a.begun)
-	if ctx.Err() == nil && !a.cut && !newer && weight <= maxAnswer {
-		s.turn(time.Now())
-		s.kept[q] = a
+	if keep := ctx.Err() == nil && !a.cut && weight <= maxAnswer; s.known[q] == a && !keep {
+		delete(s.known, q)
+	} else if s.known[q] == a {
 		s.bytes += weight
 	}
 	a.cancel(nil)
 	a.cancel = nil // it holds the values of the context
 	close(a.done)
+	s.trim()
 }
 
-// turn begins another generation of answers when the current one is full or old.
-func (s *Share) turn(now time.Time) {
-	age := now.Sub(s.begun)
-	if s.kept != nil && age < maxAnswerAge && len(s.kept) < maxAnswers && s.bytes <= maxAnswerBytes-maxAnswer {
+// trim forgets the answers that are kept if they are too many or too old.
+func (s *Share) trim() {
+	now := time.Now()
+	if s.known != nil && now.Sub(s.since) < maxAnswerAge && len(s.known) < maxAnswers && s.bytes <= maxAnswerBytes-maxAnswer {
 		return
 	}
-	if s.older = s.kept; age >= 2*maxAnswerAge {
-		s.older = nil
+	underWay := make(map[question]*answer)
+	for q, a := range s.known {
+		if a.cancel != nil {
+			underWay[q] = a
+		}
 	}
-	if s.running == nil {
-		s.running = make(map[question]*asking)
-	}
-	s.kept, s.begun, s.bytes = make(map[question]*asking), now, 0
+	s.known, s.since, s.bytes = underWay, now, 0
 }
 
 // leave is called for a caller whose ctx has ended. The last one ends the asking.
-func (s *Share) leave(ctx context.Context, q question, a *asking) {
+func (s *Share) leave(ctx context.Context, q question, a *answer) {
 	s.mu.Lock()
 	a.waiters--
 	last := a.waiters == 0 && a.cancel != nil
 	if last {
 		a.cancel(context.Cause(ctx))
-		if s.running[q] == a {
-			delete(s.running, q)
+		if s.known[q] == a {
+			delete(s.known, q)
 		}
 	}
 	s.mu.Unlock()

@@ -83,12 +83,11 @@ func TestShareSince(t *testing.T) {
 			{0, 0, 1},
 			{time.Second, -time.Hour, 1},
 			{2 * time.Second, 0, 1},
-			{3 * time.Second, time.Nanosecond, 2},       // as after a push: the answer under way may be too old
-			{4 * time.Second, 3 * time.Second, 2},       // and who waits for that one
-			{5 * time.Second, 2 * time.Second, 2},       // two are under way
-			{12 * time.Second, 0, 1},                    // the first has come
-			{14 * time.Second, 3 * time.Second, 2},      // so has the second
-			{15 * time.Second, 0, 2},                    // the newest counts
+			{3 * time.Second, time.Nanosecond, 2},  // as after a push: the answer under way may be too old
+			{4 * time.Second, 3 * time.Second, 2},  // another caller waits for that one
+			{5 * time.Second, 0, 2},                // two are under way, the newest counts
+			{14 * time.Second, 3 * time.Second, 2}, // it has come
+			{15 * time.Second, 0, 2},
 			{16 * time.Second, 3*time.Second + 1, 3},    // a third
 			{30 * time.Second, 16 * time.Second, 3},     // which took long
 			{31 * time.Second, 31 * time.Second, 4},     // now
@@ -174,54 +173,19 @@ func TestShareEndsWithTheLast(t *testing.T) {
 	})
 }
 
-// A context that has ended asks nobody anything.
-func TestShareEndedContext(t *testing.T) {
-	var s source.Share
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	u := &upstream{}
-	if _, err := s.Do(ctx, "q", time.Time{}, u.ask); err != context.Canceled || u.asked != 0 {
-		t.Errorf("got %v, asked %d times", err, u.asked)
-	}
-}
-
-// Ask is told when the last one of those who wait has to have an answer, so
-// that it begins no pause that it cannot end.
+// Ask is told when its caller has to have an answer, so that it begins no pause that it cannot end.
 func TestShareDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var s source.Share
-		start := time.Now()
-		tell := func(ctx context.Context) (any, error) {
-			time.Sleep(time.Second)
-			deadline, ok := ctx.Deadline()
-			if !ok {
-				return time.Duration(0), nil
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	for _, ctx := range []context.Context{ctx, t.Context()} {
+		want, limited := ctx.Deadline()
+		new(source.Share).Do(ctx, "q", time.Time{}, func(ctx context.Context) (any, error) {
+			if got, ok := ctx.Deadline(); !got.Equal(want) || ok != limited {
+				t.Errorf("the deadline is %v, %v, want %v", got, ok, want)
 			}
-			return deadline.Sub(start), nil
-		}
-		for _, test := range []struct {
-			timeouts []time.Duration // 0 for none
-			want     time.Duration
-		}{
-			{[]time.Duration{time.Minute}, time.Minute},
-			{[]time.Duration{time.Minute, time.Hour, 2 * time.Minute}, time.Hour},
-			{[]time.Duration{time.Minute, 0}, 0},
-		} {
-			start = time.Now()
-			values, errs := together(len(test.timeouts), func(i int) (any, error) {
-				ctx, cancel := t.Context(), context.CancelFunc(func() {})
-				if d := test.timeouts[i]; d > 0 {
-					ctx, cancel = context.WithTimeout(ctx, d)
-				}
-				defer cancel()
-				return s.Do(ctx, "q", start, tell)
-			})
-			if slices.ContainsFunc(values, func(v any) bool { return v != test.want }) || errors.Join(errs...) != nil {
-				t.Errorf("%v: got %v, %v, want %v", test.timeouts, values, errs, test.want)
-			}
-			time.Sleep(time.Second)
-		}
-	})
+			return nil, nil
+		})
+	}
 }
 
 // Libraries set the deadline of the context on what they wait for. When that of

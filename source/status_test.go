@@ -77,9 +77,7 @@ func own(t *testing.T, obj source.Object) string {
 	if err == nil {
 		err = json.Unmarshal(text, &document)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return strings.TrimSuffix(strings.TrimPrefix(string(document.Status), "{"), "}")
 }
 

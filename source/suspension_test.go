@@ -23,9 +23,7 @@ func TestSuspensions(t *testing.T) {
 		t.Errorf("resume: %v", err)
 	}
 	want := source.Suspension{By: "alice", Reason: "a: \"freeze\"\n\x1b[2J", Since: time.Date(2026, 7, 22, 10, 0, 0, 0, time.UTC)}
-	if err := errors.Join(l.Suspend(sample, source.Suspension{By: "bob"}), l.Suspend(sample, want)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(l.Suspend(sample, source.Suspension{By: "bob"}), l.Suspend(sample, want)))
 	other := &source.Ledger{Dir: l.Dir} // as after a restart
 	if s, err := other.Suspension(sample); err != nil || s == nil || *s != want {
 		t.Errorf("suspension %+v, %v", s, err)
@@ -40,9 +38,7 @@ func TestSuspensions(t *testing.T) {
 	if refs, err := l.References(); err != nil || len(refs) != 0 {
 		t.Errorf("saved objects %v, %v", refs, err)
 	}
-	if err := l.Resume(sample); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Resume(sample))
 	if s, err := other.Suspension(sample); s != nil || err != nil {
 		t.Errorf("suspension %v, %v", s, err)
 	}
@@ -60,9 +56,7 @@ func TestSuspensionDamaged(t *testing.T) {
 	} {
 		l := &source.Ledger{Dir: t.TempDir()}
 		file := filepath.Join(l.Dir, "gitrepository", "apps", "sample.hold")
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)))
 		s, err := l.Suspension(sample)
 		if s == nil || (err == nil) != readable || err != nil && !strings.Contains(err.Error(), "sample.hold") || readable && s.Since.IsZero() {
 			t.Errorf("%.20q: %+v, %v", text, s, err)
@@ -112,9 +106,7 @@ func TestLedgerRemoves(t *testing.T) {
 	if all, err := l.Removed(); err != nil || len(all) != 0 {
 		t.Errorf("removed %v, %v", all, err)
 	}
-	if err := errors.Join(l.SetRemoved(ref, since), l.Remove(ref), l.Remove(ref)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(l.SetRemoved(ref, since), l.Remove(ref), l.Remove(ref)))
 	if files, err := os.ReadDir(filepath.Dir(torn)); err != nil || len(files) != 1 || files[0].Name() != "other.yaml.yaml" {
 		t.Errorf("left: %v, %v", files, err)
 	}
@@ -125,9 +117,7 @@ func TestLedgerRemoves(t *testing.T) {
 	if state, err := l.Load(t.Context(), g); err != nil || state != nil || g.Artifact() != nil {
 		t.Errorf("loaded %q %v, %v", state, g.Artifact(), err)
 	}
-	if err := l.Remove(source.ReferenceTo(other)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Remove(source.ReferenceTo(other)))
 	if files, _ := os.ReadDir(l.Dir); len(files) != 0 {
 		t.Errorf("left: %v", files)
 	}

@@ -2,7 +2,6 @@ package source
 
 import (
 	"fmt"
-	"iter"
 	"reflect"
 	"strings"
 
@@ -113,20 +112,12 @@ func (k *kind) rules(in versions) func(string) document.Rule {
 	}
 }
 
+// checkTimeout refuses the unit h, which timeouts do not have.
 func checkTimeout(text string) error {
-	_, err := document.ParseTimeout(text)
-	return err
-}
-
-// absent yields the rows of the fields that a kind does not have in a version.
-func absent(k *kind, in versions) iter.Seq[*fieldRow] {
-	return func(yield func(*fieldRow) bool) {
-		for i := range fieldRows {
-			if r := &fieldRows[i]; (r.kind == "" || r.kind == k.name) && r.in&in == 0 && !yield(r) {
-				return
-			}
-		}
+	if _, err := ParseDuration(text); err == nil && strings.Contains(text, "h") {
+		return fmt.Errorf("%s has the unit h: write a timeout with the units ms, s and m", quote(text))
 	}
+	return nil
 }
 
 // elsewhere says where a field that does not belong here exists.

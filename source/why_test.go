@@ -88,9 +88,7 @@ func TestWhy(t *testing.T) {
 
 	g := repository()
 	r.run(g, renewed(at(revision1), "to be made again"), source.Stored)
-	if err := os.Remove(filepath.Join(r.dir, g.Artifact().Path)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(r.dir, g.Artifact().Path)))
 	result, err := r.Reconcile(t.Context(), repository(), at(revision1))
 	const want = "the artifact disappeared from storage: check artifact "
 	if err != nil || len(result.Why) < len(want) || result.Why[:len(want)] != want {

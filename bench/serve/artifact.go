@@ -16,15 +16,13 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/bench/contest"
-	"github.com/headgate-io/headgate/source/controller"
-	"github.com/headgate-io/headgate/source/controller/server"
+	"github.com/headgate-io/headgate/source/serve"
 )
 
 const (
@@ -143,13 +141,21 @@ func artifactServer() error {
 		return err
 	}
 	defer store.Close()
-	s := &server.Server{Store: store, Controller: new(controller.Controller)}
-	l, err := s.Listen(ctx, server.Endpoint{Addr: "127.0.0.1:0"})
+	s, err := serve.New(serve.Config{Store: store})
 	if err != nil {
 		return err
 	}
-	fmt.Println(strings.TrimPrefix(l.URL, "http://"))
-	return l.Serve(ctx)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Println(l.Addr())
+	served := &http.Server{Handler: s.Handler()}
+	defer context.AfterFunc(ctx, func() { served.Close() })()
+	if err := served.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
 }
 
 const nginxConfig = `daemon off; worker_processes auto; pid %[1]s/nginx.pid; error_log %[1]s/nginx.log warn;

@@ -159,3 +159,154 @@ func TestErrorsTellTheLineOfTheIndex(t *testing.T) {
 		t.Errorf("%v, want %v", got, err)
 	}
 }
+
+// A shape is how generators of indexes write.
+type shape struct {
+	name            string
+	begin, end      string
+	chart, endChart string // of each chart; %s is its name
+	entry           string // %[1]s is the name, %[2]s the version
+	comma           string // between entries, and between charts
+	newline         string // instead of "\n"
+	whole           bool   // it is read whole
+}
+
+var shapes = []shape{
+	{
+		name:  "helm",
+		begin: "apiVersion: v1\nentries:\n", end: "generated: \"2024-01-01T00:00:00Z\"\n",
+		chart: "  %s:\n",
+		entry: "  - annotations:\n      artifacthub.io/changes: |\n        - kind: fixed\n          description: \"It's\n\n        podinfo:\n      category: Database\n    apiVersion: v2\n    created: \"2024-01-02T03:04:05.678Z\"\n" +
+			"    description: A chart, that is described in many words, more than there are on\n      one line - \"really\n    digest: " + sha + "\n    keywords:\n    - a\n    - b\n    name: %[1]s\n    urls:\n    - https://example.org/%[1]s-%[2]s.tgz\n    version: %[2]s\n",
+	}, {
+		name:  "deeper lists",
+		begin: "---\n# made by hand\napiVersion: v1\ngenerated: 2024-01-01\nentries:\n",
+		chart: "    \"%s\":\n",
+		entry: "      - name: '%[1]s'\n        version: \"%[2]s\"\n        description: \"folded \\\n          podinfo: \\\"\n\n          and on\"\n        urls:\n          - \"https://example.org/%[1]s-%[2]s.tgz\"\n          - 'it''s'\n        maintainers:\n          - name: a\n            email: b@c\n        keywords: []\n",
+	}, {
+		name:  "carriage returns",
+		begin: "apiVersion: v1\nentries:\n", end: "generated: x\n",
+		chart:   "  %s: # a chart\n",
+		entry:   "  -\n    name: %[1]s\n\n    # a comment\n    version: %[2]s\n    description: >-\n      folded\n  \n      text\n    home: 'on\n      two lines: ''\n      three'\n    urls:\n    - a.tgz\n",
+		newline: "\r\n",
+	}, {
+		name:  "quotes that end left of where they begin",
+		begin: "apiVersion: v1\nentries:\n",
+		chart: "  %s:\n",
+		entry: "  - name: %[1]s\n    version: %[2]s\n    description: \"it goes on\n  podinfo:\n  - name: podinfo\n    version: 6.6.6\n    urls: [x]\n  \"\n    urls:\n    - a.tgz\n",
+	}, {
+		name:  "flow style",
+		begin: "apiVersion: v1\nentries:\n",
+		chart: "  %s:\n",
+		entry: "  - {name: %[1]s, version: %[2]s, urls: [a.tgz,\n    b.tgz]}\n",
+		whole: true,
+	}, {
+		name:  "json",
+		begin: "{\n  \"apiVersion\": \"v1\",\n  \"entries\": {\n", end: "\n  },\n  \"generated\": \"x\"\n}\n",
+		chart: "    \"%s\": [\n", endChart: "\n    ]",
+		entry: "      {\n        \"name\": \"%[1]s\",\n        \"version\": \"%[2]s\",\n        \"description\": \"\\\"podinfo\\\": [{ \\\\\",\n        \"urls\": [\n          \"https://example.org/%[1]s-%[2]s.tgz\"\n        ]\n      }",
+		comma: ",\n",
+	}, {
+		name:  "json in one line",
+		begin: `{"serverInfo":{"a":[{"entries":1}]},"entries":{`, end: `},"apiVersion":"v1"}`,
+		chart: `"%s":[`, endChart: `]`,
+		entry: `{"name":"%[1]s","version":"%[2]s","annotations":{"podinfo":"\\"},"description":"]}\"","deprecated":false,"urls":["a.tgz"],"n":[1,-2.5e+3,null,[]]}`,
+		comma: ",",
+	},
+}
+
+const sha = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+// write writes an index with as many versions of each chart. Versions have the
+// number of the chart as the first part.
+func (s *shape) write(charts []string, versions int) string {
+	var b strings.Builder
+	b.WriteString(s.begin)
+	for i, name := range charts {
+		if i > 0 {
+			b.WriteString(s.comma)
+		}
+		fmt.Fprintf(&b, s.chart, name)
+		for n := range versions {
+			if n > 0 {
+				b.WriteString(s.comma)
+			}
+			fmt.Fprintf(&b, s.entry, name, fmt.Sprintf("%d.%d.0", i, versions-n))
+		}
+		b.WriteString(s.endChart)
+	}
+	b.WriteString(s.end)
+	if s.newline != "" {
+		return strings.ReplaceAll(b.String(), "\n", s.newline)
+	}
+	return b.String()
+}
+
+// seeds are indexes that are written in unusual ways.
+var seeds = []string{
+	"apiVersion: v1\nentries:\n  podinfo:\n  - {name: podinfo, version: 1.0.0, urls: [a]}\n  z: [1]\n  y:\n  - name: y\n",
+	"apiVersion: v1\nentries: {podinfo: [{name: podinfo, version: 1.0.0, urls: [a]}], b: [], z: [1]}\n",
+	"{apiVersion: v1, entries: {b: [{name: it's, x: \"]\"}], podinfo: [{name: podinfo, version: 1.0.0, urls: [a]}], z: [1]}}",
+	"{\"apiVersion\":\"v1\",\"entries\":{\"b\":[{a:\"b]}],\"podinfo\":[1],\"z\":[2]}}",
+	"{\"apiVersion\":\"v1\",\"entries\":{\"pod\\u0069nfo\":[{\"name\":\"podinfo\"}],\"b\":[1,2],\"podinfo\":[3],\"z\":[4]}}",
+	"apiVersion: v1\nentries:\n  a:\n  - &x\n    urls: [a]\n    version: 1.0.0\n  podinfo:\n  - <<: *x\n    name: podinfo\n  - *x\n  z:\n  - name: z\n",
+	"apiVersion: v1\nentries:\n  a:\n  - name: a\n  - name: b\n    x: &y 1\n  podinfo:\n  - name: podinfo\n    version: *y\n    urls: [a]\n  z:\n  - name: z\n",
+	"apiVersion: v1\nentries:\n  a:\n  - description: |\n     x\n    \"y\n  podinfo:\n  - name: podinfo\n  z:\n  - name: z\n",
+	"apiVersion: v1\nentries:\n  a:\n  - description: text\n     \"more\n     - |\n     [\n    x: 1\n  podinfo:\n  - name: podinfo\n  z:\n  - name: z\n",
+	"apiVersion: v1\nentries:\n  a:\n  - description:\n          text\n      \"more\n    x: 1\n  podinfo:\n  - name: podinfo\n  z:\n  - name: z\n",
+	"apiVersion: v1\nentries:\n  a:\n  - description:\n      |\n      \"more\n    x: 1\n  podinfo:\n  - name: podinfo\n  z:\n  - name: z\n",
+	"apiVersion: v1\nentries:\n  a:\n  - - - x\n    - \"y\n  podinfo:\n  - name: podinfo\n  \"\n  podinfo:\n  - name: q\n  z:\n  - name: z\n",
+	"apiVersion: v1\nentries:\n  a:\n  - ? x\n    : y\n  podinfo:\n  - name: podinfo\n  z:\n  - name: z\n",
+	"apiVersion: v1\nentries:\n  a:\n  - !!str x\n  podinfo:\n  - name: podinfo\n  z:\n  - name: z\n",
+	"apiVersion: v1\nentries:\n  a:\n  - x\t: y\n    b:\tc\n  \t\n  podinfo:\n  - name: podinfo\n  z:\n  - name: z\n",
+	"apiVersion: v1\nentries:\n  a: [{name: x,\n  podinfo: 1}]\n  podinfo:\n  - name: podinfo\n  z:\n  - name: z\n",
+	"apiVersion: v1\nentries:\n  a:\n  - urls: [x,\n  podinfo, y]\n  podinfo:\n  - name: podinfo\n  z:\n  - name: z\n",
+	"apiVersion: v1\nentries:\n  ? podinfo\n  : - name: podinfo\n  z:\n  - name: z\n",
+	"apiVersion: v1\nentries:\n  a:\n  - name: x\n...\n---\nentries:\n  podinfo:\n  - name: podinfo\n  z:\n  - name: z\n",
+	"%YAML 1.1\n---\napiVersion: v1\nentries:\n  a:\n  - name: x\n  podinfo:\n  - name: podinfo\n  z:\n  - name: z\n",
+	"\ufeffapiVersion: v1\nentries:\n  a:\n  - name: x\n  podinfo:\n  - name: podinfo\n  z:\n  - name: z\n",
+	"apiVersion: v1\nx: |\n entries:\n  podinfo:\nentries:\n  a:\n    - name: x\n    -\n      name: y\n  podinfo:\n    - name: podinfo\n  a: ~\n  b: x\nentries:\n  podinfo: [1]\n  z:\n  - name: z\n",
+	"apiVersion: v1\rentries:\r  a:\r  - name: x\r  podinfo:\r  - name: podinfo\r  z:\r  - name: z\r",
+	"apiVersion: v1\nentries:\n  a:\n  - name: x\r    b: \"\n  podinfo:\n  - name: podinfo\n  \"\n  podinfo:\n  - name: podinfo\n  z:\n  - name: z\n",
+	"apiVersion: v1\nentries:\n  a:\n  - name: x\u2028    b: \"\n  podinfo:\n  - name: podinfo\n  \"\n  podinfo:\n  - name: podinfo\n  z:\n  - name: z\n",
+	"apiVersion: v1\nentries:\n  \"podinfo\" :\n  - name: podinfo\n  'podinfo':\n  - name: b\n  podinfo :\n  - name: c\n  z:\n  - name: z\n",
+	"apiVersion: v1\nentries:\n  a:\n   - name: x\n   # c\n # c\n# c\n   - name: y # c \"\n  podinfo:\n   - name: podinfo\n  z:\n   - name: z\n",
+	"apiVersion: v1\nentries:\n- a\n",
+	"entries:\n  podinfo:\n  - name: podinfo\napiVersion: v1\n",
+	"apiVersion: v1\nentries:\n  a:\n  - x: \"a \\\"\n  podinfo:\n  - y\n  \"\n  podinfo:\n  - z\n  z:\n  - name: z\n",
+	`{"apiVersion":"v1","entries":{"b":["x\"]"],"podinfo":[3],"z":[4]}}`,
+	`{"apiVersion":"v1","entries":{"b":[a:"b],podinfo: [d"],"z":[3]}}`,
+	"apiVersion: v1\nentries:\n  a:\n  - name: x\n  podinfo\t:\n  - name: podinfo\n  z:\n  - name: z\n",
+	"\ufeff{\"x\": 1, \"y\":\"\nentries:\n  b:\n  - x\n    \", \"apiVersion\": \"v1\", \"entries\": {\"podinfo\": [1], \"z\": [2]}, \"z\": \"\n  - y\n\"}\n",
+	"{\"apiVersion\":\"v1\",\"entries\":{\"b\":[1],\"\n podinfo\":[2],\"c\":[3]}}",
+	"{\"apiVersion\":\"v1\",\r\"entries\":{\"b\":[1,\r\n2,\r3],\"podinfo\":[\r{\"name\":\"podinfo\",\"version\":\"1.0.0\",\"urls\":[\"a\"]}],\"z\":[4]}}",
+	"{\"apiVersion\":\"v1\",\"entries\":{\"podinfo\":[{},1],\"b\":[\n1,\n2],\"podinfo\":[3],\"z\":[4]}}",
+	"{\"apiVersion\":\"v1\",\"entries\":{\"podinfo\":[1,\r2],\"b\":[\n1,\n2],\"podinfo\":[3],\"z\":[4]}}",
+	"{\"apiVersion\":\"v1\",\"entries\":{\"podinfo\":[1,\u20282],\"b\":[\n1,\n2],\"podinfo\":[3],\"z\":[4]}}",
+	"<html>\n<body>", "", "{}", "[]", "null", "a", "{", "\"", "entries:\n", "{\"entries\":", "--- {a: b}",
+}
+
+func FuzzEntries(f *testing.F) {
+	for _, s := range shapes {
+		f.Add(s.write([]string{"a", "podinfo"}, 2))
+	}
+	for _, s := range seeds {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if len(text) > 1<<16 {
+			return
+		}
+		_, _ = index.Check(strings.NewReader(text))
+		_, _ = all(index.Entries(strings.NewReader(text), "podinfo"))
+		same(t, text, "podinfo")
+	})
+}
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,12 +1,15 @@
 package index_test
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate-io/headgate/chart/index"
 )
@@ -58,9 +61,7 @@ func TestLinesWithMoreThanOneChart(t *testing.T) {
 	for _, size := range []int{1, 2, 3, 5, 7, 100, 1000} {
 		var lines []int
 		for e, err := range index.Entries(pieces{strings.NewReader(text), size}, "a") {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			lines = append(lines, e.Line)
 		}
 		if want := []int{1, 2, 5, 6}; !slices.Equal(lines, want) {
@@ -119,4 +120,220 @@ func cut(text string) string {
 		return text[:3000] + " … " + text[len(text)-3000:]
 	}
 	return text
+}
+
+// versions yields an entry of each field of text, "VERSION@MINUTES" with when
+// it was created.
+func versions(text string) iter.Seq2[index.Entry, error] {
+	return func(yield func(index.Entry, error) bool) {
+		for f := range strings.FieldsSeq(text) {
+			v, at, told := strings.Cut(f, "@")
+			e := index.Entry{Version: v}
+			if told {
+				d, err := time.ParseDuration(at + "m")
+				if err != nil {
+					panic(err)
+				}
+				e.Created = time.Unix(1e9, 0).Add(d)
+			}
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+func TestSelect(t *testing.T) {
+	for _, c := range []struct{ want, versions, selected string }{
+		{"1.0.0", "1.1.0 1.0.0 0.9.0", "1.0.0"},
+		{"", "1.0.0 1.10.0 1.9.0", "1.10.0"},
+		{"*", "2.0.0-rc.1 1.0.0 1.10.0", "1.10.0"},
+		{"1.x", "0.9.0 1.0.0 1.2.0 2.0.0", "1.2.0"},
+		{">=1.0.0 <2.0.0", "0.9.0 1.0.0 1.2.0 2.0.0", "1.2.0"},
+		{"^1.0.0 || ^3.0.0", "1.0.0 2.0.0 3.1.0 4.0.0", "3.1.0"},
+
+		// What is spelled like it comes first, wherever it is.
+		{"1.0.0", "1.0.0+a@9 v1.0.0@9 1.0.0@1 1.0.0+b@9", "1.0.0"},
+		{"v1.0.0", "1.0.0 v1.0.0", "v1.0.0"},
+		{"1.0.0+b", "1.0.0+a@9 1.0.0+b@1", "1.0.0+b"},
+		{"1.2", "1.2.9 1.2", "1.2"},
+		{"1.0.0", "v1.0.0 0.9.0", "v1.0.0"},
+		{"v1.0.0", "1.0.0 0.9.0", "1.0.0"},
+
+		// Pre-releases are for who asks for them.
+		{">=1.0.0", "1.0.0 1.1.0-rc.1", "1.0.0"},
+		{">=1.0.0-0", "1.0.0 1.1.0-rc.2 1.1.0-rc.10", "1.1.0-rc.10"},
+		{"1.1.0-rc.1", "1.0.0 1.1.0-rc.1", "1.1.0-rc.1"},
+
+		// Build metadata: the last created.
+		{"0.1.5", "0.1.5+a@-60 0.1.5+b@-1 0.1.5+c@0", "0.1.5+c"},
+		{"0.1.5", "0.1.5+a@0 0.1.5+b@-1 0.1.5+c@-60", "0.1.5+a"},
+		{"*", "0.1.5+a@0 0.1.4 0.1.5+b@9 0.1.5+c@-60", "0.1.5+b"},
+		{"0.1.5", "0.1.5+b 0.1.5+c 0.1.5+a", "0.1.5+c"},
+		{"0.1.5", "0.1.5+build.9 0.1.5+build.10 0.1.5+build", "0.1.5+build.10"},
+		{"0.1.5", "0.1.5+1a 0.1.5+10 0.1.5+2", "0.1.5+1a"},
+		{"0.1.5", "0.1.5 0.1.5+a", "0.1.5"},
+
+		// What is no version is nobody's.
+		{"*", "latest 1.0.0 1.0.0.0 ../../etc 00.9 main", "1.0.0"},
+		{"*", "0.9 v1.2 1.1.0", "v1.2"},
+	} {
+		e, err := index.Select(versions(c.versions), c.want)
+		if err != nil || e.Version != c.selected {
+			t.Errorf("%q of %s: %q, %v; want %q", c.want, c.versions, e.Version, err, c.selected)
+		}
+		backwards := strings.Fields(c.versions)
+		slices.Reverse(backwards)
+		if e, err := index.Select(versions(strings.Join(backwards, " ")), c.want); err != nil || e.Version != c.selected {
+			t.Errorf("%q of %s, backwards: %q, %v; want %q", c.want, c.versions, e.Version, err, c.selected)
+		}
+	}
+}
+
+func TestSelectSameVersionTwice(t *testing.T) {
+	at := time.Unix(1e9, 0)
+	list := []index.Entry{{Version: "1.0.0", Digest: "old", Created: at}, {Version: "1.0.0", Digest: "new", Created: at.Add(1)}, {Version: "1.0.0", Digest: "older", Created: at.Add(-1)}}
+	for _, want := range []string{"1.0.0", "*"} {
+		e, err := index.Select(func(yield func(index.Entry, error) bool) {
+			for _, e := range list {
+				if !yield(e, nil) {
+					return
+				}
+			}
+		}, want)
+		if err != nil || e.Digest != "new" {
+			t.Errorf("%s: %q, %v", want, e.Digest, err)
+		}
+	}
+}
+
+func TestSelectFails(t *testing.T) {
+	for _, c := range []struct {
+		want, versions, text string
+		missing              bool
+	}{
+		{"2.x", "1.0.0 1.7.0 1.1.0 1.2.0 1.3.0 1.4.0 1.4.0", `no version is within "2.x": of 7 the newest are "1.7.0", "1.4.0", "1.3.0", "1.2.0", "1.1.0"`, true},
+		{"", "1.0.0-rc.1 1.0.0-rc.2", `no version is within "*": of 2 the newest are "1.0.0-rc.2", "1.0.0-rc.1"; they are pre-releases`, true},
+		{"2.x", "1.0.0-" + strings.Repeat("a", 200), strings.Repeat("a", 94) + `…"; they are`, true},
+		{"*", "", "there is no chart of this name", true},
+		{"*", "latest main", "there is no chart of this name", true},
+		{"mäh", "1.0.0", `version "mäh" is neither in the index nor a range`, false},
+		{">= \x1b[31m", "1.0.0", `version ">= \x1b[31m" is neither`, false},
+	} {
+		_, err := index.Select(versions(c.versions), c.want)
+		if err == nil || !strings.Contains(err.Error(), c.text) || errors.Is(err, fs.ErrNotExist) != c.missing {
+			t.Errorf("%q of %s: %v; want %s", c.want, c.versions, err, c.text)
+		}
+	}
+	broken := errors.New("broken")
+	if _, err := index.Select(func(yield func(index.Entry, error) bool) {
+		_ = yield(index.Entry{Version: "1.0.0"}, nil) && yield(index.Entry{}, broken)
+	}, "1.0.0"); !errors.Is(err, broken) {
+		t.Errorf("error among entries: %v", err)
+	}
+}
+
+func sumOf(t *testing.T, text string) string {
+	t.Helper()
+	s, err := index.Check(strings.NewReader(text))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return s.Sum
+}
+
+const summed = `apiVersion: v1
+entries:
+  a:
+  - {name: a, version: 1.0.0, urls: [x, y], annotations: {b: "1", c: d}, home: ~}
+  - {name: a, version: 1.1.0, urls: [x]}
+  b:
+  - {name: b, version: 1.0.0, urls: [x]}
+generated: now
+`
+
+func TestSumIsThatOfWhatIsSaid(t *testing.T) {
+	const flow = summed
+	const block = `apiVersion: v1
+entries:
+  a:
+  - name: a
+    home: x
+  - name: b
+  b:
+  - name: c
+generated: now
+`
+	const inJSON = `{"apiVersion":"v1","entries":{"a":[{"name":"a"},{"name":"b"}],"b":[{"name":"c"}]},"generated":"now"}`
+	for want, others := range map[string][]string{
+		flow: {
+			strings.Replace(flow, "now", "then", 1),
+			strings.Replace(flow, "generated: now\n", "", 1),
+			strings.NewReplacer("1.0.0", `"1.0.0"`, "name: a", "'name': a").Replace(flow),
+			"apiVersion: v1\nentries:\n  b:\n  - {name: b, version: 1.0.0, urls: [x]}\n  a:\n  - {name: a, version: 1.1.0, urls: [x]}\n" +
+				"  - {name: a, version: 1.0.0, urls: [x, y], annotations: {b: \"1\", c: d}, home: ~}\n",
+		},
+		block: {
+			strings.Replace(block, "now", "then", 1),
+			strings.Replace(block, "generated: now\n", "", 1),
+			"generated: now\nentries:\n  b:\n  - name: c\n  c:\n  a:\n  - name: b\n  - name: a\n    home: x\napiVersion: v1\n",
+		},
+		inJSON: {
+			`{"generated":"then","entries":{"b":[ {"name":"c"} ],"c":null,"d":[],"a":[{"name":"b"},{"name":"a"}]},"apiVersion":"v1"}`,
+		},
+	} {
+		sum := sumOf(t, want)
+		if len(sum) != len("sha256:")+64 || sum[:7] != "sha256:" {
+			t.Errorf("%s", sum)
+		}
+		for _, text := range others {
+			if got := sumOf(t, text); got != sum {
+				t.Errorf("another sum\n%s", text)
+			}
+		}
+	}
+}
+
+func TestSumChanges(t *testing.T) {
+	seen := map[string]string{sumOf(t, summed): "itself"}
+	for name, change := range map[string][2]string{
+		"a version":            {"1.1.0", "1.1.1"},
+		"a url":                {"[x, y]", "[x, z]"},
+		"the order of urls":    {"[x, y]", "[y, x]"},
+		"urls joined":          {"[x, y]", "[xy]"},
+		"a field":              {"home: ~", "home: x"},
+		"an empty field":       {"home: ~", "home: ''"},
+		"a nested field":       {"c: d", "c: e"},
+		"a digest":             {"home: ~", "digest: " + sha},
+		"when it was made":     {"home: ~", "created: 2024-01-02T03:04:05Z"},
+		"the name of a list":   {"  b:\n", "  c:\n"},
+		"one entry more":       {"  b:\n", "  b:\n  - {name: b, version: 2.0.0, urls: [x]}\n"},
+		"the same entry twice": {"  b:\n", "  b:\n  - {name: b, version: 1.0.0, urls: [x]}\n"},
+		"a malformed entry":    {"  b:\n", "  b:\n  -\n"},
+		"apiVersion":           {"apiVersion: v1", "apiVersion: v2"},
+		"another field":        {"generated: now", "serverInfo: {a: b}"},
+	} {
+		sum := sumOf(t, strings.Replace(summed, change[0], change[1], 1))
+		if other, ok := seen[sum]; ok {
+			t.Errorf("%s: the sum is that of %s", name, other)
+		}
+		seen[sum] = name
+	}
+}
+
+// TestSumOfLargeEntries counts entries that cannot be used.
+func TestSumOfLargeEntries(t *testing.T) {
+	large := func(b string) string { return "  - {x: [" + strings.Repeat(b+",", 70000) + "]}\n" }
+	none, one, other := sumOf(t, head+"  a:\n"), sumOf(t, head+"  a:\n"+large("b")), sumOf(t, head+"  a:\n"+large("c"))
+	if none == one || one == other {
+		t.Errorf("%s without, %s with one, %s with another", none, one, other)
+	}
+}
+
+// TestSumCountsWhatIsPassedOver changes fields that entries do not depend on.
+func TestSumCountsWhatIsPassedOver(t *testing.T) {
+	text := shapes[0].write([]string{"a"}, 2)
+	if sumOf(t, text) == sumOf(t, strings.Replace(text, "kind: fixed", "kind: added", 1)) {
+		t.Error("an annotation does not count")
+	}
 }

@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -10,21 +13,95 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/net/http/httpproxy"
 	"oras.land/oras-go/v2/registry/remote/credentials"
 
+	"github.com/headgate-io/headgate"
+	"github.com/headgate-io/headgate/bucket"
+	"github.com/headgate-io/headgate/bucket/azure"
+	"github.com/headgate-io/headgate/bucket/gcs"
+	"github.com/headgate-io/headgate/bucket/s3"
+	"github.com/headgate-io/headgate/internal/zone"
+	"github.com/headgate-io/headgate/oci"
+	"github.com/headgate-io/headgate/oci/cosign"
+	"github.com/headgate-io/headgate/oci/notation"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/login/aws"
+	azurelogin "github.com/headgate-io/headgate/source/login/azure"
+	"github.com/headgate-io/headgate/source/login/gcp"
+	"github.com/headgate-io/headgate/source/login/github"
 )
+
+// origins returns what this command can fetch. What Sigstore says of its
+// authorities is kept in the directory cache, in memory if it is "".
+func (p *program) origins(cache string) headgate.Origins {
+	if cache != "" {
+		cache = filepath.Join(cache, "sigstore")
+	}
+	return headgate.Origins{
+		Buckets:   map[string]bucket.Provider{"generic": s3.Connect, "aws": s3.Connect, "gcp": gcs.Connect, "azure": azure.Connect},
+		Verifiers: map[string]oci.Technology{"cosign": cosign.New(cosign.Config{Cache: cache}), "notation": notation.New},
+		Logins: map[string]source.LoginFunc{
+			"aws":    aws.New(nil, p.lookup).Login,
+			"azure":  azurelogin.New(nil, p.lookup).Login,
+			"gcp":    gcp.New(nil, p.lookup).Login,
+			"github": github.New(nil).Login,
+		},
+	}
+}
+
+// environment returns what origins get, once the flags about it are checked. The
+// Secrets of documents come first; without documents there are none.
+func (p *program) environment(f *sourceFlags, documents *source.Set) (env source.Env, err error) {
+	env.Limits.Bytes = f.maxBytes
+	env.Local = map[string]string{}
+	for _, s := range f.from {
+		i := strings.LastIndexByte(s, '=') // a URL may hold "=" in its query, a path is more likely not to
+		if i <= 0 || i == len(s)-1 {
+			return env, usage("--from %q: want URL=PATH", s)
+		}
+		if env.Local[s[:i]], err = filepath.Abs(s[i+1:]); err != nil {
+			return env, usage("--from %q: %w", s, err)
+		}
+	}
+	if env.Proxy, err = p.proxyOf(); err != nil {
+		return env, err
+	}
+	if env.Networks, err = source.ParseNetworks(f.networks...); err != nil {
+		return env, usage("--allow-network: %w", err)
+	}
+	if env.Keychain, err = p.keychain(f.docker); err != nil {
+		return env, err
+	}
+	if documents != nil {
+		env.Secrets, err = p.secretPlaces(f.secrets, documents)
+	}
+	return env, err
+}
+
+// secretPlaces returns where Secrets are looked up: documents, the directory of
+// --secrets if there is one, the environment.
+func (p *program) secretPlaces(dir string, documents *source.Set) (source.Secrets, error) {
+	places := []source.Secrets{documents}
+	if dir != "" {
+		places = append(places, source.DirSecrets(dir))
+	}
+	return source.Chain(append(places, source.EnvSecrets(p.lookup))...), checkDir("secrets", dir, "a directory of Secrets")
+}
+
+// checkDir wants a directory as the value of a flag, or "".
+func checkDir(flag, dir, want string) error {
+	if info, err := os.Stat(dir); dir != "" && (err != nil || !info.IsDir()) {
+		return usage("--%s %q: want %s", flag, dir, want)
+	}
+	return nil
+}
 
 // accessFlags say how what a URL names is reached. Each stands for the field of
 // a spec that an object would have.
 type accessFlags struct {
-	provider string
-	endpoint string
-	region   string
-	secret   string
-	cert     string
-	proxy    string
-	insecure bool
+	provider, endpoint, region, secret, cert, proxy string
+	insecure                                        bool
 }
 
 func (f *accessFlags) register(c *cobra.Command) {
@@ -34,52 +111,34 @@ func (f *accessFlags) register(c *cobra.Command) {
 	fl.StringVar(&f.endpoint, "endpoint", "", "`HOST[:PORT]` of the server of an s3:// URL, or URL of that of a gs:// or azblob:// URL, as spec.endpoint")
 	fl.StringVar(&f.region, "region", "", "`NAME` of the region of the bucket of an s3:// URL, as spec.region")
 	fl.StringVar(&f.secret, "secret-ref", "", "`NAME` of the Secret with the credentials for a URL, as spec.secretRef")
-	fl.StringVar(&f.cert, "cert-secret-ref", "", "`NAME` of the Secret with ca.crt, or tls.crt and tls.key, for the URL of a registry, bucket or repository of charts, as spec.certSecretRef")
+	fl.StringVar(&f.cert, "cert-secret-ref", "", "`NAME` of the Secret with ca.crt, or tls.crt and tls.key, for the URL of a registry, bucket or repository of charts, as spec.certSecretRef; a Git repository has ca.crt in the Secret of --secret-ref")
 	fl.StringVar(&f.proxy, "proxy-secret-ref", "", "`NAME` of the Secret with the address of the proxy to a URL, as spec.proxySecretRef")
 	fl.BoolVar(&f.insecure, "insecure", false, "reach the server of the URL of a registry or bucket over http, as spec.insecure")
 }
 
-// An accessFlag is one of them.
-type accessFlag struct {
-	name, field string
-	set         bool
-	with        []string // schemes of the URLs that it goes with; empty for all
-	hint        string   // what a Git URL has instead
-}
-
-func (f *accessFlags) list() []accessFlag {
-	return []accessFlag{
-		{"provider", "provider", f.provider != "", nil, ""},
-		{"endpoint", "endpoint", f.endpoint != "", []string{"s3", "gs", "azblob"}, ""},
-		{"region", "region", f.region != "", []string{"s3"}, ""},
-		{"secret-ref", "secretRef", f.secret != "", nil, ""},
-		{"cert-secret-ref", "certSecretRef", f.cert != "", []string{"oci", "s3", "gs", "azblob"}, ": ca.crt for a Git repository is in the Secret of --secret-ref"},
-		{"proxy-secret-ref", "proxySecretRef", f.proxy != "", nil, ""},
-		{"insecure", "insecure", f.insecure, []string{"oci", "s3", "gs", "azblob"}, ": the scheme of a Git repository says how it is reached"},
-	}
-}
-
-// unused refuses the flags of a URL where there is none.
-func (f *accessFlags) unused() error {
-	for _, flag := range f.list() {
-		if flag.set {
+// fit refuses the flags that do not go with what a URL names: git, oci, s3, gs,
+// azblob, index or charts, which is a repository of charts in a registry. Without
+// a URL it is "", and none does.
+func (f *accessFlags) fit(sort string) error {
+	for _, flag := range []struct {
+		name, field string
+		set         bool
+		with        string
+	}{
+		{"provider", "provider", f.provider != "", "git oci s3 gs azblob charts"},
+		{"endpoint", "endpoint", f.endpoint != "", "s3 gs azblob"},
+		{"region", "region", f.region != "", "s3"},
+		{"secret-ref", "secretRef", f.secret != "", "git oci s3 gs azblob index charts"},
+		{"cert-secret-ref", "certSecretRef", f.cert != "", "oci s3 gs azblob index charts"},
+		{"proxy-secret-ref", "proxySecretRef", f.proxy != "", "git oci s3 gs azblob"},
+		{"insecure", "insecure", f.insecure, "oci s3 gs azblob charts"},
+	} {
+		switch {
+		case flag.set && sort == "":
 			return usage("--%s goes with a URL: set spec.%s of the objects", flag.name, flag.field)
+		case flag.set && !slices.Contains(strings.Fields(flag.with), sort):
+			return usage("--%s does not go with this URL, but with those of %s", flag.name, strings.Join(strings.Fields(flag.with), ", "))
 		}
-	}
-	return nil
-}
-
-// fit refuses the flags that do not go with URLs of a scheme.
-func (f *accessFlags) fit(scheme string) error {
-	for _, flag := range f.list() {
-		if !flag.set || len(flag.with) == 0 || slices.Contains(flag.with, scheme) {
-			continue
-		}
-		hint := flag.hint
-		if scheme == "oci" || stores[scheme].form != "" {
-			hint = ""
-		}
-		return usage("--%s does not go with this URL, but with %s://%s", flag.name, strings.Join(flag.with, "://, "), hint)
 	}
 	return nil
 }
@@ -100,36 +159,13 @@ func registerDocker(c *cobra.Command, config *string) {
 	c.Flags().Lookup("docker-config").NoOptDefVal = dockerDefault
 }
 
-// keychain returns the logins of docker that config, the value of
-// --docker-config, asks for; nil when it asks for none.
+// keychain returns the logins of docker that config, the value of --docker-config,
+// asks for. They are not looked for in the working directory: the file names
+// programs that are run.
 func (p *program) keychain(config string) (source.KeychainFunc, error) {
 	if config == "" {
 		return nil, nil
 	}
-	file, err := p.dockerFile(config)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := os.Stat(file); err != nil {
-		return nil, usage("--docker-config: %w", err)
-	}
-	// Nothing is ever put into the store, so none needs to be detected.
-	store, err := credentials.NewStore(file, credentials.StoreOptions{})
-	if err != nil {
-		return nil, usage("--docker-config: %s: %w", file, err)
-	}
-	return func(ctx context.Context, host string) (source.Credential, error) {
-		c, err := store.Get(ctx, credentials.ServerAddressFromRegistry(host))
-		if err != nil {
-			return source.Credential{}, fmt.Errorf("login of docker for %s in %s: %w", host, file, err)
-		}
-		return source.Credential{Username: c.Username, Password: c.Password, Token: c.AccessToken, Refresh: c.RefreshToken}, nil
-	}, nil
-}
-
-// dockerFile returns the path of the configuration of docker. It is not looked
-// for in the working directory: it names programs that are run.
-func (p *program) dockerFile(config string) (string, error) {
 	if config == dockerDefault {
 		if config, _ = p.lookup("DOCKER_CONFIG"); config == "" {
 			name := "HOME"
@@ -138,27 +174,74 @@ func (p *program) dockerFile(config string) (string, error) {
 			}
 			home, _ := p.lookup(name)
 			if home == "" {
-				return "", usage("--docker-config: neither DOCKER_CONFIG nor %s is set: write --docker-config=FILE", name)
+				return nil, usage("--docker-config: neither DOCKER_CONFIG nor %s is set: write --docker-config=FILE", name)
 			}
 			config = filepath.Join(home, ".docker")
 		}
 	}
 	if info, err := os.Stat(config); err == nil && info.IsDir() {
-		return filepath.Join(config, "config.json"), nil
+		config = filepath.Join(config, "config.json")
 	}
-	return config, nil
-}
-
-// exactly takes n arguments, and knows what --docker-config FILE leaves behind.
-func (f *sourceFlags) exactly(n int) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		if len(args) > n && f.docker == dockerDefault {
-			return strayFile(len(args), n)
+	if _, err := os.Stat(config); err != nil {
+		return nil, usage("--docker-config: %w: for a file write --docker-config=FILE", err)
+	}
+	store, err := credentials.NewStore(config, credentials.StoreOptions{}) // nothing is ever put into it
+	if err != nil {
+		return nil, usage("--docker-config: %s: %w", config, err)
+	}
+	return func(ctx context.Context, host string) (source.Credential, error) {
+		c, err := store.Get(ctx, credentials.ServerAddressFromRegistry(host))
+		if err != nil {
+			return source.Credential{}, fmt.Errorf("login of docker for %s in %s: %w", host, config, err)
 		}
-		return arguments(n, n)(c, args)
-	}
+		return source.Credential{Username: c.Username, Password: c.Password, Token: c.AccessToken, Refresh: c.RefreshToken}, nil
+	}, nil
 }
 
-func strayFile(got, want int) error {
-	return usage("%d arguments, want %d: if one is the file of --docker-config, write --docker-config=FILE", got, want)
+// proxyOf returns the proxy that the environment names for sources, nil for none.
+// It is not asked about this machine and link, nor about metadata services.
+// Errors do not repeat values, which may hold a password.
+func (p *program) proxyOf() (func(*http.Request) (*url.URL, error), error) {
+	first := func(names ...string) (string, string) {
+		for _, name := range names {
+			if value, _ := p.lookup(name); value != "" {
+				return name, value
+			}
+		}
+		return "", ""
+	}
+	var c httpproxy.Config
+	for proxy, names := range map[*string][]string{&c.HTTPProxy: {"http_proxy", "HTTP_PROXY"}, &c.HTTPSProxy: {"https_proxy", "HTTPS_PROXY"}} {
+		name, text := first(names...)
+		if text == "" {
+			continue
+		}
+		if !strings.Contains(text, "://") {
+			text = "http://" + text
+		}
+		u, err := url.Parse(text)
+		if err != nil || u.Hostname() == "" || !slices.Contains([]string{"http", "https", "socks5", "socks5h"}, u.Scheme) {
+			return nil, usage("%s: want the URL of a proxy, as http://HOST:PORT, https://HOST:PORT or socks5://HOST:PORT", name)
+		}
+		*proxy = text
+	}
+	name, except := first("no_proxy", "NO_PROXY")
+	for entry := range strings.SplitSeq(except, ",") {
+		if _, err := netip.ParsePrefix(strings.TrimSpace(entry)); strings.Contains(entry, "/") && err != nil {
+			return nil, usage("%s: an entry is none of a host, an address and a network as 10.0.0.0/8", name)
+		}
+	}
+	if c.HTTPProxy == "" && c.HTTPSProxy == "" {
+		return nil, nil
+	}
+	c.NoProxy = except
+	method, _ := p.lookup("REQUEST_METHOD")
+	c.CGI = method != ""
+	choose := c.ProxyFunc()
+	return func(req *http.Request) (*url.URL, error) {
+		if zone.OfHost(req.URL) == zone.Link {
+			return nil, nil
+		}
+		return choose(req.URL)
+	}, nil
 }

@@ -1,19 +1,25 @@
 package main
 
 import (
+	"archive/tar"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
-	"text/tabwriter"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/source"
 )
 
 func (p *program) artifact() *cobra.Command {
@@ -53,20 +59,18 @@ func (p *program) listStore(dir string) error {
 		return err
 	}
 	defer store.Close()
-	t := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "PATH\tSIZE\tUPDATED")
+	lines := [][]string{{"PATH", "SIZE", "UPDATED"}}
 	for a, err := range store.All() {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\n", a.Path, humanSize(a.Size), a.LastUpdateTime.Format(time.RFC3339))
+		lines = append(lines, []string{a.Path, humanSize(a.Size), a.LastUpdateTime.Format(time.RFC3339)})
 	}
-	return t.Flush()
+	return p.table(true).print(lines...)
 }
 
 func (p *program) listTree(tree *artifact.Tree) error {
-	t := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', tabwriter.AlignRight)
-	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+	return fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -74,10 +78,9 @@ func (p *program) listTree(tree *artifact.Tree) error {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(t, "%s\t%d\t %s\n", info.Mode(), info.Size(), redact.String(name))
+		_, err = fmt.Fprintf(p.stdout, "%s %10d  %s\n", info.Mode(), info.Size(), redact.String(name))
 		return err
 	})
-	return errors.Join(err, t.Flush())
 }
 
 func (p *program) extractStored() *cobra.Command {
@@ -112,48 +115,42 @@ func (p *program) verifyStored() *cobra.Command {
 		Use:               "verify [ARTIFACT]...",
 		Short:             "Hash stored artifacts again and compare them with their digests",
 		ValidArgsFunction: completeStored(&dir),
-		RunE: func(c *cobra.Command, args []string) error {
-			store, err := openExisting(dir)
-			if err != nil {
-				return failed(err)
-			}
-			defer store.Close()
-			return p.rehash(c.Context(), dir, store, args)
-		},
+		RunE:              func(c *cobra.Command, args []string) error { return asFailure(p.rehash(c.Context(), dir, args)) },
 	}
 	registerStore(c, &dir)
 	return c
 }
 
-// rehash verifies the artifacts that args name, or all, and every artifact
-// that a status claims.
-func (p *program) rehash(ctx context.Context, dir string, store *artifact.Store, args []string) error {
+// rehash verifies the artifacts that args name, or all, and every artifact that a
+// status claims.
+func (p *program) rehash(ctx context.Context, dir string, args []string) error {
+	store, err := openExisting(dir)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
 	var bad []error
-	check := func(a artifact.Artifact) {
-		if err := store.Verify(ctx, a); err != nil {
+	seen := map[string]bool{}
+	check := func(a artifact.Artifact, err error) {
+		seen[a.Path] = true
+		if err == nil {
+			err = store.Verify(ctx, a)
+		}
+		if err != nil {
 			bad = append(bad, err)
 			return
 		}
 		fmt.Fprintf(p.stdout, "%s ok\n", a.Path)
 	}
-	for _, arg := range args {
-		a, _, err := find(dir, store, arg)
-		if err != nil {
-			return asFailure(err)
-		}
-		check(a)
-	}
 	if len(args) > 0 {
-		return asFailure(errors.Join(bad...))
-	}
-	seen := map[string]bool{}
-	for a, err := range store.All() {
-		if err != nil {
-			bad = append(bad, err)
-			continue
+		for _, arg := range args {
+			a, _, err := find(dir, store, arg)
+			check(a, err)
 		}
-		seen[a.Path] = true
-		check(a)
+		return errors.Join(bad...)
+	}
+	for a, err := range store.All() {
+		check(a, err)
 	}
 	set, err := ledgerOf(dir).List()
 	bad = append(bad, err)
@@ -162,10 +159,11 @@ func (p *program) rehash(ctx context.Context, dir string, store *artifact.Store,
 			bad = append(bad, fmt.Errorf("%s: its artifact %s is missing", obj.Head(), a.Path))
 		}
 	}
-	return asFailure(errors.Join(bad...))
+	return errors.Join(bad...)
 }
 
 func (p *program) gc() *cobra.Command {
+	const storeCache = "in the store" // the value of --cache without one
 	var dir, cache string
 	var dry bool
 	c := &cobra.Command{
@@ -174,14 +172,10 @@ func (p *program) gc() *cobra.Command {
 		Args:  arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			err := p.collect(c.Context(), dir, dry)
-			switch cache {
-			case "":
-			case storeCache:
-				err = errors.Join(err, p.clearCache(filepath.Join(dir, cacheName), dry))
-			default:
-				err = errors.Join(err, p.clearCache(cache, dry))
+			if cache == storeCache {
+				cache = filepath.Join(dir, cacheName)
 			}
-			return asFailure(err)
+			return asFailure(errors.Join(err, p.clearCache(cache, dry)))
 		},
 	}
 	registerStore(c, &dir)
@@ -221,16 +215,10 @@ func (p *program) collect(ctx context.Context, dir string, dry bool) error {
 	return err
 }
 
-// storeCache is the value of gc --cache for the cache in the store.
-const storeCache = "in the store"
-
 // clearCache empties the cache in a directory, if there is one.
 func (p *program) clearCache(dir string, dry bool) error {
-	if _, err := os.Stat(dir); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return err
+	if dir == "" || !exists(dir) {
+		return nil
 	}
 	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: dir})
 	if err != nil {
@@ -247,11 +235,230 @@ func (p *program) clearCache(dir string, dry bool) error {
 	return err
 }
 
-// asFailure gives an error that has no exit code that of a failure.
-func asFailure(err error) error {
-	var coded *exitError
-	if err == nil || errors.As(err, &coded) {
+func (p *program) artifactServe() *cobra.Command {
+	var dir string
+	var at httpserve.Endpoint
+	var logs logFlags
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the artifacts of a store over HTTP",
+		Long: `Serve answers GET and HEAD of artifacts, with ranges and conditional requests, and nothing else. It
+listens on loopback and asks nobody who they are: an address that others can reach is refused without
+--insecure-listen. With tokens, certificates and TLS artifacts are served by headgate serve.`,
+		Args: arguments(0, 0),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return asFailure(p.runArtifactServe(c.Context(), dir, at, &logs))
+		},
+	}
+	registerStore(c, &dir)
+	c.Flags().StringVar(&at.Addr, "addr", "127.0.0.1:9090", "`HOST:PORT` to listen on; port 0 takes a free one")
+	c.Flags().BoolVar(&at.Insecure, "insecure-listen", false, "listen where others can reach it: whoever does reads all artifacts")
+	logs.register(c)
+	return c
+}
+
+func (p *program) runArtifactServe(ctx context.Context, dir string, at httpserve.Endpoint, logs *logFlags) error {
+	if !isHostPort(at.Addr) {
+		return usage("--addr %q: want HOST:PORT, as 127.0.0.1:9090, [::1]:9090 or :9090", at.Addr)
+	}
+	log, err := logs.log(p.stderr)
+	if err != nil {
 		return err
 	}
-	return failed(err)
+	store, err := openExisting(dir)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	at.Grace = 10 * time.Second
+	l, err := httpserve.Listen(ctx, at, false, "", nil)
+	switch {
+	case errors.Is(err, httpserve.ErrExposed):
+		return usage("--addr: %w: give --insecure-listen, or serve with headgate serve and --tokens", err)
+	case err != nil:
+		return listenError(err)
+	}
+	fmt.Fprintf(p.stdout, "serving %s at %s\n", dir, l.URL)
+	handler := store.Handler()
+	answer := func(w http.ResponseWriter, r *http.Request) {
+		if l.Here(r) {
+			handler.ServeHTTP(httpserve.Answering(w, r), r)
+			return
+		}
+		http.Error(w, fmt.Sprintf("Forbidden: the request is for the host %q, and this answers those for this machine alone: "+
+			"call it by its IP address or as localhost, or serve with --insecure-listen", r.Host), http.StatusForbidden)
+	}
+	return l.Serve(ctx, http.HandlerFunc(answer), log, func(context.Context) error { return nil })
+}
+
+// An artifactLookup finds the artifacts that arguments of commands name.
+type artifactLookup struct {
+	store    string
+	digest   string
+	maxBytes int64                    // uncompressed: of an archive, or of the files that headgate packed
+	temp     func() (*os.File, error) // as in [artifact.Limits]
+
+	// About the artifact that was opened last:
+	stored bool              // it is from the store
+	found  artifact.Artifact // as the store has it, the zero value if it is not from there
+	object source.Object     // whose artifact it is, if that is known
+}
+
+func (l *artifactLookup) register(c *cobra.Command) {
+	registerStore(c, &l.store)
+	c.Flags().StringVar(&l.digest, "digest", "", "`ALGORITHM:HEX` that the content must have; needed for a URL")
+	registerLimit(c, &l.maxBytes)
+}
+
+// limits returns those of the artifact that was opened last. One file may be as
+// large as the whole. A layer that was copied had no limit when it was stored:
+// others were within those of their origin, which do not count headers: see tree.
+func (l *artifactLookup) limits() artifact.Limits {
+	const most = 16 << 30 // bytes of a copied layer, as of one that is extracted
+	copied := strings.HasPrefix(l.found.Path, "ocirepository/")
+	if repo, ok := l.object.(*source.OCIRepository); ok {
+		made := repo.Status.ObservedLayerSelector
+		copied = made != nil && made.Operation == source.LayerCopy
+	}
+	limits := artifact.Limits{Bytes: l.maxBytes, FileBytes: l.maxBytes, Temp: l.temp}
+	switch {
+	case !l.stored:
+	case copied && l.maxBytes >= 0:
+		limits.Bytes = cmp.Or(l.maxBytes, most)
+		limits.FileBytes = limits.Bytes
+	default:
+		limits.Bytes, limits.FileBytes, limits.Entries, limits.Ratio = -1, cmp.Or(l.maxBytes, -1), -1, -1
+	}
+	return limits
+}
+
+// tree reads the artifact that was opened last.
+func (l *artifactLookup) tree(r io.Reader) (*artifact.Tree, error) {
+	if isIndex(l.found) {
+		archive := asArchive(r, l.found.Size)
+		defer archive.Close()
+		r = archive
+	}
+	tree, err := artifact.Read(r, l.limits())
+	if err == nil && l.stored && l.maxBytes > 0 && tree.Report().Bytes > l.maxBytes {
+		err = errors.Join(&artifact.LimitError{What: "bytes", Limit: l.maxBytes}, tree.Close())
+	}
+	if _, ok := errors.AsType[*artifact.LimitError](err); ok && l.stored {
+		return nil, fmt.Errorf("%w: --max-bytes sets that of bytes, --max-bytes=-1 lifts all", err)
+	}
+	return tree, err
+}
+
+// asArchive returns an archive with an index of charts, which is none, as its only file.
+func asArchive(index io.Reader, size int64) io.ReadCloser {
+	archive, w := io.Pipe()
+	go func() {
+		t := tar.NewWriter(w)
+		err := t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "index.yaml", Size: size, Mode: 0o644})
+		if err == nil {
+			_, err = io.Copy(t, index)
+		}
+		if err == nil {
+			err = t.Close()
+		}
+		w.CloseWithError(err)
+	}()
+	return archive
+}
+
+// isIndex reports whether a is the artifact of a PkgRepository.
+func isIndex(a artifact.Artifact) bool { return strings.HasPrefix(a.Path, "pkgrepository/") }
+
+// open opens the artifact that arg names; its content is checked against the
+// digest while it is read, if one is known.
+func (l *artifactLookup) open(ctx context.Context, arg string) (io.ReadCloser, error) {
+	l.stored, l.found, l.object = false, artifact.Artifact{}, nil
+	if strings.Contains(arg, "://") {
+		if l.digest == "" {
+			return nil, usage("%s: --digest is needed for a URL", arg)
+		}
+		return (&artifact.Client{}).Open(ctx, artifact.Artifact{URL: arg, Digest: l.digest})
+	}
+	switch f, err := os.Open(arg); {
+	case err == nil && isDir(arg):
+		f.Close()
+		return nil, fmt.Errorf("%s is a directory: want a file, an object or a URL", arg)
+	case err == nil && l.digest == "":
+		return f, nil
+	case err == nil:
+		r, err := artifact.VerifyReader(f, l.digest)
+		if err != nil {
+			f.Close()
+			return nil, usage("--digest: %w", err)
+		}
+		return struct {
+			io.Reader
+			io.Closer
+		}{r, f}, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	store, err := openExisting(l.store)
+	if err != nil {
+		return nil, fmt.Errorf("no such file, and %w", err)
+	}
+	defer store.Close()
+	if l.found, l.object, err = find(l.store, store, arg); err != nil {
+		return nil, fmt.Errorf("no such file, nor in the store %s: %w", l.store, err)
+	}
+	if l.digest != "" && l.digest != l.found.Digest {
+		return nil, fmt.Errorf("%s has digest %s, not %s", arg, l.found.Digest, l.digest)
+	}
+	l.stored = true
+	return store.Open(l.found)
+}
+
+// openExisting opens a store, and does not make one where there is none.
+func openExisting(dir string) (*artifact.Store, error) {
+	if _, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("no store: %w", err)
+	}
+	return artifact.OpenStore(artifact.StoreConfig{Dir: dir})
+}
+
+// find returns the artifact of an object, or the one at a path of the store, whose
+// object is nil.
+func find(dir string, store *artifact.Store, arg string) (a artifact.Artifact, obj source.Object, err error) {
+	if strings.Count(arg, "/") < 3 {
+		set, err := ledgerOf(dir).List()
+		if err != nil {
+			return a, nil, err
+		}
+		found, err := set.Find(arg)
+		switch {
+		case err != nil:
+			return a, nil, err
+		case len(found) > 1:
+			return a, nil, usage("%s names %d objects: write KIND/NAMESPACE/NAME", arg, len(found))
+		case found[0].Artifact() == nil:
+			return a, nil, fmt.Errorf("%s has no artifact", arg)
+		}
+		return *found[0].Artifact(), found[0], nil
+	}
+	for a, err := range store.All() {
+		if err != nil || a.Path == arg {
+			return a, nil, err
+		}
+	}
+	return a, nil, fmt.Errorf("no artifact has that path: %w", fs.ErrNotExist)
+}
+
+// read opens an artifact as a tree and hands it to use.
+func (l *artifactLookup) read(ctx context.Context, arg string, use func(*artifact.Tree) error) error {
+	r, err := l.open(ctx, arg)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	tree, err := l.tree(r)
+	if err != nil {
+		return fmt.Errorf("%s: %w", redact.String(arg), err)
+	}
+	defer tree.Close()
+	return use(tree)
 }

@@ -19,7 +19,7 @@ import (
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/source"
-	"github.com/headgate-io/headgate/source/controller/api"
+	"github.com/headgate-io/headgate/source/serve/api"
 )
 
 // chaosWait is how long something may take at the end, on a busy machine.

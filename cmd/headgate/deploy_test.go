@@ -243,7 +243,7 @@ func flagsOf(t *testing.T, args []string) *testerFlags {
 	if err := c.ParseFlags(args); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := f.server(os.LookupEnv); err != nil {
+	if err := f.check(os.LookupEnv); err != nil {
 		t.Fatal(err)
 	}
 	return f

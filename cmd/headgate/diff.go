@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
+	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 
 	"github.com/headgate-io/headgate/artifact"
@@ -15,12 +18,8 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-type diffFlags struct {
-	sourceFlags
-}
-
 func (p *program) diff() *cobra.Command {
-	f := &diffFlags{sourceFlags{parallel: 1}}
+	f := new(sourceFlags)
 	c := &cobra.Command{
 		Use:   "diff BEFORE AFTER",
 		Short: "Compare two artifacts entry by entry",
@@ -36,50 +35,47 @@ Exit codes: 0 the artifacts are the same, 4 they differ, 1 something failed, 2 u
 		Example: `  headgate diff gitrepository/app ./checkout
   headgate diff oci://registry.example.org/app:v1 oci://registry.example.org/app:v2 -o patch
   headgate diff oci://registry.example.org/app ./manifests -q || headgate push ./manifests oci://registry.example.org/app`,
-		Args:              f.exactly(2),
+		Args:              arguments(2, 2),
 		ValidArgsFunction: completeStored(&f.store),
 		RunE:              func(c *cobra.Command, args []string) error { return asFailure(p.runDiff(c.Context(), f, args)) },
 	}
 	registerStore(c, &f.store)
 	f.registerAccess(c)
 	registerLimit(c, &f.maxBytes)
-	spanVar(c, &f.timeout, "timeout", 0, "bound of the whole command")
-	f.registerOutput(c, "table", "json", "yaml", "name", "patch")
+	f.outputFlags.register(c, "table", "json", "yaml", "name", "patch")
 	return c
 }
 
-func (p *program) runDiff(ctx context.Context, f *diffFlags, args []string) error {
-	s, err := p.open(&f.sourceFlags)
+func (p *program) runDiff(ctx context.Context, f *sourceFlags, args []string) error {
+	s, err := p.open(f)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := s.within(ctx)
-	defer cancel()
-	var trees [2]fs.FS
+	c := comparison{Before: shown(args[0]), After: shown(args[1]), Changes: []difference{}}
 	for i, arg := range args {
 		tree, end, err := s.tree(ctx, arg)
 		if err != nil {
 			return about(arg, err)
 		}
 		defer end()
-		trees[i] = tree
+		c.trees[i] = tree
 	}
-	c := comparison{Before: shown(args[0]), After: shown(args[1]), trees: trees}
-	for change, err := range artifact.Diff(ctx, trees[0], trees[1]) {
+	for change, err := range artifact.Diff(ctx, c.trees[0], c.trees[1]) {
 		if err != nil {
 			return err
 		}
-		c.changes = append(c.changes, change)
+		c.Changes = append(c.Changes, differenceOf(change))
 		if !f.prints() {
 			break // one is enough for the exit code
 		}
 	}
+	c.Same = len(c.Changes) == 0
 	if f.prints() {
-		if err := c.print(p.stdout, f.output); err != nil {
+		if err := c.print(p, f.output); err != nil {
 			return err
 		}
 	}
-	if len(c.changes) > 0 {
+	if !c.Same {
 		return &exitError{exitChanged, nil}
 	}
 	return nil
@@ -95,51 +91,179 @@ func shown(arg string) string {
 
 // about says what an error is about, and keeps its exit code.
 func about(arg string, err error) error {
-	code := (&row{err: err}).code(false)
-	var coded *exitError
-	if errors.As(err, &coded) {
-		code, err = coded.code, coded.err
-	}
-	return &exitError{code, fmt.Errorf("%s: %s", redact.String(arg), byFlag.Replace(err.Error()))}
+	return &exitError{codeOf(err), fmt.Errorf("%s: %s", redact.String(arg), byFlag.Replace(err.Error()))}
 }
 
-// tree opens what an argument of diff names.
+// tree opens what an argument of diff names: an archive or an artifact, if it is
+// neither a URL nor a directory.
 func (s *session) tree(ctx context.Context, arg string) (tree fs.FS, end func() error, err error) {
-	open := openDir(arg, s.flags.store)
-	if strings.Contains(arg, "://") {
-		open = func(ctx context.Context) (ruled, error) { return s.fetched(ctx, arg) }
-	} else if info, err := os.Stat(arg); err != nil || !info.IsDir() {
-		return s.archived(ctx, arg)
+	var r ruled
+	switch {
+	case strings.Contains(arg, "://"):
+		var obj source.Object
+		if obj, err = s.objectOf(ctx, arg); err == nil {
+			bounded, cancel := source.Bounded(ctx, obj)
+			defer cancel()
+			r, err = s.content(bounded, obj)
+		}
+	case isDir(arg):
+		r, err = openDir(ctx, arg, s.flags.store)
+	default:
+		lookup := artifactLookup{store: s.flags.store, maxBytes: s.flags.maxBytes}
+		file, err := lookup.open(ctx, arg)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer file.Close()
+		tree, err := lookup.tree(file)
+		if err != nil {
+			return nil, nil, err
+		}
+		return tree, tree.Close, nil
 	}
-	r, err := open(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	return r.rules.View(ctx, r.tree), r.close, nil
 }
 
-// archived opens an archive, or the artifact of an object.
-func (s *session) archived(ctx context.Context, arg string) (fs.FS, func() error, error) {
-	lookup := artifactLookup{store: s.flags.store, maxBytes: s.flags.maxBytes}
-	file, err := lookup.open(ctx, arg)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer file.Close()
-	tree, err := lookup.tree(file)
-	if err != nil {
-		return nil, nil, err
-	}
-	return tree, tree.Close, nil
+// A comparison is what diff found.
+type comparison struct {
+	Before  string       `json:"before"`
+	After   string       `json:"after"`
+	Same    bool         `json:"same"`
+	Changes []difference `json:"changes"`
+
+	trees [2]fs.FS
 }
 
-// fetched fetches what a URL names, and stores nothing.
-func (s *session) fetched(ctx context.Context, arg string) (ruled, error) {
-	obj, err := s.adhoc(ctx, arg)
-	if err != nil {
-		return ruled{}, err
+// A difference is one change as it is printed.
+type difference struct {
+	Path   string   `json:"path"`
+	Change string   `json:"change"`         // added, removed or changed
+	What   []string `json:"what,omitempty"` // of what changed: type, mode, content
+	Before *side    `json:"before,omitempty"`
+	After  *side    `json:"after,omitempty"`
+}
+
+// A side is an entry of one of the artifacts.
+type side struct {
+	Type       string `json:"type"` // file or directory
+	Executable bool   `json:"executable,omitempty"`
+	Size       int64  `json:"size,omitempty"` // bytes of a file
+}
+
+func sideOf(s artifact.Side) *side {
+	switch {
+	case s.Mode == 0:
+		return nil
+	case s.Mode.IsDir():
+		return &side{Type: "directory"}
 	}
-	ctx, cancel := source.Bounded(ctx, obj)
-	defer cancel()
-	return s.content(ctx, obj)
+	return &side{Type: "file", Executable: s.Mode&0o111 != 0, Size: s.Size}
+}
+
+func (s *side) String() string {
+	switch {
+	case s == nil:
+		return "-"
+	case s.Type != "file":
+		return s.Type
+	case s.Executable:
+		return humanSize(s.Size) + ", executable"
+	}
+	return humanSize(s.Size)
+}
+
+func differenceOf(c artifact.Change) difference {
+	d := difference{Path: c.Path, Change: "changed", Before: sideOf(c.Old), After: sideOf(c.New)}
+	switch {
+	case d.Before == nil:
+		d.Change = "added"
+	case d.After == nil:
+		d.Change = "removed"
+	case d.Before.Type != d.After.Type:
+		d.What = []string{"type"}
+	default:
+		if c.Old.Mode != c.New.Mode {
+			d.What = append(d.What, "mode")
+		}
+		if c.Content {
+			d.What = append(d.What, "content")
+		}
+	}
+	return d
+}
+
+// print writes the comparison in a format of -o; a table has a line for each
+// change, and is not there without any.
+func (c *comparison) print(p *program, format string) error {
+	lines := [][]string{{"PATH", "CHANGE", "WHAT", "BEFORE", "AFTER"}}
+	switch format {
+	case "patch", "name":
+		for _, d := range c.Changes {
+			text := []byte(redact.String(d.Path) + "\n")
+			var err error
+			if format == "patch" {
+				text, err = c.patch(d)
+			}
+			if err == nil {
+				_, err = p.stdout.Write(text)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	case "table":
+		for _, d := range c.Changes {
+			lines = append(lines, []string{d.Path, d.Change, strings.Join(d.What, ", "), d.Before.String(), d.After.String()})
+		}
+		if c.Same {
+			return nil
+		}
+		return p.table(true).print(lines...)
+	}
+	return printValue(p.stdout, format, c)
+}
+
+// patch returns a unified diff of a text file, and a comment about everything else.
+func (c *comparison) patch(d difference) ([]byte, error) {
+	before, beforeName, textBefore, err := c.version(0, d.Before, d.Path)
+	after, afterName, textAfter, err2 := c.version(1, d.After, d.Path)
+	if err := errors.Join(err, err2); err != nil {
+		return nil, err
+	}
+	var hunks []byte
+	if textBefore && textAfter && redact.String(d.Path) == d.Path {
+		hunks = diff.Diff(beforeName, before, afterName, after)
+	}
+	what := strings.Join(d.What, ", ")
+	if hunks != nil && (what == "" || what == "content") {
+		return hunks, nil
+	}
+	if what != "" {
+		what = " (" + what + ")"
+	}
+	return append(fmt.Appendf(nil, "# %s: %s%s: %s → %s\n", redact.String(d.Path), d.Change, what, d.Before, d.After), hunks...), nil
+}
+
+// version returns the content of a path in tree i, how patch names it, and whether
+// a terminal can show it.
+func (c *comparison) version(i int, s *side, path string) (text []byte, name string, shown bool, err error) {
+	const most = 1 << 20 // bytes
+	if s == nil || s.Type != "file" {
+		return nil, "/dev/null", true, nil
+	}
+	if name = [2]string{"a/", "b/"}[i] + path; strings.Contains(path, " ") {
+		name += "\t" // ends the name, for patch
+	}
+	if s.Size > most {
+		return nil, name, false, nil
+	}
+	text, err = fs.ReadFile(c.trees[i], path)
+	shown = utf8.Valid(text) && !bytes.ContainsFunc(text, func(r rune) bool {
+		return unicode.IsControl(r) && !strings.ContainsRune("\t\n\r", r)
+	})
+	return text, name, shown, err
 }

@@ -2,47 +2,42 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
+	"github.com/headgate-io/headgate"
 	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/internal/retry"
 	"github.com/headgate-io/headgate/source"
-	"github.com/headgate-io/headgate/source/controller/api"
-	"github.com/headgate-io/headgate/source/controller/journal"
+	"github.com/headgate-io/headgate/source/serve/api"
 )
-
-// eventsDir is where a store has the journal of its server.
-const eventsDir = ".events"
 
 // eventFlags say which events are shown, and how.
 type eventFlags struct {
-	keeperFlags
+	keptFlags
+	outputFlags
 	watch    bool
 	severity string
 	since    string
 	limit    int
-	output   string
 }
 
-var (
-	eventFormats    = []string{"table", "json", "yaml"}
-	eventSeverities = []string{"trace", "info", "error"}
-)
+// mostEvents is how many events a server is asked for at once.
+const mostEvents = 1000
 
 func (p *program) events() *cobra.Command {
 	f := new(eventFlags)
 	c := &cobra.Command{
-		Use:   "events [KIND | KIND/NAME | KIND/NAMESPACE/NAME]...",
+		Use:   "events [KIND | KIND/NAME | KIND/NAMESPACE/NAME]",
 		Short: "Print what happened to sources",
 		Long: `Events prints the events of sources, the oldest first: new artifacts, failures, recoveries. They are those of the
-server that keeps the sources (headgate serve), or of the last one, as the files of the store have them, when none runs.
+server that keeps the sources (headgate serve), which has to run.
 
 With -w those that come follow until it is interrupted; when the server is lost it waits until it is back.
 
@@ -50,130 +45,87 @@ Exit codes: 0 the events were printed, 1 the server was not reached or refused, 
 		Example: `  headgate events -w
   headgate events gitrepository/app --since 1h --severity error
   headgate events -o json --limit 10`,
+		Args: arguments(0, 1),
 		RunE: func(c *cobra.Command, args []string) error { return asFailure(p.runEvents(c.Context(), f, args)) },
 	}
-	f.register(c)
+	f.keptFlags.register(p, c)
+	f.registerFormat(c, "table", "wide", "json", "yaml")
 	fl := c.Flags()
 	fl.BoolVarP(&f.watch, "watch", "w", false, "print events as they come")
 	fl.StringVar(&f.severity, "severity", "info", "the least that is printed: trace, info or error")
 	fl.StringVar(&f.since, "since", "", "`TIME` of the first: a duration such as 2h, before now, or a date as 2026-01-02T15:04:05Z")
 	fl.IntVar(&f.limit, "limit", 100, "the newest so many, up to 1000")
-	fl.StringVarP(&f.output, "output", "o", "table", "what to print: "+either(eventFormats))
-	complete(c, "severity", eventSeverities...)
-	complete(c, "output", eventFormats...)
-	c.ValidArgsFunction = p.completeKept(&f.keeperFlags)
+	complete(c, "severity", "trace", "info", "error")
 	return c
 }
 
-// mostEvents is how many events a server is asked for at once.
-const mostEvents = 1000
-
-// An eventQuery selects events.
-type eventQuery struct {
-	refs     []source.Reference // none: of all objects
-	severity string
-	since    time.Time
-	after    int64
-	limit    int // the newest
-}
-
-// query checks the flags.
-func (f *eventFlags) query(args []string, now time.Time) (q eventQuery, err error) {
-	q = eventQuery{severity: f.severity, limit: f.limit}
+// query returns what the flags ask for.
+func (f *eventFlags) query(ref source.Reference, now time.Time) (q api.EventQuery, err error) {
+	q = api.EventQuery{Filter: filterOf([]source.Reference{ref}), Severity: f.severity, Limit: f.limit}
 	switch {
-	case !slices.Contains(eventFormats, f.output):
-		return q, usage("-o %q: want %s", f.output, either(eventFormats))
-	case !slices.Contains(eventSeverities, f.severity):
-		return q, usage("--severity %q: want %s", f.severity, either(eventSeverities))
+	case !slices.Contains([]string{"trace", "info", "error"}, f.severity):
+		return q, usage("--severity %q: want trace, info or error", f.severity)
 	case f.limit < 1 || f.limit > mostEvents:
 		return q, usage("--limit %d: want 1 to %d", f.limit, mostEvents)
+	case f.selector != "":
+		return q, usage("-l: events have no labels: name an object, or give a namespace with -n")
+	case f.since == "":
+		return q, nil
 	}
-	if f.since != "" {
-		before, err := time.ParseDuration(f.since)
-		if q.since = now.Add(-before); err != nil {
-			q.since, err = time.Parse(time.RFC3339, f.since)
-		}
-		if err != nil || before < 0 {
-			return q, usage("--since %q: want a duration such as 2h, or a date as 2026-01-02T15:04:05Z", f.since)
-		}
+	before, err := time.ParseDuration(f.since)
+	if q.Since = now.Add(-before); err != nil {
+		q.Since, err = time.Parse(time.RFC3339, f.since)
 	}
-	q.refs, err = references(args, true)
-	return q, err
-}
-
-// ref is what one query of a journal can select by.
-func (q eventQuery) ref() (ref source.Reference) {
-	if len(q.refs) == 1 {
-		ref = q.refs[0]
+	if err != nil || before < 0 {
+		return q, usage("--since %q: want a duration such as 2h, or a date as 2026-01-02T15:04:05Z", f.since)
 	}
-	return ref
-}
-
-// most is how many one query of a journal is asked for.
-func (q eventQuery) most() int {
-	if len(q.refs) > 1 {
-		return mostEvents // some of them will not do
-	}
-	return q.limit
-}
-
-func (q eventQuery) journal() journal.Query {
-	return journal.Query{Object: q.ref(), Severity: q.severity, Since: q.since, After: q.after, Limit: q.most()}
-}
-
-func (q eventQuery) api() api.EventQuery {
-	ref := q.ref()
-	return api.EventQuery{Filter: api.Filter{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}, Severity: q.severity, Since: q.since, After: q.after, Limit: q.most()}
-}
-
-// selects reports whether an event is of an object that is asked for.
-func (q eventQuery) selects(e source.Event) bool { return selects(q.refs, involved(e)) }
-
-// involved returns the object of an event, of which documents of the other group
-// have other names.
-func involved(e source.Event) source.Reference {
-	ref := source.Reference{Kind: e.InvolvedObject.Kind, Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}
-	if known, err := source.ParseReference(ref.Kind); err == nil {
-		ref.Kind = known.Kind
-	}
-	return ref
-}
-
-// last returns as many of the newest as are asked for.
-func (q eventQuery) last(events []api.Event) []api.Event {
-	if len(events) > q.limit {
-		return events[len(events)-q.limit:]
-	}
-	return events
+	return q, nil
 }
 
 func (p *program) runEvents(ctx context.Context, f *eventFlags, args []string) error {
-	q, err := f.query(args, time.Now())
+	k := &kept{program: p, keptFlags: &f.keptFlags}
+	refs, err := k.references(args, false)
 	if err != nil {
 		return err
 	}
-	k, err := p.openKeeper(&f.keeperFlags)
-	if err != nil {
+	q, err := f.query(append(refs, f.in(source.Reference{}))[0], time.Now())
+	if err = errors.Join(f.check(), err); err != nil {
+		return err
+	}
+	if k, err = p.openKept(&f.keptFlags, true); err != nil {
 		return err
 	}
 	if f.watch {
-		return k.follow(ctx, q, func(e api.Event) error { return printEvent(p.stdout, f.output, e) })
+		t := p.table(f.output == "wide")
+		err := k.client.FollowEvents(ctx, q, func(e api.Event) error {
+			switch {
+			case f.output == "json":
+				return encode(p.stdout, e, "")
+			case f.documents():
+				fmt.Fprintln(p.stdout, "---")
+				return printValue(p.stdout, f.output, e)
+			}
+			return t.print(eventCells(e))
+		})
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
 	}
-	events, err := k.events(ctx, q)
+	ctx, cancel := k.bounded(ctx)
+	defer cancel()
+	events, err := k.client.Events(ctx, q)
 	if err != nil {
 		return err
 	}
-	if f.output != "table" {
-		return printValue(p.stdout, f.output, struct {
-			Events []api.Event `json:"events"`
-		}{append([]api.Event{}, events...)})
+	if f.documents() {
+		return printValue(p.stdout, f.output, map[string][]api.Event{"events": append([]api.Event{}, events...)})
 	}
-	t := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
-	tableRow(t, "TIME", "SEVERITY", "REASON", "OBJECT", "MESSAGE")
+	lines := [][]string{{"TIME", "SEVERITY", "REASON", "OBJECT", "MESSAGE"}}
 	for _, e := range events {
-		tableRow(t, eventCells(e)...)
+		lines = append(lines, eventCells(e))
 	}
-	return t.Flush()
+	return p.table(f.output == "wide").print(lines...)
 }
 
 func eventCells(e api.Event) []string {
@@ -181,22 +133,133 @@ func eventCells(e api.Event) []string {
 	return []string{instant(e.Timestamp), e.Severity, e.Reason, o.Kind + "/" + o.Namespace + "/" + o.Name, e.Message}
 }
 
-// printEvent prints one event of those that come: a line, or a document.
-func printEvent(w io.Writer, format string, e api.Event) error {
-	switch format {
-	case "json":
-		return printLine(w, e)
-	case "yaml":
-		text, err := yaml.Marshal(e)
-		if err == nil {
-			_, err = fmt.Fprintf(w, "---\n%s", text)
-		}
+// reconcileFlags say which sources are checked at once.
+type reconcileFlags struct {
+	keptFlags
+	outputFlags
+	wait bool
+}
+
+func (p *program) reconcile() *cobra.Command {
+	f := new(reconcileFlags)
+	c := &cobra.Command{
+		Use:   "reconcile {KIND/NAME... | --all | -n NAMESPACE | -l LABELS}",
+		Short: "Check sources at once, not when they are due",
+		Long: `Reconcile has the server that keeps sources (headgate serve), which has to run, check them now, waits until it has and
+prints what came out, as fetch does. A source that is suspended is refused: resume it first. Without a server, use headgate fetch.
+
+Exit codes: 0 everything is ready, or with --wait=false was asked for, 1 something failed, 2 usage or an invalid object, 3 a verification failed.`,
+		Example: `  headgate reconcile gitrepository/app
+  headgate reconcile pkgchart/shop/web --timeout 2m
+  headgate reconcile gitrepository/app --wait=false`,
+		RunE: func(c *cobra.Command, args []string) error { return asFailure(p.runReconcile(c.Context(), f, args)) },
+	}
+	f.keptFlags.register(p, c)
+	f.outputFlags.register(c, "table", "wide", "json", "yaml", "name")
+	c.Flags().BoolVar(&f.wait, "wait", true, "wait until the server has checked them")
+	return c
+}
+
+func (p *program) runReconcile(ctx context.Context, f *reconcileFlags, args []string) error {
+	if err := f.check(); err != nil {
 		return err
 	}
-	cells := eventCells(e)
-	for i := range cells {
-		cells[i] = redact.String(cells[i])
+	k, err := p.openKept(&f.keptFlags, true)
+	if err != nil {
+		return err
 	}
-	_, err := fmt.Fprintln(w, strings.Join(cells, " "))
-	return err
+	refs, err := k.references(args, true)
+	if err != nil {
+		return err
+	}
+	found, _, err := k.sources(ctx, refs, f.wait)
+	if err := errors.Join(err, missing(refs, refsOf(found), false)); err != nil {
+		return err
+	}
+	if !f.wait {
+		var errs []error
+		for _, s := range found {
+			_, _, err := k.client.Reconcile(ctx, sourceRef(s), api.Change{By: p.user()}, 0)
+			if err == nil && f.prints() {
+				_, err = fmt.Fprintf(p.stdout, "%s: asked for\n", argument(s))
+			}
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	}
+	rows, err := k.reconcileAll(ctx, found)
+	if err != nil {
+		return err
+	}
+	s := &session{program: p, flags: &sourceFlags{outputFlags: f.outputFlags}}
+	return s.finish(rows, false, p.printObjects)
 }
+
+// reconcileAll has the server reconcile sources: each when those that it needs have
+// ended, and otherwise all at once.
+func (k *kept) reconcileAll(ctx context.Context, found []api.Source) ([]*row, error) {
+	objects, rows, ended := make([]source.Object, len(found)), make([]*row, len(found)), make([]chan struct{}, len(found))
+	for i, s := range found {
+		obj, err := decoded(s.Document)
+		if err != nil {
+			return nil, err
+		}
+		objects[i], rows[i], ended[i] = obj, &row{Result: headgate.Result{Object: obj, Index: i}}, make(chan struct{})
+	}
+	var runs sync.WaitGroup
+	for i, before := range source.Order(objects) {
+		runs.Go(func() {
+			defer close(ended[i])
+			for _, b := range before {
+				<-ended[b]
+			}
+			k.reconcileOne(ctx, sourceRef(found[i]), rows[i])
+		})
+	}
+	runs.Wait()
+	return rows, nil
+}
+
+// reconcileOne has the server reconcile a source, and waits for the end of its run.
+func (k *kept) reconcileOne(ctx context.Context, ref source.Reference, r *row) {
+	s, ticket, err := k.client.Reconcile(ctx, ref, api.Change{By: k.user()}, time.Minute)
+	for err == nil && (s.Last == nil || s.Last.Number < ticket.Run || s.Document == "") {
+		if err = retry.Sleep(ctx, time.Second); err == nil {
+			s, err = k.client.Source(ctx, ref)
+		}
+	}
+	if refused, ok := errors.AsType[*api.Problem](err); ok {
+		r.err, r.refused = errors.New(strings.TrimLeft(strings.TrimPrefix(refused.Error(), r.Object.Head().String()), ": ")), true
+		return
+	}
+	var obj source.Object
+	if err == nil {
+		obj, err = decoded(s.Document)
+	}
+	if err != nil {
+		r.err, r.Outcome = err, source.Failed
+		return
+	}
+	r.Object, r.Outcome, r.Why = obj, source.Outcome(s.Last.Outcome), s.Last.Why
+	r.Changed = r.Outcome == source.Stored
+	if s.Last.Error == "" {
+		return
+	}
+	r.err = &toldError{s.Last.Error, nil}
+	verified := obj.Common().Condition(source.SourceVerifiedCondition)
+	switch {
+	case r.Outcome == source.Stalled:
+		r.err = &toldError{s.Last.Error, source.ErrInvalid}
+	case verified.Status == "False" && strings.Contains(s.Last.Error, verified.Message):
+		r.err = &toldError{s.Last.Error, source.ErrVerification}
+	}
+}
+
+// A toldError is one that a server tells of.
+type toldError struct {
+	text string
+	kind error
+}
+
+func (e *toldError) Error() string { return redact.String(e.text) }
+func (e *toldError) Unwrap() error { return e.kind }

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/headgate-io/headgate/artifact"
-	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -45,63 +47,61 @@ is meant. Included sources count as they are in the store; the store is only rea
 		Example: `  headgate explain ignore deploy/app.yaml logo.png vendor/
   headgate explain ignore -f sources.yaml gitrepository/app docs/
   headgate explain ignore https://example.org/app.git@v1.2.3 docs/index.md -o json`,
-		RunE: func(c *cobra.Command, args []string) error { return p.runIgnore(c.Context(), f, args) },
+		RunE: func(c *cobra.Command, args []string) error { return asFailure(p.runIgnore(c.Context(), f, args)) },
 	}
 	f.register(c)
 	registerLimit(c, &f.maxBytes)
 	registerStore(c, &f.store)
-	c.Flags().StringVar(&f.dir, "dir", ".", "`DIR` to explain when no source is given")
+	f.formats = []string{"table", "json"}
+	c.Flags().StringVar(&f.dir, "dir", ".", "`DIR` to explain if no source is given")
 	return c
 }
 
 func (p *program) runIgnore(ctx context.Context, f *ignoreFlags, args []string) error {
-	if f.output != "table" && f.output != "json" {
-		return usage("-o %q: want table or json", f.output)
-	}
-	open, paths, err := p.subject(f, args)
-	if err != nil {
+	if err := f.outputFlags.check(); err != nil {
 		return err
 	}
-	r, err := open(ctx)
+	paths, sourced := args, len(f.files) > 0 || len(args) > 0 && strings.Contains(args[0], "://")
+	if sourced && len(args) > 0 {
+		paths = args[1:]
+	}
+	switch {
+	case sourced && f.dir != ".":
+		return usage("--dir goes without a source: --from URL=DIR lets a directory stand in for one")
+	case len(paths) == 0:
+		return usage("give the paths to explain")
+	}
+	for _, name := range paths {
+		if name == "" || !fs.ValidPath(path.Clean(filepath.ToSlash(name))) {
+			return usage("%q is no path inside a source", name)
+		}
+	}
+	var r ruled
+	var err error
+	if sourced {
+		r, err = p.openSource(ctx, &f.sourceFlags, args[0])
+	} else {
+		r, err = openDir(ctx, f.dir, f.store)
+	}
 	if err != nil {
 		return err
 	}
 	defer r.close()
 	list := make([]explanation, len(paths))
+	lines := [][]string{{"PATH", "INCLUDED", "DECIDED BY", "NOTE"}}
 	for i, name := range paths {
 		if list[i], err = r.explain(ctx, name); err != nil {
-			return failed(err)
+			return err
 		}
+		lines = append(lines, list[i].cells())
 	}
 	switch {
 	case !f.prints():
 		return nil
-	case f.output == "json":
-		return asFailure(printJSON(p.stdout, list))
+	case f.documents():
+		return printValue(p.stdout, f.output, list)
 	}
-	return asFailure(printExplanations(p.stdout, list))
-}
-
-// subject returns what opens the source or the directory that is asked about,
-// and the paths inside it.
-func (p *program) subject(f *ignoreFlags, args []string) (open func(context.Context) (ruled, error), paths []string, err error) {
-	sourced := len(f.files) > 0 || len(args) > 0 && strings.Contains(args[0], "://")
-	if sourced && f.dir != "." {
-		return nil, nil, usage("--dir goes without a source: --from URL=DIR lets a directory stand in for one")
-	}
-	open, paths = openDir(f.dir, f.store), args
-	if sourced && len(args) > 0 {
-		open, paths = p.openSource(&f.sourceFlags, args[0]), args[1:]
-	}
-	if len(paths) == 0 {
-		return nil, nil, usage("give the paths to explain")
-	}
-	for _, name := range paths {
-		if _, ok := treePath(name); !ok {
-			return nil, nil, usage("%q is no path inside a source", name)
-		}
-	}
-	return open, paths, nil
+	return p.table(true).print(lines...)
 }
 
 // A ruled is a tree and the ignore rules that apply to it.
@@ -113,56 +113,38 @@ type ruled struct {
 
 // openDir reads the rules of a directory as if it were a Git repository. The
 // store, which holds what no commit would, is no part of it.
-func openDir(dir, store string) func(context.Context) (ruled, error) {
-	return func(ctx context.Context) (ruled, error) {
-		root, err := os.OpenRoot(dir)
-		if err != nil {
-			return ruled{}, failed(err)
-		}
-		ignore := artifact.DefaultIgnore()
-		if inside, ok := below(dir, store); ok {
-			ignore.Base = append(ignore.Base, "/"+literal.Replace(inside)+"/")
-		}
-		rules, err := ignore.Compile(ctx, root.FS())
-		if err != nil {
-			return ruled{}, failed(errors.Join(fmt.Errorf("%s: %w", dir, err), root.Close()))
-		}
-		return ruled{root.FS(), rules, root.Close}, nil
+func openDir(ctx context.Context, dir, store string) (ruled, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return ruled{}, err
 	}
+	ignore := artifact.DefaultIgnore()
+	if inside, ok := below(dir, store); ok {
+		ignore.Base = append(ignore.Base, "/"+literal.Replace(inside)+"/")
+	}
+	rules, err := ignore.Compile(ctx, root.FS())
+	if err != nil {
+		return ruled{}, errors.Join(fmt.Errorf("%s: %w", dir, err), root.Close())
+	}
+	return ruled{root.FS(), rules, root.Close}, nil
 }
 
 // openSource fetches the one object that arg names, and stores nothing.
-func (p *program) openSource(f *sourceFlags, arg string) func(context.Context) (ruled, error) {
-	return func(ctx context.Context) (ruled, error) {
-		s, objects, err := p.prepare(ctx, f, []string{arg})
-		if err != nil {
-			return ruled{}, err
-		}
-		if s.bad != nil && !f.quiet {
-			fmt.Fprintf(p.stderr, "warning: %s\n", redact.Error(s.bad))
-		}
-		if len(objects) != 1 {
-			return ruled{}, usage("%s names %d objects: write KIND/NAMESPACE/NAME", arg, len(objects))
-		}
-		ctx, cancel := s.within(ctx)
-		defer cancel()
-		r, err := p.explained(ctx, s, objects[0])
-		if err != nil {
-			obj := row{err: err}
-			return ruled{}, &exitError{obj.code(false), fmt.Errorf("%s: %w", objects[0].Head(), err)}
-		}
-		return r, nil
+func (p *program) openSource(ctx context.Context, f *sourceFlags, arg string) (ruled, error) {
+	s, objects, err := p.prepare(ctx, f, []string{arg})
+	if err != nil {
+		return ruled{}, err
 	}
-}
-
-// explained opens the content of obj: with what it includes, as far as that is
-// in the store.
-func (p *program) explained(ctx context.Context, s *session, obj source.Object) (ruled, error) {
+	if !f.quiet {
+		p.warn(s.bad)
+	}
+	if len(objects) != 1 {
+		return ruled{}, usage("%s names %d objects: write KIND/NAMESPACE/NAME", arg, len(objects))
+	}
+	obj := objects[0]
 	switch obj.(type) {
-	case *source.PkgChart:
-		return ruled{}, errors.New("PkgChart has no ignore rules: the .helmignore of the chart decides, after those of the source that holds it")
-	case *source.PkgRepository:
-		return ruled{}, errors.New("PkgRepository has no ignore rules")
+	case *source.PkgChart, *source.PkgRepository:
+		return ruled{}, fmt.Errorf("%s has no ignore rules: of a chart the .helmignore in it decides, after those of the source that holds it", obj.Head())
 	}
 	ctx, cancel := source.Bounded(ctx, obj)
 	defer cancel()
@@ -172,7 +154,7 @@ func (p *program) explained(ctx context.Context, s *session, obj source.Object) 
 	}
 	r, err := s.content(ctx, obj)
 	if g, ok := obj.(*source.GitRepository); ok && errors.Is(err, source.ErrWaiting) {
-		if !s.flags.quiet {
+		if !f.quiet {
 			fmt.Fprintf(p.stderr, "%s: note: without what it includes, which is not in the store: fetch it first\n", obj.Head())
 		}
 		alone := *g
@@ -180,7 +162,7 @@ func (p *program) explained(ctx context.Context, s *session, obj source.Object) 
 		r, err = s.content(ctx, &alone)
 	}
 	if err != nil {
-		return ruled{}, errors.Join(err, closeStore())
+		return ruled{}, errors.Join(&exitError{codeOf(err), fmt.Errorf("%s: %w", obj.Head(), err)}, closeStore())
 	}
 	closeContent := r.close
 	r.close = func() error { return errors.Join(closeContent(), closeStore()) }
@@ -193,43 +175,35 @@ func (s *session) content(ctx context.Context, obj source.Object) (ruled, error)
 	if err != nil {
 		return ruled{}, err
 	}
-	r, err := explain(ctx, obj, from)
-	return r, source.Conceal(err, from)
-}
-
-func explain(ctx context.Context, obj source.Object, from source.Origin) (ruled, error) {
 	rev, _, err := from.Resolve(ctx, nil)
 	if err != nil {
-		return ruled{}, err
+		return ruled{}, source.Conceal(err, from)
 	}
 	content, err := from.Open(ctx, rev)
 	if err != nil {
-		return ruled{}, err
+		return ruled{}, source.Conceal(err, from)
 	}
+	r := ruled{close: content.Close}
 	_, err = content.Verify(ctx)
-	e, ok := content.(source.Explainer)
-	if err == nil && !ok {
+	if e, ok := content.(source.Explainer); err == nil && ok {
+		r.tree, r.rules, err = e.Explain(ctx)
+	} else if err == nil {
 		err = fmt.Errorf("%s has no ignore rules", obj.Head().Kind)
 	}
-	var r ruled
-	if err == nil {
-		r.tree, r.rules, err = e.Explain(ctx)
-	}
 	if err != nil {
-		return ruled{}, errors.Join(err, content.Close())
+		return ruled{}, source.Conceal(errors.Join(err, content.Close()), from)
 	}
-	r.close = content.Close
 	return r, nil
 }
 
-// lookBack gives origins the artifacts that obj needs as they are in the store,
-// if there is one.
+// lookBack gives origins the artifacts that obj needs as they are in the store, if
+// there is one.
 func (s *session) lookBack(ctx context.Context, obj source.Object) (closeStore func() error, err error) {
 	inventory := &source.Inventory{Objects: s.set.Objects, Client: &artifact.Client{MaxBytes: s.flags.maxBytes}}
 	s.env.Sources, closeStore = inventory, func() error { return nil }
 	needed, err := source.Needed(ctx, obj, inventory)
-	if err != nil {
-		return nil, err
+	if err != nil || len(needed) == 0 {
+		return closeStore, err
 	}
 	for _, n := range needed {
 		if _, external := n.(*source.ExternalArtifact); external {
@@ -239,11 +213,90 @@ func (s *session) lookBack(ctx context.Context, obj source.Object) (closeStore f
 			return nil, err
 		}
 	}
-	if _, err := os.Stat(s.flags.store); err != nil || len(needed) == 0 {
+	if !exists(s.flags.store) {
 		return closeStore, nil
 	}
-	if inventory.Store, err = openExisting(s.flags.store); err != nil {
-		return nil, err
+	if inventory.Store, err = openExisting(s.flags.store); err == nil {
+		closeStore = inventory.Store.Close
 	}
-	return inventory.Store.Close, nil
+	return closeStore, err
+}
+
+// An explanation says what becomes of one path.
+type explanation struct {
+	Path      string `json:"path"`
+	Exists    bool   `json:"exists"`
+	Directory bool   `json:"directory"`
+	Included  bool   `json:"included"`          // in the artifact; it would be, if it existed
+	Pattern   string `json:"pattern,omitempty"` // the one that decides; "" if none does
+	Source    string `json:"source,omitempty"`  // the file that Pattern stands in, spec.ignore or default
+	Line      int    `json:"line,omitempty"`
+	Note      string `json:"note,omitempty"`
+}
+
+func (e explanation) cells() []string {
+	included, by := "no", "no pattern"
+	if e.Included {
+		included = "yes"
+	}
+	switch {
+	case e.Pattern != "" && e.Line > 0:
+		by = fmt.Sprintf("%s:%d: %s", e.Source, e.Line, e.Pattern)
+	case e.Pattern != "":
+		by = e.Source + ": " + e.Pattern
+	}
+	return []string{e.Path, included, by, e.Note}
+}
+
+// explain says what becomes of the path that arg names.
+func (r ruled) explain(ctx context.Context, arg string) (explanation, error) {
+	name := path.Clean(filepath.ToSlash(arg))
+	e := explanation{Path: name}
+	mode, err := modeOf(r.tree, name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		e.Directory, e.Note = strings.HasSuffix(filepath.ToSlash(arg), "/"), "does not exist"
+	case err != nil:
+		return e, err
+	default:
+		e.Exists, e.Directory = true, mode.IsDir()
+	}
+	rule, ignored, err := r.rules.Match(ctx, name, e.Directory)
+	if err != nil {
+		return e, err
+	}
+	e.Included, e.Pattern, e.Source, e.Line = !ignored, rule.Pattern, rule.Source, rule.Line
+	switch {
+	case e.Exists && !mode.IsDir() && !mode.IsRegular():
+		e.Included, e.Note = false, "is "+kindOfFile(mode)+", which no artifact holds"
+	case e.Exists && mode.IsDir() && ignored:
+		if below, err := fs.ReadDir(r.rules.View(ctx, r.tree), name); err == nil && len(below) > 0 {
+			e.Note = "a pattern includes something below it again"
+		}
+	}
+	return e, nil
+}
+
+// modeOf returns the type of what is at a path, without following a link. It reads
+// directories only: the files need not be at hand.
+func modeOf(tree fs.FS, name string) (fs.FileMode, error) {
+	mode, at := fs.ModeDir, "."
+	for base := range strings.SplitSeq(name, "/") {
+		if name == "." {
+			break
+		}
+		if !mode.IsDir() {
+			return 0, fs.ErrNotExist
+		}
+		entries, err := fs.ReadDir(tree, at)
+		if err != nil {
+			return 0, err
+		}
+		i := slices.IndexFunc(entries, func(e fs.DirEntry) bool { return e.Name() == base })
+		if i < 0 {
+			return 0, fs.ErrNotExist
+		}
+		mode, at = entries[i].Type(), path.Join(at, base)
+	}
+	return mode, nil
 }

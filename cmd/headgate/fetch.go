@@ -1,66 +1,120 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/headgate-io/headgate"
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
 )
+
+// storingFlags are those of commands that store artifacts.
+type storingFlags struct {
+	sourceFlags
+	digest    string
+	cache     string
+	cacheSize int64
+}
+
+func (f *storingFlags) register(c *cobra.Command) {
+	registerLimit(c, &f.maxBytes)
+	registerStore(c, &f.store)
+	registerDigest(c, &f.digest)
+	c.Flags().StringVar(&f.cache, "cache", "", "`DIR` of what later fetches can use, so that they transfer and compress only what is new; default .cache in the store")
+	bytesVar(c, &f.cacheSize, "cache-size", unsetBytes, -1, "most `BYTES` in the cache: what was used longest ago goes first, also when the volume is full; 0 is no cache, -1 no limit; default the smaller of 1Gi and a tenth of the volume")
+}
+
+// cacheName is the directory of the cache in a store.
+const cacheName = ".cache"
+
+// cacheDir returns where the cache is, "" if there is none.
+func (f *storingFlags) cacheDir() string {
+	if f.cacheSize == 0 {
+		return ""
+	}
+	return cmp.Or(f.cache, filepath.Join(f.store, cacheName))
+}
+
+// openStore opens the store and the cache, which is nil if there is none. It makes
+// those that are not there.
+func (f *storingFlags) openStore(config artifact.StoreConfig) (store *artifact.Store, cache *artifact.Cache, err error) {
+	if _, err := artifact.Algorithm(f.digest).New(); err != nil {
+		return nil, nil, usage("--digest: %w", err)
+	}
+	if dir := f.cacheDir(); dir != "" {
+		limit := f.cacheSize
+		if limit == unsetBytes {
+			limit = 0
+		}
+		if cache, err = artifact.OpenCache(artifact.CacheConfig{Dir: dir, MaxBytes: limit}); err != nil {
+			return nil, nil, err
+		}
+	}
+	config.Dir, config.Algorithm, config.Cache = f.store, artifact.Algorithm(f.digest), cache
+	store, err = artifact.OpenStore(config)
+	if err != nil && cache != nil {
+		cache.Close()
+	}
+	if errors.Is(err, fs.ErrInvalid) {
+		err = &exitError{exitUsage, err}
+	}
+	return store, cache, err
+}
+
+// ledgerOf returns the ledger of a store: private, beside the artifacts.
+func ledgerOf(store string) *source.Ledger {
+	return &source.Ledger{Dir: filepath.Join(store, ".status")}
+}
 
 type fetchFlags struct {
 	storingFlags
 	outFlags
+	baseURL  string
 	detailed bool
 }
 
 func (p *program) fetch() *cobra.Command {
 	f := new(fetchFlags)
 	c := &cobra.Command{
-		Use:   "fetch {-f FILE|DIR|- [KIND/NAME | KIND/NAMESPACE/NAME]... | URL[@REF] | --chart NAME URL}",
+		Use:   "fetch {-f FILE|DIR|- [KIND/NAME | KIND/NAMESPACE/NAME]... | URL[@REF]... | --chart NAME URL}",
 		Short: "Bring artifacts up to date with their origins",
 		Long: `Fetch reconciles each object once: it asks the origin for its revision, and when something changed
-fetches the content, verifies it and stores the artifact. What it did is kept beside the artifacts, so
-that the next run does only what changed. A failure leaves the last good artifact in place.
+fetches the content, verifies it and stores the artifact. What it did is kept in the store, so that the next run
+does only what changed. A failure leaves the last good artifact in place. Includes and the sources of charts are
+fetched before what is made of them, also if they were not named. What spec.suspend suspends is left as it is.
 
-Objects that others are made of, includes and the sources of charts, are fetched before them, also when they
-were not named. One that fails counts as it was when it last succeeded. The others are fetched at once.
+With -o wide, json or yaml the output says why an artifact was stored or was not. In documents these are the
+annotations ` + outcomeAnnotation + ` and ` + whyAnnotation + `.
 
-One that spec.suspend suspends is left as it is: READY is what was saved of it, --out extracts its stored
-artifact, and what it is made of is not fetched for it.
+Instead of objects it fetches what URLs name:
 
-With -o wide, json or yaml the output says why an artifact was stored or was not: which revision, field of
-the spec or included artifact differs. In documents these are the annotations ` + outcomeAnnotation + ` and
-` + whyAnnotation + `.
+  https://, ssh://, USER@HOST:PATH or a directory   a Git repository, at its HEAD, or at the branch, tag, commit, full name
+                                                    (refs/...) or range of versions after @
+  oci://HOST/PATH[:TAG][@DIGEST | @RANGE]           what a registry has, by default the tag latest
+  s3://BUCKET[/PREFIX]                              a bucket of AWS, or with --endpoint of an S3-compatible server
+  gs://BUCKET[/PREFIX]                              a bucket of Google Cloud
+  azblob://HOST/CONTAINER[/PREFIX]                  a container of Azure
+  https://HOST/PATH/NAME-VERSION.tgz                a chart of a repository; with --chart at the URL of the repository
 
-With a URL instead of objects it fetches a Git repository, where REF is a branch, a tag, a commit, a full
-reference name (refs/...) or a range of versions such as ^1.2, by default the repository's own HEAD; or
-from a registry what oci://HOST/PATH[:TAG][@DIGEST | @RANGE] names, by default the tag latest; or the
-objects of a bucket whose keys begin with PREFIX:
-
-  s3://BUCKET[/PREFIX]             of AWS, or with --endpoint HOST[:PORT] of an S3-compatible server
-  gs://BUCKET[/PREFIX]             of Google Cloud
-  azblob://HOST/CONTAINER[/PREFIX] of Azure, as https://ACCOUNT.blob.core.windows.net/CONTAINER[/PREFIX]
+The object of a URL is called after it, with a hash of the URL without credentials at its end, unless --name is given.
+Over ssh it needs a Secret named after the repository with identity and known_hosts: for ssh://HOST/app.git "app", in
+--secrets or as HEADGATE_SECRET_APP_IDENTITY and HEADGATE_SECRET_APP_KNOWN_HOSTS.
 
 ` + outRule + `
 
-With --chart it fetches that chart from the repository of charts at the URL, which has an index (https, http)
-or is a registry (oci://HOST/PATH, without the name of the chart).
-
-The object of a URL is called after it, with a hash of the URL without credentials at its end; --name calls it
-otherwise, and headgate delete forgets it. One that an earlier release saved under a shorter name keeps that.
-
-Flags say how it is reached, as the fields of a spec do. Over ssh it needs a Secret named after the repository with
-identity and known_hosts: for ssh://HOST/app.git "app", in --secrets or as HEADGATE_SECRET_APP_IDENTITY
-and HEADGATE_SECRET_APP_KNOWN_HOSTS.
-
-Exit codes: 0 everything that is not suspended is ready, 1 something failed, or --out found no artifact of what is suspended, 2 usage or an invalid object, 3 a verification failed.`,
+Exit codes: 0 everything that is not suspended is ready, 1 something failed, 2 usage or an invalid object, 3 a verification failed.`,
 		Example: `  headgate fetch -f sources.yaml --store ./store
   headgate fetch -f sources.yaml gitrepository/app --out ./app
   headgate fetch https://example.org/app.git@v1.2.3 --out ./app
@@ -68,13 +122,12 @@ Exit codes: 0 everything that is not suspended is ready, 1 something failed, or 
   headgate fetch s3://assets/app/ --endpoint minio.example.org --secret-ref minio --out ./app
   headgate fetch --chart app --version "^1.2" https://charts.example.org --out ./charts
   headgate fetch -f sources.yaml --from https://example.org/app.git=../app`,
-		RunE: func(c *cobra.Command, args []string) error { return p.runFetch(c.Context(), f, args) },
+		RunE: func(c *cobra.Command, args []string) error { return asFailure(p.runFetch(c.Context(), f, args)) },
 	}
 	f.sourceFlags.register(c)
-	f.chartFlags.register(c)
-	f.registerWriting(c)
-	f.cacheFlags.register(c)
+	f.storingFlags.register(c)
 	f.outFlags.register(c, "`DIR` to extract to: the content of the one source named, or KIND/NAMESPACE/NAME below it of several; replaced as a whole")
+	c.Flags().StringVar(&f.baseURL, "base-url", "", "`URL` that the store is served at; default its file URL")
 	c.Flags().BoolVar(&f.detailed, "detailed-exitcode", false, "exit with 4 instead of 0 when something changed")
 	return c
 }
@@ -84,116 +137,370 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	if err != nil {
 		return err
 	}
-	return p.bringUp(ctx, s, f, named)
-}
-
-// bringUp reconciles the objects named, and those that they are made of.
-func (p *program) bringUp(ctx context.Context, s *session, f *fetchFlags, named []source.Object) error {
-	cache, err := f.openCache()
-	if err != nil {
-		return err
-	}
-	if cache != nil {
-		defer cache.Close()
-	}
-	store, err := f.openStore(f.baseURL, cache)
+	store, cache, err := f.openStore(artifact.StoreConfig{BaseURL: f.baseURL})
 	if err != nil {
 		return err
 	}
 	defer store.Close()
+	if cache != nil {
+		defer cache.Close()
+	}
 	if err := errors.Join(f.checkOut(ctx, named), f.checkFrom(s.env.Local, f.out)); err != nil {
 		return &exitError{exitUsage, err}
 	}
-	ctx, cancel := s.within(ctx)
-	defer cancel()
 	if _, err := store.Sweep(ctx); err != nil { // of runs that were killed
-		fmt.Fprintf(p.stderr, "warning: %v\n", err)
+		p.warn(err)
 	}
 	meter := newMeter(p.stderr, f.quiet, slices.Concat(s.set.Objects, named))
 	s.env.Progress = meter.show
-	options := s.options(named)
-	options.Origins, options.Store, options.Ledger = p.origins(f.cacheDir()), store, ledgerOf(f.store)
-	var rows []*row
-	for result, err := range headgate.Fetch(ctx, s.set, options) {
-		if result.Object == nil {
-			return failed(err)
-		}
-		r := newRow(result, err)
+	s.origins = p.origins(f.cacheDir())
+	return s.run(ctx, headgate.Options{Objects: named, Store: store, Ledger: ledgerOf(f.store)}, meter, f.detailed, p.printObjects, func(r *row) {
 		if f.out != "" && slices.Contains(named, r.Object) {
 			r.extract(ctx, store, f, f.outDir(r.Object, len(named)))
 		}
-		meter.done(r)
-		rows = append(rows, r)
-	}
-	meter.stop()
-	return p.finish(s, rows, f.detailed, p.printObjects)
+	})
 }
 
-// ledgerOf returns the ledger of a store: private, beside the artifacts.
-func ledgerOf(store string) *source.Ledger {
-	return &source.Ledger{Dir: filepath.Join(store, ".status")}
+// run works on objects, and prints what became of them in the command's own way.
+func (s *session) run(ctx context.Context, o headgate.Options, m *meter, detailed bool, print func([]*row, *outputFlags) error, each func(*row)) error {
+	o.Origins, o.Env, o.Parallel = s.origins, s.env, s.flags.parallel
+	var rows []*row
+	for result, err := range headgate.Fetch(ctx, s.set, o) {
+		if result.Object == nil {
+			m.stop()
+			return err
+		}
+		r := &row{Result: result, err: err}
+		if r.Outcome == source.Suspended && err != nil { // it was asked nothing: nothing failed
+			r.err = nil
+			r.note(err.Error())
+		}
+		each(r)
+		if r.err != nil && ctx.Err() != nil { // it is the time, or the user, that ended it
+			doing := m.doing(addressOf(r.Object))
+			if origin := source.OriginOf(r.Object); !strings.Contains(doing, origin) {
+				doing += " of " + origin
+			}
+			r.err = fmt.Errorf("%s: %w", doing, r.err)
+		}
+		m.done(r)
+		rows = append(rows, r)
+	}
+	m.stop()
+	s.explainMissing(ctx, rows)
+	return s.finish(rows, detailed, print)
+}
+
+// explainMissing says of a URL without a tag that latest was assumed, and which
+// tags there are.
+func (s *session) explainMissing(ctx context.Context, rows []*row) {
+	for _, r := range rows {
+		o, ok := r.Object.(*source.OCIRepository)
+		if !s.typed || !ok || !errors.Is(r.err, fs.ErrNotExist) || *o.Spec.Ref != (source.OCIRepositoryRef{}) {
+			continue
+		}
+		var newest []string
+		for tag, err := range oci.New(o, s.env, nil).Tags(ctx) {
+			if err != nil {
+				break
+			}
+			newest = append(newest, tag)
+		}
+		if newest = newest[max(0, len(newest)-5):]; len(newest) > 0 {
+			slices.Reverse(newest)
+			r.err = fmt.Errorf("%w: the URL has no tag, so latest was assumed; there are %s", r.err, strings.Join(newest, ", "))
+		}
+	}
 }
 
 // A row is one object and what became of it.
 type row struct {
 	headgate.Result
 	err     error
-	refused bool // by the server that keeps the object: nothing was done, and it is as it was
+	refused bool // by the server that has the object: nothing was done, and it is as it was
 }
 
-// newRow returns the row of a result. A suspended object was asked nothing, so
-// nothing failed.
-func newRow(result headgate.Result, err error) *row {
-	r := &row{Result: result, err: err}
-	if r.Outcome == source.Suspended && err != nil {
-		r.err = nil
-		r.note(err.Error())
-	}
-	return r
-}
+func (r *row) note(text string) { r.Report.Notes = append(r.Report.Notes, text) }
 
-func (r *row) fail(err error) {
-	if err != nil && r.err == nil {
-		r.err, r.Outcome = err, source.Failed
-	}
-}
-
-// extract extracts the artifact to dir, if there is one that is ready; of a
+// extract extracts the artifact to dir if there is one that is ready; of a
 // suspended source the stored one. That of an ExternalArtifact is in somebody
 // else's store, and never fetched.
 func (r *row) extract(ctx context.Context, store *artifact.Store, f *fetchFlags, dir string) {
 	_, external := r.Object.(*source.ExternalArtifact)
-	switch a := r.Object.Artifact(); {
+	suspended := r.Outcome == source.Suspended
+	a := r.Object.Artifact()
+	switch {
 	case r.err != nil:
-	case r.Outcome == source.Suspended && a == nil:
+		return
+	case a == nil && suspended:
 		r.err = errors.New("not extracted: it is suspended, and has no artifact: set spec.suspend to false to fetch one")
-	case r.Outcome == source.Suspended:
-		if r.err = extract(ctx, store, r.Object, f, dir); r.err == nil {
-			r.note("it is suspended: what is extracted is its stored artifact of revision " + a.Revision)
-		}
+		return
 	case a == nil:
 		r.note("not extracted: it has no artifact")
+		return
 	case external:
 		r.note("not extracted: its artifact is at " + a.URL)
-	default:
-		r.fail(store.WithRoom(func() error { return extract(ctx, store, r.Object, f, dir) }))
+		return
+	case suspended:
+		r.note("it is suspended: what is extracted is its stored artifact of revision " + a.Revision)
+	}
+	r.err = store.WithRoom(func() error {
+		file, err := store.Open(*a)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		l := artifactLookup{maxBytes: f.maxBytes, temp: store.Temp, stored: true, found: *a, object: r.Object}
+		tree, err := l.tree(file)
+		if err != nil {
+			return fmt.Errorf("extract %s: %w", a.Path, err)
+		}
+		defer tree.Close()
+		return f.outFlags.extract(ctx, tree, dir)
+	})
+	if r.err != nil && !suspended {
+		r.Outcome = source.Failed
 	}
 }
 
-// extract replaces dir by the content of obj's artifact.
-func extract(ctx context.Context, store *artifact.Store, obj source.Object, f *fetchFlags, dir string) error {
-	file, err := store.Open(*obj.Artifact())
+// finish prints what became of the objects in their order, and returns the error
+// that carries the exit code.
+func (s *session) finish(rows []*row, detailed bool, print func([]*row, *outputFlags) error) error {
+	slices.SortFunc(rows, func(a, b *row) int { return cmp.Compare(a.Index, b.Index) })
+	code, bad := exitReady, 0
+	for _, r := range rows {
+		s.remarks(r)
+		mine := codeOf(r.err)
+		if r.err != nil {
+			bad++
+		} else if detailed && r.Changed {
+			mine = exitChanged
+		}
+		code = worse(code, mine)
+	}
+	if s.flags.output == "name" {
+		print = func(rows []*row, _ *outputFlags) error {
+			var err error
+			for _, r := range rows {
+				_, err = fmt.Fprintln(s.stdout, argumentOf(r.Object))
+			}
+			return err
+		}
+	}
+	if s.flags.prints() {
+		if err := print(rows, &s.flags.outputFlags); err != nil {
+			return err
+		}
+	}
+	if bad > 0 && len(rows) > 1 && !s.flags.quiet {
+		fmt.Fprintf(s.stderr, "%d of %d failed\n", bad, len(rows))
+	}
+	switch {
+	case s.bad != nil:
+		return &exitError{worse(exitUsage, code), s.bad}
+	case code != exitReady:
+		return &exitError{code, nil}
+	}
+	return nil
+}
+
+// codeOf returns the exit code that an error asks for.
+func codeOf(err error) int {
+	coded, ok := errors.AsType[*exitError](err)
+	switch {
+	case err == nil:
+		return exitReady
+	case ok:
+		return coded.code
+	case errors.Is(err, source.ErrVerification):
+		return exitVerify
+	case errors.Is(err, source.ErrInvalid):
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// worse returns the exit code that says more: a refused signature before an
+// invalid object, before a failure, before a change.
+func worse(a, b int) int {
+	rank := []int{exitReady, exitChanged, exitFailed, exitUsage, exitVerify}
+	return rank[max(slices.Index(rank, a), slices.Index(rank, b))]
+}
+
+// remarks prints what went wrong with an object and, unless it is to be quiet,
+// what its user should know.
+func (s *session) remarks(r *row) {
+	name := r.Object.Head().String()
+	if r.err != nil {
+		text := strings.TrimPrefix(redact.String(r.err.Error()), addressOf(r.Object)+": ")
+		if s.typed {
+			text = byFlag.Replace(text)
+		}
+		fmt.Fprintf(s.stderr, "%s: %s\n", name, text)
+	}
+	if s.flags.quiet {
+		return
+	}
+	for _, note := range r.Report.Notes {
+		fmt.Fprintf(s.stderr, "%s: note: %s\n", name, redact.String(note))
+	}
+	s.leftOut(name, r.Report.Report)
+}
+
+// leftOut tells what is not in the archive of what name says.
+func (p *program) leftOut(name string, r artifact.Report) {
+	const most = 10
+	for _, l := range r.LeftOut[:min(most, len(r.LeftOut))] {
+		fmt.Fprintf(p.stderr, "%s: note: left out %s: %s\n", name, redact.String(l.Name), kindOfFile(l.Mode))
+	}
+	if more := len(r.LeftOut) - most; more > 0 {
+		fmt.Fprintf(p.stderr, "%s: note: and %d more left out\n", name, more)
+	}
+}
+
+// The annotations of printed documents that say what this run did and why. They
+// are not saved.
+const (
+	outcomeAnnotation = source.Group + "/outcome"
+	whyAnnotation     = source.Group + "/why"
+)
+
+// printObjects prints the objects with their status and what became of them.
+func (p *program) printObjects(rows []*row, f *outputFlags) error {
+	if f.documents() {
+		objects := make([]source.Object, len(rows))
+		for i, r := range rows {
+			objects[i] = source.Masked(r.Object)
+			m := &objects[i].Head().Metadata
+			annotations := map[string]string{}
+			maps.Copy(annotations, m.Annotations)
+			annotations[outcomeAnnotation], annotations[whyAnnotation] = string(r.Outcome), redact.String(r.Why)
+			maps.DeleteFunc(annotations, func(_, value string) bool { return value == "" })
+			m.Annotations = annotations
+		}
+		return printDocuments(p.stdout, f.output, objects)
+	}
+	wide := f.output == "wide"
+	lines := [][]string{{"OBJECT", "READY", "OUTCOME", "REVISION", "SIZE", "DIGEST"}}
+	if wide {
+		lines[0] = append(lines[0], "WHY")
+	}
+	for _, r := range rows {
+		revision, size, digest := r.Revision.ID, "", ""
+		if a := r.Object.Artifact(); a != nil {
+			revision, size, digest = cmp.Or(revision, a.Revision), humanSize(a.Size), shortDigest(a.Digest)
+		}
+		line := []string{r.Object.Head().String(), r.ready(), string(r.Outcome), shortRevision(revision, wide), size, digest}
+		if wide {
+			line = append(line, r.Why)
+		}
+		lines = append(lines, line)
+	}
+	return p.table(wide).print(lines...)
+}
+
+// ready tells whether what the object asked for was done, True or False; of one
+// that is suspended, or that a server refused to look at, what its status says.
+func (r *row) ready() string {
+	switch {
+	case r.refused || r.Outcome == source.Suspended:
+		return cmp.Or(r.Object.Common().Condition(source.ReadyCondition).Status, "Unknown")
+	case r.err != nil:
+		return "False"
+	}
+	return "True"
+}
+
+func (p *program) resolve() *cobra.Command {
+	f := new(sourceFlags)
+	c := &cobra.Command{
+		Use:   "resolve {-f FILE|DIR|- [KIND/NAME]... | URL[@REF]... | --chart NAME URL}",
+		Short: "Print the revision each origin is at, without fetching or storing",
+		Long: `Resolve asks each origin for its revision and prints it; it stores nothing. The revision of a chart is the
+version that would be chosen. It is in the index of its repository, or in the source that holds the chart,
+which is fetched for it and forgotten, unless it is suspended.`,
+		Example: `  headgate resolve -f sources.yaml
+  headgate resolve --chart app --version "^1.2" https://charts.example.org`,
+		RunE: func(c *cobra.Command, args []string) error {
+			return asFailure(p.look(c.Context(), f, args, source.StepResolve, p.printRevisions))
+		},
+	}
+	f.register(c)
+	return c
+}
+
+func (p *program) verify() *cobra.Command {
+	f := new(sourceFlags)
+	c := &cobra.Command{
+		Use:   "verify {-f FILE|DIR|- [KIND/NAME]...}",
+		Short: "Fetch and check signatures, without storing",
+		Long: `Verify fetches each source as its spec.verify demands and checks the signature. It stores nothing. A
+source whose spec asks for no verification is reported as one that is not verified, with exit code 3.
+
+A chart is verified as its own spec.verify asks, or that of its PkgRepository.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			return asFailure(p.look(c.Context(), f, args, source.StepVerify, p.printFindings))
+		},
+	}
+	f.register(c)
+	registerLimit(c, &f.maxBytes)
+	return c
+}
+
+// look finds out about objects until a step, without leaving a trace.
+func (p *program) look(ctx context.Context, f *sourceFlags, args []string, until source.Step, print func([]*row, *outputFlags) error) error {
+	s, named, err := p.prepare(ctx, f, args)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	l := artifactLookup{maxBytes: f.maxBytes, temp: store.Temp, stored: true, found: *obj.Artifact(), object: obj}
-	tree, err := l.tree(file)
-	if err != nil {
-		return fmt.Errorf("extract %s: %w", obj.Artifact().Path, err)
-	}
-	defer tree.Close()
-	return f.outFlags.extract(ctx, tree, dir)
+	return s.run(ctx, headgate.Options{Objects: named, Until: until}, newMeter(p.stderr, true, nil), false, print, func(*row) {})
 }
 
-func (r *row) note(text string) { r.Report.Notes = append(r.Report.Notes, text) }
+// A finding is what resolve and verify print of one object.
+type finding struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Ready     bool   `json:"ready"` // it was found out, and the object is not suspended
+	Suspended bool   `json:"suspended,omitempty"`
+	Revision  string `json:"revision,omitempty"`
+	Mode      string `json:"verificationMode,omitempty"`
+	Signer    string `json:"signer,omitempty"`
+	Level     string `json:"level,omitempty"`
+	Error     string `json:"error,omitempty"`
+}
+
+// printRevisions prints what resolve found out about the objects.
+func (p *program) printRevisions(rows []*row, f *outputFlags) error {
+	lines := [][]string{{"OBJECT", "REVISION"}}
+	for _, r := range rows {
+		lines = append(lines, []string{r.Object.Head().String(), r.Revision.ID})
+	}
+	return p.printRows(rows, f, lines)
+}
+
+// printFindings prints what verify found out about the objects.
+func (p *program) printFindings(rows []*row, f *outputFlags) error {
+	lines := [][]string{{"OBJECT", "REVISION", "MODE", "SIGNER"}}
+	for _, r := range rows {
+		lines = append(lines, []string{r.Object.Head().String(), shortRevision(r.Revision.ID, f.output == "wide"), r.Verification.Mode, r.Verification.Signer})
+	}
+	return p.printRows(rows, f, lines)
+}
+
+// printRows prints findings, or a table.
+func (p *program) printRows(rows []*row, f *outputFlags, lines [][]string) error {
+	if !f.documents() {
+		return p.table(true).print(lines...)
+	}
+	findings := make([]finding, len(rows))
+	for i, r := range rows {
+		o, v := source.Involved(r.Object), r.Verification
+		suspended := r.Object.Plan().Suspend
+		findings[i] = finding{o.Kind, o.Namespace, o.Name, r.err == nil && !suspended, suspended, r.Revision.ID, v.Mode, v.Signer, v.Level, ""}
+		if r.err != nil {
+			findings[i].Error = redact.Error(r.err).Error()
+		}
+	}
+	return printValue(p.stdout, f.output, findings)
+}

@@ -1,6 +1,13 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -11,40 +18,27 @@ import (
 
 // sourceFlags say which sources a command works on and how they are fetched.
 type sourceFlags struct {
+	documentFlags
 	accessFlags
-	chartFlags
-	docker     string
-	networks   []string
-	files      []string
-	store      string
-	baseURL    string
-	digest     string
-	records    int           // superseded artifacts that stay
-	recordsFor time.Duration // and how long
-	from       []string
-	secrets    string
-	parallel   int
-	timeout    time.Duration
-	maxBytes   int64
-	quiet      bool
-	output     string
-	asked      func() bool // whether -o was given
-	formats    []string    // of output
+	urlForm
+	outputFlags
+	docker   string
+	networks []string
+	from     []string
+	secrets  string
+	store    string
+	parallel int
+	maxBytes int64
 }
 
 func (f *sourceFlags) register(c *cobra.Command) {
-	registerFiles(c, &f.files)
+	f.documentFlags.register(c)
+	f.urlForm.register(c)
 	f.registerFrom(c)
-	f.registerParallel(c)
-	f.registerAccess(c)
-	f.registerOutput(c, "table", "wide", "json", "yaml", "name")
-	c.ValidArgsFunction = completeObjects(&f.files)
-}
-
-// registerParallel adds the flags that bound the work of a command.
-func (f *sourceFlags) registerParallel(c *cobra.Command) {
 	c.Flags().IntVar(&f.parallel, "parallel", 4, "objects worked on at once")
-	spanVar(c, &f.timeout, "timeout", 0, "bound of the whole command; each phase of an object is bounded by its spec.timeout as well")
+	f.registerAccess(c)
+	f.outputFlags.register(c, "table", "wide", "json", "yaml", "name")
+	c.ValidArgsFunction = completeObjects(&f.files)
 }
 
 // registerFrom adds the flag of what stands in for origins.
@@ -65,17 +59,30 @@ func (f *sourceFlags) registerNetworks(c *cobra.Command) {
 	c.Flags().StringSliceVar(&f.networks, "allow-network", nil, "`HOST`, address or network (10.0.0.0/8) that servers may lead to, by redirects or in what they serve, though it is in a narrower network than theirs; never a metadata service; repeatable, and separated by commas")
 }
 
-// registerOutput adds the flags about what is printed; the format is one of formats.
-func (f *sourceFlags) registerOutput(c *cobra.Command, formats ...string) {
-	f.formats, f.asked = formats, func() bool { return c.Flags().Changed("output") }
-	c.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print errors, and the result only with -o")
-	c.Flags().StringVarP(&f.output, "output", "o", "table", "what to print: "+either(formats))
-	complete(c, "output", formats...)
+// registerLimit adds the flag of commands that read what may be hostile.
+func registerLimit(c *cobra.Command, most *int64) {
+	bytesVar(c, most, "max-bytes", 0, -1, "most uncompressed `BYTES` of one source; 0 is the default of its kind, -1 no limit")
 }
 
-// prints reports whether the command prints its result: -q silences it unless
-// -o asks for it.
-func (f *sourceFlags) prints() bool { return !f.quiet || f.asked() }
+func registerSecrets(c *cobra.Command, dir *string) {
+	c.Flags().StringVar(dir, "secrets", "", "`DIR` of Secrets, as NAME/KEY or NAMESPACE/NAME/KEY; looked up after the documents, and before the variables HEADGATE_SECRET_NAME_KEY")
+}
+
+func registerStore(c *cobra.Command, dir *string) {
+	c.Flags().StringVar(dir, "store", ".headgate", "`DIR` of the artifacts and the status of each object")
+}
+
+func registerDigest(c *cobra.Command, algorithm *string) {
+	c.Flags().StringVar(algorithm, "digest", string(artifact.SHA256), "`ALGORITHM` of artifact digests: sha256, sha384, sha512 or blake3")
+	complete(c, "digest", "sha256", "sha384", "sha512", "blake3")
+}
+
+// complete makes the shell offer values for a flag of c.
+func complete(c *cobra.Command, flag string, values ...string) {
+	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // c has no such flag
+	}
+}
 
 // either lists words in a sentence.
 func either(words []string) string {
@@ -83,35 +90,133 @@ func either(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// registerLimit adds the flag of commands that read what may be hostile.
-func registerLimit(c *cobra.Command, most *int64) {
-	bytesVar(c, most, "max-bytes", 0, -1, "most uncompressed `BYTES` of one source; 0 is the default of its kind, -1 no limit")
+// arguments wants from least to most arguments, any number from least on if most
+// is negative.
+func arguments(least, most int) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		switch docker := c.Flags().Lookup("docker-config"); {
+		case len(args) < least:
+			return usage("an argument is missing: %s", c.UseLine())
+		case most < 0 || len(args) <= most:
+			return nil
+		case docker != nil && docker.Value.String() == dockerDefault:
+			return usage("%q is an argument too many: for --docker-config write --docker-config=FILE", args[most])
+		}
+		return usage("%q is an argument too many: %s", args[most], c.UseLine())
+	}
 }
 
-func registerFiles(c *cobra.Command, files *[]string) {
-	c.Flags().StringArrayVarP(files, "filename", "f", nil, "`FILE`, directory or - (standard input) with objects and Secrets; repeatable")
+// logFlags say what a server logs.
+type logFlags struct{ level, format string }
+
+func (f *logFlags) register(c *cobra.Command) {
+	c.Flags().StringVar(&f.level, "log-level", "info", "what is logged: debug, info, warn or error")
+	c.Flags().StringVar(&f.format, "log-format", "text", "how: text or json")
+	complete(c, "log-level", "debug", "info", "warn", "error")
+	complete(c, "log-format", "text", "json")
 }
 
-func registerSecrets(c *cobra.Command, dir *string) {
-	c.Flags().StringVar(dir, "secrets", "", "`DIR` of Secrets, as NAME/KEY or NAMESPACE/NAME/KEY; looked up after the documents, and before the variables HEADGATE_SECRET_NAME_KEY")
+// log returns the log that the flags ask for.
+func (f *logFlags) log(w io.Writer) (*slog.Logger, error) {
+	var options slog.HandlerOptions
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.level)); err != nil || !slices.Contains([]string{"debug", "info", "warn", "error"}, f.level) {
+		return nil, usage("--log-level %q: want debug, info, warn or error", f.level)
+	}
+	options.Level = level
+	switch f.format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, &options)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, &options)), nil
+	}
+	return nil, usage("--log-format %q: want text or json", f.format)
 }
 
-// defaultStore is where a store is when no flag says where.
-const defaultStore = ".headgate"
-
-func registerStore(c *cobra.Command, dir *string) {
-	c.Flags().StringVar(dir, "store", defaultStore, "`DIR` of the artifacts and the status of each object")
+// A byteValue is a flag of a number of bytes, at least as many as least.
+type byteValue struct {
+	bytes *int64
+	least int64
 }
 
-// registerWriting adds the flags of commands that store artifacts.
-func (f *sourceFlags) registerWriting(c *cobra.Command) {
-	registerLimit(c, &f.maxBytes)
-	registerStore(c, &f.store)
-	c.Flags().StringVar(&f.baseURL, "base-url", "", "`URL` that the store is served at; default its file URL")
-	f.registerDigest(c)
+// unsetBytes is the value of a flag that was not given and whose default depends on the machine.
+const unsetBytes = math.MinInt64
+
+func bytesVar(c *cobra.Command, bytes *int64, name string, value, least int64, usage string) {
+	*bytes = value
+	c.Flags().Var(&byteValue{bytes, least}, name, usage)
 }
 
-func (f *sourceFlags) registerDigest(c *cobra.Command) {
-	c.Flags().StringVar(&f.digest, "digest", string(artifact.SHA256), "`ALGORITHM` of artifact digests: sha256, sha384, sha512 or blake3")
-	complete(c, "digest", "sha256", "sha384", "sha512", "blake3")
+// byteUnits are the units of numbers of bytes, the largest first.
+var byteUnits = []struct {
+	suffix string
+	factor int64
+}{{"Gi", 1 << 30}, {"Mi", 1 << 20}, {"Ki", 1 << 10}, {"", 1}}
+
+func (v *byteValue) Set(text string) error {
+	for _, unit := range byteUnits {
+		digits, found := strings.CutSuffix(text, unit.suffix)
+		if !found {
+			continue
+		}
+		n, err := strconv.ParseInt(digits, 10, 64)
+		switch {
+		case err != nil || n > math.MaxInt64/unit.factor || n < math.MinInt64/unit.factor:
+			return errors.New("want a number of bytes as 65536, 64Ki, 1Mi or 1Gi")
+		case n*unit.factor < v.least:
+			return fmt.Errorf("want %d or more", v.least)
+		}
+		*v.bytes = n * unit.factor
+		return nil
+	}
+	return nil
+}
+
+func (v *byteValue) Type() string { return "bytes" }
+
+func (v *byteValue) String() string {
+	n := *v.bytes
+	for _, unit := range byteUnits {
+		if n != unsetBytes && (n != 0 && n%unit.factor == 0 || unit.factor == 1) {
+			return strconv.FormatInt(n/unit.factor, 10) + unit.suffix
+		}
+	}
+	return "" // help does not show it
+}
+
+// A spanValue is a flag of a time span: a duration, or a number of seconds.
+type spanValue struct{ span *time.Duration }
+
+func spanVar(c *cobra.Command, span *time.Duration, name string, value time.Duration, usage string) {
+	*span = value
+	c.Flags().Var(spanValue{span}, name, usage)
+}
+
+func (v spanValue) Set(text string) error {
+	if _, err := strconv.ParseFloat(text, 64); err == nil {
+		text += "s"
+	}
+	span, err := time.ParseDuration(text)
+	if err != nil {
+		return errors.New("want a duration as 90s, 5m or 1h30m, or seconds")
+	}
+	*v.span = span
+	return nil
+}
+
+func (v spanValue) Type() string { return "duration" }
+
+// String writes 1h for 1h0m0s, and 0, which help does not show, for 0s.
+func (v spanValue) String() string {
+	if *v.span == 0 {
+		return "0"
+	}
+	text := v.span.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }

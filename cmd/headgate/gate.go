@@ -1,10 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,35 +18,40 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate-io/headgate/rollout/tester"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/gate"
+	testrun "github.com/headgate-io/headgate/rollout/tester/run"
 )
 
 // gateFlags say which gates a command is about, where they are, and what is
 // done to them.
 type gateFlags struct {
-	boardFlags
-	kind      api.Kind
-	gate      string
-	gateGiven bool // --gate is there
-	namespace string
-	name      string
-	waiting   bool
-	limit     int
-	before    string
-	change    api.Change
-	timeout   time.Duration
-	output    string
-	formats   []string // that the output may have
+	serverFlags
+	api.Filter
+	state   string
+	gate    string // "" for the default one, or for all of a list
+	change  api.Change
+	timeout time.Duration
+	output  string
+	formats []string // that the output may have
 }
 
-// A gateVerb is a command about gates, or about rollback switches.
+// A gateCall is a command about gates that runs.
+type gateCall struct {
+	*program
+	*gateFlags
+	client *api.Client
+}
+
+// A gateVerb is a command about gates, or about rollback switches. Has names its flags
+// besides those that all have, and says gateOnly if there is none for switches, remote if
+// it does not work on files, select if it is about several, long if it makes requests
+// until it is told to end.
 type gateVerb struct {
 	use, short, long, example string
-	local                     bool // it works on files too
-	gateOnly                  bool
-	flags                     func(f *gateFlags, c *cobra.Command)
-	run                       func(p *program, ctx context.Context, f *gateFlags, args []string) error
+	has                       string
+	run                       func(c *gateCall, ctx context.Context, k api.Key) error
 }
 
 var gateVerbs = []gateVerb{
@@ -51,23 +61,23 @@ Its mode says for whom, and until when:
   sticky    for every revision, until it is closed (the default)
   one-shot  for the revision whose check passes first; that of another closes it
   checksum  for the revision with --checksum, or without it for the one that waits now`, `  headgate KIND open prod/web --reason "CHG-1234"
-  headgate KIND open prod/web --gate promotion --mode checksum --ttl 2h`, true, false, openFlags, changeGate("open")},
+  headgate KIND open prod/web --gate promotion --mode checksum --ttl 2h`, "reason mode checksum ttl", (*gateCall).open},
 	{"approve [NAMESPACE/]NAME", "Open a KIND for the revision that waits there now", `Approve opens the KIND of a canary for the revision that waits there now, and for no other. When its caller says
 nothing of revisions, it opens for one check. When nothing waits there it
-names the gates of the canary that are waited for, and exits with 1.`, `  headgate KIND approve prod/web --reason "looks good"`, true, true, reasonFlags, approveGate},
-	{"close [NAMESPACE/]NAME", "Close a KIND", "Close closes the KIND of a canary. Closed is what it is when nobody ever opened it.", `  headgate KIND close prod/web`, true, false, reasonFlags, changeGate("close")},
+names the gates of the canary that are waited for, and exits with 1.`, `  headgate KIND approve prod/web --reason "looks good"`, "reason gateOnly", (*gateCall).approve},
+	{"close [NAMESPACE/]NAME", "Close a KIND", "Close closes the KIND of a canary. Closed is what it is when nobody ever opened it.", `  headgate KIND close prod/web`, "reason", (*gateCall).close},
 	{"reject [NAMESPACE/]NAME", "Close a KIND, and have what waits there rolled back", `Reject closes the KIND of a canary, and opens its rollback switch for the revision that waits at the KIND, or for the one
-with --checksum. A canary with a rollback webhook is rolled back then.`, `  headgate KIND reject prod/web --reason "error rate"`, true, true, rejectFlags, changeGate("reject")},
-	{"get [NAMESPACE/]NAME", "Print one KIND", "Get prints the state of one KIND, and who waits there.", `  headgate KIND get prod/web -o json`, true, false, printFlags, getGate},
-	{"list", "Print the KINDs that somebody waits at or decided about", `List prints the KINDs that somebody waits at or decided about. Those that it does not know are closed.`, `  headgate KIND list --namespace prod`, true, false, listFlags, listGates},
+with --checksum. A canary with a rollback webhook is rolled back then.`, `  headgate KIND reject prod/web --reason "error rate"`, "reason checksum ttl gateOnly", (*gateCall).reject},
+	{"get [NAMESPACE/]NAME", "Print one KIND", "Get prints the state of one KIND, and who waits there.", `  headgate KIND get prod/web -o json`, "", (*gateCall).get},
+	{"list", "Print the KINDs that somebody waits at or decided about", `List prints the KINDs that somebody waits at or decided about. Those that it does not know are closed.`, `  headgate KIND list --namespace prod`, "select limit", (*gateCall).list},
 	{"watch", "Print changes as they happen", `Watch prints what there is, and then a line for each change, until it is interrupted. When the connection is lost it
-tries again, and prints what changed in the meantime.`, `  headgate KIND watch --namespace prod`, false, false, watchFlags, watchGates},
+tries again, and prints what changed in the meantime.`, `  headgate KIND watch --namespace prod`, "select remote long", (*gateCall).watch},
 	{"wait [NAMESPACE/]NAME", "Wait until a KIND is open", `Wait ends when the KIND is open for the revision with --checksum, or without it for the one that waits there; for any
 when nobody waits. It changes nothing: it is no check. While the test runner is not reached it goes on, and says so.
-Exit code 1 when --for is over.`, `  headgate KIND wait prod/web --for 30m`, false, true, waitFlags, waitGate},
+Exit code 1 when --timeout is over.`, `  headgate KIND wait prod/web --timeout 30m`, "checksum remote gateOnly long", (*gateCall).wait},
 	{"link [NAMESPACE/]NAME", "Make links that approve or reject what waits", `Link prints two URLs of pages with a button: one approves the revision that waits now, one rejects it. They need no
-token, so whoever has one can decide. Both end when one is used or somebody decides otherwise, and after --ttl, at most 7 days.`, `  headgate KIND link prod/web --ttl 8h`, false, true, linkFlags, linkGate},
-	{"audit [[NAMESPACE/]NAME]", "Print who decided what, the newest first", "Audit prints the decisions about KINDs, the newest first, by whom and why; also what was used up, and what expired.", `  headgate KIND audit prod/web --limit 10`, true, false, auditFlags, auditGates},
+token, so whoever has one can decide. Both end when one is used or somebody decides otherwise, and after --ttl, at most 7 days.`, `  headgate KIND link prod/web --ttl 8h`, "ttl remote gateOnly", (*gateCall).link},
+	{"audit [[NAMESPACE/]NAME]", "Print who decided what, the newest first", "Audit prints the decisions about KINDs, the newest first, by whom and why; also what was used up, and what expired.", `  headgate KIND audit prod/web --limit 10`, "select limit before", (*gateCall).audit},
 }
 
 // gate is the command about gates, and the one about rollback switches.
@@ -90,30 +100,71 @@ Exit codes: 0 done, 1 it was refused or the test runner was not reached, 2 usage
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	for _, verb := range gateVerbs {
-		if kind == api.KindRollback && verb.gateOnly {
+		if kind == api.KindRollback && strings.Contains(verb.has, "gateOnly") {
 			continue
 		}
-		f := &gateFlags{kind: kind}
-		args := arguments(0, 0)
-		switch {
-		case strings.Contains(verb.use, "[["):
-			args = arguments(0, 1)
-		case strings.Contains(verb.use, "["):
-			args = arguments(1, 1)
+		f := &gateFlags{Filter: api.Filter{Kind: kind}}
+		least, most := strings.Count(verb.use, " ["), strings.Count(verb.use, " [")
+		if strings.Contains(verb.use, "[[") {
+			least = 0
 		}
 		sub := &cobra.Command{
-			Use: verb.use, Short: words.Replace(verb.short), Long: words.Replace(verb.long), Example: words.Replace(verb.example), Args: args,
-			RunE: func(c *cobra.Command, args []string) error {
-				f.gateGiven = c.Flags().Changed("gate")
-				return p.runGate(c.Context(), verb, f, args)
-			},
+			Use: verb.use, Short: words.Replace(verb.short), Long: words.Replace(verb.long), Example: words.Replace(verb.example), Args: arguments(least, most),
+			RunE: func(c *cobra.Command, args []string) error { return p.runGate(c.Context(), verb, f, args) },
 		}
-		sub.ValidArgsFunction = p.completeGates(f, strings.Contains(verb.use, "["))
-		f.boardFlags.register(sub, verb.local)
-		verb.flags(f, sub)
+		sub.ValidArgsFunction = p.completeGates(f, most)
+		f.register(sub, verb)
 		c.AddCommand(sub)
 	}
 	return c
+}
+
+const defaultServer = "http://127.0.0.1:8080"
+
+// register adds the flags that a verb has.
+func (f *gateFlags) register(c *cobra.Command, verb gateVerb) {
+	f.serverFlags.register(c, "the test runner; default the variable HEADGATE_TESTER, or "+defaultServer)
+	fl, has := c.Flags(), func(word string) bool { return slices.Contains(strings.Fields(verb.has), word) }
+	spanVar(c, &f.timeout, "timeout", 0, "bound of the whole command; 0 for none")
+	f.formats = []string{"table", "json", "yaml"}
+	if !has("remote") {
+		fl.StringVar(&f.state, "state", "", "`DIR` of the state of a test runner that does not run, instead of --server")
+	}
+	if has("select") {
+		fl.StringVar(&f.Namespace, "namespace", "", "`NAMESPACE` of the canaries; default all")
+		fl.StringVar(&f.Name, "name", "", "`NAME` of the canary; default all")
+		fl.StringVar(&f.gate, "gate", "", "`NAME` of the ones of several of a canary; default all")
+	} else {
+		fl.StringVar(&f.gate, "gate", "", "`NAME` of the one of several of the canary, as in NAMESPACE/NAME/GATE; default "+api.DefaultGate)
+	}
+	if has("limit") {
+		fl.IntVar(&f.Limit, "limit", 1000, "most to print, up to 1000")
+	}
+	if strings.HasPrefix(verb.use, "list") {
+		f.formats = []string{"table", "wide", "json", "yaml", "name"}
+		if f.Kind == api.KindGate {
+			fl.BoolVar(&f.Waiting, "waiting", false, "only those that somebody waits at, and asked for within two of its intervals")
+		}
+	}
+	if has("before") {
+		fl.StringVar(&f.Before, "before", "", "`ID` of the entry to go on from")
+	}
+	if has("reason") {
+		fl.StringVar(&f.change.Reason, "reason", "", "`TEXT` for the audit trail")
+		fl.StringVar(&f.change.Actor, "actor", "", "`NAME` for the audit trail, where callers need not say who they are; default that of the user")
+	}
+	if has("mode") {
+		fl.StringVar((*string)(&f.change.Mode), "mode", "", "`MODE` of the opening: sticky, one-shot or checksum; default sticky, with --checksum checksum")
+		complete(c, "mode", string(api.Sticky), string(api.OneShot), string(api.Bound))
+	}
+	if has("checksum") {
+		fl.StringVar(&f.change.Checksum, "checksum", "", "`CHECKSUM` of the revision that is meant")
+	}
+	if has("ttl") {
+		fl.StringVar(&f.change.TTL, "ttl", "", "`TIME` after which the opening ends by itself, never by default, or a link, after 24h: seconds, or a duration such as 2h")
+	}
+	fl.StringVarP(&f.output, "output", "o", "table", "what to print: "+either(f.formats))
+	complete(c, "output", f.formats...)
 }
 
 // helps is what to do about answers of a test runner, by their status.
@@ -128,16 +179,43 @@ func (p *program) runGate(ctx context.Context, verb gateVerb, f *gateFlags, args
 	if !slices.Contains(f.formats, f.output) {
 		return usage("-o %q: want %s", f.output, either(f.formats))
 	}
-	if f.change.Actor == "" {
-		f.change.Actor = p.user()
+	if _, err := strconv.ParseUint(f.Before, 10, 64); err != nil && f.Before != "" {
+		return usage("--before %q: want the ID of an entry, a number", f.Before)
 	}
-	err := verb.run(p, ctx, f, args)
+	var k api.Key
+	var err error
+	if len(args) > 0 {
+		if k, err = f.key(args[0]); err != nil {
+			return err
+		}
+		f.gate = k.Gate // of an audit without one: of all
+		k.Gate = cmp.Or(k.Gate, api.DefaultGate)
+	}
+	f.Gate = f.gate
+	f.change.Actor = cmp.Or(f.change.Actor, p.user())
+	if f.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("--timeout %s has passed", f.timeout))
+		defer cancel()
+	}
+	if !strings.Contains(verb.has, "long") {
+		var cancel context.CancelFunc
+		ctx, cancel = f.bounded(ctx)
+		defer cancel()
+	}
+	c := &gateCall{program: p, gateFlags: f}
+	client, done, err := p.gates(f)
+	if err != nil {
+		return asFailure(err)
+	}
+	c.client = client
+	err = errors.Join(verb.run(c, ctx, k), done())
 	var refused *api.Problem
 	var code *exitError
 	switch {
 	case err == nil || errors.As(err, &code):
 		return err
-	case errors.Is(err, gate.ErrInvalid), errors.As(err, &refused) && refused.Status == 400:
+	case errors.As(err, &refused) && refused.Status == 400:
 		return &exitError{exitUsage, err}
 	case errors.Is(err, syscall.ECONNREFUSED):
 		err = fmt.Errorf("%w: there is no test runner; start one by headgate tester, or name it by --server", err)
@@ -148,59 +226,127 @@ func (p *program) runGate(ctx context.Context, verb gateVerb, f *gateFlags, args
 	return failed(err)
 }
 
+// gates returns the client of the test runner that the flags name, or one of the files
+// of a test runner that does not run.
+func (p *program) gates(f *gateFlags) (client *api.Client, done func() error, err error) {
+	if f.state == "" {
+		c, err := p.connect(&f.serverFlags, "HEADGATE_TESTER", defaultServer)
+		return &api.Client{URL: c.base, Token: c.token, HTTP: c.client}, func() error { return nil }, err
+	}
+	if f.server != "" {
+		return nil, nil, usage("--state and --server exclude each other: with --server it is the test runner that has the state")
+	}
+	if _, err := os.Stat(filepath.Join(f.state, "gates.db")); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, usage("--state %s: no test runner has kept gates there: gates.db: %w", f.state, fs.ErrNotExist)
+	}
+	gates, err := gate.Open(gate.Config{Dir: f.state})
+	switch {
+	case errors.Is(err, gate.ErrInUse):
+		return nil, nil, fmt.Errorf("--state %s: a test runner is running there: use --server with its URL", f.state)
+	case err != nil:
+		return nil, nil, fmt.Errorf("--state: %w", err)
+	}
+	runs, err := testrun.Open(testrun.Config{}) // of which there are none
+	s := &tester.Server{Gates: gates, Runs: runs}
+	return &api.Client{URL: "http://localhost", HTTP: &http.Client{Transport: inProcess{s.Handler()}}}, gates.Close, err
+}
+
+// inProcess answers requests by a handler.
+type inProcess struct{ http.Handler }
+
+// RoundTrip implements [http.RoundTripper].
+func (h inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Body == nil {
+		r.Body = http.NoBody
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
+// completeGates offers the gates that are known, to commands that take one.
+func (p *program) completeGates(f *gateFlags, most int) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, start string) (names []string, _ cobra.ShellCompDirective) {
+		if len(args) >= most {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		client, done, err := p.gates(f)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		defer done()
+		ctx, cancel := context.WithTimeout(c.Context(), completionTime)
+		defer cancel()
+		gates, _ := client.Gates(ctx, api.Filter{Kind: f.Kind, Limit: 1000}) // what can be read is offered
+		for _, g := range gates {
+			if name := pathOf(g.Key); strings.HasPrefix(name, start) {
+				names = append(names, name)
+			}
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
 // key returns the gate that an argument is about.
 func (f *gateFlags) key(argument string) (api.Key, error) {
 	parts := strings.Split(argument, "/")
 	if len(parts) > 3 || slices.Contains(parts, "") {
 		return api.Key{}, usage("%q: want NAME, NAMESPACE/NAME or NAMESPACE/NAME/GATE", argument)
 	}
-	k := api.Key{Kind: f.kind, Namespace: "default", Name: parts[0], Gate: f.gate}
+	k := api.Key{Kind: f.Kind, Namespace: "default", Name: parts[0], Gate: f.gate}
 	if len(parts) > 1 {
 		k.Namespace, k.Name = parts[0], parts[1]
 	}
 	if len(parts) == 3 {
-		if f.gateGiven && f.gate != parts[2] {
+		if f.gate != "" && f.gate != parts[2] {
 			return api.Key{}, usage("%q and --gate %q name different ones: leave one out", argument, f.gate)
 		}
 		k.Gate = parts[2]
 	}
+	switch {
+	case f.Namespace != "" && f.Namespace != k.Namespace:
+		return k, usage("%q and --namespace %q name different canaries: leave one out", argument, f.Namespace)
+	case f.Name != "" && f.Name != k.Name:
+		return k, usage("%q and --name %q name different canaries: leave one out", argument, f.Name)
+	}
+	f.Namespace, f.Name = k.Namespace, k.Name
 	return k, nil
 }
 
-// changeGate does an action to a gate.
-func changeGate(action string) func(*program, context.Context, *gateFlags, []string) error {
-	return func(p *program, ctx context.Context, f *gateFlags, args []string) error {
-		return p.showGate(ctx, f, args, func(ctx context.Context, b board, k api.Key) (api.Gate, error) {
-			return b.change(ctx, action, k, f.change)
-		})
+// act does an action to a gate, and prints the gate.
+func (c *gateCall) act(ctx context.Context, action string, k api.Key) error {
+	g, err := c.client.Change(ctx, action, k, c.change)
+	if err != nil {
+		return err
 	}
+	return c.printGate(g)
 }
 
-func getGate(p *program, ctx context.Context, f *gateFlags, args []string) error {
-	return p.showGate(ctx, f, args, func(ctx context.Context, b board, k api.Key) (api.Gate, error) { return b.gate(ctx, k) })
+func (c *gateCall) open(ctx context.Context, k api.Key) error   { return c.act(ctx, "open", k) }
+func (c *gateCall) close(ctx context.Context, k api.Key) error  { return c.act(ctx, "close", k) }
+func (c *gateCall) reject(ctx context.Context, k api.Key) error { return c.act(ctx, "reject", k) }
+
+func (c *gateCall) get(ctx context.Context, k api.Key) error {
+	g, err := c.client.Gate(ctx, k)
+	if err != nil {
+		return err
+	}
+	return c.printGate(g)
 }
 
-func approveGate(p *program, ctx context.Context, f *gateFlags, args []string) error {
-	return p.showGate(ctx, f, args, func(ctx context.Context, b board, k api.Key) (api.Gate, error) {
-		g, err := b.gate(ctx, k)
-		if err != nil {
-			return g, err
+func (c *gateCall) approve(ctx context.Context, k api.Key) error {
+	g, err := c.client.Gate(ctx, k)
+	switch {
+	case err != nil:
+		return err
+	case g.Waiting != nil:
+		c.change.Mode, c.change.Checksum = api.Bound, g.Waiting.Checksum
+		if c.change.Checksum == "" {
+			c.change.Mode = api.OneShot
 		}
-		if g.Waiting == nil {
-			return g, nothingWaits(ctx, b, k)
-		}
-		f.change.Mode, f.change.Checksum = api.Bound, g.Waiting.Checksum
-		if f.change.Checksum == "" {
-			f.change.Mode = api.OneShot
-		}
-		return b.change(ctx, "open", k, f.change)
-	})
-}
-
-// nothingWaits says which gates of the canary a rollout waits at, when it is not
-// the one that was to be approved.
-func nothingWaits(ctx context.Context, b board, k api.Key) error {
-	gates, err := b.gates(ctx, api.Filter{Kind: k.Kind, Namespace: k.Namespace, Name: k.Name, Waiting: true})
+		return c.act(ctx, "open", k)
+	}
+	gates, err := c.client.Gates(ctx, api.Filter{Kind: k.Kind, Namespace: k.Namespace, Name: k.Name, Waiting: true})
 	if err != nil {
 		return fmt.Errorf("nothing waits at %s: %w", k, err)
 	}
@@ -214,101 +360,49 @@ func nothingWaits(ctx context.Context, b board, k api.Key) error {
 	return fmt.Errorf("nothing waits at %s: name the gate of that canary that is waited for: %s", k, strings.Join(names, ", "))
 }
 
-// showGate does something with the gate of the argument and prints what it is then.
-func (p *program) showGate(ctx context.Context, f *gateFlags, args []string, do func(context.Context, board, api.Key) (api.Gate, error)) error {
-	return p.withGate(ctx, f, args, func(ctx context.Context, b board, k api.Key) error {
-		g, err := do(ctx, b, k)
+func (c *gateCall) list(ctx context.Context, _ api.Key) error {
+	gates, err := c.client.Gates(ctx, c.Filter)
+	if err != nil {
+		return err
+	}
+	if c.output != "wide" {
+		return c.printGates(gates, nil)
+	}
+	tests := map[api.Key]string{}
+	for _, g := range gates {
+		if g.Waiting == nil || g.Waiting.Checksum == "" {
+			continue
+		}
+		const latest = 5
+		runs, err := c.client.Runs(ctx, api.Filter{Namespace: g.Namespace, Name: g.Name, Checksum: g.Waiting.Checksum, Limit: latest})
 		if err != nil {
 			return err
 		}
-		return p.printGates(f.output, g)
-	})
-}
-
-// withGate calls do with the gate of the argument and where it is.
-func (p *program) withGate(ctx context.Context, f *gateFlags, args []string, do func(context.Context, board, api.Key) error) error {
-	k, err := f.key(args[0])
-	if err != nil {
-		return err
-	}
-	b, err := p.openBoard(&f.boardFlags)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := f.bounded(ctx)
-	defer cancel()
-	return errors.Join(do(ctx, b, k), b.close())
-}
-
-func listGates(p *program, ctx context.Context, f *gateFlags, _ []string) error {
-	b, err := p.openBoard(&f.boardFlags)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := f.bounded(ctx)
-	defer cancel()
-	gates, err := b.gates(ctx, f.filter())
-	var tests map[api.Key]string
-	if err == nil && f.output == "wide" {
-		tests, err = testsOf(ctx, b, gates)
-	}
-	if err := errors.Join(err, b.close()); err != nil {
-		return err
-	}
-	if f.output == "wide" {
-		return p.printWideGates(gates, tests)
-	}
-	return p.printGateList(f.output, gates)
-}
-
-func auditGates(p *program, ctx context.Context, f *gateFlags, args []string) error {
-	if err := f.selectAudit(args); err != nil {
-		return err
-	}
-	b, err := p.openBoard(&f.boardFlags)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := f.bounded(ctx)
-	defer cancel()
-	entries, err := b.audit(ctx, f.filter())
-	if err := errors.Join(err, b.close()); err != nil {
-		return err
-	}
-	return p.printAudit(f.output, entries)
-}
-
-// selectAudit checks which entries the flags and the argument, if there is one, select.
-func (f *gateFlags) selectAudit(args []string) error {
-	if _, err := strconv.ParseUint(f.before, 10, 64); err != nil && f.before != "" {
-		return usage("--before %q: want the ID of an entry, a number", f.before)
-	}
-	if len(args) == 0 {
-		return nil
-	}
-	k, err := f.key(args[0])
-	switch {
-	case err != nil:
-		return err
-	case f.namespace != "" && f.namespace != k.Namespace:
-		return usage("%q and --namespace %q name different canaries: leave one out", args[0], f.namespace)
-	case f.name != "" && f.name != k.Name:
-		return usage("%q and --name %q name different canaries: leave one out", args[0], f.name)
-	}
-	f.namespace, f.name, f.gate = k.Namespace, k.Name, k.Gate
-	return nil
-}
-
-func linkGate(p *program, ctx context.Context, f *gateFlags, args []string) error {
-	return p.withGate(ctx, f, args, func(ctx context.Context, b board, k api.Key) error {
-		link, err := b.(*runner).client.Link(ctx, k, api.LinkRequest{TTL: f.change.TTL})
-		if err != nil {
-			return err
+		var words []string
+		for _, r := range runs {
+			words = append(words, r.Type+" "+string(r.State))
 		}
-		if f.output != "table" {
-			return printValue(p.stdout, f.output, link)
-		}
-		_, err = fmt.Fprintf(p.stdout, "approve  %s\nreject   %s\nexpires  %s\n", link.Approve, link.Reject, link.Expires.UTC().Format(time.RFC3339))
+		tests[g.Key] = strings.Join(words, ", ")
+	}
+	return c.printGates(gates, tests)
+}
+
+func (c *gateCall) audit(ctx context.Context, _ api.Key) error {
+	entries, err := c.client.Audit(ctx, c.Filter)
+	if err != nil {
 		return err
-	})
+	}
+	return c.printAudit(entries)
+}
+
+func (c *gateCall) link(ctx context.Context, k api.Key) error {
+	link, err := c.client.Link(ctx, k, api.LinkRequest{TTL: c.change.TTL})
+	if err != nil {
+		return err
+	}
+	if c.output != "table" {
+		return printValue(c.stdout, c.output, link)
+	}
+	_, err = fmt.Fprintf(c.stdout, "approve  %s\nreject   %s\nexpires  %s\n", link.Approve, link.Reject, instant(link.Expires))
+	return err
 }

@@ -2,9 +2,7 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -13,50 +11,37 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
-// printGates prints one gate.
-func (p *program) printGates(format string, g api.Gate) error {
-	if format != "table" {
-		return printValue(p.stdout, format, g)
+// printGate prints one gate.
+func (c *gateCall) printGate(g api.Gate) error {
+	if c.output != "table" {
+		return printValue(c.stdout, c.output, g)
 	}
-	return p.printGateTable([]api.Gate{g})
+	return c.printGateTable([]api.Gate{g}, nil)
 }
 
-// printGateList prints gates, as the API lists them.
-func (p *program) printGateList(format string, gates []api.Gate) error {
-	switch format {
-	case "table":
-		return p.printGateTable(gates)
+// printGates prints gates, as the API lists them; tests are those of wide output.
+func (c *gateCall) printGates(gates []api.Gate, tests map[api.Key]string) error {
+	switch c.output {
+	case "table", "wide":
+		return c.printGateTable(gates, tests)
 	case "name":
 		for _, g := range gates {
-			fmt.Fprintln(p.stdout, redact.String(pathOf(g.Key)))
+			fmt.Fprintln(c.stdout, redact.String(pathOf(g.Key)))
 		}
 		return nil
 	}
-	return printValue(p.stdout, format, struct {
-		Gates []api.Gate `json:"gates"`
-	}{append([]api.Gate{}, gates...)})
+	return printValue(c.stdout, c.output, map[string][]api.Gate{"gates": append([]api.Gate{}, gates...)})
 }
 
-var gateColumns = []string{"GATE", "STATE", "FOR", "UNTIL", "CHANGED", "BY", "WAITING", "REASON"}
-
-func gateCells(g api.Gate) []string {
-	return []string{pathOf(g.Key), stateOf(g), openFor(g), instant(g.Expires), instant(g.Changed), g.Actor, waiting(g), g.Reason}
-}
-
-func (p *program) printGateTable(gates []api.Gate) error {
-	t := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
-	tableRow(t, gateColumns...)
-	for _, g := range gates {
-		tableRow(t, gateCells(g)...)
+// printGateTable prints gates; with tests also what callers say of the canaries that wait,
+// and the tests of their revisions.
+func (c *gateCall) printGateTable(gates []api.Gate, tests map[api.Key]string) error {
+	t := tabwriter.NewWriter(c.stdout, 0, 8, 2, ' ', 0)
+	columns := []string{"GATE", "STATE", "FOR", "UNTIL", "CHANGED", "BY", "WAITING", "REASON"}
+	if tests != nil {
+		columns = append(columns, "REVISION", "WEIGHT", "STEP", "FAILED", "RUNS")
 	}
-	return t.Flush()
-}
-
-// printWideGates also prints what callers say of the canaries that wait, and the
-// tests of their revisions.
-func (p *program) printWideGates(gates []api.Gate, tests map[api.Key]string) error {
-	t := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
-	tableRow(t, slices.Concat(gateColumns, []string{"REVISION", "WEIGHT", "STEP", "FAILED", "RUNS"})...)
+	tableRow(t, columns...)
 	for _, g := range gates {
 		about := api.About{}
 		if g.Waiting != nil {
@@ -66,30 +51,11 @@ func (p *program) printWideGates(gates []api.Gate, tests map[api.Key]string) err
 		if about.Threshold != "" {
 			failed += "/" + about.Threshold
 		}
-		tableRow(t, append(gateCells(g), about.Revision, about.Weight, about.Step, failed, tests[g.Key])...)
+		cells := []string{pathOf(g.Key), stateOf(g), openFor(g), instant(g.Expires), instant(g.Changed), g.Actor, waiting(g), g.Reason,
+			about.Revision, about.Weight, about.Step, failed, tests[g.Key]}
+		tableRow(t, cells[:len(columns)]...)
 	}
 	return t.Flush()
-}
-
-// testsOf returns the latest runs of the revisions that wait, and how they ended.
-func testsOf(ctx context.Context, b board, gates []api.Gate) (map[api.Key]string, error) {
-	const latest = 5
-	tests := map[api.Key]string{}
-	for _, g := range gates {
-		if g.Waiting == nil || g.Waiting.Checksum == "" {
-			continue
-		}
-		runs, err := b.runs(ctx, api.Filter{Namespace: g.Namespace, Name: g.Name, Checksum: g.Waiting.Checksum, Limit: latest})
-		if err != nil {
-			return nil, err
-		}
-		var words []string
-		for _, r := range runs {
-			words = append(words, r.Type+" "+string(r.State))
-		}
-		tests[g.Key] = strings.Join(words, ", ")
-	}
-	return tests, nil
 }
 
 // tableRow writes a line of a table; a cell that is empty gets a dash.
@@ -148,13 +114,11 @@ func waiting(g api.Gate) string {
 }
 
 // printAudit prints entries, as the API lists them.
-func (p *program) printAudit(format string, entries []api.Entry) error {
-	if format != "table" {
-		return printValue(p.stdout, format, struct {
-			Entries []api.Entry `json:"entries"`
-		}{append([]api.Entry{}, entries...)})
+func (c *gateCall) printAudit(entries []api.Entry) error {
+	if c.output != "table" {
+		return printValue(c.stdout, c.output, map[string][]api.Entry{"entries": append([]api.Entry{}, entries...)})
 	}
-	t := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
+	t := tabwriter.NewWriter(c.stdout, 0, 8, 2, ' ', 0)
 	tableRow(t, "ID", "TIME", "GATE", "ACTION", "MODE", "CHECKSUM", "BY", "REASON")
 	for _, e := range entries {
 		tableRow(t, fmt.Sprint(e.ID), instant(e.Time), pathOf(e.Key), e.Action, string(e.Mode), e.Checksum, e.Actor, e.Reason)

@@ -1,109 +1,89 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/headgate-io/headgate/source"
-	"github.com/headgate-io/headgate/source/controller/api"
+	"github.com/headgate-io/headgate/source/serve/api"
 )
 
 // getFlags say which sources are shown, and how.
 type getFlags struct {
-	keeperFlags
-	watch  bool
-	output string
+	keptFlags
+	outputFlags
+	watch bool
 }
-
-var getFormats = []string{"table", "wide", "json", "yaml", "name"}
 
 func (p *program) get() *cobra.Command {
 	f := new(getFlags)
 	c := &cobra.Command{
-		Use:   "get [KIND | KIND/NAME | KIND/NAMESPACE/NAME]...",
+		Use:   "get [sources] [KIND | KIND/NAME | KIND/NAMESPACE/NAME]...",
 		Short: "Print sources as they are kept: readiness, revision, last error",
 		Long: `Get prints sources as the server that keeps them knows them (headgate serve), or as the files of the store say when none
 runs. Nothing is fetched. A kind may be written as in documents of either group, in any case, in the plural, or short:
-git, gitrepo, helmrepo, hc, ocirepo, ea.
+
+  Bucket, GitRepository (git, gitrepo), OCIRepository (oci, ocirepo), PkgRepository (pkgrepo, helmrepo),
+  PkgChart (chart, hc), ExternalArtifact (ea)
 
 AGE is the time since the artifact was stored. MESSAGE is the last error of a source that is not ready, or who suspended it and
 why. With -o yaml or json each source is the document as fetch prints it, with its status.
 
 What is wrong with documents of the server goes to standard error.
 
-With -w a line, or a document, follows for each change until it is interrupted; when the server is lost it waits until it is back.
+With -w, which needs a server, a line or a document follows for each change until it is interrupted; when the server is lost it
+waits until it is back.
 
 Exit codes: 0 the sources were printed, ready or not; 1 one that was named does not exist, or the server was not reached or refused; 2 usage.`,
 		Example: `  headgate get
-  headgate get gitrepository -w
-  headgate get gitrepository/shop/checkout -o yaml
+  headgate get git -w
+  headgate get sources -n shop -l team=web
+  headgate get gitrepository/shop/checkout -o jsonpath={.status.artifact.revision}
   headgate get --server https://sources.example.org --token-file token -o wide`,
 		RunE: func(c *cobra.Command, args []string) error { return asFailure(p.runGet(c.Context(), f, args)) },
 	}
-	f.register(c)
+	f.keptFlags.register(p, c)
 	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "print changes as they happen")
-	c.Flags().StringVarP(&f.output, "output", "o", "table", "what to print: "+either(getFormats))
-	complete(c, "output", getFormats...)
-	c.ValidArgsFunction = p.completeKept(&f.keeperFlags)
+	f.registerFormat(c, "table", "wide", "json", "yaml", "name")
 	return c
 }
 
 func (p *program) runGet(ctx context.Context, f *getFlags, args []string) error {
-	if !slices.Contains(getFormats, f.output) {
-		return usage("-o %q: want %s", f.output, either(getFormats))
+	if err := f.check(); err != nil {
+		return err
 	}
-	refs, err := references(args, true)
+	k, err := p.openKept(&f.keptFlags, f.watch)
 	if err != nil {
 		return err
 	}
-	k, err := p.openKeeper(&f.keeperFlags)
+	refs, err := k.references(args, false)
 	if err != nil {
 		return err
 	}
 	if f.watch {
-		if err := p.warnOf(ctx, k); err != nil {
-			return err
-		}
-		return p.watchSources(ctx, f, k, refs)
+		return k.watch(ctx, f, refs)
 	}
-	found, err := k.sources(ctx, refs, f.output == "yaml" || f.output == "json")
-	if err == nil {
-		err = p.warnOf(ctx, k)
-	}
+	found, defects, err := k.sources(ctx, refs, f.documents())
 	if err != nil {
 		return err
 	}
-	if err := missing(refs, found); err != nil && len(found) == 0 {
-		return err
-	}
-	return errors.Join(p.printSources(f.output, found), missing(refs, found))
-}
-
-// warnOf tells what is wrong with documents.
-func (p *program) warnOf(ctx context.Context, k keeper) error {
-	defects, err := k.defects(ctx)
 	for _, defect := range defects {
 		p.warn(errors.New(defect))
 	}
-	return err
-}
-
-// missing names what was asked for and is not there.
-func missing(refs []source.Reference, found []api.Source) error {
-	var errs []error
-	for _, ref := range refs {
-		if ref.Name != "" && !slices.ContainsFunc(found, func(s api.Source) bool { return ref.Selects(sourceRef(s)) }) {
-			errs = append(errs, fmt.Errorf("%s: no such object", sourceName(ref)))
-		}
+	absent := missing(refs, refsOf(found), false)
+	if len(found) == 0 && absent != nil {
+		return absent
 	}
-	return errors.Join(errs...)
+	return errors.Join(p.printSources(f.output, found), absent)
 }
 
 // printSources prints sources.
@@ -116,140 +96,358 @@ func (p *program) printSources(format string, found []api.Source) error {
 			}
 		}
 		return nil
-	case "json", "yaml":
-		objects := make([]source.Object, len(found))
-		for i, s := range found {
-			var err error
-			if objects[i], err = decoded(s.Document); err != nil {
-				return fmt.Errorf("document of %s: %w", argument(s), err)
-			}
+	case "table", "wide":
+		lines := [][]string{sourceTitles(format == "wide")}
+		for _, s := range found {
+			lines = append(lines, sourceCells(s, format == "wide", time.Now()))
 		}
-		return printDocuments(p.stdout, format, objects)
+		return p.table(format == "wide").print(lines...)
 	}
-	return newSourceTable(p.stdout, format == "wide").print(found)
+	objects := make([]source.Object, len(found))
+	for i, s := range found {
+		var err error
+		if objects[i], err = decoded(s.Document); err != nil {
+			return fmt.Errorf("document of %s: %w", argument(s), err)
+		}
+	}
+	return printDocuments(p.stdout, format, objects)
 }
 
-// watchSources prints sources, and then what changes.
-func (p *program) watchSources(ctx context.Context, f *getFlags, k keeper, refs []source.Reference) error {
-	w := &sourceWatch{program: p, keeper: k, format: f.output, table: newSourceTable(p.stdout, f.output == "wide"), told: map[source.Reference]string{}}
-	err := k.watch(ctx, refs, func(n api.Notice) error { return w.notice(ctx, n) })
+func sourceTitles(wide bool) []string {
+	if wide {
+		return []string{"OBJECT", "READY", "REVISION", "AGE", "SUSPENDED", "PHASE", "CHECKED", "NEXT", "DIGEST", "ORIGIN", "MESSAGE"}
+	}
+	return []string{"OBJECT", "READY", "REVISION", "AGE", "SUSPENDED", "MESSAGE"}
+}
+
+// sourceCells returns a line of the table of sources. At the zero time it has
+// nothing that changes with time alone.
+func sourceCells(s api.Source, wide bool, now time.Time) []string {
+	since := func(from, to time.Time) string {
+		if from.IsZero() || to.IsZero() {
+			return ""
+		}
+		return age(to.Sub(from))
+	}
+	var stored, digest string
+	if s.Artifact != nil {
+		stored, digest = since(s.Artifact.LastUpdateTime, now), shortDigest(s.Artifact.Digest)
+	}
+	suspended := strings.ToUpper(fmt.Sprint(s.Suspended)[:1]) + fmt.Sprint(s.Suspended)[1:]
+	cells := []string{s.Kind + "/" + s.Namespace + "/" + s.Name, s.Ready, shortRevision(s.Revision, wide), stored, suspended}
+	if wide {
+		cells = append(cells, s.Phase, since(s.Checked, now), since(now, s.Next), digest, s.Origin)
+	}
+	return append(cells, lastMessage(s))
+}
+
+// lastMessage says why a source is not ready, or who suspended it and why.
+func lastMessage(s api.Source) string {
+	hold := s.Suspension
+	switch {
+	case hold != nil:
+		return strings.TrimSuffix("suspended by "+cmp.Or(hold.By, "a command")+": "+hold.Reason, ": ")
+	case s.Suspended:
+		return "suspended by its spec"
+	case len(s.Blockers) > 0:
+		return "waits for " + strings.ToLower(strings.Join(s.Blockers, ", "))
+	case s.Phase == "removed":
+		return "removed: its document is no more"
+	case s.Last != nil && s.Last.Error != "":
+		return s.Last.Error
+	case s.Ready != "True":
+		return s.Message
+	}
+	return ""
+}
+
+// watch prints sources, and then what changes: what looks as it did is not printed
+// again.
+func (k *kept) watch(ctx context.Context, f *getFlags, refs []source.Reference) error {
+	if k.selector != "" || len(refs) > 1 {
+		return usage("-w takes one KIND or KIND/NAME, and no -l")
+	}
+	wide, synced := f.output == "wide", false
+	t, lines := k.table(wide), [][]string{sourceTitles(wide)}
+	told := map[source.Reference]string{}
+	err := k.client.Watch(ctx, filterOf(refs), func(n api.Notice) error {
+		s := api.Source{Phase: "removed"}
+		switch {
+		case n.Synced && !synced:
+			synced = true
+			if f.documents() || f.output == "name" {
+				return nil
+			}
+			return t.print(lines...)
+		case n.Gone != nil:
+			s.Kind, s.Namespace, s.Name = n.Gone.Kind, n.Gone.Namespace, n.Gone.Name
+		case n.Source == nil:
+			return nil
+		default:
+			s = *n.Source
+		}
+		ref := sourceRef(s)
+		look := strings.Join(sourceCells(s, wide, time.Time{}), "\t") + s.Phase
+		if s.Artifact != nil {
+			look += s.Artifact.Digest
+		}
+		if _, known := told[ref]; told[ref] == look || n.Gone != nil && !known {
+			return nil
+		}
+		told[ref] = look
+		switch {
+		case f.output == "name":
+			return k.printSources(f.output, []api.Source{s})
+		case f.documents():
+			return k.printDocument(ctx, f.output, ref)
+		case synced:
+			return t.print(sourceCells(s, wide, time.Now()))
+		}
+		lines = append(lines, sourceCells(s, wide, time.Now()))
+		return nil
+	})
 	if ctx.Err() != nil {
 		return nil
 	}
 	return err
 }
 
-// A sourceWatch prints what a keeper tells.
-type sourceWatch struct {
-	*program
-	keeper keeper
-	format string
-	table  *sourceTable
-	synced bool
-	first  []api.Source                // until it is synced
-	told   map[source.Reference]string // what was printed last
-}
-
-func (w *sourceWatch) notice(ctx context.Context, n api.Notice) error {
+// printDocument prints the document of a source, of JSON in a line.
+func (k *kept) printDocument(ctx context.Context, format string, ref source.Reference) error {
+	s, err := k.client.Source(ctx, ref)
 	switch {
-	case n.Synced && !w.synced:
-		w.synced = true
-		first := w.first
-		w.first = nil
-		if w.format == "table" || w.format == "wide" {
-			for _, s := range first {
-				w.told[sourceRef(s)] = w.table.key(s)
-			}
-			return w.table.print(first)
+	case errors.Is(err, fs.ErrNotExist): // it is gone again
+		return nil
+	case err != nil:
+		return err
+	case format != "json":
+		if format == "yaml" {
+			fmt.Fprintln(k.stdout, "---")
 		}
-		for _, s := range first {
-			if err := w.tell(ctx, s); err != nil {
-				return err
-			}
-		}
-	case n.Gone != nil:
-		return w.gone(api.Source{Kind: n.Gone.Kind, Namespace: n.Gone.Namespace, Name: n.Gone.Name, Phase: "removed"})
-	case n.Source == nil:
-	case !w.synced:
-		w.first = append(w.first, *n.Source)
-	default:
-		return w.tell(ctx, *n.Source)
+		return k.printSources(format, []api.Source{s})
 	}
-	return nil
+	obj, err := decoded(s.Document)
+	if err != nil {
+		return err
+	}
+	text, err := source.EncodeJSON(obj)
+	if err != nil {
+		return err
+	}
+	return encode(k.stdout, json.RawMessage(text), "")
 }
 
-// tell prints a source unless it looks as it did when it was printed last.
-func (w *sourceWatch) tell(ctx context.Context, s api.Source) error {
-	ref, text := sourceRef(s), ""
-	switch w.format {
-	case "table", "wide":
-		text = w.table.key(s)
-	case "name":
-		text = argument(s)
-	default:
-		whole, err := w.keeper.sources(ctx, []source.Reference{ref}, true)
-		if err != nil || len(whole) == 0 {
-			return err // it is gone again
-		}
-		s = whole[0]
-		text = s.Document
+// suspendFlags say who changes what, and why.
+type suspendFlags struct {
+	keptFlags
+	outputFlags
+	change api.Change
+}
+
+func (p *program) suspend() *cobra.Command {
+	f := new(suspendFlags)
+	c := &cobra.Command{
+		Use:   "suspend {KIND/NAME... | --all | -n NAMESPACE | -l LABELS}",
+		Short: "Have sources left alone until they are resumed",
+		Long: `Suspend has the server leave sources alone: they are not checked, and requests and webhooks for them are refused. Their
+artifacts stay. A run that is under way ends first. It is durable, and not the field spec.suspend of a document, which nobody but
+its author changes. Suspending again changes who and why.
+
+Without a server it is noted in the store, for the next one. headgate fetch, which is a command itself, does not heed it.
+
+Exit codes: 0 done, 1 it was refused, or the server was not reached, 2 usage.`,
+		Example: `  headgate suspend gitrepository/app --reason "release freeze"
+  headgate suspend bucket --all`,
+		RunE: func(c *cobra.Command, args []string) error {
+			return asFailure(p.changeSources(c.Context(), f, args, true))
+		},
 	}
-	if w.told[ref] == text {
-		return nil
+	f.keptFlags.register(p, c)
+	f.registerFormat(c, "table", "wide", "name")
+	c.Flags().StringVar(&f.change.Reason, "reason", "", "`TEXT` that says why")
+	c.Flags().StringVar(&f.change.By, "actor", "", "`NAME` of who does it, where callers need not say who they are; default that of the user")
+	return c
+}
+
+func (p *program) resume() *cobra.Command {
+	f := new(suspendFlags)
+	c := &cobra.Command{
+		Use:   "resume {KIND/NAME... | --all | -n NAMESPACE | -l LABELS}",
+		Short: "End what suspend began",
+		Long: `Resume ends what suspend began; the server checks the sources at once. One that its spec suspends stays so.
+
+Exit codes: 0 done, 1 it was refused, or the server was not reached, 2 usage.`,
+		Example: `  headgate resume gitrepository/app`,
+		RunE: func(c *cobra.Command, args []string) error {
+			return asFailure(p.changeSources(c.Context(), f, args, false))
+		},
 	}
-	w.told[ref] = text
-	switch w.format {
-	case "table", "wide":
-		return w.table.row(s)
-	case "yaml":
-		_, err := fmt.Fprint(w.stdout, "---\n")
-		return errors.Join(err, w.printSources("yaml", []api.Source{s}))
-	case "json":
-		obj, err := decoded(s.Document)
+	f.keptFlags.register(p, c)
+	f.registerFormat(c, "table", "wide", "name")
+	return c
+}
+
+// changeSources suspends or resumes sources, and prints them as they are then. One
+// that fails does not keep the others from it.
+func (p *program) changeSources(ctx context.Context, f *suspendFlags, args []string, suspend bool) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	f.change.By = cmp.Or(f.change.By, p.user())
+	k, err := p.openKept(&f.keptFlags, false)
+	if err != nil {
+		return err
+	}
+	refs, err := k.references(args, true)
+	if err != nil {
+		return err
+	}
+	found, _, err := k.sources(ctx, refs, false)
+	if err != nil {
+		return err
+	}
+	errs := []error{missing(refs, refsOf(found), true)}
+	if codeOf(errs[0]) == exitUsage {
+		return errs[0]
+	}
+	if k.client == nil {
+		lock, err := lockStore(f.store)
 		if err != nil {
 			return err
 		}
-		text, err := source.EncodeJSON(obj)
-		if err != nil {
-			return err
-		}
-		return printLine(w.stdout, json.RawMessage(text))
+		defer lock.release()
 	}
-	return w.printSources(w.format, []api.Source{s})
+	var changed []api.Source
+	for _, s := range found {
+		s, err := k.change(ctx, sourceRef(s), f.change, suspend)
+		if err == nil {
+			changed = append(changed, s)
+		}
+		errs = append(errs, err)
+	}
+	if len(changed) > 0 {
+		errs = append(errs, p.printSources(f.output, changed))
+	}
+	return errors.Join(errs...)
 }
 
-// gone prints that a source is no more; documents have no words for it.
-func (w *sourceWatch) gone(s api.Source) error {
-	ref := sourceRef(s)
-	w.first = slices.DeleteFunc(w.first, func(s api.Source) bool { return sourceRef(s) == ref })
-	if _, was := w.told[ref]; !was || w.format != "table" && w.format != "wide" {
-		delete(w.told, ref)
-		return nil
-	}
-	delete(w.told, ref)
-	return w.table.row(s)
-}
-
-// completeKept offers the sources of the store, and kinds.
-func (p *program) completeKept(f *keeperFlags) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
-		quiet := &program{stdin: p.stdin, stdout: p.stderr, stderr: io.Discard, lookup: p.lookup}
-		k, err := quiet.openKeeper(f)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := context.WithTimeout(c.Context(), completionTime)
+// change suspends or resumes a source.
+func (k *kept) change(ctx context.Context, ref source.Reference, why api.Change, suspend bool) (s api.Source, err error) {
+	if k.client != nil {
+		ctx, cancel := k.bounded(ctx)
 		defer cancel()
-		found, err := k.sources(ctx, nil, false)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+		if suspend {
+			return k.client.Suspend(ctx, ref, why)
 		}
-		var names []string
-		for _, s := range found {
-			if name := argument(s); strings.HasPrefix(name, strings.ToLower(start)) && !slices.Contains(args, name) {
-				names = append(names, name)
+		return k.client.Resume(ctx, ref, why)
+	}
+	if suspend {
+		err = k.ledger.Suspend(ref, source.Suspension{By: why.By, Reason: why.Reason, Since: time.Now()})
+	} else if err = k.ledger.Resume(ref); errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err != nil {
+		return s, err
+	}
+	obj, err := k.ledger.Object(ref)
+	if err != nil {
+		return s, err
+	}
+	if s, err = k.saved(obj); err == nil && !suspend && s.Suspended {
+		err = fmt.Errorf("%s is suspended by its spec: set spec.suspend to false", argument(s))
+	}
+	return s, err
+}
+
+func (p *program) delete() *cobra.Command {
+	f := new(keptFlags)
+	var force bool
+	c := &cobra.Command{
+		Use:   "delete {KIND/NAME... | --all | -n NAMESPACE | -l LABELS}",
+		Short: "Forget objects of a store, with their artifacts",
+		Long: `Delete removes from the store what it has of objects: artifacts, the URLs of their newest ones, status and suspension.
+Nothing is removed at their origins, nor from documents.
+
+While a server keeps the store it is refused. With --force it is done all the same: the server fetches again what is in
+its documents, and has a suspension in force until it is started again.
+
+Exit codes: 0 done, 1 it was refused or failed, or there is no such object, 2 usage.`,
+		Example: `  headgate delete gitrepository/app
+  headgate delete bucket/assets bucket/reports -n shop`,
+		RunE: func(c *cobra.Command, args []string) error {
+			return asFailure(p.runDelete(c.Context(), f, force, args))
+		},
+	}
+	registerStore(c, &f.store)
+	f.selection.register(c)
+	c.Flags().BoolVar(&force, "force", false, "also while a server keeps the store")
+	c.ValidArgsFunction = p.completeKept(f)
+	return c
+}
+
+func (p *program) runDelete(ctx context.Context, f *keptFlags, force bool, args []string) error {
+	k := &kept{p, f, nil, ledgerOf(f.store)}
+	refs, err := k.references(args, true)
+	if err == nil {
+		err = isStore(f.store)
+	}
+	if err != nil {
+		return err
+	}
+	if !force {
+		note, err := noteOf(f.store)
+		if note != nil {
+			return fmt.Errorf("a server keeps the store %s%s: end it first, or delete with --force", f.store, note)
+		}
+		lock, lockErr := lockStore(f.store)
+		if err := errors.Join(err, lockErr); err != nil {
+			return fmt.Errorf("--store %s: %w", f.store, err)
+		}
+		defer lock.release()
+	}
+	saved, err := k.ledger.References() // also of documents that cannot be read
+	found := slices.DeleteFunc(saved, func(ref source.Reference) bool {
+		var labels map[string]string
+		if k.selector != "" {
+			if obj, err := k.ledger.Object(ref); err == nil {
+				labels = obj.Head().Metadata.Labels
 			}
 		}
-		return names, cobra.ShellCompDirectiveNoFileComp
+		named := len(refs) == 0 || slices.ContainsFunc(refs, func(r source.Reference) bool { return r.Selects(ref) })
+		return !named || !k.selects(ref.Namespace, labels)
+	})
+	errs := []error{err, missing(refs, found, true)}
+	if codeOf(errs[1]) == exitUsage {
+		return errs[1]
 	}
+	for _, ref := range found {
+		errs = append(errs, p.forget(ctx, f.store, ref))
+	}
+	return errors.Join(errs...)
+}
+
+// forget removes all that a store has of an object. The status goes first: it never
+// names an artifact that is not there.
+func (p *program) forget(ctx context.Context, dir string, ref source.Reference) error {
+	store, err := openExisting(dir)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	name := sourceName(ref)
+	unlock, err := store.Lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	if err = ledgerOf(dir).Remove(ref); err == nil {
+		err = store.Remove(name)
+	}
+	unlock()
+	if err == nil {
+		err = store.Tidy(name)
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(p.stdout, "%s deleted\n", name)
+	}
+	return err
 }

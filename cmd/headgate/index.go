@@ -1,15 +1,25 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"iter"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
+	"github.com/Masterminds/semver/v3"
+	prettytext "github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
+	"github.com/headgate-io/headgate/chart/index"
+	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -31,7 +41,7 @@ type searchFlags struct {
 }
 
 func (p *program) indexSearch() *cobra.Command {
-	f := &searchFlags{sourceFlags: sourceFlags{parallel: 1}}
+	f := new(searchFlags)
 	c := &cobra.Command{
 		Use:   "search [-f FILE|DIR|-] SOURCE [NAME]...",
 		Short: "Print the versions of charts, the newest first",
@@ -60,17 +70,13 @@ Exit codes: 0 something was found for each NAME, 1 something was not or failed, 
 		},
 	}
 	fl := c.Flags()
-	registerFiles(c, &f.files)
+	f.documentFlags.register(c)
 	registerStore(c, &f.store)
 	fl.StringVar(&f.within, "version", "", "only versions within the `RANGE`, or this one")
 	fl.BoolVar(&f.devel, "devel", false, "pre-releases, too")
-	fl.StringVar(&f.secrets, "secrets", "", "`DIR` of Secrets, as NAME/KEY or NAMESPACE/NAME/KEY; looked up after the documents, and before the variables HEADGATE_SECRET_NAME_KEY")
-	fl.StringVar(&f.secret, "secret-ref", "", "`NAME` of the Secret with username and password for a URL, as spec.secretRef")
-	fl.StringVar(&f.cert, "cert-secret-ref", "", "`NAME` of the Secret with ca.crt, or tls.crt and tls.key, for a URL, as spec.certSecretRef")
-	f.registerNetworks(c)
-	spanVar(c, &f.timeout, "timeout", 0, "bound of the whole command")
+	f.registerAccess(c)
 	registerLimit(c, &f.maxBytes)
-	f.registerOutput(c, "table", "wide", "json", "yaml", "name")
+	f.outputFlags.register(c, "table", "wide", "json", "yaml", "name")
 	return c
 }
 
@@ -86,18 +92,16 @@ func (p *program) runSearch(ctx context.Context, f *searchFlags, args []string) 
 	if err != nil {
 		return err
 	}
-	ctx, cancel := s.within(ctx)
-	defer cancel()
-	r, err := p.openIndex(ctx, s, args[0])
+	r, err := s.openIndex(ctx, args[0])
+	if err == nil {
+		defer r.Close()
+		err = search.read(ctx, r)
+	}
 	if err != nil {
 		return about(shown(args[0]), err)
 	}
-	defer r.Close()
-	if err := search.read(ctx, r); err != nil {
-		return about(shown(args[0]), err)
-	}
 	if f.prints() {
-		if err := search.print(p.stdout, f.output); err != nil {
+		if err := search.print(p, &f.outputFlags); err != nil {
 			return err
 		}
 	}
@@ -105,23 +109,26 @@ func (p *program) runSearch(ctx context.Context, f *searchFlags, args []string) 
 }
 
 // openIndex opens the index that an argument names. It can be read repeatedly.
-func (p *program) openIndex(ctx context.Context, s *session, arg string) (io.ReadSeekCloser, error) {
+func (s *session) openIndex(ctx context.Context, arg string) (io.ReadSeekCloser, error) {
 	obj, err := s.repository(arg)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if obj != nil {
-		return s.fetchIndex(ctx, obj)
-	}
-	if arg == "-" {
-		return spool(func(w io.Writer) error {
-			_, err := io.Copy(w, p.stdin)
+	case obj != nil && obj.Spec.Type == source.RepositoryOCI:
+		return nil, usage("a registry has no index: its charts are repositories, and their versions tags")
+	case obj != nil:
+		return newSpool(func(w *os.File) error {
+			_, _, err := s.origins.Write(ctx, w, obj, s.env)
 			return err
 		})
-	}
-	if info, err := os.Stat(arg); err == nil && info.IsDir() {
+	case arg == "-":
+		return newSpool(func(w *os.File) error {
+			_, err := io.Copy(w, s.stdin)
+			return err
+		})
+	case isDir(arg):
 		return os.Open(filepath.Join(arg, "index.yaml"))
-	} else if err == nil {
+	case exists(arg):
 		return os.Open(arg)
 	}
 	lookup := artifactLookup{store: s.flags.store}
@@ -133,61 +140,246 @@ func (p *program) openIndex(ctx context.Context, s *session, arg string) (io.Rea
 	if !isIndex(lookup.found) {
 		return nil, usage("is no PkgRepository: want one, or a URL, a file or a directory")
 	}
-	return spool(func(w io.Writer) error {
+	return newSpool(func(w *os.File) error {
 		_, err := io.Copy(w, file)
 		return err
 	})
 }
 
-// repository returns the PkgRepository whose index is to be fetched, nil when
-// arg is not about one.
+// repository returns the PkgRepository whose index is to be fetched, nil if arg is
+// not about one.
 func (s *session) repository(arg string) (*source.PkgRepository, error) {
-	adhoc := strings.Contains(arg, "://")
-	if len(s.flags.files) == 0 && adhoc {
-		return s.adhocRepository(arg)
+	isURL := strings.Contains(arg, "://")
+	if len(s.flags.files) == 0 && isURL {
+		return s.repositoryOf(arg)
 	}
-	if s.flags.secret != "" || s.flags.cert != "" {
-		return nil, usage("--secret-ref and --cert-secret-ref go with a URL")
+	if err := s.flags.fit(""); err != nil || len(s.flags.files) == 0 {
+		return nil, err
 	}
-	if len(s.flags.files) == 0 {
-		return nil, nil
-	}
-	if adhoc {
+	if isURL {
 		return nil, usage("-f goes with a PkgRepository of its objects: want pkgrepository/NAME")
 	}
-	found, err := s.set.Find(arg)
-	if err != nil {
-		return nil, &exitError{exitUsage, errors.Join(err, s.bad)}
-	}
-	repo, ok := found[0].(*source.PkgRepository)
-	if len(found) > 1 || !ok {
-		return nil, usage("names no single PkgRepository: want pkgrepository/NAME or pkgrepository/NAMESPACE/NAME")
-	}
-	return repo, nil
-}
-
-// fetchIndex fetches the index of a repository.
-func (s *session) fetchIndex(ctx context.Context, repo *source.PkgRepository) (io.ReadSeekCloser, error) {
-	if repo.Spec.Type == source.RepositoryOCI {
-		return nil, usage("a registry has no index: its charts are repositories, and their versions tags")
-	}
-	return spool(func(w io.Writer) error {
-		_, _, err := s.origins.Write(ctx, w, repo, s.env)
-		return err
-	})
-}
-
-// spool returns what write writes as a file, which is gone once it is closed.
-func spool(write func(io.Writer) error) (io.ReadSeekCloser, error) {
-	file, err := newPushArchive()
+	found, err := s.selected([]string{arg})
 	if err != nil {
 		return nil, err
 	}
-	if err = write(file); err == nil {
-		_, err = file.Seek(0, io.SeekStart)
+	if len(found) == 1 {
+		if repo, ok := found[0].(*source.PkgRepository); ok {
+			return repo, nil
+		}
 	}
+	return nil, usage("names no single PkgRepository: want pkgrepository/NAME or pkgrepository/NAMESPACE/NAME")
+}
+
+// completeIndexes offers the repositories of charts among the objects of -f, or in
+// the store, and files.
+func completeIndexes(files *[]string, store *string) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		complete := completeStored(store)
+		if len(*files) > 0 {
+			complete = completeObjects(files)
+		}
+		names, directive := complete(c, args, start)
+		return slices.DeleteFunc(names, func(name string) bool {
+			ref, err := source.ParseReference(name)
+			return err != nil || ref.Kind != "PkgRepository"
+		}), directive
+	}
+}
+
+// A search looks for charts in an index.
+type search struct {
+	names             []string                   // names and patterns; empty for all charts, each with its newest version
+	within, withDevel func(*semver.Version) bool // whether a version is wanted, and would be with pre-releases
+
+	found  map[string][]candidate // versions by name
+	hidden map[string]int         // of versions that are pre-releases, of each chart that was asked for
+}
+
+// A candidate is a version that was found.
+type candidate struct {
+	index.Entry
+	parsed *semver.Version
+}
+
+// compare orders versions, the newest first: what is equal up to build metadata by
+// when it was created.
+func (c candidate) compare(d candidate) int {
+	return cmp.Or(d.parsed.Compare(c.parsed), d.Created.Compare(c.Created), strings.Compare(d.Version, c.Version))
+}
+
+// maxCharts bounds how many charts a list holds.
+const maxCharts = 100_000
+
+func newSearch(names []string, versions string, devel bool) (*search, error) {
+	for _, name := range names {
+		if _, err := path.Match(name, ""); err != nil || name == "" {
+			return nil, usage("%q is neither the name of a chart nor a pattern", name)
+		}
+	}
+	s := &search{names: names, found: map[string][]candidate{}, hidden: map[string]int{}}
+	var err error
+	if s.withDevel, err = within(versions, true); err == nil {
+		s.within, err = within(versions, devel)
+	}
+	return s, err
+}
+
+// within returns what tells whether a version is wanted: it is spelled like the one
+// that is asked for, or lies in the range.
+func within(versions string, devel bool) (func(*semver.Version) bool, error) {
+	if versions == "" {
+		return func(v *semver.Version) bool { return devel || v.Prerelease() == "" }, nil
+	}
+	if exact, err := semver.StrictNewVersion(strings.TrimPrefix(versions, "v")); err == nil {
+		return func(v *semver.Version) bool {
+			return v.Equal(exact) && (exact.Metadata() == "" || exact.Metadata() == v.Metadata())
+		}, nil
+	}
+	c, err := semver.NewConstraint(versions)
 	if err != nil {
-		return nil, errors.Join(err, file.Close())
+		return nil, usage("--version %q is neither a version nor a range", versions)
 	}
-	return file, nil
+	c.IncludePrerelease = devel
+	return c.Check, nil
+}
+
+// read reads an index. One name alone is looked up without decoding the rest.
+func (s *search) read(ctx context.Context, r io.ReadSeeker) error {
+	if len(s.names) == 1 && !strings.ContainsAny(s.names[0], `*?[\`) {
+		return s.collect(ctx, index.Entries(r, s.names[0]))
+	}
+	return s.collect(ctx, index.All(r))
+}
+
+func (s *search) collect(ctx context.Context, entries iter.Seq2[index.Entry, error]) error {
+	for e, err := range entries {
+		if err := cmp.Or(err, context.Cause(ctx)); err != nil {
+			return err
+		}
+		if len(s.names) > 0 && !slices.ContainsFunc(s.names, func(asked string) bool { return matches(asked, e.Name) }) {
+			continue
+		}
+		v, err := semver.NewVersion(e.Version)
+		s.hidden[e.Name] += 0
+		switch have, c := s.found[e.Name], (candidate{e, v}); {
+		case err != nil: // nobody can ask for it
+		case s.within(v) && len(s.names) > 0:
+			s.found[e.Name] = append(have, c)
+		case s.within(v) && (len(have) == 0 || c.compare(have[0]) < 0): // of all charts only the newest
+			s.found[e.Name] = []candidate{c}
+		case s.within(v):
+		case s.withDevel(v):
+			s.hidden[e.Name]++
+		}
+		if len(s.hidden) > maxCharts {
+			return fmt.Errorf("more than %d charts: name some", maxCharts)
+		}
+	}
+	return nil
+}
+
+// matches reports whether a name that was asked for, or a pattern, means the chart.
+func matches(asked, chart string) bool {
+	ok, _ := path.Match(asked, chart)
+	return ok || asked == chart
+}
+
+// missing returns an error about names for which nothing was found.
+func (s *search) missing() error {
+	var errs []error
+	for _, name := range s.names {
+		known, hidden := false, 0
+		for chart, n := range s.hidden {
+			if matches(name, chart) {
+				known, hidden = true, hidden+n
+			}
+		}
+		there := false
+		for chart := range s.found {
+			there = there || matches(name, chart)
+		}
+		switch {
+		case there:
+		case hidden > 0:
+			errs = append(errs, fmt.Errorf("chart %q: no version fits, pre-releases were left out (%d): --devel", name, hidden))
+		case known:
+			errs = append(errs, fmt.Errorf("chart %q: no version fits --version", name))
+		default:
+			errs = append(errs, fmt.Errorf("no chart is called %q", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// A chartVersion is one version of a chart as search prints it.
+type chartVersion struct {
+	Name        string   `json:"name"`
+	Version     string   `json:"version"`
+	AppVersion  string   `json:"appVersion,omitempty"`
+	Created     string   `json:"created,omitempty"` // RFC 3339
+	Description string   `json:"description,omitempty"`
+	Type        string   `json:"type,omitempty"`
+	Deprecated  bool     `json:"deprecated,omitempty"`
+	Digest      string   `json:"digest,omitempty"`
+	URLs        []string `json:"urls,omitempty"`
+}
+
+// versions returns what was found, by name, the newest version first. Text of an
+// index is somebody else's: it is printed without control characters.
+func (s *search) versions() []chartVersion {
+	var all []candidate
+	for _, found := range s.found {
+		all = append(all, found...)
+	}
+	slices.SortFunc(all, func(a, b candidate) int { return cmp.Or(strings.Compare(a.Name, b.Name), a.compare(b)) })
+	list := make([]chartVersion, len(all))
+	for i, c := range all {
+		list[i] = chartVersion{
+			Name: redact.String(c.Name), Version: redact.String(c.Version), AppVersion: redact.String(c.AppVersion),
+			Description: redact.String(c.Description), Type: redact.String(c.Type), Deprecated: c.Deprecated, Digest: redact.String(c.Digest),
+		}
+		if !c.Created.IsZero() {
+			list[i].Created = c.Created.UTC().Format(time.RFC3339)
+		}
+		for _, u := range c.URLs {
+			list[i].URLs = append(list[i].URLs, redact.String(u))
+		}
+	}
+	return list
+}
+
+func (s *search) print(p *program, f *outputFlags) error {
+	list := s.versions()
+	if f.documents() {
+		return printValue(p.stdout, f.output, list)
+	}
+	wide := f.output == "wide"
+	lines := [][]string{{"NAME", "VERSION", "APP VERSION", "CREATED", "DESCRIPTION"}}
+	if wide {
+		lines[0] = slices.Insert(lines[0], 4, "DIGEST")
+	}
+	for _, v := range list {
+		if f.output == "name" {
+			fmt.Fprintf(p.stdout, "%s@%s\n", v.Name, v.Version)
+			continue
+		}
+		remark := v.Description
+		if v.Deprecated {
+			remark = strings.TrimSpace("(deprecated) " + remark)
+		}
+		day, _, _ := strings.Cut(v.Created, "T")
+		line := []string{v.Name, v.Version, v.AppVersion, day, prettytext.Snip(remark, 60, "…")}
+		if wide {
+			line = append(line[:4], v.Digest, remark)
+		}
+		lines = append(lines, line)
+	}
+	if len(list) == 0 || f.output == "name" {
+		return nil
+	}
+	return p.table(true).print(lines...)
 }

@@ -16,18 +16,24 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
 
+	"github.com/headgate-io/headgate/internal/document"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
@@ -45,15 +51,16 @@ func main() {
 
 // A program is what a command may touch of the process it runs in.
 type program struct {
-	stdin  io.Reader
-	stdout io.Writer
-	stderr io.Writer
-	lookup func(string) (string, bool) // environment
+	stdin   io.Reader
+	stdout  io.Writer
+	stderr  io.Writer
+	lookup  func(string) (string, bool) // environment
+	timeout time.Duration               // of the whole command; 0 for none
 }
 
 // run is the whole command: it parses args, does one thing and returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, lookup func(string) (string, bool)) int {
-	p := &program{stdin, stdout, stderr, lookup}
+	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, lookup: lookup}
 	root := p.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -104,26 +111,126 @@ func usage(format string, args ...any) error {
 	return &exitError{exitUsage, fmt.Errorf(format, args...)}
 }
 
+// asFailure gives an error without an exit code that of a failure.
+func asFailure(err error) error {
+	var coded *exitError
+	if err == nil || errors.As(err, &coded) {
+		return err
+	}
+	return failed(err)
+}
+
+// groups are the sections of the help, with their commands.
+var groups = []struct{ id, title, commands string }{
+	{"fetch", "Fetch:", "fetch resolve verify push"},
+	{"inspect", "Inspect:", "artifact diff explain index validate convert"},
+	{"serve", "Keep up to date:", "serve get reconcile suspend resume delete events"},
+	{"rollout", "Roll out:", "rollout hook"},
+	{"tester", "Test runner:", "tester gate rollback"},
+	{"other", "Other:", "version"},
+}
+
+// variables are the flags that a variable of the environment can stand for.
+// Those of a server count before that of a store.
+var variables = []struct{ flag, variable string }{
+	{"server", "HEADGATE_SERVER"}, {"store", "HEADGATE_STORE"}, {"secrets", "HEADGATE_SECRETS"}, {"cache", "HEADGATE_CACHE"}, {"parallel", "HEADGATE_PARALLEL"},
+}
+
 func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "headgate",
 		Short:         "Fetch declared sources as verified, reproducible artifacts; roll canaries out",
+		Long:          "Fetch declared sources as verified, reproducible artifacts; roll canaries out.\n\nVariables stand for flags that are not given:\n",
+		Version:       buildVersion(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noCommand,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+			if err := p.fromEnvironment(c); err != nil {
+				return err
+			}
+			switch {
+			case p.timeout < 0:
+				return usage("--timeout %s: want a positive time, or 0 for none", p.timeout)
+			case p.timeout > 0:
+				ctx, cancel := context.WithTimeoutCause(c.Context(), p.timeout, fmt.Errorf("not done within --timeout %s", p.timeout))
+				context.AfterFunc(ctx, cancel)
+				c.SetContext(ctx)
+			}
+			return nil
+		},
 	}
+	for _, v := range variables {
+		root.Long += fmt.Sprintf("\n  %-18s --%s", v.variable, v.flag)
+	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(p.fetch(), p.resolve(), p.verify(), p.validate(), p.convert(), p.push(), p.diff(), p.artifact(), p.serve(), p.get(), p.reconcile(), p.suspend(), p.resume(), p.delete(), p.events(), p.explain(), p.index(), p.hook(), p.rollout(), p.gate(api.KindGate), p.gate(api.KindRollback), p.tester(), p.version())
+	root.PersistentFlags().Var(spanValue{&p.timeout}, "timeout", "bound of the whole command; 0 for none")
+	root.AddCommand(p.fetch(), p.resolve(), p.verify(), p.validate(), p.convert(), p.push(), p.diff(), p.artifact(), p.serve(), p.get(), p.reconcile(),
+		p.suspend(), p.resume(), p.delete(), p.events(), p.explain(), p.index(), p.hook(), p.rollout(), p.gate(api.KindGate), p.gate(api.KindRollback), p.tester(), p.version())
+	for _, g := range groups {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, c := range root.Commands() {
+			if strings.Contains(" "+g.commands+" ", " "+c.Name()+" ") {
+				c.GroupID = g.id
+			}
+		}
+	}
+	root.SetHelpCommandGroupID("other")
+	root.SetCompletionCommandGroupID("other")
 	return root
+}
+
+// fromEnvironment sets the flags that were not given by their variables. A store
+// that was named counts more than the variable of a server.
+func (p *program) fromEnvironment(c *cobra.Command) error {
+	stored := c.Flags().Changed("store")
+	for _, v := range variables {
+		flag := c.Flags().Lookup(v.flag)
+		value, _ := p.lookup(v.variable)
+		if flag == nil || flag.Changed || value == "" || flag.NoOptDefVal != "" || v.flag == "server" && (stored || c.Flags().Lookup("store") == nil) {
+			continue
+		}
+		if err := flag.Value.Set(value); err != nil {
+			return usage("%s %q: %w", v.variable, value, err)
+		}
+	}
+	return nil
 }
 
 // noCommand refuses the words after a command that only groups others.
 func noCommand(c *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usage("unknown command %q for %q: see %s --help", args[0], c.CommandPath(), c.CommandPath())
+	if len(args) == 0 {
+		return nil
 	}
-	return nil
+	c.SuggestionsMinimumDistance = 2
+	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+		return usage("unknown command %q for %q: did you mean %s?", args[0], c.CommandPath(), strings.Join(near, ", "))
+	}
+	return usage("unknown command %q for %q: see %s --help", args[0], c.CommandPath(), c.CommandPath())
+}
+
+// flagError says what a flag wants, which flag was meant, or where flags are listed.
+func flagError(c *cobra.Command, err error) error {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		name, best, distance := unknown.GetSpecifiedName(), "", 3
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if d := document.Distance(name, f.Name); d < distance && d < len(f.Name) {
+				best, distance = f.Name, d
+			}
+		})
+		if best != "" {
+			return usage("%w: did you mean --%s?", err, best)
+		}
+	}
+	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return usage("%w: see %s --help", err, c.CommandPath())
+	}
+	f := invalid.GetFlag()
+	wants := map[string]string{"int": "want a whole number", "float64": "want a number", "bool": "want true or false"}
+	return usage("--%s %q: %s", f.Name, invalid.GetValue(), cmp.Or(wants[f.Value.Type()], invalid.Unwrap().Error()))
 }
 
 func (p *program) version() *cobra.Command {
@@ -131,9 +238,29 @@ func (p *program) version() *cobra.Command {
 		Use:   "version",
 		Short: "Print the version",
 		Args:  arguments(0, 0),
-		RunE: func(c *cobra.Command, _ []string) error {
+		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(p.stdout, buildVersion())
 			return err
 		},
 	}
+}
+
+// buildVersion tells the module's version, the commit it was built from and the toolchain.
+func buildVersion() string {
+	version, commit := "(devel)", ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		version = cmp.Or(info.Main.Version, version)
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				commit = " " + s.Value
+			}
+		}
+	}
+	return "headgate " + version + commit + " " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH
+}
+
+// isTerminal reports whether w is a terminal.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }

@@ -4,250 +4,143 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
-	"text/tabwriter"
+	"time"
 
+	prettytext "github.com/jedib0t/go-pretty/v6/text"
+	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
 )
 
-// finish prints what became of the objects in their order, in the command's own
-// way, and returns the error that carries the exit code.
-func (p *program) finish(s *session, rows []*row, detailed bool, print func(format string, rows []*row) error) error {
-	slices.SortFunc(rows, func(a, b *row) int { return cmp.Compare(a.Index, b.Index) })
-	for _, r := range rows {
-		p.remarks(s, r)
-	}
-	if s.flags.output == "name" {
-		print = p.printNames
-	}
-	if s.flags.prints() {
-		if err := print(s.flags.output, rows); err != nil {
-			return failed(err)
-		}
-	}
-	code, bad := exitReady, false
-	for _, r := range rows {
-		bad = bad || r.err != nil
-		code = worse(code, r.code(detailed))
-	}
-	switch {
-	case s.bad != nil:
-		return &exitError{worse(exitUsage, code), s.bad}
-	case code != exitReady:
-		return &exitError{code, nil}
-	}
-	return nil
+// outputFlags say what is printed. The format is one of formats, or with json
+// among them jsonpath=TEMPLATE.
+type outputFlags struct {
+	quiet   bool
+	output  string
+	asked   func() bool // whether -o was given
+	formats []string
 }
 
-// code returns the exit code that one object asks for.
-func (r *row) code(detailed bool) int {
-	_, refused := errors.AsType[*exitError](r.err) // an --out that changed during the fetch
-	switch {
-	case refused:
-		return exitUsage
-	case errors.Is(r.err, source.ErrVerification):
-		return exitVerify
-	case errors.Is(r.err, source.ErrInvalid):
-		return exitUsage
-	case r.err != nil:
-		return exitFailed
-	case detailed && r.Changed:
-		return exitChanged
-	}
-	return exitReady
+const quietUsage = "print errors, and the result only with -o"
+
+func (f *outputFlags) register(c *cobra.Command, formats ...string) {
+	c.Flags().BoolVarP(&f.quiet, "quiet", "q", false, quietUsage)
+	f.registerFormat(c, formats...)
 }
 
-// worse returns the exit code that says more: a refused signature before an
-// invalid object, before a failure, before a change.
-func worse(a, b int) int {
-	rank := map[int]int{exitReady: 0, exitChanged: 1, exitFailed: 2, exitUsage: 3, exitVerify: 4}
-	if rank[b] > rank[a] {
-		return b
+// registerFormat adds -o alone; the first format is the default.
+func (f *outputFlags) registerFormat(c *cobra.Command, formats ...string) {
+	f.formats, f.asked = formats, func() bool { return c.Flags().Changed("output") }
+	words := slices.Clone(formats)
+	if slices.Contains(words, "json") {
+		words = slices.Insert(words, len(words)-1, "jsonpath=TEMPLATE")
 	}
-	return a
+	c.Flags().StringVarP(&f.output, "output", "o", formats[0], "what to print: "+either(words))
+	complete(c, "output", formats...)
 }
 
-// remarks prints what went wrong with an object and, unless it is to be quiet,
-// what its user should know.
-func (p *program) remarks(s *session, r *row) {
-	name := r.Object.Head().String()
-	if r.err != nil {
-		text := strings.TrimPrefix(redact.String(r.err.Error()), addressOf(r.Object)+": ")
-		if s.typed {
-			text = byFlag.Replace(text)
-		}
-		fmt.Fprintf(p.stderr, "%s: %s\n", name, text)
-	}
-	if s.flags.quiet {
-		return
-	}
-	for _, note := range r.Report.Notes {
-		fmt.Fprintf(p.stderr, "%s: note: %s\n", name, redact.String(note))
-	}
-	p.leftOut(name, r.Report.Report)
-}
-
-// leftOut tells what is not in the archive of what name says.
-func (p *program) leftOut(name string, r artifact.Report) {
-	const most = 10
-	for i, l := range r.LeftOut {
-		if i == most {
-			fmt.Fprintf(p.stderr, "%s: note: and %d more left out\n", name, len(r.LeftOut)-most)
-			break
-		}
-		fmt.Fprintf(p.stderr, "%s: note: left out %s: %s\n", name, redact.String(l.Name), kindOfFile(l.Mode))
-	}
-}
-
-// printNames prints one name a line, as other commands take it.
-func (p *program) printNames(_ string, rows []*row) error {
-	for _, r := range rows {
-		if _, err := fmt.Fprintln(p.stdout, argumentOf(r.Object)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// printObjects prints the objects with their status and what became of them.
-func (p *program) printObjects(format string, rows []*row) error {
-	if format == "table" || format == "wide" {
-		return printTable(p.stdout, rows, format == "wide")
-	}
-	objects := make([]source.Object, len(rows))
-	for i, r := range rows {
-		objects[i] = r.document()
-	}
-	return printDocuments(p.stdout, format, objects)
-}
-
-// The annotations of printed documents that say what this run did and why. They
-// are not saved.
-const (
-	outcomeAnnotation = source.Group + "/outcome"
-	whyAnnotation     = source.Group + "/why"
-)
-
-// document returns what is printed of the object: a copy, with annotations.
-func (r *row) document() source.Object {
-	obj := source.Masked(r.Object)
-	m := &obj.Head().Metadata
-	m.Annotations = maps.Clone(m.Annotations)
-	for key, value := range map[string]string{outcomeAnnotation: string(r.Outcome), whyAnnotation: redact.String(r.Why)} {
-		switch {
-		case value == "":
-			delete(m.Annotations, key) // of the run before
-		case m.Annotations == nil:
-			m.Annotations = map[string]string{key: value}
-		default:
-			m.Annotations[key] = value
-		}
-	}
-	return obj
-}
-
-// printDocuments writes documents: YAML as a stream of them, JSON as one List.
-func printDocuments(w io.Writer, format string, objects []source.Object) error {
-	if format == "yaml" {
-		for i, obj := range objects {
-			text, err := source.EncodeYAML(obj)
-			if err != nil {
-				return err
-			}
-			if i > 0 {
-				text = append([]byte("---\n"), text...)
-			}
-			if _, err := w.Write(text); err != nil {
-				return err
-			}
-		}
+// check refuses a format that the command does not have.
+func (f *outputFlags) check() error {
+	if slices.Contains(f.formats, f.output) || slices.Contains(f.formats, "json") && strings.HasPrefix(f.output, jsonPath) {
 		return nil
 	}
-	list := struct {
-		APIVersion string            `json:"apiVersion"`
-		Kind       string            `json:"kind"`
-		Items      []json.RawMessage `json:"items"`
-	}{"v1", "List", make([]json.RawMessage, len(objects))}
-	for i, obj := range objects {
-		text, err := source.EncodeJSON(obj)
-		if err != nil {
-			return err
-		}
-		list.Items[i] = bytes.TrimSpace(text)
-	}
-	return printJSON(w, list)
+	return usage("-o %q: want %s", f.output, either(f.formats))
 }
 
-// printValue writes v as JSON or YAML.
-func printValue(w io.Writer, format string, v any) error {
-	if format == "json" {
-		return printJSON(w, v)
+// prints reports whether the command prints its result: -q silences it unless
+// -o asks for it.
+func (f *outputFlags) prints() bool { return !f.quiet || f.asked() }
+
+// documents reports whether the result is printed for programs.
+func (f *outputFlags) documents() bool {
+	return f.output == "json" || f.output == "yaml" || strings.HasPrefix(f.output, jsonPath)
+}
+
+// A table prints rows in columns, without control characters. Rows can be added
+// later: a column does not shrink.
+type table struct {
+	w      io.Writer
+	limit  int  // columns of a line that the last cell is cut to; 0 for none
+	paint  bool // the words True and False of the second cell have colours
+	widths []int
+}
+
+// table returns a table on standard output; it fits a terminal unless it is wide.
+func (p *program) table(wide bool) *table {
+	t := &table{w: p.stdout}
+	if !wide {
+		t.limit = 100
 	}
-	text, err := yaml.Marshal(v)
-	if err == nil {
-		_, err = w.Write(text)
+	if colour, _ := p.lookup("NO_COLOR"); colour == "" && isTerminal(p.stdout) {
+		t.paint = true
 	}
+	return t
+}
+
+// leastCell is what is left of a last cell that is cut.
+const leastCell = 40
+
+func (t *table) print(rows ...[]string) error {
+	for _, cells := range rows {
+		for i := range cells {
+			cells[i] = cmp.Or(redact.String(cells[i]), "-")
+			if i == len(t.widths) {
+				t.widths = append(t.widths, 0)
+			}
+			if i < len(cells)-1 {
+				t.widths[i] = max(t.widths[i], prettytext.StringWidth(cells[i]))
+			}
+		}
+	}
+	var out strings.Builder
+	for _, cells := range rows {
+		used, last := 0, len(cells)-1
+		for i, cell := range cells[:last] {
+			used += t.widths[i] + 2
+			out.WriteString(t.coloured(i, cell) + strings.Repeat(" ", t.widths[i]+2-prettytext.StringWidth(cell)))
+		}
+		if t.limit > 0 {
+			cells[last] = prettytext.Snip(cells[last], max(leastCell, t.limit-used), "…")
+		}
+		out.WriteString(cells[last] + "\n")
+	}
+	_, err := io.WriteString(t.w, out.String())
 	return err
 }
 
-func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+func (t *table) coloured(column int, cell string) string {
+	colour, known := map[string]prettytext.Color{"True": prettytext.FgGreen, "False": prettytext.FgRed, "Unknown": prettytext.FgYellow}[cell]
+	if !t.paint || column != 1 || !known {
+		return cell
+	}
+	return colour.EscapeSeq() + cell + prettytext.Reset.EscapeSeq()
 }
 
-// printTable writes one line for each object, when wide with the reason of its outcome.
-func printTable(w io.Writer, rows []*row, wide bool) error {
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	line := func(cells []string, why string) {
-		if wide {
-			cells = append(cells, why)
-		}
-		fmt.Fprintln(t, strings.Join(cells, "\t"))
-	}
-	line([]string{"OBJECT", "READY", "OUTCOME", "REVISION", "SIZE", "DIGEST"}, "WHY")
-	for _, r := range rows {
-		revision, size, digest := r.Revision.ID, "-", "-"
-		if a := r.Object.Artifact(); a != nil {
-			revision, size, digest = cmp.Or(revision, a.Revision), humanSize(a.Size), shortDigest(a.Digest)
-		}
-		line([]string{
-			r.Object.Head().String(), r.ready(), cmp.Or(string(r.Outcome), "-"), redact.String(cmp.Or(revision, "-")), size, redact.String(digest),
-		}, redact.String(cmp.Or(r.Why, "-")))
-	}
-	return t.Flush()
-}
+// hexes are the digests and commits of revisions.
+var hexes = regexp.MustCompile(`((?:sha1|sha256):[0-9a-f]{8})[0-9a-f]{24,}`)
 
-// ready tells whether what the object asked for was done, True or False; of one that
-// is suspended, or that a server refused to look at, what its status says.
-func (r *row) ready() string {
-	switch {
-	case r.refused || r.Outcome == source.Suspended:
-		return cmp.Or(r.Object.Common().Condition(source.ReadyCondition).Status, "Unknown")
-	case r.err != nil:
-		return "False"
+// shortRevision abbreviates the hashes in a revision, unless it is to be whole.
+func shortRevision(revision string, whole bool) string {
+	if whole {
+		return revision
 	}
-	return "True"
+	return hexes.ReplaceAllString(revision, "$1")
 }
 
 // shortDigest abbreviates ALGORITHM:HEX for people.
 func shortDigest(digest string) string {
-	const most = 12
-	algorithm, hex, found := strings.Cut(digest, ":")
-	if !found || len(hex) <= most {
-		return cmp.Or(digest, "-")
-	}
-	return algorithm + ":" + hex[:most]
+	algorithm, hex, _ := strings.Cut(digest, ":")
+	return algorithm + ":" + hex[:min(len(hex), 12)]
 }
 
 // humanSize writes a number of bytes with a binary unit.
@@ -264,9 +157,224 @@ func humanSize(n int64) string {
 	return fmt.Sprintf("%.1f %s", size, unit)
 }
 
-// printLine writes v as one line of JSON.
-func printLine(w io.Writer, v any) error {
+// age writes a time span in its largest unit.
+func age(d time.Duration) string {
+	for _, unit := range []struct {
+		name string
+		of   time.Duration
+	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}} {
+		if n := int64(d / unit.of); n >= 2 {
+			return fmt.Sprintf("%d%s", n, unit.name)
+		}
+	}
+	return fmt.Sprintf("%ds", max(int64(d/time.Second), 0))
+}
+
+// kindOfFile names what an archive never holds.
+func kindOfFile(m fs.FileMode) string {
+	switch {
+	case m&fs.ModeSymlink != 0:
+		return "a symbolic link"
+	case m&fs.ModeIrregular != 0:
+		return "a submodule"
+	}
+	return "no regular file"
+}
+
+// printDocuments writes documents: YAML as a stream of them, JSON as one List.
+func printDocuments(w io.Writer, format string, objects []source.Object) error {
+	if format == "yaml" {
+		var all [][]byte
+		for _, obj := range objects {
+			text, err := source.EncodeYAML(obj)
+			if err != nil {
+				return err
+			}
+			all = append(all, text)
+		}
+		_, err := w.Write(bytes.Join(all, []byte("---\n")))
+		return err
+	}
+	list := struct {
+		APIVersion string            `json:"apiVersion"`
+		Kind       string            `json:"kind"`
+		Items      []json.RawMessage `json:"items"`
+	}{"v1", "List", make([]json.RawMessage, len(objects))}
+	for i, obj := range objects {
+		text, err := source.EncodeJSON(obj)
+		if err != nil {
+			return err
+		}
+		list.Items[i] = bytes.TrimSpace(text)
+	}
+	return printValue(w, format, list)
+}
+
+// printValue writes v as JSON or YAML, or what a template finds in it.
+func printValue(w io.Writer, format string, v any) error {
+	if template, found := strings.CutPrefix(format, jsonPath); found {
+		return printPath(w, template, v)
+	}
+	if format == "json" {
+		return printJSON(w, v)
+	}
+	text, err := yaml.Marshal(v)
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	return err
+}
+
+func printJSON(w io.Writer, v any) error { return encode(w, v, "  ") }
+
+// encode writes v as JSON, without an indent in one line.
+func encode(w io.Writer, v any, indent string) error {
 	enc := json.NewEncoder(w)
+	enc.SetIndent("", indent)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
+}
+
+// jsonPath begins the format whose rest is a template, as kubectl has it: text
+// with {PATH}, {"TEXT"} and {range PATH}…{end}, where a path is made of .NAME,
+// ['NAME'], [INDEX] and [*]. A List of one item is that item.
+const jsonPath = "jsonpath="
+
+var (
+	templateParts = regexp.MustCompile(`\{[^}]*\}|[^{]+`)
+	pathSteps     = regexp.MustCompile(`^(?:\.?\['((?:[^'\\]|\\.)*)'\]|\[(\*|-?\d+)\]|\.((?:[^.\[\\]|\\.)+))`)
+)
+
+// printPath writes what a template finds in v.
+func printPath(w io.Writer, template string, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	var root any
+	if err := json.Unmarshal(text, &root); err != nil {
+		return err
+	}
+	if list, ok := root.(map[string]any); ok && list["kind"] == "List" {
+		if items, _ := list["items"].([]any); len(items) == 1 && !strings.Contains(template, "items") {
+			root = items[0]
+		}
+	}
+	out, err := fillTemplate(templateParts.FindAllString(template, -1), root)
+	if err == nil {
+		_, err = io.WriteString(w, strings.TrimSuffix(out, "\n")+"\n")
+	}
+	return err
+}
+
+// fillTemplate returns the text of the parts of a template.
+func fillTemplate(parts []string, v any) (string, error) {
+	var out strings.Builder
+	for i := 0; i < len(parts); i++ {
+		part, isExpression := strings.CutPrefix(parts[i], "{")
+		part = strings.TrimSpace(strings.TrimSuffix(part, "}"))
+		switch path, isRange := strings.CutPrefix(part, "range "); {
+		case !isExpression:
+			out.WriteString(parts[i])
+		case strings.HasPrefix(part, `"`):
+			text, err := strconv.Unquote(part)
+			if err != nil {
+				return "", usage("-o jsonpath: %s is no text", part)
+			}
+			out.WriteString(text)
+		case isRange:
+			end := slices.Index(parts[i:], "{end}")
+			if end < 0 {
+				return "", usage("-o jsonpath: {range} has no {end}")
+			}
+			items, err := lookUp(strings.TrimSpace(path), v)
+			if err != nil {
+				return "", err
+			}
+			for _, item := range items {
+				text, err := fillTemplate(parts[i+1:i+end], item)
+				if err != nil {
+					return "", err
+				}
+				out.WriteString(text)
+			}
+			i += end
+		default:
+			found, err := lookUp(part, v)
+			if err != nil {
+				return "", err
+			}
+			for j, v := range found {
+				if text, isText := v.(string); isText {
+					found[j] = redact.String(text)
+				} else if text, err := json.Marshal(v); err == nil {
+					found[j] = string(text)
+				}
+			}
+			out.WriteString(strings.TrimSuffix(fmt.Sprintln(found...), "\n"))
+		}
+	}
+	return out.String(), nil
+}
+
+// lookUp returns what is at a path.
+func lookUp(path string, v any) ([]any, error) {
+	found, rest := []any{v}, strings.TrimPrefix(path, "$")
+	for rest != "" && rest != "." && rest != "@" {
+		step := pathSteps.FindStringSubmatch(rest)
+		if step == nil {
+			return nil, usage("-o jsonpath: %q: want .NAME, ['NAME'], [INDEX] or [*]", rest)
+		}
+		rest = rest[len(step[0]):]
+		var next []any
+		for _, v := range found {
+			switch v := v.(type) {
+			case map[string]any:
+				name := strings.ReplaceAll(step[1]+step[3], `\`, "")
+				if value, there := v[name]; there && step[2] == "" {
+					next = append(next, value)
+				} else if step[2] == "*" {
+					for _, name := range slices.Sorted(maps.Keys(v)) {
+						next = append(next, v[name])
+					}
+				}
+			case []any:
+				i, err := strconv.Atoi(step[2])
+				if i < 0 {
+					i += len(v)
+				}
+				switch {
+				case step[2] == "*" || step[3] == "*":
+					next = append(next, v...)
+				case err == nil && i >= 0 && i < len(v):
+					next = append(next, v[i])
+				}
+			}
+		}
+		found = next
+	}
+	return found, nil
+}
+
+// flatten takes joined errors apart.
+func flatten(err error) []error {
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, err := range joined.Unwrap() {
+		all = append(all, flatten(err)...)
+	}
+	return all
+}
+
+// warn prints warnings, a line each.
+func (p *program) warn(err error) {
+	for _, err := range flatten(err) {
+		fmt.Fprintf(p.stderr, "warning: %s\n", redact.String(err.Error()))
+	}
 }

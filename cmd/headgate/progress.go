@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,30 +16,57 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A meter shows how far the work on each object is: a bar for each transfer on
-// a terminal, a line for each of its phases and one for the end of each object
-// elsewhere. An object that needs no transfer has no bar.
+// A meter shows how far the work on objects is. A terminal has a bar for each
+// transfer, and below how many objects have ended and what is waited for.
+// Elsewhere there is a line for each phase of a transfer, one for the end of each
+// object, and one every ten seconds.
 type meter struct {
 	w     io.Writer
-	quiet bool
+	total int
 	names map[string]string // address → how tables and errors name the object
 
-	mu    sync.Mutex
-	bars  progress.Writer // nil where w is no terminal
-	open  map[string]*progress.Tracker
-	phase map[string]string // that was shown last
-	ended chan struct{}     // closed when the bars are drawn for the last time; nil before the first
+	mu     sync.Mutex
+	ended  int
+	open   map[string]*transfer
+	bars   progress.Writer // nil where w is no terminal
+	drawn  chan struct{}   // closed when the bars are drawn for the last time; nil before the first
+	cancel chan struct{}   // closed at the end
+}
+
+// A transfer is an object that is worked on.
+type transfer struct {
+	source.Progress
+	name  string
+	since time.Time
+	bar   *progress.Tracker // nil before the transfer
 }
 
 // newMeter returns a meter of objects on w.
 func newMeter(w io.Writer, quiet bool, objects []source.Object) *meter {
-	m := &meter{w: w, quiet: quiet, names: map[string]string{}, open: map[string]*progress.Tracker{}, phase: map[string]string{}}
+	m := &meter{w: w, names: map[string]string{}, open: map[string]*transfer{}, cancel: make(chan struct{})}
+	if quiet {
+		m.w = io.Discard
+	}
 	for _, obj := range objects {
 		m.names[addressOf(obj)] = obj.Head().String()
 	}
-	if f, ok := w.(*os.File); ok && !quiet && term.IsTerminal(int(f.Fd())) {
-		m.bars = newBars(f)
+	m.total = len(m.names)
+	every := 10 * time.Second
+	if isTerminal(m.w) {
+		m.bars, every = newBars(w.(*os.File)), time.Second
 	}
+	ticks := time.NewTicker(every)
+	go func() {
+		defer ticks.Stop()
+		for {
+			select {
+			case <-m.cancel:
+				return
+			case <-ticks.C:
+				m.tick()
+			}
+		}
+	}()
 	return m
 }
 
@@ -55,126 +84,147 @@ func newBars(f *os.File) progress.Writer {
 	style.Options.PercentFormat = "%3.0f%%"
 	style.Options.TimeDonePrecision = 100 * time.Millisecond
 	style.Options.TimeInProgressPrecision = 100 * time.Millisecond
+	style.Visibility.Speed = true
 	bars.SetTrackerPosition(progress.PositionRight)
 	bars.SetUpdateFrequency(100 * time.Millisecond)
 	return bars
 }
 
-// show is a [source.Env] Progress function.
-func (m *meter) show(p source.Progress) {
-	if m.quiet {
+// tick tells what is waited for.
+func (m *meter) tick() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case len(m.open) == 0:
+	case m.bars != nil:
+		m.draw()
+		m.bars.SetPinnedMessages(m.waiting())
+	default:
+		fmt.Fprintln(m.w, m.waiting())
+	}
+}
+
+// waiting says how many objects have ended, and what the others do. It is called
+// with m.mu held.
+func (m *meter) waiting() string {
+	var all []string
+	for _, t := range m.open {
+		text := t.name + ": " + t.Phase
+		if t.Done > 0 {
+			rate := int64(float64(t.Done) / max(time.Since(t.since).Seconds(), 0.001))
+			if t.Unit == "bytes" {
+				text += fmt.Sprintf(" %s, %s/s", humanSize(t.Done), humanSize(rate))
+			} else {
+				text += fmt.Sprintf(" %d %s, %d/s", t.Done, t.Unit, rate)
+			}
+		}
+		all = append(all, text)
+	}
+	slices.Sort(all)
+	const most = 3
+	if more := len(all) - most; more > 0 {
+		all = append(all[:most], fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Sprintf("%d of %d done; %s", m.ended, max(m.total, m.ended+len(m.open)), strings.Join(all, "; "))
+}
+
+// draw begins to draw the bars. It is called with m.mu held.
+func (m *meter) draw() {
+	if m.drawn != nil {
 		return
 	}
+	drawn := make(chan struct{})
+	m.drawn = drawn
+	go func() {
+		defer close(drawn)
+		m.bars.Render()
+	}()
+}
+
+// show is a [source.Env] Progress function. A phase without a unit is none of a transfer.
+func (m *meter) show(p source.Progress) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t := m.open[p.Object]
 	if t == nil {
-		t = m.begin(p)
+		t = &transfer{name: cmp.Or(m.names[p.Object], p.Object)}
+		m.open[p.Object] = t
 	}
-	if m.bars == nil {
-		if m.phase[p.Object] != p.Phase {
-			m.phase[p.Object] = p.Phase
-			fmt.Fprintf(m.w, "%s: %s\n", t.Message, p.Phase)
+	if t.Phase != p.Phase {
+		t.since = time.Now()
+		if m.bars == nil && p.Unit != "" {
+			fmt.Fprintf(m.w, "%s: %s\n", t.name, p.Phase)
 		}
+	}
+	t.Progress = p
+	if m.bars == nil || p.Unit == "" {
 		return
 	}
-	if p.Total > 0 {
-		t.UpdateTotal(p.Total)
+	if t.bar == nil {
+		units := progress.UnitsBytes
+		if p.Unit != "bytes" {
+			units = progress.Units{Notation: " " + p.Unit, NotationPosition: progress.UnitsNotationPositionAfter, Formatter: progress.FormatNumber}
+		}
+		t.bar = &progress.Tracker{Message: t.name, AutoStopDisabled: true, Units: units}
+		m.bars.AppendTracker(t.bar)
+		m.draw()
 	}
-	t.SetValue(p.Done)
+	if p.Total > 0 {
+		t.bar.UpdateTotal(p.Total)
+	}
+	t.bar.SetValue(p.Done)
 }
 
-// begin shows that a transfer has begun. It is called with m.mu held.
-func (m *meter) begin(p source.Progress) *progress.Tracker {
-	name := cmp.Or(m.names[p.Object], p.Object)
-	t := &progress.Tracker{Message: name, AutoStopDisabled: true, Units: progress.Units{
-		Notation: " " + p.Unit, NotationPosition: progress.UnitsNotationPositionAfter, Formatter: progress.FormatNumber,
-	}}
-	m.open[p.Object] = t
-	if m.bars == nil {
-		return t
+// doing returns what is done for the object at an address.
+func (m *meter) doing(address string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if t := m.open[address]; t != nil {
+		return t.Phase
 	}
-	m.bars.AppendTracker(t)
-	if m.ended == nil {
-		ended := make(chan struct{})
-		m.ended = ended
-		go func() {
-			defer close(ended)
-			m.bars.Render()
-		}()
-	}
-	return t
+	return "working on it"
 }
 
 // done shows that the work on an object has ended.
 func (m *meter) done(r *row) {
-	if m.quiet {
-		return
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.bars == nil {
-		if r.Outcome != "" { // what is cut short has only an error
-			fmt.Fprintf(m.w, "%s: %s\n", r.Object.Head(), r.Outcome)
-		}
-		return
+	if m.bars == nil && r.Outcome != "" { // what is cut short has only an error
+		fmt.Fprintf(m.w, "%s: %s\n", r.Object.Head(), r.Outcome)
 	}
 	m.end(addressOf(r.Object), r.err)
 }
 
-// end shows that a transfer has ended. It is called with m.mu held.
+// end shows that the work on the object at an address has ended.
 func (m *meter) end(address string, err error) {
-	switch t := m.open[address]; {
-	case t == nil:
-	case err != nil:
-		t.MarkAsErrored()
-	default:
-		t.MarkAsDone()
-	}
-}
-
-// newSender returns a meter of what is sent to repo.
-func newSender(w io.Writer, quiet bool, repo *source.OCIRepository) *meter {
-	m := newMeter(w, quiet, nil)
-	m.names[addressOf(repo)] = repo.Spec.URL
-	if m.bars != nil {
-		m.bars.Style().Options.DoneString = "sent"
-	}
-	return m
-}
-
-// sent shows that everything was sent to repo, unless err is not nil.
-func (m *meter) sent(repo *source.OCIRepository, err error) {
 	m.mu.Lock()
-	m.end(addressOf(repo), err)
-	m.mu.Unlock()
-	m.stop()
+	defer m.mu.Unlock()
+	m.ended++
+	if t := m.open[address]; t != nil && t.bar != nil {
+		if err != nil {
+			t.bar.MarkAsErrored()
+		} else {
+			t.bar.MarkAsDone()
+		}
+	}
+	delete(m.open, address)
 }
 
 // stop ends the meter: what is printed from now on stands below the bars.
 func (m *meter) stop() {
+	close(m.cancel)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.ended == nil {
+	if m.drawn == nil {
 		return
 	}
+	m.bars.SetPinnedMessages()
 	again := time.NewTicker(5 * time.Millisecond) // a Stop before Render has begun is lost
 	defer again.Stop()
 	for {
 		m.bars.Stop()
 		select {
-		case <-m.ended:
+		case <-m.drawn:
 			return
 		case <-again.C:
 		}
 	}
-}
-
-// addressOf returns the address of obj; one that has none is refused later, by name.
-func addressOf(obj source.Object) string {
-	address, err := source.Address(obj)
-	if err != nil {
-		return obj.Head().Metadata.Name
-	}
-	return address
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -9,12 +10,14 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"unsafe"
 
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source"
 )
 
 // TestTerminal shows what a transfer draws on a terminal, and that nothing is
@@ -43,6 +46,41 @@ func TestTerminal(t *testing.T) {
 	server.Break(&testenv.Defect{Phase: testenv.Pack, Do: testenv.Cut, After: 200})
 	if got := fetch(); !strings.Contains(got, "GitRepository/default/repo: ") || strings.Contains(got, bar) {
 		t.Errorf("a run that fails draws %q", got)
+	}
+}
+
+// TestWaiting shows what is told where there is no terminal while nothing ends.
+func TestWaiting(t *testing.T) {
+	var out bytes.Buffer
+	var objects []source.Object
+	for _, name := range []string{"a", "b", "c"} {
+		objects = append(objects, &source.Bucket{Header: source.Header{Kind: "Bucket", Metadata: source.Metadata{Name: name}}})
+	}
+	m := newMeter(&out, false, objects)
+	m.show(source.Progress{Object: "bucket/default/a", Phase: "asking s3.example.org/a"})
+	m.show(source.Progress{Object: "bucket/default/b", Phase: "receiving index", Done: 3 << 20, Unit: "bytes"})
+	m.tick()
+	m.stop()
+	lines := strings.Split(out.String(), "\n")
+	want := regexp.MustCompile(`^0 of 3 done; Bucket/default/a: asking s3.example.org/a; Bucket/default/b: receiving index 3.0 MiB, \d.*B/s$`)
+	if lines[0] != "Bucket/default/b: receiving index" || !want.MatchString(lines[1]) {
+		t.Errorf("it says %q", lines)
+	}
+}
+
+// TestColours shows that READY has a colour on a terminal, and none with NO_COLOR.
+func TestColours(t *testing.T) {
+	for colour, want := range map[string]string{"": "\x1b[32mTrue\x1b[0m  stored", "1": "  True  stored"} {
+		p := &program{lookup: func(name string) (string, bool) { return colour, name == "NO_COLOR" }}
+		got := onTerminal(t, func(tty *os.File) {
+			p.stdout = tty
+			if err := p.table(false).print([]string{"Bucket/default/a", "True", "stored"}); err != nil {
+				t.Error(err)
+			}
+		})
+		if !strings.Contains(got, want) {
+			t.Errorf("NO_COLOR=%s: %q", colour, got)
+		}
 	}
 }
 

@@ -1,23 +1,30 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"net/url"
+	"os"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/spf13/cobra"
 
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/chart"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
 )
-
-// pushTimeout bounds a push unless --timeout does.
-const pushTimeout = 5 * time.Minute
 
 type pushFlags struct {
 	sourceFlags
@@ -29,7 +36,7 @@ type pushFlags struct {
 }
 
 func (p *program) push() *cobra.Command {
-	f := &pushFlags{sourceFlags: sourceFlags{parallel: 1}}
+	f := new(pushFlags)
 	c := &cobra.Command{
 		Use:   "push SOURCE oci://HOST/PATH[:TAG]",
 		Short: "Publish a directory or an artifact in a registry",
@@ -52,8 +59,10 @@ unless --source and --revision say otherwise; credentials in a URL are not.`,
   headgate push ./manifests oci://registry.example.org/team/app --revision "$(git rev-parse HEAD)"
   headgate push gitrepository/app oci://registry.example.org/team/app:v1.2.3 -o json
   headgate push pkgchart/web oci://registry.example.org/charts/web`,
-		Args: f.exactly(2),
-		RunE: func(c *cobra.Command, args []string) error { return p.runPush(c.Context(), f, args[0], args[1]) },
+		Args: arguments(2, 2),
+		RunE: func(c *cobra.Command, args []string) error {
+			return asFailure(p.runPush(c.Context(), f, args[0], args[1]))
+		},
 	}
 	fl := c.Flags()
 	fl.StringArrayVar(&f.tags, "tag", nil, "further `TAG`; repeatable")
@@ -64,8 +73,7 @@ unless --source and --revision say otherwise; credentials in a URL are not.`,
 	registerStore(c, &f.store)
 	f.registerAccess(c)
 	registerLimit(c, &f.maxBytes)
-	spanVar(c, &f.timeout, "timeout", pushTimeout, "bound of the whole command, 0 for none")
-	f.registerOutput(c, "table", "json", "yaml", "name")
+	f.outputFlags.register(c, "table", "json", "yaml", "name")
 	c.ValidArgsFunction = completeStored(&f.store)
 	return c
 }
@@ -83,8 +91,11 @@ func (p *program) runPush(ctx context.Context, f *pushFlags, from, to string) er
 	if err != nil {
 		return err
 	}
-	ctx, cancel := s.within(ctx)
-	defer cancel()
+	if p.timeout == 0 {
+		bounded, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, errors.New("not done within 5m: --timeout sets another bound"))
+		defer cancel()
+		ctx = bounded
+	}
 	b, err := p.pushArchive(ctx, s, from)
 	if err != nil {
 		return about(from, err)
@@ -93,24 +104,41 @@ func (p *program) runPush(ctx context.Context, f *pushFlags, from, to string) er
 	if err := b.describe(&publication, repo.Spec.URL); err != nil {
 		return err
 	}
-	meter := newSender(p.stderr, f.quiet, repo)
+	meter := newMeter(p.stderr, f.quiet, nil)
+	meter.names[addressOf(repo)] = repo.Spec.URL
 	s.env.Progress = meter.show
-	origin, err := s.origins.New(repo, s.env)
-	if err != nil {
-		return err
-	}
-	d, err := origin.(*oci.Origin).Publish(ctx, b, b.size, publication)
-	meter.sent(repo, err)
+	origin := oci.New(repo, s.env, nil)
+	d, err := origin.Publish(ctx, b, b.size, publication)
+	meter.end(addressOf(repo), err)
+	meter.stop()
 	if err != nil {
 		return about(from+" to "+to, source.Conceal(err, origin))
 	}
 	if !f.prints() {
 		return nil
 	}
-	return asFailure(p.printPushed(f.output, pushed{
-		URL: repo.Spec.URL, Tags: publication.Tags, Digest: d.Digest.String(), Size: b.size,
-		Source: publication.Source, Revision: publication.Revision,
-	}))
+	slices.Sort(publication.Tags)
+	done := pushed{repo.Spec.URL, slices.Compact(publication.Tags), d.Digest.String(), b.size, publication.Source, publication.Revision}
+	name := redact.String(done.URL) + "@" + done.Digest
+	switch f.output {
+	case "name":
+		_, err = fmt.Fprintln(p.stdout, name)
+	case "table":
+		err = p.table(true).print([]string{"ARTIFACT", "TAGS", "SIZE"}, []string{name, strings.Join(done.Tags, ", "), humanSize(done.Size)})
+	default:
+		err = printValue(p.stdout, f.output, done)
+	}
+	return err
+}
+
+// pushed is what push prints.
+type pushed struct {
+	URL      string   `json:"url"`
+	Tags     []string `json:"tags"`
+	Digest   string   `json:"digest"`
+	Size     int64    `json:"size"` // of the archive
+	Source   string   `json:"source,omitempty"`
+	Revision string   `json:"revision,omitempty"`
 }
 
 // target returns the repository that a URL names. The command bounds its use.
@@ -118,10 +146,7 @@ func (s *session) target(to string) (*source.OCIRepository, error) {
 	if !strings.HasPrefix(to, ociScheme) {
 		return nil, usage("%q: want oci://HOST/PATH[:TAG]", redact.String(to))
 	}
-	if err := s.flags.fit("oci"); err != nil {
-		return nil, err
-	}
-	obj, err := s.adhocOCI(to)
+	obj, err := s.objectOf(context.Background(), to)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +158,8 @@ func (s *session) target(to string) (*source.OCIRepository, error) {
 	return repo, nil
 }
 
-// publication returns what the flags tell of what is pushed to repo.
+// publication returns what the flags tell of what is pushed to repo. It was created
+// at the zero time if they do not say when.
 func (p *program) publication(f *pushFlags, repo *source.OCIRepository) (oci.Publication, error) {
 	out := oci.Publication{Tags: f.tags, Source: withoutLogin(f.origin), Revision: f.revision, Annotations: map[string]string{}}
 	if tag := repo.Spec.Ref.Tag; tag != "" {
@@ -147,52 +173,158 @@ func (p *program) publication(f *pushFlags, repo *source.OCIRepository) (oci.Pub
 		out.Annotations[name] = value
 	}
 	var err error
-	out.Created, err = p.created(f.created)
-	return out, err
-}
-
-// created returns when what is pushed was created, the zero time when nobody says.
-func (p *program) created(flag string) (time.Time, error) {
-	if flag != "" {
-		t, err := time.Parse(time.RFC3339, flag)
-		if err != nil {
-			return t, usage("--created %q: want a time such as 2006-01-02T15:04:05Z", flag)
+	if f.created != "" {
+		if out.Created, err = time.Parse(time.RFC3339, f.created); err != nil {
+			return out, usage("--created %q: want a time such as 2006-01-02T15:04:05Z", f.created)
 		}
-		return t, nil
+	} else if epoch, _ := p.lookup("SOURCE_DATE_EPOCH"); epoch != "" {
+		seconds, err := strconv.ParseInt(epoch, 10, 64)
+		if err != nil || seconds < 0 {
+			return out, usage("SOURCE_DATE_EPOCH %q: want the seconds since 1970", epoch)
+		}
+		out.Created = time.Unix(seconds, 0)
 	}
-	epoch, _ := p.lookup("SOURCE_DATE_EPOCH")
-	if epoch == "" {
-		return time.Time{}, nil
-	}
-	seconds, err := strconv.ParseInt(epoch, 10, 64)
-	if err != nil || seconds < 0 {
-		return time.Time{}, usage("SOURCE_DATE_EPOCH %q: want the seconds since 1970", epoch)
-	}
-	return time.Unix(seconds, 0), nil
+	return out, nil
 }
 
-// pushed is what push prints.
-type pushed struct {
-	URL      string   `json:"url"`
-	Tags     []string `json:"tags"`
-	Digest   string   `json:"digest"`
-	Size     int64    `json:"size"` // of the archive
-	Source   string   `json:"source,omitempty"`
-	Revision string   `json:"revision,omitempty"`
+// withoutLogin returns a URL without the credentials that a checkout in CI has in
+// it; a user name alone is none over ssh, and may be a token elsewhere.
+func withoutLogin(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.User == nil {
+		return address
+	}
+	if _, secret := u.User.Password(); u.Scheme != "ssh" || secret {
+		u.User = nil
+	}
+	return u.String()
 }
 
-func (p *program) printPushed(format string, d pushed) error {
-	slices.Sort(d.Tags)
-	d.Tags = slices.Compact(d.Tags)
-	name := redact.String(d.URL) + "@" + d.Digest
-	switch format {
-	case "json", "yaml":
-		return printValue(p.stdout, format, d)
-	case "name":
-		_, err := fmt.Fprintln(p.stdout, name)
+// A spool is a file that is gone once it is closed. Where the system can, it is
+// gone with the process.
+type spool struct{ *os.File }
+
+// newSpool returns a file with what write writes, at its beginning.
+func newSpool(write func(*os.File) error) (spool, error) {
+	f, err := os.CreateTemp("", "headgate-*")
+	if err != nil {
+		return spool{}, err
+	}
+	_ = os.Remove(f.Name()) // an open file cannot be removed everywhere: Close does it
+	s := spool{f}
+	if err = write(f); err == nil {
+		_, err = s.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return spool{}, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Close removes the file.
+func (s spool) Close() error {
+	err := s.File.Close()
+	if gone := os.Remove(s.Name()); !errors.Is(gone, fs.ErrNotExist) {
+		err = errors.Join(err, gone)
+	}
+	return err
+}
+
+// A pushArchive is the archive that push publishes, in a file of its own: it does
+// not change between its digest and its upload.
+type pushArchive struct {
+	spool
+	size     int64
+	origin   string // where the content of an object comes from
+	revision string
+	chart    oci.Publication // how a chart is published, the zero value of anything else
+}
+
+// describe tells of the object what no flag says. A chart needs a repository of
+// its name.
+func (b *pushArchive) describe(p *oci.Publication, repo string) error {
+	if name := b.chart.Annotations[ocispec.AnnotationTitle]; name != "" && path.Base(repo) != name {
+		return usage("%s: a chart is in the repository of its name: want oci://HOST/PATH/%s", redact.String(repo), name)
+	}
+	p.Source, p.Revision = cmp.Or(p.Source, b.origin), cmp.Or(p.Revision, b.revision)
+	p.ConfigType, p.Config, p.LayerType = b.chart.ConfigType, b.chart.Config, b.chart.LayerType
+	for _, tags := range [][]string{b.chart.Tags, {"latest"}} {
+		if len(p.Tags) == 0 {
+			p.Tags = tags
+		}
+	}
+	for name, text := range b.chart.Annotations {
+		if _, said := p.Annotations[name]; !said {
+			p.Annotations[name] = text
+		}
+	}
+	return nil
+}
+
+// pushArchive returns the archive of what arg names: a packed directory, or a copy
+// of an archive or artifact.
+func (p *program) pushArchive(ctx context.Context, s *session, arg string) (b *pushArchive, err error) {
+	if strings.Contains(arg, "://") {
+		return nil, usage("want a directory, an archive, or an object of the store: fetch a URL first")
+	}
+	b = new(pushArchive)
+	b.spool, err = newSpool(func(w *os.File) error {
+		if isDir(arg) {
+			return p.pack(ctx, w, arg, s.flags)
+		}
+		return b.copy(ctx, w, s.flags, arg)
+	})
+	if err != nil {
+		return nil, err
+	}
+	info, err := b.Stat()
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	b.size = info.Size()
+	return b, nil
+}
+
+// pack writes the archive of a directory.
+func (p *program) pack(ctx context.Context, w io.Writer, dir string, f *sourceFlags) error {
+	r, err := openDir(ctx, dir, f.store)
+	if err != nil {
 		return err
 	}
-	t := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintf(t, "ARTIFACT\tTAGS\tSIZE\n%s\t%s\t%s\n", name, strings.Join(d.Tags, ", "), humanSize(d.Size))
-	return t.Flush()
+	defer r.close()
+	report, err := artifact.Pack(ctx, w, r.rules.View(ctx, r.tree))
+	if !f.quiet {
+		p.leftOut(dir, report)
+	}
+	if err == nil && f.maxBytes > 0 && report.Bytes > f.maxBytes {
+		err = &artifact.LimitError{What: "bytes", Limit: f.maxBytes}
+	}
+	return err
+}
+
+// copy copies an archive, or the artifact of an object. It has to be one that can
+// be read back.
+func (b *pushArchive) copy(ctx context.Context, w *os.File, f *sourceFlags, arg string) error {
+	lookup := artifactLookup{store: f.store, maxBytes: f.maxBytes}
+	file, err := lookup.open(ctx, arg)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if isIndex(lookup.found) {
+		return usage("an index of charts is no archive: push the PkgChart of one")
+	}
+	tree, err := lookup.tree(io.TeeReader(file, w))
+	if err == nil {
+		err = tree.Close()
+	}
+	if err != nil || lookup.object == nil {
+		return err
+	}
+	if _, isChart := lookup.object.(*source.PkgChart); isChart { // its revision is its version
+		b.chart, err = chart.Publication(io.NewSectionReader(w, 0, math.MaxInt64), lookup.limits())
+		return err
+	}
+	b.origin, b.revision = source.OriginOf(lookup.object), lookup.object.Artifact().Revision
+	return nil
 }

@@ -90,6 +90,8 @@ func TestScripts(t *testing.T) {
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // the default is a second a command
 			env.Setenv("COMMIT1", first)
 			env.Setenv("COMMIT2", second)
+			env.Setenv("SHORT1", first[:8])
+			env.Setenv("SHORT2", second[:8])
 			for _, kv := range testenv.GitEnv(t) {
 				name, value, _ := strings.Cut(kv, "=")
 				if strings.HasPrefix(name, "GIT_") {

@@ -2,25 +2,31 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate-io/headgate/rollout/tester"
 	"github.com/headgate-io/headgate/rollout/tester/api"
+	"github.com/headgate-io/headgate/rollout/tester/gate"
+	testrun "github.com/headgate-io/headgate/rollout/tester/run"
+	"github.com/headgate-io/headgate/rollout/tester/task"
 )
 
 // testerFlags say how the test runner is reached, what it may run, and what it keeps.
 type testerFlags struct {
 	listenFlags
 	logFlags
-	state         string
-	types         []string
-	failureStatus int
-	strict        bool
-	maxBody       int64
-	runFlags      testerRunFlags
-	toolFlags     testerToolFlags
-	remoteFlags   testerRemoteFlags
+	server      tester.Server
+	runs        testrun.Config
+	outputLimit int64
+	commands    []string
+	env         []string
 }
 
 func (p *program) tester() *cobra.Command { return p.testerCommand(new(testerFlags)) }
@@ -54,32 +60,172 @@ within --shutdown-grace; 2 usage.`,
 		grace: 20 * time.Second, ending: "runs have to end, and answers to be read,",
 	})
 	f.logFlags.register(c)
-	f.register(c)
-	f.runFlags.register(c)
-	f.toolFlags.register(c)
-	f.remoteFlags.register(c)
+	fl, s, r, t := c.Flags(), &f.server, &f.runs, &f.server.Tools
+	fl.StringVar(&r.Dir, "state", "", "`DIR` of gates, audit trail and history, which survive the process; it is made")
+	fl.StringSliceVar(&s.Types, "types", nil, "`TYPE,…` of tests that may be asked for; default all")
+	fl.IntVar(&s.FailureStatus, "failure-status", 422, "`STATUS` of the answer when a test failed: 400 to 599, but not 408, 425, 429 or 503")
+	fl.BoolVar(&s.Strict, "strict", false, "tests are asked for at / alone; other unknown paths are not found")
+	bytesVar(c, &s.MaxBody, "max-body", 1<<20, 1, "most `BYTES` of a request")
+	complete(c, "types", api.Types()...)
+
+	spanVar(c, &r.Timeout, "timeout", time.Hour, "bound of a run; metadata may set a lower one")
+	fl.IntVar(&r.Concurrency, "concurrency", 100, "runs at a time")
+	fl.IntVar(&r.Queue, "queue", 1000, "requests that wait for a place; beyond, the answer is 429")
+	bytesVar(c, &f.outputLimit, "output-limit", 256<<10, 1, "`BYTES` of output that are kept of a run, half from its beginning and half from its end")
+	fl.IntVar(&r.Keep, "history", 1000, "finished runs that are kept")
+	spanVar(c, &r.KeepFor, "history-for", 7*24*time.Hour, "how long they are kept")
+	spanVar(c, &r.Verdict, "verdict-ttl", 5*time.Minute, "how long a verdict that was not delivered waits for an equal request with the same checksum")
+
+	fl.StringSliceVar(&t.Allow, "allow", nil, "`PROGRAM`s that may be run, by name or absolute path, separated by commas; no shell is used then; repeatable")
+	fl.BoolVar(&t.NoShell, "no-shell", false, "run commands without a shell: words and quotes, nothing else")
+	fl.StringArrayVar(&f.commands, "command", nil, "`NAME=LINE` of a command that metadata cmd: \"@NAME\" runs; repeatable")
+	fl.BoolVar(&t.OnlyNamed, "only-named", false, "run nothing but the commands of --command")
+	fl.StringArrayVar(&f.env, "env", nil, "`NAME[=VALUE]` in the environment of programs, which is PATH and little more otherwise; without a value that of this process; repeatable")
+	fl.StringSliceVar(&t.PassEnv, "pass-env", nil, "`NAME,…` that metadata may set as env.NAME")
+	fl.StringVar(&t.Dir, "dir", "", "`DIR` where programs run; default one of its own for each run, removed afterwards")
+	fl.BoolVar(&t.NoPipefail, "no-pipefail", false, "bash runs without pipefail unless metadata asks for it, as that of the reference")
+	fl.BoolVar(&t.Privileges, "allow-privileges", false, "programs may gain privileges, as sudo does")
+
+	fl.StringSliceVar(&s.Servers.Hosts, "hosts", nil, "`HOST[:PORT],…` of nGrinder and Concord that metadata may name; *.DOMAIN for all below it")
+	fl.StringVar(&s.Servers.Keys, "keys", "", "`DIR` of API keys and passwords for them, one file each")
+	fl.StringVar(&s.Servers.LoadURL, "ngrinder-url", "", "`URL` of nGrinder when metadata names none")
+	fl.StringVar(&s.Servers.ProcessURL, "concord-url", "", "`URL` of Concord when metadata names none")
 	return c
 }
 
-func (f *testerFlags) register(c *cobra.Command) {
-	fl := c.Flags()
-	fl.StringVar(&f.state, "state", "", "`DIR` of gates, audit trail and history, which survive the process; it is made")
-	fl.StringSliceVar(&f.types, "types", nil, "`TYPE,…` of tests that may be asked for; default all")
-	fl.IntVar(&f.failureStatus, "failure-status", 422, "`STATUS` of the answer when a test failed: 400 to 599, but not 408, 425, 429 or 503")
-	fl.BoolVar(&f.strict, "strict", false, "tests are asked for at / alone; other unknown paths are not found")
-	bytesVar(c, &f.maxBody, "max-body", 1<<20, 1, "most `BYTES` of a request")
-	complete(c, "types", api.Types()...)
+// busyStatuses are those that callers take for another answer than that of a test.
+var busyStatuses = []int{http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests, http.StatusServiceUnavailable}
+
+// check completes the server, and says which flag is wrong.
+func (f *testerFlags) check(lookup func(string) (string, bool)) error {
+	s, r := &f.server, &f.runs
+	for flag, number := range map[string]int64{
+		"timeout": int64(r.Timeout), "concurrency": int64(r.Concurrency), "queue": int64(r.Queue),
+		"history": int64(r.Keep), "history-for": int64(r.KeepFor), "verdict-ttl": int64(r.Verdict),
+	} {
+		if number <= 0 {
+			return usage("--%s: want more than 0", flag)
+		}
+	}
+	if f.outputLimit > 64<<20 {
+		return usage("--output-limit: want 64Mi or less")
+	}
+	r.OutputLimit = int(f.outputLimit)
+	s.BaseURL, s.OpenMetrics = f.baseURL, f.openMetrics
+	s.Servers.Proxy = http.ProxyFromEnvironment
+	if s.FailureStatus < 400 || s.FailureStatus > 599 || slices.Contains(busyStatuses, s.FailureStatus) {
+		return usage("--failure-status %d: want 400 to 599, but not 408, 425, 429 or 503", s.FailureStatus)
+	}
+	for _, name := range s.Types {
+		if api.TypeName(name) == "" {
+			return usage("--types %q: want %s", name, either(api.Types()))
+		}
+	}
+	for flag, text := range map[string]string{"ngrinder-url": s.Servers.LoadURL, "concord-url": s.Servers.ProcessURL} {
+		if text == "" {
+			continue
+		}
+		if err := checkWebURL(text); err != nil {
+			return usage("--%s: %w", flag, err)
+		}
+	}
+	for _, host := range s.Servers.Hosts {
+		if host == "" || strings.ContainsAny(host, " /@?#") {
+			return usage("--hosts %q: want HOST, HOST:PORT or *.DOMAIN", host)
+		}
+	}
+	if err := errors.Join(checkDir("keys", s.Servers.Keys, "a directory of keys"), checkDir("dir", s.Tools.Dir, "a directory where programs run")); err != nil {
+		return err
+	}
+	if err := f.tools(lookup); err != nil {
+		return err
+	}
+	return f.listenFlags.check()
+}
+
+// inherited are the variables of this process that every program gets. HOME and
+// TMPDIR are of the run.
+var inherited = []string{"PATH", "TZ", "LANG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"}
+
+// tools sets the environment of programs, and the commands with names.
+func (f *testerFlags) tools(lookup func(string) (string, bool)) error {
+	t := &f.server.Tools
+	for _, name := range inherited {
+		if value, set := lookup(name); set {
+			t.Env = append(t.Env, name+"="+value)
+		}
+	}
+	for _, entry := range f.env {
+		name, _, given := strings.Cut(entry, "=")
+		value, set := lookup(name)
+		switch {
+		case name == "":
+			return usage("--env %q: want NAME or NAME=VALUE", entry)
+		case !given && !set:
+			return usage("--env %s: this process has no such variable: write %s=VALUE", name, name)
+		case !given:
+			entry = name + "=" + value
+		}
+		t.Env = append(t.Env, entry)
+	}
+	t.Commands = map[string]string{}
+	for _, entry := range f.commands {
+		name, line, found := strings.Cut(entry, "=")
+		if !found || name == "" || strings.TrimSpace(line) == "" {
+			return usage("--command %q: want NAME=LINE", entry)
+		}
+		if t.Commands[name] != "" {
+			return usage("--command %s: given twice", name)
+		}
+		t.Commands[name] = line
+	}
+	if t.OnlyNamed && len(t.Commands) == 0 {
+		return usage("--only-named: give the commands with --command NAME=LINE")
+	}
+	return nil
 }
 
 // runTester serves until ctx ends.
-func (p *program) runTester(ctx context.Context, f *testerFlags) error {
+func (p *program) runTester(ctx context.Context, f *testerFlags) (err error) {
 	log, err := f.log(p.stderr)
 	if err != nil {
 		return err
 	}
-	s, err := p.openTester(f, log)
-	if err != nil {
+	if err := f.check(p.lookup); err != nil {
 		return err
 	}
-	return p.serveTester(ctx, f, s)
+	s := &f.server
+	s.Log = log
+	if f.guarded() {
+		s.Guard, err = tester.OpenGuard(f.listenFlags.tokens, f.clientCA != "", func(err error) { log.Warn("tokens", "problem", err.Error()) })
+		if err != nil {
+			return usage("--tokens: %w", err)
+		}
+	}
+	if f.runs.Dir == "" {
+		log.Warn("gates and runs are kept in memory alone, and end with this process: --state DIR keeps them")
+	}
+	f.runs.Observe = s.ObserveRun
+	f.runs.Warn = func(err error) { log.Error("history", "problem", err.Error()) }
+	if s.Gates, err = gate.Open(gate.Config{Dir: f.runs.Dir}); err != nil {
+		return fmt.Errorf("--state: %w", err)
+	}
+	defer func() { err = errors.Join(err, s.Gates.Close()) }()
+	if s.Runs, err = testrun.Open(f.runs); err != nil {
+		return fmt.Errorf("--state: %w", err)
+	}
+	s.Tools.Reaper = new(task.Reaper)
+	if err := s.Tools.Reaper.Adopt(); err != nil {
+		return errors.Join(err, s.Shutdown(context.WithoutCancel(ctx)))
+	}
+	l, err := s.Listen(ctx, tester.Endpoint{Addr: f.addr, Cert: f.cert, Key: f.key, ClientCA: f.clientCA, Optional: f.optional, Insecure: f.insecure, Grace: f.grace})
+	if err != nil {
+		return errors.Join(listenError(err), s.Shutdown(context.WithoutCancel(ctx)))
+	}
+	ctx, hungUp := p.hangUp(ctx, log)
+	defer hungUp()
+	fmt.Fprintf(p.stdout, "serving webhooks at %s\n", l.URL)
+	err = l.Serve(ctx)
+	log.Info("ended")
+	return err
 }

@@ -110,9 +110,7 @@ func (p *program) runValidate(f *validateFlags) error {
 			return failed(err)
 		}
 	} else {
-		for _, w := range append(set.Warnings, warnings...) {
-			fmt.Fprintf(p.stderr, "warning: %v\n", w)
-		}
+		p.warn(errors.Join(append(set.Warnings, warnings...)...))
 		if err := p.printValid(f, v); err != nil {
 			return failed(err)
 		}
@@ -127,14 +125,7 @@ func (p *program) printValid(f *validateFlags, v *validation) error {
 	if f.quiet {
 		return nil
 	}
-	if f.verbose {
-		for _, o := range v.Others {
-			fmt.Fprintf(p.stderr, "skipped %s\n", o)
-		}
-	}
-	if v.Skipped > 0 {
-		fmt.Fprintf(p.stderr, "skipped %d documents of other kinds\n", v.Skipped)
-	}
+	p.skipped(v.Others, v.Skipped, f.verbose)
 	for _, o := range v.Objects {
 		if _, err := fmt.Fprintf(p.stdout, "%s valid\n", o.Object); err != nil {
 			return err
@@ -150,22 +141,6 @@ func (v *validation) fail(err error) {
 			v.errs = append(v.errs, err)
 		}
 	}
-}
-
-// flatten takes joined errors apart.
-func flatten(err error) []error {
-	if err == nil {
-		return nil
-	}
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return []error{err}
-	}
-	var all []error
-	for _, err := range joined.Unwrap() {
-		all = append(all, flatten(err)...)
-	}
-	return all
 }
 
 // read checks the documents of one text, adds its sources to set, and returns the
@@ -241,4 +216,64 @@ func (v *validation) judgeOthers(strict bool) {
 	if v.Skipped -= named - len(v.Others); strict && v.Skipped > len(v.Others) {
 		v.fail(fmt.Errorf("there are %d more documents of other kinds", v.Skipped-len(v.Others)))
 	}
+}
+func (p *program) convert() *cobra.Command {
+	var files []string
+	var version, group, output string
+	c := &cobra.Command{
+		Use:   "convert -f FILE|DIR|- [--to v1|v1beta2] [--group GROUP]",
+		Short: "Rewrite objects in another API version or group",
+		Long: `Convert prints the objects in another version (v1, v1beta2), in another group (` + source.Group + `, or
+` + source.ReferenceGroup + ` with the kind names that go with it), or both. What the version cannot say is dropped with a warning.`,
+		Args: onlyFiles,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if len(files) == 0 {
+				return usage("give objects with -f")
+			}
+			if output != "yaml" && output != "json" {
+				return usage("-o %q: want yaml or json", output)
+			}
+			return p.runConvert(files, version, group, output)
+		},
+	}
+	registerFiles(c, &files)
+	c.Flags().StringVar(&version, "to", "", "`VERSION`: v1 or v1beta2; default as it is")
+	c.Flags().StringVar(&group, "group", "", "`GROUP` of the result; default as it is")
+	c.Flags().StringVarP(&output, "output", "o", "yaml", "yaml or json")
+	complete(c, "to", "v1", "v1beta2")
+	complete(c, "group", source.Group, source.ReferenceGroup)
+	complete(c, "output", "yaml", "json")
+	return c
+}
+
+func (p *program) runConvert(files []string, version, group, output string) error {
+	var set source.Set
+	bad := p.load(&set, &documentFlags{files: files})
+	p.warn(errors.Join(set.Warnings...))
+	p.skipped(set.Others, set.Skipped, false)
+	var converted []source.Object
+	for _, obj := range set.Objects {
+		to, warnings, err := source.Convert(obj, version, group)
+		p.warn(errors.Join(warnings...))
+		if err != nil {
+			bad = errors.Join(bad, err)
+			continue
+		}
+		converted = append(converted, to)
+	}
+	if err := printDocuments(p.stdout, output, converted); err != nil {
+		return failed(err)
+	}
+	if bad != nil {
+		return &exitError{exitUsage, bad}
+	}
+	return nil
+}
+
+// onlyFiles refuses arguments of a command that works on all of -f.
+func onlyFiles(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage("%s takes no arguments, but got %q: give files and directories with -f", c.Name(), args[0])
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package document
 
 import (
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"fmt"
@@ -49,31 +50,36 @@ type Retired struct {
 }
 
 // Decoder returns a decoder for a value of the stream.
-func (s *Stream) Decoder(rules func(path string) Rule) *Decoder { return &Decoder{Rules: rules} }
+func (s *Stream) Decoder(rules func(path string) Rule) *Decoder {
+	if rules == nil {
+		rules = func(string) Rule { return Rule{} }
+	}
+	return &Decoder{Rules: rules}
+}
 
 // Decode decodes n into the value that v points to. Field is the path of n in
 // its object, "" for the object itself.
 func (d *Decoder) Decode(n *Node, v any, field string) {
-	d.value(n, reflect.ValueOf(v).Elem(), place{field, field, n.Line}, Rule{})
+	d.value(n, reflect.ValueOf(v).Elem(), yamlPath{field, field, n.Line}, Rule{})
 }
 
-// A place is where a value is, as people read it and as rules spell it. Names
+// A yamlPath is where a value is, as people read it and as rules spell it. Names
 // that a document chose are shortened in the former: they are repeated in the
-// places of all that is below them.
-type place struct {
+// paths of all that is below them.
+type yamlPath struct {
 	at, rule string
 	line     int
 }
 
-// maxKey bounds the name of a field in a place, in bytes.
+// maxKey bounds the name of a field in a path, in bytes.
 const maxKey = 80
 
-func (p place) field(name string, line int) place {
-	return place{join(p.at, shorten(name, maxKey)), join(p.rule, name), line}
+func (p yamlPath) field(name string, line int) yamlPath {
+	return yamlPath{join(p.at, shorten(name, maxKey)), join(p.rule, name), line}
 }
 
-func (p place) item(key string, line int) place {
-	return place{p.at + "[" + shorten(key, maxKey) + "]", p.rule + "[]", line}
+func (p yamlPath) item(key string, line int) yamlPath {
+	return yamlPath{p.at + "[" + shorten(key, maxKey) + "]", p.rule + "[]", line}
 }
 
 // join returns the path of a field below another; either may be empty.
@@ -84,12 +90,6 @@ func join(path, field string) string {
 	return path + "." + field
 }
 
-var (
-	timeType = reflect.TypeFor[time.Time]()
-	rawType  = reflect.TypeFor[json.RawMessage]()
-	textType = reflect.TypeFor[encoding.TextUnmarshaler]()
-)
-
 // wanted are the kinds of nodes by the kinds of Go values.
 var wanted = map[reflect.Kind]Kind{
 	reflect.Struct: Map, reflect.Map: Map, reflect.Slice: List, reflect.String: Text,
@@ -97,102 +97,88 @@ var wanted = map[reflect.Kind]Kind{
 }
 
 // value decodes n into v.
-func (d *Decoder) value(n *Node, v reflect.Value, p place, rule Rule) {
-	switch t := v.Type(); {
-	case t == rawType:
-		v.SetBytes(n.AppendJSON(nil))
-	case t == timeType || reflect.PointerTo(t).Implements(textType):
-		if d.want(n, Text, p) {
-			d.text(n.Text, v, p, rule)
-		}
-	case t.Kind() == reflect.Pointer:
-		v.Set(reflect.New(t.Elem()))
-		d.value(n, v.Elem(), p, rule)
-	case t.Kind() == reflect.Bool && n.word:
-		v.SetBool(strings.ContainsAny(n.Text[:1], "yY") || strings.EqualFold(n.Text, "on"))
-	case d.want(n, wanted[t.Kind()], p):
-		d.plain(n, v, p)
+func (d *Decoder) value(n *Node, v reflect.Value, p yamlPath, rule Rule) {
+	if v.Kind() == reflect.Pointer {
+		v.Set(reflect.New(v.Type().Elem()))
+		v = v.Elem()
 	}
-}
-
-// want reports a value of the wrong type.
-func (d *Decoder) want(n *Node, kind Kind, p place) bool {
+	kind, own := wanted[v.Kind()], false // whether the type reads its text itself
+	switch into := v.Addr().Interface().(type) {
+	case *json.RawMessage:
+		*into, _ = json.Marshal(n.plain()) // numbers are those of JSON
+		return
+	case encoding.TextUnmarshaler:
+		kind, own = Text, true
+	}
+	if n.word && kind == Bool {
+		n = &Node{Kind: Bool, Text: strconv.FormatBool(strings.ContainsAny(n.Text[:1], "yY") || strings.EqualFold(n.Text, "on"))}
+	}
+	var err error
 	switch {
-	case n.Kind == kind && !n.word:
-		return true
 	case kind == Text && n.word:
 		d.add(p, "must be a string, but this word is a boolean in YAML: put it in quotes")
 	case kind == Text && (n.Kind == Number || n.Kind == Bool):
 		d.add(p, "must be a string, not %s: put it in quotes", n.Kind)
-	default:
+	case n.Kind != kind:
 		d.add(p, "must be %s, not %s", kind, n.Kind)
-	}
-	return false
-}
-
-// plain decodes a value of the right kind.
-func (d *Decoder) plain(n *Node, v reflect.Value, p place) {
-	switch v.Kind() {
-	case reflect.Struct:
+	case own:
+		d.text(n.Text, v, p, rule)
+	case v.Kind() == reflect.Struct:
 		d.structure(n, v, p)
-	case reflect.Map:
+	case kind == Map:
 		d.mapping(n, v, p)
-	case reflect.Slice:
-		if len(n.Items) > 0 {
-			v.Set(reflect.MakeSlice(v.Type(), len(n.Items), len(n.Items)))
-		}
+	case kind == List && len(n.Items) > 0:
+		v.Set(reflect.MakeSlice(v.Type(), len(n.Items), len(n.Items)))
 		for i, item := range n.Items {
 			d.value(item, v.Index(i), p.item(strconv.Itoa(i), item.Line), Rule{})
 		}
-	case reflect.String:
+	case kind == List: // none
+	case kind == Text:
 		v.SetString(n.Text)
-	case reflect.Bool:
+	case kind == Bool:
 		v.SetBool(n.Text == "true")
-	case reflect.Float64:
-		f, err := strconv.ParseFloat(n.Text, 64)
-		if err != nil {
+	case v.Kind() == reflect.Float64:
+		var f float64
+		if f, err = strconv.ParseFloat(n.Text, 64); err != nil {
 			d.add(p, "must be a number of 64 bits")
-			return
 		}
 		v.SetFloat(f)
 	default:
-		i, err := strconv.ParseInt(n.Text, 10, v.Type().Bits())
-		if err != nil {
-			d.add(p, "must be an integer of %d bits", v.Type().Bits())
-			return
+		var i int64
+		if i, err = strconv.ParseInt(n.Text, 10, 64); err != nil {
+			d.add(p, "must be an integer of 64 bits")
 		}
 		v.SetInt(i)
 	}
 }
 
 // text decodes a string that the type of v reads itself.
-func (d *Decoder) text(text string, v reflect.Value, p place, rule Rule) {
-	if v.Type() == timeType {
-		t, err := time.Parse(time.RFC3339, text)
-		if t = t.UTC(); err != nil || t.Year() < 1 || t.Year() > 9999 {
-			d.add(p, "%s is no time: write it as 2006-01-02T15:04:05Z", Quote(text))
-			return
-		}
-		v.Set(reflect.ValueOf(t))
-		return
-	}
+func (d *Decoder) text(text string, v reflect.Value, p yamlPath, rule Rule) {
 	err := error(nil)
 	if rule.Text != nil {
 		err = rule.Text(text)
 	}
-	if err == nil {
-		err = v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text))
+	switch into := v.Addr().Interface().(type) {
+	case *time.Time:
+		t, failed := time.Parse(time.RFC3339, text)
+		if *into = t.UTC(); failed != nil || into.Year() < 1 || into.Year() > 9999 {
+			err = fmt.Errorf("%s is no time: write it as 2006-01-02T15:04:05Z", Quote(text))
+		}
+	case encoding.TextUnmarshaler:
+		err = cmp.Or(err, into.UnmarshalText([]byte(text)))
 	}
-	switch {
-	case err != nil && rule.Instead != "":
-		v.SetZero()
-		d.warn(p, "%w; %s", err, rule.Instead)
-	case err != nil:
+	if err == nil {
+		return
+	}
+	v.SetZero()
+	if rule.Instead == "" {
 		d.add(p, "%w", err)
+	} else {
+		d.Warnings.Note(&Error{Field: p.at, Line: p.line, Err: fmt.Errorf("%w; %s", err, rule.Instead)})
 	}
 }
 
-func (d *Decoder) mapping(n *Node, v reflect.Value, p place) {
+func (d *Decoder) mapping(n *Node, v reflect.Value, p yamlPath) {
 	if len(n.Fields) == 0 {
 		return
 	}
@@ -209,7 +195,7 @@ func (d *Decoder) mapping(n *Node, v reflect.Value, p place) {
 	}
 }
 
-func (d *Decoder) structure(n *Node, v reflect.Value, p place) {
+func (d *Decoder) structure(n *Node, v reflect.Value, p yamlPath) {
 	fields := fieldsOf(v.Type())
 	given := make(map[string]bool, len(n.Fields)) // whether there is a value
 	for _, f := range n.Fields {
@@ -219,7 +205,7 @@ func (d *Decoder) structure(n *Node, v reflect.Value, p place) {
 			continue
 		}
 		given[f.Name] = f.Value.Kind != Null
-		rule := d.rule(at)
+		rule := d.Rules(at.rule)
 		index, known := fields.index[f.Name]
 		switch {
 		case rule.Refused != "":
@@ -228,33 +214,22 @@ func (d *Decoder) structure(n *Node, v reflect.Value, p place) {
 			d.value(f.Value, v.FieldByIndex(index), at, rule)
 		case !known && rule.Shape != nil && given[f.Name]:
 			d.value(f.Value, reflect.New(rule.Shape).Elem(), at, rule)
-			d.warn(at, "%s", rule.Warning)
+			d.Warnings.Note(&Error{Field: at.at, Line: at.line, Err: fmt.Errorf("%s", rule.Warning)})
 			d.Retired = append(d.Retired, Retired{at.rule, at.at, f.Value})
 		case !known && rule.Shape == nil && !rule.Ignored:
 			d.add(at, "unknown field%s", fields.meant(f.Name))
 		}
 	}
 	for _, name := range fields.required {
-		if at := p.field(name, p.line); !given[name] && !d.rule(at).Optional {
+		if at := p.field(name, p.line); !given[name] && !d.Rules(at.rule).Optional {
 			d.add(at, "is required")
 		}
 	}
 }
 
-func (d *Decoder) rule(p place) Rule {
-	if d.Rules == nil {
-		return Rule{}
-	}
-	return d.Rules(p.rule)
-}
-
 // add notes what is wrong with the value at p.
-func (d *Decoder) add(p place, format string, args ...any) {
+func (d *Decoder) add(p yamlPath, format string, args ...any) {
 	d.Note(&Error{Field: p.at, Line: p.line, Err: fmt.Errorf(format, args...)})
-}
-
-func (d *Decoder) warn(p place, format string, args ...any) {
-	d.Warnings.Note(&Error{Field: p.at, Line: p.line, Err: fmt.Errorf(format, args...)})
 }
 
 // structFields are the fields of a Go struct by their JSON names.

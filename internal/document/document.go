@@ -9,7 +9,7 @@
 // would have it. What Go types do not say, a [Rule] and a table of [Fact] do.
 //
 //	stream, err := document.Open(file, r)
-//	for o := range stream.Objects(nil) {
+//	for o := range stream.Objects() {
 //		if o.Group != "example.dev" || o.Type != "Thing" {
 //			continue
 //		}
@@ -43,8 +43,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // Limits of what is read.
@@ -54,8 +52,6 @@ const (
 	MaxErrors   = 1000     // of one stream, and as many warnings
 )
 
-var errLargeDocument = fmt.Errorf("larger than %d MiB: split it", MaxDocument>>20)
-
 // A Stream is the reading of the documents of one file. It collects what is
 // wrong with them, up to [MaxErrors] defects.
 type Stream struct {
@@ -63,9 +59,10 @@ type Stream struct {
 	Skipped int
 	Others  []Other // the first [MaxErrors] of them
 
-	file   string
+	File   string // name of the file
+	Number int    // of the document being read, 1 for the first
+
 	text   []byte
-	number int // of the document
 	errs   []error
 	warned int // warnings that Warn was given
 }
@@ -82,33 +79,27 @@ func Open(file string, r io.Reader) (*Stream, error) {
 	if err != nil {
 		return nil, &Error{File: file, Err: err}
 	}
-	return &Stream{file: file, text: bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))}, nil
+	return &Stream{File: file, text: bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))}, nil
 }
 
 // Err returns what was found wrong so far, joined.
 func (s *Stream) Err() error { return errors.Join(s.errs...) }
-
-// File returns the name of the file.
-func (s *Stream) File() string { return s.file }
-
-// Number returns the number of the document being read, 1 for the first.
-func (s *Stream) Number() int { return s.number }
 
 // Note adds to what Err returns.
 func (s *Stream) Note(errs ...error) { s.errs = append(s.errs, errs...) }
 
 // Fail notes what is wrong with a value of the document being read.
 func (s *Stream) Fail(n *Node, object, format string, args ...any) {
-	s.Note(&Error{File: s.file, Document: s.number, Line: n.Line, Object: object, Err: fmt.Errorf(format, args...)})
+	s.Note(&Error{File: s.File, Document: s.Number, Line: n.Line, Object: object, Err: fmt.Errorf(format, args...)})
 }
 
 // Place completes findings about n, which is in the document being read, with
 // where they are, and orders them by line.
 func (s *Stream) Place(found *Findings, n *Node, object string) []error {
 	for _, e := range found.Errors {
-		e.File, e.Document = s.file, s.number
+		e.File, e.Document = s.File, s.Number
 		if e.Line == 0 {
-			e.Line = n.LineOf(e.Field)
+			e.Line = n.lineOf(e.Field, n.Line)
 		}
 	}
 	slices.SortStableFunc(found.Errors, func(a, b *Error) int { return cmp.Compare(a.Line, b.Line) })
@@ -116,18 +107,15 @@ func (s *Stream) Place(found *Findings, n *Node, object string) []error {
 }
 
 // Warn completes warnings as Place does. Of a stream it returns [MaxErrors] and
-// one that says that there are more.
+// one that says that there are more: objects that share a body by alias multiply them.
 func (s *Stream) Warn(found *Findings, n *Node, object string) []error {
-	room := MaxErrors - s.warned
 	out := s.Place(found, n, object)
-	if s.warned += len(out); len(out) <= room {
-		return out
-	}
-	if room < 0 {
-		return nil
+	room := MaxErrors - s.warned
+	if s.warned += len(out); s.warned <= MaxErrors || room < 0 {
+		return out[:max(min(len(out), room), 0)]
 	}
 	s.warned++ // so that it is said once
-	return append(out[:room], &Error{File: s.file, Err: fmt.Errorf("more than %d warnings: the rest is not told", MaxErrors)})
+	return append(out[:room], &Error{File: s.File, Err: fmt.Errorf("more than %d warnings: the rest is not told", MaxErrors)})
 }
 
 // full notes once that too much is wrong to go on.
@@ -135,7 +123,7 @@ func (s *Stream) full() bool {
 	if len(s.errs) <= MaxErrors {
 		return false
 	}
-	s.errs = append(s.errs[:MaxErrors], &Error{File: s.file, Err: fmt.Errorf("more than %d defects: the rest was not read", MaxErrors)})
+	s.errs = append(s.errs[:MaxErrors], &Error{File: s.File, Err: fmt.Errorf("more than %d defects: the rest was not read", MaxErrors)})
 	return true
 }
 
@@ -143,30 +131,31 @@ func (s *Stream) full() bool {
 // that cannot be parsed.
 func (s *Stream) Documents() iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {
-		for text, before := range chunks(s.text) {
-			for next := s.read(text, before); ; {
-				n, err := next()
-				if err == io.EOF {
-					break
-				}
+		rest, before, text := s.text, 0, []byte(nil)
+		for ; len(rest) > 0; before += bytes.Count(text, []byte("\n")) {
+			text, rest = rest, nil
+			if next := marker.FindIndex(text); next != nil { // a defect of the syntax ends with its document
+				text, rest = text[:next[0]+1], text[next[0]+1:]
+			}
+			if blank(text) {
+				continue
+			}
+			for n, err := range read(text, before, strings.HasSuffix(s.File, ".json")) {
 				if err == nil && n.Kind == Null {
 					continue
 				}
-				s.number++
+				s.Number++
 				if err != nil {
 					e, ok := err.(*Error)
 					if !ok {
 						e = &Error{Err: err}
 					}
-					s.Note(&Error{File: s.file, Document: s.number, Line: cmp.Or(e.Line, before+1), Err: e.Err})
+					s.Note(&Error{File: s.File, Document: s.Number, Line: cmp.Or(e.Line, before+1), Err: e.Err})
 				} else if !yield(n) {
 					return
 				}
 				if s.full() {
 					return
-				}
-				if err != nil {
-					break
 				}
 			}
 		}
@@ -175,24 +164,6 @@ func (s *Stream) Documents() iter.Seq[*Node] {
 
 // marker is the end of a line and what begins a YAML document on the next.
 var marker = regexp.MustCompile(`\n---(?:[ \t\r\n]|\z)`)
-
-// chunks splits a stream at its markers, so that a defect of the syntax ends
-// with its document. It yields the text of each and the lines before it.
-func chunks(text []byte) iter.Seq2[[]byte, int] {
-	return func(yield func([]byte, int) bool) {
-		for before := 0; len(text) > 0; {
-			end := len(text)
-			if next := marker.FindIndex(text); next != nil {
-				end = next[0] + 1
-			}
-			if !yield(text[:end], before) {
-				return
-			}
-			before += bytes.Count(text[:end], []byte("\n"))
-			text = text[end:]
-		}
-	}
-}
 
 // blank reports whether a text holds nothing but comments, directives and markers.
 func blank(text []byte) bool {
@@ -203,27 +174,6 @@ func blank(text []byte) bool {
 		}
 	}
 	return true
-}
-
-// read returns a function that returns the values of a text and then io.EOF.
-// Text that looks like JSON and is not is YAML, whose flow style looks alike.
-func (s *Stream) read(text []byte, before int) (next func() (*Node, error)) {
-	if blank(text) {
-		return func() (*Node, error) { return nil, io.EOF }
-	}
-	if first := bytes.TrimSpace(text)[0]; (first == '{' || first == '[') && (strings.HasSuffix(s.file, ".json") || beginsWithJSON(text)) {
-		return newJSONReader(text, before+1).next
-	}
-	if len(text) > MaxDocument {
-		return func() (*Node, error) { return nil, errLargeDocument }
-	}
-	return (&yamlReader{dec: yaml.NewDecoder(bytes.NewReader(text)), before: before}).next
-}
-
-// beginsWithJSON reports whether the first value of a text is JSON, or too large or deep to be any.
-func beginsWithJSON(text []byte) bool {
-	_, err := newJSONReader(text, 1).next()
-	return err == nil || err == errDeep || err == errLarge || err == errLargeDocument
 }
 
 // An Object is a document, or an item of a list, that says what it is.
@@ -243,17 +193,13 @@ func (o Object) Name(kind, namespace string) string {
 	return kind + "/" + cmp.Or(o.StringAt("metadata", "namespace"), namespace) + "/" + cmp.Or(o.StringAt("metadata", "name"), "?")
 }
 
-const listSuffix = "List"
-
-// Objects yields the objects of the stream, those in lists (kind List of v1)
-// among them. Lists says whether the list of one kind, such as a CanaryList
-// for the kind Canary, is to be taken apart as well; it may be nil. Documents
-// that are no objects are counted in Skipped; those that look like one and do
-// not say what they are are defects.
-func (s *Stream) Objects(lists func(item Object) bool) iter.Seq[Object] {
+// Objects yields the objects of the stream, those in lists (kind List of v1, or a
+// kind such as CanaryList) among them. Documents that are no objects are counted in
+// Skipped; those that look like one and do not say what they are are defects.
+func (s *Stream) Objects() iter.Seq[Object] {
 	return func(yield func(Object) bool) {
 		for n := range s.Documents() {
-			if !s.walk(n, nil, lists, yield) {
+			if !s.walk(n, nil, yield) {
 				return
 			}
 		}
@@ -262,12 +208,8 @@ func (s *Stream) Objects(lists func(item Object) bool) iter.Seq[Object] {
 
 // walk yields the objects in n, which may lack what its list says of it. It
 // returns false when there is to be no more.
-func (s *Stream) walk(n *Node, of *Object, lists func(Object) bool, yield func(Object) bool) bool {
-	if n.Kind != Map {
-		s.noObject(n)
-		return true
-	}
-	if of != nil && n.At("apiVersion") == nil && n.At("kind") == nil {
+func (s *Stream) walk(n *Node, of *Object, yield func(Object) bool) bool {
+	if of != nil && n.Kind == Map && n.At("apiVersion") == nil && n.At("kind") == nil {
 		full := *n // merges may share n, which stays as it is
 		full.Fields = append(slices.Clip(n.Fields),
 			Field{"apiVersion", n.Line, &Node{Kind: Text, Text: of.APIVersion()}},
@@ -276,24 +218,21 @@ func (s *Stream) walk(n *Node, of *Object, lists func(Object) bool, yield func(O
 	}
 	apiVersion, kind := n.StringAt("apiVersion"), n.StringAt("kind")
 	if apiVersion == "" || kind == "" {
-		s.untyped(n, apiVersion, kind)
+		s.other(n, apiVersion, kind)
 		return true
 	}
 	group, version, found := strings.Cut(apiVersion, "/")
 	if !found && !strings.Contains(apiVersion, ".") {
 		group, version = "", apiVersion // the core group has a version only; with a dot it is a group without one
 	}
-	item := Object{n, group, version, strings.TrimSuffix(kind, listSuffix)}
-	switch {
-	case apiVersion == "v1" && kind == listSuffix:
-		of = nil
-	case item.Type != kind && item.Type != "" && lists != nil && lists(item):
-		of = &item
-	default:
-		return yield(Object{n, group, version, kind})
-	}
+	of = nil
 	items := n.At("items")
+	item, list := strings.CutSuffix(kind, "List")
 	switch {
+	case !list || item != "" && (items == nil || items.Kind != List):
+		return yield(Object{n, group, version, kind})
+	case item != "":
+		of = &Object{n, group, version, item}
 	case items == nil || items.Kind == Null:
 		return true
 	case items.Kind != List:
@@ -304,42 +243,32 @@ func (s *Stream) walk(n *Node, of *Object, lists func(Object) bool, yield func(O
 		if len(s.errs) > MaxErrors {
 			return true // Documents ends it
 		}
-		if !s.walk(item, of, lists, yield) {
+		if !s.walk(item, of, yield) {
 			return false
 		}
 	}
 	return true
 }
 
-// noObject judges a document that is no mapping.
-func (s *Stream) noObject(n *Node) {
+// other passes over a document that is no object, such as a values file. One that
+// looks like an object and does not say what it is, is a defect.
+func (s *Stream) other(n *Node, apiVersion, kind string) {
+	object := func(n *Node) bool { return n.At("kind") != nil && n.At("apiVersion") != nil }
+	metadata := n.At("metadata") != nil
 	switch {
-	case n.Kind != List:
-		s.Fail(n, "", "the document is %s, not an object", n.Kind)
-	case slices.ContainsFunc(n.Items, func(item *Node) bool { return item.At("kind") != nil && item.At("apiVersion") != nil }):
+	case n.Kind == List && slices.ContainsFunc(n.Items, object):
 		s.Fail(n, "", "objects in a bare list: put them under items of an object with apiVersion v1 and kind List")
+	case n.Kind != Map && n.Kind != List:
+		s.Fail(n, "", "the document is %s, not an object", n.Kind)
+	case kind != "":
+		s.Fail(n, kind, "apiVersion is required, as a string")
+	case strings.Contains(apiVersion, "/") || apiVersion != "" && metadata: // a Chart.yaml has apiVersion v2 and no metadata
+		s.Fail(n, "", "kind is required, as a string")
+	case metadata && n.At("spec") != nil:
+		s.Fail(n, "", "apiVersion and kind are required, as a string")
 	default:
 		s.Other(Object{Node: n})
 	}
-}
-
-// untyped judges a document without apiVersion or kind: a values file is
-// skipped, an object with a slip is not.
-func (s *Stream) untyped(n *Node, apiVersion, kind string) {
-	missing := "apiVersion and kind are"
-	switch {
-	case kind == "" && !strings.Contains(apiVersion, "/") && n.At("metadata") == nil: // such as Chart.yaml
-		s.Other(Object{Node: n})
-		return
-	case apiVersion != "":
-		missing = "kind is"
-	case kind != "":
-		missing = "apiVersion is"
-	case n.At("metadata") == nil || n.At("spec") == nil:
-		s.Other(Object{Node: n})
-		return
-	}
-	s.Fail(n, kind, "%s required, as a string", missing)
 }
 
 // An Other is a document that the reader of a stream has no use for.
@@ -351,14 +280,18 @@ type Other struct {
 	Kind       string `json:"kind,omitempty"`
 	Namespace  string `json:"namespace,omitempty"`
 	Name       string `json:"name,omitempty"`
-	List       bool   `json:"list,omitempty"` // no mapping
+	Source     string `json:"source,omitempty"` // KIND/NAME of spec.sourceRef
+	List       bool   `json:"list,omitempty"`   // no mapping
 }
 
-// String returns FILE:LINE KIND/NAME.
+// String returns FILE:LINE KIND/NAME, and the source that the document names.
 func (o Other) String() string {
 	what := o.Kind + "/" + o.Name
 	if o.Kind == "" {
 		what = "no object"
+	}
+	if o.Source != "" {
+		what += " of " + o.Source
 	}
 	return printable(fmt.Sprintf("%s:%d %s", o.File, o.Line, shorten(what, maxObject)))
 }
@@ -368,10 +301,13 @@ func (s *Stream) Other(o Object) {
 	if s.Skipped++; s.Skipped > MaxErrors {
 		return
 	}
-	out := Other{File: s.file, Line: o.Line, Document: s.number, Kind: o.Type, List: o.Node.Kind == List}
+	out := Other{File: s.File, Line: o.Line, Document: s.Number, Kind: o.Type, List: o.Node.Kind == List}
 	if o.Type != "" {
 		out.APIVersion = o.APIVersion()
 		out.Namespace, out.Name = o.StringAt("metadata", "namespace"), o.StringAt("metadata", "name")
+		if kind := o.StringAt("spec", "sourceRef", "kind"); kind != "" {
+			out.Source = kind + "/" + o.StringAt("spec", "sourceRef", "name")
+		}
 	}
 	s.Others = append(s.Others, out)
 }
@@ -431,4 +367,53 @@ func Distance(a, b string) int {
 		}
 	}
 	return row[len(b)]
+}
+
+// A Manifest is a kind of objects that are read apart from those around them.
+type Manifest struct {
+	Kind      string
+	Groups    []string
+	Version   string
+	Namespace string // of objects that have none
+}
+
+// DecodeAll reads the objects of a kind among the documents of a stream, those in lists among them. It is
+// strict, but for the status and what an API server adds to the metadata. Check adds what
+// else is wrong with an object. The error joins what is wrong, an object of a name that was
+// there before among that; the other objects are returned all the same.
+func DecodeAll[T any](file string, r io.Reader, k Manifest, check func(*T, *Findings)) ([]*T, error) {
+	s, err := Open(file, r)
+	if err != nil {
+		return nil, err
+	}
+	ours := func(o Object) bool { return o.Type == k.Kind && slices.Contains(k.Groups, o.Group) }
+	fromServer := func(path string) Rule {
+		return Rule{Ignored: path == "status" || strings.HasPrefix(path, "metadata.")}
+	}
+	var all []*T
+	seen := make(map[string]bool)
+	for o := range s.Objects() {
+		if !ours(o) {
+			continue
+		}
+		name := o.Name(k.Kind, k.Namespace)
+		if o.Version != k.Version {
+			s.Fail(o.Node, name, "version %s is not read: set apiVersion to %s/%s", Quote(o.Version), o.Group, k.Version)
+			continue
+		}
+		v, d, broken := new(T), s.Decoder(fromServer), Findings{}
+		d.Decode(o.Node, v, "")
+		check(v, &broken)
+		d.Adopt(&broken)
+		switch {
+		case len(d.Errors) > 0:
+			s.Note(s.Place(&d.Findings, o.Node, name)...)
+		case seen[name]:
+			s.Fail(o.Node, name, "there is another of this name: rename one")
+		default:
+			seen[name] = true
+			all = append(all, v)
+		}
+	}
+	return all, s.Err()
 }

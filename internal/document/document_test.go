@@ -66,7 +66,7 @@ func decode(text string) (things []*thing, errs, warnings string, skipped int) {
 		return nil, err.Error(), "", 0
 	}
 	var warned []error
-	for o := range s.Objects(func(item document.Object) bool { return item.Type == "Thing" }) {
+	for o := range s.Objects() {
 		if o.Group != "x.dev" || o.Type != "Thing" {
 			s.Skipped++
 			continue
@@ -133,10 +133,23 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestJSONNumber decodes a number that only JSON can write.
-func TestJSONNumber(t *testing.T) {
-	_, errs, _, _ := decode(`{"apiVersion": "x.dev/v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": {"ratio": 1e999}}`)
-	if want := "f:1: document 1: Thing/default/a: spec.ratio: must be a number of 64 bits"; errs != want {
+// TestJSON decodes what JSON can write and YAML cannot, over several lines.
+func TestJSON(t *testing.T) {
+	const text = `{"apiVersion": "x.dev/v1", "kind": "Thing", "metadata": {"name": "a"},
+  "spec": {"count": 1, "words": {"a": "\ud83d\ude00\/\ud800\\ud83d\u2028` + "\u0085\u2028\ufeff\x7f" + `", "<<": "b"}}} {"a": 1}
+{"apiVersion": "x.dev/v1", "kind": "Thing", "metadata": {"name": "b"}, "spec":
+  {"count": "1"}}
+{"a": ]`
+	things, errs, _, skipped := decode(text)
+	if len(things) == 0 {
+		t.Fatal(errs)
+	}
+	if words := things[0].Spec.Words; words["a"] != "😀/\ufffd\\ud83d\u2028\u0085\u2028\ufeff\x7f" || words["<<"] != "b" || skipped != 1 {
+		t.Errorf("%q, %d skipped", words, skipped)
+	}
+	want := `f:4: document 3: Thing/default/b: spec.count: must be a number, not a string
+f:5: document 4: not JSON: invalid character ']' looking for beginning of value`
+	if errs != want {
 		t.Error(errs)
 	}
 }
@@ -241,23 +254,6 @@ f:11: document 1: Thing/default/a: spec.boxes[f].size: is required`
 	}
 }
 
-// TestLineOf finds fields, and what is nearest to those that are not there.
-func TestLineOf(t *testing.T) {
-	s, err := document.Open("f", strings.NewReader("---\na:\n  b:\n  - c: 1\n  - d: 1\n  e/f.g:\n    h: 1\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n := range s.Documents() {
-		for path, want := range map[string]int{
-			"": 2, "a": 2, "a.x": 2, "a.b": 3, "a.b[0].c": 4, "a.b[1].d": 5, "a.b[1].x": 5, "a.b[7].x": 3, "a.b[-1]": 3, "a[e/f.g]": 6, "x": 2,
-		} {
-			if got := n.LineOf(path); got != want {
-				t.Errorf("%s: line %d, want %d", path, got, want)
-			}
-		}
-	}
-}
-
 // TestStop checks that a stream whose reader has enough yields no more.
 func TestStop(t *testing.T) {
 	for _, form := range []string{"---\n%s---\n%s", "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: a, kind: b}\n- {apiVersion: a, kind: b}\n"} {
@@ -269,7 +265,7 @@ func TestStop(t *testing.T) {
 			t.Fatal(err)
 		}
 		count := 0
-		for range s.Objects(nil) {
+		for range s.Objects() {
 			count++
 			break
 		}

@@ -49,8 +49,14 @@ func Related[T any](at, field string, check func(*T) error) Fact {
 func (f *Findings) Examine(v any, facts []Fact, before ...*Findings) {
 	before = append(slices.Clip(before), f)
 	for _, fact := range facts {
-		each(reflect.ValueOf(v), fact.At, "", func(v reflect.Value, at string) {
+		Each(reflect.ValueOf(v), fact.At, "", func(v reflect.Value, at string) {
 			at = join(at, fact.Field)
+			if v.Kind() == reflect.Pointer {
+				if v.IsNil() {
+					return
+				}
+				v = v.Elem()
+			}
 			if len(f.Errors) > maxFindings {
 				return // more are not noted
 			}
@@ -68,7 +74,7 @@ func (f *Findings) Examine(v any, facts []Fact, before ...*Findings) {
 // by paths as those of a [Fact]. It does not write to others.
 func Fill(v any, defaults map[string]any) {
 	for at, value := range defaults {
-		each(reflect.ValueOf(v), at, "", func(v reflect.Value, _ string) {
+		Each(reflect.ValueOf(v), at, "", func(v reflect.Value, _ string) {
 			if v.IsZero() {
 				v.Set(reflect.ValueOf(value).Convert(v.Type()))
 			}
@@ -76,17 +82,17 @@ func Fill(v any, defaults map[string]any) {
 	}
 }
 
-// each calls do with the values at a path below v, which is at another.
-func each(v reflect.Value, path, at string, do func(v reflect.Value, at string)) {
-	if v.Kind() == reflect.Pointer {
-		if !v.IsNil() {
-			each(v.Elem(), path, at, do)
-		}
-		return
-	}
+// Each calls do with the fields at a path below v, which is at another path, and where each of them is.
+func Each(v reflect.Value, path, at string, do func(v reflect.Value, at string)) {
 	if path == "" {
 		do(v, at)
 		return
+	}
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return
+		}
+		v = v.Elem()
 	}
 	name, path, _ := strings.Cut(path, ".")
 	name, list := strings.CutSuffix(name, "[]")
@@ -96,11 +102,11 @@ func each(v reflect.Value, path, at string, do func(v reflect.Value, at string))
 	}
 	v, at = v.FieldByIndex(index), join(at, name)
 	if !list {
-		each(v, path, at, do)
+		Each(v, path, at, do)
 		return
 	}
 	for i := range v.Len() {
-		each(v.Index(i), path, at+"["+strconv.Itoa(i)+"]", do)
+		Each(v.Index(i), path, at+"["+strconv.Itoa(i)+"]", do)
 	}
 }
 
@@ -134,25 +140,13 @@ func CheckNamespace(name string) error {
 // Subdomain reports whether name has the form of a DNS name in lower case.
 func Subdomain(name string) bool { return len(name) <= 253 && subdomainForm.MatchString(name) }
 
-var (
-	durationForm = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`)
-	timeoutForm  = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(ms|s|m))+$`)
-)
+var durationForm = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`)
 
 // ParseDuration reads a time span as an API server accepts it: an unsigned
 // sequence of decimal numbers with the units ms, s, m and h.
 func ParseDuration(text string) (time.Duration, error) {
-	return parseSpan(text, durationForm, "ms, s, m and h")
-}
-
-// ParseTimeout reads a time span that is written without the unit h.
-func ParseTimeout(text string) (time.Duration, error) {
-	return parseSpan(text, timeoutForm, "ms, s and m")
-}
-
-func parseSpan(text string, form *regexp.Regexp, units string) (time.Duration, error) {
-	if !form.MatchString(text) {
-		return 0, fmt.Errorf("%s is no duration: write unsigned numbers with the units %s, such as 1m30s", Quote(text), units)
+	if !durationForm.MatchString(text) {
+		return 0, fmt.Errorf("%s is no duration: write unsigned numbers with the units ms, s, m and h, such as 1m30s", Quote(text))
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {

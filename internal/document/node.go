@@ -6,21 +6,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
+	"iter"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// A Node is one value of a document, whatever it was written in. It keeps
-// what decoding into Go values loses: lines, duplicate keys, the case of keys
-// and the difference between a number and a string.
+// A Node is one value of a document. It keeps what decoding into Go values loses: lines, duplicate
+// keys, the case of keys and the difference between a number and a string.
 type Node struct {
 	Kind   Kind
-	Text   string // of scalars
-	Line   int    // of the file, 1-based; 0 when unknown
+	Text   string // of scalars; numbers as JSON has them
+	Line   int    // of the file, 1-based
 	Fields []Field
 	Items  []*Node
 
@@ -52,15 +53,14 @@ func (k Kind) String() string {
 	return [...]string{"null", "a boolean", "a number", "a string", "a list", "a mapping"}[k]
 }
 
-// At returns the value at path, nil when there is none. Of fields that are
-// given twice it is the first.
+// At returns the value at path, nil when there is none. Of fields that are given twice it is the first.
 func (n *Node) At(path ...string) *Node {
 	for _, name := range path {
-		f := n.field(func(f string) bool { return f == name })
-		if f == nil {
+		i := slices.IndexFunc(n.Fields, func(f Field) bool { return f.Name == name })
+		if i < 0 {
 			return nil
 		}
-		n = f.Value
+		n = n.Fields[i].Value
 	}
 	return n
 }
@@ -73,19 +73,8 @@ func (n *Node) StringAt(path ...string) string {
 	return ""
 }
 
-func (n *Node) field(is func(name string) bool) *Field {
-	for i := range n.Fields {
-		if is(n.Fields[i].Name) {
-			return &n.Fields[i]
-		}
-	}
-	return nil
-}
-
-// LineOf returns the line of the field at path, such as spec.items[2].name or
-// metadata.labels[a.b/c], or of the nearest one around it.
-func (n *Node) LineOf(path string) int { return n.lineOf(path, n.Line) }
-
+// lineOf returns the line of the field at path, such as spec.items[2].name or
+// metadata.labels[a.b/c], or of the nearest one around it, else line.
 func (n *Node) lineOf(path string, line int) int {
 	path = strings.TrimPrefix(path, ".")
 	if rest, ok := strings.CutPrefix(path, "["); ok && n.Kind == List {
@@ -96,222 +85,133 @@ func (n *Node) lineOf(path string, line int) int {
 	} else if ok { // the key of a mapping
 		path = strings.TrimSuffix(rest, "]")
 	}
-	f := n.field(func(name string) bool { return path == name || below(path, name) })
-	if f == nil || path == "" {
-		return line
-	}
-	return f.Value.lineOf(path[len(f.Name):], f.Line)
-}
-
-// Remove removes the field at path, in every item where the path says [].
-func (n *Node) Remove(path string) {
-	name, rest, deeper := strings.Cut(path, ".")
-	name, each := strings.CutSuffix(name, "[]")
-	for i, f := range n.Fields {
-		switch {
-		case f.Name != name:
-			continue
-		case !deeper:
-			n.Fields = append(n.Fields[:i], n.Fields[i+1:]...)
-		case each:
-			for _, item := range f.Value.Items {
-				item.Remove(rest)
-			}
-		default:
-			f.Value.Remove(rest)
+	for _, f := range n.Fields {
+		if path != "" && (path == f.Name || below(path, f.Name)) {
+			return f.Value.lineOf(path[len(f.Name):], f.Line)
 		}
-		return
 	}
+	return line
 }
 
-// AppendJSON appends the value as compact JSON.
-func (n *Node) AppendJSON(b []byte) []byte {
+// plain returns the value as package json encodes it.
+func (n *Node) plain() any {
 	switch n.Kind {
 	case Null:
-		return append(b, "null"...)
-	case Bool, Number:
-		return append(b, n.Text...)
+		return nil
+	case Bool:
+		return n.Text == "true"
+	case Number:
+		return json.Number(n.Text)
 	case Text:
-		return appendText(b, n.Text)
+		return n.Text
 	case List:
-		b = append(b, '[')
+		list := make([]any, len(n.Items))
 		for i, item := range n.Items {
-			if i > 0 {
-				b = append(b, ',')
+			list[i] = item.plain()
+		}
+		return list
+	}
+	fields := make(map[string]any, len(n.Fields))
+	for _, f := range n.Fields {
+		fields[f.Name] = f.Value.plain()
+	}
+	return fields
+}
+
+var errLargeDocument = fmt.Errorf("larger than %d MiB: split it", MaxDocument>>20)
+
+// read yields the values of a text, which begins after so many lines of its file: JSON values that
+// follow each other, or YAML documents. It ends with the first error. Text that begins like JSON and
+// is not is YAML, whose flow style looks alike, unless it has to be JSON.
+func read(text []byte, before int, isJSON bool) iter.Seq2[*Node, error] {
+	return func(yield func(*Node, error) bool) {
+		values, value := json.NewDecoder(bytes.NewReader(text)), json.RawMessage(nil)
+		first, err := bytes.TrimSpace(text)[0], error(nil)
+		like := first == '{' || first == '['
+		if like {
+			err = values.Decode(&value)
+		}
+		if !like || err != nil && !isJSON {
+			for documents := newDocuments(text, before); ; {
+				n, err := documents.next()
+				if err == io.EOF || !yield(n, err) || err != nil {
+					return
+				}
 			}
-			b = item.AppendJSON(b)
 		}
-		return append(b, ']')
-	}
-	b = append(b, '{')
-	for i, f := range n.Fields {
-		if i > 0 {
-			b = append(b, ',')
+		end := 0
+		for ; err == nil; err = values.Decode(&value) {
+			start := int(values.InputOffset()) - len(value)
+			before += bytes.Count(text[end:start], []byte("\n"))
+			n, err := newDocuments(FromJSON(value), before).next()
+			if !yield(n, err) || err != nil {
+				return
+			}
+			end = start
 		}
-		b = append(appendText(b, f.Name), ':')
-		b = f.Value.AppendJSON(b)
+		if err != io.EOF {
+			rest := bytes.TrimSpace(text[end+len(value):])
+			line := before + 1 + bytes.Count(text[end:bytes.LastIndex(text, rest)], []byte("\n"))
+			if err == io.ErrUnexpectedEOF {
+				err = errors.New("the text ends inside a value")
+			}
+			yield(nil, &Error{Line: line, Err: fmt.Errorf("not JSON: %w", err)})
+		}
 	}
-	return append(b, '}')
 }
 
-// appendText appends a string as JSON has it, without the escapes of HTML.
-func appendText(b []byte, s string) []byte {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(s); err != nil {
-		panic(err) // strings always encode
-	}
-	return append(b, bytes.TrimSuffix(buf.Bytes(), []byte("\n"))...)
+// notYAML is what strings of JSON may hold and those of YAML may not: halves of characters, escaped
+// slashes, and characters that YAML takes for control characters or line breaks. It finds other escapes as well.
+var notYAML = regexp.MustCompile(`\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|u[dD][89a-fA-F]..|.)|[\x{7f}-\x{9f}\x{2028}\x{2029}\x{feff}\x{fffe}\x{ffff}]`)
+
+// FromJSON returns a JSON value as YAML of the same lines. Keys of more than 1024 bytes are none that YAML can read.
+func FromJSON(text []byte) []byte {
+	return notYAML.ReplaceAllFunc(text, func(found []byte) []byte {
+		if char, n := utf8.DecodeRune(found); found[0] != '\\' && n == len(found) {
+			return fmt.Appendf(nil, `\u%04x`, char)
+		}
+		if len(found) > 2 || found[1] == '/' {
+			var char string
+			json.Unmarshal([]byte(`"`+string(found)+`"`), &char) // what is half a character becomes U+FFFD
+			return []byte(char)
+		}
+		return found
+	})
 }
 
-// Limits of one document: they bound aliases that multiply and nesting that
-// would exhaust the stack.
+// Limits of one document: they bound aliases that multiply and nesting that would exhaust the stack.
+// A value that an alias stands for counts where it is used.
 const (
 	maxValues = 1 << 19
 	valueSize = 32 // bytes of text that count as one value
 	maxDepth  = 200
 )
 
-var (
-	errDeep  = fmt.Errorf("nested deeper than %d levels", maxDepth)
-	errLarge = fmt.Errorf("holds more than %d values or %d MiB of text, aliases counted where they are used", maxValues, maxValues*valueSize>>20)
-)
-
-// A budget counts the values of one document. A value that an alias stands for
-// counts where it is used.
-type budget struct{ used, depth int }
-
-// enter counts one more value, one level further down.
-func (b *budget) enter() error {
-	if b.depth++; b.depth > maxDepth {
-		return errDeep
-	}
-	return b.hold("")
-}
-
-func (b *budget) leave() { b.depth-- }
-
-// hold counts the text of a scalar or key.
-func (b *budget) hold(text string) error {
-	if b.used += valueSize + len(text); b.used > maxValues*valueSize {
-		return errLarge
-	}
-	return nil
-}
-
-// A jsonReader reads JSON values that follow each other.
-type jsonReader struct {
-	text []byte
-	dec  *json.Decoder
-	line int // line that offset is on
-	at   int // offset that line was counted to
-	budget
-}
-
-func newJSONReader(text []byte, line int) *jsonReader {
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.UseNumber()
-	return &jsonReader{text: text, dec: dec, line: line}
-}
-
-// ReadJSON reads one JSON value, such as a Go value was encoded as.
-func ReadJSON(text []byte) (*Node, error) { return newJSONReader(text, 1).next() }
-
-// next returns the next value, io.EOF after the last.
-func (r *jsonReader) next() (*Node, error) {
-	start := r.dec.InputOffset()
-	r.budget = budget{}
-	tok, err := r.dec.Token()
-	if err == io.EOF {
-		return nil, err
-	}
-	n, err := r.value(tok, err)
-	switch {
-	case err == nil && r.dec.InputOffset()-start > MaxDocument:
-		return nil, errLargeDocument
-	case err == nil || err == errDeep || err == errLarge:
-		return n, err
-	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-		err = errors.New("the text ends inside a value")
-	}
-	return nil, &Error{Line: r.here(), Err: fmt.Errorf("not JSON: %w", err)}
-}
-
-// here returns the line of the token just read.
-func (r *jsonReader) here() int {
-	end := min(int(r.dec.InputOffset()), len(r.text))
-	r.line += bytes.Count(r.text[r.at:end], []byte("\n"))
-	r.at = end
-	return r.line
-}
-
-// value reads the value that begins with tok.
-func (r *jsonReader) value(tok json.Token, err error) (*Node, error) {
-	if err == nil {
-		err = r.enter()
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer r.leave()
-	n := &Node{Line: r.here()}
-	switch tok := tok.(type) {
-	case bool:
-		n.Kind, n.Text = Bool, strconv.FormatBool(tok)
-	case json.Number:
-		n.Kind, n.Text = Number, tok.String()
-	case string:
-		n.Kind, n.Text = Text, tok
-	case json.Delim:
-		if n.Kind = List; tok == '{' {
-			n.Kind = Map
-		}
-		return n, r.inner(n)
-	}
-	return n, nil
-}
-
-// inner reads what a list or mapping holds, to its end.
-func (r *jsonReader) inner(n *Node) error {
-	for {
-		tok, err := r.dec.Token()
-		if tok == json.Delim(']') || tok == json.Delim('}') {
-			return nil
-		}
-		name, line := "", 0
-		if n.Kind == Map && err == nil {
-			name, line = tok.(string), r.here()
-			tok, err = r.dec.Token()
-		}
-		v, err := r.value(tok, err)
-		if err != nil {
-			return err
-		}
-		if n.Kind == Map {
-			n.Fields = append(n.Fields, Field{name, line, v})
-		} else {
-			n.Items = append(n.Items, v)
-		}
-	}
-}
-
-// A yamlReader reads YAML documents as nodes.
-type yamlReader struct {
+// documents reads YAML documents that follow each other as nodes.
+type documents struct {
 	dec    *yaml.Decoder
+	large  bool
 	before int // lines of the file before the text
-	budget
+
+	used int // of maxValues*valueSize
+}
+
+func newDocuments(text []byte, before int) *documents {
+	return &documents{dec: yaml.NewDecoder(bytes.NewReader(text)), large: len(text) > MaxDocument, before: before}
 }
 
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
 // next returns the next document, io.EOF after the last.
-func (r *yamlReader) next() (*Node, error) {
-	r.budget = budget{}
+func (r *documents) next() (*Node, error) {
+	if r.large {
+		return nil, errLargeDocument
+	}
 	var doc yaml.Node
 	err := r.dec.Decode(&doc)
 	if err == nil {
-		return r.value(&doc)
+		r.used = 0
+		return r.value(&doc, 0)
 	}
 	if err == io.EOF {
 		return nil, err
@@ -325,23 +225,26 @@ func (r *yamlReader) next() (*Node, error) {
 	return nil, &Error{Line: line, Err: errors.New("not YAML: " + shorten(text, 400))} // it may quote a name
 }
 
-func (r *yamlReader) value(y *yaml.Node) (*Node, error) {
-	if err := r.enter(); err != nil {
-		return nil, err
+// value returns a YAML value without aliases and merges, which is so many levels deep.
+func (r *documents) value(y *yaml.Node, depth int) (*Node, error) {
+	if depth++; depth > maxDepth {
+		return nil, fmt.Errorf("nested deeper than %d levels", maxDepth)
 	}
-	defer r.leave()
+	if r.used += valueSize + len(y.Value); r.used > maxValues*valueSize {
+		return nil, fmt.Errorf("holds more than %d values or %d MiB of text, aliases counted where they are used", maxValues, maxValues*valueSize>>20)
+	}
 	n := &Node{Line: y.Line + r.before}
 	switch y.Kind {
 	case yaml.DocumentNode:
 		if len(y.Content) == 1 {
-			return r.value(y.Content[0])
+			return r.value(y.Content[0], depth)
 		}
 	case yaml.AliasNode:
-		return r.value(y.Alias) // the budget bounds aliases that multiply
+		return r.value(y.Alias, depth)
 	case yaml.SequenceNode:
 		n.Kind = List
 		for _, item := range y.Content {
-			v, err := r.value(item)
+			v, err := r.value(item, depth)
 			if err != nil {
 				return nil, err
 			}
@@ -349,15 +252,17 @@ func (r *yamlReader) value(y *yaml.Node) (*Node, error) {
 		}
 	case yaml.MappingNode:
 		n.Kind = Map
-		return n, r.mapping(n, y)
+		return n, r.mapping(n, y, depth)
 	case yaml.ScalarNode:
-		return n, r.scalar(n, y)
+		return n, n.scalar(y)
 	}
 	return n, nil
 }
 
-func (r *yamlReader) mapping(n *Node, y *yaml.Node) error {
+// mapping reads the fields of a mapping, then those of mappings that it merges and has not itself.
+func (r *documents) mapping(n *Node, y *yaml.Node, depth int) error {
 	var merged []*Node
+	have := make(map[string]bool)
 	for i := 0; i+1 < len(y.Content); i += 2 {
 		key := y.Content[i]
 		if key.Kind == yaml.AliasNode {
@@ -367,14 +272,13 @@ func (r *yamlReader) mapping(n *Node, y *yaml.Node) error {
 		if key.Kind != yaml.ScalarNode {
 			return &Error{Line: line, Err: errors.New("a key must be a string")}
 		}
-		if err := r.hold(key.Value); err != nil {
-			return err
-		}
-		v, err := r.value(y.Content[i+1])
+		r.used += valueSize + len(key.Value)
+		v, err := r.value(y.Content[i+1], depth)
 		switch {
 		case err != nil:
 			return err
 		case key.ShortTag() != "!!merge":
+			have[key.Value] = true
 			n.Fields = append(n.Fields, Field{key.Value, line, v})
 		case v.Kind == List:
 			merged = append(merged, v.Items...)
@@ -382,16 +286,7 @@ func (r *yamlReader) mapping(n *Node, y *yaml.Node) error {
 			merged = append(merged, v)
 		}
 	}
-	return n.merge(merged)
-}
-
-// merge adds the fields of the mappings that n has not.
-func (n *Node) merge(from []*Node) error {
-	have := make(map[string]bool)
-	for _, f := range n.Fields {
-		have[f.Name] = true
-	}
-	for _, m := range from {
+	for _, m := range merged {
 		if m.Kind != Map {
 			return &Error{Line: m.Line, Err: errors.New("<< merges mappings only")}
 		}
@@ -411,49 +306,25 @@ var (
 	jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 )
 
-func (r *yamlReader) scalar(n *Node, y *yaml.Node) error {
-	if err := r.hold(y.Value); err != nil {
-		return err
+// scalarKinds are the kinds of scalars by their tags.
+var scalarKinds = map[string]Kind{"!!null": Null, "!!bool": Bool, "!!int": Number, "!!float": Number, "!!str": Text, "!!timestamp": Text, "!!merge": Text}
+
+func (n *Node) scalar(y *yaml.Node) error {
+	kind, known := scalarKinds[y.ShortTag()]
+	if !known {
+		return &Error{Line: n.Line, Err: fmt.Errorf("the tag %s is not supported", Quote(y.ShortTag()))}
 	}
-	n.Text = y.Value
-	wrong := ""
-	switch tag := y.ShortTag(); tag {
-	case "!!null":
-	case "!!bool":
-		var b bool
-		if y.Decode(&b) != nil {
-			wrong = "a value tagged !!bool is no boolean"
-		}
-		n.Kind, n.Text = Bool, strconv.FormatBool(b)
-	case "!!int", "!!float":
-		n.Kind = Number
-		if !jsonNumber.MatchString(n.Text) && !n.number(y) {
-			wrong = "a value is no number that JSON can hold"
-		}
-	case "!!str", "!!timestamp", "!!merge":
-		n.Kind = Text
+	n.Kind, n.Text = kind, y.Value
+	if kind == Text {
 		n.word = y.Style == 0 && oldBool.MatchString(y.Value)
-	default:
-		wrong = "the tag " + Quote(tag) + " is not supported"
-	}
-	if wrong != "" {
-		return &Error{Line: n.Line, Err: errors.New(wrong)}
+	} else if kind == Bool || kind == Number && !jsonNumber.MatchString(n.Text) {
+		var v any
+		err := y.Decode(&v)
+		text, failed := json.Marshal(v)
+		if err != nil || failed != nil {
+			return &Error{Line: n.Line, Err: fmt.Errorf("a value is not %s that JSON can hold", kind)}
+		}
+		n.Text = string(text)
 	}
 	return nil
-}
-
-// number writes a number of YAML in JSON's form, if it has one.
-func (n *Node) number(y *yaml.Node) bool {
-	var i int64
-	var f float64
-	if y.Decode(&i) == nil {
-		n.Text = strconv.FormatInt(i, 10)
-		return true
-	}
-	if y.Decode(&f) != nil || math.IsInf(f, 0) || math.IsNaN(f) {
-		return false
-	}
-	text, err := json.Marshal(f)
-	n.Text = string(text)
-	return err == nil
 }

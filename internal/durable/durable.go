@@ -7,30 +7,73 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 )
 
-// Replace makes data the content of the file path, of mode 0600: whoever reads
+// Replace makes data the content of a file, of mode 0600: whoever reads
 // it, also after a crash, finds the old content or the new. Only one process
 // may do so at a time.
-func Replace(path string, data []byte) error {
-	dir, name := filepath.Split(path)
-	temp := filepath.Join(dir, "."+name+".new")
-	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a process that was killed
+func Replace(file string, data []byte) error {
+	root, err := os.OpenRoot(filepath.Dir(file))
+	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	defer root.Close()
+	return ReplaceIn(root, filepath.Base(file), data)
+}
+
+// ReplaceIn does what [Replace] does with a file below root. It makes missing directories.
+func ReplaceIn(root *os.Root, name string, data []byte) error {
+	temp := Temp(name)
+	root.Remove(temp) // of a process that was killed
+	var f *os.File
+	err := InDir(root, path.Dir(name), func() (err error) {
+		f, err = root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(data)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return errors.Join(err, os.Remove(temp))
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = root.Rename(temp, name)
 	}
-	if err := os.Rename(temp, path); err != nil {
-		return errors.Join(err, os.Remove(temp))
+	if err != nil {
+		return errors.Join(err, root.Remove(temp))
 	}
-	return SyncPath(filepath.Clean(dir))
+	return SyncUp(root, path.Dir(name))
+}
+
+// InDir calls do, which makes an entry of a directory below root, and makes the
+// directory if it is missing, also while another process removes it because it is empty.
+func InDir(root *os.Root, dir string, do func() error) (err error) {
+	for range 100 {
+		if err = do(); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err = root.MkdirAll(dir, 0o700); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return err
+}
+
+// Temp returns the name of a file while [ReplaceIn] writes it. It is always the
+// same, so that a crash leaves at most one.
+func Temp(name string) string { return path.Join(path.Dir(name), "."+path.Base(name)) }
+
+// SyncUp makes the entries of a directory below root, and of all those above it, durable.
+func SyncUp(root *os.Root, dir string) error {
+	for ; ; dir = path.Dir(dir) {
+		d, err := root.Open(dir)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(SyncDir(d), d.Close()); err != nil || dir == "." {
+			return err
+		}
+	}
 }
 
 // SyncPath makes the entries of the directory at a path durable.

@@ -10,9 +10,9 @@ import (
 // known of a file that was not read again. The zero Stamp is that of no file.
 type Stamp struct {
 	size           int64
-	modified       int64 // nanoseconds
-	changed        int64 // of the inode, in nanoseconds, where the system tells it
-	device, number uint64
+	modified       int64  // nanoseconds
+	changed        int64  // of the inode, in nanoseconds, where the system tells it
+	device, number uint64 // of the file, where the system tells them
 }
 
 // tick is the coarsest unit in which file systems write the time of a change.
@@ -34,12 +34,3 @@ func (s Stamp) String() string { return fmt.Sprintf("%d %d %d", s.size, s.modifi
 func (s Stamp) Settled(now time.Time) bool {
 	return now.UnixNano()-max(s.modified, s.changed) > int64(tick)
 }
-
-// SameFile reports whether both are stamps of one file, changed or not.
-func (s Stamp) SameFile(other Stamp) bool {
-	return s != Stamp{} && s.device == other.device && s.number == other.number
-}
-
-// Tells reports whether the stamp has the number of the file: where the system
-// tells none, another file of the same size and time has the same stamp.
-func (s Stamp) Tells() bool { return s.number != 0 }

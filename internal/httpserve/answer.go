@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -41,7 +42,7 @@ var ErrNothing = Refuse(http.StatusNotFound, "there is nothing at this path")
 
 // A Method of a path, and what serves it.
 type Method[S any] struct {
-	Name  string
+	Name  string // "" for every method
 	Serve func(S, http.ResponseWriter, *http.Request) error
 }
 
@@ -50,7 +51,7 @@ type Method[S any] struct {
 func Dispatch[S any](s S, w http.ResponseWriter, r *http.Request, methods ...Method[S]) error {
 	var allowed []string
 	for _, m := range methods {
-		if m.Name == r.Method || m.Name == http.MethodGet && r.Method == http.MethodHead {
+		if m.Name == "" || m.Name == r.Method || m.Name == http.MethodGet && r.Method == http.MethodHead {
 			return m.Serve(s, w, r)
 		}
 		if allowed = append(allowed, m.Name); m.Name == http.MethodGet {
@@ -179,9 +180,9 @@ func (a *Writer) FlushError() error {
 // Unwrap is for [http.ResponseController].
 func (a *Writer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// send writes a whole answer, which nothing may keep. Its last byte leaves when the
+// Send writes a whole answer, which nothing may keep. Its last byte leaves when the
 // handler has returned: what the handler does next, callers find done.
-func send(w http.ResponseWriter, status int, kind string, body []byte) error {
+func Send(w http.ResponseWriter, status int, kind string, body []byte) error {
 	header := w.Header()
 	header["X-Content-Type-Options"] = []string{"nosniff"}
 	header["Cache-Control"] = []string{"no-store"}
@@ -208,7 +209,7 @@ const keptBytes = 1 << 10
 
 // Text answers with a text, "" for no body.
 func Text(w http.ResponseWriter, status int, body string) error {
-	return send(w, status, "text/plain; charset=utf-8", []byte(body))
+	return Send(w, status, "text/plain; charset=utf-8", []byte(body))
 }
 
 // JSON answers with a value as JSON.
@@ -217,7 +218,7 @@ func JSON(w http.ResponseWriter, status int, value any) error {
 	if err != nil {
 		return err
 	}
-	return send(w, status, "application/json", append(body, '\n'))
+	return Send(w, status, "application/json", append(body, '\n'))
 }
 
 // A Stream is an answer that is sent bit by bit.
@@ -272,9 +273,8 @@ func NewBodies(limit int64) *Bodies {
 // Read calls use with the body of a request, which is only good until use returns. When
 // it is too long, does not arrive or finds too many others, the error is a [*Refusal].
 func (b *Bodies) Read(w http.ResponseWriter, r *http.Request, use func([]byte) error) error {
-	long := Refuse(http.StatusRequestEntityTooLarge, "the body is longer than %d bytes", b.Limit)
 	if r.ContentLength > b.Limit {
-		return long
+		return b.long()
 	}
 	body := http.MaxBytesReader(w, r.Body, b.Limit)
 	var text bytes.Buffer
@@ -289,12 +289,16 @@ func (b *Bodies) Read(w http.ResponseWriter, r *http.Request, use func([]byte) e
 		_, err = text.ReadFrom(body)
 	}
 	if _, is := errors.AsType[*http.MaxBytesError](err); is {
-		return long
+		return b.long()
 	}
 	if err != nil && err != io.EOF {
 		return Refuse(http.StatusBadRequest, "the body did not arrive whole")
 	}
 	return use(text.Bytes())
+}
+
+func (b *Bodies) long() error {
+	return Refuse(http.StatusRequestEntityTooLarge, "the body is longer than %d bytes", b.Limit)
 }
 
 // JSON reads the JSON object of a request into value, strictly: what is unknown
@@ -382,4 +386,37 @@ func Origins(baseURL string) *http.CrossOriginProtection {
 		p.AddTrustedOrigin(scheme + "://" + host) // a base URL without a host trusts none
 	}
 	return p
+}
+
+// empty stands for an empty segment of a path, which [http.ServeMux] does not match.
+const empty = "\x00"
+
+// Normalize makes a path one that [http.ServeMux] serves as it is. Repeated slashes count
+// as one, but below names, a prefix that ends with a slash, where an empty segment is a
+// name; "" for no prefix. The segments "." and ".." are names everywhere.
+func Normalize(u *url.URL, names string) {
+	path := u.EscapedPath()
+	below := names != "" && strings.HasPrefix("/"+strings.TrimLeft(path, "/"), names)
+	if strings.HasPrefix(path, "/") && !strings.Contains(path, "//") && !strings.Contains(path, "/.") && !(below && strings.HasSuffix(path, "/")) {
+		return
+	}
+	segments := strings.Split(strings.TrimLeft(path, "/"), "/")
+	kept := segments[:0]
+	for i, segment := range segments {
+		switch {
+		case segment == "." || segment == "..":
+			kept = append(kept, strings.ReplaceAll(segment, ".", "%2E"))
+		case segment == "" && below:
+			kept = append(kept, url.PathEscape(empty))
+		case segment != "" || i == len(segments)-1:
+			kept = append(kept, segment)
+		}
+	}
+	u.RawPath = "/" + strings.Join(kept, "/")
+	u.Path, _ = url.PathUnescape(u.RawPath) // of parts of an escaped path
+}
+
+// Segment returns a segment of the path by its name in the route.
+func Segment(r *http.Request, name string) string {
+	return strings.ReplaceAll(r.PathValue(name), empty, "")
 }

@@ -53,8 +53,12 @@ func Take(r *http.Request) *Credentials {
 	for _, name := range credentialHeaders {
 		delete(r.Header, name)
 	}
-	c.takeQuery(r.URL)
-	c.takePath(r.URL)
+	if r.URL.RawQuery != "" {
+		c.takeQuery(r.URL)
+	}
+	if strings.Contains(r.URL.Path, "token") {
+		c.takePath(r.URL)
+	}
 	if *c == none {
 		return &none
 	}
@@ -67,9 +71,6 @@ func Take(r *http.Request) *Credentials {
 
 // takeQuery leaves the other parameters as they are written.
 func (c *Credentials) takeQuery(u *url.URL) {
-	if u.RawQuery == "" {
-		return
-	}
 	var rest []string
 	for pair := range strings.SplitSeq(u.RawQuery, "&") {
 		name, value, _ := strings.Cut(pair, "=")

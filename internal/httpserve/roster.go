@@ -101,7 +101,7 @@ func readRoster(name string, content []byte, lists map[string]List) (*roster, []
 	out := &roster{}
 	var warnings []error
 	for n := range stream.Documents() {
-		if stream.Number() > 1 {
+		if stream.Number > 1 {
 			stream.Fail(n, "", "a second document: write all callers into one")
 			break
 		}

@@ -190,6 +190,14 @@ func (t TLS) read(contents [][]byte) (*tls.Config, []error, error) {
 const MisdirectedText = "Forbidden: callers need not say who they are here, so this answers requests for this machine alone: " +
 	"call it by its IP address or as localhost, or name the host in the base URL"
 
+type listenerKey struct{}
+
+// Here reports whether a request is for this machine, where the [Listener] that serves it asks for that.
+func Here(r *http.Request) bool {
+	l, served := r.Context().Value(listenerKey{}).(*Listener)
+	return !served || l.Here(r)
+}
+
 // Here reports whether a request is for this machine, where that matters.
 func (l *Listener) Here(r *http.Request) bool {
 	if l.hosts == nil || Trusted(r) {
@@ -212,7 +220,8 @@ func (l *Listener) Serve(ctx context.Context, h http.Handler, log *slog.Logger, 
 	server := &http.Server{
 		Handler: h, ErrorLog: problems(log),
 		ReadHeaderTimeout: answerTime, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 64},
+		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: 64},
+		BaseContext: func(net.Listener) context.Context { return context.WithValue(context.Background(), listenerKey{}, l) },
 	}
 	at := []net.Listener{l.Listener}
 	if l.socket != nil {

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 )
 
 // A form is how a secret may appear in a text.
@@ -69,65 +68,18 @@ func lineBreak[T string | []byte](text T) int {
 
 // maskSecrets masks every form of every secret.
 func maskSecrets(text string, secrets []string) string {
-	for _, f := range formsOf(secrets) {
-		switch {
-		case len(f.text) < shortest:
-			text = maskWord(text, f.text)
-		case f.wraps && strings.ContainsAny(text, "\r\n"):
-			text = maskLines(text, f)
-		default:
-			text = strings.ReplaceAll(text, f.text, Mask)
-		}
+	if len(secrets) == 0 {
+		return text
 	}
-	return text
-}
-
-// maskLines masks a form that may go on in the next line.
-func maskLines(text string, f form) string {
-	var out strings.Builder
-	for {
-		i := strings.IndexByte(text, f.text[0])
-		if i < 0 {
-			out.WriteString(text)
-			return out.String()
-		}
-		out.WriteString(text[:i])
-		text = text[i:]
-		if n, _ := prefix(f, text); n > 0 {
-			out.WriteString(Mask)
-			text = text[n:]
-		} else {
-			out.WriteByte(text[0])
-			text = text[1:]
-		}
-	}
+	s := NewStream(secrets...)
+	masked := string(s.Next([]byte(text)))
+	return masked + string(s.End())
 }
 
 // shortest is the length in bytes from which on a form is masked within words.
 const shortest = 4
 
-// maskWord masks word where no letter, digit or mask touches it.
-func maskWord(text, word string) string {
-	var out strings.Builder
-	for from := 0; ; {
-		i := strings.Index(text[from:], word)
-		if i < 0 {
-			out.WriteString(text[from:])
-			return out.String()
-		}
-		start, end := from+i, from+i+len(word)
-		before, _ := utf8.DecodeLastRuneInString(text[:start])
-		after, _ := utf8.DecodeRuneInString(text[end:])
-		out.WriteString(text[from:start])
-		if wordRune(before) || wordRune(after) {
-			out.WriteString(word)
-		} else {
-			out.WriteString(Mask)
-		}
-		from = end
-	}
-}
-
+// wordRune reports whether r touches what stands in a word.
 func wordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '*' }
 
 var percent = regexp.MustCompile(`%[0-9A-F]{2}`)

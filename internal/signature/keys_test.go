@@ -26,9 +26,7 @@ var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func fixture(t testing.TB, name string) []byte {
 	t.Helper()
 	b, err := os.ReadFile("../../testdata/signed/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
@@ -55,13 +53,9 @@ func commit(t testing.TB, name string) (payload, sig []byte) {
 func content(t testing.TB, armored []byte) []byte {
 	t.Helper()
 	block, err := armor.Decode(bytes.NewReader(armored))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b, err := io.ReadAll(block.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
@@ -69,14 +63,10 @@ func content(t testing.TB, armored []byte) []byte {
 func without(t testing.TB, key []byte) []byte {
 	t.Helper()
 	list, err := openpgp.ReadArmoredKeyRing(bytes.NewReader(key))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	list[0].Revocations = nil
 	var b bytes.Buffer
-	if err := list[0].Serialize(&b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, list[0].Serialize(&b))
 	return b.Bytes()
 }
 
@@ -131,13 +121,9 @@ func rearmor(t testing.TB, keys ...[]byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w, err := armor.Encode(&b, "PGP PUBLIC KEY BLOCK", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.Write(bytes.Join(keys, nil))
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	return b.Bytes()
 }
 
@@ -197,13 +183,9 @@ func TestKeysRefused(t *testing.T) {
 func sshLine(t testing.TB) []byte {
 	t.Helper()
 	public, _, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	key, err := ssh.NewPublicKey(public)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return ssh.MarshalAuthorizedKey(key)
 }
 
@@ -212,22 +194,16 @@ func certificate(t testing.TB) []byte {
 	t.Helper()
 	signer := sshSigner(t)
 	c := &ssh.Certificate{Key: signer.PublicKey(), CertType: ssh.UserCert, ValidBefore: ssh.CertTimeInfinity}
-	if err := c.SignCert(rand.Reader, signer); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.SignCert(rand.Reader, signer))
 	return ssh.MarshalAuthorizedKey(c)
 }
 
 func sshSigner(t testing.TB) ssh.Signer {
 	t.Helper()
 	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	signer, err := ssh.NewSignerFromKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return signer
 }
 
@@ -235,18 +211,14 @@ func sshSigner(t testing.TB) ssh.Signer {
 func entity(t testing.TB) *openpgp.Entity {
 	t.Helper()
 	e, err := openpgp.NewEntity("a", "", "a@example.com", &packet.Config{Algorithm: packet.PubKeyAlgoEdDSA, Time: func() time.Time { return now.AddDate(-1, 0, 0) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return e
 }
 
 func privateRing(t testing.TB) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := entity(t).SerializePrivate(&b, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, entity(t).SerializePrivate(&b, nil))
 	return b.Bytes()
 }
 
@@ -264,4 +236,12 @@ func oldRevocation(t testing.TB) []byte {
 	first := 2 + int(key[1]) // the packet of the key itself
 	revocation := []byte{3, 5, 0x20, 0x30, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 0, 0, 0, 8, 0xff}
 	return bytes.Join([][]byte{key[:first], {0xc0 | 2, byte(len(revocation))}, revocation, key[first:]}, nil)
+}
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -29,9 +29,7 @@ func parse(t testing.TB, entries ...string) *signature.Keys {
 		data[e] = fixture(t, "keys/"+e)
 	}
 	keys, err := signature.Parse(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return keys
 }
 
@@ -49,9 +47,7 @@ func refused(t *testing.T, name string, keys *signature.Keys, payload, sig []byt
 func TestTime(t *testing.T) {
 	at := func(s string) time.Time {
 		when, err := time.Parse(time.DateOnly, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return when
 	}
 	for _, c := range []struct{ key, at, want string }{
@@ -98,9 +94,7 @@ func TestHostilePGP(t *testing.T) {
 	pack := func(packets ...[]byte) []byte {
 		var b bytes.Buffer
 		w, err := armor.Encode(&b, "PGP SIGNATURE", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		w.Write(bytes.Join(packets, nil))
 		w.Close()
 		return b.Bytes()
@@ -165,18 +159,12 @@ func TestCriticalNotation(t *testing.T) {
 		h.Write([]byte("a"))
 		err = sig.Sign(h, e.PrivateKey, nil)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var armored, key bytes.Buffer
 	w, _ := armor.Encode(&armored, "PGP SIGNATURE", nil)
-	if err := errors.Join(sig.Serialize(w), w.Close(), e.Serialize(&key)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(sig.Serialize(w), w.Close(), e.Serialize(&key)))
 	keys, err := signature.Parse(map[string][]byte{"key": key.Bytes()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	refused(t, "critical notation", keys, []byte("a"), armored.Bytes(), now, `it depends on the notation "for@example.com"`)
 }
 
@@ -219,9 +207,7 @@ func (s sshsig) armored(t testing.TB, payload []byte) []byte {
 	data := append([]byte("SSHSIG"), ssh.Marshal(signed{s.namespace, "", s.hash, string(sum(payload))})...)
 	if s.sig == nil {
 		sig, err := s.signer.(ssh.AlgorithmSigner).SignWithAlgorithm(rand.Reader, data, s.format)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		s.sig = append(ssh.Marshal(sig), s.more...)
 	}
 	body := append([]byte(s.magic), ssh.Marshal(struct {
@@ -235,17 +221,11 @@ func (s sshsig) armored(t testing.TB, payload []byte) []byte {
 func TestHostileSSH(t *testing.T) {
 	ed := sshSigner(t)
 	private, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rsaKey, err := ssh.NewSignerFromKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	keys, err := signature.Parse(map[string][]byte{"a.sshpub": append(ssh.MarshalAuthorizedKey(ed.PublicKey()), ssh.MarshalAuthorizedKey(rsaKey.PublicKey())...)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	payload := []byte("tree 1\n")
 	for name, s := range map[string]sshsig{
 		"sha512":       {signer: ed},
@@ -303,9 +283,7 @@ func TestHostileSSH(t *testing.T) {
 	refused(t, "other content", keys, []byte("tree 2\n"), good, now, "does not belong to this content")
 	touch := sshsig{signer: ed, key: security, sig: append(ssh.Marshal(ssh.Signature{Format: "sk-ssh-ed25519@openssh.com", Blob: make([]byte, 64)}), 0, 0, 0, 0, 9)}
 	trusted, err := ssh.ParsePublicKey(security)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if keys, err = signature.Parse(map[string][]byte{"a.sshpub": ssh.MarshalAuthorizedKey(trusted)}); err != nil {
 		t.Fatal(err)
 	}

@@ -4,11 +4,11 @@ import (
 	"archive/tar"
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"path"
@@ -187,7 +187,7 @@ func (s *Charts) answer(w http.ResponseWriter, r *http.Request) {
 	if isIndex && s.config.Gzip && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		w.Header().Set("Content-Encoding", "gzip")
 		w.Header().Add("Vary", "Accept-Encoding")
-		f.data = compressed(f.data)
+		f.data = Gzip(s.t, f.data)
 	}
 	http.ServeContent(w, r, "", f.modified, bytes.NewReader(f.data))
 }
@@ -214,14 +214,6 @@ func (s *Charts) etag(data []byte) string {
 		return "W/" + etag
 	}
 	return etag
-}
-
-func compressed(data []byte) []byte {
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	w.Write(data)
-	w.Close()
-	return b.Bytes()
 }
 
 // A ChartVersion is one version of a chart, to be put into a repository.
@@ -320,17 +312,11 @@ func overlay(fields, over map[string]any) {
 // same bytes.
 func ChartArchive(t testing.TB, files map[string]string) []byte {
 	t.Helper()
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	w := tar.NewWriter(z)
+	var entries []Entry
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		check(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(files[name])), ModTime: chartsEpoch, Format: tar.FormatPAX}))
-		_, err := w.Write([]byte(files[name]))
-		check(t, err)
+		entries = append(entries, Entry{tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, ModTime: chartsEpoch, Format: tar.FormatPAX}, []byte(files[name])})
 	}
-	check(t, w.Close())
-	check(t, z.Close())
-	return b.Bytes()
+	return Gzip(t, Tar(t, entries...))
 }
 
 // writeIndex writes the index of what the server has: names sorted, of each the
@@ -363,50 +349,37 @@ func byVersion(a, b chartEntry) int {
 	va, erra := semver.NewVersion(a.version)
 	vb, errb := semver.NewVersion(b.version)
 	switch {
-	case erra != nil && errb != nil:
-		return 0
-	case erra != nil:
-		return 1
-	case errb != nil:
+	case erra == nil && errb == nil:
+		return vb.Compare(va)
+	case erra == nil:
 		return -1
+	case errb == nil:
+		return 1
 	}
-	return vb.Compare(va)
+	return 0
 }
 
 // misbehave answers a request with a defect; next is the right answer.
 func (s *Charts) misbehave(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) {
 	switch d.Do {
-	case Serve:
-		d.Handler(w, r, next)
-	case Answer:
-		d.answer(w, r)
-	case Leak:
-		leak(w, r, d)
 	case Endless:
 		endlessIndex(w)
 	case Swell:
 		fmt.Fprint(w, "apiVersion: v1\nentries:\n  ")
 		d.pad(w)
-	case End:
-		next.ServeHTTP(&unsized{ResponseWriter: s.spoil(w, r, d)}, r)
 	default:
-		next.ServeHTTP(s.spoil(w, r, d), r)
+		s.spoilt(w, r, d, next)
 	}
 }
 
 // endlessIndex answers with versions of one chart until the client is gone.
 func endlessIndex(w http.ResponseWriter) {
-	if _, err := fmt.Fprint(w, "apiVersion: v1\nentries:\n  endless:\n"); err != nil {
-		return
-	}
-	var b strings.Builder
-	for major := 1; ; major++ {
-		b.Reset()
+	_, err := fmt.Fprint(w, "apiVersion: v1\nentries:\n  endless:\n")
+	for major := 1; err == nil; major++ {
+		var b strings.Builder
 		for minor := range 500 {
 			fmt.Fprintf(&b, "  - name: endless\n    version: %d.%d.0\n    urls:\n    - endless.tgz\n", major, minor)
 		}
-		if _, err := fmt.Fprint(w, b.String()); err != nil {
-			return
-		}
+		_, err = io.WriteString(w, b.String())
 	}
 }

@@ -1,10 +1,23 @@
+// Package testenv serves real protocols inside a test: Git over HTTP by git's
+// own http-backend, Git over ssh by git's own upload-pack, the API of
+// GitHub for apps, a registry of OCI artifacts, a repository of charts, object
+// stores, and http, https and socks5 proxies; handlers that answer like nGrinder
+// and Concord. Everything listens on loopback at
+// a port of its own and ends with the test. Only tests import it.
+//
+// Repositories are made by the git binary, in an environment without any
+// configuration of the machine; the same calls give the same ids everywhere.
+//
+// Servers record what they were asked, enforce the credentials they were
+// configured with, and misbehave in one named way when a [Defect] says so.
 package testenv
 
 import (
 	"io"
+	"log"
 	"net/http"
 	"strings"
-	"time"
+	"sync"
 )
 
 // A Phase is a part of a conversation with a server.
@@ -28,10 +41,9 @@ const (
 	Cut                   // closes the connection
 	End                   // ends the answer as if it were complete
 	Flip                  // inverts one byte
-	Slow                  // sends one byte at a time, each after Every
 )
 
-// The misdeeds that only a [Registry] knows.
+// The misdeeds of servers of content: registries, repositories of charts, object stores.
 const (
 	Serve   Misdeed = iota + 100 // lets Handler answer
 	Leak                         // answers with Status and an error that repeats the credentials of the request
@@ -50,8 +62,6 @@ type Defect struct {
 	Status int         // for Answer
 	Header http.Header // for Answer, for example Retry-After; to Location the path and query of the request are added
 	Body   string      // for Answer
-
-	Every time.Duration // for Slow
 
 	Handler func(w http.ResponseWriter, r *http.Request, next http.Handler) // for Serve; next answers as it should
 }
@@ -93,9 +103,6 @@ func (w *faultyWriter) Write(b []byte) (int, error) {
 	if w.over {
 		return n, nil
 	}
-	if w.defect.Do == Slow {
-		return w.drip(b)
-	}
 	right := max(w.defect.After, 0) - w.sent
 	if right >= int64(n) {
 		m, err := w.write(b)
@@ -132,20 +139,104 @@ func (w *faultyWriter) misbehave() {
 	}
 }
 
-func (w *faultyWriter) drip(b []byte) (int, error) {
-	w.stall()
-	tick := time.NewTicker(w.defect.Every)
-	defer tick.Stop()
-	for i := range b {
-		select {
-		case <-tick.C:
-		case <-w.done:
-			w.abort()
-		}
-		if _, err := w.write(b[i : i+1]); err != nil {
-			return i, err
-		}
-		w.flush()
-	}
-	return len(b), nil
+// A breaker holds the defect of a server.
+type breaker struct {
+	done chan struct{} // closed when the server ends
+
+	mu      sync.Mutex
+	defect  *Defect
+	hits    int
+	stalls  int // since Break
+	stalled <-chan struct{}
+	stall   func()
 }
+
+func newBreaker(d *Defect) *breaker {
+	b := &breaker{done: make(chan struct{})}
+	b.Break(d)
+	return b
+}
+
+// Break makes the server misbehave from now on, nil makes it serve well again.
+// The channel is closed when a [Stall] has begun.
+func (b *breaker) Break(d *Defect) (stalled <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.defect, b.hits, b.stalls = d, 0, 0
+	began := make(chan struct{})
+	once := sync.OnceFunc(func() { close(began) })
+	b.stalled, b.stall = began, func() {
+		b.mu.Lock()
+		b.stalls++
+		b.mu.Unlock()
+		once()
+	}
+	return began
+}
+
+// Stalls returns how many answers stalled since [breaker.Break], and whether
+// the server has a defect that makes them, [Stall].
+func (b *breaker) Stalls() (begun int, expected bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.stalls, b.defect != nil && b.defect.Do == Stall
+}
+
+// Stalled returns a channel that is closed when a [Stall] has begun.
+func (b *breaker) Stalled() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.stalled
+}
+
+// met returns the defect that applies to a request of a phase, nil for none.
+func (b *breaker) met(phase Phase) *Defect {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	d := b.defect
+	if d == nil || d.Phase != "" && d.Phase != phase {
+		return nil
+	}
+	if b.hits++; d.Times > 0 && b.hits > d.Times {
+		return nil
+	}
+	return d
+}
+
+// spoil returns a writer of the answer that has the defect.
+func (b *breaker) spoil(w http.ResponseWriter, r *http.Request, d Defect) http.ResponseWriter {
+	b.mu.Lock()
+	stall := b.stall
+	b.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-b.done:
+		case <-r.Context().Done():
+		}
+	}()
+	f := &faultyWriter{
+		write:  w.Write,
+		flush:  func() { http.NewResponseController(w).Flush() },
+		abort:  func() { panic(http.ErrAbortHandler) },
+		done:   done,
+		stall:  stall,
+		defect: d,
+	}
+	if d.After < 0 && d.Do != Flip {
+		f.over, f.flush = true, func() {}
+		f.misbehave()
+	}
+	return &faultyResponse{w, f}
+}
+
+type faultyResponse struct {
+	http.ResponseWriter
+	body *faultyWriter
+}
+
+func (r *faultyResponse) Write(b []byte) (int, error) { return r.body.Write(b) }
+
+// quiet is where servers put what they have to say about clients that misbehave.
+var quiet = log.New(io.Discard, "", 0)

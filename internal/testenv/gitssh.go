@@ -23,12 +23,17 @@ import (
 
 // SSH says how [ServeSSH] serves.
 type SSH struct {
-	Users    []ssh.PublicKey // who may log in, whatever the user name
-	HostKeys []string        // types of host keys; default ed25519, ecdsa, rsa
-	NoEnv    bool            // do not accept GIT_PROTOCOL: version 0
-	NoFilter bool            // do not offer partial clones
-	Grant    string          // what git-lfs-authenticate answers; "" when there is no such program
-	Defect   *Defect         // its phases: [Advertisement] counts from the first byte, others from the client's first command
+	Users     []ssh.PublicKey // who may log in, whatever the user name
+	HostKeys  []string        // types of host keys; default ed25519, ecdsa, rsa
+	NoEnv     bool            // do not accept GIT_PROTOCOL: version 0
+	NoFilter  bool            // do not offer partial clones
+	NoAnyWant bool            // version 0: only tips of refs can be asked for
+	Grant     string          // what git-lfs-authenticate answers; "" when there is no such program
+
+	Run    func(ssh.Channel) uint32 // answers every command in place of git; returns the exit status
+	Refuse string                   // what is refused: "channel" or "command"
+	Ignore func()                   // called for each channel, which is then neither accepted nor refused
+
 }
 
 // An SSHServer is a running ssh server that runs git upload-pack, may answer
@@ -40,9 +45,6 @@ type SSHServer struct {
 	config   SSH
 	repos    map[string]*Repo
 	env      []string
-	done     chan struct{}
-	stalled  chan struct{}
-	stall    func()
 	wg       sync.WaitGroup
 	mu       sync.Mutex
 	conns    []net.Conn
@@ -80,8 +82,7 @@ func ServeSSH(t testing.TB, c SSH, repo *Repo) *SSHServer {
 // ServeAllSSH is [ServeSSH] for several repositories, each by its path.
 func ServeAllSSH(t testing.TB, c SSH, repos map[string]*Repo) *SSHServer {
 	t.Helper()
-	s := &SSHServer{config: c, repos: repos, env: GitEnv(t), done: make(chan struct{}), stalled: make(chan struct{})}
-	s.stall = sync.OnceFunc(func() { close(s.stalled) })
+	s := &SSHServer{config: c, repos: repos, env: GitEnv(t)}
 	if c.HostKeys == nil {
 		c.HostKeys = []string{"ed25519", "ecdsa", "rsa"}
 	}
@@ -96,7 +97,6 @@ func ServeAllSSH(t testing.TB, c SSH, repos map[string]*Repo) *SSHServer {
 	s.Addr = l.Addr().String()
 	s.wg.Go(func() { s.accept(l, config) })
 	t.Cleanup(func() {
-		close(s.done)
 		l.Close()
 		s.mu.Lock()
 		for _, c := range s.conns {
@@ -131,23 +131,16 @@ func (s *SSHServer) Sessions() []Session {
 	return slices.Clone(s.sessions)
 }
 
-// Stalled returns a channel that is closed when a [Stall] has begun.
-func (s *SSHServer) Stalled() <-chan struct{} { return s.stalled }
+// hostKeys are the keys of all servers: RSA keys take time to make.
+var hostKeys = map[string]func() (any, error){
+	"ed25519": sync.OnceValues(func() (any, error) { _, key, err := ed25519.GenerateKey(rand.Reader); return key, err }),
+	"ecdsa":   sync.OnceValues(func() (any, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }),
+	"rsa":     sync.OnceValues(func() (any, error) { return rsa.GenerateKey(rand.Reader, 2048) }),
+}
 
 func hostKey(t testing.TB, kind string) ssh.Signer {
 	t.Helper()
-	var key any
-	var err error
-	switch kind {
-	case "ed25519":
-		_, key, err = ed25519.GenerateKey(rand.Reader)
-	case "ecdsa":
-		key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	case "rsa":
-		key, err = rsa.GenerateKey(rand.Reader, 2048)
-	default:
-		err = fmt.Errorf("unknown host key type %q", kind)
-	}
+	key, err := hostKeys[kind]()
 	check(t, err)
 	signer, err := ssh.NewSignerFromKey(key)
 	check(t, err)
@@ -180,6 +173,10 @@ func (s *SSHServer) accept(l net.Listener, config *ssh.ServerConfig) {
 			}
 			go ssh.DiscardRequests(requests)
 			for ch := range channels {
+				if s.config.Ignore != nil {
+					s.config.Ignore()
+					continue
+				}
 				s.wg.Go(func() { s.session(conn.User(), ch) })
 			}
 		})
@@ -188,8 +185,8 @@ func (s *SSHServer) accept(l net.Listener, config *ssh.ServerConfig) {
 
 // session answers one channel: env requests, then one exec.
 func (s *SSHServer) session(user string, open ssh.NewChannel) {
-	if open.ChannelType() != "session" {
-		open.Reject(ssh.UnknownChannelType, "only sessions")
+	if open.ChannelType() != "session" || s.config.Refuse == "channel" {
+		open.Reject(ssh.Prohibited, "no channels here")
 		return
 	}
 	ch, requests, err := open.Accept()
@@ -207,7 +204,12 @@ func (s *SSHServer) session(user string, open ssh.NewChannel) {
 			r.Reply(true, nil)
 		case r.Type == "exec" && ssh.Unmarshal(r.Payload, &exec) == nil:
 			session.Command = exec.Command
-			r.Reply(true, nil)
+			s.mu.Lock()
+			s.sessions = append(s.sessions, session)
+			s.mu.Unlock()
+			if r.Reply(s.config.Refuse != "command", nil); s.config.Refuse == "command" {
+				continue
+			}
 			go ssh.DiscardRequests(requests)
 			code := s.exec(session, ch)
 			ch.CloseWrite()
@@ -221,9 +223,9 @@ func (s *SSHServer) session(user string, open ssh.NewChannel) {
 
 // exec runs git upload-pack for a command and returns its exit status.
 func (s *SSHServer) exec(session Session, ch ssh.Channel) uint32 {
-	s.mu.Lock()
-	s.sessions = append(s.sessions, session)
-	s.mu.Unlock()
+	if s.config.Run != nil {
+		return s.config.Run(ch)
+	}
 	if session.Command == "git-lfs-authenticate '/repo.git' download" && s.config.Grant != "" {
 		io.WriteString(ch, s.config.Grant)
 		return 0
@@ -235,7 +237,7 @@ func (s *SSHServer) exec(session Session, ch ssh.Channel) uint32 {
 		return 128
 	}
 	cmd := exec.Command("git", "upload-pack", repo.Dir)
-	cmd.Env = slices.Concat(s.env, uploadPackConfig(s.config.NoFilter, false), []string{"GIT_PROTOCOL=" + session.Protocol})
+	cmd.Env = slices.Concat(s.env, uploadPackConfig(s.config.NoFilter, s.config.NoAnyWant), []string{"GIT_PROTOCOL=" + session.Protocol})
 	cmd.Stderr = ch.Stderr()
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -245,14 +247,12 @@ func (s *SSHServer) exec(session Session, ch ssh.Channel) uint32 {
 	if err != nil || cmd.Start() != nil {
 		return 255
 	}
-	spoiler := s.spoiler(ch)
 	go func() {
-		spoiler.commands(in, ch) // ends when the client or the connection does
+		io.Copy(in, ch) // ends when the client or the connection does
 		in.Close()
 	}()
-	io.Copy(spoiler, out)
-	out.Close()
-	if cmd.Wait() != nil && !spoiler.ended() {
+	io.Copy(ch, out)
+	if cmd.Wait() != nil {
 		return 128
 	}
 	return 0

@@ -84,13 +84,6 @@ func (l *LFS) OIDs() []string {
 	return slices.Sorted(maps.Keys(l.objects))
 }
 
-// Remove forgets an object.
-func (l *LFS) Remove(oid string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.objects, oid)
-}
-
 func (l *LFS) object(oid string) ([]byte, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,7 +7,9 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/headgate-io/headgate/internal/transport"
 )
@@ -139,3 +141,34 @@ func Narrows(t testing.TB) []Narrow {
 		{"metadata.example", true}, {"metadata.google.internal", true},
 	}
 }
+
+// Listen has serve answer each connection to an address of this machine, for
+// servers that speak no protocol or break one, and closes it then. It returns
+// the address.
+func Listen(t testing.TB, serve func(net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				serve(c)
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// A clock is that of a server.
+type clock struct{ ahead atomic.Int64 }
+
+// Shift sets the clock of the server ahead of that of the machine.
+func (c *clock) Shift(d time.Duration) { c.ahead.Store(int64(d)) }
+
+func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }

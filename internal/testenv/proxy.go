@@ -2,13 +2,16 @@ package testenv
 
 import (
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -82,19 +85,19 @@ func (p *ProxyServer) WithAuth(user, password string) string {
 	return u.String()
 }
 
+// Certificates returns how many requests came with a client certificate for the proxy.
+func (p *ProxyServer) Certificates() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.certs
+}
+
 // Seen returns what passed so far: "CONNECT host:port", "GET http://…",
 // "SOCKS host:port", or "refused" for each client without the right credentials.
 func (p *ProxyServer) Seen() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.seen)
-}
-
-// Certificates returns how many requests came with a client certificate for the proxy.
-func (p *ProxyServer) Certificates() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.certs
 }
 
 func (p *ProxyServer) note(what string) {
@@ -135,7 +138,10 @@ func (p *ProxyServer) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.note(r.Method + " " + r.URL.String())
-	p.forward(w, r)
+	if to, ok := p.config.Hosts[r.URL.Host]; ok {
+		r.URL.Host = to
+	}
+	(&httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) {}, Transport: p.transport, ErrorLog: quiet}).ServeHTTP(w, r)
 }
 
 func (p *ProxyServer) tunnel(w http.ResponseWriter, r *http.Request) {
@@ -144,32 +150,13 @@ func (p *ProxyServer) tunnel(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
-	near, buffered, err := w.(http.Hijacker).Hijack()
+	near, _, err := w.(http.Hijacker).Hijack()
 	if err != nil {
 		far.Close()
 		return
 	}
 	io.WriteString(near, "HTTP/1.1 200 Connection established\r\n\r\n")
-	p.join(&bufferedConn{near, buffered}, far)
-}
-
-func (p *ProxyServer) forward(w http.ResponseWriter, r *http.Request) {
-	r.RequestURI = ""
-	r.Header.Del("Proxy-Authorization")
-	if to, ok := p.config.Hosts[r.URL.Host]; ok {
-		r.URL.Host = to
-	}
-	resp, err := p.transport.RoundTrip(r)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadGateway)
-		return
-	}
-	defer resp.Body.Close()
-	for k, v := range resp.Header {
-		w.Header()[k] = v
-	}
-	w.WriteHeader(resp.StatusCode)
-	io.Copy(w, resp.Body)
+	p.join(near, far) // a client says nothing before it is answered
 }
 
 func (p *ProxyServer) dial(addr string) (net.Conn, error) {
@@ -204,9 +191,67 @@ func (p *ProxyServer) join(near, far net.Conn) {
 	<-done
 }
 
-type bufferedConn struct {
-	net.Conn
-	r io.Reader
+// acceptSOCKS serves SOCKS version 5 (RFC 1928) with user name and password (RFC 1929).
+func (p *ProxyServer) acceptSOCKS(l net.Listener) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		if !p.track(conn) {
+			conn.Close()
+			return
+		}
+		p.wg.Go(func() {
+			defer conn.Close()
+			addr, err := p.greetSOCKS(conn)
+			if err != nil {
+				return
+			}
+			p.note("SOCKS " + addr)
+			far, err := p.dial(addr)
+			if err != nil {
+				conn.Write([]byte{5, 4, 0, 1, 0, 0, 0, 0, 0, 0}) // host unreachable
+				return
+			}
+			conn.Write([]byte{5, 0, 0, 1, 127, 0, 0, 1, 0, 0})
+			p.join(conn, far)
+		})
+	}
 }
 
-func (c *bufferedConn) Read(b []byte) (int, error) { return c.r.Read(b) }
+// greetSOCKS does the handshake and returns the address that the client asks for.
+func (p *ProxyServer) greetSOCKS(conn net.Conn) (addr string, err error) {
+	read := func(n byte) []byte {
+		b := make([]byte, n)
+		if _, e := io.ReadFull(conn, b); err == nil {
+			err = e
+		}
+		return b
+	}
+	read(read(2)[1]) // methods
+	if p.config.Username == "" && p.config.Password == "" {
+		conn.Write([]byte{5, 0})
+	} else {
+		conn.Write([]byte{5, 2})
+		read(1) // version
+		user, password := string(read(read(1)[0])), string(read(read(1)[0]))
+		if !p.allowed(user, password) {
+			p.note("refused")
+			conn.Write([]byte{1, 1})
+			return "", errors.New("refused")
+		}
+		conn.Write([]byte{1, 0})
+	}
+	var host string
+	switch read(4)[3] { // version, command, reserved, type of address
+	case 1:
+		host = net.IP(read(4)).String()
+	case 3:
+		host = string(read(read(1)[0]))
+	default:
+		return "", errors.Join(err, errors.New("unknown type of address"))
+	}
+	port := binary.BigEndian.Uint16(read(2))
+	return net.JoinHostPort(host, strconv.Itoa(int(port))), err
+}

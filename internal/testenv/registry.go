@@ -1,6 +1,9 @@
 package testenv
 
 import (
+	"bytes"
+	"cmp"
+	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -75,9 +78,6 @@ func StartRegistry(t testing.TB, c RegistryConfig) *Registry {
 
 // URL returns oci://HOST/PATH.
 func (g *Registry) URL(path string) string { return "oci://" + g.Host + "/" + path }
-
-// BlobBytes returns how many bytes of blobs were served so far.
-func (g *Registry) BlobBytes() int64 { return g.ContentBytes() }
 
 func (g *Registry) serve(w http.ResponseWriter, r *http.Request) {
 	phase := registryPhase(r)
@@ -164,9 +164,18 @@ func registryPhase(r *http.Request) Phase {
 
 // misbehave answers a request with a defect; next is the right answer.
 func (g *Registry) misbehave(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) {
-	if r.Method == http.MethodHead && d.Do != Slow {
+	if r.Method == http.MethodHead {
 		d.After = -1 // there is no body that anything could happen in
 	}
+	if d.Do == Swell {
+		d.swell(w, r, next)
+		return
+	}
+	g.spoilt(w, r, d, next)
+}
+
+// spoilt answers a request with one of the defects that all servers of content know.
+func (b *breaker) spoilt(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) {
 	switch d.Do {
 	case Serve:
 		d.Handler(w, r, next)
@@ -174,14 +183,10 @@ func (g *Registry) misbehave(w http.ResponseWriter, r *http.Request, d Defect, n
 		d.answer(w, r)
 	case Leak:
 		leak(w, r, d)
-	case Endless, Loop:
-		d.turnPages(w, r)
-	case Swell:
-		d.swell(w, r, next)
 	case End:
-		next.ServeHTTP(&unsized{ResponseWriter: g.spoil(w, r, d)}, r)
+		next.ServeHTTP(&unsized{ResponseWriter: b.spoil(w, r, d)}, r)
 	default:
-		next.ServeHTTP(g.spoil(w, r, d), r)
+		next.ServeHTTP(b.spoil(w, r, d), r)
 	}
 }
 
@@ -215,17 +220,6 @@ func leak(w http.ResponseWriter, r *http.Request, d Defect) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(d.Status)
 	fmt.Fprintf(w, `{"errors":[{"code":"UNKNOWN","message":%q}]}`, "cannot serve "+strings.Join(said, ", "))
-}
-
-// turnPages answers with a page of tags and a next page, always.
-func (d *Defect) turnPages(w http.ResponseWriter, r *http.Request) {
-	at, next := 0, r.URL.RequestURI()
-	fmt.Sscanf(r.URL.Query().Get("last"), "page-%d", &at)
-	if d.Do == Endless {
-		next = fmt.Sprintf("%s?n=2&last=page-%d", r.URL.Path, at+1)
-	}
-	w.Header().Set("Link", "<"+next+`>; rel="next"`)
-	writeJSON(w, "application/json", map[string]any{"name": "x", "tags": []string{fmt.Sprintf("1.0.%d", at), fmt.Sprintf("page-%d", at+1)}})
 }
 
 // swell answers with d.After bytes of JSON that does not end.
@@ -305,12 +299,11 @@ func (g *Registry) listReferrers(w http.ResponseWriter, r *http.Request) {
 
 // putManifest stores a manifest and says whether its subject was understood.
 func (g *Registry) putManifest(w http.ResponseWriter, r *http.Request) {
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 16<<20))
+	text, err := io.ReadAll(r.Body)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
 		return
 	}
-	r.Body = io.NopCloser(strings.NewReader(string(text)))
+	r.Body = io.NopCloser(bytes.NewReader(text))
 	rec := g.ask(r)
 	var m ocispec.Manifest
 	if json.Unmarshal(text, &m) == nil && m.Subject != nil && !g.config.NoReferrers {
@@ -331,10 +324,148 @@ func (g *Registry) stored(path string) (mediaType string, content []byte) {
 func writeJSON(w http.ResponseWriter, mediaType string, v any) {
 	text, err := json.Marshal(v)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+		panic(err) // of things that can be written
 	}
 	w.Header().Set("Content-Type", mediaType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.Write(text)
+}
+
+// Bearer says how a [Registry] uses bearer tokens. The zero value gives them
+// for the user name and password of the [RegistryConfig] alone.
+type Bearer struct {
+	// Realm is where clients are sent for tokens; "" is the registry itself,
+	// which gives them at [Registry.TokenURL]. Tokens of every registry of the
+	// process are good at every other.
+	Realm   string
+	Service string // "" is "testenv"
+
+	Anonymous     bool   // tokens for pulling are given to everybody
+	IdentityToken string // the refresh token that a token is given for, besides Username and Password
+	Uses          int    // how many requests a token is good for; 0: any number
+}
+
+const tokenPath = "/token"
+
+// tokenKey marks the tokens of this process.
+var tokenKey = rand.Text()
+
+// TokenURL returns the realm of the registry's own issuer.
+func (g *Registry) TokenURL() string { return g.Base + tokenPath }
+
+// Tokens returns the bearer tokens that were used so far.
+func (g *Registry) Tokens() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var all []string
+	for token := range g.tokens {
+		all = append(all, token)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// allowed reports whether a request comes with the credentials wanted.
+func (g *Registry) allowed(r *http.Request, phase Phase) bool {
+	switch c := g.config; {
+	case c.Allow != nil:
+		return c.Allow(r)
+	case c.Bearer != nil:
+		return g.admits(r.Header.Get("Authorization"), r, phase)
+	default:
+		return c.Username == "" && c.Password == "" || g.knows(r)
+	}
+}
+
+// knows reports whether a request has the user's name and password.
+func (g *Registry) knows(r *http.Request) bool {
+	user, password, _ := r.BasicAuth()
+	return same(user, g.config.Username) && same(password, g.config.Password)
+}
+
+// admits reports whether the token in a header is good for a request.
+func (g *Registry) admits(header string, r *http.Request, phase Phase) bool {
+	token, ok := strings.CutPrefix(header, "Bearer ")
+	key, rest, _ := strings.Cut(token, ".")
+	if !ok || !same(key, tokenKey) {
+		return false
+	}
+	encoded, _, _ := strings.Cut(rest, ".")
+	scopes, err := base64.RawURLEncoding.DecodeString(encoded)
+	if err != nil {
+		return false
+	}
+	g.mu.Lock()
+	g.tokens[token]++
+	used := g.tokens[token]
+	g.mu.Unlock()
+	if limit := g.config.Bearer.Uses; limit > 0 && used > limit {
+		return false
+	}
+	return phase == Ping || slices.ContainsFunc(strings.Fields(string(scopes)), func(scope string) bool { return strings.HasPrefix(scope, scopeOf(r, phase)) })
+}
+
+// scopeOf returns the scope that a request needs.
+func scopeOf(r *http.Request, phase Phase) string {
+	path := strings.TrimPrefix(r.URL.Path, "/v2/")
+	for _, mark := range []string{"/blobs/", "/manifests/", "/tags/", "/referrers/"} {
+		if at := strings.LastIndex(path, mark); at >= 0 {
+			path = path[:at]
+			break
+		}
+	}
+	if phase == PutBlob || phase == PutManifest {
+		return "repository:" + path + ":pull,push"
+	}
+	return "repository:" + path + ":pull"
+}
+
+func (g *Registry) challenge(w http.ResponseWriter, r *http.Request, phase Phase) {
+	header := `Basic realm="testenv"`
+	if b := g.config.Bearer; b != nil {
+		realm := b.Realm
+		if realm == "" {
+			realm = g.TokenURL()
+		}
+		header = `Bearer realm="` + realm + `",service="` + cmp.Or(b.Service, "testenv") + `"`
+		if phase != Ping {
+			header += `,scope="` + scopeOf(r, phase) + `"`
+		}
+	}
+	w.Header().Set("WWW-Authenticate", header)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusUnauthorized)
+	w.Write([]byte(`{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`))
+}
+
+// issue gives a token, by GET with basic authentication or by POST of a form.
+func (g *Registry) issue(w http.ResponseWriter, r *http.Request) {
+	b := g.config.Bearer
+	if b == nil {
+		http.NotFound(w, r)
+		return
+	}
+	scopes := r.FormValue("scope")
+	if r.Method == http.MethodGet {
+		scopes = strings.Join(r.URL.Query()["scope"], " ")
+	}
+	anonymous := b.Anonymous && r.Method == http.MethodGet && r.Header.Get("Authorization") == ""
+	switch known := g.grants(r); {
+	case !known && !anonymous:
+		http.Error(w, `{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`, http.StatusUnauthorized)
+		return
+	case !known:
+		scopes = strings.ReplaceAll(scopes, ",push", "")
+	}
+	token := tokenKey + "." + base64.RawURLEncoding.EncodeToString([]byte(scopes)) + "." + rand.Text()
+	writeJSON(w, "application/json", map[string]any{"token": token, "access_token": token, "expires_in": 300})
+}
+
+// grants reports whether a request for a token comes with credentials.
+func (g *Registry) grants(r *http.Request) bool {
+	if r.Method == http.MethodGet {
+		return g.config.Username != "" && g.knows(r)
+	}
+	refresh := g.config.Bearer.IdentityToken
+	return refresh != "" && r.FormValue("grant_type") == "refresh_token" && same(r.FormValue("refresh_token"), refresh)
 }

@@ -34,12 +34,29 @@ func NewRepo(t testing.TB) *Repo {
 	return NewRepoIn(t, "sha1")
 }
 
-// NewRepoIn is [NewRepo] in an object format, sha1 or sha256.
+// NewRepoIn is [NewRepo] in an object format, sha1 or sha256. It is written
+// without git, which takes its time.
 func NewRepoIn(t testing.TB, format string) *Repo {
 	t.Helper()
 	r := &Repo{Dir: filepath.Join(t.TempDir(), "repo.git"), t: t, env: GitEnv(t)}
-	r.run(nil, nil, "init", "-q", "--bare", "--template=", "-b", "main", "--object-format="+format, r.Dir)
+	config := "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectformat = " + format + "\n"
+	if format == "sha1" {
+		config = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
+	}
+	for _, dir := range []string{"objects/info", "objects/pack", "refs/heads", "refs/tags"} {
+		check(t, os.MkdirAll(filepath.Join(r.Dir, dir), 0o755))
+	}
+	r.write("config", config)
+	r.write("HEAD", "ref: refs/heads/main\n")
 	return r
+}
+
+// write writes a file of the repository.
+func (r *Repo) write(name, content string) {
+	r.t.Helper()
+	name = filepath.Join(r.Dir, filepath.FromSlash(name))
+	check(r.t, os.MkdirAll(filepath.Dir(name), 0o755))
+	check(r.t, os.WriteFile(name, []byte(content), 0o644))
 }
 
 // GitEnv returns an environment in which git reads no configuration of the machine.
@@ -79,8 +96,8 @@ func (r *Repo) Commit(c Commit) string {
 	if c.Message == "" {
 		c.Message = "commit"
 	}
-	if c.Parents == nil && c.Branch != "" {
-		c.Parents = strings.Fields(r.Git("for-each-ref", "--format=%(objectname)", "refs/heads/"+c.Branch))
+	if c.Parents == nil && c.Branch != "" && r.has("refs/heads/"+c.Branch) {
+		c.Parents = []string{"refs/heads/" + c.Branch + "^0"}
 	}
 	if c.Tree == "" && c.Branch != "" {
 		return r.importCommit(c)
@@ -98,6 +115,15 @@ func (r *Repo) Commit(c Commit) string {
 		r.Ref("refs/heads/"+c.Branch, id)
 	}
 	return id
+}
+
+// has reports whether there is a ref.
+func (r *Repo) has(ref string) bool {
+	if _, err := os.Stat(filepath.Join(r.Dir, filepath.FromSlash(ref))); err == nil {
+		return true
+	}
+	packed, _ := os.ReadFile(filepath.Join(r.Dir, "packed-refs"))
+	return strings.Contains(string(packed), " "+ref+"\n")
 }
 
 // importCommit makes tree, commit and branch by one process: a commit costs
@@ -160,7 +186,7 @@ func (r *Repo) Object(kind string, raw []byte) string {
 }
 
 // Ref makes a ref of any full name point at an object.
-func (r *Repo) Ref(name, id string) { r.t.Helper(); r.Git("update-ref", name, id) }
+func (r *Repo) Ref(name, id string) { r.t.Helper(); r.write(name, id+"\n") }
 
 // Tag makes a lightweight tag.
 func (r *Repo) Tag(name, id string) { r.t.Helper(); r.Ref("refs/tags/"+name, id) }
@@ -196,9 +222,7 @@ func (r *Repo) date(at time.Time) string {
 func (r *Repo) run(in io.Reader, env []string, args ...string) string {
 	r.t.Helper()
 	cmd := exec.Command("git", args...)
-	if args[0] != "init" {
-		cmd.Dir = r.Dir
-	}
+	cmd.Dir = r.Dir
 	cmd.Env = append(slices.Clone(r.env), env...)
 	if in != nil {
 		cmd.Stdin = in
@@ -209,4 +233,10 @@ func (r *Repo) run(in io.Reader, env []string, args ...string) string {
 		r.t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, errs.Bytes())
 	}
 	return strings.TrimSuffix(out.String(), "\n")
+}
+
+// Raw returns the content of an object.
+func (r *Repo) Raw(kind, id string) []byte {
+	r.t.Helper()
+	return []byte(r.run(nil, nil, "cat-file", kind, id) + "\n")
 }

@@ -15,9 +15,7 @@ import (
 
 func TestGitHubApp(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	private := string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
 	app, err := transport.GitHubApp("default/app", secret("githubAppID", "Iv23liABC", "githubAppInstallationOwner", "acme_corp", "githubAppPrivateKey", "# mine\n"+private, "githubAppBaseURL", "https://a/b"))
 	if err != nil || app.ID != "Iv23liABC" || app.Installation != "" || app.Owner != "acme_corp" || app.BaseURL != "https://a/b" || !app.Key.Equal(key) {
@@ -27,9 +25,7 @@ func TestGitHubApp(t *testing.T) {
 	wantError(t, err, "githubAppInstallationID", "is not the id of an installation, which is a number")
 	t.Setenv("GODEBUG", "rsa1024min=0")
 	weak, err := rsa.GenerateKey(rand.Reader, 512)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for say, text := range map[string]string{
 		"has 16385 bytes, at most 16384 are allowed": strings.Repeat("x", 16385),
 		"is an RSA key of 512 bits":                  string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(weak)})),
@@ -63,14 +59,10 @@ func TestRefused(t *testing.T) {
 		other := newHost(t, nil, status(code))
 		c := transport.Config{Origin: own.url(), Auth: transport.Auth{Bearer: "t"}, Refused: func() { told++ }}
 		for _, u := range []string{other.URL, own.URL} {
-			if _, err := get(t, c, u); err != nil {
-				t.Fatal(err)
-			}
+			must(t, second(get(t, c, u)))
 		}
 		c.Auth = transport.Auth{} // who showed none is told nothing
-		if _, err := get(t, c, own.URL); err != nil {
-			t.Fatal(err)
-		}
+		must(t, second(get(t, c, own.URL)))
 		if told != want {
 			t.Errorf("status %d: told %d times, want %d", code, told, want)
 		}
@@ -80,9 +72,7 @@ func TestRefused(t *testing.T) {
 func TestSameOrigin(t *testing.T) {
 	parse := func(s string) *url.URL {
 		u, err := url.Parse(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return u
 	}
 	for _, c := range []struct {

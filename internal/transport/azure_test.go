@@ -4,16 +4,11 @@ import (
 	"testing"
 
 	"github.com/headgate-io/headgate/internal/transport"
-	"github.com/headgate-io/headgate/source"
 )
 
 func TestAzureKeys(t *testing.T) {
 	read := func(keyValue ...string) (transport.Azure, error) {
-		s := source.Secret{Data: map[string][]byte{}}
-		for i := 0; i < len(keyValue); i += 2 {
-			s.Data[keyValue[i]] = []byte(keyValue[i+1])
-		}
-		return transport.AzureKeys("default/blobs", s)
+		return transport.AzureKeys("default/blobs", secret(keyValue...))
 	}
 	z, err := read("tenantId", "t", "clientId", "c", "clientCertificate", "pem", "clientCertificatePassword", "p", "clientCertificateSendChain", "1", "authorityHost", "https://login.example/adfs", "accountKey", "a2V5")
 	if err != nil || z.Application == nil || z.Application.Secret != "" || string(z.Application.Certificate) != "pem" || z.Application.Password != "p" || !z.Application.Chain ||

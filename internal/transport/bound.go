@@ -19,20 +19,23 @@ import (
 
 // A bound round tripper shows its credentials to one origin only.
 type bound struct {
-	way     Config
-	origin  string
-	header  string                           // value of Authorization, "" for none
-	shared  *http.Transport                  // for the origin, with connections of others too; nil: there are none
-	own     func() *http.Transport           // for the origin, with the client certificate; nil: it has none
-	foreign [Link + 1]func() *http.Transport // for everybody else, by how far those lead that redirected there
-	refused func()
+	way    Config
+	origin string
+	header string          // value of Authorization, "" for none
+	shared *http.Transport // for the origin, with connections of others too; nil: there are none
 
 	mu     sync.Mutex
-	opened []*http.Transport // by own and foreign
+	opened map[route]*http.Transport
+}
+
+// A route is how connections are made. One that was allowed on one route is used on no other.
+type route struct {
+	own  bool // with the client certificate
+	from Zone // the widest of those that redirected
 }
 
 func newBound(c Config) *bound {
-	b := &bound{}
+	b := &bound{opened: map[route]*http.Transport{}}
 	if c.Origin != nil {
 		clean, auth := SplitUser(c.Origin)
 		if c.Auth != (Auth{}) {
@@ -40,53 +43,36 @@ func newBound(c Config) *bound {
 		}
 		b.origin, b.header = origin.Of(clean), auth.Header()
 		c.Origin = clean
-	}
-	if b.header != "" {
-		b.refused = c.Refused
-	}
-	if c.Fence == nil && c.Origin != nil {
-		c.Fence = NewFence(c.Origin, nil)
+		if c.Fence == nil {
+			c.Fence = NewFence(clean, nil)
+		}
 	}
 	b.way = c
-	for zone := range b.foreign {
-		b.foreign[zone] = b.once(false)
-	}
-	if c.presents() {
-		b.own = b.once(true)
-	}
 	if c.reuses() {
 		b.shared = c.shared()
 	}
 	return b
 }
 
-// once returns what makes a transport when it is needed first.
-func (b *bound) once(own bool) func() *http.Transport {
-	return sync.OnceValue(func() *http.Transport {
-		t := transport(b.way, own)
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.opened = append(b.opened, t)
-		return t
-	})
-}
-
-// to returns who sends req, which is at s, and req as it is to be sent. A
-// connection that was allowed to one sender is used for no other.
+// to returns what sends req, which is at s, and req as it is to be sent.
 func (b *bound) to(req *http.Request, s *step, mine bool) (*http.Transport, *http.Request) {
 	if mine && b.header != "" {
 		req = req.Clone(req.Context())
 		req.Header.Set("Authorization", b.header)
 	}
-	switch {
-	case mine && b.shared != nil:
-		return b.shared, req
-	case mine && b.own != nil:
-		return b.own(), req
-	case mine:
-		return b.foreign[Link](), req
+	r := route{from: s.sent.zone}
+	if mine {
+		if b.shared != nil {
+			return b.shared, req
+		}
+		r = route{b.way.presents(), Link}
 	}
-	return b.foreign[s.sent.zone](), req
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.opened[r] == nil {
+		b.opened[r] = transport(b.way, r.own)
+	}
+	return b.opened[r], req
 }
 
 // RoundTrip implements [http.RoundTripper].
@@ -105,8 +91,8 @@ func (b *bound) RoundTrip(req *http.Request) (*http.Response, error) {
 		resp.Body.Close()
 		return nil, &ProxyError{s.proxy.Scheme + "://" + s.proxy.Host, resp.StatusCode}
 	}
-	if err == nil && mine && b.refused != nil && (resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden) {
-		b.refused()
+	if err == nil && mine && b.header != "" && b.way.Refused != nil && (resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden) {
+		b.way.Refused()
 	}
 	return resp, err
 }
@@ -187,12 +173,12 @@ func (c *Config) step(req *http.Request) (*step, *http.Request, error) {
 	if s.proxy == nil {
 		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 			if at, err := netip.ParseAddrPort(info.Conn.RemoteAddr().String()); err == nil {
-				s.answers(ZoneOf(at.Addr()))
+				s.answers(zone.Of(at.Addr()))
 			}
 		}})
 		return s, req.WithContext(ctx), nil
 	}
-	at := ZoneOfHost(req.URL)
+	at := zone.OfHost(req.URL)
 	ip, _ := zone.Literal(s.host)
 	own := s.sent.host == s.host || c.Fence != nil && c.Fence.Is(s.host)
 	if !own && strings.ContainsFunc(s.host, func(r rune) bool { return r > unicode.MaxASCII }) {
@@ -222,20 +208,16 @@ func (c *Config) Proxied(u *url.URL) bool {
 	return err != nil || proxy != nil
 }
 
-// dialer returns how connections are made: each address is judged on behalf of
-// the request that needs the connection, unless it is that of a proxy.
-func dialer(c Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	d := &net.Dialer{Timeout: or(c.DialTimeout, dialTimeout)}
-	d.ControlContext = func(ctx context.Context, _, address string, _ syscall.RawConn) error {
-		s := stepOf(ctx)
-		if s == nil || s.proxy != nil {
-			return nil
-		}
-		at, err := netip.ParseAddrPort(address)
-		if err != nil {
-			return err
-		}
-		return s.judge(ctx, ZoneOf(at.Addr()), at.Addr())
+// judgeAddress judges an address on behalf of the request that needs the
+// connection, unless it is that of a proxy. It is a ControlContext of [net.Dialer].
+func judgeAddress(ctx context.Context, _, address string, _ syscall.RawConn) error {
+	s := stepOf(ctx)
+	if s == nil || s.proxy != nil {
+		return nil
 	}
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return Dial(d, ctx, network, addr) }
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return err
+	}
+	return s.judge(ctx, zone.Of(at.Addr()), at.Addr())
 }

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -94,12 +95,13 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 // transport returns the http.Transport of c. Only with own it presents the
 // client certificate, and then still not to a proxy.
 func transport(c Config, own bool) *http.Transport {
+	d := &net.Dialer{Timeout: cmp.Or(c.DialTimeout, dialTimeout), ControlContext: judgeAddress}
 	t := &http.Transport{
 		Proxy:                  func(req *http.Request) (*url.URL, error) { return stepOf(req.Context()).proxy, nil },
-		DialContext:            dialer(c),
+		DialContext:            func(ctx context.Context, network, addr string) (net.Conn, error) { return Dial(d, ctx, network, addr) },
 		TLSClientConfig:        c.TLS.Clone(),
-		TLSHandshakeTimeout:    or(c.HandshakeTimeout, handshakeTimeout),
-		ResponseHeaderTimeout:  or(c.HeaderTimeout, headerTimeout),
+		TLSHandshakeTimeout:    cmp.Or(c.HandshakeTimeout, handshakeTimeout),
+		ResponseHeaderTimeout:  cmp.Or(c.HeaderTimeout, headerTimeout),
 		IdleConnTimeout:        idleTimeout,
 		MaxIdleConnsPerHost:    maxIdlePerHost,
 		MaxResponseHeaderBytes: maxHeaderBytes,
@@ -129,7 +131,7 @@ func keepFromProxy(t *http.Transport, c Config) {
 		return
 	}
 	d := tls.Dialer{NetDialer: &net.Dialer{}, Config: withoutCertificate(c.TLS, proxy.Hostname())}
-	limit := or(c.DialTimeout, dialTimeout) + t.TLSHandshakeTimeout
+	limit := cmp.Or(c.DialTimeout, dialTimeout) + t.TLSHandshakeTimeout
 	t.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
@@ -142,11 +144,4 @@ func proxyAnswer(_ context.Context, proxy *url.URL, _ *http.Request, resp *http.
 		return nil
 	}
 	return &ProxyError{proxy.Scheme + "://" + proxy.Host, resp.StatusCode}
-}
-
-func or(d, otherwise time.Duration) time.Duration {
-	if d > 0 {
-		return d
-	}
-	return otherwise
 }

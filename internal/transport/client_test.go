@@ -19,6 +19,16 @@ import (
 	"github.com/headgate-io/headgate/internal/transport"
 )
 
+// must ends a test that cannot go on after an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
 // A host is a server that notes which credentials it is shown.
 type host struct {
 	*httptest.Server
@@ -73,9 +83,7 @@ func get(t *testing.T, c transport.Config, url string) (int, error) {
 	client := transport.Client(c)
 	t.Cleanup(client.CloseIdleConnections)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	resp, err := client.Do(req)
 	if err != nil {
 		return 0, err
@@ -127,9 +135,7 @@ func TestAuthIsShownToItsOriginOnly(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			own.shown, foreign.shown = nil, nil
-			if _, err := get(t, c.config, own.URL+c.path); err != nil {
-				t.Fatal(err)
-			}
+			must(t, second(get(t, c.config, own.URL+c.path)))
 			if got := own.seen(); got != c.own {
 				t.Errorf("origin was shown %q, want %q", got, c.own)
 			}
@@ -158,9 +164,7 @@ func TestCallersHeadersStayAtTheirOrigin(t *testing.T) {
 	req.Header.Set("Authorization", "Bearer mine")
 	req.Header.Set("Cookie", "a=b")
 	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	resp.Body.Close()
 	if own.seen() != "Bearer mine" || foreign.seen() != "" || len(foreign.shown) != 1 {
 		t.Errorf("origin was shown %q, foreign host %q", own.seen(), foreign.seen())
@@ -177,17 +181,11 @@ func TestTLS(t *testing.T) {
 	mutual.StartTLS()
 	defer mutual.Close()
 	withCA, err := transport.GitTLS("s", secret("ca.crt", string(ca.PEM())))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	withCert, err := transport.GitTLS("s", secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	wrongCA, err := transport.GitTLS("s", secret("ca.crt", string(unknown.PEM())))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	mutualURL, _ := url.Parse(mutual.URL)
 	for _, c := range []struct {
 		name   string
@@ -219,14 +217,10 @@ func TestCertificateIsShownToItsOriginOnly(t *testing.T) {
 	ca := testenv.NewCA(t)
 	cert, key := ca.Client("alice")
 	c, err := transport.CertTLS("s", secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	foreign := newHost(t, ca, ok)
 	own := newHost(t, ca, redirect(func() string { return foreign.URL }))
-	if _, err := get(t, transport.Config{Origin: own.url(), TLS: c, Auth: transport.Auth{Bearer: "t"}}, own.URL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second(get(t, transport.Config{Origin: own.url(), TLS: c, Auth: transport.Auth{Bearer: "t"}}, own.URL)))
 	if own.seen() != "Bearer t alice" || foreign.seen() != "" || len(foreign.shown) != 1 {
 		t.Errorf("origin was shown %q, foreign host %q", own.seen(), foreign.seen())
 	}
@@ -253,9 +247,7 @@ func TestRedirectPolicy(t *testing.T) {
 
 func TestEachPhaseIsBounded(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts by backlog, never answers
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer silent.Close()
 	for _, c := range []struct {
 		name, url string
@@ -287,13 +279,8 @@ func TestEachPhaseIsBounded(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("body: %v", err)
 	}
-}
-
-func TestHugeHeaderIsRefused(t *testing.T) {
-	s := newHost(t, nil, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X", strings.Repeat("x", 1<<20))
-	})
-	if _, err := get(t, transport.Config{}, s.URL); err == nil || !strings.Contains(err.Error(), "exceeded") {
-		t.Errorf("got %v", err)
+	huge := newHost(t, nil, func(w http.ResponseWriter, r *http.Request) { w.Header().Set("X", strings.Repeat("x", 1<<20)) })
+	if _, err := get(t, transport.Config{}, huge.URL); err == nil || !strings.Contains(err.Error(), "exceeded") {
+		t.Errorf("huge header: %v", err)
 	}
 }

@@ -44,10 +44,10 @@ func (f *Fence) Is(host string) bool { return zone.Name(host) == zone.Name(f.at.
 
 // Found notes the zone of an address at which the server answered. The widest
 // counts: what sends us elsewhere may come from any of its addresses.
-func (f *Fence) Found(zone Zone) {
+func (f *Fence) Found(at Zone) {
 	for {
 		now := f.found.Load()
-		if now != notFoundYet && now <= int64(zone) || f.found.CompareAndSwap(now, int64(zone)) {
+		if now != notFoundYet && now <= int64(at) || f.found.CompareAndSwap(now, int64(at)) {
 			return
 		}
 	}
@@ -68,14 +68,14 @@ func (f *Fence) locate(ctx context.Context, c *Config) (Zone, error) {
 	if looked := f.looked.Load(); looked != notFoundYet {
 		return Zone(looked), nil
 	}
-	at := ZoneOfHost(f.at)
+	at := zone.OfHost(f.at)
 	if _, literal := zone.Literal(f.at.Hostname()); !literal && at == Public && !c.Proxied(f.at) {
 		all, err := LookupNetIP(ctx, "ip", f.at.Hostname())
 		if missing, ok := errors.AsType[*net.DNSError](err); err != nil && (!ok || !missing.IsNotFound) {
 			return 0, fmt.Errorf("look up %s, to tell in which network it is: %w", f.at.Hostname(), err)
 		}
 		for i, ip := range all {
-			if z := ZoneOf(ip); i == 0 || z < at {
+			if z := zone.Of(ip); i == 0 || z < at {
 				at = z
 			}
 		}
@@ -132,8 +132,11 @@ func (s *step) judge(ctx context.Context, to Zone, ip netip.Addr) error {
 			from, refused = by.at.Host, true
 		}
 	}
-	metadata := zone.MetadataHost(s.host) || ip.IsValid() && zone.Metadata(ip)
 	named := s.sent.host == "" && (f == nil || own && f.from == nil) || s.sent.host == s.host
+	if named && !refused {
+		return nil
+	}
+	metadata := zone.MetadataHost(s.host) || ip.IsValid() && zone.Metadata(ip)
 	switch {
 	case metadata && !named:
 		return &ZoneError{Host: s.host, From: from, Zone: to, Metadata: true}
@@ -156,9 +159,6 @@ const (
 	Site   = zone.Site
 	Link   = zone.Link
 )
-
-// ZoneOf returns the zone of ip.
-func ZoneOf(ip netip.Addr) Zone { return zone.Of(ip) }
 
 // ZoneOfHost returns the zone of the host of u as far as its spelling tells.
 func ZoneOfHost(u *url.URL) Zone { return zone.OfHost(u) }

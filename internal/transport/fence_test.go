@@ -65,9 +65,7 @@ func TestNarrowerIsRefused(t *testing.T) {
 			if n.Metadata && err != nil {
 				continue
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			c := at(under(from, "wide.example"))
 			c.Networks = networks
 			if _, err := get(t, c, c.Origin.String()); err == nil == n.Metadata {

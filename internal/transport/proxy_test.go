@@ -35,9 +35,7 @@ func proxyName(c testenv.Proxy) string {
 func use(t *testing.T, s *testenv.ProxyServer, user, password string, c *tls.Config) *transport.Proxy {
 	t.Helper()
 	p, err := transport.ProxyFromSecret("default/proxy", secret("address", s.URL, "username", user, "password", password), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p
 }
 
@@ -45,9 +43,7 @@ func TestClientGoesThroughProxy(t *testing.T) {
 	ca := testenv.NewCA(t)
 	cert, key := ca.Client("alice")
 	trust, err := transport.CertTLS("s", secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, c := range proxyCases(ca) {
 		t.Run(proxyName(c), func(t *testing.T) {
 			plain, secure := newHost(t, nil, ok), newHost(t, ca, ok)

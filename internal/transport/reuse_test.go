@@ -95,9 +95,7 @@ func TestReuse(t *testing.T) {
 			var reuse source.Connections
 			for _, c := range []transport.Config{test.first, test.second} {
 				c.Origin, c.Reuse = server.at(), &reuse
-				if err := fetch(t, c, server.URL); err != nil {
-					t.Fatal(err)
-				}
+				must(t, fetch(t, c, server.URL))
 				if zone, known := transport.Public, false; c.Fence != nil {
 					if zone, known = c.Fence.Zone(); zone != transport.Link || !known {
 						t.Errorf("the zone of the server is %v, known: %v", zone, known)
@@ -120,9 +118,7 @@ func TestReuseOfOriginOnly(t *testing.T) {
 	var reuse source.Connections
 	defer reuse.Close()
 	c := transport.Config{Origin: server.at(), Reuse: &reuse}
-	if err := fetch(t, c, server.URL); err != nil {
-		t.Fatal(err)
-	}
+	must(t, fetch(t, c, server.URL))
 	other.none()
 	if err := fetch(t, transport.Config{Origin: other.at(), Reuse: &reuse}, other.URL); err != nil { // whose connection stays
 		t.Fatal(err)
@@ -142,9 +138,7 @@ func TestReuseOfCertificates(t *testing.T) {
 	a, b := newCrowd(t, ok), newCrowd(t, ok)
 	for _, to := range []*crowd{a, b, a} {
 		c.Origin = to.at()
-		if err := fetch(t, c, to.URL); err != nil {
-			t.Fatal(err)
-		}
+		must(t, fetch(t, c, to.URL))
 	}
 	if opened, _ := a.connections(); opened != 1 {
 		t.Errorf("%d connections", opened)

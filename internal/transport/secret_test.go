@@ -5,6 +5,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,36 +35,59 @@ func wantError(t *testing.T, err error, key, problem string) {
 	}
 }
 
-func TestGitAuth(t *testing.T) {
+// TestAuth reads users and tokens of Secrets in the forms in which kinds have them.
+func TestAuth(t *testing.T) {
+	git := transport.GitAuth
+	repository := transport.RepositoryAuth
+	registry := func(name string, s source.Secret) (transport.Auth, error) {
+		a, ok, err := transport.UserAuth(name, s)
+		if err == nil && ok != (a.Username != "") {
+			t.Errorf("%v: %+v, %t", s, a, ok)
+		}
+		return a, err
+	}
+	user, alice := transport.Auth{Username: "u", Password: "p"}, transport.Auth{Username: "alice", Password: "p:w"}
 	for _, c := range []struct {
 		name         string
+		read         func(string, source.Secret) (transport.Auth, error)
 		in           source.Secret
 		want         transport.Auth
 		key, problem string
 	}{
-		{"empty", secret(), transport.Auth{}, "", ""},
-		{"empty values", secret("username", "", "bearerToken", ""), transport.Auth{}, "", ""},
-		{"basic", secret("username", "alice", "password", "p:w"), transport.Auth{Username: "alice", Password: "p:w"}, "", ""},
-		{"user alone", secret("username", "token"), transport.Auth{Username: "token"}, "", ""},
-		{"bearer", secret("bearerToken", "t"), transport.Auth{Bearer: "t"}, "", ""},
-		{"other keys", secret("identity", "x", "ca.crt", "y"), transport.Auth{}, "", ""},
-		{"password alone", secret("password", "canary"), transport.Auth{}, "username", "is missing"},
-		{"bearer and basic", secret("bearerToken", "canary", "username", "canary"), transport.Auth{}, "bearerToken", "exclude each other"},
-		{"bearer and password", secret("bearerToken", "canary", "password", "canary"), transport.Auth{}, "username", "is missing"},
-		{"line break at the end", secret("username", "u", "password", "canary\n"), transport.Auth{}, "password", "ends in a line break"},
-		{"windows line break", secret("bearerToken", "canary\r\n"), transport.Auth{}, "bearerToken", "ends in a line break"},
-		{"forged header", secret("bearerToken", "canary\r\nHost: x"), transport.Auth{}, "bearerToken", "control character at byte 6"},
-		{"control character", secret("username", "canary\x00x"), transport.Auth{}, "username", "control character at byte 6"},
-		{"colon", secret("username", "canary:x"), transport.Auth{}, "username", "has a colon"},
+		{"empty", git, secret(), transport.Auth{}, "", ""},
+		{"empty values", git, secret("username", "", "bearerToken", ""), transport.Auth{}, "", ""},
+		{"basic", git, secret("username", "alice", "password", "p:w"), alice, "", ""},
+		{"user alone", git, secret("username", "token"), transport.Auth{Username: "token"}, "", ""},
+		{"bearer", git, secret("bearerToken", "t"), transport.Auth{Bearer: "t"}, "", ""},
+		{"other keys", git, secret("identity", "x", "ca.crt", "y"), transport.Auth{}, "", ""},
+		{"password alone", git, secret("password", "canary"), transport.Auth{}, "username", "is missing"},
+		{"bearer and basic", git, secret("bearerToken", "canary", "username", "canary"), transport.Auth{}, "bearerToken", "exclude each other"},
+		{"bearer and password", git, secret("bearerToken", "canary", "password", "canary"), transport.Auth{}, "username", "is missing"},
+		{"line break at the end", git, secret("username", "u", "password", "canary\n"), transport.Auth{}, "password", "ends in a line break"},
+		{"windows line break", git, secret("bearerToken", "canary\r\n"), transport.Auth{}, "bearerToken", "ends in a line break"},
+		{"forged header", git, secret("bearerToken", "canary\r\nHost: x"), transport.Auth{}, "bearerToken", "control character at byte 6"},
+		{"control character", git, secret("username", "canary\x00x"), transport.Auth{}, "username", "control character at byte 6"},
+		{"colon", git, secret("username", "canary:x"), transport.Auth{}, "username", "has a colon"},
+
+		{"no user for an index", repository, secret(), transport.Auth{}, "", ""},
+		{"user for an index", repository, secret("username", "u", "password", "p"), user, "", ""},
+		{"user alone for an index", repository, secret("username", "u", "password", ""), transport.Auth{}, "password", "is missing"},
+		{"password alone for an index", repository, secret("password", "canary"), transport.Auth{}, "username", "is missing"},
+		{"colon for an index", repository, secret("username", "u:v", "password", "canary"), transport.Auth{}, "username", "colon"},
+
+		{"user for a registry", registry, secret("username", "u", "password", "p"), user, "", ""},
+		{"docker login wins", registry, secret(".dockerconfigjson", "{}", "username", "u", "password", "p"), transport.Auth{}, "", ""},
+		{"old docker login", registry, secret(".dockercfg", "{}"), transport.Auth{}, "", ""},
+		{"nothing for a registry", registry, secret(), transport.Auth{}, ".dockerconfigjson", "is missing, and so are username"},
+		{"user alone for a registry", registry, secret("username", "u"), transport.Auth{}, "password", "is missing"},
+		{"line break for a registry", registry, secret("username", "u", "password", "canary\n"), transport.Auth{}, "password", "line break"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			got, err := transport.GitAuth("default/creds", c.in)
-			if c.problem != "" {
-				wantError(t, err, c.key, c.problem)
-			} else if err != nil || got != c.want {
-				t.Errorf("got %v, %v, want %v", got, err, c.want)
-			}
-		})
+		got, err := c.read("default/creds", c.in)
+		if c.problem != "" {
+			wantError(t, err, c.key, c.problem)
+		} else if err != nil || got != c.want {
+			t.Errorf("%s: got %v, %v, want %v", c.name, got, err, c.want)
+		}
 	}
 }
 
@@ -140,14 +164,10 @@ func TestTLSKeys(t *testing.T) {
 
 func TestCAIsAddedToTheSystem(t *testing.T) {
 	system, err := x509.SystemCertPool()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ca := testenv.NewCA(t)
 	got, err := transport.GitTLS("default/creds", secret("ca.crt", string(ca.PEM())))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	system.AppendCertsFromPEM(ca.PEM())
 	if !got.RootCAs.Equal(system) {
 		t.Error("pool is not the system's and the CA")
@@ -183,9 +203,7 @@ func TestProxyFromSecret(t *testing.T) {
 				wantError(t, err, c.key, c.problem)
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if u, err := p.For(nil); err != nil || u.String() != c.want {
 				t.Errorf("proxy is %s, %v, want %s", u, err, c.want)
 			}
@@ -204,5 +222,21 @@ func TestSplitUser(t *testing.T) {
 	}
 	if same, none := transport.SplitUser(clean); same.String() != clean.String() || none != (transport.Auth{}) {
 		t.Errorf("got %s, %v", same, none)
+	}
+}
+
+func TestRepositoryTLSKnowsDeprecatedKeysOnly(t *testing.T) {
+	ca := testenv.NewCA(t)
+	cert, key := ca.Client("user")
+	c, deprecated, err := transport.RepositoryTLS("default/s", secret("caFile", string(ca.PEM()), "certFile", string(cert), "keyFile", string(key), "ca.crt", "ignored"))
+	if err != nil || c == nil || len(c.Certificates) != 1 || !slices.Equal(deprecated, []string{"caFile", "certFile", "keyFile"}) {
+		t.Errorf("%+v %v %v", c, deprecated, err)
+	}
+	c, deprecated, err = transport.RepositoryTLS("default/s", secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key)))
+	if err != nil || c != nil || deprecated != nil {
+		t.Errorf("%+v %v %v", c, deprecated, err)
+	}
+	if _, _, err = transport.RepositoryTLS("default/s", secret("certFile", string(cert))); err == nil || !strings.Contains(err.Error(), "keyFile is missing") {
+		t.Error(err)
 	}
 }

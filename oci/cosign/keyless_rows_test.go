@@ -22,35 +22,35 @@ func TestKeyless(t *testing.T) {
 	other := digest.FromString("something else")
 	for _, r := range []row{
 		{name: "good"},
-		{name: "without timestamp authority", order: func(o *order) { o.stamped = false }},
-		{name: "logged while the certificate was valid", order: func(o *order) {
+		{name: "without timestamp authority", recipe: func(o *recipe) { o.stamped = false }},
+		{name: "logged while the certificate was valid", recipe: func(o *recipe) {
 			o.since, o.logged, o.stamped = time.Now().Add(-time.Hour), time.Now().Add(-55*time.Minute), false
 		}},
-		{name: "in Rekor version 2", order: func(o *order) { o.tiled = true }, bundle: func(*protobundle.Bundle) {}},
-		{name: "P-384", order: func(o *order) { o.curve = elliptic.P384() }, bundle: func(*protobundle.Bundle) {}},
+		{name: "in Rekor version 2", recipe: func(o *recipe) { o.tiled = true }, bundle: func(*protobundle.Bundle) {}},
+		{name: "P-384", recipe: func(o *recipe) { o.curve = elliptic.P384() }, bundle: func(*protobundle.Bundle) {}},
 
-		{name: "certificate expired when it was logged", want: "it was logged when its certificate was not valid yet, or no longer", order: func(o *order) {
+		{name: "certificate expired when it was logged", want: "it was logged when its certificate was not valid yet, or no longer", recipe: func(o *recipe) {
 			o.since = time.Now().Add(-time.Hour)
 		}},
-		{name: "certificate expired when it was stamped", want: "its certificate is not of a trusted authority, or was not valid when the signature was made", order: func(o *order) {
+		{name: "certificate expired when it was stamped", want: "its certificate is not of a trusted authority, or was not valid when the signature was made", recipe: func(o *recipe) {
 			o.since, o.logged = time.Now().Add(-time.Hour), time.Now().Add(-55*time.Minute)
 		}},
-		{name: "in Rekor version 2 without a time", want: "neither a trusted log nor a trusted timestamp authority says when it was made", order: func(o *order) { o.tiled, o.stamped = true, false }, bundle: func(*protobundle.Bundle) {}},
-		{name: "certificate of an authority that is not trusted", want: "its certificate is not of a trusted authority, or was not valid when the signature was made", order: func(o *order) {
+		{name: "in Rekor version 2 without a time", want: "neither a trusted log nor a trusted timestamp authority says when it was made", recipe: func(o *recipe) { o.tiled, o.stamped = true, false }, bundle: func(*protobundle.Bundle) {}},
+		{name: "certificate of an authority that is not trusted", want: "its certificate is not of a trusted authority, or was not valid when the signature was made", recipe: func(o *recipe) {
 			o.by = stranger
 			o.stamped = false
 		}},
-		{name: "certificate without a timestamp of its log", want: "its certificate is in no trusted certificate transparency log", order: func(o *order) { o.ctlog = nil }},
-		{name: "certificate with the timestamp of another log", want: "its certificate is in no trusted certificate transparency log", order: func(o *order) { o.ctlog = &stranger.ctlog }},
-		{name: "in a log that is not trusted", want: "it comes with no entry of a trusted log", order: func(o *order) { o.rekor = &stranger.rekor }},
-		{name: "by somebody else", want: "it is by evil@example.org (https://accounts.example.org), whom no entry of spec.verify.matchOIDCIdentity matches", order: func(o *order) { o.identity = "evil@example.org" }},
-		{name: "by somebody else of that name", want: "it is by release@example.org (https://accounts.example.com), whom no entry", order: func(o *order) { o.issuer = "https://accounts.example.com" }},
-		{name: "of something else", want: "it is the signature of something else", order: func(o *order) { o.digest = other }, bundle: func(*protobundle.Bundle) {}},
-		{name: "of something else", want: "it is the signature of something else|" + other.String(), order: func(o *order) { o.digest = other }, layer: func(*testenv.Blob) {}},
-		{name: "attestation", want: "it is an attestation of \"https://spdx.dev/Document\", not a signature", order: func(o *order) { o.predicate = "https://spdx.dev/Document" }, bundle: func(*protobundle.Bundle) {}},
-		{name: "not a statement", want: "not an in-toto statement", order: func(o *order) { o.statement = "https://example.org/Statement" }, bundle: func(*protobundle.Bundle) {}},
-		{name: "payload of another type", want: "its envelope holds \"text/plain\"", order: func(o *order) { o.payload = "text/plain" }, bundle: func(*protobundle.Bundle) {}},
-		{name: "payload of another type", want: "its payload is \"atomic container signature\"", order: func(o *order) { o.payload = "atomic container signature" }, layer: func(*testenv.Blob) {}},
+		{name: "certificate without a timestamp of its log", want: "its certificate is in no trusted certificate transparency log", recipe: func(o *recipe) { o.ctlog = nil }},
+		{name: "certificate with the timestamp of another log", want: "its certificate is in no trusted certificate transparency log", recipe: func(o *recipe) { o.ctlog = &stranger.ctlog }},
+		{name: "in a log that is not trusted", want: "it comes with no entry of a trusted log", recipe: func(o *recipe) { o.rekor = &stranger.rekor }},
+		{name: "by somebody else", want: "it is by evil@example.org (https://accounts.example.org), whom no entry of spec.verify.matchOIDCIdentity matches", recipe: func(o *recipe) { o.identity = "evil@example.org" }},
+		{name: "by somebody else of that name", want: "it is by release@example.org (https://accounts.example.com), whom no entry", recipe: func(o *recipe) { o.issuer = "https://accounts.example.com" }},
+		{name: "of something else", want: "it is the signature of something else", recipe: func(o *recipe) { o.digest = other }, bundle: func(*protobundle.Bundle) {}},
+		{name: "of something else", want: "it is the signature of something else|" + other.String(), recipe: func(o *recipe) { o.digest = other }, layer: func(*testenv.Blob) {}},
+		{name: "attestation", want: "it is an attestation of \"https://spdx.dev/Document\", not a signature", recipe: func(o *recipe) { o.predicate = "https://spdx.dev/Document" }, bundle: func(*protobundle.Bundle) {}},
+		{name: "not a statement", want: "not an in-toto statement", recipe: func(o *recipe) { o.statement = "https://example.org/Statement" }, bundle: func(*protobundle.Bundle) {}},
+		{name: "payload of another type", want: "its envelope holds \"text/plain\"", recipe: func(o *recipe) { o.payload = "text/plain" }, bundle: func(*protobundle.Bundle) {}},
+		{name: "payload of another type", want: "its payload is \"atomic container signature\"", recipe: func(o *recipe) { o.payload = "atomic container signature" }, layer: func(*testenv.Blob) {}},
 	} {
 		r.test(t, s)
 	}
@@ -74,7 +74,7 @@ func TestKeylessBundle(t *testing.T) {
 		{name: "with the payload of another signature", want: "payload hash", bundle: func(b *protobundle.Bundle) {
 			b.GetDsseEnvelope().Payload = swap.GetDsseEnvelope().Payload
 		}},
-		{name: "with the timestamp of another signature alone", want: "neither a trusted log nor a trusted timestamp authority says when it was made", order: func(o *order) { o.tiled = true }, bundle: func(b *protobundle.Bundle) {
+		{name: "with the timestamp of another signature alone", want: "neither a trusted log nor a trusted timestamp authority says when it was made", recipe: func(o *recipe) { o.tiled = true }, bundle: func(b *protobundle.Bundle) {
 			material(b).TimestampVerificationData = swap.VerificationMaterial.TimestampVerificationData
 		}},
 		{name: "logged at another time than promised", want: "it comes with no entry of a trusted log", bundle: func(b *protobundle.Bundle) {
@@ -199,7 +199,7 @@ func TestHostileLog(t *testing.T) {
 			return "intoto", map[string]any{"content": map[string]any{"envelope": map[string]any{"payloadType": "x", "signatures": list}}}
 		},
 	} {
-		row{name: name, want: "no signature of", order: func(o *order) { o.entry = change }}.test(t, s)
+		row{name: name, want: "no signature of", recipe: func(o *recipe) { o.entry = change }}.test(t, s)
 	}
 }
 
@@ -212,8 +212,8 @@ func TestGiantKeys(t *testing.T) {
 	const want = "RSA key of 524288 bits, more than the limit of 8192"
 	small := giant(t, 10_000)
 	const wantSmall = "RSA key of 10000 bits, more than the limit of 8192"
-	entry := func(change func(spec map[string]any)) func(*order) {
-		return func(o *order) {
+	entry := func(change func(spec map[string]any)) func(*recipe) {
+		return func(o *recipe) {
 			o.entry = func(kind string, spec map[string]any) (string, map[string]any) {
 				change(spec)
 				return kind, spec
@@ -234,14 +234,14 @@ func TestGiantKeys(t *testing.T) {
 		return der
 	}
 	for _, r := range []row{
-		{name: "in an entry", want: wantSmall, order: entry(func(spec map[string]any) {
+		{name: "in an entry", want: wantSmall, recipe: entry(func(spec map[string]any) {
 			spec["signature"] = map[string]any{"content": "AAAA", "publicKey": map[string]any{"content": []byte(publicPEM(t, small))}}
 		}), layer: func(*testenv.Blob) {}},
-		{name: "in an entry that is proposed", want: wantSmall, order: entry(func(spec map[string]any) {
+		{name: "in an entry that is proposed", want: wantSmall, recipe: entry(func(spec map[string]any) {
 			clear(spec)
 			spec["proposedContent"] = map[string]any{"envelope": "{}", "verifiers": [][]byte{[]byte(publicPEM(t, small))}}
 		}), bundle: func(*protobundle.Bundle) {}},
-		{name: "in an entry of too many bytes", want: "more than the limit of 65536", order: entry(func(spec map[string]any) {
+		{name: "in an entry of too many bytes", want: "more than the limit of 65536", recipe: entry(func(spec map[string]any) {
 			spec["verifiers"] = []byte(publicPEM(t, key))
 		})},
 		{name: "in the chain", want: want, layer: func(b *testenv.Blob) {

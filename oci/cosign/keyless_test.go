@@ -36,9 +36,9 @@ const (
 	issuer   = "https://accounts.example.org"
 )
 
-// An order says how a keyless signature is to be made. The rows of the tables
+// A recipe says how a keyless signature is to be made. The rows of the tables
 // change one thing each.
-type order struct {
+type recipe struct {
 	by       *sigstore // issues certificate and timestamp
 	ctlog    *log      // nil: the certificate is in none
 	rekor    *log
@@ -57,9 +57,9 @@ type order struct {
 	payload   string // type of the DSSE payload, or of a simple one
 }
 
-// good is an order for a signature of d that holds.
-func (s *sigstore) good(d digest.Digest) *order {
-	return &order{
+// good is a recipe for a signature of d that holds.
+func (s *sigstore) good(d digest.Digest) *recipe {
+	return &recipe{
 		by: s, ctlog: &s.ctlog, rekor: &s.rekor, identity: identity, issuer: issuer, curve: elliptic.P256(),
 		since: time.Now().Add(-2 * time.Minute), logged: time.Now().Add(-time.Minute), stamped: true,
 		digest: d, statement: "https://in-toto.io/Statement/v1", predicate: "https://sigstore.dev/cosign/sign/v1",
@@ -77,7 +77,7 @@ type made struct {
 }
 
 // make signs message, an encoding of payload, and enters it into Rekor.
-func (o *order) make(t testing.TB, payload, message []byte, envelope func(sig []byte) []byte) made {
+func (o *recipe) make(t testing.TB, payload, message []byte, envelope func(sig []byte) []byte) made {
 	t.Helper()
 	key := ecKey(t, o.curve)
 	m := made{payload: payload, key: key, leaf: o.by.certify(t, o.identity, o.issuer, o.since, key.Public(), o.ctlog)}
@@ -112,7 +112,7 @@ func sign(t testing.TB, key *ecdsa.PrivateKey, message []byte) []byte {
 }
 
 // bundle makes a bundle, as cosign 3 does.
-func (o *order) bundle(t testing.TB) *protobundle.Bundle {
+func (o *recipe) bundle(t testing.TB) *protobundle.Bundle {
 	t.Helper()
 	payload := fmt.Appendf(nil, `{"_type":%q,"subject":[{"digest":{"sha256":%q}}],"predicateType":%q,"predicate":{}}`,
 		o.statement, o.digest.Encoded(), o.predicate)
@@ -145,7 +145,7 @@ func (o *order) bundle(t testing.TB) *protobundle.Bundle {
 }
 
 // layer makes a layer of the tag .sig, as cosign 2 does.
-func (o *order) layer(t testing.TB) *testenv.Blob {
+func (o *recipe) layer(t testing.TB) *testenv.Blob {
 	t.Helper()
 	kind := o.payload
 	if kind == "" {
@@ -220,7 +220,7 @@ func (s *sigstore) trust(t testing.TB) oci.Trust {
 // A row is one way for a signature to hold or not to.
 type row struct {
 	name   string
-	order  func(*order)
+	recipe func(*recipe)
 	bundle func(*protobundle.Bundle) // nil in rows about what only a layer has
 	layer  func(*testenv.Blob)       // nil in rows about what only a bundle has
 	want   string                    // in the error, separated by |; "" when the signature holds
@@ -237,8 +237,8 @@ func (r row) test(t *testing.T, s *sigstore) {
 			g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 			subject := subjectOf(g, "app")
 			o := s.good(subject.Digest)
-			if r.order != nil {
-				r.order(o)
+			if r.recipe != nil {
+				r.recipe(o)
 			}
 			if format == "bundle" {
 				b := o.bundle(t)

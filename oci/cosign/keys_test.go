@@ -8,11 +8,16 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"math/big"
+	"os"
 	"strings"
 	"testing"
+
+	digest "github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/oci"
@@ -158,4 +163,83 @@ func publicPEM(t testing.TB, public any) string {
 	der, err := x509.MarshalPKIXPublicKey(public)
 	check(t, err)
 	return pemOf("PUBLIC KEY", string(der))
+}
+
+// TestIdentitiesAreRead is about what a spec can say of identities.
+func TestIdentitiesAreRead(t *testing.T) {
+	s := newSigstore(t)
+	r := connect(t, testenv.StartRegistry(t, testenv.RegistryConfig{}), "app")
+	any := []source.OIDCIdentityMatch{{Issuer: ".*", Subject: ".*"}}
+	for name, test := range map[string]struct {
+		trust   oci.Trust
+		invalid bool
+		want    string
+	}{
+		"none":             {oci.Trust{}, true, "spec.verify.matchOIDCIdentity: |the pattern .* for both"},
+		"no issuer":        {oci.Trust{Identities: []source.OIDCIdentityMatch{any[0], {Subject: "x"}}}, true, "spec.verify.matchOIDCIdentity[1]: |issuer and subject are both required"},
+		"no subject":       {oci.Trust{Identities: []source.OIDCIdentityMatch{{Issuer: "x"}}}, true, "spec.verify.matchOIDCIdentity[0]: "},
+		"broken pattern":   {oci.Trust{Identities: []source.OIDCIdentityMatch{{Issuer: "(", Subject: "x"}}}, true, "spec.verify.matchOIDCIdentity[0]: |missing closing )"},
+		"no trusted root":  {oci.Trust{Identities: any, Root: secret("root.json", s.trustedRoot(t))}, false, "spec.verify.trustedRootSecretRef: secret default/trust has no entry trusted_root.json"},
+		"broken root":      {oci.Trust{Identities: any, Root: secret("trusted_root.json", "{")}, false, "secret default/trust: entry trusted_root.json: "},
+		"root of no type":  {oci.Trust{Identities: any, Root: secret("trusted_root.json", "{}")}, false, "unsupported TrustedRoot media type"},
+		"root of no certs": {oci.Trust{Identities: any, Root: secret("trusted_root.json", `{"mediaType":"application/vnd.dev.sigstore.trustedroot+json;version=0.1","certificateAuthorities":[{}]}`)}, false, "missing cert chain"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := cosign.New(cosign.Config{})(r, test.trust)
+			if missing := lacks(err, test.want); missing != nil || errors.Is(err, source.ErrInvalid) != test.invalid {
+				t.Errorf("error %v lacks %q; that the spec is wrong: %t, want %t", err, missing, errors.Is(err, source.ErrInvalid), test.invalid)
+			}
+		})
+	}
+}
+
+// TestAnyIdentityMayMatch has patterns that match anywhere, and several of them.
+func TestAnyIdentityMayMatch(t *testing.T) {
+	s := newSigstore(t)
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	subject := subjectOf(g, "app")
+	attach(t, g, "app", subject, s.good(subject.Digest).bundle(t))
+	root := secret("trusted_root.json", s.trustedRoot(t))
+	for _, test := range []struct {
+		ids  []source.OIDCIdentityMatch
+		want string
+	}{
+		{[]source.OIDCIdentityMatch{{Issuer: "nobody", Subject: "nobody"}, {Issuer: "example", Subject: "lease@"}}, ""},
+		{[]source.OIDCIdentityMatch{{Issuer: ".*", Subject: ".*"}}, ""},
+		{[]source.OIDCIdentityMatch{{Issuer: "^" + issuer + "$", Subject: "nobody"}, {Issuer: "nobody", Subject: ".*"}}, "it is by release@example.org"},
+	} {
+		got, err := verify(t, g, "app", oci.Trust{Root: root, Identities: test.ids}, subject)
+		judge(t, got, err, test.want, identity+" ("+issuer+")")
+	}
+}
+
+// kinds are those of keys that cosign signs with.
+var kinds = []string{"p256", "p384", "p521", "rsa", "ed25519"}
+
+// TestRecordedKeyless verifies signatures of a subject by a sigstore that is no more, by what
+// it was trusted by. Nothing of it expires: the time of a signature counts.
+func TestRecordedKeyless(t *testing.T) {
+	var k struct {
+		Root    json.RawMessage
+		Subject digest.Digest
+		Bundle  json.RawMessage
+		Tiled   json.RawMessage // a bundle with an entry of the second version of Rekor
+		Layer   testenv.Blob
+	}
+	text, err := os.ReadFile("../../testdata/cosign/keyless.json")
+	check(t, err)
+	check(t, json.Unmarshal(text, &k))
+	trust := oci.Trust{
+		Root:       secret("trusted_root.json", string(k.Root)),
+		Identities: []source.OIDCIdentityMatch{{Issuer: "^" + issuer + "$", Subject: "^release@"}},
+	}
+	subject := ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: k.Subject, Size: 7}
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{NoReferrers: true})
+	refer(g, "bundle", subject, testenv.Blob{MediaType: bundleType, Data: k.Bundle})
+	refer(g, "tiled", subject, testenv.Blob{MediaType: bundleType, Data: k.Tiled})
+	tag(g, "layer", subject, k.Layer)
+	for _, repo := range []string{"bundle", "tiled", "layer"} {
+		got, err := verify(t, g, repo, trust, subject)
+		judge(t, got, err, "", identity+" ("+issuer+")")
+	}
 }

@@ -1,17 +1,23 @@
 package cosign_test
 
 import (
+	"bytes"
+	"context"
 	"crypto/elliptic"
+	"encoding/asn1"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	digest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+	protobundle "github.com/sigstore/protobuf-specs/gen/pb-go/bundle/v1"
 
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/oci"
@@ -291,5 +297,124 @@ func TestSubject(t *testing.T) {
 	_, err := verify(t, g, "app", recorded(t, "p256"), ocispec.Descriptor{Digest: "sha256:abc"})
 	if missing := lacks(err, "verify \"sha256:abc\""); missing != nil || errors.Is(err, source.ErrVerification) || g.Count() > 0 {
 		t.Errorf("error %v lacks %q, %d requests", err, missing, g.Count())
+	}
+}
+
+// TestTrouble is about registries that do not hand out what there is: no
+// signature is refused for that, and none is thought not to be there.
+func TestTrouble(t *testing.T) {
+	for phase, format := range map[testenv.Phase]string{
+		testenv.ListReferrers: "cosign3", testenv.HeadManifest: "cosign2", testenv.GetManifest: "cosign3", testenv.GetBlob: "cosign2",
+	} {
+		t.Run(string(phase), func(t *testing.T) {
+			g := testenv.StartRegistry(t, testenv.RegistryConfig{Defect: &testenv.Defect{Phase: phase, Status: http.StatusForbidden}})
+			l := openLayout(t, format)
+			l.push(t, g, "app")
+			got, err := verify(t, g, "app", recorded(t, "p256"), l.subject)
+			if err == nil || errors.Is(err, source.ErrVerification) || got != (source.Verification{}) {
+				t.Fatalf("got %+v, error %v", got, err)
+			}
+			if missing := lacks(err, "signatures of |app@sha256:|403"); missing != nil {
+				t.Errorf("error %v lacks %q", err, missing)
+			}
+		})
+	}
+}
+
+// TestTroubleAndRefusal has a registry that hides one format, and nothing good in the other.
+func TestTroubleAndRefusal(t *testing.T) {
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{Defect: &testenv.Defect{Phase: testenv.ListReferrers, Status: http.StatusForbidden}})
+	l := openLayout(t, "cosign2")
+	l.push(t, g, "app")
+	got, err := verify(t, g, "app", recorded(t, "p256"), l.subject)
+	judge(t, got, err, "", fingerprint(t, "p256")) // the other is enough
+	_, err = verify(t, g, "app", oci.Trust{Keys: secret("a.pub", publicPEM(t, ecKey(t, elliptic.P256()).Public()))}, l.subject)
+	if missing := lacks(err, "403|of those that could be read none holds: signature 1 of the tag"); missing != nil || errors.Is(err, source.ErrVerification) {
+		t.Errorf("error %v lacks %q", err, missing)
+	}
+}
+
+// TestCancelled is about the end of the run.
+func TestCancelled(t *testing.T) {
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{Defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Stall}})
+	l := openLayout(t, "cosign3")
+	l.push(t, g, "app")
+	v, err := cosign.New(cosign.Config{})(connect(t, g, "app"), recorded(t, "p256"))
+	check(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		_, err := v.Verify(ctx, l.subject)
+		done <- err
+	}()
+	<-g.Stalled()
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) || errors.Is(err, source.ErrVerification) {
+		t.Errorf("error %v, want that of the context", err)
+	}
+}
+
+// answer returns one of a timestamp authority with content in its token.
+func answer(t testing.TB, content []byte) []byte {
+	t.Helper()
+	der, err := asn1.Marshal(struct {
+		Status struct{ Code int }
+		Token  asn1.RawValue
+	}{Token: asn1.RawValue{Tag: asn1.TagSequence, IsCompound: true, Bytes: content}})
+	check(t, err)
+	return der
+}
+
+// nest returns DER with depth sequences, each in the one before.
+func nest(t testing.TB, depth int) (der []byte) {
+	t.Helper()
+	for range depth {
+		var err error
+		der, err = asn1.Marshal(asn1.RawValue{Tag: asn1.TagSequence, IsCompound: true, Bytes: der})
+		check(t, err)
+	}
+	return der
+}
+
+// TestHeavyTimestamps has timestamps that take the libraries minutes, or more
+// stack than there is, before they ask who made them.
+func TestHeavyTimestamps(t *testing.T) {
+	s := newSigstore(t)
+	indefinite := func(n int, unit ...byte) []byte {
+		return append(append([]byte{0x30, 0x80}, bytes.Repeat(unit, n)...), 0, 0)
+	}
+	for _, c := range []struct {
+		name    string
+		content []byte
+		want    string
+	}{
+		{"too long", indefinite(200_000, 0x30, 0x80), "more than the limit of 65536"},
+		{"deep without lengths", indefinite(30_000, 0x30, 0x80), "indefinite length"},
+		{"wide without lengths", indefinite(20_000, 5, 1, 1), "indefinite length"},
+		{"deep", nest(t, 5_000), "nested deeper than the limit of 32"},
+		{"cut", []byte{0x30, 5, 0}, "asn1: "},
+	} {
+		stamp := answer(t, c.content)
+		text, err := json.Marshal(map[string]any{"SignedRFC3161Timestamp": stamp})
+		check(t, err)
+		row{name: c.name, want: "timestamp|" + c.want,
+			layer: func(b *testenv.Blob) { b.Annotations["dev.sigstore.cosign/rfc3161timestamp"] = string(text) },
+			bundle: func(b *protobundle.Bundle) {
+				b.VerificationMaterial.TimestampVerificationData.Rfc3161Timestamps[0].SignedTimestamp = stamp
+			}}.test(t, s)
+	}
+}
+
+// TestHeavyRoot has a trusted root that it would take too long to verify with.
+func TestHeavyRoot(t *testing.T) {
+	s := newSigstore(t)
+	trust := s.trust(t)
+	s.fulcio.Intermediates[0] = s.certify(t, identity, issuer, time.Now(), giant(t, 10_000), nil)
+	trust.Root = secret("trusted_root.json", s.trustedRoot(t))
+	_, err := cosign.New(cosign.Config{})(connect(t, testenv.StartRegistry(t, testenv.RegistryConfig{}), "app"), trust)
+	want := "spec.verify.trustedRootSecretRef: secret default/trust: entry trusted_root.json|RSA key of 10000 bits, more than the limit of 8192"
+	if missing := lacks(err, want); missing != nil {
+		t.Errorf("error %v lacks %q", err, missing)
 	}
 }

@@ -153,8 +153,8 @@ func (c *clock) pass(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// A lab has a keyless signature, a mirror that says whom to trust, and verifiers.
-type lab struct {
+// A mirrored test has a keyless signature, a mirror that says whom to trust, and verifiers.
+type mirrored struct {
 	t *testing.T
 	s *sigstore
 	m *mirror
@@ -166,11 +166,11 @@ type lab struct {
 	subject ocispec.Descriptor
 }
 
-func newLab(t *testing.T, change func(*lab)) *lab {
+func newMirrored(t *testing.T, change func(*mirrored)) *mirrored {
 	t.Helper()
 	s := newSigstore(t)
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
-	l := &lab{t: t, s: s, m: newMirror(t, s.trustedRoot(t)), c: &clock{now: time.Now()}, repo: connect(t, g, "app"), subject: subjectOf(g, "app")}
+	l := &mirrored{t: t, s: s, m: newMirror(t, s.trustedRoot(t)), c: &clock{now: time.Now()}, repo: connect(t, g, "app"), subject: subjectOf(g, "app")}
 	attach(t, g, "app", l.subject, s.good(l.subject.Digest).bundle(t))
 	l.Config = cosign.Config{Mirror: l.m.url, Anchor: l.m.anchor, Now: l.c.Now}
 	if change != nil {
@@ -181,7 +181,7 @@ func newLab(t *testing.T, change func(*lab)) *lab {
 	return l
 }
 
-func (l *lab) verify(ctx context.Context) error {
+func (l *mirrored) verify(ctx context.Context) error {
 	v, err := l.make(l.repo, l.trust)
 	if err != nil {
 		return err
@@ -191,7 +191,7 @@ func (l *lab) verify(ctx context.Context) error {
 }
 
 // expect verifies, and checks what is said and whether the mirror was asked.
-func (l *lab) expect(want string, asked bool) {
+func (l *mirrored) expect(want string, asked bool) {
 	l.t.Helper()
 	l.m.asked()
 	err := l.verify(l.t.Context())
@@ -208,7 +208,7 @@ func (l *lab) expect(want string, asked bool) {
 
 // TestMirrorIsAskedOnce verifies again within the day, and after it.
 func TestMirrorIsAskedOnce(t *testing.T) {
-	l := newLab(t, nil)
+	l := newMirrored(t, nil)
 	l.expect("", true)
 	l.c.pass(23 * time.Hour)
 	l.expect("", false)
@@ -218,7 +218,7 @@ func TestMirrorIsAskedOnce(t *testing.T) {
 
 // TestKeysNeedNoMirror verifies with a key, and with a root in a Secret.
 func TestKeysNeedNoMirror(t *testing.T) {
-	l := newLab(t, nil)
+	l := newMirrored(t, nil)
 	l.trust.Root = secret("trusted_root.json", l.s.trustedRoot(t))
 	l.expect("", false)
 	l.trust = recorded(t, "p256")
@@ -227,7 +227,7 @@ func TestKeysNeedNoMirror(t *testing.T) {
 
 // TestNewRoot has another root published because keys were replaced.
 func TestNewRoot(t *testing.T) {
-	l := newLab(t, nil)
+	l := newMirrored(t, nil)
 	before := newSigstore(t).trustedRoot(t)
 	l.m.publish(before)
 	l.expect("it comes with no entry of a trusted log", true)
@@ -240,7 +240,7 @@ func TestNewRoot(t *testing.T) {
 
 // TestRefusalAsksTheMirror has signatures refused by the root there is.
 func TestRefusalAsksTheMirror(t *testing.T) {
-	l := newLab(t, nil)
+	l := newMirrored(t, nil)
 	l.expect("", true)
 	l.trust.Identities = []source.OIDCIdentityMatch{{Issuer: "nobody", Subject: "nobody"}}
 	l.c.pass(time.Minute)
@@ -255,7 +255,7 @@ func TestRefusalAsksTheMirror(t *testing.T) {
 
 // TestMirrorFails has a mirror that cannot be asked.
 func TestMirrorFails(t *testing.T) {
-	l := newLab(t, nil)
+	l := newMirrored(t, nil)
 	const want = "spec.verify.trustedRootSecretRef would say it|502"
 	l.m.set(func() { l.m.fail = http.StatusBadGateway })
 	l.expect(want+"|"+l.m.url, true)
@@ -273,22 +273,22 @@ func TestMirrorFails(t *testing.T) {
 
 // TestMirrorIsNotTrusted has a mirror that says something of its own.
 func TestMirrorIsNotTrusted(t *testing.T) {
-	for name, spoil := range map[string]func(*lab){
-		"another anchor": func(l *lab) { l.Anchor = newMirror(t, "{}").anchor },
-		"no anchor":      func(l *lab) { l.Anchor = []byte("{}") },
-		"tampered target": func(l *lab) {
+	for name, spoil := range map[string]func(*mirrored){
+		"another anchor": func(l *mirrored) { l.Anchor = newMirror(t, "{}").anchor },
+		"no anchor":      func(l *mirrored) { l.Anchor = []byte("{}") },
+		"tampered target": func(l *mirrored) {
 			for path := range l.m.files {
 				if strings.HasPrefix(path, "/targets/") {
 					l.m.files[path] = []byte(newSigstore(t).trustedRoot(t))
 				}
 			}
 		},
-		"unsigned timestamp": func(l *lab) { l.m.files["/timestamp.json"] = []byte(`{"signed":{},"signatures":[]}`) },
-		"endless timestamp":  func(l *lab) { l.m.files["/timestamp.json"] = []byte(strings.Repeat(" ", 1<<20)) },
-		"broken target":      func(l *lab) { l.m.publish("{}") },
+		"unsigned timestamp": func(l *mirrored) { l.m.files["/timestamp.json"] = []byte(`{"signed":{},"signatures":[]}`) },
+		"endless timestamp":  func(l *mirrored) { l.m.files["/timestamp.json"] = []byte(strings.Repeat(" ", 1<<20)) },
+		"broken target":      func(l *mirrored) { l.m.publish("{}") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLab(t, spoil)
+			l := newMirrored(t, spoil)
 			err := l.verify(l.t.Context())
 			if missing := lacks(err, "whom keyless signatures can be trusted for, from "); missing != nil || errors.Is(err, source.ErrVerification) {
 				t.Errorf("error %v", err)
@@ -300,7 +300,7 @@ func TestMirrorIsNotTrusted(t *testing.T) {
 // TestMirrorStalls has runs that wait for the mirror until they are cancelled.
 // What comes after asks anew, and does not wait for them.
 func TestMirrorStalls(t *testing.T) {
-	l := newLab(t, nil)
+	l := newMirrored(t, nil)
 	hold := make(chan struct{})
 	defer close(hold)
 	l.m.set(func() { l.m.hold = hold })
@@ -324,7 +324,7 @@ func TestMirrorStalls(t *testing.T) {
 // TestAtOnce has many verifications begin together: with verifiers of their own,
 // with one, and with one that has the root from a Secret.
 func TestAtOnce(t *testing.T) {
-	l := newLab(t, nil)
+	l := newMirrored(t, nil)
 	check(t, l.verify(t.Context()))
 	each := l.m.asked()
 	l.c.pass(25 * time.Hour)
@@ -358,7 +358,7 @@ func TestCache(t *testing.T) {
 		t.Setenv(name, home)
 	}
 	dir := t.TempDir()
-	l := newLab(t, func(l *lab) { l.Cache = dir })
+	l := newMirrored(t, func(l *mirrored) { l.Cache = dir })
 	l.expect("", true)
 	l.make = cosign.New(l.Config) // another process
 	l.expect("", false)
@@ -367,7 +367,7 @@ func TestCache(t *testing.T) {
 	l.trust.Identities = []source.OIDCIdentityMatch{{Issuer: "nobody", Subject: "nobody"}}
 	l.expect("whom no entry", true) // the cache may be old
 
-	l = newLab(t, nil)
+	l = newMirrored(t, nil)
 	l.expect("", true)
 	l.make = cosign.New(l.Config)
 	l.expect("", true)

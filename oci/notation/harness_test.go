@@ -32,38 +32,38 @@ const artifactType = "application/vnd.cncf.notary.signature"
 
 const repository = "team/app"
 
-// A shop is a repository in a registry of its own.
-type shop struct {
+// A signedRepository is a repository in a registry of its own.
+type signedRepository struct {
 	*testenv.Registry
 	t    *testing.T
 	repo *oci.Repository
 }
 
-// newShop returns an empty repository.
-func newShop(t *testing.T, c testenv.RegistryConfig) *shop {
+// newRepository returns an empty repository.
+func newRepository(t *testing.T, c testenv.RegistryConfig) *signedRepository {
 	t.Helper()
 	g := testenv.StartRegistry(t, c)
 	v := &transport.Vault{Namespace: "default"}
 	repo, err := oci.Connect(t.Context(), oci.Access{URL: g.URL(repository), Insecure: true}, source.Env{}, v)
 	check(t, err)
 	t.Cleanup(repo.Close)
-	return &shop{g, t, repo}
+	return &signedRepository{g, t, repo}
 }
 
 // artifact pushes an artifact with a content.
-func (s *shop) artifact(content string) ocispec.Descriptor {
+func (s *signedRepository) artifact(content string) ocispec.Descriptor {
 	s.t.Helper()
 	return s.Push(repository, "", testenv.Manifest{ArtifactType: "application/vnd.test", Layers: []testenv.Blob{{MediaType: "text/plain", Data: []byte(content)}}})
 }
 
 // attach pushes an envelope as a signature of subject.
-func (s *shop) attach(subject ocispec.Descriptor, mediaType string, envelope []byte) ocispec.Descriptor {
+func (s *signedRepository) attach(subject ocispec.Descriptor, mediaType string, envelope []byte) ocispec.Descriptor {
 	s.t.Helper()
 	return s.Push(repository, "", testenv.Manifest{ArtifactType: artifactType, Subject: &subject, Layers: []testenv.Blob{{MediaType: mediaType, Data: envelope}}})
 }
 
 // verify verifies subject by a Secret.
-func (s *shop) verify(subject ocispec.Descriptor, secret map[string]string) (source.Verification, error) {
+func (s *signedRepository) verify(subject ocispec.Descriptor, secret map[string]string) (source.Verification, error) {
 	s.t.Helper()
 	v, err := notation.New(s.repo, oci.Trust{Keys: secretOf(secret)})
 	check(s.t, err)

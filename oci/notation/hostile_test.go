@@ -29,7 +29,7 @@ import (
 // Signatures without end are looked at up to a bound.
 func TestEndlessSignatures(t *testing.T) {
 	ca := authority(t, "root")
-	s := newShop(t, testenv.RegistryConfig{})
+	s := newRepository(t, testenv.RegistryConfig{})
 	subject := s.artifact("hello")
 	for i := range 40 {
 		s.attach(subject, jws.MediaTypeEnvelope, []byte(strings.Repeat("x", i+1)))
@@ -49,16 +49,16 @@ func TestEndlessSignatures(t *testing.T) {
 func TestMalformedSignatures(t *testing.T) {
 	ca := authority(t, "root")
 	envelope := testenv.Blob{MediaType: jws.MediaTypeEnvelope, Data: []byte("{}")}
-	claim := func(d ocispec.Descriptor) func(*shop, ocispec.Descriptor) {
-		return func(s *shop, subject ocispec.Descriptor) {
+	claim := func(d ocispec.Descriptor) func(*signedRepository, ocispec.Descriptor) {
+		return func(s *signedRepository, subject ocispec.Descriptor) {
 			text, err := json.Marshal(ocispec.Manifest{MediaType: ocispec.MediaTypeImageManifest, ArtifactType: artifactType, Subject: &subject,
 				Config: ocispec.DescriptorEmptyJSON, Layers: []ocispec.Descriptor{d}})
 			check(t, err)
 			s.PushRaw(repository, "", ocispec.MediaTypeImageManifest, text)
 		}
 	}
-	push := func(blobs ...testenv.Blob) func(*shop, ocispec.Descriptor) {
-		return func(s *shop, subject ocispec.Descriptor) {
+	push := func(blobs ...testenv.Blob) func(*signedRepository, ocispec.Descriptor) {
+		return func(s *signedRepository, subject ocispec.Descriptor) {
 			s.Push(repository, "", testenv.Manifest{ArtifactType: artifactType, Subject: &subject, Layers: blobs})
 		}
 	}
@@ -75,7 +75,7 @@ func TestMalformedSignatures(t *testing.T) {
 		return string(text)
 	}
 	for name, c := range map[string]struct {
-		push  func(*shop, ocispec.Descriptor)
+		push  func(*signedRepository, ocispec.Descriptor)
 		say   string
 		blobs int // that may be read
 	}{
@@ -95,7 +95,7 @@ func TestMalformedSignatures(t *testing.T) {
 		"endless chain":      {push(blob(jws.MediaTypeEnvelope, chain(17))), "its chain has 17 certificates, at most 16", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newShop(t, testenv.RegistryConfig{})
+			s := newRepository(t, testenv.RegistryConfig{})
 			subject := s.artifact("hello")
 			c.push(s, subject)
 			s.Reset()
@@ -156,7 +156,7 @@ func TestHugeKeys(t *testing.T) {
 		"timestamp's signers": {jws.MediaTypeEnvelope, inJSON(map[string]any{"io.cncf.notary.timestampSignature": timestampToken(t, repeat(ca.cert.Raw, 1), 17)}), "its timestamp has 17 signers"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newShop(t, testenv.RegistryConfig{})
+			s := newRepository(t, testenv.RegistryConfig{})
 			subject := s.artifact("hello")
 			s.attach(subject, c.mediaType, c.envelope)
 			_, err := s.verify(subject, secret(ca.pem(), level("audit")))
@@ -178,7 +178,7 @@ func TestWhatCannotBeKnown(t *testing.T) {
 	leaf := newSigner(t, ca, "builder", nil)
 	for _, phase := range []testenv.Phase{testenv.ListReferrers, testenv.GetManifest, testenv.GetBlob} {
 		t.Run(string(phase), func(t *testing.T) {
-			s := newShop(t, testenv.RegistryConfig{Defect: &testenv.Defect{Phase: phase, Status: 403}})
+			s := newRepository(t, testenv.RegistryConfig{Defect: &testenv.Defect{Phase: phase, Status: 403}})
 			subject := s.artifact("hello")
 			s.attach(subject, jws.MediaTypeEnvelope, leaf.sign(t, subject, jws.MediaTypeEnvelope, nil))
 			_, err := s.verify(subject, secret(ca.pem(), level("strict")))
@@ -189,7 +189,7 @@ func TestWhatCannotBeKnown(t *testing.T) {
 		})
 	}
 	t.Run("cancelled", func(t *testing.T) {
-		s := newShop(t, testenv.RegistryConfig{Defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Stall}})
+		s := newRepository(t, testenv.RegistryConfig{Defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Stall}})
 		subject := s.artifact("hello")
 		s.attach(subject, jws.MediaTypeEnvelope, leaf.sign(t, subject, jws.MediaTypeEnvelope, nil))
 		v, err := notation.New(s.repo, oci.Trust{Keys: secretOf(secret(ca.pem(), level("strict")))})

@@ -23,14 +23,14 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A desk answers questions about revocation.
-type desk struct {
+// A revocationServer answers questions about revocation.
+type revocationServer struct {
 	*httptest.Server
 	asked atomic.Int32
 }
 
-func newDesk(t *testing.T, answer func(r *http.Request) ([]byte, error)) *desk {
-	d := new(desk)
+func newRevocationServer(t *testing.T, answer func(r *http.Request) ([]byte, error)) *revocationServer {
+	d := new(revocationServer)
 	d.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.asked.Add(1)
 		text, err := answer(r)
@@ -44,9 +44,9 @@ func newDesk(t *testing.T, answer func(r *http.Request) ([]byte, error)) *desk {
 	return d
 }
 
-// newResponder returns a desk that answers by OCSP for the certificates of ca.
-func newResponder(t *testing.T, ca *identity, status int) *desk {
-	return newDesk(t, func(r *http.Request) ([]byte, error) {
+// newResponder returns a revocationServer that answers by OCSP for the certificates of ca.
+func newResponder(t *testing.T, ca *identity, status int) *revocationServer {
+	return newRevocationServer(t, func(r *http.Request) ([]byte, error) {
 		return ocsp.CreateResponse(ca.cert, ca.cert, ocsp.Response{
 			Status: status, SerialNumber: serial(r), ThisUpdate: time.Now().Add(-time.Hour), NextUpdate: time.Now().Add(time.Hour), RevokedAt: time.Now().Add(-time.Hour),
 		}, ca.key)
@@ -66,23 +66,23 @@ func serial(r *http.Request) *big.Int {
 	return req.SerialNumber
 }
 
-// newLister returns a desk that serves a list of what ca revoked.
-func newLister(t *testing.T, ca *identity, revoked ...*big.Int) *desk {
+// newLister returns a revocationServer that serves a list of what ca revoked.
+func newLister(t *testing.T, ca *identity, revoked ...*big.Int) *revocationServer {
 	list := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: time.Now().Add(-time.Hour), NextUpdate: time.Now().Add(time.Hour)}
 	for _, n := range revoked {
 		list.RevokedCertificateEntries = append(list.RevokedCertificateEntries, x509.RevocationListEntry{SerialNumber: n, RevocationTime: time.Now().Add(-time.Hour)})
 	}
 	text, err := x509.CreateRevocationList(rand.Reader, list, ca.cert, ca.key)
 	check(t, err)
-	return newDesk(t, func(*http.Request) ([]byte, error) { return text, nil })
+	return newRevocationServer(t, func(*http.Request) ([]byte, error) { return text, nil })
 }
 
 // Revocation is asked about where certificates say, and weighs as the level says.
 func TestRevocation(t *testing.T) {
 	ca, other := authority(t, "root"), authority(t, "other")
-	down := newDesk(t, func(*http.Request) ([]byte, error) { return nil, errors.New("down") })
-	noise := newDesk(t, func(*http.Request) ([]byte, error) { return make([]byte, 64<<10), nil })
-	at := func(ocsp, crl *desk) func(*x509.Certificate) {
+	down := newRevocationServer(t, func(*http.Request) ([]byte, error) { return nil, errors.New("down") })
+	noise := newRevocationServer(t, func(*http.Request) ([]byte, error) { return make([]byte, 64<<10), nil })
+	at := func(ocsp, crl *revocationServer) func(*x509.Certificate) {
 		return func(c *x509.Certificate) {
 			if ocsp != nil {
 				c.OCSPServer = []string{ocsp.URL}
@@ -109,8 +109,8 @@ func TestRevocation(t *testing.T) {
 		change  func(*x509.Certificate)
 		refused string
 		message string
-		asked   *desk
-		silent  *desk
+		asked   *revocationServer
+		silent  *revocationServer
 	}{
 		{"good by OCSP", level("strict"), ca, at(good, nil), "", "at level strict", good, nil},
 		{"revoked by OCSP", level("strict"), ca, at(bad, nil), `revocation: signing certificate with subject "CN=builder,O=Test,ST=BE,C=DE" is revoked`, "", bad, nil},
@@ -131,11 +131,11 @@ func TestRevocation(t *testing.T) {
 		{"of nobody trusted", level("audit"), other, at(foreign, foreign), "", "nobody trusts the certificate", nil, foreign},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newShop(t, testenv.RegistryConfig{})
+			s := newRepository(t, testenv.RegistryConfig{})
 			subject := s.artifact("hello")
 			leaf := newSigner(t, c.issuer, "builder", c.change)
 			s.attach(subject, jws.MediaTypeEnvelope, leaf.sign(t, subject, jws.MediaTypeEnvelope, nil))
-			for _, d := range []*desk{c.asked, c.silent} {
+			for _, d := range []*revocationServer{c.asked, c.silent} {
 				if d != nil {
 					d.asked.Store(0)
 				}
@@ -169,14 +169,14 @@ func TestRevocation(t *testing.T) {
 func TestRevocationIsAskedAgain(t *testing.T) {
 	ca := authority(t, "root")
 	var revoked atomic.Bool
-	responder := newDesk(t, func(r *http.Request) ([]byte, error) {
+	responder := newRevocationServer(t, func(r *http.Request) ([]byte, error) {
 		status := ocsp.Good
 		if revoked.Load() {
 			status = ocsp.Revoked
 		}
 		return ocsp.CreateResponse(ca.cert, ca.cert, ocsp.Response{Status: status, SerialNumber: serial(r), NextUpdate: time.Now().Add(time.Hour), RevokedAt: time.Now()}, ca.key)
 	})
-	s := newShop(t, testenv.RegistryConfig{})
+	s := newRepository(t, testenv.RegistryConfig{})
 	subject := s.artifact("hello")
 	leaf := newSigner(t, ca, "builder", func(c *x509.Certificate) { c.OCSPServer = []string{responder.URL} })
 	s.attach(subject, jws.MediaTypeEnvelope, leaf.sign(t, subject, jws.MediaTypeEnvelope, nil))
@@ -190,12 +190,12 @@ func TestRevocationIsAskedAgain(t *testing.T) {
 // What was not known of one signature says nothing of the next.
 func TestRevocationOfSeveral(t *testing.T) {
 	ca := authority(t, "root")
-	down := newDesk(t, func(*http.Request) ([]byte, error) { return nil, errors.New("down") })
+	down := newRevocationServer(t, func(*http.Request) ([]byte, error) { return nil, errors.New("down") })
 	asking := newSigner(t, ca, "asking", func(c *x509.Certificate) { c.OCSPServer = []string{down.URL} })
 	expired := newSigner(t, ca, "expired", func(c *x509.Certificate) {
 		c.NotBefore, c.NotAfter = time.Now().Add(-4*time.Hour), time.Now().Add(-time.Hour)
 	})
-	s := newShop(t, testenv.RegistryConfig{})
+	s := newRepository(t, testenv.RegistryConfig{})
 	subject := s.artifact("hello")
 	s.attach(subject, jws.MediaTypeEnvelope, asking.sign(t, subject, jws.MediaTypeEnvelope, func(r *signature.SignRequest) {
 		r.ExtendedSignedAttributes = []signature.Attribute{{Key: "example.com/strange", Critical: true, Value: "yes"}}

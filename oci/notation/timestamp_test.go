@@ -158,7 +158,7 @@ func TestTimestamp(t *testing.T) {
 	} {
 		for _, mediaType := range mediaTypes {
 			t.Run(c.name+" "+mediaType, func(t *testing.T) {
-				s := newShop(t, testenv.RegistryConfig{})
+				s := newRepository(t, testenv.RegistryConfig{})
 				subject := s.artifact("hello")
 				s.attach(subject, mediaType, short.sign(t, subject, mediaType, func(r *signature.SignRequest) {
 					r.SigningTime, r.Timestamper = time.Now().Add(-3*time.Hour), newClock(t, c.issuer, time.Now().Add(-c.at))

@@ -69,7 +69,7 @@ func TestTrustIsChecked(t *testing.T) {
 		"torn PEM":               {with("b.crt", "-----BEGIN CERTIFICATE-----\nMAA="), false, []string{"b.crt: holds PEM that cannot be parsed"}},
 		"a huge key":             {with("b.pem", string(hugeCertificate(t, ca))), false, []string{"default/trust: b.pem: holds an RSA key of more than 8192 bits"}},
 	}
-	s := newShop(t, testenv.RegistryConfig{})
+	s := newRepository(t, testenv.RegistryConfig{})
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			_, err := notation.New(s.repo, c.trust)
@@ -88,7 +88,7 @@ func TestTrustIsChecked(t *testing.T) {
 func TestCertificates(t *testing.T) {
 	ca, other := authority(t, "root"), authority(t, "other")
 	leaf := newSigner(t, ca, "builder", nil)
-	s := newShop(t, testenv.RegistryConfig{})
+	s := newRepository(t, testenv.RegistryConfig{})
 	subject := s.artifact("hello")
 	s.attach(subject, jws.MediaTypeEnvelope, leaf.sign(t, subject, jws.MediaTypeEnvelope, nil))
 	base := secret(other.pem(), level("strict"))
@@ -121,7 +121,7 @@ func TestCertificates(t *testing.T) {
 func TestScopes(t *testing.T) {
 	ca := authority(t, "root")
 	leaf := newSigner(t, ca, "builder", nil)
-	s := newShop(t, testenv.RegistryConfig{})
+	s := newRepository(t, testenv.RegistryConfig{})
 	subject := s.artifact("hello")
 	s.attach(subject, jws.MediaTypeEnvelope, leaf.sign(t, subject, jws.MediaTypeEnvelope, nil))
 	own, far := s.Host+"/team/app", "registry.example/team/app"

@@ -7,11 +7,11 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/rollout"
-	"github.com/headgate-io/headgate/rollout/tester/access"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/gate"
 )
@@ -21,23 +21,13 @@ const (
 	forbidden = "Forbidden"
 )
 
-// gate answers the paths below /gate/.
+// gate answers a request for a gate or a rollback switch: the paths below /gate/ and
+// /rollback/.
 func (s *Server) gate(w http.ResponseWriter, r *http.Request) error {
-	switch action := r.PathValue("action"); {
-	case r.PathValue("gate") == "" && (action == "approve" || action == "halt"):
-		return s.constant(w, r, action)
-	default:
-		return s.gateOf(w, r, api.KindGate)
+	kind := api.KindGate
+	if strings.HasPrefix(r.Pattern, "/rollback/") {
+		kind = api.KindRollback
 	}
-}
-
-// rollback answers the paths below /rollback/.
-func (s *Server) rollback(w http.ResponseWriter, r *http.Request) error {
-	return s.gateOf(w, r, api.KindRollback)
-}
-
-// gateOf answers a request for a gate or a rollback switch.
-func (s *Server) gateOf(w http.ResponseWriter, r *http.Request, kind api.Kind) error {
 	action := r.PathValue("action")
 	switch {
 	case action != "check" && action != "open" && action != "close":
@@ -60,7 +50,7 @@ func (s *Server) gateOf(w http.ResponseWriter, r *http.Request, kind api.Kind) e
 	if action == "check" {
 		return s.check(w, g, k, p)
 	}
-	if err := g.Change(k); err != nil {
+	if err := mayGate(g, toChange, k); err != nil {
 		return err
 	}
 	s.over(p, api.Key{})
@@ -79,25 +69,25 @@ func (s *Server) gateOf(w http.ResponseWriter, r *http.Request, kind api.Kind) e
 
 // constant answers /gate/approve and /gate/halt. Their body counts only where
 // callers have to say who they are, and then need not be a payload.
-func (s *Server) constant(w http.ResponseWriter, r *http.Request, action string) error {
+func (s *Server) constant(w http.ResponseWriter, r *http.Request) error {
 	if s.Guard.Required() {
 		p, g, _, err := s.payload(w, r)
 		if own, is := errors.AsType[*httpserve.Refusal](err); err == nil || is && own.Status == http.StatusBadRequest {
-			err = g.Check(p.key(api.KindGate, ""))
+			err = mayGate(g, toCheck, p.key(api.KindGate, ""))
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if action == "halt" {
+	if r.Pattern == "/gate/halt" {
 		return httpserve.Text(w, http.StatusForbidden, forbidden)
 	}
 	return httpserve.Text(w, http.StatusOK, "OK")
 }
 
 // check answers whether a gate is open. It says in headers who opened it, and why.
-func (s *Server) check(w http.ResponseWriter, g access.Grant, k api.Key, p payload) error {
-	if err := g.Check(k); err != nil {
+func (s *Server) check(w http.ResponseWriter, g grant, k api.Key, p payload) error {
+	if err := mayGate(g, toCheck, k); err != nil {
 		return err
 	}
 	s.over(p, k)
@@ -119,7 +109,7 @@ func (s *Server) check(w http.ResponseWriter, g access.Grant, k api.Key, p paylo
 }
 
 // decide opens, closes or rejects a gate for a caller who may.
-func (s *Server) decide(g access.Grant, k api.Key, action string, change api.Change) (state api.Gate, err error) {
+func (s *Server) decide(g grant, k api.Key, action string, change api.Change) (state api.Gate, err error) {
 	if s.Guard.Required() || change.Actor == "" {
 		change.Actor = g.Actor
 	}
@@ -140,42 +130,33 @@ func (s *Server) decide(g access.Grant, k api.Key, action string, change api.Cha
 // observeChange counts and logs a change of a gate: open, close, reject, link.
 func (s *Server) observeChange(g api.Gate, action, actor string) {
 	s.metrics.changes.WithLabelValues(string(g.Kind), action).Inc()
-	s.logger().Info("gate changed", "action", action, "kind", string(g.Kind), "namespace", clean(g.Namespace), "name", clean(g.Name), "gate", clean(g.Gate),
+	s.Log.Info("gate changed", "action", action, "kind", string(g.Kind), "namespace", clean(g.Namespace), "name", clean(g.Name), "gate", clean(g.Gate),
 		"open", g.Open, "mode", string(g.Mode), "checksum", clean(g.Checksum), "actor", clean(actor), "reason", clean(g.Reason))
 }
 
-func (s *Server) listGates(w http.ResponseWriter, r *http.Request) error {
-	g, f, err := s.filter(r, "kind", "namespace", "name", "gate", "waiting", "stale", "limit")
+func (s *Server) listGates(w http.ResponseWriter, r *http.Request, g grant) error {
+	f, err := filter(r, "kind", "namespace", "name", "gate", "waiting", "stale", "limit")
 	if err != nil {
 		return err
 	}
 	limit := f.Limit
 	f.Limit = 0
-	seen := slices.DeleteFunc(s.Gates.List(f), func(one api.Gate) bool { return g.Check(one.Key) != nil })
-	return httpserve.JSON(w, http.StatusOK, struct {
-		Gates []api.Gate `json:"gates"`
-	}{seen[:min(len(seen), limit)]})
+	seen := slices.DeleteFunc(s.Gates.List(f), func(one api.Gate) bool { return mayGate(g, toCheck, one.Key) != nil })
+	return httpserve.JSON(w, http.StatusOK, map[string][]api.Gate{"gates": seen[:min(len(seen), limit)]})
 }
 
-// gateOfPath returns the gate of the path.
-func gateOfPath(r *http.Request) (api.Key, error) {
-	k := api.Key{Kind: api.Kind(segment(r, "kind")), Namespace: segment(r, "namespace"), Name: segment(r, "name"),
-		Gate: cmp.Or(segment(r, "gate"), api.DefaultGate)} // by which scopes know it
+// gateOfPath returns the gate of the path, if the caller may do something with it.
+func gateOfPath(r *http.Request, g grant, verb string) (api.Key, error) {
+	k := api.Key{Kind: api.Kind(httpserve.Segment(r, "kind")), Namespace: httpserve.Segment(r, "namespace"), Name: httpserve.Segment(r, "name"),
+		Gate: cmp.Or(httpserve.Segment(r, "gate"), api.DefaultGate)} // by which scopes know it
 	if k.Kind != api.KindGate && k.Kind != api.KindRollback {
 		return k, httpserve.Refuse(http.StatusNotFound, "kind %s: is neither gate nor rollback", strconv.Quote(shorten(string(k.Kind), 80)))
 	}
-	return k, cmp.Or(checkName("namespace", k.Namespace), checkName("name", k.Name), checkName("gate", k.Gate))
+	return k, cmp.Or(checkName("namespace", k.Namespace), checkName("name", k.Name), checkName("gate", k.Gate), mayGate(g, verb, k))
 }
 
-func (s *Server) getGate(w http.ResponseWriter, r *http.Request) error {
-	g, err := s.Guard.Identify(r, "")
-	if err != nil {
-		return err
-	}
-	k, err := gateOfPath(r)
-	if err == nil {
-		err = g.Check(k)
-	}
+func (s *Server) getGate(w http.ResponseWriter, r *http.Request, g grant) error {
+	k, err := gateOfPath(r, g, toCheck)
 	if err != nil {
 		return err
 	}
@@ -183,27 +164,16 @@ func (s *Server) getGate(w http.ResponseWriter, r *http.Request) error {
 }
 
 // changeGate opens, closes or rejects a gate, or makes links that do.
-func (s *Server) changeGate(w http.ResponseWriter, r *http.Request) error {
-	g, err := s.Guard.Identify(r, "")
-	if err != nil {
+func (s *Server) changeGate(w http.ResponseWriter, r *http.Request, g grant) error {
+	action := r.PathValue("action")
+	verb := map[string]string{"open": toChange, "close": toChange, "reject": toReject, "link": toReject}[action] // a link can do both
+	k, err := gateOfPath(r, g, cmp.Or(verb, toCheck))
+	switch {
+	case err != nil:
 		return err
-	}
-	k, err := gateOfPath(r)
-	if err != nil {
-		return err
-	}
-	action, may := r.PathValue("action"), g.Change
-	switch action {
-	case "open", "close":
-	case "reject", "link": // a link can do both
-		may = g.Reject
-	default:
+	case verb == "":
 		return httpserve.ErrNothing
-	}
-	if err := may(k); err != nil {
-		return err
-	}
-	if action == "link" {
+	case action == "link":
 		return s.issueLink(w, r, g, k)
 	}
 	var change api.Change
@@ -217,7 +187,7 @@ func (s *Server) changeGate(w http.ResponseWriter, r *http.Request) error {
 	return httpserve.JSON(w, http.StatusOK, state)
 }
 
-func (s *Server) issueLink(w http.ResponseWriter, r *http.Request, g access.Grant, k api.Key) error {
+func (s *Server) issueLink(w http.ResponseWriter, r *http.Request, g grant, k api.Key) error {
 	var request api.LinkRequest
 	if err := s.bodies.JSON(w, r, &request); err != nil {
 		return err
@@ -238,16 +208,14 @@ func (s *Server) issueLink(w http.ResponseWriter, r *http.Request, g access.Gran
 	return httpserve.JSON(w, http.StatusOK, api.Link{Approve: base + approve, Reject: base + reject, Expires: expires})
 }
 
-func (s *Server) listAudit(w http.ResponseWriter, r *http.Request) error {
-	g, f, err := s.filter(r, "kind", "namespace", "name", "gate", "limit", "before")
+func (s *Server) listAudit(w http.ResponseWriter, r *http.Request, g grant) error {
+	f, err := filter(r, "kind", "namespace", "name", "gate", "limit", "before")
 	if err != nil {
 		return err
 	}
 	if _, err := strconv.ParseUint(f.Before, 10, 64); err != nil && f.Before != "" {
 		return httpserve.Refuse(http.StatusBadRequest, "parameter before: is no number of an entry")
 	}
-	entries := list(f, s.Gates.Audit, func(e api.Entry) string { return strconv.FormatUint(e.ID, 10) }, func(e api.Entry) bool { return g.Check(e.Key) == nil })
-	return httpserve.JSON(w, http.StatusOK, struct {
-		Entries []api.Entry `json:"entries"`
-	}{entries})
+	entries := list(f, s.Gates.Audit, func(e api.Entry) string { return strconv.FormatUint(e.ID, 10) }, func(e api.Entry) bool { return mayGate(g, toCheck, e.Key) == nil })
+	return httpserve.JSON(w, http.StatusOK, map[string][]api.Entry{"entries": entries})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
+	_ "embed"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/internal/redact"
-	"github.com/headgate-io/headgate/rollout/tester/access"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/gate"
 )
@@ -25,59 +25,16 @@ const (
 	linkRuns    = 10       // that the page shows
 )
 
+//go:embed link.html
+var linkHTML string
+
 // linkPage shows what a link is good for; its form posts to the URL of the page.
-var linkPage = template.Must(template.New("link").Parse(`<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="robots" content="noindex">
-<title>{{.Title}}</title>
-<style>` + httpserve.Style + `</style>
-</head>
-<body>
-<header><div class="bar"><p class="brand">headgate</p></div></header>
-<main>
-<h1>{{.Title}}</h1>
-{{with .Text}}<p>{{.}}</p>
-{{end}}{{with .Ticket}}<dl class="card facts">
-<div><dt>Canary</dt><dd>{{.Key.Namespace}}/{{.Key.Name}}</dd></div>
-<div><dt>Gate</dt><dd>{{.Key.Gate}}</dd></div>
-{{with $.Revision}}<div><dt>Revision</dt><dd><bdi class="code">{{.}}</bdi></dd></div>
-{{end}}{{if ne .Checksum $.Revision}}<div><dt>Checksum</dt><dd><bdi class="code">{{.Checksum}}</bdi></dd></div>
-{{end}}{{with $.Phase}}<div><dt>Phase</dt><dd>{{.}}</dd></div>
-{{end}}{{with $.About.Weight}}<div><dt>Weight</dt><dd>{{.}}%</dd></div>
-{{end}}{{with $.About.Step}}<div><dt>Step</dt><dd>{{.}}</dd></div>
-{{end}}{{with $.About.Failures}}<div><dt>Failed checks</dt><dd>{{.}}{{with $.About.Threshold}} of {{.}}{{end}}</dd></div>
-{{end}}<div><dt>Link expires</dt><dd><time datetime="{{.Expires.UTC.Format "2006-01-02T15:04:05Z"}}">{{.Expires.UTC.Format "2006-01-02 15:04 UTC"}}</time></dd></div>
-</dl>
-{{end}}{{with .Runs}}<section>
-<h2>Runs of this revision</h2>
-<table>
-<thead><tr><th scope="col">Type</th><th scope="col">State</th><th scope="col">Created</th><th scope="col">Reason</th></tr></thead>
-<tbody>
-{{range .}}<tr><th scope="row">{{.Type}}</th><td>{{.State}}</td><td>{{.Created.UTC.Format "2006-01-02 15:04:05 UTC"}}</td><td>{{.Reason}}</td></tr>
-{{end}}</tbody>
-</table>
-</section>
-{{end}}{{with .Button}}<form method="post">
-<div class="login">
-<div class="field">
-<label for="reason">Reason (optional)</label>
-<input id="reason" name="reason" maxlength="500" autocomplete="off">
-</div>
-<div class="buttons"><button type="submit" class="{{$.Look}}">{{.}}</button></div>
-</div>
-</form>
-{{end}}</main>
-</body>
-</html>
-`))
+var linkPage = template.Must(template.New("link").Parse(linkHTML))
 
 // A linkView is what the page shows.
 type linkView struct {
 	Title, Text string
+	Style       template.CSS
 	Ticket      *gate.Ticket
 	Button      string // "" for none
 	Look        string // of the button: primary or danger
@@ -101,9 +58,9 @@ func (s *Server) inspect(r *http.Request) (gate.Ticket, linkView, error) {
 	if err != nil {
 		return ticket, linkView{}, err
 	}
-	var issuer access.Grant
-	if issuer, err = s.Guard.Named(ticket.Issuer); err == nil {
-		err = issuer.Reject(ticket.Key)
+	issuer, err := s.Guard.Named(ticket.Issuer)
+	if err == nil {
+		err = mayGate(issuer, toReject, ticket.Key)
 	}
 	if err != nil {
 		return ticket, linkView{}, fmt.Errorf("%w: its issuer may not decide any more", gate.ErrLink)
@@ -170,6 +127,7 @@ func showPage(w http.ResponseWriter, view linkView, err error) error {
 		return err
 	}
 	var text bytes.Buffer
+	view.Style = template.CSS(httpserve.Style)
 	if err := linkPage.Execute(&text, view); err != nil {
 		return err
 	}

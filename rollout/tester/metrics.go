@@ -2,13 +2,15 @@ package tester
 
 import (
 	"net/http"
-	"sync"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
@@ -22,8 +24,7 @@ type metrics struct {
 	started, shared, output, ended     *prometheus.CounterVec // of runs
 	checks, changes, denials, requests *prometheus.CounterVec
 	duration                           *prometheus.HistogramVec
-	running, queued, inFlight          prometheus.Gauge
-	waiting                            sync.Map // queued runs, by ID
+	inFlight                           prometheus.Gauge
 }
 
 func (m *metrics) build(s *Server) {
@@ -33,17 +34,10 @@ func (m *metrics) build(s *Server) {
 		reg.MustRegister(v)
 		return v
 	}
-	gauge := func(name, help string) prometheus.Gauge {
-		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: metricPrefix + name, Help: help})
-		reg.MustRegister(g)
-		return g
-	}
 	m.started = counter("runs_started_total", "Runs that were started.", "type")
 	m.ended = counter("runs_finished_total", "Runs that ended, by how.", "type", "outcome")
 	m.shared = counter("runs_shared_total", "Requests that were given the run of an equal request.", "type")
 	m.output = counter("runs_output_bytes_total", "Bytes that runs wrote, kept or not.", "type")
-	m.running = gauge("runs_running", "Runs under way.")
-	m.queued = gauge("runs_queued", "Runs that wait for a place.")
 	m.duration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: metricPrefix + "run_duration_seconds", Help: "Time from the start of a run to its end.",
 		Buckets: []float64{0.1, 0.5, 1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600},
@@ -52,8 +46,8 @@ func (m *metrics) build(s *Server) {
 	m.changes = counter("gate_changes_total", "Changes of gates and rollback switches by callers.", "kind", "action")
 	m.denials = counter("auth_failures_total", "Requests that were refused because of who sent them, or from where.", "reason")
 	m.requests = counter("http_requests_total", "Requests that were answered.", "route", "code")
-	m.inFlight = gauge("http_requests_in_flight", "Requests that wait for an answer, and streams.")
-	reg.MustRegister(m.duration, gateStates{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.inFlight = prometheus.NewGauge(prometheus.GaugeOpts{Name: metricPrefix + "http_requests_in_flight", Help: "Requests that wait for an answer, and streams."})
+	reg.MustRegister(m.duration, m.inFlight, states{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.InstrumentMetricHandler(reg, promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
 
 	// The series that are there from the beginning, so that the first event of each is seen as an increase.
@@ -79,22 +73,29 @@ func (m *metrics) build(s *Server) {
 	}
 }
 
-// gateStates counts gates by state when somebody asks.
-type gateStates struct{ server *Server }
+// states counts runs and gates by state when somebody asks.
+type states struct{ server *Server }
 
 var (
+	runningDesc = prometheus.NewDesc(metricPrefix+"runs_running", "Runs under way.", nil, nil)
+	queuedDesc  = prometheus.NewDesc(metricPrefix+"runs_queued", "Runs that wait for a place.", nil, nil)
+
 	gatesDesc = prometheus.NewDesc(metricPrefix+"gates", "Gates and rollback switches that are known, by state.", []string{"kind", "state"}, nil)
 	waitsDesc = prometheus.NewDesc(metricPrefix+"gate_waiting_since_seconds", "Unix time since which somebody waits at a gate, of the one that waits longest; 0 when nobody does.", []string{"kind"}, nil)
 )
 
 // Describe implements [prometheus.Collector].
-func (g gateStates) Describe(out chan<- *prometheus.Desc) {
-	out <- gatesDesc
-	out <- waitsDesc
+func (g states) Describe(out chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{runningDesc, queuedDesc, gatesDesc, waitsDesc} {
+		out <- desc
+	}
 }
 
 // Collect implements [prometheus.Collector].
-func (g gateStates) Collect(out chan<- prometheus.Metric) {
+func (g states) Collect(out chan<- prometheus.Metric) {
+	running, queued := g.server.Runs.Load()
+	out <- prometheus.MustNewConstMetric(runningDesc, prometheus.GaugeValue, float64(running))
+	out <- prometheus.MustNewConstMetric(queuedDesc, prometheus.GaugeValue, float64(queued))
 	for _, kind := range []api.Kind{api.KindGate, api.KindRollback} {
 		states, since := map[string]int{"open": 0, "closed": 0, "waiting": 0}, 0.0
 		for _, one := range g.server.Gates.List(api.Filter{Kind: kind}) {
@@ -133,24 +134,18 @@ func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) error {
 
 // ObserveRun counts and logs a run; it is for [run.Config] Observe.
 func (s *Server) ObserveRun(r api.Run, shared bool) {
-	m, log := &s.started().metrics, s.logger().With("id", r.ID, "type", r.Type)
+	m, log := &s.started().metrics, s.Log.With("id", r.ID, "type", r.Type)
 	if shared {
 		m.shared.WithLabelValues(r.Type).Inc()
 		log.Debug("run shared")
 		return
 	}
-	if _, queued := m.waiting.LoadAndDelete(r.ID); queued {
-		m.queued.Dec()
-	}
 	log = log.With("namespace", clean(r.Namespace), "name", clean(r.Name))
 	switch r.State {
 	case api.Queued:
-		m.waiting.Store(r.ID, nil)
-		m.queued.Inc()
 		log.Info("run queued")
 		return
 	case api.Running:
-		m.running.Inc()
 		m.started.WithLabelValues(r.Type).Inc()
 		log.Info("run started", "phase", clean(r.Phase), "checksum", clean(r.Checksum), "actor", r.Actor)
 		return
@@ -158,8 +153,12 @@ func (s *Server) ObserveRun(r api.Run, shared bool) {
 	m.ended.WithLabelValues(r.Type, string(r.State)).Inc()
 	m.output.WithLabelValues(r.Type).Add(float64(r.Bytes))
 	if !r.Started.IsZero() {
-		m.running.Dec()
 		m.duration.WithLabelValues(r.Type).Observe(r.Ended.Sub(r.Started).Seconds())
+	}
+	if wanted, _ := strconv.ParseBool(r.Metadata["logCmdOutput"]); wanted {
+		for line := range strings.Lines(r.Output) {
+			log.Info("output", "line", redact.String(strings.TrimRight(line, "\n")))
+		}
 	}
 	log = log.With("state", string(r.State), "durationMs", r.Duration, "bytes", r.Bytes)
 	if r.ExitCode != nil {

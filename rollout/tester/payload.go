@@ -11,7 +11,6 @@ import (
 
 	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/internal/redact"
-	"github.com/headgate-io/headgate/rollout/tester/access"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
@@ -25,11 +24,11 @@ const (
 // A payload is the body of a webhook (specification, "Webhook call payload"),
 // and what the bodies that open and close gates have besides.
 type payload struct {
-	Name      string   `json:"name"`
-	Namespace string   `json:"namespace"`
-	Phase     string   `json:"phase"`
-	Checksum  string   `json:"checksum"`
-	Metadata  metadata `json:"metadata"`
+	Name      string            `json:"name"`
+	Namespace string            `json:"namespace"`
+	Phase     string            `json:"phase"`
+	Checksum  string            `json:"checksum"`
+	Metadata  map[string]string `json:"metadata"`
 
 	Gate   string   `json:"gate"`
 	Mode   api.Mode `json:"mode"`
@@ -38,35 +37,34 @@ type payload struct {
 	Actor  string   `json:"actor"`
 }
 
-type metadata map[string]string
-
-// UnmarshalJSON is the default but for its error, which names the key.
-func (m *metadata) UnmarshalJSON(text []byte) error {
-	err := json.Unmarshal(text, (*map[string]string)(m))
-	var values map[string]json.RawMessage
-	if err == nil || json.Unmarshal(text, &values) != nil {
-		return err
-	}
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		var value string
-		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](json.Unmarshal(values[key], &value)); ok {
-			wrong.Field = redact.String(shorten(key, 80))
-			return wrong
+// describe says what is wrong with a payload, and names the key of metadata that is no text.
+func describe(text []byte, err error) error {
+	var values struct{ Metadata map[string]json.RawMessage }
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if ok && wrong.Field == "metadata" && json.Unmarshal(text, &values) == nil {
+		for _, key := range slices.Sorted(maps.Keys(values.Metadata)) {
+			var value string
+			if inner, ok := errors.AsType[*json.UnmarshalTypeError](json.Unmarshal(values.Metadata[key], &value)); ok {
+				wrong = inner
+				wrong.Field = "metadata." + redact.String(shorten(key, 80))
+				break
+			}
 		}
+		err = wrong
 	}
-	return err
+	return httpserve.Refuse(http.StatusBadRequest, "%s", httpserve.Describe(err))
 }
 
 // payload reads the payload of a request and says who sent it, also when the payload is
 // none. Metadata does not have its token any more.
-func (s *Server) payload(w http.ResponseWriter, r *http.Request) (p payload, g access.Grant, token string, err error) {
+func (s *Server) payload(w http.ResponseWriter, r *http.Request) (p payload, g grant, token string, err error) {
 	g, denied := s.Guard.Identify(r, "")
 	if denied != nil && !missing(denied) {
 		return p, g, "", denied // before the body is read
 	}
 	err = s.bodies.Read(w, r, func(text []byte) error {
 		if err := json.Unmarshal(text, &p); err != nil {
-			return httpserve.Refuse(http.StatusBadRequest, "%s", httpserve.Describe(err))
+			return describe(text, err)
 		}
 		return p.check()
 	})
@@ -85,20 +83,14 @@ func (s *Server) payload(w http.ResponseWriter, r *http.Request) (p payload, g a
 
 // missing reports whether a caller was refused because it did not say who it is.
 func missing(err error) bool {
-	denial, ok := errors.AsType[*access.Denial](err)
+	denial, ok := errors.AsType[*httpserve.Denial](err)
 	return ok && denial.Kind == "missing"
 }
 
 // check returns which name is too long.
 func (p *payload) check() error {
-	for _, field := range [...]struct{ name, value string }{
-		{"name", p.Name}, {"namespace", p.Namespace}, {"phase", p.Phase}, {"checksum", p.Checksum}, {"gate", p.Gate}, {"metadata gate", p.Metadata["gate"]},
-	} {
-		if err := checkName(field.name, field.value); err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(checkName("name", p.Name), checkName("namespace", p.Namespace), checkName("phase", p.Phase), checkName("checksum", p.Checksum),
+		checkName("gate", p.Gate), checkName("metadata gate", p.Metadata["gate"]))
 }
 
 func checkName(field, name string) error {
@@ -118,6 +110,9 @@ func (p *payload) key(kind api.Kind, name string) api.Key {
 func (p *payload) about() api.About {
 	text := func(key string) string {
 		value := p.Metadata[ownPrefix+key]
+		if value == "" {
+			return ""
+		}
 		return redact.String(strings.ToValidUTF8(value[:min(len(value), maxAbout)], ""))
 	}
 	return api.About{Revision: text("revision"), Weight: text("weight"), Step: text("step"), Threshold: text("threshold"), Failures: text("failures")}

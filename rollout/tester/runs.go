@@ -2,7 +2,6 @@ package tester
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -12,73 +11,56 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/internal/httpserve"
-	"github.com/headgate-io/headgate/rollout/tester/access"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
-var runStates = []api.RunState{api.Queued, api.Running, api.Succeeded, api.Failed, api.TimedOut, api.Cancelled, api.Stopped, api.Lost}
-
-// filter returns who asks for a list, and the filter of the query, which has no other
-// parameters than those allowed.
-func (s *Server) filter(r *http.Request, allowed ...string) (access.Grant, api.Filter, error) {
-	f := api.Filter{Limit: 100}
-	g, err := s.Guard.Identify(r, "")
-	if err != nil {
-		return g, f, err
-	}
-	for name, values := range r.URL.Query() {
-		if !slices.Contains(allowed, name) {
-			return g, f, httpserve.Refuse(http.StatusBadRequest, "parameter %s: is unknown here; there are %s", shorten(name, 80), strings.Join(allowed, ", "))
-		}
-		if len(values) != 1 {
-			return g, f, httpserve.Refuse(http.StatusBadRequest, "parameter %s: is there twice", name)
-		}
-		if possible := setFilter(&f, name, values[0]); possible != "" {
-			return g, f, httpserve.Refuse(http.StatusBadRequest, "parameter %s: %s is not possible: want %s", name, strconv.Quote(shorten(values[0], 80)), possible)
-		}
-	}
-	return g, f, nil
+// parameters are those of lists: what they may be, and how they are set.
+var parameters = map[string]struct {
+	want string
+	set  func(f *api.Filter, value string) bool
+}{
+	"kind": {"gate or rollback", func(f *api.Filter, value string) bool {
+		f.Kind = api.Kind(value)
+		return f.Kind == api.KindGate || f.Kind == api.KindRollback
+	}},
+	"namespace": {"", func(f *api.Filter, value string) bool { f.Namespace = value; return true }},
+	"name":      {"", func(f *api.Filter, value string) bool { f.Name = value; return true }},
+	"gate":      {"", func(f *api.Filter, value string) bool { f.Gate = value; return true }},
+	"checksum":  {"", func(f *api.Filter, value string) bool { f.Checksum = value; return true }},
+	"before":    {"", func(f *api.Filter, value string) bool { f.Before = value; return true }},
+	"type":      {"a type of tests", func(f *api.Filter, value string) bool { f.Type = api.TypeName(value); return f.Type != "" }},
+	"state": {"queued, running, succeeded, failed, timed-out, cancelled, stopped or lost", func(f *api.Filter, value string) bool {
+		f.State = api.RunState(value)
+		return slices.Contains([]api.RunState{api.Queued, api.Running, api.Succeeded, api.Failed, api.TimedOut, api.Cancelled, api.Stopped, api.Lost}, f.State)
+	}},
+	"waiting": {"true or false", func(f *api.Filter, value string) (ok bool) { f.Waiting, ok = boolean(value); return ok }},
+	"stale":   {"true or false", func(f *api.Filter, value string) (ok bool) { f.Stale, ok = boolean(value); return ok }},
+	"limit": {"from 1 to 1000", func(f *api.Filter, value string) bool {
+		n, err := strconv.Atoi(value)
+		f.Limit = n
+		return err == nil && 0 < n && n <= 1000
+	}},
 }
 
-// setFilter sets what a parameter says, or returns which values it may have.
-func setFilter(f *api.Filter, name, value string) (possible string) {
-	var err error
-	valid := true
-	switch name {
-	case "kind":
-		f.Kind, possible = api.Kind(value), "gate or rollback"
-		valid = f.Kind == api.KindGate || f.Kind == api.KindRollback
-	case "namespace":
-		f.Namespace = value
-	case "name":
-		f.Name = value
-	case "gate":
-		f.Gate = value
-	case "checksum":
-		f.Checksum = value
-	case "type":
-		f.Type, possible = api.TypeName(value), "a type of tests"
-		valid = f.Type != ""
-	case "state":
-		f.State, possible = api.RunState(value), "queued, running, succeeded, failed, timed-out, cancelled, stopped or lost"
-		valid = slices.Contains(runStates, f.State)
-	case "waiting":
-		possible = "true or false"
-		f.Waiting, err = strconv.ParseBool(value)
-	case "stale":
-		possible = "true or false"
-		f.Stale, err = strconv.ParseBool(value)
-	case "limit":
-		possible = "from 1 to 1000"
-		f.Limit, err = strconv.Atoi(value)
-		valid = 0 < f.Limit && f.Limit <= 1000
-	case "before":
-		f.Before = value
+func boolean(text string) (value, ok bool) {
+	value, err := strconv.ParseBool(text)
+	return value, err == nil
+}
+
+// filter returns the filter of a query, which has no other parameters than those allowed.
+func filter(r *http.Request, allowed ...string) (api.Filter, error) {
+	f := api.Filter{Limit: 100}
+	for name, values := range r.URL.Query() {
+		switch parameter := parameters[name]; {
+		case !slices.Contains(allowed, name):
+			return f, httpserve.Refuse(http.StatusBadRequest, "parameter %s: is unknown here; there are %s", shorten(name, 80), strings.Join(allowed, ", "))
+		case len(values) != 1:
+			return f, httpserve.Refuse(http.StatusBadRequest, "parameter %s: is there twice", name)
+		case !parameter.set(&f, values[0]):
+			return f, httpserve.Refuse(http.StatusBadRequest, "parameter %s: %s is not possible: want %s", name, strconv.Quote(shorten(values[0], 80)), parameter.want)
+		}
 	}
-	if err == nil && valid {
-		return ""
-	}
-	return possible
+	return f, nil
 }
 
 // list collects up to f.Limit of what the caller may see. next returns those
@@ -101,12 +83,12 @@ func list[T any](f api.Filter, next func(api.Filter) []T, id func(T) string, see
 }
 
 // runsFor returns the runs of a filter that a caller may see.
-func (s *Server) runsFor(g access.Grant, f api.Filter) []api.Run {
-	return list(f, s.Runs.Runs, func(r api.Run) string { return r.ID }, func(r api.Run) bool { return g.See(r.Namespace, r.Type) == nil })
+func (s *Server) runsFor(g grant, f api.Filter) []api.Run {
+	return list(f, s.Runs.Runs, func(r api.Run) string { return r.ID }, func(r api.Run) bool { return mayTask(g, toLook, r.Namespace, r.Type) == nil })
 }
 
-func (s *Server) listRuns(w http.ResponseWriter, r *http.Request) error {
-	g, f, err := s.filter(r, "namespace", "name", "checksum", "type", "state", "limit", "before")
+func (s *Server) listRuns(w http.ResponseWriter, r *http.Request, g grant) error {
+	f, err := filter(r, "namespace", "name", "checksum", "type", "state", "limit", "before")
 	if err != nil {
 		return err
 	}
@@ -114,37 +96,31 @@ func (s *Server) listRuns(w http.ResponseWriter, r *http.Request) error {
 	for i := range runs {
 		runs[i].URL = s.runURL(r, runs[i].ID)
 	}
-	return httpserve.JSON(w, http.StatusOK, struct {
-		Runs []api.Run `json:"runs"`
-	}{runs})
+	return httpserve.JSON(w, http.StatusOK, map[string][]api.Run{"runs": runs})
 }
 
 // runOfPath returns the run of the path, which the caller may see.
-func (s *Server) runOfPath(r *http.Request) (access.Grant, api.Run, error) {
-	g, err := s.Guard.Identify(r, "")
-	if err != nil {
-		return g, api.Run{}, err
-	}
+func (s *Server) runOfPath(r *http.Request, g grant) (api.Run, error) {
 	state, err := s.Runs.Run(r.PathValue("id"))
 	if err == nil {
-		err = g.See(state.Namespace, state.Type)
+		err = mayTask(g, toLook, state.Namespace, state.Type)
 	}
 	state.URL = s.runURL(r, state.ID)
-	return g, state, err
+	return state, err
 }
 
-func (s *Server) getRun(w http.ResponseWriter, r *http.Request) error {
-	_, state, err := s.runOfPath(r)
+func (s *Server) getRun(w http.ResponseWriter, r *http.Request, g grant) error {
+	state, err := s.runOfPath(r, g)
 	if err != nil {
 		return err
 	}
 	return httpserve.JSON(w, http.StatusOK, state)
 }
 
-func (s *Server) cancelRun(w http.ResponseWriter, r *http.Request) error {
-	g, state, err := s.runOfPath(r)
+func (s *Server) cancelRun(w http.ResponseWriter, r *http.Request, g grant) error {
+	state, err := s.runOfPath(r, g)
 	if err == nil {
-		err = g.Run(state.Namespace, state.Type)
+		err = mayTask(g, toRun, state.Namespace, state.Type)
 	}
 	if err == nil {
 		state, err = s.Runs.Cancel(r.Context(), state.ID, g.Actor)
@@ -157,8 +133,8 @@ func (s *Server) cancelRun(w http.ResponseWriter, r *http.Request) error {
 }
 
 // getOutput answers with what a run wrote, as it is kept; with follow until the run has ended.
-func (s *Server) getOutput(w http.ResponseWriter, r *http.Request) error {
-	_, state, err := s.runOfPath(r)
+func (s *Server) getOutput(w http.ResponseWriter, r *http.Request, g grant) error {
+	state, err := s.runOfPath(r, g)
 	if err != nil {
 		return err
 	}
@@ -184,18 +160,12 @@ func (s *Server) getOutput(w http.ResponseWriter, r *http.Request) error {
 
 // watch streams changes of gates and runs that the caller may see. It ends with the
 // test runner, and when the caller is not known any more.
-func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
-	g, err := s.Guard.Identify(r, "")
-	if err != nil {
-		return err
-	}
+func (s *Server) watch(w http.ResponseWriter, r *http.Request, g grant) error {
 	out := httpserve.StreamEvents(w)
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	gates, runs := s.Gates.Watch(ctx), s.Runs.Watch(ctx)
+	gates, runs := s.Gates.Watch(r.Context()), s.Runs.Watch(r.Context())
 	ticker := time.NewTicker(cmp.Or(s.Keepalive, 15*time.Second))
 	defer ticker.Stop()
 	for line := ": changes from now on\n\n"; ; {
@@ -204,32 +174,29 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 				return nil
 			}
 		}
+		var gate *api.Gate
+		var state *api.Run
+		more := true
 		line = ""
 		select {
-		case <-s.ending:
-			return nil
-		case <-ctx.Done():
+		case <-s.ending.Done():
 			return nil
 		case <-ticker.C:
-			if g, err = s.Guard.Renew(g); err != nil {
-				return nil
-			}
 			line = ":\n\n"
-		case state, more := <-gates:
-			if g, err = s.Guard.Renew(g); err != nil || !more {
-				return nil
-			}
-			if g.Check(state.Key) == nil {
-				line = event(api.Notice{Gate: &state})
-			}
-		case state, more := <-runs:
-			if g, err = s.Guard.Renew(g); err != nil || !more {
-				return nil
-			}
-			if g.See(state.Namespace, state.Type) == nil {
-				state.URL = s.runURL(r, state.ID)
-				line = event(api.Notice{Run: &state})
-			}
+		case gate, more = <-gates: // which ends with the caller
+		case state, more = <-runs:
+		}
+		var err error
+		if g, err = s.Guard.Renew(g); err != nil || !more {
+			return nil
+		}
+		switch {
+		case gate != nil && mayGate(g, toCheck, gate.Key) == nil:
+			line = event(api.Notice{Gate: gate})
+		case state != nil && mayTask(g, toLook, state.Namespace, state.Type) == nil:
+			shown := *state
+			shown.URL = s.runURL(r, shown.ID)
+			line = event(api.Notice{Run: &shown})
 		}
 	}
 }
@@ -239,12 +206,8 @@ func event(notice api.Notice) string {
 	return fmt.Sprintf("data: %s\n\n", text)
 }
 
-func (s *Server) getSession(w http.ResponseWriter, r *http.Request) error {
-	g, err := s.Guard.Identify(r, "")
-	if err != nil {
-		return err
-	}
-	return httpserve.JSON(w, http.StatusOK, g.Session(s.Guard.Required()))
+func (s *Server) getSession(w http.ResponseWriter, _ *http.Request, g grant) error {
+	return httpserve.JSON(w, http.StatusOK, s.session(g))
 }
 
 func (s *Server) login(w http.ResponseWriter, r *http.Request) error {
@@ -258,7 +221,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return httpserve.JSON(w, http.StatusOK, g.Session(s.Guard.Required()))
+	return s.getSession(w, r, g)
 }
 
 func (s *Server) logout(w http.ResponseWriter, r *http.Request) error {

@@ -1,24 +1,33 @@
 package tester_test
 
-// The tests whose names begin with TestG are the rows of a list of risks, one
-// each: every one goes through the public door, a real listener and, where the
-// row is about what runs, real processes.
-
 import (
 	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"unicode"
 
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout/tester"
-	"github.com/headgate-io/headgate/rollout/tester/access"
 	"github.com/headgate-io/headgate/rollout/tester/api"
+	"github.com/headgate-io/headgate/rollout/tester/remote"
 )
+
+// The tests whose names begin with TestG are the rows of a list of risks, one
+// each: every one goes through the public door, a real listener and, where the
+// row is about what runs, real processes.
 
 const (
 	allToken  = "everything-0123456789"
@@ -236,8 +245,8 @@ func TestGMutualTLS(t *testing.T) {
 	} {
 		for _, optional := range []bool{false, true} {
 			d := openDoor(t, func(w *doorway) {
-				g, err := access.Open(access.Config{Certificates: true, File: file(t, []byte(
-					"certificates: [{name: ci, commonName: ci, types: [bash]}, {name: server, commonName: localhost}]"))})
+				g, err := tester.OpenGuard(file(t, []byte(
+					"certificates: [{name: ci, commonName: ci, types: [bash]}, {name: server, commonName: localhost}]")), true, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -259,5 +268,580 @@ func TestGMutualTLS(t *testing.T) {
 				t.Errorf("%s, optional %t: runs: %+v", name, optional, runs)
 			}
 		}
+	}
+}
+
+// TestGCommandInjection: what may run is said by the owner of the test runner.
+func TestGCommandInjection(t *testing.T) {
+	command, marks := marker(t)
+	mark := strings.TrimPrefix(command, "echo >>")
+	dir := t.TempDir()
+	for name, script := range map[string]string{"allowed": "#!/bin/sh\nfor a; do echo \"<$a>\"; done\n", "evil": "#!/bin/sh\necho >>" + mark + "\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
+	for name, tt := range map[string]struct {
+		set    func(*doorway)
+		tasks  map[string]int // statuses by metadata
+		output string         // of those with 200
+	}{
+		"allow-list": {func(w *doorway) { w.server.Tools.Allow = []string{"allowed"} }, map[string]int{
+			`{"type": "bash", "cmd": "allowed a '; echo >>` + mark + `'", "returnCmdOutput": "true"}`:                   200,
+			`{"type": "bash", "cmd": "allowed ; evil"}`:                                                                 400,
+			`{"type": "bash", "cmd": "allowed a|evil"}`:                                                                 200,
+			`{"type": "bash", "cmd": "allowed $(evil)"}`:                                                                200,
+			"{\"type\": \"bash\", \"cmd\": \"allowed `evil`\"}":                                                         200,
+			`{"type": "bash", "cmd": "allowed\nevil"}`:                                                                  200, // words, all of them, as those that follow
+			`{"type": "bash", "cmd": "allowed a && evil"}`:                                                              400,
+			`{"type": "bash", "cmd": "evil"}`:                                                                           400,
+			`{"type": "bash", "cmd": "` + dir + `/evil"}`:                                                               400,
+			`{"type": "bash", "cmd": "` + dir + `/allowed/../evil"}`:                                                    400,
+			`{"type": "bash", "cmd": "sh -c evil"}`:                                                                     400,
+			`{"type": "bash", "cmd": "env evil"}`:                                                                       400,
+			`{"type": "bash", "shell": "true", "cmd": "allowed; evil"}`:                                                 400,
+			`{"type": "cmd", "wait": "true", "cmd": "evil"}`:                                                            400,
+			`{"type": "helm", "cmd": "version"}`:                                                                        400,
+			`{"type": "kubectl", "cmd": "version"}`:                                                                     400,
+			`{"type": "k6", "script": "x"}`:                                                                             400,
+			`{"type": "bash", "cmd": "allowed", "env.PATH": "` + dir + `"}`:                                             400,
+			`{"type": "bash", "cmd": "allowed", "env.LD_PRELOAD": "/tmp/x.so"}`:                                         400,
+			`{"type": "bash", "cmd": "PATH=` + dir + ` allowed"}`:                                                       400,
+			`{"type": "bash", "cmd": "allowed", "env.BASH_ENV": "` + filepath.Join(dir, "evil") + `"}`:                  400,
+			`{"type": "bash", "cmd": "allowed ` + strings.Repeat(`\"`, 3) + `"}`:                                        400,
+			`{"type": "bash", "cmd": "@allowed"}`:                                                                       400,
+			`{"type": "bash", "cmd": ""}`:                                                                               400,
+			`{"type": "bash", "cmd": "  "}`:                                                                             400,
+			`{"type": "Bash", "cmd": "allowed"}`:                                                                        400,
+			`{"type": "bash", "CMD": "allowed"}`:                                                                        400,
+			`{"type": "bash", "cmd": "allowed \u0000evil"}`:                                                             400,
+			`{"type": "bash", "cmd": "allowed", "shell": "/bin/sh"}`:                                                    400,
+			`{"type": "bash", "cmd": "allowed", "timeout": "1; evil"}`:                                                  400,
+			`{"type": "bash", "cmd": "allowed ${IFS}evil"}`:                                                             200,
+			`{"type": "bash", "cmd": "allowed >` + mark + `"}`:                                                          200,
+			`{"type": "bash", "cmd": "./allowed"}`:                                                                      400,
+			`{"type": "bash", "cmd": "allowed <(evil)"}`:                                                                200,
+			`{"type": "bash", "cmd": "allowed --x='$(evil)' \"$(evil)\"", "shell": "false", "returnCmdOutput": "true"}`: 200,
+		}, "<"},
+		"named commands": {func(w *doorway) {
+			w.server.Tools.Commands, w.server.Tools.OnlyNamed = map[string]string{"smoke": "allowed --url ${url} fixed", "rm": "allowed ${what}"}, true
+		}, map[string]int{
+			`{"type": "bash", "cmd": "@smoke", "arg.url": "x y; evil", "returnCmdOutput": "true"}`: 200,
+			`{"type": "bash", "cmd": "@smoke"}`:                                                    400,
+			`{"type": "bash", "cmd": "@smoke", "arg.url": "x", "arg.other": "y"}`:                  400,
+			`{"type": "bash", "cmd": "@rm", "arg.what": "--all"}`:                                  400,
+			`{"type": "bash", "cmd": "@smoke; evil", "arg.url": "x"}`:                              400,
+			`{"type": "bash", "cmd": "@evil"}`:                                                     400,
+			`{"type": "bash", "cmd": "allowed"}`:                                                   400,
+			`{"type": "helm", "cmd": "@smoke"}`:                                                    400,
+			`{"type": "kubectl", "cmd": "get pods"}`:                                               400,
+			`{"type": "k6", "script": "x"}`:                                                        400,
+		}, "<x y; evil>"},
+		"types": {func(w *doorway) { w.server.Types = []string{"kubectl", "workflow"} }, map[string]int{
+			`{"type": "bash", "cmd": "evil"}`: 403, `{"cmd": "evil"}`: 403, `{"type": "cmd", "cmd": "evil"}`: 403, `{"type": "pkgtest", "cmd": "x"}`: 403, `{"type": "concord"}`: 400,
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := openDoor(t, func(w *doorway) {
+				w.server.Tools.Env = path
+				tt.set(w)
+			})
+			for metadata, status := range tt.tasks {
+				got := d.post("/", canary("shop", metadata))
+				if got.status != status || status == 200 && strings.Contains(metadata, "returnCmdOutput") && !strings.Contains(got.body, tt.output) {
+					t.Errorf("%s: %d %q, want %d %s", metadata, got.status, got.body, status, tt.output)
+				}
+			}
+		})
+	}
+	if n := marks(); n != 0 {
+		t.Errorf("%d commands ran that nobody allowed", n)
+	}
+}
+
+// TestGResourceExhaustion: bodies, output, time, runs at a time and their memory have limits.
+func TestGResourceExhaustion(t *testing.T) {
+	d := openDoor(t, func(w *doorway) {
+		w.server.MaxBody = 10 << 10
+		w.Runs.Concurrency, w.Runs.Queue, w.Runs.OutputLimit = 1, 1, 4<<10
+	})
+	d.post("/", canary("shop", `{"type": "bash", "cmd": "`+strings.Repeat("x", 10<<10)+`"}`)).is(t, "a long body", 413, "longer than 10240 bytes")
+	d.post("/gate/open", canary("shop", `{"x": "`+strings.Repeat("x", 10<<10)+`"}`)).is(t, "a long body of a gate", 413, "")
+	d.post("/", strings.Repeat("[", 5<<10)).is(t, "a deep body", 400, "")
+
+	d.post("/", canary("shop", `{"type": "bash", "cmd": "echo x", "outputLimit": "99999999999"}`)).is(t, "an output without limit", 400, "outputLimit")
+	d.post("/", canary("shop", `{"type": "bash", "cmd": "sleep 600", "timeout": "0.2"}`)).is(t, "a run that takes too long", 422, "timed out")
+	d.post("/", canary("shop", `{"cmd": "sleep 600"}`)).is(t, "the one run at a time", 202, "")
+	d.post("/", canary("shop", `{"cmd": "sleep 601"}`)).is(t, "the one that waits", 202, "")
+	if got := d.post("/", canary("shop", `{"cmd": "sleep 602"}`)); got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" {
+		t.Errorf("one too many: %+v", got)
+	}
+}
+
+// TestSecretsAreBounded refuses requests in which there is more to be masked than
+// can be, and none for repeating itself.
+func TestSecretsAreBounded(t *testing.T) {
+	url := "http://" + serve(t, newServer(t))
+	var many strings.Builder
+	for i := range 2000 {
+		fmt.Fprintf(&many, " http://u:pass%d@h/", i)
+	}
+	for cmd, want := range map[string]int{
+		"true" + many.String():                                  http.StatusBadRequest,
+		"true http://u:" + strings.Repeat("x", 300<<10) + "@h/": http.StatusBadRequest,
+		"true" + strings.Repeat(" http://u:the-same@h/", 2000):  http.StatusOK,
+	} {
+		if status, text := mustPost(t, url, payload("masked", `{"type":"bash","cmd":"`+cmd+`"}`)); status != want || want != http.StatusOK && !strings.Contains(text, "secrets") {
+			t.Errorf("%.20s: status %d %.100s", cmd, status, text)
+		}
+	}
+}
+
+const gatePath = "/api/v1/gates/gate/shop/podinfo/default"
+
+// state returns a gate of the canary.
+func (d *door) state(kind api.Kind) api.Gate {
+	return d.Gates.Gate(api.Key{Kind: kind, Namespace: "shop", Name: "podinfo", Gate: api.DefaultGate})
+}
+
+// TestGGateAbuse: who opens a gate did so on purpose, for what it saw, and is known.
+func TestGGateAbuse(t *testing.T) {
+	d := openDoor(t, func(w *doorway) { w.server.Guard = guard(t, tenants) })
+	d.token = allToken
+	check := func(checksum string) int {
+		return d.post("/gate/check", strings.Replace(canary("shop", `{}`), "abc", checksum, 1)).status
+	}
+	for _, method := range []string{"GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "open"} {
+		for _, path := range []string{"/gate/open", "/gate/close", "/rollback/open", "/rollback/close", "/gate/x/open", gatePath + "/open", gatePath + "/reject"} {
+			if got := d.call(method, path, canary("shop", `{}`)); got.status != http.StatusMethodNotAllowed || got.header.Get("Allow") != "POST" {
+				t.Errorf("%s %s: %d, Allow %q", method, path, got.status, got.header.Get("Allow"))
+			}
+		}
+	}
+	if d.state(api.KindGate).Open || d.state(api.KindRollback).Open {
+		t.Fatal("something is open")
+	}
+
+	// For one revision.
+	check("a")
+	d.post(gatePath+"/open", `{"checksum": "a", "reason": "looks good", "actor": "mallory"}`).is(t, "bound", 200, `"mode":"checksum"`)
+	if check("a") != 200 || check("b") != 403 {
+		t.Error("an approval of one revision counts for another")
+	}
+	d.post(gatePath+"/open", `{"mode": "one-shot"}`).is(t, "one-shot", 200, "")
+	var answers []int
+	for _, checksum := range []string{"b", "b", "c", "b"} {
+		answers = append(answers, check(checksum))
+	}
+	if !slices.Equal(answers, []int{200, 200, 403, 403}) {
+		t.Error("a one-shot approval counts for more than one revision")
+	}
+	d.post(gatePath+"/open", `{"ttl": "0"}`).is(t, "a time that is none", 400, "")
+
+	// By a link: looking does nothing, the button does it once.
+	check("d")
+	var link, next api.Link
+	for _, l := range []*api.Link{&link, &next} {
+		if err := json.Unmarshal([]byte(d.post(gatePath+"/link", `{"ttl": "1h"}`).body), l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.token = ""
+	path := func(u string) string { return strings.TrimPrefix(u, d.url) }
+	for _, method := range []string{"GET", "HEAD", "GET"} {
+		d.call(method, path(link.Approve), "").is(t, "looking at a link", 200, "")
+	}
+	d.call("PUT", path(link.Approve), "").is(t, "another method", 405, "")
+	d.call("POST", path(link.Approve), "", "Origin", "https://other.example.com").is(t, "a form of another site", 403, "")
+	d.call("POST", path(link.Approve), "", "Origin", "null").is(t, "a form of nowhere", 403, "")
+	for name, broken := range map[string]string{
+		"changed": path(link.Approve)[:len(path(link.Approve))-2] + "xx", "swapped": strings.Replace(path(link.Reject), "/link/", "/link/x", 1), "short": "/link/x", "escaped": "/link/%2e%2e",
+	} {
+		if got := d.call("POST", broken, ""); got.status != http.StatusGone && got.status != http.StatusNotFound {
+			t.Errorf("a link that is %s: %d", name, got.status)
+		}
+	}
+	d.token = allToken
+	if check("d") != 403 {
+		t.Fatal("the gate is open")
+	}
+	d.token = ""
+	d.call("POST", path(link.Approve), "", "Origin", d.url).is(t, "the button", 200, "")
+	d.call("POST", path(link.Approve), "").is(t, "the button again", 410, "")
+	d.call("POST", path(link.Reject), "").is(t, "the other button", 410, "")
+	d.token = allToken
+	if check("d") != 200 || check("e") != 403 {
+		t.Error("the link opened something else")
+	}
+	d.token = ""
+	d.call("POST", path(next.Reject), "").is(t, "an older link when another revision waits", 410, "")
+	if d.state(api.KindRollback).Open {
+		t.Error("the rollback switch is open")
+	}
+
+	// All of it is on record.
+	d.token = allToken
+	trail := d.call("GET", "/api/v1/audit?namespace=shop", "").body
+	for _, want := range []string{`"actor":"all"`, `"reason":"looks good"`, `"action":"link"`, `"actor":"a link"`, `"action":"consume"`} {
+		if !strings.Contains(trail, want) {
+			t.Errorf("the audit trail has no %s: %s", want, trail)
+		}
+	}
+	if strings.Contains(trail, "mallory") {
+		t.Error("a caller chose the actor")
+	}
+
+	// Who decides while it ends is told to come again, and nothing was decided.
+	if err := json.Unmarshal([]byte(d.post(gatePath+"/link", "{}").body), &next); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Gates.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for p, body := range map[string]string{path(next.Approve): "", "/gate/open": canary("shop", `{}`), gatePath + "/open": ""} {
+		got := d.post(p, body)
+		if got.is(t, "a change when the gates are closed for good", 503, "shutting down"); got.header.Get("Retry-After") == "" {
+			t.Errorf("%s: it was not told to come again: %v", p, got.header)
+		}
+	}
+	if strings.Contains(d.log.String(), path(next.Approve)) {
+		t.Error("the log has a link that works")
+	}
+}
+
+// TestGCrossSite: what a page of another site can make a browser send, with the
+// session of the person in front of it.
+func TestGCrossSite(t *testing.T) {
+	d := openDoor(t, func(w *doorway) {
+		w.server.Guard, w.server.BaseURL = guard(t, tenants), "https://tests.example.com/tester"
+	})
+	got := d.post("/api/v1/session", `{"token": "`+allToken+`"}`)
+	got.is(t, "login", 200, `"actor":"all"`)
+	cookie := got.header.Get("Set-Cookie")
+	for _, attribute := range []string{"HttpOnly", "SameSite=Strict", "Path=/"} {
+		if !strings.Contains(cookie, attribute) {
+			t.Errorf("the cookie has no %s: %s", attribute, cookie)
+		}
+	}
+	cookie, _, _ = strings.Cut(cookie, ";")
+	command, marks := marker(t)
+	task := canary("shop", `{"type": "bash", "cmd": "`+command+`"}`)
+	for name, headers := range map[string][]string{
+		"another origin":                {"Origin", "https://other.example.com"},
+		"another port":                  {"Origin", "http://127.0.0.1:1"},
+		"another scheme and port":       {"Origin", "https://127.0.0.1"},
+		"no origin":                     {"Origin", "null"},
+		"a name that begins the same":   {"Origin", "https://tests.example.com.attacker.example.net"},
+		"another host of the base":      {"Origin", "https://www.tests.example.com"},
+		"the scheme of the base":        {"Origin", "http://tests.example.com"},
+		"the browser says so":           {"Sec-Fetch-Site", "cross-site"},
+		"another host of the same site": {"Sec-Fetch-Site", "same-site"},
+	} {
+		for path, body := range map[string]string{
+			"/": task, "/prefix": task, "/launch-test": task, "/gate/open": task, "/rollback/open": task, gatePath + "/open": "{}", gatePath + "/reject": "{}", gatePath + "/link": "{}",
+			"/api/v1/session": `{"token": "` + lookToken + `"}`,
+		} {
+			for _, kind := range []string{"application/json", "text/plain", "application/x-www-form-urlencoded"} {
+				got := d.call("POST", path, body, append(headers, "Cookie", cookie, "Content-Type", kind)...)
+				if got.status != 403 || got.header.Get("Access-Control-Allow-Origin") != "" || got.header.Get("Set-Cookie") != "" {
+					t.Errorf("%s: %s as %s: %d %s %v", name, path, kind, got.status, got.body, got.header)
+				}
+			}
+		}
+		d.call("DELETE", "/api/v1/session", "", append(headers, "Cookie", cookie)...).is(t, name+": logout", 403, "")
+	}
+	if n := marks(); n != 0 || d.state(api.KindGate).Open || d.state(api.KindRollback).Open {
+		t.Errorf("another site ran %d commands, or opened something", n)
+	}
+	// A request that a page may make without asking first, as a form or text, is no request of the API.
+	d.call("POST", gatePath+"/open", "{}", "Cookie", cookie, "Content-Type", "text/plain").is(t, "not JSON", 415, "")
+	for name, headers := range map[string][]string{
+		"no browser": {"A", "b"}, "the page": {"Origin", d.url, "Sec-Fetch-Site", "same-origin"}, "without the newer header": {"Origin", d.url}, "by the base URL": {"Origin", "https://tests.example.com"},
+	} {
+		d.post(gatePath+"/open", "{}", append(headers, "Cookie", cookie)...).is(t, name, 200, `"open":true`)
+	}
+	for _, path := range []string{"/api/v1/gates", "/api/v1/session", "/gate/check", "/healthz"} {
+		got := d.call("OPTIONS", path, "", "Origin", "https://other.example.com", "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "content-type")
+		for name := range got.header {
+			if strings.HasPrefix(name, "Access-Control-") {
+				t.Errorf("%s lets other sites in: %v", path, got.header)
+			}
+		}
+	}
+	d.call("DELETE", "/api/v1/session", "", "Cookie", cookie).is(t, "logout", 204, "")
+	d.call("GET", "/api/v1/gates", "", "Cookie", cookie).is(t, "after the logout", 401, "")
+}
+
+const markup = `<script>alert(1)</script><img src=x onerror=alert(1)>`
+
+// TestGOutputIsText: what tests and callers write is never a page.
+func TestGOutputIsText(t *testing.T) {
+	d := openDoor(t, nil)
+	m := func(pairs ...string) string {
+		return metadata(append([]string{"type", "bash", "returnCmdOutput", "true"}, pairs...)...)
+	}
+	d.post("/", canary("shop", m("cmd", "printf '%s' '<!DOCTYPE html>"+markup+"'"))).is(t, "output", 200, markup)
+	id := d.Server.Runs.Runs(api.Filter{})[0].ID
+	d.post("/gate/check", `{"name": "`+`<b>podinfo`+`", "namespace": "shop", "checksum": "<i>"}`)
+	escaped := url.PathEscape(markup)
+	for name, got := range map[string]reply{
+		"output":          d.post("/", canary("shop", m("cmd", "printf '%s' '<!DOCTYPE html>"+markup+"'", "n", "1"))),
+		"failure":         d.post("/", canary("shop", m("cmd", "echo '"+markup+"'; exit 1"))),
+		"type":            d.post("/", canary("shop", m("type", markup))),
+		"key":             d.post("/", canary("shop", m("cmd", "x", "env."+markup, "x"))),
+		"body":            d.post("/", markup),
+		"body of a gate":  d.post("/gate/open", markup),
+		"path":            d.call("GET", "/gate/"+escaped, ""),
+		"path of the API": d.call("GET", "/api/v1/"+escaped, ""),
+		"gate":            d.call("GET", "/api/v1/gates/"+escaped+"/a/b/c", ""),
+		"query":           d.call("GET", "/api/v1/runs?"+escaped+"=1", ""),
+		"run":             d.call("GET", "/api/v1/runs/"+escaped, ""),
+		"page":            d.call("GET", "/ui/"+escaped, ""),
+		"live output":     d.call("GET", "/api/v1/runs/"+id+"/output", ""),
+		"record":          d.call("GET", "/api/v1/runs/"+id, ""),
+		"gates":           d.call("GET", "/api/v1/gates", ""),
+		"token":           d.call("GET", "/token/"+escaped+"/gate/check", ""),
+		"origin":          d.call("POST", "/", "", "Origin", "https://"+markup),
+		"host":            d.call("GET", "/healthz", "", "Host", "attacker.example.com"),
+		"method":          d.call("SCRIPT", "/gate/open", ""),
+	} {
+		kind, _, _ := strings.Cut(got.header.Get("Content-Type"), ";")
+		if kind != "text/plain" && kind != "application/json" || got.header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %d as %q, %q", name, got.status, got.header.Get("Content-Type"), got.header.Get("X-Content-Type-Options"))
+		}
+		if kind == "application/json" && strings.Contains(got.body, "<script>") {
+			t.Errorf("%s: markup in JSON is not escaped: %s", name, got.body)
+		}
+	}
+	for _, path := range []string{"/ui/", "/link/x"} {
+		got := d.call("GET", path, "")
+		policy := got.header.Get("Content-Security-Policy")
+		for _, want := range []string{"default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'"} {
+			if !strings.Contains(policy, want) {
+				t.Errorf("%s: the policy has no %s: %s", path, want, policy)
+			}
+		}
+		if strings.Contains(policy, "unsafe") || got.header.Get("X-Content-Type-Options") != "nosniff" || got.header.Get("X-Frame-Options") != "DENY" || strings.Contains(got.body, "<script>") {
+			t.Errorf("%s: %v", path, got.header)
+		}
+	}
+}
+
+// TestGLogInjection: no text of a request makes a line of the log.
+func TestGLogInjection(t *testing.T) {
+	const forged = "\nlevel=ERROR msg=forged\r\n\x1b[31m\x1b]0;title\x07\u202e\u2028forged\u0085"
+	for name, handler := range map[string]func(*logBuffer) slog.Handler{
+		"text": func(b *logBuffer) slog.Handler { return slog.NewTextHandler(b, nil) },
+		"JSON": func(b *logBuffer) slog.Handler { return slog.NewJSONHandler(b, nil) },
+	} {
+		var buffer logBuffer
+		d := openDoor(t, func(w *doorway) {
+			w.server.Log = slog.New(handler(&buffer))
+			w.server.Guard = guard(t, tenants)
+		})
+		d.token = allToken
+		text, err := json.Marshal(forged)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := strings.Trim(string(text), `"`)
+		d.post("/", `{"name": "`+one+`", "namespace": "`+one+`", "phase": "`+one+`", "checksum": "`+one+`", "metadata": {"type": "bash", "logCmdOutput": "true", "cmd": "printf 'a\\nlevel=ERROR msg=forged\\n\\033[31mb\\rc'; exit 1"}}`)
+		d.post("/gate/"+url.PathEscape(forged)+"/open", `{"name": "`+one+`", "namespace": "`+one+`", "reason": "`+one+`", "actor": "`+one+`", "checksum": "`+one+`", "mode": "checksum"}`)
+		d.token = teamToken
+		d.post("/", `{"name": "x", "namespace": "`+one+`", "metadata": {"type": "`+one+`", "cmd": "x"}}`).is(t, "a namespace", 403, "")
+		d.call("POST", "/gate/open", "{}", "Origin", "https://x/"+url.QueryEscape(forged))
+		if err := d.end(); err != nil {
+			t.Error(err)
+		}
+		log := buffer.String()
+		for line := range strings.Lines(log) {
+			if strings.HasPrefix(line, "level=ERROR") || !strings.Contains(line, "time") {
+				t.Errorf("%s: a line of a caller: %q", name, line)
+			}
+		}
+		if i := strings.IndexFunc(log, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }); i >= 0 {
+			t.Errorf("%s: a control character in %q", name, log[max(0, i-80):min(len(log), i+20)])
+		}
+		if !strings.Contains(log, "forged") {
+			t.Errorf("%s: what callers said is not logged at all: %s", name, log)
+		}
+	}
+}
+
+// metadata returns pairs of keys and values as JSON.
+func metadata(pairs ...string) string {
+	m := map[string]string{}
+	for i := 0; i < len(pairs); i += 2 {
+		m[pairs[i]] = pairs[i+1]
+	}
+	text, _ := json.Marshal(m)
+	return string(text)
+}
+
+// process returns metadata of a process of Concord; those of pairs count.
+func process(server string, pairs ...string) string {
+	return metadata(append([]string{
+		"type", "concord", "server", server, "org", "o", "project", "p", "repo", "r", "entrypoint", "e", "endpoint", "http://x/", "apiKeyPath", "concord", "pollInterval", "100ms",
+	}, pairs...)...)
+}
+
+// loadTest returns metadata of a load test of nGrinder.
+func loadTest(server string, pairs ...string) string {
+	return metadata(append([]string{
+		"type", "ngrinder", "wait", "true", "server", server, "clone", "1", "username", "admin", "passwd", base64.StdEncoding.EncodeToString([]byte(loadPassword)), "pollInterval", "100ms",
+	}, pairs...)...)
+}
+
+const (
+	apiKey       = "api-key-canary-0123"
+	loadPassword = "password-canary-0123"
+)
+
+// serveRemote serves h, and returns its URL and how many requests there were.
+func serveRemote(t *testing.T, h http.Handler) (string, *atomic.Int64) {
+	t.Helper()
+	var n atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n.Add(1)
+		h.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, &n
+}
+
+// keys returns a directory of API keys, and the name of a file outside of it.
+func keys(t *testing.T) (dir, outside string) {
+	t.Helper()
+	root := t.TempDir()
+	dir, outside = filepath.Join(root, "keys"), filepath.Join(root, "outside")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{filepath.Join(dir, "concord"): apiKey + "\n", filepath.Join(dir, "load"): loadPassword + "\n", outside: "outside-canary-0123\n"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir, outside
+}
+
+// TestGSecretsInMetadata plants canaries in all that holds secrets, and looks
+// for them in all that the test runner says and keeps.
+func TestGSecretsInMetadata(t *testing.T) {
+	concord, grinder := &testenv.Concord{Key: apiKey, States: []string{"FAILED"}}, &testenv.NGrinder{User: "admin", Password: loadPassword, States: []string{"STOP_BY_ERROR"}}
+	processes, _ := serveRemote(t, concord)
+	loads, _ := serveRemote(t, grinder)
+	echo, _ := serveRemote(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // says all that it was told
+		text, _ := io.ReadAll(r.Body)
+		w.WriteHeader(http.StatusBadRequest)
+		user, password, _ := r.BasicAuth()
+		fmt.Fprintf(w, `{"message": %q, "cause": %q}`, fmt.Sprint(r.Header, user, password), text)
+	}))
+	dir, _ := keys(t)
+	state := t.TempDir()
+	callers := `tokens: [{name: ci, token: token-canary-0123456789}]`
+	d := openDoor(t, func(w *doorway) {
+		w.server.Guard = guard(t, callers)
+		w.server.Servers = remote.Servers{Keys: dir, Hosts: hostsOf(processes, loads, echo)}
+		w.server.Tools.PassEnv = []string{"SECRET"}
+		w.Runs.Dir = state
+	})
+	const token = "token-canary-0123456789"
+	said := ""
+	for _, m := range []string{
+		process(processes), process(echo), loadTest(loads), loadTest(echo), loadTest(loads, "passwd", "", "passwdFrom", "load"), loadTest(loads, "passwd", "not base64 canary-0123!"),
+		metadata("type", "bash", "cmd", "echo $SECRET; echo $SECRET >&2; exit 1", "env.SECRET", "env-canary-0123"),
+		metadata("type", "bash", "cmd", "echo https://user:url-canary-0123@example.com/ url-canary-0123; curl-that-is-not-there https://user:url-canary-0123@example.com/?key=query-canary-0123", "logCmdOutput", "true"),
+		metadata("type", "bash", "cmd", "echo "+token, "logCmdOutput", "true", "returnCmdOutput", "true", "token", token),
+		metadata("type", "nothing", "passwd", "password-canary-0123"),
+		metadata("type", "k6", "script", "x", "env_vars", `{"K": "env-canary-0123"}`), metadata("type", "k6", "script", "x", "kubernetes_secrets", `{"K": "canary-0123"}`, "env_vars", "env-canary-0123"),
+	} {
+		for _, way := range []struct{ path, header, value string }{
+			{"/", "Authorization", "Bearer " + token}, {"/token/" + token + "/", "A", "b"}, {"/?token=" + token, "A", "b"},
+			{"/token/wrong-canary-0123456789/", "A", "b"}, {"/?token=wrong-canary-0123456789", "A", "b"}, {"/", "Authorization", "Basic wrong-canary-0123456789"},
+			{"/", "Authorization", "Bearer wrong-canary-0123456789"}, {"/", "Cookie", "headgate_session=wrong-canary-0123456789"}, {"/token/wrong-canary-0123456789", "Referer", "http://x/token/" + token + "/"},
+		} {
+			got := d.post(way.path, canary("shop", m), way.header, way.value)
+			said += got.body
+		}
+	}
+	d.token = token
+	d.post("/gate/open", `{"name": "podinfo", "namespace": "shop", "reason": "https://user:reason-secret@example.com/", "metadata": {"token": "`+token+`"}}`).is(t, "a reason", 202, "")
+	d.post("/api/v1/session", `{"token": "`+token+`"}`).is(t, "a login", 200, "ci")
+	said += d.post("/api/v1/session", `{"token": "wrong-canary-0123456789"}`).body
+	var link api.Link
+	d.post("/gate/check", canary("shop", `{"gate": "linked"}`))
+	if err := json.Unmarshal([]byte(d.post("/api/v1/gates/gate/shop/podinfo/linked/link", "{}").body), &link); err != nil {
+		t.Fatal(err)
+	}
+	secret := strings.TrimPrefix(link.Approve, d.url+"/link/")
+	d.call(http.MethodPost, "/link/"+secret, "").is(t, "a link", 200, "Approved")
+
+	records := ""
+	for _, path := range []string{"/api/v1/runs", "/api/v1/gates", "/api/v1/audit", "/api/v1/session", "/metrics"} {
+		records += d.call(http.MethodGet, path, "").body
+	}
+	runs := d.Server.Runs.Runs(api.Filter{})
+	if len(runs) < 8 {
+		t.Errorf("only %d runs", len(runs))
+	}
+	for _, run := range runs {
+		records += d.call(http.MethodGet, "/api/v1/runs/"+run.ID, "").body + d.call(http.MethodGet, "/api/v1/runs/"+run.ID+"/output", "").body
+	}
+	if err := d.end(); err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(d.log.String(), "reason-secret") {
+		t.Error("the log has a password that a caller wrote into a reason")
+	}
+	places := map[string]string{"answers": said, "records": records, "log": d.log.String()}
+	for _, name := range []string{"runs.db", "gates.db"} {
+		content, err := os.ReadFile(filepath.Join(state, name))
+		if err != nil && name == "runs.db" {
+			t.Error(err)
+		}
+		places[name] = string(content)
+	}
+	for place, text := range places {
+		for _, canary := range []string{"canary-0123", base64.StdEncoding.EncodeToString([]byte(loadPassword)), base64.StdEncoding.EncodeToString([]byte("admin:" + loadPassword)), secret} {
+			if at := strings.Index(text, canary); at >= 0 {
+				t.Errorf("%s: %q in …%s…", place, canary, text[max(0, at-200):min(len(text), at+100)])
+			}
+		}
+	}
+}
+
+func hostsOf(urls ...string) (hosts []string) {
+	for _, u := range urls {
+		hosts = append(hosts, strings.TrimPrefix(u, "http://"))
+	}
+	return hosts
+}
+
+// TestGCrash: nothing that a caller says ends the process.
+func TestGCrash(t *testing.T) {
+	dir, _ := keys(t)
+	d := openDoor(t, func(w *doorway) {
+		w.server.Servers = remote.Servers{Keys: dir, LoadURL: "http://127.0.0.1:1", ProcessURL: "http://127.0.0.1:1"}
+	})
+	for _, m := range []string{
+		`{"type": "unknown"}`, `{"type": ""}`, `{"type": "ngrinder"}`, `{"type": "concord"}`, `{"type": "bash"}`, `{"type": "helm"}`, `{"type": "kubectl"}`, `{"type": "k6"}`, `{"x": "y"}`,
+		loadTest("", "pollInterval", "-1s"), loadTest("", "pollInterval", "0"), loadTest("", "pollInterval", "999999999h"), loadTest("", "clone", "x"), process("", "pollInterval", "0"), process("", "pollTimeout", "-1"),
+	} {
+		if got := d.post("/", canary("shop", m)); got.status != 400 || got.body == "" {
+			t.Errorf("%s: %d %q", m, got.status, got.body)
+		}
+	}
+	for _, body := range []string{``, `{`, `[]`, `""`, `5`, `{"metadata": []}`, `{"metadata": {"a": 5}}`, `{} {}`, "\x00", `{"name": {}}`} {
+		for _, path := range []string{"/", "/gate/check", "/gate/open", "/rollback/check", "/rollback/close", "/launch-test"} {
+			if got := d.post(path, body); got.status != 400 || got.body == "" {
+				t.Errorf("%s %s: %d %q", path, body, got.status, got.body)
+			}
+		}
+	}
+	d.call(http.MethodGet, "/healthz", "").is(t, "in the end", 200, "OK")
+	if strings.Contains(d.log.String(), "panic") {
+		t.Errorf("log: %s", d.log)
 	}
 }

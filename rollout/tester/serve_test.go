@@ -3,17 +3,26 @@ package tester_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/headgate-io/headgate/rollout/tester/access"
+	"github.com/headgate-io/headgate/internal/httpserve"
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/rollout/tester"
 	"github.com/headgate-io/headgate/rollout/tester/api"
+	"github.com/headgate-io/headgate/rollout/tester/gate"
+	"github.com/headgate-io/headgate/rollout/tester/run"
 )
 
 const body = `{"name": "podinfo", "namespace": "shop", "phase": "Progressing", "checksum": "abc"`
@@ -117,7 +126,7 @@ func TestStreamEndsWithItsToken(t *testing.T) {
 	var later atomic.Int64
 	callers := file(t, []byte(oneCaller))
 	d := openDoor(t, func(w *doorway) {
-		g, err := access.Open(access.Config{File: callers, Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
+		g, err := httpserve.OpenGuard(httpserve.Config{File: callers, Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,4 +146,308 @@ func TestStreamEndsWithItsToken(t *testing.T) {
 	if _, err := io.Copy(io.Discard, lines); err != nil {
 		t.Error(err)
 	}
+}
+
+// guard returns a guard that wants tokens.
+func guard(t *testing.T, callers string) *tester.Guard {
+	t.Helper()
+	g, err := tester.OpenGuard(file(t, []byte(callers)), false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+const oneCaller = "tokens: [{name: ci, token: 0123456789abcdef-ci}]"
+
+// TestExposure shows where a test runner listens (S-10).
+func TestExposure(t *testing.T) {
+	for addr, exposed := range map[string]bool{
+		"127.0.0.1:0":              false,
+		"127.8.9.1:0":              false,
+		"localhost:0":              false,
+		"[::1]:0":                  false,
+		"[::ffff:127.0.0.1]:0":     false,
+		":0":                       true,
+		"0.0.0.0:0":                true,
+		"[::]:0":                   true,
+		"[::ffff:0.0.0.0]:0":       true,
+		"[0:0:0:0:0:ffff:0:0]:0":   true,
+		"[::ffff:192.0.2.1]:0":     true,
+		"192.0.2.1:0":              true,
+		"169.254.169.254:0":        true,
+		"[fe80::1%lo]:0":           true,
+		"[2001:db8::7f00:1]:0":     true,
+		"[::127.0.0.1]:0":          true, // which is no loopback address
+		"[64:ff9b::127.0.0.1]:0":   true,
+		"[fd00::1]:0":              true,
+		"255.255.255.255:0":        true,
+		"[0000:0000::0000:0001]:0": false,
+	} {
+		l, err := new(tester.Server).Listen(t.Context(), tester.Endpoint{Addr: addr})
+		if exposed != errors.Is(err, tester.ErrExposed) {
+			t.Errorf("%s: %v; exposed is %t", addr, err, exposed)
+		}
+		if l != nil {
+			l.Close()
+		}
+	}
+	for name, s := range map[string]struct {
+		server *tester.Server
+		tester.Endpoint
+	}{
+		"with tokens":         {&tester.Server{Guard: guard(t, oneCaller)}, tester.Endpoint{Addr: ":0"}},
+		"because it is asked": {&tester.Server{}, tester.Endpoint{Addr: ":0", Insecure: true}},
+	} {
+		l, err := s.server.Listen(t.Context(), s.Endpoint)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		l.Close()
+	}
+}
+
+func TestListenAtNothing(t *testing.T) {
+	cert, key := certificate(t, testenv.NewCA(t))
+	for name, tt := range map[string]struct {
+		e    tester.Endpoint
+		want string
+	}{
+		"no port":                  {tester.Endpoint{Addr: "127.0.0.1"}, "want HOST:PORT"},
+		"a URL":                    {tester.Endpoint{Addr: "http://127.0.0.1:80"}, "want HOST:PORT"},
+		"IPv6 without brackets":    {tester.Endpoint{Addr: "::1:80"}, "want HOST:PORT"},
+		"a port that is none":      {tester.Endpoint{Addr: "127.0.0.1:http"}, "want a number"},
+		"a port that is too high":  {tester.Endpoint{Addr: "127.0.0.1:65536"}, "want a number"},
+		"half a certificate":       {tester.Endpoint{Cert: cert}, "go together"},
+		"the other half":           {tester.Endpoint{Key: key}, "go together"},
+		"a CA without TLS":         {tester.Endpoint{ClientCA: cert}, "need TLS"},
+		"optional without a CA":    {tester.Endpoint{Cert: cert, Key: key, Optional: true}, "need a CA"},
+		"a guard that looks away":  {tester.Endpoint{Cert: cert, Key: key, ClientCA: cert}, "nothing says who has them"},
+		"a key that is none":       {tester.Endpoint{Cert: cert, Key: cert}, "with key"},
+		"a CA that is none":        {tester.Endpoint{Cert: cert, Key: key, ClientCA: key}, "no certificate in PEM"},
+		"a file that is not there": {tester.Endpoint{Cert: cert + "x", Key: key}, "no such file"},
+	} {
+		if tt.e.Addr == "" {
+			tt.e.Addr = "127.0.0.1:0"
+		}
+		l, err := new(tester.Server).Listen(t.Context(), tt.e)
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", name, err, tt.want)
+		}
+		if l != nil {
+			l.Close()
+		}
+	}
+}
+
+// certificate writes a certificate of ca for 127.0.0.1, and returns the names of its files.
+func certificate(t *testing.T, ca *testenv.CA) (cert, key string) {
+	t.Helper()
+	certPEM, keyPEM := ca.Server("127.0.0.1")
+	return file(t, certPEM), file(t, keyPEM)
+}
+
+// file writes a file and returns its name.
+func file(t *testing.T, content []byte) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// pipes is a listener of connections that a test makes.
+type pipes struct {
+	conns chan net.Conn
+	ctx   context.Context
+}
+
+func (p pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.ctx.Done():
+		return nil, net.ErrClosed
+	}
+}
+func (pipes) Close() error   { return nil }
+func (pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// TestSlowBodies has connections of bodies that do not arrive end, whatever the
+// path and whether the caller said who it is.
+func TestSlowBodies(t *testing.T) {
+	g := guard(t, wireCallers)
+	for _, head := range []string{
+		"POST /healthz", "POST /health", "GET /ui/", "GET /metrics", "POST /gate/approve", "POST /gate/check", "POST /",
+		"POST /launch-test", "POST /api/v1/session", "POST /link/none", "POST /?token=wrong",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			gates, err := gate.Open(gate.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer gates.Close()
+			runs, err := run.Open(run.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer runs.Shutdown(t.Context())
+			s := &tester.Server{Gates: gates, Runs: runs, Guard: g}
+			ctx, cancel := context.WithCancel(t.Context())
+			server := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: time.Second}
+			listener := pipes{make(chan net.Conn), ctx}
+			ended := make(chan struct{})
+			go func() { defer close(ended); server.Serve(listener) }()
+			ours, theirs := net.Pipe()
+			listener.conns <- theirs
+			began := time.Now()
+			go io.WriteString(ours, head+" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\n{")
+			ours.SetReadDeadline(began.Add(time.Hour))
+			if _, err := io.Copy(io.Discard, bufio.NewReader(ours)); err != nil {
+				t.Errorf("%s: %v", head, err)
+			}
+			if took := time.Since(began); took > 31*time.Second {
+				t.Errorf("%s: the connection was kept for %s", head, took)
+			}
+			ours.Close()
+			cancel()
+			<-ended
+			server.Close()
+		})
+	}
+}
+
+// A stuck connection takes nothing: what is written waits for its deadline.
+type stuck struct {
+	header http.Header
+
+	mu       sync.Mutex
+	deadline time.Time
+}
+
+func (s *stuck) Header() http.Header { return s.header }
+func (s *stuck) WriteHeader(int)     {}
+func (s *stuck) FlushError() error   { _, err := s.Write(nil); return err }
+
+func (s *stuck) SetWriteDeadline(at time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deadline = at
+	return nil
+}
+
+func (s *stuck) Write([]byte) (int, error) {
+	s.mu.Lock()
+	left := time.Until(s.deadline)
+	if s.deadline.IsZero() {
+		left = 24 * time.Hour
+	}
+	s.mu.Unlock()
+	time.Sleep(left) // of the bubble's clock
+	return 0, os.ErrDeadlineExceeded
+}
+
+// TestStuckReader has readers that take nothing cut off after half a minute.
+func TestStuckReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gates, err := gate.Open(gate.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer gates.Close()
+		runs, err := run.Open(run.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer runs.Shutdown(t.Context())
+		for range 50 {
+			k := api.Key{Kind: api.KindGate, Namespace: "test", Name: "podinfo", Gate: time.Now().String()}
+			if _, err := gates.Open(k, api.Change{}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		s := &tester.Server{Gates: gates, Runs: runs}
+		for _, path := range []string{"/api/v1/watch", "/api/v1/gates", "/healthz"} {
+			began := time.Now()
+			s.Handler().ServeHTTP(&stuck{header: http.Header{}}, httptest.NewRequest(http.MethodGet, path, nil))
+			if took := time.Since(began); took != 30*time.Second {
+				t.Errorf("%s: cut off after %s", path, took)
+			}
+		}
+	})
+}
+
+// A timed answer remembers its deadline.
+type timed struct {
+	*httptest.ResponseRecorder
+	deadline time.Time
+}
+
+func (a *timed) SetWriteDeadline(at time.Time) error { a.deadline = at; return nil }
+
+// An expecting answer is to one who waits to be told that a body may come.
+type expecting struct {
+	*timed
+	t     *testing.T
+	begun bool
+}
+
+func (a *expecting) SetWriteDeadline(at time.Time) error {
+	if !a.begun && !at.IsZero() {
+		a.t.Error("what tells to go on has the deadline of the answer before")
+	}
+	a.begun = true
+	return nil
+}
+
+// TestDeadlineOfEachAnswer has the deadline of an answer not be that of the next
+// on the same connection.
+func TestDeadlineOfEachAnswer(t *testing.T) {
+	handler := newServer(t).Handler()
+	a := &timed{ResponseRecorder: httptest.NewRecorder()}
+	long := payload("long", `{"type":"bash","cmd":"head -c 5000 /dev/zero | tr '\\0' x","returnCmdOutput":"true"}`)
+	handler.ServeHTTP(a, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(long)))
+	if a.deadline.IsZero() {
+		t.Error("a long answer has no deadline")
+	}
+	a.deadline = time.Now()
+	handler.ServeHTTP(a, httptest.NewRequest(http.MethodPost, "/gate/check", strings.NewReader("{}")))
+	if time.Until(a.deadline) < time.Second {
+		t.Error("it holds for the next")
+	}
+	request := httptest.NewRequest(http.MethodPost, "/gate/approve", strings.NewReader("{}"))
+	request.Header.Set("Expect", "100-continue")
+	handler.ServeHTTP(&expecting{timed: a, t: t}, request)
+}
+
+// TestManySlowBodies: who has no credential cannot fill the memory with bodies that
+// never end, nor keep checks out with them. Those that are too many are refused.
+func TestManySlowBodies(t *testing.T) {
+	d := openDoor(t, func(w *doorway) {
+		w.server.Guard = guard(t, tenants)
+	})
+	long := strings.Repeat(" ", 1<<20-1)
+	meta := `{"type": "cmd", "cmd": "true", "token": "` + allToken + `"`
+	const slow = 80 // 64 fit
+	answers := make(chan int, slow)
+	for range slow {
+		c, err := net.Dial("tcp", strings.TrimPrefix(d.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		go func() {
+			io.WriteString(c, "POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1048576\r\n\r\n"+long)
+			if got, err := http.ReadResponse(bufio.NewReader(c), nil); err == nil {
+				answers <- got.StatusCode
+			}
+		}()
+	}
+	if got := <-answers; got != 503 {
+		t.Errorf("a slow body: %d", got)
+	}
+	d.post("/gate/check", canary("shop", meta+"}")).is(t, "a check", 403, "Forbidden")
 }

@@ -56,7 +56,6 @@ import (
 
 	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/internal/redact"
-	"github.com/headgate-io/headgate/rollout/tester/access"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/gate"
 	"github.com/headgate-io/headgate/rollout/tester/remote"
@@ -69,7 +68,7 @@ import (
 type Server struct {
 	Gates         *gate.Store
 	Runs          *run.Runner
-	Guard         *access.Guard // nil: all callers may do everything
+	Guard         *Guard // nil: all callers may do everything
 	Tools         task.Tools
 	Servers       remote.Servers
 	Types         []string      // that are enabled, by either name; nil for all
@@ -84,18 +83,19 @@ type Server struct {
 	once      sync.Once
 	metrics   metrics
 	bodies    *httpserve.Bodies
-	ending    chan struct{}       // closed by Shutdown: streams end
-	end       func()              // closes it
+	ending    context.Context // ends with Shutdown: streams end
+	end       context.CancelFunc
 	answering *semaphore.Weighted // requests for tasks
-	launches  launches
 }
 
 // started returns the server, ready for requests.
 func (s *Server) started() *Server {
 	s.once.Do(func() {
 		s.bodies = httpserve.NewBodies(cmp.Or(s.MaxBody, 1<<20))
-		s.ending = make(chan struct{})
-		s.end = sync.OnceFunc(func() { close(s.ending) })
+		if s.Log == nil {
+			s.Log = slog.New(slog.DiscardHandler)
+		}
+		s.ending, s.end = context.WithCancel(context.Background())
 		s.answering = semaphore.NewWeighted(math.MaxInt64)
 		s.metrics.build(s)
 	})
@@ -126,12 +126,10 @@ type Endpoint = httpserve.Endpoint
 // ErrExposed is an address that others can reach, of a test runner that asks for no credential.
 var ErrExposed = httpserve.ErrExposed
 
-// A Listener is where a test runner can be reached.
+// A Listener is where a test runner can be reached, at URL, as http://127.0.0.1:8080.
 type Listener struct {
-	URL string // as http://127.0.0.1:8080
-
-	server   *Server
-	listener *httpserve.Listener
+	*httpserve.Listener
+	server *Server
 }
 
 // Listen begins to listen. An address that is not of this machine alone is
@@ -140,22 +138,19 @@ type Listener struct {
 // only requests for this machine, or for the host of BaseURL: pages of other
 // sites can make a browser come here under a name of their own.
 func (s *Server) Listen(ctx context.Context, e Endpoint) (*Listener, error) {
-	l, err := httpserve.Listen(ctx, e, s.Guard.Required(), s.BaseURL, func(err error) { s.logger().Error("certificates", "problem", err.Error()) })
+	l, err := httpserve.Listen(ctx, e, s.started().Guard.Required(), s.BaseURL, func(err error) { s.Log.Error("certificates", "problem", err.Error()) })
 	if err != nil {
 		return nil, err
 	}
-	return &Listener{l.URL, s, l}, nil
+	return &Listener{l, s}, nil
 }
 
 // Serve serves until ctx ends, and then ends gracefully: new work is refused,
 // runs are stopped and recorded, and callers that wait get their answers. What
 // takes longer than Grace is cut off, with an error.
 func (l *Listener) Serve(ctx context.Context) error {
-	return l.listener.Serve(ctx, l.server.handler(l.listener), l.server.logger(), l.server.Shutdown)
+	return l.Listener.Serve(ctx, l.server.handler(l.Listener), l.server.Log, l.server.Shutdown)
 }
-
-// Close ends the listening of one that does not serve.
-func (l *Listener) Close() error { return l.listener.Close() }
 
 // Handler returns the handler of all paths. It can be mounted below any path
 // of another server by [http.StripPrefix].
@@ -174,7 +169,7 @@ func (s *Server) handler(l *httpserve.Listener) http.Handler {
 			s.metrics.requests.WithLabelValues(classOf(r.URL.Path), strconv.Itoa(cmp.Or(a.Status, http.StatusOK))).Inc()
 		}()
 		defer httpserve.Recover(a, "test runner", func(cause, stack string) {
-			s.logger().Error("defect: a request made the test runner panic", "method", r.Method, "path", pathOf(r), "cause", cause, "stack", stack)
+			s.Log.Error("defect: a request made the test runner panic", "method", r.Method, "path", pathOf(r), "cause", cause, "stack", stack)
 		})
 		switch {
 		case l != nil && !l.Here(r):
@@ -184,7 +179,7 @@ func (s *Server) handler(l *httpserve.Listener) http.Handler {
 			s.denied(r, "origin", "", fmt.Errorf("the request is of a page of %q", r.Header.Get("Origin")))
 			httpserve.Text(a, http.StatusForbidden, httpserve.ForeignText)
 		default:
-			normalize(r.URL)
+			httpserve.Normalize(r.URL, "/api/")
 			mux.ServeHTTP(a, r)
 		}
 	})
@@ -200,6 +195,17 @@ func on(name string, serve func(*Server, http.ResponseWriter, *http.Request) err
 	return method{Name: name, Serve: serve}
 }
 
+// by returns a method of a path that every caller who is known may use.
+func by(name string, serve func(*Server, http.ResponseWriter, *http.Request, grant) error) method {
+	return method{Name: name, Serve: func(s *Server, w http.ResponseWriter, r *http.Request) error {
+		g, err := s.Guard.Identify(r, "")
+		if err != nil {
+			return err
+		}
+		return serve(s, w, r, g)
+	}}
+}
+
 // routes are the paths, by the patterns of [http.ServeMux], and what serves them: by
 // their methods, or whatever the method is.
 var routes = map[string][]method{
@@ -211,22 +217,24 @@ var routes = map[string][]method{
 	"/health":      {on("", (*Server).launcherHealth)},
 	"/launch-test": {on("POST", (*Server).launch)},
 
+	"/gate/approve":             {on("", (*Server).constant)},
+	"/gate/halt":                {on("", (*Server).constant)},
 	"/gate/{action}":            {on("", (*Server).gate)},
 	"/gate/{gate}/{action}":     {on("", (*Server).gate)},
-	"/rollback/{action}":        {on("", (*Server).rollback)},
-	"/rollback/{gate}/{action}": {on("", (*Server).rollback)},
+	"/rollback/{action}":        {on("", (*Server).gate)},
+	"/rollback/{gate}/{action}": {on("", (*Server).gate)},
 	"/link/{secret}":            {on("GET", (*Server).showLink), on("POST", (*Server).redeemLink)},
 
-	"/api/v1/gates": {on("GET", (*Server).listGates)},
-	"/api/v1/gates/{kind}/{namespace}/{name}/{gate}":          {on("GET", (*Server).getGate)},
-	"/api/v1/gates/{kind}/{namespace}/{name}/{gate}/{action}": {on("POST", (*Server).changeGate)},
-	"/api/v1/audit":            {on("GET", (*Server).listAudit)},
-	"/api/v1/runs":             {on("GET", (*Server).listRuns)},
-	"/api/v1/runs/{id}":        {on("GET", (*Server).getRun)},
-	"/api/v1/runs/{id}/output": {on("GET", (*Server).getOutput)},
-	"/api/v1/runs/{id}/cancel": {on("POST", (*Server).cancelRun)},
-	"/api/v1/watch":            {on("GET", (*Server).watch)},
-	"/api/v1/session":          {on("GET", (*Server).getSession), on("POST", (*Server).login), on("DELETE", (*Server).logout)},
+	"/api/v1/gates": {by("GET", (*Server).listGates)},
+	"/api/v1/gates/{kind}/{namespace}/{name}/{gate}":          {by("GET", (*Server).getGate)},
+	"/api/v1/gates/{kind}/{namespace}/{name}/{gate}/{action}": {by("POST", (*Server).changeGate)},
+	"/api/v1/audit":            {by("GET", (*Server).listAudit)},
+	"/api/v1/runs":             {by("GET", (*Server).listRuns)},
+	"/api/v1/runs/{id}":        {by("GET", (*Server).getRun)},
+	"/api/v1/runs/{id}/output": {by("GET", (*Server).getOutput)},
+	"/api/v1/runs/{id}/cancel": {by("POST", (*Server).cancelRun)},
+	"/api/v1/watch":            {by("GET", (*Server).watch)},
+	"/api/v1/session":          {by("GET", (*Server).getSession), on("POST", (*Server).login), on("DELETE", (*Server).logout)},
 }
 
 // reserved are the first segments below which unknown paths are not found.
@@ -237,13 +245,7 @@ func (s *Server) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	for pattern, methods := range routes {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			err := error(nil)
-			if methods[0].Name == "" {
-				err = methods[0].Serve(s, w, r)
-			} else {
-				err = httpserve.Dispatch(s, w, r, methods...)
-			}
-			if err != nil {
+			if err := httpserve.Dispatch(s, w, r, methods...); err != nil {
 				s.refuse(w, r, err)
 			}
 		})
@@ -257,37 +259,6 @@ func (s *Server) mux() *http.ServeMux {
 	mux.Handle("/ui", pages)
 	mux.Handle("/ui/", pages)
 	return mux
-}
-
-// empty stands for an empty segment of a path, which [http.ServeMux] does not match.
-const empty = "\x00"
-
-// normalize makes a path one that [http.ServeMux] serves as it is. Repeated slashes count
-// as one, but below /api/, where an empty segment is a name, as "." and ".." are everywhere.
-func normalize(u *url.URL) {
-	path := u.EscapedPath()
-	if len(path) > 0 && !strings.Contains(path, "//") && !strings.Contains(path, "/.") && !strings.HasPrefix(path, "/api/") {
-		return
-	}
-	segments := strings.Split(strings.TrimLeft(path, "/"), "/")
-	kept := []string{}
-	for i, segment := range segments {
-		switch {
-		case segment == "." || segment == "..":
-			kept = append(kept, strings.ReplaceAll(segment, ".", "%2E"))
-		case segment == "" && segments[0] == "api":
-			kept = append(kept, url.PathEscape(empty))
-		case segment != "" || i == len(segments)-1:
-			kept = append(kept, segment)
-		}
-	}
-	u.RawPath = "/" + strings.Join(kept, "/")
-	u.Path, _ = url.PathUnescape(u.RawPath) // of parts of an escaped path
-}
-
-// segment returns a segment of the path by its name in the route.
-func segment(r *http.Request, name string) string {
-	return strings.ReplaceAll(r.PathValue(name), empty, "")
 }
 
 // classOf returns the class of a path by which requests are counted.
@@ -331,14 +302,12 @@ func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) error {
 // stores cannot be written or when it is shutting down. Why a store cannot be
 // written is for the log.
 func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) error {
-	select {
-	case <-s.ending:
+	if s.ending.Err() != nil {
 		return httpserve.Text(w, http.StatusServiceUnavailable, "shutting down")
-	default:
 	}
 	for name, ready := range map[string]func() error{"gates": s.Gates.Ready, "runs": s.Runs.Ready} {
 		if err := ready(); err != nil {
-			s.logger().Error("not ready", "store", name, "cause", err.Error())
+			s.Log.Error("not ready", "store", name, "cause", err.Error())
 			return httpserve.Text(w, http.StatusServiceUnavailable, "the store of "+name+" cannot be used, see the log")
 		}
 	}
@@ -353,14 +322,14 @@ const unknown = "say who you are: by a token in the header Authorization (Bearer
 
 // statuses are those of errors that are no refusal of their own.
 var statuses = map[error]int{
-	access.ErrUnknown:   http.StatusUnauthorized,
-	access.ErrForbidden: http.StatusForbidden,
-	gate.ErrInvalid:     http.StatusBadRequest,
-	gate.ErrLink:        http.StatusGone,
-	gate.ErrClosed:      http.StatusServiceUnavailable,
-	run.ErrNotFound:     http.StatusNotFound,
-	run.ErrBusy:         http.StatusTooManyRequests,
-	run.ErrClosed:       http.StatusServiceUnavailable,
+	httpserve.ErrUnknown:   http.StatusUnauthorized,
+	httpserve.ErrForbidden: http.StatusForbidden,
+	gate.ErrInvalid:        http.StatusBadRequest,
+	gate.ErrLink:           http.StatusGone,
+	gate.ErrClosed:         http.StatusServiceUnavailable,
+	run.ErrNotFound:        http.StatusNotFound,
+	run.ErrBusy:            http.StatusTooManyRequests,
+	run.ErrClosed:          http.StatusServiceUnavailable,
 }
 
 // refuse answers an error, unless the answer has begun: then the error is that of
@@ -391,7 +360,7 @@ func (s *Server) problem(w http.ResponseWriter, r *http.Request, err error) (int
 			status = of
 		}
 	}
-	if denial, ok := errors.AsType[*access.Denial](err); ok {
+	if denial, ok := errors.AsType[*httpserve.Denial](err); ok {
 		s.denied(r, denial.Kind, denial.Actor, err)
 		switch {
 		case status == http.StatusForbidden:
@@ -399,7 +368,7 @@ func (s *Server) problem(w http.ResponseWriter, r *http.Request, err error) (int
 		case denial.Kind == "missing":
 			err = errors.New(unknown)
 		default:
-			err = access.ErrUnknown
+			err = httpserve.ErrUnknown
 		}
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
@@ -409,7 +378,7 @@ func (s *Server) problem(w http.ResponseWriter, r *http.Request, err error) (int
 			w.Header().Set("Retry-After", retryAfter)
 		}
 	case http.StatusInternalServerError:
-		s.logger().Error("a request could not be answered", "method", r.Method, "path", pathOf(r), "cause", redact.String(err.Error()))
+		s.Log.Error("a request could not be answered", "method", r.Method, "path", pathOf(r), "cause", redact.String(err.Error()))
 		return status, "the test runner could not do it, see its log" // the cause names files
 	}
 	return status, redact.String(err.Error())
@@ -422,14 +391,6 @@ func pathOf(r *http.Request) string {
 		return "/link/" + redact.Mask
 	}
 	return clean(r.URL.Path)
-}
-
-// logger returns the log of a server.
-func (s *Server) logger() *slog.Logger {
-	if s.Log == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return s.Log
 }
 
 // clean returns a text that a request chose, as logs may have it.
@@ -450,7 +411,7 @@ func (s *Server) denied(r *http.Request, reason, actor string, cause error) {
 	if err != nil {
 		address = r.RemoteAddr
 	}
-	s.logger().Warn("refused", "reason", reason, "actor", actor, "remote", clean(address), "route", classOf(r.URL.Path), "cause", clean(cause.Error()))
+	s.Log.Warn("refused", "reason", reason, "actor", actor, "remote", clean(address), "route", classOf(r.URL.Path), "cause", clean(cause.Error()))
 }
 
 // base returns the URL of the test runner as the caller has it, without a slash

@@ -2,13 +2,11 @@ package tester
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"net/http"
 	"net/url"
@@ -16,13 +14,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/headgate-io/headgate/internal/httpserve"
-	"github.com/headgate-io/headgate/internal/redact"
-	"github.com/headgate-io/headgate/rollout/tester/access"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/run"
 	"github.com/headgate-io/headgate/rollout/tester/task"
@@ -33,15 +28,11 @@ type job struct {
 	task.Common
 	request run.Request
 	task    run.Task
-	waits   bool
-	launch  *launchCall // of the k6 webhook, else nil
+	launch  bool // of the k6 webhook
 }
 
 // commands are the types that run metadata cmd, which texts of failures name.
 var commands = []string{"cmd", "bash", "helm", "helmv3", "kubectl"}
-
-// background are the types that are answered before they run, unless metadata says wait.
-var background = []string{"cmd", "ngrinder"}
 
 // task answers the task route.
 func (s *Server) task(w http.ResponseWriter, r *http.Request) error {
@@ -58,13 +49,13 @@ func (s *Server) task(w http.ResponseWriter, r *http.Request) error {
 
 // job makes a job of a payload. The first thing that is wrong decides, in the
 // order of the reference: body, access, metadata, type, keys.
-func (s *Server) job(p payload, g access.Grant, token string) (*job, error) {
+func (s *Server) job(p payload, g grant, token string) (*job, error) {
 	given, is := p.Metadata["type"]
 	if !is {
 		given = "cmd"
 	}
 	kind := api.TypeName(given)
-	if err := g.Run(p.Namespace, cmp.Or(kind, given)); err != nil { // of an unknown one what the request calls it
+	if err := mayTask(g, toRun, p.Namespace, cmp.Or(kind, given)); err != nil { // of an unknown one what the request calls it
 		return nil, err
 	}
 	s.over(p, api.Key{})
@@ -77,17 +68,18 @@ func (s *Server) job(p payload, g access.Grant, token string) (*job, error) {
 	case s.Types != nil && !slices.ContainsFunc(s.Types, func(name string) bool { return api.TypeName(name) == kind }):
 		return nil, httpserve.Refuse(http.StatusForbidden, "type %s is not enabled in this test runner", kind)
 	}
-	common, err := task.ParseCommon(p.Metadata)
-	wait := !slices.Contains(background, kind)
-	if text := p.Metadata["wait_for_results"]; kind == "k6" && text != "" && err == nil {
-		if wait, err = strconv.ParseBool(text); err != nil {
-			err = fmt.Errorf("metadata wait_for_results: %s is neither true nor false", strconv.Quote(shorten(text, 80)))
-		}
-	}
+	common, err := task.ParseCommon(kind, p.Metadata)
 	var work run.Task
 	var secrets []string
 	if err == nil {
-		work, secrets, err = s.constructor(kind)(p.Metadata)
+		switch kind {
+		case "ngrinder":
+			work, secrets, err = s.Servers.NGrinder(p.Metadata)
+		case "concord":
+			work, secrets, err = s.Servers.Concord(p.Metadata)
+		default:
+			work, secrets, err = s.Tools.Task(kind, p.Metadata)
+		}
 	}
 	if err != nil {
 		return nil, &httpserve.Refusal{Status: http.StatusBadRequest, Err: err}
@@ -96,25 +88,10 @@ func (s *Server) job(p payload, g access.Grant, token string) (*job, error) {
 		return nil, err
 	}
 	delete(p.Metadata, "type") // either name of a type asks for the same run
-	j := &job{Common: common, task: work, waits: wait || common.Wait, request: run.Request{
+	return &job{Common: common, task: work, request: run.Request{
 		Namespace: p.Namespace, Name: p.Name, Phase: p.Phase, Checksum: p.Checksum, Type: kind, Metadata: p.Metadata, Secrets: secrets,
 		FailOnError: common.FailOnError, Timeout: common.Timeout, OutputLimit: common.OutputLimit, Actor: g.Actor,
-	}}
-	if common.LogOutput {
-		j.task = loggedTask{work, s.logger().With("type", kind, "namespace", redact.String(p.Namespace), "name", redact.String(p.Name)), secrets}
-	}
-	return j, nil
-}
-
-// constructor returns the constructor of the tasks of a type.
-func (s *Server) constructor(kind string) task.Constructor {
-	switch kind {
-	case "ngrinder":
-		return s.Servers.NGrinder
-	case "concord":
-		return s.Servers.Concord
-	}
-	return s.Tools.Types()[kind]
+	}}, nil
 }
 
 // Bounds of what is looked for in the output of a run: a request is small, and
@@ -129,7 +106,7 @@ var userinfo = regexp.MustCompile("://[^\\s/?#@\"'`]*:([^\\s/?#@\"'`]+)@")
 
 // maskable returns the secrets of a request: those given, the token, and the passwords
 // in URLs of metadata, as they are written and as they are meant. Too many are refused.
-func maskable(secrets []string, m metadata, token string) ([]string, error) {
+func maskable(secrets []string, m map[string]string, token string) ([]string, error) {
 	if token != "" {
 		secrets = append(secrets, token)
 	}
@@ -160,7 +137,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, j *job) error {
 	asked := time.Now()
 	var state api.Run
 	var err error
-	if j.waits {
+	if j.Wait {
 		state, err = s.Runs.Wait(r.Context(), j.request, j.task)
 		if err != nil && !errors.Is(err, run.ErrBusy) && !errors.Is(err, run.ErrClosed) {
 			return httpserve.Refuse(http.StatusServiceUnavailable, "the request ended before the run") // for a caller that still hears it
@@ -171,13 +148,13 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, j *job) error {
 	kept := err == nil && final(state.State) && state.Ended.Before(asked)
 	switch {
 	case err != nil:
-		if j.launch != nil && errors.Is(err, run.ErrBusy) {
+		if j.launch && errors.Is(err, run.ErrBusy) {
 			s.retryLaunch(w)
 		}
 		return err
-	case j.launch != nil && !j.waits:
+	case j.launch && !j.Wait:
 		state = s.launched(r, state)
-	case !j.waits && !(j.FailOnError && final(state.State) && state.State != api.Succeeded):
+	case !j.Wait && !(j.FailOnError && final(state.State) && state.State != api.Succeeded):
 		if !httpserve.Wants(r, "application/json") {
 			return httpserve.Text(w, http.StatusAccepted, "")
 		}
@@ -214,13 +191,10 @@ func (s *Server) verdict(w http.ResponseWriter, r *http.Request, j *job, state a
 	case state.State == api.Stopped: // it has no verdict: it is to be asked for again
 		w.Header().Set("Retry-After", retryAfter)
 		status = http.StatusServiceUnavailable
-	case j.launch != nil:
+	case j.launch:
 		status = http.StatusBadRequest
 	default:
 		status = cmp.Or(s.FailureStatus, http.StatusUnprocessableEntity)
-	}
-	if j.launch != nil && final(state.State) && state.State != api.Stopped {
-		s.launches.remember(*j.launch, state.State != api.Succeeded)
 	}
 	var err error
 	if httpserve.Wants(r, "application/json") {
@@ -239,7 +213,7 @@ func (s *Server) verdict(w http.ResponseWriter, r *http.Request, j *job, state a
 // the output does not stand alone.
 func (j *job) text(state api.Run, note string) string {
 	if state.State == api.Succeeded || !final(state.State) {
-		if j.ReturnOutput || j.launch != nil {
+		if j.ReturnOutput || j.launch {
 			return state.Output
 		}
 		return note
@@ -250,7 +224,7 @@ func (j *job) text(state api.Run, note string) string {
 	}
 	head, tail := reason+"\n", ""
 	switch {
-	case j.launch != nil:
+	case j.launch:
 		head = "k6 failed: " + reason + "\n"
 	case slices.Contains(commands, state.Type):
 		head, tail = "command "+middle(state.Metadata["cmd"], maxCommand)+" failed: ", ": "+reason
@@ -277,71 +251,12 @@ func middle(text string, most int) string {
 	return strings.ToValidUTF8(text[:half], "") + mark + text[end:]
 }
 
-const (
-	maxLogged = 256 << 10 // bytes of the output of a run that are logged
-	maxLine   = 4 << 10
-)
-
-// A loggedTask logs what its task writes, line by line (metadata logCmdOutput).
-type loggedTask struct {
-	run.Task
-	log     *slog.Logger
-	secrets []string
-}
-
-// Run runs the task.
-func (t loggedTask) Run(ctx context.Context, out io.Writer) error {
-	r, w := io.Pipe()
-	logged := make(chan struct{})
-	go func() {
-		defer close(logged)
-		lines := bufio.NewReaderSize(r, maxLine)
-		for left := maxLogged; ; {
-			text, cut, err := lines.ReadLine()
-			line := string(text)
-			for more := cut; more && err == nil; {
-				_, more, err = lines.ReadLine()
-			}
-			if err != nil && line == "" {
-				return
-			}
-			if cut {
-				line = redact.Tail(line, t.secrets...)
-			}
-			if line == "" || left <= 0 {
-				continue
-			}
-			t.log.Info("output", "line", redact.String(line, t.secrets...))
-			if left -= len(line); left <= 0 {
-				t.log.Info("output: what follows is not logged")
-			}
-		}
-	}()
-	err := t.Task.Run(ctx, io.MultiWriter(out, w))
-	w.Close()
-	<-logged
-	return err
-}
-
 // The wire of the k6 webhook: every failure is 400 with a text.
 const (
 	launchDelay   = 2 * time.Minute  // after a failure, in which further calls fail: metadata min_failure_delay
 	launchStart   = 20 * time.Second // for a test that nobody waits for to start
 	launchStarted = "output:"        // what k6 writes then
-	maxFailures   = 10000
 )
-
-// launches are the calls of the k6 webhook that fail because the last test did.
-type launches struct {
-	mu     sync.Mutex
-	failed map[api.Key]time.Time // until when, by namespace, name and phase (as Gate)
-}
-
-// A launchCall is a call of the k6 webhook.
-type launchCall struct {
-	key   api.Key       // by which its failure is remembered
-	delay time.Duration // for how long
-}
 
 // launcherHealth answers GET /health.
 func (s *Server) launcherHealth(w http.ResponseWriter, r *http.Request) error {
@@ -356,7 +271,7 @@ func (s *Server) launcherHealth(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) launch(w http.ResponseWriter, r *http.Request) error {
 	p, g, token, err := s.payload(w, r)
 	if err == nil {
-		err = g.Run(p.Namespace, "k6")
+		err = mayTask(g, toRun, p.Namespace, "k6")
 	}
 	if err != nil {
 		return err
@@ -369,21 +284,24 @@ func (s *Server) launch(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	p.Metadata["type"] = "k6"
-	call := launchCall{key: api.Key{Namespace: p.Namespace, Name: p.Name, Gate: p.Phase}}
-	if call.delay, err = api.ParseInterval(p.Metadata["min_failure_delay"], launchDelay); err != nil {
+	delay, err := api.ParseInterval(p.Metadata["min_failure_delay"], launchDelay)
+	if err != nil {
 		return httpserve.Refuse(http.StatusBadRequest, "metadata min_failure_delay: %w", err)
 	}
 	j, err := s.job(p, g, token)
 	if err != nil {
 		return err
 	}
-	s.launches.mu.Lock()
-	left := time.Until(s.launches.failed[call.key])
-	s.launches.mu.Unlock()
-	if left > 0 {
-		return httpserve.Refuse(http.StatusBadRequest, "the last test failed; further calls fail for %s (min_failure_delay)", left.Round(time.Second))
+	for _, last := range s.Runs.Runs(api.Filter{Type: "k6", Namespace: p.Namespace, Name: p.Name, Limit: 1000}) {
+		if last.Phase != p.Phase || !last.Delivered {
+			continue
+		}
+		if left := delay - time.Since(last.Ended); left > 0 && last.State != api.Succeeded && last.State != api.Stopped {
+			return httpserve.Refuse(http.StatusBadRequest, "the last test failed; further calls fail for %s (min_failure_delay)", left.Round(time.Second))
+		}
+		break
 	}
-	j.launch, j.request.Abandon = &call, true
+	j.launch, j.request.Abandon = true, true
 	return s.run(w, r, j)
 }
 
@@ -391,22 +309,16 @@ func (s *Server) launch(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) launched(r *http.Request, state api.Run) api.Run {
 	ctx, cancel := context.WithTimeout(r.Context(), launchStart)
 	defer cancel()
-	var seen bytes.Buffer
-	s.Runs.Output(ctx, state.ID, true, writerFunc(func(p []byte) {
-		if seen.Write(p); bytes.Contains(seen.Bytes(), []byte(launchStarted)) {
-			cancel()
-		}
-		seen.Next(seen.Len() - len(launchStarted)) // what may be the beginning of it
-	}))
+	out, in := io.Pipe()
+	defer out.Close()
+	go func() { in.CloseWithError(s.Runs.Output(ctx, state.ID, true, in)) }()
+	for lines := bufio.NewScanner(out); lines.Scan() && !strings.Contains(lines.Text(), launchStarted); {
+	}
 	if now, err := s.Runs.Run(state.ID); err == nil {
 		return now
 	}
 	return state
 }
-
-type writerFunc func(p []byte)
-
-func (w writerFunc) Write(p []byte) (int, error) { w(p); return len(p), nil }
 
 // retryLaunch says that a call is to be repeated after the time that half of
 // the last ones took.
@@ -420,21 +332,5 @@ func (s *Server) retryLaunch(w http.ResponseWriter) {
 	if len(took) > 0 {
 		slices.Sort(took)
 		w.Header().Set("Retry-After", strconv.FormatInt(max(1, took[len(took)/2]/1000), 10))
-	}
-}
-
-// remember remembers how a test ended.
-func (l *launches) remember(call launchCall, failed bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.failed, call.key)
-	if len(l.failed) >= maxFailures {
-		maps.DeleteFunc(l.failed, func(_ api.Key, until time.Time) bool { return time.Now().After(until) })
-	}
-	if failed && len(l.failed) < maxFailures {
-		if l.failed == nil {
-			l.failed = map[api.Key]time.Time{}
-		}
-		l.failed[call.key] = time.Now().Add(call.delay)
 	}
 }

@@ -1,19 +1,25 @@
 package tester_test
 
 import (
+	"bufio"
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode"
 
 	"github.com/headgate-io/headgate/rollout/tester"
 	"github.com/headgate-io/headgate/rollout/tester/api"
@@ -85,96 +91,6 @@ func is(state api.RunState) func(api.Run) bool {
 	return func(r api.Run) bool { return r.State == state }
 }
 
-// TestOneRunForManyCallers has 1,000 callers wait for one process (S-21, S-24).
-func TestOneRunForManyCallers(t *testing.T) {
-	const callers = 1000
-	var shared sync.WaitGroup
-	shared.Add(callers - 1)
-	s := newServerOf(t, run.Config{Observe: func(_ api.Run, again bool) {
-		if again {
-			shared.Done()
-		}
-	}})
-	url := "http://" + serve(t, s)
-	command, count := counting(t)
-	gate := filepath.Join(t.TempDir(), "gate")
-	body := payload("many", fmt.Sprintf(`{"type":"bash","cmd":"%s; until [ -e %s ]; do sleep 0.05; done; exit 3"}`, command, gate))
-	client := &http.Client{Transport: &http.Transport{}}
-	defer client.CloseIdleConnections()
-	var group sync.WaitGroup
-	statuses := make(chan int, callers)
-	for range callers {
-		group.Go(func() {
-			resp, err := client.Post(url, "application/json", strings.NewReader(body))
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer resp.Body.Close()
-			io.Copy(io.Discard, resp.Body)
-			statuses <- resp.StatusCode
-		})
-	}
-	shared.Wait()
-	if err := os.WriteFile(gate, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	group.Wait()
-	close(statuses)
-	for status := range statuses {
-		if status != http.StatusUnprocessableEntity {
-			t.Fatalf("status %d", status)
-		}
-	}
-	if n := count(); n != 1 {
-		t.Errorf("%d processes", n)
-	}
-}
-
-// TestVerdictWaitsForItsCaller has a caller leave (S-25): the run goes on, and its
-// verdict is for the next; what was delivered is not used again.
-func TestVerdictWaitsForItsCaller(t *testing.T) {
-	s := newServer(t)
-	handler, served := s.Handler(), make(chan struct{}, 3)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		handler.ServeHTTP(w, r)
-		served <- struct{}{}
-	}))
-	defer server.Close()
-	url := server.URL
-	command, count := counting(t)
-	gate := filepath.Join(t.TempDir(), "gate")
-	body := payload("left", fmt.Sprintf(`{"type":"bash","cmd":"%s; until [ -e %s ]; do sleep 0.05; done; echo late; exit 3"}`, command, gate))
-	ctx, leave := context.WithCancel(t.Context())
-	gone := make(chan error, 1)
-	go func() {
-		_, _, err := post(t, ctx, url, body)
-		gone <- err
-	}()
-	until(t, s, "left", is(api.Running))
-	leave()
-	if err := <-gone; err == nil {
-		t.Fatal("the caller got an answer")
-	}
-	<-served // that it has left is known
-	if err := os.WriteFile(gate, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if ended := until(t, s, "left", is(api.Failed)); ended.Delivered {
-		t.Error("delivered to nobody")
-	}
-	ended := s.Runs.Runs(api.Filter{Name: "left"})[0].Ended.Format(time.RFC3339)
-	for _, end := range []string{": exit status 3 (the run ended before this request, at " + ended + ")", ": exit status 3"} {
-		status, text := mustPost(t, url, body)
-		if status != http.StatusUnprocessableEntity || !strings.HasSuffix(text, "late\n"+end) {
-			t.Errorf("status %d %q", status, text)
-		}
-	}
-	if n := count(); n != 2 { // one whose verdict was kept, one after it was delivered
-		t.Errorf("%d processes", n)
-	}
-}
-
 // TestVerdictIsKept has a test pass after its caller left, and asks again: without
 // a checksum and after a while the test starts anew, else the answer says when the
 // run ended.
@@ -222,33 +138,6 @@ func TestVerdictIsKept(t *testing.T) {
 	}
 }
 
-// TestFailOnError has the failure of a load that nobody waited for be the answer
-// to the next request, once (S-9).
-func TestFailOnError(t *testing.T) {
-	s := newServer(t)
-	url := "http://" + serve(t, s)
-	command, count := counting(t)
-	body := payload("load", fmt.Sprintf(`{"cmd":"%s; echo broken; exit 2","failOnError":"true"}`, command))
-	if status, text := mustPost(t, url, body); status != http.StatusAccepted || text != "" {
-		t.Fatalf("status %d %q", status, text)
-	}
-	until(t, s, "load", is(api.Failed))
-	if status, text := mustPost(t, url, body); status != http.StatusUnprocessableEntity || !strings.Contains(text, "failed: broken\n: exit status 2") {
-		t.Errorf("status %d %q", status, text)
-	}
-	if n := count(); n != 1 {
-		t.Errorf("%d processes", n)
-	}
-	until(t, s, "load", func(r api.Run) bool { return r.Delivered })
-	if status, _ := mustPost(t, url, body); status != http.StatusAccepted {
-		t.Errorf("status %d", status)
-	}
-	until(t, s, "load", func(r api.Run) bool { return !r.Delivered && r.State == api.Failed })
-	if n := count(); n != 2 {
-		t.Errorf("%d processes", n)
-	}
-}
-
 // TestFailureText bounds the text of a failure as callers do (C-7, S-29).
 func TestFailureText(t *testing.T) {
 	url := "http://" + serve(t, newServer(t))
@@ -260,31 +149,6 @@ func TestFailureText(t *testing.T) {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q is not in it", part)
 		}
-	}
-}
-
-// TestShutdownAnswersWhoWaits has a shutdown stop runs, answer 503, and refuse
-// new ones (S-27).
-func TestShutdownAnswersWhoWaits(t *testing.T) {
-	s := newServer(t)
-	url := "http://" + serve(t, s)
-	answered := make(chan string, 1)
-	go func() {
-		status, text := mustPost(t, url, payload("stopped", `{"type":"bash","cmd":"sleep 60"}`))
-		answered <- fmt.Sprint(status, " ", text)
-	}()
-	until(t, s, "stopped", is(api.Running))
-	if err := s.Shutdown(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if text := <-answered; !strings.HasPrefix(text, "503 command sleep 60 failed: ") {
-		t.Errorf("%q", text)
-	}
-	if status, text := mustPost(t, url, payload("refused", `{"cmd":"true"}`)); status != http.StatusServiceUnavailable || !strings.Contains(text, "shutting down") {
-		t.Errorf("status %d %q", status, text)
-	}
-	if status, _ := mustPost(t, url+"/gate/check", payload("refused", `{}`)); status != http.StatusForbidden {
-		t.Errorf("a gate answers %d", status)
 	}
 }
 
@@ -368,4 +232,322 @@ func TestAnswerThatIsNotReceived(t *testing.T) {
 	if r := s.Runs.Runs(api.Filter{Name: "lost"}); len(r) != 1 || !r[0].Delivered {
 		t.Errorf("%+v", r)
 	}
+}
+
+// TestLaunchEndsWithItsCallers has a k6 run that is waited for end when the last
+// of its callers leaves, and not before.
+func TestLaunchEndsWithItsCallers(t *testing.T) {
+	shared := make(chan struct{}, 1)
+	s := newServerOf(t, run.Config{Observe: func(_ api.Run, again bool) {
+		if again {
+			shared <- struct{}{}
+		}
+	}})
+	handler, served := s.Handler(), make(chan struct{}, 2)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handler.ServeHTTP(w, r)
+		served <- struct{}{}
+	}))
+	defer server.Close()
+	url := server.URL + "/launch-test"
+	body := payload("left", `{"script":"linger"}`)
+	type caller struct {
+		leave context.CancelFunc
+		gone  chan error
+	}
+	enter := func() caller {
+		ctx, leave := context.WithCancel(t.Context())
+		c := caller{leave, make(chan error, 1)}
+		go func() {
+			_, _, err := post(t, ctx, url, body)
+			c.gone <- err
+		}()
+		return c
+	}
+	first := enter()
+	r := until(t, s, "left", is(api.Running))
+	second := enter()
+	<-shared
+	first.leave()
+	<-first.gone
+	<-served
+	if now, _ := s.Runs.Run(r.ID); now.State != api.Running {
+		t.Errorf("the run is %s", now.State)
+	}
+	second.leave()
+	<-second.gone
+	if ended := until(t, s, "left", is(api.Cancelled)); ended.ID != r.ID || !strings.Contains(ended.Reason, "caller") {
+		t.Errorf("%+v", ended)
+	}
+}
+
+// TestLaunchIsBusy answers 429 with the time to try again after.
+func TestLaunchIsBusy(t *testing.T) {
+	s := newServerOf(t, run.Config{Concurrency: 1, Queue: -1})
+	url := "http://" + serve(t, s)
+	if status, text := mustPost(t, url+"/launch-test", payload("other", `{"script":"pass"}`)); status != http.StatusOK {
+		t.Fatal(status, text)
+	}
+	mustPost(t, url, payload("busy", `{"cmd":"sleep 60"}`))
+	for path, test := range map[string]struct{ body, after string }{
+		"/launch-test": {payload("other", `{"script":"pass"}`), "1"}, // as the one before
+		"/":            {payload("other", `{"type":"bash","cmd":"true"}`), "5"},
+	} {
+		resp, err := http.Post(url+path, "application/json", strings.NewReader(test.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") != test.after {
+			t.Errorf("%s: %d %q", path, resp.StatusCode, resp.Header.Get("Retry-After"))
+		}
+	}
+}
+
+// get sends a GET whose answer is read as it comes.
+func get(t *testing.T, url string, header ...string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
+// notices reads a stream of changes.
+type notices struct{ lines *bufio.Scanner }
+
+// next returns the next change; comments are passed over.
+func (n notices) next(t *testing.T) (notice api.Notice) {
+	t.Helper()
+	for n.lines.Scan() {
+		if data, is := strings.CutPrefix(n.lines.Text(), "data: "); is {
+			if err := json.Unmarshal([]byte(data), &notice); err != nil {
+				t.Fatal(err)
+			}
+			return notice
+		}
+	}
+	t.Fatal("the stream has ended")
+	return notice
+}
+
+func TestWatch(t *testing.T) {
+	s := newServer(t)
+	s.Guard = guard(t, wireCallers)
+	url := "http://" + serve(t, s)
+	resp := get(t, url+"/api/v1/watch", "Authorization", "Bearer team-token-0123456789")
+	if kind := resp.Header.Get("Content-Type"); kind != "text/event-stream" {
+		t.Errorf("Content-Type %s", kind)
+	}
+	changes := notices{bufio.NewScanner(resp.Body)}
+	changes.lines.Scan() // the stream has begun
+	all := []string{"Authorization", "Bearer all-of-it-0123456789"}
+	mustPost(t, url+"/gate/traffic/open", payload("hidden", "{}"), all...)
+	mustPost(t, url+"/gate/traffic/open", `{"name":"seen","namespace":"team-a"}`, all...)
+	if g := changes.next(t).Gate; g == nil || g.Name != "seen" || !g.Open {
+		t.Errorf("%+v", g)
+	}
+	mustPost(t, url, `{"name":"seen","namespace":"team-a","metadata":{"type":"bash","cmd":"echo secret output"}}`, all...)
+	for {
+		r := changes.next(t).Run
+		if r == nil || r.Name != "seen" || r.Output != "" || !strings.HasPrefix(r.URL, url+"/ui/#/runs/") {
+			t.Fatalf("%+v", r)
+		}
+		if r.State == api.Succeeded {
+			break
+		}
+	}
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		t.Errorf("the stream does not end well: %v", err)
+	}
+}
+
+// TestOutput follows a run that waits until what it wrote was read.
+func TestOutput(t *testing.T) {
+	s := newServer(t)
+	url := "http://" + serve(t, s)
+	gate := filepath.Join(t.TempDir(), "gate")
+	mustPost(t, url, payload("followed", fmt.Sprintf(`{"cmd":"echo one; until [ -e %s ]; do sleep 0.05; done; echo two"}`, gate)))
+	r := until(t, s, "followed", is(api.Running))
+	resp := get(t, url+"/api/v1/runs/"+r.ID+"/output?follow=true")
+	if kind := resp.Header.Get("Content-Type"); kind != "text/plain; charset=utf-8" || resp.Header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("Content-Type %s", kind)
+	}
+	lines := bufio.NewScanner(resp.Body)
+	if !lines.Scan() || lines.Text() != "one" {
+		t.Fatalf("%q", lines.Text())
+	}
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !lines.Scan() || lines.Text() != "two" || lines.Scan() || lines.Err() != nil {
+		t.Errorf("%q %v", lines.Text(), lines.Err())
+	}
+	text, err := io.ReadAll(get(t, url+"/api/v1/runs/"+r.ID+"/output").Body)
+	if err != nil || string(text) != "one\ntwo\n" {
+		t.Errorf("%q %v", text, err)
+	}
+}
+
+// TestReaderThatReadsNothing holds up no run, and no change.
+func TestReaderThatReadsNothing(t *testing.T) {
+	s := newServer(t)
+	address := serve(t, s)
+	url := "http://" + address
+	gate := filepath.Join(t.TempDir(), "gate")
+	mustPost(t, url, payload("loud", fmt.Sprintf(`{"cmd":"until [ -e %s ]; do sleep 0.05; done; head -c 20000000 /dev/zero | tr '\\0' x"}`, gate)))
+	r := until(t, s, "loud", is(api.Running))
+	for _, path := range []string{"/api/v1/runs/" + r.ID + "/output?follow=true", "/api/v1/watch"} {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, address)
+	}
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if ended := until(t, s, "loud", is(api.Succeeded)); ended.Bytes != 20000000 {
+		t.Errorf("%d bytes", ended.Bytes)
+	}
+	for i := range 1000 {
+		if status, text := mustPost(t, fmt.Sprintf("%s/gate/g%d/open", url, i%10), payload("loud", "{}")); status != http.StatusAccepted {
+			t.Fatal(status, text)
+		}
+	}
+}
+
+func TestCancel(t *testing.T) {
+	s := newServer(t)
+	url := "http://" + serve(t, s)
+	answered := make(chan string, 1)
+	go func() {
+		status, text := mustPost(t, url, payload("cancelled", `{"type":"bash","cmd":"sleep 60"}`))
+		answered <- fmt.Sprint(status, " ", text)
+	}()
+	r := until(t, s, "cancelled", is(api.Running))
+	status, text := mustPost(t, url+"/api/v1/runs/"+r.ID+"/cancel", "")
+	if status != http.StatusOK || !strings.Contains(text, `"state":"cancelled"`) {
+		t.Errorf("%d %s", status, text)
+	}
+	if text := <-answered; !strings.HasPrefix(text, "422 command sleep 60 failed: : cancelled") {
+		t.Errorf("%q", text)
+	}
+}
+
+// TestTwoInOneProcess has two test runners in one server, below paths of its own (S-48).
+func TestTwoInOneProcess(t *testing.T) {
+	mux := http.NewServeMux()
+	for _, at := range []string{"/one", "/two"} {
+		mux.Handle(at+"/", http.StripPrefix(at, newServer(t).Handler()))
+	}
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	if status, text := mustPost(t, server.URL+"/one/gate/a%2Fb/open", payload("podinfo", "{}")); status != http.StatusAccepted {
+		t.Errorf("%d %s", status, text)
+	}
+	for at, want := range map[string]int{"/one/gate/a%2Fb/check": http.StatusOK, "/two/gate/a%2Fb/check": http.StatusForbidden} {
+		if status, text := mustPost(t, server.URL+at, payload("podinfo", "{}")); status != want {
+			t.Errorf("%s: %d %s", at, status, text)
+		}
+	}
+	if status, text := mustPost(t, server.URL+"/two/", payload("podinfo", `{"type":"bash","cmd":"echo two","returnCmdOutput":"true"}`)); text != "two\n" {
+		t.Errorf("%d %s", status, text)
+	}
+}
+
+// TestPanic has a handler that panics answer 500, and the process go on (S-1).
+func TestPanic(t *testing.T) {
+	var log bytes.Buffer
+	s := &tester.Server{Log: slog.New(slog.NewTextHandler(&log, nil))} // without a book of gates
+	url := "http://" + serve(t, s)
+	for range 2 {
+		if status, text := mustPost(t, url+"/gate/check", "{}"); status != http.StatusInternalServerError || text != "the test runner has a defect, see its log" {
+			t.Errorf("%d %s", status, text)
+		}
+	}
+	if !strings.Contains(log.String(), "nil pointer") || !strings.Contains(log.String(), "stack") {
+		t.Error(log.String())
+	}
+}
+
+// TestOutputIsLogged has output in the log when it is asked for, without secrets
+// and control characters, and otherwise not (S-31, S-47).
+func TestOutputIsLogged(t *testing.T) {
+	d := openDoor(t, func(w *doorway) { w.server.Guard = guard(t, wireCallers) })
+	const token = "all-of-it-0123456789"
+	d.post("/", payload("silent", `{"type":"bash","cmd":"echo unseen","token":"`+token+`"}`))
+	d.post("/", payload("logged", `{"type":"bash","cmd":"printf '\\033[31mone %s\\ntwo' `+token+`","logCmdOutput":"true","token":"`+token+`"}`))
+	d.log.wait(t, `"line":"two"`)
+	text := d.log.String()
+	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("%q", line)
+		}
+	}
+	if !strings.Contains(text, `"line":"one ***"`) || !strings.Contains(text, `"line":"two"`) {
+		t.Error(text)
+	}
+	for _, secret := range []string{token, "unseen", `\u001b`} {
+		if strings.Contains(text, secret) {
+			t.Errorf("%q is in %s", secret, text)
+		}
+	}
+}
+
+// FuzzPayload sends bodies to a gate, which is closed or cannot read them.
+func FuzzPayload(f *testing.F) {
+	for _, body := range []string{"", "null", "{}", `{"name":"a","metadata":{"gate":"b"}}`, `{"metadata":{"a":1}}`, `{"name":"\ud800"}`, "[[[[", `{"NAME":"x","name":null}`, "\xef\xbb\xbf{}", `{"metadata":{"token":"x"}}`,
+		`{"nAme":"\b0000"}`, `{"gate":".."}`, `{"checksum":"` + strings.Repeat("a", 254) + `"}`, `{"gate":"a","metadata":{"gate":"\n"}}`} {
+		f.Add([]byte(body))
+	}
+	s := newServer(f)
+	handler := s.Handler()
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var want struct {
+			Name, Namespace, Phase, Checksum string
+			Metadata                         map[string]string
+			Gate, Mode, TTL, Reason, Actor   string
+		}
+		status := http.StatusForbidden
+		if json.Unmarshal(body, &want) != nil {
+			status = http.StatusBadRequest
+		}
+		for _, name := range []string{want.Name, want.Namespace, cmp.Or(want.Gate, want.Metadata["gate"])} {
+			if name == "." || name == ".." {
+				status = http.StatusBadRequest
+			}
+		}
+		for _, text := range []string{want.Name, want.Namespace, want.Phase, want.Checksum, cmp.Or(want.Gate, want.Metadata["gate"])} {
+			if len(text) > 253 || strings.ContainsFunc(text, unicode.IsControl) {
+				status = http.StatusBadRequest
+			}
+		}
+		if len(want.Metadata["gate"]) > 512 { // also where another counts
+			status = http.StatusBadRequest
+		}
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/gate/check", bytes.NewReader(body)))
+		if w.Code != status {
+			t.Errorf("%q: status %d %s, want %d", body, w.Code, w.Body, status)
+		}
+		for _, c := range w.Body.String() {
+			if c < ' ' || c == 0x7f {
+				t.Errorf("%q: %q in %q", body, c, w.Body)
+			}
+		}
+	})
 }

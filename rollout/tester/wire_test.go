@@ -1,16 +1,24 @@
 package tester_test
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout/tester"
+	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/gate"
 	"github.com/headgate-io/headgate/rollout/tester/run"
 	"github.com/headgate-io/headgate/rollout/tester/task"
@@ -117,5 +125,334 @@ func TestWire(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPayloadNamesItsField has a body of the wrong kind refused with the field
+// and what it has to be.
+func TestPayloadNamesItsField(t *testing.T) {
+	d := openDoor(t, nil)
+	for body, want := range map[string]string{
+		`{"name": "a", "metadata": {"type": "cmd", "cmd": 5}}`:    "metadata.cmd: a number; expected a string",
+		`{"metadata": {"type": "cmd", "cmd": "true", "b": true}}`: "metadata.b: a boolean; expected a string",
+		`{"metadata": []}`: "metadata: an array; expected an object",
+		`{"name": 5}`:      "name: a number; expected a string",
+		`[]`:               "the body is not a JSON object but a JSON array",
+	} {
+		d.post("/", body).is(t, body, 400, want)
+	}
+	d.post(gatePath+"/open", `{"ttl": 5}`).is(t, "an option", 400, "ttl: a number; expected a string")
+}
+
+// TestCheckWithoutName answers a check whose payload names no canary, and makes
+// no wait of it; a gate that was opened without a name is open.
+func TestCheckWithoutName(t *testing.T) {
+	d := openDoor(t, nil)
+	for _, body := range []string{`{}`, `null`, `{"name": "", "namespace": "shop"}`} {
+		d.post("/gate/check", body).is(t, body, 403, "")
+	}
+	d.post("/gate/check", `{"name": "app"}`).is(t, "a name without a namespace", 403, "")
+	gates, err := (&api.Client{URL: d.url}).Gates(t.Context(), api.Filter{})
+	if err != nil || len(gates) != 1 || gates[0].Name != "app" {
+		t.Errorf("%+v, %v", gates, err)
+	}
+	d.post("/gate/open", `{}`).is(t, "open", 202, "")
+	d.post("/gate/check", `{}`).is(t, "opened", 200, "")
+}
+
+// TestRejectWhatWasSeen rejects the revision that somebody saw, when another
+// waits by then: that one is not rolled back.
+func TestRejectWhatWasSeen(t *testing.T) {
+	d := openDoor(t, nil)
+	d.post("/gate/check", canary("shop", `{}`)).is(t, "a check", 403, "")
+	d.post(gatePath+"/reject", `{"checksum": "seen", "ttl": "1h", "reason": "errors"}`).is(t, "reject", 200, `"open":false`)
+	rollback := d.state(api.KindRollback)
+	if rollback.Checksum != "seen" || rollback.Expires.Sub(rollback.Changed) != time.Hour {
+		t.Errorf("rolled back: %+v", rollback)
+	}
+	if w := d.state(api.KindGate).Waiting; w == nil || w.Checksum != "abc" {
+		t.Errorf("the other waits no more: %+v", w)
+	}
+	d.post(gatePath+"/reject", `{"mode": "sticky"}`).is(t, "a mode of a rejection", 400, "mode")
+	d.post(gatePath+"/close", `{"ttl": "1h"}`).is(t, "a time of a closing", 400, "ttl")
+}
+
+// TestOpenFromWebhook opens gates by payloads, which have a checksum whatever the mode.
+func TestOpenFromWebhook(t *testing.T) {
+	d := openDoor(t, nil)
+	for mode, want := range map[string]string{"": "sticky ", "sticky": "sticky ", "one-shot": "one-shot ", "checksum": "checksum abc"} {
+		body := strings.Replace(canary("shop", `{}`), "{", `{"mode": "`+mode+`", "ttl": "1h", `, 1)
+		d.post("/gate/open", body).is(t, "open, mode "+mode, 202, "")
+		if g := d.state(api.KindGate); string(g.Mode)+" "+g.Checksum != want {
+			t.Errorf("mode %q: %+v", mode, g)
+		}
+		d.post("/gate/close", body).is(t, "close, mode "+mode, 202, "")
+		if g := d.state(api.KindGate); g.Open {
+			t.Errorf("mode %q: %+v", mode, g)
+		}
+	}
+}
+
+// told is a payload as an analysis sends it.
+func told(weight, more string) string {
+	return fmt.Sprintf(`{"name":"app","namespace":"test","phase":"Waiting","checksum":"a","metadata":{"headgate.revision":"main@sha1:69d8","headgate.weight":%q,`+
+		`"headgate.step":"2/5","headgate.threshold":"5","headgate.failures":"1"%s}}`, weight, more)
+}
+
+// TestOwnKeysAreNoneOfTheTest has requests that differ in keys of headgate alone
+// be equal, and no test be asked for by them.
+func TestOwnKeysAreNoneOfTheTest(t *testing.T) {
+	s := newServer(t)
+	url := "http://" + serve(t, s)
+	for _, weight := range []string{"20", "40"} {
+		if status, text := mustPost(t, url, told(weight, `,"cmd":"sleep 60"`)); status != http.StatusAccepted {
+			t.Errorf("%d %s", status, text)
+		}
+	}
+	mustPost(t, url, `{"name":"app","namespace":"test","phase":"Progressing","checksum":"a","metadata":{"cmd":"sleep 60"}}`)
+	if runs := s.Runs.Runs(api.Filter{}); len(runs) != 1 || len(runs[0].Metadata) != 1 {
+		t.Errorf("%+v", runs)
+	}
+	if status, text := mustPost(t, url, told("20", "")); status != http.StatusBadRequest || text != "metadata not found in payload" {
+		t.Errorf("%d %s", status, text)
+	}
+}
+
+// TestAboutWhatWaits has what a payload says for people in the API as it is now,
+// harmless, and runs selected by their checksum.
+func TestAboutWhatWaits(t *testing.T) {
+	url := "http://" + serve(t, newServer(t))
+	client := &api.Client{URL: url}
+	key := api.Key{Kind: api.KindGate, Namespace: "test", Name: "app", Gate: "default"}
+	var since string
+	for _, weight := range []string{"20", "40"} {
+		mustPost(t, url+"/gate/check", told(weight, ""))
+		g, err := client.Gate(t.Context(), key)
+		if err != nil || g.Waiting == nil {
+			t.Fatalf("%+v %v", g, err)
+		}
+		if want := (api.About{Revision: "main@sha1:69d8", Weight: weight, Step: "2/5", Threshold: "5", Failures: "1"}); g.Waiting.About != want {
+			t.Errorf("%+v, want %+v", g.Waiting.About, want)
+		}
+		if now := fmt.Sprint(g.Waiting.Since); since != "" && since != now {
+			t.Error("another weight is another wait")
+		} else {
+			since = now
+		}
+	}
+	long, _ := json.Marshal("https://ci:s3cret@git.example.org/a\x1b[2J" + strings.Repeat("x", 1000))
+	mustPost(t, url+"/gate/check", `{"name":"app","namespace":"test","metadata":{"headgate.revision":`+string(long)+`}}`)
+	g, err := client.Gate(t.Context(), key)
+	if err != nil || len(g.Waiting.Revision) > 300 || strings.Contains(g.Waiting.Revision, "s3cret") || strings.Contains(g.Waiting.Revision, "\x1b") {
+		t.Errorf("%+v %v", g.Waiting, err)
+	}
+	for _, checksum := range []string{"a", "b"} {
+		mustPost(t, url, `{"name":"app","namespace":"test","checksum":"`+checksum+`","metadata":{"type":"bash","cmd":"true"}}`)
+	}
+	runs, err := client.Runs(t.Context(), api.Filter{Checksum: "b"})
+	if err != nil || len(runs) != 1 || runs[0].Checksum != "b" {
+		t.Errorf("%+v %v", runs, err)
+	}
+}
+
+// TestLinkSaysWhatWaits has the page of a link look like the page, and show the
+// revision, where it is, and its runs that the issuer of the link may see.
+func TestLinkSaysWhatWaits(t *testing.T) {
+	s := newServer(t)
+	url := "http://" + serve(t, s)
+	mustPost(t, url, told("20", `,"type":"bash","cmd":"echo broken; exit 3"`))
+	mustPost(t, url, `{"name":"app","namespace":"test","checksum":"other","metadata":{"type":"kubectl","cmd":"get pods"}}`)
+	mustPost(t, url+"/gate/check", told("20", ""))
+	_, text := mustPost(t, url+"/api/v1/gates/gate/test/app/default/link", "{}", "Content-Type", "application/json")
+	var link api.Link
+	if err := json.Unmarshal([]byte(text), &link); err != nil {
+		t.Fatal(text, err)
+	}
+	resp := get(t, link.Approve)
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := string(body)
+	for _, part := range []string{"<dt>Revision</dt><dd><bdi class=\"code\">main@sha1:69d8<", "<dt>Checksum</dt><dd><bdi class=\"code\">a<", "<dd>20%</dd>", "<dd>2/5</dd>", "<dd>1 of 5</dd>",
+		`<th scope="row">bash</th><td>failed</td>`, "exit status 3"} {
+		if !strings.Contains(shown, part) {
+			t.Errorf("%q is not in %s", part, shown)
+		}
+	}
+	if strings.Contains(shown, "kubectl") {
+		t.Error("it shows runs of another revision")
+	}
+	_, rest, _ := strings.Cut(shown, "<style>")
+	style, _, _ := strings.Cut(rest, "</style>")
+	sheet, err := io.ReadAll(get(t, url+"/ui/style.css").Body)
+	if err != nil || style != string(sheet) {
+		t.Error("it does not look like the page")
+	}
+	sum := sha256.Sum256([]byte(style))
+	if csp := resp.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'") {
+		t.Errorf("the style is forbidden by %s", csp)
+	}
+	mustPost(t, url+"/gate/check", `{"name":"old","namespace":"test","checksum":"5594979469"}`)
+	_, text = mustPost(t, url+"/api/v1/gates/gate/test/old/default/link", "{}", "Content-Type", "application/json")
+	if err := json.Unmarshal([]byte(text), &link); err != nil {
+		t.Fatal(text, err)
+	}
+	body, _ = io.ReadAll(get(t, link.Approve).Body)
+	if shown := string(body); !strings.Contains(shown, "<dt>Revision</dt><dd><bdi class=\"code\">5594979469<") || strings.Contains(shown, "Checksum") {
+		t.Errorf("%s", shown)
+	}
+}
+
+// asked is the payload of a canary of namespace test.
+func asked(name, phase, metadata string) string {
+	return fmt.Sprintf(`{"name":%q,"namespace":"test","phase":%q,"checksum":"a","metadata":%s}`, name, phase, metadata)
+}
+
+// waits lists who waits as a client does: NAME/GATE of each, in order.
+func waits(t *testing.T, url string, f api.Filter) string {
+	t.Helper()
+	f.Waiting = true
+	gates, err := (&api.Client{URL: url}).Gates(t.Context(), f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, g := range gates {
+		names = append(names, g.Name+"/"+g.Gate)
+	}
+	return strings.Join(names, " ")
+}
+
+// TestEndOfRolloutEndsWaits has payloads of a canary whose rollout is over end its
+// waits, those of other canaries and of trials not.
+func TestEndOfRolloutEndsWaits(t *testing.T) {
+	const test = `{"type":"bash","cmd":"true"}`
+	const both = "app/promotion app/start other/start"
+	for name, x := range map[string]struct{ path, body, want string }{
+		"failed":              {"/", asked("app", "Failed", test), "other/start"},
+		"succeeded":           {"/", asked("app", "Succeeded", test), "other/start"},
+		"at a switch":         {"/rollback/check", asked("app", "Failed", "{}"), "other/start"},
+		"closing a gate":      {"/gate/third/close", asked("app", "Succeeded", "{}"), "other/start"},
+		"k6 webhook":          {"/launch-test", asked("app", "Failed", `{"script":"x"}`), "other/start"},
+		"no test":             {"/", asked("app", "Failed", "{}"), "other/start"},
+		"the next rollout":    {"/gate/start/check", asked("app", "Failed", "{}"), "app/start other/start"},
+		"under way":           {"/", asked("app", "Progressing", test), both},
+		"another canary":      {"/", asked("third", "Failed", test), both},
+		"a trial":             {"/", asked("app", "Failed", `{"type":"bash","cmd":"true","headgate.trial":"true"}`), both},
+		"a trial of a switch": {"/rollback/check", asked("app", "Failed", `{"headgate.trial":"true"}`), both},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := "http://" + serve(t, newServer(t))
+			for _, at := range []string{"app /gate/start/check", "app /gate/promotion/check", "other /gate/start/check"} {
+				name, path, _ := strings.Cut(at, " ")
+				mustPost(t, url+path, asked(name, "Waiting", "{}"))
+			}
+			if got := waits(t, url, api.Filter{}); got != both {
+				t.Fatalf("before: %s", got)
+			}
+			mustPost(t, url+x.path, x.body)
+			if got := waits(t, url, api.Filter{}); got != x.want {
+				t.Errorf("got %q, want %q", got, x.want)
+			}
+		})
+	}
+}
+
+// TestEndOfRolloutNeedsAccess has a caller end no waits in namespaces of others.
+func TestEndOfRolloutNeedsAccess(t *testing.T) {
+	s := newServer(t)
+	s.Guard = guard(t, wireCallers)
+	url := "http://" + serve(t, s)
+	mustPost(t, url+"/gate/check", asked("app", "Waiting", "{}"), "Authorization", "Bearer all-of-it-0123456789")
+	for _, path := range []string{"/", "/gate/check", "/gate/close", "/rollback/check"} {
+		mustPost(t, url+path, asked("app", "Failed", `{"cmd":"true"}`), "Authorization", "Bearer team-token-0123456789")
+	}
+	if waiting := s.Gates.List(api.Filter{Waiting: true}); len(waiting) != 1 {
+		t.Errorf("%+v", waiting)
+	}
+}
+
+// TestTrialDoesNotWait answers a trial as a rollout, and lists nothing that waits.
+func TestTrialDoesNotWait(t *testing.T) {
+	url := "http://" + serve(t, newServer(t))
+	trial := asked("app", "Waiting", `{"headgate.trial":"true"}`)
+	if status, text := mustPost(t, url+"/gate/check", trial); status != 403 || text != "Forbidden" {
+		t.Errorf("%d %s", status, text)
+	}
+	if got := waits(t, url, api.Filter{}); got != "" {
+		t.Errorf("%s waits", got)
+	}
+	mustPost(t, url+"/gate/check", asked("app", "Waiting", `{"headgate.trial":"false"}`))
+	if got := waits(t, url, api.Filter{}); got != "app/default" {
+		t.Errorf("%q waits", got)
+	}
+	if status, _ := mustPost(t, url+"/gate/check", asked("app", "\u0007", `{"headgate.trial":"true"}`)); status != 400 {
+		t.Errorf("a phase that is none: %d", status)
+	}
+	mustPost(t, url+"/gate/open", asked("app", "Waiting", "{}"))
+	if status, _ := mustPost(t, url+"/gate/check", trial); status != 200 {
+		t.Errorf("an open gate: %d", status)
+	}
+}
+
+// TestStaleWait has a wait be over for lists and metrics when it was not asked for
+// again within two of its intervals, and come back when it is.
+func TestStaleWait(t *testing.T) {
+	var later atomic.Int64
+	start := time.Now()
+	s := newServer(t)
+	s.Gates.Close()
+	var err error
+	if s.Gates, err = gate.Open(gate.Config{Now: func() time.Time { return start.Add(time.Duration(later.Load())) }}); err != nil {
+		t.Fatal(err)
+	}
+	url := "http://" + serve(t, s)
+	wait := func() (w api.Waiting) {
+		t.Helper()
+		gates, err := (&api.Client{URL: url}).Gates(t.Context(), api.Filter{Waiting: true, Stale: true})
+		if err != nil || len(gates) != 1 {
+			t.Fatalf("%+v %v", gates, err)
+		}
+		return *gates[0].Waiting
+	}
+	check := func() { mustPost(t, url+"/gate/check", asked("app", "Waiting", "{}")) }
+	for _, step := range []struct {
+		at    time.Duration
+		check bool
+		stale bool
+	}{
+		{0, true, false},
+		{time.Minute, false, false}, // no interval is known
+		{61 * time.Second, true, false},
+		{180 * time.Second, false, false},
+		{184 * time.Second, false, true}, // two intervals of 61 s
+		{190 * time.Second, true, false},
+		{210 * time.Second, true, false},
+		{440 * time.Second, false, false}, // the longest counts
+		{470 * time.Second, false, true},
+	} {
+		later.Store(int64(step.at))
+		if step.check {
+			check()
+		}
+		if w := wait(); w.Stale != step.stale {
+			t.Errorf("after %s: %+v", step.at, w)
+		}
+		want := map[bool]string{false: "app/default", true: ""}[step.stale]
+		if got := waits(t, url, api.Filter{}); got != want {
+			t.Errorf("after %s: %q is listed, want %q", step.at, got, want)
+		}
+		text, err := io.ReadAll(get(t, url+"/metrics").Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if counted := strings.Contains(string(text), `headgate_tester_gates{kind="gate",state="waiting"} 1`); counted == step.stale {
+			t.Errorf("after %s: counted as waiting: %t", step.at, counted)
+		}
+	}
+	later.Store(int64(11*time.Minute + 470*time.Second))
+	if text, _ := json.Marshal(s.Gates.List(api.Filter{Waiting: true, Stale: true})); string(text) != "[]" {
+		t.Errorf("%s", text)
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"net/textproto"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -109,6 +111,30 @@ func TestWeights(t *testing.T) {
 				t.Fatalf("weight %d: %d of 100 requests from %d on", weight, sum, from)
 			}
 		}
+	}
+}
+
+// The same holds of requests at a time.
+func TestWeightsAtATime(t *testing.T) {
+	p := &traffic.Proxy{Start: rollout.Routes{Primary: 63, Canary: 37}}
+	var got atomic.Int64
+	p.Canary = serve(t, func(http.ResponseWriter, *http.Request) { got.Add(1) }).URL
+	url := front(t, p).URL
+	var clients sync.WaitGroup
+	for range 16 {
+		clients.Go(func() {
+			for range 25 {
+				resp, err := http.Get(url)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				resp.Body.Close()
+			}
+		})
+	}
+	if clients.Wait(); got.Load() != 4*37 {
+		t.Errorf("%d of 400 requests", got.Load())
 	}
 }
 

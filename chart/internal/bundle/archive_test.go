@@ -257,9 +257,7 @@ func FuzzReadArchive(f *testing.F) {
 			return
 		}
 		b, err := bundle.ReadArchive(&out, artifact.Limits{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer b.Close()
 		if b.Metadata.Name != a.Metadata.Name || b.Metadata.Version != "1.2.3" {
 			t.Fatalf("%+v became %+v", a.Metadata, b.Metadata)

@@ -58,9 +58,7 @@ func newStage(t *testing.T, objects *testenv.LFS) *stage {
 func parse(t *testing.T, s string) *url.URL {
 	t.Helper()
 	u, err := url.Parse(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return u
 }
 
@@ -127,9 +125,7 @@ func objects(t testing.TB, files fstest.MapFS) *object.FS {
 	var dir func(at string) object.ID
 	dir = func(at string) object.ID {
 		entries, err := fs.ReadDir(files, at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		key := func(e fs.DirEntry) string {
 			if e.IsDir() {
 				return e.Name() + "/"
@@ -172,9 +168,7 @@ func read(t *testing.T, tree fs.FS) map[string]string {
 		found[name] = string(b)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return found
 }
 
@@ -276,9 +270,7 @@ func TestLimits(t *testing.T) {
 func TestCache(t *testing.T) {
 	s := newStage(t, new(testenv.LFS))
 	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer cache.Close()
 	s.client.Cache, s.client.Scope = cache, "one"
 	s.good(s.fill(t.Context()))
@@ -294,19 +286,23 @@ func TestCache(t *testing.T) {
 	}
 	// What somebody else put there under the key is not taken.
 	p, err := lfs.ParsePointer(s.files["a.bin"].Data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	err = cache.Put("lfs/sha256/"+p.OID+" two", func(w io.Writer) error {
 		_, err := io.WriteString(w, "forged......")
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.server.Reset()
 	s.good(s.fill(t.Context()))
 	if n := s.count(testenv.LFSObject); n != 1 {
 		t.Errorf("%d downloads instead of a forged entry", n)
+	}
+}
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -50,14 +50,12 @@ func (s *stocked) add(content string) string {
 func TestViews(t *testing.T) {
 	s := &stocked{content: map[string]string{}}
 	own := objects(t, tree(".gitattributes", "*.bin filter=lfs\n", "a.bin", s.add("a"), "shadowed.bin", s.add("shadowed"), "ignored.bin", s.add("ignored"),
-		"deep/b.bin", s.add(strings.Repeat("b", 3<<20)), "deep/copy.bin", s.add("a"), "empty.bin", s.add(""), "text", "text"))
+		"deep/b.bin", s.add(strings.Repeat("b", 300<<10)), "deep/copy.bin", s.add("a"), "empty.bin", s.add(""), "text", "text"))
 	module := objects(t, tree(".gitattributes", "*.dat filter=lfs\n", "m.dat", s.add("m"), "m.bin", s.add("not tracked")))
 	included := tree("shadowed.bin", s.add("the include's"), "i.bin", s.add("i"))
 	whole := artifact.Mount(artifact.Mount(own, "module", module), ".", included)
 	rules, err := artifact.Ignore{Extra: "ignored.*\n"}.Compile(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	view := rules.View(t.Context(), whole)
 	held, plain, err := lfs.Fill(t.Context(), view, lfs.Options{Fetch: s.fetch})
 	if err != nil || len(plain) != 0 {
@@ -65,7 +63,7 @@ func TestViews(t *testing.T) {
 	}
 	want := map[string]string{
 		".gitattributes": "*.bin filter=lfs\n", "a.bin": "a", "shadowed.bin": s.add("the include's"), "i.bin": s.add("i"),
-		"deep/b.bin": strings.Repeat("b", 3<<20), "deep/copy.bin": "a", "empty.bin": "", "text": "text",
+		"deep/b.bin": strings.Repeat("b", 300<<10), "deep/copy.bin": "a", "empty.bin": "", "text": "text",
 		"module/.gitattributes": "*.dat filter=lfs\n", "module/m.dat": "m", "module/m.bin": s.add("not tracked"),
 	}
 	if got := read(t, view); !maps.Equal(got, want) {
@@ -82,9 +80,7 @@ func TestViews(t *testing.T) {
 		t.Fatal(err)
 	}
 	packed, err := artifact.Read(&archive, artifact.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer packed.Close()
 	if got := read(t, packed); !maps.Equal(got, want) {
 		t.Errorf("archive %q", got)
@@ -114,9 +110,7 @@ func TestFailures(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	full, err := os.Open(os.DevNull) // cannot be written to
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.err, o.Temp = nil, func() (*os.File, error) { return full, nil }
 	if _, _, err := lfs.Fill(t.Context(), wrapped, o); err == nil || full.Close() == nil {
 		t.Errorf("a spool that takes nothing: %v", err)

@@ -67,9 +67,7 @@ func TestLimit(t *testing.T) {
 		}
 		for limit, want := range map[int64]bool{1000: false, 200_000: true, -1: true} {
 			r, err := local.Open(dir, limit)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			_, err = object.Read(r, id, object.Blob, 1<<20)
 			if (err == nil) != want || err != nil && !strings.Contains(err.Error(), "more than the limit of 1000") {
 				t.Errorf("packed %v, limit %d: %v", packed, limit, err)
@@ -97,24 +95,18 @@ func TestDamaged(t *testing.T) {
 			return err
 		})
 		random := rand.New(rand.NewPCG(1, 2))
-		for range 300 {
+		for range 200 {
 			file := files[random.IntN(len(files))]
 			whole, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			damaged := bytes.Clone(whole)
 			damaged[random.IntN(min(len(damaged), 5000))] ^= 1 << random.IntN(8)
 			if random.IntN(4) == 0 {
 				damaged = damaged[:random.IntN(len(damaged))]
 			}
-			if err := errors.Join(os.Remove(file), os.WriteFile(file, damaged, 0o666)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(os.Remove(file), os.WriteFile(file, damaged, 0o666)))
 			readAll(t, dir, names)
-			if err := os.WriteFile(file, whole, 0o666); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(file, whole, 0o666))
 		}
 	}
 }
@@ -159,12 +151,8 @@ func TestWrongContent(t *testing.T) {
 	_, other := path("HEAD:b/c")
 	swap := func(to, from string) {
 		data, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(os.Remove(to), os.WriteFile(to, data, 0o666)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, errors.Join(os.Remove(to), os.WriteFile(to, data, 0o666)))
 	}
 	swap(emptyFile, other)
 	swap(file, other)

@@ -29,9 +29,7 @@ func TestNamedPipes(t *testing.T) {
 			}
 		}
 		os.Remove(file)
-		if err := syscall.Mkfifo(file, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, syscall.Mkfifo(file, 0o600))
 		if err := look(dir, commit); err == nil || !strings.Contains(err.Error(), "no regular file") {
 			t.Errorf("%s: %v", name, err)
 		}

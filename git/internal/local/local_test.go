@@ -1,7 +1,6 @@
 package local_test
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"io/fs"
@@ -15,6 +14,8 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/headgate-io/headgate/internal/testenv"
+
 	"github.com/headgate-io/headgate/git/internal/local"
 	"github.com/headgate-io/headgate/git/internal/object"
 )
@@ -23,36 +24,33 @@ import (
 func git(t testing.TB, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("git", args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(),
-		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull, "HOME="+t.TempDir(), "GIT_ALLOW_PROTOCOL=file",
-		"GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_AUTHOR_DATE=1700000000 +0100",
-		"GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@example.com", "GIT_COMMITTER_DATE=1700000000 +0100")
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
+	cmd.Dir, cmd.Env = dir, append(testenv.GitEnv(t), "GIT_ALLOW_PROTOCOL=file")
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, stderr.Bytes())
+		t.Fatalf("git %s: %v", strings.Join(args, " "), err)
 	}
 	return string(out)
 }
 
 func write(t testing.TB, file, content string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(content), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(file), 0o777))
+	must(t, os.WriteFile(file, []byte(content), 0o666))
 }
+
+// original is what repository copies: git takes its time.
+var original = fstest.MapFS{}
 
 // repository makes a repository whose objects are files, with four commits of
 // similar files, a branch, and tags of both kinds.
-func repository(t testing.TB, args ...string) string {
+func repository(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
-	git(t, dir, append([]string{"init", "-q", "-b", "main"}, args...)...)
+	if len(original) > 0 {
+		must(t, os.CopyFS(dir, original))
+		return dir
+	}
+	git(t, dir, "init", "-q", "-b", "main")
 	git(t, dir, "config", "gc.auto", "0")
 	git(t, dir, "config", "uploadpack.allowFilter", "true")
 	text := strings.Repeat("the quick brown fox jumps over the lazy dog, and so on and on\n", 200)
@@ -70,15 +68,25 @@ func repository(t testing.TB, args ...string) string {
 	git(t, dir, "tag", "-a", "-m", "tagged", "v1")
 	git(t, dir, "tag", "-a", "-m", "a tag of a tag", "v1-again", "v1")
 	git(t, dir, "branch", "topic/x", "HEAD~1")
+	made := os.DirFS(dir)
+	err := fs.WalkDir(made, ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			original[name] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
+		} else if err == nil {
+			var data []byte
+			data, err = fs.ReadFile(made, name)
+			original[name] = &fstest.MapFile{Data: data, Mode: 0o644}
+		}
+		return err
+	})
+	must(t, err)
 	return dir
 }
 
 func open(t testing.TB, dir string) *local.Repo {
 	t.Helper()
 	r, err := local.Open(dir, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { r.Close() })
 	return r
 }
@@ -139,9 +147,7 @@ func TestObjects(t *testing.T) {
 				t.Errorf("only %d objects", n)
 			}
 			tree, err := object.ParseID(strings.TrimSpace(git(t, dir, "rev-parse", "HEAD^{tree}")))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if err := fstest.TestFS(object.TreeFS(r, tree), "a", "b/c", "noise", "empty"); err != nil {
 				t.Error(err)
 			}
@@ -152,9 +158,7 @@ func TestObjects(t *testing.T) {
 func checkObject(t *testing.T, r *local.Repo, name, typ, want string) {
 	t.Helper()
 	id, err := object.ParseID(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ty, size, err := r.Stat(id)
 	if err != nil || ty.String() != typ || size != int64(len(want)) {
 		t.Fatalf("%v: %v of %d bytes, %v; want %s of %d", id, ty, size, err, typ, len(want))
@@ -208,4 +212,12 @@ func TestObjectsConcurrent(t *testing.T) {
 	}
 	git(t, dir, "repack", "-adq")
 	readers.Wait()
+}
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -20,9 +20,7 @@ func TestRefs(t *testing.T) {
 		}
 		r := open(t, dir)
 		refs, err := r.Refs(false, "HEAD", "refs/heads/", "refs/tags/v")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		want := []string{
 			"HEAD " + rev("HEAD") + " symref refs/heads/main",
 			"refs/heads/main " + rev("HEAD"),

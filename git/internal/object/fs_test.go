@@ -107,9 +107,7 @@ func TestTreeFSModes(t *testing.T) {
 		got = append(got, fmt.Sprintf("%v %q %d", i.Mode(), name, i.Size()))
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := []string{
 		`drwxr-xr-x "." 0`,
 		`-rw-r--r-- "a.txt" 6`,
@@ -286,9 +284,7 @@ func TestTreeWithoutBlobs(t *testing.T) {
 
 func TestEntryIDOfOthers(t *testing.T) {
 	info, err := fs.Stat(object.TreeFS(sample()), "a.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if tree, id := object.EntryID(fs.FileInfoToDirEntry(info)); tree != nil || !id.IsZero() {
 		t.Errorf("an entry of no tree has the id %v", id)
 	}
@@ -318,9 +314,7 @@ func TestReplace(t *testing.T) {
 	d, root := sample()
 	fsys := object.TreeFS(d, root)
 	info, err := fs.Stat(fsys, "sub/inner.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if tree, name := object.Place(info); tree != fsys || name != "sub/inner.txt" {
 		t.Errorf("it comes from %p, %s", tree, name)
 	}
@@ -359,9 +353,7 @@ func TestLink(t *testing.T) {
 		t.Error(err)
 	}
 	info, err := fs.Stat(top, "z/sub/inner/file")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if tree, name := object.Place(info); tree != inner || name != "file" {
 		t.Errorf("it comes from %p, %s", tree, name)
 	}
@@ -372,5 +364,13 @@ func TestLink(t *testing.T) {
 	}
 	if _, err := top.Open("z/sub/../x"); !errors.Is(err, fs.ErrInvalid) {
 		t.Errorf("a path that is not valid: %v", err)
+	}
+}
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

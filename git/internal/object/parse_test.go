@@ -33,9 +33,7 @@ const signedCommit = "tree " + hexA + "\n" +
 
 func TestParseCommit(t *testing.T) {
 	c, err := object.ParseCommit([]byte(signedCommit))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if c.Tree.String() != hexA || len(c.Parents) != 2 || c.Parents[0].String() != hexB || c.Parents[1].String() != hexA {
 		t.Errorf("tree %v, parents %v", c.Tree, c.Parents)
 	}
@@ -57,9 +55,7 @@ func TestParseCommit(t *testing.T) {
 func TestParseUnsignedCommit(t *testing.T) {
 	data := "tree " + hexA + "\nauthor broken\ncommitter A <a@b> 99999999999999999999 +9999\n\n"
 	c, err := object.ParseCommit([]byte(data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if c.PGPSignature != nil || string(c.Payload) != data || c.Subject() != "" || !c.Time.IsZero() {
 		t.Errorf("got %+v", c)
 	}
@@ -108,9 +104,7 @@ func TestParseTag(t *testing.T) {
 		"Release\n-----BEGIN SSH SIGNATURE-----\nquoted\n"
 	signature := "-----BEGIN PGP SIGNATURE-----\nabc\n-----END PGP SIGNATURE-----\n"
 	g, err := object.ParseTag([]byte(payload + signature))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if g.Object.String() != hexA || g.Type != object.Commit || g.Name != "v1.0" {
 		t.Errorf("got %+v", g)
 	}
@@ -206,9 +200,7 @@ func TestTreeHostile(t *testing.T) {
 // the same SHA-1 (Leurent and Peyrin, "SHA-1 is a Shambles", 2020).
 func TestHasherCollision(t *testing.T) {
 	data, err := os.ReadFile("testdata/sha-mbles-1.bin")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	h := object.NewHasher(object.SHA1)
 	h.Write(data)
 	if id, err := h.ID(); !errors.Is(err, object.ErrCorrupt) || !strings.Contains(err.Error(), "collide") {
@@ -249,9 +241,7 @@ func FuzzObjects(f *testing.F) {
 
 func encoded(t *testing.T, o gogit.Object) []byte {
 	m := new(plumbing.MemoryObject)
-	if err := o.Encode(m); err != nil {
-		t.Fatal(err)
-	}
+	must(t, o.Encode(m))
 	r, _ := m.Reader()
 	b, _ := io.ReadAll(r)
 	return b

@@ -32,9 +32,7 @@ func empty(t testing.TB, db object.Database, format object.Format, temp func() (
 	sum1, sum256 := sha1.Sum(data), sha256.Sum256(data)
 	data = append(data, map[object.Format][]byte{object.SHA1: sum1[:], object.SHA256: sum256[:]}[format]...)
 	p, err := packfile.Read(t.Context(), bytes.NewReader(data), packfile.Options{Format: format, Temp: temp})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p, p.Add(t.Context(), db, ids)
 }
 
@@ -46,16 +44,10 @@ func freeze(t testing.TB, db object.Database, format object.Format, ids ...objec
 	if err == nil {
 		err = p.Freeze([]byte("a note"))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, p.Close())
 	return data
 }
 

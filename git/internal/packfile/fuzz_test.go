@@ -65,9 +65,7 @@ func TestInflatedPositions(t *testing.T) {
 		}
 	}
 	p, err := packfile.Read(t.Context(), bytes.NewReader(b.sum()), packfile.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer p.Close()
 	for _, content := range contents {
 		if got, err := object.Read(p, idOf(content), object.Blob, 1<<20); err != nil || string(got) != content {

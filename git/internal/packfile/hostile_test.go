@@ -184,9 +184,7 @@ func sample() []byte {
 
 func TestReadTruncated(t *testing.T) {
 	whole := sample()
-	if err := read(t, bytes.NewReader(whole), packfile.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, read(t, bytes.NewReader(whole), packfile.Options{}))
 	for n := range whole {
 		err := read(t, bytes.NewReader(whole[:n]), packfile.Options{})
 		if !errors.Is(err, object.ErrCorrupt) || !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -315,9 +313,7 @@ func TestReadMemory(t *testing.T) {
 	data := bomb(32*mega, 32*mega)
 	var err error
 	used := measure.Allocated(func() { err = read(t, bytes.NewReader(data), packfile.Options{}) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if used > 8<<20 {
 		t.Errorf("%d bytes allocated", used)
 	}

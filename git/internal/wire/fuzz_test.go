@@ -59,9 +59,7 @@ func FuzzRemote(f *testing.F) {
 		}
 	}
 	want, err := object.ParseID(one)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	f.Fuzz(func(t *testing.T, greeting, answer []byte, name string, exact bool) {
 		r := New(&fuzzed{greeting: string(greeting), answer: string(answer)}, "")
 		defer r.Close()
@@ -85,4 +83,12 @@ func FuzzRemote(f *testing.F) {
 			t.Errorf("%d bytes of a pack in %d", n, len(answer))
 		}
 	})
+}
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/headgate-io/headgate/internal/testenv/measure"
 
 	"github.com/headgate-io/headgate/git/internal/object"
 	"github.com/headgate-io/headgate/git/internal/wire"
@@ -127,9 +130,7 @@ func TestHostileNames(t *testing.T) {
 		}
 		client, u := serve(t, s)
 		refs, err := open(t, wire.HTTP(client, u)).Refs(context.Background(), false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		seen := map[string]bool{}
 		for _, ref := range refs {
 			seen[ref.Name] = true
@@ -170,6 +171,7 @@ func TestHostileFetch(t *testing.T) {
 		{"empty pack", greeting2, pkt("packfile\n") + flush, wire.Pack, wire.ErrProtocol},
 		{"mark in the pack", greeting2, pkt("packfile\n") + band(1, "PACK") + delim, wire.Pack, wire.ErrProtocol},
 		{"version 0", first, pkt("shallow "+ones+"\n") + flush + pkt("ACK "+ones+" common\nNAK\n") + pack, "", nil},
+		{"version 0 without bands", pkt(ones+" HEAD\x00shallow\n") + flush, flush + pkt("NAK\n") + "PACK1234", "", nil},
 		{"version 0 without answer", first, "", wire.Fetch, wire.ErrProtocol},
 		{"version 0 torn shallow list", first, pkt("shallow " + ones + "\n"), wire.Fetch, wire.ErrProtocol},
 		{"version 0 mark in the shallow list", first, pkt("shallow "+ones+"\n") + delim, wire.Fetch, wire.ErrProtocol},
@@ -225,11 +227,57 @@ func TestEndlessPack(t *testing.T) {
 	client, u := serve(t, endless)
 	r := open(t, wire.HTTP(client, u))
 	f, err := r.Fetch(context.Background(), wire.FetchRequest{Wants: []object.ID{id(t, ones)}, MaxBytes: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	if n, err := io.Copy(io.Discard, f); !errors.Is(err, wire.ErrLimit) || n > 1<<20 {
 		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
+// A list of a million refs is read in the memory of those that match, whatever
+// the version.
+func TestMillionRefs(t *testing.T) {
+	const n = 1_000_000
+	var list []byte
+	for i := range n {
+		list = strconv.AppendInt(append(list, "0047"+ones+" refs/heads/branch-"...), int64(n+i), 10)
+		list = append(list, '\n')
+	}
+	list = append(list, flush...)
+	for version, greeting := range map[int]string{0: pkt(ones + " HEAD\x00x\n"), 2: greeting2} {
+		var read []int64 // what is live at nine tenths of the list
+		give := func(w http.ResponseWriter) {
+			most := len(list) / 10 * 9
+			w.Write(list[:most])
+			read = append(read, measure.Live())
+			w.Write(list[most:])
+		}
+		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost {
+				w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
+				give(w)
+				return
+			}
+			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
+			io.WriteString(w, greeting)
+			if version == 0 {
+				give(w)
+			}
+		})
+		client, u := serve(t, h)
+		before := measure.Live()
+		r := wire.New(wire.HTTP(client, u), "")
+		defer r.Close()
+		refs, err := r.Refs(context.Background(), false, "refs/heads/branch-1999")
+		if err != nil || len(refs) != 1000 {
+			t.Fatalf("version %d: %d refs, %v", version, len(refs), err)
+		}
+		if len(read) != 1 || read[0]-before > 16<<20 {
+			t.Errorf("version %d: the heap grew from %d bytes to %d", version, before, read)
+		}
+		_, err = r.Refs(context.Background(), false)
+		if !errors.Is(err, wire.ErrLimit) {
+			t.Errorf("version %d: all refs: %v", version, err)
+		}
 	}
 }

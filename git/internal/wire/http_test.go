@@ -2,21 +2,14 @@ package wire_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"io"
 	"io/fs"
 	"log"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,12 +17,12 @@ import (
 
 	"github.com/headgate-io/headgate/git/internal/object"
 	"github.com/headgate-io/headgate/git/internal/wire"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // TestHungUp has a server, or a proxy, that ends connections without an
 // answer: a request is sent again, but not for ever.
 func TestHungUp(t *testing.T) {
-	r := newRepo(t)
 	for _, tt := range []struct {
 		name     string
 		hangUps  int64 // before every answer
@@ -42,7 +35,7 @@ func TestHungUp(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var all, left atomic.Int64
 			left.Store(tt.hangUps)
-			answering := backend(t, filepath.Dir(r.bare()))
+			answering := &script{greeting: greeting2, refs: mainOnly}
 			client, u := serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 				all.Add(1)
 				if left.Add(-1) >= 0 {
@@ -94,9 +87,8 @@ func TestHTTPErrors(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			client, u := serve(t, tt.h)
-			u.User = nil
 			_, err := dial(context.Background(), wire.HTTP(client, u))
-			if e, ok := errors.AsType[*wire.Error](err); !ok || !errors.Is(err, tt.kind) || e.Phase != wire.Advertisement ||
+			if e, ok := errors.AsType[*wire.Error](err); !ok || !errors.Is(err, tt.kind) || e.Phase != wire.Advertisement || errors.Is(err, fs.ErrNotExist) != (tt.kind == wire.ErrNotFound) ||
 				!strings.Contains(err.Error(), tt.want) || len(err.Error()) > 2000 || strings.Contains(err.Error(), "\x1b") {
 				t.Errorf("%v, want %v", err, tt.want)
 			}
@@ -114,27 +106,18 @@ func TestHTTPErrors(t *testing.T) {
 			}
 		})
 	}
-	client, u := serve(t, page(404, "", ""))
-	u.User, u.Fragment = nil, "f"
-	_, err := dial(context.Background(), wire.HTTP(client, u))
-	if !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("%v is not fs.ErrNotExist", err)
-	}
 }
 
 // Credentials in the URL are used and never printed.
 func TestHTTPCredentialsInURL(t *testing.T) {
-	repo := newRepo(t)
-	h := backend(t, repo.dir)
 	client, u := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, password, _ := r.BasicAuth(); user != "me" || password != "s3cret" {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		h.ServeHTTP(w, r)
+		(&script{greeting: greeting2}).ServeHTTP(w, r)
 	}))
-	good := parse(t, strings.Replace(u.String(), "http://", "http://me:s3cret@", 1))
-	fetch(t, open(t, wire.HTTP(client, good)), wire.FetchRequest{Wants: repo.commits[2:], Depth: 1})
+	open(t, wire.HTTP(client, parse(t, strings.Replace(u.String(), "http://", "http://me:s3cret@", 1))))
 	for _, bad := range []string{"http://me:s3cret2@" + u.Host + "/repo.git", "http://me:s3cret2@127.0.0.1:1/repo.git", "http://me:s3cret@h/p?token=s3cret",
 		"ftp://me:s3cret@h/p", "http:///p"} {
 		if _, err := dial(context.Background(), wire.HTTP(client, parse(t, bad))); err == nil || strings.Contains(err.Error(), "s3cret") {
@@ -144,32 +127,26 @@ func TestHTTPCredentialsInURL(t *testing.T) {
 }
 
 func TestTLSErrors(t *testing.T) {
-	good := (&script{greeting: greeting2}).ServeHTTP
-	s := httptest.NewUnstartedServer(http.HandlerFunc(good))
-	s.Config.ErrorLog = log.New(io.Discard, "", 0)
-	s.StartTLS()
-	t.Cleanup(s.Close)
-	plain, _ := serve(t, http.HandlerFunc(good))
-	_, plainURL := serve(t, http.HandlerFunc(good))
-
-	wants := httptest.NewUnstartedServer(http.HandlerFunc(good))
-	wants.Config.ErrorLog = log.New(io.Discard, "", 0)
-	wants.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, MaxVersion: tls.VersionTLS12} // in 1.3 the alert races with the request
-	wants.StartTLS()
-	t.Cleanup(wants.Close)
-
-	expired := httptest.NewUnstartedServer(http.HandlerFunc(good))
-	expired.Config.ErrorLog = log.New(io.Discard, "", 0)
-	cert, roots := selfSigned(t, time.Now().Add(-time.Hour))
-	expired.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
-	expired.StartTLS()
-	t.Cleanup(expired.Close)
-	foreign := wants.Client()
-	foreign.Transport.(*http.Transport).TLSClientConfig.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		return &cert, nil
+	secure := func(config *tls.Config) *httptest.Server {
+		s := httptest.NewUnstartedServer(&script{greeting: greeting2})
+		s.Config.ErrorLog = log.New(io.Discard, "", 0)
+		s.TLS = config
+		s.StartTLS()
+		t.Cleanup(s.Close)
+		return s
 	}
-	trusting := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
-
+	s := secure(nil)
+	plain, plainURL := serve(t, &script{greeting: greeting2})
+	wants := secure(&tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, MaxVersion: tls.VersionTLS12}) // in 1.3 the alert races with the request
+	client := func(of *httptest.Server, change func(*tls.Config)) *http.Client {
+		config := of.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+		change(config)
+		return &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
+	}
+	foreign := client(wants, func(c *tls.Config) {
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &s.TLS.Certificates[0], nil }
+	})
+	late := client(s, func(c *tls.Config) { c.Time = func() time.Time { return time.Now().AddDate(200, 0, 0) } })
 	for _, tt := range []struct {
 		name   string
 		client *http.Client
@@ -179,46 +156,19 @@ func TestTLSErrors(t *testing.T) {
 	}{
 		{"unknown authority", plain, s.URL, wire.Handshake, "ca.crt"},
 		{"other host", s.Client(), strings.Replace(s.URL, "127.0.0.1", "localhost", 1), wire.Handshake, "host name"},
-		{"expired", trusting, expired.URL, wire.Handshake, "out of date"},
+		{"expired", late, s.URL, wire.Handshake, "out of date"},
 		{"wrong client certificate", foreign, wants.URL, wire.Handshake, "tls.crt"},
 		{"no TLS", s.Client(), "https://" + plainURL.Host, wire.Handshake, "server gave HTTP response to HTTPS client"},
 		{"nobody listens", plain, "http://127.0.0.1:1", wire.Dial, "refused"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := dial(context.Background(), wire.HTTP(tt.client, parse(t, tt.url+"/repo.git")))
-			if e, ok := errors.AsType[*wire.Error](err); !ok || e.Phase != tt.phase || !strings.Contains(err.Error(), tt.want) {
+			if e, ok := errors.AsType[*wire.Error](err); !ok || e.Phase != tt.phase || !strings.Contains(err.Error(), tt.want) || tt.client == foreign && !errors.Is(err, wire.ErrAuth) {
 				t.Errorf("%v, want %s in phase %s", err, tt.want, tt.phase)
 			}
 		})
 	}
-	_, err := dial(context.Background(), wire.HTTP(foreign, parse(t, wants.URL+"/repo.git")))
-	if !errors.Is(err, wire.ErrAuth) {
-		t.Errorf("wrong client certificate: %v", err)
-	}
 	open(t, wire.HTTP(s.Client(), parse(t, s.URL+"/repo.git")))
-}
-
-func selfSigned(t *testing.T, until time.Time) (tls.Certificate, *x509.CertPool) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotBefore: until.Add(-time.Hour), NotAfter: until,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AddCert(leaf)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, roots
 }
 
 // authorize adds credentials to every request, wherever it goes.
@@ -231,8 +181,7 @@ func (a authorize) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func TestRedirects(t *testing.T) {
-	repo := newRepo(t)
-	git := backend(t, repo.dir)
+	git := &script{greeting: greeting2, refs: mainOnly}
 	var leaked bool
 	_, other := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		leaked = leaked || r.Header.Get("Authorization") != ""
@@ -311,13 +260,63 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// After a redirect requests go to the new place.
-func TestRedirectFetch(t *testing.T) {
-	repo := newRepo(t)
-	_, other := serve(t, backend(t, repo.dir))
-	client, u := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		http.Redirect(w, r, other.Scheme+"://"+other.Host+r.RequestURI, http.StatusFound)
-	}))
-	r := open(t, wire.HTTP(client, u))
-	fetch(t, r, wire.FetchRequest{Wants: []object.ID{repo.commits[2]}, Depth: 1})
+// A server may have none of what version 0 makes optional.
+func TestFetchUnsupported(t *testing.T) {
+	for caps, q := range map[string]wire.FetchRequest{"": {Depth: 1}, "shallow": {Depth: 1, Filter: "tree:0"}} {
+		client, u := serve(t, &script{greeting: pkt(ones+" HEAD\x00"+caps+"\n") + flush})
+		q.Wants = []object.ID{id(t, ones)}
+		if _, err := open(t, wire.HTTP(client, u)).Fetch(context.Background(), q); !errors.Is(err, wire.ErrUnsupported) {
+			t.Errorf("capabilities %q: %v", caps, err)
+		}
+	}
+}
+
+// A commit that is no tip is refused by version 0 and given by version 2. Several
+// questions to either version over ssh take one connection.
+func TestVersions(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	old := repo.Commit(testenv.Commit{Branch: "main"})
+	tip := repo.Commit(testenv.Commit{Branch: "main"})
+	for _, version0 := range []bool{false, true} {
+		s := serveSSH(t, testenv.SSH{NoEnv: version0, NoAnyWant: true}, repo)
+		s.config.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			s.dials++
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}
+		r := open(t, s.to(t, "/repo.git"))
+		refs := func() {
+			if refs, err := r.Refs(t.Context(), false); err != nil || len(refs) != 2 {
+				t.Errorf("version 0 %v: %v, %v", version0, refs, err)
+			}
+		}
+		refs()
+		for range 2 {
+			if err := fetch(t.Context(), r, id(t, tip)); err != nil || r.WantsAny() == version0 {
+				t.Errorf("version 0 %v: %v", version0, err)
+			}
+		}
+		if !version0 && len(s.Sessions()) != 1 {
+			t.Errorf("%d sessions", len(s.Sessions()))
+		}
+		refs()
+		if s.dials != 1 {
+			t.Errorf("version 0 %v: %d connections", version0, s.dials)
+		}
+		for commit, given := range map[string]bool{old: !version0, ones: false} {
+			err := fetch(t.Context(), open(t, s.to(t, "/repo.git")), id(t, commit))
+			if given && err != nil || !given && !errors.Is(err, wire.ErrUnreachable) {
+				t.Errorf("version 0 %v, %s: %v", version0, commit, err)
+			}
+		}
+	}
+}
+
+func fetch(ctx context.Context, r *wire.Remote, want object.ID) error {
+	f, err := r.Fetch(ctx, wire.FetchRequest{Wants: []object.ID{want}, Depth: 1})
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(io.Discard, f)
+	return err
 }

@@ -1,24 +1,20 @@
 package wire_test
 
 import (
-	"bytes"
 	"context"
-	"crypto"
 	"crypto/ecdsa"
-	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/pem"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"net"
+	"net/http"
 	"net/url"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -27,225 +23,18 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 
 	"github.com/headgate-io/headgate/git/internal/wire"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// An sshServer serves a repository by git upload-pack to those who have a key.
-type sshServer struct {
-	t        testing.TB
-	dir      string
-	addr     string
-	keys     []ssh.Signer
-	env      bool // accepts environment variables
-	users    []string
-	commands []string
-	run      func(ch ssh.Channel, env []string) uint32 // in place of git upload-pack
-	stall    chan struct{}                             // told when a session is asked for, which is then ignored
-	refuse   string                                    // channel or exec
-	conns    []net.Conn
-	mu       sync.Mutex
-}
-
-type keyPair struct {
-	pem    []byte
-	signer ssh.Signer
-}
-
-// dial opens the repository and closes it with the test.
-func (s *sshServer) dial(t testing.TB, cfg wire.SSHConfig) (*wire.Remote, error) {
-	r, err := dial(context.Background(), wire.SSH(cfg, s.url("/repo.git")))
-	if err == nil {
-		t.Cleanup(r.Close)
-	}
-	return r, err
-}
-
-// transport starts the server and leads to it.
-func (s *sshServer) transport(t testing.TB) wire.Transport {
-	key := newKey(t, "ed25519")
-	s.start(t, key.signer.PublicKey(), "ed25519")
-	return wire.SSH(wire.SSHConfig{Identity: key.pem, KnownHosts: s.known(s.keys...)}, s.url("/repo.git"))
-}
-
-func newKey(t testing.TB, kind string) keyPair {
-	t.Helper()
-	var key crypto.PrivateKey
-	var err error
-	switch kind {
-	case "rsa":
-		key, err = rsa.GenerateKey(rand.Reader, 2048)
-	case "ecdsa":
-		key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	case "ed25519":
-		_, key, err = ed25519.GenerateKey(rand.Reader)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, err := ssh.MarshalPrivateKey(key, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	signer, err := ssh.NewSignerFromKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return keyPair{pem.EncodeToMemory(block), signer}
-}
-
-// start serves with host keys of the kinds named, to clients with key.
-func (s *sshServer) start(t testing.TB, client ssh.PublicKey, kinds ...string) *sshServer {
-	t.Helper()
-	s.t = t
-	cfg := &ssh.ServerConfig{PublicKeyCallback: func(c ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.users = append(s.users, c.User())
-		if client == nil || !bytes.Equal(key.Marshal(), client.Marshal()) {
-			return nil, errors.New("no")
-		}
-		return nil, nil
-	}}
-	for _, kind := range kinds {
-		key := newKey(t, kind).signer
-		s.keys = append(s.keys, key)
-		cfg.AddHostKey(key)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.addr = l.Addr().String()
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			s.mu.Lock()
-			s.conns = append(s.conns, c)
-			s.mu.Unlock()
-			wg.Go(func() { s.serve(c, cfg) })
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		s.mu.Lock()
-		for _, c := range s.conns {
-			c.Close()
-		}
-		s.mu.Unlock()
-		wg.Wait()
-	})
-	return s
-}
-
-func (s *sshServer) serve(c net.Conn, cfg *ssh.ServerConfig) {
-	defer c.Close()
-	_, channels, requests, err := ssh.NewServerConn(c, cfg)
-	if err != nil {
-		return
-	}
-	go ssh.DiscardRequests(requests)
-	for n := range channels {
-		if s.stall != nil { // the channel is neither accepted nor refused
-			s.stall <- struct{}{}
-			continue
-		}
-		if s.refuse == "channel" {
-			n.Reject(ssh.Prohibited, "no channels here")
-			continue
-		}
-		ch, reqs, err := n.Accept()
-		if err == nil {
-			go s.session(ch, reqs)
-		}
-	}
-}
-
-func (s *sshServer) session(ch ssh.Channel, reqs <-chan *ssh.Request) {
-	env := gitEnv()
-	for req := range reqs {
-		switch req.Type {
-		case "env":
-			var v struct{ Name, Value string }
-			if ssh.Unmarshal(req.Payload, &v) == nil && s.env {
-				env = append(env, v.Name+"="+v.Value)
-			}
-		case "exec":
-			var v struct{ Command string }
-			ssh.Unmarshal(req.Payload, &v)
-			s.mu.Lock()
-			s.commands = append(s.commands, v.Command)
-			s.mu.Unlock()
-			if req.Reply(s.refuse == "", nil); s.refuse != "" {
-				continue
-			}
-			go func() {
-				status := s.exec(ch, v.Command, env)
-				ch.SendRequest("exit-status", false, ssh.Marshal(struct{ S uint32 }{status}))
-				ch.Close()
-			}()
-		}
-	}
-}
-
-func (s *sshServer) exec(ch ssh.Channel, command string, env []string) uint32 {
-	if s.run != nil {
-		return s.run(ch, env)
-	}
-	path := strings.Trim(strings.TrimPrefix(command, "git-upload-pack "), "'")
-	cmd := exec.Command("git", "upload-pack", filepath.Join(s.dir, path))
-	cmd.Env, cmd.Stdout, cmd.Stderr = env, ch, ch.Stderr()
-	stdin, err := cmd.StdinPipe()
-	if err != nil || cmd.Start() != nil {
-		return 1
-	}
-	go func() { io.Copy(stdin, ch); stdin.Close() }()
-	if cmd.Wait() != nil {
-		return 128
-	}
-	return 0
-}
-
-func (s *sshServer) url(path string) *url.URL { return parse(s.t, "ssh://"+s.addr+path) }
-
-// known is the line of known_hosts for some of the server's keys.
-func (s *sshServer) known(keys ...ssh.Signer) []byte {
-	var b strings.Builder
-	for _, k := range keys {
-		fmt.Fprintln(&b, knownhosts.Line([]string{s.addr}, k.PublicKey()))
-	}
-	return []byte(b.String())
-}
-
-// One session serves the list of refs and the fetch.
-func TestSSHOneSession(t *testing.T) {
-	repo := newRepo(t)
-	key := newKey(t, "ed25519")
-	s := (&sshServer{dir: repo.dir, env: true}).start(t, key.signer.PublicKey(), "ed25519")
-	r := open(t, wire.SSH(wire.SSHConfig{Identity: key.pem, KnownHosts: s.known(s.keys...)}, s.url("/repo.git")))
-	refs, err := r.Refs(context.Background(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		fetch(t, r, wire.FetchRequest{Wants: ids(refs[0]), Depth: 1})
-	}
-	if len(s.commands) != 1 {
-		t.Errorf("%d sessions, want 1", len(s.commands))
-	}
-}
+// rsaKey is the RSA key of all tests, which takes time to make.
+var rsaKey = sync.OnceValue(func() *rsa.PrivateKey { key, _ := rsa.GenerateKey(rand.Reader, 2048); return key })
 
 func TestSSHIdentity(t *testing.T) {
-	repo := newRepo(t)
 	marshal := func(b *pem.Block, err error) []byte {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return pem.EncodeToMemory(b)
 	}
-	rsaKey, _ := rsa.GenerateKey(rand.Reader, 2048)
+	rsaKey := rsaKey()
 	ecKey, _ := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
 	pkcs8, _ := x509.MarshalPKCS8PrivateKey(rsaKey)
 	ec, _ := x509.MarshalECPrivateKey(ecKey)
@@ -274,12 +63,12 @@ func TestSSHIdentity(t *testing.T) {
 		{"none", rsaPublic, nil, "", "identity is missing"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := (&sshServer{dir: repo.dir, env: true}).start(t, tt.public, "ed25519")
-			_, err := s.dial(t, wire.SSHConfig{Identity: tt.identity, Passphrase: []byte(tt.passphrase), KnownHosts: s.known(s.keys...)})
+			s := serveSSH(t, testenv.SSH{Users: []ssh.PublicKey{tt.public}, Run: program(greeting2, "", 0)}, nil)
+			s.config.Identity, s.config.Passphrase = tt.identity, []byte(tt.passphrase)
+			r, err := dial(t.Context(), s.to(t, "/p"))
 			if tt.want == "" {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
+				r.Close()
 				return
 			}
 			if !errors.Is(err, wire.ErrAuth) || !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "s3cret") {
@@ -290,35 +79,31 @@ func TestSSHIdentity(t *testing.T) {
 }
 
 func TestSSHErrors(t *testing.T) {
-	repo := newRepo(t)
-	key := newKey(t, "ed25519")
-	s := (&sshServer{dir: repo.dir, env: true}).start(t, key.signer.PublicKey(), "ed25519")
-	cfg := wire.SSHConfig{Identity: key.pem, KnownHosts: s.known(s.keys...)}
+	s := serveSSH(t, testenv.SSH{Run: program("", "fatal: '/none.git' does not appear to be a git repository", 128)}, nil)
 	try := func(u *url.URL) error {
-		_, err := dial(context.Background(), wire.SSH(cfg, u))
+		_, err := dial(context.Background(), wire.SSH(s.config, u))
 		return err
 	}
-	err := try(parse(t, "ssh://user:s3cret@"+s.addr+"/none.git"))
+	err := try(parse(t, "ssh://user:s3cret@"+s.Addr+"/none.git"))
 	if e, ok := errors.AsType[*wire.Error](err); !ok || !errors.Is(err, wire.ErrNotFound) || e.Phase != wire.Advertisement || strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("no repository: %v", err)
 	}
-	if s.users[0] != "user" {
-		t.Errorf("user %q", s.users[0])
+	if user := s.Sessions()[0].User; user != "user" {
+		t.Errorf("user %q", user)
 	}
 	for _, bad := range []string{"ssh://h", "ssh://h/", "ssh:///p", "http://h/p", "ssh://h/a%0ab", "ssh://h/a%00", "ssh://h/%ff", "ssh://h/a?b"} {
 		if e, ok := errors.AsType[*wire.Error](try(parse(t, bad))); !ok || e.Phase != wire.Dial {
 			t.Errorf("%s: %v", bad, e)
 		}
 	}
-	cfg.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("proxy is down") }
-	if e, ok := errors.AsType[*wire.Error](try(s.url("/repo.git"))); !ok || e.Phase != wire.Dial || !strings.Contains(e.Error(), "proxy is down") {
+	s.config.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("proxy is down") }
+	if e, ok := errors.AsType[*wire.Error](try(parse(t, s.Repo()))); !ok || e.Phase != wire.Dial || !strings.Contains(e.Error(), "proxy is down") {
 		t.Errorf("dial: %v", e)
 	}
 }
 
 // The path is one word to a shell, and cannot be an option.
 func TestSSHQuoting(t *testing.T) {
-	key := newKey(t, "ed25519")
 	for path, want := range map[string]string{
 		"/a%20b.git":       `git-upload-pack '/a b.git'`,
 		"/a';touch%20x;'b": `git-upload-pack '/a'\'';touch x;'\''b'`,
@@ -326,10 +111,10 @@ func TestSSHQuoting(t *testing.T) {
 		"/~me/a.git":       `git-upload-pack '~me/a.git'`,
 		"/-u/--exec=x":     `git-upload-pack '/-u/--exec=x'`,
 	} {
-		s := (&sshServer{run: func(ssh.Channel, []string) uint32 { return 1 }}).start(t, key.signer.PublicKey(), "ed25519")
-		_, err := dial(context.Background(), wire.SSH(wire.SSHConfig{Identity: key.pem, KnownHosts: s.known(s.keys...)}, s.url(path)))
-		if !errors.Is(err, wire.ErrProtocol) || len(s.commands) != 1 || s.commands[0] != want {
-			t.Errorf("%s: %v, %v, want %s", path, s.commands, err, want)
+		s := serveSSH(t, testenv.SSH{Run: program("", "", 1)}, nil)
+		_, err := dial(context.Background(), s.to(t, path))
+		if got := s.Sessions(); !errors.Is(err, wire.ErrProtocol) || len(got) != 1 || got[0].Command != want {
+			t.Errorf("%s: %v, %v, want %s", path, got, err, want)
 		}
 	}
 }
@@ -337,20 +122,20 @@ func TestSSHQuoting(t *testing.T) {
 func TestSSHSessionErrors(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		server *sshServer
+		server testenv.SSH
 		phase  wire.Phase
 		kind   error
 		want   string
 	}{
-		{"no channels", &sshServer{refuse: "channel"}, wire.Advertisement, nil, "no channels here"},
-		{"no commands", &sshServer{refuse: "exec"}, wire.Advertisement, wire.ErrRemote, "does not run git-upload-pack"},
-		{"message", &sshServer{run: says("ERROR: Repository not found.\n", "")}, wire.Advertisement, wire.ErrNotFound, "Repository not found."},
-		{"long message", &sshServer{run: says(strings.Repeat("\x1blong ", 10_000), "")}, wire.Advertisement, wire.ErrRemote, "…"},
-		{"no message", &sshServer{run: says("", "")}, wire.Advertisement, wire.ErrProtocol, "ends early"},
-		{"end after the greeting", &sshServer{run: says("out of memory", greeting2)}, wire.LsRefs, wire.ErrRemote, "out of memory"},
+		{"no channels", testenv.SSH{Refuse: "channel"}, wire.Advertisement, nil, "no channels here"},
+		{"no commands", testenv.SSH{Refuse: "command"}, wire.Advertisement, wire.ErrRemote, "does not run git-upload-pack"},
+		{"message", testenv.SSH{Run: program("", "ERROR: Repository not found.\n", 1)}, wire.Advertisement, wire.ErrNotFound, "Repository not found."},
+		{"long message", testenv.SSH{Run: program("", strings.Repeat("\x1blong ", 10_000), 1)}, wire.Advertisement, wire.ErrRemote, "…"},
+		{"no message", testenv.SSH{Run: program("", "", 1)}, wire.Advertisement, wire.ErrProtocol, "ends early"},
+		{"end after the greeting", testenv.SSH{Run: program(greeting2, "out of memory", 1)}, wire.LsRefs, wire.ErrRemote, "out of memory"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			err := everything(t.Context(), tt.server.transport(t), func(wire.Phase) {})
+			err := everything(t.Context(), serveSSH(t, tt.server, nil).to(t, "/p"), func(wire.Phase) {})
 			if e, ok := errors.AsType[*wire.Error](err); !ok || e.Phase != tt.phase || tt.kind != nil && !errors.Is(err, tt.kind) ||
 				!strings.Contains(err.Error(), tt.want) || len(err.Error()) > 2000 || strings.Contains(err.Error(), "\x1b") {
 				t.Errorf("%v, want %v", err, tt.want)
@@ -359,11 +144,199 @@ func TestSSHSessionErrors(t *testing.T) {
 	}
 }
 
-// says is a command that writes and fails.
-func says(stderr, stdout string) func(ssh.Channel, []string) uint32 {
-	return func(ch ssh.Channel, _ []string) uint32 {
-		io.WriteString(ch, stdout)
-		io.WriteString(ch.Stderr(), stderr)
-		return 1
+func TestKnownHosts(t *testing.T) {
+	s := serveSSH(t, testenv.SSH{HostKeys: []string{"rsa", "ecdsa", "ed25519"}, Run: program(greeting2, "", 0)}, nil)
+	rsaKey, ecKey, edKey := text(s.HostKeys[0].PublicKey()), text(s.HostKeys[1].PublicKey()), text(s.HostKeys[2].PublicKey())
+	otherKey, otherRSAKey := otherKeys(t)
+	other, otherRSA := text(otherKey), text(otherRSAKey)
+	host := knownhosts.Normalize(s.Addr)
+	port := host[strings.LastIndex(host, ":"):]
+	hashed := knownhosts.HashHostname(host)
+	for _, tt := range []struct {
+		name, known string
+		want        string // of the error
+	}{
+		{"rsa only", host + " " + rsaKey, ""},
+		{"ecdsa only", host + " " + ecKey, ""},
+		{"ed25519 only", host + " " + edKey, ""},
+		{"several keys on a line, the last is right", host + " " + otherRSA + " " + ecKey, ""},
+		{"several entries on a line", "example.com " + other + " " + host + " " + rsaKey + " a comment", ""},
+		{"folded lines with comments", "example.com " + other + " comment " + host + " " + rsaKey, ""},
+		{"several lines", host + " " + otherRSA + "\n\n# comment\n" + host + " " + ecKey + " me@home\r\n", ""},
+		{"several hosts", "example.com," + host + ",::1 " + edKey, ""},
+		{"hashed", hashed + " " + edKey, ""},
+		{"wildcard", "[127.0.?.*]" + port + " " + edKey, ""},
+		{"everything", "* " + edKey, ""},
+		{"plain name", "127.0.0.1 " + edKey, ""},
+		{"authority beside a key", "@cert-authority " + host + " " + other + "\n" + host + " " + edKey, ""},
+		{"other key revoked", "@revoked * " + other + "\n" + host + " " + edKey, ""},
+		{"empty", "", "known_hosts has no keys: add a line"},
+		{"no keys", "what is this", "no key can be read in line 1"},
+		{"comment only", "# " + host + " " + edKey, "known_hosts has no keys"},
+		{"unknown host", "example.com " + edKey, "known_hosts has no key of this host"},
+		{"unknown hash", knownhosts.HashHostname("[127.0.0.1]:1") + " " + edKey, "known_hosts has no key of this host"},
+		{"damaged hash", "|1|x|y " + edKey, "known_hosts has no key of this host"},
+		{"other port", "[127.0.0.1]:1 " + edKey, "known_hosts has no key of this host"},
+		{"plain name beside the port", "127.0.0.1 " + edKey + "\n" + host + " " + other, "known_hosts expects ssh-ed25519 "},
+		{"negated", "*,!127.0.0.?,!" + host + " " + edKey, "known_hosts has no key of this host"},
+		{"changed", host + " " + other, "known_hosts expects " + ssh.KeyAlgoED25519 + " " + ssh.FingerprintSHA256(otherKey)},
+		{"revoked", "@revoked " + host + " " + edKey + "\n" + host + " " + edKey, "marks as revoked"},
+		{"revoked only", "@revoked * " + edKey, "marks as revoked"},
+		{"authority", "@cert-authority " + host + " " + other, "host certificates are not supported"},
+		{"lonely marker", "@revoked\n" + host + " " + other, "line 1"},
+		{"unknown marker", "@what " + host + " " + edKey, "known_hosts has no key of this host"},
+		{"wrong type", host + " " + strings.Replace(edKey, "ssh-ed25519", "ssh-rsa", 1), "no key can be read in line 1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s.config.KnownHosts = []byte(tt.known)
+			r, err := dial(t.Context(), s.to(t, "/p"))
+			if tt.want == "" {
+				must(t, err)
+				r.Close()
+				return
+			}
+			e, ok := errors.AsType[*wire.HostKeyError](err)
+			if !ok || !strings.Contains(err.Error(), tt.want) || e.Host != host {
+				t.Fatalf("error %v, want %q", err, tt.want)
+			}
+			if e.Offered != "" && !strings.Contains(err.Error(), "SHA256:") {
+				t.Errorf("no fingerprint in %v", err)
+			}
+		})
+	}
+}
+
+// A server that has none of the known types shows another key, which the error names.
+func TestHostKeyOfOtherType(t *testing.T) {
+	s := serveSSH(t, testenv.SSH{HostKeys: []string{"ecdsa"}}, nil)
+	_, known := otherKeys(t)
+	s.config.KnownHosts = []byte(knownhosts.Line([]string{s.Addr}, known))
+	_, err := dial(t.Context(), s.to(t, "/p"))
+	e, ok := errors.AsType[*wire.HostKeyError](err)
+	if !ok {
+		t.Fatal(err)
+	}
+	want := ssh.FingerprintSHA256(s.HostKeys[0].PublicKey())
+	if e.Offered != "ecdsa-sha2-nistp256 "+want || len(e.Expected) != 1 || e.Expected[0] != "ssh-rsa "+ssh.FingerprintSHA256(known) ||
+		!strings.Contains(err.Error(), `add a line "`+e.Host+` ecdsa-sha2-nistp256 KEY"`) {
+		t.Errorf("%v", err)
+	}
+}
+
+func text(key ssh.PublicKey) string {
+	return key.Type() + " " + base64.StdEncoding.EncodeToString(key.Marshal())
+}
+
+// otherKeys are keys that no server has.
+func otherKeys(t *testing.T) (ed25519, rsa ssh.PublicKey) {
+	_, ed25519 = testenv.UserKey(t, "")
+	rsa, err := ssh.NewPublicKey(rsaKey().Public())
+	must(t, err)
+	return ed25519, rsa
+}
+
+func TestLFSGrant(t *testing.T) {
+	for name, row := range map[string]struct {
+		server testenv.SSH
+		want   string
+		err    error
+		say    string
+	}{
+		"answer":         {testenv.SSH{Run: program(`{"href":"x"}`, "a warning", 0)}, `{"href":"x"}`, nil, ""},
+		"no program":     {testenv.SSH{Run: program("", "sh: git-lfs-authenticate:\x1b[1m command not found\n", 127)}, "", wire.ErrUnsupported, "git-lfs-authenticate: sh: git-lfs-authenticate:"},
+		"refused":        {testenv.SSH{Run: program("{}", "fatal: DENIED", 1)}, "", wire.ErrUnsupported, "DENIED"},
+		"too long":       {testenv.SSH{Run: program(strings.Repeat("x", 64<<10+1), "", 0)}, "", wire.ErrLimit, "more than 65536 bytes"},
+		"no command":     {testenv.SSH{Refuse: "command"}, "", wire.ErrUnsupported, "does not run git-lfs-authenticate"},
+		"no channel":     {testenv.SSH{Refuse: "channel"}, "", nil, "no channels here"},
+		"no exit":        {testenv.SSH{Run: hangUp("{}")}, "{}", nil, ""},
+		"nothing":        {testenv.SSH{Run: hangUp("")}, "", wire.ErrUnsupported, ""},
+		"cut complaint":  {testenv.SSH{Run: program("", strings.Repeat("c ", 508)+"part-of-a-secret", 1)}, "", wire.ErrUnsupported, "c c…"},
+		"long complaint": {testenv.SSH{Run: program("", strings.Repeat("complaint ", 10_000), 1)}, "", wire.ErrUnsupported, "…"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serveSSH(t, row.server, nil)
+			got, err := wire.LFSGrant(t.Context(), s.to(t, "/repo.git"))
+			if row.want == "" && row.say == "" && err == nil || row.say != "" && (err == nil || !strings.Contains(err.Error(), row.say)) || row.err != nil && !errors.Is(err, row.err) {
+				t.Fatalf("%q, %v; want %v, %s", got, err, row.err, row.say)
+			}
+			if err == nil && string(got) != row.want {
+				t.Errorf("%q", got)
+			}
+			if err != nil {
+				checkError(t, err)
+			}
+			if got := s.Sessions(); row.server.Refuse != "channel" && (len(got) != 1 || got[0].Command != "git-lfs-authenticate '/repo.git' download") {
+				t.Errorf("sessions %q", got)
+			}
+		})
+	}
+}
+
+// hangUp is a program whose end is not reported.
+func hangUp(out string) func(ssh.Channel) uint32 {
+	return func(ch ssh.Channel) uint32 {
+		io.WriteString(ch, out)
+		ch.Close()
+		return 0
+	}
+}
+
+// checkError checks that an error tells its phase, and has no control characters.
+func checkError(t *testing.T, err error) {
+	t.Helper()
+	e, ok := errors.AsType[*wire.Error](err)
+	if !ok || e.Phase != wire.LFS || len(err.Error()) > 2000 || strings.Contains(err.Error(), "\x1b") {
+		t.Errorf("the error is %#v: %v", e, err)
+	}
+}
+
+func TestLFSGrantNeedsSSH(t *testing.T) {
+	_, err := wire.LFSGrant(t.Context(), wire.HTTP(http.DefaultClient, parse(t, "http://127.0.0.1/repo.git")))
+	if !errors.Is(err, wire.ErrUnsupported) {
+		t.Errorf("%v", err)
+	}
+	_, err = wire.LFSGrant(t.Context(), wire.SSH(wire.SSHConfig{}, parse(t, "ssh://127.0.0.1/")))
+	if err == nil || !strings.Contains(err.Error(), "ssh://[USER@]HOST") {
+		t.Errorf("%v", err)
+	}
+	_, err = wire.LFSGrant(t.Context(), serveSSH(t, testenv.SSH{Users: []ssh.PublicKey{}}, nil).to(t, "/repo.git"))
+	if !errors.Is(err, wire.ErrAuth) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A server that stalls is left when the context ends, and one that has ended is not asked.
+func TestLFSGrantStalls(t *testing.T) {
+	began, over := make(chan struct{}), make(chan struct{})
+	defer close(over)
+	after := func(out string, end func(ssh.Channel) error) func(ssh.Channel) uint32 {
+		return func(ch ssh.Channel) uint32 {
+			io.WriteString(ch, out)
+			end(ch)
+			began <- struct{}{}
+			<-over
+			return 0
+		}
+	}
+	open := func(ssh.Channel) error { return nil }
+	enough := errors.New("enough")
+	for name, s := range map[string]testenv.SSH{
+		"before the session": {Ignore: func() { began <- struct{}{} }},
+		"before the answer":  {Run: after("", open)},
+		"in the answer":      {Run: after("{", open)},
+		"before the end":     {Run: after("{}", ssh.Channel.CloseWrite)},
+	} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		to := serveSSH(t, s, nil).to(t, "/repo.git")
+		go func() { <-began; cancel(enough) }()
+		if _, err := wire.LFSGrant(ctx, to); !errors.Is(err, enough) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(enough)
+	s := serveSSH(t, testenv.SSH{Run: program("{}", "", 0)}, nil)
+	if _, err := wire.LFSGrant(ctx, s.to(t, "/repo.git")); !errors.Is(err, enough) || len(s.Sessions()) != 0 {
+		t.Errorf("%v, sessions %q", err, s.Sessions())
 	}
 }

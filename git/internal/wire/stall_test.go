@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate-io/headgate/git/internal/object"
 	"github.com/headgate-io/headgate/git/internal/wire"
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/internal/testenv/measure"
 )
 
@@ -53,23 +54,21 @@ func TestStalls(t *testing.T) {
 			return wire.HTTP(c, &url.URL{Scheme: "https", Host: silent(t, at), Path: "/p"})
 		}},
 		{"ssh: dial", wire.Dial, func(t *testing.T, at chan struct{}) wire.Transport {
-			known := "h ssh-ed25519 " + strings.Fields(text(newKey(t, "ed25519").signer.PublicKey()))[1]
-			return wire.SSH(wire.SSHConfig{KnownHosts: []byte(known), Dial: stalledDial(at)}, &url.URL{Scheme: "ssh", Host: "h", Path: "/p"})
+			return wire.SSH(wire.SSHConfig{KnownHosts: anyHost(t), Dial: stalledDial(at)}, &url.URL{Scheme: "ssh", Host: "h", Path: "/p"})
 		}},
 		{"ssh: handshake", wire.Handshake, func(t *testing.T, at chan struct{}) wire.Transport {
-			known := "* ssh-ed25519 " + strings.Fields(text(newKey(t, "ed25519").signer.PublicKey()))[1]
-			return wire.SSH(wire.SSHConfig{KnownHosts: []byte(known)}, &url.URL{Scheme: "ssh", Host: silent(t, at), Path: "/p"})
+			return wire.SSH(wire.SSHConfig{KnownHosts: anyHost(t)}, &url.URL{Scheme: "ssh", Host: silent(t, at), Path: "/p"})
 		}},
 		{"ssh: session", wire.Advertisement, func(t *testing.T, at chan struct{}) wire.Transport {
-			return (&sshServer{stall: at}).transport(t)
+			return serveSSH(t, testenv.SSH{Ignore: func() { at <- struct{}{} }}, nil).to(t, "/p")
 		}},
 		{"ssh: end without exit status", wire.Advertisement, func(t *testing.T, at chan struct{}) wire.Transport {
-			return (&sshServer{run: func(ch ssh.Channel, _ []string) uint32 {
+			return serveSSH(t, testenv.SSH{Run: func(ch ssh.Channel) uint32 {
 				ch.CloseWrite()
 				at <- struct{}{}
 				io.Copy(io.Discard, ch)
 				return 1
-			}}).transport(t)
+			}}, nil).to(t, "/p")
 		}},
 	}
 	for _, s := range scripts {
@@ -79,7 +78,7 @@ func TestStalls(t *testing.T) {
 			return wire.HTTP(client, u)
 		}}, stalled{"ssh: " + s.name, s.phase, func(t *testing.T, at chan struct{}) wire.Transport {
 			s.s.stalled = at
-			return (&sshServer{run: s.s.runSSH}).transport(t)
+			return serveSSH(t, testenv.SSH{Run: s.s.runSSH}, nil).to(t, "/p")
 		}})
 	}
 	for _, tt := range tests {
@@ -128,6 +127,12 @@ func everything(ctx context.Context, tr wire.Transport, begin func(wire.Phase)) 
 	return err
 }
 
+// anyHost is a known_hosts that accepts one key of any host.
+func anyHost(t *testing.T) []byte {
+	_, public := testenv.UserKey(t, "")
+	return []byte("* " + text(public))
+}
+
 func stalledDial(at chan struct{}) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, _, _ string) (net.Conn, error) {
 		at <- struct{}{}
@@ -139,9 +144,7 @@ func stalledDial(at chan struct{}) func(context.Context, string, string) (net.Co
 // silent listens, and never answers.
 func silent(t *testing.T, at chan struct{}) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		c, err := l.Accept()
@@ -156,33 +159,13 @@ func silent(t *testing.T, at chan struct{}) string {
 	return l.Addr().String()
 }
 
-// runSSH plays the script in a session, where requests end in a flush.
-func (s *script) runSSH(ch ssh.Channel, _ []string) uint32 {
-	text, stalls := strings.CutSuffix(s.greeting, stall)
-	io.WriteString(ch, text)
-	if stalls {
-		s.stalled <- struct{}{}
-		io.Copy(io.Discard, ch)
-		return 1
-	}
-	request := make([]byte, 1<<16)
-	n, err := ch.Read(request)
-	if err != nil {
-		return 0
-	}
-	s.greeting = s.answer(request[:n])
-	return s.runSSH(ch, nil)
-}
-
 // A deadline is reported as such, and a finished Open does not depend on its context.
 func TestDeadline(t *testing.T) {
 	at := make(chan struct{}, 1)
 	client, u := serve(t, &script{greeting: pkt(ones+" HEAD\x00x\n") + flush, stalled: at})
 	ctx, cancel := context.WithCancel(context.Background())
 	r, err := dial(ctx, wire.HTTP(client, u))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer r.Close()
 	cancel()
 	if refs, err := r.Refs(context.Background(), false); err != nil || len(refs) != 1 {

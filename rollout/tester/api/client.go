@@ -2,7 +2,11 @@ package api
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -35,6 +39,12 @@ type Filter struct {
 	Before    string // the ID to go on from
 }
 
+// Selects reports whether the filter selects a key.
+func (f Filter) Selects(k Key) bool {
+	return (f.Kind == "" || f.Kind == k.Kind) && (f.Namespace == "" || f.Namespace == k.Namespace) &&
+		(f.Name == "" || f.Name == k.Name) && (f.Gate == "" || f.Gate == k.Gate)
+}
+
 // query returns the parameters of the filter.
 func (f Filter) query() url.Values {
 	q := url.Values{}
@@ -58,74 +68,52 @@ func (f Filter) query() url.Values {
 	return q
 }
 
+// get reads what is at a path. Operation begins the error.
+func get[T any](ctx context.Context, c *Client, operation, path string, query url.Values) (answer T, err error) {
+	err = c.call(ctx, operation, call.Request{Method: http.MethodGet, Path: path, Query: query}, &answer)
+	return answer, err
+}
+
 // Gates returns the gates that f selects.
 func (c *Client) Gates(ctx context.Context, f Filter) ([]Gate, error) {
-	var answer struct {
-		Gates []Gate `json:"gates"`
-	}
-	err := c.call(ctx, "list gates", call.Request{Method: http.MethodGet, Path: "gates", Query: f.query()}, &answer)
+	answer, err := get[struct{ Gates []Gate }](ctx, c, "list gates", "gates", f.query())
 	return answer.Gates, err
 }
 
 // Gate returns one gate.
 func (c *Client) Gate(ctx context.Context, k Key) (Gate, error) {
-	var gate Gate
-	err := c.call(ctx, "look up "+k.String(), call.Request{Method: http.MethodGet, Path: gatePath(k)}, &gate)
-	return gate, err
-}
-
-// Open opens a gate, and returns it as it is then.
-func (c *Client) Open(ctx context.Context, k Key, change Change) (Gate, error) {
-	return c.change(ctx, "open", k, change)
-}
-
-// Close closes a gate.
-func (c *Client) Close(ctx context.Context, k Key, change Change) (Gate, error) {
-	return c.change(ctx, "close", k, change)
-}
-
-// Reject closes a gate and opens the rollback switch of the canary for the
-// revision that waits, or for change.Checksum.
-func (c *Client) Reject(ctx context.Context, k Key, change Change) (Gate, error) {
-	return c.change(ctx, "reject", k, change)
-}
-
-func (c *Client) change(ctx context.Context, action string, k Key, change Change) (Gate, error) {
-	var gate Gate
-	err := c.call(ctx, action+" "+k.String(), call.Request{Method: http.MethodPost, Path: gatePath(k, action), Body: change}, &gate)
-	return gate, err
-}
-
-// Link returns links that decide about what waits at k.
-func (c *Client) Link(ctx context.Context, k Key, r LinkRequest) (Link, error) {
-	var link Link
-	err := c.call(ctx, "link "+k.String(), call.Request{Method: http.MethodPost, Path: gatePath(k, "link"), Body: r}, &link)
-	return link, err
+	return get[Gate](ctx, c, "look up "+k.String(), gatePath(k), nil)
 }
 
 // Audit returns the newest entries that f selects.
 func (c *Client) Audit(ctx context.Context, f Filter) ([]Entry, error) {
-	var answer struct {
-		Entries []Entry `json:"entries"`
-	}
-	err := c.call(ctx, "read the audit trail", call.Request{Method: http.MethodGet, Path: "audit", Query: f.query()}, &answer)
+	answer, err := get[struct{ Entries []Entry }](ctx, c, "read the audit trail", "audit", f.query())
 	return answer.Entries, err
 }
 
 // Runs returns the newest runs that f selects, without their output.
 func (c *Client) Runs(ctx context.Context, f Filter) ([]Run, error) {
-	var answer struct {
-		Runs []Run `json:"runs"`
-	}
-	err := c.call(ctx, "list runs", call.Request{Method: http.MethodGet, Path: "runs", Query: f.query()}, &answer)
+	answer, err := get[struct{ Runs []Run }](ctx, c, "list runs", "runs", f.query())
 	return answer.Runs, err
 }
 
 // Run returns one run.
 func (c *Client) Run(ctx context.Context, id string) (Run, error) {
-	var run Run
-	err := c.call(ctx, "look up run "+id, call.Request{Method: http.MethodGet, Path: call.Join("runs", id)}, &run)
-	return run, err
+	return get[Run](ctx, c, "look up run "+id, call.Join("runs", id), nil)
+}
+
+// Change does an action to a gate, and returns it as it is then: open, close, or reject,
+// which closes a gate and opens the rollback switch of the canary for the revision that
+// waits, or for change.Checksum.
+func (c *Client) Change(ctx context.Context, action string, k Key, change Change) (gate Gate, err error) {
+	err = c.call(ctx, action+" "+k.String(), call.Request{Method: http.MethodPost, Path: gatePath(k, action), Body: change}, &gate)
+	return gate, err
+}
+
+// Link returns links that decide about what waits at k.
+func (c *Client) Link(ctx context.Context, k Key, r LinkRequest) (link Link, err error) {
+	err = c.call(ctx, "link "+k.String(), call.Request{Method: http.MethodPost, Path: gatePath(k, "link"), Body: r}, &link)
+	return link, err
 }
 
 // Output copies the output of a run to w; with follow until it has ended.
@@ -156,4 +144,52 @@ func (c *Client) Cancel(ctx context.Context, id string) (Run, error) {
 // gatePath is the path of a gate, or of an action on it.
 func gatePath(k Key, action ...string) string {
 	return call.Join(append([]string{"gates", string(k.Kind), k.Namespace, k.Name, k.Gate}, action...)...)
+}
+
+// server returns the server that the client calls.
+func (c *Client) server() call.Server {
+	return call.Server{
+		Name: "test runner", URL: c.URL, Token: c.Token, HTTP: c.HTTP,
+		Problem: func(status int, reason string) error { return &Problem{Status: status, Reason: reason} },
+	}
+}
+
+// call makes a request and decodes its answer. Operation begins the error.
+func (c *Client) call(ctx context.Context, operation string, r call.Request, answer any) error {
+	_, err := c.server().JSON(ctx, operation, r, answer)
+	return err
+}
+
+// Error returns status and reason.
+func (p *Problem) Error() string { return call.Status(p.Status, p.Reason) }
+
+// Watch yields changes from now on, until ctx ends or the stream breaks. A
+// broken stream is the last it yields, as an error: who wants to go on calls
+// Watch again, and has missed what was in between: what it looks up when the
+// stream is [Client.Connected] misses nothing.
+func (c *Client) Watch(ctx context.Context) iter.Seq2[Notice, error] {
+	return func(yield func(Notice, error) bool) {
+		err := c.watch(ctx, func(n Notice) bool { return yield(n, nil) })
+		if err != nil && ctx.Err() == nil && !errors.Is(err, errEnough) {
+			yield(Notice{}, c.server().Failed("watch", err))
+		}
+	}
+}
+
+var errEnough = errors.New("the caller has enough")
+
+func (c *Client) watch(ctx context.Context, yield func(Notice) bool) error {
+	return c.server().Stream(ctx, call.Request{Path: "watch"}, c.Connected, func(_ string, data []byte) error {
+		var n Notice
+		if err := json.Unmarshal(data, &n); err != nil {
+			return fmt.Errorf("event: %w", err)
+		}
+		if n.Gate == nil && n.Run == nil {
+			return nil // of a later version
+		}
+		if !yield(n) {
+			return errEnough
+		}
+		return nil
+	})
 }

@@ -48,14 +48,14 @@ func TestRequests(t *testing.T) {
 		}},
 		{"GET " + at + "gates/gate/prod/web/a%2Fb%20c", func() error { _, err := c.Gate(ctx, key); return err }},
 		{"POST " + at + `gates/gate/prod/web/a%2Fb%20c/open {"mode":"sticky","ttl":"1h","reason":"go"}`, func() error {
-			g, err := c.Open(ctx, key, api.Change{Mode: api.Sticky, TTL: "1h", Reason: "go"})
+			g, err := c.Change(ctx, "open", key, api.Change{Mode: api.Sticky, TTL: "1h", Reason: "go"})
 			if g.Name != "web" {
 				t.Errorf("gate %v", g)
 			}
 			return err
 		}},
-		{"POST " + at + "gates/gate/prod/web/a%2Fb%20c/close {}", func() error { _, err := c.Close(ctx, key, api.Change{}); return err }},
-		{"POST " + at + "gates/gate/prod/web/a%2Fb%20c/reject {}", func() error { _, err := c.Reject(ctx, key, api.Change{}); return err }},
+		{"POST " + at + "gates/gate/prod/web/a%2Fb%20c/close {}", func() error { _, err := c.Change(ctx, "close", key, api.Change{}); return err }},
+		{"POST " + at + "gates/gate/prod/web/a%2Fb%20c/reject {}", func() error { _, err := c.Change(ctx, "reject", key, api.Change{}); return err }},
 		{"POST " + at + `gates/gate/prod/web/a%2Fb%20c/link {"ttl":"60"}`, func() error { _, err := c.Link(ctx, key, api.LinkRequest{TTL: "60"}); return err }},
 		{"GET " + at + "audit?before=9&gate=x&limit=5", func() error {
 			entries, err := c.Audit(ctx, api.Filter{Gate: "x", Limit: 5, Before: "9"})
@@ -81,7 +81,7 @@ func TestRequests(t *testing.T) {
 	}
 	got = ""
 	for _, k := range []api.Key{{}, {Kind: api.KindGate, Namespace: "..", Name: "x", Gate: "y"}, {Kind: api.KindGate, Namespace: "a", Name: ".", Gate: "y"}} {
-		if _, err := c.Open(ctx, k, api.Change{}); err == nil || got != "" {
+		if _, err := c.Change(ctx, "open", k, api.Change{}); err == nil || got != "" {
 			t.Errorf("%v: %v %q", k, err, got)
 		}
 	}
@@ -131,7 +131,7 @@ func TestProblems(t *testing.T) {
 		"/moved":   "status 403: not for ***",
 	} {
 		c := &api.Client{URL: server.URL + path, Token: "s3cret-token"}
-		_, err := c.Open(t.Context(), k, api.Change{})
+		_, err := c.Change(t.Context(), "open", k, api.Change{})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "\x1b") || len(err.Error()) > 3000 {
 			t.Errorf("%s: %v", path, err)
 		}

@@ -17,7 +17,7 @@ func ExampleClient() {
 		log.Fatal(err)
 	}
 	for _, g := range waiting {
-		opened, err := client.Open(ctx, g.Key, api.Change{Mode: api.Bound, Checksum: g.Waiting.Checksum, Reason: "looks good"})
+		opened, err := client.Change(ctx, "open", g.Key, api.Change{Mode: api.Bound, Checksum: g.Waiting.Checksum, Reason: "looks good"})
 		if err != nil {
 			log.Fatal(err)
 		}

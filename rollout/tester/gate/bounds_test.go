@@ -15,7 +15,7 @@ import (
 
 // TestBounds forgets what does not count, and refuses what would have no end (S-17).
 func TestBounds(t *testing.T) {
-	const most = 50
+	const most = 100
 	dir := t.TempDir()
 	at := new(clock)
 	at.set(time.Now())
@@ -30,14 +30,14 @@ func TestBounds(t *testing.T) {
 	if b.Known() > most || b.Gate(named(0)).Waiting == nil || b.Gate(named(4999)).Waiting == nil || b.Gate(named(1)).Waiting != nil {
 		t.Errorf("%d are known", b.Known())
 	}
-	for i := range 3 * most {
+	for i := range 150 {
 		at.set(at.now().Add(time.Millisecond))
 		b.Open(named(10000+i), api.Change{})
 		if _, err := b.Shut(named(10000+i), api.Change{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if b.Known() > 2*most || b.Gate(named(10000+3*most-1)).Changed.IsZero() {
+	if b.Known() > most || b.Gate(named(10000+149)).Changed.IsZero() {
 		t.Errorf("%d are known with closed ones", b.Known())
 	}
 	var err error
@@ -60,7 +60,7 @@ func TestBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	b = open(t, config)
-	if known := b.Known(); known > 2*most {
+	if known := b.Known(); known > most {
 		t.Errorf("%d are known after a restart", known)
 	}
 	if got := check(b, named(20000), "a"); got != "pass" {

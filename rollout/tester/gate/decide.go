@@ -4,22 +4,30 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
-// A state is what was decided about a gate. It is never changed.
+// A state is what was decided about a gate, as it is in the file. It is never changed.
 type state struct {
-	Open     bool      `json:"open"`
-	Mode     api.Mode  `json:"mode,omitempty"`
-	Checksum string    `json:"checksum,omitempty"` // that it is open for
-	Expires  time.Time `json:"expires,omitzero"`
-	Changed  time.Time `json:"changed"`
-	Actor    string    `json:"actor,omitempty"`
-	Reason   string    `json:"reason,omitempty"`
-	Decision uint64    `json:"decision"` // of the audit trail: the last that somebody made
+	api.Gate
+	Decision uint64 `json:"decision"` // of the audit trail: the last that somebody made
+}
+
+// closed returns the state of a gate that was closed.
+func closed(at time.Time, actor, reason string, decision uint64) *state {
+	return &state{api.Gate{Changed: at, Actor: actor, Reason: reason}, decision}
+}
+
+func (s *state) decision() uint64 {
+	if s == nil {
+		return 0
+	}
+	return s.Decision
 }
 
 // check returns what is wrong with a state of the file.
@@ -79,27 +87,20 @@ func (s *state) at(now time.Time) *state {
 	if s == nil || !s.over(now) {
 		return s
 	}
-	return &state{Changed: s.Expires, Reason: "its time was over", Decision: s.Decision}
+	return closed(s.Expires, "", "its time was over", s.Decision)
 }
 
-// A change is what one decision does, before it can be seen.
+// A change is what one decision does, before it can be seen. Its methods are called
+// with the lock of the store held.
 type change struct {
-	store    *Store
-	now      time.Time
-	states   map[api.Key]*state // nil: forgotten
-	rejected map[api.Key]string // checksums that are not waited with any more
-	entries  []api.Entry
-	next     uint64 // number of the next entry
-	floor    uint64
-	added    int // gates with a state, beyond those of the store
+	store   *Store
+	now     time.Time
+	states  map[api.Key]*state // nil: forgotten
+	entries []api.Entry
 }
 
 // begin returns a change that does nothing yet.
-func (s *Store) begin() *change {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return &change{store: s, now: s.now(), states: map[api.Key]*state{}, rejected: map[api.Key]string{}, next: s.next, floor: s.floor}
-}
+func (s *Store) begin() *change { return &change{store: s, now: s.now(), states: map[api.Key]*state{}} }
 
 // decide makes a decision, which apply makes of the gates as they are, and returns
 // a gate as it is then. When apply fails it has changed nothing.
@@ -113,81 +114,36 @@ func (s *Store) decide(k api.Key, apply func(*change) error) (api.Gate, error) {
 		err = apply(c)
 	}
 	s.mu.Unlock()
+	if err == nil && len(c.states)+len(c.entries) > 0 {
+		err = s.commit(c)
+	}
 	if err != nil {
 		return api.Gate{}, err
 	}
-	if len(c.states)+len(c.entries) > 0 {
-		if err := s.write(c); err != nil {
-			return api.Gate{}, err
-		}
-		s.publish(c)
-	}
 	return s.Gate(k), nil
 }
-
-// publish makes a change visible.
-func (s *Store) publish(c *change) {
-	s.mu.Lock()
-	s.next, s.floor = c.next, c.floor
-	s.decided += c.added
-	s.trail = append(s.trail, c.entries...)
-	s.trail = slices.Delete(s.trail, 0, max(0, len(s.trail)-s.config.Audit))
-	for k, at := range c.states {
-		e := s.gates[k]
-		if e == nil {
-			e = new(entry)
-			s.gates[k] = e
-		}
-		if e.state = at; at == nil && e.visit == nil {
-			delete(s.gates, k)
-		}
-	}
-	for k, checksum := range c.rejected {
-		if e := s.gates[k]; e != nil && e.visit != nil && e.visit.Checksum == checksum {
-			e.visit = nil
-			s.touched[k] = true
-		}
-	}
-	s.mu.Unlock()
-	for k := range c.states {
-		s.hub.Notify(k)
-	}
-}
-
-// The methods of a change are called with the lock of the store held.
 
 // state returns what was decided about a gate, changes included.
 func (c *change) state(k api.Key) *state {
 	if changed, found := c.states[k]; found {
 		return changed
 	}
-	if e := c.store.gates[k]; e != nil {
-		return e.state
-	}
-	return nil
+	return c.store.state(k)
 }
+
+// id returns the number of the next entry.
+func (c *change) id() uint64 { return c.store.next + uint64(len(c.entries)) }
 
 // set makes at the state of a gate, and e the entry about it.
 func (c *change) set(k api.Key, at *state, e api.Entry) {
-	if c.state(k) == nil {
-		c.added++
-	}
 	c.states[k] = at
 	c.note(k, e)
 }
 
-// forget forgets a gate.
-func (c *change) forget(k api.Key, at *state) {
-	c.states[k] = nil
-	c.floor = max(c.floor, at.Decision)
-	c.added--
-}
-
 // note adds an entry to the audit trail.
 func (c *change) note(k api.Key, e api.Entry) {
-	e.ID, e.Time, e.Key = c.next, c.now, k
+	e.ID, e.Time, e.Key = c.id(), c.now, k
 	c.entries = append(c.entries, e)
-	c.next++
 }
 
 // decision returns the number of the last decision about a gate.
@@ -195,29 +151,7 @@ func (c *change) decision(k api.Key) uint64 {
 	if at := c.state(k); at != nil {
 		return at.Decision
 	}
-	return c.floor
-}
-
-// room reports whether one more gate may have a state, after forgetting the oldest
-// closed ones that nothing waits for if need be.
-func (c *change) room() bool {
-	most := c.store.config.MaxKeys
-	if c.store.decided+c.added < most {
-		return true
-	}
-	var closed []api.Key
-	for k, e := range c.store.gates {
-		if _, changed := c.states[k]; !changed && e.state != nil && !e.state.Open && e.visit == nil {
-			closed = append(closed, k)
-		}
-	}
-	slices.SortFunc(closed, func(x, y api.Key) int {
-		return cmp.Or(c.state(x).Changed.Compare(c.state(y).Changed), compare(x, y))
-	})
-	for _, k := range closed[:min(most/10+1, len(closed))] {
-		c.forget(k, c.state(k))
-	}
-	return c.store.decided+c.added < most
+	return c.store.floor
 }
 
 // Open opens a gate: that is durable when it returns. Mode checksum without a
@@ -272,7 +206,7 @@ func checkChange(by api.Change) error {
 
 // open opens a gate as a valid change says.
 func (c *change) open(k api.Key, by api.Change) error {
-	at := &state{Open: true, Mode: by.Mode, Checksum: by.Checksum, Changed: c.now, Actor: by.Actor, Reason: by.Reason, Decision: c.next}
+	at := &state{api.Gate{Open: true, Mode: by.Mode, Checksum: by.Checksum, Changed: c.now, Actor: by.Actor, Reason: by.Reason}, c.id()}
 	switch {
 	case at.Mode == "" && at.Checksum == "":
 		at.Mode = api.Sticky
@@ -288,7 +222,7 @@ func (c *change) open(k api.Key, by api.Change) error {
 	if ttl, _ := api.ParseInterval(by.TTL, 0); ttl > 0 {
 		at.Expires = c.now.Add(ttl)
 	}
-	if c.state(k) == nil && !c.room() {
+	if c.store.gates[k] == nil && !c.store.room() {
 		return fmt.Errorf("%w: %d gates are open, which is the most: close some", ErrInvalid, c.store.config.MaxKeys)
 	}
 	c.set(k, at, api.Entry{Action: "open", Mode: at.Mode, Checksum: at.Checksum, Actor: at.Actor, Reason: at.Reason})
@@ -297,13 +231,12 @@ func (c *change) open(k api.Key, by api.Change) error {
 
 // shut closes a gate. Where there is no room to keep who did, it is closed anyway.
 func (c *change) shut(k api.Key, by api.Change, action string) {
-	entry := api.Entry{Action: action, Checksum: by.Checksum, Actor: by.Actor, Reason: by.Reason}
-	if c.state(k) == nil && !c.room() {
-		c.floor = c.next
-		c.note(k, entry)
+	at := closed(c.now, by.Actor, by.Reason, c.id())
+	if c.note(k, api.Entry{Action: action, Checksum: by.Checksum, Actor: by.Actor, Reason: by.Reason}); c.store.gates[k] == nil && !c.store.room() {
+		c.store.floor = at.Decision // which ends its links
 		return
 	}
-	c.set(k, &state{Changed: c.now, Actor: by.Actor, Reason: by.Reason, Decision: c.next}, entry)
+	c.states[k] = at
 }
 
 // reject closes a gate, and opens the rollback switch for the revision that is
@@ -327,7 +260,187 @@ func (c *change) reject(k api.Key, by api.Change) error {
 	if err := c.open(api.Key{Kind: api.KindRollback, Namespace: k.Namespace, Name: k.Name, Gate: api.DefaultGate}, opening); err != nil {
 		return err
 	}
-	c.rejected[k] = by.Checksum
 	c.shut(k, by, "reject")
 	return nil
+}
+
+const (
+	minInterval = time.Second // several callers may ask at nearly the same time
+
+	maxPart   = 253 // bytes of a part of a key, and of checksums, phases and actors
+	maxReason = 1000
+)
+
+// A Visitor is what a check says of its canary.
+type Visitor struct {
+	Phase, Checksum string
+	About           api.About // for people; texts that are harmless to show
+	Trial           bool      // nothing waits for the answer: it begins no wait
+}
+
+// An Answer is what a check comes to.
+type Answer struct {
+	Open          bool
+	Actor, Reason string // of the opening that it passed by
+}
+
+// A visit is a canary that waits, or one that asked a rollback switch. It is never
+// changed. It is in the file as JSON.
+type visit struct {
+	api.Waiting
+	Interval time.Duration `json:"interval,omitempty"` // the longest time between two checks; 0 after the first
+}
+
+func (v *visit) last() time.Time {
+	if v == nil {
+		return time.Time{}
+	}
+	return v.Last
+}
+
+// stale reports whether there was no check within two intervals.
+func (v *visit) stale(now time.Time) bool {
+	return v.Interval > 0 && now.Sub(v.Last) > 2*max(v.Interval, minInterval)
+}
+
+// Check reports whether the gate is open for the visitor, and remembers that it
+// waits if not. What it changes in the opening (one-shot) is durable before it
+// returns. The error is one of the key or the visitor, which wraps
+// [ErrInvalid], or of the write: then the gate is not open.
+func (s *Store) Check(k api.Key, v Visitor) (Answer, error) {
+	k = named(k)
+	if err := cmp.Or(checkKey(k), checkText("phase", v.Phase, maxPart), checkText("checksum", v.Checksum, maxPart)); err != nil {
+		return Answer{}, err
+	}
+	now := s.now()
+	s.mu.Lock()
+	at := s.state(k)
+	verdict := at.judge(now, v.Checksum)
+	if verdict != refuse && verdict != pass {
+		s.mu.Unlock()
+		_, err := s.decide(k, func(c *change) error { at, verdict = c.consume(k, v.Checksum); return nil })
+		if err != nil {
+			return Answer{}, err
+		}
+		s.mu.Lock()
+	}
+	defer s.mu.Unlock()
+	if verdict == refuse || verdict == shut {
+		s.wait(k, v, now)
+		return Answer{}, nil
+	}
+	if e := s.gates[k]; e != nil && e.visit != nil && (at.Mode == api.Sticky || e.visit.Checksum == v.Checksum) {
+		s.endVisit(k, now)
+	}
+	return Answer{Open: true, Actor: at.Actor, Reason: at.Reason}, nil
+}
+
+// consume does what a check changes in an opening, and returns that as it was when the
+// turn of the check came, and the verdict.
+func (c *change) consume(k api.Key, checksum string) (*state, verdict) {
+	at := c.state(k)
+	verdict := at.judge(c.now, checksum)
+	switch verdict {
+	case bind:
+		bound := *at
+		bound.Checksum = checksum
+		c.set(k, &bound, api.Entry{Action: "consume", Mode: api.OneShot, Checksum: checksum, Reason: "the first check passed"})
+	case spend:
+		const reason = "a check without checksum passed"
+		c.set(k, closed(c.now, "", reason, at.Decision), api.Entry{Action: "consume", Mode: api.OneShot, Reason: reason})
+	case shut:
+		reason := fmt.Sprintf("another revision came: %s", checksum)
+		c.set(k, closed(c.now, "", reason, at.Decision), api.Entry{Action: "close", Mode: api.OneShot, Checksum: at.Checksum, Reason: reason})
+	}
+	return at, verdict
+}
+
+// wait begins or renews a wait. It is called with the lock held.
+func (s *Store) wait(k api.Key, v Visitor, now time.Time) {
+	if v.Trial || k.Name == "" { // a wait without a name would tell nothing
+		return
+	}
+	old := s.waits(k, now)
+	next := &visit{Waiting: api.Waiting{Since: now, Last: now, Phase: v.Phase, Checksum: v.Checksum, About: v.About}}
+	if old != nil {
+		next.Interval = old.Interval
+		if old.Checksum == v.Checksum {
+			next.Since, next.Interval = old.Since, max(old.Interval, now.Sub(old.Last))
+		}
+	}
+	e := s.gates[k]
+	if e == nil {
+		if !s.room() {
+			return
+		}
+		e = new(entry)
+		s.gates[k] = e
+	}
+	same := old != nil && old.Phase == v.Phase && old.Checksum == v.Checksum && old.About == v.About && !e.told
+	e.visit, e.told = next, false
+	if s.dirty[k] = true; !same {
+		s.feed.Send(s.view(k, now))
+	}
+}
+
+// EndWaits ends the waits of a canary whose rollout is over, except that at the
+// gate of a key: its caller asks about the next rollout.
+func (s *Store) EndWaits(namespace, name string, except api.Key) {
+	except = named(except)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, e := range s.gates {
+		if k.Kind == api.KindGate && k.Namespace == namespace && k.Name == name && k != except && e.visit != nil {
+			s.endVisit(k, s.now())
+		}
+	}
+}
+
+// named returns the key with the gate that a key without one means.
+func named(k api.Key) api.Key {
+	k.Gate = cmp.Or(k.Gate, api.DefaultGate)
+	return k
+}
+
+// checkKey returns an error that wraps [ErrInvalid] unless k can be a key.
+func checkKey(k api.Key) error {
+	if k.Kind != api.KindGate && k.Kind != api.KindRollback {
+		return fmt.Errorf("%w: kind: want %s or %s", ErrInvalid, api.KindGate, api.KindRollback)
+	}
+	for _, part := range [...]struct{ field, text string }{{"namespace", k.Namespace}, {"name", k.Name}, {"gate", k.Gate}} {
+		if part.text == "." || part.text == ".." {
+			return fmt.Errorf("%w: %s: %q is no name", ErrInvalid, part.field, part.text)
+		}
+		if err := checkText(part.field, part.text, maxPart); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkText(field, text string, most int) error {
+	switch {
+	case len(text) > most:
+		return fmt.Errorf("%w: %s: %d bytes are too many, want at most %d", ErrInvalid, field, len(text), most)
+	case !utf8.ValidString(text):
+		return fmt.Errorf("%w: %s: it is no UTF-8", ErrInvalid, field)
+	case strings.ContainsFunc(text, unicode.IsControl):
+		return fmt.Errorf("%w: %s: it has control characters", ErrInvalid, field)
+	}
+	return nil
+}
+
+// stored is the key in the file: its parts, which have no control characters,
+// with zero bytes between them.
+func stored(k api.Key) []byte {
+	return []byte(string(k.Kind) + "\x00" + k.Namespace + "\x00" + k.Name + "\x00" + k.Gate)
+}
+
+func parseStored(text []byte) (api.Key, error) {
+	parts := strings.Split(string(text), "\x00")
+	if len(parts) != 4 || parts[3] == "" {
+		return api.Key{}, fmt.Errorf("%w: key", ErrInvalid)
+	}
+	k := api.Key{Kind: api.Kind(parts[0]), Namespace: parts[1], Name: parts[2], Gate: parts[3]}
+	return k, checkKey(k)
 }

@@ -12,8 +12,8 @@ import (
 func (s *Store) Fill(full bool) {
 	s.deciding.Lock()
 	defer s.deciding.Unlock()
-	if s.db.MaxSize, s.db.AllocSize = 0, 1; full {
-		s.db.MaxSize = 1
+	if s.file.DB.MaxSize, s.file.DB.AllocSize = 0, 1; full {
+		s.file.DB.MaxSize = 1
 	}
 }
 
@@ -22,8 +22,8 @@ func (s *Store) Fill(full bool) {
 func (s *Store) Doubt(n int) {
 	s.deciding.Lock()
 	defer s.deciding.Unlock()
-	real := s.update
-	s.update = func(do func(*bbolt.Tx) error) error {
+	real := s.file.Update
+	s.file.Update = func(do func(*bbolt.Tx) error) error {
 		err := real(do)
 		if n--; err == nil && n >= 0 {
 			err = errors.New("input/output error")

@@ -178,9 +178,9 @@ func TestModel(t *testing.T) {
 		c := gate.Config{Dir: dir}
 		b := open(t, c)
 		m := model{}
-		volume := 8000 / thrift
+		volume := 4000
 		if dir != "" {
-			volume /= 16 // each is a write
+			volume /= 8 // each is a write
 		}
 		for i := range volume {
 			op := random("web", i)

@@ -57,7 +57,7 @@ func TestRace(t *testing.T) {
 		group.Go(func() {
 			own := key
 			own.Gate = fmt.Sprint("own", worker)
-			for i := range 400 / thrift {
+			for i := range 100 {
 				many := key
 				many.Name = fmt.Sprint("n", worker*1000+i)
 				check(b, many, "a")

@@ -28,11 +28,11 @@
 // An opening with a time to live closes by the clock, also while the process
 // is down.
 //
-// Bounds. Of gates that were only ever checked [Config].MaxKeys are known, the
-// longest idle are forgotten first. As many may have a decision: of those, closed
-// ones that nothing waits for are forgotten after a week, and earlier, the oldest
-// first, when there are too many; since closed is what an unknown gate is, that
-// changes no verdict. When too many are open, one more is an error.
+// Bounds. [Config].MaxKeys gates are known. When there are too many, those that
+// nobody decided about are forgotten first, and then closed ones, the longest idle
+// first; a closed one that nothing waits for is forgotten after a week. Since closed is
+// what an unknown gate is, that changes no verdict. When all are open, one more is an
+// error.
 //
 // Parts of a key have at most 253 bytes of UTF-8 without control characters.
 // Namespace and name may be empty, as a payload may leave them out.
@@ -46,13 +46,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
-
-	"go.etcd.io/bbolt"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/internal/store"
@@ -72,7 +71,7 @@ var (
 type Config struct {
 	Dir     string           // holds the file gates.db; made when it is missing; "" keeps everything in memory
 	Idle    time.Duration    // a wait ends that long after its last check; default 10 minutes
-	MaxKeys int              // gates that were only ever checked; the longest idle are forgotten; default 10000
+	MaxKeys int              // gates that are known; default 20000
 	Audit   int              // entries of the audit trail that are kept; default 10000
 	Now     func() time.Time // nil for time.Now
 }
@@ -80,31 +79,29 @@ type Config struct {
 const (
 	file       = "gates.db"
 	format     = "1"
-	keepClosed = 7 * 24 * time.Hour // a decision to close that nothing waits for
+	keepClosed = 7 * 24 * time.Hour // a decision to close that nothing waits for; no link lasts longer
 	tickEvery  = time.Second        // waits are written, and what the clock changes is done
 	secretSize = 32
 )
 
 // The buckets of the file, and the keys of the first.
-var (
-	bucketMeta   = []byte("meta")
-	bucketGates  = []byte("gates")  // key → state
-	bucketVisits = []byte("visits") // key → visit
-	bucketAudit  = []byte("audit")  // number → api.Entry
+const (
+	bucketMeta   = "meta"
+	bucketGates  = "gates"  // key → state
+	bucketVisits = "visits" // key → visit
+	bucketAudit  = "audit"  // number → api.Entry
 
-	keyFormat = []byte("format")
-	keySecret = []byte("link-key")
-	keyFloor  = []byte("floor")
+	keyFormat = "format"
+	keySecret = "link-key"
+	keyFloor  = "floor"
 )
 
 // A Store is the gates of one test runner. Its methods may be called at the same time.
 type Store struct {
 	config Config
-	path   string
-	db     *bbolt.DB // nil: in memory
-	update func(func(*bbolt.Tx) error) error
-	secret []byte // that links are signed with
-	hub    *store.Hub[api.Key]
+	file   *store.File // nil: in memory
+	secret []byte      // that links are signed with
+	feed   store.Feed[api.Gate]
 	stop   chan struct{} // closed by Close
 	ended  chan struct{} // closed when the clock's goroutine has returned
 
@@ -112,12 +109,12 @@ type Store struct {
 
 	mu      sync.Mutex // guards what follows
 	closed  bool
-	trouble error // of the last write: what is in the file is not known; nil when it succeeded
+	trouble error // of the last write; nil when it succeeded
 	gates   map[api.Key]*entry
-	decided int              // of gates: those with a state
-	touched map[api.Key]bool // their visits are to be written
+	dirty   map[api.Key]bool // gates that the file may have otherwise
 	trail   []api.Entry
 	next    uint64 // number of the next entry
+	tried   uint64 // number after the last one of a write that failed; 0 for none
 	floor   uint64 // the last decision about a gate that was forgotten
 }
 
@@ -125,32 +122,26 @@ type Store struct {
 type entry struct {
 	state *state // nil: nobody ever decided
 	visit *visit // nil: nothing waits
+	told  bool   // watchers know that the visit is stale
 }
 
 // Open opens the store of a directory, which no other process may have open.
 func Open(c Config) (*Store, error) {
 	c.Idle = cmp.Or(c.Idle, 10*time.Minute)
-	c.MaxKeys = cmp.Or(c.MaxKeys, 10000)
+	c.MaxKeys = cmp.Or(c.MaxKeys, 20000)
 	c.Audit = cmp.Or(c.Audit, 10000)
 	if c.Now == nil {
 		c.Now = time.Now
 	}
 	s := &Store{
-		config: c, path: filepath.Join(c.Dir, file), hub: store.NewHub[api.Key](), stop: make(chan struct{}), ended: make(chan struct{}),
-		gates: map[api.Key]*entry{}, touched: map[api.Key]bool{}, next: 1, secret: make([]byte, secretSize),
+		config: c, stop: make(chan struct{}), ended: make(chan struct{}),
+		gates: map[api.Key]*entry{}, dirty: map[api.Key]bool{}, next: 1, secret: make([]byte, secretSize),
 	}
 	rand.Read(s.secret)
 	if c.Dir != "" {
-		db, err := store.Open(c.Dir, file, s.prepare, s.read)
-		switch {
-		case errors.Is(err, ErrInUse):
-			return nil, fmt.Errorf("%w: another test runner uses %s: stop it, or give this one a directory of its own", ErrInUse, c.Dir)
-		case errors.Is(err, store.ErrDamaged):
-			return nil, fmt.Errorf("gates in %w: restore a copy of the file, or move it away: then every gate is closed", err)
-		case err != nil:
-			return nil, fmt.Errorf("gates in %w", err)
+		if err := s.open(); err != nil {
+			return nil, err
 		}
-		s.db, s.update = db, db.Update
 	}
 	go s.serve()
 	return s, nil
@@ -159,27 +150,20 @@ func Open(c Config) (*Store, error) {
 // Close writes the waits, and ends the store. What was acknowledged is on disk
 // long before.
 func (s *Store) Close() error {
-	s.deciding.Lock()
-	defer s.deciding.Unlock()
 	s.mu.Lock()
 	was := s.closed
 	s.closed = true
-	for k, e := range s.gates {
-		if e.visit != nil && e.visit.saved != e.visit.Last {
-			s.touched[k] = true
-		}
-	}
 	s.mu.Unlock()
 	if was {
 		return nil
 	}
 	close(s.stop)
 	<-s.ended
-	s.hub.Close()
-	err := s.write(nil)
-	if s.db != nil {
-		err = errors.Join(err, s.db.Close())
-	}
+	s.deciding.Lock()
+	defer s.deciding.Unlock()
+	err := s.commit(s.begin())
+	s.feed.Close()
+	err = errors.Join(err, s.file.Close())
 	return err
 }
 
@@ -198,10 +182,9 @@ func (s *Store) now() time.Time { return s.config.Now().Round(0).UTC() }
 
 // Gate returns one gate; a key that can be none is a closed gate.
 func (s *Store) Gate(k api.Key) api.Gate {
-	k = named(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.view(k, s.now())
+	return s.view(named(k), s.now())
 }
 
 // List returns those that f selects, by kind, namespace, name and gate.
@@ -210,7 +193,7 @@ func (s *Store) List(f api.Filter) []api.Gate {
 	gates := []api.Gate{}
 	s.mu.Lock()
 	for k, e := range s.gates {
-		if !selects(f, k) {
+		if !f.Selects(k) {
 			continue
 		}
 		g := s.view(k, now)
@@ -219,7 +202,9 @@ func (s *Store) List(f api.Filter) []api.Gate {
 		}
 	}
 	s.mu.Unlock()
-	slices.SortFunc(gates, func(x, y api.Gate) int { return compare(x.Key, y.Key) })
+	slices.SortFunc(gates, func(x, y api.Gate) int {
+		return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Gate, y.Gate))
+	})
 	if f.Limit > 0 && len(gates) > f.Limit {
 		gates = gates[:f.Limit]
 	}
@@ -229,21 +214,18 @@ func (s *Store) List(f api.Filter) []api.Gate {
 // Audit returns the newest entries of the audit trail that f selects, the newest
 // first: at most f.Limit (default 100, at most 1000), and those before the entry f.Before.
 func (s *Store) Audit(f api.Filter) []api.Entry {
-	found := []api.Entry{}
 	before := ^uint64(0)
 	if f.Before != "" {
-		var err error
-		if before, err = strconv.ParseUint(f.Before, 10, 64); err != nil {
-			return found
-		}
+		before, _ = strconv.ParseUint(f.Before, 10, 64) // 0 is before all
 	}
+	found := []api.Entry{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range slices.Backward(s.trail) {
 		if len(found) == min(cmp.Or(f.Limit, 100), 1000) {
 			break
 		}
-		if e.ID < before && selects(f, e.Key) {
+		if e.ID < before && f.Selects(e.Key) {
 			found = append(found, e)
 		}
 	}
@@ -251,38 +233,73 @@ func (s *Store) Audit(f api.Filter) []api.Entry {
 }
 
 // Watch sends gates that change, or at which a wait begins or ends, until ctx ends
-// or the store is closed; then the channel is closed. A slow watcher gets the latest
-// state of a gate once. The channel of one that is more than 4096 gates behind is
-// closed too.
-func (s *Store) Watch(ctx context.Context) <-chan api.Gate {
-	return store.Watch(ctx, s.hub, func(k api.Key) (api.Gate, bool) { return s.Gate(k), true })
-}
+// or the store is closed; then the channel is closed. That of a watcher that is 1024
+// changes behind is closed too.
+func (s *Store) Watch(ctx context.Context) <-chan *api.Gate { return s.feed.Watch(ctx) }
 
-func selects(f api.Filter, k api.Key) bool {
-	return (f.Kind == "" || f.Kind == k.Kind) && (f.Namespace == "" || f.Namespace == k.Namespace) &&
-		(f.Name == "" || f.Name == k.Name) && (f.Gate == "" || f.Gate == k.Gate)
-}
+// The methods from here to commit are called with the lock held.
 
-func compare(x, y api.Key) int {
-	return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Gate, y.Gate))
-}
-
-// view returns what a gate is at a time. It is called with the lock held.
+// view returns what a gate is at a time.
 func (s *Store) view(k api.Key, now time.Time) api.Gate {
-	g := api.Gate{Key: k}
-	e := s.gates[k]
-	if e == nil {
-		return g
-	}
-	at := e.state.at(now)
+	g := api.Gate{}
+	at := s.state(k).at(now)
 	if at != nil {
-		g.Open, g.Mode, g.Checksum, g.Expires = at.Open, at.Mode, at.Checksum, at.Expires
-		g.Changed, g.Actor, g.Reason = at.Changed, at.Actor, at.Reason
+		g = at.Gate
 	}
+	g.Key = k
 	if v := s.waits(k, now); v != nil && k.Kind == api.KindGate && !at.passes(now, v.Checksum) {
-		g.Waiting = &api.Waiting{Since: v.Since, Last: v.Last, Stale: v.stale(now), Phase: v.Phase, Checksum: v.Checksum, About: v.About}
+		waiting := v.Waiting
+		waiting.Stale = v.stale(now)
+		g.Waiting = &waiting
 	}
 	return g
+}
+
+// state returns what was decided about a gate, nil for nothing.
+func (s *Store) state(k api.Key) *state {
+	if e := s.gates[k]; e != nil {
+		return e.state
+	}
+	return nil
+}
+
+// waits returns the visit of a gate that is not over, nil when there is none.
+func (s *Store) waits(k api.Key, now time.Time) *visit {
+	if e := s.gates[k]; e != nil && e.visit != nil && now.Sub(e.visit.Last) <= s.config.Idle {
+		return e.visit
+	}
+	return nil
+}
+
+// endVisit ends the wait at a gate.
+func (s *Store) endVisit(k api.Key, now time.Time) {
+	s.gates[k].visit = nil
+	s.dirty[k] = true
+	s.feed.Send(s.view(k, now))
+}
+
+// room reports whether one more gate can be known, after forgetting a tenth of those
+// that are not open if need be.
+func (s *Store) room() bool {
+	if len(s.gates) < s.config.MaxKeys {
+		return true
+	}
+	var all []api.Key
+	for k, e := range s.gates {
+		if e.state == nil || !e.state.Open && e.visit == nil {
+			all = append(all, k)
+		}
+	}
+	slices.SortFunc(all, func(x, y api.Key) int {
+		a, b := s.gates[x], s.gates[y]
+		return cmp.Or(cmp.Compare(a.state.decision(), b.state.decision()), a.visit.last().Compare(b.visit.last()))
+	})
+	for _, k := range all[:min(len(all), s.config.MaxKeys/10+1)] {
+		s.floor = max(s.floor, s.gates[k].state.decision())
+		s.dirty[k] = true
+		delete(s.gates, k)
+	}
+	return len(s.gates) < s.config.MaxKeys
 }
 
 // serve does what the clock asks for until the store is closed.
@@ -302,26 +319,19 @@ func (s *Store) serve() {
 
 // tick closes openings whose time is over, ends waits that are idle, tells watchers
 // of those that are stale, forgets gates that were closed long ago, and writes waits.
-// It leaves all that to the next tick when a decision is under way.
 func (s *Store) tick() {
-	if !s.deciding.TryLock() {
-		return
-	}
+	s.deciding.Lock()
 	defer s.deciding.Unlock()
 	c := s.begin()
 	s.mu.Lock()
-	var changed []api.Key
 	for k, e := range s.gates {
-		if v := e.visit; v != nil {
-			switch {
-			case v.idle(c.now, s.config.Idle):
-				e.visit = nil
-				s.touched[k] = true
-				changed = append(changed, k)
-			case !v.told && v.stale(c.now):
-				v.told = true
-				changed = append(changed, k)
-			}
+		switch v := e.visit; {
+		case v == nil:
+		case s.waits(k, c.now) == nil:
+			s.endVisit(k, c.now)
+		case !e.told && v.stale(c.now):
+			e.told = true
+			s.feed.Send(s.view(k, c.now))
 		}
 		switch at := e.state; {
 		case at == nil && e.visit == nil:
@@ -330,199 +340,131 @@ func (s *Store) tick() {
 		case at.over(c.now):
 			c.set(k, at.at(c.now), api.Entry{Action: "expire", Mode: at.Mode, Checksum: at.Checksum, Reason: "its time was over at " + at.Expires.Format(time.RFC3339)})
 		case !at.Open && e.visit == nil && c.now.Sub(at.Changed) > keepClosed:
-			c.forget(k, at)
+			c.states[k] = nil
 		}
 	}
-	idle := len(s.touched)+len(c.states) == 0 && s.trouble == nil
+	changed := len(s.dirty)+len(c.states) > 0 || s.trouble != nil
 	s.mu.Unlock()
-	if !idle && s.write(c) == nil {
-		s.publish(c)
-	}
-	for _, k := range changed {
-		s.hub.Notify(k)
+	if changed {
+		_ = s.commit(c) // Ready returns the error, and the next tick tries again
 	}
 }
 
-// write stores a change, nil for none, and the visits that were touched, in one
-// transaction. It is called with the lock of decisions held.
-func (s *Store) write(c *change) error {
-	if c == nil {
-		c = s.begin()
-	}
+// commit writes a change, and the gates that the file may have otherwise, in one
+// transaction, and makes the change visible. It is called with the lock of decisions held.
+func (s *Store) commit(c *change) error {
 	s.mu.Lock()
-	all := s.trouble != nil
-	gates, visits := map[api.Key]*state{}, map[api.Key]*visit{} // nil: to be removed
-	if all {
-		for k, e := range s.gates {
-			gates[k], s.touched[k] = e.state, true
-		}
+	writes := []store.Write{{Bucket: bucketMeta, Key: []byte(keyFloor), Value: number(s.floor)}}
+	for k := range c.states {
+		s.dirty[k] = true
 	}
-	for k := range s.touched {
-		visits[k] = nil
+	for k := range s.dirty {
+		var v *visit
 		if e := s.gates[k]; e != nil {
-			visits[k] = e.visit.copied()
+			v = e.visit
 		}
-	}
-	for k, at := range c.states {
-		gates[k] = at
-	}
-	clear(s.touched)
-	s.mu.Unlock()
-	if s.db == nil {
-		return nil
-	}
-	err := s.update(func(tx *bbolt.Tx) error {
-		if all {
-			for _, name := range [][]byte{bucketGates, bucketVisits} {
-				if err := tx.DeleteBucket(name); err != nil {
-					return err
-				}
-				if _, err := tx.CreateBucket(name); err != nil {
-					return err
-				}
-			}
-		}
-		for k, at := range gates {
-			if err := put(tx.Bucket(bucketGates), stored(k), at, at != nil); err != nil {
-				return err
-			}
-		}
-		for k, v := range visits {
-			if err := put(tx.Bucket(bucketVisits), stored(k), v, v != nil); err != nil {
-				return err
-			}
-		}
-		if err := tx.Bucket(bucketMeta).Put(keyFloor, number(c.floor)); err != nil {
-			return err
-		}
-		return s.writeTrail(tx.Bucket(bucketAudit), c)
-	})
-	if err != nil {
-		err = fmt.Errorf("gates in %s: %w", s.path, err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.trouble = err
-	for k, v := range visits {
-		if e := s.gates[k]; err == nil && v != nil && e != nil && e.visit != nil {
-			e.visit.saved = v.Last
-		}
-	}
-	return err
-}
-
-// writeTrail stores the entries of a change over whatever has their numbers, and
-// removes those that are too old.
-func (s *Store) writeTrail(bucket *bbolt.Bucket, c *change) error {
-	first := c.next - uint64(len(c.entries))
-	cursor := bucket.Cursor()
-	for key, _ := cursor.Seek(number(first)); key != nil; key, _ = cursor.Seek(number(first)) {
-		if err := cursor.Delete(); err != nil { // of a write that failed
-			return err
-		}
+		writes = append(writes, store.Put(bucketGates, stored(k), c.state(k)), store.Put(bucketVisits, stored(k), v))
 	}
 	for _, e := range c.entries {
-		if err := put(bucket, number(e.ID), e, true); err != nil {
-			return err
+		writes = append(writes, store.Put(bucketAudit, number(e.ID), &e))
+	}
+	for id := c.id(); id < s.tried; id++ {
+		writes = append(writes, store.Write{Bucket: bucketAudit, Key: number(id)})
+	}
+	trail := append(s.trail, c.entries...)
+	old := max(0, len(trail)-s.config.Audit)
+	for _, e := range trail[:old] {
+		writes = append(writes, store.Write{Bucket: bucketAudit, Key: number(e.ID)})
+	}
+	written := maps.Clone(s.dirty)
+	clear(s.dirty)
+	s.mu.Unlock()
+	err := s.file.Write(writes)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.trouble = fmt.Errorf("gates in %s: %w", filepath.Join(s.config.Dir, file), err)
+		s.tried = max(s.tried, c.id())
+		maps.Copy(s.dirty, written)
+		return s.trouble
+	}
+	s.trouble, s.tried = nil, 0
+	s.next = c.id()
+	s.trail = slices.Delete(trail, 0, old)
+	for k, at := range c.states {
+		if s.gates[k] == nil {
+			s.gates[k] = new(entry)
+		}
+		s.gates[k].state = at
+	}
+	for _, e := range c.entries {
+		if at := s.gates[e.Key]; e.Action == "reject" && at != nil && at.visit != nil && at.visit.Checksum == e.Checksum {
+			at.visit = nil
+			s.dirty[e.Key] = true
 		}
 	}
-	for key, _ := cursor.First(); len(key) == 8 && c.next-binary.BigEndian.Uint64(key) > uint64(s.config.Audit); key, _ = cursor.First() {
-		if err := cursor.Delete(); err != nil {
-			return err
-		}
+	for k := range c.states {
+		s.feed.Send(s.view(k, c.now))
 	}
 	return nil
-}
-
-// put stores a value as JSON, or removes what is stored.
-func put(bucket *bbolt.Bucket, key []byte, value any, keep bool) error {
-	if !keep {
-		return bucket.Delete(key)
-	}
-	text, err := json.Marshal(value)
-	if err != nil {
-		return err
-	}
-	return bucket.Put(key, text)
 }
 
 func number(id uint64) []byte { return binary.BigEndian.AppendUint64(nil, id) }
 
-// prepare makes what a new file lacks.
-func (s *Store) prepare(tx *bbolt.Tx) error {
-	for _, name := range [][]byte{bucketMeta, bucketGates, bucketVisits, bucketAudit} {
-		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
-			return err
-		}
-	}
-	meta := tx.Bucket(bucketMeta)
-	switch held := string(meta.Get(keyFormat)); held {
-	case format:
-		return nil
-	case "":
-		return errors.Join(meta.Put(keyFormat, []byte(format)), meta.Put(keySecret, s.secret))
-	default:
-		return fmt.Errorf("it has format %q, and this version knows %s: use the version that wrote it", held, format)
-	}
-}
-
-// read fills the store.
-func (s *Store) read(tx *bbolt.Tx) error {
-	meta := tx.Bucket(bucketMeta)
-	if n := copy(s.secret, meta.Get(keySecret)); n != secretSize {
-		return fmt.Errorf("%w: %s", store.ErrDamaged, keySecret)
-	}
-	if floor := meta.Get(keyFloor); len(floor) == 8 {
-		s.floor = binary.BigEndian.Uint64(floor)
-	}
-	known := func(key []byte) (*entry, error) {
-		k, err := parseStored(key)
-		if s.gates[k] == nil && err == nil {
-			s.gates[k] = new(entry)
-		}
-		return s.gates[k], err
-	}
-	for bucket, read := range map[string]func(key, value []byte) error{
-		string(bucketGates): func(key, value []byte) error {
-			e, err := known(key)
-			if err != nil {
-				return err
-			}
-			s.decided++
-			if err := json.Unmarshal(value, &e.state); err != nil {
-				return err
-			}
-			return e.state.check()
-		},
-		string(bucketVisits): func(key, value []byte) error {
-			e, err := known(key)
-			if err == nil {
-				err = json.Unmarshal(value, &e.visit)
-			}
-			if err == nil {
-				e.visit.saved = e.visit.Last
-			}
-			return err
-		},
-		string(bucketAudit): func(key, value []byte) error {
+// open fills the store from its file.
+func (s *Store) open() (err error) {
+	held := map[string]string{}
+	s.file, err = store.Open(s.config.Dir, file, []string{bucketMeta, bucketGates, bucketVisits, bucketAudit}, func(bucket string, key, value []byte) error {
+		switch bucket {
+		case bucketMeta:
+			held[string(key)] = string(value)
+			return nil
+		case bucketAudit:
 			var e api.Entry
 			err := json.Unmarshal(value, &e)
-			if err == nil && (len(key) != 8 || binary.BigEndian.Uint64(key) != e.ID) {
+			if err == nil && string(key) != string(number(e.ID)) {
 				err = errors.New("its number is another")
 			}
 			s.trail, s.next = append(s.trail, e), e.ID+1
 			return err
-		},
-	} {
-		err := tx.Bucket([]byte(bucket)).ForEach(func(key, value []byte) error {
-			if err := read(key, value); err != nil {
-				return fmt.Errorf("%w: %s: %q: %w", store.ErrDamaged, bucket, key, err)
-			}
-			return nil
-		})
+		}
+		k, err := parseStored(key)
 		if err != nil {
 			return err
 		}
+		if s.gates[k] == nil {
+			s.gates[k] = new(entry)
+		}
+		e := s.gates[k]
+		if bucket == bucketVisits {
+			return json.Unmarshal(value, &e.visit)
+		}
+		return cmp.Or(json.Unmarshal(value, &e.state), e.state.check())
+	})
+	path := filepath.Join(s.config.Dir, file)
+	switch {
+	case err != nil:
+	case held[keyFormat] == "":
+		err = s.file.Write([]store.Write{{Bucket: bucketMeta, Key: []byte(keyFormat), Value: []byte(format)}, {Bucket: bucketMeta, Key: []byte(keySecret), Value: s.secret}})
+	case held[keyFormat] != format:
+		err = fmt.Errorf("%s has format %q, and this version knows %s: use the version that wrote it", path, held[keyFormat], format)
+	case len(held[keySecret]) != secretSize:
+		err = fmt.Errorf("%s: %w: %s", path, store.ErrDamaged, keySecret)
+	default:
+		s.secret = []byte(held[keySecret])
+		if floor := held[keyFloor]; len(floor) == 8 {
+			s.floor = binary.BigEndian.Uint64([]byte(floor))
+		}
 	}
-	return nil
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrInUse):
+		err = fmt.Errorf("%w: another test runner uses %s: stop it, or give this one a directory of its own", ErrInUse, s.config.Dir)
+	case errors.Is(err, store.ErrDamaged):
+		err = fmt.Errorf("gates in %w: restore a copy of the file, or move it away: then every gate is closed", err)
+	default:
+		err = fmt.Errorf("gates in %w", err)
+	}
+	return errors.Join(err, s.file.Close())
 }

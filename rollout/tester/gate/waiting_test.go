@@ -2,9 +2,6 @@ package gate_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -144,59 +141,6 @@ func TestFade(t *testing.T) {
 		time.Sleep(2 * 24 * time.Hour)
 		if n := len(b.List(api.Filter{})); n != 1 || b.Known() != 1 {
 			t.Errorf("%d are left after eight days", n)
-		}
-	})
-}
-
-// TestWaitingCrash finds who waits in a copy of the file as it is while the book
-// is open, seconds after it began or changed: what a crash leaves.
-func TestWaitingCrash(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
-		b := open(t, gate.Config{Dir: dir})
-		start := time.Now().UTC()
-		crashed := func() string {
-			synctest.Wait()
-			text, err := os.ReadFile(filepath.Join(dir, "gates.db"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			left := t.TempDir()
-			if err := os.WriteFile(filepath.Join(left, "gates.db"), text, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			other, err := gate.Open(gate.Config{Dir: left})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer other.Close()
-			w := other.Gate(key).Waiting
-			if w == nil {
-				return "nobody"
-			}
-			return fmt.Sprint(w.Checksum, " ", w.Since.Sub(start), " ", w.Last.Sub(start))
-		}
-		check(b, key, "a")
-		time.Sleep(3 * time.Second)
-		if got := crashed(); got != "a 0s 0s" {
-			t.Errorf("after 3 s: %s", got)
-		}
-		for range 100 {
-			time.Sleep(300 * time.Millisecond)
-			check(b, key, "a")
-		}
-		w := b.Gate(key).Waiting
-		if got := crashed(); !strings.HasPrefix(got, "a 0s ") || w.Last.Sub(start) != 33*time.Second {
-			t.Errorf("after %s: %s", time.Since(start), got)
-		} else if last, err := time.ParseDuration(strings.Fields(got)[2]); err != nil || w.Last.Sub(start)-last > 13*time.Second {
-			t.Errorf("after %s: %s", time.Since(start), got)
-		}
-		b.Open(key, api.Change{})
-		check(b, key, "a")
-		b.Shut(key, api.Change{})
-		time.Sleep(3 * time.Second)
-		if got := crashed(); got != "nobody" {
-			t.Errorf("after it went on: %s", got)
 		}
 	})
 }

@@ -58,8 +58,8 @@ func TestNGrinderStartAnswers(t *testing.T) {
 		{"page of another type", saying(200, json, ` <!DOCTYPE html>`), noObject},
 		{"cut off", saying(200, json, `{"id": 5`), prefix + "the answer is no JSON of the form that was expected"},
 		{"deep", saying(200, json, `{"id":`+strings.Repeat("[", 20000)), prefix + "the answer is no JSON of the form that was expected"},
-		{"no success", saying(200, json, `{"success": false, "id": 5, "cause": "no \u001b[31magent\nis `+password+`"}`), prefix + "the server says: no agent; is ***"},
-		{"no success, no cause", saying(200, json, `{"success": false, "cause": {}}`), prefix + "the server says that it did not succeed"},
+		{"no success", saying(200, json, `{"success": false, "id": 5, "cause": "no \u001b[31magent\nis `+password+`"}`), prefix + "the server says that it did not succeed: no agent; is ***"},
+		{"no success, no cause", saying(200, json, `{"success": false, "cause": {}}`), prefix + `the server says that it did not succeed: {"success": false, "cause": {}}`},
 		{"huge", saying(200, json, `{"x": "`+strings.Repeat("x", 1<<20)+`"}`), prefix + at + "the answer is longer than 1 MiB"},
 		{"500", saying(500, json, `{"success": false, "cause": "out of agents"}`), prefix + at + "500 Internal Server Error: out of agents"},
 		{"500 cut in a secret", saying(500, "text/plain", "http://a/?q="+strings.Repeat("x", 2400-12-1-8)+" "+password), prefix + at + "500 Internal Server Error: http://a/?q=*** ***"},
@@ -96,7 +96,7 @@ func TestNGrinderStatusAnswers(t *testing.T) {
 		{`{"status": 5}`, noStatus},
 		{`{"status": "\u001b[0m"}`, noStatus},
 		{`[]`, "the answer is no JSON object: is that the base URL of the server, and who may use it?"},
-		{`{"success": false, "cause": "gone"}`, "the server says: gone"},
+		{`{"success": false, "cause": "gone"}`, "the server says that it did not succeed: gone"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			n, s := world(t)

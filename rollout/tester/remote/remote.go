@@ -24,13 +24,23 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
 
+	"github.com/headgate-io/headgate/internal/origin"
+	"github.com/headgate-io/headgate/internal/zone"
 	"github.com/headgate-io/headgate/rollout/tester/run"
 )
 
@@ -87,3 +97,162 @@ func (s *Servers) Concord(metadata map[string]string) (task run.Task, secrets []
 	}
 	return t, secrets, nil
 }
+
+// A server is one that may be asked.
+type server struct {
+	url *url.URL // base; its path has no slash at the end
+
+	// How the host was allowed tells which of its addresses may be connected to.
+	literal bool // by its address
+	pattern bool // by a pattern alone
+}
+
+// at returns the URL of a path, which is escaped, below the base.
+func (s server) at(path string) *url.URL { return s.url.JoinPath(path) }
+
+// parse reads the URL of a server.
+func parse(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("it cannot be read") // the cause holds the text, and with it a password
+	case u.User != nil:
+		return nil, fmt.Errorf("it has user information: use the keys for credentials")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, fmt.Errorf("it must begin with http:// or https://")
+	case u.Hostname() == "":
+		return nil, fmt.Errorf("it has no host")
+	case strings.Contains(u.Hostname(), "%"):
+		return nil, fmt.Errorf("it has an address with a zone")
+	case u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
+		return nil, fmt.Errorf("it has a query or a fragment")
+	}
+	return u, nil
+}
+
+// server returns the one that metadata names, or else the configured one, if it
+// may be asked.
+func (s *Servers) server(text, configured string) (server, error) {
+	u, err := parse(cmp.Or(text, configured))
+	if err != nil {
+		return server{}, err
+	}
+	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+	_, err = netip.ParseAddr(host)
+	to := server{url: u, literal: err == nil}
+	if own, err := parse(configured); err == nil && origin.Of(own) == origin.Of(u) {
+		return to, nil
+	}
+	for _, entry := range s.Hosts {
+		name, port := splitHost(entry)
+		if port != "" && port != portOf(u) {
+			continue
+		}
+		if isHost(name, host) {
+			to.pattern = false
+			return to, nil
+		}
+		below, ok := strings.CutPrefix(name, "*.")
+		to.pattern = to.pattern || ok && !to.literal && strings.HasSuffix(host, "."+below)
+	}
+	if !to.pattern {
+		return server{}, fmt.Errorf("host %s is not one that may be asked: see --hosts", bounded(u.Host, nil))
+	}
+	return to, nil
+}
+
+// isHost reports whether two spellings of a host mean the same one.
+func isHost(a, b string) bool {
+	one, err := netip.ParseAddr(a)
+	other, wrong := netip.ParseAddr(b)
+	return a == b || err == nil && wrong == nil && one == other
+}
+
+// splitHost returns host and port of an entry of Hosts, as they are compared.
+func splitHost(entry string) (host, port string) {
+	host = entry
+	if h, p, err := net.SplitHostPort(entry); err == nil {
+		host, port = h, p
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	return strings.TrimSuffix(strings.ToLower(host), "."), port
+}
+
+func portOf(u *url.URL) string {
+	if port := u.Port(); port != "" {
+		return port
+	}
+	return map[string]string{"http": "80", "https": "443"}[u.Scheme]
+}
+
+// judge returns an error when an address of the server must not be connected to.
+func (s server) judge(ip netip.Addr) error {
+	if s.literal || zone.Of(ip) != zone.Link || ip.Unmap().IsLoopback() && !s.pattern {
+		return nil
+	}
+	return fmt.Errorf("address %s: %s has %s: allow that address itself if it is meant", ip, s.url.Hostname(), zone.Link)
+}
+
+const maxKey = 16 << 10 // bytes of a file that holds a key
+
+var (
+	errNoKeys  = errors.New("there is no directory of keys: see --keys")
+	errNoKey   = errors.New("it is neither the name of a file in the directory of keys nor a path to one")
+	errKeyForm = errors.New("the file of the key must hold one line of at most 16 KiB, without control characters")
+)
+
+// key returns what a file of the directory of keys holds, without white space
+// around it. The error is fs.ErrNotExist when there is none of that name or path,
+// also when the path leads elsewhere; it never holds content.
+func (s *Servers) key(name string) (string, error) {
+	if s.Keys == "" {
+		return "", errNoKeys
+	}
+	root, err := os.OpenRoot(s.Keys)
+	if err != nil {
+		return "", fmt.Errorf("the directory of keys cannot be opened")
+	}
+	defer root.Close()
+	if !filepath.IsAbs(name) {
+		if !filepath.IsLocal(name) || name == "." || strings.ContainsAny(name, `/\`) {
+			return "", errNoKey
+		}
+		name = filepath.Join(s.Keys, name)
+	}
+	base, err := filepath.EvalSymlinks(s.Keys)
+	if err == nil {
+		base, err = filepath.Abs(base)
+	}
+	if err == nil {
+		name, err = filepath.EvalSymlinks(name) // the files of a mounted Secret are links
+	}
+	if err == nil {
+		name, err = filepath.Abs(name)
+	}
+	if err == nil {
+		name, err = filepath.Rel(base, name)
+	}
+	if err != nil {
+		return "", fs.ErrNotExist
+	}
+	if info, err := root.Stat(name); err != nil || !info.Mode().IsRegular() { // a pipe would not open
+		return "", fs.ErrNotExist
+	}
+	f, err := root.Open(name)
+	if err != nil {
+		return "", fs.ErrNotExist
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxKey+1))
+	if err != nil {
+		return "", fmt.Errorf("the file of the key cannot be read")
+	}
+	key := strings.TrimSpace(string(text))
+	if len(text) > maxKey || key == "" || strings.ContainsFunc(key, isControl) {
+		return "", errKeyForm
+	}
+	return key, nil
+}
+
+// isControl reports whether r would end or forge a line of a header.
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }

@@ -31,14 +31,13 @@ const (
 
 // A session is what one run has with a server.
 type session struct {
-	to      server
 	header  http.Header // with credentials
 	secrets []string
 	client  *http.Client
 }
 
 // open starts a session.
-func (s *Servers) open(to server, header http.Header, secrets []string) *session {
+func (s *Servers) open(j *job) *session {
 	t := &http.Transport{
 		TLSHandshakeTimeout:    dialTimeout,
 		MaxResponseHeaderBytes: maxHeader,
@@ -49,14 +48,14 @@ func (s *Servers) open(to server, header http.Header, secrets []string) *session
 	if s.TLS != nil {
 		t.TLSClientConfig = s.TLS.Clone()
 	}
-	proxied := false
+	t.DialContext = s.dialer(j.to)
 	if s.Proxy != nil {
-		proxy, err := s.Proxy(&http.Request{Method: http.MethodGet, URL: to.url, Header: http.Header{}, Host: to.url.Host})
-		t.Proxy = func(*http.Request) (*url.URL, error) { return proxy, err }
-		proxied = proxy != nil
+		if proxy, err := s.Proxy(&http.Request{Method: http.MethodGet, URL: j.to.url, Header: http.Header{}, Host: j.to.url.Host}); proxy != nil || err != nil {
+			t.Proxy = func(*http.Request) (*url.URL, error) { return proxy, err }
+			t.DialContext = s.Dial // the configuration chose it, and it looks up the server itself
+		}
 	}
-	t.DialContext = s.dialer(to, proxied)
-	return &session{to: to, header: header, secrets: secrets, client: &http.Client{Transport: t, CheckRedirect: checkRedirect}}
+	return &session{header: j.header, secrets: j.secrets, client: &http.Client{Transport: t, CheckRedirect: checkRedirect}}
 }
 
 // checkRedirect lets what reads be sent elsewhere on the same origin.
@@ -72,18 +71,14 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 
 var errRedirect = errors.New("a redirect is not followed")
 
-// dialer connects to the server, at an address that may be asked. A proxy was
-// chosen by the configuration, and looks up the server itself.
-func (s *Servers) dialer(to server, proxied bool) func(ctx context.Context, network, address string) (net.Conn, error) {
+// dialer connects to the server, at an address that may be asked.
+func (s *Servers) dialer(to server) func(ctx context.Context, network, address string) (net.Conn, error) {
 	lookup, dial := s.Lookup, s.Dial
 	if lookup == nil {
 		lookup = net.DefaultResolver.LookupNetIP
 	}
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
-	}
-	if proxied {
-		return dial
 	}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, port, err := net.SplitHostPort(address)
@@ -98,8 +93,7 @@ func (s *Servers) dialer(to server, proxied bool) func(ctx context.Context, netw
 		}
 		err = fmt.Errorf("%s has no address", host)
 		for _, ip := range all {
-			if wrong := to.judge(ip); wrong != nil {
-				err = wrong
+			if err = to.judge(ip); err != nil {
 				continue
 			}
 			var conn net.Conn
@@ -140,17 +134,20 @@ func final(err error) bool {
 }
 
 // send sends one request. Errors name method and URL, and hold no secret.
-func (s *session) send(ctx context.Context, method string, at *url.URL, kind string, body []byte) (answer, error) {
+func (s *session) send(ctx context.Context, method string, at *url.URL, kind string, body []byte) (a answer, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, fmt.Errorf("no answer within %s", requestTimeout))
 	defer cancel()
-	a, err := s.exchange(ctx, method, at, kind, body)
-	if err != nil {
-		err = safe(fmt.Errorf("%s %s: %w", method, redact.URL(at), err), s.secrets)
-	}
-	return a, err
-}
-
-func (s *session) exchange(ctx context.Context, method string, at *url.URL, kind string, body []byte) (answer, error) {
+	defer func() {
+		if u, ok := errors.AsType[*url.Error](err); ok {
+			err = u.Err // without method and URL, which are said once
+		}
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			err = safe(fmt.Errorf("%s %s: %w", method, redact.URL(at), err), s.secrets)
+		}
+	}()
 	req, err := http.NewRequestWithContext(ctx, method, at.String(), bytes.NewReader(body))
 	if err != nil {
 		return answer{}, err
@@ -163,15 +160,15 @@ func (s *session) exchange(ctx context.Context, method string, at *url.URL, kind
 	}
 	resp, err := s.client.Do(req)
 	if err != nil {
-		return answer{}, cause(ctx, err)
+		return answer{}, err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil {
-		return answer{}, cause(ctx, err)
+		return answer{}, err
 	}
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	a := answer{body: text, html: media == "text/html" || bytes.HasPrefix(bytes.TrimSpace(text), []byte("<"))}
+	a = answer{body: text, html: media == "text/html" || bytes.HasPrefix(bytes.TrimSpace(text), []byte("<"))}
 	switch {
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
 		after, _ := retry.After(resp.Header, time.Now())
@@ -182,28 +179,16 @@ func (s *session) exchange(ctx context.Context, method string, at *url.URL, kind
 	return a, nil
 }
 
-// cause returns why a request was given up, or what the transport says without
-// method and URL, which are said once.
-func cause(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if u, ok := errors.AsType[*url.Error](err); ok {
-		return u.Err
-	}
-	return err
-}
-
 // explain returns what an answer says to people.
 func explain(a answer, secrets []string) string {
-	var says struct{ Message, Cause, Error, Details string }
 	if a.html {
 		return ""
 	}
-	_ = decode(a, &says) // of another form, or no JSON at all
-	for _, words := range []string{says.Message, says.Cause, says.Details, says.Error} {
-		if words != "" {
-			return bounded(words, secrets)
+	var says struct{ Message, Cause, Details, Error any }
+	_ = json.Unmarshal(a.body, &says) // of another form, or no JSON at all
+	for _, words := range []any{says.Message, says.Cause, says.Details, says.Error} {
+		if text, is := words.(string); is && text != "" {
+			return bounded(text, secrets)
 		}
 	}
 	return bounded(string(a.body), secrets)
@@ -224,35 +209,20 @@ func bounded(words string, secrets []string) string {
 // safe returns err without secrets; it unwraps to err.
 func safe(err error, secrets []string) error { return redact.Error(err, secrets...) }
 
-// decode reads the JSON object of an answer. What is not asked for may have any form.
-func decode(a answer, into any) error {
+// decode reads the JSON object of an answer, which may say that it is an error. What is
+// not asked for may have any form.
+func (s *session) decode(a answer, into any) error {
 	text := bytes.TrimSpace(a.body)
 	if a.html || len(text) == 0 || text[0] != '{' {
 		return errors.New("the answer is no JSON object: is that the base URL of the server, and who may use it?")
+	}
+	var says struct{ Success, OK any }
+	_ = json.Unmarshal(text, &says)
+	if says.Success == false || says.OK == false {
+		return fmt.Errorf("the server says that it did not succeed: %s", explain(a, s.secrets))
 	}
 	if err := json.Unmarshal(text, into); err != nil {
 		return errors.New("the answer is no JSON of the form that was expected")
 	}
 	return nil
-}
-
-// read reads an answer of nGrinder, which may say that it is an error.
-func (s *session) read(a answer, into any) error {
-	var says struct {
-		Success        *bool
-		Cause, Message json.RawMessage
-	}
-	if err := decode(a, &says); err != nil {
-		return err
-	}
-	if says.Success == nil || *says.Success {
-		return decode(a, into)
-	}
-	for _, raw := range []json.RawMessage{says.Cause, says.Message} {
-		var words string
-		if json.Unmarshal(raw, &words) == nil && words != "" {
-			return fmt.Errorf("the server says: %s", bounded(words, s.secrets))
-		}
-	}
-	return errors.New("the server says that it did not succeed")
 }

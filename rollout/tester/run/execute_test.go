@@ -145,31 +145,6 @@ type nasty struct{ text string }
 
 func (n *nasty) Error() string { return n.text }
 
-// A run in the queue ends once, whoever cancels it, and whatever the shutdown does
-// meanwhile.
-func TestManyCancelAQueuedRun(t *testing.T) {
-	for range 50 / thrift {
-		d := open(t, run.Config{Concurrency: 1})
-		start(t, d, request("first"), &work{takes: time.Hour})
-		var all sync.WaitGroup
-		for i := range 20 {
-			id := start(t, d, request(fmt.Sprint(i)), &work{}).ID
-			for range 4 {
-				all.Go(func() {
-					if got, err := d.Cancel(context.Background(), id, "eve"); err != nil || got.State != api.Cancelled && got.State != api.Stopped {
-						t.Errorf("%+v, %v", got, err)
-					}
-				})
-			}
-			if i%2 == 0 {
-				all.Wait()
-			}
-		}
-		shutdown(t, d)
-		all.Wait()
-	}
-}
-
 // An observer is told of each run once as it becomes something, and of each
 // request that was given the run of another.
 func TestObserve(t *testing.T) {

@@ -7,11 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"time"
-
-	"go.etcd.io/bbolt"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/internal/store"
@@ -19,11 +16,10 @@ import (
 
 // fileName is the name of the history in its directory. It has two buckets: the
 // records by ID, and their outputs by ID.
-const fileName = "runs.db"
-
-var (
-	recordBucket = []byte("runs")
-	outputBucket = []byte("output")
+const (
+	fileName     = "runs.db"
+	recordBucket = "runs"
+	outputBucket = "output"
 )
 
 // A line is the JSON of a record.
@@ -33,112 +29,76 @@ type line struct {
 	Run         api.Run `json:"run"`
 }
 
-// recall fills the runner from its file: runs that were under way are Lost, and
-// verdicts that nobody received may be shared.
-func (r *Runner) recall() error {
-	db, err := store.Open(r.config.Dir, fileName, prepare, r.load)
-	if errors.Is(err, store.ErrDamaged) {
-		path := filepath.Join(r.config.Dir, fileName)
-		aside := ""
-		for n := 1; n < 10; n++ { // the last place is taken again
-			if aside = path + ".corrupt-" + strconv.Itoa(n); !exists(aside) {
-				break
-			}
-		}
-		if err := os.Rename(path, aside); err != nil {
-			return err
-		}
-		r.config.Warn(fmt.Errorf("history of runs: %w; it was set aside as %s, and a new one begun", err, aside))
-		r.all, r.byID, r.byKey = nil, map[string]*entry{}, map[key]*entry{}
-		db, err = store.Open(r.config.Dir, fileName, prepare, r.load)
-	}
-	if err != nil {
-		return err
-	}
-	r.history = &history{runner: r, db: db, changed: map[string]*entry{}, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
-	bad := 0
-	r.all = slices.DeleteFunc(r.all, func(e *entry) bool {
-		if e.run.State == "" {
-			bad++
-			r.history.remove(e)
-		}
-		return e.run.State == ""
-	})
-	if bad > 0 {
-		r.config.Warn(fmt.Errorf("history of runs: %d of %d records cannot be read and are removed", bad, bad+len(r.all)))
-	}
-	for _, e := range r.all {
-		if s := e.run.State; s == api.Queued || s == api.Running {
-			e.run.State, e.run.Ended, e.run.Reason = api.Lost, r.config.Now().UTC(), "the test runner died before the run ended"
-			r.history.put(e)
-		}
-	}
-	go r.history.keep()
-	return nil
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
-}
-
-func prepare(tx *bbolt.Tx) error {
-	_, err := tx.CreateBucketIfNotExists(recordBucket)
-	if err == nil {
-		_, err = tx.CreateBucketIfNotExists(outputBucket)
-	}
-	return err
-}
-
-// load reads the records. Those that cannot be read have no state.
-func (r *Runner) load(tx *bbolt.Tx) error {
-	return tx.Bucket(recordBucket).ForEach(func(id, text []byte) error {
-		e := &entry{saved: true, done: make(chan struct{})}
-		close(e.done)
-		var l line
-		sum, err := []byte(nil), json.Unmarshal(text, &l)
-		if err == nil {
-			sum, err = hex.DecodeString(l.Key)
-		}
-		if err != nil || len(sum) != len(e.key) || l.Run.ID != string(id) || l.Run.State == "" {
-			r.all = append(r.all, &entry{run: api.Run{ID: string(id)}})
-			return nil
-		}
-		e.key, e.failOnError, e.run = key(sum), l.FailOnError, l.Run
-		r.add(e)
-		if at, err := strconv.ParseInt(l.Run.ID[:min(12, len(l.Run.ID))], 32, 64); err == nil {
-			r.last = max(r.last, at)
-		}
-		return nil
-	})
-}
-
-// A history writes what happens to runs to disk in the background. A nil one
-// keeps nothing. The runner's lock guards it, except for the database.
+// A history writes what happens to runs to disk in the background. The runner's lock
+// guards it, except for the file.
 type history struct {
-	runner  *Runner
-	db      *bbolt.DB
-	changed map[string]*entry // to be written
-	removed []string          // to be removed
-	trouble error             // why nothing is written
+	file    *store.File     // nil: nothing is kept
+	changed map[string]bool // IDs of runs that are to be written, or removed
+	trouble error           // why nothing is written
+	ended   bool
 	wake    chan struct{}
 	quit    chan struct{}
 	done    chan struct{}
 }
 
-// put and remove say what is to be written.
-func (h *history) put(e *entry) {
-	if h != nil {
-		h.changed[e.run.ID] = e
-		h.poke()
+// recall fills the runner from its file: runs that were under way are Lost, and
+// verdicts that nobody received may be shared.
+func (r *Runner) recall() (err error) {
+	h := &r.history
+	*h = history{changed: map[string]bool{}, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
+	buckets := []string{recordBucket, outputBucket}
+	h.file, err = store.Open(r.config.Dir, fileName, buckets, r.load)
+	if errors.Is(err, store.ErrDamaged) {
+		path := filepath.Join(r.config.Dir, fileName)
+		aside := path + ".corrupt"
+		if err := os.Rename(path, aside); err != nil {
+			return err
+		}
+		r.config.Warn(fmt.Errorf("history of runs: %w; it was set aside as %s, and a new one begun", err, aside))
+		r.all, r.byID, r.byKey = nil, map[string]*entry{}, map[key]*entry{}
+		h.file, err = store.Open(r.config.Dir, fileName, buckets, r.load)
 	}
+	if err != nil {
+		return err
+	}
+	for _, e := range r.all {
+		if s := e.run.State; s == api.Queued || s == api.Running {
+			e.run.State, e.run.Ended, e.run.Reason = api.Lost, r.config.Now().UTC(), "the test runner died before the run ended"
+			r.write(e.run.ID)
+		}
+	}
+	go r.keep()
+	return nil
 }
 
-func (h *history) remove(e *entry) {
-	if h != nil {
-		delete(h.changed, e.run.ID)
-		h.removed = append(h.removed, e.run.ID)
-		h.poke()
+// load reads a record.
+func (r *Runner) load(bucket string, id, text []byte) error {
+	if bucket != recordBucket {
+		return nil
+	}
+	var l line
+	if err := json.Unmarshal(text, &l); err != nil {
+		return err
+	}
+	sum, err := hex.DecodeString(l.Key)
+	if err != nil || len(sum) != len(key{}) || l.Run.ID != string(id) || l.Run.State == "" {
+		return errors.New("it is no record of a run")
+	}
+	e := &entry{key: key(sum), failOnError: l.FailOnError, run: l.Run, done: make(chan struct{})}
+	close(e.done)
+	r.add(e)
+	if at, err := strconv.ParseInt(l.Run.ID[:min(12, len(id))], 32, 64); err == nil {
+		r.last = max(r.last, at)
+	}
+	return nil
+}
+
+// write says that the run of an ID is to be written, or removed when it is not known
+// any more.
+func (r *Runner) write(id string) {
+	if r.history.file != nil {
+		r.history.changed[id] = true
+		r.history.poke()
 	}
 }
 
@@ -153,117 +113,60 @@ func (h *history) poke() {
 const retryAfter = 5 * time.Second
 
 // keep writes until the runner is shut down.
-func (h *history) keep() {
-	defer close(h.done)
+func (r *Runner) keep() {
+	defer close(r.history.done)
 	for {
 		select {
-		case <-h.wake:
-		case <-h.quit:
-			h.flush()
-			return
-		}
-		if !h.flush() {
-			select {
-			case <-time.After(retryAfter):
-				h.poke()
-			case <-h.quit:
+		case <-r.history.wake:
+			if !r.flush() {
+				time.AfterFunc(retryAfter, r.history.poke)
 			}
+		case <-r.history.quit:
+			r.flush()
+			return
 		}
 	}
 }
 
 // flush writes what there is, in one transaction.
-func (h *history) flush() bool {
-	type write struct {
-		entry  *entry
-		record []byte
-		output *string // nil to leave it as it is
-	}
-	r := h.runner
+func (r *Runner) flush() bool {
+	h := &r.history
+	var writes []store.Write
+	outputs := map[string]*string{} // that are written
 	r.mu.Lock()
-	writes, removed := make([]write, 0, len(h.changed)), h.removed
-	for _, e := range h.changed {
-		text, _ := json.Marshal(line{hex.EncodeToString(e.key[:]), e.failOnError, e.run}) // of texts, numbers and times
-		w := write{entry: e, record: text}
-		if !e.saved {
-			w.output = e.output
+	for id := range h.changed {
+		e, key := r.byID[id], []byte(id)
+		if e == nil {
+			writes = append(writes, store.Write{Bucket: recordBucket, Key: key}, store.Write{Bucket: outputBucket, Key: key})
+			continue
 		}
-		writes = append(writes, w)
+		writes = append(writes, store.Put(recordBucket, key, &line{hex.EncodeToString(e.key[:]), e.failOnError, e.run}))
+		if outputs[id] = e.output; e.output != nil {
+			writes = append(writes, store.Write{Bucket: outputBucket, Key: key, Value: []byte(*e.output)})
+		}
 	}
-	h.changed, h.removed = map[string]*entry{}, nil
+	changed := h.changed
+	h.changed = map[string]bool{}
 	r.mu.Unlock()
-	if len(writes)+len(removed) == 0 {
-		return true
-	}
-	err := h.db.Update(func(tx *bbolt.Tx) error {
-		records, outputs := tx.Bucket(recordBucket), tx.Bucket(outputBucket)
-		for _, w := range writes {
-			id := []byte(w.entry.run.ID)
-			if err := records.Put(id, w.record); err != nil {
-				return err
-			}
-			if w.output != nil {
-				if err := outputs.Put(id, []byte(*w.output)); err != nil {
-					return err
-				}
-			}
-		}
-		for _, id := range removed {
-			if err := errors.Join(records.Delete([]byte(id)), outputs.Delete([]byte(id))); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	err := h.file.Write(writes)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil && (h.trouble == nil || h.trouble.Error() != err.Error()) {
-		r.config.Warn(fmt.Errorf("history of runs: %w", err))
+	if err == nil {
+		h.trouble = nil
+		for id, text := range outputs {
+			if e := r.byID[id]; e != nil && text != nil {
+				r.release(e)
+			}
+		}
+		return true
+	}
+	err = fmt.Errorf("history of runs: %w", err)
+	if h.trouble == nil || h.trouble.Error() != err.Error() {
+		r.config.Warn(err)
 	}
 	h.trouble = err
-	for _, w := range writes {
-		switch known := r.byID[w.entry.run.ID] == w.entry; {
-		case err == nil && w.output != nil:
-			w.entry.saved = true
-			r.release(w.entry)
-		case err != nil && known:
-			h.put(w.entry)
-		}
+	for id := range changed {
+		h.changed[id] = true
 	}
-	if err != nil {
-		h.removed = append(removed, h.removed...)
-	}
-	return err == nil
-}
-
-// output returns what is on disk of the output of a run; "" when there is
-// nothing, or after the end.
-func (h *history) output(id string) (text string) {
-	if h == nil {
-		return ""
-	}
-	_ = h.db.View(func(tx *bbolt.Tx) error {
-		text = string(tx.Bucket(outputBucket).Get([]byte(id)))
-		return nil
-	})
-	return text
-}
-
-func (h *history) ready() error {
-	if h == nil || h.trouble == nil {
-		return nil
-	}
-	return fmt.Errorf("history of runs: %w", h.trouble)
-}
-
-// close writes what is left.
-func (h *history) close() error {
-	if h == nil {
-		return nil
-	}
-	close(h.quit)
-	<-h.done
-	h.runner.mu.Lock()
-	defer h.runner.mu.Unlock()
-	return errors.Join(h.ready(), h.db.Close())
+	return false
 }

@@ -2,7 +2,6 @@ package run_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -125,7 +124,7 @@ func TestDamagedHistoryIsSetAside(t *testing.T) {
 					t.Fatal(err)
 				}
 				d := open(t, c)
-				aside := filepath.Join(dir, fmt.Sprintf("runs.db.corrupt-%d", n))
+				aside := filepath.Join(dir, "runs.db.corrupt")
 				if _, err := os.Stat(aside); err != nil {
 					t.Error(err)
 				}
@@ -178,31 +177,6 @@ func TestRetention(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The file does not grow with the number of runs, only with what is kept.
-func TestHistoryIsBoundedOnDisk(t *testing.T) {
-	c := run.Config{Dir: t.TempDir(), Keep: 5, OutputLimit: 64 << 10}
-	within(t, func(t *testing.T) { fill(t, c) })
-	info, err := os.Stat(filepath.Join(c.Dir, "runs.db"))
-	if err != nil || info.Size() > 4<<20 { // of 12.8 MB that were written; 5 are kept, and what one batch replaces
-		t.Errorf("%d bytes, %v", info.Size(), err)
-	}
-}
-
-// fill makes runs with more output than is kept, each of which is written before
-// the next one begins.
-func fill(t *testing.T, c run.Config) {
-	d := open(t, c)
-	much := task(func(_ context.Context, out io.Writer) error {
-		_, err := out.Write(bytes.Repeat([]byte("0123456789abcdef"), 16<<10))
-		return err
-	})
-	for i := range 200 / thrift {
-		wait(t, d, request(fmt.Sprint(i)), much)
-		synctest.Wait()
-	}
-	shutdown(t, d)
 }
 
 // Without a directory there is room for the output of the newest runs only.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -22,21 +23,22 @@ const pieceSize = 32 << 10
 // its beginning and its end are kept. Readers go at their own pace and cost the task
 // nothing.
 type output struct {
+	limit int // bytes that are kept
+
 	mu      sync.Mutex
 	mask    *redact.Stream
 	part    []byte // of a character
 	written int64  // bytes that the task wrote
 	closed  bool
 
-	head, tail       []byte
-	headMax, tailMax int
-	full             bool          // nothing is added to head
-	total            int64         // bytes of masked text
-	wake             chan struct{} // closed by the next change; nil when nobody waits
+	head, tail []byte
+	full       bool          // nothing is added to head
+	total      int64         // bytes of masked text
+	wake       chan struct{} // closed by the next change; nil when nobody waits
 }
 
 func newOutput(limit int, secrets []string) *output {
-	return &output{mask: redact.NewStream(secrets...), headMax: limit / 2, tailMax: limit - limit/2}
+	return &output{mask: redact.NewStream(secrets...), limit: limit}
 }
 
 func (o *output) Write(b []byte) (int, error) {
@@ -52,77 +54,63 @@ func (o *output) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// close ends the output, and returns it. What is still written is refused.
-func (o *output) close() (text string, written int64, truncated bool) {
+// close ends the output. What is still written is refused.
+func (o *output) close() {
 	o.mu.Lock()
-	if !o.closed {
-		o.put(o.mask.End(), true)
-		o.closed, o.mask = true, nil
-		o.changed()
-	}
-	o.mu.Unlock()
-	return o.text()
+	defer o.mu.Unlock()
+	o.put(o.mask.End(), true)
+	o.closed, o.mask = true, nil
 }
 
 // put adds whole, valid characters.
 func (o *output) put(b []byte, last bool) {
-	if len(o.part) > 0 {
-		b = append(o.part, b...)
-	}
+	b = append(o.part, b...)
 	n := len(b)
 	if !last {
 		n = whole(b)
 	}
 	o.part = bytes.Clone(b[n:])
 	b = bytes.ToValidUTF8(b[:n], []byte("\ufffd"))
-	if len(b) == 0 {
-		return
-	}
 	o.total += int64(len(b))
 	if !o.full {
-		room := o.headMax - len(o.head)
-		if o.full = len(b) > room; o.full {
-			room = runeStart(b, room)
+		n := min(len(b), o.limit/2-len(o.head))
+		if o.full = n < len(b); o.full {
+			for n > 0 && !utf8.RuneStart(b[n]) {
+				n--
+			}
 		}
-		n := min(len(b), room)
-		o.head = append(o.head, b[:n]...)
-		if b = b[n:]; o.full {
-			o.tailMax += o.headMax - len(o.head)
-		}
+		o.head, b = append(o.head, b[:n]...), b[n:]
 	}
-	o.tail = append(o.tail, b[max(0, len(b)-o.tailMax):]...)
-	if excess := len(o.tail) - o.tailMax; excess > o.tailMax+pieceSize {
+	most := o.limit - len(o.head)
+	o.tail = append(o.tail, b[max(0, len(b)-most):]...)
+	if excess := len(o.tail) - most; excess > most+pieceSize {
 		o.tail = o.tail[:copy(o.tail, o.tail[excess:])]
 	}
-	o.changed()
-}
-
-func (o *output) changed() {
 	if o.wake != nil {
 		close(o.wake)
 		o.wake = nil
 	}
 }
 
-// kept returns the end that is kept, which begins with a character.
-func (o *output) kept() []byte {
-	end := o.tail[max(0, len(o.tail)-o.tailMax):]
-	for len(end) > 0 && !utf8.RuneStart(end[0]) {
-		end = end[1:]
+// end returns the end that is kept, which begins with a character, and where that is.
+func (o *output) end() (kept []byte, first int64) {
+	kept = o.tail[max(0, len(o.tail)+len(o.head)-o.limit):]
+	for len(kept) > 0 && !utf8.RuneStart(kept[0]) {
+		kept = kept[1:]
 	}
-	return end
+	return kept, o.total - int64(len(kept))
 }
 
 // text returns what is kept.
 func (o *output) text() (text string, written int64, truncated bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	end := o.kept()
-	lost := o.total - int64(len(o.head)+len(end))
-	if lost == 0 {
-		return string(o.head) + string(end), o.written, false
+	end, first := o.end()
+	text = string(o.head)
+	if lost := first - int64(len(o.head)); lost > 0 {
+		text, truncated = text+gap(lost), true
 	}
-	return string(o.head) + gap(lost) + string(end), o.written, true
+	return text + string(end), o.written, truncated
 }
 
 // read copies what is kept from position *pos on, and moves it. What is not kept
@@ -131,8 +119,7 @@ func (o *output) text() (text string, written int64, truncated bool) {
 func (o *output) read(p []byte, pos *int64) (n int, lost int64, wait <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	end := o.kept()
-	first := o.total - int64(len(end))
+	end, first := o.end()
 	switch {
 	case *pos < int64(len(o.head)):
 		n = copy(p, o.head[*pos:])
@@ -155,14 +142,13 @@ func (o *output) read(p []byte, pos *int64) (n int, lost int64, wait <-chan stru
 
 // copy writes the output to w: what there is now, or with follow until it ends.
 func (o *output) copy(ctx context.Context, follow bool, w io.Writer) error {
-	piece := make([]byte, min(pieceSize, max(utf8.UTFMax, o.headMax+o.tailMax)))
-	o.mu.Lock()
-	end := o.total
-	o.mu.Unlock()
-	for pos := int64(0); follow || pos < end; {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
+	if !follow {
+		text, _, _ := o.text()
+		_, err := io.WriteString(w, text)
+		return err
+	}
+	piece := make([]byte, pieceSize)
+	for pos := int64(0); ctx.Err() == nil; {
 		n, lost, wait := o.read(piece, &pos)
 		if lost > 0 {
 			if _, err := io.WriteString(w, gap(lost)); err != nil {
@@ -183,12 +169,12 @@ func (o *output) copy(ctx context.Context, follow bool, w io.Writer) error {
 			return nil
 		}
 	}
-	return nil
+	return context.Cause(ctx)
 }
 
 // whole returns the length of b without a character that is cut at its end.
 func whole(b []byte) int {
-	for n := len(b) - 1; n >= 0 && n >= len(b)-utf8.UTFMax; n-- {
+	for n := len(b) - 1; n >= max(0, len(b)-utf8.UTFMax); n-- {
 		if utf8.RuneStart(b[n]) {
 			if !utf8.FullRune(b[n:]) {
 				return n
@@ -197,14 +183,6 @@ func whole(b []byte) int {
 		}
 	}
 	return len(b)
-}
-
-// runeStart returns the last position up to n at which a character of b begins.
-func runeStart(b []byte, n int) int {
-	for n > 0 && !utf8.RuneStart(b[n]) {
-		n--
-	}
-	return n
 }
 
 // gap is the line that stands for bytes which were left out.
@@ -233,14 +211,7 @@ func cut(text string, limit int) string {
 func recorded(metadata map[string]string, secrets []string) map[string]string {
 	kept, size := map[string]string{}, 0
 	for _, name := range slices.Sorted(maps.Keys(metadata)) {
-		value := metadata[name]
-		switch {
-		case value == "":
-		case private(name):
-			value = redact.Mask
-		default:
-			value = public(value, secrets)
-		}
+		value := public(name, metadata[name], secrets)
 		name = redact.String(cut(name, shortMax), secrets...)
 		if size += len(name) + len(value); size > metadataMax {
 			break
@@ -250,31 +221,24 @@ func recorded(metadata map[string]string, secrets []string) map[string]string {
 	return kept
 }
 
-// private reports whether the value of a key is a secret, by its name: a
-// reference to one, such as apiKeyPath, is none.
-func private(name string) bool {
-	name = strings.ToLower(name)
-	for _, reference := range []string{"path", "file", "from"} {
-		if strings.HasSuffix(name, reference) {
-			return false
-		}
-	}
-	return strings.HasSuffix(name, "key") || slices.ContainsFunc([]string{"passw", "secret", "token", "apikey", "credential"}, func(part string) bool { return strings.Contains(name, part) })
-}
+// private matches the names of keys whose values are secrets. References to them,
+// such as apiKeyPath, are none.
+var private, reference = regexp.MustCompile(`(?i)key$|passw|secret|token|apikey|credential`), regexp.MustCompile(`(?i)(path|file|from)$`)
 
 // public masks a value, line by line: scripts have several. Of an object of
 // texts, as env_vars is, the secret ones are masked too.
-func public(value string, secrets []string) string {
+func public(name, value string, secrets []string) string {
+	if value != "" && private.MatchString(name) && !reference.MatchString(name) {
+		return redact.Mask
+	}
 	value = redact.Tail(cut(redact.Secrets(value, secrets...), 4*valueMax), secrets...)
 	var object map[string]string
 	if strings.HasPrefix(strings.TrimSpace(value), "{") && json.Unmarshal([]byte(value), &object) == nil {
 		for name, inner := range object {
-			if private(name) && inner != "" {
-				object[name] = redact.Mask
-			}
+			object[name] = public(name, inner, secrets)
 		}
 		text, _ := json.Marshal(object) // of texts, which always marshal
-		value = string(text)
+		return cut(string(text), valueMax)
 	}
 	if strings.Contains(value, "PRIVATE KEY-----") { // spans lines
 		return cut(redact.String(value, secrets...), valueMax)

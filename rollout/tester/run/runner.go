@@ -45,7 +45,7 @@
 // else is lost: runs that were under way are found as Lost, and verdicts which
 // nobody received are given to the next equal request of the new process.
 //
-// A damaged history is renamed to runs.db.corrupt-N, and begun anew. When it cannot
+// A damaged history is renamed to runs.db.corrupt, and begun anew. When it cannot
 // be written the runs go on, and are kept in memory as far as there is room.
 // Config.Warn is told of both.
 //
@@ -58,11 +58,10 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -125,35 +124,21 @@ type Request struct {
 	Actor                            string
 }
 
-// A key is the SHA-256 of what distinguishes requests, each text after its length.
+// A key is the SHA-256 of what distinguishes requests.
 type key [sha256.Size]byte
 
 func (r *Request) key() key {
-	h := sha256.New()
-	put := func(text string) {
-		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(text))))
-		io.WriteString(h, text)
-	}
-	for _, text := range []string{r.Namespace, r.Name, r.Checksum, r.Type} {
-		put(text)
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.Metadata)) {
-		put(name)
-		put(r.Metadata[name])
-	}
-	return key(h.Sum(nil))
+	text, _ := json.Marshal([]any{r.Namespace, r.Name, r.Checksum, r.Type, r.Metadata}) // of texts, those of a map sorted
+	return sha256.Sum256(text)
 }
 
 // A Runner runs tasks. Its methods may be called from several goroutines.
 type Runner struct {
-	config   Config
-	root     context.Context // of all runs
-	stop     context.CancelCauseFunc
-	tasks    sync.WaitGroup
-	stopDone chan struct{} // closed when stopErr is set
-	stopErr  error
-	hub      *store.Hub[string]
-	end      func() error // ends the history
+	config Config
+	root   context.Context // of all runs
+	stop   context.CancelCauseFunc
+	tasks  sync.WaitGroup
+	feed   store.Feed[api.Run]
 
 	mu      sync.Mutex
 	closed  bool
@@ -164,7 +149,7 @@ type Runner struct {
 	byKey   map[key]*entry    // the newest of each key
 	held    int               // bytes of output of finished runs that are in memory
 	last    int64             // time of the last ID, in microseconds
-	history *history          // nil for none
+	history history
 }
 
 // An entry is one run. The runner's lock guards it.
@@ -173,7 +158,6 @@ type entry struct {
 	run         api.Run // without output
 	failOnError bool
 	output      *string       // of one that ended; nil when it is on disk alone, or nowhere
-	saved       bool          // its output is on disk
 	abandoned   bool          // it is cancelled, for all that waited for it have gone away
 	job         *job          // nil when it has ended
 	done        chan struct{} // closed when it has ended
@@ -188,6 +172,15 @@ type job struct {
 	cancel  context.CancelCauseFunc // nil while queued
 	waiting int                     // callers of Wait
 }
+
+// An end is how a run ended. That of one which was ended is the cause of its context.
+type end struct {
+	state  api.RunState
+	reason string
+	code   *int // nil for none
+}
+
+func (e end) Error() string { return e.reason }
 
 // Open opens the runner of a directory, which no other process may have open.
 // Runs that were under way when the process died are Lost.
@@ -208,17 +201,13 @@ func Open(c Config) (*Runner, error) {
 	if c.Warn == nil {
 		c.Warn = func(error) {}
 	}
-	r := &Runner{config: c, hub: store.NewHub[string](), stopDone: make(chan struct{}), byID: map[string]*entry{}, byKey: map[key]*entry{}}
+	r := &Runner{config: c, byID: map[string]*entry{}, byKey: map[key]*entry{}}
 	r.root, r.stop = context.WithCancelCause(context.Background())
 	if c.Dir != "" {
 		if err := r.recall(); err != nil {
 			return nil, fmt.Errorf("history of runs: %w", err)
 		}
 	}
-	r.end = sync.OnceValue(func() error {
-		r.hub.Close()
-		return r.history.close()
-	})
 	return r, nil
 }
 
@@ -272,7 +261,7 @@ func (r *Runner) leave(ctx context.Context, e *entry, abandon bool) (abandoned b
 	if j := e.job; j != nil {
 		if j.waiting--; abandon && j.waiting == 0 {
 			e.abandoned = true
-			r.cancel(e, cancelled("its caller, who left"))
+			r.cancel(e, "cancelled by its caller, who left")
 		}
 		return false, context.Cause(ctx)
 	}
@@ -285,40 +274,22 @@ func (r *Runner) claim(q *Request, t Task, waits bool) (*entry, error) {
 	k := q.key()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e, err := r.shared(k, waits)
-	if e == nil && err == nil {
-		r.mu.Unlock()
-		n := r.newEntry(k, q, t, waits) // masks, which takes a while
-		r.mu.Lock()
-		if e, err = r.shared(k, waits); e == nil && err == nil {
-			e, err = n, r.admit(n)
-		}
-	}
-	if err == nil && waits && e.job != nil {
-		e.job.waiting++
-	}
-	return e, err
-}
-
-// shared returns the run that another equal request started and that answers
-// this one too; nil when there is none.
-func (r *Runner) shared(k key, waits bool) (*entry, error) {
 	if r.closed {
 		return nil, ErrClosed
 	}
 	e := r.byKey[k]
-	if e == nil {
-		return nil, nil
+	if e != nil && (e.job != nil || r.owes(e, waits)) {
+		if waits && !e.run.Waits && e.job != nil {
+			e.run.Waits = true
+			r.changed(e)
+		}
+		r.config.Observe(e.run, true)
+	} else if e = r.newEntry(k, q, t, waits); !r.admit(e) {
+		return nil, ErrBusy
 	}
-	age := r.config.Now().Sub(e.run.Ended).Abs() // less than none when the clock was put back
-	if e.job == nil && (!e.owes(waits) || age > r.config.Verdict) {
-		return nil, nil
+	if waits && e.job != nil {
+		e.job.waiting++
 	}
-	if waits && !e.run.Waits && e.job != nil {
-		e.run.Waits = true
-		r.changed(e)
-	}
-	r.config.Observe(e.run, true)
 	return e, nil
 }
 
@@ -327,9 +298,10 @@ func failed(s api.RunState) bool { return s == api.Failed || s == api.TimedOut }
 
 // owes reports whether the verdict of e is still to be given, to a caller that waits
 // or to one that only starts runs.
-func (e *entry) owes(waits bool) bool {
+func (r *Runner) owes(e *entry, waits bool) bool {
+	age := r.config.Now().Sub(e.run.Ended).Abs() // less than none when the clock was put back
 	switch {
-	case e.run.Delivered || e.run.Checksum == "":
+	case e.run.Delivered || e.run.Checksum == "" || age > r.config.Verdict:
 		return false
 	case failed(e.run.State) && e.failOnError:
 		return true
@@ -363,29 +335,26 @@ func (r *Runner) newEntry(k key, q *Request, t Task, waits bool) *entry {
 	}
 }
 
-// admit runs e, at once or when there is a place for it. The error is ErrBusy.
-func (r *Runner) admit(e *entry) error {
+// The methods from here to release are called with the lock held.
+
+// admit runs e, at once or when there is a place for it; false says that there will be none.
+func (r *Runner) admit(e *entry) bool {
 	busy := r.running >= r.config.Concurrency
 	if busy && len(r.queue) >= r.config.Queue {
-		return ErrBusy
+		return false
 	}
-	e.run.ID = r.newID(e.run.Created)
+	// 24 digits of base 32: microseconds since 1970 (12), so that later runs have later IDs, and 60 random bits.
+	r.last = max(e.run.Created.UnixMicro(), r.last+1)
+	e.run.ID = fmt.Sprintf("%012s%012s", strconv.FormatInt(r.last, 32), strconv.FormatUint(rand.Uint64()>>4, 32))
 	r.add(e)
 	if !busy {
 		r.launch(e)
-		return nil
+		return true
 	}
 	r.queue = append(r.queue, e)
 	r.changed(e)
 	r.config.Observe(e.run, false)
-	return nil
-}
-
-// newID returns an ID of 24 digits of base 32: microseconds since 1970 (12), so that
-// later runs have later IDs, and 60 random bits.
-func (r *Runner) newID(now time.Time) string {
-	r.last = max(now.UnixMicro(), r.last+1)
-	return fmt.Sprintf("%012s%012s", strconv.FormatInt(r.last, 32), strconv.FormatUint(rand.Uint64()>>4, 32))
+	return true
 }
 
 // add makes e known. IDs ascend.
@@ -397,84 +366,50 @@ func (r *Runner) add(e *entry) {
 
 // changed tells the history and watchers of a change of e.
 func (r *Runner) changed(e *entry) {
-	r.history.put(e)
-	r.hub.Notify(e.run.ID)
+	r.write(e.run.ID)
+	r.feed.Send(e.run)
 }
 
 // launch starts e: there is a place for it.
 func (r *Runner) launch(e *entry) {
 	ctx, cancel := context.WithCancelCause(r.root)
-	e.job.cancel = cancel
+	j := e.job
+	j.cancel = cancel
 	e.run.State, e.run.Started = api.Running, r.config.Now().UTC()
 	r.running++
-	j := e.job
 	r.tasks.Go(func() {
 		defer cancel(nil)
-		ctx, stop := context.WithTimeoutCause(ctx, j.timeout, timeout(j.timeout))
+		ctx, stop := context.WithTimeoutCause(ctx, j.timeout, end{state: api.TimedOut, reason: "timed out after " + j.timeout.String()})
 		defer stop()
-		r.finish(e, j.execute(ctx))
+		r.execute(ctx, e, j)
 	})
 	r.changed(e)
 	r.config.Observe(e.run, false)
 }
 
-// What ends a run before its task does, as the cause of its context.
-type (
-	timeout   time.Duration
-	cancelled string // by whom
-	stopped   struct{}
-)
-
-func (t timeout) Error() string { return "timed out after " + time.Duration(t).String() }
-func (stopped) Error() string   { return "the test runner was shut down" }
-func (c cancelled) Error() string {
-	if c == "" {
-		return "cancelled"
-	}
-	return "cancelled by " + string(c)
-}
-
-// An outcome is how a task ended.
-type outcome struct {
-	state  api.RunState
-	reason string
-	code   *int
-}
-
-// execute runs the task, in a goroutine that the task may end, and says what its end
-// means.
-func (j *job) execute(ctx context.Context) (o outcome) {
-	ended := make(chan struct{})
-	o = outcome{state: api.Failed, reason: "the task ended its goroutine"} // unless it returns
-	go func() {
-		defer close(ended)
-		defer func() {
-			if p := recover(); p != nil {
-				o = outcome{state: api.Failed, reason: j.reason(fmt.Sprintf("the task panicked: %v", p))}
-			}
-		}()
-		o = j.judge(ctx, j.task.Run(ctx, j.out))
+// execute runs a task, which may end its goroutine, and records how it ended.
+func (r *Runner) execute(ctx context.Context, e *entry, j *job) {
+	o := end{state: api.Failed, reason: "the task ended its goroutine"} // unless it returns
+	defer func() {
+		if p := recover(); p != nil {
+			o = end{state: api.Failed, reason: j.reason(fmt.Sprintf("the task panicked: %v", p))}
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.finish(e, o)
 	}()
-	<-ended
-	return o
+	o = j.judge(ctx, j.task.Run(ctx, j.out))
 }
 
 // judge says what the end of a task means. One that was to end counts as ended,
 // whatever it says: a test that was cut short has not passed.
-func (j *job) judge(ctx context.Context, err error) outcome {
-	o := outcome{state: api.Succeeded}
+func (j *job) judge(ctx context.Context, err error) end {
+	o := end{state: api.Succeeded}
 	if err != nil {
 		o.state = api.Failed
 	}
-	if cause := context.Cause(ctx); cause != nil {
-		switch cause.(type) {
-		case timeout:
-			o.state = api.TimedOut
-		case cancelled:
-			o.state = api.Cancelled
-		default:
-			o.state = api.Stopped
-		}
+	if cause, ended := errors.AsType[end](context.Cause(ctx)); ended {
+		o.state = cause.state
 		switch {
 		case err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 			err = cause
@@ -489,8 +424,7 @@ func (j *job) judge(ctx context.Context, err error) outcome {
 	o.reason = j.reason(err.Error())
 	var exit interface{ ExitCode() int }
 	if errors.As(err, &exit) && exit.ExitCode() >= 0 {
-		code := exit.ExitCode()
-		o.code = &code
+		o.code = new(exit.ExitCode())
 	}
 	return o
 }
@@ -499,26 +433,20 @@ func (j *job) reason(text string) string { return cut(redact.String(text, j.secr
 
 // finish records how e ended, gives its place to the next, and tells who waits. It
 // returns false when that was done before.
-func (r *Runner) finish(e *entry, o outcome) bool {
-	r.mu.Lock()
+func (r *Runner) finish(e *entry, o end) bool {
 	j := e.job
-	r.mu.Unlock()
 	if j == nil {
 		return false
 	}
-	text, written, truncated := j.out.close()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if e.job == nil {
-		return false
-	}
-	now := r.config.Now().UTC()
 	s := &e.run
-	s.State, s.Reason, s.ExitCode, s.Ended, s.Bytes, s.Truncated = o.state, o.reason, o.code, now, written, truncated
-	s.Duration = milliseconds(s.Started, now)
+	s.State, s.Reason, s.ExitCode, s.Ended = o.state, o.reason, o.code, r.config.Now().UTC()
+	s.Duration = milliseconds(s.Started, s.Ended)
+	j.out.close()
+	text := ""
+	text, s.Bytes, s.Truncated = j.out.text()
 	e.job, e.output = nil, &text
 	r.held += len(text)
-	shown := e.run
+	shown := *s
 	shown.Output = text
 	r.config.Observe(shown, false)
 	r.changed(e)
@@ -565,7 +493,7 @@ func (r *Runner) forget() {
 			delete(r.byKey, e.key)
 		}
 		delete(r.byID, e.run.ID)
-		r.history.remove(e)
+		r.write(e.run.ID)
 		return true
 	})
 	for i := 0; r.held > heldMax && i < len(r.all); i++ {
@@ -609,7 +537,7 @@ func (r *Runner) record(e *entry) api.Run {
 	case text != nil:
 		s.Output = *text
 	case s.Bytes > 0:
-		if s.Output = r.history.output(s.ID); s.Output == "" {
+		if s.Output = string(r.history.file.Get(outputBucket, s.ID)); s.Output == "" {
 			s.Output, s.Truncated = gap(s.Bytes), true
 		}
 	}
@@ -644,17 +572,14 @@ func (r *Runner) Runs(f api.Filter) []api.Run {
 // Output copies what a run wrote to w, as it was kept; with follow until the run
 // has ended. The error is ErrNotFound, the cause of ctx, or that of w.
 func (r *Runner) Output(ctx context.Context, id string, follow bool, w io.Writer) error {
-	r.mu.Lock()
-	e := r.byID[id]
-	var j *job
-	if e != nil {
-		j = e.job
-	}
-	r.mu.Unlock()
-	switch {
-	case e == nil:
+	e := r.find(id)
+	if e == nil {
 		return ErrNotFound
-	case j != nil:
+	}
+	r.mu.Lock()
+	j := e.job
+	r.mu.Unlock()
+	if j != nil {
 		return j.out.copy(ctx, follow, w)
 	}
 	_, err := io.WriteString(w, r.record(e).Output)
@@ -662,18 +587,9 @@ func (r *Runner) Output(ctx context.Context, id string, follow bool, w io.Writer
 }
 
 // Watch sends runs, without output, as they become queued, running, final and
-// delivered, until ctx ends, the runner is shut down, or the watcher is 4096 runs
-// behind; then the channel is closed. A slow watcher gets the last change of a run.
-func (r *Runner) Watch(ctx context.Context) <-chan api.Run {
-	return store.Watch(ctx, r.hub, func(id string) (api.Run, bool) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if e := r.byID[id]; e != nil {
-			return e.run, true
-		}
-		return api.Run{}, false
-	})
-}
+// delivered, until ctx ends, the runner is shut down, or the watcher is 1024 changes
+// behind; then the channel is closed.
+func (r *Runner) Watch(ctx context.Context) <-chan *api.Run { return r.feed.Watch(ctx) }
 
 // Cancel ends a run and waits until its task has returned. Of a run that has
 // ended it changes nothing. The error is ErrNotFound, or the cause of ctx when
@@ -683,8 +599,12 @@ func (r *Runner) Cancel(ctx context.Context, id, actor string) (api.Run, error) 
 	if e == nil {
 		return api.Run{}, ErrNotFound
 	}
+	reason := "cancelled"
+	if actor != "" {
+		reason += " by " + redact.String(actor)
+	}
 	r.mu.Lock()
-	r.cancel(e, cancelled(redact.String(actor)))
+	r.cancel(e, reason)
 	r.mu.Unlock()
 	select {
 	case <-e.done:
@@ -694,13 +614,14 @@ func (r *Runner) Cancel(ctx context.Context, id, actor string) (api.Run, error) 
 	}
 }
 
-// cancel tells a run to end.
-func (r *Runner) cancel(e *entry, cause cancelled) {
+// cancel tells a run to end. It is called with the lock held.
+func (r *Runner) cancel(e *entry, reason string) {
+	o := end{state: api.Cancelled, reason: reason}
 	if i := slices.Index(r.queue, e); i >= 0 {
 		r.queue = slices.Delete(r.queue, i, i+1)
-		r.tasks.Go(func() { r.finish(e, outcome{state: api.Cancelled, reason: cause.Error()}) })
+		r.finish(e, o)
 	} else if e.job != nil && e.job.cancel != nil { // else it is about to end
-		e.job.cancel(cause)
+		e.job.cancel(o)
 	}
 }
 
@@ -710,48 +631,31 @@ func (r *Runner) cancel(e *entry, cause cancelled) {
 // recorded as Stopped all the same. What is delivered afterwards is recorded
 // until Shutdown.
 func (r *Runner) Stop(ctx context.Context) error {
+	o := end{state: api.Stopped, reason: "the test runner was shut down"}
 	r.mu.Lock()
-	first, queue := !r.closed, r.queue
+	queue := r.queue
 	r.closed, r.queue = true, nil
+	for _, e := range queue {
+		r.finish(e, o)
+	}
 	r.mu.Unlock()
-	if first {
-		r.stop(stopped{})
-		for _, e := range queue {
-			r.finish(e, outcome{state: api.Stopped, reason: stopped{}.Error()})
-		}
-		returned := make(chan struct{})
-		go func() {
-			defer close(returned)
-			r.tasks.Wait()
-		}()
-		select {
-		case <-returned:
-		case <-ctx.Done():
-			r.stopErr = r.giveUp()
-		}
-		close(r.stopDone)
-	}
+	r.stop(o)
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		r.tasks.Wait()
+	}()
 	select {
-	case <-r.stopDone:
-		return r.stopErr
-	default:
-	}
-	select {
-	case <-r.stopDone:
-		return r.stopErr
+	case <-returned:
+		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
-}
-
-// giveUp records the runs whose tasks do not return.
-func (r *Runner) giveUp() error {
-	r.mu.Lock()
-	all := slices.Clone(r.all)
-	r.mu.Unlock()
+	o.reason += ", and the task did not end in time"
 	var names []string
-	for _, e := range all {
-		if r.finish(e, outcome{state: api.Stopped, reason: stopped{}.Error() + ", and the task did not end in time"}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range slices.Clone(r.all) {
+		if r.finish(e, o) {
 			names = append(names, fmt.Sprintf("%s of %s/%s (%s)", e.run.Type, e.run.Namespace, e.run.Name, e.run.ID))
 		}
 	}
@@ -765,12 +669,26 @@ func (r *Runner) giveUp() error {
 // changes something may be called afterwards.
 func (r *Runner) Shutdown(ctx context.Context) error {
 	err := r.Stop(ctx)
-	select {
-	case <-r.stopDone:
-		return errors.Join(err, r.end())
-	default:
-		return err // another caller stops the runs
+	r.feed.Close()
+	h := &r.history
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h.file == nil || h.ended {
+		return err
 	}
+	h.ended = true
+	close(h.quit)
+	r.mu.Unlock()
+	<-h.done
+	r.mu.Lock()
+	return errors.Join(err, h.trouble, h.file.Close())
+}
+
+// Load returns how many runs are under way, and how many wait for a place.
+func (r *Runner) Load() (running, queued int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.running, len(r.queue)
 }
 
 // Ready returns why the runner cannot take requests or record runs, nil when it can.
@@ -780,5 +698,5 @@ func (r *Runner) Ready() error {
 	if r.closed {
 		return ErrClosed
 	}
-	return r.history.ready()
+	return r.history.trouble
 }

@@ -122,32 +122,6 @@ func TestShutdownGivesUp(t *testing.T) {
 	})
 }
 
-func TestShutdownTwiceAtOnce(t *testing.T) {
-	within(t, func(t *testing.T) {
-		d := open(t, run.Config{})
-		start(t, d, request("a"), task(func(ctx context.Context, _ io.Writer) error {
-			<-ctx.Done()
-			time.Sleep(time.Minute)
-			return nil
-		}))
-		ends := make(chan error)
-		for range 2 {
-			go func() { ends <- d.Shutdown(context.Background()) }()
-		}
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if err := d.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
-		}
-		for range 2 {
-			if err := <-ends; err != nil {
-				t.Error(err)
-			}
-		}
-	})
-}
-
 // What is delivered of runs that were stopped, or ended before, is recorded.
 func TestDeliverAfterStop(t *testing.T) {
 	within(t, func(t *testing.T) {

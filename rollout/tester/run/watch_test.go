@@ -1,13 +1,11 @@
 package run_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/run"
 )
 
@@ -45,39 +43,6 @@ func TestWatch(t *testing.T) {
 		}
 		if _, ok := <-d.Watch(t.Context()); ok {
 			t.Error("there is something to see of a desk that is shut down")
-		}
-	})
-}
-
-// Who is slow is told the last change of each run, and costs little.
-func TestWatchSlowly(t *testing.T) {
-	within(t, func(t *testing.T) {
-		d := open(t, run.Config{})
-		ctx, cancel := context.WithCancel(t.Context())
-		changes := d.Watch(ctx)
-		forgotten := d.Watch(ctx)
-		for i := range 100 {
-			got := wait(t, d, request(fmt.Sprint(i)), &work{takes: time.Second})
-			d.Deliver(got.ID)
-		}
-		last := map[string]api.Run{}
-		told := 0
-		for len(last) < 100 || !last["99"].Delivered {
-			r := <-changes
-			last[r.Metadata["cmd"]] = r
-			told++
-		}
-		for _, r := range last {
-			if r.State != api.Succeeded || !r.Delivered {
-				t.Errorf("last told %+v", r)
-			}
-		}
-		if told > 150 {
-			t.Errorf("%d changes of 100 runs", told)
-		}
-		cancel()
-		synctest.Wait()
-		for range forgotten { // ends
 		}
 	})
 }

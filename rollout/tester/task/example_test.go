@@ -17,13 +17,13 @@ func ExampleTools() {
 		Env:      []string{"PATH=" + os.Getenv("PATH")},
 		Commands: map[string]string{"where": "go env ${VARIABLE}"}, OnlyNamed: true,
 	}
-	t, _, err := tools.Bash(map[string]string{"cmd": "@where", "arg.VARIABLE": "GOROOT"})
+	t, _, err := tools.Task("bash", map[string]string{"cmd": "@where", "arg.VARIABLE": "GOROOT"})
 	if err != nil {
 		log.Fatal(err)
 	}
 	var out strings.Builder
 	fmt.Println(t.Run(context.Background(), &out), out.Len() > 0)
-	_, _, err = tools.Bash(map[string]string{"cmd": "rm -r /"})
+	_, _, err = tools.Task("bash", map[string]string{"cmd": "rm -r /"})
 	fmt.Println(err)
 	// Output:
 	// <nil> true

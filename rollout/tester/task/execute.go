@@ -37,8 +37,8 @@ func (p *program) execute(ctx context.Context, args []string, dir string, out io
 	}
 	defer r.Close()
 	cmd := &exec.Cmd{Path: path, Args: args, Dir: cmp.Or(t.Dir, dir), Env: env, Stdout: w, Stderr: w}
-	t.Reaper.enter()
-	defer t.Reaper.leave()
+	t.Reaper.count(1)
+	defer t.Reaper.count(-1)
 	exited, err := start(cmd, t.Privileges)
 	w.Close()
 	if err != nil {
@@ -51,87 +51,61 @@ func (p *program) execute(ctx context.Context, args []string, dir string, out io
 		io.Copy(io.Discard, r) // the program goes on when nobody takes its output
 	}()
 	var ended error
+	over := false
 	select {
 	case ended = <-exited:
-		exited = nil
+		over = true
 	case <-ctx.Done():
 	}
-	session := session{leader: cmd.Process.Pid, exited: exited, ended: ended}
-	for p.lasts && ctx.Err() == nil && session.alive() {
+	leader := cmd.Process.Pid
+	for p.lasts && ctx.Err() == nil && members(leader, over) != nil {
 		select {
 		case <-time.After(lookEvery):
 		case <-ctx.Done():
 		}
 	}
 	cause := context.Cause(ctx)
-	left := session.end(cmp.Or(t.Grace, defaultGrace))
+	left := false
+	if !over || members(leader, over) != nil {
+		left = end(leader, exited, over, cmp.Or(t.Grace, defaultGrace))
+	}
 	command.Settle(copied, r) // a process that is left may have it
 	switch {
 	case cause != nil:
 		return cause
-	case session.ended != nil:
-		return session.ended
+	case ended != nil:
+		return ended
 	case left:
 		return fmt.Errorf("processes that it started cannot be ended")
 	}
 	return nil
 }
 
-// A session is the processes of one program.
-type session struct {
-	leader int
-	exited <-chan error // of the leader; nil when it has been waited for
-	ended  error        // how it did
-}
-
-// alive reports whether a process of the session is.
-func (s *session) alive() bool {
-	if s.exited != nil {
-		select {
-		case s.ended = <-s.exited:
-			s.exited = nil
-		default:
-			return true
-		}
-	}
-	return members(s.leader, true) != nil
-}
-
-// end ends what is left: it is asked to, and killed after a grace. It reports
-// whether something withstood that.
-func (s *session) end(grace time.Duration) (left bool) {
-	if !s.alive() {
-		return false
-	}
-	for _, pid := range members(s.leader, s.exited == nil) {
+// end ends what is left of a session: it is asked to, and killed after a grace. Over says
+// that its leader has exited, else exited will. It reports whether something withstood that.
+func end(leader int, exited <-chan error, over bool, grace time.Duration) (left bool) {
+	for _, pid := range members(leader, over) {
 		terminate(pid)
 	}
-	if s.gone(grace) {
-		return false
-	}
-	for killing := time.Now().Add(killWait); time.Now().Before(killing); {
-		for _, pid := range members(s.leader, s.exited == nil) {
-			kill(pid)
-		}
-		if s.gone(50 * time.Millisecond) {
-			return false
-		}
-	}
-	return true
-}
-
-// gone waits at most for d until nothing is left. It looks once more after that
-// time: this process may have stood still.
-func (s *session) gone(d time.Duration) bool {
-	end := time.Now().Add(d)
+	asked := time.Now()
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		late := !time.Now().Before(end)
-		if !s.alive() {
-			return true
+		late := time.Since(asked) > grace // it looks once more after that: this process may have stood still
+		select {
+		case <-exited:
+			over = true
+		default:
 		}
-		if late {
+		alive := members(leader, over)
+		switch {
+		case alive == nil && over:
 			return false
+		case late && time.Since(asked) > grace+killWait:
+			return true
+		case late:
+			for _, pid := range alive {
+				kill(pid)
+			}
 		}
-		time.Sleep(min(pause, time.Until(end)))
+		time.Sleep(pause)
 	}
 }

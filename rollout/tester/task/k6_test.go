@@ -34,8 +34,8 @@ func TestK6(t *testing.T) {
 		"script": "export default function() {}", "env_vars": `{"TARGET": "http://canary.test", "CODE": "0"}`,
 		"kubernetes_secrets": `{"PASSWORD": "prod/load/pw"}`, "wait_for_results": "true", "upload_to_cloud": "false",
 	}
-	todo, secrets, err := tools.K6(metadata)
-	if want := []string{"http://canary.test", "prod-pw"}; err != nil || !slices.Equal(secrets, want) {
+	todo, secrets, err := tools.Task("k6", metadata)
+	if want := []string{"prod-pw", "http://canary.test"}; err != nil || !slices.Equal(secrets, want) {
 		t.Fatalf("got %q, %v, want %q", secrets, err, want)
 	}
 	var out bytes.Buffer
@@ -45,12 +45,12 @@ func TestK6(t *testing.T) {
 	}
 
 	metadata["upload_to_cloud"], metadata["kubernetes_secrets"] = "true", `{"PASSWORD": "load/pw"}`
-	if out, err := run(t, tools.K6, metadata); err != nil || !strings.HasPrefix(out, "run|--no-usage-report|--address||--out|cloud|/script.js|\n") || !strings.HasSuffix(out, " -pw\n") {
+	if out, err := run(t, tools, "k6", metadata); err != nil || !strings.HasPrefix(out, "run|--no-usage-report|--address||--out|cloud|/script.js|\n") || !strings.HasSuffix(out, " -pw\n") {
 		t.Errorf("got %q, %v", out, err)
 	}
 	for code, want := range map[string]string{"99": "exit status 99: thresholds were crossed", "1": "exit status 1", "107": "exit status 107: the script threw an exception"} {
 		metadata["env_vars"] = `{"CODE": "` + code + `"}`
-		if _, err := run(t, tools.K6, metadata); text(err) != want {
+		if _, err := run(t, tools, "k6", metadata); text(err) != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
@@ -66,7 +66,7 @@ func TestK6Secrets(t *testing.T) {
 		`{"A": 5}`:         "metadata kubernetes_secrets: is no JSON object whose values are strings",
 		`null`:             "metadata kubernetes_secrets: is no JSON object whose values are strings",
 	} {
-		if _, _, err := tools.K6(map[string]string{"script": "x", "kubernetes_secrets": references}); text(err) != want {
+		if _, _, err := tools.Task("k6", map[string]string{"script": "x", "kubernetes_secrets": references}); text(err) != want {
 			t.Errorf("%s: got %v, want %s", references, err, want)
 		}
 	}

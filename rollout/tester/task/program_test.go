@@ -20,7 +20,7 @@ func TestEnvironment(t *testing.T) {
 	t.Setenv("CANARY_SECRET", "c4n4ry")
 	tools := &task.Tools{Env: []string{"GIVEN=yes", "USERS=1"}, PassEnv: []string{"USERS"}}
 	metadata := map[string]string{"cmd": "env | grep -v ^PWD= | sort", "token": "t0k3n-t0k3n", "env.USERS": "twenty users"}
-	todo, secrets, err := tools.Cmd(metadata)
+	todo, secrets, err := tools.Task("cmd", metadata)
 	if err != nil || !slices.Equal(secrets, []string{"twenty users"}) {
 		t.Fatal(secrets, err)
 	}
@@ -45,11 +45,11 @@ func TestEnvironment(t *testing.T) {
 // Programs are found by the PATH they run with, and not in the directory of the run.
 func TestPath(t *testing.T) {
 	dir, path := bin(t, map[string]string{"helm": "echo ours"})
-	if out, err := run(t, (&task.Tools{Env: []string{path}}).Helm, map[string]string{"cmd": "test"}); err != nil || out != "ours\n" {
+	if out, err := run(t, &task.Tools{Env: []string{path}}, "helm", map[string]string{"cmd": "test"}); err != nil || out != "ours\n" {
 		t.Errorf("got %q, %v", out, err)
 	}
 	for _, path := range []string{"PATH=", "PATH=.", "PATH=:", "PATH=/none"} {
-		if out, err := run(t, (&task.Tools{Env: []string{path}, Dir: dir}).Helm, map[string]string{"cmd": "test"}); err == nil {
+		if out, err := run(t, &task.Tools{Env: []string{path}, Dir: dir}, "helm", map[string]string{"cmd": "test"}); err == nil {
 			t.Errorf("%s: got %q", path, out)
 		}
 	}
@@ -63,9 +63,9 @@ func TestDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	tools := &task.Tools{Temp: temp}
-	out, err := run(t, tools.Cmd, map[string]string{"cmd": `
+	out, err := run(t, tools, "cmd", map[string]string{"cmd": `
 		test "$PWD" = "$HOME" && test "$PWD" = "$TMPDIR" && ls -A && ls -ld . | cut -c1-10 &&
-		ln -s ` + outside + ` link && mkdir -p a/b/c && touch a/b/c/f a/f && ln -s ` + outside + ` a/link && chmod 0 a/b a .`})
+		ln -s ` + outside + ` link && mkdir -p a/b/c && touch a/b/c/f a/f && ln -s ` + outside + ` a/link`})
 	if err != nil || out != "drwx------\n" {
 		t.Errorf("got %q, %v", out, err)
 	}
@@ -86,18 +86,18 @@ func TestBackground(t *testing.T) {
 	// The shell in the background goes on when the one that started it is a zombie or gone.
 	const line = `(while kill -0 $$ 2>/dev/null && ! grep -q "State:.Z" /proc/$$/status 2>/dev/null; do :; done; ls / >/dev/null; ls / >/dev/null; echo end) & exit 0`
 	tools := &task.Tools{}
-	if out, err := run(t, tools.Cmd, map[string]string{"cmd": line}); err != nil || out != "end\n" {
+	if out, err := run(t, tools, "cmd", map[string]string{"cmd": line}); err != nil || out != "end\n" {
 		t.Errorf("got %q, %v", out, err)
 	}
 	const left = "mkfifo fifo; (read x < fifo; echo end) & exit 0"
-	if out, err := run(t, tools.Cmd, map[string]string{"cmd": left, "wait": "true"}); err != nil || out != "" {
+	if out, err := run(t, tools, "cmd", map[string]string{"cmd": left, "wait": "true"}); err != nil || out != "" {
 		t.Errorf("with wait: got %q, %v", out, err)
 	}
 }
 
 func TestTimeout(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	todo, _, err := (&task.Tools{}).Cmd(map[string]string{"cmd": "trap 'echo summary; exit 3' TERM; echo up; sleep 1000 & wait"})
+	todo, _, err := (&task.Tools{}).Task("cmd", map[string]string{"cmd": "trap 'echo summary; exit 3' TERM; echo up; sleep 1000 & wait"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package task
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,37 +11,19 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/internal/command"
-	"github.com/headgate-io/headgate/rollout/tester/run"
 )
 
-// Helm is the constructor of types helm and helmv3: arguments for helm.
-func (t *Tools) Helm(metadata map[string]string) (run.Task, []string, error) {
-	return t.tool(metadata, "helm")
-}
-
-// Kubectl is the constructor of type kubectl: arguments for kubectl.
-func (t *Tools) Kubectl(metadata map[string]string) (run.Task, []string, error) {
-	return t.tool(metadata, "kubectl")
-}
-
-// tool returns the task of a type that is a program of its own.
-func (t *Tools) tool(metadata map[string]string, name string) (run.Task, []string, error) {
-	line, p, secrets, err := t.line(metadata)
-	if err == nil {
-		err = t.mayRun(name)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	args, err := command.Words(line)
+// tool has a program of its own run with the arguments in cmd.
+func (p *program) tool(r *reader, name string) error {
+	args, err := command.Words(r.line())
 	switch {
 	case err != nil:
-		return nil, nil, fmt.Errorf("metadata cmd: %w", err)
+		return fmt.Errorf("metadata cmd: %w", err)
 	case len(args) == 0:
-		return nil, nil, fmt.Errorf("metadata cmd is empty: give the arguments of %s", name)
+		return fmt.Errorf("metadata cmd is empty: give the arguments of %s", name)
 	}
 	p.args, p.explain = append([]string{name}, args...), missingPermissions
-	return p, secrets, nil
+	return p.tools.mayRun(name)
 }
 
 // mayRun returns an error unless a program may be run that metadata does not name.
@@ -106,94 +87,59 @@ var k6Codes = map[int]string{
 	110: "the script marked the test as failed",
 }
 
-// K6 is the constructor of type k6: metadata script is run by k6. It sees
-// env_vars, a JSON object of variables, and the values that kubernetes_secrets
-// names, a JSON object of variables and [NAMESPACE/]NAME/KEY. With upload_to_cloud
-// results go to the cloud of k6 as well, as the token in the environment allows.
-func (t *Tools) K6(metadata map[string]string) (run.Task, []string, error) {
-	p, secrets, err := t.program(metadata)
-	if err != nil {
-		return nil, nil, err
-	}
-	p.script = metadata["script"]
+// k6 runs metadata script. It sees env_vars, a JSON object of variables, and the values
+// that kubernetes_secrets names, a JSON object of variables and [NAMESPACE/]NAME/KEY. With
+// upload_to_cloud results go to the cloud of k6 as well, as the token in the
+// environment allows.
+func (p *program) k6(r *reader) error {
+	p.script = r.metadata["script"]
 	p.explain = func(_ context.Context, err error, _ string) string { return k6Codes[exitCode(err)] }
 	if strings.TrimSpace(p.script) == "" {
-		return nil, nil, errors.New("metadata script is required: the text of the k6 script")
+		return errors.New("metadata script is required: the text of the k6 script")
 	}
-	if err := t.mayRun("k6"); err != nil {
-		return nil, nil, err
+	if err := p.tools.mayRun("k6"); err != nil {
+		return err
 	}
 	p.args = []string{"k6", "run", "--no-usage-report", "--address", ""} // its API is one port for all runs
-	upload, err := boolean(metadata, "upload_to_cloud", false)
-	if err != nil {
-		return nil, nil, err
-	}
-	if upload {
+	if r.boolean("upload_to_cloud", false) {
 		p.args = append(p.args, "--out", "cloud")
 	}
-	if _, err := boolean(metadata, "wait_for_results", true); err != nil {
-		return nil, nil, err
-	}
-	variables, err := object(metadata, "env_vars")
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, name := range slices.Sorted(maps.Keys(variables)) {
-		secrets = appendSecret(secrets, variables[name])
-	}
-	found, err := t.secrets(metadata)
-	if err != nil {
-		return nil, nil, err
-	}
-	secrets = append(secrets, slices.Sorted(maps.Values(found))...)
-	maps.Copy(variables, found)
-	for _, name := range slices.Sorted(maps.Keys(variables)) {
-		if slices.Contains([]string{"PATH", "HOME", "TMPDIR"}, name) || strings.HasPrefix(name, "LD_") || strings.HasPrefix(name, "DYLD_") {
-			return nil, nil, fmt.Errorf("metadata env_vars or kubernetes_secrets: %s cannot be set", name)
-		}
-		if err := p.set(name, variables[name]); err != nil {
-			return nil, nil, fmt.Errorf("metadata env_vars or kubernetes_secrets: %q %w", name, err)
-		}
-	}
-	return p, secrets, nil
-}
-
-// object reads a JSON object of texts; it is empty when there is none.
-func object(metadata map[string]string, key string) (map[string]string, error) {
-	all := make(map[string]string)
-	if metadata[key] == "" {
-		return all, nil
-	}
-	if err := json.Unmarshal([]byte(metadata[key]), &all); err != nil || all == nil {
-		return nil, fmt.Errorf("metadata %s: is no JSON object whose values are strings", key) // the error might quote a secret
-	}
-	return all, nil
-}
-
-// secrets returns the values that kubernetes_secrets names, by variable.
-func (t *Tools) secrets(metadata map[string]string) (map[string]string, error) {
-	references, err := object(metadata, "kubernetes_secrets")
-	if err != nil || len(references) == 0 {
-		return nil, err
-	}
-	if t.Secret == nil {
-		return nil, errors.New("metadata kubernetes_secrets: this test runner has no access to Secrets; use env_vars, or variables of the test runner")
+	variables, references := r.object("env_vars"), r.object("kubernetes_secrets")
+	if r.err != nil {
+		return r.err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), secretTimeout)
 	defer cancel()
 	for _, variable := range slices.Sorted(maps.Keys(references)) {
-		parts := strings.Split(references[variable], "/")
-		if len(parts) == 2 {
-			parts = append([]string{""}, parts...)
-		}
-		if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
-			return nil, fmt.Errorf("metadata kubernetes_secrets: %s: %q is no [NAMESPACE/]NAME/KEY", variable, references[variable])
-		}
-		value, err := t.Secret(ctx, parts[0], parts[1], parts[2])
+		value, err := p.tools.secret(ctx, references[variable])
 		if err != nil {
-			return nil, fmt.Errorf("metadata kubernetes_secrets: %s: %w", variable, err)
+			return fmt.Errorf("metadata kubernetes_secrets: %s: %w", variable, err)
 		}
-		references[variable] = value
+		p.secrets = append(p.secrets, value)
+		variables[variable] = value
 	}
-	return references, nil
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		if slices.Contains([]string{"PATH", "HOME", "TMPDIR"}, name) || strings.HasPrefix(name, "LD_") || strings.HasPrefix(name, "DYLD_") {
+			return fmt.Errorf("metadata env_vars or kubernetes_secrets: %s cannot be set", name)
+		}
+		if err := p.set(name, variables[name]); err != nil {
+			return fmt.Errorf("metadata env_vars or kubernetes_secrets: %q %w", name, err)
+		}
+	}
+	return nil
+}
+
+// secret returns the value of a reference of kubernetes_secrets.
+func (t *Tools) secret(ctx context.Context, reference string) (string, error) {
+	if t.Secret == nil {
+		return "", errors.New("this test runner has no access to Secrets; use env_vars, or variables of the test runner")
+	}
+	parts := strings.Split(reference, "/")
+	if len(parts) == 2 {
+		parts = append([]string{""}, parts...)
+	}
+	if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
+		return "", fmt.Errorf("%q is no [NAMESPACE/]NAME/KEY", reference)
+	}
+	return t.Secret(ctx, parts[0], parts[1], parts[2])
 }

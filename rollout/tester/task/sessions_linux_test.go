@@ -42,10 +42,8 @@ func orphans() int {
 // crowd runs many jobs that leave orphans, as a program with a reaper, and says which
 // codes they ended with, and which children are left.
 func crowd() int {
-	ctx, cancel := context.WithCancel(context.Background())
 	reaper := new(task.Reaper)
-	var running sync.WaitGroup
-	running.Go(func() { reaper.Run(ctx) })
+	reaper.Adopt()
 	self, _ := os.Executable()
 	tools := &task.Tools{Reaper: reaper, Env: []string{"SELF=" + self}}
 	codes := make(map[string]int)
@@ -54,7 +52,7 @@ func crowd() int {
 	for range 4 {
 		all.Go(func() {
 			for range 10 {
-				todo, _, err := tools.Cmd(map[string]string{"cmd": `PROGRAM=orphans $SELF; exit 7`})
+				todo, _, err := tools.Task("cmd", map[string]string{"cmd": `PROGRAM=orphans $SELF; exit 7`})
 				if err == nil {
 					err = todo.Run(context.Background(), &bytes.Buffer{})
 				}
@@ -74,9 +72,10 @@ func crowd() int {
 			left = "some"
 			break
 		}
+		if todo, _, err := tools.Task("cmd", map[string]string{"cmd": "true"}); err == nil {
+			todo.Run(context.Background(), &bytes.Buffer{}) // when no run is under way, what has ended is reaped
+		}
 	}
-	cancel()
-	running.Wait()
 	fmt.Println(codes)
 	fmt.Println("children:", left)
 	return 0
@@ -86,7 +85,7 @@ func crowd() int {
 func alone() int {
 	self, _ := os.Executable()
 	tools := &task.Tools{Env: []string{"PROGRAM=deaf", "ADDR=" + os.Getenv("ADDR")}}
-	todo, _, err := tools.Cmd(map[string]string{"cmd": self, "shell": "false"})
+	todo, _, err := tools.Task("cmd", map[string]string{"cmd": self, "shell": "false"})
 	if err == nil {
 		err = todo.Run(context.Background(), &bytes.Buffer{})
 	}
@@ -142,7 +141,7 @@ func TestProgramDiesWithUs(t *testing.T) {
 
 func TestNoNewPrivileges(t *testing.T) {
 	for privileges, want := range map[bool]string{false: "NoNewPrivs:\t1", true: "NoNewPrivs:\t0"} {
-		out, err := run(t, (&task.Tools{Privileges: privileges}).Cmd, map[string]string{"cmd": "cat /proc/self/status"})
+		out, err := run(t, &task.Tools{Privileges: privileges}, "cmd", map[string]string{"cmd": "cat /proc/self/status"})
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("privileges %v: %v, %s", privileges, err, out)
 		}

@@ -34,7 +34,7 @@ func (j job) run(t *testing.T, ctx context.Context, line string) error {
 	}
 	tools := j.tools
 	tools.Env = append(j.env, "SELF="+self, "PATH="+os.Getenv("PATH"))
-	todo, _, err := tools.Cmd(map[string]string{"cmd": line, "wait": fmt.Sprint(j.waits)})
+	todo, _, err := tools.Task("cmd", map[string]string{"cmd": line, "wait": fmt.Sprint(j.waits)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,8 +172,8 @@ func TestErrors(t *testing.T) {
 		"/bin/sh -c 'exit 7'":     "exit status 7",
 		"/bin/sh -c 'kill -9 $$'": "signal: killed",
 	} {
-		tools := task.Tools{Env: []string{"PATH=" + dir}, NoShell: true}
-		if _, err := run(t, tools.Cmd, map[string]string{"cmd": line}); text(err) != want {
+		tools := &task.Tools{Env: []string{"PATH=" + dir}, NoShell: true}
+		if _, err := run(t, tools, "cmd", map[string]string{"cmd": line}); text(err) != want {
 			t.Errorf("%q: %v, want %s", line, err, want)
 		}
 	}

@@ -22,10 +22,10 @@ package task
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -53,87 +53,19 @@ type Tools struct {
 	OnlyNamed  bool              // nothing but Commands may be run, by any type
 	Privileges bool              // programs may gain privileges, as sudo does
 	Grace      time.Duration     // between asking a run to end and killing it; default 5 s
-	Reaper     *Reaper           // nil for none
+	Reaper     *Reaper           // of a program whose every child is of a task; nil for none
 
 	// Secret returns a value of a Secret for k6's kubernetes_secrets; nil when there are none.
 	// Namespace is "" when the reference has none. It is asked while metadata is judged.
 	Secret func(ctx context.Context, namespace, name, key string) (string, error)
 }
 
-// A Constructor returns the task of metadata, and the values of it that are
-// to be masked wherever they turn up. An error is about metadata: a key, and what to do.
-type Constructor = func(metadata map[string]string) (task run.Task, secrets []string, err error)
-
-// Types returns the constructors by the product's name of the type: cmd, bash,
-// helm, helmv3, kubectl and k6.
-func (t *Tools) Types() map[string]Constructor {
-	return map[string]Constructor{"cmd": t.Cmd, "bash": t.Bash, "helm": t.Helm, "helmv3": t.Helm, "kubectl": t.Kubectl, "k6": t.K6}
-}
-
-// MaxOutput is the largest outputLimit that metadata may ask for, in bytes.
-const MaxOutput = 16 << 20
-
-// Common is what metadata of every type may say about a run.
-type Common struct {
-	ReturnOutput bool          // returnCmdOutput: the answer holds the output
-	LogOutput    bool          // logCmdOutput: so does the log
-	Wait         bool          // wait: a type that runs in the background is waited for
-	FailOnError  bool          // failOnError: a failure nobody waited for is the next answer
-	Timeout      time.Duration // timeout: seconds or a duration; 0 when it is not there
-	OutputLimit  int           // outputLimit: bytes that are kept, up to MaxOutput; 0 when it is not there
-}
-
-// ParseCommon reads the keys that every type has. Errors name the key.
-func ParseCommon(metadata map[string]string) (c Common, err error) {
-	for key, to := range map[string]*bool{"returnCmdOutput": &c.ReturnOutput, "logCmdOutput": &c.LogOutput, "wait": &c.Wait, "failOnError": &c.FailOnError} {
-		if *to, err = boolean(metadata, key, false); err != nil {
-			return Common{}, err
-		}
-	}
-	if c.Timeout, err = api.ParseInterval(metadata["timeout"], 0); err != nil {
-		return Common{}, fmt.Errorf("metadata timeout: %w", err)
-	}
-	if text := metadata["outputLimit"]; text != "" {
-		if c.OutputLimit, err = strconv.Atoi(text); err != nil || c.OutputLimit < 1 || c.OutputLimit > MaxOutput {
-			return Common{}, fmt.Errorf("metadata outputLimit: %q is no number of bytes from 1 to %d", text, MaxOutput)
-		}
-	}
-	return c, nil
-}
-
-// boolean reads a switch of metadata; fallback when it is not there or empty.
-func boolean(metadata map[string]string, key string, fallback bool) (bool, error) {
-	text := metadata[key]
-	if text == "" {
-		return fallback, nil
-	}
-	value, err := strconv.ParseBool(text)
-	if err != nil {
-		return false, fmt.Errorf("metadata %s: %q is neither true nor false", key, text)
-	}
-	return value, nil
-}
-
-const (
-	defaultPath  = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-	defaultGrace = 5 * time.Second
-	secretSize   = 8 // bytes: values of the environment that are shorter are no secrets: they are in every output
-)
-
-// A program is the task of all types of this package.
-type program struct {
-	tools   *Tools
-	args    []string
-	env     []string                                                   // besides that of Tools
-	script  string                                                     // of a file that is the last argument; "" for none
-	lasts   bool                                                       // until the last process of its session has ended
-	explain func(ctx context.Context, err error, output string) string // what may have led to an error; nil for none
-}
-
-// program returns one with the environment that metadata sets, and its values. An
-// error is about what no type allows.
-func (t *Tools) program(metadata map[string]string) (p *program, secrets []string, err error) {
-	p = &program{tools: t}
+// Task returns the task of metadata by the product's name of its type: cmd, bash, helm,
+// helmv3, kubectl and k6; and the values of metadata that are to be masked wherever
+// they turn up. An error is about metadata: a key, and what to do.
+func (t *Tools) Task(kind string, metadata map[string]string) (task run.Task, secrets []string, err error) {
+	p := &program{tools: t}
+	r := &reader{metadata: metadata}
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
 		name, ok := strings.CutPrefix(key, "env.")
 		if !ok {
@@ -145,12 +77,119 @@ func (t *Tools) program(metadata map[string]string) (p *program, secrets []strin
 		if err := p.set(name, metadata[key]); err != nil {
 			return nil, nil, fmt.Errorf("metadata %s: %w", key, err)
 		}
-		secrets = appendSecret(secrets, metadata[key])
 	}
-	return p, secrets, nil
+	switch kind {
+	case "cmd":
+		err = p.shell(r, "sh")
+	case "bash":
+		err = p.shell(r, "bash")
+	case "helm", "helmv3":
+		err = p.tool(r, "helm")
+	case "kubectl":
+		err = p.tool(r, "kubectl")
+	case "k6":
+		err = p.k6(r)
+	default:
+		err = fmt.Errorf("unknown task type %s", kind)
+	}
+	if err = cmp.Or(r.err, err); err != nil {
+		return nil, nil, err
+	}
+	return p, p.secrets, nil
 }
 
-// set adds a variable to the environment.
+// MaxOutput is the largest outputLimit that metadata may ask for, in bytes.
+const MaxOutput = 16 << 20
+
+// Common is what metadata of every type may say about a run.
+type Common struct {
+	ReturnOutput bool          // returnCmdOutput: the answer holds the output
+	LogOutput    bool          // logCmdOutput: so does the log
+	Wait         bool          // callers wait for the end: cmd and ngrinder run in the background unless wait says so, k6 if wait_for_results does
+	FailOnError  bool          // failOnError: a failure nobody waited for is the next answer
+	Timeout      time.Duration // timeout: seconds or a duration; 0 when it is not there
+	OutputLimit  int           // outputLimit: bytes that are kept, up to MaxOutput; 0 when it is not there
+}
+
+// ParseCommon reads the keys that every type has, of a task of a type. Errors name the key.
+func ParseCommon(kind string, metadata map[string]string) (c Common, err error) {
+	r := &reader{metadata: metadata}
+	c = Common{ReturnOutput: r.boolean("returnCmdOutput", false), LogOutput: r.boolean("logCmdOutput", false), FailOnError: r.boolean("failOnError", false)}
+	background := kind == "cmd" || kind == "ngrinder" || kind == "k6" && !r.boolean("wait_for_results", true)
+	c.Wait = r.boolean("wait", false) || !background
+	if c.Timeout, err = api.ParseInterval(metadata["timeout"], 0); err != nil {
+		err = fmt.Errorf("metadata timeout: %w", err)
+	} else if text := metadata["outputLimit"]; text != "" {
+		if c.OutputLimit, err = strconv.Atoi(text); err != nil || c.OutputLimit < 1 || c.OutputLimit > MaxOutput {
+			err = fmt.Errorf("metadata outputLimit: %q is no number of bytes from 1 to %d", text, MaxOutput)
+		}
+	}
+	return c, cmp.Or(r.err, err)
+}
+
+// A reader reads metadata, and keeps the first thing that is wrong.
+type reader struct {
+	metadata map[string]string
+	err      error
+}
+
+func (r *reader) fail(format string, values ...any) {
+	r.err = cmp.Or(r.err, fmt.Errorf(format, values...))
+}
+
+// boolean reads a switch; fallback when it is not there or empty.
+func (r *reader) boolean(key string, fallback bool) bool {
+	text := r.metadata[key]
+	if text == "" {
+		return fallback
+	}
+	value, err := strconv.ParseBool(text)
+	if err != nil {
+		r.fail("metadata %s: %q is neither true nor false", key, text)
+	}
+	return value
+}
+
+// line reads cmd.
+func (r *reader) line() string {
+	line, ok := r.metadata["cmd"]
+	switch {
+	case !ok:
+		r.fail("cmd not found in metadata")
+	case strings.ContainsRune(line, 0):
+		r.fail("metadata cmd: has a zero byte")
+	}
+	return line
+}
+
+// object reads a JSON object of texts; it is empty when there is none.
+func (r *reader) object(key string) map[string]string {
+	all := map[string]string{}
+	if text := r.metadata[key]; text != "" && (json.Unmarshal([]byte(text), &all) != nil || all == nil) {
+		r.fail("metadata %s: is no JSON object whose values are strings", key) // the error might quote a secret
+	}
+	return all
+}
+
+const (
+	defaultPath  = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	defaultGrace = 5 * time.Second
+	secretSize   = 8 // bytes
+)
+
+// A program is the task of all types of this package.
+type program struct {
+	tools   *Tools
+	args    []string
+	env     []string // besides that of Tools
+	secrets []string
+	script  string                                                     // of a file that is the last argument; "" for none
+	lasts   bool                                                       // until the last process of its session has ended
+	explain func(ctx context.Context, err error, output string) string // what may have led to an error; nil for none
+}
+
+// set adds a variable to the environment. Its value is a secret unless it is so short
+// that it is in every output.
 func (p *program) set(name, value string) error {
 	switch {
 	case name == "" || strings.ContainsAny(name, "=\x00"):
@@ -159,14 +198,10 @@ func (p *program) set(name, value string) error {
 		return errors.New("has a zero byte")
 	}
 	p.env = append(p.env, name+"="+value)
-	return nil
-}
-
-func appendSecret(secrets []string, value string) []string {
-	if len(value) < secretSize {
-		return secrets
+	if len(value) >= secretSize {
+		p.secrets = append(p.secrets, value)
 	}
-	return append(secrets, value)
+	return nil
 }
 
 // explainTail is how much of the end of an output is read for an explanation, in bytes.
@@ -178,7 +213,7 @@ func (p *program) Run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("directory of the run: %w", err)
 	}
-	defer remove(dir)
+	defer os.RemoveAll(dir)
 	args := p.args
 	if p.script != "" {
 		file := filepath.Join(dir, "script.js")
@@ -206,92 +241,34 @@ func (t *Tools) environment(set []string, dir string) []string {
 	return append(append(env, t.Env...), set...)
 }
 
-// remove removes a directory, also when a program took away the right to write
-// to a part of it. It follows no link.
-func remove(dir string) {
-	if os.RemoveAll(dir) == nil {
-		return
-	}
-	if info, err := os.Lstat(dir); err == nil && info.IsDir() {
-		_ = os.Chmod(dir, 0o700)
-	}
-	if root, err := os.OpenRoot(dir); err == nil {
-		defer root.Close()
-		_ = fs.WalkDir(root.FS(), ".", func(path string, d fs.DirEntry, _ error) error {
-			if d != nil && d.IsDir() {
-				_ = root.Chmod(path, 0o700)
-			}
-			return nil
-		})
-	}
-	_ = os.RemoveAll(dir)
-}
-
 // operators are what a shell would make something of.
 var operators = []string{"|", "||", "|&", "&", "&&", ";", "<", ">", ">>", "&>", "2>&1", ">&2"}
 
-// line returns metadata cmd, and the program that is to run it.
-func (t *Tools) line(metadata map[string]string) (string, *program, []string, error) {
-	line, ok := metadata["cmd"]
-	switch {
-	case !ok:
-		return "", nil, nil, errors.New("cmd not found in metadata")
-	case strings.ContainsRune(line, 0):
-		return "", nil, nil, errors.New("metadata cmd: has a zero byte")
+// shell has a shell run cmd, or splits it into words where no shell is used.
+func (p *program) shell(r *reader, shell string) (err error) {
+	t, line := p.tools, r.line()
+	p.lasts = !r.boolean("wait", false) && shell == "sh"
+	wanted := r.boolean("shell", true)
+	pipefail := r.boolean("pipefail", shell == "bash" && !t.NoPipefail)
+	if pipefail && shell == "sh" {
+		r.fail("metadata pipefail: sh has none, use type bash")
 	}
-	p, secrets, err := t.program(metadata)
-	return line, p, secrets, err
-}
-
-// Cmd is the constructor of type cmd: a command line for sh.
-func (t *Tools) Cmd(metadata map[string]string) (run.Task, []string, error) {
-	return t.shell(metadata, "sh")
-}
-
-// Bash is the constructor of type bash: a command line for bash.
-func (t *Tools) Bash(metadata map[string]string) (run.Task, []string, error) {
-	return t.shell(metadata, "bash")
-}
-
-func (t *Tools) shell(metadata map[string]string, shell string) (run.Task, []string, error) {
-	line, p, secrets, err := t.line(metadata)
-	if err != nil {
-		return nil, nil, err
-	}
-	wait, err := boolean(metadata, "wait", false)
-	if err != nil {
-		return nil, nil, err
-	}
-	wanted, err := boolean(metadata, "shell", true)
-	if err != nil {
-		return nil, nil, err
-	}
-	pipefail, err := boolean(metadata, "pipefail", shell == "bash" && !t.NoPipefail)
-	if err == nil && pipefail && shell == "sh" {
-		err = errors.New("metadata pipefail: sh has none, use type bash")
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	p.lasts = shell == "sh" && !wait
 	switch name, named := strings.CutPrefix(line, "@"); {
+	case r.err != nil:
 	case named && (len(t.Commands) > 0 || t.OnlyNamed):
-		p.args, err = t.named(name, metadata)
+		p.args, err = t.named(name, r.metadata)
 	case t.OnlyNamed:
 		err = t.onlyNamed()
 	case shell == "bash" && strings.TrimSpace(line) == "":
 		err = errors.New("metadata cmd is empty: name the test suite to run")
 	case !wanted || t.NoShell || t.Allow != nil:
-		p.args, err = t.words(line, metadata["shell"] == "")
+		p.args, err = t.words(line, r.metadata["shell"] == "")
 	case pipefail:
 		p.args, p.explain = []string{shell, "-o", "pipefail", "-c", line}, brokenPipe
 	default:
 		p.args = []string{shell, "-c", line}
 	}
-	if err != nil {
-		return nil, nil, err
-	}
-	return p, secrets, nil
+	return err
 }
 
 // exitCode returns the code of a program that ended by itself, -1 for another error.

@@ -29,9 +29,9 @@ func bin(t *testing.T, scripts map[string]string) (dir, path string) {
 const arguments = `printf '%s\n' "$@"`
 
 // run runs the task of metadata, and returns its output and its error.
-func run(t *testing.T, make task.Constructor, metadata map[string]string) (string, error) {
+func run(t *testing.T, tools *task.Tools, kind string, metadata map[string]string) (string, error) {
 	t.Helper()
-	todo, _, err := make(metadata)
+	todo, _, err := tools.Task(kind, metadata)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestTypes(t *testing.T) {
 		{"helmv3", map[string]string{"cmd": "test"}, "helm\ntest\n", ""},
 		{"kubectl", map[string]string{"cmd": `get pods -o jsonpath='{.items[*]}' | cat`}, "kubectl\nget\npods\n-o\njsonpath={.items[*]}\n|\ncat\n", ""},
 	} {
-		out, err := run(t, tools.Types()[c.kind], c.meta)
+		out, err := run(t, tools, c.kind, c.meta)
 		if out != c.out || (err == nil) != (c.err == "") || err != nil && err.Error() != c.err {
 			t.Errorf("%s %q: %q, %v, want %q, %s", c.kind, c.meta["cmd"], out, err, c.out, c.err)
 		}
@@ -68,7 +68,7 @@ func TestTypes(t *testing.T) {
 
 // The exit code of a failed task can be asked for.
 func TestExitCode(t *testing.T) {
-	_, err := run(t, (&task.Tools{}).Cmd, map[string]string{"cmd": "exit 7"})
+	_, err := run(t, &task.Tools{}, "cmd", map[string]string{"cmd": "exit 7"})
 	code, ok := err.(interface{ ExitCode() int })
 	if !ok || code.ExitCode() != 7 {
 		t.Errorf("got %v", err)
@@ -99,13 +99,12 @@ func TestMetadataErrors(t *testing.T) {
 		{"cmd", map[string]string{"cmd": "a", "env.USERS": "a\x00b"}, "metadata env.USERS: has a zero byte"},
 		{"k6", map[string]string{"cmd": "a"}, "metadata script is required: the text of the k6 script"},
 		{"k6", map[string]string{"script": "a", "upload_to_cloud": "2"}, `metadata upload_to_cloud: "2" is neither true nor false`},
-		{"k6", map[string]string{"script": "a", "wait_for_results": "2"}, `metadata wait_for_results: "2" is neither true nor false`},
 		{"k6", map[string]string{"script": "a", "env_vars": "[]"}, "metadata env_vars: is no JSON object whose values are strings"},
 		{"k6", map[string]string{"script": "a", "env_vars": `{"PATH":"/"}`}, "metadata env_vars or kubernetes_secrets: PATH cannot be set"},
 		{"k6", map[string]string{"script": "a", "env_vars": `{"LD_PRELOAD":"/"}`}, "metadata env_vars or kubernetes_secrets: LD_PRELOAD cannot be set"},
-		{"k6", map[string]string{"script": "a", "kubernetes_secrets": `{"A":"n/k"}`}, "metadata kubernetes_secrets: this test runner has no access to Secrets; use env_vars, or variables of the test runner"},
+		{"k6", map[string]string{"script": "a", "kubernetes_secrets": `{"A":"n/k"}`}, "metadata kubernetes_secrets: A: this test runner has no access to Secrets; use env_vars, or variables of the test runner"},
 	} {
-		todo, _, err := tools.Types()[c.kind](c.meta)
+		todo, _, err := tools.Task(c.kind, c.meta)
 		if todo != nil || err == nil || err.Error() != c.want {
 			t.Errorf("%s %q: %v, want %s", c.kind, c.meta, err, c.want)
 		}
@@ -113,15 +112,20 @@ func TestMetadataErrors(t *testing.T) {
 }
 
 func TestParseCommon(t *testing.T) {
-	c, err := task.ParseCommon(map[string]string{"returnCmdOutput": "T", "logCmdOutput": "1", "wait": "true", "failOnError": "TRUE", "timeout": "90", "outputLimit": "4096"})
+	c, err := task.ParseCommon("cmd", map[string]string{"returnCmdOutput": "T", "logCmdOutput": "1", "wait": "true", "failOnError": "TRUE", "timeout": "90", "outputLimit": "4096"})
 	if want := (task.Common{ReturnOutput: true, LogOutput: true, Wait: true, FailOnError: true, Timeout: 90e9, OutputLimit: 4096}); err != nil || c != want {
 		t.Errorf("got %+v, %v", c, err)
 	}
-	if c, err = task.ParseCommon(nil); err != nil || c != (task.Common{}) {
+	if c, err = task.ParseCommon("cmd", nil); err != nil || c != (task.Common{}) {
 		t.Errorf("got %+v, %v", c, err)
 	}
+	for kind, wait := range map[string]string{"k6": "wait_for_results", "ngrinder": "wait", "bash": "wait", "concord": "wait"} {
+		if c, err := task.ParseCommon(kind, map[string]string{wait: "false"}); err != nil || c.Wait != (kind == "bash" || kind == "concord") {
+			t.Errorf("%s: %+v, %v", kind, c, err)
+		}
+	}
 	for _, key := range []string{"returnCmdOutput", "logCmdOutput", "wait", "failOnError", "timeout", "outputLimit"} {
-		if _, err := task.ParseCommon(map[string]string{key: "maybe"}); err == nil || !strings.HasPrefix(err.Error(), "metadata "+key+": ") {
+		if _, err := task.ParseCommon("cmd", map[string]string{key: "maybe"}); err == nil || !strings.HasPrefix(err.Error(), "metadata "+key+": ") {
 			t.Errorf("%s: %v", key, err)
 		}
 	}

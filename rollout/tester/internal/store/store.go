@@ -1,9 +1,12 @@
 // Package store has what the stores of a test runner share: a file of bbolt that
-// one process has open, and a list of watchers.
+// one process has open, and values that go to whoever watches.
 package store
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -25,15 +28,20 @@ var (
 	ErrDamaged = errors.New("damaged")
 )
 
-// Open opens a file of a directory, which is made when it is missing, and calls
-// prepare and then read. Whatever these or bbolt make of a damaged file is an error
-// that wraps [ErrDamaged], also a panic. bbolt does not check a whole file: a
+// A File is a database that one process has open: buckets of values by key. A nil
+// File keeps nothing.
+type File struct {
+	DB     *bbolt.DB
+	Update func(func(*bbolt.Tx) error) error // of DB
+}
+
+// Open opens a file of a directory, which is made if it is missing, and calls read
+// with each value. Whatever bbolt makes of a damaged file, also a panic, and an error of
+// read are an error that wraps [ErrDamaged]. bbolt does not check a whole file: a
 // damaged page may be found later.
-func Open(dir, name string, prepare, read func(*bbolt.Tx) error) (db *bbolt.DB, err error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
+func Open(dir, name string, buckets []string, read func(bucket string, key, value []byte) error) (f *File, err error) {
 	path := filepath.Join(dir, name)
+	var db *bbolt.DB
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // bbolt maps the file, and follows what it says
 	defer func() {
 		if p := recover(); p != nil { // db is not closed: that may wait for its transaction
@@ -41,12 +49,14 @@ func Open(dir, name string, prepare, read func(*bbolt.Tx) error) (db *bbolt.DB, 
 		}
 		if err != nil && db != nil {
 			err = errors.Join(err, db.Close())
-			db = nil
 		}
 		if err != nil {
-			err = fmt.Errorf("%s: %w", path, err)
+			f, err = nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
 	db, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: time.Nanosecond}) // one try
 	switch {
 	case errors.Is(err, bbolterrors.ErrTimeout):
@@ -56,150 +66,146 @@ func Open(dir, name string, prepare, read func(*bbolt.Tx) error) (db *bbolt.DB, 
 	case err != nil:
 		return nil, err
 	}
-	err = db.View(func(tx *bbolt.Tx) error {
-		info, err := os.Stat(path)
-		if err == nil && info.Size() < tx.Size() {
-			err = fmt.Errorf("%w: it was cut off", ErrDamaged)
+	err = db.Update(func(tx *bbolt.Tx) error {
+		if info, err := os.Stat(path); err != nil || info.Size() < tx.Size() {
+			return cmp.Or(err, fmt.Errorf("%w: it was cut off", ErrDamaged))
 		}
-		return err
+		for _, bucket := range buckets {
+			b, err := tx.CreateBucketIfNotExists([]byte(bucket))
+			if err == nil {
+				err = b.ForEach(func(key, value []byte) error {
+					if err := read(bucket, key, value); err != nil {
+						return fmt.Errorf("%w: %s: %q: %w", ErrDamaged, bucket, key, err)
+					}
+					return nil
+				})
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
-	if err == nil {
-		err = db.Update(prepare)
-	}
-	if err == nil {
-		err = db.View(read)
-	}
 	if err == nil {
 		err = durable.SyncPath(dir)
 	}
-	return db, err
+	return &File{db, db.Update}, err
 }
 
-// maxPending is how many keys a slow watcher may lag behind.
-const maxPending = 4096
+// A Write is one value that is stored; nil removes it.
+type Write struct {
+	Bucket string
+	Key    []byte
+	Value  []byte
+}
 
-// A Hub tells watchers which keys changed.
-type Hub[K comparable] struct {
-	ended   chan struct{} // closed by Close
-	running sync.WaitGroup
+// Put returns the write of a value as JSON; nil removes it.
+func Put[T any](bucket string, key []byte, value *T) Write {
+	if value == nil {
+		return Write{bucket, key, nil}
+	}
+	text, _ := json.Marshal(value) // of texts, numbers and times
+	return Write{bucket, key, text}
+}
 
+// Write stores values in one transaction: they are on disk when it returns.
+func (f *File) Write(writes []Write) error {
+	if f == nil {
+		return nil
+	}
+	return f.Update(func(tx *bbolt.Tx) error {
+		for _, w := range writes {
+			b := tx.Bucket([]byte(w.Bucket))
+			err := error(nil)
+			if w.Value == nil {
+				err = b.Delete(w.Key)
+			} else {
+				err = b.Put(w.Key, w.Value)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Get returns a value, nil if there is none, or after the end.
+func (f *File) Get(bucket, key string) (value []byte) {
+	if f != nil {
+		_ = f.DB.View(func(tx *bbolt.Tx) error {
+			value = bytes.Clone(tx.Bucket([]byte(bucket)).Get([]byte(key)))
+			return nil
+		})
+	}
+	return value
+}
+
+// Close ends the use of the file.
+func (f *File) Close() error {
+	if f == nil {
+		return nil
+	}
+	return f.DB.Close()
+}
+
+// maxPending is how many values a watcher may lag behind.
+const maxPending = 1024
+
+// A Feed sends values to whoever watches. Its zero value has no watchers.
+type Feed[T any] struct {
 	mu       sync.Mutex
-	watchers map[*watcher[K]]bool
+	watchers map[chan *T]bool
+	closed   bool
 }
 
-// A watcher has the keys that it was not told of yet, in the order of their first
-// change. The lock of the hub guards it.
-type watcher[K comparable] struct {
-	keys    []K
-	pending map[K]bool
-	behind  bool          // it had too many
-	wake    chan struct{} // capacity 1
-}
-
-// NewHub returns a hub without watchers.
-func NewHub[K comparable]() *Hub[K] {
-	return &Hub[K]{ended: make(chan struct{}), watchers: map[*watcher[K]]bool{}}
-}
-
-// Notify tells watchers of a change. It does not wait for them.
-func (h *Hub[K]) Notify(k K) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for w := range h.watchers {
-		switch {
-		case w.pending[k]:
-			continue
-		case len(w.keys) == maxPending:
-			w.behind = true
-		default:
-			w.keys, w.pending[k] = append(w.keys, k), true
-		}
+// Send sends a value, and waits for nobody: a watcher that is 1024 values behind is
+// given up, its channel is closed.
+func (f *Feed[T]) Send(value T) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for w := range f.watchers {
 		select {
-		case w.wake <- struct{}{}:
+		case w <- &value:
 		default:
+			close(w)
+			delete(f.watchers, w)
 		}
 	}
 }
 
-// Close ends all watches, those that are slow at once, and waits for them.
-func (h *Hub[K]) Close() {
-	h.mu.Lock()
-	close(h.ended)
-	h.mu.Unlock()
-	h.running.Wait()
-}
-
-// Watch sends the value of each key that changes, as look returns it when its turn
-// comes, until ctx ends, the hub is closed or the watcher is 4096 keys behind; then
-// it closes the channel. A slow watcher gets the latest value of a key once.
-func Watch[K comparable, V any](ctx context.Context, h *Hub[K], look func(K) (V, bool)) <-chan V {
-	out := make(chan V, 1)
-	w := &watcher[K]{pending: map[K]bool{}, wake: make(chan struct{}, 1)}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	select {
-	case <-h.ended:
-		close(out)
-		return out
-	default:
+// Watch returns the values that are sent from now on, until ctx ends or the feed is
+// closed; then the channel is closed. The values are not to be changed.
+func (f *Feed[T]) Watch(ctx context.Context) <-chan *T {
+	w := make(chan *T, maxPending)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		close(w)
+		return w
 	}
-	h.watchers[w] = true
-	h.running.Go(func() {
-		defer close(out)
-		defer func() {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			delete(h.watchers, w)
-		}()
-		for {
-			k, more, behind := h.next(w)
-			if behind {
-				return
-			}
-			if !more {
-				select {
-				case <-w.wake:
-					continue
-				case <-ctx.Done():
-					return
-				case <-h.ended:
-				}
-				if k, more, _ = h.next(w); !more {
-					return
-				}
-			}
-			if v, known := look(k); known && !send(ctx, h.ended, out, v) {
-				return
-			}
+	if f.watchers == nil {
+		f.watchers = map[chan *T]bool{}
+	}
+	f.watchers[w] = true
+	context.AfterFunc(ctx, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.watchers[w] {
+			close(w)
+			delete(f.watchers, w)
 		}
 	})
-	return out
+	return w
 }
 
-// send reports whether a value was sent. After the end nothing waits.
-func send[V any](ctx context.Context, ended <-chan struct{}, out chan<- V, v V) bool {
-	select {
-	case out <- v:
-		return true
-	default:
+// Close ends all watches.
+func (f *Feed[T]) Close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	for w := range f.watchers {
+		close(w)
 	}
-	select {
-	case out <- v:
-		return true
-	case <-ctx.Done():
-	case <-ended:
-	}
-	return false
-}
-
-// next takes the key that changed first.
-func (h *Hub[K]) next(w *watcher[K]) (k K, more, behind bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(w.keys) == 0 || w.behind {
-		return k, false, w.behind
-	}
-	k, w.keys = w.keys[0], w.keys[1:]
-	delete(w.pending, k)
-	return k, true, false
+	f.watchers = nil
 }

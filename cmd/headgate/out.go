@@ -1,0 +1,136 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/source"
+)
+
+// outFlags say where content is extracted to.
+type outFlags struct {
+	out   string
+	force bool
+}
+
+// outRule says in the help of commands what --out replaces.
+const outRule = `--out replaces a directory that is empty or that an earlier --out wrote and that was not changed since; the
+directory .NAME.headgate beside it keeps what was written. Others are replaced with --force only, and never: a
+home directory, the working directory, a store, what holds one of them, and what holds a Git repository.`
+
+func (f *outFlags) register(c *cobra.Command, use string) {
+	c.Flags().StringVar(&f.out, "out", "", use)
+	c.Flags().BoolVar(&f.force, "force", false, "let --out replace a directory that it did not write, or that was changed since")
+}
+
+// check reports whether dir can be replaced.
+func (f *outFlags) check(ctx context.Context, dir string) error {
+	return refusedOut(artifact.Extractor{Force: f.force}.Check(ctx, dir), dir)
+}
+
+// extract replaces dir by the content of tree.
+func (f *outFlags) extract(ctx context.Context, tree *artifact.Tree, dir string) error {
+	return refusedOut(artifact.Extractor{Force: f.force}.Extract(ctx, tree, dir), dir)
+}
+
+// refusedOut gives a directory that is not replaced the exit code of usage, and
+// names the flag that helps.
+func refusedOut(err error, dir string) error {
+	refused, ok := errors.AsType[*artifact.RefusedError](err)
+	switch {
+	case !ok:
+		return err
+	case refused.Never:
+		return usage("--out %s: %w", dir, refused)
+	}
+	return usage("--out %s: %s: choose another directory, or replace it with --force", dir, refused.Why)
+}
+
+// outDir returns where the content of obj is extracted to.
+func (f *fetchFlags) outDir(obj source.Object, objects int) string {
+	if objects == 1 {
+		return f.out
+	}
+	return filepath.Join(f.out, filepath.FromSlash(addressOf(obj)))
+}
+
+// checkOut refuses, before anything is fetched, an --out that would replace what
+// it did not write, the store or the cache. The store exists.
+func (f *fetchFlags) checkOut(ctx context.Context, objects []source.Object) error {
+	if f.out == "" {
+		return nil
+	}
+	for what, dir := range map[string]string{"store": f.store, "cache": cmp.Or(f.cacheDir(), f.store)} {
+		if holds(dir, f.out) || holds(f.out, dir) {
+			return fmt.Errorf("--out %s and the %s %s are one in the other: choose directories beside each other", f.out, what, dir)
+		}
+	}
+	for _, obj := range objects {
+		if err := f.check(ctx, f.outDir(obj, len(objects))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkFrom refuses a plain directory of --from that the command itself would
+// change: its revision is that of all its files. Of a Git repository and an image
+// layout only what is committed or in the index counts. The store exists.
+func (f *storingFlags) checkFrom(local map[string]string, out string) error {
+	for _, dir := range local {
+		if exists(filepath.Join(dir, ".git")) || exists(filepath.Join(dir, "HEAD")) || exists(filepath.Join(dir, "oci-layout")) {
+			continue
+		}
+		for _, mine := range []struct{ flag, dir string }{{"--store", f.store}, {"--cache", f.cacheDir()}, {"--out", out}} {
+			if mine.dir != "" && holds(dir, mine.dir) {
+				return fmt.Errorf("--from: the directory %s holds %s %s, which is no part of the source: choose another one", dir, mine.flag, mine.dir)
+			}
+		}
+	}
+	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// holds reports whether the directory outer exists and inner is in it, or is it.
+func holds(outer, inner string) bool {
+	_, in := below(outer, inner)
+	return exists(outer) && (in || realPath(outer) == realPath(inner))
+}
+
+// below returns the slash-separated path of dir inside the directory outer.
+func below(outer, dir string) (string, bool) {
+	inside, err := filepath.Rel(realPath(outer), realPath(dir))
+	return filepath.ToSlash(inside), err == nil && inside != "." && filepath.IsLocal(inside)
+}
+
+// literal makes a pattern of a path, which matches nothing else.
+var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+
+// realPath returns the absolute path of what need not exist yet, without symbolic links.
+func realPath(path string) string {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return path
+	}
+	found, err := filepath.EvalSymlinks(path)
+	switch parent := filepath.Dir(path); {
+	case err == nil:
+		return found
+	case errors.Is(err, fs.ErrNotExist) && parent != path:
+		return filepath.Join(realPath(parent), filepath.Base(path))
+	}
+	return path
+}

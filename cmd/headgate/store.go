@@ -1,0 +1,458 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate-io/headgate/internal/durable"
+	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/serve"
+	"github.com/headgate-io/headgate/source/serve/api"
+)
+
+// serverFlags say where a server is, and who calls it.
+type serverFlags struct {
+	server, token, ca, cert, key string
+	request                      time.Duration
+}
+
+// register adds the flags; what says which server is meant, and what is taken if
+// none is named.
+func (f *serverFlags) register(c *cobra.Command, what string) {
+	fl := c.Flags()
+	fl.StringVar(&f.server, "server", "", "`URL` of "+what)
+	fl.StringVar(&f.token, "token-file", "", "`FILE` of the token that it is shown; default the token in the variable HEADGATE_TOKEN")
+	fl.StringVar(&f.ca, "ca-file", "", "`FILE` of the certificates that its certificate is verified with")
+	fl.StringVar(&f.cert, "cert", "", "`FILE` of the client certificate; with --key")
+	fl.StringVar(&f.key, "key", "", "`FILE` of the key of --cert")
+	spanVar(c, &f.request, "request-timeout", 30*time.Second, "bound of a request; 0 for none")
+}
+
+// bounded is the context of one request.
+func (f *serverFlags) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if f.request <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, f.request, fmt.Errorf("no answer within %s", f.request))
+}
+
+// A connection is how a server is called.
+type connection struct {
+	base, token string
+	client      *http.Client
+}
+
+// connect returns how the server of the flags is called. If they name none it is
+// that of a variable, or else at the URL fallback, which may be "".
+func (p *program) connect(f *serverFlags, variable, fallback string) (c connection, err error) {
+	named, _ := p.lookup(variable)
+	c.base = cmp.Or(f.server, named, fallback)
+	if c.base != "" && !strings.HasPrefix(c.base, "http://") && !strings.HasPrefix(c.base, "https://") {
+		return c, usage("--server %q is no URL with http or https", redact.Password(c.base))
+	}
+	data := map[string][]byte{}
+	if (f.cert == "") != (f.key == "") {
+		return c, usage("--cert and --key go together")
+	}
+	files := []keyFile{{"token-file", f.token, "token", true}, {"ca-file", f.ca, "ca", false}, {"cert", f.cert, "cert", false}, {"key", f.key, "key", false}}
+	if err := readKeys(data, files); err != nil {
+		return c, err
+	}
+	token, _ := p.lookup("HEADGATE_TOKEN")
+	if c.token = token; f.token != "" {
+		c.token = string(data["token"])
+	}
+	config := new(tls.Config)
+	switch {
+	case strings.ContainsAny(c.token, "\r\n"):
+		return c, usage("the token has more than one line")
+	case f.cert != "":
+		pair, err := tls.X509KeyPair(data["cert"], data["key"])
+		if err != nil {
+			return c, usage("--cert, --key: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	if f.ca != "" {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(data["ca"]) {
+			return c, usage("--ca-file: %s has no certificates in PEM form", f.ca)
+		}
+	}
+	c.client = &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, ForceAttemptHTTP2: true}}
+	return c, nil
+}
+
+// user returns the name of who runs the command, "" if it has none.
+func (p *program) user() string {
+	name, _ := p.lookup("USER")
+	if name == "" { // as of services, and in containers
+		if u, err := user.Current(); err == nil {
+			name = u.Username
+		}
+	}
+	return name
+}
+
+// lost tells that what a command follows is lost, or with nil that it is back.
+func (p *program) lost(err error) {
+	if err == nil {
+		fmt.Fprintln(p.stderr, "headgate: the server is back")
+		return
+	}
+	fmt.Fprintf(p.stderr, "headgate: %s: trying again until it is back\n", redact.String(err.Error()))
+}
+
+// A storeLock is held by the server of a store, or by a command that changes its
+// files. There is one at a time; it ends with the process.
+type storeLock struct{ *os.File }
+
+// A storeNote is what the server that has the lock tells others.
+type storeNote struct {
+	PID    int    `json:"pid"`
+	URL    string `json:"url,omitempty"`
+	Socket string `json:"socket,omitempty"` // absolute
+}
+
+// String names the server behind a note, in an error.
+func (n storeNote) String() string {
+	switch {
+	case n.PID == 0:
+		return ""
+	case n.URL == "":
+		return fmt.Sprintf(" (process %d)", n.PID)
+	}
+	return fmt.Sprintf(" (process %d, at %s)", n.PID, n.URL)
+}
+
+const lockName = ".serve.lock"
+
+// lockStore takes the lock of a store, which exists. A command that looks whether
+// there is a server has the lock for a moment.
+func lockStore(dir string) (*storeLock, error) {
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock the store: %w", err)
+	}
+	for wait := time.Millisecond; ; wait *= 2 {
+		free, err := durable.TryLock(f)
+		if free && err == nil {
+			return &storeLock{f}, nil
+		}
+		if err == nil && wait > 300*time.Millisecond {
+			err = fmt.Errorf("the store %s is kept by another server%s: end it first, or give this one a store of its own with --store", dir, readNote(f))
+		}
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		time.Sleep(wait)
+	}
+}
+
+// tell leaves a note for others.
+func (l *storeLock) tell(note storeNote) error {
+	note.PID = os.Getpid()
+	text, err := json.Marshal(note)
+	if err == nil {
+		_, err = l.WriteAt(append(text, '\n'), 0)
+	}
+	return err
+}
+
+// release gives the lock back. The file stays: without it two servers could have
+// locked files of one name.
+func (l *storeLock) release() error { return errors.Join(l.Truncate(0), l.Close()) }
+
+// noteOf returns the note of the server of a store, nil if there is none.
+func noteOf(dir string) (*storeNote, error) {
+	f, err := os.Open(filepath.Join(dir, lockName)) // a store may be read-only
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	free, err := durable.TryLock(f)
+	if free || err != nil {
+		return nil, err
+	}
+	note := readNote(f)
+	return &note, nil
+}
+
+// readNote returns the note of a lock, an empty one if the server has not come so far.
+func readNote(f *os.File) (note storeNote) {
+	text, err := io.ReadAll(io.NewSectionReader(f, 0, 64<<10))
+	if err != nil || json.Unmarshal(text, &note) != nil {
+		return storeNote{}
+	}
+	return note
+}
+
+// isStore returns an error unless there is a store.
+func isStore(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return usage("there is no store %s, and no server is named: use --store DIR or --server URL", dir)
+	case err == nil && !info.IsDir():
+		return usage("--store %s is no directory", dir)
+	}
+	return err
+}
+
+// keptFlags say where sources are kept, and which are meant.
+type keptFlags struct {
+	serverFlags
+	selection
+	store string
+}
+
+func (f *keptFlags) register(p *program, c *cobra.Command) {
+	f.serverFlags.register(c, "the server, or unix:PATH of its socket; default the one that has --store")
+	registerStore(c, &f.store)
+	f.selection.register(c)
+	c.ValidArgsFunction = p.completeKept(f)
+}
+
+// kept is where sources are kept: by a server, or in the files of a store.
+type kept struct {
+	*program
+	*keptFlags
+	client *api.Client // nil: no server has the store
+	ledger *source.Ledger
+}
+
+// openKept returns where the flags say that sources are kept. Only a server will do
+// if it must be one.
+func (p *program) openKept(f *keptFlags, server bool) (*kept, error) {
+	k := &kept{p, f, nil, ledgerOf(f.store)}
+	socket, isSocket := strings.CutPrefix(f.server, "unix:")
+	if f.server != "" && !isSocket {
+		c, err := p.connect(&f.serverFlags, "", "")
+		k.client = &api.Client{Base: c.base, Token: c.token, HTTP: c.client, Lost: p.lost}
+		return k, err
+	}
+	if !isSocket {
+		if err := isStore(f.store); err != nil {
+			return nil, err
+		}
+		note, err := noteOf(f.store)
+		switch {
+		case errors.Is(err, fs.ErrPermission):
+			return nil, fmt.Errorf("--store %s: %w: act as the user that it belongs to, or name the server with --server URL", f.store, err)
+		case err != nil:
+			return nil, fmt.Errorf("--store %s: %w", f.store, err)
+		case note == nil && server:
+			return nil, fmt.Errorf("no server has the store %s: start one with headgate serve, or name it with --server URL", f.store)
+		case note == nil:
+			fmt.Fprintf(p.stderr, "headgate: no server keeps %s: its files are used\n", f.store)
+			return k, nil
+		case note.PID == 0 || note.Socket != "" && !exists(note.Socket):
+			return nil, fmt.Errorf("the server of %s%s is about to start or to end: try again", f.store, note)
+		case note.Socket == "":
+			return nil, fmt.Errorf("the server of %s%s has no socket: name it with --server", f.store, note)
+		}
+		socket = note.Socket
+	}
+	if _, err := os.Stat(socket); err != nil {
+		return nil, fmt.Errorf("--server: socket of the server: %w", err)
+	}
+	k.client = &api.Client{Socket: socket, Lost: p.lost}
+	return k, nil
+}
+
+// references reads arguments as kubectl and flux have them: KIND/NAME, KIND, KINDS
+// after the word sources, which alone means all. Some commands need names.
+func (k *kept) references(args []string, named bool) ([]source.Reference, error) {
+	if len(args) > 0 && (args[0] == "sources" || args[0] == "all") && !named {
+		args = args[1:]
+	}
+	refs := make([]source.Reference, len(args))
+	for i, arg := range args {
+		ref, err := source.ParseReference(arg)
+		switch {
+		case err != nil:
+			return nil, &exitError{exitUsage, err}
+		case ref.Name == "" && named && !k.all && !k.narrows():
+			return nil, usage("%q names no object: write KIND/NAME or KIND/NAMESPACE/NAME, or select some with --all, -n or -l", arg)
+		}
+		refs[i] = k.in(ref)
+	}
+	if named && len(args) == 0 && !k.all && !k.narrows() {
+		return nil, usage("name objects as KIND/NAME, or select some with --all, -n or -l")
+	}
+	if len(refs) > 0 { // which have the namespace if they named none
+		k.namespace = ""
+	}
+	return refs, nil
+}
+
+// sources returns the sources that one of refs selects, or all, in the order of
+// kind, namespace and name, and what is wrong with documents. They have their
+// documents if they are whole.
+func (k *kept) sources(ctx context.Context, refs []source.Reference, whole bool) (found []api.Source, defects []string, err error) {
+	if k.client == nil {
+		set, err := k.ledger.List()
+		k.warn(err)
+		for _, obj := range set.Objects {
+			s, err := k.saved(obj)
+			if err != nil {
+				return nil, nil, err
+			}
+			found = append(found, s)
+		}
+		slices.SortFunc(found, func(a, b api.Source) int {
+			return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		})
+	} else {
+		ctx, cancel := k.bounded(ctx)
+		defer cancel()
+		if found, defects, err = k.client.Sources(ctx, filterOf(refs)); err != nil {
+			return nil, nil, err
+		}
+	}
+	var meant []api.Source
+	for _, s := range found {
+		ref := sourceRef(s)
+		if len(refs) > 0 && !slices.ContainsFunc(refs, func(r source.Reference) bool { return r.Selects(ref) }) {
+			continue
+		}
+		if k.client != nil && (whole || k.selector != "") {
+			if s, err = k.client.Source(ctx, ref); err != nil {
+				return nil, nil, err
+			}
+		}
+		var labels map[string]string
+		if k.selector != "" {
+			obj, err := decoded(s.Document)
+			if err != nil {
+				return nil, nil, err
+			}
+			labels = obj.Head().Metadata.Labels
+		}
+		if k.selects(s.Namespace, labels) {
+			meant = append(meant, s)
+		}
+	}
+	return meant, defects, nil
+}
+
+// saved says of a saved document what a server says of an object.
+func (k *kept) saved(obj source.Object) (api.Source, error) {
+	hold, err := k.ledger.Suspension(source.ReferenceTo(obj))
+	k.warn(err)
+	v := serve.View{Object: obj, Phase: serve.Idle, Suspension: hold}
+	switch {
+	case hold != nil || obj.Plan().Suspend:
+		v.Phase = serve.Suspended
+	case obj.Common().Condition(source.StalledCondition).Status == "True":
+		v.Phase = serve.Stalled
+	}
+	s := serve.Summary(v)
+	text, err := source.EncodeYAML(source.Masked(obj))
+	s.Document = string(text)
+	return s, err
+}
+
+// filterOf selects on the server what one reference selects; of several the client
+// selects.
+func filterOf(refs []source.Reference) (f api.Filter) {
+	if len(refs) == 1 {
+		f.Kind, f.Namespace, f.Name = refs[0].Kind, refs[0].Namespace, refs[0].Name
+	}
+	return f
+}
+
+// sourceRef returns the reference of a source, whose document may spell its kind as
+// either API group does.
+func sourceRef(s api.Source) source.Reference {
+	kind, known := source.ParseKind(s.Kind)
+	if !known {
+		kind = s.Kind
+	}
+	return source.Reference{Kind: kind, Namespace: s.Namespace, Name: s.Name}
+}
+
+// argument names a source as its document does, in the form that commands take.
+func argument(s api.Source) string {
+	return sourceName(source.Reference{Kind: s.Kind, Namespace: s.Namespace, Name: s.Name})
+}
+
+// missing says which of refs select nothing of what was found, or more than one if
+// they have to be unique.
+func missing(refs, found []source.Reference, unique bool) error {
+	var errs []error
+	for _, ref := range refs {
+		same := 0
+		for _, other := range found {
+			if ref.Selects(other) {
+				same++
+			}
+		}
+		switch {
+		case ref.Name == "":
+		case same == 0:
+			errs = append(errs, fmt.Errorf("%s: no such object", sourceName(ref)))
+		case same > 1 && unique:
+			return usage("%s names %d objects: write KIND/NAMESPACE/NAME, or give their namespace with -n", sourceName(ref), same)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// refsOf returns the references of sources.
+func refsOf(found []api.Source) []source.Reference {
+	refs := make([]source.Reference, len(found))
+	for i, s := range found {
+		refs[i] = sourceRef(s)
+	}
+	return refs
+}
+
+// completeKept offers the sources of the store, and kinds.
+func (p *program) completeKept(f *keptFlags) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
+		quiet := &program{stdin: p.stdin, stdout: p.stderr, stderr: io.Discard, lookup: p.lookup}
+		ctx, cancel := context.WithTimeout(c.Context(), completionTime)
+		defer cancel()
+		var found []api.Source
+		_ = quiet.fromEnvironment(c)
+		k, err := quiet.openKept(f, false)
+		if err == nil {
+			found, _, err = k.sources(ctx, nil, false)
+		}
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		names := []string{"bucket", "git", "oci", "helmrepo", "helmchart", "ea"}
+		for _, s := range found {
+			names = append(names, argument(s))
+		}
+		names = slices.DeleteFunc(names, func(name string) bool {
+			return !strings.HasPrefix(name, strings.ToLower(start)) || slices.Contains(args, name)
+		})
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completionTime is how long a server may take to say what there is to offer.
+const completionTime = 2 * time.Second

@@ -1,0 +1,184 @@
+package testenv
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// An NGrinder is a server of load tests that answers like nGrinder: before 3.5
+// with Old, since then without. Its fields are set before the first request.
+type NGrinder struct {
+	Path           string // context path, as /ngrinder
+	User, Password string
+	States         []string // of a test, one for each question; the last one stays
+	Old            bool
+	GetOnly        bool // a clone is started with GET alone
+
+	mu      sync.Mutex
+	started []int64 // tests that were cloned; they are numbered 1001, 1002 …
+	asked   int
+	stopped []int64
+}
+
+// Cloned returns the tests that were cloned, Stopped those that were stopped.
+func (n *NGrinder) Cloned() []int64  { n.mu.Lock(); defer n.mu.Unlock(); return n.started }
+func (n *NGrinder) Stopped() []int64 { n.mu.Lock(); defer n.mu.Unlock(); return n.stopped }
+
+// ServeHTTP implements http.Handler.
+func (n *NGrinder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if user, password, ok := r.BasicAuth(); !ok || user != n.User || password != n.Password {
+		w.Header().Set("WWW-Authenticate", `Basic realm="nGrinder"`)
+		http.Error(w, "unauthorized", http.StatusUnauthorized)
+		return
+	}
+	rest, ok := strings.CutPrefix(r.URL.Path, n.Path+"/perftest/api/")
+	number, action, _ := strings.Cut(rest, "/")
+	id, err := strconv.ParseInt(number, 10, 64)
+	if !ok || err != nil {
+		http.NotFound(w, r)
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case action == "clone_and_start":
+		n.clone(w, r, id)
+	case action == "status" && r.Method == http.MethodGet && n.known(id):
+		n.status(w, id)
+	case action == "" && r.Method == http.MethodPut && r.URL.RawQuery == "action=stop" && n.known(id):
+		n.stopped = append(n.stopped, id)
+		if n.Old {
+			reply(w, map[string]any{"success": true})
+		}
+	case n.Old:
+		reply(w, map[string]any{"success": false, "cause": fmt.Sprintf("perftest %d does not exist", id)})
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func (n *NGrinder) known(id int64) bool { return id > 1000 && id <= 1000+int64(len(n.started)) }
+
+func (n *NGrinder) clone(w http.ResponseWriter, r *http.Request, id int64) {
+	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch {
+	case r.Method == http.MethodGet:
+	case r.Method != http.MethodPost || n.GetOnly:
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	case !n.Old && media != "application/json":
+		w.WriteHeader(http.StatusUnsupportedMediaType)
+		return
+	case !n.Old && json.NewDecoder(r.Body).Decode(&struct{}{}) != nil:
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	n.started = append(n.started, id)
+	test := map[string]any{"id": 1000 + len(n.started), "testName": "checkout", "status": map[string]string{"name": "READY", "category": "READY"}}
+	if n.Old {
+		test["status"] = "READY"
+	}
+	reply(w, test)
+}
+
+func (n *NGrinder) status(w http.ResponseWriter, id int64) {
+	state := n.States[min(n.asked, len(n.States)-1)]
+	n.asked++
+	if n.Old {
+		reply(w, map[string]any{"status": []any{map[string]any{"id": id, "status_id": state, "status_type": state, "name": "a state"}}})
+		return
+	}
+	reply(w, map[string]any{"id": id, "status": map[string]any{"name": state, "category": state}, "message": ""})
+}
+
+func reply(w http.ResponseWriter, body any) {
+	w.Header().Set("Content-Type", "application/json;charset=UTF-8")
+	json.NewEncoder(w).Encode(body)
+}
+
+// A Concord is a server of processes that answers like Concord. Its fields are
+// set before the first request.
+type Concord struct {
+	Path   string   // of its base URL
+	Key    string   // of the API
+	States []string // of a process, one for each question; the last one stays
+
+	mu        sync.Mutex
+	forms     [][][2]string
+	asked     int
+	cancelled []string
+}
+
+// Forms returns what processes were started with, in the order of the fields;
+// Cancelled the processes that were cancelled.
+func (c *Concord) Forms() [][][2]string { c.mu.Lock(); defer c.mu.Unlock(); return c.forms }
+func (c *Concord) Cancelled() []string  { c.mu.Lock(); defer c.mu.Unlock(); return c.cancelled }
+
+// ID returns the id of process i, counted from 0.
+func (c *Concord) ID(i int) string { return fmt.Sprintf("6f9619ff-8b86-d011-b42d-00c04fc96%03d", i) }
+
+// ServeHTTP implements http.Handler.
+func (c *Concord) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Authorization") != c.Key {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	rest, ok := strings.CutPrefix(r.URL.Path, c.Path+"/api/v1/process")
+	id, one := strings.CutPrefix(rest, "/")
+	switch {
+	case ok && rest == "" && r.Method == http.MethodPost:
+		c.start(w, r)
+	case one && c.known(id) && r.Method == http.MethodGet:
+		state := c.States[min(c.asked, len(c.States)-1)]
+		c.asked++
+		reply(w, map[string]any{"instanceId": id, "kind": "DEFAULT", "status": state, "meta": map[string]any{}})
+	case one && c.known(id) && r.Method == http.MethodDelete:
+		c.cancelled = append(c.cancelled, id)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func (c *Concord) known(id string) bool {
+	for i := range c.forms {
+		if c.ID(i) == id {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Concord) start(w http.ResponseWriter, r *http.Request) {
+	form, err := r.MultipartReader()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusUnsupportedMediaType)
+		return
+	}
+	var fields [][2]string
+	for {
+		part, err := form.NextPart()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		value, err := io.ReadAll(part)
+		if err != nil || part.FileName() != "" {
+			http.Error(w, "a field, not a file", http.StatusBadRequest)
+			return
+		}
+		fields = append(fields, [2]string{part.FormName(), string(value)})
+	}
+	c.forms = append(c.forms, fields)
+	reply(w, map[string]any{"instanceId": c.ID(len(c.forms) - 1), "ok": true})
+}

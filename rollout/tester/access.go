@@ -1,0 +1,147 @@
+package tester
+
+import (
+	"strings"
+
+	"github.com/headgate-io/headgate/internal/document"
+	"github.com/headgate-io/headgate/internal/httpserve"
+	"github.com/headgate-io/headgate/rollout/tester/api"
+)
+
+// A Guard knows the callers, from a file of tokens and client certificates: see
+// [OpenGuard]. The nil Guard lets all callers do everything.
+//
+// A caller says who it is in one of these ways. The first that is present
+// counts: when it is not valid the request is refused, whatever else it has.
+//
+//  1. header Authorization: Bearer TOKEN
+//  2. header Authorization: Basic, with TOKEN as password; the user name is not looked at
+//  3. path prefix /token/TOKEN
+//  4. query parameter token
+//  5. key token of the payload's metadata
+//  6. session cookie of the web page; one that is not valid (any more) is ignored
+//  7. verified client certificate
+//
+// Credentials are taken out of a request before anything else looks at it. The
+// namespace of a request is a claim of its body, and is held against the scope of the
+// credential.
+type Guard = httpserve.Guard
+
+// OpenGuard reads a file of callers, a YAML or JSON document; "" for none. The error
+// names each place in it that is wrong. With certificates client certificates are
+// verified; without a file each of them may do everything then.
+//
+//	tokens:
+//	- name: flagger            # who it is, in logs and in the audit trail
+//	  token: 7d0f…             # at least 16 bytes; or
+//	  sha256: 9f86d0…          # the SHA-256 of it, 64 hexadecimal digits
+//	  namespaces: [shop, team-*]
+//	  types: [cmd, helm]       # of tasks, by either name
+//	  gates: [default, prod-*]
+//	  kinds: [gate, rollback]
+//	  readOnly: true           # look, and check gates; start, cancel, open and close nothing
+//	  expires: 2027-01-01T00:00:00Z
+//	certificates:
+//	- name: alice              # and scopes as above
+//	  commonName: alice        # of the subject; or
+//	  dns: ci.example.com      # a DNS name of the certificate; or
+//	  uri: spiffe://example.com/ns/ci/sa/runner
+//
+// A scope that is left out allows everything, an empty list nothing. The
+// patterns of a scope match whole names; * stands for any text. A file
+// without tokens and certificates is refused.
+//
+// The file is looked at again once a second at most, when a caller comes. What is
+// wrong then leaves the callers as they are; warn is told of it, and of what looks like
+// a mistake; nil for no reports.
+func OpenGuard(file string, certificates bool, warn func(error)) (*Guard, error) {
+	return httpserve.OpenGuard(httpserve.Config{File: file, Certificates: certificates, Cookie: "headgate_session", Lists: lists, Warn: warn})
+}
+
+// lists are those of scopes.
+var lists = map[string]httpserve.List{
+	"namespaces": {Check: httpserve.CheckNamespace},
+	"gates":      {Check: httpserve.CheckText},
+	"types": {
+		Check: func(p httpserve.Pattern) string {
+			if api.TypeName(string(p)) == "" && !strings.Contains(string(p), "*") {
+				return document.Quote(string(p)) + " is no type of tasks: want one of " + strings.Join(api.Types(), ", ")
+			}
+			return ""
+		},
+		Adjust: func(p httpserve.Pattern) httpserve.Pattern { // a type as requests have it
+			if name := api.TypeName(string(p)); name != "" {
+				return httpserve.Pattern(name)
+			}
+			return p
+		},
+	},
+	"kinds": {Check: func(p httpserve.Pattern) string {
+		if k := api.Kind(p); k != api.KindGate && k != api.KindRollback {
+			return document.Quote(string(p)) + " is no kind: want gate or rollback"
+		}
+		return ""
+	}},
+}
+
+type grant = httpserve.Grant
+
+// What callers want to do.
+const (
+	toLook   = "look" // at runs
+	toRun    = "run tasks"
+	toCheck  = "check" // gates, and look at them
+	toChange = "change"
+	toReject = "reject" // which opens the rollback switch, whatever gates the scope names
+)
+
+// mayTask returns nil when a caller may do something with the tasks of a type in a
+// namespace. Its error, like that of mayGate, is an [httpserve.Denial].
+func mayTask(g grant, verb, namespace, taskType string) error {
+	if g.All {
+		return nil
+	}
+	err := may(g, verb, namespace)
+	if s := g.Scope(); err == nil && !httpserve.Allows(s.Types, taskType) {
+		err = httpserve.Outside("type", g.Actor, verb, taskType)
+	}
+	return err
+}
+
+// mayGate returns nil when a caller may do something with a gate.
+func mayGate(g grant, verb string, k api.Key) error {
+	if g.All {
+		return nil
+	}
+	if err := may(g, verb, k.Namespace); err != nil {
+		return err
+	}
+	switch s := g.Scope(); {
+	case !httpserve.Allows(s.Kinds, string(k.Kind)):
+		return httpserve.Outside("kind", g.Actor, verb, string(k.Kind))
+	case !httpserve.Allows(s.Gates, k.Gate):
+		return httpserve.Outside("gate", g.Actor, verb, k.Gate)
+	case verb == toReject && !httpserve.Allows(s.Kinds, string(api.KindRollback)):
+		return httpserve.Outside("kind", g.Actor, verb, string(api.KindRollback))
+	}
+	return nil
+}
+
+// may returns nil when the scope of a caller allows a verb in a namespace.
+func may(g grant, verb, namespace string) error {
+	switch s := g.Scope(); {
+	case s == nil:
+		return httpserve.Forbid("missing", g.Actor, verb+": nothing is allowed")
+	case s.ReadOnly && verb != toLook && verb != toCheck:
+		return httpserve.Forbid("read-only", g.Actor, verb+": the credential is read-only")
+	case !httpserve.Allows(s.Namespaces, namespace):
+		return httpserve.Outside("namespace", g.Actor, verb, namespace)
+	}
+	return nil
+}
+
+// session returns what the API says of a caller.
+func (s *Server) session(g grant) api.Session {
+	scope := g.Scope()
+	return api.Session{Actor: g.Actor, Required: s.Guard.Required(), ReadOnly: !g.All && (scope == nil || scope.ReadOnly)}
+}

@@ -1,0 +1,184 @@
+package api_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/serve/api"
+)
+
+var errEnough = errors.New("enough")
+
+// streams answers each request with the next of some streams, and remembers
+// what was asked.
+func streams(t *testing.T, asked *[]string, bodies ...string) *httptest.Server {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		*asked = append(*asked, r.URL.RawQuery)
+		n := len(*asked) - 1
+		if n >= len(bodies) {
+			http.Error(w, "no more", http.StatusForbidden)
+			return
+		}
+		if bodies[n] == "" {
+			http.Error(w, "later", http.StatusBadGateway)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, bodies[n])
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// TestWatchAgain connects again and tells what is new, changed and gone, once.
+func TestWatchAgain(t *testing.T) {
+	one := func(name, ready string) string {
+		return fmt.Sprintf("data: {\"source\":{\"kind\":\"Bucket\",\"namespace\":\"a\",\"name\":%q,\"ready\":%q}}\n\n", name, ready)
+	}
+	const synced = "data: {\"synced\":true}\n\n"
+	var asked []string
+	s := streams(t, &asked,
+		": hello\n\n"+one("x", "True")+one("y", "True")+synced+one("x", "False"),
+		"",
+		one("x", "False")+one("z", "True")+":\n\n"+synced+"data: {\"gone\":{\"kind\":\"Bucket\",\"namespace\":\"a\",\"name\":\"z\"}}\n\n",
+	)
+	var told, states []string
+	lost := func(err error) { states = append(states, fmt.Sprint(err)) }
+	err := (&api.Client{Base: s.URL, Lost: lost}).Watch(t.Context(), api.Filter{Kind: "bucket"}, func(n api.Notice) error {
+		switch {
+		case n.Source != nil:
+			told = append(told, n.Source.Name+" "+n.Source.Ready)
+		case n.Gone != nil:
+			told = append(told, n.Gone.Name+" gone")
+		case n.Synced:
+			told = append(told, "synced")
+		}
+		return nil
+	})
+	if !errors.Is(err, fs.ErrPermission) { // which ends it
+		t.Error(err)
+	}
+	want := []string{"x True", "y True", "synced", "x False", "z True", "y gone", "z gone"}
+	if !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+	if len(states) != 3 || !strings.Contains(states[0], "watch sources at the server "+s.URL) || states[1] != "<nil>" || states[2] == "<nil>" {
+		t.Errorf("it was lost and back: %q", states) // once, however many attempts there were
+	}
+}
+
+// TestFollowAgain goes on after the last event, and tells none twice.
+func TestFollowAgain(t *testing.T) {
+	event := func(id int) string { return fmt.Sprintf("id: %d\ndata: {\"id\":%d}\n\n", id, id) }
+	var asked []string
+	s := streams(t, &asked, event(3)+event(5), event(5)+event(6), event(9))
+	var told []int64
+	err := (&api.Client{Base: s.URL}).FollowEvents(t.Context(), api.EventQuery{Limit: 10}, func(e api.Event) error {
+		if told = append(told, e.ID); e.ID == 9 {
+			return errEnough
+		}
+		return nil
+	})
+	if !errors.Is(err, errEnough) || !slices.Equal(told, []int64{3, 5, 6, 9}) {
+		t.Errorf("told %v, %v", told, err)
+	}
+	if want := []string{"follow=true&limit=10", "after=5&follow=true", "after=6&follow=true"}; !slices.Equal(asked, want) {
+		t.Errorf("asked for %q, want %q", asked, want)
+	}
+}
+
+// TestErrors shows what the client says of servers that do not answer as they should.
+func TestErrors(t *testing.T) {
+	const token = "token-of-the-client"
+	ref := source.Reference{Kind: "Bucket", Namespace: "a", Name: "b"}
+	for name, tt := range map[string]struct {
+		answer http.HandlerFunc
+		want   []string
+	}{
+		"401": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }, []string{"--token-file", "HEADGATE_TOKEN", "Bucket/a/b"}},
+		"403": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }, []string{"does not allow", "HEADGATE_TOKEN"}},
+		"TLS": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(400) }, []string{"https://"}},
+		"404": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, []string{"Bucket/a/b"}},
+		"a repeated key": {func(w http.ResponseWriter, r *http.Request) {
+			http.Error(w, "you sent "+r.Header.Get("Authorization"), 500)
+		}, []string{"status 500"}},
+		"no JSON": {func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") }, []string{"not that of a server of sources"}},
+		"control": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "\x1b[31mred", 500) }, []string{"red"}},
+		"endless": {func(w http.ResponseWriter, r *http.Request) { endless(w, r) }, []string{"more than 64 MiB"}},
+		"elsewhere": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://elsewhere.example/", http.StatusTemporaryRedirect)
+		}, []string{"another server"}},
+	} {
+		s := httptest.NewServer(tt.answer)
+		_, err := (&api.Client{Base: s.URL, Token: token}).Source(t.Context(), ref)
+		s.Close()
+		if err == nil {
+			t.Errorf("%s: no error", name)
+			continue
+		}
+		for _, want := range append(tt.want, s.URL) {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v lacks %q", name, err, want)
+			}
+		}
+		if strings.Contains(err.Error(), token) || strings.ContainsRune(err.Error(), '\x1b') {
+			t.Errorf("%s: %q", name, err)
+		}
+	}
+	if _, err := (&api.Client{Socket: filepath.Join(t.TempDir(), "none")}).Source(t.Context(), ref); err == nil || !strings.Contains(err.Error(), "headgate serve") {
+		t.Errorf("without a server: %v", err)
+	}
+}
+
+// TestAuthority says what helps against a certificate of an authority that is not known.
+func TestAuthority(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
+	defer s.Close()
+	_, _, err := (&api.Client{Base: s.URL}).Sources(t.Context(), api.Filter{})
+	if err == nil || !strings.Contains(err.Error(), "--ca-file") {
+		t.Error(err)
+	}
+}
+
+func endless(w http.ResponseWriter, r *http.Request) {
+	for block := make([]byte, 1<<20); r.Context().Err() == nil; {
+		if _, err := w.Write(block); err != nil {
+			return
+		}
+	}
+}
+
+// TestSocket calls a server at a socket.
+func TestSocket(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("sockets are for Unix")
+	}
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, `{"sources":[{"name":"x"}],"defects":["y"]}`)
+	})}
+	go s.Serve(l)
+	defer s.Close()
+	list, defects, err := (&api.Client{Socket: path}).Sources(t.Context(), api.Filter{})
+	if err != nil || len(list) != 1 || list[0].Name != "x" || len(defects) != 1 {
+		t.Errorf("%v %v %v", list, defects, err)
+	}
+}

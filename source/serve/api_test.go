@@ -1,0 +1,641 @@
+package serve_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/serve"
+	"github.com/headgate-io/headgate/source/serve/api"
+)
+
+// TestChange suspends, resumes and reconciles, and finds who did it in the
+// answer, the events and the log.
+func TestChange(t *testing.T) {
+	r := newWeb(t, true)
+	shop := r.client("token-of-shop-001")
+	one, err := shop.Suspend(t.Context(), app, api.Change{By: "mallory", Reason: "release freeze\x1b[1m"})
+	if err != nil || one.Suspension == nil || one.Suspension.By != "shop" || !strings.HasPrefix(one.Suspension.Reason, "release freeze") || one.Phase != "suspended" || !one.Suspended {
+		t.Fatalf("%+v, %v", one, err)
+	}
+	_, _, err = shop.Reconcile(t.Context(), app, api.Change{}, 0)
+	if p := (*api.Problem)(nil); !errors.As(err, &p) || p.Status != 409 || !strings.Contains(err.Error(), "shop") {
+		t.Errorf("reconcile what is suspended: %v", err)
+	}
+	if one, err = shop.Resume(t.Context(), app, api.Change{}); err != nil || one.Suspension != nil {
+		t.Errorf("%+v, %v", one, err)
+	}
+	r.push("app")
+	one, ticket, err := shop.Reconcile(t.Context(), app, api.Change{}, time.Minute)
+	if err != nil || one.Last == nil || one.Last.Trigger != "request" || !strings.HasSuffix(one.Revision, "1") {
+		t.Errorf("%+v, %v, %v", one, ticket, err)
+	}
+	events, err := shop.Events(t.Context(), api.EventQuery{Filter: api.Filter{Name: "app"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := map[string]string{}
+	for _, e := range events {
+		said[e.Reason] = e.Message
+		if strings.ContainsRune(e.Message, '\x1b') {
+			t.Errorf("a control character in %q", e.Message)
+		}
+	}
+	if said["Suspended"] != "suspended by shop: release freeze" || said["Resumed"] != "resumed by shop" || said["ReconcileRequested"] != "a run was requested by shop" {
+		t.Errorf("events: %q", said)
+	}
+	if text := r.log.String(); !strings.Contains(text, "change=Suspended by=shop") {
+		t.Errorf("log:\n%s", text)
+	}
+	if _, err := shop.Suspend(t.Context(), source.Reference{Kind: "GitRepository", Namespace: "docs", Name: "site"}, api.Change{}); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "HEADGATE_TOKEN") {
+		t.Errorf("another namespace: %v", err)
+	}
+	if _, err := r.client("").Source(t.Context(), app); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "--token-file") {
+		t.Errorf("without a token: %v", err)
+	}
+	if _, err := shop.Source(t.Context(), source.Reference{Kind: "GitRepository", Namespace: "shop", Name: "nothing"}); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "GitRepository/shop/nothing") || !strings.Contains(err.Error(), r.front.URL) {
+		t.Errorf("no such object: %v", err)
+	}
+}
+
+// TestResumeWhatIsNotSuspended tells of the run that comes of it, and of nothing else.
+func TestResumeWhatIsNotSuspended(t *testing.T) {
+	r := newWeb(t, true)
+	shop := r.client("token-of-shop-001")
+	if _, err := shop.Resume(t.Context(), app, api.Change{}); err != nil {
+		t.Fatal(err)
+	}
+	events, err := shop.Events(t.Context(), api.EventQuery{Filter: api.Filter{Name: "app"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	requested := false
+	for _, e := range events {
+		requested = requested || e.Reason == "ReconcileRequested"
+		if e.Reason == "Resumed" {
+			t.Errorf("an event %+v", e)
+		}
+	}
+	if !requested {
+		t.Errorf("events: %+v", events)
+	}
+}
+
+// TestBy shows whom a change is put down to where nobody has to say who it is.
+func TestBy(t *testing.T) {
+	r := newWeb(t, false)
+	one, err := r.client("").Suspend(t.Context(), app, api.Change{By: "alice", Reason: "holidays"})
+	if err != nil || one.Suspension == nil || one.Suspension.By != "alice" || one.Suspension.Reason != "holidays" || one.Suspension.Since.IsZero() {
+		t.Errorf("%+v, %v", one.Suspension, err)
+	}
+}
+
+// TestRuns shows what is remembered of runs.
+func TestRuns(t *testing.T) {
+	r := newWeb(t, false)
+	c := r.client("")
+	again := func() {
+		t.Helper()
+		if _, _, err := c.Reconcile(t.Context(), app, api.Change{}, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again()
+	again()
+	r.fail("app", errDown)
+	again()
+	r.fail("app", nil)
+	r.push("app")
+	again()
+	again()
+	runs, err := c.Runs(t.Context(), app)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, run := range runs {
+		got = append(got, run.Outcome)
+	}
+	if want := []string{"unchanged", "stored", "failed", "unchanged", "stored"}; !slices.Equal(got, want) {
+		t.Errorf("the runs are %v, want %v", got, want)
+	}
+	if runs[2].Error == "" || !strings.HasSuffix(runs[1].Revision, "1") || !strings.HasSuffix(runs[2].Revision, "0") || !strings.HasSuffix(runs[4].Revision, "0") || runs[1].Why == "" || runs[0].Started.Before(runs[1].Started) {
+		t.Errorf("%+v", runs)
+	}
+	if log := r.log.String(); strings.Contains(log, `outcome=stored took`) {
+		t.Errorf("the log lacks a revision: %s", log)
+	}
+	for range 30 {
+		r.push("app")
+		again()
+	}
+	if runs, err = c.Runs(t.Context(), app); err != nil || len(runs) != 20 {
+		t.Errorf("%d runs, %v", len(runs), err)
+	}
+	if text := r.log.String(); !strings.Contains(text, "msg=recovered object=GitRepository/shop/app") {
+		t.Errorf("no line of the recovery:\n%s", text)
+	}
+}
+
+// TestFiles pages through the files of an artifact.
+func TestFiles(t *testing.T) {
+	r := newWeb(t, false)
+	c := r.client("")
+	want := []api.File{{Path: "README.md", Size: 50}, {Path: "bin", Dir: true}, {Path: "bin/<b>\"name\"&é.html", Size: 1}, {Path: "bin/run", Size: 10, Executable: true}}
+	all, next, err := c.Files(t.Context(), app, "", 0)
+	if err != nil || next != "" || !reflect.DeepEqual(all, want) {
+		t.Fatalf("%+v, %q, %v", all, next, err)
+	}
+	var paged []api.File
+	for after := ""; ; {
+		page, next, err := c.Files(t.Context(), app, after, 1)
+		if err != nil || len(page) != 1 {
+			t.Fatal(page, err)
+		}
+		paged = append(paged, page...)
+		if after = next; after == "" {
+			break
+		}
+	}
+	if !reflect.DeepEqual(paged, want) {
+		t.Errorf("page by page: %+v", paged)
+	}
+	if page, next, err := c.Files(t.Context(), app, "a", 1); err != nil || next == "" || page[0].Path != "bin" {
+		t.Errorf("after a path that is not there: %v %q %v", page, next, err)
+	}
+}
+
+// TestSources fills every field of a source at least once.
+func TestSources(t *testing.T) {
+	r := newWeb(t, false)
+	c := r.client("")
+	r.fail("app", errDown)
+	if _, _, err := c.Reconcile(t.Context(), app, api.Change{}, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Suspend(t.Context(), source.Reference{Kind: "Bucket", Namespace: "shop", Name: "assets"}, api.Change{By: "alice"}); err != nil {
+		t.Fatal(err)
+	}
+	// One that waits for another that is under way, and those that are missing while a document is defective.
+	more := objects(t, `
+apiVersion: source.headgate.dev/v1
+kind: GitRepository
+metadata: {name: whole, namespace: shop}
+spec: {url: "https://git.example.org/whole.git", interval: 1h, include: [{repository: {name: part}}]}
+---
+apiVersion: source.headgate.dev/v1
+kind: GitRepository
+metadata: {name: part, namespace: shop}
+spec: {url: "https://git.example.org/part.git", interval: 1h}
+`)
+	release := r.stall("part")
+	defer release()
+	r.desired <- serve.Desired{Objects: more, Defects: []error{errors.New("objects.yaml:3: spec.url: \x1b[1mis required https://ci:" + password + "@git.example.org")}}
+	filled := map[string]bool{}
+	seen := errors.New("seen")
+	err := c.Watch(t.Context(), api.Filter{}, func(n api.Notice) error {
+		if n.Source == nil {
+			return nil
+		}
+		one, err := c.Source(t.Context(), source.Reference{Kind: n.Source.Kind, Namespace: n.Source.Namespace, Name: n.Source.Name})
+		if err != nil {
+			return err
+		}
+		v := reflect.ValueOf(one)
+		for i := range v.NumField() {
+			if !v.Field(i).IsZero() {
+				filled[v.Type().Field(i).Name] = true
+			}
+		}
+		if len(filled) == v.NumField() {
+			return seen
+		}
+		return nil
+	})
+	if !errors.Is(err, seen) {
+		var missing []string
+		for f := range reflect.TypeFor[api.Source]().Fields() {
+			if !filled[f.Name] {
+				missing = append(missing, f.Name)
+			}
+		}
+		t.Fatalf("never filled: %v; %v", missing, err)
+	}
+	list, defects, err := c.Sources(t.Context(), api.Filter{Kind: "gitrepos", Namespace: "shop", Ready: "false"})
+	if err != nil || len(list) != 1 || list[0].Name != "app" || list[0].Origin != "https://git.example.org/app.git" {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if len(defects) != 1 || strings.Contains(defects[0], password) || strings.ContainsRune(defects[0], '\x1b') {
+		t.Errorf("defects: %q", defects)
+	}
+	_, _, text := r.ask("GET", "/api/v1/sources/gitrepository/shop/app", "", "", "Accept", "application/yaml")
+	if !strings.Contains(text, "https://ci:xxxxx@git.example.org/app.git") || !strings.Contains(text, "status:") {
+		t.Errorf("%s", text)
+	}
+	stats, err := c.Stats(t.Context())
+	if err != nil || stats.Objects != 5 || stats.Phases["suspended"] != 1 || stats.Ready["False"] != 1 || len(stats.Defects) != 1 || stats.Started.IsZero() {
+		text, _ := json.Marshal(stats)
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+var errEnough = errors.New("enough")
+
+// TestWatchStream sees all sources that the caller may read, a change, and a removal.
+func TestWatchStream(t *testing.T) {
+	r := newWeb(t, true, func(r *web) { r.Retention = time.Millisecond })
+	c := r.client("token-of-shop-001")
+	names := map[string]bool{}
+	err := c.Watch(t.Context(), api.Filter{}, func(n api.Notice) error {
+		switch {
+		case n.Source != nil && n.Source.Namespace != "shop":
+			t.Errorf("the caller is told of %s/%s", n.Source.Namespace, n.Source.Name)
+		case n.Source != nil && strings.HasSuffix(n.Source.Revision, "1"):
+			r.desired <- serve.Desired{Objects: objects(t, documents)[1:]}
+		case n.Source != nil:
+			names[n.Source.Name] = true
+		case n.Synced:
+			if len(names) != 2 {
+				t.Errorf("there are %v", names)
+			}
+			r.push("app")
+			if _, _, err := c.Reconcile(t.Context(), app, api.Change{}, 0); err != nil {
+				return err
+			}
+		case n.Gone != nil:
+			if *n.Gone != (api.Gone{Kind: "GitRepository", Namespace: "shop", Name: "app"}) {
+				t.Errorf("gone is %v", n.Gone)
+			}
+			return errEnough
+		}
+		return nil
+	})
+	if !errors.Is(err, errEnough) {
+		t.Error(err)
+	}
+}
+
+// TestWatchFilter tells what the filter selects no more as gone.
+func TestWatchFilter(t *testing.T) {
+	r := newWeb(t, false)
+	c := r.client("")
+	err := c.Watch(t.Context(), api.Filter{Kind: "git", Ready: "true", Name: "app"}, func(n api.Notice) error {
+		switch {
+		case n.Source != nil && n.Source.Name != "app":
+			t.Errorf("told of %s", n.Source.Name)
+		case n.Synced:
+			r.fail("app", errDown)
+			_, _, err := c.Reconcile(t.Context(), app, api.Change{}, 0)
+			return err
+		case n.Gone != nil:
+			return errEnough
+		}
+		return nil
+	})
+	if !errors.Is(err, errEnough) {
+		t.Error(err)
+	}
+}
+
+// open opens a stream as a proxy sees it.
+func (r *web) open(ctx context.Context, path, token string, header ...string) *http.Response {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.front.URL+path, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return resp
+}
+
+// TestStream shows the form of a stream, its comments, and that it ends with the server.
+func TestStream(t *testing.T) {
+	r := newWeb(t, false)
+	for _, path := range []string{"/api/v1/watch", "/api/v1/events?follow=true"} {
+		resp := r.open(t.Context(), path, "")
+		defer resp.Body.Close()
+		if h := resp.Header; h.Get("Content-Type") != "text/event-stream" || h.Get("X-Accel-Buffering") != "no" || h.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: %v", path, h)
+		}
+		comments := 0
+		for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+			if lines.Text() == ":" {
+				if comments++; comments == 2 && path != "/api/v1/watch" {
+					r.stop()
+				} else if comments == 2 {
+					break
+				}
+			}
+		}
+	}
+}
+
+// TestDroppedStreams leaves nothing of streams whose readers are gone.
+func TestDroppedStreams(t *testing.T) {
+	r := newWeb(t, false)
+	before := runtime.NumGoroutine()
+	ctx, cancel := context.WithCancel(t.Context())
+	for i := range 500 {
+		resp := r.open(ctx, []string{"/api/v1/watch", "/api/v1/events?follow=true"}[i%2], "")
+		defer resp.Body.Close()
+	}
+	cancel()
+	for runtime.NumGoroutine() > before { // until they have ended
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestStreamEnds ends the stream of a caller whose token is taken away.
+func TestStreamEnds(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "callers.yaml")
+	now := time.Now()
+	write := func(text string) {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("tokens: [{name: a, token: token-of-a-000001, expires: " + now.Add(time.Hour).UTC().Format(time.RFC3339) + "}]")
+	over := make(chan struct{})
+	r := newWeb(t, false, func(r *web) {
+		var err error
+		r.Callers, err = serve.OpenCallers(serve.CallersConfig{File: name, Now: func() time.Time {
+			select {
+			case <-over:
+				return now.Add(2 * time.Hour)
+			default:
+				return now
+			}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	resp := r.open(t.Context(), "/api/v1/watch", "token-of-a-000001")
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	lines.Scan()
+	close(over)
+	for lines.Scan() { // until it ends
+	}
+	if status, _, _ := r.ask("GET", "/api/v1/sources", "token-of-a-000001", ""); status != 401 {
+		t.Errorf("the token is good still: %d", status)
+	}
+}
+
+// TestFollow follows events, and goes on after one.
+func TestFollow(t *testing.T) {
+	r := newWeb(t, true)
+	c := r.client("token-of-shop-001")
+	var last int64
+	seen := 0
+	err := c.FollowEvents(t.Context(), api.EventQuery{}, func(e api.Event) error {
+		if e.ID <= last || e.InvolvedObject.Namespace != "shop" {
+			t.Errorf("%+v after %d", e, last)
+		}
+		last = e.ID
+		if seen++; seen == 2 { // of app and assets
+			r.push("app")
+			_, _, err := c.Reconcile(t.Context(), app, api.Change{}, 0)
+			return err
+		}
+		if e.Reason == "NewArtifact" && seen > 2 {
+			return errEnough
+		}
+		return nil
+	})
+	if !errors.Is(err, errEnough) {
+		t.Error(err)
+	}
+	all, err := c.Events(t.Context(), api.EventQuery{After: last - 1})
+	if err != nil || len(all) != 1 || all[0].ID != last {
+		t.Errorf("%+v, %v", all, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	resp := r.open(ctx, "/api/v1/events?follow=true", "token-of-all-0001", "Last-Event-ID", "0")
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), "id: ") {
+	}
+	if first := "id: " + lines.Text()[4:]; first == "id: " || !lines.Scan() || !strings.HasPrefix(lines.Text(), `data: {"id":`) {
+		t.Errorf("%q, %q", first, lines.Text())
+	}
+	if limited, err := c.Events(t.Context(), api.EventQuery{Limit: 1}); err != nil || len(limited) != 1 || limited[0].ID != last {
+		t.Errorf("the newest is %+v, %v", limited, err)
+	}
+}
+
+// TestFollowNewest has a caller follow the newest events of those that it may read.
+func TestFollowNewest(t *testing.T) {
+	r := newWeb(t, true)
+	all, site := r.client("token-of-all-0001"), app
+	site.Namespace, site.Name = "docs", "site"
+	r.push("site")
+	if _, _, err := all.Reconcile(t.Context(), site, api.Change{}, 0); err != nil {
+		t.Fatal(err)
+	}
+	err := all.FollowEvents(t.Context(), api.EventQuery{}, func(e api.Event) error {
+		if e.InvolvedObject.Name == "site" && strings.Contains(e.Message, "0001") {
+			return errEnough
+		}
+		return nil
+	})
+	if !errors.Is(err, errEnough) {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err = r.client("token-of-shop-001").FollowEvents(ctx, api.EventQuery{Limit: 1}, func(e api.Event) error {
+		if e.InvolvedObject.Namespace != "shop" {
+			t.Errorf("told of %+v", e.InvolvedObject)
+		}
+		return errEnough
+	})
+	if !errors.Is(err, errEnough) {
+		t.Errorf("nothing is told: %v", err)
+	}
+}
+
+// TestStatsAreOwn tells a caller of some namespaces nothing of what the others wait for.
+func TestStatsAreOwn(t *testing.T) {
+	r := newWeb(t, true, func(r *web) { r.Runs = 1 })
+	defer r.stall("app")()
+	site := source.Reference{Kind: "GitRepository", Namespace: "docs", Name: "site"}
+	for _, ref := range []source.Reference{app, site} {
+		if _, err := r.Request(ref, serve.Request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for token, knows := range map[string]bool{"token-of-all-0001": true, "token-of-shop-001": false, "token-of-fetcher1": false} {
+		s, err := r.client(token).Stats(t.Context())
+		if err != nil || knows != (s.Oldest > 0) {
+			t.Errorf("%s: %+v, %v", token, s, err)
+		}
+	}
+}
+
+// TestEnded tells one who waits for a run that will not be to come again.
+func TestEnded(t *testing.T) {
+	r := newWeb(t, false)
+	release := r.stall("app")
+	if _, err := r.Request(app, serve.Request); err != nil {
+		t.Fatal(err)
+	}
+	status := make(chan int)
+	go func() { // for the run after that
+		s, _, _ := r.ask("POST", "/api/v1/sources/gitrepository/shop/app/reconcile?wait=1m", "", "")
+		status <- s
+	}()
+	r.stop()
+	release()
+	if s := <-status; s != 503 {
+		t.Errorf("%d", s)
+	}
+	if strings.Contains(r.log.String(), "could not be answered") {
+		t.Errorf("it is told as a defect:\n%s", r.log)
+	}
+}
+
+// TestSession shows what callers are told of themselves.
+func TestSession(t *testing.T) {
+	r := newWeb(t, true)
+	status, header, body := r.ask("POST", "/api/v1/session", "", `{"token": "token-of-reader-1"}`)
+	if status != 200 || body != `{"actor":"reader","required":true,"may":["read"]}`+"\n" {
+		t.Errorf("%d %s", status, body)
+	}
+	cookie, _, _ := strings.Cut(header.Get("Set-Cookie"), ";")
+	if status, _, body = r.ask("GET", "/api/v1/session", "", "", "Cookie", cookie); status != 200 || !strings.Contains(body, "reader") {
+		t.Errorf("with the cookie: %d %s", status, body)
+	}
+	if status, _, _ = r.ask("DELETE", "/api/v1/session", "", "", "Cookie", cookie); status != 204 {
+		t.Errorf("logout: %d", status)
+	}
+	if status, _, _ = r.ask("GET", "/api/v1/session", "", "", "Cookie", cookie); status != 401 {
+		t.Errorf("after logout: %d", status)
+	}
+	if status, _, _ = r.ask("POST", "/api/v1/session", "", `{"token": "wrong"}`); status != 401 {
+		t.Errorf("a wrong token: %d", status)
+	}
+}
+
+// TestMetrics finds what happened among the metrics.
+func TestMetrics(t *testing.T) {
+	r := newWeb(t, false)
+	c := r.client("")
+	r.fail("app", errDown)
+	if _, _, err := c.Reconcile(t.Context(), app, api.Change{}, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	_, _, content := r.ask("GET", "/bucket/shop/assets/latest.tar.gz", "", "")
+	r.ask("GET", "/gitrepository/shop/app/no/such", "", "")
+	r.ask("POST", "/hook/gitrepository/shop/nothing", "", "{}", "X-GitHub-Event", "push")
+	_, _, body := r.ask("GET", "/metrics", "", "")
+	for _, want := range []string{
+		`headgate_reconcile_total{kind="GitRepository",outcome="failed",trigger="request"} 1`,
+		`headgate_reconcile_total{kind="GitRepository",outcome="stored",trigger="start"} 2`,
+		`headgate_reconcile_duration_seconds_count{kind="Bucket"} 1`,
+		`headgate_source_ready{kind="GitRepository",name="app",namespace="shop"} 0`,
+		`headgate_source_ready{kind="Bucket",name="assets",namespace="shop"} 1`,
+		`headgate_sources{phase="idle"} 3`,
+		`headgate_hook_requests_total{code="404",provider=""} 1`,
+		`headgate_http_requests_total{code="404",route="artifact"} 1`,
+		fmt.Sprintf(`headgate_artifact_served_bytes_total %d`, len(content)),
+		`headgate_upstream_answers_total{by="asked"} 0`,
+	} {
+		if !strings.Contains(body, want+"\n") {
+			t.Errorf("there is no line %s", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(body)
+	}
+}
+
+const helmDocuments = `
+---
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: HelmRepository
+metadata: {name: charts, namespace: shop}
+spec: {url: "https://charts.example.org", interval: 1h}
+---
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: HelmChart
+metadata: {name: web, namespace: shop}
+spec: {chart: web, interval: 1h, sourceRef: {kind: HelmRepository, name: charts}}
+`
+
+// TestSpellingOfTheDocument has objects of the reference's group: the API says
+// their kinds as they do, and their pointers lead to the artifact by either name.
+func TestSpellingOfTheDocument(t *testing.T) {
+	r := newWeb(t, false, func(r *web) { r.Retention = time.Millisecond })
+	r.desired <- serve.Desired{Objects: objects(t, documents+helmDocuments)}
+	seen := map[string]bool{}
+	err := r.client("").Watch(t.Context(), api.Filter{Namespace: "shop"}, func(n api.Notice) error {
+		if n.Source != nil && strings.HasPrefix(n.Source.Kind, "Helm") && n.Source.Revision != "" {
+			if seen[n.Source.Kind] = true; len(seen) == 2 {
+				return errEnough
+			}
+		}
+		return nil
+	})
+	if err != errEnough {
+		t.Fatal(err)
+	}
+	for path, kind := range map[string]string{
+		"/api/v1/sources/helmchart/shop/web":         `"kind":"HelmChart"`,
+		"/api/v1/sources/pkgchart/shop/web":          `"kind":"HelmChart"`,
+		"/api/v1/sources/helmrepository/shop/charts": `"kind":"HelmRepository"`,
+	} {
+		if status, _, body := r.ask("GET", path, "", ""); status != 200 || !strings.Contains(body, kind) {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+	for _, pointer := range []string{"repository/shop/charts/index.yaml", "chart/shop/web/latest.tar.gz"} {
+		status, header, want := r.ask("GET", "/pkg"+pointer, "", "")
+		if status != 200 || want == "" {
+			t.Fatalf("pkg%s: %d", pointer, status)
+		}
+		status, other, got := r.ask("GET", "/helm"+pointer, "", "")
+		if status != 200 || got != want || other.Get("Etag") != header.Get("Etag") {
+			t.Errorf("helm%s: %d, %v instead of %v", pointer, status, other, header)
+		}
+	}
+	if status, _, _ := r.ask("GET", "/HelmChart/shop/web/latest.tar.gz", "", ""); status != 404 {
+		t.Errorf("a kind in capitals: %d", status)
+	}
+	gone := []string{}
+	err = r.client("").Watch(t.Context(), api.Filter{Namespace: "shop"}, func(n api.Notice) error {
+		switch {
+		case n.Synced:
+			r.desired <- serve.Desired{Objects: objects(t, documents)}
+		case n.Gone != nil:
+			if gone = append(gone, n.Gone.Kind); len(gone) == 2 {
+				return errEnough
+			}
+		}
+		return nil
+	})
+	if slices.Sort(gone); err != errEnough || !slices.Equal(gone, []string{"HelmChart", "HelmRepository"}) {
+		t.Errorf("gone are %v, %v", gone, err)
+	}
+}

@@ -1,0 +1,379 @@
+package feed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/serve"
+	"github.com/headgate-io/headgate/source/serve/feed"
+)
+
+// document returns the document of a GitRepository that is checked every so often.
+func document(name, interval string) string {
+	return fmt.Sprintf(`---
+apiVersion: source.headgate.dev/v1
+kind: GitRepository
+metadata:
+  name: %s
+  namespace: apps
+spec:
+  interval: %s
+  url: https://example.org/%[1]s.git
+`, name, interval)
+}
+
+func secret(name, value string) string {
+	return fmt.Sprintf("---\napiVersion: v1\nkind: Secret\nmetadata:\n  name: %s\n  namespace: apps\nstringData:\n  key: %s\n", name, value)
+}
+
+// A rig is a feed of a directory in a bubble of [synctest].
+type rig struct {
+	*testing.T
+	dir   string
+	turn  sync.Mutex // held by the feed as it tells, and by the test as it begins to wait: it orders the two
+	last  serve.Desired
+	count int      // of the times that set was called
+	warn  []string // what Warn was told
+}
+
+// watched calls test with a feed that follows a directory, after files were written.
+func watched(t *testing.T, f feed.Files, files map[string]string, test func(*rig)) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{T: t, dir: dir}
+		for name, text := range files {
+			r.write(name, text)
+		}
+		if f.Paths == nil {
+			f.Paths = []string{"."}
+		}
+		for i := range f.Paths {
+			f.Paths[i] = filepath.Join(dir, f.Paths[i])
+		}
+		if f.Secrets != "" {
+			f.Secrets = filepath.Join(dir, f.Secrets)
+		}
+		f.Warn = func(err error) {
+			r.turn.Lock()
+			defer r.turn.Unlock()
+			r.warn = append(r.warn, strings.ReplaceAll(err.Error(), dir+string(filepath.Separator), ""))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		set := func(d serve.Desired) {
+			r.turn.Lock()
+			defer r.turn.Unlock()
+			r.last = d
+			r.count++
+		}
+		go func() { ended <- f.Follow(ctx, set) }()
+		synctest.Wait()
+		test(r)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("ended with %v", err)
+		}
+	})
+}
+
+func (r *rig) write(name, text string) {
+	r.Helper()
+	name = filepath.Join(r.dir, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) do(err error) {
+	r.Helper()
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// look lets the feed look once more.
+func (r *rig) look() {
+	func() {
+		r.turn.Lock()
+		defer r.turn.Unlock()
+	}()
+	time.Sleep(time.Second)
+	synctest.Wait()
+}
+
+// rest lets the feed look until it has seen everything.
+func (r *rig) rest() {
+	for range 3 {
+		r.look()
+	}
+}
+
+// names returns the names of the objects, with their intervals.
+func (r *rig) names() string {
+	var names []string
+	for _, obj := range r.last.Objects {
+		names = append(names, fmt.Sprintf("%s=%s", obj.Head().Metadata.Name, obj.Interval()))
+	}
+	return strings.Join(names, " ")
+}
+
+func (r *rig) want(names string, defects ...string) {
+	r.Helper()
+	if got := r.names(); got != names {
+		r.Errorf("objects %q, want %q", got, names)
+	}
+	if len(r.last.Defects) != len(defects) {
+		r.Errorf("defects %v, want %q", r.last.Defects, defects)
+		return
+	}
+	for i, err := range r.last.Defects {
+		if !strings.Contains(err.Error(), defects[i]) {
+			r.Errorf("defect %v, want %q", err, defects[i])
+		}
+	}
+}
+
+func TestFollowReadsWhatFetchReads(t *testing.T) {
+	watched(t, feed.Files{}, map[string]string{
+		"b.yml": document("b", "1m"), "a.yaml": document("a", "1m") + document("a2", "1m"), "deep/er/c.json": `{"kind":"List","apiVersion":"v1","items":[]}`,
+		"deep/d.yaml": document("d", "1m"), ".hidden/no.yaml": document("no", "1m"), "notes.txt": "x", "deep/values.yaml": "replicas: 3\n",
+	}, func(r *rig) {
+		r.want("a=1m0s a2=1m0s b=1m0s d=1m0s")
+		r.do(os.Symlink("deep", filepath.Join(r.dir, "link")))        // not followed
+		r.do(os.Symlink("notes.txt", filepath.Join(r.dir, "z.yaml"))) // followed
+		r.do(os.WriteFile(filepath.Join(r.dir, "notes.txt"), []byte(document("z", "1m")), 0o600))
+		r.rest()
+		r.want("a=1m0s a2=1m0s b=1m0s d=1m0s z=1m0s")
+		r.write("notes.txt", document("z", "2m"))
+		r.rest()
+		r.want("a=1m0s a2=1m0s b=1m0s d=1m0s z=2m0s")
+		if len(r.warn) != 0 {
+			r.Errorf("warnings %q", r.warn)
+		}
+		set := new(source.Set)
+		if err := set.DecodeFS(os.DirFS(r.dir), "."); err != nil || len(set.Objects) != len(r.last.Objects) {
+			r.Errorf("DecodeFS reads %d objects, %v", len(set.Objects), err)
+		}
+	})
+}
+
+func TestFollowKeepsObjectsThatRest(t *testing.T) {
+	watched(t, feed.Files{}, map[string]string{"a.yaml": document("a", "1m"), "b.yaml": document("b", "1m")}, func(r *rig) {
+		before := r.last.Objects
+		r.rest()
+		if r.count != 1 {
+			r.Errorf("handed over %d times", r.count)
+		}
+		r.write("b.yaml", document("b", "2m"))
+		r.rest()
+		r.want("a=1m0s b=2m0s")
+		if r.last.Objects[0] != before[0] || r.last.Objects[1] == before[1] || r.count != 2 {
+			r.Errorf("the object of a file that rests is another one; handed over %d times", r.count)
+		}
+		r.write("b.yaml", document("b", "2m")) // another time, the same content
+		r.rest()
+		if r.count != 2 {
+			r.Errorf("handed over %d times", r.count)
+		}
+	})
+}
+
+func TestFollowDefects(t *testing.T) {
+	watched(t, feed.Files{Paths: []string{"dir", "file.yaml"}}, map[string]string{
+		"dir/a.yaml": document("a", "1m"), "dir/bad.yaml": document("b", "soon") + document("c", "1m"), "file.yaml": document("d", "1m"),
+	}, func(r *rig) {
+		const bad = "bad.yaml:8: document 1: GitRepository/apps/b: spec.interval: "
+		r.want("a=1m0s c=1m0s d=1m0s", bad)
+		r.rest()
+		r.do(os.Rename(filepath.Join(r.dir, "file.yaml"), filepath.Join(r.dir, "away")))
+		r.rest()
+		r.want("a=1m0s c=1m0s", "file.yaml: ", bad)
+		r.do(os.Rename(filepath.Join(r.dir, "away"), filepath.Join(r.dir, "file.yaml")))
+		r.do(os.Rename(filepath.Join(r.dir, "dir"), filepath.Join(r.dir, "away")))
+		r.rest()
+		r.want("d=1m0s", "dir: ")
+		r.do(os.Rename(filepath.Join(r.dir, "away"), filepath.Join(r.dir, "dir")))
+		r.do(os.Symlink("loop.yaml", filepath.Join(r.dir, "dir", "loop.yaml")))
+		r.rest()
+		r.want("a=1m0s c=1m0s d=1m0s", "loop.yaml: ", bad)
+		r.do(errors.Join(os.Remove(filepath.Join(r.dir, "dir", "loop.yaml")), os.Truncate(filepath.Join(r.dir, "dir", "bad.yaml"), 65<<20)))
+		r.rest()
+		r.want("a=1m0s d=1m0s", "bad.yaml: larger than 64 MiB")
+		r.write("dir/bad.yaml", document("b", "1m"))
+		r.rest()
+		r.want("a=1m0s b=1m0s d=1m0s")
+		if len(r.warn) != 6 { // the first defect is told again where it was gone in between
+			r.Errorf("told %q", r.warn)
+		}
+	})
+}
+
+func TestFollowTellsOnce(t *testing.T) {
+	old := strings.Replace(document("a", "1m"), "spec:", "spec:\n  gitImplementation: go-git", 1)
+	old = strings.Replace(old, "/v1\n", "/v1beta2\n", 1)
+	watched(t, feed.Files{}, map[string]string{"a.yaml": old, "b.yaml": "kind: ["}, func(r *rig) {
+		r.write("c.yaml", document("c", "1m"))
+		r.rest()
+		r.write("c.yaml", document("c", "2m"))
+		r.rest()
+		if len(r.warn) != 3 || r.count != 3 {
+			r.Errorf("told %q with %d changes", r.warn, r.count)
+		}
+		r.do(os.Remove(filepath.Join(r.dir, "b.yaml")))
+		r.rest()
+		r.write("b.yaml", "kind: [")
+		r.rest()
+		if len(r.warn) != 4 || r.warn[0] != r.warn[3] {
+			r.Errorf("told %q", r.warn)
+		}
+	})
+}
+
+func TestFollowDuplicates(t *testing.T) {
+	watched(t, feed.Files{}, map[string]string{
+		"a.yaml": document("x", "1m") + secret("s", "first"), "b.yaml": document("w", "1m") + document("x", "2m") + secret("s", "second"),
+	}, func(r *rig) {
+		r.want("x=1m0s w=1m0s", "b.yaml:11: document 2: GitRepository/apps/x: is in "+filepath.Join(r.dir, "a.yaml")+":2 (document 1) already", "Secret/apps/s: is in ")
+		r.secret("s", "first")
+		r.do(os.Remove(filepath.Join(r.dir, "a.yaml")))
+		r.rest()
+		r.want("w=1m0s x=2m0s")
+		r.secret("s", "second")
+	})
+	watched(t, feed.Files{Paths: []string{".", "a.yaml"}}, map[string]string{"a.yaml": document("x", "1m")}, func(r *rig) {
+		r.want("x=1m0s") // one file, by two ways
+	})
+}
+
+// secret expects the value of a Secret, "" for none.
+func (r *rig) secret(name, value string) {
+	r.Helper()
+	s, err := r.last.Secrets.Secret(r.Context(), "apps", name)
+	if got := string(s.Data["key"]); got != value || (err == nil) != (value != "") {
+		r.Errorf("Secret %s is %q, %v; want %q", name, got, err, value)
+	}
+}
+
+func TestFollowSecrets(t *testing.T) {
+	more := new(source.Set)
+	if err := more.Decode("more", strings.NewReader(secret("doc", "more")+secret("file", "more")+secret("more", "more"))); err != nil {
+		t.Fatal(err)
+	}
+	account := "---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: robot, namespace: apps}\nimagePullSecrets: [{name: file}]\n"
+	watched(t, feed.Files{Paths: []string{"docs"}, Secrets: "keys", More: more}, map[string]string{
+		"docs/a.yaml": secret("doc", "document") + account, "keys/doc/key": "file", "keys/apps/file/key": "file",
+	}, func(r *rig) {
+		r.secret("doc", "document")
+		r.secret("file", "file")
+		r.secret("more", "more")
+		r.secret("none", "")
+		if list, err := r.last.Secrets.PullSecrets(r.Context(), "apps", "robot"); err != nil || string(list[0].Data["key"]) != "file" {
+			r.Errorf("pull secrets %v, %v", list, err)
+		}
+		for i, change := range []func(){
+			func() { r.write("keys/apps/file/key", "mile") },
+			func() { r.write("keys/new/key", "new") },
+			func() { r.do(os.RemoveAll(filepath.Join(r.dir, "keys", "new"))) },
+			func() { r.write("docs/a.yaml", secret("doc", "other")) },
+			func() { r.do(os.Rename(filepath.Join(r.dir, "keys"), filepath.Join(r.dir, "away"))) },
+			func() { r.do(os.Rename(filepath.Join(r.dir, "away"), filepath.Join(r.dir, "keys"))) },
+		} {
+			before := r.count
+			change()
+			r.rest()
+			if r.count != before+1 {
+				r.Errorf("change %d was handed over %d times", i, r.count-before)
+			}
+			if gone := i == 4; gone != (len(r.last.Defects) == 1) {
+				r.Errorf("change %d: defects %v", i, r.last.Defects)
+			}
+		}
+		r.secret("file", "mile")
+		r.secret("doc", "other")
+		r.rest()
+	})
+}
+
+// A mount of Kubernetes is swapped as a whole: its names are links through ..data.
+func TestFollowMounts(t *testing.T) {
+	watched(t, feed.Files{Paths: []string{"mount"}, Secrets: "keys"}, map[string]string{
+		"mount/..1/a.yaml": document("a", "1m"), "mount/..2/a.yaml": document("a", "2m"), "mount/..2/b.yaml": document("b", "2m"),
+		"keys/s/..1/key": "one", "keys/s/..2/key": "two",
+	}, func(r *rig) {
+		swap := func(to string) {
+			for _, dir := range []string{"mount", "keys/s"} {
+				dir = filepath.Join(r.dir, dir)
+				r.do(os.Symlink(to, filepath.Join(dir, "..tmp")))
+				r.do(os.Rename(filepath.Join(dir, "..tmp"), filepath.Join(dir, "..data")))
+			}
+		}
+		swap("..1")
+		r.do(os.Symlink("..data/a.yaml", filepath.Join(r.dir, "mount", "a.yaml")))
+		r.do(os.Symlink("..data/key", filepath.Join(r.dir, "keys", "s", "key")))
+		r.rest()
+		r.want("a=1m0s")
+		r.secret("s", "one")
+		swap("..2")
+		r.do(os.Symlink("..data/b.yaml", filepath.Join(r.dir, "mount", "b.yaml")))
+		r.rest()
+		r.want("a=2m0s b=2m0s")
+		r.secret("s", "two")
+	})
+}
+
+// What is being replaced is never taken for defective or gone.
+func TestFollowHalfWritten(t *testing.T) {
+	watched(t, feed.Files{}, map[string]string{"a.yaml": document("a", "1m"), "b.yaml": document("b", "1m")}, func(r *rig) {
+		r.rest()
+		text := document("a", "2m")
+		for _, half := range []string{"", text[:len(text)/2], text[:len(text)-30]} {
+			r.write("a.yaml", half)
+			r.look()
+			r.want("a=1m0s b=1m0s")
+			r.write("a.yaml", text)
+			r.rest()
+			r.want("a=2m0s b=1m0s")
+			r.write("a.yaml", document("a", "1m"))
+			r.rest()
+		}
+		r.do(os.Remove(filepath.Join(r.dir, "a.yaml")))
+		r.look()
+		r.want("a=1m0s b=1m0s")
+		r.write("a.yaml", text)
+		r.look()
+		r.want("a=2m0s b=1m0s")
+		r.do(os.Remove(filepath.Join(r.dir, "a.yaml")))
+		r.rest()
+		r.want("b=1m0s")
+		if len(r.warn) != 0 {
+			r.Errorf("told %q", r.warn)
+		}
+	})
+}
+
+func TestFollowNeedsItsPaths(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []feed.Files{
+		{}, {Paths: []string{filepath.Join(dir, "none")}}, {Paths: []string{dir, filepath.Join(dir, "none")}},
+		{Paths: []string{dir}, Secrets: filepath.Join(dir, "none")}, {Paths: []string{dir}, Secrets: file}, {Paths: []string{os.DevNull}},
+	} {
+		err := f.Follow(t.Context(), func(serve.Desired) { t.Error("handed something over") })
+		if err == nil || strings.Contains(err.Error(), "none") != errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%+v: %v", f, err)
+		}
+	}
+}

@@ -1,0 +1,338 @@
+package serve_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/hmac"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/serve"
+)
+
+const (
+	hookToken = "t0ken-of-the-hook"
+	hookPath  = "/hook/git/app"
+	signedApp = `{apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: app, annotations: {hook.headgate.dev/secret: hook}}, spec: {url: "https://h/o/app", interval: 1h}}`
+)
+
+// hooks is a server that runs, and the Secrets of its webhooks.
+type hooks struct {
+	*serve.Server
+	secrets map[string]map[string]string
+	log     *lines
+	runs    atomic.Int64 // that webhooks triggered
+}
+
+func newHooks(t *testing.T, documents string, adjust ...func(*serve.Config)) *hooks {
+	t.Helper()
+	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &hooks{secrets: map[string]map[string]string{"default/hook": {"token": hookToken}}, log: new(lines)}
+	ready := make(chan struct{})
+	c := serve.Config{
+		Feed: feedFunc(func(ctx context.Context, set func(serve.Desired)) error {
+			set(serve.Desired{Objects: objects(t, documents), Secrets: h})
+			close(ready)
+			<-ctx.Done()
+			return nil
+		}),
+		Statuses: new(memory), Store: store, Scrub: -1, Log: slog.New(slog.NewTextHandler(h.log, nil)),
+		Origin: func(source.Object, source.Env) (source.Origin, error) { return nil, source.ErrWaiting },
+		Observe: func(r serve.Run) {
+			if r.Trigger == serve.Hook {
+				h.runs.Add(1)
+			}
+		},
+	}
+	for _, f := range adjust {
+		f(&c)
+	}
+	h.Server = newServer(t, c)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- h.Run(ctx) }()
+	<-ready
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+		store.Close()
+	})
+	return h
+}
+
+func (h *hooks) Secret(_ context.Context, namespace, name string) (source.Secret, error) {
+	s := source.Secret{Data: map[string][]byte{}}
+	data, found := h.secrets[namespace+"/"+name]
+	if !found {
+		return s, fmt.Errorf("secret %s/%s: %w", namespace, name, fs.ErrNotExist)
+	}
+	for key, value := range data {
+		if value == "broken" {
+			return s, errors.New("the store of secrets is broken")
+		}
+		s.Data[key] = []byte(value)
+	}
+	return s, nil
+}
+
+func (h *hooks) PullSecrets(context.Context, string, string) ([]source.Secret, error) {
+	return nil, errors.New("none")
+}
+
+// post sends a webhook and returns status and reason of the answer.
+func (h *hooks) post(t *testing.T, path, body string, header map[string]string) (int, string) {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
+	for name, value := range header {
+		r.Header.Set(name, value)
+	}
+	return h.answer(t, r)
+}
+
+func (h *hooks) answer(t *testing.T, r *http.Request) (int, string) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.Handler().ServeHTTP(w, r)
+	var said struct {
+		Status int
+		Reason string
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &said); w.Code != 404 && w.Code != 405 && (err != nil || said.Status != w.Code) {
+		t.Errorf("%v: %s", err, w.Body)
+	}
+	if text := w.Body.String() + h.log.String(); strings.Contains(text, hookToken) || strings.Contains(text, "\x1b") {
+		t.Errorf("%q is not to be shown", text)
+	}
+	return w.Code, said.Reason
+}
+
+func sum(of func() hash.Hash, key, body string) string {
+	mac := hmac.New(of, []byte(key))
+	mac.Write([]byte(body))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+func TestHookProof(t *testing.T) {
+	const body = "{}"
+	refused := 401
+	for name, test := range map[string]struct {
+		header map[string]string
+		query  string
+		want   int
+	}{
+		"github":                    {map[string]string{"X-Hub-Signature-256": "sha256=" + sum(sha256.New, hookToken, body)}, "", 202},
+		"github, other key":         {map[string]string{"X-Hub-Signature-256": "sha256=" + sum(sha256.New, "x", body)}, "", refused},
+		"github, other body":        {map[string]string{"X-Hub-Signature-256": "sha256=" + sum(sha256.New, hookToken, body+" ")}, "", refused},
+		"github, SHA-1":             {map[string]string{"X-Hub-Signature": "sha1=" + sum(sha1.New, hookToken, body)}, "", refused},
+		"github, SHA-1 as 256":      {map[string]string{"X-Hub-Signature-256": "sha1=" + sum(sha1.New, hookToken, body)}, "", refused},
+		"bitbucket":                 {map[string]string{"X-Hub-Signature": "sha256=" + sum(sha256.New, hookToken, body)}, "", 202},
+		"no hash named":             {map[string]string{"X-Hub-Signature-256": sum(sha256.New, hookToken, body)}, "", refused},
+		"upper case":                {map[string]string{"X-Hub-Signature-256": "SHA256=" + strings.ToUpper(sum(sha256.New, hookToken, body))}, "", 202},
+		"short":                     {map[string]string{"X-Hub-Signature-256": "sha256=" + sum(sha256.New, hookToken, body)[:10]}, "", refused},
+		"empty signature":           {map[string]string{"X-Hub-Signature-256": "sha256="}, "", refused},
+		"no hexadecimal digits":     {map[string]string{"X-Hub-Signature-256": "sha256=zz"}, "", refused},
+		"gitea":                     {map[string]string{"X-Gitea-Signature": sum(sha256.New, hookToken, body)}, "", 202},
+		"forgejo":                   {map[string]string{"X-Forgejo-Signature": sum(sha256.New, hookToken, body)}, "", 202},
+		"gogs":                      {map[string]string{"X-Gogs-Signature": sum(sha256.New, hookToken, body)}, "", 202},
+		"gitea, SHA-1":              {map[string]string{"X-Gitea-Signature": sum(sha1.New, hookToken, body)}, "", refused},
+		"generic, SHA-256":          {map[string]string{"X-Signature": "sha256=" + sum(sha256.New, hookToken, body)}, "", 202},
+		"generic, SHA-512":          {map[string]string{"X-Signature": "sha512=" + sum(sha512.New, hookToken, body)}, "", 202},
+		"generic, SHA-1":            {map[string]string{"X-Signature": "sha1=" + sum(sha1.New, hookToken, body)}, "", refused},
+		"generic, unknown hash":     {map[string]string{"X-Signature": "md5=" + sum(sha256.New, hookToken, body)}, "", refused},
+		"nexus":                     {map[string]string{"X-Nexus-Webhook-Signature": sum(sha1.New, hookToken, body)}, "", 202},
+		"gitlab":                    {map[string]string{"X-Gitlab-Token": hookToken}, "", 202},
+		"gitlab, longer":            {map[string]string{"X-Gitlab-Token": hookToken + "x"}, "", refused},
+		"gitlab, a part":            {map[string]string{"X-Gitlab-Token": hookToken[:5]}, "", refused},
+		"harbor":                    {map[string]string{"Authorization": hookToken}, "", 202},
+		"bearer":                    {map[string]string{"Authorization": "bearer " + hookToken}, "", 202},
+		"basic":                     {map[string]string{"Authorization": "Basic " + url.UserPassword("u", hookToken).String()}, "", refused},
+		"azure devops":              {map[string]string{"Authorization": "Basic dTp0MGtlbi1vZi10aGUtaG9vaw=="}, "", 202},
+		"other bearer":              {map[string]string{"Authorization": "Bearer x"}, "", refused},
+		"parameter":                 {nil, "?token=" + hookToken, 202},
+		"other parameter":           {nil, "?token=x", refused},
+		"empty parameter":           {nil, "?token=", refused},
+		"nothing":                   {nil, "", refused},
+		"one of several is right":   {map[string]string{"X-Hub-Signature-256": "sha256=00", "X-Gitea-Signature": sum(sha256.New, hookToken, body)}, "", 202},
+		"HMAC with the empty key":   {map[string]string{"X-Hub-Signature-256": "sha256=" + sum(sha256.New, "", body)}, "", refused},
+		"body with a line break in": {map[string]string{"Authorization": "Bearer\t" + hookToken}, "", refused},
+	} {
+		h := newHooks(t, signedApp) // whose callers may do everything, which does not matter where there is a Secret
+		if status, reason := h.post(t, hookPath+test.query, body, test.header); status != test.want {
+			t.Errorf("%s: %d %s; %s", name, status, reason, h.log)
+		}
+		if test.want != 202 && h.runs.Load() > 0 {
+			t.Errorf("%s: something ran", name)
+		}
+	}
+}
+
+// Who cannot sign learns nothing about which objects there are.
+func TestHookRefusalsAreAlike(t *testing.T) {
+	d := newHooks(t, signedApp+`
+---
+{apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: plain}, spec: {url: "https://h/o/app", interval: 1h}}
+---
+{apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: lost, annotations: {hook.headgate.dev/secret: none}}, spec: {url: "https://h/o/app", interval: 1h}}
+---
+{apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: void, annotations: {hook.headgate.dev/secret: ""}}, spec: {url: "https://h/o/app", interval: 1h}}
+---
+{apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: blank, annotations: {hook.headgate.dev/secret: blank}}, spec: {url: "https://h/o/app", interval: 1h}}
+---
+{apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: line, annotations: {hook.headgate.dev/secret: line}}, spec: {url: "https://h/o/app", interval: 1h}}
+---
+{apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: broken, annotations: {hook.headgate.dev/secret: broken}}, spec: {url: "https://h/o/app", interval: 1h}}
+`, closed(t))
+	d.secrets["default/blank"] = map[string]string{"password": hookToken}
+	d.secrets["default/line"] = map[string]string{"token": hookToken + "\n"}
+	d.secrets["default/broken"] = map[string]string{"token": "broken"}
+	var first string
+	for name, logged := range map[string]string{
+		"app": "X-Hub-Signature-256 is not by the token of secret default/hook", "plain": "has no Secret for webhooks", "nobody": "there is no object GitRepository/default/nobody",
+		"lost": "secret default/none does not exist", "void": "secret default/ does not exist", "blank": "key token is missing", "line": "key token ends in a line break", "broken": "store of secrets is broken",
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/hook/git/"+name, strings.NewReader("{}"))
+		r.Header.Set("X-Hub-Signature-256", "sha256=00")
+		w := httptest.NewRecorder()
+		d.Handler().ServeHTTP(w, r)
+		got := fmt.Sprint(w.Code, w.Header(), w.Body)
+		if first == "" {
+			first = got
+		}
+		if got != first || w.Code != 401 {
+			t.Errorf("%s: %s\nothers: %s", name, got, first)
+		}
+		if reason := d.log.String(); !strings.Contains(reason, logged) || strings.Contains(reason, hookToken) {
+			t.Errorf("%s: %s", name, reason)
+		}
+	}
+	if d.runs.Load() != 0 {
+		t.Error("something ran")
+	}
+}
+
+// closed has the server know its callers.
+func closed(t *testing.T) func(*serve.Config) {
+	return func(c *serve.Config) { c.Callers = callersOf(t, callers) }
+}
+
+// Objects without a Secret are for callers that the server knows, or for all; a Secret of the
+// server need not exist in each namespace. A token that is changed counts at once.
+func TestHookWithoutSecret(t *testing.T) {
+	const document = `{apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: app, namespace: shop}, spec: {url: "https://h/o/app", interval: 1h}}`
+	for name, test := range map[string]struct {
+		secret string
+		data   map[string]string
+		open   bool
+		path   string
+		token  string
+		want   int
+	}{
+		"open":                     {"", nil, true, "/hook/git/shop/app", "", 202},
+		"closed":                   {"", nil, false, "/hook/git/shop/app", "", 401},
+		"open, no object":          {"", nil, true, "/hook/git/app", "", 404},
+		"closed, no object":        {"", nil, false, "/hook/git/app", "", 401},
+		"Secret of the server":     {"hooks", map[string]string{"token": hookToken}, true, "/hook/git/shop/app", hookToken, 202},
+		"not signed":               {"hooks", map[string]string{"token": hookToken}, true, "/hook/git/shop/app", "", 401},
+		"none here, open":          {"hooks", nil, true, "/hook/git/shop/app", "", 202},
+		"none here, closed":        {"hooks", nil, false, "/hook/git/shop/app", hookToken, 401},
+		"Secret without token":     {"hooks", map[string]string{"x": "y"}, true, "/hook/git/shop/app", "", 401},
+		"Secret cannot be read":    {"hooks", map[string]string{"token": "broken"}, true, "/hook/git/shop/app", "", 401},
+		"no object, with a Secret": {"hooks", map[string]string{"token": hookToken}, false, "/hook/git/shop/other", hookToken, 401},
+	} {
+		h := newHooks(t, document, func(c *serve.Config) {
+			if c.Hooks = test.secret; !test.open {
+				closed(t)(c)
+			}
+		})
+		if test.data != nil {
+			h.secrets["shop/hooks"] = test.data
+		}
+		if status, reason := h.post(t, test.path, "", map[string]string{"X-Gitlab-Token": test.token}); status != test.want {
+			t.Errorf("%s: %d %s", name, status, reason)
+		}
+	}
+	h := newHooks(t, signedApp)
+	h.secrets["default/hook"] = map[string]string{"token": "n3w-token"}
+	for token, want := range map[string]int{hookToken: 401, "n3w-token": 202} {
+		if status, _ := h.post(t, hookPath, "", map[string]string{"X-Gitlab-Token": token}); status != want {
+			t.Errorf("%s: %d after it was changed", token, status)
+		}
+	}
+}
+
+func TestHookRequests(t *testing.T) {
+	auth := map[string]string{"Authorization": hookToken}
+	h := newHooks(t, signedApp)
+	for path, want := range map[string]int{
+		"/hook/gitrepository/app": 202, "/hook/GitRepository/default/app": 202, "/hook/gitrepositories/app": 202, "/hook/git//app": 202,
+		"/hook/": 404, "/hook/app": 404, "/hook/secret/app": 404, "/hook/git/default/app/": 404, "/hook/git/default/app/x": 404,
+		"/hook/git/default/..": 404, "/hook/git/default/A": 404, "/hook/git/default/a%0Ab": 404, "/hook/git/default%2Fapp": 404, "/other/git/app": 404,
+	} {
+		if status, reason := h.post(t, path, "{}", auth); status != want {
+			t.Errorf("%s: %d %s", path, status, reason)
+		}
+	}
+	large := strings.Repeat(" ", 1<<20)
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	z.Close()
+	event := func(header, name string) *http.Request {
+		r := httptest.NewRequest("POST", hookPath, strings.NewReader("{}"))
+		r.Header.Set(header, name)
+		return r
+	}
+	for name, test := range map[string]struct {
+		request *http.Request
+		want    int
+	}{
+		"GET":                   {httptest.NewRequest("GET", hookPath, nil), 405},
+		"PUT":                   {httptest.NewRequest("PUT", hookPath, nil), 405},
+		"as large as it may be": {httptest.NewRequest("POST", hookPath, strings.NewReader(large)), 202},
+		"too large":             {httptest.NewRequest("POST", hookPath, strings.NewReader(large+" ")), 413},
+		"too large, chunks":     {httptest.NewRequest("POST", hookPath, struct{ io.Reader }{strings.NewReader(large + " ")}), 413},
+		"chunks":                {httptest.NewRequest("POST", hookPath, struct{ io.Reader }{strings.NewReader("{}")}), 202},
+		"no body":               {httptest.NewRequest("POST", hookPath, nil), 202},
+		"ping of GitHub":        {event("X-GitHub-Event", "ping"), 200},
+		"ping of Bitbucket":     {event("X-Event-Key", "diagnostics:ping"), 200},
+		"another event":         {event("X-GitHub-Event", "issues"), 202},
+		"no JSON":               {httptest.NewRequest("POST", hookPath, strings.NewReader("\x00[{")), 202},
+		"breaks off":            {httptest.NewRequest("POST", hookPath, io.MultiReader(strings.NewReader("{"), brokenBody{})), 400},
+		"gzip":                  {event("Content-Encoding", "gzip"), 415},
+	} {
+		test.request.Header.Set("Authorization", hookToken)
+		if status, reason := h.answer(t, test.request); status != test.want {
+			t.Errorf("%s: %d %s", name, status, reason)
+		}
+	}
+	if err := h.Suspend(named("app"), source.Suspension{}); err != nil {
+		t.Fatal(err)
+	}
+	if status, reason := h.post(t, hookPath, "{}", auth); status != 202 || reason != "ignored: it is suspended" {
+		t.Errorf("suspended: %d %s", status, reason)
+	}
+}
+
+type brokenBody struct{}
+
+func (brokenBody) Read([]byte) (int, error) { return 0, errors.New("connection \x1b reset") }

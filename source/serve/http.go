@@ -1,0 +1,407 @@
+package serve
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/http/pprof"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/headgate-io/headgate/internal/document"
+	"github.com/headgate-io/headgate/internal/httpserve"
+	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/serve/api"
+)
+
+// Callers are those that the file of tokens and client certificates names; see [OpenCallers].
+type Callers = httpserve.Guard
+
+// CallersConfig says where callers are named; see [OpenCallers]. Its Cookie and Lists are set by that.
+type CallersConfig = httpserve.Config
+
+// What callers may do, as the file of callers has it.
+const (
+	mayFetch  = "fetch"
+	mayRead   = "read"
+	mayChange = "change"
+	mayDebug  = "debug"
+)
+
+// OpenCallers reads the file of a configuration, a YAML or JSON document. The error names each place in it
+// that is wrong.
+//
+//	tokens:
+//	- name: deploy             # who it is, in logs
+//	  token: 7d0f…             # at least 16 bytes; or
+//	  sha256: 9f86d0…          # the SHA-256 of it, 64 hexadecimal digits
+//	  may: [fetch, read]       # fetch artifacts; read statuses and events; change (reconcile, suspend, resume); debug (profiles); default all but debug
+//	  namespaces: [shop, team-*]
+//	  kinds: [GitRepository]   # in the spelling of either API group
+//	  expires: 2027-01-01T00:00:00Z
+//	certificates:
+//	- name: alice              # and scopes as above
+//	  commonName: alice        # or dns or uri
+//
+// Namespaces and kinds that are left out allow everything, an empty list nothing. Their patterns match whole names;
+// * stands for any text. The file is looked at again once a second at most, when a caller comes; what is
+// wrong then leaves the callers as they are. Callers of the socket of the server may do everything.
+func OpenCallers(c CallersConfig) (*Callers, error) {
+	c.Cookie = "headgate_serve"
+	c.Lists = map[string]httpserve.List{
+		"may":        {Check: checkMay, Absent: "all but debug"},
+		"namespaces": {Check: httpserve.CheckNamespace},
+		"kinds":      {Check: checkKind, Adjust: kindPattern},
+	}
+	return httpserve.OpenGuard(c)
+}
+
+func checkMay(p httpserve.Pattern) string {
+	if slices.Contains([]httpserve.Pattern{mayFetch, mayRead, mayChange, mayDebug}, p) {
+		return ""
+	}
+	return document.Quote(string(p)) + " is nothing that callers may do: want one of fetch, read, change, debug"
+}
+
+func checkKind(p httpserve.Pattern) string {
+	if strings.Contains(string(p), "*") {
+		return httpserve.CheckText(p)
+	}
+	if _, known := source.ParseKind(string(p)); !known {
+		return document.Quote(string(p)) + " is no kind: want one as GitRepository, or a pattern with *"
+	}
+	return ""
+}
+
+// kindPattern returns a kind as references have it.
+func kindPattern(p httpserve.Pattern) httpserve.Pattern {
+	if kind, known := source.ParseKind(string(p)); known {
+		return httpserve.Pattern(kind)
+	}
+	return p
+}
+
+// may returns why a caller may not do something with an object, nil when it may. The zero Reference stands for all objects.
+func may(g httpserve.Grant, what string, ref source.Reference) error {
+	s := g.Scope()
+	hasKind := func(kind string) bool { return httpserve.Allows(s.Kinds, kind) }
+	switch {
+	case g.All:
+		return nil
+	case s == nil:
+		return httpserve.Forbid("missing", g.Actor, what+": nothing is allowed")
+	case s.May == nil && what == mayDebug, s.May != nil && !slices.Contains(*s.May, httpserve.Pattern(what)):
+		return httpserve.Outside("may", g.Actor, what, what)
+	case !httpserve.Allows(s.Namespaces, ref.Namespace):
+		return httpserve.Outside("namespace", g.Actor, what, ref.Namespace)
+	case !hasKind(ref.Kind) && !slices.ContainsFunc(source.Spellings(ref.Kind), hasKind):
+		return httpserve.Outside("kind", g.Actor, what, ref.Kind)
+	}
+	return nil
+}
+
+// identify returns what the caller of a request may do. It removes credentials from the request.
+func (s *Server) identify(r *http.Request) (httpserve.Grant, error) {
+	if httpserve.Trusted(r) {
+		httpserve.Take(r)
+		return httpserve.Grant{All: true}, nil
+	}
+	return s.config.Callers.Identify(r, "")
+}
+
+// A call is a request.
+type call struct {
+	*Server
+	w     http.ResponseWriter
+	r     *http.Request
+	grant httpserve.Grant // of a caller that is identified
+}
+
+// known serves requests of callers that are known.
+func known(serve func(*call) error) func(*call) error {
+	return func(c *call) (err error) {
+		if c.grant, err = c.identify(c.r); err != nil {
+			return err
+		}
+		return serve(c)
+	}
+}
+
+// ready serves requests of callers that are known when the documents are
+// read: before, an object of one that is not read yet would be missing.
+func ready(serve func(*call) error) func(*call) error {
+	return known(func(c *call) error {
+		select {
+		case <-c.ready:
+			return serve(c)
+		case <-c.r.Context().Done():
+		case <-c.ending.Done():
+		}
+		return httpserve.Refuse(http.StatusServiceUnavailable, "the server ends before it has read its documents")
+	})
+}
+
+// apiRoutes are those of package api, by method and pattern of [http.ServeMux].
+var apiRoutes = []struct {
+	route string
+	serve func(*call) error
+}{
+	{"GET /api/v1/sources", ready((*call).list)},
+	{"GET /api/v1/sources/{kind}/{namespace}/{name}", ready((*call).source)},
+	{"GET /api/v1/sources/{kind}/{namespace}/{name}/files", ready((*call).files)},
+	{"GET /api/v1/sources/{kind}/{namespace}/{name}/runs", ready((*call).runs)},
+	{"POST /api/v1/sources/{kind}/{namespace}/{name}/reconcile", ready((*call).reconcile)},
+	{"POST /api/v1/sources/{kind}/{namespace}/{name}/suspend", ready((*call).suspend)},
+	{"POST /api/v1/sources/{kind}/{namespace}/{name}/resume", ready((*call).resume)},
+	{"GET /api/v1/watch", known((*call).watch)},
+	{"GET /api/v1/events", known((*call).events)},
+	{"GET /api/v1/stats", known((*call).stats)},
+	{"GET /api/v1/session", known((*call).session)},
+	{"POST /api/v1/session", (*call).login},
+	{"DELETE /api/v1/session", (*call).logout},
+}
+
+//go:embed page
+var page embed.FS
+
+// Page returns the handler of the web page, which speaks to a server by the API of
+// package api and nothing else. It answers below /ui/.
+func Page() http.Handler { return httpserve.Page(page, "page") }
+
+// Handler returns the handler of all paths. It can be mounted below any path
+// of another server by [http.StripPrefix]. Streams end when [Server.Run] has ended.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	allowed := make(map[string][]string) // methods by pattern
+	handle := func(route string, serve func(*call) error) {
+		method, pattern, found := strings.Cut(route, " ")
+		if !found {
+			pattern = route
+		} else if allowed[pattern] = append(allowed[pattern], method); method == http.MethodGet {
+			allowed[pattern] = append(allowed[pattern], http.MethodHead)
+		}
+		mux.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) {
+			if err := serve(&call{Server: s, w: w, r: r}); err != nil {
+				s.refuse(w, r, err)
+			}
+		})
+	}
+	for _, r := range apiRoutes {
+		handle(r.route, r.serve)
+	}
+	handle("GET /healthz", func(c *call) error { return httpserve.Text(c.w, http.StatusOK, "OK\n") })
+	handle("GET /readyz", (*call).readyz)
+	handle("POST /hook/{kind}/{name}", (*call).hook)
+	handle("POST /hook/{kind}/{namespace}/{name}", (*call).hook)
+	handle("GET /metrics", (*call).scrape)
+	if s.config.Profiles {
+		handle("GET /debug/pprof/{name}", known((*call).profile))
+		handle("GET /debug/pprof/{$}", known((*call).profile))
+	}
+	for pattern, methods := range allowed {
+		handle(pattern, func(c *call) error { return httpserve.WrongMethod(c.w, methods...) })
+	}
+	mux.Handle("/ui", Page())
+	mux.Handle("/ui/", Page())
+	store := s.config.Store.Handler()
+	handle("/", func(c *call) error { return c.artifact(store) })
+	origins := httpserve.Origins(s.config.BaseURL)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasPrefix(r.URL.Path, "/hook/") { // whose tokens are its own
+			httpserve.Take(r)
+		}
+		a := httpserve.Answering(w, r)
+		defer s.observeRequest(r)(a)
+		defer httpserve.Recover(a, "server", func(cause, stack string) {
+			s.log.Error("defect: a request made the server panic", "method", r.Method, "path", clean(r.URL.Path), "error", cause, "stack", stack)
+		})
+		switch {
+		case !httpserve.Here(r):
+			httpserve.Take(r) // before its path is logged
+			s.denied(r, "host", "", fmt.Errorf("the request is for the host %q", r.Host))
+			httpserve.Text(a, http.StatusForbidden, httpserve.MisdirectedText)
+		case origins.Check(r) != nil:
+			s.denied(r, "origin", "", fmt.Errorf("the request is of a page of %q", r.Header.Get("Origin")))
+			s.answerError(a, r, http.StatusForbidden, "requests of pages of other sites are refused")
+		default:
+			normalize(r.URL)
+			mux.ServeHTTP(a, r)
+		}
+	})
+}
+
+// normalize makes a path one that [http.ServeMux] serves as it is: repeated slashes
+// count as one, and segments that begin with a dot are names.
+func normalize(u *url.URL) {
+	path := u.EscapedPath()
+	if !strings.Contains(path, "//") && !strings.Contains(path, "/.") {
+		return
+	}
+	segments := slices.DeleteFunc(strings.SplitAfter(path, "/"), func(segment string) bool { return segment == "/" })
+	u.RawPath = strings.ReplaceAll("/"+strings.Join(segments, ""), "/.", "/%2E")
+	u.Path, _ = url.PathUnescape(u.RawPath) // of an escaped path
+}
+
+// artifact answers what is below no other path: an artifact, to callers that may
+// fetch it, the page for browsers at the root, or nothing.
+func (c *call) artifact(store http.Handler) error {
+	r := c.r
+	if r.URL.Path == "/" && httpserve.Browses(r) {
+		c.w.Header().Set("Location", httpserve.Take(r).Base()+"ui/") // relative: what came before may have been removed
+		c.w.Header().Set("Vary", "Accept")
+		c.w.WriteHeader(http.StatusSeeOther)
+		return nil
+	}
+	path := strings.Split(r.URL.Path, "/")[1:]
+	if len(path) != 4 && len(path) != 5 {
+		return httpserve.ErrNothing
+	}
+	ref, err := source.ParseReference(strings.Join(path[:3], "/"))
+	if err != nil {
+		return httpserve.ErrNothing
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return httpserve.WrongMethod(c.w, http.MethodGet, http.MethodHead)
+	}
+	if c.config.Callers.Required() && !c.config.OpenArtifacts {
+		if c.grant, err = c.identify(r); err == nil {
+			err = may(c.grant, mayFetch, ref)
+		}
+		if err != nil {
+			return err
+		}
+		c.w = private{c.w.(*httpserve.Writer)}
+	}
+	if slices.ContainsFunc(source.Spellings(ref.Kind)[1:], func(kind string) bool { return path[0] == strings.ToLower(kind) }) {
+		r = r.Clone(r.Context()) // the store has one directory for both groups
+		r.URL.Path, r.URL.RawPath = "/"+strings.ToLower(ref.Kind)+"/"+strings.Join(path[1:], "/"), ""
+	}
+	store.ServeHTTP(c.w, r)
+	return nil
+}
+
+// private keeps what only some callers may fetch out of shared caches.
+type private struct{ *httpserve.Writer }
+
+// WriteHeader implements [http.ResponseWriter].
+func (p private) WriteHeader(status int) {
+	header := p.Header()
+	if caching := header.Get("Cache-Control"); caching != "" {
+		header.Set("Cache-Control", strings.Replace(caching, "public", "private", 1))
+	}
+	header.Add("Vary", "Authorization")
+	p.Writer.WriteHeader(status)
+}
+
+// readyz answers whether the server has what it is asked for, or else which
+// parts are missing, one a line.
+func (c *call) readyz() error {
+	var missing []string
+	if c.ending.Err() != nil {
+		missing = append(missing, "server: shutting down")
+	}
+	if !c.Ready() {
+		missing = append(missing, "controller: the documents are not read yet, or the saved statuses are not restored")
+	}
+	if err := c.config.Store.Writable(); err != nil {
+		missing = append(missing, "store: "+err.Error())
+	}
+	if len(missing) > 0 {
+		return httpserve.Text(c.w, http.StatusServiceUnavailable, strings.Join(missing, "\n")+"\n")
+	}
+	return httpserve.Text(c.w, http.StatusOK, "OK\n")
+}
+
+// profiles are the pages of net/http/pprof that are no profile of the runtime.
+var profiles = map[string]http.HandlerFunc{"": pprof.Index, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace}
+
+// profile answers with a profile of the process, which is of all objects.
+func (c *call) profile() error {
+	if err := may(c.grant, mayDebug, source.Reference{}); err != nil {
+		return err
+	}
+	name := c.r.PathValue("name")
+	switch serve := profiles[name]; {
+	case serve != nil:
+		serve(c.w, c.r)
+	case name == "cmdline": // flags may be secret
+		return httpserve.ErrNothing
+	default:
+		pprof.Handler(name).ServeHTTP(c.w, c.r)
+	}
+	return nil
+}
+
+// unknown says how a caller can say who it is.
+const unknown = "say who you are: by a token in the header Authorization (Bearer, or Basic as password) or by a client certificate; " +
+	"headgate takes it from --token-file or HEADGATE_TOKEN"
+
+// statuses are those of errors that are no refusal of their own.
+var statuses = []struct {
+	err    error
+	status int
+}{
+	{httpserve.ErrUnknown, http.StatusUnauthorized},
+	{httpserve.ErrForbidden, http.StatusForbidden},
+	{fs.ErrNotExist, http.StatusNotFound},
+	{ErrSuspended, http.StatusConflict},
+	{ErrEnded, http.StatusServiceUnavailable},
+}
+
+// refuse answers an error, unless the answer has begun: then the error is that
+// of writing it.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if httpserve.Begun(w) {
+		return
+	}
+	status, reason := http.StatusInternalServerError, redact.String(err.Error())
+	if own, ok := errors.AsType[*httpserve.Refusal](err); ok {
+		status = own.Status
+	}
+	for _, known := range statuses {
+		if errors.Is(err, known.err) && status == http.StatusInternalServerError {
+			status = known.status
+		}
+	}
+	if denial, ok := errors.AsType[*httpserve.Denial](err); ok {
+		s.denied(r, denial.Kind, denial.Actor, err)
+	}
+	switch header := w.Header(); status {
+	case http.StatusUnauthorized:
+		header.Set("WWW-Authenticate", "Bearer")
+		reason = unknown
+	case http.StatusForbidden:
+		reason = "the credential does not allow it"
+	case http.StatusRequestEntityTooLarge:
+		header.Set("Connection", "close")
+	case http.StatusServiceUnavailable:
+		header.Set("Retry-After", "5") // seconds
+	case http.StatusInternalServerError:
+		s.log.Error("a request could not be answered", "method", r.Method, "path", clean(r.URL.Path), "error", reason)
+		reason = "the server could not do it, see its log" // the cause names files
+	}
+	s.answerError(w, r, status, reason)
+}
+
+// answerError answers with an error, as JSON below /api/.
+func (s *Server) answerError(w http.ResponseWriter, r *http.Request, status int, reason string) {
+	if r.URL.Path == "/api" || strings.HasPrefix(r.URL.Path, "/api/") {
+		httpserve.JSON(w, status, api.Problem{Status: status, Reason: reason})
+		return
+	}
+	httpserve.Text(w, status, reason)
+}
+
+// streaming returns the context of a request, which also ends with the server, and what ends it.
+func (c *call) streaming() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(c.r.Context())
+	stop := context.AfterFunc(c.ending, cancel)
+	return ctx, func() { stop(); cancel() }
+}

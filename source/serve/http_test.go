@@ -1,0 +1,708 @@
+package serve_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/httpserve"
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/serve"
+	"github.com/headgate-io/headgate/source/serve/api"
+	"github.com/headgate-io/headgate/source/serve/journal"
+)
+
+// Secrets that must not be answered.
+const (
+	password = "c4n4ry-password"
+	sasToken = "c4n4ry-signature"
+)
+
+// A web is a server that runs, whose origins are at hand.
+type web struct {
+	t *testing.T
+	serve.Config
+	*serve.Server
+	front   *httptest.Server
+	journal *journal.Journal
+	log     *lines
+	desired chan serve.Desired
+	stop    context.CancelFunc
+	ended   chan error
+
+	mu       sync.Mutex
+	revision map[string]int   // by name
+	broken   map[string]error // by name
+	held     map[string]chan struct{}
+	before   []func() // run when there is a server
+}
+
+// lines is a log.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// Follow implements serve.Feed.
+func (r *web) Follow(ctx context.Context, set func(serve.Desired)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case d := <-r.desired:
+			set(d)
+		}
+	}
+}
+
+// documents are the objects of a rig: two namespaces, all kinds that it needs.
+const documents = `
+apiVersion: source.headgate.dev/v1
+kind: GitRepository
+metadata: {name: app, namespace: shop}
+spec: {url: "https://ci:` + password + `@git.example.org/app.git", interval: 1h}
+---
+apiVersion: source.headgate.dev/v1
+kind: GitRepository
+metadata: {name: site, namespace: docs}
+spec: {url: "https://git.example.org/site.git", interval: 1h}
+---
+apiVersion: source.headgate.dev/v1
+kind: Bucket
+metadata: {name: assets, namespace: shop}
+spec: {provider: azure, endpoint: "https://a.example.org/?sig=` + sasToken + `", bucketName: assets, interval: 1h}
+`
+
+const callers = `
+tokens:
+- {name: all, token: token-of-all-0001, may: [fetch, read, change, debug]}
+- {name: shop, token: token-of-shop-001, namespaces: [shop]}
+- {name: reader, token: token-of-reader-1, may: [read]}
+- {name: fetcher, token: token-of-fetcher1, may: [fetch]}
+`
+
+func objects(t *testing.T, text string) []source.Object {
+	t.Helper()
+	set := new(source.Set)
+	if err := set.Decode("test", strings.NewReader(text)); err != nil {
+		t.Fatal(err)
+	}
+	return set.Objects
+}
+
+// callersOf returns the callers that a file names.
+func callersOf(t *testing.T, text string) *serve.Callers {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "callers.yaml")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := serve.OpenCallers(serve.CallersConfig{File: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// newWeb returns a web whose objects have run; with guarded callers have to say who they are.
+func newWeb(t *testing.T, guarded bool, adjust ...func(*web)) *web {
+	t.Helper()
+	r := &web{t: t, log: new(lines), desired: make(chan serve.Desired, 1), ended: make(chan error, 1), revision: map[string]int{}, broken: map[string]error{}}
+	dir := t.TempDir()
+	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: filepath.Join(dir, "store"), BaseURL: "http://localhost"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.journal, err = journal.Open(journal.Config{Dir: filepath.Join(dir, "events")}); err != nil {
+		t.Fatal(err)
+	}
+	r.Config = serve.Config{
+		Feed: r, Store: store, Statuses: &source.Ledger{Dir: filepath.Join(dir, "ledger")}, Origin: r.origin, Scrub: -1,
+		Journal: r.journal, Keepalive: 20 * time.Millisecond,
+		Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	if guarded {
+		r.Callers = callersOf(t, callers)
+	}
+	for _, f := range adjust {
+		f(r)
+	}
+	r.Server = newServer(t, r.Config)
+	for _, f := range r.before {
+		f()
+	}
+	r.front = httptest.NewServer(r.Handler())
+	r.desired <- serve.Desired{Objects: objects(t, documents)}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.stop = cancel
+	go func() { r.ended <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		r.front.Close()
+		if err := <-r.ended; err != nil {
+			t.Error(err)
+		}
+		r.journal.Close()
+		store.Close()
+	})
+	for _, ref := range []source.Reference{{Kind: "GitRepository", Namespace: "shop", Name: "app"}, {Kind: "GitRepository", Namespace: "docs", Name: "site"}, {Kind: "Bucket", Namespace: "shop", Name: "assets"}} {
+		r.settled(ref)
+	}
+	return r
+}
+
+var app = source.Reference{Kind: "GitRepository", Namespace: "shop", Name: "app"}
+
+// settled waits for the first run of an object.
+func (r *web) settled(ref source.Reference) {
+	r.t.Helper()
+	for {
+		if _, err := r.Wait(r.t.Context(), ref, 1); err == nil {
+			return
+		} else if r.t.Context().Err() != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// push has the origin of an object have something new.
+func (r *web) push(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.revision[name]++
+}
+
+// fail has the origin of an object fail, or not.
+func (r *web) fail(name string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.broken[name] = err
+}
+
+// hold has the origin of an object not answer until it is released.
+func (r *web) stall(name string) (release func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	held := make(chan struct{})
+	r.held = map[string]chan struct{}{name: held}
+	return func() { close(held) }
+}
+
+func (r *web) origin(obj source.Object, _ source.Env) (source.Origin, error) {
+	return webOrigin{r, obj.Head().Metadata.Name}, nil
+}
+
+// An webOrigin is the origin of an object of a rig.
+type webOrigin struct {
+	*web
+	name string
+}
+
+func (u webOrigin) Resolve(ctx context.Context, _ source.State) (source.Revision, source.State, error) {
+	u.mu.Lock()
+	held := u.held[u.name]
+	u.mu.Unlock()
+	if held != nil {
+		select {
+		case <-held:
+		case <-ctx.Done():
+		}
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	n := u.revision[u.name]
+	return source.Revision{ID: fmt.Sprintf("main@sha1:%040d", n), File: fmt.Sprintf("%040d.tar.gz", n)}, nil, u.broken[u.name]
+}
+
+func (u webOrigin) Open(_ context.Context, rev source.Revision) (source.Content, error) {
+	return webContent{rev}, nil
+}
+
+type webContent struct{ source.Revision }
+
+func (webContent) Verify(context.Context) (source.Verification, error) {
+	return source.Verification{}, nil
+}
+func (webContent) Close() error { return nil }
+
+func (c webContent) WriteTo(ctx context.Context, w io.Writer) (source.Report, error) {
+	report, err := artifact.Pack(ctx, w, fstest.MapFS{
+		"README.md":              {Data: []byte(c.ID)},
+		"bin/run":                {Data: []byte("#!/bin/sh\n"), Mode: 0o755},
+		"bin/<b>\"name\"&é.html": {Data: []byte("x")},
+	})
+	return source.Report{Report: report}, err
+}
+
+// ask sends a request and returns status, header and body of the answer.
+func (r *web) ask(method, path, token, body string, header ...string) (int, http.Header, string) {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(r.t.Context(), method, r.front.URL+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	c := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := c.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return resp.StatusCode, resp.Header, string(text)
+}
+
+// client returns a client of the API.
+func (r *web) client(token string) *api.Client { return &api.Client{Base: r.front.URL, Token: token} }
+
+var errDown = errors.New("the webOrigin is down")
+
+// Callers, in the order of the columns of TestRoutes.
+var tokens4 = []string{"", "token-of-all-0001", "token-of-shop-001", "token-of-reader-1", "token-of-fetcher1"}
+
+// TestRoutes asks for every path as each of the callers.
+func TestRoutes(t *testing.T) {
+	r := newWeb(t, true, func(r *web) { r.Profiles = true })
+	one, err := r.client("token-of-all-0001").Source(t.Context(), app)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := "/" + one.Artifact.Path
+	for _, tt := range []struct {
+		method, path string
+		status       [5]int // of nobody, all, shop, reader, fetcher
+	}{
+		{"GET", "/", [5]int{404, 404, 404, 404, 404}},
+		{"GET", "/healthz", [5]int{200, 200, 200, 200, 200}},
+		{"HEAD", "/healthz", [5]int{200, 200, 200, 200, 200}},
+		{"POST", "/healthz", [5]int{405, 405, 405, 405, 405}},
+		{"GET", "//healthz", [5]int{200, 200, 200, 200, 200}},
+		{"GET", "/healthz/", [5]int{404, 404, 404, 404, 404}},
+		{"GET", "/readyz", [5]int{200, 200, 200, 200, 200}},
+		{"GET", "/metrics", [5]int{401, 200, 403, 200, 403}},
+		{"POST", "/metrics", [5]int{405, 405, 405, 405, 405}},
+		{"GET", "/debug/pprof/", [5]int{401, 200, 403, 403, 403}},
+		{"GET", "/debug/pprof/goroutine", [5]int{401, 200, 403, 403, 403}},
+		{"GET", "/debug/pprof/cmdline", [5]int{401, 404, 403, 403, 403}},
+		{"GET", "/debug/pprof/nothing", [5]int{401, 404, 403, 403, 403}},
+		{"GET", "/debug/vars", [5]int{404, 404, 404, 404, 404}},
+		{"GET", "/ui/", [5]int{200, 200, 200, 200, 200}},
+		{"GET", file, [5]int{401, 200, 200, 403, 200}},
+		{"HEAD", file, [5]int{401, 200, 200, 403, 200}},
+		{"PUT", file, [5]int{405, 405, 405, 405, 405}},
+		{"GET", strings.Replace(file, "/", "//", 3), [5]int{401, 200, 200, 403, 200}},
+		{"GET", "/gitrepository/shop/app/latest.tar.gz", [5]int{401, 404, 404, 403, 404}},
+		{"GET", "/bucket/shop/assets/latest.tar.gz", [5]int{401, 200, 200, 403, 200}},
+		{"GET", "/gitrepository/docs/site/latest.tar.gz", [5]int{401, 404, 403, 403, 404}},
+		{"GET", "/gitrepository/shop/app", [5]int{404, 404, 404, 404, 404}},
+		{"GET", "/gitrepository/shop/app/.x/y", [5]int{401, 404, 404, 403, 404}},
+		{"GET", "/nothing/shop/app/x/y", [5]int{404, 404, 404, 404, 404}},
+		{"GET", "/.status/gitrepository/shop/app.yaml", [5]int{404, 404, 404, 404, 404}},
+		{"GET", "/.locks/shop/app/x", [5]int{404, 404, 404, 404, 404}},
+		{"GET", "/api", [5]int{404, 404, 404, 404, 404}},
+		{"GET", "/api/v1/", [5]int{404, 404, 404, 404, 404}},
+		{"GET", "/api/v2/sources", [5]int{404, 404, 404, 404, 404}},
+		{"GET", "/api/v1/sources", [5]int{401, 200, 200, 200, 200}},
+		{"GET", "/api/v1/sources?kind=helmrepo&ready=true", [5]int{401, 200, 200, 200, 200}},
+		{"GET", "/api/v1/sources?kind=nothing", [5]int{401, 400, 400, 400, 400}},
+		{"GET", "/api/v1/sources?ready=perhaps", [5]int{401, 400, 400, 400, 400}},
+		{"GET", "/api/v1/sources?order=up", [5]int{401, 400, 400, 400, 400}},
+		{"POST", "/api/v1/sources", [5]int{405, 405, 405, 405, 405}},
+		{"GET", "/api/v1/sources/gitrepository/shop/app", [5]int{401, 200, 200, 200, 403}},
+		{"GET", "/api/v1/sources/GitRepository/docs/site", [5]int{401, 200, 403, 200, 403}},
+		{"GET", "/api/v1/sources/gitrepository/shop/nothing", [5]int{401, 404, 404, 404, 403}},
+		{"GET", "/api/v1/sources/nothing/shop/app", [5]int{401, 404, 404, 404, 404}},
+		{"GET", "/api/v1/sources/gitrepository/shop/app/files", [5]int{401, 200, 200, 403, 403}},
+		{"GET", "/api/v1/sources/gitrepository/shop/app/files?limit=0", [5]int{401, 400, 400, 400, 400}},
+		{"GET", "/api/v1/sources/gitrepository/shop/app/runs", [5]int{401, 200, 200, 200, 403}},
+		{"GET", "/api/v1/sources/gitrepository/shop/app/reconcile", [5]int{405, 405, 405, 405, 405}},
+		{"POST", "/api/v1/sources/gitrepository/shop/app/reconcile", [5]int{401, 202, 202, 403, 403}},
+		{"POST", "/api/v1/sources/gitrepository/shop/app/reconcile?wait=1m", [5]int{401, 200, 200, 403, 403}},
+		{"POST", "/api/v1/sources/gitrepository/shop/app/reconcile?wait=forever", [5]int{401, 400, 400, 403, 403}},
+		{"POST", "/api/v1/sources/gitrepository/docs/site/reconcile", [5]int{401, 202, 403, 403, 403}},
+		{"POST", "/api/v1/sources/gitrepository/shop/app/suspend", [5]int{401, 200, 200, 403, 403}},
+		{"POST", "/api/v1/sources/gitrepository/shop/app/reconcile", [5]int{401, 409, 409, 403, 403}},
+		{"POST", "/api/v1/sources/gitrepository/shop/app/resume", [5]int{401, 200, 200, 403, 403}},
+		{"POST", "/api/v1/sources/gitrepository/shop/nothing/suspend", [5]int{401, 404, 404, 403, 403}},
+		{"HEAD", "/api/v1/watch", [5]int{401, 200, 200, 200, 200}},
+		{"GET", "/api/v1/events", [5]int{401, 200, 200, 200, 200}},
+		{"GET", "/api/v1/events?severity=loud", [5]int{401, 400, 400, 400, 400}},
+		{"GET", "/api/v1/events?since=yesterday", [5]int{401, 400, 400, 400, 400}},
+		{"HEAD", "/api/v1/events?follow=true", [5]int{401, 200, 200, 200, 200}},
+		{"GET", "/api/v1/stats", [5]int{401, 200, 200, 200, 200}},
+		{"GET", "/api/v1/session", [5]int{401, 200, 200, 200, 200}},
+		{"DELETE", "/api/v1/session", [5]int{204, 204, 204, 204, 204}},
+		{"PUT", "/api/v1/session", [5]int{405, 405, 405, 405, 405}},
+	} {
+		for i, token := range tokens4 {
+			status, header, body := r.ask(tt.method, tt.path, token, "")
+			if status != tt.status[i] {
+				t.Errorf("%s %s as %d: %d, want %d: %s", tt.method, tt.path, i, status, tt.status[i], body)
+			}
+			if (status == 405) != (header.Get("Allow") != "") {
+				t.Errorf("%s %s: %d with Allow %q", tt.method, tt.path, status, header.Get("Allow"))
+			}
+			if status == 401 && header.Get("WWW-Authenticate") == "" {
+				t.Errorf("%s %s: 401 without WWW-Authenticate", tt.method, tt.path)
+			}
+			var p api.Problem
+			if strings.HasPrefix(tt.path, "/api/") && status >= 400 && tt.method != "HEAD" && (json.Unmarshal([]byte(body), &p) != nil || p.Status != status || p.Reason == "") {
+				t.Errorf("%s %s: the problem is %s", tt.method, tt.path, body)
+			}
+			if strings.Contains(body, password) || strings.Contains(body, sasToken) {
+				t.Errorf("%s %s: a credential is answered: %s", tt.method, tt.path, body)
+			}
+		}
+	}
+	if text := r.log.String(); strings.Contains(text, password) || strings.Contains(text, sasToken) || strings.Contains(text, "token-of-") {
+		t.Errorf("a credential is in the log:\n%s", text)
+	}
+}
+
+// TestBrowser shows what a browser gets: the page, and no answer to what a page
+// of another site asks for.
+func TestBrowser(t *testing.T) {
+	r := newWeb(t, false)
+	status, header, _ := r.ask("GET", "/", "", "", "Accept", "text/html,*/*")
+	if status != 303 || header.Get("Location") != "ui/" {
+		t.Errorf("/: %d %s", status, header.Get("Location"))
+	}
+	if _, header, _ = r.ask("GET", "/token/some-token", "", "", "Accept", "text/html"); header.Get("Location") != "./some-token/ui/" {
+		t.Errorf("with a token in the path: %s", header.Get("Location"))
+	}
+	status, _, body := r.ask("POST", "/api/v1/sources/gitrepository/shop/app/suspend", "", "", "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site")
+	if status != 403 {
+		t.Errorf("a page of another site: %d %s", status, body)
+	}
+	if status, _, body = r.ask("POST", "/api/v1/sources/gitrepository/shop/app/suspend", "", `{"reason": "x", "extra": 1}`); status != 400 {
+		t.Errorf("an unknown field: %d %s", status, body)
+	}
+	if status, _, body = r.ask("POST", "/api/v1/sources/gitrepository/shop/app/suspend", "", `{"reason": "`+strings.Repeat("x", 2000)+`"}`); status != 400 {
+		t.Errorf("a long reason: %d %s", status, body)
+	}
+}
+
+// TestOpen shows what needs no credential where callers have to say who they are.
+func TestOpen(t *testing.T) {
+	r := newWeb(t, true, func(r *web) { r.OpenArtifacts, r.OpenMetrics = true, true })
+	for path, want := range map[string]int{"/bucket/shop/assets/latest.tar.gz": 200, "/metrics": 200, "/api/v1/sources": 401, "/debug/pprof/": 404} {
+		if status, _, body := r.ask("GET", path, "", ""); status != want {
+			t.Errorf("%s: %d, want %d: %s", path, status, want, body)
+		}
+	}
+}
+
+// TestCaching shows who may keep an artifact: everybody what everybody may fetch.
+func TestCaching(t *testing.T) {
+	for guarded, want := range map[bool]string{false: "public", true: "private"} {
+		r := newWeb(t, guarded)
+		one, err := r.client("token-of-all-0001").Source(t.Context(), app)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, header, _ := r.ask("GET", "/"+one.Artifact.Path, "token-of-all-0001", "")
+		if got := header.Get("Cache-Control"); !strings.HasPrefix(got, want) {
+			t.Errorf("Cache-Control: %s, want %s", got, want)
+		}
+		etag := header.Get("ETag")
+		if status, _, _ := r.ask("GET", "/"+one.Artifact.Path, "token-of-all-0001", "", "If-None-Match", etag); status != 304 {
+			t.Errorf("a conditional request: %d", status)
+		}
+		if status, _, body := r.ask("GET", "/"+one.Artifact.Path, "token-of-all-0001", "", "Range", "bytes=0-9"); status != 206 || len(body) != 10 {
+			t.Errorf("a range: %d, %d bytes", status, len(body))
+		}
+	}
+}
+
+// TestReadyz shows when a server is ready.
+func TestReadyz(t *testing.T) {
+	r := newWeb(t, false)
+	if status, _, body := r.ask("GET", "/readyz", "", ""); status != 200 {
+		t.Errorf("%d %s", status, body)
+	}
+	r.stop()
+	status, body := 200, ""
+	for status == 200 { // until the server knows that it ends
+		status, _, body = r.ask("GET", "/readyz", "", "")
+	}
+	if status != 503 || !strings.Contains(body, "shutting down") {
+		t.Errorf("%d %s", status, body)
+	}
+	if status, _, _ := r.ask("GET", "/healthz", "", ""); status != 200 {
+		t.Error("it does not serve any more")
+	}
+}
+
+// An object that is asked for before the feed has it is answered when the feed does.
+func TestAskedBeforeDocumentsAreRead(t *testing.T) {
+	asked, answered := make(chan struct{}), make(chan *httptest.ResponseRecorder, 1)
+	newWeb(t, false, func(r *web) {
+		r.Feed = feedFunc(func(ctx context.Context, set func(serve.Desired)) error {
+			<-asked
+			return r.Follow(ctx, set)
+		})
+		r.before = append(r.before, func() {
+			go func() {
+				close(asked)
+				w := httptest.NewRecorder()
+				r.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/api/v1/sources/gitrepository/shop/app", nil))
+				answered <- w
+			}()
+		})
+	})
+	if w := <-answered; w.Code != http.StatusOK {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// A front is a server with one artifact that serves until the test ends.
+type front struct {
+	addr, socket, path string
+	log                *lines
+}
+
+func newFront(t *testing.T, c serve.Config) front {
+	t.Helper()
+	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := store.Put(t.Context(), "gitrepository/shop/app", "app.tar.gz", func(w io.Writer) error { _, err := io.WriteString(w, "content"); return err })
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := new(lines)
+	c.Store, c.Log = store, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	e := httpserve.Endpoint{Addr: "127.0.0.1:0"}
+	if runtime.GOOS != "windows" {
+		e.Socket = filepath.Join(t.TempDir(), "s")
+	}
+	l, err := httpserve.Listen(t.Context(), e, c.Callers.Required(), c.BaseURL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error)
+	go func() {
+		ended <- l.Serve(ctx, newServer(t, c).Handler(), c.Log, func(context.Context) error { return nil })
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		store.Close()
+	})
+	return front{strings.TrimPrefix(l.URL, "http://"), e.Socket, "/" + a.Path, log}
+}
+
+// send sends a request as it is written and returns the answer; its status is 0
+// when the connection ends without one.
+func (f front) send(t *testing.T, text string) (*http.Response, string) {
+	t.Helper()
+	c, err := net.Dial("tcp", f.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	io.WriteString(c, text)
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return &http.Response{}, ""
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	return resp, string(body)
+}
+
+const (
+	good, poor, stale = "0123456789abcdef-good", "0123456789abcdef-poor", "0123456789abcdef-stale"
+	known             = `
+tokens:
+- {name: good, token: ` + good + `}
+- {name: poor, token: ` + poor + `, namespaces: [other]}
+- {name: stale, token: ` + stale + `, expires: 2001-01-01T00:00:00Z}
+`
+)
+
+// TestHostileRequests has those refused who are not known, may not, or come by
+// another site, and no token stand in the log.
+func TestHostileRequests(t *testing.T) {
+	f := newFront(t, serve.Config{Callers: callersOf(t, known)})
+	open := newFront(t, serve.Config{})
+	bearer := func(token string) string { return "Authorization: Bearer " + token + "\r\n" }
+	for what, tt := range map[string]struct {
+		at      front
+		request string // method and target
+		header  string
+		want    int
+	}{
+		"bearer":                           {f, "GET " + f.path, bearer(good), 200},
+		"in the query":                     {f, "GET " + f.path + "?token=" + good, "", 200},
+		"in the path":                      {f, "GET /token/" + good + f.path, "", 200},
+		"no token":                         {f, "GET " + f.path, "", 401},
+		"a wrong token":                    {f, "GET " + f.path, bearer(good + "x"), 401},
+		"a wrong token in the query":       {f, "GET " + f.path + "?token=" + good + "x", "", 401},
+		"a wrong token in the path":        {f, "GET /token/" + good + "x" + f.path, "", 401},
+		"an expired token":                 {f, "GET /token/" + stale + f.path, "", 401},
+		"a scope that has it not":          {f, "GET /token/" + poor + f.path, "", 403},
+		"a session that is none":           {f, "GET " + f.path, "Cookie: headgate_serve=" + good + "\r\n", 401},
+		"trust in a header":                {f, "GET " + f.path, "X-Forwarded-For: 127.0.0.1\r\nX-Real-IP: ::1\r\n", 401},
+		"profiles":                         {f, "GET /debug/pprof/heap", bearer(good), 404},
+		"a change by a page of another":    {f, "POST /token/" + good + "/api/v1/sources/GitRepository/shop/app/reconcile", "Sec-Fetch-Site: cross-site\r\n", 403},
+		"the same, of an old browser":      {f, "POST /token/" + good + "/api/v1/sources/GitRepository/shop/app/suspend", "Origin: https://evil.example\r\n", 403},
+		"a login by a page of another":     {f, "POST /api/v1/session", "Sec-Fetch-Site: same-site\r\n", 403},
+		"a change where nobody is known":   {open, "POST /api/v1/sources/GitRepository/shop/app/suspend", "Origin: https://evil.example\r\n", 403},
+		"another host":                     {open, "GET /token/" + good + open.path, "Host: evil.example\r\n", 403},
+		"the socket":                       {open, "GET /.serve.sock", "", 404},
+		"a connection to somebody else":    {open, "CONNECT evil.example:443", "", 403},
+		"a body that is too long":          {open, "POST /api/v1/session", "Content-Length: 999999999\r\nContent-Type: application/json\r\n", 413},
+		"two lengths":                      {open, "POST /api/v1/session", "Content-Length: 1\r\nContent-Length: 2\r\n", 400},
+		"an encoding of another world":     {open, "POST /api/v1/session", "Transfer-Encoding: gzip\r\n", 501},
+		"a line break in a header":         {open, "GET " + open.path, "X: a\x00b\r\n", 400},
+		"a path that is escaped otherwise": {open, "GET /%zz/" + good, "", 400},
+	} {
+		host := "Host: 127.0.0.1\r\n"
+		if strings.HasPrefix(tt.header, "Host:") {
+			host = ""
+		}
+		resp, body := tt.at.send(t, tt.request+" HTTP/1.1\r\n"+host+tt.header+"\r\n")
+		if resp.StatusCode != tt.want || (body == "content") != (tt.want == 200) {
+			t.Errorf("%s: %d %q, want %d", what, resp.StatusCode, body, tt.want)
+		}
+		if tt.want >= 401 && tt.want <= 404 && resp.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: caches may keep the answer: %q", what, resp.Header.Get("Cache-Control"))
+		}
+		if strings.Contains(body, "0123456789abcdef") {
+			t.Errorf("%s: the answer has a token: %q", what, body)
+		}
+	}
+	for _, log := range []*lines{f.log, open.log} {
+		if text := log.String(); strings.Contains(text, "0123456789abcdef") || !strings.Contains(text, "refused") {
+			t.Errorf("the log has a token, or nothing:\n%s", text)
+		}
+	}
+}
+
+// TestLargeRequests bounds what has to be kept of a request that nobody is known of.
+func TestLargeRequests(t *testing.T) {
+	f := newFront(t, serve.Config{})
+	for what, head := range map[string]string{
+		"a header": "X: " + strings.Repeat("a", 80<<10), "headers": strings.Repeat("X: a\r\n", 20_000), "a cookie": "Cookie: " + strings.Repeat("a=b; ", 20_000),
+	} {
+		if resp, _ := f.send(t, "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n"+head+"\r\n\r\n"); resp.StatusCode != 431 && resp.StatusCode != 0 {
+			t.Errorf("%s: %d", what, resp.StatusCode)
+		}
+	}
+	if resp, _ := f.send(t, "GET /"+strings.Repeat("a/", 50<<10)+" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"); resp.StatusCode/100 == 2 {
+		t.Errorf("a path: %d", resp.StatusCode)
+	}
+}
+
+// The server listens at an address and at a socket, whose callers may do everything, until it ends.
+func TestListen(t *testing.T) {
+	f := newFront(t, serve.Config{Callers: callersOf(t, known)})
+	if f.socket == "" {
+		t.Skip("there are no sockets here")
+	}
+	unix := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return httpserve.DialSocket(ctx, f.socket)
+	}}}
+	req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://evil.example"+f.path, nil)
+	resp, err := unix.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.Body.Close(); resp.StatusCode != 200 {
+		t.Errorf("at the socket: %s", resp.Status)
+	}
+}
+
+// A connection is a ResponseWriter as that of net/http, which takes files whole.
+type connection struct {
+	*httptest.ResponseRecorder
+	files int64 // bytes that came as parts of files
+}
+
+func (c *connection) ReadFrom(r io.Reader) (int64, error) {
+	n, err := io.Copy(c.ResponseRecorder, r)
+	if l, ok := r.(*io.LimitedReader); ok {
+		if _, ok := l.R.(*os.File); ok {
+			c.files += n
+		}
+	}
+	return n, err
+}
+
+// TestArtifactsAreSentAsFiles has nothing stand between the file of an artifact
+// and the connection, which sends it by sendfile; package listen shows the rest.
+func TestArtifactsAreSentAsFiles(t *testing.T) {
+	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	const size = 9 << 20
+	a, err := store.Put(t.Context(), "gitrepository/default/app", "app.tar.gz", func(w io.Writer) error {
+		_, err := w.Write(make([]byte, size))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(t, serve.Config{Store: store, Callers: callersOf(t, "tokens: [{name: ci, token: 0123456789abcdef-ci}]")})
+	for name, tt := range map[string]struct {
+		ranges string
+		want   int64
+	}{"all": {"", size}, "a range": {"bytes=1000-5000999", 5_000_000}} {
+		r := httptest.NewRequest(http.MethodGet, "/token/0123456789abcdef-ci/"+a.Path, nil)
+		if tt.ranges != "" {
+			r.Header.Set("Range", tt.ranges)
+		}
+		w := &connection{ResponseRecorder: httptest.NewRecorder()}
+		s.Handler().ServeHTTP(w, r)
+		if w.Code/100 != 2 || w.files != tt.want || int64(w.Body.Len()) != tt.want {
+			t.Errorf("%s: %d, %d bytes of %d as files", name, w.Code, w.files, w.Body.Len())
+		}
+	}
+}

@@ -1,0 +1,304 @@
+package serve
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/headgate-io/headgate/internal/httpserve"
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/serve/api"
+)
+
+// metrics are what a server counts, in a registry of its own. What the server
+// and its objects are is looked up when it is asked for.
+type metrics struct {
+	handler  http.Handler
+	inFlight prometheus.Gauge
+
+	runs, late                                                                *prometheus.HistogramVec
+	outcomes, fetched, stored, served, events, told, hooks, denials, requests *prometheus.CounterVec
+}
+
+func (m *metrics) build(s *Server) {
+	reg := prometheus.NewRegistry()
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "headgate_" + name, Help: help}, labels)
+		reg.MustRegister(v)
+		return v
+	}
+	histogram := func(name, help string, buckets ...float64) *prometheus.HistogramVec { // in seconds
+		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "headgate_" + name, Help: help, Buckets: buckets}, []string{"kind"})
+		reg.MustRegister(v)
+		return v
+	}
+	m.runs = histogram("reconcile_duration_seconds", "Time that reconciliations took.", 0.005, 0.025, 0.1, 0.25, 1, 2.5, 10, 30, 60, 300, 1800)
+	m.late = histogram("reconcile_lateness_seconds", "Time from when a reconciliation was due to its start.", 0.01, 0.1, 0.5, 1, 3, 10, 30, 60, 300, 1800)
+	m.outcomes = counter("reconcile_total", "Reconciliations that ended, by why they began and how they ended.", "kind", "trigger", "outcome")
+	m.fetched = counter("fetched_bytes_total", "Bytes of the files that were fetched for new artifacts, unpacked: not what the network carried.", "kind")
+	m.stored = counter("artifact_stored_bytes_total", "Bytes of the artifacts that were stored.", "kind")
+	m.served = counter("artifact_served_bytes_total", "Bytes of artifacts that were sent to consumers.")
+	m.events = counter("events_total", "Events of sources, by severity.", "severity")
+	m.told = counter("event_deliveries_total", "Events that were posted to receivers: delivered, failed at the first attempt, or lost.", "result")
+	m.hooks = counter("hook_requests_total", "Calls of webhooks, by their provider and how they were answered.", "provider", "code")
+	m.denials = counter("auth_failures_total", "Requests that were refused because of their sender, or where they came from.", "reason")
+	m.requests = counter("http_requests_total", "Requests that were answered.", "route", "code")
+	m.inFlight = prometheus.NewGauge(prometheus.GaugeOpts{Name: "headgate_http_requests_in_flight", Help: "Requests that wait for an answer, and streams."})
+	m.zero()
+	reg.MustRegister(m.inFlight, collector{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.handler = promhttp.HandlerFor(reg, promhttp.HandlerOpts{DisableCompression: true, MaxRequestsInFlight: 4})
+}
+
+// zero makes the series that are there from the beginning, so that the first
+// of each is seen as an increase.
+func (m *metrics) zero() {
+	m.served.WithLabelValues()
+	for _, kind := range []string{"GitRepository", "OCIRepository", "Bucket", "PkgRepository", "PkgChart"} {
+		m.runs.WithLabelValues(kind)
+		m.late.WithLabelValues(kind)
+		m.fetched.WithLabelValues(kind)
+		m.stored.WithLabelValues(kind)
+		for trigger := range rank {
+			for outcome := range levels {
+				if outcome != source.Suspended {
+					m.outcomes.WithLabelValues(kind, string(trigger), string(outcome))
+				}
+			}
+		}
+	}
+	for vec, values := range map[*prometheus.CounterVec][]string{
+		m.events:  {"trace", "info", "error"},
+		m.told:    {"delivered", "failed", "lost"},
+		m.denials: {"missing", "invalid", "expired", "namespace", "kind", "may", "origin", "host", "unknown"},
+	} {
+		for _, value := range values {
+			vec.WithLabelValues(value)
+		}
+	}
+}
+
+// scrape answers with the metrics in the format of Prometheus. They are
+// about all objects: unless OpenMetrics, the caller has to be one that may read all.
+func (c *call) scrape() (err error) {
+	if !c.config.OpenMetrics {
+		if c.grant, err = c.identify(c.r); err == nil {
+			err = may(c.grant, mayRead, source.Reference{})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	c.w.Header().Set("X-Content-Type-Options", "nosniff")
+	c.w.Header().Set("Cache-Control", "no-store")
+	c.r.Header.Del("Accept") // the text format
+	c.metrics.handler.ServeHTTP(c.w, c.r)
+	return nil
+}
+
+// A collector reads what the server is now, when it is asked for.
+type collector struct{ server *Server }
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("headgate_"+name, help, labels, nil)
+}
+
+var (
+	phasesDesc   = desc("sources", "Sources, by what they are doing.", "phase")
+	defectsDesc  = desc("defects", "Documents that cannot be read.")
+	queueDesc    = desc("queue_depth", "Sources that are due and wait for their turn.")
+	oldestDesc   = desc("queue_oldest_seconds", "Time that the first of those that are due has waited.")
+	runningDesc  = desc("running", "Reconciliations under way.")
+	fetchingDesc = desc("fetching", "Contents that are being fetched and packed.")
+	answersDesc  = desc("upstream_answers_total", "Answers of upstreams that objects can share, by whether an object asked itself or was given that to another.", "by")
+	cacheDesc    = desc("cache_requests_total", "Lookups in the cache of content, by whether it was there.", "result")
+	startDesc    = desc("start_time_seconds", "Unix time at which the server began.")
+	readyDesc    = desc("source_ready", "Whether a source is ready: 1, 0, or -1 when that is not known.", "kind", "namespace", "name")
+	staleDesc    = desc("source_staleness_ratio", "Time since the origin of a source last answered, over its interval; since the server began when it has not yet. Above 2 it is overdue.", "kind", "namespace", "name")
+	checkedDesc  = desc("source_checked_timestamp_seconds", "Unix time at which the origin of a source last answered, 0 when it has not since the server began.", "kind", "namespace", "name")
+)
+
+// Describe implements [prometheus.Collector]: its metrics are not checked against a list.
+func (c collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements [prometheus.Collector].
+func (c collector) Collect(out chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	counter := func(d *prometheus.Desc, value int64, label string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), label)
+	}
+	s := c.server
+	stats := s.Stats()
+	gauge(defectsDesc, float64(len(s.Defects())))
+	gauge(queueDesc, float64(stats.Queued))
+	gauge(oldestDesc, stats.Oldest.Seconds())
+	gauge(runningDesc, float64(stats.Running))
+	gauge(fetchingDesc, float64(stats.Fetching))
+	gauge(startDesc, unix(s.began))
+	counter(answersDesc, stats.Asked, "asked")
+	counter(answersDesc, stats.Shared, "shared")
+	if s.config.Env.Cache != nil {
+		hits, misses := s.config.Env.Cache.Counts()
+		counter(cacheDesc, hits, "hit")
+		counter(cacheDesc, misses, "miss")
+	}
+	count := map[Phase]int{Idle: 0, Queued: 0, Running: 0, Blocked: 0, Stalled: 0, Suspended: 0, Removed: 0}
+	now := time.Now()
+	for _, v := range s.Views() {
+		count[v.Phase]++
+		if v.Phase == Removed {
+			continue
+		}
+		ref := source.ReferenceTo(v.Object)
+		labels := []string{ref.Kind, ref.Namespace, ref.Name}
+		gauge(readyDesc, map[string]float64{"True": 1, "Unknown": -1}[readyOf(v).Status], labels...)
+		if v.Object.Interval() > 0 && v.Phase != Suspended { // its origin is asked again and again
+			since := v.Checked
+			if since.Before(s.began) {
+				since = s.began
+			}
+			gauge(staleDesc, float64(now.Sub(since))/float64(v.Object.Interval()), labels...)
+			gauge(checkedDesc, unix(v.Checked), labels...)
+		}
+	}
+	for phase, n := range count {
+		gauge(phasesDesc, float64(n), string(phase))
+	}
+}
+
+// unix returns seconds since 1970, 0 for the zero time.
+func unix(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
+}
+
+// observeRequest counts a request, and its answer when answered is called.
+func (s *Server) observeRequest(r *http.Request) (answered func(*httpserve.Writer)) {
+	s.metrics.inFlight.Inc()
+	route := routeOf(r.URL.Path)
+	return func(a *httpserve.Writer) {
+		s.metrics.inFlight.Dec()
+		status := a.Status
+		if status == 0 {
+			status = http.StatusOK // what net/http answers for a handler that says nothing
+		}
+		s.metrics.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
+		if route == "artifact" && status < http.StatusMultipleChoices {
+			s.metrics.served.WithLabelValues().Add(float64(a.Bytes))
+		}
+	}
+}
+
+// routeOf returns the class of a path by which requests are counted.
+func routeOf(path string) string {
+	first, rest, _ := strings.Cut(strings.TrimLeft(path, "/"), "/")
+	switch first {
+	case "api", "ui", "hook", "metrics", "debug":
+		return first
+	case "healthz", "readyz":
+		return "health"
+	}
+	if _, known := source.ParseKind(first); known && rest != "" {
+		return "artifact"
+	}
+	return "other"
+}
+
+// levels say how loud the line of a run is in the log.
+var levels = map[source.Outcome]slog.Level{
+	source.Stored:    slog.LevelInfo,
+	source.Unchanged: slog.LevelDebug,
+	source.Suspended: slog.LevelDebug,
+	source.Waiting:   slog.LevelWarn,
+	source.Failed:    slog.LevelWarn,
+	source.Stalled:   slog.LevelError,
+}
+
+// observeRun counts and logs a run of e. It returns the run as people are shown it if it is notable: it stored,
+// failed, stalled or waited, or is the first of some in a row that found nothing new.
+func (s *Server) observeRun(e *entry, r Run) *api.Run {
+	m, kind, outcome, last := &s.metrics, r.Object.Kind, r.Result.Outcome, e.last.Result.Outcome
+	m.runs.WithLabelValues(kind).Observe(r.Took.Seconds())
+	m.late.WithLabelValues(kind).Observe(max(0, r.Started.Sub(r.Due).Seconds()))
+	m.outcomes.WithLabelValues(kind, string(r.Trigger), string(outcome)).Inc()
+	revision := ""
+	if r.Artifact != nil {
+		revision = r.Artifact.Revision
+	}
+	if outcome == source.Stored {
+		m.stored.WithLabelValues(kind).Add(float64(r.Artifact.Size))
+		fetched := r.Result.Report.Bytes
+		if fetched == 0 {
+			fetched = r.Artifact.Size // one file as it is
+		}
+		m.fetched.WithLabelValues(kind).Add(float64(fetched))
+	}
+	notable := outcome != last || outcome != source.Unchanged && outcome != source.Suspended
+	level, said := levels[outcome], "run"
+	good := map[source.Outcome]bool{source.Stored: true, source.Unchanged: true}
+	if last != "" && !good[last] && good[outcome] { // told even if nothing changed
+		level, said = slog.LevelInfo, "recovered"
+	}
+	if s.log.Enabled(context.Background(), level) {
+		object := r.Object
+		object.Kind = r.Kind
+		attrs := []slog.Attr{slog.String("object", object.String()), slog.String("trigger", string(r.Trigger)), slog.String("outcome", string(outcome))}
+		if notable && revision != "" {
+			attrs = append(attrs, slog.String("revision", clean(revision)))
+		}
+		attrs = append(attrs, slog.Float64("took", r.Took.Round(time.Millisecond).Seconds()))
+		if r.Result.Why != "" {
+			attrs = append(attrs, slog.String("why", clean(r.Result.Why)))
+		}
+		if r.Err != nil {
+			attrs = append(attrs, slog.String("error", clean(r.Err.Error())))
+		}
+		s.log.LogAttrs(context.Background(), level, said, attrs...)
+	}
+	if !notable {
+		return nil
+	}
+	run := runOf(r, revision)
+	return &run
+}
+
+// observeEvent counts and logs an event. What the line of its run says too is at level debug.
+func (s *Server) observeEvent(e source.Event) {
+	s.metrics.events.WithLabelValues(e.Severity).Inc()
+	level := slog.LevelDebug
+	switch e.Reason {
+	case removalFailed, readFailed, verificationFailed:
+		level = slog.LevelWarn
+	}
+	o := e.InvolvedObject
+	s.log.Log(context.Background(), level, "event", "object", o.Kind+"/"+o.Namespace+"/"+o.Name, "severity", e.Severity, "reason", e.Reason, "message", clean(e.Message))
+}
+
+// denied counts and logs that a caller was refused.
+func (s *Server) denied(r *http.Request, reason, actor string, cause error) {
+	s.metrics.denials.WithLabelValues(reason).Inc()
+	s.log.Warn("refused", "reason", reason, "actor", clean(actor), "remote", remote(r), "method", r.Method, "path", clean(r.URL.Path), "error", clean(cause.Error()))
+}
+
+// remote returns the address of a caller, or that it came by the socket.
+func remote(r *http.Request) string {
+	if httpserve.Trusted(r) {
+		return "socket"
+	}
+	address, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return clean(r.RemoteAddr)
+	}
+	return address
+}

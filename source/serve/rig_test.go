@@ -1,0 +1,341 @@
+package serve_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/serve"
+)
+
+// A rig is a controller with a feed and origins at hand.
+type rig struct {
+	testing.TB
+	serve.Config
+	*serve.Server
+	feed   *feed
+	cancel context.CancelFunc
+	ended  chan error
+
+	mu      sync.Mutex
+	origins map[string]*upstream // by the URL of the object
+	runs    []serve.Run
+	events  []source.Event
+}
+
+// newRig returns a rig whose controller does not run yet.
+func newRig(t *testing.T) *rig {
+	dir := t.TempDir()
+	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: filepath.Join(dir, "store"), BaseURL: "http://localhost"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	r := &rig{TB: t, feed: &feed{news: make(chan struct{}, 1)}, ended: make(chan error, 1), origins: make(map[string]*upstream)}
+	r.Config = serve.Config{
+		Feed: r.feed, Store: store, Statuses: &source.Ledger{Dir: filepath.Join(dir, "ledger")},
+		Origin: r.origin, Scrub: -1,
+		Observe: func(run serve.Run) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.runs = append(r.runs, run)
+		},
+		Emit: func(e source.Event) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.events = append(r.events, e)
+		},
+	}
+	return r
+}
+
+// start runs the controller until the end of the test.
+func (r *rig) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel = cancel
+	r.Server = newServer(r.TB, r.Config)
+	go func() { r.ended <- r.Run(ctx) }()
+	settle()
+}
+
+// newServer returns a server whose configuration is right.
+func newServer(t testing.TB, c serve.Config) *serve.Server {
+	t.Helper()
+	s, err := serve.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// ledger returns where the rig has its statuses.
+func (r *rig) ledger() *source.Ledger { return r.Statuses.(*source.Ledger) }
+
+// settle waits until everybody waits for something to come, and who met a lock
+// of a file has tried again.
+func settle() {
+	synctest.Wait()
+	time.Sleep(settled)
+	synctest.Wait()
+}
+
+const settled = 100 * time.Millisecond
+
+// stop ends the controller.
+func (r *rig) stop() {
+	r.Helper()
+	r.cancel()
+	if err := <-r.ended; err != nil {
+		r.Errorf("Run: %v", err)
+	}
+}
+
+// took returns the runs that ended since it was called last.
+func (r *rig) took() []serve.Run {
+	settle()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	runs := r.runs
+	r.runs = nil
+	return runs
+}
+
+// heard returns the events so far.
+func (r *rig) heard() []source.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.events)
+}
+
+// up returns the upstream at a URL.
+func (r *rig) up(url string) *upstream {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	u := r.origins[url]
+	if u == nil {
+		u = &upstream{rev: "main@sha1:1111111111111111111111111111111111111111"}
+		r.origins[url] = u
+	}
+	return u
+}
+
+func (r *rig) origin(obj source.Object, env source.Env) (source.Origin, error) {
+	switch o := obj.(type) {
+	case *source.GitRepository:
+		return &origin{r.up(o.Spec.URL), obj, env}, nil
+	case *source.PkgRepository:
+		return &origin{r.up(o.Spec.URL), obj, env}, nil
+	}
+	return nil, errors.New("no such kind")
+}
+
+// An upstream is what origins ask.
+type upstream struct {
+	mu       sync.Mutex
+	rev      string
+	err      error         // of Resolve
+	panics   bool          // in Resolve
+	hang     time.Duration // of Resolve
+	slow     time.Duration // of Open
+	secret   string        // that is asked for
+	resolves int
+	opens    int
+	open     int // now
+}
+
+func (u *upstream) set(change func(u *upstream)) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	change(u)
+}
+
+type origin struct {
+	up  *upstream
+	obj source.Object
+	env source.Env
+}
+
+func (o *origin) Resolve(ctx context.Context, _ source.State) (source.Revision, source.State, error) {
+	o.up.mu.Lock()
+	o.up.resolves++
+	hang, err, rev, panics, secret := o.up.hang, o.up.err, o.up.rev, o.up.panics, o.up.secret
+	o.up.mu.Unlock()
+	if panics {
+		panic("a defect")
+	}
+	if secret != "" {
+		if _, err := o.env.Secrets.Secret(ctx, "default", secret); err != nil {
+			return source.Revision{}, nil, err
+		}
+	}
+	if err := pause(ctx, hang); err != nil {
+		return source.Revision{}, nil, err
+	}
+	if err != nil {
+		return source.Revision{}, nil, err
+	}
+	needed, err := source.Needed(ctx, o.obj, o.env.Sources)
+	if err != nil {
+		return source.Revision{}, nil, err
+	}
+	r := source.Revision{ID: rev, File: "content.tar.gz"}
+	for _, n := range needed {
+		if rev == "" {
+			break // of those without artifacts
+		}
+		if n.Artifact() == nil {
+			return source.Revision{}, nil, fmt.Errorf("%w: %s has no artifact", source.ErrWaiting, n.Head())
+		}
+		r.Inputs = append(r.Inputs, *n.Artifact())
+	}
+	return r, nil, nil
+}
+
+func (o *origin) Open(ctx context.Context, rev source.Revision) (source.Content, error) {
+	o.up.mu.Lock()
+	o.up.opens++
+	slow := o.up.slow
+	o.up.mu.Unlock()
+	if err := pause(ctx, slow); err != nil {
+		return nil, err
+	}
+	o.up.set(func(u *upstream) { u.open++ })
+	return &content{o.up, rev}, nil
+}
+
+type content struct {
+	up  *upstream
+	rev source.Revision
+}
+
+func (c *content) Verify(context.Context) (source.Verification, error) {
+	return source.Verification{}, nil
+}
+
+func (c *content) WriteTo(_ context.Context, w io.Writer) (source.Report, error) {
+	_, err := fmt.Fprintln(w, c.rev.ID)
+	for _, in := range c.rev.Inputs {
+		fmt.Fprintln(w, in.Digest)
+	}
+	return source.Report{}, err
+}
+
+func (c *content) Close() error {
+	c.up.set(func(u *upstream) { u.open-- })
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	if d == 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// A feed says what a test tells it.
+type feed struct {
+	mu   sync.Mutex
+	now  serve.Desired
+	err  error
+	news chan struct{}
+}
+
+// put makes objects what there is to be.
+func (f *feed) put(d serve.Desired) {
+	f.mu.Lock()
+	f.now = d
+	f.mu.Unlock()
+	select {
+	case f.news <- struct{}{}:
+	default:
+	}
+	synctest.Wait()
+}
+
+func (f *feed) Follow(ctx context.Context, set func(serve.Desired)) error {
+	for {
+		f.mu.Lock()
+		d, err := f.now, f.err
+		f.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		set(d)
+		select {
+		case <-f.news:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// repo returns a GitRepository with an interval, made of others.
+func repo(name, url string, interval time.Duration, includes ...string) *source.GitRepository {
+	g := new(source.GitRepository)
+	g.APIVersion, g.Kind = source.Group+"/v1", "GitRepository"
+	g.Metadata.Name, g.Metadata.Namespace = name, "default"
+	g.Spec.URL, g.Spec.Interval = url, source.Duration(interval)
+	for _, name := range includes {
+		g.Spec.Include = append(g.Spec.Include, source.GitRepositoryInclude{Repository: source.IncludeReference{Name: name}})
+	}
+	source.Default(g)
+	return g
+}
+
+func named(name string) source.Reference {
+	return source.Reference{Kind: "GitRepository", Namespace: "default", Name: name}
+}
+
+// memory keeps statuses in memory.
+type memory struct {
+	mu    sync.Mutex
+	saved map[source.Reference]source.Object
+}
+
+func (m *memory) Load(_ context.Context, obj source.Object) (source.State, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	g, known := m.saved[source.ReferenceTo(obj)]
+	if known {
+		obj.(*source.GitRepository).Status = g.(*source.GitRepository).Status
+	}
+	source.AssignGeneration(obj, g)
+	return nil, nil
+}
+
+func (m *memory) Save(_ context.Context, obj source.Object, _ source.State) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.saved == nil {
+		m.saved = make(map[source.Reference]source.Object)
+	}
+	g := *obj.(*source.GitRepository)
+	m.saved[source.ReferenceTo(obj)] = &g
+	return nil
+}
+
+func (*memory) Object(source.Reference) (source.Object, error)          { return nil, fs.ErrNotExist }
+func (*memory) References() ([]source.Reference, error)                 { return nil, nil }
+func (*memory) Remove(source.Reference) error                           { return nil }
+func (*memory) Removed() (map[source.Reference]time.Time, error)        { return nil, nil }
+func (*memory) SetRemoved(source.Reference, time.Time) error            { return nil }
+func (*memory) Suspend(source.Reference, source.Suspension) error       { return nil }
+func (*memory) Resume(source.Reference) error                           { return nil }
+func (*memory) Suspension(source.Reference) (*source.Suspension, error) { return nil, nil }

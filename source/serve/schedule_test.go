@@ -1,0 +1,499 @@
+package serve_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/serve"
+)
+
+func TestRunsAtATime(t *testing.T) {
+	for name, c := range map[string]struct{ hosts, want int }{
+		"one host":   {1, 3},
+		"many hosts": {10, 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.Runs, r.PerHost = 8, 3
+				for i := range 40 {
+					url := fmt.Sprintf("https://h%d.example/%d", i%c.hosts, i)
+					r.up(url).hang = time.Second
+					r.feed.now.Objects = append(r.feed.now.Objects, repo(fmt.Sprint("r", i), url, 1e5*time.Hour)) // the first of which is shorter
+				}
+				r.start()
+				defer r.stop()
+				time.Sleep(500 * time.Millisecond) // a file that is locked is tried again some milliseconds later
+				for at := 40; at > 0; at -= c.want {
+					if s := r.Stats(); s.Running != min(c.want, at) || s.Running+s.Queued != at || s.Objects != 40 {
+						t.Fatalf("%+v, want %d of %d running", s, c.want, at)
+					}
+					time.Sleep(time.Second)
+					synctest.Wait()
+				}
+			})
+		})
+	}
+}
+
+// Contents that wait for a slot are not charged for it, and one host has half of the slots.
+func TestFetches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.Fetches = 4
+		for i := range 16 {
+			url := fmt.Sprintf("https://one.example/%d", i)
+			r.up(url).slow = 50 * time.Second // of the 60 that spec.timeout is
+			r.feed.now.Objects = append(r.feed.now.Objects, repo(fmt.Sprint("r", i), url, time.Hour))
+		}
+		r.start()
+		defer r.stop()
+		for range 8 {
+			if s := r.Stats(); s.Fetching != 2 {
+				t.Errorf("%+v", s)
+			}
+			time.Sleep(50 * time.Second)
+			synctest.Wait()
+		}
+		for _, run := range r.took() {
+			if run.Result.Outcome != source.Stored {
+				t.Errorf("%+v", run)
+			}
+		}
+	})
+}
+
+// Ten hosts that stall, with as many objects as they like, starve nobody: the
+// objects of another host are on time once the first requests timed out.
+func TestStalledHosts(t *testing.T) {
+	for name, stall := range map[string]func(u *upstream){
+		"answers":  func(u *upstream) { u.hang = time.Hour },
+		"contents": func(u *upstream) { u.slow = time.Hour },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.Runs, r.PerHost, r.Fetches = 32, 16, 4
+				for i := range 200 {
+					url := fmt.Sprintf("https://bad%d.example/%d", i%10, i)
+					stall(r.up(url))
+					r.feed.now.Objects = append(r.feed.now.Objects, repo(fmt.Sprint("bad", i), url, time.Minute))
+				}
+				for i := range 20 {
+					r.feed.now.Objects = append(r.feed.now.Objects, repo(fmt.Sprint("good", i), fmt.Sprint("https://good.example/", i), time.Minute))
+				}
+				r.start()
+				defer r.stop()
+				time.Sleep(5 * time.Minute)
+				r.took()
+				for i := range 20 {
+					r.up(fmt.Sprint("https://good.example/", i)).set(func(u *upstream) { u.rev = "main@sha1:2222222222222222222222222222222222222222" })
+				}
+				time.Sleep(5 * time.Minute)
+				runs, stored := 0, 0
+				for _, run := range r.took() {
+					if run.Object.Name[0] != 'g' {
+						continue
+					}
+					runs++
+					if run.Result.Outcome == source.Stored {
+						stored++
+					}
+					if late := run.Started.Sub(run.Due) + run.Took; late > 3*time.Second {
+						t.Errorf("%s: late by %s", run.Object, late)
+					}
+				}
+				if runs < 80 || stored != 20 {
+					t.Errorf("%d runs, %d stored", runs, stored)
+				}
+			})
+		})
+	}
+}
+
+// Two thousand objects are run on time.
+func TestCrowd(t *testing.T) {
+	const n = 2000
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.Statuses, r.Emit = new(memory), nil
+		for i := range n {
+			url := fmt.Sprintf("https://h%d.example/%d", i%20, i%100)
+			u := r.up(url)
+			u.rev, u.hang = "", 20*time.Millisecond // nothing is stored
+			r.feed.now.Objects = append(r.feed.now.Objects, repo(fmt.Sprint("r", i), url, time.Minute))
+		}
+		var worst time.Duration
+		runs := 0
+		r.Observe = func(run serve.Run) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if runs++; run.Trigger == serve.Tick {
+				worst = max(worst, run.Started.Sub(run.Due))
+			}
+		}
+		r.start()
+		defer r.stop()
+		time.Sleep(time.Minute + 30*time.Second)
+		synctest.Wait()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if worst > 3*time.Second || runs < 2*n-n/20 || runs > 3*n {
+			t.Errorf("late by %s, %d runs", worst, runs)
+		}
+	})
+}
+
+// An object whose URL is mended while it waits for a slot waits for its new
+// host, and the slot that it gets is that host's.
+func TestHostChangesInLine(t *testing.T) {
+	for name, urls := range map[string][]string{
+		"once":         {"https://good.example/x"},
+		"back":         {"https://good.example/x", "https://bad.example/y"},
+		"back and off": {"https://good.example/x", "https://bad.example/y", "https://good.example/x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.PerHost = 1
+				a, b := repo("a", "https://bad.example/a", time.Hour), repo("b", "https://bad.example/b", time.Hour)
+				r.feed.now.Objects = []source.Object{a, b}
+				r.start()
+				defer r.stop()
+				r.up(a.Spec.URL).set(func(u *upstream) { u.hang = 20 * time.Second })
+				r.Request(named("a"), serve.Request)
+				synctest.Wait()
+				r.Request(named("b"), serve.Request)
+				for _, url := range urls {
+					r.feed.put(serve.Desired{Objects: []source.Object{a, repo("b", url, time.Hour)}})
+				}
+				settle()
+				v, _ := r.View(named("b"))
+				if ran, want := v.Phase == serve.Idle && v.Last.Number >= 2, urls[len(urls)-1] == "https://good.example/x"; ran != want {
+					t.Errorf("%s: %+v", v.Phase, v)
+				}
+				time.Sleep(time.Minute)
+				for range 2 { // slots are neither lost nor won
+					r.Request(named("a"), serve.Request)
+					r.Request(named("b"), serve.Request)
+					time.Sleep(time.Minute)
+				}
+				if s := r.Stats(); s.Running+s.Queued != 0 || s.Idle != 2 {
+					t.Errorf("%+v", s)
+				}
+			})
+		})
+	}
+}
+
+// Twenty hosts that stall do not hold up another one, not even before the first
+// of their requests timed out, and whoever comes first.
+func TestStalledHostsAtStart(t *testing.T) {
+	for name, later := range map[string]time.Duration{"at once": 0, "later": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				var bad, good []source.Object
+				for i := range 320 {
+					url := fmt.Sprintf("https://bad%d.example/%d", i%20, i)
+					r.up(url).hang = time.Hour
+					bad = append(bad, repo(fmt.Sprint("bad", i), url, time.Minute))
+				}
+				for i := range 100 {
+					url := fmt.Sprint("https://good.example/", i)
+					r.up(url).hang = 100 * time.Millisecond
+					good = append(good, repo(fmt.Sprint("good", i), url, time.Minute))
+				}
+				if r.feed.now.Objects = bad; later == 0 {
+					r.feed.now.Objects = append(bad, good...)
+				}
+				r.start()
+				defer r.stop()
+				if later != 0 {
+					time.Sleep(later)
+					r.feed.put(serve.Desired{Objects: append(bad, good...)})
+				}
+				time.Sleep(10 * time.Second)
+				stored := 0
+				for _, run := range r.took() {
+					if run.Object.Name[0] == 'g' && run.Result.Outcome == source.Stored {
+						stored++
+					}
+				}
+				if stored != 100 {
+					t.Errorf("%d of 100 objects of a host that answers ran in 10 s", stored)
+				}
+			})
+		})
+	}
+}
+
+// A host whose last run failed has its turn however much others want.
+func TestDoubtfulHostHasItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.Runs, r.PerHost = 2, 2
+		r.up(site).err = errors.New("connection refused")
+		r.feed.now.Objects = []source.Object{repo("doubtful", site, time.Hour)}
+		for i := range 60 {
+			r.feed.now.Objects = append(r.feed.now.Objects, repo(fmt.Sprint("r", i), fmt.Sprint("https://two.example/", i), time.Hour))
+		}
+		r.start()
+		defer r.stop()
+		r.took()
+		for i := range 60 {
+			r.up(fmt.Sprint("https://two.example/", i)).set(func(u *upstream) { u.hang = time.Second })
+			r.Request(named(fmt.Sprint("r", i)), serve.Request)
+		}
+		run, err := r.Request(named("doubtful"), serve.Request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := time.Now()
+		if _, err := r.Wait(t.Context(), named("doubtful"), run); err != nil || time.Since(asked) > 5*time.Second {
+			t.Errorf("%v after %s", err, time.Since(asked))
+		}
+	})
+}
+
+// A world is objects that are changed at random, and what has to hold of them.
+type world struct {
+	*rig
+	rand *rand.Rand
+
+	mu      sync.Mutex
+	running map[string]int // by name
+	failed  map[string]int // failures in a row
+	ended   map[string]time.Time
+	last    map[string]source.Outcome
+	numbers map[string]int64
+	runs    int
+}
+
+const (
+	modelObjects  = 12
+	modelInterval = 20 * time.Minute
+	modelTimeout  = time.Minute
+)
+
+func modelName(i int) string { return fmt.Sprintf("r%d", i) }
+
+// object returns object i, made of others that come before it.
+func (w *world) object(i int) *source.GitRepository {
+	var inputs []string
+	for j := range i {
+		if w.rand.IntN(6) == 0 {
+			inputs = append(inputs, modelName(j))
+		}
+	}
+	g := repo(modelName(i), fmt.Sprintf("https://h%d.example/%d", i%4, i), modelInterval, inputs...)
+	g.Spec.Suspend = w.rand.IntN(12) == 0
+	return g
+}
+
+// Resolve is watched: no object is run twice at once, nor beside what it is made of.
+func (w *world) origin(obj source.Object, env source.Env) (source.Origin, error) {
+	from, err := w.rig.origin(obj, env)
+	return &watched{Origin: from, world: w, name: obj.Head().Metadata.Name}, err
+}
+
+type watched struct {
+	source.Origin
+	world *world
+	name  string
+}
+
+func (o *watched) Resolve(ctx context.Context, last source.State) (source.Revision, source.State, error) {
+	w := o.world
+	w.mu.Lock()
+	if w.running[o.name]++; w.running[o.name] > 1 {
+		w.Errorf("%s is run twice at once", o.name)
+	}
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		w.running[o.name]--
+		w.mu.Unlock()
+	}()
+	return o.Origin.Resolve(ctx, last)
+}
+
+// observe checks one run.
+func (w *world) observe(run serve.Run) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.runs++
+	name := run.Object.Name
+	if run.Number == 1 { // new, or back after its retention
+		w.numbers[name], w.failed[name], w.last[name] = 0, 0, ""
+	}
+	if run.Number <= w.numbers[name] {
+		w.Errorf("%s: run %d after %d", name, run.Number, w.numbers[name])
+	}
+	w.numbers[name] = run.Number
+	if late := run.Started.Sub(run.Due); late > modelObjects*2*modelTimeout {
+		w.Errorf("%s: %s late", name, late)
+	}
+	if run.Trigger == serve.Retry && w.last[name] == source.Failed {
+		least := min(750*time.Millisecond<<(min(w.failed[name], 30)-1), 15*time.Minute) * 94 / 100
+		if gap := run.Started.Sub(w.ended[name]); gap < least {
+			w.Errorf("%s: tried again after %s, %d failures", name, gap, w.failed[name])
+		}
+	}
+	w.ended[name] = run.Started.Add(run.Took)
+	switch w.last[name] = run.Result.Outcome; run.Result.Outcome {
+	case source.Failed:
+		w.failed[name]++
+	case source.Stored, source.Unchanged:
+		w.failed[name] = 0
+	}
+}
+
+// step changes something.
+func (w *world) step(objects []source.Object) []source.Object {
+	i := w.rand.IntN(modelObjects)
+	ref, up := named(modelName(i)), w.up(fmt.Sprintf("https://h%d.example/%d", i%4, i))
+	switch w.rand.IntN(12) {
+	case 0, 1, 2:
+		up.set(func(u *upstream) { u.rev = fmt.Sprintf("main@sha1:%040x", w.rand.Uint64()) })
+	case 3:
+		up.set(func(u *upstream) { u.err = errors.New("no") })
+	case 4:
+		up.set(func(u *upstream) { u.err = fmt.Errorf("%w: never", source.ErrInvalid) })
+	case 5, 6:
+		up.set(func(u *upstream) { u.err, u.hang, u.slow, u.panics = nil, 0, 0, false })
+	case 7:
+		up.set(func(u *upstream) { u.hang = time.Duration(w.rand.IntN(90)) * time.Second })
+	case 8:
+		up.set(func(u *upstream) { u.slow, u.panics = time.Duration(w.rand.IntN(90))*time.Second, w.rand.IntN(4) == 0 })
+	case 9:
+		if run, err := w.Request(ref, serve.Hook); err == nil {
+			go func() {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+				defer cancel()
+				if _, err := w.Wait(ctx, ref, run); errors.Is(err, context.DeadlineExceeded) {
+					w.Errorf("%s: run %d did not end within an hour", ref, run)
+				}
+			}()
+		}
+	case 10:
+		if w.rand.IntN(2) == 0 {
+			w.Suspend(ref, source.Suspension{By: "model"})
+		} else {
+			w.Resume(ref)
+		}
+	case 11:
+		objects = append([]source.Object(nil), objects...)
+		switch at := w.rand.IntN(len(objects) + 1); {
+		case at < len(objects) && w.rand.IntN(2) == 0:
+			objects = append(objects[:at], objects[at+1:]...)
+		default:
+			next := w.object(i)
+			for k, o := range objects {
+				if o.Head().Metadata.Name == modelName(i) {
+					objects = append(objects[:k], objects[k+1:]...)
+					break
+				}
+			}
+			objects = append(objects, next)
+		}
+		w.feed.put(serve.Desired{Objects: objects})
+	}
+	return objects
+}
+
+// still checks that everything that is to be done is planned or under way.
+func (w *world) still() {
+	synctest.Wait()
+	for _, v := range w.Views() {
+		name := v.Object.Head().Metadata.Name
+		switch v.Phase {
+		case serve.Idle:
+			if in := time.Until(v.Next); v.Next.IsZero() || in < 0 || in > modelInterval*105/100 {
+				w.Errorf("%s is idle, and due in %s after %s: %+v", name, in, v.Last.Result.Outcome, v.Last)
+			}
+		case serve.Stalled, serve.Suspended, serve.Removed:
+			if !v.Next.IsZero() {
+				w.Errorf("%s is %s, and due at %s", name, v.Phase, v.Next)
+			}
+		case serve.Blocked:
+			if len(v.Blockers) == 0 {
+				w.Errorf("%s is blocked by nobody", name)
+			}
+		case serve.Queued:
+			if s := w.Stats(); s.Running < 2 {
+				w.Errorf("%s is queued while %d run", name, s.Running)
+			}
+		}
+		if a := v.Object.Artifact(); a != nil && v.Phase != serve.Running {
+			if err := w.Store.Check(*a); err != nil {
+				w.Errorf("%s: its status has what is not there: %v", name, err)
+			}
+		}
+	}
+}
+
+// Whatever happens, in whatever order, the rules hold.
+func TestModel(t *testing.T) {
+	const seeds, days = 1, 1
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := &world{
+					rig: newRig(t), rand: rand.New(rand.NewPCG(uint64(seed), 9)),
+					running: map[string]int{}, failed: map[string]int{}, ended: map[string]time.Time{}, numbers: map[string]int64{}, last: map[string]source.Outcome{},
+				}
+				w.Runs, w.PerHost, w.Fetches = 4, 2, 2
+				w.Origin, w.Observe = w.origin, w.observe
+				w.Emit = nil
+				var objects []source.Object
+				for i := range modelObjects {
+					objects = append(objects, w.object(i))
+				}
+				w.feed.now.Objects = objects
+				w.start()
+				end := time.Now().Add(time.Duration(days) * 24 * time.Hour)
+				for time.Now().Before(end) {
+					objects = w.step(objects)
+					w.still()
+					time.Sleep(time.Duration(w.rand.ExpFloat64() * float64(5*time.Minute)))
+				}
+				// All is well again: everything gets ready.
+				for i := range modelObjects {
+					w.up(fmt.Sprintf("https://h%d.example/%d", i%4, i)).set(func(u *upstream) { u.err, u.hang, u.slow, u.panics = nil, 0, 0, false })
+				}
+				objects = nil
+				for i := range modelObjects {
+					objects = append(objects, repo(modelName(i), fmt.Sprintf("https://h%d.example/%d", i%4, i), modelInterval))
+					w.Resume(named(modelName(i)))
+				}
+				w.feed.put(serve.Desired{Objects: objects})
+				for i := range modelObjects {
+					w.Resume(named(modelName(i)))
+				}
+				time.Sleep(2 * modelInterval)
+				w.still()
+				for _, v := range w.Views() {
+					if v.Object.Common().Condition(source.ReadyCondition).Status != "True" || v.Object.Artifact().Revision != w.up(v.Object.(*source.GitRepository).Spec.URL).rev {
+						t.Errorf("not ready in the end: %+v", v)
+					}
+				}
+				w.stop()
+				time.Sleep(2 * time.Hour) // who waits
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				if w.runs < days*24*3*modelObjects/4 {
+					t.Errorf("%d runs", w.runs)
+				}
+			})
+		})
+	}
+}
