@@ -1,7 +1,6 @@
 package headgate_test
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"slices"
@@ -11,7 +10,7 @@ import (
 
 const module = "github.com/headgate-io/headgate/"
 
-// A room says what a package may import; docs/design.md, "Packages", says what it holds.
+// A room says what a package may import; its package comment says what it holds.
 type room struct {
 	imports string // packages of this module, directly
 	modules string // modules of others that may be among its dependencies, beyond those of the imported rooms
@@ -292,32 +291,6 @@ func TestDepsTable(t *testing.T) {
 				t.Errorf("the table lets %s depend on %s", name, m)
 			}
 		}
-	}
-}
-
-// TestDesign has a row for each room in the table of packages, and none for others.
-func TestDesign(t *testing.T) {
-	text, err := os.ReadFile("docs/design.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, text, _ = bytes.Cut(text, []byte("\n## Packages\n"))
-	text, _, _ = bytes.Cut(text, []byte("\n## "))
-	rows := map[string]int{}
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "| `"); ok {
-			name, _, _ := strings.Cut(rest, "`")
-			rows[name]++
-		}
-	}
-	for name := range rooms {
-		if rows[name] != 1 {
-			t.Errorf("docs/design.md has %d rows for %s", rows[name], name)
-		}
-		delete(rows, name)
-	}
-	for name := range rows {
-		t.Errorf("docs/design.md has a row for %s, which is no package", name)
 	}
 }
 

@@ -2,13 +2,13 @@ package e2e
 
 import (
 	"bytes"
+	"flag"
 	"image/png"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -96,44 +96,26 @@ func TestServeWebPrefix(t *testing.T) {
 	}
 }
 
-// The pictures of the documentation.
-func TestServeWebImages(t *testing.T) {
+var updateImage = flag.Bool("update-image", false, "write the picture of the page in docs/images anew")
+
+// The picture of the README is small, and as large as the page now.
+func TestServeWebImage(t *testing.T) {
+	const width, height = 1000, 640
 	s := keepStaged(t)
 	p := newTab(t)
-	for _, image := range []struct {
-		file, path, scheme string
-		height             int64
-	}{
-		{"serve-list-light.png", "", "light", 800},
-		{"serve-list-dark.png", "", "dark", 800},
-		{"serve-source-light.png", "#/sources/" + checkout, "light", 900},
-		{"serve-source-dark.png", "#/sources/" + checkout, "dark", 900},
-	} {
-		p.look(1100, image.height, image.scheme)
-		p.lists(s, image.path)
-		b, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
-		check(t, err)
-		picture(t, image.file, b, 1100, int(image.height))
-	}
-}
-
-// picture keeps a picture of the documentation, when that is asked for, and
-// checks the one that is kept: it is small, and as large as the new one.
-func picture(t *testing.T, name string, b []byte, width, height int) {
-	t.Helper()
-	file := filepath.Join("..", "docs", "images", name)
-	if *updateImages {
-		check(t, os.MkdirAll(filepath.Dir(file), 0o755))
-		check(t, os.WriteFile(file, b, 0o644))
+	p.look(width, height, "light")
+	p.lists(s, "")
+	now, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
+	check(t, err)
+	const file = "../docs/images/serve.png"
+	if *updateImage {
+		check(t, os.WriteFile(file, now, 0o644))
 	}
 	kept, err := os.ReadFile(file)
 	check(t, err)
-	if len(kept) > 150<<10 {
-		t.Errorf("%s has %d bytes", name, len(kept))
-	}
-	for what, content := range map[string][]byte{"now": b, "kept": kept} {
-		if size, err := png.DecodeConfig(bytes.NewReader(content)); err != nil || size.Width != width || size.Height != height {
-			t.Errorf("%s, %s: %+v, %v", name, what, size, err)
+	for what, content := range map[string][]byte{"now": now, "kept": kept} {
+		if size, err := png.DecodeConfig(bytes.NewReader(content)); err != nil || size.Width != width || size.Height != height || len(kept) > 100<<10 {
+			t.Errorf("%s: %+v, %v, %d bytes", what, size, err, len(kept))
 		}
 	}
 }

@@ -2,15 +2,12 @@ package e2e
 
 import (
 	_ "embed"
-	"flag"
 	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/accessibility"
 	"github.com/chromedp/chromedp"
 )
-
-var updateImages = flag.Bool("update-images", false, "write the pictures of the page in docs/images anew")
 
 // contrast is JavaScript that returns what has less contrast than WCAG 2.2 AA
 // wants: 4.5 for text, 3 for the borders of what can be operated.
@@ -138,25 +135,5 @@ func (p *tab) assisted(name string) {
 	}
 	if rows := eval[int](p, `[...document.querySelectorAll("tbody tr")].filter((e) => e.checkVisibility()).length`); !modal && (count["row"] < rows || count["rowheader"] != rows) {
 		p.t.Errorf("%s: %d rows and %d headers of rows, want %d", name, count["row"], count["rowheader"], rows)
-	}
-}
-
-// The pictures of the documentation.
-func TestTesterWebImages(t *testing.T) {
-	r, running, _ := staged(t)
-	p := newTab(t)
-	for _, image := range []struct {
-		file, path, scheme string
-		height             int64
-	}{
-		{"tester-approvals-light.png", "", "light", 560},
-		{"tester-approvals-dark.png", "", "dark", 560},
-		{"tester-run.png", "#/runs/" + running, "light", 760},
-	} {
-		p.look(1000, image.height, image.scheme)
-		p.loaded(r.url + "/ui/" + image.path)
-		b, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
-		check(t, err)
-		picture(t, image.file, b, 1000, int(image.height))
 	}
 }

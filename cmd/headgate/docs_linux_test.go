@@ -1,0 +1,375 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"html"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+)
+
+// The commands of documents do what they say. Blocks with a name are files, sh
+// and console blocks are typed into a shell, and of CI recipes the script is.
+// What console blocks show is compared but for digests, times and numbers;
+// -update writes it. Servers of example.org are on this machine, behind a
+// proxy; each document has an address of loopback of its own for 127.0.0.1.
+func TestDocs(t *testing.T) {
+	world := standIns(t)
+	for i, page := range pages(t) {
+		t.Run(filepath.Base(page), func(t *testing.T) {
+			t.Parallel()
+			s := &docShell{t: t, dir: t.TempDir(), loopback: fmt.Sprintf("127.%d.%d.%d", 1+os.Getpid()%250, 1+os.Getpid()/250%250, 1+i)}
+			text := read(t, page)
+			for _, b := range blocks(text) {
+				switch {
+				case b.name != "":
+					s.file(b.name, b.text)
+					s.recipe(world, b)
+				case b.lang == "sh":
+					s.start(world)
+					for line := range strings.Lines(strings.ReplaceAll(b.text, "\\\n", "")) {
+						s.enter(strings.TrimSpace(line))
+					}
+				case b.lang == "console":
+					s.start(world)
+					shown := b.text
+					got := s.console(shown)
+					if *update {
+						text = strings.Replace(text, "```console\n"+shown, "```console\n"+got, 1)
+					} else if alike(got) != alike(shown) {
+						t.Errorf("the document shows\n%s\nbut it is\n%s", shown, got)
+					}
+				}
+			}
+			if *update {
+				if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// The picture of the README is of a terminal in which its manifest is fetched; -update draws it.
+func TestDocsPicture(t *testing.T) {
+	const file = "../../docs/images/terminal.svg"
+	if !*update {
+		if text := read(t, file); len(text) > 10<<10 || !strings.Contains(text, "headgate fetch") {
+			t.Errorf("%s has %d bytes, or shows something else", file, len(text))
+		}
+		return
+	}
+	s := &docShell{t: t, dir: t.TempDir(), loopback: "127.0.0.1"}
+	manifest := blocks(read(t, "../../README.md"))[0]
+	s.file(manifest.name, manifest.text)
+	s.start(standIns(t))
+	s.enter("export HEADGATE_SECRET_APP_LOGIN_USERNAME=ci HEADGATE_SECRET_APP_LOGIN_PASSWORD=s3cret")
+	s.enter("mkdir -p secrets/release-keys && cp cosign.pub secrets/release-keys/")
+	shown := s.console("$ headgate fetch -f sources.yaml --secrets ./secrets\n$ headgate fetch -f sources.yaml --secrets ./secrets --out ./app gitrepository/app\n$ find app -type f | sort\n")
+	width, lines := 0, strings.Split(strings.TrimRight(shown, "\n"), "\n")
+	for _, line := range lines {
+		width = max(width, len(line))
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="ui-monospace, Menlo, Consolas, monospace" font-size="13" fill="#d8dee6"><rect width="100%%" height="100%%" rx="8" fill="#14181d"/>`,
+		width*8+32, len(lines)*19+28)
+	for i, line := range lines {
+		text := strings.ReplaceAll(html.EscapeString(line), " True ", ` <tspan fill="#5fd38d">True</tspan> `)
+		if strings.HasPrefix(line, "$ ") {
+			text = `<tspan fill="#8ab4f8" font-weight="bold">` + text + `</tspan>`
+		}
+		fmt.Fprintf(&out, "\n<text x=\"16\" y=\"%d\" xml:space=\"preserve\" textLength=\"%d\">%s</text>", i*19+27, len(line)*8, text)
+	}
+	out.WriteString("\n</svg>\n")
+	if err := os.WriteFile(file, []byte(out.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// alike returns a text without what differs from run to run.
+func alike(text string) string {
+	for form, with := range map[string]string{`\b[0-9a-f]{7,}\b`: "HEX", `[ \t]+`: " ", `\b\d[\d.:TZ-]*(ms|µs|s|m|h|d| ?[kMG]i?B| B)?\b`: "N", `-{2,}`: "-"} {
+		text = regexp.MustCompile(form).ReplaceAllString(text, with)
+	}
+	return regexp.MustCompile(`N( ?N)+`).ReplaceAllString(text, "N")
+}
+
+// A docShell is a bash in a directory of its own.
+type docShell struct {
+	t        *testing.T
+	dir      string
+	loopback string
+	shell    io.Writer
+	pipe     *os.File // what it prints
+	out      *bufio.Reader
+}
+
+// prelude has the programs that a test cannot run.
+const prelude = `set -e
+go() { if [ "$1" != install ]; then command go "$@"; fi; }
+docker() { :; }; kubectl() { :; }; sudo() { :; }; cosign() { :; }; helm() { :; }
+cp "$COSIGN_PUB" cosign.pub
+`
+
+func (s *docShell) start(world []string) {
+	if s.shell != nil {
+		return
+	}
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		s.t.Skip(err)
+	}
+	cmd := exec.Command(bash, "--norc", "--noprofile")
+	cmd.Dir, cmd.SysProcAttr = s.dir, &syscall.SysProcAttr{Setpgid: true}
+	cmd.Env = append(os.Environ(), world...)
+	cmd.Env = append(cmd.Env, "HOME="+s.dir, "GOCACHE="+goEnv(s.t, "GOCACHE"), "GOPATH="+goEnv(s.t, "GOPATH"), "GORACE=atexit_sleep_ms=0",
+		"HEADGATE_TESTER=http://"+s.loopback+":8080", "PAGER=cat")
+	shell, err := cmd.StdinPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = w, w
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	w.Close()
+	s.t.Cleanup(func() {
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		cmd.Wait()
+		r.Close()
+	})
+	s.shell, s.pipe, s.out = shell, r, bufio.NewReader(r)
+	s.send(prelude)
+}
+
+func goEnv(t *testing.T, name string) string {
+	out, err := exec.Command("go", "env", name).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// send has the shell do lines, and returns what they print. The test ends when one fails.
+func (s *docShell) send(lines string) string {
+	s.t.Helper()
+	const mark = "\x01done"
+	if err := s.pipe.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		s.t.Fatal(err)
+	}
+	fmt.Fprintf(s.shell, "%s\nprintf '%s\\n'\n", lines, mark)
+	var out strings.Builder
+	for {
+		line, err := s.out.ReadString('\n')
+		if text, found := strings.CutSuffix(line, mark+"\n"); found {
+			return out.String() + text
+		}
+		out.WriteString(line)
+		if err != nil {
+			s.t.Fatalf("%s\nfailed:\n%s", lines, out.String())
+		}
+	}
+}
+
+var (
+	addressForm = regexp.MustCompile(`127\.\d+\.\d+\.\d+:\d+`)
+	codeForm    = regexp.MustCompile(`^(.*?) +# exit code (\d)`)
+	commentForm = regexp.MustCompile(` +# .*$`)
+	intervals   = regexp.MustCompile(`--interval \d+s`)
+)
+
+// enter types a line. A server, which ends in &, is waited for until it listens.
+func (s *docShell) enter(line string) string {
+	s.t.Helper()
+	line = s.local(line)
+	line = intervals.ReplaceAllString(line, "--interval 100ms")
+	if m := codeForm.FindStringSubmatch(line); m != nil {
+		return s.send("set +e\n" + m[1] + "\n[ $? = " + m[2] + " ] || exit 9\nset -e")
+	}
+	line = commentForm.ReplaceAllString(line, "")
+	server, background := strings.CutSuffix(line, " &")
+	if !background {
+		return s.send(line)
+	}
+	_, rest, found := strings.Cut(server, "--proxy ")
+	if !found {
+		rest = server
+	}
+	address := addressForm.FindString(rest)
+	for command, port := range map[string]string{"headgate serve": ":9090", "headgate tester": ":8080"} {
+		if strings.HasPrefix(server, command) && !strings.Contains(server, "--addr") {
+			address = s.loopback + port
+			server += " --addr " + address
+		}
+	}
+	out := s.send(server + " >>" + filepath.Join(s.dir, ".log") + " 2>&1 &")
+	for until := time.Now().Add(20 * time.Second); address != ""; {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			conn.Close()
+			break
+		}
+		if time.Now().After(until) {
+			s.t.Fatalf("%s: %v\n%s", server, err, read(s.t, filepath.Join(s.dir, ".log")))
+		}
+		s.send("sleep 0.05")
+	}
+	return out
+}
+
+// local returns a text with the address that stands for 127.0.0.1 here.
+func (s *docShell) local(text string) string {
+	return strings.ReplaceAll(text, "127.0.0.1", s.loopback)
+}
+
+// console types the commands of a block, and returns it with what they print.
+func (s *docShell) console(text string) string {
+	s.t.Helper()
+	me, err := user.Current()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		if command, found := strings.CutPrefix(line, "$ "); found {
+			out.WriteString(line)
+			got := s.enter(strings.TrimSpace(command))
+			out.WriteString(strings.NewReplacer(s.loopback, "127.0.0.1", s.dir, "/home/anna/try", " by "+me.Username, " by anna").Replace(got))
+		}
+	}
+	return out.String()
+}
+
+func (s *docShell) file(name, text string) {
+	s.t.Helper()
+	file := filepath.Join(s.dir, name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(s.local(text)), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// recipe types the commands of headgate in a workflow of GitHub or a pipeline of GitLab.
+func (s *docShell) recipe(world []string, b block) {
+	if !strings.HasPrefix(b.name, ".git") {
+		return
+	}
+	var tree yaml.Node
+	if err := yaml.Unmarshal([]byte(b.text), &tree); err != nil {
+		s.t.Fatal(err)
+	}
+	s.start(world)
+	var walk func(key string, n *yaml.Node)
+	walk = func(key string, n *yaml.Node) {
+		for i, child := range n.Content {
+			if n.Kind == yaml.MappingNode && i%2 == 1 {
+				walk(n.Content[i-1].Value, child)
+			} else if n.Kind != yaml.MappingNode {
+				walk(key, child)
+			}
+		}
+		if n.Kind == yaml.ScalarNode && (key == "run" || key == "script") {
+			for line := range strings.Lines(n.Value) {
+				if strings.HasPrefix(line, "headgate ") {
+					s.enter(strings.TrimSpace(line))
+				}
+			}
+		}
+	}
+	walk("", &tree)
+}
+
+// standIns starts the servers of documents and a proxy to them, and returns the
+// variables that lead there.
+func standIns(t *testing.T) []string {
+	repo := testenv.NewRepo(t)
+	repo.Tag("v1.2.3", repo.Commit(testenv.Commit{Branch: "main", Message: "first", Files: fstest.MapFS{
+		"deploy/app.yaml":               {Data: []byte("kind: ConfigMap\n")},
+		"charts/umbrella/Chart.yaml":    {Data: []byte("apiVersion: v2\nname: umbrella\nversion: 0.1.0\n")},
+		"docs/index.md":                 {Data: []byte("# app\n")},
+		"clusters/production/apps.yaml": {Data: []byte("kind: ConfigMap\n")},
+	}}))
+	registry := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	signer := testenv.NewCosign(t, 1)
+	for _, version := range []string{"1.0.0", "1.2.3"} {
+		layer := testenv.TarGzip(t, fstest.MapFS{"platform.yaml": {Data: []byte("kind: Namespace\n")}})
+		pushed := registry.Push("team/platform", version, testenv.Manifest{Layers: []testenv.Blob{layer}})
+		signer.Sign(registry, "team/platform", pushed, pushed.Digest)
+	}
+	charts := testenv.StartCharts(t, testenv.ChartsConfig{Path: "/"})
+	charts.Put(testenv.ChartVersion{Name: "web", Version: "1.2.3", Files: map[string]string{"values-production.yaml": "replicas: 3\n"}})
+	store := testenv.StartS3(t, testenv.S3Config{AccessKey: "AKIAEXAMPLE", SecretKey: "example-secret", Anonymous: true})
+	store.Bucket("assets").Put("app/logo.png", "png")
+	store.Bucket("assets").Put("app/index.html", "<html>")
+
+	ca := testenv.NewCA(t)
+	hosts := map[string]*httputil.ReverseProxy{}
+	for host, base := range map[string]string{"git": testenv.ServeHTTP(t, testenv.HTTP{}, repo).URL, "registry": "http://" + registry.Host, "charts": charts.URL(), "minio": store.Base} {
+		to, err := url.Parse(base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hosts[host+".example.org"] = &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = to.Scheme, to.Host, r.In.Host
+			r.Out.URL.Path = regexp.MustCompile(`^/.*\.git/`).ReplaceAllString(r.Out.URL.Path, "/repo.git/")
+		}}
+	}
+	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if host := hosts[r.Host]; host != nil {
+			host.ServeHTTP(w, r)
+			return
+		}
+		http.NotFound(w, r)
+	}))
+	web.TLS = ca.ServerConfig(false, "*.example.org")
+	web.StartTLS()
+	t.Cleanup(web.Close)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		there, err := net.Dial("tcp", web.Listener.Addr().String())
+		if err != nil || r.Method != http.MethodConnect || !strings.HasSuffix(r.URL.Hostname(), ".example.org") {
+			http.Error(w, "documents lead to example.org alone", http.StatusForbidden)
+			return
+		}
+		defer there.Close()
+		w.WriteHeader(http.StatusOK)
+		here, buffered, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		defer here.Close()
+		go func() { io.Copy(there, buffered); there.Close() }()
+		io.Copy(here, there)
+	}))
+	t.Cleanup(proxy.Close)
+	roots, key := filepath.Join(t.TempDir(), "ca.pem"), filepath.Join(t.TempDir(), "cosign.pub")
+	for file, text := range map[string][]byte{roots: ca.PEM(), key: signer.Public()} {
+		if err := os.WriteFile(file, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return append(testenv.GitEnv(t), "HTTPS_PROXY="+proxy.URL, "NO_PROXY=127.0.0.0/8", "SSL_CERT_FILE="+roots, "CURL_CA_BUNDLE="+roots, "GIT_SSL_CAINFO="+roots, "COSIGN_PUB="+key)
+}

@@ -1,0 +1,343 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/headgate-io/headgate/rollout"
+	"github.com/headgate-io/headgate/source"
+)
+
+var update = flag.Bool("update", false, "write what documents show of the command anew")
+
+// pages returns the documents that show commands.
+func pages(t *testing.T) []string {
+	t.Helper()
+	all, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(all) < 10 {
+		t.Fatalf("%d documents, %v", len(all), err)
+	}
+	return append(all, "../../README.md")
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// A block is a fenced block of a document: its language, the name behind it, and its text.
+type block struct{ lang, name, text string }
+
+var blockForm = regexp.MustCompile("(?ms)^```(\\w+)(?: (\\S+))?\n(.*?)^```$")
+
+func blocks(text string) (all []block) {
+	for _, m := range blockForm.FindAllStringSubmatch(text, -1) {
+		all = append(all, block{m[1], m[2], m[3]})
+	}
+	return all
+}
+
+// referencePages returns the documents that list what there is.
+func referencePages(t *testing.T) []string {
+	t.Helper()
+	all, err := filepath.Glob("../../docs/reference/*.md")
+	if err != nil || len(all) == 0 {
+		t.Fatalf("no references, %v", err)
+	}
+	return all
+}
+
+// The objects in documents are valid and have no warnings.
+func TestDocsManifests(t *testing.T) {
+	for _, page := range append(pages(t), referencePages(t)...) {
+		for _, b := range blocks(read(t, page)) {
+			if b.lang != "yaml" || !strings.Contains(b.text, "apiVersion: ") {
+				continue
+			}
+			var out bytes.Buffer
+			if code := run(t.Context(), []string{"validate", "-f", "-"}, strings.NewReader(b.text), &out, &out, func(string) (string, bool) { return "", false }); code != exitReady || strings.Contains(out.String(), "warning") {
+				t.Errorf("%s: %d, %s in\n%s", page, code, &out, b.text)
+			}
+		}
+	}
+}
+
+// Commands that documents show and no test types have the flags that they show.
+func TestDocsUsage(t *testing.T) {
+	for _, page := range pages(t) {
+		for _, m := range regexp.MustCompile(`(?m)^    headgate (.*?)(?: +#.*)?$`).FindAllStringSubmatch(read(t, page), -1) {
+			args := append(strings.Fields(strings.NewReplacer(`"`, "", `'`, "").Replace(m[1])), "--help")
+			var out, stderr bytes.Buffer
+			if code := run(t.Context(), args, strings.NewReader(""), &out, &stderr, func(string) (string, bool) { return "", false }); code != exitReady || !strings.Contains(out.String(), "headgate "+args[0]) {
+				t.Errorf("%s: headgate %s: %d, %s", page, m[1], code, &stderr)
+			}
+		}
+	}
+}
+
+// Links in documents lead to files, and to headings of them.
+func TestDocsLinks(t *testing.T) {
+	for _, page := range append(append(pages(t), referencePages(t)...), "../../CONTRIBUTING.md") {
+		for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(read(t, page), -1) {
+			file, heading, _ := strings.Cut(m[1], "#")
+			if strings.Contains(file, "://") {
+				continue
+			}
+			to := page
+			if file != "" {
+				to = filepath.Join(filepath.Dir(page), file)
+			}
+			if _, err := os.Stat(to); err != nil {
+				t.Errorf("%s: %v", page, err)
+			} else if heading != "" && !slices.Contains(headings(read(t, to)), heading) {
+				t.Errorf("%s: %s has no heading #%s", page, to, heading)
+			}
+		}
+	}
+}
+
+// headings returns the anchors of a document's headings.
+func headings(text string) (all []string) {
+	text = blockForm.ReplaceAllString(text, "")
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
+		anchor := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		all = append(all, strings.ReplaceAll(anchor, " ", "-"))
+	}
+	return all
+}
+
+// The reference of the command is what its help says; -update writes it.
+func TestDocsCommands(t *testing.T) {
+	var out bytes.Buffer
+	fmt.Fprint(&out, "# Command line\n\nThis page is made of the command's help: `go test ./cmd/headgate -run TestDocsCommands -update`.\n"+
+		"[Common flags](#common-flags) have the same meaning wherever they are named.\n")
+	var all []*cobra.Command
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		c.InitDefaultHelpFlag()
+		if c.Runnable() && c.HasParent() && c.Name() != "help" && !c.Hidden {
+			all = append(all, c)
+		}
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk((&program{lookup: func(string) (string, bool) { return "", false }}).root())
+	flagRow := func(f *pflag.Flag) string {
+		value, text := pflag.UnquoteUsage(f)
+		name := "--" + f.Name
+		if f.Shorthand != "" {
+			name = "-" + f.Shorthand + ", " + name
+		}
+		if !slices.Contains([]string{"", "false", "0", "0s", "[]"}, f.DefValue) {
+			text += " (default " + f.DefValue + ")"
+		}
+		return fmt.Sprintf("| `%s` | %s |\n", strings.TrimSpace(name+" "+value), strings.ReplaceAll(text, "|", `\|`))
+	}
+	uses := map[string]int{} // by row
+	for _, c := range all {
+		c.Flags().VisitAll(func(f *pflag.Flag) { uses[flagRow(f)]++ })
+	}
+	for _, c := range all {
+		long := c.Long
+		if long == "" {
+			long = c.Short + "."
+		}
+		fmt.Fprintf(&out, "\n## %s\n\n```text\n%s\n\n%s\n```\n", c.CommandPath(), c.UseLine(), strings.TrimSpace(long))
+		var own, common []string
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			switch row := flagRow(f); {
+			case f.Name == "help":
+			case uses[row] > 2:
+				common = append(common, "`--"+f.Name+"`")
+			default:
+				own = append(own, row)
+			}
+		})
+		if len(own) > 0 {
+			fmt.Fprintf(&out, "\n| Flag | Meaning |\n|---|---|\n%s", strings.Join(own, ""))
+		}
+		if len(common) > 0 {
+			fmt.Fprintf(&out, "\nCommon flags: %s.\n", strings.Join(common, ", "))
+		}
+	}
+	fmt.Fprint(&out, "\n## Common flags\n\n| Flag | Meaning |\n|---|---|\n")
+	for row, n := range uses {
+		if n <= 2 || strings.Contains(row, "`-h, --help`") {
+			delete(uses, row)
+		}
+	}
+	rows := make([]string, 0, len(uses))
+	for row := range uses {
+		rows = append(rows, row)
+	}
+	slices.SortFunc(rows, func(a, b string) int { return strings.Compare(long(a), long(b)) })
+	fmt.Fprint(&out, strings.Join(rows, ""))
+	const file = "../../docs/reference/cli.md"
+	if *update {
+		if err := os.WriteFile(file, out.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if read(t, file) != out.String() {
+		t.Errorf("%s is not what the command says of itself: run this test with -update", file)
+	}
+}
+
+// long returns what follows the two dashes in a row of a flag.
+func long(row string) string {
+	_, name, _ := strings.Cut(row, "--")
+	return name
+}
+
+// The tables of fields have each field that documents of a kind may have, and no other.
+func TestDocsFields(t *testing.T) {
+	for page, kinds := range map[string]map[string]any{
+		"../../docs/reference/manifests.md": {
+			"GitRepository": source.GitRepositorySpec{}, "OCIRepository": source.OCIRepositorySpec{}, "Bucket": source.BucketSpec{},
+			"PkgRepository": source.PkgRepositorySpec{}, "PkgChart": source.PkgChartSpec{}, "ExternalArtifact": source.ExternalArtifactSpec{},
+		},
+		"../../docs/reference/canaries.md": {"Canary": rollout.CanarySpec{}},
+	} {
+		text := read(t, page)
+		for kind, spec := range kinds {
+			_, section, _ := strings.Cut(text, "\n## "+kind+"\n")
+			section, _, _ = strings.Cut(section, "\n## ")
+			var got []string
+			for _, m := range regexp.MustCompile("(?m)^\\| ((?:`[A-Za-z.\\[\\]]+`(?:, )?)+) \\|").FindAllStringSubmatch(section, -1) {
+				for name := range strings.SplitSeq(m[1], ", ") {
+					got = append(got, strings.Trim(name, "`"))
+				}
+			}
+			want := fieldsOf(reflect.TypeOf(spec), "")
+			slices.Sort(got)
+			slices.Sort(want)
+			for _, name := range want {
+				if !slices.Contains(got, name) {
+					t.Errorf("%s: %s lacks the field %s", page, kind, name)
+				}
+			}
+			for _, name := range got {
+				if !slices.Contains(want, name) {
+					t.Errorf("%s: %s has no field %s", page, kind, name)
+				}
+			}
+		}
+	}
+}
+
+// fieldsOf returns the paths of the fields in documents below a struct. What
+// names another object is one field.
+func fieldsOf(of reflect.Type, at string) (all []string) {
+	for i := range of.NumField() {
+		f := of.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "" || name == "-" {
+			if f.Anonymous && f.Type.Kind() == reflect.Struct {
+				all = append(all, fieldsOf(f.Type, at)...)
+			}
+			continue
+		}
+		path, kind := at+name, f.Type
+		if kind.Kind() == reflect.Pointer {
+			kind = kind.Elem()
+		}
+		if kind.Kind() == reflect.Slice {
+			path, kind = path+"[]", kind.Elem()
+		}
+		named := strings.HasSuffix(name, "Ref") || strings.HasSuffix(name, "repository")
+		if kind.Kind() == reflect.Struct && !named && kind.NumField() > 0 && kind.Field(0).IsExported() {
+			all = append(all, fieldsOf(kind, path+".")...)
+			continue
+		}
+		all = append(all, strings.TrimSuffix(path, "[]"))
+	}
+	return all
+}
+
+// The table of verdicts is that of [rollout.HookType.Judge].
+func TestDocsVerdicts(t *testing.T) {
+	rows := regexp.MustCompile("(?m)^\\| `([a-z-]+)`(?: \\(default\\))? \\| ([a-z ]+) \\| ([a-z ]+) \\| ([a-z ]+) \\| (yes|no) \\|$").FindAllStringSubmatch(read(t, "../../docs/reference/canaries.md"), -1)
+	if len(rows) != 8 {
+		t.Errorf("the table has %d rows", len(rows))
+	}
+	for _, row := range rows {
+		of := rollout.HookType(row[1])
+		for column, codes := range map[int][]int{2: {200}, 3: {201, 202}, 4: {204, 302, 403, 500}} {
+			for _, code := range codes {
+				var err error = &rollout.StatusError{Code: code}
+				if got := of.Judge(err).String(); got != row[column] {
+					t.Errorf("%s, %d: %s, the table says %s", of, code, got, row[column])
+				}
+			}
+		}
+		if counts := of.Judge(os.ErrDeadlineExceeded) == rollout.Halt; counts != (row[5] == "yes") {
+			t.Errorf("%s: counts %v", of, counts)
+		}
+	}
+}
+
+// What the server of sources counts is in the table of metrics.
+func TestDocsMetrics(t *testing.T) {
+	dir := t.TempDir()
+	url := served(t, []string{"serve", "-f", dir, "--store", filepath.Join(dir, ".store"), "--addr", "127.0.0.1:0"})
+	answer, err := http.Get(url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	names := regexp.MustCompile(`(?m)^# TYPE (headgate_\w+)`).FindAllStringSubmatch(string(body), -1)
+	if err != nil || len(names) < 8 {
+		t.Errorf("there are %d metrics, %v", len(names), err)
+	}
+	table := read(t, "../../docs/reference/metrics.md")
+	for _, name := range names {
+		if !regexp.MustCompile("(?m)^\\| `" + name[1] + "[`{]").MatchString(table) {
+			t.Errorf("the table lacks %s", name[1])
+		}
+	}
+}
+
+// served runs headgate serve until the test ends, and returns its URL.
+func served(t *testing.T, args []string) string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r, w := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, args, strings.NewReader(""), w, io.Discard, func(string) (string, bool) { return "", false })
+		w.Close()
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if code := <-ended; code != exitReady {
+			t.Errorf("headgate %s: exit code %d", args[0], code)
+		}
+	})
+	line, err := bufio.NewReader(r).ReadString('\n')
+	url, found := strings.CutPrefix(strings.TrimSpace(line), "serving sources at ")
+	if err != nil || !found {
+		t.Fatalf("headgate %s printed %q: %v", args[0], line, err)
+	}
+	return url
+}
