@@ -30,7 +30,7 @@
 // [Target], [Metrics], [Hooks] and [Sink]. [Analysis.Step] has no clock and no
 // goroutine; all that it knows is the [Status], which is stored after each step:
 // an analysis may be cut short anywhere and goes on from there. What a step
-// decides is the table "Decisions" of docs/rollout.md.
+// decides is the table testdata/decisions.txt.
 package rollout
 
 import (
@@ -94,7 +94,7 @@ type Sink interface {
 // other than those of type event, which are the Sink's. Without Metrics none
 // are checked.
 //
-// What it decides is the table "Decisions" of docs/rollout.md.
+// What it decides is the table testdata/decisions.txt.
 type Analysis struct {
 	Canary  *Canary
 	Traffic Traffic

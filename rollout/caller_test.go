@@ -154,7 +154,7 @@ func wantRequest(t *testing.T, r *recorder, want string) {
 	}
 }
 
-// Bytes of bodies were recorded from the reference (see docs/rollout.md, "Webhooks").
+// Bytes of bodies were recorded from the reference (see docs/reference/canaries.md, "Webhooks").
 var payloads = map[string]struct {
 	payload rollout.Payload
 	body    string

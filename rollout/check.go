@@ -18,7 +18,7 @@ import (
 
 // Check returns what an analysis does not start with, joined: one
 // [*DocumentError] for each rule that the canary breaks. The rules are those by
-// which [Decode] warns and refuses; docs/rollout.md lists them.
+// which [Decode] warns and refuses; docs/reference/canaries.md lists them.
 func (c *Canary) Check() error {
 	found := examine(c)
 	return errors.Join(append(found[invalid].Of(c.String()), found[broken].Of(c.String())...)...)

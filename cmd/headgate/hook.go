@@ -61,7 +61,7 @@ func (p *program) callHook() *cobra.Command {
 		Short: "Call one webhook and print what it answers, and what that decides",
 		Long: `Call posts what a rollout would to one webhook: one of those of a Canary, by its name, or the one at a URL,
 which flags describe as the fields of a manifest do. It tries as often as the webhook has retries, and follows
-the same rules: see docs/rollout.md, Webhooks.
+the same rules: see docs/reference/canaries.md, Webhooks.
 
 Phase, checksum and metadata of the payload are those of the flags; metadata is added to that of the manifest.
 Metadata headgate.trial: "true" marks it as a trial, so that headgate tester does not show it as a canary that waits;
