@@ -104,8 +104,9 @@ func TestDocsPicture(t *testing.T) {
 	}
 }
 
-// alike returns a text without what differs from run to run.
+// alike returns a text without what differs from run to run, and without lines of progress.
 func alike(text string) string {
+	text = regexp.MustCompile(`(?m)^.*(: receiving |: asking | done; ).*\n`).ReplaceAllString(text, "")
 	for form, with := range map[string]string{`\b[0-9a-f]{7,}\b`: "HEX", `[ \t]+`: " ", `\b\d[\d.:TZ-]*(ms|µs|s|m|h|d| ?[kMG]i?B| B)?\b`: "N", `-{2,}`: "-"} {
 		text = regexp.MustCompile(form).ReplaceAllString(text, with)
 	}
