@@ -323,7 +323,7 @@ func standIns(t *testing.T) []string {
 	}
 	charts := testenv.StartCharts(t, testenv.ChartsConfig{Path: "/"})
 	charts.Put(testenv.ChartVersion{Name: "web", Version: "1.2.3", Files: map[string]string{"values-production.yaml": "replicas: 3\n"}})
-	store := testenv.StartS3(t, testenv.S3Config{AccessKey: "AKIAEXAMPLE", SecretKey: "example-secret", Anonymous: true})
+	store := testenv.StartS3(t, testenv.StoreConfig{AccessKey: "AKIAEXAMPLE", SecretKey: "example-secret", Anonymous: true})
 	store.Bucket("assets").Put("app/logo.png", "png")
 	store.Bucket("assets").Put("app/index.html", "<html>")
 
