@@ -190,7 +190,7 @@ func TestStatusThatCannotBeSaved(t *testing.T) {
 			t.Parallel()
 			s := newTheatre(t)
 			args := append(s.args(t, "confirm-rollout", "/", status), "--revision", "v2", "--interval", "1ms")
-			if err := os.MkdirAll(filepath.Join(s.dir, ".app.json.new", "full"), 0o700); err != nil { // where the next status is written
+			if err := os.MkdirAll(filepath.Join(s.dir, ".app.json", "full"), 0o700); err != nil { // where the next status is written
 				t.Fatal(err)
 			}
 			var out, said strings.Builder
