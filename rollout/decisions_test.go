@@ -18,7 +18,7 @@ import (
 // world, and a status in which one step is done.
 type scenario struct {
 	c    *rollout.Canary
-	w    *world
+	w    *fakePorts
 	s    rollout.Status
 	a    *rollout.Analysis
 	time time.Time

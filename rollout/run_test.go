@@ -148,42 +148,42 @@ func TestRunOnTheClock(t *testing.T) {
 // asked, so that it leads to the same end when steps are repeated.
 type script struct {
 	name string
-	set  func(*world)
+	set  func(*fakePorts)
 	end  rollout.Phase
 }
 
 var scripts = []script{
-	{"all is well", func(w *world) {}, rollout.Succeeded},
-	{"rollout webhook fails with traffic", func(w *world) { w.answers["ro"] = 500 }, rollout.Failed},
-	{"metric fails", func(w *world) { w.values["m"] = 1 }, rollout.Failed},
-	{"pre-rollout fails", func(w *world) { w.answers["pr"] = 503 }, rollout.Failed},
-	{"pre-rollout fails once", func(w *world) { w.first("pr", 1, 500) }, rollout.Succeeded},
-	{"confirm-rollout opens", func(w *world) { w.first("cr", 2, 403) }, rollout.Succeeded},
-	{"confirm-traffic-increase opens", func(w *world) { w.first("ti", 2, 403) }, rollout.Succeeded},
-	{"confirm-promotion opens", func(w *world) { w.first("cp", 2, 403) }, rollout.Succeeded},
-	{"rollback fires", func(w *world) { w.later("rb", 3, 200) }, rollout.Failed},
-	{"another revision", func(w *world) { w.hook("ro", 2, func() { w.revision = "v3" }) }, rollout.Succeeded},
-	{"revert", func(w *world) { w.hook("ro", 2, func() { w.revision = "v1" }) }, rollout.Failed},
-	{"promotion fails", func(w *world) { w.fails["promote"] = errScripted }, rollout.Failed},
-	{"promotion is late", func(w *world) { w.late("promote", 3) }, rollout.Succeeded},
-	{"canary stuck", func(w *world) { w.hook("cr", 1, func() { w.fails["canary"] = errStuck }) }, rollout.Failed},
-	{"canary is late", func(w *world) { w.late("canary", 3) }, rollout.Succeeded},
-	{"post-rollout fails", func(w *world) { w.answers["po"] = 500 }, rollout.Succeeded},
+	{"all is well", func(w *fakePorts) {}, rollout.Succeeded},
+	{"rollout webhook fails with traffic", func(w *fakePorts) { w.answers["ro"] = 500 }, rollout.Failed},
+	{"metric fails", func(w *fakePorts) { w.values["m"] = 1 }, rollout.Failed},
+	{"pre-rollout fails", func(w *fakePorts) { w.answers["pr"] = 503 }, rollout.Failed},
+	{"pre-rollout fails once", func(w *fakePorts) { w.first("pr", 1, 500) }, rollout.Succeeded},
+	{"confirm-rollout opens", func(w *fakePorts) { w.first("cr", 2, 403) }, rollout.Succeeded},
+	{"confirm-traffic-increase opens", func(w *fakePorts) { w.first("ti", 2, 403) }, rollout.Succeeded},
+	{"confirm-promotion opens", func(w *fakePorts) { w.first("cp", 2, 403) }, rollout.Succeeded},
+	{"rollback fires", func(w *fakePorts) { w.later("rb", 3, 200) }, rollout.Failed},
+	{"another revision", func(w *fakePorts) { w.hook("ro", 2, func() { w.revision = "v3" }) }, rollout.Succeeded},
+	{"revert", func(w *fakePorts) { w.hook("ro", 2, func() { w.revision = "v1" }) }, rollout.Failed},
+	{"promotion fails", func(w *fakePorts) { w.fails["promote"] = errScripted }, rollout.Failed},
+	{"promotion is late", func(w *fakePorts) { w.late("promote", 3) }, rollout.Succeeded},
+	{"canary stuck", func(w *fakePorts) { w.hook("cr", 1, func() { w.fails["canary"] = errStuck }) }, rollout.Failed},
+	{"canary is late", func(w *fakePorts) { w.late("canary", 3) }, rollout.Succeeded},
+	{"post-rollout fails", func(w *fakePorts) { w.answers["po"] = 500 }, rollout.Succeeded},
 }
 
 // first makes a webhook answer a status the first times that it is asked.
-func (w *world) first(name string, times, status int) {
+func (w *fakePorts) first(name string, times, status int) {
 	w.answers[name] = status
 	w.hook(name, times, func() { delete(w.answers, name) })
 }
 
 // later makes a webhook answer a status from some time on.
-func (w *world) later(name string, times, status int) {
+func (w *fakePorts) later(name string, times, status int) {
 	w.hook(name, times, func() { w.answers[name] = status })
 }
 
 // hook does something after a webhook was asked so many times.
-func (w *world) hook(name string, times int, do func()) {
+func (w *fakePorts) hook(name string, times int, do func()) {
 	w.times = append(w.times, func(call string) {
 		if call == "hook "+name {
 			if times--; times == 0 {
@@ -194,7 +194,7 @@ func (w *world) hook(name string, times int, do func()) {
 }
 
 // late makes a part ready after it was asked for some times.
-func (w *world) late(what string, times int) {
+func (w *fakePorts) late(what string, times int) {
 	w.fails[what] = errScripted
 	w.times = append(w.times, func(call string) {
 		if call == what {
@@ -218,11 +218,11 @@ var strategies = []struct {
 }
 
 // rollouts calls do for each strategy and script with a world made anew by begin.
-func rollouts(t *testing.T, do func(t *testing.T, end rollout.Phase, begin func() (*world, *rollout.Analysis))) {
+func rollouts(t *testing.T, do func(t *testing.T, end rollout.Phase, begin func() (*fakePorts, *rollout.Analysis))) {
 	for _, strategy := range strategies {
 		for _, script := range scripts {
 			t.Run(strategy.name+"/"+script.name, func(t *testing.T) {
-				do(t, script.end, func() (*world, *rollout.Analysis) {
+				do(t, script.end, func() (*fakePorts, *rollout.Analysis) {
 					x := newScenario(rollout.Initialized)
 					set := &x.c.Spec.Analysis
 					set.StepWeight, set.MaxWeight = 0, 0
@@ -239,7 +239,7 @@ var begun = rollout.Status{Phase: rollout.Initialized, AppliedSpec: "v1", Promot
 
 // A run goes on from what was saved after any step, and tells the same.
 func TestRunFromSavedStatus(t *testing.T) {
-	rollouts(t, func(t *testing.T, end rollout.Phase, begin func() (*world, *rollout.Analysis)) {
+	rollouts(t, func(t *testing.T, end rollout.Phase, begin func() (*fakePorts, *rollout.Analysis)) {
 		w, a := begin()
 		want, err := a.Run(t.Context(), begun, clock())
 		if err != nil || want.Phase != end || !want.Ended() {
@@ -327,19 +327,19 @@ func TestReason(t *testing.T) {
 
 // crash is how a program ends at a call: asked to, with nothing done, or not
 // asked, with the call done and nothing known of it.
-type crash func(w *world, at int, cancel context.CancelFunc)
+type crash func(w *fakePorts, at int, cancel context.CancelFunc)
 
 var errCrash = errors.New("crash")
 
 var crashes = map[string]crash{
-	"context ends before a call": func(w *world, at int, cancel context.CancelFunc) {
+	"context ends before a call": func(w *fakePorts, at int, cancel context.CancelFunc) {
 		w.before = func(string) {
 			if at--; at == 0 {
 				cancel()
 			}
 		}
 	},
-	"panic after a call": func(w *world, at int, _ context.CancelFunc) {
+	"panic after a call": func(w *fakePorts, at int, _ context.CancelFunc) {
 		w.times = append(w.times, func(string) {
 			if at--; at == 0 {
 				panic(errCrash)
@@ -351,7 +351,7 @@ var crashes = map[string]crash{
 // A run that is cut short at any call of a port comes to the same end when it
 // is run again from what was saved.
 func TestRunCutShort(t *testing.T) {
-	rollouts(t, func(t *testing.T, end rollout.Phase, begin func() (*world, *rollout.Analysis)) {
+	rollouts(t, func(t *testing.T, end rollout.Phase, begin func() (*fakePorts, *rollout.Analysis)) {
 		w, a := begin()
 		calls := 0
 		w.times = append(w.times, func(string) { calls++ })
@@ -376,7 +376,7 @@ func TestRunCutShort(t *testing.T) {
 }
 
 // cutShort runs until the crash and returns what was saved before it.
-func cutShort(t *testing.T, w *world, a *rollout.Analysis, at int, crash crash) (saved rollout.Status, cut bool) {
+func cutShort(t *testing.T, w *fakePorts, a *rollout.Analysis, at int, crash crash) (saved rollout.Status, cut bool) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -481,7 +481,7 @@ func TestStatusTimes(t *testing.T) {
 // A rollback and a promotion are decided in the status that was saved before
 // they are done.
 func TestRunStoresDecisions(t *testing.T) {
-	rollouts(t, func(t *testing.T, _ rollout.Phase, begin func() (*world, *rollout.Analysis)) {
+	rollouts(t, func(t *testing.T, _ rollout.Phase, begin func() (*fakePorts, *rollout.Analysis)) {
 		w, a := begin()
 		loop, saved := clock(), begun
 		loop.Save = func(s rollout.Status) error { saved = stored(t, s); return nil }
@@ -500,7 +500,7 @@ func TestRunStoresDecisions(t *testing.T) {
 // Without an analysis a canary is promoted all the same wherever the program
 // ends: one that is scaled down already is not ready, and is not waited for.
 func TestSkipAnalysisCutShort(t *testing.T) {
-	begin := func() (*world, *rollout.Analysis) {
+	begin := func() (*fakePorts, *rollout.Analysis) {
 		x := newScenario(rollout.Initialized)
 		x.c.Spec.SkipAnalysis = true
 		x.w.times = append(x.w.times, func(call string) {

@@ -225,13 +225,13 @@ func (t *tick) post(h Hook) (said string, err error, ok bool) {
 	return reason(answer, err), err, true
 }
 
-// A door is how a type of confirm webhooks holds a canary.
-type door struct {
+// A confirmation is how a type of confirm webhooks holds a canary.
+type confirmation struct {
 	phase       Phase // while it is closed
 	waits, pass EventCode
 }
 
-var gates = map[HookType]door{
+var gates = map[HookType]confirmation{
 	HookConfirmRollout:         {Waiting, EventRolloutWaits, EventRolloutPass},
 	HookConfirmTrafficIncrease: {Waiting, EventTrafficWaits, EventTrafficPass},
 	HookConfirmPromotion:       {Progressing, EventPromotionWaits, EventPromotionPass},

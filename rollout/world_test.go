@@ -14,8 +14,8 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// A world is all ports of an analysis, and a record of what was done with them.
-type world struct {
+// A fakePorts is all ports of an analysis, and a record of what was done with them.
+type fakePorts struct {
 	routes   rollout.Routes
 	revision string
 	answers  map[string]int     // status by type of webhook; 200, and 403 for rollback, when there is none
@@ -32,26 +32,26 @@ type world struct {
 }
 
 var (
-	_ rollout.Traffic = (*world)(nil)
-	_ rollout.Target  = (*world)(nil)
-	_ rollout.Metrics = (*world)(nil)
-	_ rollout.Hooks   = (*world)(nil)
-	_ rollout.Sink    = (*world)(nil)
+	_ rollout.Traffic = (*fakePorts)(nil)
+	_ rollout.Target  = (*fakePorts)(nil)
+	_ rollout.Metrics = (*fakePorts)(nil)
+	_ rollout.Hooks   = (*fakePorts)(nil)
+	_ rollout.Sink    = (*fakePorts)(nil)
 )
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func newWorld() *world {
-	return &world{routes: rollout.Routes{Primary: 100}, revision: "v2", answers: map[string]int{}, values: map[string]float64{}, fails: map[string]error{}}
+func newWorld() *fakePorts {
+	return &fakePorts{routes: rollout.Routes{Primary: 100}, revision: "v2", answers: map[string]int{}, values: map[string]float64{}, fails: map[string]error{}}
 }
 
 // analysis is that of c in this world.
-func (w *world) analysis(c *rollout.Canary) *rollout.Analysis {
+func (w *fakePorts) analysis(c *rollout.Canary) *rollout.Analysis {
 	return &rollout.Analysis{Canary: c, Traffic: w, Target: w, Metrics: w, Hooks: w, Sink: w}
 }
 
 // did does a call of a port: with an effect unless it fails or the context has ended.
-func (w *world) did(ctx context.Context, call, did string, effect func()) error {
+func (w *fakePorts) did(ctx context.Context, call, did string, effect func()) error {
 	if w.before != nil {
 		w.before(call)
 	}
@@ -74,12 +74,12 @@ func (w *world) did(ctx context.Context, call, did string, effect func()) error 
 	return err
 }
 
-func (w *world) Routes(ctx context.Context) (rollout.Routes, error) {
+func (w *fakePorts) Routes(ctx context.Context) (rollout.Routes, error) {
 	err := w.did(ctx, "routes", "", nil)
 	return w.routes, err
 }
 
-func (w *world) SetRoutes(ctx context.Context, r rollout.Routes) error {
+func (w *fakePorts) SetRoutes(ctx context.Context, r rollout.Routes) error {
 	did := fmt.Sprintf("route %d/%d", r.Primary, r.Canary)
 	if r.Mirrored {
 		did += " mirrored"
@@ -87,17 +87,17 @@ func (w *world) SetRoutes(ctx context.Context, r rollout.Routes) error {
 	return w.did(ctx, "set", did, func() { w.routes = r })
 }
 
-func (w *world) Revision(ctx context.Context) (string, error) {
+func (w *fakePorts) Revision(ctx context.Context) (string, error) {
 	err := w.did(ctx, "revision", "", nil)
 	return w.revision, err
 }
-func (w *world) PrimaryReady(ctx context.Context) error { return w.did(ctx, "primary", "", nil) }
-func (w *world) CanaryReady(ctx context.Context) error  { return w.did(ctx, "canary", "", nil) }
-func (w *world) ScaleUp(ctx context.Context) error      { return w.did(ctx, "up", "scale up", nil) }
-func (w *world) ScaleDown(ctx context.Context) error    { return w.did(ctx, "down", "scale down", nil) }
-func (w *world) Promote(ctx context.Context) error      { return w.did(ctx, "promote", "promote", nil) }
+func (w *fakePorts) PrimaryReady(ctx context.Context) error { return w.did(ctx, "primary", "", nil) }
+func (w *fakePorts) CanaryReady(ctx context.Context) error  { return w.did(ctx, "canary", "", nil) }
+func (w *fakePorts) ScaleUp(ctx context.Context) error      { return w.did(ctx, "up", "scale up", nil) }
+func (w *fakePorts) ScaleDown(ctx context.Context) error    { return w.did(ctx, "down", "scale down", nil) }
+func (w *fakePorts) Promote(ctx context.Context) error      { return w.did(ctx, "promote", "promote", nil) }
 
-func (w *world) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric) (float64, error) {
+func (w *fakePorts) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric) (float64, error) {
 	err := w.did(ctx, "metric "+m.Name, "check "+m.Name, nil)
 	value, set := w.values[m.Name]
 	if !set {
@@ -106,7 +106,7 @@ func (w *world) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric) 
 	return value, err
 }
 
-func (w *world) Call(ctx context.Context, h rollout.Hook, p rollout.Payload) (rollout.Answer, error) {
+func (w *fakePorts) Call(ctx context.Context, h rollout.Hook, p rollout.Payload) (rollout.Answer, error) {
 	if err := w.did(ctx, "hook "+h.Name, "ask "+h.Name, nil); err != nil {
 		return rollout.Answer{}, err
 	}
@@ -133,7 +133,7 @@ func lastAccepted(t rollout.HookType) int {
 	return http.StatusAccepted
 }
 
-func (w *world) Emit(ctx context.Context, e rollout.Event) {
+func (w *fakePorts) Emit(ctx context.Context, e rollout.Event) {
 	w.events = append(w.events, e)
 	told := "tell " + string(e.Code)
 	if e.Alert != "" {

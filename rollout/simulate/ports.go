@@ -12,9 +12,9 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// A world is what the ports of an analysis look at and change. What comes of a
+// A scriptedPorts is what the ports of an analysis look at and change. What comes of a
 // call is asked of says; "" means that it goes well.
-type world struct {
+type scriptedPorts struct {
 	says func(of Subject, names ...string) string
 
 	state
@@ -35,11 +35,11 @@ var (
 	errNotReady = errors.New("not ready: scripted")
 )
 
-func (w *world) record(c Call) { w.tick.Calls = append(w.tick.Calls, c) }
+func (w *scriptedPorts) record(c Call) { w.tick.Calls = append(w.tick.Calls, c) }
 
 // act records a call of the target or of traffic, and does it unless the script
 // says that it fails.
-func (w *world) act(of Subject, name, detail string, do func()) error {
+func (w *scriptedPorts) act(of Subject, name, detail string, do func()) error {
 	c, err := Call{Subject: of, Name: name, Detail: detail, Outcome: ok}, error(nil)
 	if says := w.says(of, name); says == failing || says == setFailing {
 		c.Outcome, err = failing, errScripted
@@ -51,7 +51,7 @@ func (w *world) act(of Subject, name, detail string, do func()) error {
 }
 
 // Routes and SetRoutes are the port [rollout.Traffic].
-func (w *world) Routes(context.Context) (rollout.Routes, error) {
+func (w *scriptedPorts) Routes(context.Context) (rollout.Routes, error) {
 	if w.says(Traffic) == failing {
 		w.record(Call{Subject: Traffic, Name: "read", Detail: "unread", Outcome: failing})
 		return rollout.Routes{}, errScripted
@@ -59,12 +59,12 @@ func (w *world) Routes(context.Context) (rollout.Routes, error) {
 	return w.routes, nil
 }
 
-func (w *world) SetRoutes(_ context.Context, r rollout.Routes) error {
+func (w *scriptedPorts) SetRoutes(_ context.Context, r rollout.Routes) error {
 	return w.act(Traffic, "set", routesText(r), func() { w.routes = r })
 }
 
 // The methods from Revision to Promote are the port [rollout.Target].
-func (w *world) Revision(context.Context) (string, error) {
+func (w *scriptedPorts) Revision(context.Context) (string, error) {
 	if w.says(Target, revision) == failing {
 		w.record(Call{Subject: Target, Name: revision, Outcome: failing})
 		return "", errScripted
@@ -72,17 +72,17 @@ func (w *world) Revision(context.Context) (string, error) {
 	return cmp.Or(w.says(Revision), w.revision), nil
 }
 
-func (w *world) PrimaryReady(context.Context) error { return w.isReady(Primary, w.says(Primary)) }
+func (w *scriptedPorts) PrimaryReady(context.Context) error { return w.isReady(Primary, w.says(Primary)) }
 
 // CanaryReady says that a canary that was scaled down is not ready.
-func (w *world) CanaryReady(context.Context) error {
+func (w *scriptedPorts) CanaryReady(context.Context) error {
 	if !w.scaled {
 		return w.isReady(Canary, notReady)
 	}
 	return w.isReady(Canary, w.says(Canary))
 }
 
-func (w *world) isReady(of Subject, says string) error {
+func (w *scriptedPorts) isReady(of Subject, says string) error {
 	var err error
 	switch says {
 	case notReady:
@@ -96,20 +96,20 @@ func (w *world) isReady(of Subject, says string) error {
 	return err
 }
 
-func (w *world) ScaleUp(context.Context) error {
+func (w *scriptedPorts) ScaleUp(context.Context) error {
 	return w.act(Target, scaleUp, "", func() { w.scaled = true })
 }
 
-func (w *world) ScaleDown(context.Context) error {
+func (w *scriptedPorts) ScaleDown(context.Context) error {
 	return w.act(Target, scaleDown, "", func() { w.scaled = false })
 }
 
-func (w *world) Promote(context.Context) error {
+func (w *scriptedPorts) Promote(context.Context) error {
 	return w.act(Target, promote, "", func() { w.primary = cmp.Or(w.says(Revision), w.revision) })
 }
 
 // Query is the port [rollout.Metrics].
-func (w *world) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric) (float64, error) {
+func (w *scriptedPorts) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric) (float64, error) {
 	says := w.says(Metric, m.Name)
 	value, err := normal(m), error(nil)
 	switch says {
@@ -148,7 +148,7 @@ func normal(m rollout.Metric) float64 {
 }
 
 // Call is the port [rollout.Hooks].
-func (w *world) Call(ctx context.Context, h rollout.Hook, p rollout.Payload) (rollout.Answer, error) {
+func (w *scriptedPorts) Call(ctx context.Context, h rollout.Hook, p rollout.Payload) (rollout.Answer, error) {
 	of := typeOf(h)
 	says := w.says(Hook, h.Name, string(of))
 	if says == "" {
@@ -180,7 +180,7 @@ var errTimeout = errors.New("timeout")
 func typeOf(h rollout.Hook) rollout.HookType { return cmp.Or(h.Type, rollout.HookRollout) }
 
 // Emit is the port [rollout.Sink].
-func (w *world) Emit(ctx context.Context, e rollout.Event) {
+func (w *scriptedPorts) Emit(ctx context.Context, e rollout.Event) {
 	w.tick.Events = append(w.tick.Events, e)
 	w.record(Call{Subject: event, Name: string(e.Code), Detail: e.Message, Outcome: string(e.Alert), Phase: e.Phase})
 }

@@ -53,7 +53,7 @@ type Call struct {
 // A run is a simulation under way.
 type run struct {
 	*Simulation
-	world    *world
+	world    *scriptedPorts
 	analysis rollout.Analysis
 	tick     *Tick
 	ticks    int  // that are over
@@ -70,7 +70,7 @@ func (s *Simulation) Run(ctx context.Context) iter.Seq2[*Tick, error] {
 			yield(nil, err)
 			return
 		}
-		canary, w := *s.Canary, &world{state: state{routes: rollout.Routes{Primary: 100}}}
+		canary, w := *s.Canary, &scriptedPorts{state: state{routes: rollout.Routes{Primary: 100}}}
 		r := &run{Simulation: s, world: w, tick: &Tick{Time: epoch}}
 		w.says = func(of Subject, names ...string) string { return s.Script.at(r.tick.Number, of, names...) }
 		r.analysis = rollout.Analysis{Canary: &canary, Traffic: w, Target: w, Metrics: w, Hooks: w, Sink: w}
