@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/redact"
@@ -44,8 +45,9 @@ const (
 
 // Open fetches a and checks its digest. Close the content to remove the spool.
 //
-// It tries again after errors of the connection, a stall, and the statuses 408, 429
-// and 5xx except 501. It waits as long as the server asks, 30 seconds at most.
+// It tries again, from where the transfer broke when the server can continue,
+// after errors of the connection, a stall, and the statuses 408, 429 and 5xx
+// except 501. It waits as long as the server asks, 30 seconds at most.
 //
 // The error wraps [fs.ErrNotExist] when the server says that there is no such
 // artifact, [fs.ErrPermission] when it refuses access, [fs.ErrInvalid] when
@@ -67,9 +69,9 @@ func (c *Client) open(ctx context.Context, a Artifact) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	client := c.client()
+	t := &transfer{Artifact: a, client: c.client(), limit: bound(c.MaxBytes, 1<<30), file: f}
 	for attempt := 1; ; attempt++ {
-		err := c.attempt(ctx, client, a, f)
+		err := t.attempt(ctx)
 		if err == nil {
 			_, err = f.Seek(0, io.SeekStart)
 		}
@@ -159,60 +161,100 @@ type transientError struct {
 
 func (e *transientError) Unwrap() error { return e.error }
 
-// attempt sends one request and writes what comes to f, from its beginning.
-func (c *Client) attempt(ctx context.Context, client *http.Client, a Artifact, f *os.File) error {
+// A transfer brings one artifact into a file, in as many requests as it takes.
+type transfer struct {
+	Artifact
+	client *http.Client
+	limit  int64 // most bytes to take
+
+	file    *os.File
+	written int64         // bytes in file
+	content *verifyReader // hashed them
+	etag    string        // strong validator of what is in file; without one the next request is for all
+	resumed bool          // file holds pieces of several answers
+}
+
+// attempt sends one request, for the artifact or for what is missing of it, and
+// takes what comes.
+func (t *transfer) attempt(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stalled := fmt.Errorf("no data for %v: %w", idleTime, os.ErrDeadlineExceeded)
 	watch := time.AfterFunc(idleTime, func() { cancel(stalled) })
 	defer watch.Stop()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.URL, nil)
 	if err != nil {
 		return err
 	}
 	req.Header.Set("Accept-Encoding", "identity") // the digest is that of the bytes as they are
-	resp, err := client.Do(req)
+	if t.etag != "" {
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", t.written))
+		req.Header.Set("If-Range", t.etag)
+	}
+	resp, err := t.client.Do(req)
 	if err != nil {
 		return connectionError(ctx, err)
 	}
 	defer resp.Body.Close()
-	if err := statusError(resp); err != nil {
+	if err := t.accept(resp); err != nil {
 		return err
 	}
-	limit := bound(c.MaxBytes, 1<<30)
-	exceeded := error(&LimitError{What: "bytes", Limit: limit})
-	if a.Size > 0 && a.Size < limit {
-		limit, exceeded = a.Size, fmt.Errorf("the server sends more than the %d bytes of the artifact", a.Size)
+	limit, exceeded := t.limit, error(&LimitError{What: "bytes", Limit: t.limit})
+	if t.Size > 0 && t.Size < limit {
+		limit, exceeded = t.Size, fmt.Errorf("the server sends more than the %d bytes of the artifact", t.Size)
 	}
-	content, err := VerifyReader(resp.Body, a.Digest)
-	if err == nil {
-		err = f.Truncate(0)
-	}
-	if err != nil {
-		return err
-	}
-	buf, written := make([]byte, 64<<10), int64(0)
+	buf, announced := make([]byte, 64<<10), t.written+resp.ContentLength
 	for err == nil {
 		var n int
-		n, err = content.Read(buf)
+		n, err = t.content.Read(buf)
 		watch.Reset(idleTime)
-		if max(written+int64(n), resp.ContentLength) > limit {
+		if max(t.written+int64(n), announced) > limit {
 			return exceeded
 		}
-		if _, failed := f.WriteAt(buf[:n], written); failed != nil {
+		if _, failed := t.file.WriteAt(buf[:n], t.written); failed != nil {
 			return failed
 		}
-		written += int64(n)
-	}
-	if _, wrong := errors.AsType[*DigestError](err); wrong && written < a.Size {
-		err = io.ErrUnexpectedEOF
-	} else if wrong {
-		return err
+		t.written += int64(n)
 	}
 	if err == io.EOF {
 		return nil
 	}
-	return connectionError(ctx, fmt.Errorf("the connection broke after %d bytes: %w", written, err))
+	if _, wrong := errors.AsType[*DigestError](err); wrong {
+		switch {
+		case t.written < t.Size:
+			err = io.ErrUnexpectedEOF
+		case t.resumed: // the pieces are not of one file
+			t.etag = ""
+			return &transientError{error: err}
+		default:
+			return err
+		}
+	}
+	return connectionError(ctx, fmt.Errorf("the connection broke after %d bytes: %w", t.written, err))
+}
+
+// accept judges the status and decides where the body goes.
+func (t *transfer) accept(resp *http.Response) error {
+	switch status := resp.StatusCode; {
+	case status == http.StatusOK:
+		content, err := VerifyReader(resp.Body, t.Digest)
+		if err != nil {
+			return err
+		}
+		t.content, t.written, t.resumed = content.(*verifyReader), 0, false
+		if t.etag = resp.Header.Get("ETag"); !strings.HasPrefix(t.etag, `"`) {
+			t.etag = "" // weak ones do not promise the same bytes
+		}
+		return t.file.Truncate(0)
+	case t.etag == "":
+	case status == http.StatusPartialContent && strings.HasPrefix(resp.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", t.written)):
+		t.content.r, t.resumed = resp.Body, true
+		return nil
+	case status == http.StatusPartialContent, status == http.StatusRequestedRangeNotSatisfiable:
+		t.etag = ""
+		return &transientError{error: errors.New("the server does not continue where it was asked to")}
+	}
+	return statusError(resp)
 }
 
 // connectionError judges what a request or the reading of its answer failed with.
@@ -238,12 +280,10 @@ var statusErrors = map[int]error{
 	http.StatusForbidden:    fs.ErrPermission,
 }
 
-// statusError returns nil for an answer that has the artifact.
+// statusError returns the error of an answer without content.
 func statusError(resp *http.Response) error {
 	err := fmt.Errorf("the server answers %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	switch status := resp.StatusCode; {
-	case status == http.StatusOK:
-		return nil
 	case statusErrors[status] != nil:
 		return fmt.Errorf("%w: %w", err, statusErrors[status])
 	case retry.Status(status), status == http.StatusRequestTimeout:

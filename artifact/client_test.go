@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log"
@@ -101,6 +102,23 @@ func status(code int, header ...string) http.HandlerFunc {
 func whole(body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		http.ServeContent(w, r, "a.tar.gz", time.Time{}, strings.NewReader(body))
+	}
+}
+
+// tagged has answer carry an ETag.
+func tagged(etag string, answer http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", etag)
+		answer(w, r)
+	}
+}
+
+// part answers with body as what begins at from.
+func part(from int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, from+len(body)-1, from+len(body)))
+		w.WriteHeader(http.StatusPartialContent)
+		io.WriteString(w, body)
 	}
 }
 
@@ -203,6 +221,48 @@ func TestClientTriesAgain(t *testing.T) {
 		if err != nil || got != content || len(server.seen()) != 3 {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
+	}
+}
+
+func TestClientResumes(t *testing.T) {
+	const other = "something else that is long enough.."
+	all := tagged(`"e"`, whole(content))
+	for name, test := range map[string]struct {
+		answers []http.HandlerFunc
+		ranges  []string // of the requests
+	}{
+		"break in the middle":    {[]http.HandlerFunc{tagged(`"e"`, broken(content, 10)), all}, []string{"", "bytes=10-"}},
+		"breaks again and again": {[]http.HandlerFunc{tagged(`"e"`, broken(content, 10)), part(10, content[10:20]), all}, []string{"", "bytes=10-", "bytes=20-"}},
+		"unavailable meanwhile":  {[]http.HandlerFunc{tagged(`"e"`, broken(content, 10)), status(503), all}, []string{"", "bytes=10-", "bytes=10-"}},
+		"changed meanwhile":      {[]http.HandlerFunc{tagged(`"old"`, broken(other, 10)), all}, []string{"", "bytes=10-"}},
+		"no validator":           {[]http.HandlerFunc{broken(content, 10), all}, []string{"", ""}},
+		"weak validator":         {[]http.HandlerFunc{tagged(`W/"e"`, broken(content, 10)), all}, []string{"", ""}},
+		"pieces of two files":    {[]http.HandlerFunc{tagged(`"e"`, broken(other, 10)), part(10, content[10:]), all}, []string{"", "bytes=10-", ""}},
+		"another place":          {[]http.HandlerFunc{tagged(`"e"`, broken(content, 10)), part(5, content[5:]), all}, []string{"", "bytes=10-", ""}},
+		"cannot continue":        {[]http.HandlerFunc{tagged(`"e"`, broken(content, 10)), status(416), all}, []string{"", "bytes=10-", ""}},
+		"silent end": {[]http.HandlerFunc{tagged(`"e"`, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, content[:10]) }), all},
+			[]string{"", "bytes=10-"}},
+	} {
+		server := newScript(t, test.answers...)
+		got, err := fetch(t, &artifact.Client{Pause: -1}, artifact.Artifact{URL: server.URL + "/a.tar.gz", Digest: digestOf(content), Size: int64(len(content))})
+		if err != nil || got != content {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+		var ranges []string
+		for _, r := range server.seen() {
+			ranges = append(ranges, r.Header.Get("Range"))
+			if (r.Header.Get("Range") == "") != (r.Header.Get("If-Range") == "") {
+				t.Errorf("%s: Range %q with If-Range %q", name, r.Header.Get("Range"), r.Header.Get("If-Range"))
+			}
+		}
+		if !slices.Equal(ranges, test.ranges) {
+			t.Errorf("%s: requests for ranges %q, want %q", name, ranges, test.ranges)
+		}
+	}
+	server := newScript(t, tagged(`"e"`, broken(content, 10)), part(10, content[10:]+"more"))
+	_, err := fetch(t, &artifact.Client{Pause: -1, MaxBytes: 36}, artifact.Artifact{URL: server.URL + "/a.tar.gz", Digest: digestOf(content)})
+	if _, limited := errors.AsType[*artifact.LimitError](err); !limited {
+		t.Errorf("pieces that are too large together: %v", err)
 	}
 }
 

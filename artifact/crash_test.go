@@ -20,9 +20,9 @@ import (
 // writes to the store in that directory.
 const childDir = "ARTIFACT_TEST_CHILD"
 
-func startChild(t *testing.T, dir string) (*exec.Cmd, *bufio.Scanner) {
+func startChild(t *testing.T, test, dir string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestChildPut$", "-test.count=1")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$", "-test.count=1")
 	cmd.Env = append(os.Environ(), childDir+"="+dir)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -68,7 +68,7 @@ func TestKilledWriters(t *testing.T) {
 	dir := t.TempDir()
 	var acknowledged []artifact.Artifact
 	for range 50 {
-		cmd, lines := startChild(t, dir)
+		cmd, lines := startChild(t, "TestChildPut", dir)
 		for range rand.IntN(20) {
 			if !lines.Scan() {
 				t.Fatal("the writer ended by itself:", cmd.Wait())

@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -111,6 +112,44 @@ func TestSettle(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestEarlierRecord has directories that an earlier version wrote.
+func TestEarlierRecord(t *testing.T) {
+	tree := fstest.MapFS{"d/\x01": {Data: []byte("1")}, "run": {Data: []byte("2"), Mode: 0o755}}
+	lines := fmt.Sprintf("{\"name\":\"ZA==\",\"dir\":true}\n{\"name\":\"ZC8B\",\"size\":1,\"modified\":7,\"blake3\":%q}\n{\"name\":\"cnVu\",\"exec\":true,\"size\":1,\"modified\":7,\"blake3\":%q}\n",
+		sum64("1"), sum64("2"))
+	for name, test := range map[string]struct {
+		record string
+		why    string
+	}{
+		"one tree":         {lines, ""},
+		"the later of two": {"{\"name\":\"YQ==\",\"size\":1,\"blake3\":\"AA==\"}\n{}\n" + lines, ""},
+		"after nothing":    {"{}\n" + lines, ""},
+		"the first of two": {lines + "{}\n", ""},
+		"another content":  {strings.Replace(lines, sum64("1"), sum64("3"), 1), `"d/\x01" in it was changed`},
+		"not executable":   {strings.Replace(lines, `"exec":true,`, "", 1), `"run" in it was changed`},
+		"cut off":          {lines[:len(lines)-9], "cannot be read"},
+		"other types":      {"{\"name\":{}}", "cannot be read"},
+	} {
+		dir := filepath.Join(t.TempDir(), "out")
+		if err := Extract(t.Context(), tree, dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(besideOf(dir), recordFile), []byte(test.record), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := Extract(t.Context(), tree, dir)
+		refused, _ := errors.AsType[*RefusedError](err)
+		if test.why == "" && err != nil || test.why != "" && (refused == nil || !strings.Contains(refused.Why, test.why)) {
+			t.Errorf("%s: %v, want %q", name, err, test.why)
+		}
+	}
+}
+
+func sum64(content string) string {
+	sum := blake3.Sum256([]byte(content))
+	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
 // record writes the record of TestSettle's second content.

@@ -1,6 +1,7 @@
 package artifact
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -157,7 +158,12 @@ func recorded(ctx context.Context, dir string) (tree listing, why string, err er
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, "it is not empty, and was not written by an extraction", nil
 	}
-	if err = cmp.Or(err, json.Unmarshal(text, &trees)); err != nil {
+	if err == nil && bytes.HasPrefix(text, []byte("{")) {
+		trees, err = readLines(text)
+	} else if err == nil {
+		err = json.Unmarshal(text, &trees)
+	}
+	if err != nil {
 		return nil, fmt.Sprintf("the record of what was extracted to it, %s, cannot be read (%v)", record, err), nil
 	}
 	found, err := list(ctx, os.DirFS(dir))
@@ -170,6 +176,36 @@ func recorded(ctx context.Context, dir string) (tree listing, why string, err er
 		}
 	}
 	return nil, why, nil
+}
+
+// readLines returns the trees of a record that an earlier version wrote: a line of
+// JSON for each entry, and a line {} between two trees.
+func readLines(text []byte) ([]listing, error) {
+	trees := []listing{{}}
+	for lines := json.NewDecoder(bytes.NewReader(text)); ; {
+		var entry struct {
+			Name      []byte // any bytes
+			Dir, Exec bool
+			BLAKE3    []byte
+		}
+		switch err := lines.Decode(&entry); {
+		case err == io.EOF:
+			return trees, nil
+		case err != nil:
+			return nil, err
+		case len(entry.Name) == 0:
+			trees = append(trees, listing{})
+			continue
+		}
+		mode, what := fs.FileMode(0o644), "dir"
+		if entry.Exec {
+			mode = 0o755
+		}
+		if !entry.Dir {
+			what = fmt.Sprintf("%v %x", mode, entry.BLAKE3)
+		}
+		trees[len(trees)-1][strconv.Quote(string(entry.Name))] = what
+	}
 }
 
 // differs names one entry by which what is found differs from tree, "" if there is none.

@@ -3,32 +3,59 @@ package artifact_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/headgate-io/headgate/artifact"
 )
 
-// Any number of stores in one directory, as those of several processes, take
+// Any number of stores in one directory, in this process and in others, take
 // turns with an object; sweeps disturb none of them.
 func TestLockOrdersWriters(t *testing.T) {
-	dir := t.TempDir()
+	if dir := os.Getenv(childDir); dir != "" {
+		takeTurns(t, dir)
+		return
+	}
+	dir := filepath.Join(t.TempDir(), "store")
+	var others []*exec.Cmd
+	for range 2 {
+		cmd, _ := startChild(t, "TestLockOrdersWriters", dir)
+		others = append(others, cmd)
+	}
+	takeTurns(t, dir)
+	for _, cmd := range others {
+		must(t, cmd.Wait())
+	}
+	s, _ := openStore(t, artifact.StoreConfig{Dir: dir})
+	n := 0
+	for a, err := range s.All() {
+		must(t, errors.Join(err, s.Verify(t.Context(), a)))
+		n++
+	}
+	if n != 2 {
+		t.Errorf("%d artifacts, want the current one and one superseded", n)
+	}
+}
+
+// takeTurns has two stores put and prune an object, each in two goroutines.
+func takeTurns(t *testing.T, dir string) {
 	var wg sync.WaitGroup
-	var inside atomic.Int64 // a file lock is none for the race detector
-	for range 3 {
+	inside := dir + ".inside" // is there while somebody holds the lock
+	for range 2 {
 		s, _ := openStore(t, artifact.StoreConfig{Dir: dir, Keep: 1})
 		for range 2 {
 			wg.Go(func() {
-				for i := range 15 {
+				for i := range 8 {
 					unlock, err := s.Lock(t.Context(), object)
-					if err != nil || inside.Add(1) != 1 {
-						t.Errorf("%d writers hold the lock, %v", inside.Load(), err)
+					if err = errors.Join(err, os.Mkdir(inside, 0o700)); err != nil {
+						t.Error("two hold the lock, or none:", err)
 						return
 					}
 					a, err := s.Put(t.Context(), object, "a.tar.gz", text(fmt.Sprint(i%4)))
-					err = errors.Join(err, s.Prune(object, a), s.Verify(t.Context(), a))
-					inside.Add(-1)
+					err = errors.Join(err, s.Prune(object, a), s.Verify(t.Context(), a), os.Remove(inside))
 					unlock()
 					unlock()
 					if err = errors.Join(err, second(s.Sweep(t.Context()))); err != nil {
@@ -39,13 +66,4 @@ func TestLockOrdersWriters(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	s, _ := openStore(t, artifact.StoreConfig{Dir: dir})
-	n := 0
-	for a, err := range s.All() {
-		must(t, errors.Join(err, s.Verify(t.Context(), a)))
-		n++
-	}
-	if n != 2 {
-		t.Errorf("%d artifacts, want the current one and one superseded", n)
-	}
 }
