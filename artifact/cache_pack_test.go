@@ -2,6 +2,7 @@ package artifact_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -91,3 +92,19 @@ func TestCachePackDamage(t *testing.T) {
 		}
 	}
 }
+
+func TestCachePackErrors(t *testing.T) {
+	c, _ := openCache(t, artifact.CacheConfig{})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	if _, err := c.Pack(ctx, brokenWriter{}, sources(100)); !errors.Is(err, errBroken) {
+		t.Errorf("writer that fails: %v", err)
+	}
+	cancel(errBroken)
+	if _, err := c.Pack(ctx, &bytes.Buffer{}, sources(1)); !errors.Is(err, errBroken) {
+		t.Errorf("context that has ended: %v", err)
+	}
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errBroken }

@@ -64,6 +64,20 @@ var operations = map[string]func(ctx context.Context, s *artifact.Store, a artif
 	"Remove": func(_ context.Context, s *artifact.Store, _ artifact.Artifact) error { return s.Remove(object) },
 }
 
+func TestClosedStore(t *testing.T) {
+	s, dir := openStore(t, artifact.StoreConfig{})
+	a := put(t, s, object, "a.tar.gz", "content")
+	must(t, s.Close())
+	for name, do := range operations {
+		if err := do(t.Context(), s, a); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got := files(t, dir); !slices.Equal(got, []string{a.Path}) {
+		t.Errorf("left %v", got)
+	}
+}
+
 // A file where the store needs a directory fails what needs it, at once, and
 // leaves nothing behind. Remove removes what it can.
 func TestStoreObstacles(t *testing.T) {

@@ -1,6 +1,7 @@
 package artifact_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/headgate-io/headgate/artifact"
 )
@@ -38,6 +40,28 @@ func TestLockOrdersWriters(t *testing.T) {
 	if n != 2 {
 		t.Errorf("%d artifacts, want the current one and one superseded", n)
 	}
+}
+
+// Who waits for a lock waits no longer than its context, and not for other objects.
+func TestLockEnds(t *testing.T) {
+	s, dir := openStore(t, artifact.StoreConfig{})
+	other, _ := openStore(t, artifact.StoreConfig{Dir: dir})
+	unlock, err := s.Lock(t.Context(), object)
+	must(t, err)
+	for _, s := range []*artifact.Store{s, other} {
+		free, err := s.Lock(t.Context(), "gitrepository/default/other")
+		must(t, err)
+		free()
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		if _, err := s.Lock(ctx, object); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("waiting for a held lock: %v", err)
+		}
+		cancel()
+	}
+	unlock()
+	unlock, err = other.Lock(t.Context(), object)
+	must(t, err)
+	unlock()
 }
 
 // takeTurns has two stores put and prune an object, each in two goroutines.

@@ -71,6 +71,20 @@ func TestRepositoryUnchangedCostsOne304(t *testing.T) {
 	}
 }
 
+func TestRepositoryInAnotherOrderIsNoNewArtifact(t *testing.T) {
+	r := newRepositorySetup(t, testenv.ChartsConfig{})
+	entry := func(name, version string) string {
+		return "  - {name: " + name + ", version: " + version + ", urls: [" + name + ".tgz], digest: \"" + strings.Repeat("0", 64) + "\"}\n"
+	}
+	r.s.SetIndex([]byte("apiVersion: v1\nentries:\n  a:\n" + entry("a", "1.0.0") + entry("a", "2.0.0") + "  b:\n" + entry("b", "1.0.0")))
+	obj := r.object(nil)
+	r.run(obj, source.Stored)
+	r.s.SetIndex([]byte("entries:\n  b:\n" + entry("b", "1.0.0") + "  a:\n" + entry("a", "2.0.0") + entry("a", "1.0.0") + "apiVersion: v1\ngenerated: \"2026-01-01T00:00:00Z\"\n"))
+	r.run(obj, source.Unchanged)
+	r.run(obj, source.Unchanged)
+	r.asked(200, 200, 304)
+}
+
 // The server stamps its index anew at each request, so the bytes that are lost
 // are nowhere any more.
 func TestRepositoryLostArtifactOfBytesThatAreGone(t *testing.T) {

@@ -86,7 +86,10 @@ func TestExtract(t *testing.T) {
 
 // moreHostileLayers are archives with defects of their own.
 var moreHostileLayers = []threat{
-
+	{name: "no archive", plant: layerOf(func(testing.TB) []byte { return []byte("\x00asm" + strings.Repeat("\x01", 600)) }), reason: layerFailed,
+		says: []string{"its media type is ", "set spec.layerSelector.operation to copy"}},
+	{name: "text", plant: layerOf(func(testing.TB) []byte { return []byte("hello\n") }), reason: layerFailed, says: []string{"its media type is "}},
+	{name: "no frame of zstd", plant: layerOf(func(testing.TB) []byte { return []byte("\x28\xb5\x2f\xfd is no frame") }), reason: layerFailed, says: []string{"its media type is "}},
 	{name: "garbage behind zstd", plant: layerOf(func(t testing.TB) []byte { return append(testenv.TarZstd(t, many(1)).Data, 'g') }), reason: layerFailed, says: []string{"zstd"}},
 	{name: "window of zstd", plant: layerOf(func(testing.TB) []byte { return []byte("\x28\xb5\x2f\xfd\x00\xff\x01\x00\x00") }), reason: layerFailed, says: []string{"128 MiB"}},
 	{name: "negative size of a file", plant: layerOf(func(t testing.TB) []byte { return negative(testenv.Tar(t, zeros(100)...)) }), reason: layerFailed, says: []string{"invalid tar header"}},

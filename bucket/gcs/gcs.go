@@ -251,24 +251,29 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// checkPage checks the page that resp has, before the SDK spends kilobytes on each item.
+// checkPage checks the page that resp has, and leaves what it checked to the
+// SDK, which spends kilobytes on each item.
 func (g *guard) checkPage(resp *http.Response) error {
 	text, err := bucket.ReadPage(resp, maxPage)
 	if err != nil {
 		return err
 	}
 	var page struct {
-		Kind  string            `json:"kind"`
-		Next  string            `json:"nextPageToken"`
-		Items []json.RawMessage `json:"items"` // of which there may be too many
+		Kind  string                        `json:"kind"`
+		Next  string                        `json:"nextPageToken"`
+		Items [pageSize + 1]json.RawMessage `json:"items"` // further ones are not kept
 	}
 	if err := json.Unmarshal(text, &page); err != nil || page.Kind != "storage#objects" { // anything else would be an empty bucket
 		return errNoListing
 	}
-	if len(page.Items) > pageSize {
+	if page.Items[pageSize] != nil {
 		return fmt.Errorf("the answer lists more than the %d objects that were asked for", pageSize)
 	}
+	var checked []item
 	for _, text := range page.Items {
+		if text == nil {
+			break
+		}
 		var i item
 		if err := json.Unmarshal(text, &i); err != nil {
 			return errNoListing
@@ -276,9 +281,11 @@ func (g *guard) checkPage(resp *http.Response) error {
 		if lacks := i.lacks(); lacks != "" {
 			return fmt.Errorf("%.40q has no %s", g.access.Said(i.Name), lacks)
 		}
+		checked = append(checked, i)
 	}
+	text, err = json.Marshal(map[string]any{"kind": page.Kind, "nextPageToken": page.Next, "items": checked})
 	bucket.SetPage(resp, text)
-	return nil
+	return err
 }
 
 // An item is an object as it is listed. Its numbers are texts.

@@ -220,6 +220,21 @@ func TestFetch(t *testing.T) {
 	}
 }
 
+// A git server that repeats the token that it was shown puts it into no text.
+func TestFetchFromLeakingServer(t *testing.T) {
+	w := newWorld(t, logintest.Repo(t))
+	w.git.Break(&testenv.Defect{Do: testenv.Leak, Status: http.StatusInternalServerError})
+	run := w.fetch(t, "https://github.com/acme/app.git")
+	if run.Reason != "GitOperationFailed" {
+		t.Errorf("%s, %v", run.Reason, run.Err)
+	}
+	for _, token := range w.api.Tokens() {
+		if strings.Contains(run.Texts, token) {
+			t.Errorf("shows a token: %s", run.Texts)
+		}
+	}
+}
+
 // A token that the server no longer accepts is not used by the next run.
 func TestFetchAfterRevocation(t *testing.T) {
 	w := newWorld(t, logintest.Repo(t))
