@@ -71,7 +71,7 @@ func writeTree(ctx context.Context, tree fs.FS, dir string) (listing, error) {
 	if err = cmp.Or(context.Cause(ctx), err); err != nil {
 		return nil, err
 	}
-	return list(ctx, root.FS())
+	return list(ctx, root.Name())
 }
 
 // writeFile writes the file name of tree to root.
@@ -100,11 +100,11 @@ func writeFile(ctx context.Context, tree fs.FS, root *os.Root, name string, buf 
 // artifact of the parent can only describe content of that artifact.
 type listing map[string]string
 
-// list reads all of a tree.
-func list(ctx context.Context, tree fs.FS) (listing, error) {
+// list reads all of a directory. It is not read as an [fs.FS]: names need not be UTF-8.
+func list(ctx context.Context, dir string) (listing, error) {
 	all := listing{}
 	buf := make([]byte, 64<<10)
-	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || ctx.Err() != nil {
 			return errors.Join(err, context.Cause(ctx))
 		}
@@ -112,7 +112,7 @@ func list(ctx context.Context, tree fs.FS) (listing, error) {
 		if d.IsDir() {
 			what = "dir"
 		} else if d.Type().IsRegular() {
-			f, err := tree.Open(name)
+			f, err := os.Open(path)
 			if err != nil {
 				return err
 			}
@@ -125,10 +125,11 @@ func list(ctx context.Context, tree fs.FS) (listing, error) {
 			}
 			what = fmt.Sprintf("%v %x", fileMode(info), sum.Sum(nil))
 		}
+		name, err := filepath.Rel(dir, path)
 		if name != "." {
-			all[strconv.Quote(name)] = what
+			all[strconv.Quote(filepath.ToSlash(name))] = what
 		}
-		return nil
+		return err
 	})
 	return all, err
 }
@@ -166,7 +167,7 @@ func recorded(ctx context.Context, dir string) (tree listing, why string, err er
 	if err != nil {
 		return nil, fmt.Sprintf("the record of what was extracted to it, %s, cannot be read (%v)", record, err), nil
 	}
-	found, err := list(ctx, os.DirFS(dir))
+	found, err := list(ctx, dir)
 	if err != nil {
 		return nil, "", err
 	}

@@ -94,8 +94,10 @@ func (w *fakePorts) Revision(ctx context.Context) (string, error) {
 func (w *fakePorts) PrimaryReady(ctx context.Context) error { return w.did(ctx, "primary", "", nil) }
 func (w *fakePorts) CanaryReady(ctx context.Context) error  { return w.did(ctx, "canary", "", nil) }
 func (w *fakePorts) ScaleUp(ctx context.Context) error      { return w.did(ctx, "up", "scale up", nil) }
-func (w *fakePorts) ScaleDown(ctx context.Context) error    { return w.did(ctx, "down", "scale down", nil) }
-func (w *fakePorts) Promote(ctx context.Context) error      { return w.did(ctx, "promote", "promote", nil) }
+func (w *fakePorts) ScaleDown(ctx context.Context) error {
+	return w.did(ctx, "down", "scale down", nil)
+}
+func (w *fakePorts) Promote(ctx context.Context) error { return w.did(ctx, "promote", "promote", nil) }
 
 func (w *fakePorts) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric) (float64, error) {
 	err := w.did(ctx, "metric "+m.Name, "check "+m.Name, nil)

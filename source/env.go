@@ -81,8 +81,8 @@ type Connections struct {
 
 // Transport returns the transport that is kept under key, or else that of make,
 // which is kept then. The key says all that tells its connections from others,
-// credentials that a request carries aside. If there are 64 others, these are given
-// up; the bounds on idle connections of a transport, in number and time, are its own.
+// credentials that a request carries aside. If there are 64 others, one of them is
+// given up; the bounds on idle connections of a transport, in number and time, are its own.
 func (c *Connections) Transport(key string, make func() *http.Transport) *http.Transport {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +90,11 @@ func (c *Connections) Transport(key string, make func() *http.Transport) *http.T
 		return t
 	}
 	if len(c.known) == maxTransports {
-		c.close()
+		for other, t := range c.known {
+			t.CloseIdleConnections()
+			delete(c.known, other)
+			break
+		}
 	}
 	t := make()
 	put(&c.known, key, t)
@@ -101,10 +105,6 @@ func (c *Connections) Transport(key string, make func() *http.Transport) *http.T
 func (c *Connections) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.close()
-}
-
-func (c *Connections) close() {
 	for _, t := range c.known {
 		t.CloseIdleConnections()
 	}

@@ -72,7 +72,9 @@ func (w *scriptedPorts) Revision(context.Context) (string, error) {
 	return cmp.Or(w.says(Revision), w.revision), nil
 }
 
-func (w *scriptedPorts) PrimaryReady(context.Context) error { return w.isReady(Primary, w.says(Primary)) }
+func (w *scriptedPorts) PrimaryReady(context.Context) error {
+	return w.isReady(Primary, w.says(Primary))
+}
 
 // CanaryReady says that a canary that was scaled down is not ready.
 func (w *scriptedPorts) CanaryReady(context.Context) error {
