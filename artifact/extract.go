@@ -63,7 +63,7 @@ func (x Extractor) Extract(ctx context.Context, tree fs.FS, dir string) (err err
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
 	}
-	w, err := openWorkplace(ctx, dir)
+	w, err := openExtraction(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -105,14 +105,14 @@ func replaceInTwo(fresh, dir, old string) error {
 	return err
 }
 
-// A workplace is the directory .NAME.headgate beside a directory NAME that
+// An extraction is the directory .NAME.headgate beside a directory NAME that
 // Extract writes, held by a lock.
-type workplace struct {
+type extraction struct {
 	dir  string // NAME
 	lock *os.File
 }
 
-// Entries of a workplace.
+// Entries of the directory of an extraction.
 const (
 	lockFile   = "lock"
 	newTree    = "new"    // the new content, after the exchange the old
@@ -124,10 +124,10 @@ func besideOf(dir string) string {
 	return filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+".headgate")
 }
 
-func (w *workplace) path(name string) string { return filepath.Join(besideOf(w.dir), name) }
+func (w *extraction) path(name string) string { return filepath.Join(besideOf(w.dir), name) }
 
-// openWorkplace makes the workplace of dir and waits for its lock.
-func openWorkplace(ctx context.Context, dir string) (*workplace, error) {
+// openExtraction makes the directory beside dir and waits for its lock.
+func openExtraction(ctx context.Context, dir string) (*extraction, error) {
 	lock, err := await(ctx, func() (*os.File, error) {
 		beside := besideOf(dir)
 		if err := ignore(os.Mkdir(beside, 0o700), fs.ErrExist); err != nil {
@@ -148,12 +148,12 @@ func openWorkplace(ctx context.Context, dir string) (*workplace, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock: %w", err)
 	}
-	return &workplace{dir, lock}, nil
+	return &extraction{dir, lock}, nil
 }
 
 // settle ends what a killed Extract began: the old content moves back where
 // nothing is in its place, and is removed where the new is.
-func (w *workplace) settle(ctx context.Context) error {
+func (w *extraction) settle(ctx context.Context) error {
 	old := w.path(oldTree)
 	if _, err := os.Lstat(w.dir); errors.Is(err, fs.ErrNotExist) {
 		if err := ignore(os.Rename(old, w.dir), fs.ErrNotExist); err != nil {
@@ -170,9 +170,9 @@ func (w *workplace) settle(ctx context.Context) error {
 	return os.RemoveAll(w.path(newTree))
 }
 
-// close removes the content that is left, and all of the workplace unless it
+// close removes the content that is left, and all of the directory unless it
 // says what dir holds.
-func (w *workplace) close() error {
+func (w *extraction) close() error {
 	err := os.RemoveAll(w.path(newTree))
 	if _, err := os.Lstat(w.path(recordFile)); errors.Is(err, fs.ErrNotExist) {
 		os.Remove(w.path(lockFile)) // while no other process can have it

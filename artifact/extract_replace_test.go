@@ -73,15 +73,15 @@ func TestStranded(t *testing.T) {
 // killed at for certain: the next one finds the old content or the new.
 func TestSettle(t *testing.T) {
 	first, second := fstest.MapFS{"a": {Data: []byte("1")}}, fstest.MapFS{"b": {Data: []byte("2")}}
-	for name, kill := range map[string]func(t *testing.T, w *workplace){
-		"writing":   func(t *testing.T, w *workplace) {},
-		"recorded":  func(t *testing.T, w *workplace) { record(t, w) },
-		"exchanged": func(t *testing.T, w *workplace) { record(t, w); exchanged(t, w) },
-		"moved away": func(t *testing.T, w *workplace) {
+	for name, kill := range map[string]func(t *testing.T, w *extraction){
+		"writing":   func(t *testing.T, w *extraction) {},
+		"recorded":  func(t *testing.T, w *extraction) { record(t, w) },
+		"exchanged": func(t *testing.T, w *extraction) { record(t, w); exchanged(t, w) },
+		"moved away": func(t *testing.T, w *extraction) {
 			record(t, w)
 			move(t, w.dir, w.path(oldTree))
 		},
-		"moved in": func(t *testing.T, w *workplace) {
+		"moved in": func(t *testing.T, w *extraction) {
 			record(t, w)
 			move(t, w.dir, w.path(oldTree))
 			move(t, w.path(newTree), w.dir)
@@ -92,7 +92,7 @@ func TestSettle(t *testing.T) {
 			if err := Extract(t.Context(), first, dir); err != nil {
 				t.Fatal(err)
 			}
-			w, err := openWorkplace(t.Context(), dir)
+			w, err := openExtraction(t.Context(), dir)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -153,7 +153,7 @@ func sum64(content string) string {
 }
 
 // record writes the record of TestSettle's second content.
-func record(t *testing.T, w *workplace) {
+func record(t *testing.T, w *extraction) {
 	t.Helper()
 	before, _, err := recorded(t.Context(), w.dir)
 	if err != nil || before == nil {
@@ -164,7 +164,7 @@ func record(t *testing.T, w *workplace) {
 	}
 }
 
-func exchanged(t *testing.T, w *workplace) {
+func exchanged(t *testing.T, w *extraction) {
 	t.Helper()
 	between := w.path("between")
 	move(t, w.dir, between)

@@ -135,7 +135,7 @@ func list(ctx context.Context, dir string) (listing, error) {
 }
 
 // record records that the directory holds one of the trees, nil for none.
-func (w *workplace) record(trees ...listing) error {
+func (w *extraction) record(trees ...listing) error {
 	trees = slices.DeleteFunc(trees, func(tree listing) bool { return tree == nil })
 	if len(trees) == 0 {
 		return os.RemoveAll(w.path(recordFile))

@@ -32,27 +32,27 @@ type life struct {
 
 type step struct {
 	name string
-	do   func(r *scene, obj *source.Bucket) // before the object is reconciled
+	do   func(r *bucketHistory, obj *source.Bucket) // before the object is reconciled
 }
 
-func held(keyContent ...string) func(*scene, *source.Bucket) {
-	return func(r *scene, _ *source.Bucket) { r.holds(keyContent...) }
+func held(keyContent ...string) func(*bucketHistory, *source.Bucket) {
+	return func(r *bucketHistory, _ *source.Bucket) { r.holds(keyContent...) }
 }
 
-func changed(edit func(*source.BucketSpec)) func(*scene, *source.Bucket) {
-	return func(_ *scene, obj *source.Bucket) { edit(&obj.Spec) }
+func changed(edit func(*source.BucketSpec)) func(*bucketHistory, *source.Bucket) {
+	return func(_ *bucketHistory, obj *source.Bucket) { edit(&obj.Spec) }
 }
 
-func ignores(patterns string) func(*scene, *source.Bucket) {
+func ignores(patterns string) func(*bucketHistory, *source.Bucket) {
 	return changed(func(s *source.BucketSpec) { s.Ignore = &patterns })
 }
 
-func broke(d *testenv.Defect) func(*scene, *source.Bucket) {
-	return func(r *scene, _ *source.Bucket) { r.s.Break(d) }
+func broke(d *testenv.Defect) func(*bucketHistory, *source.Bucket) {
+	return func(r *bucketHistory, _ *source.Bucket) { r.s.Break(d) }
 }
 
-func all(do ...func(*scene, *source.Bucket)) func(*scene, *source.Bucket) {
-	return func(r *scene, obj *source.Bucket) {
+func all(do ...func(*bucketHistory, *source.Bucket)) func(*bucketHistory, *source.Bucket) {
+	return func(r *bucketHistory, obj *source.Bucket) {
 		for _, do := range do {
 			do(r, obj)
 		}
@@ -68,7 +68,7 @@ func slowDown(seconds string) *testenv.Defect {
 func hasty(s *source.BucketSpec)   { s.Timeout = source.Duration(time.Second) }
 func patient(s *source.BucketSpec) { s.Timeout = source.Duration(time.Minute) }
 
-func nothing(*scene, *source.Bucket) {}
+func nothing(*bucketHistory, *source.Bucket) {}
 
 var first = step{"one object", held("app.yaml", "one")}
 
@@ -79,7 +79,7 @@ var lives = []life{
 		{"nothing changed", nothing},
 		{"another content", held("app.yaml", "two")},
 		{"another object, and a directory marker", held("app.yaml", "two", "deploy/", "", "deploy/app.yaml", "three")},
-		{"asked for by annotation", func(_ *scene, obj *source.Bucket) {
+		{"asked for by annotation", func(_ *bucketHistory, obj *source.Bucket) {
 			obj.Metadata.Annotations = map[string]string{"reconcile.headgate.dev/requestedAt": "now"}
 		}},
 		{"one object less", held("deploy/app.yaml", "three")},
@@ -106,9 +106,9 @@ var lives = []life{
 		{"busy for longer than the interval", broke(slowDown("7200"))},
 		{"mended", broke(nil)},
 		{"endpoint that is none", changed(func(s *source.BucketSpec) { s.Endpoint = "no host at all" })},
-		{"no Secret", all(changed(func(s *source.BucketSpec) { s.SecretRef = ref("absent") }), func(r *scene, obj *source.Bucket) { obj.Spec.Endpoint = r.s.Host })},
+		{"no Secret", all(changed(func(s *source.BucketSpec) { s.SecretRef = ref("absent") }), func(r *bucketHistory, obj *source.Bucket) { obj.Spec.Endpoint = r.s.Host })},
 		{"well again", changed(func(s *source.BucketSpec) { s.SecretRef = ref("keys") })},
-		{"keys without a secret key", func(r *scene, _ *source.Bucket) { r.secrets["keys"] = data("accesskey", "AKIA") }},
+		{"keys without a secret key", func(r *bucketHistory, _ *source.Bucket) { r.secrets["keys"] = data("accesskey", "AKIA") }},
 	}},
 	{"keys", []step{
 		first,
@@ -118,12 +118,12 @@ var lives = []life{
 	}},
 	{"moving", []step{
 		first,
-		{"objects that change all the time", func(r *scene, _ *source.Bucket) {
+		{"objects that change all the time", func(r *bucketHistory, _ *source.Bucket) {
 			r.holds("app.yaml", "two")
 			r.s.Break(changing(r, testenv.GetObject, func(i int) (key, content string) { return "app.yaml", fmt.Sprint("change ", i) }))
 		}},
 		{"quiet at last", broke(nil)},
-		{"objects that vanish", func(r *scene, _ *source.Bucket) {
+		{"objects that vanish", func(r *bucketHistory, _ *source.Bucket) {
 			r.holds("app.yaml", "one", "b.yaml", "two")
 			r.s.Break(changing(r, testenv.GetObject, func(int) (key, content string) { return "b.yaml", "" }))
 		}},
@@ -134,8 +134,8 @@ var lives = []life{
 		{"object that does not come", all(held("app.yaml", "two"), changed(hasty), broke(&testenv.Defect{Phase: testenv.GetObject, Do: testenv.Stall, After: 1}))},
 	}},
 	{"token service", []step{
-		{"temporary keys", all(held("app.yaml", "one"), changed(withLDAP), changed(func(s *source.BucketSpec) { s.SecretRef = nil }), func(r *scene, obj *source.Bucket) { obj.Spec.STS.Endpoint = r.s.Base })},
-		{"other password", func(r *scene, _ *source.Bucket) {
+		{"temporary keys", all(held("app.yaml", "one"), changed(withLDAP), changed(func(s *source.BucketSpec) { s.SecretRef = nil }), func(r *bucketHistory, obj *source.Bucket) { obj.Spec.STS.Endpoint = r.s.Base })},
+		{"other password", func(r *bucketHistory, _ *source.Bucket) {
 			r.secrets["ldap"] = data("username", "user", "password", "other")
 		}},
 		{"no endpoint", changed(func(s *source.BucketSpec) { s.STS.Endpoint = "" })},
@@ -148,7 +148,7 @@ func withLDAP(s *source.BucketSpec) {
 }
 
 // changing returns a defect that changes an object before a request is answered.
-func changing(r *scene, phase testenv.Phase, change func(i int) (key, content string)) *testenv.Defect {
+func changing(r *bucketHistory, phase testenv.Phase, change func(i int) (key, content string)) *testenv.Defect {
 	var i atomic.Int64
 	return &testenv.Defect{Phase: phase, Do: testenv.Serve, Handler: func(w http.ResponseWriter, q *http.Request, next http.Handler) {
 		r.put(change(int(i.Add(1))))
@@ -178,7 +178,7 @@ func TestStatuses(t *testing.T) {
 }
 
 // told is all that a run tells, with the names of the files.
-func (r *scene) told(obj *source.Bucket, result source.Result, err error) string {
+func (r *bucketHistory) told(obj *source.Bucket, result source.Result, err error) string {
 	r.Helper()
 	var names []string
 	if obj.Artifact() != nil {
@@ -188,9 +188,9 @@ func (r *scene) told(obj *source.Bucket, result source.Result, err error) string
 	return strings.ReplaceAll(told, r.s.Host, "s3.example:9000")
 }
 
-// A scene reconciles Bucket objects of one S3 server with a real store and a
+// A bucketHistory reconciles Bucket objects of one S3 server with a real store and a
 // real ledger. It knows all that the bucket held, at any time.
-type scene struct {
+type bucketHistory struct {
 	*testing.T
 	*sourcetest.Rig
 	s       *testenv.Store
@@ -203,9 +203,9 @@ type scene struct {
 	paged bool // the bucket changes between the pages of one listing, so that none tells how it was at one time
 }
 
-func newScene(t *testing.T, c testenv.StoreConfig) *scene {
+func newScene(t *testing.T, c testenv.StoreConfig) *bucketHistory {
 	t.Helper()
-	r := &scene{T: t, s: testenv.StartS3(t, c)}
+	r := &bucketHistory{T: t, s: testenv.StartS3(t, c)}
 	r.Rig = sourcetest.NewRig(t, func() []string { return append(r.s.Issued(), secretForms()...) })
 	r.Stalls = r.s.Stalls
 	r.b = r.s.Bucket("app")
@@ -220,7 +220,7 @@ func newScene(t *testing.T, c testenv.StoreConfig) *scene {
 }
 
 // holds makes contents, KEY, CONTENT, …, all that the bucket holds.
-func (r *scene) holds(keyContent ...string) {
+func (r *bucketHistory) holds(keyContent ...string) {
 	contents := map[string]string{}
 	for i := 0; i < len(keyContent); i += 2 {
 		contents[keyContent[i]] = keyContent[i+1]
@@ -228,7 +228,7 @@ func (r *scene) holds(keyContent ...string) {
 	r.replace(contents)
 }
 
-func (r *scene) replace(contents map[string]string) {
+func (r *bucketHistory) replace(contents map[string]string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.b.Replace(contents)
@@ -236,7 +236,7 @@ func (r *scene) replace(contents map[string]string) {
 }
 
 // put changes one object, and removes one whose content is to be "".
-func (r *scene) put(key, content string) {
+func (r *bucketHistory) put(key, content string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if content == "" {
@@ -248,7 +248,7 @@ func (r *scene) put(key, content string) {
 }
 
 // object returns an object with the keys of the server.
-func (r *scene) object(edit func(*source.BucketSpec)) *source.Bucket {
+func (r *bucketHistory) object(edit func(*source.BucketSpec)) *source.Bucket {
 	obj := aws.following(r.s)
 	obj.Spec.SecretRef = ref("keys")
 	if edit != nil {
@@ -258,7 +258,7 @@ func (r *scene) object(edit func(*source.BucketSpec)) *source.Bucket {
 }
 
 // reconcile is run, and demands that what is published is what the bucket held at some time.
-func (r *scene) reconcile(obj *source.Bucket) (source.Result, error) {
+func (r *bucketHistory) reconcile(obj *source.Bucket) (source.Result, error) {
 	r.Helper()
 	result, err := r.run(obj)
 	if obj.Artifact() != nil {
@@ -268,17 +268,17 @@ func (r *scene) reconcile(obj *source.Bucket) (source.Result, error) {
 }
 
 // run runs the reconciler once.
-func (r *scene) run(obj *source.Bucket) (source.Result, error) {
+func (r *bucketHistory) run(obj *source.Bucket) (source.Result, error) {
 	r.Helper()
 	return r.Reconcile(obj, r.origin(obj))
 }
 
-func (r *scene) origin(obj *source.Bucket) *bucket.Origin {
+func (r *bucketHistory) origin(obj *source.Bucket) *bucket.Origin {
 	return bucket.New(obj, r.env, providers)
 }
 
 // whole demands that the artifact is what the bucket held at some time.
-func (r *scene) whole(obj *source.Bucket) {
+func (r *bucketHistory) whole(obj *source.Bucket) {
 	r.Helper()
 	got := r.Contents(obj.Artifact())
 	r.mu.Lock()
@@ -305,7 +305,7 @@ func (r *scene) whole(obj *source.Bucket) {
 }
 
 // stored reconciles obj and demands a new artifact of what the bucket holds now.
-func (r *scene) stored(obj *source.Bucket) {
+func (r *bucketHistory) stored(obj *source.Bucket) {
 	r.Helper()
 	r.Stored(obj, r.origin(obj))
 	r.whole(obj)
@@ -313,7 +313,7 @@ func (r *scene) stored(obj *source.Bucket) {
 
 // refused reconciles obj, which has no artifact or the one that goes by before,
 // and demands that it stays so, and an error that says all of says.
-func (r *scene) refused(obj *source.Bucket, before *artifact.Artifact, reason string, says ...string) source.Result {
+func (r *bucketHistory) refused(obj *source.Bucket, before *artifact.Artifact, reason string, says ...string) source.Result {
 	r.Helper()
 	result := r.Refused(obj, r.origin(obj), before, reason, says...)
 	if obj.Artifact() != nil {

@@ -22,7 +22,7 @@ type threat struct {
 	name   string
 	config testenv.StoreConfig // keys are added
 	clock  time.Duration       // how far that of the store is ahead
-	defect func(*scene) *testenv.Defect
+	defect func(*bucketHistory) *testenv.Defect
 	spec   func(*source.BucketSpec)
 	reason string   // of the failure, "" when there is a good artifact in the end
 	says   []string // parts of the error
@@ -86,12 +86,12 @@ func try(t *testing.T, threats []threat) {
 }
 
 // always returns a defect whatever the scene is.
-func always(d testenv.Defect) func(*scene) *testenv.Defect {
-	return func(*scene) *testenv.Defect { return &d }
+func always(d testenv.Defect) func(*bucketHistory) *testenv.Defect {
+	return func(*bucketHistory) *testenv.Defect { return &d }
 }
 
 // times is how often a phase has a defect.
-func times(n int, phase testenv.Phase, d *testenv.Defect) func(*scene) *testenv.Defect {
+func times(n int, phase testenv.Phase, d *testenv.Defect) func(*bucketHistory) *testenv.Defect {
 	d.Times, d.Phase = n, phase
 	return always(*d)
 }
@@ -103,8 +103,8 @@ func busy(status int, code string) *testenv.Defect {
 }
 
 // served answers requests of a phase by a handler.
-func served(phase testenv.Phase, handler func(n int, w http.ResponseWriter, q *http.Request, next http.Handler)) func(*scene) *testenv.Defect {
-	return func(*scene) *testenv.Defect {
+func served(phase testenv.Phase, handler func(n int, w http.ResponseWriter, q *http.Request, next http.Handler)) func(*bucketHistory) *testenv.Defect {
+	return func(*bucketHistory) *testenv.Defect {
 		var n atomic.Int64
 		return &testenv.Defect{Phase: phase, Do: testenv.Serve, Handler: func(w http.ResponseWriter, q *http.Request, next http.Handler) {
 			handler(int(n.Add(1)), w, q, next)
@@ -126,8 +126,8 @@ func part(n int, w http.ResponseWriter, q *http.Request, next http.Handler) {
 }
 
 // ofLarge answers requests for the large object by a handler, others well.
-func ofLarge(handler func(n int, w http.ResponseWriter, q *http.Request, next http.Handler)) func(*scene) *testenv.Defect {
-	return func(r *scene) *testenv.Defect {
+func ofLarge(handler func(n int, w http.ResponseWriter, q *http.Request, next http.Handler)) func(*bucketHistory) *testenv.Defect {
+	return func(r *bucketHistory) *testenv.Defect {
 		var n atomic.Int64
 		return served(testenv.GetObject, func(_ int, w http.ResponseWriter, q *http.Request, next http.Handler) {
 			if strings.HasSuffix(q.URL.Path, "/large") {
@@ -148,7 +148,7 @@ func TestStoresThatFail(t *testing.T) {
 		{name: "too many requests", defect: times(3, "", busy(429, "TooManyRequests"))},
 		{name: "listing always slowed down", defect: always(*busy(503, "SlowDown")), reason: failed, says: []string{"SlowDown", "503"}},
 		{name: "objects always slowed down", defect: times(0, testenv.GetObject, busy(503, "SlowDown")), reason: failed, says: []string{"SlowDown", "503"}},
-		{name: "slowed down for long", defect: func(*scene) *testenv.Defect { return slowDown("3000") }, reason: failed, says: []string{"SlowDown", "50m0s"}},
+		{name: "slowed down for long", defect: func(*bucketHistory) *testenv.Defect { return slowDown("3000") }, reason: failed, says: []string{"SlowDown", "50m0s"}},
 		{name: "reset at the first byte", defect: always(testenv.Defect{Phase: testenv.GetObject, Do: testenv.Cut, Times: 3})},
 		{name: "reset after one byte", defect: always(testenv.Defect{Phase: testenv.GetObject, Do: testenv.Cut, After: 1, Times: 3})},
 		{name: "reset in the middle", defect: always(testenv.Defect{Phase: testenv.GetObject, Do: testenv.Cut, After: 100_000, Times: 5})},
@@ -176,7 +176,7 @@ func TestStoresThatFail(t *testing.T) {
 			q.Header.Set("Range", "bytes=17-")
 			next.ServeHTTP(w, q)
 		}), reason: failed},
-		{name: "changed when it is resumed", defect: func(r *scene) *testenv.Defect {
+		{name: "changed when it is resumed", defect: func(r *bucketHistory) *testenv.Defect {
 			return ofLarge(func(n int, w http.ResponseWriter, q *http.Request, next http.Handler) {
 				if n == 1 {
 					r.put("large", strings.Repeat("fedcba9876543210\n", 1<<14))
@@ -187,14 +187,16 @@ func TestStoresThatFail(t *testing.T) {
 		}},
 		{name: "listing reset", defect: always(testenv.Defect{Phase: testenv.ListObjects, Do: testenv.Cut, After: 300}), reason: failed, says: []string{"list"}},
 		{name: "listing that ends early", defect: always(testenv.Defect{Phase: testenv.ListObjects, Do: testenv.End, After: 300}), reason: failed, says: []string{"list"}},
-		{name: "content encoded", defect: func(*scene) *testenv.Defect { return of(testenv.GetObject, testenv.With("Content-Encoding", "gzip")) }},
+		{name: "content encoded", defect: func(*bucketHistory) *testenv.Defect {
+			return of(testenv.GetObject, testenv.With("Content-Encoding", "gzip"))
+		}},
 	})
 }
 
 // Stores whose objects change while they are read.
 func TestStoresThatMove(t *testing.T) {
-	change := func(phase testenv.Phase, times int64, key string, content func(i int) string) func(*scene) *testenv.Defect {
-		return func(r *scene) *testenv.Defect {
+	change := func(phase testenv.Phase, times int64, key string, content func(i int) string) func(*bucketHistory) *testenv.Defect {
+		return func(r *bucketHistory) *testenv.Defect {
 			d := changing(r, phase, func(i int) (string, string) { return key, content(i) })
 			d.Times = int(times)
 			return d
@@ -209,7 +211,7 @@ func TestStoresThatMove(t *testing.T) {
 		{name: "grows always", defect: change(testenv.GetObject, 0, "large", grows), reason: failed, says: []string{"changed"}},
 		{name: "vanishes", defect: change(testenv.GetObject, 1, "large", vanishes)},
 		{name: "another appears", defect: change(testenv.GetObject, 1, "new", grows)},
-		{name: "grows, and preconditions are ignored", defect: func(r *scene) *testenv.Defect {
+		{name: "grows, and preconditions are ignored", defect: func(r *bucketHistory) *testenv.Defect {
 			return served(testenv.GetObject, func(n int, w http.ResponseWriter, q *http.Request, next http.Handler) {
 				if n == 1 {
 					r.put("large", grows(1))
@@ -219,8 +221,8 @@ func TestStoresThatMove(t *testing.T) {
 				next.ServeHTTP(w, q)
 			})(r)
 		}},
-		{name: "another object than was asked for", defect: func(*scene) *testenv.Defect { return of(testenv.GetObject, testenv.With("ETag", `"0"`)) }, reason: failed},
-		{name: "no ETag", defect: func(*scene) *testenv.Defect { return of(testenv.GetObject, testenv.With("ETag", "")) }, reason: failed},
+		{name: "another object than was asked for", defect: func(*bucketHistory) *testenv.Defect { return of(testenv.GetObject, testenv.With("ETag", `"0"`)) }, reason: failed},
+		{name: "no ETag", defect: func(*bucketHistory) *testenv.Defect { return of(testenv.GetObject, testenv.With("ETag", "")) }, reason: failed},
 		{name: "longer than listed", defect: always(testenv.Defect{Phase: testenv.GetObject, Do: testenv.Swell, After: 100}), reason: failed},
 		{name: "far longer than listed", defect: always(testenv.Defect{Phase: testenv.GetObject, Do: testenv.Swell, After: 1 << 40}), reason: failed},
 	})
@@ -228,8 +230,8 @@ func TestStoresThatMove(t *testing.T) {
 
 // Stores that refuse credentials, sooner or later.
 func TestStoresThatRefuse(t *testing.T) {
-	expire := func(phase testenv.Phase, at int) func(*scene) *testenv.Defect {
-		return func(r *scene) *testenv.Defect {
+	expire := func(phase testenv.Phase, at int) func(*bucketHistory) *testenv.Defect {
+		return func(r *bucketHistory) *testenv.Defect {
 			return served(phase, func(n int, w http.ResponseWriter, q *http.Request, next http.Handler) {
 				if n == at {
 					r.s.Expire()
@@ -245,7 +247,7 @@ func TestStoresThatRefuse(t *testing.T) {
 		{name: "keys that expire while listing", config: testenv.StoreConfig{PageSize: 1}, spec: withLDAP, defect: expire(testenv.ListObjects, 2)},
 		{name: "keys that expire while fetching", spec: withLDAP, defect: expire(testenv.GetObject, 2)},
 		{name: "keys that expire at once", config: testenv.StoreConfig{Uses: 1, PageSize: 1}, spec: withLDAP, never: true, reason: authFailed, says: []string{"ExpiredToken"}},
-		{name: "session that expired", defect: func(*scene) *testenv.Defect {
+		{name: "session that expired", defect: func(*bucketHistory) *testenv.Defect {
 			return testenv.S3Failure(400, "ExpiredToken", "The provided token has expired.")
 		}, reason: authFailed, says: []string{"ExpiredToken"}},
 		{name: "token service that leaks", spec: withLDAP, defect: always(testenv.Defect{Phase: testenv.AssumeRole, Do: testenv.Leak, Status: 400}), reason: authFailed},
@@ -307,7 +309,7 @@ func TestGigabytes(t *testing.T) {
 
 // A chaos answers requests well or not, as a generator has it.
 type chaos struct {
-	r    *scene
+	r    *bucketHistory
 	rate int // percent of requests that meet something
 
 	mu     sync.Mutex
@@ -445,7 +447,7 @@ func TestFaults(t *testing.T) {
 }
 
 // settles reconciles obj and demands that the artifact is what the bucket holds.
-func (r *scene) settles(obj *source.Bucket) {
+func (r *bucketHistory) settles(obj *source.Bucket) {
 	r.Helper()
 	r.mu.Lock()
 	r.held = []map[string]string{r.b.Contents()}

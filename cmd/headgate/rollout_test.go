@@ -19,17 +19,17 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// A theatre is what a rollout with the proxy needs: two servers that say who
-// they are, and a webhook that does not answer until the curtain rises.
-type theatre struct {
+// rolloutServers are what a rollout with the proxy needs: two servers that say who
+// they are, and a webhook that answers that the canary has to wait.
+type rolloutServers struct {
 	primary, canary, webhook string
 	dir                      string
 	called                   chan struct{} // the webhook was called
 }
 
-func newTheatre(t *testing.T) *theatre {
+func newTheatre(t *testing.T) *rolloutServers {
 	t.Helper()
-	s := &theatre{dir: t.TempDir(), called: make(chan struct{}, 100)}
+	s := &rolloutServers{dir: t.TempDir(), called: make(chan struct{}, 100)}
 	serve := func(h http.HandlerFunc) string {
 		server := httptest.NewServer(h)
 		t.Cleanup(server.Close)
@@ -49,7 +49,7 @@ func newTheatre(t *testing.T) *theatre {
 }
 
 // args are those of a run with a webhook of a type at path, and a status.
-func (s *theatre) args(t *testing.T, kind, path, status string) []string {
+func (s *rolloutServers) args(t *testing.T, kind, path, status string) []string {
 	t.Helper()
 	manifest, state := filepath.Join(s.dir, "canary.yaml"), filepath.Join(s.dir, "app.json")
 	text := fmt.Sprintf(`apiVersion: rollout.headgate.dev/v1beta1

@@ -16,16 +16,16 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A crowd is a server that counts connections.
-type crowd struct {
+// A countingServer is a server that counts connections.
+type countingServer struct {
 	*httptest.Server
 	mu          sync.Mutex
 	opened, now int
 	changed     chan struct{}
 }
 
-func newCrowd(t *testing.T, answer http.HandlerFunc) *crowd {
-	c := &crowd{changed: make(chan struct{}, 100)}
+func newCrowd(t *testing.T, answer http.HandlerFunc) *countingServer {
+	c := &countingServer{changed: make(chan struct{}, 100)}
 	c.Server = httptest.NewUnstartedServer(answer)
 	c.Config.ConnState = func(_ net.Conn, s http.ConnState) {
 		c.mu.Lock()
@@ -44,16 +44,16 @@ func newCrowd(t *testing.T, answer http.HandlerFunc) *crowd {
 	return c
 }
 
-func (c *crowd) at() *url.URL { u, _ := url.Parse(c.URL); return u }
+func (c *countingServer) at() *url.URL { u, _ := url.Parse(c.URL); return u }
 
-func (c *crowd) connections() (opened, now int) {
+func (c *countingServer) connections() (opened, now int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.opened, c.now
 }
 
 // none waits until the server has no connection.
-func (c *crowd) none() {
+func (c *countingServer) none() {
 	for {
 		if _, now := c.connections(); now == 0 {
 			return
@@ -136,7 +136,7 @@ func TestReuseOfCertificates(t *testing.T) {
 	var reuse source.Connections
 	c := transport.Config{TLS: &tls.Config{Certificates: []tls.Certificate{{}}, MinVersion: tls.VersionTLS12}, Reuse: &reuse, Settings: "certificate"}
 	a, b := newCrowd(t, ok), newCrowd(t, ok)
-	for _, to := range []*crowd{a, b, a} {
+	for _, to := range []*countingServer{a, b, a} {
 		c.Origin = to.at()
 		must(t, fetch(t, c, to.URL))
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // scrape returns the samples of /metrics by name and labels.
-func (d *door) scrape() map[string]float64 {
+func (d *testServer) scrape() map[string]float64 {
 	d.t.Helper()
 	got := d.call(http.MethodGet, "/metrics", "")
 	got.is(d.t, "metrics", 200, "")

@@ -401,7 +401,7 @@ func TestSecretsAreBounded(t *testing.T) {
 const gatePath = "/api/v1/gates/gate/shop/podinfo/default"
 
 // state returns a gate of the canary.
-func (d *door) state(kind api.Kind) api.Gate {
+func (d *testServer) state(kind api.Kind) api.Gate {
 	return d.Gates.Gate(api.Key{Kind: kind, Namespace: "shop", Name: "podinfo", Gate: api.DefaultGate})
 }
 

@@ -26,8 +26,8 @@ import (
 
 const canary = "cAnArY-t0ken"
 
-// A stage is an LFS server and a client of it with credentials.
-type stage struct {
+// An lfsServer is an LFS server and a client of it with credentials.
+type lfsServer struct {
 	t       *testing.T
 	objects *testenv.LFS
 	server  *testenv.Server
@@ -40,9 +40,9 @@ type stage struct {
 	clock time.Time
 }
 
-func newStage(t *testing.T, objects *testenv.LFS) *stage {
+func newStage(t *testing.T, objects *testenv.LFS) *lfsServer {
 	t.Helper()
-	s := &stage{t: t, objects: objects, clock: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}
+	s := &lfsServer{t: t, objects: objects, clock: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}
 	s.server = testenv.ServeAll(t, testenv.HTTP{LFS: objects, Bearer: canary}, nil)
 	s.files = tree(".gitattributes", "*.bin filter=lfs\n", "a.bin", objects.Add("content of a"), "b.bin", objects.Add("content of b"))
 	repo := parse(t, s.server.Repo())
@@ -62,13 +62,13 @@ func parse(t *testing.T, s string) *url.URL {
 	return u
 }
 
-func (s *stage) now() time.Time {
+func (s *lfsServer) now() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.clock
 }
 
-func (s *stage) wait(_ context.Context, d time.Duration) error {
+func (s *lfsServer) wait(_ context.Context, d time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waits = append(s.waits, d)
@@ -77,7 +77,7 @@ func (s *stage) wait(_ context.Context, d time.Duration) error {
 }
 
 // fill returns the files with what they stand for.
-func (s *stage) fill(ctx context.Context) (map[string]string, error) {
+func (s *lfsServer) fill(ctx context.Context) (map[string]string, error) {
 	s.t.Helper()
 	view := objects(s.t, s.files)
 	s.options.Fetch = func(ctx context.Context, _ *object.FS, objects []lfs.Object, spool *lfs.Spool) error {
@@ -172,14 +172,14 @@ func read(t *testing.T, tree fs.FS) map[string]string {
 	return found
 }
 
-func (s *stage) good(got map[string]string, err error) {
+func (s *lfsServer) good(got map[string]string, err error) {
 	s.t.Helper()
 	if err != nil || got["a.bin"] != "content of a" || got["b.bin"] != "content of b" {
 		s.t.Errorf("%v, %q", err, got)
 	}
 }
 
-func (s *stage) count(phase testenv.Phase) (n int) {
+func (s *lfsServer) count(phase testenv.Phase) (n int) {
 	for _, q := range s.server.Requests() {
 		if q.Phase == phase {
 			n++

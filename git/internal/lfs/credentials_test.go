@@ -149,7 +149,7 @@ func TestCredentials(t *testing.T) {
 }
 
 // at makes s a client of the repository at another URL.
-func (s *stage) at(t *testing.T, url string) {
+func (s *lfsServer) at(t *testing.T, url string) {
 	repo := parse(t, url)
 	config := transport.Config{Origin: repo, Auth: transport.Auth{Bearer: canary}}
 	s.client.HTTP, s.client.Bare = transport.Client(config), transport.Client(transport.Config{Origin: repo})

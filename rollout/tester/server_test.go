@@ -18,8 +18,8 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/task"
 )
 
-// A door is a test runner that serves, as the command has it.
-type door struct {
+// A testServer is a test runner that serves, as the command has it.
+type testServer struct {
 	*tester.Server
 	t      *testing.T
 	url    string
@@ -37,9 +37,9 @@ type doorway struct {
 }
 
 // openDoor serves at a port of its own until the test ends.
-func openDoor(t *testing.T, set func(*doorway)) *door {
+func openDoor(t *testing.T, set func(*doorway)) *testServer {
 	t.Helper()
-	d := &door{t: t, log: &logBuffer{}, client: client, Server: &tester.Server{}}
+	d := &testServer{t: t, log: &logBuffer{}, client: client, Server: &tester.Server{}}
 	d.Log = slog.New(slog.NewJSONHandler(d.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	d.Tools = task.Tools{Env: []string{"PATH=" + os.Getenv("PATH")}, Grace: 100 * time.Millisecond}
 	w := doorway{Endpoint: tester.Endpoint{Addr: "127.0.0.1:0", Grace: 20 * time.Second}, Runs: run.Config{Observe: d.ObserveRun}, server: d.Server}
@@ -87,7 +87,7 @@ var client = &http.Client{
 }
 
 // call makes a request, with headers as names and values.
-func (d *door) call(method, path, body string, header ...string) reply {
+func (d *testServer) call(method, path, body string, header ...string) reply {
 	d.t.Helper()
 	req, err := http.NewRequestWithContext(d.t.Context(), method, d.url+path, strings.NewReader(body))
 	if err != nil {
@@ -114,7 +114,7 @@ func (d *door) call(method, path, body string, header ...string) reply {
 }
 
 // post posts JSON.
-func (d *door) post(path, body string, header ...string) reply {
+func (d *testServer) post(path, body string, header ...string) reply {
 	d.t.Helper()
 	return d.call(http.MethodPost, path, body, append([]string{"Content-Type", "application/json"}, header...)...)
 }
