@@ -38,7 +38,7 @@ func newTab(t *testing.T) *tab {
 		chromedp.Flag("lang", "en-US"),
 		chromedp.Flag("hide-scrollbars", false),
 		chromedp.DisableGPU,
-		chromedp.WindowSize(1100, 800),
+		chromedp.WindowSize(1400, 800),
 	)
 	if os.Getuid() == 0 {
 		options = append(options, chromedp.NoSandbox)

@@ -2,6 +2,7 @@ package httpserve
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -255,11 +256,12 @@ func (s Stream) Flush() error { return http.NewResponseController(s.w).Flush() }
 
 const (
 	smallBody   = 64 << 10 // bytes
-	largeBodies = 64       // that are read at a time
+	largeBodies = 64       // requests with larger ones that are served at a time
 )
 
-// Bodies reads the bodies of requests. Of those that are not small a bounded number is
-// in memory at a time, so that callers who send slowly cannot fill it.
+// Bodies reads the bodies of requests. Of requests whose bodies are not small a bounded
+// number is served at a time, so that callers who send slowly, or wait long, cannot fill
+// the memory.
 type Bodies struct {
 	Limit int64 // of a body, bytes
 	large chan struct{}
@@ -282,10 +284,11 @@ func (b *Bodies) Read(w http.ResponseWriter, r *http.Request, use func([]byte) e
 	if err == nil {
 		select {
 		case b.large <- struct{}{}:
-			defer func() { <-b.large }()
+			context.AfterFunc(r.Context(), func() { <-b.large }) // what was made of it lives as long as the request
 		default:
-			return Refuse(http.StatusServiceUnavailable, "too many long bodies are sent at the same time: come again")
+			return Refuse(http.StatusServiceUnavailable, "too many requests with long bodies are served at the same time: come again")
 		}
+		text.Grow(int(max(r.ContentLength-smallBody, 0)) + bytes.MinRead)
 		_, err = text.ReadFrom(body)
 	}
 	if _, is := errors.AsType[*http.MaxBytesError](err); is {
