@@ -47,7 +47,7 @@
 //   - Directories may lack entries of their own. Of several entries of one name
 //     the last wins; a name that is both a file and a directory is refused.
 //   - Symbolic and hard links, devices and pipes are left out and reported. They
-//     stand in nobody's way: a file below the name of a link is a file in a
+//     hide nothing: a file below the name of a link is a file in a
 //     directory. Files with holes and entries of other types are refused.
 //   - Of a mode only the executable bits count, if any is set: files have mode
 //     0644 or 0755. Owners, times and extended attributes are not kept.

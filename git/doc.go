@@ -96,7 +96,7 @@
 // git-lfs-authenticate tells over ssh, or lfs.url of .lfsconfig on the same origin
 // or over https). Credentials go to the scheme, host and port of the repository
 // alone; content is checked against its pointer. A repository that stands in for
-// the URL has its objects in lfs/objects, and nobody else is asked. Transfers count
+// the URL has its objects in lfs/objects, and no other server is asked. Transfers count
 // towards spec.timeout. Without spec.lfs a note tells of pointers.
 //
 // # Access

@@ -213,8 +213,8 @@ func (t *tick) finalising() bool {
 	return false
 }
 
-// skipAnalysis decides to promote a canary that is ready and asks nobody any
-// more. The next step does all of it.
+// skipAnalysis decides to promote a canary that is ready, and makes no more
+// calls. The next step does all of it.
 func (t *tick) skipAnalysis() bool {
 	if !t.Canary.Spec.SkipAnalysis {
 		return true

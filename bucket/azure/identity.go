@@ -63,7 +63,7 @@ type issuer struct {
 	client *http.Client // to the authority, or to the service of the machine
 }
 
-// newIssuer checks the certificate of an application; nobody is asked yet.
+// newIssuer checks the certificate of an application; it makes no request.
 func newIssuer(a *bucket.Access, keys transport.Azure) (*issuer, error) {
 	way := transport.Config{Proxy: a.Way.Proxy}
 	if a.Way.TLS != nil { // the client certificate is for the endpoint

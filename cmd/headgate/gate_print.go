@@ -81,7 +81,7 @@ func stateOf(g api.Gate) string {
 	return "closed"
 }
 
-// openFor says for whom a gate is open.
+// openFor says for which revisions a gate is open.
 func openFor(g api.Gate) string {
 	switch {
 	case !g.Open:

@@ -43,7 +43,7 @@ func (c *gateCall) wait(ctx context.Context, k api.Key) error {
 }
 
 // opensFor reports whether a check of the revision would pass: of that with the
-// checksum, or of the one that waits, or of any when nobody does.
+// checksum, or of the one that waits, or of any when none waits.
 func opensFor(g api.Gate, checksum string) bool {
 	if !g.Open || g.Checksum == "" || g.Checksum == checksum {
 		return g.Open

@@ -266,7 +266,7 @@ func (s *search) collect(ctx context.Context, entries iter.Seq2[index.Entry, err
 		v, err := semver.NewVersion(e.Version)
 		s.hidden[e.Name] += 0
 		switch have, c := s.found[e.Name], (candidate{e, v}); {
-		case err != nil: // nobody can ask for it
+		case err != nil: // no range can select it
 		case s.within(v) && len(s.names) > 0:
 			s.found[e.Name] = append(have, c)
 		case s.within(v) && (len(have) == 0 || c.compare(have[0]) < 0): // of all charts only the newest

@@ -327,7 +327,7 @@ type listenFlags struct {
 type listenWords struct {
 	addr    string // the default
 	baseURL string // what it is for
-	open    string // what others can do where nobody is asked who he is
+	open    string // what any client can do where no token is asked for
 	grace   time.Duration
 	ending  string // what has that long
 }

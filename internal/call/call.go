@@ -30,7 +30,7 @@ const (
 	maxRedirects = 10
 )
 
-// A Server is whom to call.
+// A Server is the address and credentials of a headgate server.
 type Server struct {
 	Name   string       // what it is, as test runner
 	URL    string       // base, as http://127.0.0.1:8080; a path prefix stays

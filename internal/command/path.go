@@ -16,7 +16,7 @@ func LookPath(name string, env []string) (string, error) {
 	}
 	for _, dir := range filepath.SplitList(path(env)) {
 		if !filepath.IsAbs(dir) {
-			continue // the directory of whoever happens to call is nobody's choice
+			continue // the directory in which the program happens to run is no choice of the user
 		}
 		file := filepath.Join(dir, name)
 		if runtime.GOOS == "windows" { // it knows the extensions of programs

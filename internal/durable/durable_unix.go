@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// TryLock takes the exclusive lock of f if nobody has it. It ends with the
+// TryLock takes the exclusive lock of f if it is free. It ends with the
 // descriptor, so also with the process.
 func TryLock(f *os.File) (bool, error) {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)

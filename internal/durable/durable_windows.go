@@ -14,7 +14,7 @@ const (
 	lockViolation    = syscall.Errno(0x21) // ERROR_LOCK_VIOLATION
 )
 
-// TryLock takes the exclusive lock of f if nobody has it. It ends with the
+// TryLock takes the exclusive lock of f if it is free. It ends with the
 // handle, so also with the process.
 func TryLock(f *os.File) (bool, error) {
 	at := syscall.Overlapped{OffsetHigh: lockOffset}

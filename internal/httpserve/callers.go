@@ -227,8 +227,8 @@ func (g *Guard) Renew(old Grant) (Grant, error) {
 }
 
 // Named returns what the caller of a name may do now: it is for what outlives
-// the request of a caller. Nobody but certificates without a file has a name that the
-// file does not have. The error is that of Identify.
+// the request of a caller. Only certificates without a file have names that the file
+// does not have. The error is that of Identify.
 func (g *Guard) Named(actor string) (Grant, error) {
 	switch {
 	case !g.Required():

@@ -86,7 +86,7 @@ func private(dir string) error {
 	return err
 }
 
-// bindPrivately makes the socket in a directory that nobody else can enter, and
+// bindPrivately makes the socket in a directory that no other user can enter, and
 // moves it to where it belongs when its mode is right.
 func bindPrivately(path string) (net.Listener, error) {
 	dir := path + ".new"

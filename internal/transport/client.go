@@ -25,12 +25,12 @@ const (
 	maxRedirects     = 10
 )
 
-// A Config says how a [Client] connects and what it may show to whom. The
+// A Config says how a [Client] connects and which credentials it sends where. The
 // zero value is a client without credentials that trusts the system's CAs.
 type Config struct {
-	// Origin is whom Auth and the client certificate in TLS are for; its
+	// Origin is the server that Auth and the client certificate in TLS are for; its
 	// path is ignored, its user information is used when Auth is zero.
-	// Nil means that they are for nobody.
+	// Nil means that they are for no server.
 	Origin *url.URL
 	Auth   Auth
 	TLS    *tls.Config

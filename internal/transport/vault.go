@@ -140,7 +140,7 @@ func (s Secret) Note(h hash.Hash) {
 	}
 }
 
-// Trusted remembers the fingerprint of whom a spec trusted when a revision was
+// Trusted remembers the fingerprint of the signers a spec trusted when a revision was
 // looked up. It is safe for concurrent use.
 type Trusted struct {
 	mu    sync.Mutex

@@ -16,7 +16,7 @@
 //   - After Close no goroutine is left.
 //
 // Text from elsewhere, such as the answer of a webhook, is shown as text: it mentions
-// nobody, links nothing under another name, has no control characters, and is at most
+// no user, links nothing under another name, has no control characters, and is at most
 // 2000 characters long. The address of a service and its token are secrets: errors
 // show a scheme and a host.
 package notify

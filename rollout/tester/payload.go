@@ -70,7 +70,7 @@ func (s *Server) payload(w http.ResponseWriter, r *http.Request) (p payload, g g
 	})
 	if err != nil {
 		if own, ok := errors.AsType[*httpserve.Refusal](err); denied != nil && !(ok && own.Status == http.StatusServiceUnavailable) {
-			err = denied // else nobody knows what it says
+			err = denied // a caller that is not known is told no more
 		}
 		return payload{}, g, "", err
 	}

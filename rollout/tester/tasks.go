@@ -254,7 +254,7 @@ func middle(text string, most int) string {
 // The wire of the k6 webhook: every failure is 400 with a text.
 const (
 	launchDelay   = 2 * time.Minute  // after a failure, in which further calls fail: metadata min_failure_delay
-	launchStart   = 20 * time.Second // for a test that nobody waits for to start
+	launchStart   = 20 * time.Second // for a test that no caller waits for to start
 	launchStarted = "output:"        // what k6 writes then
 )
 
@@ -305,7 +305,7 @@ func (s *Server) launch(w http.ResponseWriter, r *http.Request) error {
 	return s.run(w, r, j)
 }
 
-// launched returns a test that nobody waits for when it has started.
+// launched returns a test that no caller waits for, once it has started.
 func (s *Server) launched(r *http.Request, state api.Run) api.Run {
 	ctx, cancel := context.WithTimeout(r.Context(), launchStart)
 	defer cancel()

@@ -38,7 +38,7 @@ import (
 
 // Options says how to read a pack. The zero value is ready to use.
 type Options struct {
-	// Temp creates the spool: an empty file that nobody else opens and that
+	// Temp creates the spool: an empty file that no other process opens and that
 	// disappears once it is closed. Default: a file in os.TempDir.
 	Temp func() (*os.File, error)
 

@@ -112,7 +112,7 @@ func clean(text string) string {
 	space := false
 	for _, r := range text {
 		if b.Len() >= maxMessage {
-			whole := b.String() // of a word that is a secret, nobody would know a part
+			whole := b.String() // a part of a secret would not be recognized and masked
 			return whole[:max(strings.LastIndexByte(whole, ' '), 0)] + "…"
 		}
 		if unicode.IsSpace(r) || unicode.IsControl(r) || r == unicode.ReplacementChar {

@@ -107,7 +107,7 @@ type Gate struct {
 	Changed  time.Time `json:"changed,omitzero"`   // opened or closed
 	Actor    string    `json:"actor,omitempty"`    // who did
 	Reason   string    `json:"reason,omitempty"`   // and why
-	Waiting  *Waiting  `json:"waiting,omitempty"`  // nil when nobody waits for it
+	Waiting  *Waiting  `json:"waiting,omitempty"`  // nil when no check waits for it
 }
 
 // A Waiting is who waits at a closed gate. It ends when a check passes, when the

@@ -9,7 +9,7 @@
 //   - No address is connected to at which a machine is told about itself, nor
 //     one of its own link, unless that very address is allowed; nor one of this
 //     machine for a name that only a pattern allows.
-//   - Nobody else sees credentials: a redirect is followed only on the same
+//   - Credentials go to no other server: a redirect is followed only on the same
 //     origin, and only for what reads.
 //   - An answer counts when its status is 200 to 299 and its JSON says what it
 //     should. 401, 403 and 404 end a task. Other failures to tell how it is going

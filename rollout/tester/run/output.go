@@ -34,7 +34,7 @@ type output struct {
 	head, tail []byte
 	full       bool          // nothing is added to head
 	total      int64         // bytes of masked text
-	wake       chan struct{} // closed by the next change; nil when nobody waits
+	wake       chan struct{} // closed by the next change; nil when no follower waits
 }
 
 func newOutput(limit int, secrets []string) *output {

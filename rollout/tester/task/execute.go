@@ -48,7 +48,7 @@ func (p *program) execute(ctx context.Context, args []string, dir string, out io
 	go func() {
 		defer close(copied)
 		io.Copy(out, r)
-		io.Copy(io.Discard, r) // the program goes on when nobody takes its output
+		io.Copy(io.Discard, r) // the program goes on when its output is not read
 	}()
 	var ended error
 	over := false

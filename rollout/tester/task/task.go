@@ -11,7 +11,7 @@
 // over. It cannot gain privileges on Linux, unless Tools says so.
 //
 // A program leads a session and a process group. Its run is over when it has exited;
-// one of type cmd that nobody waits for lasts until the last process of its session has
+// one of type cmd that no caller waits for lasts until the last process of its session has
 // ended, so that "load &" is a load. What is left of the session then, or when the
 // context ends, is asked to end (SIGTERM) and killed after a grace. A process that
 // leaves its session may outlive its run. When this process is killed, so is the
@@ -106,7 +106,7 @@ type Common struct {
 	ReturnOutput bool          // returnCmdOutput: the answer holds the output
 	LogOutput    bool          // logCmdOutput: so does the log
 	Wait         bool          // callers wait for the end: cmd and ngrinder run in the background unless wait says so, k6 if wait_for_results does
-	FailOnError  bool          // failOnError: a failure nobody waited for is the next answer
+	FailOnError  bool          // failOnError: a failure that no caller waited for is the next answer
 	Timeout      time.Duration // timeout: seconds or a duration; 0 when it is not there
 	OutputLimit  int           // outputLimit: bytes that are kept, up to MaxOutput; 0 when it is not there
 }

@@ -153,7 +153,7 @@ func trade(ctx context.Context, client *http.Client, host, token string) (string
 	return answer.RefreshToken, err
 }
 
-// audience is whom the identity token of a job is for.
+// audience names the service that the identity token of a job is for.
 const audience = "api://AzureADTokenExchange"
 
 // authorityVariable names the authority of the cloud that the program is of.

@@ -159,7 +159,7 @@ type Feed[T any] struct {
 	closed   bool
 }
 
-// Send sends a value, and waits for nobody: a watcher that is 1024 values behind is
+// Send sends a value, and never blocks: a watcher that is 1024 values behind is
 // given up, its channel is closed.
 func (f *Feed[T]) Send(value T) {
 	f.mu.Lock()

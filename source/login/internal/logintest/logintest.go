@@ -98,7 +98,7 @@ func Repo(t testing.TB) *testenv.Repo {
 }
 
 // Serve serves a repository at path over TLS, for names besides localhost, to
-// those whom allow lets in.
+// clients that allow lets in.
 func Serve(t testing.TB, ca *testenv.CA, path string, repo *testenv.Repo, allow func(*http.Request) bool, names ...string) *testenv.Server {
 	return testenv.ServeAll(t, testenv.HTTP{CA: ca, Names: names, Allow: allow}, map[string]*testenv.Repo{path: repo})
 }
