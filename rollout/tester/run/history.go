@@ -55,11 +55,15 @@ func (r *Runner) recall() (err error) {
 			return err
 		}
 		r.config.Warn(fmt.Errorf("history of runs: %w; it was set aside as %s, and a new one begun", err, aside))
-		r.all, r.byID, r.byKey = nil, map[string]*entry{}, map[key]*entry{}
+		r.all, r.byID, r.byKey, h.changed = nil, map[string]*entry{}, map[key]*entry{}, map[string]bool{}
 		h.file, err = store.Open(r.config.Dir, fileName, buckets, r.load)
 	}
 	if err != nil {
 		return err
+	}
+	if bad := len(h.changed); bad > 0 {
+		r.config.Warn(fmt.Errorf("history of runs: %d of %d records cannot be read and are removed", bad, bad+len(r.all)))
+		h.poke()
 	}
 	for _, e := range r.all {
 		if s := e.run.State; s == api.Queued || s == api.Running {
@@ -71,18 +75,17 @@ func (r *Runner) recall() (err error) {
 	return nil
 }
 
-// load reads a record.
+// load reads a record. One that cannot be read is to be removed.
 func (r *Runner) load(bucket string, id, text []byte) error {
 	if bucket != recordBucket {
 		return nil
 	}
 	var l line
-	if err := json.Unmarshal(text, &l); err != nil {
-		return err
-	}
-	sum, err := hex.DecodeString(l.Key)
-	if err != nil || len(sum) != len(key{}) || l.Run.ID != string(id) || l.Run.State == "" {
-		return errors.New("it is no record of a run")
+	err := json.Unmarshal(text, &l)
+	sum, err2 := hex.DecodeString(l.Key)
+	if err != nil || err2 != nil || len(sum) != len(key{}) || l.Run.ID != string(id) || l.Run.State == "" {
+		r.history.changed[string(id)] = true
+		return nil
 	}
 	e := &entry{key: key(sum), failOnError: l.FailOnError, run: l.Run, done: make(chan struct{})}
 	close(e.done)

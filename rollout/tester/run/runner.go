@@ -45,9 +45,9 @@
 // else is lost: runs that were under way are found as Lost, and verdicts which
 // nobody received are given to the next equal request of the new process.
 //
-// A damaged history is renamed to runs.db.corrupt, and begun anew. When it cannot
-// be written the runs go on, and are kept in memory as far as there is room.
-// Config.Warn is told of both.
+// A damaged history is renamed to runs.db.corrupt, and begun anew. A record that
+// cannot be read is removed. When the history cannot be written the runs go on, and
+// are kept in memory as far as there is room. Config.Warn is told of each.
 //
 // Kept are Config.Keep finished runs, each with at most Config.OutputLimit bytes
 // of output, for Config.KeepFor. Without a directory at most 64 MiB of output are

@@ -1,0 +1,106 @@
+package run_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/rollout/tester/api"
+	"github.com/headgate-io/headgate/rollout/tester/run"
+)
+
+const (
+	crashDir = "HEADGATE_TEST_RUNS" // of the process that is killed
+	settled  = 5                    // rounds of victim that are on disk for certain
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(crashDir); dir != "" {
+		fmt.Println("error", victim(dir))
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// victim starts a run and ends another, round by round, and says their IDs, until it is killed.
+func victim(dir string) error {
+	d, err := run.Open(run.Config{Dir: dir, Keep: 100_000, Concurrency: 100_000})
+	forever := task(func(ctx context.Context, _ io.Writer) error { <-ctx.Done(); return nil })
+	for i := 0; err == nil; i++ {
+		if i == settled {
+			err = d.Shutdown(context.Background())
+			d, _ = run.Open(run.Config{Dir: dir, Keep: 100_000, Concurrency: 100_000})
+		}
+		under, err1 := d.Start(request(fmt.Sprint("load ", i)), forever)
+		owed, err2 := d.Wait(context.Background(), request(fmt.Sprint("test ", i)), &work{err: exit(1)})
+		if i%2 == 1 {
+			d.Deliver(owed.ID)
+		}
+		err = errors.Join(err, err1, err2)
+		fmt.Println(under.ID, owed.ID)
+		time.Sleep(time.Millisecond) // time to write some of it
+	}
+	return err
+}
+
+// TestCrash kills a process with SIGKILL while it records runs: it loses what it did in
+// its last moments, and nothing before. What was under way is lost, and verdicts that
+// nobody received are given.
+func TestCrash(t *testing.T) {
+	for _, rounds := range []int{20, 100} {
+		dir := t.TempDir()
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), crashDir+"="+dir)
+		out, err := cmd.StdoutPipe()
+		if err := errors.Join(err, cmd.Start()); err != nil {
+			t.Fatal(err)
+		}
+		var all [][2]string // IDs of a run under way and of one that ended
+		for lines := bufio.NewScanner(out); len(all) < rounds && lines.Scan(); {
+			under, owed, _ := strings.Cut(lines.Text(), " ")
+			all = append(all, [2]string{under, owed})
+		}
+		cmd.Process.Kill()
+		cmd.Wait()
+		if len(all) < rounds {
+			t.Fatal(all[len(all)-1:])
+		}
+		d := open(t, run.Config{Dir: dir, Keep: 100_000})
+		lost := 0
+		for i, ids := range all {
+			want := api.Lost
+			if i < settled {
+				want = api.Stopped
+			}
+			under, err := d.Run(ids[0])
+			owed, err2 := d.Run(ids[1])
+			switch {
+			case err != nil || err2 != nil || owed.State == api.Lost:
+				if lost++; i < settled {
+					t.Errorf("round %d is not found: %v, %v", i, err, err2)
+				}
+			case lost > 0:
+				t.Errorf("round %d of %d is there, one before it is not", i, len(all))
+			case under.State != want || under.Reason == "" || under.Ended.IsZero():
+				t.Errorf("under way: %+v", under)
+			case owed.State != api.Failed || owed.Output != "working\n":
+				t.Errorf("owed: %+v", owed)
+			}
+		}
+		if got := wait(t, d, request("test 0"), &work{}); got.ID != all[0][1] {
+			t.Errorf("got %+v, want %s", got, all[0][1])
+		}
+		if got := wait(t, d, request("test 1"), &work{}); got.ID == all[1][1] {
+			t.Error("a verdict that was delivered is given again")
+		}
+		t.Logf("the last %d of %d rounds are not found", lost, len(all))
+		shutdown(t, d)
+	}
+}
