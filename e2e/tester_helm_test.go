@@ -52,7 +52,7 @@ func TestTesterChartTests(t *testing.T) {
 			}
 			c := newCluster(t, row.hook, rules)
 			c.failing, c.lasting = row.fails, strings.HasSuffix(row.name, "over")
-			s := startTester(t, "--env", "PATH="+programs(t, "helm="+row.helm), "--env", "KUBECONFIG="+c.config(t), "--timeout", "10s")
+			s := startTester(t, "--env", "PATH="+programs(t, "helm="+row.helm), "--env", "KUBECONFIG="+c.config(t), "--run-timeout", "10s")
 			cmd := "test app"
 			if row.cmd != "" {
 				cmd = row.cmd

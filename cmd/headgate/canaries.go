@@ -40,8 +40,9 @@ type book struct {
 
 // A text is a file that was read.
 type text struct {
-	name string
-	data []byte
+	name  string
+	data  []byte
+	below bool // a directory of -f
 }
 
 // readBook reads the documents. Their warnings are told with an error, or else
@@ -53,7 +54,7 @@ func (p *program) readBook(f *manifestFlags) (*book, error) {
 	b := &book{documents: new(source.Set)}
 	var errs []error
 	for _, name := range f.files {
-		texts, err := p.readTexts(name)
+		texts, err := p.readTexts(name, nil)
 		b.texts, errs = append(b.texts, texts...), append(errs, err)
 	}
 	for _, t := range b.texts {
@@ -61,6 +62,9 @@ func (p *program) readBook(f *manifestFlags) (*book, error) {
 		b.canaries, b.warnings = append(b.canaries, canaries...), append(b.warnings, warnings...)
 		if err == nil { // or the same defects are told twice
 			err = b.documents.Decode(t.name, bytes.NewReader(t.data))
+		}
+		if err != nil && t.below && isTemplate(t.data) {
+			b.warnings, err = append(b.warnings, templateWarning(t.name)), nil
 		}
 		errs = append(errs, err)
 	}
@@ -102,7 +106,7 @@ func (b *book) refusal(c *rollout.Canary) error {
 
 // readTexts reads a file, standard input, or the files of a directory that are
 // named like documents, as [source.Set.DecodeFS] does: of these all that it can.
-func (p *program) readTexts(name string) (texts []text, err error) {
+func (p *program) readTexts(name string, exclude []string) (texts []text, err error) {
 	if name == "-" {
 		return readText(name, p.stdin)
 	}
@@ -123,15 +127,19 @@ func (p *program) readTexts(name string) (texts []text, err error) {
 		return nil, err
 	}
 	defer root.Close()
+	dir, err := documentsIn(root.FS(), exclude)
+	if err != nil {
+		return nil, err
+	}
 	var errs []error
-	err = fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+	err = fs.WalkDir(dir, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 		case entry.IsDir() && name != "." && strings.HasPrefix(entry.Name(), "."):
 			return fs.SkipDir
 		case !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(path.Ext(name))):
 			var more []text
-			more, err = readRegular(root, name)
+			more, err = readRegular(dir, name)
 			texts = append(texts, more...)
 		}
 		errs = append(errs, err)
@@ -141,17 +149,21 @@ func (p *program) readTexts(name string) (texts []text, err error) {
 }
 
 // readRegular reads a regular file; one of another kind has no text.
-func readRegular(root *os.Root, name string) ([]text, error) {
-	info, err := root.Stat(name) // before it is opened: a pipe would wait for its writer
+func readRegular(dir fs.FS, name string) ([]text, error) {
+	info, err := fs.Stat(dir, name) // before it is opened: a pipe would wait for its writer
 	if err != nil || !info.Mode().IsRegular() {
 		return nil, err
 	}
-	f, err := root.Open(name)
+	f, err := dir.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return readText(name, f)
+	texts, err := readText(name, f)
+	for i := range texts {
+		texts[i].below = true
+	}
+	return texts, err
 }
 
 // maxText is the size of a file of documents, in bytes.
@@ -165,7 +177,7 @@ func readText(name string, r io.Reader) ([]text, error) {
 	case len(data) > maxText:
 		return nil, fmt.Errorf("%s: larger than %d MiB: split it", name, maxText>>20)
 	}
-	return []text{{name, data}}, nil
+	return []text{{name: name, data: data}}, nil
 }
 
 // find returns the canary called NAME or NAMESPACE/NAME, with "" the only one there is.

@@ -29,14 +29,18 @@ type documentFlags struct {
 
 func (f *documentFlags) register(c *cobra.Command) {
 	registerFiles(c, &f.files)
+	registerExclude(c, &f.exclude)
 	fl := c.Flags()
-	fl.StringArrayVar(&f.exclude, "exclude", nil, "`GLOB` of files and directories below a directory of -f that are not read, as a line of the file .headgateignore there; repeatable")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "name the documents of other kinds, a Kustomization with its source")
 	f.selection.register(c)
 }
 
 func registerFiles(c *cobra.Command, files *[]string) {
 	c.Flags().StringArrayVarP(files, "filename", "f", nil, "`FILE`, directory or - (standard input) with objects and Secrets; repeatable")
+}
+
+func registerExclude(c *cobra.Command, exclude *[]string) {
+	c.Flags().StringArrayVar(exclude, "exclude", nil, "`GLOB` of files and directories below a directory of -f that are not read, as a line of the file .headgateignore there; repeatable")
 }
 
 // A selection says which objects are meant: of a namespace, or with labels.
@@ -160,12 +164,11 @@ func (p *program) loadFile(set *source.Set, name string, exclude []string) error
 }
 
 func loadDir(set *source.Set, dir fs.FS, exclude []string) error {
-	ignore := artifact.Ignore{Base: exclude, File: ".headgateignore"}
-	rules, err := ignore.Compile(context.Background(), dir)
+	view, err := documentsIn(dir, exclude)
 	if err != nil {
 		return err
 	}
-	bad := flatten(set.DecodeFS(rules.View(context.Background(), dir), "."))
+	bad := flatten(set.DecodeFS(view, "."))
 	templates := map[string]bool{}
 	bad = slices.DeleteFunc(bad, func(err error) bool {
 		e, ok := errors.AsType[*source.DocumentError](err)
@@ -175,15 +178,31 @@ func loadDir(set *source.Set, dir fs.FS, exclude []string) error {
 		is, known := templates[e.File]
 		if !known {
 			text, _ := fs.ReadFile(dir, e.File)
-			is = bytes.Contains(text, []byte("{{"))
+			is = isTemplate(text)
 			templates[e.File] = is
 			if is {
-				set.Warnings = append(set.Warnings, &source.DocumentError{File: e.File, Err: errors.New("is a Helm template, which is not read: leave it out with --exclude, or in .headgateignore")})
+				set.Warnings = append(set.Warnings, templateWarning(e.File))
 			}
 		}
 		return is
 	})
 	return errors.Join(bad...)
+}
+
+// documentsIn is a directory of -f without what exclude and the files .headgateignore in it leave out.
+func documentsIn(dir fs.FS, exclude []string) (fs.FS, error) {
+	rules, err := artifact.Ignore{Base: exclude, File: ".headgateignore"}.Compile(context.Background(), dir)
+	if err != nil {
+		return nil, err
+	}
+	return rules.View(context.Background(), dir), nil
+}
+
+// isTemplate reports whether a file with a defect is taken for a Helm template.
+func isTemplate(text []byte) bool { return bytes.Contains(text, []byte("{{")) }
+
+func templateWarning(file string) error {
+	return &source.DocumentError{File: file, Err: errors.New("is a Helm template, which is not read: leave it out with --exclude, or in .headgateignore")}
 }
 
 // prepare opens a session and returns the objects that the command works on:

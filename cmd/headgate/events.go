@@ -34,18 +34,17 @@ const mostEvents = 1000
 func (p *program) events() *cobra.Command {
 	f := new(eventFlags)
 	c := &cobra.Command{
-		Use:   "events [KIND | KIND/NAME | KIND/NAMESPACE/NAME]",
+		Use:   "events [KIND | KIND/NAME | KIND/NAMESPACE/NAME]...",
 		Short: "Print what happened to sources",
 		Long: `Events prints the events of sources, the oldest first: new artifacts, failures, recoveries. They are those of the
 server that keeps the sources (headgate serve), which has to run.
 
-With -w those that come follow until it is interrupted; when the server is lost it waits until it is back.
+Of several objects or kinds those among the newest 1000 are printed. With -w those that come follow until it is interrupted; when the server is lost it waits until it is back.
 
 Exit codes: 0 the events were printed, 1 the server was not reached or refused, 2 usage.`,
 		Example: `  headgate events -w
   headgate events gitrepository/app --since 1h --severity error
   headgate events -o json --limit 10`,
-		Args: arguments(0, 1),
 		RunE: func(c *cobra.Command, args []string) error { return asFailure(p.runEvents(c.Context(), f, args)) },
 	}
 	f.keptFlags.register(p, c)
@@ -59,9 +58,16 @@ Exit codes: 0 the events were printed, 1 the server was not reached or refused, 
 	return c
 }
 
-// query returns what the flags ask for.
-func (f *eventFlags) query(ref source.Reference, now time.Time) (q api.EventQuery, err error) {
-	q = api.EventQuery{Filter: filterOf([]source.Reference{ref}), Severity: f.severity, Limit: f.limit}
+// query returns what the flags ask for. A server selects by one reference at most.
+func (f *eventFlags) query(refs []source.Reference, now time.Time) (q api.EventQuery, err error) {
+	q = api.EventQuery{Filter: filterOf(refs), Severity: f.severity, Limit: f.limit}
+	switch len(refs) {
+	case 0:
+		q.Filter = filterOf([]source.Reference{f.in(source.Reference{})})
+	case 1:
+	default:
+		q.Limit = mostEvents // some of them are of others
+	}
 	switch {
 	case !slices.Contains([]string{"trace", "info", "error"}, f.severity):
 		return q, usage("--severity %q: want trace, info or error", f.severity)
@@ -88,17 +94,24 @@ func (p *program) runEvents(ctx context.Context, f *eventFlags, args []string) e
 	if err != nil {
 		return err
 	}
-	q, err := f.query(append(refs, f.in(source.Reference{}))[0], time.Now())
+	q, err := f.query(refs, time.Now())
 	if err = errors.Join(f.check(), err); err != nil {
 		return err
 	}
 	if k, err = p.openKept(&f.keptFlags, true); err != nil {
 		return err
 	}
+	isOf := func(e api.Event) bool {
+		o := e.InvolvedObject
+		ref := sourceRef(api.Source{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name})
+		return len(refs) == 0 || slices.ContainsFunc(refs, func(r source.Reference) bool { return r.Selects(ref) })
+	}
 	if f.watch {
 		t := p.table(f.output == "wide")
 		err := k.client.FollowEvents(ctx, q, func(e api.Event) error {
 			switch {
+			case !isOf(e):
+				return nil
 			case f.output == "json":
 				return encode(p.stdout, e, "")
 			case f.documents():
@@ -118,6 +131,8 @@ func (p *program) runEvents(ctx context.Context, f *eventFlags, args []string) e
 	if err != nil {
 		return err
 	}
+	events = slices.DeleteFunc(events, func(e api.Event) bool { return !isOf(e) })
+	events = events[max(0, len(events)-f.limit):]
 	if f.documents() {
 		return printValue(p.stdout, f.output, map[string][]api.Event{"events": append([]api.Event{}, events...)})
 	}

@@ -125,7 +125,6 @@ const defaultServer = "http://127.0.0.1:8080"
 func (f *gateFlags) register(c *cobra.Command, verb gateVerb) {
 	f.serverFlags.register(c, "the test runner; default the variable HEADGATE_TESTER, or "+defaultServer)
 	fl, has := c.Flags(), func(word string) bool { return slices.Contains(strings.Fields(verb.has), word) }
-	spanVar(c, &f.timeout, "timeout", 0, "bound of the whole command; 0 for none")
 	f.formats = []string{"table", "json", "yaml"}
 	if !has("remote") {
 		fl.StringVar(&f.state, "state", "", "`DIR` of the state of a test runner that does not run, instead of --server")
@@ -193,11 +192,6 @@ func (p *program) runGate(ctx context.Context, verb gateVerb, f *gateFlags, args
 	}
 	f.Gate = f.gate
 	f.change.Actor = cmp.Or(f.change.Actor, p.user())
-	if f.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("--timeout %s has passed", f.timeout))
-		defer cancel()
-	}
 	if !strings.Contains(verb.has, "long") {
 		var cancel context.CancelFunc
 		ctx, cancel = f.bounded(ctx)

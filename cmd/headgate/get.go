@@ -164,9 +164,6 @@ func lastMessage(s api.Source) string {
 // watch prints sources, and then what changes: what looks as it did is not printed
 // again.
 func (k *kept) watch(ctx context.Context, f *getFlags, refs []source.Reference) error {
-	if k.selector != "" || len(refs) > 1 {
-		return usage("-w takes one KIND or KIND/NAME, and no -l")
-	}
 	wide, synced := f.output == "wide", false
 	t, lines := k.table(wide), [][]string{sourceTitles(wide)}
 	told := map[source.Reference]string{}
@@ -185,6 +182,13 @@ func (k *kept) watch(ctx context.Context, f *getFlags, refs []source.Reference) 
 			return nil
 		default:
 			s = *n.Source
+			is, err := k.means(ctx, refs, &s, false)
+			if !is {
+				if errors.Is(err, fs.ErrNotExist) { // it is gone again
+					err = nil
+				}
+				return err
+			}
 		}
 		ref := sourceRef(s)
 		look := strings.Join(sourceCells(s, wide, time.Time{}), "\t") + s.Phase

@@ -48,7 +48,7 @@ type hookFlags struct {
 	metadata                 []string
 	warning                  bool
 	output                   string
-	timeout, attempt         time.Duration
+	attempt                  time.Duration
 }
 
 // urlFlags describe a webhook at a URL: in a manifest fields do.
@@ -99,7 +99,6 @@ does not, or there was none, 2 usage or an invalid object.`,
 	fl.StringArrayVar(&f.metadata, "metadata", nil, "`KEY=VALUE` of the metadata in the payload; repeatable")
 	fl.StringVar(&f.message, "event-message", "", "`TEXT` of the event, for type event")
 	fl.BoolVar(&f.warning, "event-warning", false, "the event is a warning, for type event")
-	spanVar(c, &f.timeout, "timeout", 0, "bound of the whole command")
 	spanVar(c, &f.attempt, "request-timeout", 0, "bound of each attempt; default that of the manifest, or 10s")
 	fl.StringVarP(&f.output, "output", "o", "text", "what to print: text, json or body")
 	complete(c, "type", textsOf(rollout.HookTypes())...)
@@ -128,8 +127,6 @@ func (p *program) runCallHook(c *cobra.Command, f *hookFlags, args []string) (er
 	switch {
 	case !slices.Contains([]string{"text", "json", "body"}, f.output):
 		return usage("-o %q: want text, json or body", f.output)
-	case f.timeout < 0:
-		return usage("--timeout %s: want a positive time", f.timeout)
 	case f.attempt < 0:
 		return usage("--request-timeout %s: want a positive time", f.attempt)
 	}
@@ -146,13 +143,7 @@ func (p *program) runCallHook(c *cobra.Command, f *hookFlags, args []string) (er
 	if err != nil {
 		return err
 	}
-	ctx := c.Context()
-	if f.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("--timeout %s has passed", f.timeout))
-		defer cancel()
-	}
-	made, start := call{hook: f.hook}, time.Now()
+	ctx, made, start := c.Context(), call{hook: f.hook}, time.Now()
 	if f.hook.Type == rollout.HookEvent {
 		made.answer, made.err = caller.Event(ctx, f.hook, rollout.Event{
 			Message: cmp.Or(f.message, "headgate hook call"), Warning: f.warning, Time: start,

@@ -59,7 +59,6 @@ type runFlags struct {
 	tokenFile                      string
 	metrics                        metric.Querier
 	commands                       bool
-	timeout                        time.Duration
 	quiet                          bool
 	output                         string
 	asked                          func() bool // whether -o was given
@@ -150,7 +149,6 @@ func (f *runFlags) registerDrive(c *cobra.Command) {
 	fl := c.Flags()
 	f.stateFlags.register(c)
 	spanVar(c, &f.Interval, "interval", 0, "wait so long between steps, instead of spec.analysis.interval")
-	spanVar(c, &f.timeout, "timeout", 0, "bound of the whole command")
 	fl.StringVar(&f.EventURL, "event-url", "", "`URL` that is told all events when the canary has no webhook of type event")
 	fl.StringVar(&f.Cluster, "cluster", "", "`NAME` that alerts show as where this happens")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print errors, why it was rolled back, and the result only with -o")
@@ -173,8 +171,6 @@ func (f *runFlags) check() (err error) {
 		return usage("-o %q: want text or json", f.output)
 	case f.Interval < 0:
 		return usage("--interval %s: want a positive time", f.Interval)
-	case f.timeout < 0:
-		return usage("--timeout %s: want a positive time", f.timeout)
 	}
 	f.Actions, err = f.actions()
 	return err
@@ -220,11 +216,6 @@ func (p *program) drive(ctx context.Context, f *runFlags, canary *rollout.Canary
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE) // a reader of the output may leave: the rollout goes on
 	defer signal.Stop(broken)
-	if f.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("--timeout %s has passed", f.timeout))
-		defer cancel()
-	}
 	o := &f.Options
 	o.Canary, o.File, o.Querier = canary, file, &f.metrics
 	if f.proxy.Listen != "" {

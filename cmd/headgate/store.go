@@ -332,28 +332,40 @@ func (k *kept) sources(ctx context.Context, refs []source.Reference, whole bool)
 	}
 	var meant []api.Source
 	for _, s := range found {
-		ref := sourceRef(s)
-		if len(refs) > 0 && !slices.ContainsFunc(refs, func(r source.Reference) bool { return r.Selects(ref) }) {
-			continue
+		is, err := k.means(ctx, refs, &s, whole)
+		if err != nil {
+			return nil, nil, err
 		}
-		if k.client != nil && (whole || k.selector != "") {
-			if s, err = k.client.Source(ctx, ref); err != nil {
-				return nil, nil, err
-			}
-		}
-		var labels map[string]string
-		if k.selector != "" {
-			obj, err := decoded(s.Document)
-			if err != nil {
-				return nil, nil, err
-			}
-			labels = obj.Head().Metadata.Labels
-		}
-		if k.selects(s.Namespace, labels) {
+		if is {
 			meant = append(meant, s)
 		}
 	}
 	return meant, defects, nil
+}
+
+// means reports whether one of refs, or no refs, and the flags select a source. Labels
+// are those of its document, which is asked for then, or if it is to be whole.
+func (k *kept) means(ctx context.Context, refs []source.Reference, s *api.Source, whole bool) (bool, error) {
+	ref := sourceRef(*s)
+	if len(refs) > 0 && !slices.ContainsFunc(refs, func(r source.Reference) bool { return r.Selects(ref) }) {
+		return false, nil
+	}
+	if k.client != nil && (whole || k.selector != "") {
+		of, err := k.client.Source(ctx, ref)
+		if err != nil {
+			return false, err
+		}
+		*s = of
+	}
+	var labels map[string]string
+	if k.selector != "" {
+		obj, err := decoded(s.Document)
+		if err != nil {
+			return false, err
+		}
+		labels = obj.Head().Metadata.Labels
+	}
+	return k.selects(s.Namespace, labels), nil
 }
 
 // saved says of a saved document what a server says of an object.

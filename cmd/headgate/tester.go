@@ -49,7 +49,7 @@ new work, end the runs under way and record them; a second one ends it at once.
 Exit codes: 0 it was told to end, and all is recorded; 1 it cannot listen or keep its state, or runs did not end
 within --shutdown-grace; 2 usage.`,
 		Example: `  headgate tester --state ./tester
-  headgate tester --addr 127.0.0.1:8080 --types cmd,bash --concurrency 4 --timeout 10m
+  headgate tester --addr 127.0.0.1:8080 --types cmd,bash --concurrency 4 --run-timeout 10m
   headgate tester --addr :8080 --state ./tester --tokens tokens.yaml --tls-cert tls.crt --tls-key tls.key
   headgate tester --state ./tester --command smoke="./smoke.sh --fast" --only-named`,
 		Args: arguments(0, 0),
@@ -68,7 +68,9 @@ within --shutdown-grace; 2 usage.`,
 	bytesVar(c, &s.MaxBody, "max-body", 1<<20, 1, "most `BYTES` of a request")
 	complete(c, "types", api.Types()...)
 
-	spanVar(c, &r.Timeout, "timeout", time.Hour, "bound of a run; metadata may set a lower one")
+	spanVar(c, &r.Timeout, "run-timeout", time.Hour, "bound of a run; metadata may set a lower one")
+	fl.Var(spanValue{&r.Timeout}, "timeout", "")
+	_ = fl.MarkDeprecated("timeout", "it bounds a run here, no command: say --run-timeout") // there is such a flag
 	fl.IntVar(&r.Concurrency, "concurrency", 100, "runs at a time")
 	fl.IntVar(&r.Queue, "queue", 1000, "requests that wait for a place; beyond, the answer is 429")
 	bytesVar(c, &f.outputLimit, "output-limit", 256<<10, 1, "`BYTES` of output that are kept of a run, half from its beginning and half from its end")
@@ -100,7 +102,7 @@ var busyStatuses = []int{http.StatusRequestTimeout, http.StatusTooEarly, http.St
 func (f *testerFlags) check(lookup func(string) (string, bool)) error {
 	s, r := &f.server, &f.runs
 	for flag, number := range map[string]int64{
-		"timeout": int64(r.Timeout), "concurrency": int64(r.Concurrency), "queue": int64(r.Queue),
+		"run-timeout": int64(r.Timeout), "concurrency": int64(r.Concurrency), "queue": int64(r.Queue),
 		"history": int64(r.Keep), "history-for": int64(r.KeepFor), "verdict-ttl": int64(r.Verdict),
 	} {
 		if number <= 0 {

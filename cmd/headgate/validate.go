@@ -18,7 +18,7 @@ import (
 
 // validateFlags are those of headgate validate.
 type validateFlags struct {
-	files                  []string
+	files, exclude         []string
 	output                 string
 	quiet, verbose, strict bool
 }
@@ -45,6 +45,7 @@ Exit codes: 0 all are valid; 2 there are errors.`,
 		},
 	}
 	registerFiles(c, &f.files)
+	registerExclude(c, &f.exclude)
 	c.Flags().StringVarP(&f.output, "output", "o", "", "json: objects, errors, warnings and others")
 	c.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print errors and warnings only")
 	c.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "name the documents of other kinds")
@@ -97,10 +98,15 @@ func (p *program) runValidate(f *validateFlags) error {
 	set := new(source.Set)
 	var warnings []error
 	for _, name := range f.files {
-		texts, err := p.readTexts(name)
+		texts, err := p.readTexts(name, f.exclude)
 		v.fail(err)
 		for _, t := range texts {
-			warnings = append(warnings, v.read(set, t)...)
+			before := len(v.errs)
+			told := v.read(set, t)
+			if len(v.errs) > before && t.below && isTemplate(t.data) {
+				v.errs, told = v.errs[:before], []error{templateWarning(t.name)}
+			}
+			warnings = append(warnings, told...)
 		}
 	}
 	v.judgeOthers(f.strict)

@@ -399,6 +399,94 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
+// TestScopes asks for what the scopes of callers allow, also for objects that do not
+// exist, and finds the kind of each refusal in the log.
+func TestScopes(t *testing.T) {
+	r := newWeb(t, false, func(r *web) {
+		r.Profiles = true
+		r.Callers = callersOf(t, `
+tokens:
+- {name: all, token: 0000000000000000-all}
+- {name: debugs, token: 0000000000000000-debugs, may: [debug]}
+- {name: fetches, token: 0000000000000000-fetches, may: [fetch]}
+- {name: shop, token: 0000000000000000-shop, namespaces: [shop, "team-*"], may: [read, change, debug]}
+- {name: charts, token: 0000000000000000-charts, kinds: [HelmChart], may: [read, debug]}
+- {name: helm, token: 0000000000000000-helm, kinds: ["Helm*"]}
+- {name: pkg, token: 0000000000000000-pkg, kinds: [PkgChart, git*]}
+- {name: none, token: 0000000000000000-none, namespaces: []}
+- {name: old, token: 0000000000000000-old, expires: 2001-01-01T00:00:00Z}
+`)
+	})
+	paths := map[string]string{ // of what callers do, with %s for the object
+		"fetch": "GET /%s/x.tar.gz", "read": "GET /api/v1/sources/%s", "change": "POST /api/v1/sources/%s/suspend", "debug": "GET /debug/pprof/goroutine%.0s",
+	}
+	for _, tt := range []struct{ token, what, object, kind string }{ // kind of the refusal
+		{"all", "fetch", "gitrepository/x/app", ""},
+		{"all", "change", "bucket/x/app", ""},
+		{"all", "debug", "", "may"}, // only those who are named for it
+		{"debugs", "debug", "", ""},
+		{"debugs", "read", "bucket/x/app", "may"},
+		{"fetches", "fetch", "bucket/x/app", ""},
+		{"fetches", "read", "bucket/x/app", "may"},
+		{"fetches", "change", "bucket/x/app", "may"},
+		{"shop", "read", "bucket/shop/app", ""},
+		{"shop", "change", "bucket/team-a/app", ""},
+		{"shop", "read", "bucket/shop2/app", "namespace"},
+		{"shop", "read", "bucket/my-team-a/app", "namespace"},
+		{"shop", "fetch", "bucket/shop/app", "may"},
+		{"shop", "debug", "", "namespace"}, // profiles are of all namespaces
+		{"charts", "read", "pkgchart/x/app", ""},
+		{"charts", "read", "helmchart/x/app", ""},
+		{"charts", "read", "pkgrepository/x/app", "kind"},
+		{"charts", "debug", "", "kind"},
+		{"helm", "read", "pkgchart/x/app", ""},
+		{"helm", "fetch", "pkgrepository/x/app", ""},
+		{"helm", "fetch", "gitrepository/x/app", "kind"},
+		{"pkg", "fetch", "pkgchart/x/app", ""},
+		{"pkg", "fetch", "gitrepository/x/app", "kind"}, // patterns are of the case of kinds
+		{"none", "read", "bucket/x/app", "namespace"},
+		{"old", "read", "bucket/x/app", "expired"},
+	} {
+		before := len(r.log.String())
+		method, path, _ := strings.Cut(fmt.Sprintf(paths[tt.what], tt.object), " ")
+		status, _, body := r.ask(method, path, "0000000000000000-"+tt.token, "")
+		want := http.StatusNotFound
+		switch {
+		case tt.kind == "expired":
+			want = http.StatusUnauthorized
+		case tt.kind != "":
+			want = http.StatusForbidden
+		case tt.what == "debug":
+			want = http.StatusOK
+		}
+		log := r.log.String()[before:]
+		if said := "reason=" + tt.kind + " actor=" + tt.token; status != want || strings.Contains(log, "msg=refused") != (tt.kind != "") || tt.kind != "" && !strings.Contains(log, said) {
+			t.Errorf("%s: %s %s: %d %.80s, want %d: %s", tt.token, tt.what, tt.object, status, body, want, log)
+		}
+	}
+}
+
+// TestCallersFile has the error of a file of callers name what is wrong, and no token.
+func TestCallersFile(t *testing.T) {
+	const token = "token: 0123456789abcdef-secret"
+	for text, want := range map[string]string{
+		"tokens: [{name: a, " + token + ", may: [write]}]":         `tokens[0].may[0]: "write" is nothing that callers may do`,
+		"tokens: [{name: a, " + token + ", may: ['*']}]":           "want one of fetch, read, change, debug",
+		"tokens:\n- name: a\n  " + token + "\n  may:\n":            "leave it out for all but debug, write [] for none",
+		"tokens: [{name: a, " + token + ", kinds: [Deployment]}]":  `"Deployment" is no kind`,
+		"tokens: [{name: a, " + token + ", namespaces: ['a.*b']}]": "is no namespace",
+		"tokens: [{name: a, " + token + ", gates: [x]}]":           "tokens[0].gates: unknown field",
+	} {
+		name := filepath.Join(t.TempDir(), "callers.yaml")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := serve.OpenCallers(serve.CallersConfig{File: name}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
 // TestBrowser shows what a browser gets: the page, and no answer to what a page
 // of another site asks for.
 func TestBrowser(t *testing.T) {
@@ -492,6 +580,33 @@ func TestAskedBeforeDocumentsAreRead(t *testing.T) {
 	})
 	if w := <-answered; w.Code != http.StatusOK {
 		t.Errorf("%d %s", w.Code, w.Body)
+	}
+}
+
+// TestEndBeforeDocumentsAreRead ends a server that was asked and never had documents.
+func TestEndBeforeDocumentsAreRead(t *testing.T) {
+	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	s := newServer(t, serve.Config{Store: store, Statuses: new(memory), Feed: feedFunc(func(ctx context.Context, _ func(serve.Desired)) error {
+		<-ctx.Done()
+		return nil
+	})})
+	ctx, cancel := context.WithCancel(t.Context())
+	answered := make(chan int, 1)
+	go func() {
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/api/v1/sources", nil))
+		answered <- w.Code
+	}()
+	cancel()
+	if err := s.Run(ctx); err != nil {
+		t.Error(err)
+	}
+	if code := <-answered; code != http.StatusServiceUnavailable {
+		t.Errorf("%d", code)
 	}
 }
 
@@ -639,22 +754,25 @@ func TestLargeRequests(t *testing.T) {
 	}
 }
 
-// The server listens at an address and at a socket, whose callers may do everything, until it ends.
-func TestListen(t *testing.T) {
-	f := newFront(t, serve.Config{Callers: callersOf(t, known)})
+// Callers of the socket may do everything, whatever they say.
+func TestSocket(t *testing.T) {
+	f := newFront(t, serve.Config{Callers: callersOf(t, known), Profiles: true})
 	if f.socket == "" {
 		t.Skip("there are no sockets here")
 	}
 	unix := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return httpserve.DialSocket(ctx, f.socket)
 	}}}
-	req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://evil.example"+f.path, nil)
-	resp, err := unix.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if resp.Body.Close(); resp.StatusCode != 200 {
-		t.Errorf("at the socket: %s", resp.Status)
+	for _, path := range []string{f.path, "/debug/pprof/goroutine", "/metrics"} {
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://evil.example"+path+"?token=0123456789abcdef-wrong", nil)
+		req.Header.Set("Authorization", "Bearer "+poor)
+		resp, err := unix.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.Body.Close(); resp.StatusCode != 200 {
+			t.Errorf("%s: %s", path, resp.Status)
+		}
 	}
 }
 

@@ -263,6 +263,42 @@ func TestDoubtfulHostHasItsTurn(t *testing.T) {
 	})
 }
 
+// A host that answers again is not held up by those that do not.
+func TestHostRecovers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.Runs, r.PerHost = 8, 4
+		url := func(name string, i int) string { return fmt.Sprintf("https://%s%d.example/%d", name, i, i) }
+		add := func(name, url string) {
+			r.up(url).err = errors.New("connection refused")
+			r.feed.now.Objects = append(r.feed.now.Objects, repo(name, url, time.Hour))
+		}
+		for i := range 4 {
+			add(fmt.Sprint("bad", i), url("bad", i))
+		}
+		for i := range 5 {
+			add(fmt.Sprint("good", i), fmt.Sprint("https://good.example/", i))
+		}
+		r.start()
+		defer r.stop()
+		time.Sleep(time.Minute)
+		for i := range 4 {
+			r.up(url("bad", i)).set(func(u *upstream) { u.hang = time.Hour })
+		}
+		for i := range 5 {
+			r.up(fmt.Sprint("https://good.example/", i)).set(func(u *upstream) { u.err, u.hang = nil, time.Second })
+		}
+		r.took()
+		for _, name := range []string{"bad0", "bad1", "bad2", "good0", "bad3", "good1", "good2", "good3", "good4"} {
+			r.Request(named(name), serve.Request)
+		}
+		time.Sleep(10 * time.Second)
+		if runs := r.took(); len(runs) != 5 {
+			t.Errorf("%d runs: %s", len(runs), order(runs))
+		}
+	})
+}
+
 // A world is objects that are changed at random, and what has to hold of them.
 type world struct {
 	*rig
