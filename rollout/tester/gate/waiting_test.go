@@ -1,7 +1,10 @@
 package gate_test
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -34,6 +37,17 @@ func TestWaiting(t *testing.T) {
 		check(b, key, "a")
 		waits("a Waiting since 0s last 0s")
 		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		text, err := os.ReadFile(filepath.Join(dir, "gates.db")) // what a crash leaves
+		left := t.TempDir()
+		if err = errors.Join(err, os.WriteFile(filepath.Join(left, "gates.db"), text, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		crashed := open(t, gate.Config{Dir: left, Idle: time.Minute})
+		if w := crashed.Gate(key).Waiting; w == nil || w.Checksum != "a" || !w.Since.Equal(start) {
+			t.Errorf("a crash leaves %+v", w)
+		}
+		crashed.Close()
 		check(b, key, "a")
 		waits("a Waiting since 0s last 30s")
 		time.Sleep(50 * time.Second)

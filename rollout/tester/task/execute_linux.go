@@ -2,6 +2,7 @@ package task
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -80,8 +81,10 @@ type Reaper struct {
 	runs int // that are under way
 }
 
-// Adopt makes this process the parent of those that lose theirs.
+// Adopt makes this process the parent of those that lose theirs. Files that it
+// inherited are not inherited by programs from now on.
 func (r *Reaper) Adopt() error {
+	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) // kernels before 5.11 cannot
 	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 }
 

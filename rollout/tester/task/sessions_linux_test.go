@@ -76,8 +76,12 @@ func crowd() int {
 			todo.Run(context.Background(), &bytes.Buffer{}) // when no run is under way, what has ended is reaped
 		}
 	}
+	inherits, _, err := tools.Task("cmd", map[string]string{"cmd": "test ! -e /proc/self/fd/3"}) // which this process has
+	if err == nil {
+		err = inherits.Run(context.Background(), &bytes.Buffer{})
+	}
 	fmt.Println(codes)
-	fmt.Println("children:", left)
+	fmt.Println("children:", left, "files:", err)
 	return 0
 }
 
@@ -93,7 +97,8 @@ func alone() int {
 	return 0
 }
 
-// Orphans are reaped, and the codes of programs are not lost by it; also as the first
+// Orphans are reaped, the codes of programs are not lost by it, and they have no file that
+// was left open for the process; also as the first
 // process of its own table of processes.
 func TestReaper(t *testing.T) {
 	self, err := os.Executable()
@@ -106,8 +111,8 @@ func TestReaper(t *testing.T) {
 		}
 		args := append(wrap, self)
 		cmd := exec.Command(args[0], args[1:]...)
-		cmd.Env = []string{"PROGRAM=crowd"}
-		if out, err := cmd.Output(); err != nil || string(out) != "map[exit status 7:40]\nchildren: none\n" {
+		cmd.Env, cmd.ExtraFiles = []string{"PROGRAM=crowd"}, []*os.File{os.Stdin}
+		if out, err := cmd.Output(); err != nil || string(out) != "map[exit status 7:40]\nchildren: none files: <nil>\n" {
 			t.Errorf("%v: got %q, %v", wrap, out, err)
 		}
 	}
