@@ -53,7 +53,12 @@ within --shutdown-grace; 2 usage.`,
   headgate tester --addr :8080 --state ./tester --tokens tokens.yaml --tls-cert tls.crt --tls-key tls.key
   headgate tester --state ./tester --command smoke="./smoke.sh --fast" --only-named`,
 		Args: arguments(0, 0),
-		RunE: func(c *cobra.Command, _ []string) error { return asFailure(p.runTester(c.Context(), f)) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if c.Flags().Changed("timeout") {
+				p.warn(errors.New("--timeout bounds each run here, and not the command: write --run-timeout"))
+			}
+			return asFailure(p.runTester(c.Context(), f))
+		},
 	}
 	f.listenFlags.register(c, listenWords{
 		addr: "127.0.0.1:8080", baseURL: "that people reach it by, for links in answers; default that of the request", open: "runs commands here",
@@ -70,7 +75,7 @@ within --shutdown-grace; 2 usage.`,
 
 	spanVar(c, &r.Timeout, "run-timeout", time.Hour, "bound of a run; metadata may set a lower one")
 	fl.Var(spanValue{&r.Timeout}, "timeout", "")
-	_ = fl.MarkDeprecated("timeout", "it bounds a run here, no command: say --run-timeout") // there is such a flag
+	_ = fl.MarkHidden("timeout") // what --run-timeout was called; there is such a flag
 	fl.IntVar(&r.Concurrency, "concurrency", 100, "runs at a time")
 	fl.IntVar(&r.Queue, "queue", 1000, "requests that wait for a place; beyond, the answer is 429")
 	bytesVar(c, &f.outputLimit, "output-limit", 256<<10, 1, "`BYTES` of output that are kept of a run, half from its beginning and half from its end")

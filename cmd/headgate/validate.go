@@ -29,8 +29,11 @@ func (p *program) validate() *cobra.Command {
 		Use:   "validate -f FILE|DIR|-",
 		Short: "Check objects as an API server would, and tell what is deprecated",
 		Long: `Validate checks sources and Secrets, and the Canary, MetricTemplate and AlertProvider objects of rollouts. It lists the objects that
-are valid, whatever else is wrong. Documents of other kinds are counted, with -v named, and with --strict errors. A document that is no mapping is
-an error, and so is one whose apiVersion or kind is nearly one of ours.
+are valid, whatever else is wrong. Directories are read as headgate fetch reads them: without what a file .headgateignore leaves out,
+and a Helm template is a warning.
+
+Documents of other kinds are counted, with -v named, and with --strict errors. A document that is no mapping is an error, and so is one
+whose apiVersion or kind is nearly one of ours.
 
 Exit codes: 0 all are valid; 2 there are errors.`,
 		Args: onlyFiles,

@@ -26,11 +26,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/durable"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve"
@@ -41,7 +43,8 @@ type Files struct {
 	// Paths are files and directories with documents. Of a directory it reads
 	// what [source.Set.DecodeFS] does: files that end in .yaml, .yml or .json,
 	// also in directories below it whose names do not begin with a dot, but
-	// not behind links to directories.
+	// not behind links to directories. What files .headgateignore there leave
+	// out is not read, and a Helm template is a warning, as for headgate fetch.
 	Paths   []string
 	Secrets string         // directory of Secrets (see source.DirSecrets), watched too; "" for none
 	More    source.Secrets // looked up last; nil for none
@@ -67,7 +70,7 @@ func (f *Files) Follow(ctx context.Context, set func(serve.Desired)) error {
 	}
 	ticker := time.NewTicker(cmp.Or(f.Every, time.Second))
 	defer ticker.Stop()
-	w := &watch{Files: f, files: make(map[string]*file), keys: make(map[string]*content)}
+	w := &watch{Files: f, files: make(map[string]*file), keys: make(map[string]*content), rules: make(map[string]*artifact.Rules)}
 	told := make(map[string]bool)
 	for {
 		if w.look() && ctx.Err() == nil {
@@ -113,13 +116,14 @@ func check(name string, dir bool) error {
 type watch struct {
 	*Files
 	files   map[string]*file
-	keys    map[string]*content // of the directory of Secrets
-	order   []*file             // of the last look
-	defects []error             // of paths and directories at the last look
-	round   int                 // number of the last look
-	changed bool                // documents did at this look
-	worse   bool                // there are fewer objects, or more defects, than at the look before
-	pending bool                // there is a change for the next look to hand over
+	keys    map[string]*content        // of the directory of Secrets
+	rules   map[string]*artifact.Rules // of the directories of Paths, as they could be read last
+	order   []*file                    // of the last look
+	defects []error                    // of paths and directories at the last look
+	round   int                        // number of the last look
+	changed bool                       // documents did at this look
+	worse   bool                       // there are fewer objects, or more defects, than at the look before
+	pending bool                       // there is a change for the next look to hand over
 }
 
 // A file is one with documents.
@@ -136,7 +140,7 @@ func (w *watch) look() bool {
 	w.order, w.defects, w.changed, w.worse = nil, nil, false, false
 	w.round++
 	for _, name := range w.Paths {
-		w.visit(filepath.Clean(name), nil)
+		w.visit(filepath.Clean(name), nil, nil, ".")
 	}
 	for name, f := range w.files {
 		if f.round != w.round {
@@ -157,8 +161,9 @@ func (w *watch) look() bool {
 	return found
 }
 
-// visit reads what has changed of a path, which was listed by a directory or is given.
-func (w *watch) visit(name string, listed fs.DirEntry) {
+// visit reads what has changed of a path, which is given, or was listed by a directory at
+// another name in tree.
+func (w *watch) visit(name string, listed fs.DirEntry, tree fs.FS, inTree string) {
 	info, err := os.Stat(name)
 	switch {
 	case err != nil && listed != nil && errors.Is(err, fs.ErrNotExist): // gone since it was listed
@@ -166,13 +171,16 @@ func (w *watch) visit(name string, listed fs.DirEntry) {
 		w.defects = append(w.defects, defect(name, err))
 	case info.IsDir() && listed != nil && !listed.IsDir(): // a link
 	case info.IsDir():
-		list, err := os.ReadDir(name)
+		if tree == nil {
+			tree = w.tree(name)
+		}
+		list, err := fs.ReadDir(tree, inTree)
 		if err != nil {
 			w.defects = append(w.defects, defect(name, err))
 		}
 		for _, e := range list {
 			if manifest(e) {
-				w.visit(filepath.Join(name, e.Name()), e)
+				w.visit(filepath.Join(name, e.Name()), e, tree, path.Join(inTree, e.Name()))
 			}
 		}
 	case info.Mode().IsRegular():
@@ -187,11 +195,26 @@ func (w *watch) visit(name string, listed fs.DirEntry) {
 		f.round = w.round
 		w.order = append(w.order, f)
 		if !f.same(info) {
-			w.decode(name, f)
+			w.decode(name, f, listed != nil)
 		}
 	case listed == nil:
 		w.defects = append(w.defects, defect(name, errors.New("is neither a file nor a directory")))
 	}
+}
+
+// tree returns a directory without what it leaves out.
+func (w *watch) tree(name string) fs.FS {
+	dir := os.DirFS(name)
+	rules, err := artifact.Ignore{File: ".headgateignore"}.Compile(context.Background(), dir)
+	if err == nil {
+		w.rules[name] = rules
+	} else if _, unread := errors.AsType[*fs.PathError](err); !unread { // which is told where it is listed
+		w.defects = append(w.defects, defect(name, err))
+	}
+	if w.rules[name] == nil {
+		return dir
+	}
+	return w.rules[name].View(context.Background(), dir)
 }
 
 // manifest reports whether an entry of a directory may hold documents.
@@ -202,8 +225,8 @@ func manifest(e fs.DirEntry) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(e.Name())))
 }
 
-// decode reads a file that may have changed.
-func (w *watch) decode(name string, f *file) {
+// decode reads a file that may have changed, and was listed or is given.
+func (w *watch) decode(name string, f *file, listed bool) {
 	text, another, err := f.read(name, source.MaxStream)
 	switch {
 	case err != nil:
@@ -216,6 +239,9 @@ func (w *watch) decode(name string, f *file) {
 		before := f.set
 		f.set = new(source.Set)
 		f.bad = flat(f.set.Decode(name, bytes.NewReader(text)))
+		if len(f.bad) > 0 && listed && bytes.Contains(text, []byte("{{")) {
+			f.bad, f.set.Warnings = nil, append(f.set.Warnings, defect(name, errors.New("is a Helm template, which is not read: leave it out in .headgateignore")))
+		}
 		w.changed = true
 		w.worse = w.worse || len(f.bad) > 0 || before != nil && len(f.set.Objects) < len(before.Objects)
 	}

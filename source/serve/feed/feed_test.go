@@ -167,6 +167,28 @@ func TestFollowReadsWhatFetchReads(t *testing.T) {
 	})
 }
 
+func TestFollowLeavesOut(t *testing.T) {
+	watched(t, feed.Files{}, map[string]string{
+		".headgateignore": "/out\n", "a.yaml": document("a", "1m"), "out/b.yaml": document("b", "1m"), "out/bad.yaml": "a: [",
+		"chart/templates/deploy.yaml": "kind: Deployment\nmetadata:\n  {{- with .Values.labels }}\n",
+	}, func(r *rig) {
+		const template = "chart/templates/deploy.yaml: is a Helm template, which is not read: leave it out in .headgateignore"
+		r.want("a=1m0s")
+		if len(r.warn) != 1 || r.warn[0] != template {
+			r.Errorf("warnings %q", r.warn)
+		}
+		r.write(".headgateignore", "/a.yaml\n")
+		r.rest()
+		r.want("b=1m0s", "bad.yaml")
+		r.write(".headgateignore", "[\n"+strings.Repeat("x", 1<<16))
+		r.rest()
+		r.want("b=1m0s", ".headgateignore:2: ", "bad.yaml")
+		r.do(os.Remove(filepath.Join(r.dir, ".headgateignore")))
+		r.rest()
+		r.want("a=1m0s b=1m0s", "bad.yaml")
+	})
+}
+
 func TestFollowKeepsObjectsThatRest(t *testing.T) {
 	watched(t, feed.Files{}, map[string]string{"a.yaml": document("a", "1m"), "b.yaml": document("b", "1m")}, func(r *rig) {
 		before := r.last.Objects
