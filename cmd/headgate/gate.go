@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -32,7 +31,6 @@ type gateFlags struct {
 	state   string
 	gate    string // "" for the default one, or for all of a list
 	change  api.Change
-	timeout time.Duration
 	output  string
 	formats []string // that the output may have
 }

@@ -35,7 +35,7 @@ func (c *gateCall) wait(ctx context.Context, k api.Key) error {
 		}
 		if err := retry.Sleep(ctx, look); err != nil {
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				err = fmt.Errorf("%s is not open after %s", k, c.program.timeout)
+				err = fmt.Errorf("%s is not open after %s", k, c.timeout)
 			}
 			return err
 		}

@@ -192,6 +192,11 @@ func TestVerdictReceivedDuringShutdown(t *testing.T) {
 					t.Error(err)
 				}
 				synctest.Wait()
+				next := httptest.NewRecorder()
+				s.Handler().ServeHTTP(next, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(payload("next", `{"cmd":"true"}`))))
+				if next.Code != http.StatusServiceUnavailable || !strings.Contains(next.Body.String(), "shutting down") {
+					t.Errorf("afterwards: %d %s", next.Code, next.Body)
+				}
 				if all := newServerOf(t, run.Config{Dir: dir}).Runs.Runs(api.Filter{}); len(all) != 1 || all[0].Delivered != inTime {
 					t.Errorf("%+v", all)
 				}
