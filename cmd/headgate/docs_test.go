@@ -166,7 +166,7 @@ func TestDocsCommands(t *testing.T) {
 		var own, common []string
 		c.Flags().VisitAll(func(f *pflag.Flag) {
 			switch row := flagRow(f); {
-			case f.Name == "help":
+			case f.Hidden, f.Name == "help":
 			case uses[row] > 2:
 				common = append(common, "`--"+f.Name+"`")
 			default:

@@ -164,6 +164,9 @@ func lastMessage(s api.Source) string {
 // watch prints sources, and then what changes: what looks as it did is not printed
 // again.
 func (k *kept) watch(ctx context.Context, f *getFlags, refs []source.Reference) error {
+	if k.selector != "" {
+		return usage("-w takes no -l")
+	}
 	wide, synced := f.output == "wide", false
 	t, lines := k.table(wide), [][]string{sourceTitles(wide)}
 	told := map[source.Reference]string{}
@@ -183,10 +186,7 @@ func (k *kept) watch(ctx context.Context, f *getFlags, refs []source.Reference) 
 		default:
 			s = *n.Source
 			is, err := k.means(ctx, refs, &s, false)
-			if !is {
-				if errors.Is(err, fs.ErrNotExist) { // it is gone again
-					err = nil
-				}
+			if err != nil || !is {
 				return err
 			}
 		}

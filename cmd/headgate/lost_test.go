@@ -19,7 +19,7 @@ func TestLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	serve := []string{"serve", "-f", docs, "--store", store, "--addr", "127.0.0.1:0"}
-	for _, args := range [][]string{{"get", "-w", "git/nope", "bucket/assets", "-l", "!old"}, {"events", "-w", "git/nope", "bucket/assets"}} {
+	for _, args := range [][]string{{"get", "-w", "git/nope", "bucket/assets"}, {"events", "-w", "git/nope", "bucket/assets"}} {
 		said, stop := "", func() {}
 		var lines *bufio.Reader
 		hear := func(t *testing.T, want string) {
