@@ -69,9 +69,9 @@ func (f *fetchFlags) checkOut(ctx context.Context, objects []source.Object) erro
 	if f.out == "" {
 		return nil
 	}
-	for what, dir := range map[string]string{"store": f.store, "cache": cmp.Or(f.cacheDir(), f.store)} {
-		if holds(dir, f.out) || holds(f.out, dir) {
-			return fmt.Errorf("--out %s and the %s %s are one in the other: choose directories beside each other", f.out, what, dir)
+	for _, of := range []struct{ what, dir string }{{"store", f.store}, {"cache", cmp.Or(f.cacheDir(), f.store)}} {
+		if holds(of.dir, f.out) || holds(f.out, of.dir) {
+			return fmt.Errorf("--out %s and the %s %s are one in the other: choose directories beside each other", f.out, of.what, of.dir)
 		}
 	}
 	for _, obj := range objects {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -106,11 +107,12 @@ var busyStatuses = []int{http.StatusRequestTimeout, http.StatusTooEarly, http.St
 // check completes the server, and says which flag is wrong.
 func (f *testerFlags) check(lookup func(string) (string, bool)) error {
 	s, r := &f.server, &f.runs
-	for flag, number := range map[string]int64{
+	numbers := map[string]int64{
 		"run-timeout": int64(r.Timeout), "concurrency": int64(r.Concurrency), "queue": int64(r.Queue),
 		"history": int64(r.Keep), "history-for": int64(r.KeepFor), "verdict-ttl": int64(r.Verdict),
-	} {
-		if number <= 0 {
+	}
+	for _, flag := range slices.Sorted(maps.Keys(numbers)) {
+		if numbers[flag] <= 0 {
 			return usage("--%s: want more than 0", flag)
 		}
 	}

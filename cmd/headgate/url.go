@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/url"
 	"os"
 	"path"
@@ -50,14 +51,15 @@ func (f *urlForm) check(typed bool) error {
 	if f.changed == nil {
 		return nil // a command without them
 	}
-	for name, value := range map[string]string{"name": f.name, "branch": f.branch, "tag": f.tag, "semver": f.semver, "path": f.path, "chart": f.chart, "version": f.version, "values-file": "given"} {
+	given := map[string]string{"name": f.name, "branch": f.branch, "tag": f.tag, "semver": f.semver, "path": f.path, "chart": f.chart, "version": f.version, "values-file": "given"}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
 		switch ofChart := name == "version" || name == "values-file"; {
 		case !f.changed(name):
 		case !typed && (ofChart || name == "chart"):
 			return usage("--%s goes with a URL: name the PkgChart objects of -f", name)
 		case !typed:
 			return usage("--%s goes with a URL: the objects of -f have names", name)
-		case value == "":
+		case given[name] == "":
 			return usage("--%s must not be empty: say what is wanted, or leave it out", name)
 		case ofChart && f.chart == "":
 			return usage("--%s goes with --chart", name)
