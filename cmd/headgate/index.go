@@ -329,7 +329,7 @@ type chartVersion struct {
 }
 
 // versions returns what was found, by name, the newest version first. Text of an
-// index is somebody else's: it is printed without control characters.
+// index is remote data: it is printed without control characters.
 func (s *search) versions() []chartVersion {
 	var all []candidate
 	for _, found := range s.found {

@@ -285,7 +285,7 @@ func (f countedFeed) Follow(ctx context.Context, set func(serve.Desired)) error 
 	})
 }
 
-// receivers returns who is told of events.
+// receivers returns the addresses that events are posted to, and their Secrets.
 func (f *serveFlags) receivers() ([]notify.Receiver, error) {
 	var all []notify.Receiver
 	for _, text := range f.eventURLs {

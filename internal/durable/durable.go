@@ -11,9 +11,9 @@ import (
 	"path/filepath"
 )
 
-// Replace makes data the content of a file, of mode 0600: whoever reads
-// it, also after a crash, finds the old content or the new. Only one process
-// may do so at a time.
+// Replace makes data the content of a file, of mode 0600. A reader
+// finds the old content or the new, also after a crash. Only one process may call it
+// for a file at a time.
 func Replace(file string, data []byte) error {
 	root, err := os.OpenRoot(filepath.Dir(file))
 	if err != nil {

@@ -6,7 +6,7 @@
 // With spec.verify.secretRef, those by a key in an entry of the Secret whose
 // name ends in .pub; any of them may have signed. A key is ECDSA on P-256,
 // P-384 or P-521, Ed25519, or RSA of 2048 to 8192 bits, in one PEM block. An
-// entry that cannot be read is an error, whoever signed: otherwise it would be
+// entry that cannot be read is an error even if another key fits: otherwise it would be
 // found out on the day the other key is retired. Nothing but the registry is
 // asked, and spec.verify.matchOIDCIdentity is not looked at.
 //
@@ -26,7 +26,7 @@
 // First come the bundles that refer to the subject (cosign 3): a DSSE envelope
 // with an in-toto statement of the predicate https://sigstore.dev/cosign/sign/v1
 // about the subject's digest. Attestations of other predicates are no
-// signatures, whoever made them. Then come the layers of the tag
+// signatures. Then come the layers of the tag
 // sha256-HEX.sig (cosign 1 and 2): a payload with the digest of the subject,
 // its signature in an annotation, and there, for a keyless one, certificate,
 // entry in Rekor and RFC 3161 timestamp. Rekor is never asked for an entry that

@@ -73,7 +73,7 @@ func (m *metrics) build(s *Server) {
 	}
 }
 
-// states counts runs and gates by state when somebody asks.
+// states counts runs and gates by state at each scrape.
 type states struct{ server *Server }
 
 var (

@@ -195,8 +195,8 @@ func on(name string, serve func(*Server, http.ResponseWriter, *http.Request) err
 	return method{Name: name, Serve: serve}
 }
 
-// by returns a method of a path that every caller who is known may use.
-func by(name string, serve func(*Server, http.ResponseWriter, *http.Request, grant) error) method {
+// identified returns a method of a path that every caller with a token may use.
+func identified(name string, serve func(*Server, http.ResponseWriter, *http.Request, grant) error) method {
 	return method{Name: name, Serve: func(s *Server, w http.ResponseWriter, r *http.Request) error {
 		g, err := s.Guard.Identify(r, "")
 		if err != nil {
@@ -225,16 +225,16 @@ var routes = map[string][]method{
 	"/rollback/{gate}/{action}": {on("", (*Server).gate)},
 	"/link/{secret}":            {on("GET", (*Server).showLink), on("POST", (*Server).redeemLink)},
 
-	"/api/v1/gates": {by("GET", (*Server).listGates)},
-	"/api/v1/gates/{kind}/{namespace}/{name}/{gate}":          {by("GET", (*Server).getGate)},
-	"/api/v1/gates/{kind}/{namespace}/{name}/{gate}/{action}": {by("POST", (*Server).changeGate)},
-	"/api/v1/audit":            {by("GET", (*Server).listAudit)},
-	"/api/v1/runs":             {by("GET", (*Server).listRuns)},
-	"/api/v1/runs/{id}":        {by("GET", (*Server).getRun)},
-	"/api/v1/runs/{id}/output": {by("GET", (*Server).getOutput)},
-	"/api/v1/runs/{id}/cancel": {by("POST", (*Server).cancelRun)},
-	"/api/v1/watch":            {by("GET", (*Server).watch)},
-	"/api/v1/session":          {by("GET", (*Server).getSession), on("POST", (*Server).login), on("DELETE", (*Server).logout)},
+	"/api/v1/gates": {identified("GET", (*Server).listGates)},
+	"/api/v1/gates/{kind}/{namespace}/{name}/{gate}":          {identified("GET", (*Server).getGate)},
+	"/api/v1/gates/{kind}/{namespace}/{name}/{gate}/{action}": {identified("POST", (*Server).changeGate)},
+	"/api/v1/audit":            {identified("GET", (*Server).listAudit)},
+	"/api/v1/runs":             {identified("GET", (*Server).listRuns)},
+	"/api/v1/runs/{id}":        {identified("GET", (*Server).getRun)},
+	"/api/v1/runs/{id}/output": {identified("GET", (*Server).getOutput)},
+	"/api/v1/runs/{id}/cancel": {identified("POST", (*Server).cancelRun)},
+	"/api/v1/watch":            {identified("GET", (*Server).watch)},
+	"/api/v1/session":          {identified("GET", (*Server).getSession), on("POST", (*Server).login), on("DELETE", (*Server).logout)},
 }
 
 // reserved are the first segments below which unknown paths are not found.

@@ -15,7 +15,7 @@ import (
 // A state is what was decided about a gate, as it is in the file. It is never changed.
 type state struct {
 	api.Gate
-	Decision uint64 `json:"decision"` // of the audit trail: the last that somebody made
+	Decision uint64 `json:"decision"` // the last decision about it, by its number in the audit trail
 }
 
 // closed returns the state of a gate that was closed.

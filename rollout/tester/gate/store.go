@@ -29,7 +29,7 @@
 // is down.
 //
 // Bounds. [Config].MaxKeys gates are known. When there are too many, those that
-// nobody decided about are forgotten first, and then closed ones, the longest idle
+// have no decision are forgotten first, and then closed ones, the longest idle
 // first; a closed one that nothing waits for is forgotten after a week. Since closed is
 // what an unknown gate is, that changes no verdict. When all are open, one more is an
 // error.
@@ -120,7 +120,7 @@ type Store struct {
 
 // An entry is what is known of one gate.
 type entry struct {
-	state *state // nil: nobody ever decided
+	state *state // nil: there was no decision yet
 	visit *visit // nil: nothing waits
 	told  bool   // watchers know that the visit is stale
 }

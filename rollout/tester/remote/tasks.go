@@ -57,7 +57,7 @@ type kind interface {
 func (j *job) Run(ctx context.Context, out io.Writer) error {
 	s := j.servers.open(j)
 	defer s.client.CloseIdleConnections()
-	starting, cancel := context.WithCancelCause(context.WithoutCancel(ctx)) // not given up in the middle, or nobody could end it
+	starting, cancel := context.WithCancelCause(context.WithoutCancel(ctx)) // a start is not given up in the middle: without the id the test could not be stopped
 	context.AfterFunc(ctx, func() { time.AfterFunc(startGrace, func() { cancel(context.Cause(ctx)) }) })
 	id, said, err := j.kind.start(starting, s)
 	cancel(nil)

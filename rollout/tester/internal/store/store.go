@@ -1,5 +1,5 @@
 // Package store has what the stores of a test runner share: a file of bbolt that
-// one process has open, and values that go to whoever watches.
+// one process has open, and changes that are sent to watchers.
 package store
 
 import (
@@ -152,7 +152,7 @@ func (f *File) Close() error {
 // maxPending is how many values a watcher may lag behind.
 const maxPending = 1024
 
-// A Feed sends values to whoever watches. Its zero value has no watchers.
+// A Feed sends values to its watchers. Its zero value has no watchers.
 type Feed[T any] struct {
 	mu       sync.Mutex
 	watchers map[chan *T]bool
