@@ -38,6 +38,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/retry"
@@ -148,12 +149,7 @@ func (a *Analysis) check() error {
 
 // calls reports whether the canary has webhooks that an analysis calls.
 func (c *Canary) calls() bool {
-	for _, h := range c.Spec.Analysis.Webhooks {
-		if h.Type != HookEvent {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.Spec.Analysis.Webhooks, func(h Hook) bool { return h.Type != HookEvent })
 }
 
 // A Loop is the world around the steps of an analysis. Nil fields mean the
@@ -163,6 +159,7 @@ type Loop struct {
 	Wait     func(context.Context, time.Duration) error
 	Save     func(Status) error // after each step, before the next
 	Interval time.Duration      // between two steps; 0 for that of the canary
+	Next     bool               // a rollout that has ended is followed by that of another revision, if there is one
 
 	// Request returns what a person asks of the rollout of the status, nil for
 	// nothing. It is asked before each step, until the status has that request.
@@ -171,7 +168,7 @@ type Loop struct {
 
 // Run steps until the rollout has ended or ctx does, and returns the last
 // status. It may be cut short anywhere and go on from the status that was saved
-// last; that of a rollout that has ended is returned as it is.
+// last; that of a rollout that has ended is returned as it is, but for [Loop.Next].
 //
 // A run that goes on waits for the rest of the interval first (see
 // [Status.Rest]), unless there is a request or another revision to roll out.
@@ -182,7 +179,14 @@ func (a *Analysis) Run(ctx context.Context, s Status, loop Loop) (Status, error)
 	if err := a.rest(ctx, s, loop); err != nil {
 		return s, err
 	}
-	for !s.Ended() {
+	for {
+		if s.Ended() {
+			if follows, err := a.follows(ctx, s, loop); !follows {
+				return s, err
+			}
+		} else {
+			loop.Next = false
+		}
 		if r := loop.Request(s); r != nil {
 			s.Request = r
 		}
@@ -193,17 +197,28 @@ func (a *Analysis) Run(ctx context.Context, s Status, loop Loop) (Status, error)
 				err = errors.Join(err, fmt.Errorf("save the status: %w", saving))
 			}
 		}
+		if err == nil && wait > 0 && (loop.Next || !s.Ended()) {
+			err = loop.Wait(ctx, cmp.Or(loop.Interval, wait))
+		}
 		if err != nil {
 			return s, err
 		}
-		if wait <= 0 || s.Ended() {
-			continue
-		}
-		if err := loop.Wait(ctx, cmp.Or(loop.Interval, wait)); err != nil {
-			return s, err
-		}
 	}
-	return s, nil
+}
+
+// follows reports whether another revision is to be rolled out after a rollout that has ended.
+func (a *Analysis) follows(ctx context.Context, s Status, loop Loop) (bool, error) {
+	if !loop.Next {
+		return false, nil
+	}
+	if err := a.check(); err != nil {
+		return false, err
+	}
+	revision, err := a.Target.Revision(ctx)
+	if err != nil {
+		return false, fmt.Errorf("revision: %w", err)
+	}
+	return revision != s.AppliedSpec && revision != s.PromotedSpec, nil
 }
 
 // rest waits until the next step of a status that was saved is due.

@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -69,21 +68,19 @@ func (c *Caller) Call(ctx context.Context, hook Hook, payload Payload) (Answer, 
 // can be used after it, and closed again.
 func (c *Caller) Close() { c.pool.Close() }
 
-// A request is what is posted in each attempt of a call.
-type request struct {
-	caller    *Caller
-	rule      rule
-	timeout   time.Duration // of an attempt
-	url       *url.URL
-	header    http.Header
-	body      []byte
-	signing   []byte   // key of signatures, nil for none
-	private   []string // what answers and errors must not show
-	transport *notify.Transport
+// A call is what is posted in each attempt.
+type call struct {
+	*Caller
+	*notify.Target
+	rule    rule
+	timeout time.Duration // of an attempt
+	body    []byte
+	key     []byte // of signatures, nil for none
 }
 
 func (c *Caller) call(ctx context.Context, hook Hook, payload Payload) (Answer, error) {
 	rule, known := hook.Type.rule()
+	_, err := notify.ParseURL(hook.URL)
 	switch {
 	case !known:
 		return Answer{}, errors.New("type: unknown, use one of those of the specification")
@@ -91,102 +88,48 @@ func (c *Caller) call(ctx context.Context, hook Hook, payload Payload) (Answer, 
 		return Answer{}, fmt.Errorf("timeout: %s is not positive", time.Duration(hook.Timeout))
 	case hook.Retries < 0:
 		return Answer{}, fmt.Errorf("retries: %d is negative", hook.Retries)
-	}
-	u, err := parseWebURL(hook.URL)
-	if err != nil {
+	case err != nil:
 		return Answer{}, fmt.Errorf("url: %w", err)
 	}
-	r := &request{caller: c, rule: rule, timeout: hook.timeout(), url: u, header: http.Header{}}
+	r := &call{Caller: c, rule: rule, timeout: hook.timeout()}
 	if r.body, err = json.Marshal(payload); err != nil {
 		return Answer{}, err
 	}
-	if err := r.authorize(ctx, hook, payload.Namespace); err != nil {
+	to := notify.Webhook{
+		URL: hook.URL, Secret: hook.SecretRef.in(payload.Namespace), Certs: hook.CertSecretRef.in(payload.Namespace),
+		Insecure: hook.DisableTLS, HTTP2: true, Credentials: r.authorize, Secrets: c.Secrets, Proxies: c.Proxy, Pool: &c.pool,
+	}
+	if r.Target, err = to.Target(ctx); err != nil {
 		return Answer{}, err
 	}
-	r.header.Set("Content-Type", "application/json")
-	u.Fragment, u.RawFragment = "", ""
-	if err := r.connect(ctx, hook, payload.Namespace); err != nil {
-		return Answer{}, err
-	}
-	defer c.pool.Release(r.transport)
+	r.Header.Set("Content-Type", "application/json")
 	answer, err := r.run(ctx, hook.Retries)
 	if err != nil {
-		err = fmt.Errorf("POST %s: %w", redact.URL(u), redact.Error(err, r.private...))
+		err = fmt.Errorf("POST %s: %w", redact.URL(r.URL), redact.Error(err, r.Hidden...))
 	}
 	return answer, err
 }
 
-// secret returns a Secret of a webhook of a canary in namespace.
-func (c *Caller) secret(ctx context.Context, namespace string, ref *SecretRef) (secret.Reader, error) {
-	if ref.Name == "" {
-		return secret.Reader{}, errors.New("name is missing")
+// in returns the Secret that a canary in a namespace means.
+func (r *SecretRef) in(namespace string) notify.Ref {
+	if r == nil {
+		return notify.Ref{}
 	}
-	return secret.Get(ctx, c.Secrets, namespace, ref.Name)
+	return notify.Ref{Namespace: namespace, Name: r.Name}
 }
 
-// authorize takes the credentials of a webhook: those of its Secret, else of its URL.
-func (r *request) authorize(ctx context.Context, hook Hook, namespace string) error {
-	var auth secret.Auth
-	if hook.SecretRef != nil {
-		s, err := r.caller.secret(ctx, namespace, hook.SecretRef)
-		if err == nil {
-			r.header, auth, err = s.Credentials([]string{"bearerToken"}, SignatureHeader)
-		}
-		if err == nil {
-			r.signing, _ = s.Value([]string{"hmacKey"})
-			if auth == (secret.Auth{}) && len(r.header) == 0 && r.signing == nil {
-				err = s.Problem("bearerToken", "is missing, and so are username, headers and hmacKey: set one")
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("secretRef: %w", err)
-		}
-		for _, values := range r.header {
-			r.private = append(r.private, values...)
-		}
+// authorize takes the credentials and the key of a Secret, which has to have some.
+func (r *call) authorize(s secret.Reader, header http.Header) error {
+	err := notify.Authorize(s, header, []string{"bearerToken"}, SignatureHeader)
+	if r.key, _ = s.Value([]string{"hmacKey"}); err == nil && len(header) == 0 && r.key == nil {
+		err = s.Problem("bearerToken", "is missing, and so are username, headers and hmacKey: set one")
 	}
-	if user := r.url.User; user != nil && auth == (secret.Auth{}) && r.header.Get("Authorization") == "" {
-		auth.Username = user.Username()
-		auth.Password, _ = user.Password()
-	}
-	r.url.User = nil
-	if value := auth.Header(); value != "" {
-		r.header.Set("Authorization", value)
-		r.private = append(r.private, value, auth.Bearer, cmp.Or(auth.Password, auth.Username)) // which is a token
-	}
-	return nil
-}
-
-// connect finds the connections of a webhook.
-func (r *request) connect(ctx context.Context, hook Hook, namespace string) error {
-	proxy, err := notify.ProxyFor(r.url, r.caller.Proxy)
-	if err != nil {
-		return err
-	}
-	setting := notify.Setting{Insecure: hook.DisableTLS, HTTP2: true}
-	if proxy != nil && proxy.Scheme == "https" {
-		setting.Proxy = proxy.String()
-	}
-	if proxy != nil && proxy.User != nil {
-		password, _ := proxy.User.Password()
-		r.private = append(r.private, secret.Auth{Username: proxy.User.Username(), Password: password}.Header(), password)
-	}
-	var certs secret.Reader
-	if hook.CertSecretRef != nil {
-		certs, err = r.caller.secret(ctx, namespace, hook.CertSecretRef)
-	}
-	if err == nil {
-		r.transport, err = r.caller.pool.Get(setting, certs, r.caller.Proxy)
-	}
-	if err != nil {
-		return fmt.Errorf("certSecretRef: %w", err)
-	}
-	return nil
+	return err
 }
 
 // run makes attempts until one is not to be repeated.
-func (r *request) run(ctx context.Context, retries int) (Answer, error) {
-	wait := r.caller.Wait
+func (r *call) run(ctx context.Context, retries int) (Answer, error) {
+	wait := r.Wait
 	if wait == nil {
 		wait = sleep
 	}
@@ -226,24 +169,31 @@ func retryable(err error) bool {
 
 // attempt posts once, follows redirects, and reads the answer, all within the
 // timeout. It returns how long the answer asks to wait, negative when it does not.
-func (r *request) attempt(ctx context.Context) (answer Answer, after time.Duration, err error) {
+func (r *call) attempt(ctx context.Context) (answer Answer, after time.Duration, err error) {
 	limited, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	header, now := r.header, r.caller.now()
-	if r.signing != nil {
+	header, now := r.Header, r.now()
+	if r.key != nil {
 		at := strconv.FormatInt(now.Unix(), 10)
-		mac := hmac.New(sha256.New, r.signing)
+		mac := hmac.New(sha256.New, r.key)
 		mac.Write([]byte(at + "."))
 		mac.Write(r.body)
 		header = header.Clone()
 		header.Set(SignatureHeader, "t="+at+",v1="+hex.EncodeToString(mac.Sum(nil)))
 	}
-	a, err := r.transport.Post(limited, r.url, header, r.body)
+	a, err := r.Send(limited, http.MethodPost, header, r.body, MaxBody)
 	if err != nil {
 		return answer, -1, r.cause(limited, err)
 	}
-	answer = Answer{Status: a.Status, Body: a.Body, Truncated: a.Truncated, Actor: r.person(a.Header, ActorHeader), Reason: r.person(a.Header, ReasonHeader)}
-	r.mask(&answer)
+	answer = Answer{Status: a.Status, Truncated: a.Truncated, Actor: r.person(a.Header, ActorHeader), Reason: r.person(a.Header, ReasonHeader)}
+	text := redact.Secrets(string(a.Body), r.Hidden...)
+	if a.Truncated { // at its end may stand the beginning of a secret
+		text = redact.Tail(text, r.Hidden...)
+	}
+	if len(text) > MaxBody { // masks may be longer
+		text, answer.Truncated = text[:MaxBody], true
+	}
+	answer.Body = []byte(text)
 	asked, given := retry.After(a.Header, now)
 	if after = -1; given && (a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable) {
 		after = asked
@@ -252,7 +202,7 @@ func (r *request) attempt(ctx context.Context) (answer Answer, after time.Durati
 	case !r.rule.accepts(a.Status):
 		location := ""
 		if a.Status >= 300 && a.Status <= 399 {
-			location = redact.Excerpt(a.Header.Get("Location"), 4*maxExcerpt, r.private...)
+			location = redact.Excerpt(a.Header.Get("Location"), 4*maxExcerpt, r.Hidden...)
 		}
 		err = &StatusError{a.Status, answer.Body, location, asked}
 	case a.Err != nil:
@@ -268,44 +218,21 @@ func (c *Caller) now() time.Time {
 	return time.Now()
 }
 
-// mask takes what is private out of a body. At the end of one that is not whole
-// may stand the beginning of a secret.
-func (r *request) mask(a *Answer) {
-	if len(r.private) == 0 {
-		return
-	}
-	text := redact.Secrets(string(a.Body), r.private...)
-	if a.Truncated {
-		text = redact.Tail(text, r.private...)
-	}
-	if len(text) > MaxBody { // masks may be longer
-		text, a.Truncated = text[:MaxBody], true
-	}
-	a.Body = []byte(text)
-}
-
-// cause returns why an exchange failed: the timeout, when that ended it.
-func (r *request) cause(limited context.Context, err error) error {
+// cause returns why an exchange failed: the timeout, when that ended it, which is not the end of the context of the caller.
+func (r *call) cause(limited context.Context, err error) error {
 	if limited.Err() != nil {
-		return timeoutError(r.timeout)
+		return fmt.Errorf("no answer within %s: %w", r.timeout, os.ErrDeadlineExceeded)
 	}
 	return err
 }
 
-// A timeoutError is the timeout of an attempt that passed: not the end of the
-// context, and so not [context.DeadlineExceeded].
-type timeoutError time.Duration
-
-func (e timeoutError) Error() string { return "no answer within " + time.Duration(e).String() }
-func (timeoutError) Unwrap() error   { return os.ErrDeadlineExceeded }
-
 // person returns the text of a header that names a person or a reason on one line, "" when it has none.
-func (r *request) person(h http.Header, name string) string {
+func (r *call) person(h http.Header, name string) string {
 	text, err := url.PathUnescape(h.Get(name))
 	if err != nil {
 		return ""
 	}
-	return redact.Excerpt(text, maxReason, r.private...)
+	return redact.Excerpt(text, maxReason, r.Hidden...)
 }
 
 // An Answer is what a webhook answered.

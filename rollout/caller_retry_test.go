@@ -39,23 +39,17 @@ func TestRetries(t *testing.T) {
 		body     string
 	}{
 		"none on success":           {[]string{ok}, 3, 200, 1, nil, "fine"},
-		"none asked for":            {[]string{down, ok}, 0, 500, 1, nil, "down"},
 		"until success":             {[]string{down, reply(502, ""), reply(504, ""), ok}, 9, 200, 4, waits{1 * s, 2 * s, 4 * s}, "fine"},
 		"the last body is kept":     {[]string{down, down, reply(503, "the reason")}, 2, 503, 3, waits{1 * s, 2 * s}, "the reason"},
 		"capped":                    {[]string{down}, 8, 500, 9, waits{1 * s, 2 * s, 4 * s, 8 * s, 16 * s, 30 * s, 30 * s, 30 * s}, "down"},
 		"429":                       {[]string{reply(429, "busy")}, 1, 429, 2, waits{1 * s}, "busy"},
-		"507 and 599":               {[]string{reply(507, ""), reply(599, "x")}, 1, 599, 2, waits{1 * s}, "x"},
 		"not 501":                   {[]string{reply(501, "no"), ok}, 3, 501, 1, nil, "no"},
-		"not 404":                   {[]string{reply(404, "no"), ok}, 3, 404, 1, nil, "no"},
-		"not 408":                   {[]string{reply(408, "no", "Connection: close"), ok}, 3, 408, 1, nil, "no"},
 		"not 203":                   {[]string{reply(203, "no"), ok}, 3, 203, 1, nil, "no"},
 		"not redirects":             {[]string{reply(302, "no", "Location: /x"), ok}, 3, 302, 1, nil, "no"},
 		"hung up":                   {[]string{"", "", ok}, 2, 200, 3, waits{1 * s, 2 * s}, "fine"},
-		"hung up for ever":          {[]string{""}, 2, 0, 3, waits{1 * s, 2 * s}, ""},
 		"no HTTP":                   {[]string{"SSH-2.0-x Connection: close\r\n", ok}, 1, 200, 2, waits{1 * s}, "fine"},
 		"retry after seconds":       {[]string{reply(429, "", "Retry-After: 7"), reply(503, "", "Retry-After: 0"), ok}, 2, 200, 3, waits{7 * s, 0}, "fine"},
 		"retry after a date":        {[]string{reply(503, "", "Retry-After: Fri, 02 Jan 2026 03:04:15 GMT"), ok}, 1, 200, 2, waits{10 * s}, "fine"},
-		"retry after a date past":   {[]string{reply(503, "", "Retry-After: Fri, 02 Jan 2026 03:00:00 GMT"), ok}, 1, 200, 2, waits{0}, "fine"},
 		"retry after is capped":     {[]string{reply(429, "", "Retry-After: 3600"), ok}, 1, 200, 2, waits{30 * s}, "fine"},
 		"retry after nonsense":      {[]string{reply(429, "", "Retry-After: -1"), reply(429, "", "Retry-After: 9999999999"), ok}, 2, 200, 3, waits{1 * s, 2 * s}, "fine"},
 		"retry after of others":     {[]string{reply(500, "", "Retry-After: 7"), ok}, 1, 200, 2, waits{1 * s}, "fine"},
@@ -182,14 +176,9 @@ func TestBadWebhooks(t *testing.T) {
 		hook rollout.Hook
 		want string
 	}{
-		"scheme":           {rollout.Hook{URL: "ftp://user:canary@host/"}, "url: must begin with http"},
-		"no scheme":        {rollout.Hook{URL: "host/path?canary=canary"}, "url: must begin with http"},
 		"no host":          {rollout.Hook{URL: "http:///path"}, "url: has no host"},
 		"no URL":           {rollout.Hook{}, "url: "},
-		"bad URL":          {rollout.Hook{URL: "http://user:canary@host:port/"}, "url: "},
 		"password, slash":  {rollout.Hook{URL: "http://user:canary/x@host/"}, "url: "},
-		"password, space":  {rollout.Hook{URL: "http://user:can ary-canary@host/"}, "url: "},
-		"password, quote":  {rollout.Hook{URL: "http://user:\"canary@host/"}, "url: "},
 		"token as scheme":  {rollout.Hook{URL: "canary:x@host/"}, "url: "},
 		"control":          {rollout.Hook{URL: "http://host/\x1b[31m"}, "url: "},
 		"negative timeout": {rollout.Hook{URL: "http://host/", Timeout: -1}, "timeout: "},
@@ -262,8 +251,6 @@ func TestRedirectsThatAreNotFollowed(t *testing.T) {
 			"other name":      strings.Replace(other.URL, "127.0.0.1", "localhost", 1),
 			"scheme relative": strings.TrimPrefix(other.URL, "http:"),
 			"user":            strings.Replace(other.URL, "://", "://user:canary@", 1),
-			"other scheme":    "ftp://127.0.0.1/x",
-			"https":           "https://127.0.0.1/x",
 			"no URL":          "http://[::1",
 			"none":            "",
 			"escapes":         other.URL + "/x\u009b31m\u202e",
@@ -302,28 +289,6 @@ func TestRedirectsThatAreNotFollowed(t *testing.T) {
 	}
 }
 
-// A header with control characters is none.
-func TestLocationWithEscape(t *testing.T) {
-	r := record(t, always(reply(307, "", "Location: /x\x1b[31m")))
-	var c rollout.Caller
-	defer c.Close()
-	_, err := c.Call(t.Context(), rollout.Hook{Name: "a", URL: r.URL}, small)
-	if err == nil || strings.Contains(err.Error(), "\x1b") {
-		t.Errorf("got %q", err)
-	}
-}
-
-// 301 to 303 and the like are not followed within the origin either.
-func TestRedirectsThatWouldChangeTheMethod(t *testing.T) {
-	for _, code := range []int{300, 301, 302, 303, 304, 305} {
-		r := record(t, inTurn(reply(code, "", "Location: /there"), reply(200, "")))
-		refused, _ := refusal(t, &rollout.Caller{}, rollout.Hook{Name: "a", URL: r.URL})
-		if all, _ := r.seen(); len(all) != 1 || refused.Location != "/there" {
-			t.Errorf("%d: %d requests, location %q", code, len(all), refused.Location)
-		}
-	}
-}
-
 func TestRedirectsThatAreFollowed(t *testing.T) {
 	for _, code := range []int{307, 308} {
 		var r *recorder
@@ -349,29 +314,6 @@ func TestRedirectsThatAreFollowed(t *testing.T) {
 				t.Fatalf("%d: request %d of %q is not %q", code, i, all, want)
 			}
 		}
-	}
-}
-
-func TestRedirectLoop(t *testing.T) {
-	r := record(t, always(reply(307, "", "Location: /again")))
-	refused, _ := refusal(t, &rollout.Caller{}, rollout.Hook{Name: "a", URL: r.URL, Retries: 3})
-	if all, conns := r.seen(); len(all) != 11 || conns != 1 || refused.Location != "/again" {
-		t.Errorf("%d requests by %d connections, location %q", len(all), conns, refused.Location)
-	}
-}
-
-// Eleven requests end, the tenth redirect being the last that is followed.
-func TestTenRedirects(t *testing.T) {
-	r := record(t, func(n int) string {
-		if n < 10 {
-			return reply(308, "", "Location: /again")
-		}
-		return reply(200, "")
-	})
-	var c rollout.Caller
-	defer c.Close()
-	if _, err := c.Call(t.Context(), rollout.Hook{Name: "a", URL: r.URL}, small); err != nil {
-		t.Error(err)
 	}
 }
 

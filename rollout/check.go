@@ -14,6 +14,7 @@ import (
 	"unicode"
 
 	"github.com/headgate-io/headgate/internal/document"
+	"github.com/headgate-io/headgate/internal/notify"
 )
 
 // Check returns what an analysis does not start with, joined: one
@@ -58,7 +59,7 @@ var facts = [levels][]document.Fact{
 
 		document.Value("spec.analysis.metrics[].name", ownName),
 		document.Value("spec.analysis.metrics[].templateRef.name", document.CheckName),
-		document.Value("spec.analysis.metrics[].templateRef.namespace", optionalNamespace),
+		document.Value("spec.analysis.metrics[].templateRef.namespace", optional(document.CheckNamespace)),
 		document.Value("spec.analysis.metrics[].templateVariables", plainKeys),
 		document.Value("spec.analysis.metrics[].noValues", oneOf("", NoValuesFail, NoValuesPass, NoValuesInconclusive)),
 
@@ -74,11 +75,11 @@ var facts = [levels][]document.Fact{
 
 		document.Value("spec.analysis.alerts[].name", ownName),
 		document.Value("spec.analysis.alerts[].providerRef.name", document.CheckName),
-		document.Value("spec.analysis.alerts[].providerRef.namespace", optionalNamespace),
+		document.Value("spec.analysis.alerts[].providerRef.namespace", optional(document.CheckNamespace)),
 	},
 	broken: {
 		document.Value("spec.progressDeadlineSeconds", within(0, maxDeadlineSeconds)),
-		document.Value("spec.metricsServer", optionalURL),
+		document.Value("spec.metricsServer", optional(webURL)),
 		document.Value("spec.analysis.interval", notNegative),
 		document.Value("spec.analysis.threshold", within(0, math.MaxInt)),
 		document.Value("spec.analysis.maxWeight", within(0, 100)),
@@ -137,7 +138,7 @@ var facts = [levels][]document.Fact{
 			"has no effect: only webhooks of the types %s, %s and %s wait for an approval", HookConfirmRollout, HookConfirmTrafficIncrease, HookConfirmPromotion),
 		document.Related("spec.analysis.webhooks[]", "metadata", keysOfEvents),
 		document.Related("spec.analysis.webhooks[]", "url", clearURL),
-		wrong("spec.analysis.webhooks[]", "certSecretRef", func(h *Hook) bool { return h.CertSecretRef != nil && h.address().Scheme == "http" },
+		wrong("spec.analysis.webhooks[]", "certSecretRef", func(h *Hook) bool { return h.CertSecretRef != nil && strings.HasPrefix(h.URL, "http:") },
 			"has no effect: url is http"),
 		wrong("spec.analysis.webhooks[]", "disableTLS", func(h *Hook) bool { return h.DisableTLS && h.SecretRef != nil },
 			"sends the credentials of secretRef to a server whose certificate is not verified: use certSecretRef"),
@@ -273,18 +274,12 @@ func keysOfEvents(h *Hook) error {
 	return nil
 }
 
-// address returns the URL, which is empty if there is none.
-func (h *Hook) address() *url.URL {
-	u, err := url.Parse(h.URL)
-	if err != nil {
-		return new(url.URL)
-	}
-	return u
-}
-
 // clearURL complains about credentials that show or travel in the clear.
 func clearURL(h *Hook) error {
-	u := h.address()
+	u, err := url.Parse(h.URL)
+	if err != nil {
+		return nil // which webURL tells
+	}
 	if _, has := u.User.Password(); has {
 		return errors.New("holds a password, which anyone who reads the manifest sees: use secretRef")
 	}
@@ -316,30 +311,18 @@ func notNegative(d Duration) error {
 
 // webURL says what is wrong with an http or https URL.
 func webURL(text string) error {
-	_, err := parseWebURL(text)
+	_, err := notify.ParseURL(text)
 	return err
 }
 
-func optionalURL(text string) error {
-	if text == "" {
-		return nil
+// optional returns a check that an empty text passes.
+func optional(check func(string) error) func(string) error {
+	return func(text string) error {
+		if text == "" {
+			return nil
+		}
+		return check(text)
 	}
-	return webURL(text)
-}
-
-// parseWebURL returns an http or https URL, or what is wrong with it without a
-// part of it: it may hold a password.
-func parseWebURL(text string) (*url.URL, error) {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil:
-		return nil, errors.New("is no URL: write http://HOST/PATH or https://HOST/PATH")
-	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, errors.New("must begin with http:// or https://")
-	case u.Hostname() == "":
-		return nil, errors.New("has no host: write http://HOST/PATH or https://HOST/PATH")
-	}
-	return u, nil
 }
 
 // ownName says what is wrong with a name that people chose for an item.
@@ -356,13 +339,6 @@ func plain(text string) error {
 		return fmt.Errorf("%s has control characters: remove them", document.Quote(text))
 	}
 	return nil
-}
-
-func optionalNamespace(name string) error {
-	if name == "" {
-		return nil
-	}
-	return document.CheckNamespace(name)
 }
 
 // oneOf checks that a word is one of words; an empty one is the default.

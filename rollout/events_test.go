@@ -77,17 +77,6 @@ func TestEventMessages(t *testing.T) {
 	}
 }
 
-// The message of the specification, whatever else is said.
-func TestNoValuesMessage(t *testing.T) {
-	x := newScenario(rollout.Progressing)
-	x.c.Spec.Analysis.Metrics[0].Name = "request-success-rate"
-	x.w.fails["metric request-success-rate"] = rollout.ErrNoValues
-	s := step(t, x.a, x.s)
-	if s.FailedChecks != 1 || !strings.Contains(x.w.events[0].Message, "no values found for metric request-success-rate") {
-		t.Errorf("failed %d, told %s", s.FailedChecks, told(x.w.events))
-	}
-}
-
 // Text of others is bounded, on one line, and without credentials: in events
 // and in the status.
 func TestHostileText(t *testing.T) {

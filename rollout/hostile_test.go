@@ -3,7 +3,6 @@ package rollout_test
 import (
 	"bytes"
 	"compress/gzip"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -33,11 +32,6 @@ func TestHostileAnswers(t *testing.T) {
 		"endless body": {endless, 200, rollout.MaxBody, true, rollout.Pass, ""},
 		"endless body of a failure": {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(403); endless(w, r) },
 			403, rollout.MaxBody, true, rollout.Halt, "status 403: xxx"},
-		"gigabyte": {func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Length", "1073741824")
-			endless(w, r)
-		},
-			200, rollout.MaxBody, true, rollout.Pass, ""},
 		"bomb": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			w.Write(bomb)
@@ -64,16 +58,6 @@ func TestHostileAnswers(t *testing.T) {
 			w.Header().Set("X", megabyte)
 			w.WriteHeader(200)
 		}, 0, 0, false, rollout.Halt, "header"},
-		"many headers": {func(w http.ResponseWriter, _ *http.Request) {
-			for i := range 20000 {
-				w.Header().Set(fmt.Sprintf("X-%d", i), "some value of it")
-			}
-		}, 0, 0, false, rollout.Halt, "header"},
-		"endless interim answers": {func(w http.ResponseWriter, _ *http.Request) {
-			for range 1000 {
-				w.WriteHeader(103)
-			}
-		}, 200, 0, false, rollout.Pass, ""},
 		"other protocol": {func(w http.ResponseWriter, r *http.Request) {
 			hold(w, r, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nhello")
 		}, 101, 0, false, rollout.Halt, "status 101"},
@@ -81,10 +65,6 @@ func TestHostileAnswers(t *testing.T) {
 			w.WriteHeader(500)
 			io.WriteString(w, "\x1b]0;owned\x07one\r\n\u202etwo\x00 https://user:pass@host/?token=secret")
 		}, 500, 59, false, rollout.Halt, "status 500: one; \ufffdtwo\ufffd https://host/?token=***"},
-		"status of four digits": {func(w http.ResponseWriter, _ *http.Request) {
-			reset(w, "HTTP/1.1 2000 OK\r\nContent-Length: 0\r\n\r\n")
-		},
-			0, 0, false, rollout.Halt, "malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -61,48 +61,6 @@ func TestRunPromotes(t *testing.T) {
 	}
 }
 
-// The loop waits the interval of the manifest, at least ten seconds, and not at
-// all before post-rollout webhooks.
-func TestRunWaits(t *testing.T) {
-	for interval, want := range map[time.Duration]time.Duration{0: time.Minute, time.Second: 10 * time.Second, 30 * time.Second: 30 * time.Second} {
-		x := newScenario(rollout.Initialized)
-		x.c.Spec.Analysis.Interval = rollout.Duration(interval)
-		loop := clock()
-		loop.Wait = func(_ context.Context, d time.Duration) error {
-			if d != want {
-				t.Errorf("interval %v: waits %v, want %v", interval, d, want)
-			}
-			return nil
-		}
-		if s, err := x.a.Run(t.Context(), begun, loop); err != nil || s.Phase != rollout.Succeeded {
-			t.Errorf("Run = %+v, %v", s, err)
-		}
-	}
-}
-
-// What a step that is cut short has decided is saved: the rollback goes on.
-func TestRunSavesWhatIsDecided(t *testing.T) {
-	x := newScenario(rollout.Progressing)
-	x.w.answers["rb"] = 200
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	x.w.before = func(call string) {
-		if call == "set" {
-			cancel()
-		}
-	}
-	var saved rollout.Status
-	loop := clock()
-	loop.Save = func(s rollout.Status) error { saved = s; return nil }
-	if _, err := x.a.Run(ctx, x.s, loop); !errors.Is(err, context.Canceled) || !saved.RollingBack {
-		t.Fatalf("Run: %v, saved %+v", err, saved)
-	}
-	x.w.before, x.w.answers["rb"] = nil, 403
-	if s, err := x.a.Run(t.Context(), saved, loop); err != nil || s.Phase != rollout.Failed {
-		t.Errorf("Run = %+v, %v", s, err)
-	}
-}
-
 // A status that cannot be saved ends the run, with what was to be saved.
 func TestRunCannotSave(t *testing.T) {
 	x := newScenario(rollout.Initialized)
@@ -114,12 +72,19 @@ func TestRunCannotSave(t *testing.T) {
 	}
 }
 
-// A rollout that has ended is not begun again.
+// A rollout that has ended is not begun again; with Next that of another revision follows.
 func TestRunEnded(t *testing.T) {
-	x := newScenario(rollout.Failed)
-	x.w.revision = "v3"
-	if s, err := x.a.Run(t.Context(), x.s, clock()); err != nil || s.Phase != rollout.Failed || len(x.w.log) > 0 {
-		t.Errorf("Run = %+v, %v; %v", s, err, x.w.log)
+	for revision, want := range map[string]rollout.Phase{"v1": rollout.Failed, "v2": rollout.Failed, "v3": rollout.Succeeded} {
+		x := newScenario(rollout.Failed)
+		x.w.revision = revision
+		if s, err := x.a.Run(t.Context(), x.s, clock()); err != nil || s.Phase != rollout.Failed || len(x.w.log) > 0 {
+			t.Errorf("Run = %+v, %v; %v", s, err, x.w.log)
+		}
+		loop := clock()
+		loop.Next = true
+		if s, err := x.a.Run(t.Context(), x.s, loop); err != nil || s.Phase != want || len(x.w.log) > 0 != (revision == "v3") {
+			t.Errorf("%s: Run = %+v, %v; %v", revision, s, err, x.w.log)
+		}
 	}
 }
 
@@ -298,19 +263,6 @@ func TestRunWaitsForTheRest(t *testing.T) {
 	}
 }
 
-// A tick of several steps is counted from by the next one once.
-func TestLastStep(t *testing.T) {
-	x := newScenario(rollout.Progressing)
-	x.w.answers["rb"] = 200
-	if s := step(t, x.a, x.s); !s.LastStep.IsZero() || !s.RollingBack {
-		t.Errorf("a rollback that is decided waits: %+v", s)
-	}
-	x = newScenario(rollout.Progressing)
-	if s := step(t, x.a, x.s); !s.LastStep.Equal(epoch) {
-		t.Errorf("the last step was at %v", s.LastStep)
-	}
-}
-
 // The reason in a status is that of this failure, not of the one before.
 func TestReason(t *testing.T) {
 	x := newScenario(rollout.Failed)
@@ -454,17 +406,6 @@ func TestStepLeavesStatus(t *testing.T) {
 		if after := text(t, x.s); after != before {
 			t.Errorf("%s: the status was %s, is %s", key, before, after)
 		}
-	}
-}
-
-// A context that has ended is the end before anything is asked.
-func TestStepContextEnded(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	x := newScenario(rollout.Progressing)
-	s, wait, err := x.a.Step(ctx, epoch, x.s)
-	if !errors.Is(err, context.Canceled) || wait != 0 || s.Sequence != 0 || len(x.w.log) > 0 {
-		t.Errorf("Step = %+v, %v, %v; %v", s, wait, err, x.w.log)
 	}
 }
 

@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -107,29 +106,18 @@ func (s Status) Rest(interval time.Duration, now time.Time) time.Duration {
 
 // Check returns what no analysis has written: [Analysis.Step] refuses such a status.
 func (s Status) Check() error {
-	var errs []error
-	bad := func(field string, value any, want string) {
-		errs = append(errs, fmt.Errorf("status: %s %v: want %s", field, value, want))
+	_, known := gates[s.gate()]
+	switch {
+	case !anyPhase.has(s.Phase):
+		return fmt.Errorf("status: phase %q: want a phase of the specification, or none", s.Phase)
+	case s.CanaryWeight < 0 || s.CanaryWeight > 100:
+		return fmt.Errorf("status: canaryWeight %d: want 0 to 100", s.CanaryWeight)
+	case s.FailedChecks < 0 || s.Iterations < 0 || s.Sequence < 0:
+		return fmt.Errorf("status: failedChecks %d, iterations %d, sequence %d: want no negative number", s.FailedChecks, s.Iterations, s.Sequence)
+	case !known && s.Gate != nil:
+		return fmt.Errorf("status: gate.type %q: want a type of confirm webhooks", s.Gate.Type)
 	}
-	if !anyPhase.has(s.Phase) {
-		bad("phase", fmt.Sprintf("%q", s.Phase), "a phase of the specification, or none")
-	}
-	if s.CanaryWeight < 0 || s.CanaryWeight > 100 {
-		bad("canaryWeight", s.CanaryWeight, "0 to 100")
-	}
-	if s.FailedChecks < 0 {
-		bad("failedChecks", s.FailedChecks, "no negative number")
-	}
-	if s.Iterations < 0 {
-		bad("iterations", s.Iterations, "no negative number")
-	}
-	if s.Sequence < 0 {
-		bad("sequence", s.Sequence, "no negative number")
-	}
-	if _, known := gates[s.gate()]; !known && s.Gate != nil {
-		bad("gate.type", fmt.Sprintf("%q", s.Gate.Type), "a type of confirm webhooks")
-	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // gate is the type of the gate that it waits on, "" for none.

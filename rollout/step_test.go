@@ -95,9 +95,9 @@ func TestStepRefuses(t *testing.T) {
 		`status: phase "Weighting"`:              func(x *scenario) { x.s.Phase = "Weighting" },
 		"status: canaryWeight -1: want 0 to 100": func(x *scenario) { x.s.CanaryWeight = -1 },
 		"status: canaryWeight 101":               func(x *scenario) { x.s.CanaryWeight = 101 },
-		"status: failedChecks -3":                func(x *scenario) { x.s.FailedChecks = -3 },
-		"status: iterations -1":                  func(x *scenario) { x.s.Iterations = -1 },
-		"status: sequence -9":                    func(x *scenario) { x.s.Sequence = -9 },
+		"status: failedChecks -3,":               func(x *scenario) { x.s.FailedChecks = -3 },
+		"iterations -1":                          func(x *scenario) { x.s.Iterations = -1 },
+		"sequence -9: want no negative number":   func(x *scenario) { x.s.Sequence = -9 },
 		`status: gate.type "pre-rollout"`:        func(x *scenario) { x.s.Gate = &rollout.Gate{Type: rollout.HookPreRollout} },
 	} {
 		x := newScenario(rollout.Progressing)

@@ -4,14 +4,15 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,7 +21,7 @@ import (
 )
 
 const (
-	// MaxBody is how much of an answer is kept, in bytes.
+	// MaxBody is how much of the answer to a webhook is kept, in bytes.
 	MaxBody = 64 << 10
 
 	maxHeader     = 256 << 10
@@ -29,8 +30,7 @@ const (
 	maxTransports = 16
 )
 
-// A Pool holds connections by [Setting], those of the 16 settings that were used last. Its zero value
-// works; it is safe for concurrent use.
+// A Pool holds connections by [Setting], of at most 16 settings. Its zero value works; it is safe for concurrent use.
 type Pool struct {
 	// Idle is how long connections are kept, by default 4 s. That is less than the 5 s
 	// of many servers: none of them closes a connection as it is used again.
@@ -40,15 +40,15 @@ type Pool struct {
 	Connect time.Duration
 
 	mu         sync.Mutex
-	transports []*Transport // the one used last at the end
+	transports map[Setting]*Transport
 }
 
-// A Setting says which posts may share a connection.
+// A Setting says which requests may share a connection.
 type Setting struct {
 	Proxy    string // URL; "" leaves it to the function
 	Insecure bool   // certificates are not verified
 	HTTP2    bool   // where the server has it; a post without answer ends a connection of HTTP/1.1 only
-	certs    [sha256.Size]byte
+	certs    string
 }
 
 // A Transport holds the connections of one setting.
@@ -71,26 +71,22 @@ func (p *Pool) Get(s Setting, certs secret.Reader, proxy func(*http.Request) (*u
 		if err != nil {
 			return nil, err
 		}
-		s.certs = sha256.Sum256(fmt.Appendf(nil, "%q %q %q", certs.Data["ca.crt"], certs.Data["tls.crt"], certs.Data["tls.key"]))
+		s.certs = fmt.Sprintf("%q %q %q", certs.Data["ca.crt"], certs.Data["tls.crt"], certs.Data["tls.key"])
 	}
 	settings.InsecureSkipVerify = s.Insecure
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i := slices.IndexFunc(p.transports, func(t *Transport) bool { return t.Setting == s })
-	if i < 0 {
-		t, err := p.open(s, settings, proxy)
-		if err != nil {
-			return nil, err
-		}
-		if len(p.transports) == maxTransports {
-			p.transports[0].CloseIdleConnections()
-			p.transports = slices.Delete(p.transports, 0, 1)
-		}
-		p.transports = append(p.transports, t)
+	if t := p.transports[s]; t != nil {
 		return t, nil
 	}
-	t := p.transports[i]
-	p.transports = append(slices.Delete(p.transports, i, i+1), t)
+	t, err := p.open(s, settings, proxy)
+	if err != nil {
+		return nil, err
+	}
+	if p.transports == nil || len(p.transports) == maxTransports {
+		p.forget()
+	}
+	p.transports[s] = t
 	return t, nil
 }
 
@@ -143,7 +139,7 @@ func ProxyFor(u *url.URL, proxies func(*http.Request) (*url.URL, error)) (*url.U
 // Release ends the idle connections of a transport that was forgotten while it was used.
 func (p *Pool) Release(t *Transport) {
 	p.mu.Lock()
-	kept := slices.Contains(p.transports, t)
+	kept := p.transports[t.Setting] == t
 	p.mu.Unlock()
 	if !kept {
 		t.CloseIdleConnections()
@@ -154,35 +150,41 @@ func (p *Pool) Release(t *Transport) {
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.forget()
+}
+
+// forget is called with p.mu held.
+func (p *Pool) forget() {
 	for _, t := range p.transports {
 		t.CloseIdleConnections()
 	}
-	p.transports = nil
+	p.transports = map[Setting]*Transport{}
 }
 
-// An Answer is what a server answered to a post.
+// An Answer is what a server answered to a request.
 type Answer struct {
 	Status    int
 	Header    http.Header
-	Body      []byte // at most [MaxBody] bytes of it
+	Body      []byte // the beginning of it
 	Truncated bool   // the body was longer, or did not end
 	Err       error  // why the body did not end
 }
 
-// Post posts body once. Redirects are followed if they repeat the request (307 and 308)
-// at the same origin, at most 10. The error is that of the connection.
-func (t *Transport) Post(ctx context.Context, to *url.URL, header http.Header, body []byte) (*Answer, error) {
+// Send sends a request once, and reads at most limit bytes of the body of its answer. Redirects are
+// followed within the origin, at most 10, if they repeat the request: those with 307 and 308, and for a GET
+// also those with 301 to 303. The error is that of the connection.
+func Send(ctx context.Context, by http.RoundTripper, method string, to *url.URL, header http.Header, body []byte, limit int) (*Answer, error) {
 	for hops := 0; ; hops++ {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "", bytes.NewReader(body))
+		req, err := http.NewRequestWithContext(ctx, method, "", bytes.NewReader(body))
 		if err != nil {
 			return nil, err
 		}
-		req.URL, req.Host, req.Header = to, to.Host, header
-		resp, err := t.RoundTrip(req)
+		req.URL, req.Host, req.Header = to, cmp.Or(header.Get("Host"), to.Host), header
+		resp, err := by.RoundTrip(req)
 		if err != nil {
 			return nil, err
 		}
-		if next := replay(to, resp); next != nil && hops < maxRedirects {
+		if next := replay(to, method, resp); next != nil && hops < maxRedirects {
 			io.CopyN(io.Discard, resp.Body, maxDiscard)
 			resp.Body.Close()
 			to = next
@@ -191,25 +193,64 @@ func (t *Transport) Post(ctx context.Context, to *url.URL, header http.Header, b
 		defer resp.Body.Close()
 		a := &Answer{Status: resp.StatusCode, Header: resp.Header}
 		if a.Status != http.StatusSwitchingProtocols { // after which there is no body but another protocol
-			a.Body, a.Err = io.ReadAll(io.LimitReader(resp.Body, MaxBody+1))
+			a.Body, a.Err = io.ReadAll(io.LimitReader(resp.Body, int64(limit)+1))
 			a.Truncated = a.Err != nil
 		}
-		if len(a.Body) > MaxBody {
-			a.Body, a.Truncated, a.Err = a.Body[:MaxBody], true, nil
+		if len(a.Body) > limit {
+			a.Body, a.Truncated, a.Err = a.Body[:limit], true, nil
 		}
 		return a, nil
 	}
 }
 
 // replay returns where the request is to be repeated, nil for nowhere.
-func replay(at *url.URL, resp *http.Response) *url.URL {
+func replay(at *url.URL, method string, resp *http.Response) *url.URL {
 	location := resp.Header.Get("Location")
-	if resp.StatusCode != http.StatusTemporaryRedirect && resp.StatusCode != http.StatusPermanentRedirect || location == "" {
+	switch resp.StatusCode {
+	case http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther:
+		if method != http.MethodGet {
+			return nil
+		}
+	default:
 		return nil
 	}
 	next, err := at.Parse(location)
-	if err != nil || origin.Of(next) != origin.Of(at) {
+	if location == "" || err != nil || origin.Of(next) != origin.Of(at) {
 		return nil
 	}
 	return next
+}
+
+// UserInfo puts the user information of a URL into a header without credentials.
+func UserInfo(u *url.URL, header http.Header) {
+	if password, _ := u.User.Password(); u.User != nil && header.Get("Authorization") == "" {
+		header.Set("Authorization", secret.Auth{Username: u.User.Username(), Password: password}.Header())
+	}
+}
+
+// Authorize puts the credentials of a Secret into a header, as [secret.Reader.Credentials] has them.
+func Authorize(r secret.Reader, header http.Header, tokens []string, own ...string) error {
+	more, auth, err := r.Credentials(tokens, own...)
+	maps.Copy(header, more)
+	if value := auth.Header(); value != "" {
+		header.Set("Authorization", value)
+	}
+	return err
+}
+
+// Credentials returns what errors must not show of the header of a request: its values, and the token or the
+// password in them.
+func Credentials(header http.Header) (list []string) {
+	for name, values := range header {
+		if slices.Contains([]string{"Accept", "Content-Type", "Host", "User-Agent"}, name) {
+			continue
+		}
+		for _, value := range values {
+			_, token, _ := strings.Cut(value, " ")
+			list = append(list, value, token)
+		}
+	}
+	user, password, _ := (&http.Request{Header: header}).BasicAuth()
+	return append(list, cmp.Or(password, user)) // a user alone is a token
 }

@@ -157,7 +157,9 @@ func (r *Receiver[T]) drop() {
 func (r *Receiver[T]) lose(n int, cause error) {
 	r.untold += n
 	r.lost += n
-	r.cause = cause
+	if cause != errEnded || !errors.Is(r.cause, errEnded) { // which says more
+		r.cause = cause
+	}
 }
 
 // loss is the error that n events are lost.
@@ -172,14 +174,24 @@ func (r *Receiver[T]) loss(n int, cause error) error {
 // work delivers the events of one receiver until Close was called and none waits.
 func (d *Dispatcher[T]) work(r *Receiver[T]) {
 	for {
-		next, lost, dropped, ok := d.next(r)
+		d.mu.Lock()
+		for len(r.waiting) == 0 && d.closing.Err() == nil {
+			d.ready.Wait()
+		}
+		if n := len(r.waiting); d.running.Err() != nil && n > 0 {
+			r.lose(n, errEnded)
+			r.waiting = nil
+		}
+		dropped, lost, waiting := r.dropped, r.untold, r.waiting
+		r.dropped, r.waiting = 0, waiting[min(1, len(waiting)):]
+		d.mu.Unlock()
 		if dropped > 0 {
 			d.Report(r.loss(dropped, errFull), true)
 		}
-		if !ok {
+		if len(waiting) == 0 {
 			return
 		}
-		err := d.deliver(r, next, lost)
+		err := d.deliver(r, waiting[0], lost)
 		d.mu.Lock()
 		if err == nil {
 			r.untold -= lost
@@ -188,31 +200,6 @@ func (d *Dispatcher[T]) work(r *Receiver[T]) {
 		}
 		d.mu.Unlock()
 	}
-}
-
-// next waits for the next event. It returns how many before it were lost, and how many
-// were dropped since the last call. It is not ok when there will be none.
-func (d *Dispatcher[T]) next(r *Receiver[T]) (next item[T], lost, dropped int, ok bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for len(r.waiting) == 0 && d.closing.Err() == nil {
-		d.ready.Wait()
-	}
-	dropped, r.dropped = r.dropped, 0
-	if d.running.Err() != nil && len(r.waiting) > 0 {
-		cause := errEnded
-		if errors.Is(r.cause, errEnded) { // which says more
-			cause = r.cause
-		}
-		r.lose(len(r.waiting), cause)
-		r.waiting = nil
-	}
-	if len(r.waiting) == 0 {
-		return next, 0, dropped, false
-	}
-	next = r.waiting[0]
-	r.waiting = slices.Delete(r.waiting, 0, 1)
-	return next, r.untold, dropped, true
 }
 
 // deliver delivers one event, with as many attempts as are allowed. It reports the first

@@ -1,7 +1,6 @@
 package notify
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,18 +21,20 @@ const Timeout = 5 * time.Second
 
 const maxShown = 300 // bytes of an answer in an error
 
-// A Webhook is where JSON is posted to and how, as a document says it.
+// A Webhook is where requests are sent to and how, as a document says it.
 type Webhook struct {
-	URL   string // http or https; the key address of the Secret counts before it
+	URL   string // http or https; user information is for basic authentication
 	Proxy string // URL: http, https, socks5 or socks5h; "" for that of Proxies
 
-	Secret Ref // with the key address, and those that Credentials reads
-	Certs  Ref // with the keys ca.crt, tls.crt and tls.key
+	Secret   Ref  // with what Credentials reads
+	Certs    Ref  // with the keys ca.crt, tls.crt and tls.key
+	Insecure bool // certificates are not verified
+	HTTP2    bool // see [Setting]
 
 	Prefix   string // of the names of fields in errors, such as "spec."
-	URLField string // what the document calls URL
+	URLField string // what the document calls URL, before which the key address of the Secret counts; "" where it does not
 
-	// Credentials puts those of the Secret into the header of the posts; nil for none.
+	// Credentials puts those of the Secret into the header of the requests; nil for none.
 	Credentials func(secret.Reader, http.Header) error
 	// TokenURL is where credentials are for when neither the document nor the Secret has a URL; "" for nowhere.
 	TokenURL string
@@ -50,71 +51,64 @@ func (r Ref) String() string { return r.Namespace + "/" + r.Name }
 
 // Check adds to found what is wrong with the document, whatever its Secrets hold.
 func (w *Webhook) Check(found *document.Findings) {
-	check := func(field string, err error) {
-		if err != nil {
-			found.Add(w.Prefix+field, "%w", err)
-		}
-	}
 	if w.URL != "" {
-		_, err := parseURL(w.URL)
-		check(w.URLField, err)
+		_, err := ParseURL(w.URL)
+		found.Check(w.Prefix+w.URLField, err)
 	} else if w.Secret == (Ref{}) {
-		check(w.URLField, errors.New("is missing: give it, or a secretRef to a Secret with the key address"))
+		found.Add(w.Prefix+w.URLField, "is missing: give it, or a secretRef to a Secret with the key address")
 	}
 	if w.Proxy != "" {
-		_, err := parseProxy(w.Proxy)
-		check("proxy", err)
+		_, err := ParseURL(w.Proxy, proxySchemes...)
+		found.Check(w.Prefix+"proxy", err)
 	}
-	w.Secret.check("secretRef", check)
-	w.Certs.check("certSecretRef", check)
-}
-
-func (r *Ref) check(field string, check func(string, error)) {
-	if *r != (Ref{}) {
-		check(field+".name", document.CheckName(r.Name))
-		check(field+".namespace", document.CheckNamespace(r.Namespace))
+	for i, ref := range []Ref{w.Secret, w.Certs} {
+		if ref != (Ref{}) {
+			field := w.Prefix + []string{"secretRef", "certSecretRef"}[i]
+			found.Check(field+".name", document.CheckName(ref.Name))
+			found.Check(field+".namespace", document.CheckNamespace(ref.Namespace))
+		}
 	}
 }
 
-func parseURL(text string) (*url.URL, error) {
-	return parse(text, "https://HOST/PATH", "https", "http")
-}
+// proxySchemes are those of the URL of a proxy.
+var proxySchemes = []string{"http", "https", "socks5", "socks5h"}
 
-func parseProxy(text string) (*url.URL, error) {
-	return parse(text, "http://HOST:PORT", "http", "https", "socks5", "socks5h")
-}
-
-// parse returns the URL in text. Errors do not show it: it may be a secret.
-func parse(text, example string, schemes ...string) (*url.URL, error) {
+// ParseURL returns the URL in text, which has one of schemes, by default http and https. Errors do not show
+// it: it may hold a secret.
+func ParseURL(text string, schemes ...string) (*url.URL, error) {
+	if len(schemes) == 0 {
+		schemes = []string{"http", "https"}
+	}
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" {
-		return nil, errors.New("is no URL: write " + example)
+	switch {
+	case err != nil:
+		return nil, errors.New("is no URL: write http://HOST/PATH or https://HOST/PATH")
+	case !slices.Contains(schemes, u.Scheme):
+		return nil, fmt.Errorf("must begin with %s://", strings.Join(schemes, ":// or "))
+	case u.Hostname() == "":
+		return nil, errors.New("has no host: write http://HOST/PATH or https://HOST/PATH")
 	}
-	if !slices.Contains(schemes, u.Scheme) {
-		return nil, fmt.Errorf("has the scheme %q: use %s", redact.String(u.Scheme), strings.Join(schemes, ", "))
-	}
-	u.Path = cmp.Or(u.Path, "/")
 	return u, nil
 }
 
-// A Target is where one event is posted.
+// A Target is where requests are sent, with what the Secrets held when it was made.
 type Target struct {
-	URL *url.URL
+	URL    *url.URL
+	Header http.Header
+	Hidden []string // what errors must not show
 
-	header    http.Header
-	hidden    []string // what errors must not show
 	pool      *Pool
 	transport *Transport
 }
 
-// Target reads the Secrets. Its error is what each post would fail with before it connects.
+// Target reads the Secrets. Its error is what each request would fail with before it connects.
 func (w *Webhook) Target(ctx context.Context) (*Target, error) {
-	t := &Target{header: http.Header{}, pool: w.Pool}
+	t := &Target{Header: http.Header{}, pool: w.Pool}
 	err := w.locate(ctx, t)
 	if err == nil {
 		err = w.connect(ctx, t)
 	}
-	return t, redact.Error(err, t.hidden...)
+	return t, redact.Error(err, t.Hidden...)
 }
 
 // locate sets the URL and the header of t.
@@ -125,16 +119,16 @@ func (w *Webhook) locate(ctx context.Context, t *Target) error {
 		if err != nil {
 			return err
 		}
-		for _, value := range r.Data {
-			t.hidden = append(t.hidden, string(value))
+		own := ""
+		if w.URLField != "" {
+			own, err = r.Text([]string{"address"})
 		}
-		own, err := r.Text([]string{"address"})
 		if err == nil && w.Credentials != nil {
-			err = w.Credentials(r, t.header)
+			err = w.Credentials(r, t.Header)
 		}
 		if own != "" {
 			address, at = own, w.Prefix+"secretRef: secret "+r.Name+": key address"
-		} else if address == "" && len(t.header) > 0 {
+		} else if address == "" && len(t.Header) > 0 {
 			address = w.TokenURL
 		}
 		if err == nil && address == "" {
@@ -144,37 +138,36 @@ func (w *Webhook) locate(ctx context.Context, t *Target) error {
 			return &Refusal{Err: fmt.Errorf("%ssecretRef: %w", w.Prefix, err)}
 		}
 	}
-	u, err := parseURL(address)
+	u, err := ParseURL(address)
 	if err != nil {
 		return &Refusal{Err: fmt.Errorf("%s %w", at, err)}
 	}
-	if password, _ := u.User.Password(); u.User != nil && t.header.Get("Authorization") == "" {
-		t.header.Set("Authorization", secret.Auth{Username: u.User.Username(), Password: password}.Header())
-	}
-	for _, values := range t.header {
-		t.hidden = append(t.hidden, values...)
-	}
-	t.URL, t.hidden = u, append(t.hidden, Private(u)...)
-	t.header.Set("Content-Type", "application/json")
-	t.header.Set("User-Agent", "headgate")
+	UserInfo(u, t.Header)
+	t.URL, t.Hidden = u, Credentials(t.Header)
 	return nil
 }
 
 // connect sets the connections of t.
 func (w *Webhook) connect(ctx context.Context, t *Target) error {
-	proxy, err := ProxyFor(t.URL, w.Proxies)
+	setting := Setting{Insecure: w.Insecure, HTTP2: w.HTTP2}
+	var proxy *url.URL
+	var err error
 	if w.Proxy != "" {
-		if proxy, err = parseProxy(w.Proxy); err != nil {
-			err = &Refusal{Err: fmt.Errorf("%sproxy %w", w.Prefix, err)}
+		if proxy, err = ParseURL(w.Proxy, proxySchemes...); err != nil {
+			return &Refusal{Err: fmt.Errorf("%sproxy %w", w.Prefix, err)}
+		}
+	} else if w.Proxies != nil {
+		if proxy, err = w.Proxies(&http.Request{Method: http.MethodPost, URL: t.URL, Header: http.Header{}, Host: t.URL.Host}); err != nil {
+			return fmt.Errorf("proxy: %w", err)
 		}
 	}
-	if err != nil {
-		return err
-	}
-	var setting Setting
 	if proxy != nil {
-		password, _ := proxy.User.Password()
-		setting.Proxy, t.hidden = proxy.String(), append(t.hidden, cmp.Or(password, proxy.User.Username()))
+		if w.Proxy != "" || proxy.Scheme == "https" {
+			setting.Proxy = proxy.String()
+		}
+		shown := http.Header{}
+		UserInfo(proxy, shown)
+		t.Hidden = append(t.Hidden, Credentials(shown)...)
 	}
 	var certs secret.Reader
 	if w.Certs != (Ref{}) {
@@ -182,7 +175,7 @@ func (w *Webhook) connect(ctx context.Context, t *Target) error {
 			return err
 		}
 	}
-	if t.transport, err = w.Pool.Get(setting, certs, nil); err != nil {
+	if t.transport, err = w.Pool.Get(setting, certs, w.Proxies); err != nil {
 		return &Refusal{Err: fmt.Errorf("%scertSecretRef: %w", w.Prefix, err)}
 	}
 	return nil
@@ -196,29 +189,37 @@ func (w *Webhook) secret(ctx context.Context, field string, ref Ref) (secret.Rea
 	return r, err
 }
 
-// Post posts JSON: one attempt. It returns what was answered with a status from 200 to 299; another
-// status is a [*Refusal].
-func (t *Target) Post(ctx context.Context, body []byte) ([]byte, error) {
+// Send sends a request with a header: see [Send].
+func (t *Target) Send(ctx context.Context, method string, header http.Header, body []byte, limit int) (*Answer, error) {
 	defer t.pool.Release(t.transport)
-	a, err := t.transport.Post(ctx, t.URL, t.header, body)
+	return Send(ctx, t.transport, method, t.URL, header, body, limit)
+}
+
+// Post posts JSON: one attempt. It returns what was answered with a status from 200 to 299; another
+// status is a [*Refusal]. Errors show no more of the URL than scheme and host.
+func (t *Target) Post(ctx context.Context, body []byte) ([]byte, error) {
+	t.Header.Set("Content-Type", "application/json")
+	t.Header.Set("User-Agent", "headgate")
+	a, err := t.Send(ctx, http.MethodPost, t.Header, body, MaxBody)
 	if err == nil && a.Status >= 200 && a.Status <= 299 { // what is missing of the body changes nothing
 		return a.Body, nil
 	}
+	hidden := append(Private(t.URL), t.Hidden...)
 	if err == nil {
-		err = t.refusal(a)
+		err = t.refusal(a, hidden)
 	} else if ctx.Err() != nil {
 		err = fmt.Errorf("no answer: %w", ctx.Err())
 	}
-	return nil, redact.Error(fmt.Errorf("post to %s://%s: %w", t.URL.Scheme, t.URL.Host, err), t.hidden...)
+	return nil, redact.Error(fmt.Errorf("post to %s://%s: %w", t.URL.Scheme, t.URL.Host, err), hidden...)
 }
 
-func (t *Target) refusal(a *Answer) error {
+func (t *Target) refusal(a *Answer, hidden []string) error {
 	text := fmt.Sprintf("status %d %s", a.Status, http.StatusText(a.Status))
 	location := a.Header.Get("Location")
 	if to, err := t.URL.Parse(location); err == nil && location != "" && a.Status >= 300 && a.Status <= 399 {
 		text += fmt.Sprintf(", which leads to %s://%s: give the receiver that URL", to.Scheme, to.Host)
 	}
-	if said := redact.Excerpt(string(a.Body), maxShown, t.hidden...); said != "" {
+	if said := redact.Excerpt(string(a.Body), maxShown, hidden...); said != "" {
 		text += ": " + said
 	}
 	after, _ := retry.After(a.Header, time.Now())

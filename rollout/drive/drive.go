@@ -178,51 +178,21 @@ func (r *Rollout) connectMetrics() error {
 // returns what became of it; an error is the reason of [Failed].
 func (r *Rollout) Run() Result {
 	r.forget() // what was asked of a rollout that is over is not for another
-	switch s := r.status; {
-	case s.Phase == "":
-		r.status = rollout.Status{Phase: rollout.Initialized, PromotedURL: s.PromotedURL}
-	case s.Ended() && r.Again:
+	s := r.status
+	if s.Phase == "" || s.Ended() && r.Again {
 		r.status = rollout.Status{Phase: rollout.Initialized, Sequence: s.Sequence, PromotedURL: s.PromotedURL}
 	}
-	settled, err := r.begin()
-	if err == nil && settled == "" {
-		loop := rollout.Loop{Wait: r.wait, Save: r.save, Interval: r.Interval, Request: r.request}
-		r.status, err = r.analysis.Run(r.ctx, r.status, loop)
-	}
+	loop := rollout.Loop{Wait: r.wait, Save: r.save, Interval: r.Interval, Request: r.request, Next: true}
+	last, err := r.analysis.Run(r.ctx, r.status, loop)
+	r.status = last
 	r.forget()
-	return r.result(settled, err)
-}
-
-// begin steps until a rollout is under way that had ended for another revision.
-// It returns the revision when there is nothing to roll out.
-func (r *Rollout) begin() (settled string, err error) {
-	for r.status.Ended() {
-		s := r.status
-		revision, err := r.analysis.Target.Revision(r.ctx)
-		if err != nil {
-			return "", fmt.Errorf("revision: %w", err)
-		}
-		if revision == s.AppliedSpec || revision == s.PromotedSpec {
-			return revision, nil
-		}
-		next, wait, err := r.analysis.Step(r.ctx, time.Now(), s)
-		if err == nil {
-			err = r.save(next)
-		}
-		if err == nil && wait > 0 {
-			err = r.wait(r.ctx, r.interval())
-		}
-		if err != nil {
-			return "", err
-		}
-	}
-	return "", nil
+	return r.result(err)
 }
 
 // result is what became of a rollout that err ended, if that is not nil.
-func (r *Rollout) result(settled string, err error) Result {
+func (r *Rollout) result(err error) Result {
 	s := r.kept(r.status)
-	result := Result{Name: r.Canary.Metadata.Name, Namespace: r.Canary.Namespace(), Revision: s.AppliedSpec, Status: s, Settled: settled != ""}
+	result := Result{Name: r.Canary.Metadata.Name, Namespace: r.Canary.Namespace(), Revision: s.AppliedSpec, Status: s, Settled: err == nil && !r.stepped}
 	if err != nil && r.ctx.Err() != nil { // which is why
 		err = notOver("interrupted")
 		if broken := r.broken(); broken != nil {
@@ -240,14 +210,14 @@ func (r *Rollout) result(settled string, err error) Result {
 		result.Outcome, result.Reason = NotOver, string(over)
 	case err != nil:
 		result.Outcome, result.Reason = Failed, err.Error()
-	case settled != "" && settled == s.PromotedSpec:
-		result.Outcome, result.Revision = Promoted, settled
+	case result.Settled && r.revision == s.PromotedSpec:
+		result.Outcome, result.Revision = Promoted, r.revision
 	case s.Phase == rollout.Failed:
 		result.Outcome, result.Reason = RolledBack, r.alert.Message
 		if r.alert.Reason == "" && r.fault.Reason != "" {
 			result.Reason += "; " + r.fault.Message
 		}
-		if settled == "" {
+		if !result.Settled {
 			result.Reason = cmp.Or(result.Reason, s.Reason) // it was decided by the run before
 		}
 	default:
@@ -339,11 +309,10 @@ func (r *Rollout) Wait() error {
 }
 
 func (r *Rollout) broken() error {
-	broken, _ := errors.AsType[*brokenError](context.Cause(r.ctx))
-	if broken == nil {
-		return nil
+	if err := context.Cause(r.ctx); errors.Is(err, errBroken) {
+		return err
 	}
-	return broken
+	return nil
 }
 
 // drainTimeout is how long receivers of events are waited for at the end.

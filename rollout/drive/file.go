@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -19,9 +18,6 @@ import (
 
 // ErrInUse is wrapped when another process, or another File, has the file.
 var ErrInUse = errors.New("in use")
-
-// maxSize is the size of a file that is read, in bytes.
-const maxSize = 1 << 20
 
 // A File keeps the status of one canary. It has one owner at a time, of all
 // processes. It is replaced as a whole: a reader finds the status before a save
@@ -79,7 +75,7 @@ func (f *File) Load() (rollout.Status, error) {
 // or not the file has an owner. The error wraps [fs.ErrNotExist] when there is none.
 func Read(path string) (canary rollout.Metadata, s rollout.Status, err error) {
 	var r record
-	text, err := readFile(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return canary, s, fmt.Errorf("status: %w", err)
 	}
@@ -90,27 +86,6 @@ func Read(path string) (canary rollout.Metadata, s rollout.Status, err error) {
 		return canary, s, fmt.Errorf("status %s is damaged, delete or mend it: %w", path, err)
 	}
 	return rollout.Metadata{Name: r.Name, Namespace: r.Namespace}, r.Status, nil
-}
-
-// readFile returns the content of a regular file.
-func readFile(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err == nil && !info.Mode().IsRegular() { // before it is opened: a pipe would wait for its writer
-		err = fmt.Errorf("%s: want a regular file", path)
-	}
-	if err != nil {
-		return nil, err
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, maxSize+1))
-	if err == nil && len(text) > maxSize {
-		err = fmt.Errorf("%s is larger than %d bytes", path, maxSize)
-	}
-	return text, err
 }
 
 func replace(path string, content any) error {
@@ -147,7 +122,7 @@ func Ask(ctx context.Context, path string, r rollout.Request) error {
 
 // Asked returns the request beside the status file path, nil when there is none.
 func Asked(path string) (*rollout.Request, error) {
-	text, err := readFile(path + ".request")
+	text, err := os.ReadFile(path + ".request")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

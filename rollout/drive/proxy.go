@@ -2,6 +2,7 @@ package drive
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"net"
@@ -121,12 +122,10 @@ type target struct {
 	r *Rollout
 }
 
-func (t *target) Revision(ctx context.Context) (string, error) {
-	if t.r.promoted != "" {
-		return t.r.promoted, nil
+func (t *target) Revision(ctx context.Context) (_ string, err error) {
+	if t.r.revision = t.r.promoted; t.r.revision == "" {
+		t.r.revision, err = t.Target.Revision(ctx)
 	}
-	var err error
-	t.r.revision, err = t.Target.Revision(ctx)
 	return t.r.revision, err
 }
 
@@ -179,11 +178,8 @@ func (r *Rollout) PromotedAt() (revision, url string) {
 	return r.promoted, r.Proxy.Canary
 }
 
-// A brokenError is why a proxy serves no more.
-type brokenError struct{ err error }
-
-func (e *brokenError) Error() string { return "proxy: " + e.err.Error() }
-func (e *brokenError) Unwrap() error { return e.err }
+// errBroken is wrapped by why a proxy serves no more.
+var errBroken = errors.New("proxy")
 
 // serve lets the proxy serve.
 func (r *Rollout) serve() error {
@@ -197,7 +193,7 @@ func (r *Rollout) serve() error {
 	}
 	go func() {
 		if err := r.server.Serve(l); err != http.ErrServerClosed {
-			r.stop(&brokenError{err})
+			r.stop(fmt.Errorf("%w: %w", errBroken, err))
 		}
 	}()
 	text := fmt.Sprintf("primary %s, canary %s", redact.String(r.Proxy.Primary), redact.String(r.Proxy.Canary))

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -19,22 +20,22 @@ func (q *Querier) document(ctx context.Context, e endpoint, v values) (float64, 
 	if err != nil {
 		return 0, fmt.Errorf("spec.provider.address %w", err)
 	}
+	var at path
 	text, err := render(e.query, v, verbatim)
+	if err == nil {
+		at, err = parsePath(text)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("spec.query: %w", err)
-	}
-	at, err := parsePath(text)
-	if err != nil {
-		return 0, fmt.Errorf("spec.query %w", err)
 	}
 	a, err := q.fetch(ctx, e, u)
 	if err != nil {
 		return 0, err
 	}
-	if a.status != http.StatusOK {
+	if a.Status != http.StatusOK {
 		return 0, a.complaint()
 	}
-	value, err := at.number(a.body)
+	value, err := at.number(a.Body)
 	return value, a.quiet(err)
 }
 
@@ -67,6 +68,8 @@ type step struct {
 	text string // of the path up to here
 }
 
+var stepForm = regexp.MustCompile(`^(?:\.([\w-]+)|\[([0-9]{1,9})\]|\[("(?:[^"\\]|\\.)*")\])`)
+
 // parsePath reads a path. The dot at its beginning may be left out; "." alone
 // is the empty path.
 func parsePath(text string) (path, error) {
@@ -79,48 +82,24 @@ func parsePath(text string) (path, error) {
 	}
 	var p path
 	for at := 0; at < len(text); {
-		key, n, err := parseStep(text[at:])
-		if err != nil {
-			return nil, fmt.Errorf("is no path at %s: %w: write it as .data.items[0].value", strconv.Quote(text[at:]), err)
+		found, err := stepForm.FindStringSubmatch(text[at:]), error(nil)
+		if found == nil {
+			return nil, fmt.Errorf(`is no path at %s: write it as .data.items[0].value, or a name of other characters as ["a b"]`, strconv.Quote(text[at:]))
 		}
-		at += n
-		p = append(p, step{key, text[:at]})
+		at += len(found[0])
+		s := step{found[1], text[:at]}
+		switch {
+		case found[2] != "":
+			s.key, err = strconv.Atoi(found[2])
+		case found[3] != "":
+			s.key, err = strconv.Unquote(found[3])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("is no path: %s: %w", s.text, err)
+		}
+		p = append(p, s)
 	}
 	return p, nil
-}
-
-// parseStep reads the first step of text and how long it is.
-func parseStep(text string) (key any, n int, err error) {
-	switch {
-	case strings.HasPrefix(text, `["`):
-		quoted, err := strconv.QuotedPrefix(text[1:])
-		if err != nil || !strings.HasPrefix(text[1+len(quoted):], "]") {
-			return nil, 0, errors.New(`a name in brackets ends with "]`)
-		}
-		name, err := strconv.Unquote(quoted)
-		return name, len(quoted) + 2, err
-	case text[0] == '[':
-		digits, _, found := strings.Cut(text[1:], "]")
-		i, err := strconv.ParseUint(digits, 10, 31)
-		if err != nil || !found {
-			return nil, 0, errors.New("an index is a number in brackets")
-		}
-		return int(i), len(digits) + 2, nil
-	case text[0] == '.':
-		name := text[1:]
-		if end := strings.IndexFunc(name, notInName); end >= 0 {
-			name = name[:end]
-		}
-		if name == "" {
-			return nil, 0, errors.New("a name is missing")
-		}
-		return name, 1 + len(name), nil
-	}
-	return nil, 0, errors.New(`names of other characters stand in ["…"]`)
-}
-
-func notInName(r rune) bool {
-	return !(r == '_' || r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z')
 }
 
 // checkPath judges the query of a provider of type http. What stands for
@@ -157,10 +136,10 @@ func (p path) number(text []byte) (float64, error) {
 		case value == nil:
 		case indexed && !isList:
 			return 0, fmt.Errorf("there is %s at %s, not a list", kindOf(value), at)
-		case indexed && i >= len(list):
-			value = nil
-		case indexed:
+		case indexed && i < len(list):
 			value = list[i]
+		case indexed:
+			value = nil
 		case !isObject:
 			return 0, fmt.Errorf("there is %s at %s, not an object", kindOf(value), at)
 		default:

@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/headgate-io/headgate/rollout"
@@ -23,9 +21,6 @@ type prometheus struct {
 	mu      sync.Mutex
 	queries []string
 	headers []http.Header
-
-	opened atomic.Int32   // connections
-	open   sync.WaitGroup // those that are not closed
 }
 
 // serve starts one whose answers are those of handle, below the path /prom.
@@ -41,17 +36,7 @@ func serve(t *testing.T, handle http.HandlerFunc) *prometheus {
 		w.Header().Set("Content-Type", "application/json")
 		handle(w, r)
 	})
-	p.Server = httptest.NewUnstartedServer(mux)
-	p.Config.ConnState = func(_ net.Conn, s http.ConnState) {
-		switch s {
-		case http.StateNew:
-			p.opened.Add(1)
-			p.open.Add(1)
-		case http.StateClosed:
-			p.open.Done()
-		}
-	}
-	p.Start()
+	p.Server = httptest.NewServer(mux)
 	t.Cleanup(p.Close)
 	return p
 }

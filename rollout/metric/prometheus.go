@@ -30,12 +30,12 @@ func (q *Querier) promQL(ctx context.Context, e endpoint, text string) (float64,
 	if err != nil {
 		return 0, err
 	}
-	if a.status < 200 || a.status > 299 {
+	if a.Status < 200 || a.Status > 299 {
 		return 0, a.complaint()
 	}
 	var r result
-	if err := json.Unmarshal(a.body, &r); err != nil || r.Status != "success" && r.Status != "error" {
-		return 0, fmt.Errorf("answered %s: is it Prometheus?", shown(strconv.Quote(a.contentType), a.secrets))
+	if err := json.Unmarshal(a.Body, &r); err != nil || r.Status != "success" && r.Status != "error" {
+		return 0, fmt.Errorf("answered %s: is it Prometheus?", shown(strconv.Quote(a.Header.Get("Content-Type")), a.secrets))
 	}
 	value, err := r.value()
 	return value, a.quiet(err)
@@ -44,13 +44,13 @@ func (q *Querier) promQL(ctx context.Context, e endpoint, text string) (float64,
 // complaint returns what a server with another status than success says is wrong.
 func (a answer) complaint() error {
 	var r result
-	text := string(a.body)
-	if json.Unmarshal(a.body, &r) == nil && r.Error != "" {
+	text := string(a.Body)
+	if json.Unmarshal(a.Body, &r) == nil && r.Error != "" {
 		text = r.complaint()
 	} else if text == "" {
-		text = http.StatusText(a.status)
+		text = http.StatusText(a.Status)
 	}
-	return fmt.Errorf("status %d: %s", a.status, shown(text, a.secrets))
+	return fmt.Errorf("status %d: %s", a.Status, shown(text, a.secrets))
 }
 
 // A result is the answer of Prometheus to a query.

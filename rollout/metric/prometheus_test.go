@@ -1,7 +1,6 @@
 package metric_test
 
 import (
-	"compress/gzip"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -32,59 +31,41 @@ func TestPrometheusAnswers(t *testing.T) {
 		want   float64
 		err    string // a part of the error; "" for a value
 	}{
-		"vector":                     {200, vector("99.5"), 99.5, ""},
-		"scalar":                     {200, data("scalar", `[1700000000.1,"7"]`), 7, ""},
-		"the last of several":        {200, vector("1", "2", "3"), 3, ""},
-		"exponent":                   {200, vector("1.5e-3"), 0.0015, ""},
-		"+Inf":                       {200, vector("+Inf"), math.Inf(1), ""},
-		"-Inf":                       {200, vector("-Inf"), math.Inf(-1), ""},
-		"warnings":                   {200, `{"status":"success","warnings":["remote read failed"],"infos":["x"],"data":{"resultType":"vector","result":[{"metric":{},"value":[1,"5"]}]}}`, 5, ""},
-		"unknown fields":             {200, `{"status":"success","x":1,"data":{"resultType":"scalar","result":[1,"5"],"stats":{}}}`, 5, ""},
-		"another success":            {203, vector("1"), 1, ""},
-		"empty vector":               {200, vector(), 0, none + "prometheus URL answered an empty vector"},
-		"null vector":                {200, data("vector", "null"), 0, none},
-		"NaN":                        {200, vector("NaN"), 0, none + "prometheus URL answered NaN"},
-		"NaN scalar":                 {200, data("scalar", `[1,"NaN"]`), 0, none},
-		"NaN is the last":            {200, vector("1", "NaN"), 0, none},
-		"matrix":                     {200, data("matrix", `[{"metric":{},"values":[[1,"1"],[2,"2"]]}]`), 0, "prometheus URL: the query gives a range of values"},
-		"string":                     {200, data("string", `[1,"up"]`), 0, "gives a string"},
-		"histogram":                  {200, data("vector", `[{"metric":{},"histogram":[1,{"count":"4","sum":"2"}]}]`), 0, "gives a histogram"},
-		"bad query":                  {400, `{"status":"error","errorType":"bad_data","error":"invalid parameter \"query\": 1:4: parse error"}`, 0, `status 400: bad_data: invalid parameter "query": 1:4: parse error`},
-		"cannot be executed":         {422, `{"status":"error","errorType":"execution","error":"found duplicate series"}`, 0, "status 422: execution: found duplicate series"},
-		"timed out there":            {503, `{"status":"error","errorType":"timeout","error":"query timed out"}`, 0, "status 503: timeout: query timed out"},
-		"error of type less":         {500, `{"status":"error","error":"boom"}`, 0, "status 500: boom"},
-		"error with status 200":      {200, `{"status":"error","errorType":"internal","error":"boom"}`, 0, "prometheus URL: internal: boom"},
-		"error with data":            {500, `{"status":"error","error":"half","data":{"resultType":"scalar","result":[1,"5"]}}`, 0, "status 500: half"},
-		"text":                       {502, "bad gateway\n", 0, "status 502: bad gateway"},
-		"nothing":                    {502, "", 0, "status 502: Bad Gateway"},
-		"forbidden":                  {403, "<html>no</html>", 0, "status 403: <html>no</html>"},
-		"control characters":         {500, "\x1b[31mred\x1b[0m\x07", 0, "status 500: red\ufffd"},
-		"no content":                 {204, "", 0, "is it Prometheus?"},
-		"a page":                     {200, "<html>log in</html>", 0, `answered "application/json": is it Prometheus?`},
-		"truncated":                  {200, vector("1")[:60], 0, "is it Prometheus?"},
-		"two documents":              {200, vector("1") + vector("2"), 0, "is it Prometheus?"},
-		"an empty answer":            {200, "", 0, "is it Prometheus?"},
-		"another document":           {200, `{"name":"x"}`, 0, "is it Prometheus?"},
-		"null":                       {200, `null`, 0, "is it Prometheus?"},
-		"a list":                     {200, `[1]`, 0, "is it Prometheus?"},
-		"another status":             {200, `{"status":"ok","data":{"resultType":"scalar","result":[1,"5"]}}`, 0, "is it Prometheus?"},
-		"no data":                    {200, `{"status":"success"}`, 0, "has no result"},
-		"null data":                  {200, `{"status":"success","data":null}`, 0, "has no result"},
-		"no result":                  {200, `{"status":"success","data":{"resultType":"vector"}}`, 0, "a vector that is none"},
-		"result of another type":     {200, data("vector", `{"a":1}`), 0, "a vector that is none"},
-		"samples of another type":    {200, data("vector", `[1]`), 0, "a vector that is none"},
-		"sample without value":       {200, data("vector", `[{"metric":{}}]`), 0, "no pair"},
-		"short sample":               {200, data("vector", `[{"metric":{},"value":[1]}]`), 0, "no pair"},
-		"long sample":                {200, data("scalar", `[1,"2","3"]`), 0, "no pair"},
-		"sample with a number":       {200, data("scalar", `[1,2]`), 0, "no pair"},
-		"sample that is an object":   {200, data("scalar", `{"0":1}`), 0, "no pair"},
-		"sample with a word":         {200, vector("up"), 0, `"up" is no number`},
-		"sample with an empty text":  {200, vector(""), 0, `"" is no number`},
-		"out of range":               {200, vector("1e999"), 0, `"1e999" is no number`},
-		"deep":                       {200, strings.Repeat("[", 1<<19), 0, "is it Prometheus?"},
-		"huge":                       {200, `{"status":"success","pad":"` + strings.Repeat("x", 2<<20) + `"}`, 0, "longer than 1024 KiB"},
-		"huge error":                 {500, strings.Repeat("x", 2<<20), 0, "status 500: xxx"},
-		"errors that are no objects": {500, `["a"]`, 0, `status 500: ["a"]`},
+		"vector":                   {200, vector("99.5"), 99.5, ""},
+		"scalar":                   {200, data("scalar", `[1700000000.1,"7"]`), 7, ""},
+		"the last of several":      {200, vector("1", "2", "3"), 3, ""},
+		"+Inf":                     {200, vector("+Inf"), math.Inf(1), ""},
+		"-Inf":                     {200, vector("-Inf"), math.Inf(-1), ""},
+		"warnings":                 {200, `{"status":"success","warnings":["remote read failed"],"infos":["x"],"data":{"resultType":"vector","result":[{"metric":{},"value":[1,"5"]}]}}`, 5, ""},
+		"empty vector":             {200, vector(), 0, none + "prometheus URL answered an empty vector"},
+		"NaN":                      {200, vector("NaN"), 0, none + "prometheus URL answered NaN"},
+		"NaN scalar":               {200, data("scalar", `[1,"NaN"]`), 0, none},
+		"matrix":                   {200, data("matrix", `[{"metric":{},"values":[[1,"1"],[2,"2"]]}]`), 0, "prometheus URL: the query gives a range of values"},
+		"string":                   {200, data("string", `[1,"up"]`), 0, "gives a string"},
+		"histogram":                {200, data("vector", `[{"metric":{},"histogram":[1,{"count":"4","sum":"2"}]}]`), 0, "gives a histogram"},
+		"bad query":                {400, `{"status":"error","errorType":"bad_data","error":"invalid parameter \"query\": 1:4: parse error"}`, 0, `status 400: bad_data: invalid parameter "query": 1:4: parse error`},
+		"cannot be executed":       {422, `{"status":"error","errorType":"execution","error":"found duplicate series"}`, 0, "status 422: execution: found duplicate series"},
+		"error of type less":       {500, `{"status":"error","error":"boom"}`, 0, "status 500: boom"},
+		"error with status 200":    {200, `{"status":"error","errorType":"internal","error":"boom"}`, 0, "prometheus URL: internal: boom"},
+		"text":                     {502, "bad gateway\n", 0, "status 502: bad gateway"},
+		"nothing":                  {502, "", 0, "status 502: Bad Gateway"},
+		"control characters":       {500, "\x1b[31mred\x1b[0m\x07", 0, "status 500: red\ufffd"},
+		"no content":               {204, "", 0, "is it Prometheus?"},
+		"a page":                   {200, "<html>log in</html>", 0, `answered "application/json": is it Prometheus?`},
+		"truncated":                {200, vector("1")[:60], 0, "is it Prometheus?"},
+		"two documents":            {200, vector("1") + vector("2"), 0, "is it Prometheus?"},
+		"null":                     {200, `null`, 0, "is it Prometheus?"},
+		"another status":           {200, `{"status":"ok","data":{"resultType":"scalar","result":[1,"5"]}}`, 0, "is it Prometheus?"},
+		"no data":                  {200, `{"status":"success"}`, 0, "has no result"},
+		"no result":                {200, `{"status":"success","data":{"resultType":"vector"}}`, 0, "a vector that is none"},
+		"sample without value":     {200, data("vector", `[{"metric":{}}]`), 0, "no pair"},
+		"long sample":              {200, data("scalar", `[1,"2","3"]`), 0, "no pair"},
+		"sample that is an object": {200, data("scalar", `{"0":1}`), 0, "no pair"},
+		"sample with a word":       {200, vector("up"), 0, `"up" is no number`},
+		"out of range":             {200, vector("1e999"), 0, `"1e999" is no number`},
+		"deep":                     {200, strings.Repeat("[", 1<<19), 0, "is it Prometheus?"},
+		"huge":                     {200, `{"status":"success","pad":"` + strings.Repeat("x", 2<<20) + `"}`, 0, "longer than 1024 KiB"},
+		"huge error":               {500, strings.Repeat("x", 2<<20), 0, "status 500: xxx"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -127,23 +108,13 @@ func TestCredentials(t *testing.T) {
 		header string // of the request, NAME: value
 		err    string
 	}{
-		"basic":            {map[string]string{"username": "alice", "password": "s3cretpass"}, "Authorization: " + basic, ""},
-		"token":            {map[string]string{"token": "t0ken-canary"}, "Authorization: Bearer t0ken-canary", ""},
-		"bearerToken":      {map[string]string{"bearerToken": "t0ken-canary"}, "Authorization: Bearer t0ken-canary", ""},
-		"headers":          {map[string]string{"headers": "X-Scope-OrgID: t3nant-canary\n\n x-b:c\n"}, "X-Scope-Orgid: t3nant-canary", ""},
-		"authorization":    {map[string]string{"headers": "authorization: ApiKey k3y-canary"}, "Authorization: ApiKey k3y-canary", ""},
-		"none":             {map[string]string{"other": "x"}, "Authorization: ", ""},
-		"both":             {map[string]string{"token": "t0ken-canary", "username": "alice", "password": "s3cretpass"}, "", "exclude each other"},
-		"no user":          {map[string]string{"password": "s3cretpass"}, "", "username is missing"},
-		"line break":       {map[string]string{"token": "t0ken-canary\n"}, "", "line break"},
-		"no colon":         {map[string]string{"headers": "s3cretpass"}, "", "has no colon"},
-		"forged header":    {map[string]string{"headers": "X-A: s3cretpass\rX-B: c"}, "", "header"},
-		"bad header name":  {map[string]string{"headers": "X A: s3cretpass"}, "", "header"},
-		"value as a name":  {map[string]string{"headers": "Bearer t0ken-canary: x"}, "", "header"},
-		"two of them":      {map[string]string{"headers": "authorization: ApiKey k3y-canary", "token": "t0ken-canary"}, "", "has Authorization, and so have token or username"},
-		"of the transport": {map[string]string{"headers": "host: elsewhere"}, "", "sets Host"},
-		"empty header":     {map[string]string{"headers": ": s3cretpass"}, "", "header"},
-		"unknown refusals": {map[string]string{"token": "t0ken-canary"}, "Authorization: Bearer t0ken-canary", ""},
+		"basic":       {map[string]string{"username": "alice", "password": "s3cretpass"}, "Authorization: " + basic, ""},
+		"token":       {map[string]string{"token": "t0ken-canary"}, "Authorization: Bearer t0ken-canary", ""},
+		"bearerToken": {map[string]string{"bearerToken": "t0ken-canary"}, "Authorization: Bearer t0ken-canary", ""},
+		"headers":     {map[string]string{"headers": "X-Scope-OrgID: t3nant-canary\n\n x-b:c\n"}, "X-Scope-Orgid: t3nant-canary", ""},
+		"none":        {map[string]string{"other": "x"}, "Authorization: ", ""},
+		"both":        {map[string]string{"token": "t0ken-canary", "username": "alice", "password": "s3cretpass"}, "", "exclude each other"},
+		"no user":     {map[string]string{"password": "s3cretpass"}, "", "username is missing"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -233,7 +204,7 @@ func TestRedirects(t *testing.T) {
 	for target, want := range map[string]string{
 		"/prom/api/v1/query?query=up&there=1":      "",
 		other.URL + "/prom/api/v1/query?token=abc": "redirect to " + other.URL + "/prom/api/v1/query refused",
-		"/prom/api/v1/query?query=up":              "stopped after 10 redirects",
+		"/prom/api/v1/query?query=up":              "redirect to /prom/api/v1/query refused",
 		"ftp://h/":                                 "refused",
 	} {
 		p := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -336,54 +307,5 @@ func TestOnline(t *testing.T) {
 	err := q.Online(t.Context(), c)
 	if err == nil || !strings.Contains(err.Error(), "answered 2 to vector(1)") || !strings.Contains(err.Error(), "metric b: there is no query") {
 		t.Errorf("got %v", err)
-	}
-}
-
-// Queries share connections, and none is left after Close.
-func TestConnectionsAreShared(t *testing.T) {
-	p := serve(t, says(200, vector("1")))
-	q := &metric.Querier{}
-	for range 20 {
-		if _, err := q.Query(t.Context(), p.at(), rollout.Metric{Query: "up"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n := p.opened.Load(); n != 1 {
-		t.Errorf("%d connections for queries that follow each other", n)
-	}
-	q.Close()
-	p.open.Wait() // for ever, if one were left
-}
-
-// An answer without end is not read to its end, packed or not.
-func TestEndlessAnswer(t *testing.T) {
-	const most = 64 << 20
-	for _, status := range []int{200, 500} {
-		for _, encoding := range []string{"", "gzip"} {
-			written := make(chan int, 1)
-			p := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-				var to io.Writer = w
-				if encoding != "" {
-					w.Header().Set("Content-Encoding", encoding)
-					to = gzip.NewWriter(w)
-				}
-				w.WriteHeader(status)
-				n, block := 0, make([]byte, 1<<20)
-				for n < most {
-					if _, err := to.Write(block); err != nil {
-						break
-					}
-					n += len(block)
-				}
-				written <- n
-			})
-			_, err := querier(t, &metric.Querier{}).Query(t.Context(), p.at(), rollout.Metric{Query: "up"})
-			if err == nil || len(err.Error()) > 4<<10 {
-				t.Errorf("%d %s: got %.200v", status, encoding, err)
-			}
-			if n := <-written; encoding == "" && n >= most {
-				t.Errorf("%d: %d bytes were read", status, n)
-			}
-		}
 	}
 }

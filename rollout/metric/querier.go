@@ -5,13 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/notify"
-	"github.com/headgate-io/headgate/internal/origin"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/internal/secret"
 	"github.com/headgate-io/headgate/rollout"
@@ -21,7 +20,6 @@ const (
 	answerTimeout = 5 * time.Second // of a whole request
 	maxAnswer     = 1 << 20
 	maxShown      = 1 << 10 // of what a server says in an error
-	maxRedirects  = 10
 )
 
 // A Querier answers metric queries: it is a [rollout.Metrics]. The zero value
@@ -157,54 +155,10 @@ func (e endpoint) wrap(err error) error {
 	return redact.Error(fmt.Errorf("%s: %w", e.name, err))
 }
 
-// authorize puts on req what a server is shown: headers of the template, and the
-// credentials of its Secret or else the user information of its address. It
-// returns what errors must not show.
-func (q *Querier) authorize(req *http.Request, e endpoint) (secrets []string, err error) {
-	for name, values := range e.Headers {
-		req.Header[http.CanonicalHeaderKey(name)] = values
-		secrets = append(secrets, values...)
-	}
-	var auth secret.Auth
-	if user := req.URL.User; user != nil {
-		auth.Username = user.Username()
-		auth.Password, _ = user.Password()
-		secrets = append(secrets, auth.Username, auth.Password) // the user name may be a token
-	}
-	req.URL.User = nil
-	if e.SecretRef != nil {
-		r, err := secret.Get(req.Context(), q.Secrets, e.namespace, e.SecretRef.Name)
-		if err != nil {
-			return nil, fmt.Errorf("spec.provider.secretRef: %w", err)
-		}
-		headers, own, err := r.Credentials([]string{"token", "bearerToken"})
-		if err != nil {
-			return nil, err
-		}
-		if own != (secret.Auth{}) {
-			auth = own
-		}
-		secrets = append(secrets, own.Bearer, own.Password)
-		for name, values := range headers {
-			req.Header[name] = values
-			secrets = append(secrets, values...)
-		}
-	}
-	if value := auth.Header(); value != "" {
-		req.Header.Set("Authorization", value)
-	}
-	if req.Header.Get("Accept") == "" {
-		req.Header.Set("Accept", "application/json")
-	}
-	return secrets, nil
-}
-
-// An answer is what a server said.
+// An answer is what a server said, and what errors must not show of what it was shown.
 type answer struct {
-	status      int
-	contentType string
-	body        []byte // at most maxAnswer bytes
-	secrets     []string
+	*notify.Answer
+	secrets []string
 }
 
 // fetch asks the endpoint for u. Errors show no secrets.
@@ -212,59 +166,44 @@ func (q *Querier) fetch(ctx context.Context, e endpoint, u *url.URL) (answer, er
 	limit := cmp.Or(q.timeout, answerTimeout)
 	within, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
 	defer cancel()
-	req, err := http.NewRequestWithContext(within, http.MethodGet, u.String(), nil)
-	if err != nil {
-		return answer{}, errors.New("the address is no URL")
+	w := notify.Webhook{
+		URL: u.String(), Prefix: "spec.provider.", Insecure: e.InsecureSkipVerify, HTTP2: true, Secrets: q.Secrets, Proxies: q.Proxy, Pool: &q.pool,
+		Credentials: func(r secret.Reader, header http.Header) error {
+			return notify.Authorize(r, header, []string{"token", "bearerToken"})
+		},
 	}
-	secrets, err := q.authorize(req, e)
+	if e.SecretRef != nil {
+		w.Secret = notify.Ref{Namespace: e.namespace, Name: e.SecretRef.Name}
+	}
+	to, err := w.Target(within)
 	if err != nil {
 		return answer{}, err
 	}
-	transport, err := q.pool.Get(notify.Setting{Insecure: e.InsecureSkipVerify, HTTP2: true}, secret.Reader{}, q.Proxy)
-	if err != nil {
-		return answer{}, err
-	}
-	defer q.pool.Release(transport)
-	a, err := read(&http.Client{Transport: transport, CheckRedirect: sameOrigin}, req)
-	a.secrets = secrets
-	if err != nil && within.Err() != nil {
-		return a, context.Cause(within)
-	}
-	return a, redact.Error(err, secrets...)
-}
-
-// sameOrigin lets redirects lead nowhere else.
-func sameOrigin(req *http.Request, via []*http.Request) error {
-	switch {
-	case len(via) >= maxRedirects:
-		return fmt.Errorf("stopped after %d redirects", maxRedirects)
-	case origin.Of(req.URL) != origin.Of(via[0].URL):
-		return fmt.Errorf("redirect to %s refused: give the address that answers", redact.URL(req.URL))
-	}
-	return nil
-}
-
-// read sends req and reads what it is answered.
-func read(client *http.Client, req *http.Request) (answer, error) {
-	resp, err := client.Do(req)
-	if err != nil {
-		if at, ok := errors.AsType[*url.Error](err); ok {
-			err = at.Err
+	to.Hidden = append(to.Hidden, notify.Credentials(e.Headers)...)
+	to.Hidden = append(to.Hidden, u.User.Username()) // which may be a token
+	for name, values := range e.Headers {
+		if name = http.CanonicalHeaderKey(name); to.Header[name] == nil {
+			to.Header[name] = values
 		}
-		return answer{}, err
 	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
-	a := answer{status: resp.StatusCode, contentType: resp.Header.Get("Content-Type"), body: body}
-	switch {
-	case a.status >= http.StatusBadRequest: // whatever of it came
-		return a, nil
-	case err != nil:
-		return a, fmt.Errorf("read the answer: %w", err)
-	case len(body) > maxAnswer:
-		return a, fmt.Errorf("the answer is longer than %d KiB", maxAnswer>>10)
+	if to.Header.Get("Accept") == "" {
+		to.Header.Set("Accept", "application/json")
 	}
-	return a, nil
+	a, err := to.Send(within, http.MethodGet, to.Header, nil, maxAnswer)
+	if err == nil && a.Status < http.StatusBadRequest { // whatever came of what another status says
+		switch to, _, _ := strings.Cut(a.Header.Get("Location"), "?"); {
+		case a.Status >= 300 && to != "":
+			err = fmt.Errorf("redirect to %s refused: give the address that answers", to)
+		case a.Err != nil:
+			err = fmt.Errorf("read the answer: %w", a.Err)
+		case a.Truncated:
+			err = fmt.Errorf("the answer is longer than %d KiB", maxAnswer>>10)
+		}
+	}
+	if err != nil && within.Err() != nil {
+		err = context.Cause(within)
+	}
+	return answer{a, to.Hidden}, redact.Error(err, to.Hidden...)
 }
 
 // quiet returns err, which may repeat what the server said, bounded and without

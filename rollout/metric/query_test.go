@@ -189,7 +189,7 @@ func TestMetricsThatCannotBeAsked(t *testing.T) {
 		"no provider":          {with("", "http://h"), rate, "spec.provider is not set"},
 		"kubernetes":           {with("kubernetes", "http://h"), rate, "provider kubernetes has no query for this metric, only contour, istio, linkerd, nginx, traefik have: give the metric a query"},
 		"server without host":  {with("istio", "http://"), rate, "spec.metricsServer has no host"},
-		"server without http":  {with("istio", "prometheus:9090"), rate, "spec.metricsServer must be a URL with http or https"},
+		"server without http":  {with("istio", "prometheus:9090"), rate, "spec.metricsServer must begin with http:// or https://"},
 		"server with secret":   {with("istio", "http://u:s3cret@h:x"), rate, "spec.metricsServer is no URL"},
 		"placeholders":         {with("istio", "http://{{ name }}"), rate, "spec.metricsServer has placeholders"},
 		"no template":          {canary(nil), rollout.Metric{TemplateRef: &rollout.ObjectRef{Name: "none"}}, "there is no MetricTemplate test/none"},

@@ -3,12 +3,12 @@ package metric
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io"
 	"net/url"
 	"strings"
 
 	"github.com/headgate-io/headgate/internal/document"
+	"github.com/headgate-io/headgate/internal/notify"
 	"github.com/headgate-io/headgate/rollout"
 )
 
@@ -76,61 +76,51 @@ func (t *Template) Check() error {
 
 // check adds to found what is wrong with the template.
 func (t *Template) check(found *document.Findings) {
-	p := t.Spec.Provider
-	add := func(field string, err error) {
-		if err != nil {
-			found.Add(field, "%w", err)
-		}
+	p, kind := t.Spec.Provider, t.Spec.Provider.kindOf()
+	found.Check("metadata.name", document.CheckName(t.Metadata.Name))
+	found.Check("metadata.namespace", document.CheckNamespace(t.namespace()))
+	exec := kind == typeExec
+	if kind == typePrometheus || kind == typeHTTP {
+		found.Check("spec.provider.address", checkAddress(p.Address, kind == typeHTTP))
 	}
-	add("metadata.name", document.CheckName(t.Metadata.Name))
-	add("metadata.namespace", document.CheckNamespace(t.namespace()))
-	switch p.kindOf() {
+	switch kind {
 	case typePrometheus:
-		add("spec.provider.address", checkAddress(p.Address, false))
-		add("spec.query", checkQuery(t.Spec.Query))
+		found.Check("spec.query", checkQuery(t.Spec.Query))
 	case typeHTTP:
-		add("spec.provider.address", checkAddress(p.Address, true))
-		add("spec.query", checkPath(t.Spec.Query))
+		found.Check("spec.query", checkPath(t.Spec.Query))
 	case typeExec:
-		add("spec.query", checkCommand(t.Spec.Query))
+		found.Check("spec.query", checkCommand(t.Spec.Query))
 	default:
-		add("spec.provider.type", fmt.Errorf("%s is not supported: use prometheus, http or exec, or a webhook", document.Quote(p.Type)))
+		found.Add("spec.provider.type", "%s is not supported: use prometheus, http or exec, or a webhook", document.Quote(p.Type))
 		return
 	}
 	if p.SecretRef != nil {
-		add("spec.provider.secretRef.name", document.CheckName(p.SecretRef.Name))
+		found.Check("spec.provider.secretRef.name", document.CheckName(p.SecretRef.Name))
 	}
-	exec := p.kindOf() == typeExec
-	for _, foreign := range []struct {
-		field string
-		set   bool
-	}{
-		{"address", exec && p.Address != ""}, {"headers", exec && p.Headers != nil}, {"insecureSkipVerify", exec && p.InsecureSkipVerify},
-		{"region", p.Region != ""}, {"secretRef", exec && p.SecretRef != nil},
-	} {
-		if foreign.set {
-			add("spec.provider."+foreign.field, fmt.Errorf("is not for type %s: remove it", p.kindOf()))
-		}
-	}
+	const foreign = "is not for type %s: remove it"
+	found.AddIf(exec && p.Address != "", "spec.provider.address", foreign, kind)
+	found.AddIf(exec && p.Headers != nil, "spec.provider.headers", foreign, kind)
+	found.AddIf(exec && p.InsecureSkipVerify, "spec.provider.insecureSkipVerify", foreign, kind)
+	found.AddIf(p.Region != "", "spec.provider.region", foreign, kind)
+	found.AddIf(exec && p.SecretRef != nil, "spec.provider.secretRef", foreign, kind)
 }
 
 // checkAddress judges the address of a provider; with placeholders it may have
 // them behind its host.
 func checkAddress(address string, placeholders bool) error {
-	if address == "" {
+	scheme, rest, _ := strings.Cut(address, "://")
+	host, _, path := strings.Cut(rest, "/")
+	switch {
+	case address == "":
 		return errors.New("is required: the URL of the server")
-	}
-	if placeholders {
-		if err := parseQuery(address); err != nil {
-			return err
-		}
-		scheme, rest, _ := strings.Cut(address, "://")
-		if host, _, _ := strings.Cut(rest, "/"); strings.Contains(scheme+host, "{{") || len(rest) == 0 {
-			return errors.New("may have placeholders in its path and query only: write https://HOST/")
-		}
-		address = address[:len(scheme)+len("://")] + rest[:strings.IndexByte(rest+"/", '/')]
-	} else if strings.Contains(address, "{{") {
+	case !strings.Contains(address, "{{"):
+	case !placeholders:
 		return errors.New("has placeholders, which only type http knows")
+	case !path || strings.Contains(scheme+host, "{{"):
+		return errors.New("may have placeholders in its path and query only: write https://HOST/")
+	}
+	if err := parseQuery(address); err != nil {
+		return err
 	}
 	_, err := parseAddress(address)
 	return err
@@ -138,16 +128,9 @@ func checkAddress(address string, placeholders bool) error {
 
 // parseAddress reads the URL of a server. The error does not show it.
 func parseAddress(address string) (*url.URL, error) {
-	u, err := url.Parse(address)
-	switch {
-	case err != nil:
-		return nil, errors.New("is no URL: write http://HOST:PORT")
-	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, errors.New("must be a URL with http or https")
-	case u.Hostname() == "":
-		return nil, errors.New("has no host: write http://HOST:PORT")
-	case u.Fragment != "":
-		return nil, errors.New("has a fragment: remove what begins with #")
+	u, err := notify.ParseURL(address)
+	if err == nil && u.Fragment != "" {
+		err = errors.New("has a fragment: remove what begins with #")
 	}
-	return u, nil
+	return u, err
 }

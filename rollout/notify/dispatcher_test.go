@@ -115,8 +115,8 @@ func TestStart(t *testing.T) {
 		{rollout.Alert{Name: "a", Severity: "loud", ProviderRef: rollout.ObjectRef{Name: "slack"}}, nil, `severity "loud" is not known: use info, warn or error`},
 		{ref("smoke"), []*notify.Provider{provider("smoke", "https://h/x")}, `spec.type: "smoke" is not known: use one of [discord gchat generic msteams rocket slack]`},
 		{ref("slack"), []*notify.Provider{provider(notify.Slack, "")}, "spec.address: is missing"},
-		{ref("slack"), []*notify.Provider{provider(notify.Slack, "ftp://h/x")}, `spec.address: has the scheme "ftp"`},
-		{ref("slack"), []*notify.Provider{provider(notify.Slack, "hunter2")}, "spec.address: is no URL"},
+		{ref("slack"), []*notify.Provider{provider(notify.Slack, "ftp://h/x")}, "spec.address: must begin with http:// or https://"},
+		{ref("slack"), []*notify.Provider{provider(notify.Slack, "hunter2")}, "spec.address: must begin with http:// or https://"},
 	} {
 		_, err := notify.Start(t.Context(), notify.Config{Canary: canary(test.alert), Providers: test.providers})
 		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "hunter2") {

@@ -80,16 +80,18 @@ func Start(ctx context.Context, c Config) (*Dispatcher, error) {
 		}
 	}
 	var errs []error
-	if len(d.hooks()) == 0 && c.EventURL != "" {
-		if u, err := url.Parse(c.EventURL); err != nil || u.Host == "" {
-			errs = append(errs, errors.New("the URL for events is no URL: write https://HOST/PATH"))
+	set := &c.Canary.Spec.Analysis
+	hooks := slices.DeleteFunc(slices.Clone(set.Webhooks), func(h rollout.Hook) bool { return h.Type != rollout.HookEvent })
+	if len(hooks) == 0 && c.EventURL != "" {
+		if _, err := notify.ParseURL(c.EventURL); err != nil {
+			errs = append(errs, fmt.Errorf("the URL for events %w", err))
 		}
-		d.tell(rollout.Hook{Name: "events", Type: rollout.HookEvent, URL: c.EventURL})
+		hooks = []rollout.Hook{{Name: "events", Type: rollout.HookEvent, URL: c.EventURL}}
 	}
-	for _, hook := range d.hooks() {
-		d.tell(hook)
+	for _, hook := range hooks {
+		d.add("webhook", hook.Name, 0, func(ctx context.Context, event rollout.Event, lost int) error { return d.tell(ctx, hook, event, lost) })
 	}
-	for i, alert := range c.Canary.Spec.Analysis.Alerts {
+	for i, alert := range set.Alerts {
 		if err := d.alert(ctx, alert); err != nil {
 			errs = append(errs, fmt.Errorf("spec.analysis.alerts[%d]: %w", i, err))
 		}
@@ -119,78 +121,65 @@ func (d *Dispatcher) Close(ctx context.Context) error {
 	return d.queues.Close(ctx)
 }
 
-// hooks returns the webhooks of type event.
-func (d *Dispatcher) hooks() []rollout.Hook {
-	return slices.DeleteFunc(slices.Clone(d.config.Canary.Spec.Analysis.Webhooks), func(h rollout.Hook) bool { return h.Type != rollout.HookEvent })
+func (d *Dispatcher) add(kind, name string, least int, deliver func(ctx context.Context, event rollout.Event, lost int) error) {
+	d.queues.Receivers = append(d.queues.Receivers, &notify.Receiver[rollout.Event]{Name: fmt.Sprintf("%s %q", kind, name), Least: least, Deliver: deliver})
 }
 
-// tell adds a webhook of type event to the receivers. The number of lost events is among the
+// tell posts an event to a webhook of type event. The number of lost events is among the
 // metadata, unless the webhook uses that key.
-func (d *Dispatcher) tell(hook rollout.Hook) {
-	deliver := func(ctx context.Context, event rollout.Event, lost int) error {
-		hook := hook
-		if lost > 0 {
-			metadata := map[string]string{"eventsLost": strconv.Itoa(lost)}
-			maps.Copy(metadata, hook.Metadata)
-			hook.Metadata = metadata
-		}
-		_, err := d.config.Caller.Event(ctx, hook, event)
-		if u, bad := url.Parse(hook.URL); bad == nil {
-			err = redact.Error(err, notify.Private(u)...)
-		}
-		if status, ok := errors.AsType[*rollout.StatusError](err); ok {
-			return &notify.Refusal{Code: status.Code, After: status.RetryAfter, Err: err}
-		}
-		return err
+func (d *Dispatcher) tell(ctx context.Context, hook rollout.Hook, event rollout.Event, lost int) error {
+	if lost > 0 {
+		metadata := map[string]string{"eventsLost": strconv.Itoa(lost)}
+		maps.Copy(metadata, hook.Metadata)
+		hook.Metadata = metadata
 	}
-	d.queues.Receivers = append(d.queues.Receivers, &notify.Receiver[rollout.Event]{Name: fmt.Sprintf("webhook %q", hook.Name), Deliver: deliver})
+	_, err := d.config.Caller.Event(ctx, hook, event)
+	if u, bad := url.Parse(hook.URL); bad == nil {
+		err = redact.Error(err, notify.Private(u)...)
+	}
+	if status, ok := errors.AsType[*rollout.StatusError](err); ok {
+		return &notify.Refusal{Code: status.Code, After: status.RetryAfter, Err: err}
+	}
+	return err
 }
 
 // alert adds the provider of an alert to the receivers.
 func (d *Dispatcher) alert(ctx context.Context, alert rollout.Alert) error {
+	c := &d.config
 	least, known := rank[cmp.Or(alert.Severity, rollout.Info)]
 	if !known {
 		return fmt.Errorf("severity %q is not known: use info, warn or error", alert.Severity)
 	}
-	p, err := d.config.provider(alert.ProviderRef)
-	if err != nil {
-		return err
+	want := cmp.Or(alert.ProviderRef.Namespace, c.Canary.Namespace()) + "/" + alert.ProviderRef.Name
+	i := slices.IndexFunc(c.Providers, func(p *Provider) bool { return p.String() == want })
+	if i < 0 {
+		return fmt.Errorf("providerRef: there is no AlertProvider %s among %v", want, c.Providers)
 	}
-	var found document.Findings
-	if p.check(&found); len(found.Errors) > 0 {
-		return fmt.Errorf("alert provider %s: %w", p, errors.Join(found.Of("")...))
-	}
+	p, found := c.Providers[i], document.Findings{}
+	p.check(&found)
 	hook := p.webhook()
-	hook.Secrets, hook.Proxies, hook.Pool = d.config.Caller.Secrets, d.config.Caller.Proxy, &d.pool
-	if _, err := hook.Target(ctx); err != nil {
+	hook.Secrets, hook.Proxies, hook.Pool = c.Caller.Secrets, c.Caller.Proxy, &d.pool
+	err := errors.Join(found.Of("")...)
+	if err == nil {
+		_, err = hook.Target(ctx)
+	}
+	if err != nil {
 		return fmt.Errorf("alert provider %s: %w", p, err)
 	}
-	deliver := func(ctx context.Context, event rollout.Event, lost int) error {
-		ctx, cancel := context.WithTimeout(ctx, cmp.Or(d.config.Timeout, notify.Timeout)) // of the Secrets as well
+	d.add("alert", alert.Name, least, func(ctx context.Context, event rollout.Event, lost int) error {
+		ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.Timeout, notify.Timeout)) // of the Secrets as well
 		defer cancel()
 		m := message{Event: event, Lost: lost}
 		switch event.Code {
 		case rollout.EventInitialized, rollout.EventRevisionNew, rollout.EventRevisionRestart:
-			m.Fields = fieldsOf(d.config.Canary, d.config.Cluster)
+			m.Fields = fieldsOf(c.Canary, c.Cluster)
 		}
 		if err := p.post(ctx, hook, m); err != nil {
 			return fmt.Errorf("alert provider %s: %w", p, err)
 		}
 		return nil
-	}
-	d.queues.Receivers = append(d.queues.Receivers, &notify.Receiver[rollout.Event]{Name: fmt.Sprintf("alert %q", alert.Name), Least: least, Deliver: deliver})
+	})
 	return nil
-}
-
-// provider returns the provider that ref names.
-func (c *Config) provider(ref rollout.ObjectRef) (*Provider, error) {
-	want := cmp.Or(ref.Namespace, c.Canary.Namespace()) + "/" + ref.Name
-	for _, p := range c.Providers {
-		if p.String() == want {
-			return p, nil
-		}
-	}
-	return nil, fmt.Errorf("providerRef: there is no AlertProvider %s among %v", want, c.Providers)
 }
 
 // webhook returns where alerts are posted, and how.
@@ -228,6 +217,7 @@ func (p *Provider) post(ctx context.Context, hook *notify.Webhook, m message) er
 		return err
 	}
 	if p.Spec.Type == Discord && !strings.HasSuffix(t.URL.Path, "/slack") {
+		t.URL.Path = cmp.Or(t.URL.Path, "/") // or it would begin without
 		t.URL = t.URL.JoinPath("slack")
 	}
 	body, err := p.Spec.payload(t.URL, m)

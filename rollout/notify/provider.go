@@ -59,9 +59,10 @@ func (p *Provider) namespace() string { return cmp.Or(p.Metadata.Namespace, roll
 
 // check adds to found what is wrong with the provider.
 func (p *Provider) check(found *document.Findings) {
-	if _, known := services[p.Spec.Type]; !known {
-		found.Add("spec.type", "%s is not known: use one of %s", document.Quote(redact.String(string(p.Spec.Type))), slices.Sorted(maps.Keys(services)))
-	}
+	found.Check("metadata.name", document.CheckName(p.Metadata.Name))
+	found.Check("metadata.namespace", document.CheckNamespace(p.namespace()))
+	_, known := services[p.Spec.Type]
+	found.AddIf(!known, "spec.type", "%s is not known: use one of %s", document.Quote(redact.String(string(p.Spec.Type))), slices.Sorted(maps.Keys(services)))
 	p.webhook().Check(found)
 }
 
@@ -74,12 +75,6 @@ func Decode(file string, r io.Reader) ([]*Provider, error) {
 	kind := document.Manifest{Kind: "AlertProvider", Groups: []string{rollout.Group, rollout.ReferenceGroup}, Version: "v1beta1", Namespace: rollout.DefaultNamespace}
 	return document.DecodeAll(file, r, kind, func(p *Provider, found *document.Findings) {
 		p.Metadata.Namespace = p.namespace()
-		if err := document.CheckName(p.Metadata.Name); err != nil {
-			found.Add("metadata.name", "%w", err)
-		}
-		if err := document.CheckNamespace(p.Metadata.Namespace); err != nil {
-			found.Add("metadata.namespace", "%w", err)
-		}
 		p.check(found)
 	})
 }

@@ -145,7 +145,7 @@ func TestEventURL(t *testing.T) {
 		}
 	}
 	_, err := tell(t, notify.Config{Canary: canary(), EventURL: "hunter2"})
-	if err == nil || err.Error() != "the URL for events is no URL: write https://HOST/PATH" {
+	if err == nil || err.Error() != "the URL for events must begin with http:// or https://" {
 		t.Error(err)
 	}
 }

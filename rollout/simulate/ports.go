@@ -12,15 +12,12 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// A scriptedPorts is what the ports of an analysis look at and change. What comes of a
-// call is asked of says; "" means that it goes well.
+// A scriptedPorts is what the ports of an analysis look at and change. What the
+// script says nothing of goes well.
 type scriptedPorts struct {
-	says func(of Subject, names ...string) string
-
+	script Script
 	state
-	revision string // of the target, when the script says nothing
-
-	tick *Tick // where calls and events are recorded
+	tick *Tick // under way: calls and events are recorded there
 }
 
 // A state is what the ports changed.
@@ -28,6 +25,16 @@ type state struct {
 	routes  rollout.Routes
 	scaled  bool   // the canary runs
 	primary string // the revision that the primary has
+}
+
+// says returns what the script says of something in this tick, "" for nothing.
+func (w *scriptedPorts) says(of Subject, names ...string) string {
+	return w.script.at(w.tick.Number, of, names...)
+}
+
+// revision is that of the target.
+func (w *scriptedPorts) revision() string {
+	return cmp.Or(w.says(Revision), []string{"1", "2"}[min(w.tick.Number, 1)])
 }
 
 var (
@@ -40,9 +47,9 @@ func (w *scriptedPorts) record(c Call) { w.tick.Calls = append(w.tick.Calls, c) 
 // act records a call of the target or of traffic, and does it unless the script
 // says that it fails.
 func (w *scriptedPorts) act(of Subject, name, detail string, do func()) error {
-	c, err := Call{Subject: of, Name: name, Detail: detail, Outcome: ok}, error(nil)
-	if says := w.says(of, name); says == failing || says == setFailing {
-		c.Outcome, err = failing, errScripted
+	c, err := Call{Subject: of, Name: name, Detail: detail, Outcome: "ok"}, error(nil)
+	if says := w.says(of, name); says == "error" || says == "set-error" {
+		c.Outcome, err = "error", errScripted
 	} else {
 		do()
 	}
@@ -52,8 +59,8 @@ func (w *scriptedPorts) act(of Subject, name, detail string, do func()) error {
 
 // Routes and SetRoutes are the port [rollout.Traffic].
 func (w *scriptedPorts) Routes(context.Context) (rollout.Routes, error) {
-	if w.says(Traffic) == failing {
-		w.record(Call{Subject: Traffic, Name: "read", Detail: "unread", Outcome: failing})
+	if w.says(Traffic) == "error" {
+		w.record(Call{Subject: Traffic, Name: "read", Detail: "unread", Outcome: "error"})
 		return rollout.Routes{}, errScripted
 	}
 	return w.routes, nil
@@ -65,11 +72,11 @@ func (w *scriptedPorts) SetRoutes(_ context.Context, r rollout.Routes) error {
 
 // The methods from Revision to Promote are the port [rollout.Target].
 func (w *scriptedPorts) Revision(context.Context) (string, error) {
-	if w.says(Target, revision) == failing {
-		w.record(Call{Subject: Target, Name: revision, Outcome: failing})
+	if w.says(Target, "revision") == "error" {
+		w.record(Call{Subject: Target, Name: "revision", Outcome: "error"})
 		return "", errScripted
 	}
-	return cmp.Or(w.says(Revision), w.revision), nil
+	return w.revision(), nil
 }
 
 func (w *scriptedPorts) PrimaryReady(context.Context) error {
@@ -79,7 +86,7 @@ func (w *scriptedPorts) PrimaryReady(context.Context) error {
 // CanaryReady says that a canary that was scaled down is not ready.
 func (w *scriptedPorts) CanaryReady(context.Context) error {
 	if !w.scaled {
-		return w.isReady(Canary, notReady)
+		return w.isReady(Canary, "not-ready")
 	}
 	return w.isReady(Canary, w.says(Canary))
 }
@@ -87,9 +94,9 @@ func (w *scriptedPorts) CanaryReady(context.Context) error {
 func (w *scriptedPorts) isReady(of Subject, says string) error {
 	var err error
 	switch says {
-	case notReady:
+	case "not-ready":
 		err = errNotReady
-	case stuck:
+	case "stuck":
 		err = fmt.Errorf("scripted: %w", rollout.ErrStuck)
 	default:
 		return nil
@@ -99,15 +106,15 @@ func (w *scriptedPorts) isReady(of Subject, says string) error {
 }
 
 func (w *scriptedPorts) ScaleUp(context.Context) error {
-	return w.act(Target, scaleUp, "", func() { w.scaled = true })
+	return w.act(Target, "scale-up", "", func() { w.scaled = true })
 }
 
 func (w *scriptedPorts) ScaleDown(context.Context) error {
-	return w.act(Target, scaleDown, "", func() { w.scaled = false })
+	return w.act(Target, "scale-down", "", func() { w.scaled = false })
 }
 
 func (w *scriptedPorts) Promote(context.Context) error {
-	return w.act(Target, promote, "", func() { w.primary = cmp.Or(w.says(Revision), w.revision) })
+	return w.act(Target, "promote", "", func() { w.primary = w.revision() })
 }
 
 // Query is the port [rollout.Metrics].
@@ -116,12 +123,12 @@ func (w *scriptedPorts) Query(ctx context.Context, c *rollout.Canary, m rollout.
 	value, err := normal(m), error(nil)
 	switch says {
 	case "":
-	case none:
+	case "none":
 		err = fmt.Errorf("%w for metric %s", rollout.ErrNoValues, m.Name)
-	case failing:
+	case "error":
 		err = errScripted
 	default:
-		value = number(says)
+		value, _ = strconv.ParseFloat(says, 64) // as its form is
 	}
 	call := Call{Subject: Metric, Name: m.Name, Outcome: says}
 	if err == nil {
@@ -161,12 +168,13 @@ func (w *scriptedPorts) Call(ctx context.Context, h rollout.Hook, p rollout.Payl
 	}
 	answer, err := rollout.Answer{Attempts: 1}, error(nil)
 	switch says {
-	case timeout:
+	case "timeout":
 		err = fmt.Errorf("no answer: %w", errTimeout)
-	case refused:
+	case "refused":
 		err = &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 	default:
-		answer.Status, answer.Body = status(says), []byte(http.StatusText(status(says)))
+		answer.Status, _ = strconv.Atoi(says) // as its form is
+		answer.Body = []byte(http.StatusText(answer.Status))
 		err = &rollout.StatusError{Code: answer.Status, Body: answer.Body}
 		if v := of.Judge(err); v == rollout.Pass || v == rollout.Fire {
 			err = nil

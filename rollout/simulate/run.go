@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"reflect"
-	"strings"
 	"time"
 
 	"github.com/headgate-io/headgate/rollout"
@@ -53,9 +52,8 @@ type Call struct {
 // A run is a simulation under way.
 type run struct {
 	*Simulation
-	world    *scriptedPorts
-	analysis rollout.Analysis
-	tick     *Tick
+	*scriptedPorts
+	canary   rollout.Canary
 	ticks    int  // that are over
 	stranded bool // the last promotion failed
 	moved    bool // the tick changed routes, or the workload
@@ -70,127 +68,90 @@ func (s *Simulation) Run(ctx context.Context) iter.Seq2[*Tick, error] {
 			yield(nil, err)
 			return
 		}
-		canary, w := *s.Canary, &scriptedPorts{state: state{routes: rollout.Routes{Primary: 100}}}
-		r := &run{Simulation: s, world: w, tick: &Tick{Time: epoch}}
-		w.says = func(of Subject, names ...string) string { return s.Script.at(r.tick.Number, of, names...) }
-		r.analysis = rollout.Analysis{Canary: &canary, Traffic: w, Target: w, Metrics: w, Hooks: w, Sink: w}
+		w := &scriptedPorts{script: s.Script, tick: &Tick{Time: epoch}, state: state{routes: rollout.Routes{Primary: 100}}}
+		r := &run{Simulation: s, scriptedPorts: w, canary: *s.Canary}
+		analysis := rollout.Analysis{Canary: &r.canary, Traffic: w, Target: w, Metrics: w, Hooks: w, Sink: w}
 		for {
-			wait, err := r.step(ctx)
+			t, was := r.tick, r.state
+			says := r.says(Suspend)
+			r.canary.Spec.Suspend = says == "on" || says == "" && s.Canary.Spec.Suspend
+			after, wait, err := analysis.Step(ctx, t.Time, t.Before)
 			if err != nil {
-				yield(nil, fmt.Errorf("tick %d: %w", r.tick.Number, err))
+				yield(nil, fmt.Errorf("tick %d: %w", t.Number, err))
 				return
 			}
-			if !yield(r.tick, nil) || r.tick.End != "" {
+			t.After, t.Routes, r.moved = after, r.routes, r.state != was
+			if wait > 0 {
+				r.ticks++
+			}
+			for _, e := range t.Events {
+				if e.Code == rollout.EventPromotionFailed || e.Code == rollout.EventRolledBack {
+					r.stranded = e.Code == rollout.EventPromotionFailed
+				}
+			}
+			t.End = r.end()
+			if !yield(t, nil) || t.End != "" {
 				return
 			}
-			r.next(wait)
+			number := t.Number
+			if wait > 0 { // or what was decided is done in the same tick
+				number++
+			}
+			if after.Ended() && number > 1 {
+				number = max(number, s.Script.next(t.Number, Revision))
+			}
+			passed := wait * time.Duration(number-t.Number)
+			r.tick = &Tick{Number: number, Time: t.Time.Add(passed), Elapsed: t.Elapsed + rollout.Duration(passed), Before: after}
 		}
 	}
-}
-
-// step does the tick.
-func (r *run) step(ctx context.Context) (wait time.Duration, err error) {
-	t := r.tick
-	if r.world.tick, r.world.revision = t, "1"; t.Number > 0 {
-		r.world.revision = "2"
-	}
-	says := r.Script.at(t.Number, Suspend)
-	r.analysis.Canary.Spec.Suspend = says == on || says == "" && r.Canary.Spec.Suspend
-	was := r.world.state
-	if t.After, wait, err = r.analysis.Step(ctx, t.Time, t.Before); err != nil {
-		return 0, err
-	}
-	t.Routes, r.moved = r.world.routes, r.world.state != was
-	if wait > 0 {
-		r.ticks++
-	}
-	for _, e := range t.Events {
-		if e.Code == rollout.EventPromotionFailed || e.Code == rollout.EventRolledBack {
-			r.stranded = e.Code == rollout.EventPromotionFailed
-		}
-	}
-	t.End = r.end()
-	return wait, nil
-}
-
-// next makes the tick after one that is not the end. Without a wait, what was
-// decided is done in the same tick.
-func (r *run) next(wait time.Duration) {
-	last, number := r.tick, r.tick.Number
-	if wait > 0 {
-		number++
-	}
-	if last.After.Ended() && number > 1 {
-		number = max(number, r.Script.next(last.Number, Revision))
-	}
-	passed := wait * time.Duration(number-last.Number)
-	r.tick = &Tick{Number: number, Time: last.Time.Add(passed), Elapsed: last.Elapsed + rollout.Duration(passed), Before: last.After}
 }
 
 // end says why there is no further tick, "" when there is one.
 func (r *run) end() string {
-	t := r.tick
+	t, s := r.tick, r.tick.After
+	last := s.Ended() && r.Script.next(t.Number, Revision) == 0
 	switch {
 	case t.Number == 0: // the second revision comes
-	case t.After.Ended() && r.Script.next(t.Number, Revision) == 0:
-		switch {
-		case t.After.Phase == rollout.Succeeded:
-			return "promoted"
-		case r.stranded:
-			return fmt.Sprintf("promotion failed, %d%% of the traffic goes to the canary", t.Routes.Canary)
-		}
+	case last && s.Phase == rollout.Succeeded:
+		return "promoted"
+	case last && r.stranded:
+		return fmt.Sprintf("promotion failed, %d%% of the traffic goes to the canary", t.Routes.Canary)
+	case last:
 		return "rolled back"
-	case t.After.Ended():
-	case r.still():
-		return r.stands()
+	case s.Ended() || !r.still():
+	case r.canary.Spec.Suspend:
+		return "suspended in " + where(s)
+	case s.Gate != nil:
+		return fmt.Sprintf("waits on %s gate %s", s.Gate.Type, s.Gate.Name)
+	case s.Phase == rollout.Initialized:
+		return "no new revision"
+	default:
+		return "does not go on from " + where(s)
 	}
 	if r.ticks >= cmp.Or(max(r.Ticks, 0), 1000) {
-		return fmt.Sprintf("%s after %d ticks", where(t.After), r.ticks)
+		return fmt.Sprintf("%s after %d ticks", where(s), r.ticks)
 	}
 	return ""
 }
 
-// still reports whether every further tick would be as this one.
+// still reports whether every further tick would be as this one: nothing but the
+// number of events and the time of the step changed, and nothing will.
 func (r *run) still() bool {
-	t := r.tick
-	timed := !t.After.NotReadySince.IsZero()
+	a, b := r.tick.Before, r.tick.After
+	timed := !b.NotReadySince.IsZero()
 	for _, h := range r.Canary.Spec.Analysis.Webhooks {
-		g := t.After.Gate
-		timed = timed || g != nil && g.Name == h.Name && g.Type == typeOf(h) && h.Deadline > 0
+		timed = timed || b.Gate != nil && b.Gate.Name == h.Name && b.Gate.Type == typeOf(h) && h.Deadline > 0
 	}
-	return r.Script.next(t.Number) == 0 && (!timed || t.After.RollingBack) && !r.moved && same(t.Before, t.After)
+	a.Sequence, a.LastStep = b.Sequence, b.LastStep
+	return r.Script.next(r.tick.Number) == 0 && (!timed || b.RollingBack) && !r.moved && reflect.DeepEqual(a, b)
 }
-
-// stands says what a canary that does not go on is in.
-func (r *run) stands() string {
-	s := r.tick.After
-	switch {
-	case r.analysis.Canary.Spec.Suspend:
-		return "suspended in " + where(s)
-	case s.Gate != nil:
-		return waitsOn(s.Gate)
-	case s.Phase == rollout.Initialized:
-		return "no new revision"
-	}
-	return "does not go on from " + where(s)
-}
-
-func waitsOn(g *rollout.Gate) string { return fmt.Sprintf("waits on %s gate %s", g.Type, g.Name) }
 
 func where(s rollout.Status) string {
 	switch {
 	case s.Gate != nil:
-		return string(s.Phase) + ", " + strings.Replace(waitsOn(s.Gate), "waits", "waiting", 1)
+		return fmt.Sprintf("%s, waiting on %s gate %s", s.Phase, s.Gate.Type, s.Gate.Name)
 	case s.Phase == "":
 		return "not initialised"
 	}
 	return string(s.Phase)
-}
-
-// same reports whether two statuses differ in no more than the number of events
-// and the time of the step.
-func same(a, b rollout.Status) bool {
-	a.Sequence, b.Sequence = 0, 0
-	a.LastStep, b.LastStep = time.Time{}, time.Time{}
-	return reflect.DeepEqual(a, b)
 }

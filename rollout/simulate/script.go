@@ -3,7 +3,7 @@ package simulate
 import (
 	"errors"
 	"fmt"
-	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,44 +31,23 @@ type subject struct {
 	name  Subject
 	named bool   // the outcome starts with a name
 	want  string // what a value may be, for errors
-	valid func(string) bool
+	form  *regexp.Regexp
 }
 
+// subjects have the words that the ports understand. Printable is as in [strconv.IsPrint].
 var subjects = []subject{
-	{Hook, true, "a status from 100 to 599, timeout or refused", func(v string) bool { return v == timeout || v == refused || status(v) != 0 }},
-	{Metric, true, "a number, none or error", func(v string) bool { return v == none || v == failing || !math.IsNaN(number(v)) }},
-	{Target, true, "ok or error", oneOf(ok, failing)},
-	{Canary, false, "ready, not-ready or stuck", oneOf(ready, notReady, stuck)},
-	{Primary, false, "ready, not-ready or stuck", oneOf(ready, notReady, stuck)},
-	{Traffic, false, "ok, error or set-error", oneOf(ok, failing, setFailing)},
-	{Revision, false, "a text of at most 253 printable characters", printable},
-	{Suspend, false, "on or off", oneOf(on, off)},
+	{Hook, true, "a status from 100 to 599, timeout or refused", regexp.MustCompile(`^([1-5][0-9][0-9]|timeout|refused)$`)},
+	{Metric, true, "a number, none or error", regexp.MustCompile(`^([-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?|none|error)$`)},
+	{Target, true, "ok or error", regexp.MustCompile(`^(ok|error)$`)},
+	{Canary, false, "ready, not-ready or stuck", regexp.MustCompile(`^(ready|not-ready|stuck)$`)},
+	{Primary, false, "ready, not-ready or stuck", regexp.MustCompile(`^(ready|not-ready|stuck)$`)},
+	{Traffic, false, "ok, error or set-error", regexp.MustCompile(`^(ok|error|set-error)$`)},
+	{Revision, false, "a text of at most 253 printable characters", regexp.MustCompile(`^[\pL\pM\pN\pP\pS ]{1,253}$`)},
+	{Suspend, false, "on or off", regexp.MustCompile(`^(on|off)$`)},
 }
 
-// The values that are words.
-const (
-	timeout    = "timeout"
-	refused    = "refused"
-	none       = "none"
-	failing    = "error"
-	setFailing = "set-error"
-	ok         = "ok"
-	ready      = "ready"
-	notReady   = "not-ready"
-	stuck      = "stuck"
-	on         = "on"
-	off        = "off"
-)
-
-// The methods of a target that an outcome may be of.
-const (
-	scaleUp   = "scale-up"
-	scaleDown = "scale-down"
-	promote   = "promote"
-	revision  = "revision"
-)
-
-var methods = []string{scaleUp, scaleDown, promote, revision}
+// methods are those of a target that an outcome may be of.
+var methods = []string{"scale-up", "scale-down", "promote", "revision"}
 
 // maxTick bounds the ticks that a script speaks of.
 const maxTick = 1_000_000
@@ -109,7 +88,7 @@ func ParseOutcome(of Subject, text string) (Outcome, error) {
 		switch {
 		case err != nil:
 			return Outcome{}, fmt.Errorf("%s %q: %w", of, text, err)
-		case !s.valid(v.Text):
+		case !s.form.MatchString(v.Text):
 			return Outcome{}, fmt.Errorf("%s %q: value %q is not %s", of, text, v.Text, s.want)
 		}
 		o.Values = append(o.Values, v)
@@ -212,30 +191,4 @@ func list(names []string) string {
 		}
 	}
 	return strings.Join(quoted, ", ")
-}
-
-func oneOf(values ...string) func(string) bool {
-	return func(v string) bool { return slices.Contains(values, v) }
-}
-
-func printable(v string) bool {
-	return v != "" && len(v) <= 253 && !strings.ContainsFunc(v, func(r rune) bool { return !strconv.IsPrint(r) })
-}
-
-// status returns an HTTP status, 0 when v is none.
-func status(v string) int {
-	n, err := strconv.ParseUint(v, 10, 16)
-	if err != nil || n < 100 || n > 599 {
-		return 0
-	}
-	return int(n)
-}
-
-// number returns a finite number, NaN when v is none.
-func number(v string) float64 {
-	f, err := strconv.ParseFloat(v, 64)
-	if err != nil || math.IsInf(f, 0) {
-		return math.NaN()
-	}
-	return f
 }

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"iter"
@@ -13,22 +14,15 @@ import (
 
 // phases are the phase before and after, once when they are the same.
 func (t *Tick) phases() string {
-	before, after := phase(t.Before.Phase), phase(t.After.Phase)
+	before, after := cmp.Or(t.Before.Phase, "none"), cmp.Or(t.After.Phase, "none")
 	if before == after {
-		return after
+		return string(after)
 	}
-	return before + ">" + after
-}
-
-func phase(p rollout.Phase) string {
-	if p == "" {
-		return "none"
-	}
-	return string(p)
+	return string(before + ">" + after)
 }
 
 func problem(outcome string) string {
-	if outcome == ok {
+	if outcome == "ok" {
 		return ""
 	}
 	return " " + outcome

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os/exec"
@@ -16,6 +15,7 @@ import (
 	"text/template"
 
 	"github.com/headgate-io/headgate/internal/command"
+	"github.com/headgate-io/headgate/internal/notify"
 	"github.com/headgate-io/headgate/internal/placeholder"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout"
@@ -82,16 +82,9 @@ func (c *Command) Do(ctx context.Context, v Values) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	env := slices.Clone(c.Env)
-	for _, variable := range []struct {
-		name  string
-		value any
-	}{
-		{"OPERATION", v.Operation}, {"NAME", v.Name}, {"NAMESPACE", v.Namespace}, {"TARGET", v.Target}, {"SERVICE", v.Service}, {"PHASE", v.Phase},
-		{"REVISION", v.Revision}, {"PRIMARY", v.Primary}, {"CANARY", v.Canary}, {"MIRRORED", v.Mirrored},
-	} {
-		env = append(env, fmt.Sprintf("HEADGATE_%s=%v", variable.name, variable.value))
-	}
+	env := append(slices.Clone(c.Env), "HEADGATE_OPERATION="+string(v.Operation), "HEADGATE_NAME="+v.Name, "HEADGATE_NAMESPACE="+v.Namespace,
+		"HEADGATE_TARGET="+v.Target, "HEADGATE_SERVICE="+v.Service, "HEADGATE_PHASE="+string(v.Phase), "HEADGATE_REVISION="+v.Revision,
+		fmt.Sprintf("HEADGATE_PRIMARY=%d", v.Primary), fmt.Sprintf("HEADGATE_CANARY=%d", v.Canary), fmt.Sprintf("HEADGATE_MIRRORED=%v", v.Mirrored))
 	out, err := command.Command{Args: args, Dir: c.Dir, Env: env, Limit: maxText + 1}.Run(ctx)
 	if exit, ok := errors.AsType[*command.ExitError](err); ok && v.Operation.ready() && exit.Code == StuckCode {
 		return "", fmt.Errorf("%w: %w", rollout.ErrStuck, err)
@@ -145,40 +138,21 @@ func (c *Command) Check(op Operation) error {
 //
 // A status from 200 to 299 is success, and the body is the answer. To a question
 // whether the workload is ready, 410 answers that it never will be, any other
-// that it is not yet. Redirects with 307 and 308 are followed on the origin of
+// that it is not yet. Redirects with 307 and 308, and those of a GET, are followed on the origin of
 // the URL; any other is an error that names where it leads to.
 type Request struct {
-	Method    string // default GET for operations that ask, POST for others
-	URL       string
-	Header    map[string]string // errors do not show the values
-	Body      string
-	Transport http.RoundTripper // default [http.DefaultTransport]
+	Method string // default GET for operations that ask, POST for others
+	URL    string
+	Header map[string]string // errors do not show the values
+	Body   string
 }
 
 // Do sends the request.
 func (r *Request) Do(ctx context.Context, v Values) (string, error) {
-	req, secrets, err := r.request(ctx, v)
+	u, header, body, err := r.expand(v)
 	if err != nil {
 		return "", err
 	}
-	client := http.Client{Transport: r.Transport, CheckRedirect: stay}
-	resp, err := client.Do(req)
-	if err != nil {
-		return "", redact.Error(err, secrets...)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxText+1))
-	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return "", redact.Error(refused(v.Operation, resp, body), secrets...)
-	}
-	if !v.Operation.asks() {
-		return "", nil
-	}
-	return string(body), redact.Error(err, secrets...)
-}
-
-// request returns the request as it is sent, and the secrets in it.
-func (r *Request) request(ctx context.Context, v Values) (req *http.Request, secrets []string, err error) {
 	method := r.Method
 	if method == "" {
 		method = http.MethodPost
@@ -186,41 +160,42 @@ func (r *Request) request(ctx context.Context, v Values) (req *http.Request, sec
 			method = http.MethodGet
 		}
 	}
-	at, err := expand(r.URL, v.escaped())
-	if err != nil {
-		return nil, nil, fmt.Errorf("url: %w", err)
+	a, err := notify.Send(ctx, http.DefaultTransport, method, u, header, []byte(body), maxText+1)
+	if err == nil && (a.Status < 200 || a.Status > 299) {
+		err = refused(v.Operation, a)
+	} else if err == nil && v.Operation.asks() {
+		return string(a.Body), redact.Error(a.Err, notify.Credentials(header)...)
 	}
-	u, err := url.Parse(at)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-		return nil, nil, errors.New("url: give an absolute one with http or https")
+	return "", redact.Error(err, notify.Credentials(header)...)
+}
+
+// expand returns what is sent.
+func (r *Request) expand(v Values) (u *url.URL, header http.Header, body string, err error) {
+	at, err := expand(r.URL, v.escaped())
+	if err == nil {
+		u, err = notify.ParseURL(at)
+	}
+	if err != nil {
+		return nil, nil, "", fmt.Errorf("url: %w", err)
 	}
 	for part := range strings.SplitSeq(u.EscapedPath(), "/") {
 		if text, _ := url.PathUnescape(part); text == "." || text == ".." {
-			return nil, nil, fmt.Errorf("url: a part of its path is %q: servers take that for another path", text)
+			return nil, nil, "", fmt.Errorf("url: a part of its path is %q: servers take that for another path", text)
 		}
 	}
-	body, err := expand(r.Body, v)
-	if err != nil {
-		return nil, nil, fmt.Errorf("body: %w", err)
-	}
-	if req, err = http.NewRequestWithContext(ctx, method, at, strings.NewReader(body)); err != nil {
-		return nil, nil, err
-	}
+	header = http.Header{}
 	for name, text := range r.Header {
 		value, err := expand(text, v)
 		if err != nil {
-			return nil, nil, fmt.Errorf("header %s: %w", name, err)
+			return nil, nil, "", fmt.Errorf("header %s: %w", name, err)
 		}
-		req.Header.Set(name, value)
-		if !slices.Contains([]string{"accept", "content-type", "host", "user-agent"}, strings.ToLower(name)) {
-			_, credentials, _ := strings.Cut(value, " ") // Bearer TOKEN
-			secrets = append(secrets, value, credentials)
-		}
+		header.Set(name, value)
 	}
-	if host := req.Header.Get("Host"); host != "" {
-		req.Host = host
+	notify.UserInfo(u, header)
+	if body, err = expand(r.Body, v); err != nil {
+		return nil, nil, "", fmt.Errorf("body: %w", err)
 	}
-	return req, secrets, nil
+	return u, header, body, nil
 }
 
 // escaped returns v with texts that stand for themselves anywhere in a URL.
@@ -234,33 +209,22 @@ func (v Values) escaped() Values {
 // maxReason is how much of a body is told in an error, in bytes.
 const maxReason = 512
 
-func refused(op Operation, resp *http.Response, body []byte) error {
-	text := fmt.Sprintf("status %d", resp.StatusCode)
-	if to := resp.Header.Get("Location"); to != "" && resp.StatusCode/100 == 3 {
+func refused(op Operation, a *notify.Answer) error {
+	text := fmt.Sprintf("status %d", a.Status)
+	if to := a.Header.Get("Location"); to != "" && a.Status/100 == 3 {
 		text += ": redirect to " + to + " refused"
-	} else if body = bytes.TrimSpace(body[:min(len(body), maxReason)]); len(body) > 0 {
+	} else if body := bytes.TrimSpace(a.Body[:min(len(a.Body), maxReason)]); len(body) > 0 {
 		text += ": " + string(body)
 	}
-	if op.ready() && resp.StatusCode == http.StatusGone {
+	if op.ready() && a.Status == http.StatusGone {
 		return fmt.Errorf("%w: %s", rollout.ErrStuck, text)
 	}
 	return errors.New(text)
 }
 
-// stay follows 307 and 308 on the same origin. Another redirect is the answer.
-func stay(req *http.Request, via []*http.Request) error {
-	status := req.Response.StatusCode
-	replays := status == http.StatusTemporaryRedirect || status == http.StatusPermanentRedirect
-	same := req.URL.Scheme == via[0].URL.Scheme && req.URL.Host == via[0].URL.Host
-	if !replays || !same || len(via) > 5 {
-		return http.ErrUseLastResponse
-	}
-	return nil
-}
-
 // Check returns what is wrong with the request: templates that cannot be
 // executed, and a URL that is none.
 func (r *Request) Check(op Operation) error {
-	_, _, err := r.request(context.Background(), Values{Operation: op})
+	_, _, _, err := r.expand(Values{Operation: op})
 	return err
 }

@@ -31,56 +31,59 @@ func (s *stopping) ScaleDown(context.Context) error {
 	return nil
 }
 
-// Hundreds of slow requests run at the canary when its weight becomes 0. It is
-// stopped when the last of them was answered, and no client notices.
-func TestScaleDownUnderLoad(t *testing.T) {
-	const clients = 300
-	release := make(chan struct{})
-	arrived := make(chan struct{}, clients)
-	canary := serve(t, func(w http.ResponseWriter, req *http.Request) {
-		arrived <- struct{}{}
-		<-release
-		io.WriteString(w, "canary")
-	})
-	p := &traffic.Proxy{Canary: canary.URL, Start: rollout.Routes{Canary: 100}}
-	url := front(t, p).URL
-	answer := sync.OnceFunc(func() { close(release) })
-	t.Cleanup(answer)
-	target := &stopping{server: canary, called: make(chan struct{})}
-
-	var load sync.WaitGroup
-	for range clients {
-		load.Go(func() {
-			if got := ask(t, url); got != "canary" {
-				t.Errorf("a request that ran got %q", got)
+// Requests run at a side when its share becomes 0: new ones go to the other side, those that run are
+// answered, and a canary is stopped after the last of them.
+func TestParting(t *testing.T) {
+	for name, share := range map[string]int{"primary": 0, "canary": 100} { // of the canary, before
+		t.Run(name, func(t *testing.T) {
+			const clients = 100
+			release, arrived := make(chan struct{}), make(chan struct{}, clients)
+			slow := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				arrived <- struct{}{}
+				<-release
+				io.WriteString(w, name)
+			})
+			p, other := &traffic.Proxy{Start: rollout.Routes{Primary: 100 - share, Canary: share}}, "primary"
+			if p.Canary = slow.URL; name == "primary" {
+				p.Primary, p.Canary, other = slow.URL, "", "canary"
 			}
+			url := front(t, p).URL
+			answer := sync.OnceFunc(func() { close(release) })
+			t.Cleanup(answer)
+			var load sync.WaitGroup
+			for range clients {
+				load.Go(func() {
+					if got := ask(t, url); got != name {
+						t.Errorf("a request that ran got %q", got)
+					}
+				})
+			}
+			for range clients {
+				<-arrived
+			}
+			set(t, p, rollout.Routes{Primary: share, Canary: 100 - share})
+			target := &stopping{server: slow, called: make(chan struct{})}
+			scaled := make(chan error, 1)
+			if scaled <- nil; name == "canary" {
+				<-scaled
+				go func() { scaled <- p.Target(target).ScaleDown(t.Context()) }()
+			}
+			for range 200 {
+				if got := ask(t, url); got != other {
+					t.Fatalf("a request after the change got %q", got)
+				}
+			}
+			select {
+			case <-target.called:
+				t.Fatal("stopped while requests run")
+			default:
+			}
+			answer()
+			if err := <-scaled; err != nil {
+				t.Fatal(err)
+			}
+			load.Wait()
 		})
-	}
-	for range clients {
-		<-arrived
-	}
-	set(t, p, rollout.Routes{Primary: 100})
-	scaled := make(chan error)
-	go func() { scaled <- p.Target(target).ScaleDown(t.Context()) }()
-	for range 200 {
-		if got := ask(t, url); got != "primary" {
-			t.Fatalf("a request after the change got %q", got)
-		}
-	}
-	select {
-	case <-target.called:
-		t.Fatal("scaled down while requests run")
-	default:
-	}
-	answer()
-	if err := <-scaled; err != nil {
-		t.Fatal(err)
-	}
-	load.Wait()
-	for range 10 {
-		if got := ask(t, url); got != "primary" {
-			t.Fatalf("a request after the end got %q", got)
-		}
 	}
 }
 
@@ -226,31 +229,6 @@ func TestUpgrade(t *testing.T) {
 	}
 	if _, err := lines.ReadByte(); err == nil {
 		t.Error("it is still open")
-	}
-	if s := p.Stats(); s.Canary.Requests != 1 || s.Canary.Failed != 0 {
-		t.Errorf("%+v", s)
-	}
-}
-
-func TestEventStreamEndsWithTheCanary(t *testing.T) {
-	canary := serve(t, func(w http.ResponseWriter, req *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		io.WriteString(w, "data: 1\n\n")
-		http.NewResponseController(w).Flush()
-		<-req.Context().Done()
-	})
-	p := &traffic.Proxy{Canary: canary.URL, Start: rollout.Routes{Canary: 100}, DrainTimeout: time.Millisecond}
-	resp, err := http.Get(front(t, p).URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if line, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil || line != "data: 1\n" {
-		t.Fatal(line, err)
-	}
-	set(t, p, rollout.Routes{Primary: 100})
-	if err := p.Target(new(traffic.Adapter)).ScaleDown(t.Context()); err != nil {
-		t.Fatal(err)
 	}
 	if s := p.Stats(); s.Canary.Requests != 1 || s.Canary.Failed != 0 {
 		t.Errorf("%+v", s)

@@ -11,15 +11,14 @@ import (
 	"time"
 )
 
-// A body is that of a request. It notes why the client did not send all of it,
-// and keeps what a copy is made of.
+// A body is that of a request. It notes how far the client has sent it, and
+// keeps what a copy is made of.
 type body struct {
 	io.ReadCloser
 	mu   sync.Mutex
 	over error // io.EOF when all of it was read
-	kept bytes.Buffer
-	room int                 // for kept
-	send func(whole *[]byte) // called when the body is over or has no room, with nil when it is not whole; nil for no copy
+	room int   // for kept; negative when it is too long
+	kept []byte
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -29,68 +28,40 @@ func (b *body) Read(p []byte) (int, error) {
 	if b.over == nil && !errors.Is(err, http.ErrBodyReadAfterClose) {
 		b.over = err
 	}
-	switch {
-	case b.send == nil:
-	case b.kept.Len()+n > b.room, err != nil && err != io.EOF:
-		b.send(nil)
-		b.send, b.kept = nil, bytes.Buffer{}
-	default:
-		b.kept.Write(p[:n])
-		if err == io.EOF {
-			whole := b.kept.Bytes()
-			b.send(&whole)
-			b.send = nil
-		}
+	if b.room -= n; b.room >= 0 {
+		b.kept = append(b.kept, p[:n]...)
+	} else {
+		b.kept = nil
 	}
 	return n, err
 }
 
-// failure returns why the client did not send all of the body, nil when it did or may still do so.
-func (b *body) failure() error {
+// sent returns io.EOF when the client has sent all of the body, nil when it may
+// still do so, or else why it does not.
+func (b *body) sent() error {
 	if b == nil {
-		return nil
+		return io.EOF
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.over == io.EOF {
-		return nil
-	}
 	return b.over
 }
 
-// end lets an answer that comes before the end of the body end the connection
-// of the client, which would take what is still to come for another request.
-func (b *body) end(answer http.Header) {
+// whole returns the body, if all of it was sent and it was not too long.
+func (b *body) whole() (text []byte, ok bool) {
 	if b == nil {
-		return
+		return nil, true
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.over != io.EOF {
-		answer.Set("Connection", "close") // HTTP/2 has no such header, and its server drops it
-	}
+	return b.kept, b.over == io.EOF && b.room >= 0
 }
 
-// mirror sends a copy of req to the canary once all of its body was read; the
-// answer is dropped. The number of copies and their bodies have a bound: what is
-// over is left out, never waited for. The function that it returns is called when req has ended.
-func (p *Proxy) mirror(req *http.Request, body *body) (ended func()) {
-	var once sync.Once
-	out := req.Clone(p.ctx) // the handler may have returned when it is sent
-	send := func(whole *[]byte) {
-		once.Do(func() {
-			x := &exchange{to: canary}
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			if whole == nil || !p.routes.Mirrored || p.ctx.Err() != nil {
-				p.left++
-				<-p.slots
-				return
-			}
-			p.add(x)
-			p.copies.Go(func() { p.sendCopy(x, out, *whole) })
-		})
-	}
+// mirror prepares the copy of a request that the canary is to get when the
+// primary answers and all of the body was read; the answer to it is dropped. The
+// number of copies and their bodies have a bound: what is over is left out,
+// never waited for.
+func (p *Proxy) mirror(req *http.Request, x *exchange) {
 	limit, free := or(p.MirrorBody, 1<<20), false
 	if !upgrades(req) && req.ContentLength <= int64(limit) {
 		select {
@@ -99,31 +70,47 @@ func (p *Proxy) mirror(req *http.Request, body *body) (ended func()) {
 		default:
 		}
 	}
-	switch {
-	case !free:
+	if !free {
 		p.mu.Lock()
+		defer p.mu.Unlock()
 		p.left++
-		p.mu.Unlock()
-		return func() {}
-	case body == nil:
-		send(new([]byte))
-	default:
-		body.room, body.send = limit, send
+		return
 	}
-	return func() { send(nil) }
+	x.copy = req.Clone(p.ctx) // the handler may have returned when it is sent
+	if x.body != nil {
+		x.body.room = limit
+	}
 }
 
-func (p *Proxy) sendCopy(x *exchange, out *http.Request, body []byte) {
-	defer func() { <-p.slots }()
-	defer p.end(x)
-	ctx, cancel := context.WithTimeout(context.WithValue(out.Context(), exchangeKey{}, x), or(p.MirrorTimeout, 15*time.Second))
-	defer cancel()
-	x.cut = cancel
-	out = out.WithContext(ctx)
-	out.Header.Del("Expect")
-	out.Trailer, out.TransferEncoding = nil, nil
-	out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	p.handlers[canary].ServeHTTP(discard{}, out)
+// sendCopy sends the copy of a request, if there is one that was not sent.
+func (p *Proxy) sendCopy(of *exchange) {
+	out := of.copy
+	if out == nil {
+		return
+	}
+	of.copy = nil
+	kept, whole := of.body.whole()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !whole || !p.routes.Mirrored || p.ctx.Err() != nil {
+		p.left++
+		<-p.slots
+		return
+	}
+	x := &exchange{to: canary}
+	p.add(x)
+	p.copies.Go(func() {
+		defer func() { <-p.slots }()
+		defer p.end(x)
+		ctx, cancel := context.WithTimeout(context.WithValue(out.Context(), exchangeKey{}, x), or(p.MirrorTimeout, 15*time.Second))
+		defer cancel()
+		x.cut = cancel
+		out = out.WithContext(ctx)
+		out.Header.Del("Expect")
+		out.Trailer, out.TransferEncoding = nil, nil
+		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(kept)), int64(len(kept))
+		p.handlers[canary].ServeHTTP(discard{}, out)
+	})
 }
 
 // discard is a client that drops what it gets.

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/notify"
 	"github.com/headgate-io/headgate/rollout"
 )
 
@@ -96,7 +97,7 @@ func (p *Proxy) build() error {
 	for i, base := range []string{p.Primary, p.Canary} {
 		u, err := parseBase(base)
 		if err != nil {
-			errs[i] = fmt.Errorf("%s of the proxy: %w", [...]string{"primary", "canary"}[i], err)
+			errs[i] = fmt.Errorf("%s of the proxy: the URL %w", [...]string{"primary", "canary"}[i], err)
 			continue
 		}
 		p.handlers[i] = &httputil.ReverseProxy{
@@ -117,16 +118,11 @@ func (p *Proxy) build() error {
 }
 
 func parseBase(base string) (*url.URL, error) {
-	u, err := url.Parse(base)
-	switch {
-	case err != nil:
-		return nil, errors.New("not a URL") // the text may be a credential
-	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
-		return nil, errors.New("give a URL such as http://127.0.0.1:8080")
-	case u.User != nil, u.RawQuery != "", u.ForceQuery, u.Fragment != "":
-		return nil, errors.New("the URL may have no user, query or fragment")
+	u, err := notify.ParseURL(base)
+	if err == nil && (u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "") {
+		err = errors.New("may have no user, query or fragment")
 	}
-	return u, nil
+	return u, err
 }
 
 func newTransport(header time.Duration) *http.Transport {
@@ -203,10 +199,11 @@ type exchange struct {
 	ended  time.Time // when it was counted: zero until then
 	window *window   // that it is counted in
 	cut    func()
-	body   *body // of the request; nil without one
-	status int   // of the answer; 0 when there was none
-	broken bool  // the server did not answer, or not to the end
-	gone   bool  // the client left before there was an answer
+	body   *body         // of the request; nil without one
+	copy   *http.Request // that is to be sent to the canary; nil for none
+	status int           // of the answer; 0 when there was none
+	broken bool          // the server did not answer, or not to the end
+	gone   bool          // the client left before there was an answer
 }
 
 type exchangeKey struct{}
@@ -245,7 +242,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		out.Body = x.body
 	}
 	if mirror {
-		defer p.mirror(req, x.body)()
+		p.mirror(req, x)
 	}
 	handler.ServeHTTP(w, out)
 }
@@ -293,6 +290,7 @@ func (p *Proxy) add(x *exchange) {
 
 // end counts x, however it ended: it runs while a panic passes.
 func (p *Proxy) end(x *exchange) {
+	p.sendCopy(x)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if x.ended.IsZero() {
@@ -321,9 +319,20 @@ func (p *Proxy) answered(resp *http.Response) error {
 		context.AfterFunc(ctx, func() { connection.Close() })
 		return nil
 	}
-	x.body.end(resp.Header)
+	x.hurry(resp.Header)
+	if x.body.sent() == io.EOF {
+		p.sendCopy(x)
+	}
 	resp.Body = &answer{resp.Body, x, ctx}
 	return nil
+}
+
+// hurry lets an answer that comes before the end of the body end the connection
+// of the client, which would take what is still to come for another request.
+func (x *exchange) hurry(answer http.Header) {
+	if x.body.sent() != io.EOF {
+		answer.Set("Connection", "close") // HTTP/2 has no such header, and its server drops it
+	}
 }
 
 // An answer is the body of one. It notes whether the server broke it off.
@@ -342,14 +351,14 @@ func (a *answer) Read(b []byte) (int, error) {
 // failed answers for a server that did not.
 func (p *Proxy) failed(w http.ResponseWriter, req *http.Request, err error) {
 	ctx, x := req.Context(), exchangeOf(req)
-	x.body.end(w.Header())
+	x.hurry(w.Header())
 	var tooLarge *http.MaxBytesError
 	var timeout net.Error
-	switch sent := x.body.failure(); {
+	switch sent := x.body.sent(); {
 	case errors.As(sent, &tooLarge):
 		x.gone = true
 		refuse(w, http.StatusRequestEntityTooLarge, "the request is too large")
-	case errors.Is(ctx.Err(), context.Canceled) && context.Cause(ctx) != errCut || sent != nil:
+	case errors.Is(ctx.Err(), context.Canceled) && context.Cause(ctx) != errCut || sent != nil && sent != io.EOF:
 		x.gone = true
 		refuse(w, http.StatusBadRequest, "the request did not arrive")
 	case ctx.Err() != nil, errors.As(err, &timeout) && timeout.Timeout():

@@ -147,7 +147,7 @@ func TestProxyThatIsWrong(t *testing.T) {
 	}{
 		"no URLs":        {&traffic.Proxy{}, "primary of the proxy"},
 		"no canary":      {&traffic.Proxy{Primary: ok}, "canary of the proxy"},
-		"not a URL":      {&traffic.Proxy{Primary: "http://user:s3cr3t@%zz", Canary: ok}, "not a URL"},
+		"no URL":         {&traffic.Proxy{Primary: "http://user:s3cr3t@%zz", Canary: ok}, "is no URL"},
 		"scheme":         {&traffic.Proxy{Primary: "ftp://h", Canary: ok}, "http"},
 		"credentials":    {&traffic.Proxy{Primary: "http://user:s3cr3t@h", Canary: ok}, "no user"},
 		"routes":         {&traffic.Proxy{Primary: ok, Canary: ok, Start: rollout.Routes{Primary: 1}}, "100"},
@@ -299,13 +299,13 @@ func TestHugeBodies(t *testing.T) {
 		io.Copy(w, req.Body)
 	})
 	p := &traffic.Proxy{Primary: echo.URL, Canary: echo.URL, Start: rollout.Routes{Primary: 100, Mirrored: true}}
-	url := front(t, p).URL
+	server := front(t, p)
 	sent, got := sha256.New(), sha256.New()
 	// One of a length that is not known, and one of a known.
 	for _, length := range []int64{-1, size} {
 		sent.Reset()
 		got.Reset()
-		req, err := http.NewRequest(http.MethodPost, url, io.TeeReader(io.LimitReader(zeros{}, size), sent))
+		req, err := http.NewRequest(http.MethodPost, server.URL, io.TeeReader(io.LimitReader(zeros{}, size), sent))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -320,6 +320,7 @@ func TestHugeBodies(t *testing.T) {
 			t.Errorf("%d bytes, %v", n, err)
 		}
 	}
+	server.Close() // when all is counted
 	if s := p.Stats(); s.MirrorsLeftOut != 2 || s.Canary.Requests != 0 {
 		t.Errorf("%+v", s)
 	}

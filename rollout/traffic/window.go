@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"math/bits"
 	"time"
 
 	"github.com/headgate-io/headgate/rollout"
@@ -70,28 +69,17 @@ func (w *window) sum(now int64, seconds int) (all second) {
 // unit is what the histogram counts time in: a sixteenth of a millisecond.
 const unit = time.Millisecond / 16
 
-// A histogram counts durations up to 70 minutes in classes that are at most a
-// sixteenth of their value wide.
-type histogram [23 * 16]uint32
+// A histogram counts durations up to 75 minutes in classes that grow by a
+// sixteenth of a power of two.
+type histogram [420]uint32
 
 func (h *histogram) add(d time.Duration) {
-	v := uint64(max(0, d)) / uint64(unit)
-	i := int(v)
-	if v >= 16 {
-		shift := bits.Len64(v) - 5
-		i = shift*16 + int(v>>shift)
-	}
+	i := int(16 * math.Log2(1+float64(max(0, d))/float64(unit)))
 	h[min(i, len(h)-1)]++
 }
 
-// bounds returns the lower bound of a class and its width, in units.
-func bounds(i int) (lower, width float64) {
-	if i < 32 {
-		return float64(i), 1
-	}
-	shift := i/16 - 1
-	return math.Ldexp(float64(i%16+16), shift), math.Ldexp(1, shift)
-}
+// from returns the lower bound of a class, in units.
+func from(class int) float64 { return math.Exp2(float64(class)/16) - 1 }
 
 // quantile returns the duration that the part q of n does not exceed,
 // interpolated within its class.
@@ -99,8 +87,7 @@ func (h *histogram) quantile(q float64, n int64) time.Duration {
 	rank, before := q*float64(n), 0.0
 	for i, c := range h {
 		if c > 0 && before+float64(c) >= rank {
-			lower, width := bounds(i)
-			return time.Duration((lower + width*(rank-before)/float64(c)) * float64(unit))
+			return time.Duration((from(i) + (from(i+1)-from(i))*(rank-before)/float64(c)) * float64(unit))
 		}
 		before += float64(c)
 	}

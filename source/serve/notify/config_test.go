@@ -31,11 +31,11 @@ receivers:
 		t.Errorf("%v %+v", err, got)
 	}
 	for text, want := range map[string]string{
-		"receivers:\n- url: ftp://h/s3cret":                     `r.yaml:2: document 1: receivers[0].url: has the scheme "ftp": use https, http`,
-		"receivers:\n- {url: s3cret}":                           `receivers[0].url: is no URL`,
+		"receivers:\n- url: ftp://h/s3cret":                     `r.yaml:2: document 1: receivers[0].url: must begin with http:// or https://`,
+		"receivers:\n- {url: s3cret}":                           `receivers[0].url: must begin with http:// or https://`,
 		"receivers:\n- {severity: info}":                        `receivers[0].url: is missing: give it, or a secretRef`,
 		"receivers:\n- {url: 'http://h', severity: warn}":       `receivers[0].severity: "warn" is not known: use info or error`,
-		"receivers:\n- {url: 'http://h', proxy: 'ftp://h'}":     `receivers[0].proxy: has the scheme "ftp"`,
+		"receivers:\n- {url: 'http://h', proxy: 'ftp://h'}":     `receivers[0].proxy: must begin with http:// or https:// or socks5://`,
 		"receivers:\n- {url: 'http://h', secretRef: {name: A}}": `receivers[0].secretRef.name: "A" is no name`,
 		"receivers:\n- {url: 'http://h', secretRef: {}}":        `receivers[0].secretRef.name: is required`,
 		"receivers:\n- {url: 'http://h', secret: s3cret}":       `receivers[0].secret: unknown field`,
@@ -76,7 +76,7 @@ func TestParseReceiver(t *testing.T) {
 
 func TestStart(t *testing.T) {
 	_, err := notify.Start(notify.Config{Receivers: []notify.Receiver{{URL: "http://h"}, {URL: "s3cret"}, {}}})
-	if err == nil || err.Error() != "receivers[1].url: is no URL: write https://HOST/PATH\nreceivers[2].url: is missing: give it, or a secretRef to a Secret with the key address" {
+	if err == nil || err.Error() != "receivers[1].url: must begin with http:// or https://\nreceivers[2].url: is missing: give it, or a secretRef to a Secret with the key address" {
 		t.Error(err)
 	}
 }
@@ -143,7 +143,7 @@ func TestErrorsHideSecrets(t *testing.T) {
 		"two credentials":         {echo.URL, map[string]string{"token": canary, "username": canary}, "key token and username exclude each other"},
 		"two authorizations":      {echo.URL, map[string]string{"token": canary, "headers": "Authorization: " + canary}, "key headers has Authorization, and so have token or username"},
 		"bad header":              {echo.URL, map[string]string{"headers": canary}, "key headers line 1 has no colon"},
-		"bad address":             {echo.URL, map[string]string{"address": canary}, "key address is no URL"},
+		"bad address":             {echo.URL, map[string]string{"address": canary}, "key address must begin with http"},
 		"echo of headers":         {echo.URL, map[string]string{"headers": "X-Key: " + canary, "token": canary + "2"}, "status 403 Forbidden: / map["},
 		"echo of the address":     {echo.URL, map[string]string{"address": echo.URL + "/" + canary + "?k=" + canary}, "status 403 Forbidden: *** map["},
 		"echo of the user":        {strings.Replace(echo.URL, "//", "//u:"+canary+"@", 1), map[string]string{}, "status 403 Forbidden: / map["},
