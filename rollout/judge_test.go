@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"math"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -62,46 +60,6 @@ func TestJudge(t *testing.T) {
 		}
 		if got, want := of.Judge(nil), judgement(of, "200"); got != want {
 			t.Errorf("%q, nil: %s, want %s", of, got, want)
-		}
-	}
-}
-
-// What Call returns and what Judge makes of it are of one table.
-func TestCallJudgesAsJudge(t *testing.T) {
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		code, _ := strconv.Atoi(r.URL.Path[1:])
-		w.WriteHeader(code)
-	}))
-	defer srv.Close()
-	var c rollout.Caller
-	defer c.Close()
-	for of := range judgements {
-		for _, name := range judged {
-			code, err := strconv.Atoi(name)
-			if err != nil || code < 200 {
-				continue
-			}
-			answer, err := c.Call(t.Context(), rollout.Hook{Name: "a", Type: of, URL: srv.URL + "/" + name}, rollout.Payload{})
-			if of == "confirm" {
-				if err == nil || answer.Attempts != 0 {
-					t.Fatalf("an unknown type was called: %+v, %v", answer, err)
-				}
-				continue
-			}
-			if answer.Status != code || answer.Attempts != 1 {
-				t.Errorf("%q, %s: %+v", of, name, answer)
-			}
-			status, refused := errors.AsType[*rollout.StatusError](err)
-			if refused && status.Code != code || !refused && err != nil {
-				t.Errorf("%q, %s: error %v", of, name, err)
-			}
-			want := judgement(of, name)
-			if got := of.Judge(err); got != want {
-				t.Errorf("%q, %s: %s, want %s", of, name, got, want)
-			}
-			if accepted := want == rollout.Pass || want == rollout.Fire; accepted != (err == nil) {
-				t.Errorf("%q, %s: error %v with verdict %s", of, name, err, want)
-			}
 		}
 	}
 }

@@ -2,14 +2,11 @@ package notify_test
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -17,7 +14,6 @@ import (
 	"path"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -298,46 +294,6 @@ func TestSecretsStay(t *testing.T) {
 	}
 }
 
-// TestTLS: a server or a proxy with a CA of the Secret, and the certificate of the client, which a proxy is not shown.
-func TestTLS(t *testing.T) {
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if len(r.TLS.PeerCertificates) == 0 {
-			w.WriteHeader(http.StatusUnauthorized)
-		}
-	}))
-	server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	server.StartTLS()
-	defer server.Close()
-	der, err := x509.MarshalPKCS8PrivateKey(server.TLS.Certificates[0].PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
-	key := string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
-	all := map[string]string{"ca.crt": certificate, "tls.crt": certificate, "tls.key": key}
-	refusing := record(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
-	for name, test := range map[string]struct {
-		address, proxy string
-		secret         map[string]string
-		want           string // "" for success
-	}{
-		"CA and client":  {server.URL, "", all, ""},
-		"client":         {server.URL, "", map[string]string{"tls.crt": certificate, "tls.key": key}, "certificate signed by unknown authority"},
-		"proxy":          {server.URL, strings.Replace(refusing.URL, "//", "//user:s3cret@", 1), all, "answered status 403"},
-		"no proxy":       {server.URL, "http://127.0.0.1:1", all, "refused"},
-		"proxy over TLS": {"http://chat.invalid/hook", server.URL, all, "status 401"},
-	} {
-		w := webhook(test.address, nil, test.secret)
-		w.Proxy = test.proxy
-		err := post(t.Context(), w)
-		w.Pool.Close()
-		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "s3cret")) {
-			t.Errorf("%s: %v, want %s", name, err, test.want)
-		}
-	}
-}
-
 // TestProxy: the proxy of the document counts before that of the program, and another counts at once.
 func TestProxy(t *testing.T) {
 	own, general, third := record(t, nil), record(t, nil), record(t, nil)
@@ -431,43 +387,8 @@ func TestForgotten(t *testing.T) {
 	open.Wait() // or the test does not end
 }
 
-// TestConnections: a post uses what a Secret says now, on one connection while only the address changes; none is
-// left after Close, also of a server that speaks HTTP/2, or of one that accepts connections and says nothing.
-func TestConnections(t *testing.T) {
-	var open sync.WaitGroup
-	var opened atomic.Int64
-	paths := make(chan string, 3)
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { paths <- r.URL.Path }))
-	server.EnableHTTP2 = true
-	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
-		switch s {
-		case http.StateNew:
-			open.Add(1)
-			opened.Add(1)
-		case http.StateClosed:
-			open.Done()
-		}
-	}
-	server.StartTLS()
-	defer server.Close()
-	certificate := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
-	data := map[string]string{}
-	w := webhook("", data, map[string]string{"ca.crt": certificate})
-	for _, path := range []string{"/one", "/two", "/three"} {
-		data["address"] = server.URL + path
-		if err := post(t.Context(), w); err != nil {
-			t.Fatal(err)
-		}
-		if got := <-paths; got != path {
-			t.Errorf("%s, want %s", got, path)
-		}
-	}
-	w.Pool.Close()
-	open.Wait()
-	if opened.Load() != 1 {
-		t.Errorf("%d connections", opened.Load())
-	}
-
+// TestSilentServer: no connection is left of a server, or of a proxy, that accepts connections and says nothing.
+func TestSilentServer(t *testing.T) {
 	for _, test := range []struct{ address, proxy string }{{"https://SILENT", ""}, {"http://chat.invalid", "https://SILENT"}} {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})

@@ -14,35 +14,6 @@ import (
 	"github.com/headgate-io/headgate/rollout/simulate"
 )
 
-// A load test fails twice in the middle of a rollout with a threshold of 2.
-func Example() {
-	canary := &rollout.Canary{Metadata: rollout.Metadata{Name: "podinfo", Namespace: "test"}}
-	canary.Spec.Analysis = rollout.Settings{
-		Interval: minute, Threshold: 2, StepWeight: 50,
-		Webhooks: []rollout.Hook{{Name: "load", Type: rollout.HookRollout, URL: "http://tester.test/"}},
-	}
-	outcome, err := simulate.ParseOutcome(simulate.Hook, "load=500@3-4")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	s := &simulate.Simulation{Canary: canary, Script: simulate.Script{outcome}}
-	for tick, err := range s.Run(context.Background()) {
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		fmt.Println(tick.Number, tick.After.Phase, tick.Routes.Canary, tick.After.FailedChecks)
-	}
-	// Output:
-	// 0 Initialized 0 0
-	// 1 Progressing 0 0
-	// 2 Progressing 50 0
-	// 3 Progressing 50 1
-	// 4 Progressing 50 2
-	// 4 Failed 0 0
-}
-
 func ExampleWriteTrace() {
 	canary := &rollout.Canary{Metadata: rollout.Metadata{Name: "podinfo", Namespace: "test"}}
 	canary.Spec.Analysis = rollout.Settings{

@@ -364,28 +364,6 @@ func TestHTTPErrorsAreClean(t *testing.T) {
 	}
 }
 
-func TestHTTPAnswersWithoutEnd(t *testing.T) {
-	server := serve(t, func(w http.ResponseWriter, req *http.Request) {
-		if req.URL.Path == "/forbidden" {
-			w.WriteHeader(http.StatusForbidden)
-		}
-		for {
-			if _, err := w.Write([]byte(strings.Repeat("a", 32<<10))); err != nil {
-				return
-			}
-		}
-	})
-	if _, err := request(traffic.Revision, traffic.Request{URL: server.URL}).Revision(t.Context()); err == nil || !strings.Contains(err.Error(), "longer than") {
-		t.Error(err)
-	}
-	if err := request(traffic.ScaleUp, traffic.Request{URL: server.URL}).ScaleUp(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if err := request(traffic.ScaleUp, traffic.Request{URL: server.URL + "/forbidden"}).ScaleUp(t.Context()); err == nil || len(err.Error()) > 1000 {
-		t.Error(err)
-	}
-}
-
 func TestHTTPThatHangs(t *testing.T) {
 	arrived := make(chan struct{}, 1)
 	server := serve(t, func(_ http.ResponseWriter, req *http.Request) {

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -84,63 +83,6 @@ func TestParting(t *testing.T) {
 			}
 			load.Wait()
 		})
-	}
-}
-
-// The weight goes up and down while clients send without pause: none fails,
-// and the canary has none of them whenever it was drained.
-func TestWeightsChangeUnderLoad(t *testing.T) {
-	echo := func(w http.ResponseWriter, req *http.Request) { io.Copy(w, req.Body) }
-	p := &traffic.Proxy{Primary: serve(t, echo).URL, Canary: serve(t, echo).URL}
-	url := front(t, p).URL
-	ctx, stop := context.WithCancel(t.Context())
-	var load sync.WaitGroup
-	sent := make(chan struct{})
-	for range 30 {
-		load.Go(func() {
-			for ctx.Err() == nil {
-				resp, err := http.Post(url, "text/plain", strings.NewReader("hello"))
-				if err != nil {
-					t.Error(err)
-					stop()
-					return
-				}
-				body, err := io.ReadAll(resp.Body)
-				resp.Body.Close()
-				if err != nil || string(body) != "hello" || resp.StatusCode != http.StatusOK {
-					t.Errorf("status %d, %q, %v", resp.StatusCode, body, err)
-					stop()
-					return
-				}
-				select {
-				case sent <- struct{}{}:
-				case <-ctx.Done():
-				}
-			}
-		})
-	}
-	for round := range 20 {
-		for _, weight := range []int{10, 50, 100, 50} {
-			set(t, p, rollout.Routes{Primary: 100 - weight, Canary: weight})
-			for range 20 {
-				select {
-				case <-sent:
-				case <-ctx.Done():
-				}
-			}
-		}
-		set(t, p, rollout.Routes{Primary: 100})
-		if err := p.Drain(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if s := p.Stats(); s.Running != 0 {
-			t.Errorf("round %d: %+v", round, s)
-		}
-	}
-	stop()
-	load.Wait()
-	if s := p.Stats(); s.Canary.Requests == 0 || s.Primary.Requests == 0 || s.Canary.Failed+s.Primary.Failed != 0 {
-		t.Errorf("%+v", s)
 	}
 }
 
