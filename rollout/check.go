@@ -186,17 +186,17 @@ func stepsRise(c *Canary) error {
 // rollout webhooks are together lower than the interval. Retries are not
 // counted: the rule is about timeouts.
 func timeoutsBelowInterval(c *Canary) error {
-	sum, all := rolloutTime(c, false)
-	if sum < c.Interval() {
+	once, _, all := rolloutTime(c)
+	if once < c.Interval() {
 		return nil
 	}
 	return fmt.Errorf("the timeouts of the rollout webhooks add up to %s (%s), which must be lower than the interval of %s: "+
-		"raise interval or lower the timeouts", span(sum), all, span(c.Interval()))
+		"raise interval or lower the timeouts", span(once), strings.Join(all, ", "), span(c.Interval()))
 }
 
 func retriesBelowInterval(c *Canary) error {
-	sum, _ := rolloutTime(c, true)
-	if once, _ := rolloutTime(c, false); sum < c.Interval() || once >= c.Interval() {
+	once, sum, _ := rolloutTime(c)
+	if sum < c.Interval() || once >= c.Interval() {
 		return nil
 	}
 	return fmt.Errorf("with their retries the rollout webhooks may take %s, which is not lower than the interval of %s: "+
@@ -204,29 +204,21 @@ func retriesBelowInterval(c *Canary) error {
 }
 
 // rolloutTime returns how long the webhooks of type rollout may take together,
-// with or without their retries, and their names with their timeouts.
-func rolloutTime(c *Canary, retries bool) (sum time.Duration, all string) {
-	var texts []string
+// without and with their retries, and their names with their timeouts.
+func rolloutTime(c *Canary) (once, sum time.Duration, all []string) {
 	for _, h := range c.Spec.Analysis.Webhooks {
 		if h.kind() != HookRollout {
 			continue
 		}
-		attempts := time.Duration(1)
-		if retries {
-			attempts += time.Duration(min(max(h.Retries, 0), 1<<30))
-		}
-		if h.timeout() > (math.MaxInt64-sum)/attempts {
-			sum = math.MaxInt64
-		} else {
-			sum += attempts * h.timeout()
-		}
-		text := document.Quote(h.Name) + " " + span(h.timeout())
+		attempts, note := time.Duration(min(max(h.Retries, 0), 1<<30)+1), ""
+		once += min(h.timeout(), math.MaxInt64-once)
+		sum += min(h.timeout(), (math.MaxInt64-sum)/attempts) * attempts
 		if h.Timeout <= 0 {
-			text += " by default"
+			note = " by default"
 		}
-		texts = append(texts, text)
+		all = append(all, document.Quote(h.Name)+" "+span(h.timeout())+note)
 	}
-	return sum, strings.Join(texts, ", ")
+	return once, sum, all
 }
 
 // span returns d as people write it.

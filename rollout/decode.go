@@ -105,21 +105,16 @@ func (d *decoding) object(o document.Object) {
 		spellOld(&dec.Warnings)
 	}
 	d.Note(d.Place(&dec.Findings, o.Node, name)...)
-	if len(dec.Errors) > 0 || !d.first(o.Node, name) {
+	if len(dec.Errors) > 0 {
 		return
 	}
+	if there := d.places[name]; there != "" {
+		d.Fail(o.Node, name, "is in %s already: remove one of the two", there)
+		return
+	}
+	d.places[name] = fmt.Sprintf("%s:%d (document %d)", d.File, o.Node.Line, d.Number)
 	d.warnings = append(d.warnings, d.Warn(&dec.Warnings, o.Node, name)...)
 	d.canaries = append(d.canaries, c)
-}
-
-// first notes where a canary is and reports one that was there before.
-func (d *decoding) first(n *document.Node, name string) bool {
-	if there, found := d.places[name]; found {
-		d.Fail(n, name, "is in %s already: remove one of the two", there)
-		return false
-	}
-	d.places[name] = fmt.Sprintf("%s:%d (document %d)", d.File, n.Line, d.Number)
-	return true
 }
 
 // The names of the analysis.

@@ -47,11 +47,19 @@ func (m Metric) Judge(c *Canary, value float64, err error) (Verdict, error) {
 	case err != nil:
 		return Halt, fmt.Errorf("metric %s of %s: %w", m.Name, c.target(), err)
 	}
-	within, whole := m.bounds(), m.Builtin() && m.Name == RequestDuration
-	if whole {
-		value = math.Trunc(value)
+	// The bounds of a whole value are whole as well: their fractions do not count.
+	within, round := m.bounds(), func(v float64) float64 { return v }
+	if m.Builtin() && m.Name == RequestDuration {
+		round = math.Trunc
 	}
-	if side := within.side(value, whole); side != "" {
+	value = round(value)
+	side := ""
+	if within.Min != nil && !(value >= round(*within.Min)) {
+		side = fmt.Sprintf("below %v", round(*within.Min))
+	} else if within.Max != nil && !(value <= round(*within.Max)) {
+		side = fmt.Sprintf("above %v", round(*within.Max))
+	}
+	if side != "" {
 		return Halt, fmt.Errorf("metric %s of %s is %v, %s", m.Name, c.target(), value, side)
 	}
 	return Pass, nil
@@ -95,30 +103,10 @@ func (m Metric) bounds() Range {
 	switch {
 	case m.ThresholdRange != nil:
 		return *m.ThresholdRange
-	case m.Threshold == nil:
-		return Range{}
 	case m.Builtin() && m.Name == SuccessRate:
 		return Range{Min: m.Threshold}
 	}
 	return Range{Max: m.Threshold}
-}
-
-// side says on which side of the range value is, "" for within. The bounds of
-// a whole value are whole as well: their fractions do not count.
-func (r Range) side(value float64, whole bool) string {
-	bound := func(b float64) float64 {
-		if whole {
-			return math.Trunc(b)
-		}
-		return b
-	}
-	switch {
-	case r.Min != nil && !(value >= bound(*r.Min)):
-		return fmt.Sprintf("below %v", bound(*r.Min))
-	case r.Max != nil && !(value <= bound(*r.Max)):
-		return fmt.Sprintf("above %v", bound(*r.Max))
-	}
-	return ""
 }
 
 // target names what is rolled out, as TARGET.NAMESPACE.

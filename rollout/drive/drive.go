@@ -155,7 +155,7 @@ func (r *Rollout) connect() error {
 func (r *Rollout) connectMetrics() error {
 	measured := r.proxy != nil && r.Querier.Server == "" && r.Canary.Spec.MetricsServer == ""
 	if measured {
-		r.analysis.Metrics = r.proxy.Metrics(r.Querier)
+		r.proxy.Next, r.analysis.Metrics = r.Querier, r.proxy
 	}
 	for _, m := range r.Canary.Spec.Analysis.Metrics {
 		if measured && m.Builtin() {

@@ -2,6 +2,7 @@ package notify
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -27,9 +28,8 @@ type message struct {
 	Fields []field `json:"fields,omitempty"`
 	Lost   int     `json:"lost,omitempty"` // events before this one that the receiver was not told
 
-	calm, alarm string            // colours of the service
-	escape      *strings.Replacer // the text by which the service shows a text
-	spec        *ProviderSpec
+	service
+	spec *ProviderSpec
 }
 
 // A field is a detail of a message.
@@ -41,8 +41,8 @@ type field struct {
 // A service is how one type of provider is spoken to.
 type service struct {
 	payload     func(*message) any
-	escape      *strings.Replacer
-	calm, alarm string // colours of alerts that are no errors, and of errors
+	escape      *strings.Replacer // makes the text by which the service shows a text
+	calm, alarm string            // colours of alerts that are no errors, and of errors
 }
 
 var (
@@ -76,7 +76,7 @@ func (p *ProviderSpec) payload(u *url.URL, m message) ([]byte, error) {
 	if p.Type == MSTeams && slices.ContainsFunc(workflows, func(host string) bool { return strings.HasSuffix(strings.ToLower(u.Hostname()), host) }) {
 		s = workflow
 	}
-	m.spec, m.escape, m.calm, m.alarm = p, s.escape, s.calm, s.alarm
+	m.spec, m.service = p, s
 	m.Fields = slices.Clone(m.Fields)
 	for i := range m.Fields {
 		m.Fields[i].Value = m.fit(m.Fields[i].Value, maxField)
@@ -111,7 +111,7 @@ func slack(m *message) any {
 		fields = append(fields, object{{"title", f.Name}, {"value", f.Value}, {"short", false}})
 	}
 	return object{
-		{"channel", m.spec.channel()}, {"username", m.spec.username()}, {"icon_url", ""}, {"icon_emoji", ":rocket:"},
+		{"channel", cmp.Or(m.spec.Channel, "general")}, {"username", cmp.Or(m.spec.Username, "headgate")}, {"icon_url", ""}, {"icon_emoji", ":rocket:"},
 		{"attachments", []object{{
 			{"color", m.colour()}, {"author_name", m.subject()}, {"text", m.text()}, {"mrkdwn_in", []string{"text"}}, {"fields", fields},
 		}}},
@@ -152,7 +152,7 @@ func chat(m *message) any {
 	for _, f := range m.Fields {
 		sections = append(sections, paragraph(f.Name+"<br>", f.Value))
 	}
-	header := object{{"title", m.spec.username()}, {"subtitle", m.subject()}, {"imageUrl", ""}}
+	header := object{{"title", cmp.Or(m.spec.Username, "headgate")}, {"subtitle", m.subject()}, {"imageUrl", ""}}
 	return object{{"cards", []object{{{"header", header}, {"sections", sections}}}}}
 }
 

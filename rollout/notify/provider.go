@@ -48,10 +48,6 @@ type ProviderSpec struct {
 	CertSecretRef *rollout.SecretRef `json:"certSecretRef,omitempty"`
 }
 
-func (p *ProviderSpec) channel() string { return cmp.Or(p.Channel, "general") }
-
-func (p *ProviderSpec) username() string { return cmp.Or(p.Username, "headgate") }
-
 // String returns the name of the provider as alerts refer to it.
 func (p *Provider) String() string { return p.namespace() + "/" + p.Metadata.Name }
 

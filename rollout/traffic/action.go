@@ -31,8 +31,11 @@ var templates = placeholder.Language{
 	Builtin: []string{"and", "or", "not", "eq", "ne", "lt", "le", "gt", "ge", "len", "index", "slice"},
 	Functions: template.FuncMap{
 		"json": func(v any) (string, error) {
-			b, err := json.Marshal(v)
-			return string(b), errors.Join(err, bound(string(b)))
+			text, err := json.Marshal(v)
+			if err != nil {
+				return "", err
+			}
+			return bounded(fmt.Sprint)(string(text))
 		},
 		"js":       bounded(template.JSEscaper),
 		"html":     bounded(template.HTMLEscaper),
@@ -42,17 +45,13 @@ var templates = placeholder.Language{
 	},
 }
 
-func bound(s string) error {
-	if len(s) > maxText {
-		return placeholder.ErrTooLong
-	}
-	return nil
-}
-
 func bounded(f func(...any) string) func(...any) (string, error) {
 	return func(args ...any) (string, error) {
 		s := f(args...)
-		return s, bound(s)
+		if len(s) > maxText {
+			return "", placeholder.ErrTooLong
+		}
+		return s, nil
 	}
 }
 

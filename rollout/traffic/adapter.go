@@ -54,9 +54,8 @@ type Values struct {
 	Service   string // the name in spec.service, by default that of the target
 	Phase     rollout.Phase
 	Revision  string // the one that was read last, "" before
-	Primary   int    // percent: the routes to set, or those that were set or read last
-	Canary    int
-	Mirrored  bool
+
+	rollout.Routes // to set, or those that were set or read last: Primary and Canary in percent, and Mirrored
 }
 
 // An Action does an operation: a [Command] or a [Request].
@@ -89,10 +88,10 @@ var (
 
 // ValuesOf returns what actions are told of a canary whose rollout has come as far as s.
 func ValuesOf(c *rollout.Canary, s rollout.Status) Values {
-	r, target := s.Routes(), c.Spec.TargetRef.Name
+	target := c.Spec.TargetRef.Name
 	return Values{
 		Name: c.Metadata.Name, Namespace: c.Metadata.Namespace, Target: target, Service: cmp.Or(c.Spec.Service.Name, target),
-		Phase: s.Phase, Primary: r.Primary, Canary: r.Canary, Mirrored: r.Mirrored,
+		Phase: s.Phase, Routes: s.Routes(),
 	}
 }
 
@@ -115,18 +114,19 @@ func (a *Adapter) Routes(ctx context.Context) (rollout.Routes, error) {
 	if v.Primary == 0 && v.Canary == 0 {
 		v.Primary = 100
 	}
-	if a.Actions[ReadRoutes] != nil {
-		answer, err := a.do(ctx, ReadRoutes, *v)
-		if err != nil {
-			return rollout.Routes{}, err
-		}
-		r, err := parseRoutes(answer)
-		if err != nil {
-			return rollout.Routes{}, fmt.Errorf("%s: %w", ReadRoutes, err)
-		}
-		v.Primary, v.Canary, v.Mirrored = r.Primary, r.Canary, r.Mirrored
+	if a.Actions[ReadRoutes] == nil {
+		return v.Routes, nil
 	}
-	return rollout.Routes{Primary: v.Primary, Canary: v.Canary, Mirrored: v.Mirrored}, nil
+	answer, err := a.do(ctx, ReadRoutes, *v)
+	if err != nil {
+		return rollout.Routes{}, err
+	}
+	r, err := parseRoutes(answer)
+	if err != nil {
+		return rollout.Routes{}, fmt.Errorf("%s: %w", ReadRoutes, err)
+	}
+	v.Routes = r
+	return r, nil
 }
 
 // SetRoutes has the routes changed.
@@ -135,7 +135,7 @@ func (a *Adapter) SetRoutes(ctx context.Context, r rollout.Routes) error {
 		return err
 	}
 	v := a.Values
-	v.Primary, v.Canary, v.Mirrored = r.Primary, r.Canary, r.Mirrored
+	v.Routes = r
 	_, err := a.do(ctx, SetRoutes, v)
 	if err == nil {
 		a.Values = v

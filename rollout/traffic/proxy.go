@@ -19,8 +19,8 @@ import (
 )
 
 // A Proxy is a reverse proxy that divides requests between two servers. It is
-// the Traffic of a rollout and, with [Proxy.Metrics], answers the two metrics
-// every canary has, without a server of metrics. It is safe for concurrent use.
+// the Traffic of a rollout and its Metrics: it answers the two that every canary
+// has, without a server of metrics. It is safe for concurrent use.
 //
 // Its fields are not changed once it is in use. Wrong ones are the error of
 // Routes and SetRoutes, and status 500 for every request.
@@ -32,10 +32,11 @@ type Proxy struct {
 	Interval time.Duration   // how long it measures, when it begins with traffic at the canary, before metrics have values; default the interval of the analysis
 	Match    []rollout.Match // the weights are for requests that match one, others go to the primary; none for all requests
 
-	MirrorWeight  int           // percent of the requests that are mirrored while the routes say so; default 100
-	MirrorBody    int           // requests with a longer body are not mirrored, in bytes; default 1 MiB
-	MirrorTimeout time.Duration // of one copy; default 15s
-	Mirrors       int           // copies at one time, others are left out; default 64
+	Next          rollout.Metrics // answers other metrics than the proxy; nil for nothing
+	MirrorWeight  int             // percent of the requests that are mirrored while the routes say so; default 100
+	MirrorBody    int             // requests with a longer body are not mirrored, in bytes; default 1 MiB
+	MirrorTimeout time.Duration   // of one copy; default 15s
+	Mirrors       int             // copies at one time, others are left out; default 64
 
 	HeaderTimeout time.Duration    // until a server answers, after the request was sent; default 60s
 	DrainTimeout  time.Duration    // see [Proxy.Target]; default 1m

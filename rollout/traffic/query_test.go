@@ -190,17 +190,18 @@ func TestMetrics(t *testing.T) {
 	inline := rollout.Metric{Name: "request-duration", Query: "sum(x)"}
 	template := rollout.Metric{Name: "request-success-rate", TemplateRef: &rollout.ObjectRef{Name: "x"}}
 	for _, m := range []rollout.Metric{custom, inline, template} {
-		if v, err := p.Metrics(answering(7)).Query(t.Context(), nil, m); err != nil || v != 7 {
-			t.Errorf("%s: %v, %v", m.Name, v, err)
-		}
-		for _, metrics := range []rollout.Metrics{p.Metrics(nil), p} {
-			if _, err := metrics.Query(t.Context(), nil, m); err == nil || !strings.Contains(err.Error(), "request-duration alone") {
-				t.Errorf("%s: %v", m.Name, err)
-			}
+		if _, err := p.Query(t.Context(), nil, m); err == nil || !strings.Contains(err.Error(), "request-duration alone") {
+			t.Errorf("%s: %v", m.Name, err)
 		}
 	}
-	if v, err := p.Metrics(answering(7)).Query(t.Context(), nil, rate); err != nil || v != 100 {
-		t.Errorf("%v, %v", v, err)
+	p.Next = answering(7)
+	for _, m := range []rollout.Metric{custom, inline, template} {
+		if v, err := p.Query(t.Context(), nil, m); err != nil || v != 7 {
+			t.Errorf("%s: %v, %v", m.Name, v, err)
+		}
+	}
+	if v := value(t, p, rate); v != 100 {
+		t.Errorf("%v", v)
 	}
 }
 
@@ -292,7 +293,7 @@ func (m *machine) run(each func(s rollout.Status)) rollout.Status {
 				Metrics: []rollout.Metric{{Name: "request-success-rate", ThresholdRange: &rollout.Range{Min: &low}}},
 			}},
 		},
-		Traffic: m, Target: m.proxy.Target(&m.target), Metrics: m.proxy.Metrics(nil),
+		Traffic: m, Target: m.proxy.Target(&m.target), Metrics: m.proxy,
 	}
 	var status rollout.Status
 	loop := rollout.Loop{

@@ -102,10 +102,13 @@ func (h *histogram) quantile(q float64, n int64) time.Duration {
 // The error wraps [rollout.ErrTooEarly] when the proxy began with traffic at the
 // canary less than [Proxy.Interval], or else the interval of c, ago, as what was
 // measured before that is not known, and else [rollout.ErrNoValues] when no
-// request to the canary ended in it.
-func (p *Proxy) Query(_ context.Context, c *rollout.Canary, m rollout.Metric) (float64, error) {
+// request to the canary ended in it. Other metrics are for [Proxy.Next].
+func (p *Proxy) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric) (float64, error) {
 	if err := p.setUp(); err != nil {
 		return 0, err
+	}
+	if p.Next != nil && !m.Builtin() {
+		return p.Next.Query(ctx, c, m)
 	}
 	interval, least := or(time.Duration(m.Interval), time.Minute), p.Interval
 	if least == 0 && c != nil {
@@ -131,22 +134,6 @@ func (p *Proxy) Query(_ context.Context, c *rollout.Canary, m rollout.Metric) (f
 		return float64(s.took.quantile(0.99, s.Requests) / time.Millisecond), nil
 	}
 	return 0, fmt.Errorf("%w for metric %s: no request to the canary ended in the last %s", rollout.ErrNoValues, m.Name, interval)
-}
-
-// Metrics returns metrics that the proxy answers as far as it knows them: see
-// [Proxy.Query]. Others are for next, which may be nil.
-func (p *Proxy) Metrics(next rollout.Metrics) rollout.Metrics { return measured{p, next} }
-
-type measured struct {
-	*Proxy
-	next rollout.Metrics
-}
-
-func (m measured) Query(ctx context.Context, c *rollout.Canary, metric rollout.Metric) (float64, error) {
-	if metric.Builtin() || m.next == nil {
-		return m.Proxy.Query(ctx, c, metric)
-	}
-	return m.next.Query(ctx, c, metric)
 }
 
 // Stats are what a proxy did.
