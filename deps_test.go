@@ -61,11 +61,11 @@ var rooms = map[string]room{
 	"source/login/internal/exchange": {imports: "internal/redact internal/transport source"},
 
 	"rollout":          {imports: "internal/document internal/notify internal/redact internal/retry internal/secret", modules: "go.yaml.in/yaml/v3"},
-	"rollout/metric":   {imports: "rollout internal/command internal/document internal/notify internal/origin internal/placeholder internal/redact internal/secret"},
+	"rollout/metric":   {imports: "rollout internal/command internal/document internal/notify internal/placeholder internal/redact internal/secret"},
 	"rollout/notify":   {imports: "rollout internal/document internal/notify internal/redact internal/secret"},
 	"rollout/drive":    {imports: "rollout rollout/metric rollout/notify rollout/traffic internal/durable internal/redact internal/retry"},
 	"rollout/simulate": {imports: "rollout"},
-	"rollout/traffic":  {imports: "rollout internal/command internal/placeholder internal/redact"},
+	"rollout/traffic":  {imports: "rollout internal/command internal/notify internal/placeholder internal/redact"},
 
 	"rollout/tester":                {imports: "internal/document internal/httpserve internal/redact rollout rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task", modules: prometheusModules + " golang.org/x/sync"},
 	"rollout/tester/api":            {imports: "internal/call"},

@@ -118,7 +118,7 @@ type router struct {
 	failed   string // matcher of those with a server error
 	duration string // buckets of a histogram
 	unit     int    // of duration, in milliseconds
-	of       string // matchers of what the canary receives: a query
+	of       string // matchers of what the canary receives: a format for namespace, target, ingress and the names of contour and traefik
 }
 
 // routers are the providers of canaries whose metrics are known. Matchers of
@@ -126,23 +126,23 @@ type router struct {
 var routers = map[string]router{
 	"istio": {
 		"istio_requests_total", `response_code=~"5.."`, "istio_request_duration_milliseconds_bucket", 1,
-		`reporter="destination",destination_workload_namespace={{ namespace }},destination_workload={{ target }},`,
+		`reporter="destination",destination_workload_namespace=%[1]q,destination_workload=%[2]q,`,
 	},
 	"linkerd": {
 		"response_total", `classification="failure"`, "response_latency_ms_bucket", 1,
-		`direction="inbound",namespace={{ namespace }},deployment={{ target }},`,
+		`direction="inbound",namespace=%[1]q,deployment=%[2]q,`,
 	},
 	"nginx": {
 		"nginx_ingress_controller_requests", `status=~"5.."`, "nginx_ingress_controller_request_duration_seconds_bucket", 1000,
-		`namespace={{ namespace }},ingress={{ ingress }},`,
+		`namespace=%[1]q,ingress=%[3]q,`,
 	},
 	"contour": {
 		"envoy_cluster_upstream_rq", `envoy_response_code=~"5.."`, "envoy_cluster_upstream_rq_time_bucket", 1,
-		`envoy_cluster_name=~{{ contour }},`,
+		`envoy_cluster_name=~%[4]q,`,
 	},
 	"traefik": {
 		"traefik_service_requests_total", `code=~"5.."`, "traefik_service_request_duration_seconds_bucket", 1000,
-		`service=~{{ traefik }},`,
+		`service=~%[5]q,`,
 	},
 }
 
@@ -156,14 +156,9 @@ func builtin(provider string, m rollout.Metric, v values) (string, error) {
 		known := strings.Join(slices.Sorted(maps.Keys(routers)), ", ")
 		return "", fmt.Errorf("provider %s has no query for this metric, only %s have: give the metric a query or a templateRef", provider, known)
 	}
-	quote, of := strconv.Quote, r.of
-	for name, value := range map[string]string{
-		"namespace": quote(v.words["namespace"]), "target": quote(v.words["target"]), "ingress": quote(v.words["ingress"]),
-		"contour": quote(regexp.QuoteMeta(v.words["namespace"]+"_"+v.words["service"]+"-canary_") + "[0-9a-zA-Z-]+"),
-		"traefik": quote(regexp.QuoteMeta(v.words["namespace"]+"-"+v.words["service"]+"-canary-") + "[0-9a-zA-Z-]+@kubernetescrd"),
-	} {
-		of = strings.ReplaceAll(of, "{{ "+name+" }}", value)
-	}
+	namespace, service := v.words["namespace"], v.words["service"]
+	of := fmt.Sprintf(r.of, namespace, v.words["target"], v.words["ingress"],
+		regexp.QuoteMeta(namespace+"_"+service+"-canary_")+"[0-9a-zA-Z-]+", regexp.QuoteMeta(namespace+"-"+service+"-canary-")+"[0-9a-zA-Z-]+@kubernetescrd")
 	if m.Name == rollout.RequestDuration {
 		return fmt.Sprintf("histogram_quantile(0.99, sum by (le) (rate(%s{%s}[%s]))) * %d", r.duration, of, v.words["interval"], r.unit), nil
 	}
