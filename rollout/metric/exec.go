@@ -23,7 +23,6 @@ const (
 // end in time, or whose context ends, is ended; on Unix with all processes of its group.
 type Commands struct {
 	Env     []string      // KEY=VALUE, whose PATH is where programs are looked for; nil for none at all
-	Dir     string        // where commands run; "" for the directory of the process
 	Timeout time.Duration // default 30s
 }
 
@@ -92,7 +91,7 @@ func (c *Commands) run(ctx context.Context, line string, v values) (float64, err
 	limit := cmp.Or(c.Timeout, commandTimeout)
 	within, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("did not end within %s", limit))
 	defer cancel()
-	out, err := command.Command{Args: args, Dir: c.Dir, Env: c.Env, Limit: maxOutput}.Run(within)
+	out, err := command.Command{Args: args, Env: c.Env, Limit: maxOutput}.Run(within)
 	text := strings.TrimSpace(string(out.Text))
 	switch {
 	case ctx.Err() != nil:

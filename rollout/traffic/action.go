@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"text/template"
@@ -71,7 +70,6 @@ const StuckCode = 100
 // everything that it started ends with it.
 type Command struct {
 	Args []string // a program and its arguments, each a template over [Values]
-	Dir  string   // where it runs
 	Env  []string // its environment as KEY=VALUE, beside the variables of Values; programs are looked up in its PATH
 }
 
@@ -84,7 +82,7 @@ func (c *Command) Do(ctx context.Context, v Values) (string, error) {
 	env := append(slices.Clone(c.Env), "HEADGATE_OPERATION="+string(v.Operation), "HEADGATE_NAME="+v.Name, "HEADGATE_NAMESPACE="+v.Namespace,
 		"HEADGATE_TARGET="+v.Target, "HEADGATE_SERVICE="+v.Service, "HEADGATE_PHASE="+string(v.Phase), "HEADGATE_REVISION="+v.Revision,
 		fmt.Sprintf("HEADGATE_PRIMARY=%d", v.Primary), fmt.Sprintf("HEADGATE_CANARY=%d", v.Canary), fmt.Sprintf("HEADGATE_MIRRORED=%v", v.Mirrored))
-	out, err := command.Command{Args: args, Dir: c.Dir, Env: env, Limit: maxText + 1}.Run(ctx)
+	out, err := command.Command{Args: args, Env: env, Limit: maxText + 1}.Run(ctx)
 	if exit, ok := errors.AsType[*command.ExitError](err); ok && v.Operation.ready() && exit.Code == StuckCode {
 		return "", fmt.Errorf("%w: %w", rollout.ErrStuck, err)
 	}
@@ -115,12 +113,6 @@ func (c *Command) Check(op Operation) error {
 		return err
 	}
 	file, err := command.LookPath(args[0], c.Env)
-	if err == nil {
-		if !filepath.IsAbs(file) {
-			file = filepath.Join(c.Dir, file)
-		}
-		file, err = filepath.Abs(file)
-	}
 	if err == nil {
 		_, err = exec.LookPath(file)
 	}
