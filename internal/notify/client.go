@@ -30,7 +30,7 @@ const (
 	maxTransports = 16
 )
 
-// A Pool holds connections by [Setting], of at most 16 settings. Its zero value works; it is safe for concurrent use.
+// A Pool holds connections by their settings, of at most 16 of these. Its zero value works; it is safe for concurrent use.
 type Pool struct {
 	// Idle is how long connections are kept, by default 4 s. That is less than the 5 s
 	// of many servers: none of them closes a connection as it is used again.
@@ -40,27 +40,21 @@ type Pool struct {
 	Connect time.Duration
 
 	mu         sync.Mutex
-	transports map[Setting]*Transport
+	transports map[setting]*http.Transport
 }
 
-// A Setting says which requests may share a connection.
-type Setting struct {
-	Proxy    string // URL; "" leaves it to the function
-	Insecure bool   // certificates are not verified
-	HTTP2    bool   // where the server has it; a post without answer ends a connection of HTTP/1.1 only
+// A setting says which requests may share a connection.
+type setting struct {
+	proxy    string // URL; "" leaves it to the function
+	insecure bool   // certificates are not verified
+	http2    bool   // where the server has it; a post without answer ends a connection of HTTP/1.1 only
 	certs    string
 }
 
-// A Transport holds the connections of one setting.
-type Transport struct {
-	Setting
-	*http.Transport
-}
-
-// Get returns the transport of a setting with the CAs and the client certificate of a Secret that has some, or none
+// get returns the transport of a setting with the CAs and the client certificate of a Secret that has some, or none
 // if its name is "". The caller releases it. A proxy over TLS has to be in the setting. Its certificate is verified
 // in any case, and it is not shown that of the client.
-func (p *Pool) Get(s Setting, certs secret.Reader, proxy func(*http.Request) (*url.URL, error)) (*Transport, error) {
+func (p *Pool) get(s *setting, certs secret.Reader, proxy func(*http.Request) (*url.URL, error)) (*http.Transport, error) {
 	settings := &tls.Config{MinVersion: tls.VersionTLS12}
 	if certs.Name != "" {
 		var err error
@@ -73,24 +67,24 @@ func (p *Pool) Get(s Setting, certs secret.Reader, proxy func(*http.Request) (*u
 		}
 		s.certs = fmt.Sprintf("%q %q %q", certs.Data["ca.crt"], certs.Data["tls.crt"], certs.Data["tls.key"])
 	}
-	settings.InsecureSkipVerify = s.Insecure
+	settings.InsecureSkipVerify = s.insecure
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if t := p.transports[s]; t != nil {
+	if t := p.transports[*s]; t != nil {
 		return t, nil
 	}
-	t, err := p.open(s, settings, proxy)
+	t, err := p.open(*s, settings, proxy)
 	if err != nil {
 		return nil, err
 	}
 	if p.transports == nil || len(p.transports) == maxTransports {
 		p.forget()
 	}
-	p.transports[s] = t
+	p.transports[*s] = t
 	return t, nil
 }
 
-func (p *Pool) open(s Setting, settings *tls.Config, proxy func(*http.Request) (*url.URL, error)) (*Transport, error) {
+func (p *Pool) open(s setting, settings *tls.Config, proxy func(*http.Request) (*url.URL, error)) (*http.Transport, error) {
 	limit := cmp.Or(p.Connect, 10*time.Second)
 	dialer := &net.Dialer{Timeout: limit}
 	t := &http.Transport{
@@ -102,7 +96,7 @@ func (p *Pool) open(s Setting, settings *tls.Config, proxy func(*http.Request) (
 		MaxIdleConns:           64,
 		MaxIdleConnsPerHost:    8,
 		MaxResponseHeaderBytes: maxHeader,
-		ForceAttemptHTTP2:      s.HTTP2,
+		ForceAttemptHTTP2:      s.http2,
 		OnProxyConnectResponse: func(_ context.Context, proxy *url.URL, _ *http.Request, resp *http.Response) error {
 			if resp.StatusCode == http.StatusOK {
 				return nil
@@ -110,8 +104,8 @@ func (p *Pool) open(s Setting, settings *tls.Config, proxy func(*http.Request) (
 			return fmt.Errorf("proxy %s answered status %d", proxy.Host, resp.StatusCode)
 		},
 	}
-	if s.Proxy != "" {
-		u, err := url.Parse(s.Proxy)
+	if s.proxy != "" {
+		u, err := url.Parse(s.proxy)
 		if err != nil {
 			return nil, err
 		}
@@ -121,7 +115,7 @@ func (p *Pool) open(s Setting, settings *tls.Config, proxy func(*http.Request) (
 			t.DialTLSContext = (&tls.Dialer{NetDialer: dialer, Config: own}).DialContext
 		}
 	}
-	return &Transport{s, t}, nil
+	return t, nil
 }
 
 // ProxyFor returns the proxy that a function as in [http.Transport], or nil, has for posts to u; nil for none.
@@ -136,10 +130,10 @@ func ProxyFor(u *url.URL, proxies func(*http.Request) (*url.URL, error)) (*url.U
 	return proxy, nil
 }
 
-// Release ends the idle connections of a transport that was forgotten while it was used.
-func (p *Pool) Release(t *Transport) {
+// release ends the idle connections of a transport that was forgotten while it was used.
+func (p *Pool) release(s setting, t *http.Transport) {
 	p.mu.Lock()
-	kept := p.transports[t.Setting] == t
+	kept := p.transports[s] == t
 	p.mu.Unlock()
 	if !kept {
 		t.CloseIdleConnections()
@@ -158,7 +152,7 @@ func (p *Pool) forget() {
 	for _, t := range p.transports {
 		t.CloseIdleConnections()
 	}
-	p.transports = map[Setting]*Transport{}
+	p.transports = map[setting]*http.Transport{}
 }
 
 // An Answer is what a server answered to a request.

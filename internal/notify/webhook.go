@@ -29,7 +29,7 @@ type Webhook struct {
 	Secret   Ref  // with what Credentials reads
 	Certs    Ref  // with the keys ca.crt, tls.crt and tls.key
 	Insecure bool // certificates are not verified
-	HTTP2    bool // see [Setting]
+	HTTP2    bool // where the server has it
 
 	Prefix   string // of the names of fields in errors, such as "spec."
 	URLField string // what the document calls URL, before which the key address of the Secret counts; "" where it does not
@@ -98,7 +98,8 @@ type Target struct {
 	Hidden []string // what errors must not show
 
 	pool      *Pool
-	transport *Transport
+	setting   setting
+	transport *http.Transport
 }
 
 // Target reads the Secrets. Its error is what each request would fail with before it connects.
@@ -149,7 +150,7 @@ func (w *Webhook) locate(ctx context.Context, t *Target) error {
 
 // connect sets the connections of t.
 func (w *Webhook) connect(ctx context.Context, t *Target) error {
-	setting := Setting{Insecure: w.Insecure, HTTP2: w.HTTP2}
+	t.setting = setting{insecure: w.Insecure, http2: w.HTTP2}
 	var proxy *url.URL
 	var err error
 	if w.Proxy != "" {
@@ -163,7 +164,7 @@ func (w *Webhook) connect(ctx context.Context, t *Target) error {
 	}
 	if proxy != nil {
 		if w.Proxy != "" || proxy.Scheme == "https" {
-			setting.Proxy = proxy.String()
+			t.setting.proxy = proxy.String()
 		}
 		shown := http.Header{}
 		UserInfo(proxy, shown)
@@ -175,7 +176,7 @@ func (w *Webhook) connect(ctx context.Context, t *Target) error {
 			return err
 		}
 	}
-	if t.transport, err = w.Pool.Get(setting, certs, w.Proxies); err != nil {
+	if t.transport, err = w.Pool.get(&t.setting, certs, w.Proxies); err != nil {
 		return &Refusal{Err: fmt.Errorf("%scertSecretRef: %w", w.Prefix, err)}
 	}
 	return nil
@@ -191,7 +192,7 @@ func (w *Webhook) secret(ctx context.Context, field string, ref Ref) (secret.Rea
 
 // Send sends a request with a header: see [Send].
 func (t *Target) Send(ctx context.Context, method string, header http.Header, body []byte, limit int) (*Answer, error) {
-	defer t.pool.Release(t.transport)
+	defer t.pool.release(t.setting, t.transport)
 	return Send(ctx, t.transport, method, t.URL, header, body, limit)
 }
 

@@ -23,16 +23,15 @@ var ErrInUse = errors.New("in use")
 // processes. It is replaced as a whole: a reader finds the status before a save
 // or the one after it, also after a crash. It is not safe for concurrent use.
 type File struct {
-	Path string
-	lock *os.File
-	of   string // NAMESPACE/NAME
+	Path   string
+	lock   *os.File
+	canary rollout.Metadata
 }
 
 // A record is the content of a file.
 type record struct {
-	Name      string         `json:"name"`
-	Namespace string         `json:"namespace"`
-	Status    rollout.Status `json:"status"`
+	rollout.Metadata
+	Status rollout.Status `json:"status"`
 }
 
 // Open takes possession of the file path, which need not exist, for a canary.
@@ -56,7 +55,8 @@ func Open(path string, canary rollout.Metadata) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("status %s: %w", path, errors.Join(err, lock.Close()))
 	}
-	return &File{path, lock, cmp.Or(canary.Namespace, rollout.DefaultNamespace) + "/" + canary.Name}, nil
+	canary.Namespace = cmp.Or(canary.Namespace, rollout.DefaultNamespace)
+	return &File{path, lock, canary}, nil
 }
 
 // Load returns the status, the zero one when none was saved.
@@ -65,8 +65,8 @@ func (f *File) Load() (rollout.Status, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return rollout.Status{}, nil
 	}
-	if of := canary.Namespace + "/" + canary.Name; err == nil && of != f.of {
-		return rollout.Status{}, fmt.Errorf("status %s is that of canary %s, not of %s", f.Path, of, f.of)
+	if err == nil && canary != f.canary {
+		return rollout.Status{}, fmt.Errorf("status %s is that of canary %s/%s, not of %s/%s", f.Path, canary.Namespace, canary.Name, f.canary.Namespace, f.canary.Name)
 	}
 	return s, err
 }
@@ -85,7 +85,7 @@ func Read(path string) (canary rollout.Metadata, s rollout.Status, err error) {
 	if err != nil {
 		return canary, s, fmt.Errorf("status %s is damaged, delete or mend it: %w", path, err)
 	}
-	return rollout.Metadata{Name: r.Name, Namespace: r.Namespace}, r.Status, nil
+	return r.Metadata, r.Status, nil
 }
 
 func replace(path string, content any) error {
@@ -98,8 +98,7 @@ func replace(path string, content any) error {
 
 // Save replaces the status.
 func (f *File) Save(s rollout.Status) error {
-	namespace, name := filepath.Split(f.of)
-	if err := replace(f.Path, record{name, filepath.Clean(namespace), s}); err != nil {
+	if err := replace(f.Path, record{f.canary, s}); err != nil {
 		return fmt.Errorf("status %s: %w", f.Path, err)
 	}
 	return nil
