@@ -89,11 +89,24 @@ func (p *Proxy) setUp() error {
 }
 
 func (p *Proxy) build() error {
-	p.running = map[*exchange]bool{}
+	if p.running = map[*exchange]bool{}; p.Now == nil {
+		p.Now = time.Now
+	}
 	p.windows = [2]*window{new(window), new(window)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.slots = make(chan struct{}, or(p.Mirrors, 64))
-	p.transport = newTransport(or(p.HeaderTimeout, time.Minute))
+	p.transport = &http.Transport{
+		DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+		Protocols:              new(http.Protocols),
+		TLSHandshakeTimeout:    10 * time.Second,
+		ResponseHeaderTimeout:  or(p.HeaderTimeout, time.Minute),
+		ExpectContinueTimeout:  time.Second,
+		IdleConnTimeout:        4 * time.Second, // servers close after 5 s and more, which would lose a request that is on its way
+		MaxIdleConnsPerHost:    512,
+		MaxResponseHeaderBytes: 1 << 20,
+		DisableCompression:     true,
+	}
+	p.transport.Protocols.SetHTTP1(true)
 	errs := make([]error, 4)
 	for i, base := range []string{p.Primary, p.Canary} {
 		u, err := parseBase(base)
@@ -113,7 +126,7 @@ func (p *Proxy) build() error {
 	p.matcher, errs[2] = newMatcher(p.Match)
 	errs[3] = checkRoutes(p.routes)
 	if p.routes != all {
-		p.resumed = p.now()
+		p.resumed = p.Now()
 	}
 	return errors.Join(errs...)
 }
@@ -124,22 +137,6 @@ func parseBase(base string) (*url.URL, error) {
 		err = errors.New("may have no user, query or fragment")
 	}
 	return u, err
-}
-
-func newTransport(header time.Duration) *http.Transport {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	return &http.Transport{
-		DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
-		Protocols:              protocols,
-		TLSHandshakeTimeout:    10 * time.Second,
-		ResponseHeaderTimeout:  header,
-		ExpectContinueTimeout:  time.Second,
-		IdleConnTimeout:        4 * time.Second, // servers close after 5 s and more, which would lose a request that is on its way
-		MaxIdleConnsPerHost:    512,
-		MaxResponseHeaderBytes: 1 << 20,
-		DisableCompression:     true,
-	}
 }
 
 // rewrite makes the request to a server of the one that came in.
@@ -280,7 +277,7 @@ func (p *Proxy) begin(x *exchange, counted bool) (handler http.Handler, mirror b
 
 // add counts x as running. It is called with p.mu held.
 func (p *Proxy) add(x *exchange) {
-	x.began, x.window = p.now(), p.windows[x.to]
+	x.began, x.window = p.Now(), p.windows[x.to]
 	if x.to == canary {
 		if len(p.running) == 0 {
 			p.idle = make(chan struct{})
@@ -295,7 +292,7 @@ func (p *Proxy) end(x *exchange) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if x.ended.IsZero() {
-		x.ended = p.now()
+		x.ended = p.Now()
 	}
 	p.totals[x.to].count(x)
 	x.window.count(x)
@@ -312,7 +309,7 @@ func (p *Proxy) answered(resp *http.Response) error {
 	ctx, x := resp.Request.Context(), exchangeOf(resp.Request)
 	x.status = resp.StatusCode
 	if x.status == http.StatusSwitchingProtocols || strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
-		x.ended = p.now() // it is no measure how long these last
+		x.ended = p.Now() // it is no measure how long these last
 	}
 	if x.status == http.StatusSwitchingProtocols {
 		// The reverse proxy does not close a connection that was upgraded unasked.
@@ -444,13 +441,6 @@ func (p *Proxy) Close() {
 	p.mu.Unlock()
 	p.copies.Wait()
 	p.transport.CloseIdleConnections()
-}
-
-func (p *Proxy) now() time.Time {
-	if p.Now != nil {
-		return p.Now()
-	}
-	return time.Now()
 }
 
 // or returns v, or otherwise when that is not positive.

@@ -119,10 +119,10 @@ func (p *Proxy) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric) 
 		return 0, fmt.Errorf("metric %q: the proxy knows %s and %s alone", m.Name, rollout.SuccessRate, rollout.RequestDuration)
 	case interval > span*time.Second:
 		return 0, fmt.Errorf("metric %s: interval: the proxy remembers an hour", m.Name)
-	case !p.resumed.IsZero() && p.now().Sub(p.resumed) < least:
+	case !p.resumed.IsZero() && p.Now().Sub(p.resumed) < least:
 		return 0, fmt.Errorf("%w: the proxy began less than %s ago", rollout.ErrTooEarly, least)
 	}
-	now, seconds := p.now().Unix(), int((interval+time.Second-1)/time.Second)
+	now, seconds := p.Now().Unix(), int((interval+time.Second-1)/time.Second)
 	p.mu.Lock()
 	s := p.windows[canary].sum(now, seconds)
 	p.mu.Unlock()
