@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -92,12 +91,7 @@ func TestRetries(t *testing.T) {
 }
 
 func TestRefusedConnectionIsRetried(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close()
+	const addr = "127.0.0.1:1"
 	var waited waits
 	c := rollout.Caller{Wait: waited.wait}
 	answer, err := c.Call(t.Context(), rollout.Hook{Name: "load", URL: "http://user:canary@" + addr + "/?q=canary", Retries: 1}, small)

@@ -3,7 +3,6 @@ package traffic_test
 import (
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -85,8 +84,6 @@ func TestMirrorWeight(t *testing.T) {
 
 // Whatever the canary does with copies, clients do not notice.
 func TestMirrorIsolation(t *testing.T) {
-	dead := httptest.NewServer(nil)
-	dead.Close()
 	release := make(chan struct{})
 	tests := map[string]string{
 		"hangs": serve(t, func(http.ResponseWriter, *http.Request) { <-release }).URL,
@@ -94,7 +91,7 @@ func TestMirrorIsolation(t *testing.T) {
 			io.ReadAll(req.Body)
 			<-req.Context().Done()
 		}).URL,
-		"dead":    dead.URL,
+		"dead":    "http://127.0.0.1:1",
 		"no HTTP": notHTTP(t),
 		"aborts":  serve(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }).URL,
 		"endless": serve(t, func(w http.ResponseWriter, _ *http.Request) {

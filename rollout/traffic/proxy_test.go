@@ -401,13 +401,11 @@ func TestNoUpstream(t *testing.T) {
 	hang := make(chan struct{})
 	slow := serve(t, func(http.ResponseWriter, *http.Request) { <-hang })
 	t.Cleanup(func() { close(hang) })
-	gone := httptest.NewServer(nil)
-	gone.Close()
 	tests := map[string]struct {
 		upstream string
 		want     string
 	}{
-		"refused": {gone.URL, "502 no answer"},
+		"refused": {"http://127.0.0.1:1", "502 no answer"},
 		"slow":    {slow.URL, "504 no answer in time"},
 		"no HTTP": {notHTTP(t), "502 no answer"},
 		"huge":    {serve(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("A", strings.Repeat("a", 2<<20)) }).URL, "502 no answer"},
