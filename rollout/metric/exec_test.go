@@ -101,14 +101,6 @@ func TestCommandThatDoesNotEnd(t *testing.T) {
 	}
 }
 
-func TestProgramThatIsNotThere(t *testing.T) {
-	tpl, m := template(metric.Provider{Type: "exec"}, "no-such-program 1")
-	q := querier(t, &metric.Querier{Templates: []*metric.Template{tpl}, Commands: &metric.Commands{Env: []string{"PATH=" + t.TempDir()}}})
-	if _, err := q.Query(t.Context(), canary(nil), m); err == nil || !strings.Contains(err.Error(), "no-such-program") {
-		t.Errorf("got %v", err)
-	}
-}
-
 // A value is no option of the program where the template does not have one.
 func TestValueThatLooksLikeAnOption(t *testing.T) {
 	m := rollout.Metric{TemplateVariables: map[string]string{"o": "--output=/etc/passwd", "dash": "-", "none": "", "yes": "y"}}

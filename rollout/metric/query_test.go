@@ -203,18 +203,3 @@ func TestMetricsThatCannotBeAsked(t *testing.T) {
 		}
 	}
 }
-
-// What an analysis is told when there is no traffic, from a server to the
-// words of the specification.
-func TestNoValuesToTheVerdict(t *testing.T) {
-	p := serve(t, says(200, vector()))
-	c := p.at()
-	c.Spec.Provider = "istio"
-	m := rollout.Metric{Name: rollout.SuccessRate}
-	value, err := querier(t, &metric.Querier{}).Query(t.Context(), c, m)
-	verdict, err := m.Judge(c, value, err)
-	want := "no values found for metric request-success-rate of provider istio: app.test probably gets no traffic: prometheus " + p.URL + "/prom answered an empty vector"
-	if verdict != rollout.Halt || err.Error() != want {
-		t.Errorf("got %v, %v\nwant %s", verdict, err, want)
-	}
-}

@@ -3,7 +3,6 @@ package simulate_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -101,24 +100,6 @@ func TestTraceHostileNames(t *testing.T) {
 	for _, bad := range []string{"\x1b", "\r", "\x00", "\u202e"} {
 		if strings.Contains(b.String(), bad) {
 			t.Errorf("the trace has %q:\n%s", bad, b.String())
-		}
-	}
-}
-
-// TestTickJSON reads ticks back from JSON.
-func TestTickJSON(t *testing.T) {
-	all, err := ticks(t, t.Context(), &simulate.Simulation{Canary: strategies[0].canary(0)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tick := range all {
-		data, err := json.Marshal(tick)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var again simulate.Tick
-		if err := json.Unmarshal(data, &again); err != nil || again.String() != tick.String() {
-			t.Errorf("%s reads back as %s, %v", tick, &again, err)
 		}
 	}
 }

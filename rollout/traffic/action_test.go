@@ -451,15 +451,3 @@ func TestRoutesThatAreNone(t *testing.T) {
 		}
 	}
 }
-
-func TestNothingConfigured(t *testing.T) {
-	a, ctx := &traffic.Adapter{Values: traffic.Values{Revision: "v2"}}, t.Context()
-	if id, err := a.Revision(ctx); err != nil || id != "v2" {
-		t.Errorf("%q, %v", id, err)
-	}
-	for _, err := range []error{a.PrimaryReady(ctx), a.CanaryReady(ctx), a.ScaleUp(ctx), a.ScaleDown(ctx), a.Promote(ctx)} {
-		if err != nil {
-			t.Error(err)
-		}
-	}
-}
