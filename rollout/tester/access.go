@@ -1,6 +1,7 @@
 package tester
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/headgate-io/headgate/internal/document"
@@ -95,47 +96,44 @@ const (
 	toReject = "reject" // which opens the rollback switch, whatever gates the scope names
 )
 
+// A part of what a caller wants to do something with, and the list of its scope that is
+// to allow it.
+type part struct {
+	kind  string
+	list  *[]httpserve.Pattern
+	value string
+}
+
 // mayTask returns nil when a caller may do something with the tasks of a type in a
 // namespace. Its error, like that of mayGate, is an [httpserve.Denial].
 func mayTask(g grant, verb, namespace, taskType string) error {
-	if g.All {
-		return nil
-	}
-	err := may(g, verb, namespace)
-	if s := g.Scope(); err == nil && !httpserve.Allows(s.Types, taskType) {
-		err = httpserve.Outside("type", g.Actor, verb, taskType)
-	}
-	return err
+	s := cmp.Or(g.Scope(), &httpserve.Scope{})
+	return may(g, verb, part{"namespace", s.Namespaces, namespace}, part{"type", s.Types, taskType})
 }
 
 // mayGate returns nil when a caller may do something with a gate.
 func mayGate(g grant, verb string, k api.Key) error {
-	if g.All {
-		return nil
+	s := cmp.Or(g.Scope(), &httpserve.Scope{})
+	also := k.Kind
+	if verb == toReject {
+		also = api.KindRollback
 	}
-	if err := may(g, verb, k.Namespace); err != nil {
-		return err
-	}
-	switch s := g.Scope(); {
-	case !httpserve.Allows(s.Kinds, string(k.Kind)):
-		return httpserve.Outside("kind", g.Actor, verb, string(k.Kind))
-	case !httpserve.Allows(s.Gates, k.Gate):
-		return httpserve.Outside("gate", g.Actor, verb, k.Gate)
-	case verb == toReject && !httpserve.Allows(s.Kinds, string(api.KindRollback)):
-		return httpserve.Outside("kind", g.Actor, verb, string(api.KindRollback))
-	}
-	return nil
+	return may(g, verb, part{"namespace", s.Namespaces, k.Namespace}, part{"kind", s.Kinds, string(k.Kind)}, part{"gate", s.Gates, k.Gate}, part{"kind", s.Kinds, string(also)})
 }
 
-// may returns nil when the scope of a caller allows a verb in a namespace.
-func may(g grant, verb, namespace string) error {
+func may(g grant, verb string, parts ...part) error {
 	switch s := g.Scope(); {
+	case g.All:
+		return nil
 	case s == nil:
 		return httpserve.Forbid("missing", g.Actor, verb+": nothing is allowed")
 	case s.ReadOnly && verb != toLook && verb != toCheck:
 		return httpserve.Forbid("read-only", g.Actor, verb+": the credential is read-only")
-	case !httpserve.Allows(s.Namespaces, namespace):
-		return httpserve.Outside("namespace", g.Actor, verb, namespace)
+	}
+	for _, p := range parts {
+		if !httpserve.Allows(p.list, p.value) {
+			return httpserve.Outside(p.kind, g.Actor, verb, p.value)
+		}
 	}
 	return nil
 }

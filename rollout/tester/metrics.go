@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/headgate-io/headgate/internal/redact"
@@ -29,16 +30,18 @@ type metrics struct {
 
 func (m *metrics) build(s *Server) {
 	reg := prometheus.NewRegistry()
+	auto := promauto.With(reg)
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: metricPrefix + name, Help: help}, labels)
-		reg.MustRegister(v)
-		return v
+		return auto.NewCounterVec(prometheus.CounterOpts{Name: metricPrefix + name, Help: help}, labels)
+	}
+	gauge := func(name, help string, value func() float64, labels prometheus.Labels) {
+		auto.NewGaugeFunc(prometheus.GaugeOpts{Name: metricPrefix + name, Help: help, ConstLabels: labels}, value)
 	}
 	m.started = counter("runs_started_total", "Runs that were started.", "type")
 	m.ended = counter("runs_finished_total", "Runs that ended, by how.", "type", "outcome")
 	m.shared = counter("runs_shared_total", "Requests that were given the run of an equal request.", "type")
 	m.output = counter("runs_output_bytes_total", "Bytes that runs wrote, kept or not.", "type")
-	m.duration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	m.duration = auto.NewHistogramVec(prometheus.HistogramOpts{
 		Name: metricPrefix + "run_duration_seconds", Help: "Time from the start of a run to its end.",
 		Buckets: []float64{0.1, 0.5, 1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600},
 	}, []string{"type"})
@@ -46,12 +49,20 @@ func (m *metrics) build(s *Server) {
 	m.changes = counter("gate_changes_total", "Changes of gates and rollback switches by callers.", "kind", "action")
 	m.denials = counter("auth_failures_total", "Requests that were refused because of who sent them, or from where.", "reason")
 	m.requests = counter("http_requests_total", "Requests that were answered.", "route", "code")
-	m.inFlight = prometheus.NewGauge(prometheus.GaugeOpts{Name: metricPrefix + "http_requests_in_flight", Help: "Requests that wait for an answer, and streams."})
-	reg.MustRegister(m.duration, m.inFlight, states{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.inFlight = auto.NewGauge(prometheus.GaugeOpts{Name: metricPrefix + "http_requests_in_flight", Help: "Requests that wait for an answer, and streams."})
+	gauge("runs_running", "Runs under way.", func() float64 { running, _ := s.Runs.Load(); return float64(running) }, nil)
+	gauge("runs_queued", "Runs that wait for a place.", func() float64 { _, queued := s.Runs.Load(); return float64(queued) }, nil)
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.InstrumentMetricHandler(reg, promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
 
 	// The series that are there from the beginning, so that the first event of each is seen as an increase.
 	for _, kind := range []api.Kind{api.KindGate, api.KindRollback} {
+		for _, state := range []string{"open", "closed", "waiting"} {
+			gauge("gates", "Gates and rollback switches that are known, by state.", func() float64 { n, _ := s.count(kind, state); return float64(n) },
+				prometheus.Labels{"kind": string(kind), "state": state})
+		}
+		gauge("gate_waiting_since_seconds", "Unix time since which somebody waits at a gate, of the one that waits longest; 0 when nobody does.",
+			func() float64 { _, since := s.count(kind, "waiting"); return since }, prometheus.Labels{"kind": string(kind)})
 		for _, result := range []string{"closed", "open"} {
 			m.checks.WithLabelValues(string(kind), result)
 		}
@@ -73,49 +84,25 @@ func (m *metrics) build(s *Server) {
 	}
 }
 
-// states counts runs and gates by state at each scrape.
-type states struct{ server *Server }
-
-var (
-	runningDesc = prometheus.NewDesc(metricPrefix+"runs_running", "Runs under way.", nil, nil)
-	queuedDesc  = prometheus.NewDesc(metricPrefix+"runs_queued", "Runs that wait for a place.", nil, nil)
-
-	gatesDesc = prometheus.NewDesc(metricPrefix+"gates", "Gates and rollback switches that are known, by state.", []string{"kind", "state"}, nil)
-	waitsDesc = prometheus.NewDesc(metricPrefix+"gate_waiting_since_seconds", "Unix time since which somebody waits at a gate, of the one that waits longest; 0 when nobody does.", []string{"kind"}, nil)
-)
-
-// Describe implements [prometheus.Collector].
-func (g states) Describe(out chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{runningDesc, queuedDesc, gatesDesc, waitsDesc} {
-		out <- desc
-	}
-}
-
-// Collect implements [prometheus.Collector].
-func (g states) Collect(out chan<- prometheus.Metric) {
-	running, queued := g.server.Runs.Load()
-	out <- prometheus.MustNewConstMetric(runningDesc, prometheus.GaugeValue, float64(running))
-	out <- prometheus.MustNewConstMetric(queuedDesc, prometheus.GaugeValue, float64(queued))
-	for _, kind := range []api.Kind{api.KindGate, api.KindRollback} {
-		states, since := map[string]int{"open": 0, "closed": 0, "waiting": 0}, 0.0
-		for _, one := range g.server.Gates.List(api.Filter{Kind: kind}) {
-			switch {
-			case one.Open:
-				states["open"]++
-			case one.Waiting == nil || one.Waiting.Stale:
-				states["closed"]++
-			default:
-				states["waiting"]++
-				if at := float64(one.Waiting.Since.UnixMilli()) / 1000; since == 0 || at < since {
-					since = at
-				}
+// count returns how many gates are in a state, and since when the first of them has
+// something that waits, as Unix time.
+func (s *Server) count(kind api.Kind, state string) (n int, since float64) {
+	for _, g := range s.Gates.List(api.Filter{Kind: kind}) {
+		is := "closed"
+		switch waits := g.Waiting; {
+		case g.Open:
+			is = "open"
+		case waits != nil && !waits.Stale:
+			is = "waiting"
+			if at := float64(waits.Since.UnixMilli()) / 1000; since == 0 || at < since {
+				since = at
 			}
 		}
-		for state, n := range states {
-			out <- prometheus.MustNewConstMetric(gatesDesc, prometheus.GaugeValue, float64(n), string(kind), state)
+		if is == state {
+			n++
 		}
-		out <- prometheus.MustNewConstMetric(waitsDesc, prometheus.GaugeValue, since, string(kind))
 	}
+	return n, since
 }
 
 // serveMetrics answers with the metrics in the format of Prometheus. Where

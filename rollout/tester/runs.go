@@ -14,50 +14,49 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
-// parameters are those of lists: what they may be, and how they are set.
-var parameters = map[string]struct {
-	want string
-	set  func(f *api.Filter, value string) bool
-}{
-	"kind": {"gate or rollback", func(f *api.Filter, value string) bool {
-		f.Kind = api.Kind(value)
-		return f.Kind == api.KindGate || f.Kind == api.KindRollback
-	}},
-	"namespace": {"", func(f *api.Filter, value string) bool { f.Namespace = value; return true }},
-	"name":      {"", func(f *api.Filter, value string) bool { f.Name = value; return true }},
-	"gate":      {"", func(f *api.Filter, value string) bool { f.Gate = value; return true }},
-	"checksum":  {"", func(f *api.Filter, value string) bool { f.Checksum = value; return true }},
-	"before":    {"", func(f *api.Filter, value string) bool { f.Before = value; return true }},
-	"type":      {"a type of tests", func(f *api.Filter, value string) bool { f.Type = api.TypeName(value); return f.Type != "" }},
-	"state": {"queued, running, succeeded, failed, timed-out, cancelled, stopped or lost", func(f *api.Filter, value string) bool {
-		f.State = api.RunState(value)
-		return slices.Contains([]api.RunState{api.Queued, api.Running, api.Succeeded, api.Failed, api.TimedOut, api.Cancelled, api.Stopped, api.Lost}, f.State)
-	}},
-	"waiting": {"true or false", func(f *api.Filter, value string) (ok bool) { f.Waiting, ok = boolean(value); return ok }},
-	"stale":   {"true or false", func(f *api.Filter, value string) (ok bool) { f.Stale, ok = boolean(value); return ok }},
-	"limit": {"from 1 to 1000", func(f *api.Filter, value string) bool {
-		n, err := strconv.Atoi(value)
-		f.Limit = n
-		return err == nil && 0 < n && n <= 1000
-	}},
-}
-
-func boolean(text string) (value, ok bool) {
-	value, err := strconv.ParseBool(text)
-	return value, err == nil
-}
+var states = []api.RunState{api.Queued, api.Running, api.Succeeded, api.Failed, api.TimedOut, api.Cancelled, api.Stopped, api.Lost}
 
 // filter returns the filter of a query, which has no other parameters than those allowed.
 func filter(r *http.Request, allowed ...string) (api.Filter, error) {
 	f := api.Filter{Limit: 100}
 	for name, values := range r.URL.Query() {
-		switch parameter := parameters[name]; {
-		case !slices.Contains(allowed, name):
-			return f, httpserve.Refuse(http.StatusBadRequest, "parameter %s: is unknown here; there are %s", shorten(name, 80), strings.Join(allowed, ", "))
+		value, ok, want := values[0], true, ""
+		if !slices.Contains(allowed, name) {
+			return f, httpserve.Refuse(http.StatusBadRequest, "parameter %s: is unknown here; there are %s", shown(name), strings.Join(allowed, ", "))
+		}
+		switch name {
+		case "namespace":
+			f.Namespace = value
+		case "name":
+			f.Name = value
+		case "gate":
+			f.Gate = value
+		case "checksum":
+			f.Checksum = value
+		case "before":
+			f.Before = value
+		case "kind":
+			f.Kind, want = api.Kind(value), "gate or rollback"
+			ok = f.Kind == api.KindGate || f.Kind == api.KindRollback
+		case "type":
+			f.Type, want = api.TypeName(value), "a type of tests"
+			ok = f.Type != ""
+		case "state":
+			f.State, want = api.RunState(value), "queued, running, succeeded, failed, timed-out, cancelled, stopped or lost"
+			ok = slices.Contains(states, f.State)
+		case "waiting", "stale":
+			is, err := strconv.ParseBool(value)
+			ok, want = err == nil, "true or false"
+			f.Waiting, f.Stale = f.Waiting || is && name == "waiting", f.Stale || is && name == "stale"
+		case "limit":
+			f.Limit, _ = strconv.Atoi(value)
+			ok, want = 0 < f.Limit && f.Limit <= 1000, "from 1 to 1000"
+		}
+		switch {
 		case len(values) != 1:
 			return f, httpserve.Refuse(http.StatusBadRequest, "parameter %s: is there twice", name)
-		case !parameter.set(&f, values[0]):
-			return f, httpserve.Refuse(http.StatusBadRequest, "parameter %s: %s is not possible: want %s", name, strconv.Quote(shorten(values[0], 80)), parameter.want)
+		case !ok:
+			return f, httpserve.Refuse(http.StatusBadRequest, "parameter %s: %q is not possible: want %s", name, shown(value), want)
 		}
 	}
 	return f, nil

@@ -364,7 +364,7 @@ func TestStuckReader(t *testing.T) {
 		defer runs.Shutdown(t.Context())
 		for range 50 {
 			k := api.Key{Kind: api.KindGate, Namespace: "test", Name: "podinfo", Gate: time.Now().String()}
-			if _, err := gates.Open(k, api.Change{}); err != nil {
+			if _, err := gates.Change("open", k, api.Change{}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Millisecond)

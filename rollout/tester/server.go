@@ -214,7 +214,7 @@ var routes = map[string][]method{
 	"/healthz":     {on("", (*Server).healthz)},
 	"/readyz":      {on("", (*Server).readyz)},
 	"/metrics":     {on("GET", (*Server).serveMetrics)},
-	"/health":      {on("", (*Server).launcherHealth)},
+	"/health":      {on("GET", (*Server).launcherHealth)},
 	"/launch-test": {on("POST", (*Server).launch)},
 
 	"/gate/approve":             {on("", (*Server).constant)},
@@ -394,15 +394,10 @@ func pathOf(r *http.Request) string {
 }
 
 // clean returns a text that a request chose, as logs may have it.
-func clean(text string) string { return redact.String(shorten(text, 200)) }
+func clean(text string) string { return redact.Excerpt(text, 200) }
 
-// shorten returns at most most bytes of a text.
-func shorten(text string, most int) string {
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	return text
-}
+// shown returns a text that a request chose, as an answer may have it.
+func shown(text string) string { return redact.Excerpt(text, 80) }
 
 // denied counts and logs that a caller was refused.
 func (s *Server) denied(r *http.Request, reason, actor string, cause error) {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,16 +13,131 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/headgate-io/headgate/internal/httpserve"
+	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/run"
 	"github.com/headgate-io/headgate/rollout/tester/task"
 )
+
+const (
+	maxName  = 512 // bytes of a name, a phase and a checksum
+	maxAbout = 253 // bytes of what a payload says for people
+
+	ownPrefix = "headgate." // of keys of metadata that tell the test runner about the canary: no test gets them
+)
+
+// A payload is the body of a webhook (specification, "Webhook call payload"),
+// and what the bodies that open and close gates have besides.
+type payload struct {
+	Name      string            `json:"name"`
+	Namespace string            `json:"namespace"`
+	Phase     string            `json:"phase"`
+	Checksum  string            `json:"checksum"`
+	Metadata  map[string]string `json:"metadata"`
+
+	Gate   string   `json:"gate"`
+	Mode   api.Mode `json:"mode"`
+	TTL    string   `json:"ttl"`
+	Reason string   `json:"reason"`
+	Actor  string   `json:"actor"`
+}
+
+// describe says what is wrong with a payload, and names the key of metadata that is no text.
+func describe(text []byte, err error) error {
+	var values struct{ Metadata map[string]json.RawMessage }
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if ok && wrong.Field == "metadata" && json.Unmarshal(text, &values) == nil {
+		for _, key := range slices.Sorted(maps.Keys(values.Metadata)) {
+			var value string
+			if inner, ok := errors.AsType[*json.UnmarshalTypeError](json.Unmarshal(values.Metadata[key], &value)); ok {
+				wrong = inner
+				wrong.Field = "metadata." + shown(key)
+				break
+			}
+		}
+		err = wrong
+	}
+	return httpserve.Refuse(http.StatusBadRequest, "%s", httpserve.Describe(err))
+}
+
+// payload reads the payload of a request and says who sent it, also when the payload is
+// none. Metadata does not have its token any more.
+func (s *Server) payload(w http.ResponseWriter, r *http.Request) (p payload, g grant, token string, err error) {
+	g, denied := s.Guard.Identify(r, "")
+	if denied != nil && !missing(denied) {
+		return p, g, "", denied // before the body is read
+	}
+	err = s.bodies.Read(w, r, func(text []byte) error {
+		if err := json.Unmarshal(text, &p); err != nil {
+			return describe(text, err)
+		}
+		return p.check()
+	})
+	if err != nil {
+		if own, ok := errors.AsType[*httpserve.Refusal](err); denied != nil && !(ok && own.Status == http.StatusServiceUnavailable) {
+			err = denied // a caller that is not known is told no more
+		}
+		return payload{}, g, "", err
+	}
+	token, given := p.Metadata["token"]
+	if delete(p.Metadata, "token"); given {
+		g, denied = s.Guard.Identify(r, token)
+	}
+	return p, g, token, denied
+}
+
+// missing reports whether a caller was refused because it did not say who it is.
+func missing(err error) bool {
+	denial, ok := errors.AsType[*httpserve.Denial](err)
+	return ok && denial.Kind == "missing"
+}
+
+// check returns which name is too long.
+func (p *payload) check() error {
+	return cmp.Or(checkName("name", p.Name), checkName("namespace", p.Namespace), checkName("phase", p.Phase), checkName("checksum", p.Checksum),
+		checkName("gate", p.Gate), checkName("metadata gate", p.Metadata["gate"]))
+}
+
+func checkName(field, name string) error {
+	if len(name) > maxName {
+		return httpserve.Refuse(http.StatusBadRequest, "%s: longer than %d bytes", field, maxName)
+	}
+	return nil
+}
+
+// key returns the gate of a request; name is that of the URL, "" for none.
+func (p *payload) key(kind api.Kind, name string) api.Key {
+	return api.Key{Kind: kind, Namespace: p.Namespace, Name: p.Name, Gate: cmp.Or(name, p.Gate, p.Metadata["gate"], api.DefaultGate)}
+}
+
+// about returns what the payload says of its canary for people, bounded and
+// without control characters and credentials.
+func (p *payload) about() api.About {
+	text := func(key string) string {
+		value := p.Metadata[ownPrefix+key]
+		if value == "" {
+			return ""
+		}
+		return redact.String(strings.ToValidUTF8(value[:min(len(value), maxAbout)], ""))
+	}
+	return api.About{Revision: text("revision"), Weight: text("weight"), Step: text("step"), Threshold: text("threshold"), Failures: text("failures")}
+}
+
+// trial reports whether a person tries out what a rollout would send.
+func (p *payload) trial() bool { return p.Metadata[ownPrefix+"trial"] == "true" }
+
+// over ends the waits of a canary whose rollout is, except that at the gate that
+// the payload asks.
+func (s *Server) over(p payload, asked api.Key) {
+	if (p.Phase == "Failed" || p.Phase == "Succeeded") && !p.trial() {
+		s.Gates.EndWaits(p.Namespace, p.Name, asked)
+	}
+}
 
 // A job is a request for a task, read and allowed.
 type job struct {
@@ -64,7 +180,7 @@ func (s *Server) job(p payload, g grant, token string) (*job, error) {
 	case len(p.Metadata) == 0:
 		return nil, httpserve.Refuse(http.StatusBadRequest, "metadata not found in payload")
 	case kind == "":
-		return nil, httpserve.Refuse(http.StatusBadRequest, "unknown task type %s", shorten(given, 80))
+		return nil, httpserve.Refuse(http.StatusBadRequest, "unknown task type %s", shown(given))
 	case s.Types != nil && !slices.ContainsFunc(s.Types, func(name string) bool { return api.TypeName(name) == kind }):
 		return nil, httpserve.Refuse(http.StatusForbidden, "type %s is not enabled in this test runner", kind)
 	}
@@ -148,9 +264,6 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, j *job) error {
 	kept := err == nil && final(state.State) && state.Ended.Before(asked)
 	switch {
 	case err != nil:
-		if j.launch && errors.Is(err, run.ErrBusy) {
-			s.retryLaunch(w)
-		}
 		return err
 	case j.launch && !j.Wait:
 		state = s.launched(r, state)
@@ -259,10 +372,7 @@ const (
 )
 
 // launcherHealth answers GET /health.
-func (s *Server) launcherHealth(w http.ResponseWriter, r *http.Request) error {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return httpserve.WrongMethod(w, http.MethodGet)
-	}
+func (s *Server) launcherHealth(w http.ResponseWriter, _ *http.Request) error {
 	return httpserve.Text(w, http.StatusOK, "Good to go!")
 }
 
@@ -318,19 +428,4 @@ func (s *Server) launched(r *http.Request, state api.Run) api.Run {
 		return now
 	}
 	return state
-}
-
-// retryLaunch says that a call is to be repeated after the time that half of
-// the last ones took.
-func (s *Server) retryLaunch(w http.ResponseWriter) {
-	var took []int64
-	for _, other := range s.Runs.Runs(api.Filter{Type: "k6", Limit: 100}) {
-		if final(other.State) {
-			took = append(took, other.Duration)
-		}
-	}
-	if len(took) > 0 {
-		slices.Sort(took)
-		w.Header().Set("Retry-After", strconv.FormatInt(max(1, took[len(took)/2]/1000), 10))
-	}
 }

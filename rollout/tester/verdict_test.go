@@ -286,25 +286,13 @@ func TestLaunchEndsWithItsCallers(t *testing.T) {
 	}
 }
 
-// TestLaunchIsBusy answers 429 with the time to try again after.
-func TestLaunchIsBusy(t *testing.T) {
-	s := newServerOf(t, run.Config{Concurrency: 1, Queue: -1})
-	url := "http://" + serve(t, s)
-	if status, text := mustPost(t, url+"/launch-test", payload("other", `{"script":"pass"}`)); status != http.StatusOK {
-		t.Fatal(status, text)
-	}
-	mustPost(t, url, payload("busy", `{"cmd":"sleep 60"}`))
-	for path, test := range map[string]struct{ body, after string }{
-		"/launch-test": {payload("other", `{"script":"pass"}`), "1"}, // as the one before
-		"/":            {payload("other", `{"type":"bash","cmd":"true"}`), "5"},
-	} {
-		resp, err := http.Post(url+path, "application/json", strings.NewReader(test.body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
-		if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") != test.after {
-			t.Errorf("%s: %d %q", path, resp.StatusCode, resp.Header.Get("Retry-After"))
+// TestBusy answers 429 with the time to try again after.
+func TestBusy(t *testing.T) {
+	d := openDoor(t, func(w *doorway) { w.Runs.Concurrency, w.Runs.Queue = 1, -1 })
+	d.post("/", payload("busy", `{"cmd":"sleep 60"}`))
+	for path, body := range map[string]string{"/launch-test": payload("other", `{"script":"pass"}`), "/": payload("other", `{"type":"bash","cmd":"true"}`)} {
+		if got := d.post(path, body); got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") != "5" {
+			t.Errorf("%s: %+v", path, got)
 		}
 	}
 }

@@ -25,6 +25,7 @@ package api
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -197,22 +198,16 @@ func Types() []string {
 	return []string{"cmd", "bash", "helm", "helmv3", "kubectl", "ngrinder", "concord", "k6"}
 }
 
+// neutral are the names of types that are no name of a product.
+var neutral = map[string]string{"pkgtest": "helm", "pkgtest3": "helmv3", "delegated-load": "ngrinder", "workflow": "concord"}
+
 // TypeName returns the type of a task by the product's name or the neutral
 // one, "" when there is none.
 func TypeName(name string) string {
-	switch name {
-	case "cmd", "bash", "helm", "helmv3", "kubectl", "ngrinder", "concord", "k6":
+	if slices.Contains(Types(), name) {
 		return name
-	case "pkgtest":
-		return "helm"
-	case "pkgtest3":
-		return "helmv3"
-	case "delegated-load":
-		return "ngrinder"
-	case "workflow":
-		return "concord"
 	}
-	return ""
+	return neutral[name]
 }
 
 const maxInterval = 365 * 24 * time.Hour

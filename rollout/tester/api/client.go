@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,94 +52,69 @@ func (f Filter) query() url.Values {
 	for name, value := range map[string]string{
 		"kind": string(f.Kind), "namespace": f.Namespace, "name": f.Name, "gate": f.Gate,
 		"type": f.Type, "state": string(f.State), "before": f.Before, "checksum": f.Checksum,
+		"waiting": strconv.FormatBool(f.Waiting), "stale": strconv.FormatBool(f.Stale), "limit": strconv.Itoa(f.Limit),
 	} {
-		if value != "" {
+		if value != "" && value != "false" && value != "0" {
 			q.Set(name, value)
 		}
-	}
-	if f.Waiting {
-		q.Set("waiting", "true")
-	}
-	if f.Stale {
-		q.Set("stale", "true")
-	}
-	if f.Limit > 0 {
-		q.Set("limit", strconv.Itoa(f.Limit))
 	}
 	return q
 }
 
-// get reads what is at a path. Operation begins the error.
-func get[T any](ctx context.Context, c *Client, operation, path string, query url.Values) (answer T, err error) {
-	err = c.call(ctx, operation, call.Request{Method: http.MethodGet, Path: path, Query: query}, &answer)
-	return answer, err
-}
-
 // Gates returns the gates that f selects.
 func (c *Client) Gates(ctx context.Context, f Filter) ([]Gate, error) {
-	answer, err := get[struct{ Gates []Gate }](ctx, c, "list gates", "gates", f.query())
+	answer, err := ask[struct{ Gates []Gate }](ctx, c, "list gates", call.Request{Path: "gates", Query: f.query()})
 	return answer.Gates, err
 }
 
 // Gate returns one gate.
 func (c *Client) Gate(ctx context.Context, k Key) (Gate, error) {
-	return get[Gate](ctx, c, "look up "+k.String(), gatePath(k), nil)
+	return ask[Gate](ctx, c, "look up "+k.String(), call.Request{Path: gatePath(k)})
 }
 
 // Audit returns the newest entries that f selects.
 func (c *Client) Audit(ctx context.Context, f Filter) ([]Entry, error) {
-	answer, err := get[struct{ Entries []Entry }](ctx, c, "read the audit trail", "audit", f.query())
+	answer, err := ask[struct{ Entries []Entry }](ctx, c, "read the audit trail", call.Request{Path: "audit", Query: f.query()})
 	return answer.Entries, err
 }
 
 // Runs returns the newest runs that f selects, without their output.
 func (c *Client) Runs(ctx context.Context, f Filter) ([]Run, error) {
-	answer, err := get[struct{ Runs []Run }](ctx, c, "list runs", "runs", f.query())
+	answer, err := ask[struct{ Runs []Run }](ctx, c, "list runs", call.Request{Path: "runs", Query: f.query()})
 	return answer.Runs, err
 }
 
 // Run returns one run.
 func (c *Client) Run(ctx context.Context, id string) (Run, error) {
-	return get[Run](ctx, c, "look up run "+id, call.Join("runs", id), nil)
+	return ask[Run](ctx, c, "look up run "+id, call.Request{Path: call.Join("runs", id)})
 }
 
 // Change does an action to a gate, and returns it as it is then: open, close, or reject,
 // which closes a gate and opens the rollback switch of the canary for the revision that
 // waits, or for change.Checksum.
-func (c *Client) Change(ctx context.Context, action string, k Key, change Change) (gate Gate, err error) {
-	err = c.call(ctx, action+" "+k.String(), call.Request{Method: http.MethodPost, Path: gatePath(k, action), Body: change}, &gate)
-	return gate, err
+func (c *Client) Change(ctx context.Context, action string, k Key, change Change) (Gate, error) {
+	return ask[Gate](ctx, c, action+" "+k.String(), call.Request{Method: http.MethodPost, Path: gatePath(k, action), Body: change})
 }
 
 // Link returns links that decide about what waits at k.
-func (c *Client) Link(ctx context.Context, k Key, r LinkRequest) (link Link, err error) {
-	err = c.call(ctx, "link "+k.String(), call.Request{Method: http.MethodPost, Path: gatePath(k, "link"), Body: r}, &link)
-	return link, err
-}
-
-// Output copies the output of a run to w; with follow until it has ended.
-func (c *Client) Output(ctx context.Context, id string, follow bool, w io.Writer) error {
-	r := call.Request{Method: http.MethodGet, Path: call.Join("runs", id, "output"), Accept: "text/plain"}
-	if follow {
-		r.Query = url.Values{"follow": {"true"}}
-	}
-	operation := "read the output of run " + id
-	resp, err := c.server().Send(ctx, r)
-	if err != nil {
-		return c.server().Failed(operation, err)
-	}
-	defer resp.Body.Close()
-	if _, err := io.Copy(w, resp.Body); err != nil {
-		return c.server().Failed(operation, err)
-	}
-	return nil
+func (c *Client) Link(ctx context.Context, k Key, r LinkRequest) (Link, error) {
+	return ask[Link](ctx, c, "link "+k.String(), call.Request{Method: http.MethodPost, Path: gatePath(k, "link"), Body: r})
 }
 
 // Cancel ends a run.
 func (c *Client) Cancel(ctx context.Context, id string) (Run, error) {
-	var run Run
-	err := c.call(ctx, "cancel run "+id, call.Request{Method: http.MethodPost, Path: call.Join("runs", id, "cancel")}, &run)
-	return run, err
+	return ask[Run](ctx, c, "cancel run "+id, call.Request{Method: http.MethodPost, Path: call.Join("runs", id, "cancel")})
+}
+
+// Output copies the output of a run to w; with follow until it has ended.
+func (c *Client) Output(ctx context.Context, id string, follow bool, w io.Writer) error {
+	r := call.Request{Method: http.MethodGet, Path: call.Join("runs", id, "output"), Accept: "text/plain", Query: url.Values{"follow": {strconv.FormatBool(follow)}}}
+	resp, err := c.server().Send(ctx, r)
+	if err == nil {
+		defer resp.Body.Close()
+		_, err = io.Copy(w, resp.Body)
+	}
+	return c.server().Failed("read the output of run "+id, err)
 }
 
 // gatePath is the path of a gate, or of an action on it.
@@ -154,14 +130,18 @@ func (c *Client) server() call.Server {
 	}
 }
 
-// call makes a request and decodes its answer. Operation begins the error.
-func (c *Client) call(ctx context.Context, operation string, r call.Request, answer any) error {
-	_, err := c.server().JSON(ctx, operation, r, answer)
-	return err
+// ask makes a request, a GET unless it says otherwise, and decodes its answer. Operation
+// begins the error.
+func ask[T any](ctx context.Context, c *Client, operation string, r call.Request) (answer T, err error) {
+	r.Method = cmp.Or(r.Method, http.MethodGet)
+	_, err = c.server().JSON(ctx, operation, r, &answer)
+	return answer, err
 }
 
 // Error returns status and reason.
 func (p *Problem) Error() string { return call.Status(p.Status, p.Reason) }
+
+var errEnough = errors.New("the caller has enough")
 
 // Watch yields changes from now on, until ctx ends or the stream breaks. A
 // broken stream is the last it yields, as an error: who wants to go on calls
@@ -169,27 +149,18 @@ func (p *Problem) Error() string { return call.Status(p.Status, p.Reason) }
 // stream is [Client.Connected] misses nothing.
 func (c *Client) Watch(ctx context.Context) iter.Seq2[Notice, error] {
 	return func(yield func(Notice, error) bool) {
-		err := c.watch(ctx, func(n Notice) bool { return yield(n, nil) })
+		err := c.server().Stream(ctx, call.Request{Path: "watch"}, c.Connected, func(_ string, data []byte) error {
+			var n Notice
+			if err := json.Unmarshal(data, &n); err != nil {
+				return fmt.Errorf("event: %w", err)
+			}
+			if (n.Gate != nil || n.Run != nil) && !yield(n, nil) { // else it is of a later version
+				return errEnough
+			}
+			return nil
+		})
 		if err != nil && ctx.Err() == nil && !errors.Is(err, errEnough) {
 			yield(Notice{}, c.server().Failed("watch", err))
 		}
 	}
-}
-
-var errEnough = errors.New("the caller has enough")
-
-func (c *Client) watch(ctx context.Context, yield func(Notice) bool) error {
-	return c.server().Stream(ctx, call.Request{Path: "watch"}, c.Connected, func(_ string, data []byte) error {
-		var n Notice
-		if err := json.Unmarshal(data, &n); err != nil {
-			return fmt.Errorf("event: %w", err)
-		}
-		if n.Gate == nil && n.Run == nil {
-			return nil // of a later version
-		}
-		if !yield(n) {
-			return errEnough
-		}
-		return nil
-	})
 }

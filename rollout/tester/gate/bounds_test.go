@@ -7,64 +7,49 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"go.etcd.io/bbolt"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/gate"
 )
 
-// TestBounds forgets what does not count, and refuses what would have no end (S-17).
+// TestBounds remembers no more than it may, and refuses what would have no end (S-17).
 func TestBounds(t *testing.T) {
 	const most = 100
-	dir := t.TempDir()
-	at := new(clock)
-	at.set(time.Now())
-	config := gate.Config{Dir: dir, MaxKeys: most, Now: at.now}
+	config := gate.Config{Dir: t.TempDir(), MaxKeys: most}
 	b := open(t, config)
 	named := func(i int) api.Key { k := key; k.Name = fmt.Sprint("n", i); return k }
 	for i := range 5000 {
-		at.set(at.now().Add(time.Millisecond))
 		check(b, named(i), "a")
-		check(b, named(0), "a")
 	}
-	if b.Known() > most || b.Gate(named(0)).Waiting == nil || b.Gate(named(4999)).Waiting == nil || b.Gate(named(1)).Waiting != nil {
-		t.Errorf("%d are known", b.Known())
-	}
-	for i := range 150 {
-		at.set(at.now().Add(time.Millisecond))
-		b.Open(named(10000+i), api.Change{})
-		if _, err := b.Shut(named(10000+i), api.Change{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if b.Known() > most || b.Gate(named(10000+149)).Changed.IsZero() {
-		t.Errorf("%d are known with closed ones", b.Known())
+	if n := len(b.List(api.Filter{})); n != most || b.Gate(named(0)).Waiting == nil || b.Gate(named(4999)).Waiting != nil {
+		t.Errorf("%d are known", n)
 	}
 	var err error
 	opened := 0
 	for i := 0; err == nil && i < 2*most; i++ {
-		if _, err = b.Open(named(20000+i), api.Change{}); err == nil {
+		if _, err = b.Change("open", named(20000+i), api.Change{}); err == nil {
 			opened++
 		}
 	}
 	if !errors.Is(err, gate.ErrInvalid) || opened != most {
 		t.Errorf("%d were opened: %v", opened, err)
 	}
-	if _, err := b.Shut(named(30000), api.Change{}); err != nil {
+	if _, err := b.Change("close", named(30000), api.Change{}); err != nil || b.Audit(api.Filter{})[0].Action != "close" {
 		t.Errorf("closing needs no room: %v", err)
 	}
-	if _, err := b.Reject(named(30001), api.Change{Checksum: "a"}); !errors.Is(err, gate.ErrInvalid) {
+	if _, err := b.Change("reject", named(30001), api.Change{Checksum: "a"}); !errors.Is(err, gate.ErrInvalid) {
 		t.Errorf("rejecting without room: %v", err)
 	}
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
 	b = open(t, config)
-	if known := b.Known(); known > most {
-		t.Errorf("%d are known after a restart", known)
-	}
-	if got := check(b, named(20000), "a"); got != "pass" {
-		t.Errorf("an open gate was forgotten: %s", got)
+	if n := len(b.List(api.Filter{})); n != 2*most || check(b, named(20000), "a") != "pass" {
+		t.Errorf("%d are known after a restart", n)
 	}
 }
 
@@ -79,7 +64,7 @@ func TestFiles(t *testing.T) {
 		t.Errorf("in use: %v", err)
 	}
 	b.Close()
-	if _, err := b.Open(key, api.Change{}); !errors.Is(err, gate.ErrClosed) {
+	if _, err := b.Change("open", key, api.Change{}); !errors.Is(err, gate.ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
 	for name, text := range map[string]string{"garbage": strings.Repeat("garbage ", 4000), "short": "x"} {
@@ -96,30 +81,129 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestFull refuses changes that cannot be written, and leaves everything as it was.
+// TestFull refuses changes that cannot be written, leaves everything as it was, and
+// takes them again when there is room.
 func TestFull(t *testing.T) {
-	b := open(t, gate.Config{Dir: t.TempDir()})
-	b.Open(key, api.Change{Mode: api.OneShot})
+	synctest.Test(t, func(t *testing.T) {
+		b := open(t, gate.Config{Dir: t.TempDir()})
+		if err := b.Ready(); err != nil {
+			t.Error(err)
+		}
+		b.Change("open", key, api.Change{Mode: api.OneShot})
+		other := key
+		other.Gate = "other"
+		var err error
+		b.Fill(true)
+		for i := 0; err == nil && i < 5000; i++ {
+			k := key
+			k.Name = fmt.Sprint(i)
+			_, err = b.Change("open", k, api.Change{})
+		}
+		if err == nil || errors.Is(err, gate.ErrInvalid) || !strings.Contains(err.Error(), "gates.db") {
+			t.Fatalf("full: %v", err)
+		}
+		if got := b.Ready(); got == nil || got.Error() != err.Error() {
+			t.Errorf("full: %v, not %v", got, err)
+		}
+		before, audit := b.Gate(key), len(b.Audit(api.Filter{Limit: 1000}))
+		if got := check(b, key, "a"); got == "pass" || got == "no" {
+			t.Errorf("a one-shot gate was used without a record: %s", got)
+		}
+		if _, err := b.Change("open", other, api.Change{}); err == nil {
+			t.Error("opened")
+		}
+		if got := check(b, other, "a"); got != "no" || b.Gate(key) != before || len(b.Audit(api.Filter{Limit: 1000})) != audit {
+			t.Errorf("it changed: %s %v %v", got, b.Gate(key), before)
+		}
+		b.Fill(false)
+		time.Sleep(2 * time.Second) // without a caller
+		if err := b.Ready(); err != nil {
+			t.Errorf("with room: %v", err)
+		}
+		b.Close()
+		if err := b.Ready(); !errors.Is(err, gate.ErrClosed) {
+			t.Errorf("closed: %v", err)
+		}
+	})
+}
+
+// TestDoubt refuses changes whose write the disk did not confirm, though it is in
+// the file: after the next change, some seconds, or an orderly end it is not.
+func TestDoubt(t *testing.T) {
 	other := key
 	other.Gate = "other"
-	var err error
-	b.Fill(true)
-	for i := 0; err == nil && i < 5000; i++ {
-		k := key
-		k.Name = fmt.Sprint(i)
-		_, err = b.Open(k, api.Change{})
+	for name, next := range map[string]func(*gate.Store) error{
+		"a change":     func(b *gate.Store) error { _, err := b.Change("close", other, api.Change{}); return err },
+		"some seconds": func(b *gate.Store) error { time.Sleep(20 * time.Second); return nil },
+		"the end":      func(b *gate.Store) error { return nil },
+	} {
+		for _, writes := range []int{1, 2} { // the second is that of a repair, which writes what holds
+			synctest.Test(t, func(t *testing.T) {
+				dir := t.TempDir()
+				b := open(t, gate.Config{Dir: dir})
+				b.Change("open", other, api.Change{Mode: api.Bound, Checksum: "a", Reason: "before"})
+				b.Doubt(writes)
+				if _, err := b.Change("open", key, api.Change{Reason: "refused"}); err == nil {
+					t.Fatal("opened")
+				}
+				synctest.Wait()
+				if err := next(b); err != nil && writes == 1 {
+					t.Error(err)
+				}
+				left := b.Gate(other)
+				if err := b.Close(); err != nil && (name != "the end" || writes == 1) {
+					t.Error(err)
+				}
+				b = open(t, gate.Config{Dir: dir})
+				defer b.Close()
+				if g := b.Gate(key); g.Open || g.Reason != "" || b.Gate(other) != left {
+					t.Errorf("%s: %+v, %+v", name, g, b.Gate(other))
+				}
+				for _, e := range b.Audit(api.Filter{}) {
+					if e.Reason == "refused" {
+						t.Errorf("%s: %+v", name, e)
+					}
+				}
+				if _, err := b.Change("open", key, api.Change{}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
 	}
-	if err == nil || errors.Is(err, gate.ErrInvalid) || !strings.Contains(err.Error(), "gates.db") {
-		t.Fatalf("full: %v", err)
-	}
-	before, audit := b.Gate(key), len(b.Audit(api.Filter{Limit: 1000}))
-	if got := check(b, key, "a"); got == "pass" || got == "no" {
-		t.Errorf("a one-shot gate was used without a record: %s", got)
-	}
-	if _, err := b.Open(other, api.Change{}); err == nil {
-		t.Error("opened")
-	}
-	if got := check(b, other, "a"); got != "no" || b.Gate(key) != before || len(b.Audit(api.Filter{Limit: 1000})) != audit {
-		t.Errorf("it changed: %s %v %v", got, b.Gate(key), before)
+}
+
+// TestStored opens files whose values this version cannot have written.
+func TestStored(t *testing.T) {
+	for name, test := range map[string]struct{ bucket, key, value, want string }{
+		"gate":     {"gates", "gate\x00prod\x00web\x00default", `{"open":true}`, "move it away"},
+		"no JSON":  {"gates", "gate\x00prod\x00web\x00default", `{`, "move it away"},
+		"key":      {"gates", "gate", `{}`, "move it away"},
+		"kind":     {"gates", "door\x00prod\x00web\x00default", `{}`, "move it away"},
+		"wait":     {"gates", "gate\x00prod\x00web\x00default", `{"waiting":[]}`, "move it away"},
+		"entry":    {"audit", "12345678", `{"id":1}`, "move it away"},
+		"format":   {"meta", "format", `2`, "use the version that wrote it"},
+		"link key": {"meta", "link-key", `x`, "move it away"},
+	} {
+		dir := t.TempDir()
+		if err := open(t, gate.Config{Dir: dir}).Close(); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, "gates.db")
+		db, err := bbolt.Open(path, 0o600, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = db.Update(func(tx *bbolt.Tx) error {
+			return tx.Bucket([]byte(test.bucket)).Put([]byte(test.key), []byte(test.value))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		db.Close()
+		for range 2 { // and the lock is free again
+			if _, err := gate.Open(gate.Config{Dir: dir}); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\x00") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
 	}
 }

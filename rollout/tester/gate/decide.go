@@ -2,7 +2,6 @@ package gate
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -12,33 +11,41 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
-// A state is what was decided about a gate, as it is in the file. It is never changed.
-type state struct {
+// A record is what is known of a gate, as it is in the file: what was decided, and in
+// Waiting, which is never changed, the last check that was refused. The zero record is
+// that of an unknown gate, which is closed.
+type record struct {
 	api.Gate
-	Decision uint64 `json:"decision"` // the last decision about it, by its number in the audit trail
+	Decision uint64        `json:"decision"`           // the last one about it, by its number in the audit trail
+	Interval time.Duration `json:"interval,omitempty"` // the longest time between two checks of what waits; 0 after the first
+	told     bool          // watchers know that the wait is stale
 }
 
-// closed returns the state of a gate that was closed.
-func closed(at time.Time, actor, reason string, decision uint64) *state {
-	return &state{api.Gate{Changed: at, Actor: actor, Reason: reason}, decision}
+// known reports whether there is anything to remember.
+func (r record) known() bool { return !r.Changed.IsZero() || r.Waiting != nil }
+
+// stale reports whether there was no check of what waits within two intervals.
+func (r record) stale(w *api.Waiting, now time.Time) bool {
+	return r.Interval > 0 && now.Sub(w.Last) > 2*max(r.Interval, minInterval)
 }
 
-func (s *state) decision() uint64 {
-	if s == nil {
-		return 0
+// closed returns the record of a gate that was closed by a decision.
+func (r record) closed(at time.Time, actor, reason string, decision uint64) record {
+	r.Gate, r.Decision = api.Gate{Changed: at, Actor: actor, Reason: reason, Waiting: r.Waiting}, decision
+	return r
+}
+
+// over reports whether the time of the opening is.
+func (r record) over(now time.Time) bool {
+	return r.Open && !r.Expires.IsZero() && !now.Before(r.Expires)
+}
+
+// at returns the record at a time: closed when its time is over.
+func (r record) at(now time.Time) record {
+	if !r.over(now) {
+		return r
 	}
-	return s.Decision
-}
-
-// check returns what is wrong with a state of the file.
-func (s *state) check() error {
-	switch {
-	case s == nil:
-		return errors.New("it is null")
-	case s.Open && s.Mode != api.Sticky && s.Mode != api.OneShot && (s.Mode != api.Bound || s.Checksum == ""):
-		return fmt.Errorf("mode %q", s.Mode)
-	}
-	return nil
+	return r.closed(r.Expires, "", "its time was over", r.Decision)
 }
 
 // A verdict is what a check comes to.
@@ -46,24 +53,26 @@ type verdict int
 
 const (
 	refuse verdict = iota
+	shut           // refuse, and close
 	pass
 	bind  // pass, and bind the opening to the checksum
 	spend // pass, and close
-	shut  // refuse, and close
 )
 
-// judge returns the verdict on a check with a checksum. A nil state is closed.
-func (s *state) judge(now time.Time, checksum string) verdict {
+func (v verdict) passes() bool { return v >= pass }
+
+// judge returns the verdict on a check with a checksum.
+func (r record) judge(now time.Time, checksum string) verdict {
 	switch {
-	case s == nil || !s.Open || s.over(now):
+	case !r.Open || r.over(now):
 		return refuse
-	case s.Mode == api.Sticky, s.Checksum != "" && s.Checksum == checksum:
+	case r.Mode == api.Sticky, r.Checksum != "" && r.Checksum == checksum:
 		return pass
-	case s.Mode == api.Bound:
+	case r.Mode == api.Bound:
 		return refuse
-	case s.Checksum == "" && checksum == "":
+	case r.Checksum == "" && checksum == "":
 		return spend
-	case s.Checksum == "":
+	case r.Checksum == "":
 		return bind
 	case checksum == "":
 		return refuse
@@ -71,72 +80,26 @@ func (s *state) judge(now time.Time, checksum string) verdict {
 	return shut
 }
 
-// passes reports whether a check with the checksum would pass.
-func (s *state) passes(now time.Time, checksum string) bool {
-	v := s.judge(now, checksum)
-	return v == pass || v == bind || v == spend
-}
-
-// over reports whether the time of the opening is.
-func (s *state) over(now time.Time) bool {
-	return s.Open && !s.Expires.IsZero() && !now.Before(s.Expires)
-}
-
-// at returns the state at a time: closed when its time is over.
-func (s *state) at(now time.Time) *state {
-	if s == nil || !s.over(now) {
-		return s
-	}
-	return closed(s.Expires, "", "its time was over", s.Decision)
-}
-
 // A change is what one decision does, before it can be seen. Its methods are called
 // with the lock of the store held.
 type change struct {
-	store   *Store
+	*Store
 	now     time.Time
-	states  map[api.Key]*state // nil: forgotten
+	records map[api.Key]record
 	entries []api.Entry
 }
 
 // begin returns a change that does nothing yet.
-func (s *Store) begin() *change { return &change{store: s, now: s.now(), states: map[api.Key]*state{}} }
-
-// decide makes a decision, which apply makes of the gates as they are, and returns
-// a gate as it is then. When apply fails it has changed nothing.
-func (s *Store) decide(k api.Key, apply func(*change) error) (api.Gate, error) {
-	s.deciding.Lock()
-	defer s.deciding.Unlock()
-	c := s.begin()
-	s.mu.Lock()
-	err := ErrClosed
-	if !s.closed {
-		err = apply(c)
-	}
-	s.mu.Unlock()
-	if err == nil && len(c.states)+len(c.entries) > 0 {
-		err = s.commit(c)
-	}
-	if err != nil {
-		return api.Gate{}, err
-	}
-	return s.Gate(k), nil
-}
-
-// state returns what was decided about a gate, changes included.
-func (c *change) state(k api.Key) *state {
-	if changed, found := c.states[k]; found {
-		return changed
-	}
-	return c.store.state(k)
+func (s *Store) begin(now time.Time) *change {
+	return &change{Store: s, now: now, records: map[api.Key]record{}}
 }
 
 // id returns the number of the next entry.
-func (c *change) id() uint64 { return c.store.next + uint64(len(c.entries)) }
+func (c *change) id() uint64 { return c.next + uint64(len(c.entries)) }
 
-// set makes at the state of a gate, and e the entry about it.
-func (c *change) set(k api.Key, at *state, e api.Entry) {
-	c.states[k] = at
+// set makes r the record of a gate, and e the entry about it.
+func (c *change) set(k api.Key, r record, e api.Entry) {
+	c.records[k] = r
 	c.note(k, e)
 }
 
@@ -146,47 +109,45 @@ func (c *change) note(k api.Key, e api.Entry) {
 	c.entries = append(c.entries, e)
 }
 
-// decision returns the number of the last decision about a gate.
-func (c *change) decision(k api.Key) uint64 {
-	if at := c.state(k); at != nil {
-		return at.Decision
-	}
-	return c.store.floor
-}
-
-// Open opens a gate: that is durable when it returns. Mode checksum without a
-// checksum opens for the one that waits. An error wraps [ErrInvalid] or
-// [ErrClosed], or is one of the write.
-func (s *Store) Open(k api.Key, by api.Change) (api.Gate, error) {
-	return s.change(k, by, func(c *change, k api.Key) error { return c.open(k, by) })
-}
-
-// Shut closes a gate, durably and with errors as [Store.Open].
-func (s *Store) Shut(k api.Key, by api.Change) (api.Gate, error) {
-	for field, text := range map[string]string{"mode": string(by.Mode), "checksum": by.Checksum, "ttl": by.TTL} {
-		if text != "" {
-			return api.Gate{}, fmt.Errorf("%w: %s: it is of an opening", ErrInvalid, field)
-		}
-	}
-	return s.change(k, by, func(c *change, k api.Key) error { c.shut(k, by, "close"); return nil })
-}
-
-// Reject closes a gate and opens the default rollback switch of its canary for the
-// checksum that waits, or that by has; durably and with errors as [Store.Open].
-func (s *Store) Reject(k api.Key, by api.Change) (api.Gate, error) {
-	if by.Mode != "" {
+// Change does an action: open opens a gate, close closes it, and reject closes it and
+// opens the default rollback switch of its canary for the checksum that waits, or that
+// by has. It is durable when Change returns. Mode checksum without a checksum opens for
+// the one that waits. An error wraps [ErrInvalid] or [ErrClosed], or is one of the write.
+func (s *Store) Change(action string, k api.Key, by api.Change) (api.Gate, error) {
+	switch {
+	case action == "close" && cmp.Or(string(by.Mode), by.Checksum, by.TTL) != "":
+		return api.Gate{}, fmt.Errorf("%w: mode, checksum and ttl are of an opening", ErrInvalid)
+	case action == "reject" && by.Mode != "":
 		return api.Gate{}, fmt.Errorf("%w: mode: it is of an opening", ErrInvalid)
 	}
-	return s.change(k, by, func(c *change, k api.Key) error { return c.reject(k, by) })
+	return s.decide(action, k, by, nil)
 }
 
-// change decides as a caller asks.
-func (s *Store) change(k api.Key, by api.Change, apply func(*change, api.Key) error) (api.Gate, error) {
+// decide does an action, by the link of a ticket if it is not nil.
+func (s *Store) decide(action string, k api.Key, by api.Change, t *Ticket) (g api.Gate, err error) {
 	k = named(k)
 	if err := cmp.Or(checkKey(k), checkChange(by)); err != nil {
-		return api.Gate{}, err
+		return g, err
 	}
-	return s.decide(k, func(c *change) error { return apply(c, k) })
+	err = s.update(func(c *change) error {
+		if t != nil {
+			if err := c.good(*t); err != nil {
+				return err
+			}
+		}
+		switch action {
+		case "open":
+			return c.open(k, by)
+		case "reject":
+			return c.reject(k, by)
+		}
+		c.shut(k, by, action, c.gates[k].Waiting)
+		return nil
+	})
+	if err == nil {
+		g = s.Gate(k)
+	}
+	return g, err
 }
 
 func checkChange(by api.Change) error {
@@ -206,37 +167,39 @@ func checkChange(by api.Change) error {
 
 // open opens a gate as a valid change says.
 func (c *change) open(k api.Key, by api.Change) error {
-	at := &state{api.Gate{Open: true, Mode: by.Mode, Checksum: by.Checksum, Changed: c.now, Actor: by.Actor, Reason: by.Reason}, c.id()}
+	r := c.gates[k]
+	waits := c.waits(r, c.now)
 	switch {
-	case at.Mode == "" && at.Checksum == "":
-		at.Mode = api.Sticky
-	case at.Mode == "":
-		at.Mode = api.Bound
-	case at.Mode == api.Bound && at.Checksum == "":
-		v := c.store.waits(k, c.now)
-		if v == nil || v.Checksum == "" {
-			return fmt.Errorf("%w: checksum: no revision waits at %s: name the one that it is to be open for", ErrInvalid, k)
-		}
-		at.Checksum = v.Checksum
+	case by.Mode == "" && by.Checksum == "":
+		by.Mode = api.Sticky
+	case by.Mode == "":
+		by.Mode = api.Bound
+	case by.Mode != api.Bound || by.Checksum != "":
+	case waits == nil || waits.Checksum == "":
+		return fmt.Errorf("%w: checksum: no revision waits at %s: name the one that it is to be open for", ErrInvalid, k)
+	default:
+		by.Checksum = waits.Checksum
 	}
+	if !c.room(k, 2*c.config.MaxKeys) {
+		return fmt.Errorf("%w: %d gates are known, which is the most: those that are closed are forgotten after a week", ErrInvalid, len(c.gates))
+	}
+	r.Decision = c.id()
+	r.Gate = api.Gate{Open: true, Mode: by.Mode, Checksum: by.Checksum, Changed: c.now, Actor: by.Actor, Reason: by.Reason, Waiting: r.Waiting}
 	if ttl, _ := api.ParseInterval(by.TTL, 0); ttl > 0 {
-		at.Expires = c.now.Add(ttl)
+		r.Expires = c.now.Add(ttl)
 	}
-	if c.store.gates[k] == nil && !c.store.room() {
-		return fmt.Errorf("%w: %d gates are open, which is the most: close some", ErrInvalid, c.store.config.MaxKeys)
-	}
-	c.set(k, at, api.Entry{Action: "open", Mode: at.Mode, Checksum: at.Checksum, Actor: at.Actor, Reason: at.Reason})
+	c.set(k, r, api.Entry{Action: "open", Mode: by.Mode, Checksum: by.Checksum, Actor: by.Actor, Reason: by.Reason})
 	return nil
 }
 
-// shut closes a gate. Where there is no room to keep who did, it is closed anyway.
-func (c *change) shut(k api.Key, by api.Change, action string) {
-	at := closed(c.now, by.Actor, by.Reason, c.id())
-	if c.note(k, api.Entry{Action: action, Checksum: by.Checksum, Actor: by.Actor, Reason: by.Reason}); c.store.gates[k] == nil && !c.store.room() {
-		c.store.floor = at.Decision // which ends its links
-		return
+// shut closes a gate, at which waits waits then. Where there is no room to keep who did,
+// it is closed anyway.
+func (c *change) shut(k api.Key, by api.Change, action string, waits *api.Waiting) {
+	r := c.gates[k].closed(c.now, by.Actor, by.Reason, c.id())
+	r.Waiting = waits
+	if c.note(k, api.Entry{Action: action, Checksum: by.Checksum, Actor: by.Actor, Reason: by.Reason}); c.room(k, 2*c.config.MaxKeys) {
+		c.records[k] = r
 	}
-	c.states[k] = at
 }
 
 // reject closes a gate, and opens the rollback switch for the revision that is
@@ -245,14 +208,14 @@ func (c *change) reject(k api.Key, by api.Change) error {
 	if k.Kind != api.KindGate {
 		return fmt.Errorf("%w: kind: a %s switch is not rejected: close it", ErrInvalid, k.Kind)
 	}
+	waits := c.waits(c.gates[k], c.now)
 	opening := by
 	if opening.Mode = api.Bound; by.Checksum == "" {
-		v := c.store.waits(k, c.now)
-		if v == nil {
+		if waits == nil {
 			return fmt.Errorf("%w: checksum: nobody waits at %s: close it, or name the checksum of the revision that is rejected", ErrInvalid, k)
 		}
-		by.Checksum, opening.Checksum = v.Checksum, v.Checksum
-		if v.Checksum == "" {
+		by.Checksum, opening.Checksum = waits.Checksum, waits.Checksum
+		if waits.Checksum == "" {
 			opening.Mode = api.OneShot
 		}
 	}
@@ -260,7 +223,10 @@ func (c *change) reject(k api.Key, by api.Change) error {
 	if err := c.open(api.Key{Kind: api.KindRollback, Namespace: k.Namespace, Name: k.Name, Gate: api.DefaultGate}, opening); err != nil {
 		return err
 	}
-	c.shut(k, by, "reject")
+	if waits != nil && waits.Checksum == by.Checksum {
+		waits = nil
+	}
+	c.shut(k, by, "reject", waits)
 	return nil
 }
 
@@ -284,25 +250,6 @@ type Answer struct {
 	Actor, Reason string // of the opening that it passed by
 }
 
-// A visit is a canary that waits, or one that asked a rollback switch. It is never
-// changed. It is in the file as JSON.
-type visit struct {
-	api.Waiting
-	Interval time.Duration `json:"interval,omitempty"` // the longest time between two checks; 0 after the first
-}
-
-func (v *visit) last() time.Time {
-	if v == nil {
-		return time.Time{}
-	}
-	return v.Last
-}
-
-// stale reports whether there was no check within two intervals.
-func (v *visit) stale(now time.Time) bool {
-	return v.Interval > 0 && now.Sub(v.Last) > 2*max(v.Interval, minInterval)
-}
-
 // Check reports whether the gate is open for the visitor, and remembers that it
 // waits if not. What it changes in the opening (one-shot) is durable before it
 // returns. The error is one of the key or the visitor, which wraps
@@ -312,73 +259,62 @@ func (s *Store) Check(k api.Key, v Visitor) (Answer, error) {
 	if err := cmp.Or(checkKey(k), checkText("phase", v.Phase, maxPart), checkText("checksum", v.Checksum, maxPart)); err != nil {
 		return Answer{}, err
 	}
-	now := s.now()
 	s.mu.Lock()
-	at := s.state(k)
-	verdict := at.judge(now, v.Checksum)
+	defer s.mu.Unlock()
+	now, r := s.now(), s.gates[k]
+	verdict := r.judge(now, v.Checksum)
 	if verdict != refuse && verdict != pass {
-		s.mu.Unlock()
-		_, err := s.decide(k, func(c *change) error { at, verdict = c.consume(k, v.Checksum); return nil })
-		if err != nil {
+		if err := s.consume(k, r, v.Checksum, verdict, now); err != nil {
 			return Answer{}, err
 		}
-		s.mu.Lock()
 	}
-	defer s.mu.Unlock()
-	if verdict == refuse || verdict == shut {
+	if !verdict.passes() {
 		s.wait(k, v, now)
 		return Answer{}, nil
 	}
-	if e := s.gates[k]; e != nil && e.visit != nil && (at.Mode == api.Sticky || e.visit.Checksum == v.Checksum) {
-		s.endVisit(k, now)
+	if r.Waiting != nil && (r.Mode == api.Sticky || r.Waiting.Checksum == v.Checksum) {
+		s.endWait(k, now)
 	}
-	return Answer{Open: true, Actor: at.Actor, Reason: at.Reason}, nil
+	return Answer{Open: true, Actor: r.Actor, Reason: r.Reason}, nil
 }
 
-// consume does what a check changes in an opening, and returns that as it was when the
-// turn of the check came, and the verdict.
-func (c *change) consume(k api.Key, checksum string) (*state, verdict) {
-	at := c.state(k)
-	verdict := at.judge(c.now, checksum)
+// consume writes what a check changes in a one-shot opening.
+func (s *Store) consume(k api.Key, r record, checksum string, verdict verdict, now time.Time) error {
+	if s.closed {
+		return ErrClosed
+	}
+	c := s.begin(now)
 	switch verdict {
 	case bind:
-		bound := *at
-		bound.Checksum = checksum
-		c.set(k, &bound, api.Entry{Action: "consume", Mode: api.OneShot, Checksum: checksum, Reason: "the first check passed"})
+		r.Checksum = checksum
+		c.set(k, r, api.Entry{Action: "consume", Mode: api.OneShot, Checksum: checksum, Reason: "the first check passed"})
 	case spend:
 		const reason = "a check without checksum passed"
-		c.set(k, closed(c.now, "", reason, at.Decision), api.Entry{Action: "consume", Mode: api.OneShot, Reason: reason})
+		c.set(k, r.closed(now, "", reason, r.Decision), api.Entry{Action: "consume", Mode: api.OneShot, Reason: reason})
 	case shut:
-		reason := fmt.Sprintf("another revision came: %s", checksum)
-		c.set(k, closed(c.now, "", reason, at.Decision), api.Entry{Action: "close", Mode: api.OneShot, Checksum: at.Checksum, Reason: reason})
+		reason := "another revision came: " + checksum
+		c.set(k, r.closed(now, "", reason, r.Decision), api.Entry{Action: "close", Mode: api.OneShot, Checksum: r.Checksum, Reason: reason})
 	}
-	return at, verdict
+	return s.write(c)
 }
 
 // wait begins or renews a wait. It is called with the lock held.
 func (s *Store) wait(k api.Key, v Visitor, now time.Time) {
-	if v.Trial || k.Name == "" { // a wait without a name would tell nothing
+	if v.Trial || k.Name == "" || !s.room(k, s.config.MaxKeys) { // a wait without a name would tell nothing
 		return
 	}
-	old := s.waits(k, now)
-	next := &visit{Waiting: api.Waiting{Since: now, Last: now, Phase: v.Phase, Checksum: v.Checksum, About: v.About}}
-	if old != nil {
-		next.Interval = old.Interval
-		if old.Checksum == v.Checksum {
-			next.Since, next.Interval = old.Since, max(old.Interval, now.Sub(old.Last))
-		}
+	r := s.gates[k]
+	old, same := s.waits(r, now), false
+	next := &api.Waiting{Since: now, Last: now, Phase: v.Phase, Checksum: v.Checksum, About: v.About}
+	switch {
+	case old == nil:
+		r.Interval = 0
+	case old.Checksum == v.Checksum:
+		next.Since, r.Interval = old.Since, max(r.Interval, now.Sub(old.Last))
+		same = old.Phase == v.Phase && old.About == v.About && !r.told
 	}
-	e := s.gates[k]
-	if e == nil {
-		if !s.room() {
-			return
-		}
-		e = new(entry)
-		s.gates[k] = e
-	}
-	same := old != nil && old.Phase == v.Phase && old.Checksum == v.Checksum && old.About == v.About && !e.told
-	e.visit, e.told = next, false
-	if s.dirty[k] = true; !same {
+	r.Waiting, r.told = next, false
+	if s.put(k, r); !same {
 		s.feed.Send(s.view(k, now))
 	}
 }
@@ -389,9 +325,9 @@ func (s *Store) EndWaits(namespace, name string, except api.Key) {
 	except = named(except)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for k, e := range s.gates {
-		if k.Kind == api.KindGate && k.Namespace == namespace && k.Name == name && k != except && e.visit != nil {
-			s.endVisit(k, s.now())
+	for k, r := range s.gates {
+		if k.Kind == api.KindGate && k.Namespace == namespace && k.Name == name && k != except && r.Waiting != nil {
+			s.endWait(k, s.now())
 		}
 	}
 }
@@ -428,19 +364,4 @@ func checkText(field, text string, most int) error {
 		return fmt.Errorf("%w: %s: it has control characters", ErrInvalid, field)
 	}
 	return nil
-}
-
-// stored is the key in the file: its parts, which have no control characters,
-// with zero bytes between them.
-func stored(k api.Key) []byte {
-	return []byte(string(k.Kind) + "\x00" + k.Namespace + "\x00" + k.Name + "\x00" + k.Gate)
-}
-
-func parseStored(text []byte) (api.Key, error) {
-	parts := strings.Split(string(text), "\x00")
-	if len(parts) != 4 || parts[3] == "" {
-		return api.Key{}, fmt.Errorf("%w: key", ErrInvalid)
-	}
-	k := api.Key{Kind: api.Kind(parts[0]), Namespace: parts[1], Name: parts[2], Gate: parts[3]}
-	return k, checkKey(k)
 }

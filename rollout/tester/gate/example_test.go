@@ -22,7 +22,7 @@ func Example() {
 	}
 	check("v2")
 	waiting := book.Gate(key).Waiting
-	if _, err := book.Open(key, api.Change{Checksum: waiting.Checksum, Actor: "ann", Reason: "looks good"}); err != nil {
+	if _, err := book.Change("open", key, api.Change{Checksum: waiting.Checksum, Actor: "ann", Reason: "looks good"}); err != nil {
 		log.Fatal(err)
 	}
 	check("v2")

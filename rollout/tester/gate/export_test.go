@@ -10,8 +10,8 @@ import (
 
 // Fill makes the disk full for the file of s, which cannot grow, or gives it room.
 func (s *Store) Fill(full bool) {
-	s.deciding.Lock()
-	defer s.deciding.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.file.DB.MaxSize, s.file.DB.AllocSize = 0, 1; full {
 		s.file.DB.MaxSize = 1
 	}
@@ -20,11 +20,10 @@ func (s *Store) Fill(full bool) {
 // Doubt has the file take the next n writes and say that it did not, as when
 // the disk does not confirm the last of it.
 func (s *Store) Doubt(n int) {
-	s.deciding.Lock()
-	defer s.deciding.Unlock()
-	real := s.file.Update
-	s.file.Update = func(do func(*bbolt.Tx) error) error {
-		err := real(do)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.file.Commit = func(do func(*bbolt.Tx) error) error {
+		err := s.file.DB.Update(do)
 		if n--; err == nil && n >= 0 {
 			err = errors.New("input/output error")
 		}
@@ -32,20 +31,13 @@ func (s *Store) Doubt(n int) {
 	}
 }
 
-// Known returns how many gates s holds in memory.
-func (s *Store) Known() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.gates)
-}
-
 // Visit returns the checksum of the last check of a gate that was refused, if its
 // wait is not over.
 func (s *Store) Visit(k api.Key) (checksum string, waits bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := s.gates[k]; e != nil && e.visit != nil {
-		return e.visit.Checksum, true
+	if w := s.gates[k].Waiting; w != nil {
+		return w.Checksum, true
 	}
 	return "", false
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
+	"github.com/headgate-io/headgate/rollout/tester/internal/store"
 )
 
 const (
@@ -28,17 +29,12 @@ type Ticket struct {
 	Decision uint64    `json:"decision"` // the last about the gate when the link was made; a later one ends the link
 }
 
-// The actions of links.
-const (
-	linkOpen   = "open"
-	linkReject = "reject"
-)
-
 // Issue returns the secrets of two links for what waits at k now: one opens it
 // for that checksum, one rejects it. Both end with the next decision about the
 // gate, however that is made, and after ttl: at most 7 days, 0 is 24 hours.
 func (s *Store) Issue(k api.Key, ttl time.Duration, actor string) (approve, reject string, expires time.Time, err error) {
 	k, ttl = named(k), cmp.Or(ttl, defaultLinkTTL)
+	t := Ticket{Key: k, Issuer: actor}
 	switch {
 	case ttl < time.Second || ttl > maxLinkTTL:
 		err = fmt.Errorf("%w: ttl: want from 1 second to 7 days", ErrInvalid)
@@ -47,35 +43,33 @@ func (s *Store) Issue(k api.Key, ttl time.Duration, actor string) (approve, reje
 	default:
 		err = cmp.Or(checkKey(k), checkText("actor", actor, maxPart))
 	}
+	if err == nil {
+		err = s.update(func(c *change) error {
+			r := c.gates[k]
+			w := c.waits(r, c.now)
+			if w == nil || r.judge(c.now, w.Checksum).passes() {
+				return fmt.Errorf("%w: nobody waits at %s", ErrInvalid, k)
+			}
+			t.Checksum, t.Expires, t.Decision = w.Checksum, c.now.Add(ttl).Truncate(time.Second), r.Decision
+			c.note(k, api.Entry{Action: "link", Checksum: t.Checksum, Actor: actor, Reason: "good until " + t.Expires.Format(time.RFC3339)})
+			return nil
+		})
+	}
 	if err != nil {
 		return "", "", time.Time{}, err
 	}
-	t := Ticket{Key: k, Issuer: actor}
-	_, err = s.decide(k, func(c *change) error {
-		v := s.waits(k, c.now)
-		if v == nil || c.state(k).passes(c.now, v.Checksum) {
-			return fmt.Errorf("%w: nobody waits at %s", ErrInvalid, k)
-		}
-		t.Checksum, t.Expires, t.Decision = v.Checksum, c.now.Add(ttl).Truncate(time.Second), c.decision(k)
-		c.note(k, api.Entry{Action: "link", Checksum: t.Checksum, Actor: actor, Reason: "good until " + t.Expires.Format(time.RFC3339)})
-		return nil
-	})
-	if err != nil {
-		return "", "", time.Time{}, err
-	}
-	t.Action = linkOpen
+	t.Action = "open"
 	approve = s.sign(t)
-	t.Action = linkReject
+	t.Action = "reject"
 	return approve, s.sign(t), t.Expires, nil
 }
 
 // Inspect says what a link is good for, and changes nothing: an error wraps [ErrLink] or [ErrClosed].
 func (s *Store) Inspect(secret string) (Ticket, error) {
 	t, err := s.verify(secret)
-	if err != nil {
-		return Ticket{}, err
+	if err == nil {
+		err = s.update(func(c *change) error { return c.good(t) })
 	}
-	_, err = s.decide(t.Key, func(c *change) error { return c.good(t) })
 	return t, err
 }
 
@@ -87,29 +81,22 @@ func (s *Store) Redeem(secret, actor, reason string) (api.Gate, error) {
 		return api.Gate{}, err
 	}
 	by := api.Change{Checksum: t.Checksum, Actor: actor, Reason: reason}
-	return s.change(t.Key, by, func(c *change, k api.Key) error {
-		if err := c.good(t); err != nil {
-			return err
-		}
-		if t.Action == linkReject {
-			return c.reject(k, by)
-		}
-		if by.Mode = api.Bound; by.Checksum == "" {
-			by.Mode = api.OneShot
-		}
-		return c.open(k, by)
-	})
+	if by.Checksum == "" && t.Action == "open" {
+		by.Mode = api.OneShot
+	}
+	return s.decide(t.Action, t.Key, by, &t)
 }
 
 // good returns an error unless the link may be used now.
 func (c *change) good(t Ticket) error {
-	v := c.store.waits(t.Key, c.now)
+	r := c.gates[t.Key]
+	w := c.waits(r, c.now)
 	switch {
-	case c.decision(t.Key) != t.Decision:
+	case r.Decision != t.Decision:
 		return fmt.Errorf("%w: it was used, or somebody decided otherwise since", ErrLink)
-	case v != nil && v.Checksum != t.Checksum:
+	case w != nil && w.Checksum != t.Checksum:
 		return fmt.Errorf("%w: another revision waits now", ErrLink)
-	case v == nil && t.Checksum == "":
+	case w == nil && t.Checksum == "":
 		return fmt.Errorf("%w: nobody waits any more", ErrLink)
 	}
 	return nil
@@ -118,7 +105,7 @@ func (c *change) good(t Ticket) error {
 // sign returns the secret of a link: what it is good for, as JSON, and the proof
 // that this store said so.
 func (s *Store) sign(t Ticket) string {
-	text, _ := json.Marshal(t) // of texts, numbers and a time of this century
+	text := store.JSON(t)
 	return base64.RawURLEncoding.EncodeToString(append(text, s.proof(text)...))
 }
 
@@ -129,21 +116,19 @@ func (s *Store) proof(text []byte) []byte {
 }
 
 // verify reads the secret of a link that this store made and that is not over.
-func (s *Store) verify(secret string) (Ticket, error) {
-	var t Ticket
+func (s *Store) verify(secret string) (t Ticket, err error) {
 	var text []byte
-	err := error(ErrLink)
 	if len(secret) <= maxLink {
-		text, err = base64.RawURLEncoding.Strict().DecodeString(secret)
+		text, _ = base64.RawURLEncoding.Strict().DecodeString(secret)
 	}
-	cut := len(text) - sha256.Size
+	cut := max(0, len(text)-sha256.Size)
 	switch {
-	case err != nil || cut < 0 || !hmac.Equal(text[cut:], s.proof(text[:cut])):
-		return t, fmt.Errorf("%w: it is damaged, or another test runner made it", ErrLink)
+	case !hmac.Equal(text[cut:], s.proof(text[:cut])):
+		err = fmt.Errorf("%w: it is damaged, or another test runner made it", ErrLink)
 	case json.Unmarshal(text[:cut], &t) != nil:
-		return t, fmt.Errorf("%w: another version made it", ErrLink)
+		err = fmt.Errorf("%w: another version made it", ErrLink)
 	case !s.now().Before(t.Expires):
-		return t, fmt.Errorf("%w: its time was over at %s", ErrLink, t.Expires.Format(time.RFC3339))
+		err = fmt.Errorf("%w: its time was over at %s", ErrLink, t.Expires.Format(time.RFC3339))
 	}
-	return t, nil
+	return t, err
 }

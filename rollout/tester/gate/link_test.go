@@ -87,7 +87,7 @@ func TestLinks(t *testing.T) {
 	check(b, key, "d")
 	dead(t, b, approve, "another revision waits")
 	check(b, key, "c")
-	b.Shut(key, api.Change{})
+	b.Change("close", key, api.Change{})
 	dead(t, b, approve, "somebody decided otherwise")
 	if e := b.Audit(api.Filter{Limit: 2}); e[1].Action != "link" || e[1].Actor != "me" || e[1].Checksum != "c" {
 		t.Errorf("audit: %v", e)
@@ -140,32 +140,4 @@ func TestLinkForgery(t *testing.T) {
 	if _, err := b.Redeem(approve, "", ""); err != nil {
 		t.Errorf("what was not changed: %v", err)
 	}
-}
-
-// TestLinkOfForgotten checks that a used link stays dead when its gate is forgotten.
-func TestLinkOfForgotten(t *testing.T) {
-	dir := t.TempDir()
-	b := open(t, gate.Config{Dir: dir, MaxKeys: 5})
-	check(b, key, "a")
-	approve, _ := issue(t, b, 0)
-	if _, err := b.Redeem(approve, "", ""); err != nil {
-		t.Fatal(err)
-	}
-	check(b, key, "a")
-	b.Shut(key, api.Change{})
-	for i := range 20 {
-		k := undo
-		k.Gate = string(rune('a' + i))
-		if _, err := b.Shut(k, api.Change{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if !b.Gate(key).Changed.IsZero() {
-		t.Fatal("it was not forgotten")
-	}
-	check(b, key, "a")
-	dead(t, b, approve, "was used")
-	b.Close()
-	b = open(t, gate.Config{Dir: dir, MaxKeys: 5})
-	dead(t, b, approve, "was used")
 }

@@ -49,11 +49,11 @@ func (op operation) do(b *gate.Store) string {
 	case "check":
 		return check(b, op.key, op.checksum)
 	case "open":
-		_, err = b.Open(op.key, by)
+		_, err = b.Change("open", op.key, by)
 	case "shut":
-		_, err = b.Shut(op.key, api.Change{Reason: op.reason})
+		_, err = b.Change("close", op.key, api.Change{Reason: op.reason})
 	case "reject":
-		_, err = b.Reject(op.key, api.Change{Reason: op.reason})
+		_, err = b.Change("reject", op.key, api.Change{Reason: op.reason})
 	default:
 		approve, refuse, _, issued := b.Issue(op.key, 0, "")
 		if op.what == "refuse" {

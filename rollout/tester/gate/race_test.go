@@ -2,13 +2,9 @@ package gate_test
 
 import (
 	"fmt"
-	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"go.etcd.io/bbolt"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/gate"
@@ -18,7 +14,7 @@ import (
 func TestOneShotRace(t *testing.T) {
 	b := open(t, gate.Config{Dir: t.TempDir()})
 	for round := range 20 {
-		if _, err := b.Open(key, api.Change{Mode: api.OneShot}); err != nil {
+		if _, err := b.Change("open", key, api.Change{Mode: api.OneShot}); err != nil {
 			t.Fatal(err)
 		}
 		var passed atomic.Int32
@@ -66,11 +62,11 @@ func TestRace(t *testing.T) {
 				if i%20 != 0 {
 					continue
 				}
-				b.Open(key, api.Change{Mode: api.OneShot, TTL: "1"})
-				b.Reject(key, api.Change{})
+				b.Change("open", key, api.Change{Mode: api.OneShot, TTL: "1"})
+				b.Change("reject", key, api.Change{})
 				b.Issue(key, 0, "")
 				b.Audit(api.Filter{})
-				g, err := b.Open(own, api.Change{Reason: fmt.Sprint(i)})
+				g, err := b.Change("open", own, api.Change{Reason: fmt.Sprint(i)})
 				if err != nil {
 					t.Error(err)
 				}
@@ -94,41 +90,5 @@ func TestRace(t *testing.T) {
 			t.Errorf("entry %d after %d", e.ID, last)
 		}
 		last = e.ID
-	}
-}
-
-// TestStored opens files whose values this version cannot have written.
-func TestStored(t *testing.T) {
-	for name, test := range map[string]struct{ bucket, key, value, want string }{
-		"gate":     {"gates", "gate\x00prod\x00web\x00default", `{"open":true}`, "move it away"},
-		"no JSON":  {"gates", "gate\x00prod\x00web\x00default", `{`, "move it away"},
-		"key":      {"gates", "gate", `{}`, "move it away"},
-		"kind":     {"gates", "door\x00prod\x00web\x00default", `{}`, "move it away"},
-		"visit":    {"visits", "gate\x00prod\x00web\x00default", `[]`, "move it away"},
-		"entry":    {"audit", "12345678", `{"id":1}`, "move it away"},
-		"format":   {"meta", "format", `2`, "use the version that wrote it"},
-		"link key": {"meta", "link-key", `x`, "move it away"},
-	} {
-		dir := t.TempDir()
-		if err := open(t, gate.Config{Dir: dir}).Close(); err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(dir, "gates.db")
-		db, err := bbolt.Open(path, 0o600, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = db.Update(func(tx *bbolt.Tx) error {
-			return tx.Bucket([]byte(test.bucket)).Put([]byte(test.key), []byte(test.value))
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		db.Close()
-		for range 2 { // and the lock is free again
-			if _, err := gate.Open(gate.Config{Dir: dir}); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\x00") {
-				t.Errorf("%s: %v", name, err)
-			}
-		}
 	}
 }

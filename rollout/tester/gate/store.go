@@ -11,8 +11,9 @@
 // changed; the next write, within a second, also writes what holds over whatever the
 // failed one left in the file.
 //
-// Checks. A check that changes nothing touches no disk. Waits are written within two
-// seconds, and when the store is closed: a crash loses those seconds.
+// Checks. A check that changes nothing writes nothing, but waits for a write that is
+// under way. Waits are written within two seconds, and when the store is closed: a crash
+// loses those seconds.
 //
 //	mode       check with the checksum   with another   without one
 //	sticky     passes                    passes         passes
@@ -28,11 +29,10 @@
 // An opening with a time to live closes by the clock, also while the process
 // is down.
 //
-// Bounds. [Config].MaxKeys gates are known. When there are too many, those that
-// have no decision are forgotten first, and then closed ones, the longest idle
-// first; a closed one that nothing waits for is forgotten after a week. Since closed is
-// what an unknown gate is, that changes no verdict. When all are open, one more is an
-// error.
+// Bounds. When [Config].MaxKeys gates are known, waits at others are not remembered; when
+// twice as many are, opening another one is an error, and who closed it is in the audit trail
+// alone. A closed one that nothing waits for is forgotten after a week. Since closed is what
+// an unknown gate is, that changes no verdict.
 //
 // Parts of a key have at most 253 bytes of UTF-8 without control characters.
 // Namespace and name may be empty, as a payload may leave them out.
@@ -46,10 +46,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -71,7 +71,7 @@ var (
 type Config struct {
 	Dir     string           // holds the file gates.db; made when it is missing; "" keeps everything in memory
 	Idle    time.Duration    // a wait ends that long after its last check; default 10 minutes
-	MaxKeys int              // gates that are known; default 20000
+	MaxKeys int              // gates that may be known for waits alone; default 20000
 	Audit   int              // entries of the audit trail that are kept; default 10000
 	Now     func() time.Time // nil for time.Now
 }
@@ -86,14 +86,12 @@ const (
 
 // The buckets of the file, and the keys of the first.
 const (
-	bucketMeta   = "meta"
-	bucketGates  = "gates"  // key → state
-	bucketVisits = "visits" // key → visit
-	bucketAudit  = "audit"  // number → api.Entry
+	bucketMeta  = "meta"
+	bucketGates = "gates" // key → record
+	bucketAudit = "audit" // number → api.Entry
 
 	keyFormat = "format"
 	keySecret = "link-key"
-	keyFloor  = "floor"
 )
 
 // A Store is the gates of one test runner. Its methods may be called at the same time.
@@ -102,27 +100,17 @@ type Store struct {
 	file   *store.File // nil: in memory
 	secret []byte      // that links are signed with
 	feed   store.Feed[api.Gate]
-	stop   chan struct{} // closed by Close
-	ended  chan struct{} // closed when the clock's goroutine has returned
+	stop   context.CancelFunc
+	clock  sync.WaitGroup
 
-	deciding sync.Mutex // held by one decision at a time, from its making until it can be seen
-
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards what follows, and is held while a change is written
 	closed  bool
 	trouble error // of the last write; nil when it succeeded
-	gates   map[api.Key]*entry
+	gates   map[api.Key]record
 	dirty   map[api.Key]bool // gates that the file may have otherwise
 	trail   []api.Entry
 	next    uint64 // number of the next entry
 	tried   uint64 // number after the last one of a write that failed; 0 for none
-	floor   uint64 // the last decision about a gate that was forgotten
-}
-
-// An entry is what is known of one gate.
-type entry struct {
-	state *state // nil: there was no decision yet
-	visit *visit // nil: nothing waits
-	told  bool   // watchers know that the visit is stale
 }
 
 // Open opens the store of a directory, which no other process may have open.
@@ -133,38 +121,43 @@ func Open(c Config) (*Store, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	s := &Store{
-		config: c, stop: make(chan struct{}), ended: make(chan struct{}),
-		gates: map[api.Key]*entry{}, dirty: map[api.Key]bool{}, next: 1, secret: make([]byte, secretSize),
-	}
+	s := &Store{config: c, gates: map[api.Key]record{}, dirty: map[api.Key]bool{}, next: 1, secret: make([]byte, secretSize)}
 	rand.Read(s.secret)
 	if c.Dir != "" {
-		if err := s.open(); err != nil {
+		if err := s.read(); err != nil {
 			return nil, err
 		}
 	}
-	go s.serve()
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	s.clock.Go(func() {
+		ticker := time.NewTicker(tickEvery)
+		defer ticker.Stop()
+		for ctx.Err() == nil {
+			_ = s.update(s.tick) // Ready returns the error, and the next tick tries again
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+			}
+		}
+	})
 	return s, nil
 }
 
 // Close writes the waits, and ends the store. What was acknowledged is on disk
 // long before.
 func (s *Store) Close() error {
+	s.stop()
+	s.clock.Wait()
 	s.mu.Lock()
-	was := s.closed
-	s.closed = true
-	s.mu.Unlock()
-	if was {
+	defer s.mu.Unlock()
+	if s.closed {
 		return nil
 	}
-	close(s.stop)
-	<-s.ended
-	s.deciding.Lock()
-	defer s.deciding.Unlock()
-	err := s.commit(s.begin())
+	s.closed = true
+	err := s.write(&change{})
 	s.feed.Close()
-	err = errors.Join(err, s.file.Close())
-	return err
+	return errors.Join(err, s.file.Close())
 }
 
 // Ready returns why the store takes no changes: that it is closed, or what went
@@ -192,19 +185,18 @@ func (s *Store) List(f api.Filter) []api.Gate {
 	now := s.now()
 	gates := []api.Gate{}
 	s.mu.Lock()
-	for k, e := range s.gates {
+	for k := range s.gates {
 		if !f.Selects(k) {
 			continue
 		}
 		g := s.view(k, now)
-		if f.Waiting && g.Waiting != nil && (f.Stale || !g.Waiting.Stale) || !f.Waiting && (g.Waiting != nil || e.state != nil) {
+		waits := g.Waiting != nil && (f.Stale || !f.Waiting || !g.Waiting.Stale)
+		if waits || !f.Waiting && !g.Changed.IsZero() {
 			gates = append(gates, g)
 		}
 	}
 	s.mu.Unlock()
-	slices.SortFunc(gates, func(x, y api.Gate) int {
-		return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Gate, y.Gate))
-	})
+	slices.SortFunc(gates, func(x, y api.Gate) int { return strings.Compare(stored(x.Key), stored(y.Key)) })
 	if f.Limit > 0 && len(gates) > f.Limit {
 		gates = gates[:f.Limit]
 	}
@@ -237,224 +229,163 @@ func (s *Store) Audit(f api.Filter) []api.Entry {
 // changes behind is closed too.
 func (s *Store) Watch(ctx context.Context) <-chan *api.Gate { return s.feed.Watch(ctx) }
 
-// The methods from here to commit are called with the lock held.
+// The methods from here to write are called with the lock held.
 
 // view returns what a gate is at a time.
 func (s *Store) view(k api.Key, now time.Time) api.Gate {
-	g := api.Gate{}
-	at := s.state(k).at(now)
-	if at != nil {
-		g = at.Gate
+	r := s.gates[k].at(now)
+	r.Key = k
+	w := s.waits(r, now)
+	if r.Waiting = nil; w != nil && k.Kind == api.KindGate && !r.judge(now, w.Checksum).passes() {
+		waiting := *w
+		waiting.Stale = r.stale(w, now)
+		r.Waiting = &waiting
 	}
-	g.Key = k
-	if v := s.waits(k, now); v != nil && k.Kind == api.KindGate && !at.passes(now, v.Checksum) {
-		waiting := v.Waiting
-		waiting.Stale = v.stale(now)
-		g.Waiting = &waiting
-	}
-	return g
+	return r.Gate
 }
 
-// state returns what was decided about a gate, nil for nothing.
-func (s *Store) state(k api.Key) *state {
-	if e := s.gates[k]; e != nil {
-		return e.state
+// waits returns what waits at a gate, or asked a rollback switch, nil for nothing.
+func (s *Store) waits(r record, now time.Time) *api.Waiting {
+	if r.Waiting != nil && now.Sub(r.Waiting.Last) > s.config.Idle {
+		return nil
 	}
-	return nil
+	return r.Waiting
 }
 
-// waits returns the visit of a gate that is not over, nil when there is none.
-func (s *Store) waits(k api.Key, now time.Time) *visit {
-	if e := s.gates[k]; e != nil && e.visit != nil && now.Sub(e.visit.Last) <= s.config.Idle {
-		return e.visit
+// put makes r what is known of a gate, which is to be written.
+func (s *Store) put(k api.Key, r record) {
+	if s.dirty[k] = true; r.known() {
+		s.gates[k] = r
+	} else {
+		delete(s.gates, k)
 	}
-	return nil
 }
 
-// endVisit ends the wait at a gate.
-func (s *Store) endVisit(k api.Key, now time.Time) {
-	s.gates[k].visit = nil
-	s.dirty[k] = true
+// endWait ends the wait at a gate.
+func (s *Store) endWait(k api.Key, now time.Time) {
+	r := s.gates[k]
+	r.Waiting = nil
+	s.put(k, r)
 	s.feed.Send(s.view(k, now))
 }
 
-// room reports whether one more gate can be known, after forgetting a tenth of those
-// that are not open if need be.
-func (s *Store) room() bool {
-	if len(s.gates) < s.config.MaxKeys {
-		return true
-	}
-	var all []api.Key
-	for k, e := range s.gates {
-		if e.state == nil || !e.state.Open && e.visit == nil {
-			all = append(all, k)
-		}
-	}
-	slices.SortFunc(all, func(x, y api.Key) int {
-		a, b := s.gates[x], s.gates[y]
-		return cmp.Or(cmp.Compare(a.state.decision(), b.state.decision()), a.visit.last().Compare(b.visit.last()))
-	})
-	for _, k := range all[:min(len(all), s.config.MaxKeys/10+1)] {
-		s.floor = max(s.floor, s.gates[k].state.decision())
-		s.dirty[k] = true
-		delete(s.gates, k)
-	}
-	return len(s.gates) < s.config.MaxKeys
-}
-
-// serve does what the clock asks for until the store is closed.
-func (s *Store) serve() {
-	defer close(s.ended)
-	ticker := time.NewTicker(tickEvery)
-	defer ticker.Stop()
-	for {
-		s.tick()
-		select {
-		case <-ticker.C:
-		case <-s.stop:
-			return
-		}
-	}
-}
+// room reports whether a gate is known, or as many are not that it can be.
+func (s *Store) room(k api.Key, most int) bool { return s.gates[k].known() || len(s.gates) < most }
 
 // tick closes openings whose time is over, ends waits that are idle, tells watchers
-// of those that are stale, forgets gates that were closed long ago, and writes waits.
-func (s *Store) tick() {
-	s.deciding.Lock()
-	defer s.deciding.Unlock()
-	c := s.begin()
-	s.mu.Lock()
-	for k, e := range s.gates {
-		switch v := e.visit; {
-		case v == nil:
-		case s.waits(k, c.now) == nil:
-			s.endVisit(k, c.now)
-		case !e.told && v.stale(c.now):
-			e.told = true
+// of those that are stale, and forgets gates that were closed long ago.
+func (s *Store) tick(c *change) error {
+	for k, r := range s.gates {
+		switch w := r.Waiting; {
+		case w == nil:
+		case s.waits(r, c.now) == nil:
+			s.endWait(k, c.now)
+		case !r.told && r.stale(w, c.now):
+			r.told = true
+			s.gates[k] = r
 			s.feed.Send(s.view(k, c.now))
 		}
-		switch at := e.state; {
-		case at == nil && e.visit == nil:
-			delete(s.gates, k)
-		case at == nil:
-		case at.over(c.now):
-			c.set(k, at.at(c.now), api.Entry{Action: "expire", Mode: at.Mode, Checksum: at.Checksum, Reason: "its time was over at " + at.Expires.Format(time.RFC3339)})
-		case !at.Open && e.visit == nil && c.now.Sub(at.Changed) > keepClosed:
-			c.states[k] = nil
+		if r.over(c.now) {
+			c.set(k, r.at(c.now), api.Entry{Action: "expire", Mode: r.Mode, Checksum: r.Checksum, Reason: "its time was over at " + r.Expires.Format(time.RFC3339)})
+		} else if !r.Open && r.Waiting == nil && c.now.Sub(r.Changed) > keepClosed {
+			c.records[k] = record{}
 		}
 	}
-	changed := len(s.dirty)+len(c.states) > 0 || s.trouble != nil
-	s.mu.Unlock()
-	if changed {
-		_ = s.commit(c) // Ready returns the error, and the next tick tries again
-	}
+	return nil
 }
 
-// commit writes a change, and the gates that the file may have otherwise, in one
-// transaction, and makes the change visible. It is called with the lock of decisions held.
-func (s *Store) commit(c *change) error {
+// update makes the change that a decision comes to, which can be seen when it is on
+// disk. When it cannot be written nothing has changed.
+func (s *Store) update(decide func(*change) error) error {
 	s.mu.Lock()
-	writes := []store.Write{{Bucket: bucketMeta, Key: []byte(keyFloor), Value: number(s.floor)}}
-	for k := range c.states {
+	defer s.mu.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	c := s.begin(s.now())
+	if err := decide(c); err != nil {
+		return err
+	}
+	return s.write(c)
+}
+
+// write writes a change, and the gates that the file may have otherwise, in one
+// transaction, and makes the change visible.
+func (s *Store) write(c *change) error {
+	if len(c.records)+len(c.entries)+len(s.dirty) == 0 && s.trouble == nil {
+		return nil
+	}
+	for k := range c.records {
 		s.dirty[k] = true
-	}
-	for k := range s.dirty {
-		var v *visit
-		if e := s.gates[k]; e != nil {
-			v = e.visit
-		}
-		writes = append(writes, store.Put(bucketGates, stored(k), c.state(k)), store.Put(bucketVisits, stored(k), v))
-	}
-	for _, e := range c.entries {
-		writes = append(writes, store.Put(bucketAudit, number(e.ID), &e))
-	}
-	for id := c.id(); id < s.tried; id++ {
-		writes = append(writes, store.Write{Bucket: bucketAudit, Key: number(id)})
 	}
 	trail := append(s.trail, c.entries...)
 	old := max(0, len(trail)-s.config.Audit)
-	for _, e := range trail[:old] {
-		writes = append(writes, store.Write{Bucket: bucketAudit, Key: number(e.ID)})
-	}
-	written := maps.Clone(s.dirty)
-	clear(s.dirty)
-	s.mu.Unlock()
-	err := s.file.Write(writes)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	end := s.next + uint64(len(c.entries))
+	err := s.file.Update(func(put func(bucket string, key, value []byte)) {
+		for k := range s.dirty {
+			r, changed := c.records[k]
+			if !changed {
+				r = s.gates[k]
+			}
+			if r.known() {
+				put(bucketGates, []byte(stored(k)), store.JSON(r))
+			} else {
+				put(bucketGates, []byte(stored(k)), nil)
+			}
+		}
+		for _, e := range c.entries {
+			put(bucketAudit, number(e.ID), store.JSON(e))
+		}
+		for id := end; id < s.tried; id++ {
+			put(bucketAudit, number(id), nil)
+		}
+		for _, e := range trail[:old] {
+			put(bucketAudit, number(e.ID), nil)
+		}
+	})
 	if err != nil {
 		s.trouble = fmt.Errorf("gates in %s: %w", filepath.Join(s.config.Dir, file), err)
-		s.tried = max(s.tried, c.id())
-		maps.Copy(s.dirty, written)
+		s.tried = max(s.tried, end)
 		return s.trouble
 	}
-	s.trouble, s.tried = nil, 0
-	s.next = c.id()
+	s.trouble, s.tried, s.next = nil, 0, end
 	s.trail = slices.Delete(trail, 0, old)
-	for k, at := range c.states {
-		if s.gates[k] == nil {
-			s.gates[k] = new(entry)
-		}
-		s.gates[k].state = at
-	}
-	for _, e := range c.entries {
-		if at := s.gates[e.Key]; e.Action == "reject" && at != nil && at.visit != nil && at.visit.Checksum == e.Checksum {
-			at.visit = nil
-			s.dirty[e.Key] = true
-		}
-	}
-	for k := range c.states {
+	for k, r := range c.records {
+		s.put(k, r)
 		s.feed.Send(s.view(k, c.now))
 	}
+	clear(s.dirty)
 	return nil
 }
 
 func number(id uint64) []byte { return binary.BigEndian.AppendUint64(nil, id) }
 
-// open fills the store from its file.
-func (s *Store) open() (err error) {
-	held := map[string]string{}
-	s.file, err = store.Open(s.config.Dir, file, []string{bucketMeta, bucketGates, bucketVisits, bucketAudit}, func(bucket string, key, value []byte) error {
-		switch bucket {
-		case bucketMeta:
-			held[string(key)] = string(value)
-			return nil
-		case bucketAudit:
-			var e api.Entry
-			err := json.Unmarshal(value, &e)
-			if err == nil && string(key) != string(number(e.ID)) {
-				err = errors.New("its number is another")
-			}
-			s.trail, s.next = append(s.trail, e), e.ID+1
-			return err
-		}
-		k, err := parseStored(key)
-		if err != nil {
-			return err
-		}
-		if s.gates[k] == nil {
-			s.gates[k] = new(entry)
-		}
-		e := s.gates[k]
-		if bucket == bucketVisits {
-			return json.Unmarshal(value, &e.visit)
-		}
-		return cmp.Or(json.Unmarshal(value, &e.state), e.state.check())
-	})
+// stored is the key in the file: its parts, which have no control characters,
+// with zero bytes between them. It sorts as they do.
+func stored(k api.Key) string {
+	return string(k.Kind) + "\x00" + k.Namespace + "\x00" + k.Name + "\x00" + k.Gate
+}
+
+// read opens the file and fills the store from it.
+func (s *Store) read() (err error) {
 	path := filepath.Join(s.config.Dir, file)
+	meta := map[string]string{}
+	s.file, err = store.Open(s.config.Dir, file, []string{bucketMeta, bucketGates, bucketAudit}, func(bucket string, key, value []byte) error {
+		return s.load(meta, bucket, string(key), value)
+	})
 	switch {
 	case err != nil:
-	case held[keyFormat] == "":
-		err = s.file.Write([]store.Write{{Bucket: bucketMeta, Key: []byte(keyFormat), Value: []byte(format)}, {Bucket: bucketMeta, Key: []byte(keySecret), Value: s.secret}})
-	case held[keyFormat] != format:
-		err = fmt.Errorf("%s has format %q, and this version knows %s: use the version that wrote it", path, held[keyFormat], format)
-	case len(held[keySecret]) != secretSize:
+	case meta[keyFormat] == "":
+		err = s.file.Update(func(put func(bucket string, key, value []byte)) {
+			put(bucketMeta, []byte(keyFormat), []byte(format))
+			put(bucketMeta, []byte(keySecret), s.secret)
+		})
+	case meta[keyFormat] != format:
+		err = fmt.Errorf("%s has format %q, and this version knows %s: use the version that wrote it", path, meta[keyFormat], format)
+	case len(meta[keySecret]) != secretSize:
 		err = fmt.Errorf("%s: %w: %s", path, store.ErrDamaged, keySecret)
 	default:
-		s.secret = []byte(held[keySecret])
-		if floor := held[keyFloor]; len(floor) == 8 {
-			s.floor = binary.BigEndian.Uint64([]byte(floor))
-		}
+		s.secret = []byte(meta[keySecret])
 	}
 	switch {
 	case err == nil:
@@ -467,4 +398,35 @@ func (s *Store) open() (err error) {
 		err = fmt.Errorf("gates in %w", err)
 	}
 	return errors.Join(err, s.file.Close())
+}
+
+// load reads a value of the file.
+func (s *Store) load(meta map[string]string, bucket, key string, value []byte) error {
+	switch bucket {
+	case bucketMeta:
+		meta[key] = string(value)
+		return nil
+	case bucketAudit:
+		var e api.Entry
+		err := json.Unmarshal(value, &e)
+		if err == nil && key != string(number(e.ID)) {
+			err = errors.New("its number is another")
+		}
+		s.trail, s.next = append(s.trail, e), e.ID+1
+		return err
+	}
+	parts := strings.Split(key, "\x00")
+	if len(parts) != 4 || parts[3] == "" {
+		return fmt.Errorf("%w: key", ErrInvalid)
+	}
+	k := api.Key{Kind: api.Kind(parts[0]), Namespace: parts[1], Name: parts[2], Gate: parts[3]}
+	var r *record
+	if err := cmp.Or(checkKey(k), json.Unmarshal(value, &r)); err != nil {
+		return err
+	}
+	if r == nil || r.Open && r.Mode != api.Sticky && r.Mode != api.OneShot && (r.Mode != api.Bound || r.Checksum == "") {
+		return errors.New("it is no gate")
+	}
+	s.gates[k] = *r
+	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,17 +61,17 @@ func TestWaiting(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		check(b, key, "b")
 		waits("b Waiting since 1m21s last 1m21s")
-		if _, err := b.Open(key, api.Change{Mode: api.Bound}); err != nil || b.Gate(key).Checksum != "b" {
+		if _, err := b.Change("open", key, api.Change{Mode: api.Bound}); err != nil || b.Gate(key).Checksum != "b" {
 			t.Errorf("bound to %q: %v", b.Gate(key).Checksum, err)
 		}
 		waits("nobody") // it is approved
-		if _, err := b.Shut(key, api.Change{}); err != nil {
+		if _, err := b.Change("close", key, api.Change{}); err != nil {
 			t.Error(err)
 		}
 		waits("b Waiting since 1m21s last 1m21s")
-		b.Open(key, api.Change{})
+		b.Change("open", key, api.Change{})
 		check(b, key, "b")
-		b.Shut(key, api.Change{})
+		b.Change("close", key, api.Change{})
 		waits("nobody") // it went on
 		check(b, key, "c")
 		waits("c Waiting since 1m21s last 1m21s")
@@ -98,11 +97,11 @@ func TestTTL(t *testing.T) {
 		b := open(t, gate.Config{Dir: dir})
 		start := time.Now()
 		changes := b.Watch(t.Context())
-		g, err := b.Open(key, api.Change{TTL: "90", Mode: api.OneShot})
+		g, err := b.Change("open", key, api.Change{TTL: "90", Mode: api.OneShot})
 		if err != nil || !g.Expires.Equal(start.Add(90*time.Second)) {
 			t.Fatalf("%v %v", g, err)
 		}
-		b.Open(undo, api.Change{TTL: "1h"})
+		b.Change("open", undo, api.Change{TTL: "1h"})
 		<-changes
 		<-changes
 		time.Sleep(89 * time.Second)
@@ -136,24 +135,18 @@ func TestTTL(t *testing.T) {
 	})
 }
 
-// A clock is one that tests set.
-type clock struct{ at atomic.Pointer[time.Time] }
-
-func (c *clock) set(at time.Time) { c.at.Store(&at) }
-func (c *clock) now() time.Time   { return *c.at.Load() }
-
 // TestFade forgets closed gates after a week.
 func TestFade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, gate.Config{Dir: t.TempDir()})
-		b.Shut(key, api.Change{})
-		b.Open(undo, api.Change{})
+		b.Change("close", key, api.Change{})
+		b.Change("open", undo, api.Change{})
 		time.Sleep(6 * 24 * time.Hour)
 		if n := len(b.List(api.Filter{})); n != 2 {
 			t.Errorf("%d are left after six days", n)
 		}
 		time.Sleep(2 * 24 * time.Hour)
-		if n := len(b.List(api.Filter{})); n != 1 || b.Known() != 1 {
+		if n := len(b.List(api.Filter{})); n != 1 {
 			t.Errorf("%d are left after eight days", n)
 		}
 	})

@@ -23,9 +23,9 @@ func TestWatch(t *testing.T) {
 			want string
 		}{
 			{func() { check(b, key, "a") }, "false a"},
-			{func() { b.Open(key, api.Change{}) }, "true -"},
+			{func() { b.Change("open", key, api.Change{}) }, "true -"},
 			{func() { check(b, key, "a") }, "true -"},
-			{func() { b.Shut(key, api.Change{}) }, "false -"},
+			{func() { b.Change("close", key, api.Change{}) }, "false -"},
 			{func() { check(b, key, "a") }, "false a"},
 			{func() { check(b, key, "b") }, "false b"},
 		} {

@@ -40,6 +40,7 @@ import (
 	"strings"
 
 	"github.com/headgate-io/headgate/internal/origin"
+	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/internal/zone"
 	"github.com/headgate-io/headgate/rollout/tester/run"
 )
@@ -72,11 +73,8 @@ type Servers struct {
 //	passwdFrom    instead of it, the name of a file in Keys that holds the password
 //	pollInterval  between questions how it is going: seconds or a duration, default 1s, at least 100ms
 func (s *Servers) NGrinder(metadata map[string]string) (task run.Task, secrets []string, err error) {
-	t, secrets, err := s.ngrinder(metadata)
-	if err != nil {
-		return nil, secrets, safe(err, secrets)
-	}
-	return t, secrets, nil
+	t, err := s.ngrinder(metadata)
+	return t.checked(err)
 }
 
 // Concord returns the task of metadata of type concord, and the secrets that it
@@ -91,24 +89,26 @@ func (s *Servers) NGrinder(metadata map[string]string) (task run.Task, secrets [
 //	pollInterval  between questions how it is going: seconds or a duration, default 5s, at least 100ms
 //	pollTimeout   how long the process may take, default 30s
 func (s *Servers) Concord(metadata map[string]string) (task run.Task, secrets []string, err error) {
-	t, secrets, err := s.concord(metadata)
-	if err != nil {
-		return nil, secrets, safe(err, secrets)
-	}
-	return t, secrets, nil
+	t, err := s.concord(metadata)
+	return t.checked(err)
 }
 
 // A server is one that may be asked.
 type server struct {
-	url *url.URL // base; its path has no slash at the end
+	url *url.URL // base
 
 	// How the host was allowed tells which of its addresses may be connected to.
 	literal bool // by its address
 	pattern bool // by a pattern alone
 }
 
-// at returns the URL of a path, which is escaped, below the base.
-func (s server) at(path string) *url.URL { return s.url.JoinPath(path) }
+// at returns the URL of a path, which is escaped and may have a query, below the base.
+func (s server) at(path string) *url.URL {
+	path, query, _ := strings.Cut(path, "?")
+	u := s.url.JoinPath(path)
+	u.RawQuery = query
+	return u
+}
 
 // parse reads the URL of a server.
 func parse(text string) (*url.URL, error) {
@@ -137,26 +137,30 @@ func (s *Servers) server(text, configured string) (server, error) {
 	if err != nil {
 		return server{}, err
 	}
-	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+	host := zone.Name(u.Hostname())
 	_, err = netip.ParseAddr(host)
 	to := server{url: u, literal: err == nil}
 	if own, err := parse(configured); err == nil && origin.Of(own) == origin.Of(u) {
 		return to, nil
 	}
 	for _, entry := range s.Hosts {
-		name, port := splitHost(entry)
-		if port != "" && port != portOf(u) {
+		name, port, err := net.SplitHostPort(entry)
+		if err != nil {
+			name, port = entry, ""
+		}
+		name = zone.Name(strings.Trim(name, "[]"))
+		if port != "" && !strings.HasSuffix(origin.Of(u), ":"+port) {
 			continue
 		}
 		if isHost(name, host) {
 			to.pattern = false
 			return to, nil
 		}
-		below, ok := strings.CutPrefix(name, "*.")
-		to.pattern = to.pattern || ok && !to.literal && strings.HasSuffix(host, "."+below)
+		below, wild := strings.CutPrefix(name, "*.")
+		to.pattern = to.pattern || wild && !to.literal && strings.HasSuffix(host, "."+below)
 	}
 	if !to.pattern {
-		return server{}, fmt.Errorf("host %s is not one that may be asked: see --hosts", bounded(u.Host, nil))
+		return server{}, fmt.Errorf("host %s is not one that may be asked: see --hosts", redact.Excerpt(u.Host, maxWords))
 	}
 	return to, nil
 }
@@ -168,23 +172,6 @@ func isHost(a, b string) bool {
 	return a == b || err == nil && wrong == nil && one == other
 }
 
-// splitHost returns host and port of an entry of Hosts, as they are compared.
-func splitHost(entry string) (host, port string) {
-	host = entry
-	if h, p, err := net.SplitHostPort(entry); err == nil {
-		host, port = h, p
-	}
-	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	return strings.TrimSuffix(strings.ToLower(host), "."), port
-}
-
-func portOf(u *url.URL) string {
-	if port := u.Port(); port != "" {
-		return port
-	}
-	return map[string]string{"http": "80", "https": "443"}[u.Scheme]
-}
-
 // judge returns an error when an address of the server must not be connected to.
 func (s server) judge(ip netip.Addr) error {
 	if s.literal || zone.Of(ip) != zone.Link || ip.Unmap().IsLoopback() && !s.pattern {
@@ -193,43 +180,65 @@ func (s server) judge(ip netip.Addr) error {
 	return fmt.Errorf("address %s: %s has %s: allow that address itself if it is meant", ip, s.url.Hostname(), zone.Link)
 }
 
-const maxKey = 16 << 10 // bytes of a file that holds a key
+// dialer connects to a server, at an address that may be asked.
+func (s *Servers) dialer(to server) func(ctx context.Context, network, address string) (net.Conn, error) {
+	lookup, dial := s.Lookup, s.Dial
+	if lookup == nil {
+		lookup = net.DefaultResolver.LookupNetIP
+	}
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		host, port, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		all := []netip.Addr{}
+		if ip, err := netip.ParseAddr(host); err == nil {
+			all = append(all, ip)
+		} else if all, err = lookup(ctx, "ip", host); err != nil {
+			return nil, err
+		}
+		err = fmt.Errorf("%s has no address", host)
+		for _, ip := range all {
+			if err = to.judge(ip); err != nil {
+				continue
+			}
+			var conn net.Conn
+			if conn, err = dial(ctx, network, net.JoinHostPort(ip.Unmap().String(), port)); err == nil {
+				return conn, nil
+			}
+		}
+		return nil, err
+	}
+}
 
-var (
-	errNoKeys  = errors.New("there is no directory of keys: see --keys")
-	errNoKey   = errors.New("it is neither the name of a file in the directory of keys nor a path to one")
-	errKeyForm = errors.New("the file of the key must hold one line of at most 16 KiB, without control characters")
-)
+const maxKey = 16 << 10 // bytes of a file that holds a key
 
 // key returns what a file of the directory of keys holds, without white space
 // around it. The error is fs.ErrNotExist when there is none of that name or path,
 // also when the path leads elsewhere; it never holds content.
 func (s *Servers) key(name string) (string, error) {
 	if s.Keys == "" {
-		return "", errNoKeys
+		return "", errors.New("there is no directory of keys: see --keys")
 	}
-	root, err := os.OpenRoot(s.Keys)
-	if err != nil {
-		return "", fmt.Errorf("the directory of keys cannot be opened")
+	base, err := filepath.Abs(s.Keys)
+	if err == nil {
+		base, err = filepath.EvalSymlinks(base)
+	}
+	root, wrong := os.OpenRoot(base)
+	if err != nil || wrong != nil {
+		return "", errors.New("the directory of keys cannot be opened")
 	}
 	defer root.Close()
 	if !filepath.IsAbs(name) {
 		if !filepath.IsLocal(name) || name == "." || strings.ContainsAny(name, `/\`) {
-			return "", errNoKey
+			return "", errors.New("it is neither the name of a file in the directory of keys nor a path to one")
 		}
-		name = filepath.Join(s.Keys, name)
+		name = filepath.Join(base, name)
 	}
-	base, err := filepath.EvalSymlinks(s.Keys)
-	if err == nil {
-		base, err = filepath.Abs(base)
-	}
-	if err == nil {
-		name, err = filepath.EvalSymlinks(name) // the files of a mounted Secret are links
-	}
-	if err == nil {
-		name, err = filepath.Abs(name)
-	}
-	if err == nil {
+	if name, err = filepath.EvalSymlinks(name); err == nil { // the files of a mounted Secret are links
 		name, err = filepath.Rel(base, name)
 	}
 	if err != nil {
@@ -245,11 +254,11 @@ func (s *Servers) key(name string) (string, error) {
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxKey+1))
 	if err != nil {
-		return "", fmt.Errorf("the file of the key cannot be read")
+		return "", errors.New("the file of the key cannot be read")
 	}
 	key := strings.TrimSpace(string(text))
 	if len(text) > maxKey || key == "" || strings.ContainsFunc(key, isControl) {
-		return "", errKeyForm
+		return "", errors.New("the file of the key must hold one line of at most 16 KiB, without control characters")
 	}
 	return key, nil
 }

@@ -1,13 +1,14 @@
 package run
 
 import (
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
+	"sync"
 	"time"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
@@ -20,6 +21,9 @@ const (
 	fileName     = "runs.db"
 	recordBucket = "runs"
 	outputBucket = "output"
+
+	retryAfter = 5 * time.Second // when a write that failed is tried again
+	idSize     = 24
 )
 
 // A line is the JSON of a record.
@@ -30,40 +34,39 @@ type line struct {
 }
 
 // A history writes what happens to runs to disk in the background. The runner's lock
-// guards it, except for the file.
+// guards what it has to write.
 type history struct {
-	file    *store.File     // nil: nothing is kept
-	changed map[string]bool // IDs of runs that are to be written, or removed
-	trouble error           // why nothing is written
-	ended   bool
+	file    *store.File // nil: nothing is kept
 	wake    chan struct{}
-	quit    chan struct{}
-	done    chan struct{}
+	quit    context.CancelFunc
+	writer  sync.WaitGroup
+	pending map[string]bool // IDs of runs that are to be written, or removed
+	trouble error           // why nothing is written
 }
 
 // recall fills the runner from its file: runs that were under way are Lost, and
 // verdicts that nobody received may be shared.
 func (r *Runner) recall() (err error) {
-	h := &r.history
-	*h = history{changed: map[string]bool{}, wake: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{})}
-	buckets := []string{recordBucket, outputBucket}
-	h.file, err = store.Open(r.config.Dir, fileName, buckets, r.load)
-	if errors.Is(err, store.ErrDamaged) {
-		path := filepath.Join(r.config.Dir, fileName)
+	path := filepath.Join(r.config.Dir, fileName)
+	for range 2 {
+		r.all, r.byID, r.byKey, r.pending = nil, map[string]*entry{}, map[key]*entry{}, map[string]bool{}
+		r.file, err = store.Open(r.config.Dir, fileName, []string{recordBucket, outputBucket}, r.load)
+		if !errors.Is(err, store.ErrDamaged) {
+			break
+		}
 		aside := path + ".corrupt"
 		if err := os.Rename(path, aside); err != nil {
 			return err
 		}
 		r.config.Warn(fmt.Errorf("history of runs: %w; it was set aside as %s, and a new one begun", err, aside))
-		r.all, r.byID, r.byKey, h.changed = nil, map[string]*entry{}, map[key]*entry{}, map[string]bool{}
-		h.file, err = store.Open(r.config.Dir, fileName, buckets, r.load)
 	}
 	if err != nil {
 		return err
 	}
-	if bad := len(h.changed); bad > 0 {
+	r.wake = make(chan struct{}, 1)
+	if bad := len(r.pending); bad > 0 {
 		r.config.Warn(fmt.Errorf("history of runs: %d of %d records cannot be read and are removed", bad, bad+len(r.all)))
-		h.poke()
+		r.poke()
 	}
 	for _, e := range r.all {
 		if s := e.run.State; s == api.Queued || s == api.Running {
@@ -71,7 +74,20 @@ func (r *Runner) recall() (err error) {
 			r.write(e.run.ID)
 		}
 	}
-	go r.keep()
+	ctx, quit := context.WithCancel(context.Background())
+	r.quit = quit
+	r.writer.Go(func() {
+		for ended := false; !ended; {
+			select {
+			case <-r.wake:
+			case <-ctx.Done():
+				ended = true
+			}
+			if !r.flush() {
+				time.AfterFunc(retryAfter, r.poke)
+			}
+		}
+	})
 	return nil
 }
 
@@ -83,25 +99,22 @@ func (r *Runner) load(bucket string, id, text []byte) error {
 	var l line
 	err := json.Unmarshal(text, &l)
 	sum, err2 := hex.DecodeString(l.Key)
-	if err != nil || err2 != nil || len(sum) != len(key{}) || l.Run.ID != string(id) || l.Run.State == "" {
-		r.history.changed[string(id)] = true
+	if err != nil || err2 != nil || len(sum) != len(key{}) || len(id) != idSize || l.Run.ID != string(id) || l.Run.State == "" {
+		r.pending[string(id)] = true
 		return nil
 	}
 	e := &entry{key: key(sum), failOnError: l.FailOnError, run: l.Run, done: make(chan struct{})}
 	close(e.done)
 	r.add(e)
-	if at, err := strconv.ParseInt(l.Run.ID[:min(12, len(id))], 32, 64); err == nil {
-		r.last = max(r.last, at)
-	}
 	return nil
 }
 
 // write says that the run of an ID is to be written, or removed when it is not known
 // any more.
 func (r *Runner) write(id string) {
-	if r.history.file != nil {
-		r.history.changed[id] = true
-		r.history.poke()
+	if r.file != nil {
+		r.pending[id] = true
+		r.poke()
 	}
 }
 
@@ -112,64 +125,45 @@ func (h *history) poke() {
 	}
 }
 
-// retryAfter is when a write that failed is tried again.
-const retryAfter = 5 * time.Second
-
-// keep writes until the runner is shut down.
-func (r *Runner) keep() {
-	defer close(r.history.done)
-	for {
-		select {
-		case <-r.history.wake:
-			if !r.flush() {
-				time.AfterFunc(retryAfter, r.history.poke)
-			}
-		case <-r.history.quit:
-			r.flush()
-			return
-		}
-	}
-}
-
 // flush writes what there is, in one transaction.
 func (r *Runner) flush() bool {
-	h := &r.history
-	var writes []store.Write
-	outputs := map[string]*string{} // that are written
+	lines, outputs := map[string][]byte{}, map[string]*string{} // nil for what is removed, or not written
 	r.mu.Lock()
-	for id := range h.changed {
-		e, key := r.byID[id], []byte(id)
-		if e == nil {
-			writes = append(writes, store.Write{Bucket: recordBucket, Key: key}, store.Write{Bucket: outputBucket, Key: key})
-			continue
-		}
-		writes = append(writes, store.Put(recordBucket, key, &line{hex.EncodeToString(e.key[:]), e.failOnError, e.run}))
-		if outputs[id] = e.output; e.output != nil {
-			writes = append(writes, store.Write{Bucket: outputBucket, Key: key, Value: []byte(*e.output)})
+	for id := range r.pending {
+		lines[id] = nil
+		if e := r.byID[id]; e != nil {
+			lines[id], outputs[id] = store.JSON(line{hex.EncodeToString(e.key[:]), e.failOnError, e.run}), e.output
 		}
 	}
-	changed := h.changed
-	h.changed = map[string]bool{}
+	clear(r.pending)
 	r.mu.Unlock()
-	err := h.file.Write(writes)
+	err := r.file.Update(func(put func(bucket string, key, value []byte)) {
+		for id, text := range lines {
+			put(recordBucket, []byte(id), text)
+			if text == nil {
+				put(outputBucket, []byte(id), nil)
+			} else if outputs[id] != nil {
+				put(outputBucket, []byte(id), []byte(*outputs[id]))
+			}
+		}
+	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err == nil {
-		h.trouble = nil
+	if err != nil {
+		err = fmt.Errorf("history of runs: %w", err)
+		if r.trouble == nil || r.trouble.Error() != err.Error() {
+			r.config.Warn(err)
+		}
+		for id := range lines {
+			r.pending[id] = true
+		}
+	} else {
 		for id, text := range outputs {
 			if e := r.byID[id]; e != nil && text != nil {
 				r.release(e)
 			}
 		}
-		return true
 	}
-	err = fmt.Errorf("history of runs: %w", err)
-	if h.trouble == nil || h.trouble.Error() != err.Error() {
-		r.config.Warn(err)
-	}
-	h.trouble = err
-	for id := range changed {
-		h.changed[id] = true
-	}
-	return false
+	r.trouble = err
+	return err == nil
 }

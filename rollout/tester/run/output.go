@@ -16,7 +16,7 @@ import (
 	"github.com/headgate-io/headgate/internal/redact"
 )
 
-// pieceSize is how much is read or written at a time, in bytes.
+// pieceSize is how much is masked at a time, in bytes.
 const pieceSize = 32 << 10
 
 // An output is where a task writes: secrets are masked and characters mended, then
@@ -34,11 +34,11 @@ type output struct {
 	head, tail []byte
 	full       bool          // nothing is added to head
 	total      int64         // bytes of masked text
-	wake       chan struct{} // closed by the next change; nil when no follower waits
+	wake       chan struct{} // closed by the next change
 }
 
 func newOutput(limit int, secrets []string) *output {
-	return &output{mask: redact.NewStream(secrets...), limit: limit}
+	return &output{mask: redact.NewStream(secrets...), limit: limit, wake: make(chan struct{})}
 }
 
 func (o *output) Write(b []byte) (int, error) {
@@ -58,8 +58,9 @@ func (o *output) Write(b []byte) (int, error) {
 func (o *output) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.closed = true
 	o.put(o.mask.End(), true)
-	o.closed, o.mask = true, nil
+	o.mask = nil
 }
 
 // put adds whole, valid characters.
@@ -73,12 +74,8 @@ func (o *output) put(b []byte, last bool) {
 	b = bytes.ToValidUTF8(b[:n], []byte("\ufffd"))
 	o.total += int64(len(b))
 	if !o.full {
-		n := min(len(b), o.limit/2-len(o.head))
-		if o.full = n < len(b); o.full {
-			for n > 0 && !utf8.RuneStart(b[n]) {
-				n--
-			}
-		}
+		n := whole(b[:min(len(b), o.limit/2-len(o.head))])
+		o.full = n < len(b)
 		o.head, b = append(o.head, b[:n]...), b[n:]
 	}
 	most := o.limit - len(o.head)
@@ -86,90 +83,57 @@ func (o *output) put(b []byte, last bool) {
 	if excess := len(o.tail) - most; excess > most+pieceSize {
 		o.tail = o.tail[:copy(o.tail, o.tail[excess:])]
 	}
-	if o.wake != nil {
-		close(o.wake)
-		o.wake = nil
-	}
+	close(o.wake)
+	o.wake = make(chan struct{})
 }
 
-// end returns the end that is kept, which begins with a character, and where that is.
-func (o *output) end() (kept []byte, first int64) {
-	kept = o.tail[max(0, len(o.tail)+len(o.head)-o.limit):]
-	for len(kept) > 0 && !utf8.RuneStart(kept[0]) {
-		kept = kept[1:]
+// from returns what is kept from a position on, with a line for what is left out, and
+// whether there is such a line. It is called with the lock held.
+func (o *output) from(pos int64) (text string, truncated bool) {
+	if pos < int64(len(o.head)) {
+		text, pos = string(o.head[pos:]), int64(len(o.head))
 	}
-	return kept, o.total - int64(len(kept))
+	tail := o.tail[max(0, len(o.tail)+len(o.head)-o.limit):]
+	for len(tail) > 0 && !utf8.RuneStart(tail[0]) {
+		tail = tail[1:]
+	}
+	lost := o.total - int64(len(tail)) - pos
+	if lost > 0 {
+		text += gap(lost)
+	}
+	return text + string(tail[max(0, -lost):]), lost > 0
 }
 
 // text returns what is kept.
 func (o *output) text() (text string, written int64, truncated bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	end, first := o.end()
-	text = string(o.head)
-	if lost := first - int64(len(o.head)); lost > 0 {
-		text, truncated = text+gap(lost), true
-	}
-	return text + string(end), o.written, truncated
-}
-
-// read copies what is kept from position *pos on, and moves it. What is not kept
-// any more is lost. Without anything to read it returns what to wait for; nil
-// at the end.
-func (o *output) read(p []byte, pos *int64) (n int, lost int64, wait <-chan struct{}) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	end, first := o.end()
-	switch {
-	case *pos < int64(len(o.head)):
-		n = copy(p, o.head[*pos:])
-	case *pos < o.total:
-		lost = max(0, first-*pos)
-		*pos += lost
-		n = copy(p, end[*pos-first:])
-	case o.closed:
-		return 0, 0, nil
-	default:
-		if o.wake == nil {
-			o.wake = make(chan struct{})
-		}
-		return 0, 0, o.wake
-	}
-	n = whole(p[:n])
-	*pos += int64(n)
-	return n, lost, nil
+	text, truncated = o.from(0)
+	return text, o.written, truncated
 }
 
 // copy writes the output to w: what there is now, or with follow until it ends.
 func (o *output) copy(ctx context.Context, follow bool, w io.Writer) error {
-	if !follow {
-		text, _, _ := o.text()
-		_, err := io.WriteString(w, text)
-		return err
-	}
-	piece := make([]byte, pieceSize)
-	for pos := int64(0); ctx.Err() == nil; {
-		n, lost, wait := o.read(piece, &pos)
-		if lost > 0 {
-			if _, err := io.WriteString(w, gap(lost)); err != nil {
+	for pos := int64(0); ; {
+		o.mu.Lock()
+		text, _ := o.from(pos)
+		pos = o.total
+		closed, wake := o.closed, o.wake
+		o.mu.Unlock()
+		if text != "" {
+			if _, err := io.WriteString(w, text); err != nil {
 				return err
 			}
 		}
-		switch {
-		case n > 0:
-			if _, err := w.Write(piece[:n]); err != nil {
-				return err
-			}
-		case wait != nil:
-			select {
-			case <-wait:
-			case <-ctx.Done():
-			}
-		case lost == 0:
+		if closed || !follow {
 			return nil
 		}
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	return context.Cause(ctx)
 }
 
 // whole returns the length of b without a character that is cut at its end.

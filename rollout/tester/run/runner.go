@@ -69,6 +69,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/internal/store"
@@ -138,18 +140,18 @@ type Runner struct {
 	root   context.Context // of all runs
 	stop   context.CancelCauseFunc
 	tasks  sync.WaitGroup
+	places *semaphore.Weighted // of runs at a time; those that wait get theirs in order
 	feed   store.Feed[api.Run]
+	history
 
 	mu      sync.Mutex
 	closed  bool
 	running int
-	queue   []*entry
+	queued  int
 	all     []*entry          // by ID, so by age
 	byID    map[string]*entry // all
 	byKey   map[key]*entry    // the newest of each key
 	held    int               // bytes of output of finished runs that are in memory
-	last    int64             // time of the last ID, in microseconds
-	history history
 }
 
 // An entry is one run. The runner's lock guards it.
@@ -169,8 +171,8 @@ type job struct {
 	timeout time.Duration
 	secrets []string
 	out     *output
-	cancel  context.CancelCauseFunc // nil while queued
-	waiting int                     // callers of Wait
+	cancel  context.CancelCauseFunc
+	waiting int // callers of Wait
 }
 
 // An end is how a run ended. That of one which was ended is the cause of its context.
@@ -201,7 +203,7 @@ func Open(c Config) (*Runner, error) {
 	if c.Warn == nil {
 		c.Warn = func(error) {}
 	}
-	r := &Runner{config: c, byID: map[string]*entry{}, byKey: map[key]*entry{}}
+	r := &Runner{config: c, places: semaphore.NewWeighted(int64(c.Concurrency)), byID: map[string]*entry{}, byKey: map[key]*entry{}}
 	r.root, r.stop = context.WithCancelCause(context.Background())
 	if c.Dir != "" {
 		if err := r.recall(); err != nil {
@@ -245,27 +247,22 @@ func (r *Runner) Wait(ctx context.Context, q Request, t Task) (api.Run, error) {
 		case <-e.done:
 		case <-ctx.Done():
 		}
-		abandoned, err := r.leave(ctx, e, q.Abandon)
-		if err != nil || !abandoned {
+		r.mu.Lock()
+		again := false
+		if j := e.job; j == nil {
+			again = e.abandoned && e.run.State == api.Cancelled // because others went away, which says nothing to this caller
+		} else {
+			err = context.Cause(ctx)
+			if j.waiting--; q.Abandon && j.waiting == 0 {
+				e.abandoned = true
+				j.cancel(end{state: api.Cancelled, reason: "cancelled by its caller, who left"})
+			}
+		}
+		r.mu.Unlock()
+		if !again {
 			return r.record(e), err
 		}
 	}
-}
-
-// leave ends the waiting of a caller for a run. The error is the cause of ctx when
-// the run has not ended; abandoned says that it ended because others went away, and
-// so says nothing to this one.
-func (r *Runner) leave(ctx context.Context, e *entry, abandon bool) (abandoned bool, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if j := e.job; j != nil {
-		if j.waiting--; abandon && j.waiting == 0 {
-			e.abandoned = true
-			r.cancel(e, "cancelled by its caller, who left")
-		}
-		return false, context.Cause(ctx)
-	}
-	return e.abandoned && e.run.State == api.Cancelled, nil
 }
 
 // claim returns the run that answers a request, a new one if need be. A caller that
@@ -284,8 +281,12 @@ func (r *Runner) claim(q *Request, t Task, waits bool) (*entry, error) {
 			r.changed(e)
 		}
 		r.config.Observe(e.run, true)
-	} else if e = r.newEntry(k, q, t, waits); !r.admit(e) {
-		return nil, ErrBusy
+	} else {
+		place := r.places.TryAcquire(1)
+		if !place && r.queued >= r.config.Queue {
+			return nil, ErrBusy
+		}
+		e = r.launch(k, q, t, waits, place)
 	}
 	if waits && e.job != nil {
 		e.job.waiting++
@@ -320,41 +321,44 @@ func (r *Runner) Deliver(id string) {
 	}
 }
 
-// newEntry returns the entry of a request that is to be run.
-func (r *Runner) newEntry(k key, q *Request, t Task, waits bool) *entry {
-	return &entry{
+// The methods from here to release, but execute, are called with the lock held.
+
+// launch runs a request, at once if there is a place for it.
+func (r *Runner) launch(k key, q *Request, t Task, waits, place bool) *entry {
+	created := r.config.Now().UTC()
+	ctx, cancel := context.WithCancelCause(r.root)
+	e := &entry{
 		key: k, failOnError: q.FailOnError, done: make(chan struct{}),
 		run: api.Run{
-			State: api.Queued, Type: q.Type, Namespace: short(q.Namespace), Name: short(q.Name), Phase: short(q.Phase), Checksum: short(q.Checksum),
-			Metadata: recorded(q.Metadata, q.Secrets), Waits: waits, Actor: short(q.Actor), Created: r.config.Now().UTC(),
+			ID: r.newID(created), State: api.Queued, Type: q.Type, Namespace: short(q.Namespace), Name: short(q.Name), Phase: short(q.Phase), Checksum: short(q.Checksum),
+			Metadata: recorded(q.Metadata, q.Secrets), Waits: waits, Actor: short(q.Actor), Created: created,
 		},
 		job: &job{
-			task: t, timeout: min(r.config.Timeout, positive(q.Timeout, r.config.Timeout)), secrets: slices.Clone(q.Secrets),
+			task: t, timeout: min(r.config.Timeout, positive(q.Timeout, r.config.Timeout)), secrets: slices.Clone(q.Secrets), cancel: cancel,
 			out: newOutput(min(r.config.OutputLimit, positive(q.OutputLimit, r.config.OutputLimit)), q.Secrets),
 		},
 	}
+	r.add(e)
+	if place {
+		r.begin(e)
+	} else {
+		r.queued++
+		r.changed(e)
+		r.config.Observe(e.run, false)
+	}
+	r.tasks.Go(func() { r.execute(ctx, e, e.job, place) })
+	return e
 }
 
-// The methods from here to release are called with the lock held.
-
-// admit runs e, at once or when there is a place for it; false says that there will be none.
-func (r *Runner) admit(e *entry) bool {
-	busy := r.running >= r.config.Concurrency
-	if busy && len(r.queue) >= r.config.Queue {
-		return false
+// newID returns one after all others, of 24 digits of base 32: microseconds since 1970
+// (12), so that later runs have later IDs, and 60 random bits.
+func (r *Runner) newID(created time.Time) string {
+	at := created.UnixMicro()
+	if n := len(r.all); n > 0 {
+		last, _ := strconv.ParseInt(r.all[n-1].run.ID[:12], 32, 64)
+		at = max(at, last+1)
 	}
-	// 24 digits of base 32: microseconds since 1970 (12), so that later runs have later IDs, and 60 random bits.
-	r.last = max(e.run.Created.UnixMicro(), r.last+1)
-	e.run.ID = fmt.Sprintf("%012s%012s", strconv.FormatInt(r.last, 32), strconv.FormatUint(rand.Uint64()>>4, 32))
-	r.add(e)
-	if !busy {
-		r.launch(e)
-		return true
-	}
-	r.queue = append(r.queue, e)
-	r.changed(e)
-	r.config.Observe(e.run, false)
-	return true
+	return fmt.Sprintf("%012s%012s", strconv.FormatInt(at, 32), strconv.FormatUint(rand.Uint64()>>4, 32))
 }
 
 // add makes e known. IDs ascend.
@@ -370,25 +374,18 @@ func (r *Runner) changed(e *entry) {
 	r.feed.Send(e.run)
 }
 
-// launch starts e: there is a place for it.
-func (r *Runner) launch(e *entry) {
-	ctx, cancel := context.WithCancelCause(r.root)
-	j := e.job
-	j.cancel = cancel
-	e.run.State, e.run.Started = api.Running, r.config.Now().UTC()
+// begin says that e has a place.
+func (r *Runner) begin(e *entry) {
 	r.running++
-	r.tasks.Go(func() {
-		defer cancel(nil)
-		ctx, stop := context.WithTimeoutCause(ctx, j.timeout, end{state: api.TimedOut, reason: "timed out after " + j.timeout.String()})
-		defer stop()
-		r.execute(ctx, e, j)
-	})
+	e.run.State, e.run.Started = api.Running, r.config.Now().UTC()
 	r.changed(e)
 	r.config.Observe(e.run, false)
 }
 
-// execute runs a task, which may end its goroutine, and records how it ended.
-func (r *Runner) execute(ctx context.Context, e *entry, j *job) {
+// execute waits for a place if it has none, runs a task, which may end its goroutine,
+// and records how it ended.
+func (r *Runner) execute(ctx context.Context, e *entry, j *job, place bool) {
+	defer j.cancel(nil)
 	o := end{state: api.Failed, reason: "the task ended its goroutine"} // unless it returns
 	defer func() {
 		if p := recover(); p != nil {
@@ -398,6 +395,24 @@ func (r *Runner) execute(ctx context.Context, e *entry, j *job) {
 		defer r.mu.Unlock()
 		r.finish(e, o)
 	}()
+	if !place {
+		err := r.places.Acquire(ctx, 1)
+		r.mu.Lock()
+		r.queued--
+		cause, ended := errors.AsType[end](context.Cause(ctx))
+		if !ended {
+			r.begin(e)
+		} else if err == nil {
+			r.places.Release(1)
+		}
+		r.mu.Unlock()
+		if ended {
+			o = cause
+			return
+		}
+	}
+	ctx, stop := context.WithTimeoutCause(ctx, j.timeout, end{state: api.TimedOut, reason: "timed out after " + j.timeout.String()})
+	defer stop()
 	o = j.judge(ctx, j.task.Run(ctx, j.out))
 }
 
@@ -442,21 +457,16 @@ func (r *Runner) finish(e *entry, o end) bool {
 	s.State, s.Reason, s.ExitCode, s.Ended = o.state, o.reason, o.code, r.config.Now().UTC()
 	s.Duration = milliseconds(s.Started, s.Ended)
 	j.out.close()
-	text := ""
-	text, s.Bytes, s.Truncated = j.out.text()
-	e.job, e.output = nil, &text
-	r.held += len(text)
 	shown := *s
-	shown.Output = text
+	shown.Output, shown.Bytes, shown.Truncated = j.out.text()
+	s.Bytes, s.Truncated = shown.Bytes, shown.Truncated
+	e.job, e.output = nil, &shown.Output
+	r.held += len(shown.Output)
 	r.config.Observe(shown, false)
 	r.changed(e)
-	if j.cancel != nil { // else it had no place
+	if !s.Started.IsZero() {
 		r.running--
-	}
-	for r.running < r.config.Concurrency && len(r.queue) > 0 {
-		next := r.queue[0]
-		r.queue = r.queue[1:]
-		r.launch(next)
+		r.places.Release(1)
 	}
 	close(e.done)
 	r.forget()
@@ -477,12 +487,7 @@ const heldMax = 64 << 20
 // forget removes the finished runs that are too many or too old, the oldest
 // first, and output that is too much to be kept in memory.
 func (r *Runner) forget() {
-	now, excess := r.config.Now(), -r.config.Keep
-	for _, e := range r.all {
-		if e.job == nil {
-			excess++
-		}
-	}
+	now, excess := r.config.Now(), len(r.all)-r.running-r.queued-r.config.Keep
 	r.all = slices.DeleteFunc(r.all, func(e *entry) bool {
 		if e.job != nil || excess <= 0 && now.Sub(e.run.Ended) <= r.config.KeepFor {
 			return false
@@ -537,7 +542,7 @@ func (r *Runner) record(e *entry) api.Run {
 	case text != nil:
 		s.Output = *text
 	case s.Bytes > 0:
-		if s.Output = string(r.history.file.Get(outputBucket, s.ID)); s.Output == "" {
+		if s.Output = string(r.file.Get(outputBucket, s.ID)); s.Output == "" {
 			s.Output, s.Truncated = gap(s.Bytes), true
 		}
 	}
@@ -548,7 +553,6 @@ func (r *Runner) record(e *entry) api.Run {
 // and Before, newest first, without output: at most f.Limit, default 100, at most 1000.
 func (r *Runner) Runs(f api.Filter) []api.Run {
 	limit := min(positive(f.Limit, 100), 1000)
-	matches := func(want, is string) bool { return want == "" || want == is }
 	found := []api.Run{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -558,13 +562,14 @@ func (r *Runner) Runs(f api.Filter) []api.Run {
 			break
 		}
 		s := e.run
-		if matches(f.Namespace, s.Namespace) && matches(f.Name, s.Name) && matches(f.Checksum, s.Checksum) && matches(f.Type, s.Type) &&
-			matches(string(f.State), string(s.State)) && (f.Before == "" || s.ID < f.Before) {
-			if s.State == api.Running {
-				s.Duration = milliseconds(s.Started, r.config.Now())
-			}
-			found = append(found, s)
+		if cmp.Or(f.Namespace, s.Namespace) != s.Namespace || cmp.Or(f.Name, s.Name) != s.Name || cmp.Or(f.Checksum, s.Checksum) != s.Checksum ||
+			cmp.Or(f.Type, s.Type) != s.Type || cmp.Or(f.State, s.State) != s.State || f.Before != "" && s.ID >= f.Before {
+			continue
 		}
+		if s.State == api.Running {
+			s.Duration = milliseconds(s.Started, r.config.Now())
+		}
+		found = append(found, s)
 	}
 	return found
 }
@@ -586,9 +591,9 @@ func (r *Runner) Output(ctx context.Context, id string, follow bool, w io.Writer
 	return err
 }
 
-// Watch sends runs, without output, as they become queued, running, final and
-// delivered, until ctx ends, the runner is shut down, or the watcher is 1024 changes
-// behind; then the channel is closed.
+// Watch sends runs that change, without output, until ctx ends or the runner is shut
+// down; then the channel is closed. That of a watcher that is 1024 changes behind is
+// closed too.
 func (r *Runner) Watch(ctx context.Context) <-chan *api.Run { return r.feed.Watch(ctx) }
 
 // Cancel ends a run and waits until its task has returned. Of a run that has
@@ -604,24 +609,15 @@ func (r *Runner) Cancel(ctx context.Context, id, actor string) (api.Run, error) 
 		reason += " by " + redact.String(actor)
 	}
 	r.mu.Lock()
-	r.cancel(e, reason)
+	if e.job != nil {
+		e.job.cancel(end{state: api.Cancelled, reason: reason})
+	}
 	r.mu.Unlock()
 	select {
 	case <-e.done:
 		return r.record(e), nil
 	case <-ctx.Done():
 		return api.Run{}, context.Cause(ctx)
-	}
-}
-
-// cancel tells a run to end. It is called with the lock held.
-func (r *Runner) cancel(e *entry, reason string) {
-	o := end{state: api.Cancelled, reason: reason}
-	if i := slices.Index(r.queue, e); i >= 0 {
-		r.queue = slices.Delete(r.queue, i, i+1)
-		r.finish(e, o)
-	} else if e.job != nil && e.job.cancel != nil { // else it is about to end
-		e.job.cancel(o)
 	}
 }
 
@@ -633,11 +629,7 @@ func (r *Runner) cancel(e *entry, reason string) {
 func (r *Runner) Stop(ctx context.Context) error {
 	o := end{state: api.Stopped, reason: "the test runner was shut down"}
 	r.mu.Lock()
-	queue := r.queue
-	r.closed, r.queue = true, nil
-	for _, e := range queue {
-		r.finish(e, o)
-	}
+	r.closed = true
 	r.mu.Unlock()
 	r.stop(o)
 	returned := make(chan struct{})
@@ -670,25 +662,21 @@ func (r *Runner) Stop(ctx context.Context) error {
 func (r *Runner) Shutdown(ctx context.Context) error {
 	err := r.Stop(ctx)
 	r.feed.Close()
-	h := &r.history
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if h.file == nil || h.ended {
+	if r.file == nil {
 		return err
 	}
-	h.ended = true
-	close(h.quit)
-	r.mu.Unlock()
-	<-h.done
+	r.quit()
+	r.writer.Wait()
 	r.mu.Lock()
-	return errors.Join(err, h.trouble, h.file.Close())
+	defer r.mu.Unlock()
+	return errors.Join(err, r.trouble, r.file.Close())
 }
 
 // Load returns how many runs are under way, and how many wait for a place.
 func (r *Runner) Load() (running, queued int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.running, len(r.queue)
+	return r.running, r.queued
 }
 
 // Ready returns why the runner cannot take requests or record runs, nil when it can.
@@ -698,5 +686,5 @@ func (r *Runner) Ready() error {
 	if r.closed {
 		return ErrClosed
 	}
-	return r.history.trouble
+	return r.trouble
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
-	"github.com/headgate-io/headgate/rollout/tester/internal/store"
 	"go.etcd.io/bbolt"
 )
 
@@ -42,7 +41,7 @@ func TestTrouble(t *testing.T) {
 		if d.held != 0 {
 			t.Errorf("%d bytes of output that is on disk are in memory", d.held)
 		}
-		d.history.file.Close()
+		d.file.Close()
 		ids = append(ids, run("b"))
 		synctest.Wait()
 		ids = append(ids, run("c"))
@@ -59,7 +58,7 @@ func TestTrouble(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.mu.Lock()
-		d.history.file.DB, d.history.file.Update = mended, mended.Update
+		d.file.DB, d.file.Commit = mended, mended.Update
 		d.mu.Unlock()
 		time.Sleep(time.Minute)
 		if err := d.Ready(); err != nil {
@@ -76,7 +75,7 @@ func TestTrouble(t *testing.T) {
 				t.Errorf("got %+v, %v", got, err)
 			}
 		}
-		d.history.file.Close()
+		d.file.Close()
 		if _, err := d.Start(Request{}, said("x")); err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +97,7 @@ func TestUnreadableRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	for id, text := range map[string]string{"../x": `{"run":{"id":"../x","state":"failed"}}`, "y": "{", "z": `{"key":"00","run":{"id":"other"}}`} {
-		if err := d.history.file.Write([]store.Write{{Bucket: recordBucket, Key: []byte(id), Value: []byte(text)}}); err != nil {
+		if err := d.file.Update(func(put func(bucket string, key, value []byte)) { put(recordBucket, []byte(id), []byte(text)) }); err != nil {
 			t.Fatal(err)
 		}
 	}

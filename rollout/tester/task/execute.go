@@ -3,7 +3,6 @@ package task
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -50,10 +49,9 @@ func (p *program) execute(ctx context.Context, args []string, dir string, out io
 		io.Copy(out, r)
 		io.Copy(io.Discard, r) // the program goes on when its output is not read
 	}()
-	var ended error
 	over := false
 	select {
-	case ended = <-exited:
+	case err = <-exited:
 		over = true
 	case <-ctx.Done():
 	}
@@ -64,48 +62,38 @@ func (p *program) execute(ctx context.Context, args []string, dir string, out io
 		case <-ctx.Done():
 		}
 	}
-	cause := context.Cause(ctx)
-	left := false
-	if !over || members(leader, over) != nil {
-		left = end(leader, exited, over, cmp.Or(t.Grace, defaultGrace))
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
 	}
+	end(leader, exited, over, cmp.Or(t.Grace, defaultGrace))
 	command.Settle(copied, r) // a process that is left may have it
-	switch {
-	case cause != nil:
-		return cause
-	case ended != nil:
-		return ended
-	case left:
-		return fmt.Errorf("processes that it started cannot be ended")
-	}
-	return nil
+	return err
 }
 
 // end ends what is left of a session: it is asked to, and killed after a grace. Over says
-// that its leader has exited, else exited will. It reports whether something withstood that.
-func end(leader int, exited <-chan error, over bool, grace time.Duration) (left bool) {
-	for _, pid := range members(leader, over) {
+// that its leader has exited, else exited will.
+func end(leader int, exited <-chan error, over bool, grace time.Duration) {
+	alive := members(leader, over)
+	for _, pid := range alive {
 		terminate(pid)
 	}
 	asked := time.Now()
-	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		late := time.Since(asked) > grace // it looks once more after that: this process may have stood still
+	for pause := time.Millisecond; !over || alive != nil; pause = min(2*pause, 50*time.Millisecond) {
+		late := time.Since(asked) - grace
+		if late > 0 {
+			for _, pid := range alive {
+				kill(pid)
+			}
+		}
+		if late > killWait {
+			return
+		}
+		time.Sleep(pause)
 		select {
 		case <-exited:
 			over = true
 		default:
 		}
-		alive := members(leader, over)
-		switch {
-		case alive == nil && over:
-			return false
-		case late && time.Since(asked) > grace+killWait:
-			return true
-		case late:
-			for _, pid := range alive {
-				kill(pid)
-			}
-		}
-		time.Sleep(pause)
+		alive = members(leader, over)
 	}
 }

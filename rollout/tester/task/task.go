@@ -28,6 +28,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -67,33 +68,28 @@ func (t *Tools) Task(kind string, metadata map[string]string) (task run.Task, se
 	p := &program{tools: t}
 	r := &reader{metadata: metadata}
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
-		name, ok := strings.CutPrefix(key, "env.")
-		if !ok {
-			continue
-		}
-		if !slices.Contains(t.PassEnv, name) {
-			return nil, nil, fmt.Errorf("metadata %s: this test runner does not let it be set; its owner has to name it", key)
-		}
-		if err := p.set(name, metadata[key]); err != nil {
-			return nil, nil, fmt.Errorf("metadata %s: %w", key, err)
+		if name, ok := strings.CutPrefix(key, "env."); ok && !slices.Contains(t.PassEnv, name) {
+			r.fail("metadata %s: this test runner does not let it be set; its owner has to name it", key)
+		} else if ok {
+			p.set(r, "metadata "+key+":", name, metadata[key])
 		}
 	}
 	switch kind {
 	case "cmd":
-		err = p.shell(r, "sh")
+		p.shell(r, "sh")
 	case "bash":
-		err = p.shell(r, "bash")
+		p.shell(r, "bash")
 	case "helm", "helmv3":
-		err = p.tool(r, "helm")
+		p.tool(r, "helm")
 	case "kubectl":
-		err = p.tool(r, "kubectl")
+		p.tool(r, "kubectl")
 	case "k6":
-		err = p.k6(r)
+		p.k6(r)
 	default:
-		err = fmt.Errorf("unknown task type %s", kind)
+		r.fail("unknown task type %s", kind)
 	}
-	if err = cmp.Or(r.err, err); err != nil {
-		return nil, nil, err
+	if r.err != nil {
+		return nil, nil, r.err
 	}
 	return p, p.secrets, nil
 }
@@ -162,6 +158,15 @@ func (r *reader) line() string {
 	return line
 }
 
+// words reads cmd as the words of a command line.
+func (r *reader) words() []string {
+	words, err := command.Words(r.line())
+	if err != nil {
+		r.fail("metadata cmd: %w", err)
+	}
+	return words
+}
+
 // object reads a JSON object of texts; it is empty when there is none.
 func (r *reader) object(key string) map[string]string {
 	all := map[string]string{}
@@ -174,7 +179,8 @@ func (r *reader) object(key string) map[string]string {
 const (
 	defaultPath  = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	defaultGrace = 5 * time.Second
-	secretSize   = 8 // bytes
+	secretSize   = 8        // bytes
+	explainTail  = 64 << 10 // bytes of the end of an output that are read for an explanation
 )
 
 // A program is the task of all types of this package.
@@ -188,24 +194,20 @@ type program struct {
 	explain func(ctx context.Context, err error, output string) string // what may have led to an error; nil for none
 }
 
-// set adds a variable to the environment. Its value is a secret unless it is so short
-// that it is in every output.
-func (p *program) set(name, value string) error {
+// set adds a variable to the environment, which is at a place of metadata. Its value is
+// a secret unless it is so short that it is in every output.
+func (p *program) set(r *reader, place, name, value string) {
 	switch {
 	case name == "" || strings.ContainsAny(name, "=\x00"):
-		return errors.New("is no name of a variable")
+		r.fail("%s is no name of a variable", place)
 	case strings.ContainsRune(value, 0):
-		return errors.New("has a zero byte")
+		r.fail("%s has a zero byte", place)
 	}
 	p.env = append(p.env, name+"="+value)
 	if len(value) >= secretSize {
 		p.secrets = append(p.secrets, value)
 	}
-	return nil
 }
-
-// explainTail is how much of the end of an output is read for an explanation, in bytes.
-const explainTail = 64 << 10
 
 // Run runs the program in a directory of its own.
 func (p *program) Run(ctx context.Context, out io.Writer) error {
@@ -222,12 +224,12 @@ func (p *program) Run(ctx context.Context, out io.Writer) error {
 		}
 		args = append(slices.Clone(args), file)
 	}
-	if p.explain == nil {
-		return p.execute(ctx, args, dir, out)
-	}
 	tail := &command.Tail{Limit: explainTail}
-	err = p.execute(ctx, args, dir, io.MultiWriter(out, tail))
-	if err != nil {
+	if p.explain != nil {
+		out = io.MultiWriter(out, tail)
+	}
+	err = p.execute(ctx, args, dir, out)
+	if err != nil && p.explain != nil {
 		if why := p.explain(ctx, err, string(tail.Kept)); why != "" {
 			err = fmt.Errorf("%w: %s", err, why)
 		}
@@ -245,7 +247,7 @@ func (t *Tools) environment(set []string, dir string) []string {
 var operators = []string{"|", "||", "|&", "&", "&&", ";", "<", ">", ">>", "&>", "2>&1", ">&2"}
 
 // shell has a shell run cmd, or splits it into words where no shell is used.
-func (p *program) shell(r *reader, shell string) (err error) {
+func (p *program) shell(r *reader, shell string) {
 	t, line := p.tools, r.line()
 	p.lasts = !r.boolean("wait", false) && shell == "sh"
 	wanted := r.boolean("shell", true)
@@ -256,78 +258,65 @@ func (p *program) shell(r *reader, shell string) (err error) {
 	switch name, named := strings.CutPrefix(line, "@"); {
 	case r.err != nil:
 	case named && (len(t.Commands) > 0 || t.OnlyNamed):
-		p.args, err = t.named(name, r.metadata)
+		p.args = t.named(r, name)
 	case t.OnlyNamed:
-		err = t.onlyNamed()
+		t.mayRun(r, "")
 	case shell == "bash" && strings.TrimSpace(line) == "":
-		err = errors.New("metadata cmd is empty: name the test suite to run")
+		r.fail("metadata cmd is empty: name the test suite to run")
 	case !wanted || t.NoShell || t.Allow != nil:
-		p.args, err = t.words(line, r.metadata["shell"] == "")
+		p.args = t.words(r)
 	case pipefail:
 		p.args, p.explain = []string{shell, "-o", "pipefail", "-c", line}, brokenPipe
 	default:
 		p.args = []string{shell, "-c", line}
 	}
-	return err
-}
-
-// exitCode returns the code of a program that ended by itself, -1 for another error.
-func exitCode(err error) int {
-	var exit interface{ ExitCode() int }
-	if errors.As(err, &exit) {
-		return exit.ExitCode()
-	}
-	return -1
 }
 
 // brokenPipe explains the one exit code that pipefail makes of a success.
 func brokenPipe(_ context.Context, err error, _ string) string {
-	if exitCode(err) == 128+13 {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 128+13 {
 		return `a program of a pipeline wrote more than the next one read: metadata pipefail "false" lets that pass`
 	}
 	return ""
 }
 
-// words splits a command line that runs without a shell. Guarded means that
-// metadata did not ask for that, and so may have been written for one.
-func (t *Tools) words(line string, guarded bool) ([]string, error) {
-	args, err := command.Words(line)
-	if err != nil {
-		return nil, fmt.Errorf("metadata cmd: %w", err)
-	}
-	if len(args) == 0 || args[0] == "" {
-		return nil, errors.New("metadata cmd is empty: name a program")
+// words returns those of cmd, which runs without a shell. Where metadata did not ask for
+// that it may have been written for one.
+func (t *Tools) words(r *reader) []string {
+	args := r.words()
+	if r.err == nil && (len(args) == 0 || args[0] == "") {
+		r.fail("metadata cmd is empty: name a program")
 	}
 	for _, arg := range args {
-		if guarded && slices.Contains(operators, arg) {
-			return nil, fmt.Errorf(`metadata cmd: %q is for a shell, and this test runner uses none; metadata shell "false" makes it an argument`, arg)
+		if r.metadata["shell"] == "" && slices.Contains(operators, arg) {
+			r.fail(`metadata cmd: %q is for a shell, and this test runner uses none; metadata shell "false" makes it an argument`, arg)
 		}
 	}
-	return args, t.allowed(args[0])
+	if r.err == nil {
+		t.mayRun(r, args[0])
+	}
+	return args
 }
 
-// allowed returns an error unless a program may be run without a shell.
-func (t *Tools) allowed(program string) error {
+// mayRun fails unless a program may be run without a shell, and not only named commands.
+func (t *Tools) mayRun(r *reader, program string) {
 	path := strings.ContainsRune(program, '/') || strings.ContainsRune(program, filepath.Separator)
 	switch {
+	case t.OnlyNamed:
+		r.fail(`metadata cmd: only named commands may be run here, by types cmd and bash: %s`, t.names())
 	case path && !filepath.IsAbs(program):
-		return fmt.Errorf("metadata cmd: program %q is a relative path: use a name or an absolute path", program)
+		r.fail("metadata cmd: program %q is a relative path: use a name or an absolute path", program)
 	case t.Allow == nil || slices.Contains(t.Allow, program):
-		return nil
-	case !path:
-		if file, err := command.LookPath(program, t.environment(nil, "/")); err == nil && slices.Contains(t.Allow, file) {
-			return nil
+	default:
+		file, err := command.LookPath(program, t.environment(nil, "/"))
+		if path || err != nil || !slices.Contains(t.Allow, file) {
+			r.fail("program %q may not be run here: allowed are %s", program, cmp.Or(strings.Join(t.Allow, ", "), "none"))
 		}
 	}
-	return fmt.Errorf("program %q may not be run here: allowed are %s", program, cmp.Or(strings.Join(t.Allow, ", "), "none"))
 }
 
 // parameter is ${NAME} in a command line of [Tools].Commands.
 var parameter = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
-
-func (t *Tools) onlyNamed() error {
-	return fmt.Errorf(`metadata cmd: only named commands may be run here, by types cmd and bash: %s`, t.names())
-}
 
 func (t *Tools) names() string {
 	return "@" + strings.Join(slices.Sorted(maps.Keys(t.Commands)), ", @")
@@ -336,43 +325,138 @@ func (t *Tools) names() string {
 // named returns the words of a named command with its parameters filled in, each
 // from metadata arg.NAME and within one word. A value does not make an
 // option of a word that does not begin with a dash, unless -- stands before it.
-func (t *Tools) named(name string, metadata map[string]string) ([]string, error) {
+func (t *Tools) named(r *reader, name string) []string {
 	line, ok := t.Commands[name]
 	if !ok {
-		return nil, fmt.Errorf("metadata cmd: there is no command @%s: there are %s", name, t.names())
+		r.fail("metadata cmd: there is no command @%s: there are %s", name, t.names())
+		return nil
 	}
 	words, err := command.Words(line)
 	if err == nil && (len(words) == 0 || parameter.MatchString(words[0])) {
 		err = errors.New("it names no program")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("command @%s of this test runner is no command line: %w", name, err)
+		r.fail("command @%s of this test runner is no command line: %w", name, err)
 	}
 	used, options := map[string]bool{}, true
 	for i, word := range words {
 		words[i] = parameter.ReplaceAllStringFunc(word, func(match string) string {
 			key := "arg." + match[2:len(match)-1]
-			value, given := metadata[key]
+			value, given := r.metadata[key]
 			switch used[key] = true; {
 			case !given:
-				err = fmt.Errorf("metadata %s is required: command @%s has it", key, name)
+				r.fail("metadata %s is required: command @%s has it", key, name)
 			case strings.ContainsRune(value, 0):
-				err = fmt.Errorf("metadata %s has a zero byte: command @%s has it", key, name)
+				r.fail("metadata %s has a zero byte: command @%s has it", key, name)
 			}
 			return value
 		})
-		if err != nil {
-			return nil, err
-		}
 		if options && strings.HasPrefix(words[i], "-") && !strings.HasPrefix(word, "-") {
-			return nil, fmt.Errorf("metadata arg for %s of command @%s: a value that begins with - would be an option", word, name)
+			r.fail("metadata arg for %s of command @%s: a value that begins with - would be an option", word, name)
 		}
 		options = options && word != "--"
 	}
-	for key := range metadata {
+	for key := range r.metadata {
 		if strings.HasPrefix(key, "arg.") && !used[key] {
-			return nil, fmt.Errorf("metadata %s: command @%s has no such parameter", key, name)
+			r.fail("metadata %s: command @%s has no such parameter", key, name)
 		}
 	}
-	return words, nil
+	return words
+}
+
+// tool has a program of its own run with the arguments in cmd.
+func (p *program) tool(r *reader, name string) {
+	args := r.words()
+	if len(args) == 0 {
+		r.fail("metadata cmd is empty: give the arguments of %s", name)
+	}
+	p.args, p.explain = append([]string{name}, args...), missingPermissions
+	p.tools.mayRun(r, name)
+}
+
+// What chart tests need (specification, Errors), and where it is granted.
+const (
+	chartNeeds = "secrets (get, watch, list, update), pods, pods/log and, for tests that are jobs, jobs (create, list, delete, watch)"
+	granting   = `docs/tester.md, "Deploying"`
+	maxMissing = 5 // permissions that are named
+)
+
+// forbidden is how API servers refuse; logs of clients quote it, and escape its quotes.
+var forbidden = regexp.MustCompile(`forbidden.*?cannot ([a-z]+) resource \\?"([a-z0-9./-]+)\\?" in API group \\?"[a-z0-9.-]*\\?"(?: in the namespace \\?"([a-z0-9.-]+)\\?"| at the cluster scope)?`)
+
+// missingPermissions names the permissions which an API server said are missing; of a
+// task that ended for lack of time and to which nothing was said, those that chart
+// tests need.
+func missingPermissions(ctx context.Context, _ error, output string) string {
+	var missing []string
+	for _, m := range forbidden.FindAllStringSubmatch(output, -1) {
+		what := m[1] + " " + m[2]
+		if m[3] != "" {
+			what += " in namespace " + m[3]
+		}
+		if len(missing) < maxMissing && !slices.Contains(missing, what) {
+			missing = append(missing, what)
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		return fmt.Sprintf("the test runner lacks the permission to %s: see %s", strings.Join(missing, ", and to "), granting)
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) || strings.Contains(output, "timed out waiting") || strings.Contains(output, "context deadline exceeded"):
+		return fmt.Sprintf("a chart test that hangs may lack a permission; it needs %s: see %s", chartNeeds, granting)
+	}
+	return ""
+}
+
+const secretTimeout = 10 * time.Second // of all Secrets of one task
+
+// k6 runs metadata script. It sees env_vars, a JSON object of variables, and the values
+// that kubernetes_secrets names, a JSON object of variables and [NAMESPACE/]NAME/KEY. With
+// upload_to_cloud results go to the cloud of k6 as well, as the token in the
+// environment allows.
+func (p *program) k6(r *reader) {
+	p.script = r.metadata["script"]
+	if strings.TrimSpace(p.script) == "" {
+		r.fail("metadata script is required: the text of the k6 script")
+	}
+	p.tools.mayRun(r, "k6")
+	p.args = []string{"k6", "run", "--no-usage-report", "--address", ""} // its API is one port for all runs
+	if r.boolean("upload_to_cloud", false) {
+		p.args = append(p.args, "--out", "cloud")
+	}
+	variables, references := r.object("env_vars"), r.object("kubernetes_secrets")
+	ctx, cancel := context.WithTimeout(context.Background(), secretTimeout)
+	defer cancel()
+	for _, variable := range slices.Sorted(maps.Keys(references)) {
+		if r.err != nil {
+			return
+		}
+		value, err := p.tools.secret(ctx, references[variable])
+		if err != nil {
+			r.fail("metadata kubernetes_secrets: %s: %w", variable, err)
+		}
+		p.secrets = append(p.secrets, value)
+		variables[variable] = value
+	}
+	const place = "metadata env_vars or kubernetes_secrets: "
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		if slices.Contains([]string{"PATH", "HOME", "TMPDIR"}, name) || strings.HasPrefix(name, "LD_") || strings.HasPrefix(name, "DYLD_") {
+			r.fail("%s%s cannot be set", place, name)
+		}
+		p.set(r, place+strconv.Quote(name), name, variables[name])
+	}
+}
+
+// secret returns the value of a reference of kubernetes_secrets.
+func (t *Tools) secret(ctx context.Context, reference string) (string, error) {
+	if t.Secret == nil {
+		return "", errors.New("this test runner has no access to Secrets; use env_vars, or variables of the test runner")
+	}
+	parts := strings.Split(reference, "/")
+	if len(parts) == 2 {
+		parts = append([]string{""}, parts...)
+	}
+	if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
+		return "", fmt.Errorf("%q is no [NAMESPACE/]NAME/KEY", reference)
+	}
+	return t.Secret(ctx, parts[0], parts[1], parts[2])
 }

@@ -32,7 +32,7 @@ var (
 // File keeps nothing.
 type File struct {
 	DB     *bbolt.DB
-	Update func(func(*bbolt.Tx) error) error // of DB
+	Commit func(func(*bbolt.Tx) error) error // DB.Update
 }
 
 // Open opens a file of a directory, which is made if it is missing, and calls read
@@ -72,14 +72,15 @@ func Open(dir, name string, buckets []string, read func(bucket string, key, valu
 		}
 		for _, bucket := range buckets {
 			b, err := tx.CreateBucketIfNotExists([]byte(bucket))
-			if err == nil {
-				err = b.ForEach(func(key, value []byte) error {
-					if err := read(bucket, key, value); err != nil {
-						return fmt.Errorf("%w: %s: %q: %w", ErrDamaged, bucket, key, err)
-					}
-					return nil
-				})
+			if err != nil {
+				return err
 			}
+			err = b.ForEach(func(key, value []byte) error {
+				if err := read(bucket, key, value); err != nil {
+					return fmt.Errorf("%w: %s: %q: %w", ErrDamaged, bucket, key, err)
+				}
+				return nil
+			})
 			if err != nil {
 				return err
 			}
@@ -92,42 +93,28 @@ func Open(dir, name string, buckets []string, read func(bucket string, key, valu
 	return &File{db, db.Update}, err
 }
 
-// A Write is one value that is stored; nil removes it.
-type Write struct {
-	Bucket string
-	Key    []byte
-	Value  []byte
-}
-
-// Put returns the write of a value as JSON; nil removes it.
-func Put[T any](bucket string, key []byte, value *T) Write {
-	if value == nil {
-		return Write{bucket, key, nil}
-	}
-	text, _ := json.Marshal(value) // of texts, numbers and times
-	return Write{bucket, key, text}
-}
-
-// Write stores values in one transaction: they are on disk when it returns.
-func (f *File) Write(writes []Write) error {
+// Update stores the values that change puts, in one transaction: they are on disk when
+// it returns. A value that is nil is removed.
+func (f *File) Update(change func(put func(bucket string, key, value []byte))) error {
 	if f == nil {
 		return nil
 	}
-	return f.Update(func(tx *bbolt.Tx) error {
-		for _, w := range writes {
-			b := tx.Bucket([]byte(w.Bucket))
-			err := error(nil)
-			if w.Value == nil {
-				err = b.Delete(w.Key)
+	return f.Commit(func(tx *bbolt.Tx) (err error) {
+		change(func(bucket string, key, value []byte) {
+			if b := tx.Bucket([]byte(bucket)); value == nil {
+				err = cmp.Or(err, b.Delete(key))
 			} else {
-				err = b.Put(w.Key, w.Value)
+				err = cmp.Or(err, b.Put(key, value))
 			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		})
+		return err
 	})
+}
+
+// JSON returns a value, of texts, numbers and times, as it is stored.
+func JSON(value any) []byte {
+	text, _ := json.Marshal(value)
+	return text
 }
 
 // Get returns a value, nil if there is none, or after the end.
@@ -168,9 +155,16 @@ func (f *Feed[T]) Send(value T) {
 		select {
 		case w <- &value:
 		default:
-			close(w)
-			delete(f.watchers, w)
+			f.end(w)
 		}
+	}
+}
+
+// end ends the watch of w, unless it has ended.
+func (f *Feed[T]) end(w chan *T) {
+	if f.watchers[w] {
+		close(w)
+		delete(f.watchers, w)
 	}
 }
 
@@ -180,21 +174,17 @@ func (f *Feed[T]) Watch(ctx context.Context) <-chan *T {
 	w := make(chan *T, maxPending)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed {
-		close(w)
-		return w
-	}
 	if f.watchers == nil {
 		f.watchers = map[chan *T]bool{}
 	}
 	f.watchers[w] = true
+	if f.closed {
+		f.end(w)
+	}
 	context.AfterFunc(ctx, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if f.watchers[w] {
-			close(w)
-			delete(f.watchers, w)
-		}
+		f.end(w)
 	})
 	return w
 }
@@ -205,7 +195,6 @@ func (f *Feed[T]) Close() {
 	defer f.mu.Unlock()
 	f.closed = true
 	for w := range f.watchers {
-		close(w)
+		f.end(w)
 	}
-	f.watchers = nil
 }

@@ -2,6 +2,9 @@ package gate_test
 
 import (
 	"errors"
+	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,10 +69,10 @@ func TestModes(t *testing.T) {
 				b := open(t, c)
 				var err error
 				if test.change.Reason != "none" {
-					_, err = b.Open(key, test.change)
+					_, err = b.Change("open", key, test.change)
 				}
 				if test.change.Reason == "close" {
-					_, err = b.Shut(key, api.Change{})
+					_, err = b.Change("close", key, api.Change{})
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -98,12 +101,18 @@ func TestInvalid(t *testing.T) {
 	b := open(t, gate.Config{})
 	with := func(change func(*api.Key)) api.Key { k := key; change(&k); return k }
 	for want, do := range map[string]func() error{
-		"kind": func() error { _, err := b.Open(with(func(k *api.Key) { k.Kind = "x" }), api.Change{}); return err },
-		"namespace: ": func() error {
-			_, err := b.Open(with(func(k *api.Key) { k.Namespace = strings.Repeat("x", 254) }), api.Change{})
+		"kind": func() error {
+			_, err := b.Change("open", with(func(k *api.Key) { k.Kind = "x" }), api.Change{})
 			return err
 		},
-		"name: ": func() error { _, err := b.Shut(with(func(k *api.Key) { k.Name = "\xff" }), api.Change{}); return err },
+		"namespace: ": func() error {
+			_, err := b.Change("open", with(func(k *api.Key) { k.Namespace = strings.Repeat("x", 254) }), api.Change{})
+			return err
+		},
+		"name: ": func() error {
+			_, err := b.Change("close", with(func(k *api.Key) { k.Name = "\xff" }), api.Change{})
+			return err
+		},
 		"gate: ": func() error {
 			_, err := b.Check(with(func(k *api.Key) { k.Gate = "a\x00b" }), gate.Visitor{})
 			return err
@@ -111,15 +120,21 @@ func TestInvalid(t *testing.T) {
 		"gate: \"..\"":                func() error { _, err := b.Check(with(func(k *api.Key) { k.Gate = ".." }), gate.Visitor{}); return err },
 		"phase: ":                     func() error { _, err := b.Check(key, gate.Visitor{Phase: strings.Repeat("x", 300)}); return err },
 		"checksum: it has":            func() error { _, err := b.Check(key, gate.Visitor{Checksum: "\x1b[2J"}); return err },
-		"mode: \"once\"":              func() error { _, err := b.Open(key, api.Change{Mode: "once"}); return err },
-		"checksum: no revision waits": func() error { _, err := b.Open(key, api.Change{Mode: api.Bound}); return err },
-		"checksum: it goes with":      func() error { _, err := b.Open(key, api.Change{Mode: api.OneShot, Checksum: "a"}); return err },
-		"ttl: \"soon\"":               func() error { _, err := b.Open(key, api.Change{TTL: "soon"}); return err },
-		"ttl: it is":                  func() error { _, err := b.Shut(key, api.Change{TTL: "5"}); return err },
-		"actor: ":                     func() error { _, err := b.Shut(key, api.Change{Actor: "a\nb"}); return err },
-		"reason: ":                    func() error { _, err := b.Shut(key, api.Change{Reason: strings.Repeat("x", 1001)}); return err },
-		"checksum: nobody waits":      func() error { _, err := b.Reject(key, api.Change{}); return err },
-		"kind: a rollback":            func() error { _, err := b.Reject(undo, api.Change{Checksum: "a"}); return err },
+		"mode: \"once\"":              func() error { _, err := b.Change("open", key, api.Change{Mode: "once"}); return err },
+		"checksum: no revision waits": func() error { _, err := b.Change("open", key, api.Change{Mode: api.Bound}); return err },
+		"checksum: it goes with": func() error {
+			_, err := b.Change("open", key, api.Change{Mode: api.OneShot, Checksum: "a"})
+			return err
+		},
+		"ttl: \"soon\"": func() error { _, err := b.Change("open", key, api.Change{TTL: "soon"}); return err },
+		"ttl are of":    func() error { _, err := b.Change("close", key, api.Change{TTL: "5"}); return err },
+		"actor: ":       func() error { _, err := b.Change("close", key, api.Change{Actor: "a\nb"}); return err },
+		"reason: ": func() error {
+			_, err := b.Change("close", key, api.Change{Reason: strings.Repeat("x", 1001)})
+			return err
+		},
+		"checksum: nobody waits": func() error { _, err := b.Change("reject", key, api.Change{}); return err },
+		"kind: a rollback":       func() error { _, err := b.Change("reject", undo, api.Change{Checksum: "a"}); return err },
 	} {
 		err := do()
 		if !errors.Is(err, gate.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.ContainsAny(err.Error(), "\x1b\n\x00") {
@@ -139,7 +154,7 @@ func TestKeys(t *testing.T) {
 		{Kind: api.KindRollback, Name: "x"}, {Kind: api.KindGate, Name: "a.b", Namespace: "c"},
 		{Kind: api.KindGate}, {Kind: api.KindGate, Namespace: "n", Name: "m", Gate: "g/h"},
 	} {
-		if _, err := b.Open(k, api.Change{}); err != nil {
+		if _, err := b.Change("open", k, api.Change{}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -152,5 +167,75 @@ func TestKeys(t *testing.T) {
 		if got := check(b, k, "a"); got != want {
 			t.Errorf("%v: %s, want %s", k, got, want)
 		}
+	}
+}
+
+// TestReject closes a gate and asks for the rollback of what waits there, and of nothing else.
+func TestReject(t *testing.T) {
+	b := open(t, gate.Config{Dir: t.TempDir()})
+	promotion := key
+	promotion.Gate = "promotion"
+	b.Change("open", promotion, api.Change{Mode: api.Bound, Checksum: "z"})
+	check(b, promotion, "a")
+	g, err := b.Change("reject", promotion, api.Change{Actor: "eve", Reason: "too slow"})
+	if err != nil || g.Open || g.Actor != "eve" || g.Key != promotion {
+		t.Fatalf("%v %v", g, err)
+	}
+	if g.Waiting != nil || b.Gate(promotion).Waiting != nil {
+		t.Errorf("who is rejected waits: %v", g.Waiting)
+	}
+	for sum, want := range map[string]string{"a": "pass", "b": "no", "": "no"} {
+		if got := check(b, undo, sum); got != want {
+			t.Errorf("rollback of %q: %s", sum, got)
+		}
+	}
+	var actions []string
+	for _, e := range b.Audit(api.Filter{}) {
+		actions = append(actions, e.String()+" "+e.Action+" "+string(e.Mode)+" "+e.Checksum+" "+e.Actor+" "+e.Reason)
+	}
+	want := []string{"gate prod/web/promotion reject checksum a eve too slow", "rollback prod/web/default open checksum a eve too slow", "gate prod/web/promotion open checksum z  "}
+	want[0] = "gate prod/web/promotion reject  a eve too slow"
+	if !slices.Equal(actions, want) {
+		t.Errorf("audit %q", actions)
+	}
+	// an older caller, which sends no checksum
+	check(b, key, "")
+	if _, err := b.Change("reject", key, api.Change{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := check(b, undo, "") + check(b, undo, ""); got != "passno" {
+		t.Errorf("rollback without checksum: %s", got)
+	}
+}
+
+// TestAudit pages through the trail, which is bounded and outlives the process.
+func TestAudit(t *testing.T) {
+	dir := t.TempDir()
+	b := open(t, gate.Config{Dir: dir, Audit: 20})
+	for i := range 60 {
+		k := key
+		k.Name = fmt.Sprint("web", i%2)
+		if _, err := b.Change("open", k, api.Change{Actor: "me", Reason: fmt.Sprint(i)}); err != nil {
+			t.Fatal(err)
+		}
+		check(b, key, "refused checks are no entries")
+	}
+	entries := b.Audit(api.Filter{Limit: 1000})
+	if len(entries) < 20 || len(entries) > 25 || entries[0].ID != 60 || entries[0].Reason != "59" || entries[0].Actor != "me" {
+		t.Errorf("%d entries, %v", len(entries), entries[0])
+	}
+	page := b.Audit(api.Filter{Name: "web1", Limit: 3})
+	next := b.Audit(api.Filter{Name: "web1", Limit: 3, Before: fmt.Sprint(page[2].ID)})
+	if page[2].ID != 56 || next[0].ID != 54 || len(b.Audit(api.Filter{Before: "x"}))+len(b.Audit(api.Filter{Kind: api.KindRollback})) != 0 {
+		t.Errorf("pages %v %v", page, next)
+	}
+	b.Close()
+	b = open(t, gate.Config{Dir: dir, Audit: 20})
+	if again := b.Audit(api.Filter{}); len(again) != 20 || !reflect.DeepEqual(again[0], entries[0]) {
+		t.Errorf("after a restart: %d, %v", len(again), again[0])
+	}
+	b.Change("close", key, api.Change{})
+	if e := b.Audit(api.Filter{})[0]; e.ID != 61 {
+		t.Errorf("numbers go on with %d", e.ID)
 	}
 }
