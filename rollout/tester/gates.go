@@ -7,7 +7,6 @@ import (
 	_ "embed"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -233,80 +232,23 @@ var linkHTML string
 // linkPage shows what a link is good for; its form posts to the URL of the page.
 var linkPage = template.Must(template.New("link").Parse(linkHTML))
 
-// A linkView is what the page shows.
-type linkView struct {
-	Title, Text string
-	Style       template.CSS
-	Ticket      *gate.Ticket
-	Button      string // "" for none
-	Look        string // of the button: primary or danger
+// linkWords are those of the page: by the action of its link, and of one that does not work.
+type linkWords struct{ Title, Text, Button, Look, Done string }
 
-	Phase    string
-	Revision string // its checksum when its name is not known
-	About    api.About
-	Runs     []api.Run // of its checksum, newest first
-}
-
-// linkWords are those of an action of a link.
-var linkWords = map[string]struct{ title, text, button, look, done string }{
+var linkTexts = map[string]linkWords{
 	"open":   {"Approve this rollout?", "The gate opens for this revision alone.", "Approve", "primary", "Approved: the gate is open for this revision."},
 	"reject": {"Reject this rollout?", "The gate stays closed, and the rollback switch of the canary opens for this revision.", "Reject", "danger", "Rejected: the gate is closed and the rollback switch is open for this revision."},
+	"": {Title: "This link does not work any more",
+		Text: "It was used, it has expired, another revision waits now, or who made it may not decide any more. Ask for a new one."},
 }
 
-// inspect returns what a link, whose secret is the credential, is good for, as long as
-// its issuer may decide, and the view of it with the runs that the issuer may see.
-func (s *Server) inspect(r *http.Request) (gate.Ticket, linkView, error) {
-	ticket, err := s.Gates.Inspect(r.PathValue("secret"))
-	if err != nil {
-		return ticket, linkView{}, err
-	}
-	issuer, err := s.Guard.Named(ticket.Issuer)
-	if err == nil {
-		err = mayGate(issuer, toReject, ticket.Key)
-	}
-	if err != nil {
-		return ticket, linkView{}, fmt.Errorf("%w: its issuer may not decide any more", gate.ErrLink)
-	}
-	view := linkView{Ticket: &ticket, Revision: ticket.Checksum}
-	if w := s.Gates.Gate(ticket.Key).Waiting; w != nil && w.Checksum == ticket.Checksum {
-		view.Phase, view.About, view.Revision = w.Phase, w.About, cmp.Or(w.Revision, ticket.Checksum)
-	}
-	if ticket.Checksum != "" {
-		view.Runs = s.runsFor(issuer, api.Filter{Namespace: ticket.Key.Namespace, Name: ticket.Key.Name, Checksum: ticket.Checksum, Limit: linkRuns})
-	}
-	return ticket, view, nil
-}
-
-// showLink answers the page of a link: looking at it does nothing.
-func (s *Server) showLink(w http.ResponseWriter, r *http.Request) error {
-	ticket, view, err := s.inspect(r)
-	words := linkWords[ticket.Action]
-	view.Title, view.Text, view.Button, view.Look = words.title, words.text, words.button, words.look
-	return showPage(w, view, err)
-}
-
-// redeemLink answers its button, which decides, once.
-func (s *Server) redeemLink(w http.ResponseWriter, r *http.Request) error {
-	ticket, view, err := s.inspect(r)
-	if err != nil {
-		return showPage(w, view, err)
-	}
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	if err := r.ParseForm(); err != nil {
-		return httpserve.Refuse(http.StatusBadRequest, "the form cannot be read")
-	}
-	actor := linkActor
-	if grant, err := s.Guard.Identify(r, ""); err == nil && grant.Actor != "" {
-		actor = grant.Actor
-	}
-	reason := r.PostForm.Get("reason")
-	reason = strings.ToValidUTF8(reason[:min(len(reason), maxLinkText)], "")
-	state, err := s.Gates.Redeem(r.PathValue("secret"), actor, redact.String(reason))
-	if err == nil {
-		s.observeChange(state, ticket.Action, actor)
-	}
-	view.Title, view.Text = "Done", linkWords[ticket.Action].done
-	return showPage(w, view, err)
+// A linkView is what the page shows.
+type linkView struct {
+	linkWords
+	Style   template.CSS
+	Ticket  *gate.Ticket
+	Waiting api.Waiting // zero when nothing waits
+	Runs    []api.Run   // of its checksum that the issuer may see, newest first
 }
 
 // linkPolicy has the page run nothing, load nothing and be in no frame.
@@ -315,21 +257,36 @@ var linkPolicy = func() string {
 	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 }()
 
-// showPage answers with a page, or with that of a link that does not work.
-func showPage(w http.ResponseWriter, view linkView, err error) error {
+// link answers the page of a link, whose secret is the credential, as long as its issuer
+// may decide. Looking at it does nothing; its button decides, once.
+func (s *Server) link(w http.ResponseWriter, r *http.Request) error {
+	t, err := s.Gates.Inspect(r.PathValue("secret"))
+	view := linkView{linkWords: linkTexts[t.Action], Ticket: &t}
+	if err == nil {
+		issuer, unknown := s.Guard.Named(t.Issuer)
+		if unknown != nil || mayGate(issuer, toReject, t.Key) != nil {
+			err = gate.ErrLink
+		}
+		if w := s.Gates.Gate(t.Key).Waiting; w != nil && w.Checksum == t.Checksum {
+			view.Waiting = *w
+		}
+		if t.Checksum != "" {
+			view.Runs = s.runsFor(issuer, api.Filter{Namespace: t.Key.Namespace, Name: t.Key.Name, Checksum: t.Checksum, Limit: linkRuns})
+		}
+	}
+	if err == nil && r.Method == http.MethodPost {
+		err = s.press(w, r, t)
+		view.linkWords = linkWords{Title: "Done", Text: view.Done}
+	}
 	status := http.StatusOK
 	if errors.Is(err, gate.ErrLink) {
-		status, err = http.StatusGone, nil
-		view = linkView{
-			Title: "This link does not work any more",
-			Text:  "It was used, it has expired, another revision waits now, or who made it may not decide any more. Ask for a new one.",
-		}
+		status, err, view = http.StatusGone, nil, linkView{linkWords: linkTexts[""]}
 	}
 	if err != nil {
 		return err
 	}
-	var text bytes.Buffer
 	view.Style = template.CSS(httpserve.Style)
+	var text bytes.Buffer
 	if err := linkPage.Execute(&text, view); err != nil {
 		return err
 	}
@@ -338,4 +295,23 @@ func showPage(w http.ResponseWriter, view linkView, err error) error {
 	header.Set("X-Frame-Options", "DENY")
 	header.Set("Referrer-Policy", "same-origin") // the origin of the form, without which it looks like that of another site
 	return httpserve.Send(w, status, "text/html; charset=utf-8", text.Bytes())
+}
+
+// press does what a link is good for.
+func (s *Server) press(w http.ResponseWriter, r *http.Request, t gate.Ticket) error {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		return httpserve.Refuse(http.StatusBadRequest, "the form cannot be read")
+	}
+	actor := linkActor
+	if grant, err := s.Guard.Identify(r, ""); err == nil {
+		actor = cmp.Or(grant.Actor, actor)
+	}
+	reason := r.PostForm.Get("reason")
+	reason = strings.ToValidUTF8(reason[:min(len(reason), maxLinkText)], "")
+	state, err := s.Gates.Redeem(r.PathValue("secret"), actor, redact.String(reason))
+	if err == nil {
+		s.observeChange(state, t.Action, actor)
+	}
+	return err
 }

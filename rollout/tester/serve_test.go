@@ -104,22 +104,6 @@ func TestGracefulEnd(t *testing.T) {
 	}
 }
 
-func TestHealth(t *testing.T) {
-	d := openDoor(t, func(w *doorway) { w.server.Guard = guard(t, oneCaller) })
-	for _, path := range []string{"/healthz", "/readyz"} {
-		got := d.call(http.MethodGet, path, "")
-		if got.is(t, path, 200, "OK"); got.body != "OK" || got.header.Get("Content-Type") != "text/plain; charset=utf-8" {
-			t.Errorf("%s: %+v", path, got)
-		}
-		d.call(http.MethodHead, path, "").is(t, "HEAD "+path, 200, "")
-	}
-	if err := d.Gates.Close(); err != nil {
-		t.Fatal(err)
-	}
-	d.call(http.MethodGet, "/readyz", "").is(t, "without its gates", 503, "the store of gates cannot be used")
-	d.call(http.MethodGet, "/healthz", "").is(t, "without its gates", 200, "OK")
-}
-
 // TestStreamEndsWithItsToken shows that nobody watches on with a token that was
 // taken away.
 func TestStreamEndsWithItsToken(t *testing.T) {

@@ -223,7 +223,7 @@ var routes = map[string][]method{
 	"/gate/{gate}/{action}":     {on("", (*Server).gate)},
 	"/rollback/{action}":        {on("", (*Server).gate)},
 	"/rollback/{gate}/{action}": {on("", (*Server).gate)},
-	"/link/{secret}":            {on("GET", (*Server).showLink), on("POST", (*Server).redeemLink)},
+	"/link/{secret}":            {on("GET", (*Server).link), on("POST", (*Server).link)},
 
 	"/api/v1/gates": {identified("GET", (*Server).listGates)},
 	"/api/v1/gates/{kind}/{namespace}/{name}/{gate}":          {identified("GET", (*Server).getGate)},

@@ -286,17 +286,6 @@ func TestLaunchEndsWithItsCallers(t *testing.T) {
 	}
 }
 
-// TestBusy answers 429 with the time to try again after.
-func TestBusy(t *testing.T) {
-	d := openDoor(t, func(w *doorway) { w.Runs.Concurrency, w.Runs.Queue = 1, -1 })
-	d.post("/", payload("busy", `{"cmd":"sleep 60"}`))
-	for path, body := range map[string]string{"/launch-test": payload("other", `{"script":"pass"}`), "/": payload("other", `{"type":"bash","cmd":"true"}`)} {
-		if got := d.post(path, body); got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") != "5" {
-			t.Errorf("%s: %+v", path, got)
-		}
-	}
-}
-
 // get sends a GET whose answer is read as it comes.
 func get(t *testing.T, url string, header ...string) *http.Response {
 	t.Helper()

@@ -168,6 +168,12 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%v: %s, want %s", k, got, want)
 		}
 	}
+	check(b, api.Key{Kind: api.KindGate, Namespace: "shop"}, "a")
+	for _, g := range b.List(api.Filter{Waiting: true}) {
+		if g.Name == "" {
+			t.Errorf("%v waits without a name", g.Key)
+		}
+	}
 }
 
 // TestReject closes a gate and asks for the rollback of what waits there, and of nothing else.

@@ -1,13 +1,7 @@
 package remote_test
 
 import (
-	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"io"
-	"log"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -67,23 +61,4 @@ func TestProxy(t *testing.T) {
 			t.Errorf("%v, connected to %v", err, n.dialled)
 		}
 	})
-}
-
-func TestTLS(t *testing.T) {
-	server := httptest.NewUnstartedServer(newGrinder("FINISHED"))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // the refused certificate
-	server.StartTLS()
-	defer server.Close()
-	_, s := world(t)
-	s.Lookup, s.Dial, s.Hosts = nil, nil, []string{"127.0.0.1"}
-	metadata := with(load, "server", server.URL+"/ngrinder", "pollInterval", "100ms")
-	if _, err := runLoad(t, t.Context(), s, metadata); !strings.Contains(text(err), "certificate") {
-		t.Errorf("a certificate of nobody: %v", err)
-	}
-	roots := x509.NewCertPool()
-	roots.AddCert(server.Certificate())
-	s.TLS = &tls.Config{RootCAs: roots}
-	if _, err := runLoad(t, context.Background(), s, metadata); err != nil {
-		t.Error(err)
-	}
 }

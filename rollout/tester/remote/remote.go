@@ -26,7 +26,6 @@ package remote
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -57,7 +56,6 @@ type Servers struct {
 	Keys       string // directory of API keys and passwords, one file each; "" for none
 
 	Proxy func(*http.Request) (*url.URL, error) // as in http.Transport; nil for none. It looks up names itself, and is not judged
-	TLS   *tls.Config                           // CAs and client certificate; nil for the system's CAs and none
 
 	Lookup func(ctx context.Context, network, host string) ([]netip.Addr, error) // addresses of a name; nil for the system's resolver
 	Dial   func(ctx context.Context, network, address string) (net.Conn, error)  // connects to an address that may be asked; nil for a net.Dialer

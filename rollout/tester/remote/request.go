@@ -32,7 +32,6 @@ func (j *job) open() *http.Client {
 	s := j.servers
 	t := &http.Transport{
 		DialContext:            s.dialer(j.to),
-		TLSClientConfig:        s.TLS.Clone(),
 		TLSHandshakeTimeout:    dialTimeout,
 		MaxResponseHeaderBytes: maxHeader,
 		MaxIdleConnsPerHost:    1,

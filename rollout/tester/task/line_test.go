@@ -118,13 +118,3 @@ func checkLine(t *testing.T, tools *task.Tools, kind string, metadata map[string
 		t.Errorf("%s %v: got %q, %v, want %q", kind, metadata, out, err, want)
 	}
 }
-
-// A zero byte cannot be handed to a program, so the request is refused.
-func TestZeroByte(t *testing.T) {
-	for _, name := range []string{"cmd", "bash", "helm", "helmv3", "kubectl"} {
-		_, _, err := (&task.Tools{}).Task(name, map[string]string{"cmd": "a\x00b"})
-		if want := "metadata cmd: has a zero byte"; text(err) != want {
-			t.Errorf("%s: got %v, want %s", name, err, want)
-		}
-	}
-}

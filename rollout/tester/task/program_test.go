@@ -4,8 +4,6 @@ package task_test
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -77,37 +75,6 @@ func TestDirectory(t *testing.T) {
 	}
 	if info, err := os.Stat(outside); err != nil || info.Mode().Perm() == 0 {
 		t.Error(info.Mode(), err)
-	}
-}
-
-// A load that a shell put into the background is the load of its run; with
-// wait, and for other types, the run is over with its command.
-func TestBackground(t *testing.T) {
-	// The shell in the background goes on when the one that started it is a zombie or gone.
-	const line = `(while kill -0 $$ 2>/dev/null && ! grep -q "State:.Z" /proc/$$/status 2>/dev/null; do :; done; ls / >/dev/null; ls / >/dev/null; echo end) & exit 0`
-	tools := &task.Tools{}
-	if out, err := run(t, tools, "cmd", map[string]string{"cmd": line}); err != nil || out != "end\n" {
-		t.Errorf("got %q, %v", out, err)
-	}
-	const left = "mkfifo fifo; (read x < fifo; echo end) & exit 0"
-	if out, err := run(t, tools, "cmd", map[string]string{"cmd": left, "wait": "true"}); err != nil || out != "" {
-		t.Errorf("with wait: got %q, %v", out, err)
-	}
-}
-
-func TestTimeout(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(t.Context())
-	todo, _, err := (&task.Tools{}).Task("cmd", map[string]string{"cmd": "trap 'echo summary; exit 3' TERM; echo up; sleep 1000 & wait"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out bytes.Buffer
-	err = todo.Run(ctx, writer(func(b []byte) {
-		out.Write(b)
-		cancel(errors.New("timed out after 20s"))
-	}))
-	if err == nil || err.Error() != "timed out after 20s" || out.String() != "up\nsummary\n" {
-		t.Errorf("got %v, %q", err, out.String())
 	}
 }
 

@@ -67,17 +67,13 @@ func ends(t *testing.T, n int, j job, line string) {
 	}
 }
 
-// S-8: all of a pipeline ends with its run.
-func TestPipelineEndsWithContext(t *testing.T) {
+// S-8: all of a session ends with its run.
+func TestSessionEndsWithContext(t *testing.T) {
+	deaf := task.Tools{Grace: 10 * time.Millisecond}
 	ends(t, 2, job{waits: true}, `PROGRAM=hold $SELF | PROGRAM=hold $SELF`)
-}
-
-func TestGrandchildrenEndWithContext(t *testing.T) {
 	ends(t, 3, job{waits: true}, `(PROGRAM=hold $SELF & PROGRAM=hold $SELF) & (PROGRAM=hold $SELF)`)
-}
-
-func TestIgnoredSIGTERM(t *testing.T) {
-	ends(t, 2, job{waits: true, tools: task.Tools{Grace: 10 * time.Millisecond}}, `trap "" TERM; PROGRAM=deaf $SELF & PROGRAM=deaf $SELF`)
+	ends(t, 2, job{waits: true, tools: deaf}, `trap "" TERM; PROGRAM=deaf $SELF & PROGRAM=deaf $SELF`)
+	ends(t, 2, job{}, `PROGRAM=hold $SELF & PROGRAM=hold $SELF & exit 0`) // one that lasts
 }
 
 // A program that is asked to end has the grace to say its last word, also when
@@ -136,17 +132,6 @@ func TestLasts(t *testing.T) {
 	take(t, gone)
 	if err := <-done; err != nil || out.String() != "summary\nend\n" {
 		t.Errorf("got %v, %q", err, out.String())
-	}
-}
-
-func TestLastsUntilContextEnds(t *testing.T) {
-	ends(t, 2, job{}, `PROGRAM=hold $SELF & PROGRAM=hold $SELF & exit 0`)
-}
-
-func TestOutputIsOneStream(t *testing.T) {
-	var out bytes.Buffer
-	if err := (job{out: &out}).run(t, t.Context(), `echo a; echo b >&2; echo c; echo d >&2`); err != nil || out.String() != "a\nb\nc\nd\n" {
-		t.Errorf("got %q, %v", out.String(), err)
 	}
 }
 

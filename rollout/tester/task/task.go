@@ -55,10 +55,6 @@ type Tools struct {
 	Privileges bool              // programs may gain privileges, as sudo does
 	Grace      time.Duration     // between asking a run to end and killing it; default 5 s
 	Reaper     *Reaper           // of a program whose every child is of a task; nil for none
-
-	// Secret returns a value of a Secret for k6's kubernetes_secrets; nil when there are none.
-	// Namespace is "" when the reference has none. It is asked while metadata is judged.
-	Secret func(ctx context.Context, namespace, name, key string) (string, error)
 }
 
 // Task returns the task of metadata by the product's name of its type: cmd, bash, helm,
@@ -165,15 +161,6 @@ func (r *reader) words() []string {
 		r.fail("metadata cmd: %w", err)
 	}
 	return words
-}
-
-// object reads a JSON object of texts; it is empty when there is none.
-func (r *reader) object(key string) map[string]string {
-	all := map[string]string{}
-	if text := r.metadata[key]; text != "" && (json.Unmarshal([]byte(text), &all) != nil || all == nil) {
-		r.fail("metadata %s: is no JSON object whose values are strings", key) // the error might quote a secret
-	}
-	return all
 }
 
 const (
@@ -407,10 +394,7 @@ func missingPermissions(ctx context.Context, _ error, output string) string {
 	return ""
 }
 
-const secretTimeout = 10 * time.Second // of all Secrets of one task
-
-// k6 runs metadata script. It sees env_vars, a JSON object of variables, and the values
-// that kubernetes_secrets names, a JSON object of variables and [NAMESPACE/]NAME/KEY. With
+// k6 runs metadata script. It sees env_vars, a JSON object of variables. With
 // upload_to_cloud results go to the cloud of k6 as well, as the token in the
 // environment allows.
 func (p *program) k6(r *reader) {
@@ -423,40 +407,17 @@ func (p *program) k6(r *reader) {
 	if r.boolean("upload_to_cloud", false) {
 		p.args = append(p.args, "--out", "cloud")
 	}
-	variables, references := r.object("env_vars"), r.object("kubernetes_secrets")
-	ctx, cancel := context.WithTimeout(context.Background(), secretTimeout)
-	defer cancel()
-	for _, variable := range slices.Sorted(maps.Keys(references)) {
-		if r.err != nil {
-			return
-		}
-		value, err := p.tools.secret(ctx, references[variable])
-		if err != nil {
-			r.fail("metadata kubernetes_secrets: %s: %w", variable, err)
-		}
-		p.secrets = append(p.secrets, value)
-		variables[variable] = value
+	if r.metadata["kubernetes_secrets"] != "" {
+		r.fail("metadata kubernetes_secrets: this test runner has no access to Secrets; use env_vars, or variables of the test runner")
 	}
-	const place = "metadata env_vars or kubernetes_secrets: "
+	var variables map[string]string
+	if text := r.metadata["env_vars"]; text != "" && (json.Unmarshal([]byte(text), &variables) != nil || variables == nil) {
+		r.fail("metadata env_vars: is no JSON object whose values are strings") // the error might quote a secret
+	}
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		if slices.Contains([]string{"PATH", "HOME", "TMPDIR"}, name) || strings.HasPrefix(name, "LD_") || strings.HasPrefix(name, "DYLD_") {
-			r.fail("%s%s cannot be set", place, name)
+			r.fail("metadata env_vars: %s cannot be set", name)
 		}
-		p.set(r, place+strconv.Quote(name), name, variables[name])
+		p.set(r, "metadata env_vars: "+strconv.Quote(name), name, variables[name])
 	}
-}
-
-// secret returns the value of a reference of kubernetes_secrets.
-func (t *Tools) secret(ctx context.Context, reference string) (string, error) {
-	if t.Secret == nil {
-		return "", errors.New("this test runner has no access to Secrets; use env_vars, or variables of the test runner")
-	}
-	parts := strings.Split(reference, "/")
-	if len(parts) == 2 {
-		parts = append([]string{""}, parts...)
-	}
-	if len(parts) != 3 || parts[1] == "" || parts[2] == "" {
-		return "", fmt.Errorf("%q is no [NAMESPACE/]NAME/KEY", reference)
-	}
-	return t.Secret(ctx, parts[0], parts[1], parts[2])
 }
