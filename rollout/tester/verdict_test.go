@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -239,49 +238,20 @@ func TestAnswerThatIsNotReceived(t *testing.T) {
 	}
 }
 
-// TestLaunchEndsWithItsCallers has a k6 run that is waited for end when the last
-// of its callers leaves, and not before.
-func TestLaunchEndsWithItsCallers(t *testing.T) {
-	shared := make(chan struct{}, 1)
-	s := newServerOf(t, run.Config{Observe: func(_ api.Run, again bool) {
-		if again {
-			shared <- struct{}{}
-		}
-	}})
-	handler, served := s.Handler(), make(chan struct{}, 2)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		handler.ServeHTTP(w, r)
-		served <- struct{}{}
-	}))
-	defer server.Close()
-	url := server.URL + "/launch-test"
-	body := payload("left", `{"script":"linger"}`)
-	type caller struct {
-		leave context.CancelFunc
-		gone  chan error
-	}
-	enter := func() caller {
-		ctx, leave := context.WithCancel(t.Context())
-		c := caller{leave, make(chan error, 1)}
-		go func() {
-			_, _, err := post(t, ctx, url, body)
-			c.gone <- err
-		}()
-		return c
-	}
-	first := enter()
-	r := until(t, s, "left", is(api.Running))
-	second := enter()
-	<-shared
-	first.leave()
-	<-first.gone
-	<-served
-	if now, _ := s.Runs.Run(r.ID); now.State != api.Running {
-		t.Errorf("the run is %s", now.State)
-	}
-	second.leave()
-	<-second.gone
-	if ended := until(t, s, "left", is(api.Cancelled)); ended.ID != r.ID || !strings.Contains(ended.Reason, "caller") {
+// TestLaunchEndsWithItsCaller has a k6 run that is waited for end when its caller leaves.
+func TestLaunchEndsWithItsCaller(t *testing.T) {
+	s := newServer(t)
+	url := "http://" + serve(t, s)
+	ctx, leave := context.WithCancel(t.Context())
+	gone := make(chan error, 1)
+	go func() {
+		_, _, err := post(t, ctx, url+"/launch-test", payload("left", `{"script":"linger"}`))
+		gone <- err
+	}()
+	until(t, s, "left", is(api.Running))
+	leave()
+	<-gone
+	if ended := until(t, s, "left", is(api.Cancelled)); !strings.Contains(ended.Reason, "caller") {
 		t.Errorf("%+v", ended)
 	}
 }
@@ -380,74 +350,6 @@ func TestOutput(t *testing.T) {
 	text, err := io.ReadAll(get(t, url+"/api/v1/runs/"+r.ID+"/output").Body)
 	if err != nil || string(text) != "one\ntwo\n" {
 		t.Errorf("%q %v", text, err)
-	}
-}
-
-// TestReaderThatReadsNothing holds up no run, and no change.
-func TestReaderThatReadsNothing(t *testing.T) {
-	s := newServer(t)
-	address := serve(t, s)
-	url := "http://" + address
-	gate := filepath.Join(t.TempDir(), "gate")
-	mustPost(t, url, payload("loud", fmt.Sprintf(`{"cmd":"until [ -e %s ]; do sleep 0.05; done; head -c 20000000 /dev/zero | tr '\\0' x"}`, gate)))
-	r := until(t, s, "loud", is(api.Running))
-	for _, path := range []string{"/api/v1/runs/" + r.ID + "/output?follow=true", "/api/v1/watch"} {
-		conn, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", path, address)
-	}
-	if err := os.WriteFile(gate, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if ended := until(t, s, "loud", is(api.Succeeded)); ended.Bytes != 20000000 {
-		t.Errorf("%d bytes", ended.Bytes)
-	}
-	for i := range 1000 {
-		if status, text := mustPost(t, fmt.Sprintf("%s/gate/g%d/open", url, i%10), payload("loud", "{}")); status != http.StatusAccepted {
-			t.Fatal(status, text)
-		}
-	}
-}
-
-func TestCancel(t *testing.T) {
-	s := newServer(t)
-	url := "http://" + serve(t, s)
-	answered := make(chan string, 1)
-	go func() {
-		status, text := mustPost(t, url, payload("cancelled", `{"type":"bash","cmd":"sleep 60"}`))
-		answered <- fmt.Sprint(status, " ", text)
-	}()
-	r := until(t, s, "cancelled", is(api.Running))
-	status, text := mustPost(t, url+"/api/v1/runs/"+r.ID+"/cancel", "")
-	if status != http.StatusOK || !strings.Contains(text, `"state":"cancelled"`) {
-		t.Errorf("%d %s", status, text)
-	}
-	if text := <-answered; !strings.HasPrefix(text, "422 command sleep 60 failed: : cancelled") {
-		t.Errorf("%q", text)
-	}
-}
-
-// TestTwoInOneProcess has two test runners in one server, below paths of its own (S-48).
-func TestTwoInOneProcess(t *testing.T) {
-	mux := http.NewServeMux()
-	for _, at := range []string{"/one", "/two"} {
-		mux.Handle(at+"/", http.StripPrefix(at, newServer(t).Handler()))
-	}
-	server := httptest.NewServer(mux)
-	defer server.Close()
-	if status, text := mustPost(t, server.URL+"/one/gate/a%2Fb/open", payload("podinfo", "{}")); status != http.StatusAccepted {
-		t.Errorf("%d %s", status, text)
-	}
-	for at, want := range map[string]int{"/one/gate/a%2Fb/check": http.StatusOK, "/two/gate/a%2Fb/check": http.StatusForbidden} {
-		if status, text := mustPost(t, server.URL+at, payload("podinfo", "{}")); status != want {
-			t.Errorf("%s: %d %s", at, status, text)
-		}
-	}
-	if status, text := mustPost(t, server.URL+"/two/", payload("podinfo", `{"type":"bash","cmd":"echo two","returnCmdOutput":"true"}`)); text != "two\n" {
-		t.Errorf("%d %s", status, text)
 	}
 }
 

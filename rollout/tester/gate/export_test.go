@@ -4,8 +4,6 @@ import (
 	"errors"
 
 	"go.etcd.io/bbolt"
-
-	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
 // Fill makes the disk full for the file of s, which cannot grow, or gives it room.
@@ -29,15 +27,4 @@ func (s *Store) Doubt(n int) {
 		}
 		return err
 	}
-}
-
-// Visit returns the checksum of the last check of a gate that was refused, if its
-// wait is not over.
-func (s *Store) Visit(k api.Key) (checksum string, waits bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if w := s.gates[k].Waiting; w != nil {
-		return w.Checksum, true
-	}
-	return "", false
 }

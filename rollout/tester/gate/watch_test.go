@@ -1,7 +1,6 @@
 package gate_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -10,48 +9,6 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/gate"
 )
-
-// TestWatch sees changes and who waits, and no more after the end.
-func TestWatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := open(t, gate.Config{})
-		ctx, cancel := context.WithCancel(t.Context())
-		changes := b.Watch(ctx)
-		synctest.Wait()
-		for _, step := range []struct {
-			do   func()
-			want string
-		}{
-			{func() { check(b, key, "a") }, "false a"},
-			{func() { b.Change("open", key, api.Change{}) }, "true -"},
-			{func() { check(b, key, "a") }, "true -"},
-			{func() { b.Change("close", key, api.Change{}) }, "false -"},
-			{func() { check(b, key, "a") }, "false a"},
-			{func() { check(b, key, "b") }, "false b"},
-		} {
-			step.do()
-			g := <-changes
-			waiting := "-"
-			if g.Waiting != nil {
-				waiting = g.Waiting.Checksum
-			}
-			if got := fmt.Sprint(g.Open, " ", waiting); got != step.want || g.Key != key {
-				t.Errorf("%v: %s, want %s", g, got, step.want)
-			}
-		}
-		check(b, key, "b") // as before
-		synctest.Wait()
-		select {
-		case g := <-changes:
-			t.Errorf("nothing changed: %v", g)
-		default:
-		}
-		cancel()
-		if g, more := <-changes; more {
-			t.Errorf("after the end: %v", g)
-		}
-	})
-}
 
 // TestWatchStale is told when nothing asks any more, also of the time before a
 // restart, and when something asks again.

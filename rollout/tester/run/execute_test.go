@@ -144,24 +144,3 @@ func TestPanic(t *testing.T) {
 type nasty struct{ text string }
 
 func (n *nasty) Error() string { return n.text }
-
-// An observer is told of each run once as it becomes something, and of each
-// request that was given the run of another.
-func TestObserve(t *testing.T) {
-	within(t, func(t *testing.T) {
-		var seen []string
-		d := open(t, run.Config{Concurrency: 1, Observe: func(r api.Run, shared bool) {
-			seen = append(seen, fmt.Sprintf("%s %s %t", r.Metadata["cmd"], r.State, shared))
-		}})
-		w := &work{takes: time.Second, err: exit(1)}
-		start(t, d, request("a"), w)
-		start(t, d, request("a"), w)
-		got := wait(t, d, request("b"), w)
-		wait(t, d, request("b"), w)
-		d.Deliver(got.ID)
-		want := "a running false; a running true; b queued false; a failed false; b running false; b failed false; b failed true"
-		if got := strings.Join(seen, "; "); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
-	})
-}

@@ -233,38 +233,22 @@ func TestRunsAreSelected(t *testing.T) {
 		var ids []string
 		for i := range 6 {
 			r := request(fmt.Sprint(i))
-			r.Namespace = []string{"prod", "test"}[i%2]
-			r.Name = []string{"app", "web", "db"}[i%3]
-			r.Type = []string{"bash", "helm"}[i/3]
+			r.Namespace, r.Name, r.Type = []string{"prod", "test"}[i%2], []string{"app", "web", "db"}[i%3], []string{"bash", "helm"}[i/3]
 			w := &work{takes: time.Second}
 			if i == 4 {
 				w.err = exit(1)
 			}
 			ids = append(ids, wait(t, d, r, w).ID)
 		}
-		for _, test := range []struct {
-			f    api.Filter
-			want []int
-		}{
-			{api.Filter{}, []int{5, 4, 3, 2, 1, 0}},
-			{api.Filter{Namespace: "prod"}, []int{4, 2, 0}},
-			{api.Filter{Namespace: "pro"}, nil},
-			{api.Filter{Name: "web"}, []int{4, 1}},
-			{api.Filter{Type: "helm"}, []int{5, 4, 3}},
-			{api.Filter{State: api.Failed}, []int{4}},
-			{api.Filter{Limit: 2}, []int{5, 4}},
-			{api.Filter{Limit: 2, Before: ids[4]}, []int{3, 2}},
-			{api.Filter{Before: ids[0]}, nil},
+		for want, f := range map[string]api.Filter{
+			"543210": {}, "420": {Namespace: "prod"}, "": {Namespace: "pro"}, "41": {Name: "web"}, "543": {Type: "helm"}, "4": {State: api.Failed}, "54": {Limit: 2}, "32": {Limit: 2, Before: ids[4]},
 		} {
-			got := d.Runs(test.f)
-			if got == nil || len(got) != len(test.want) {
-				t.Errorf("%+v: got %d", test.f, len(got))
-				continue
+			got := ""
+			for _, r := range d.Runs(f) {
+				got += fmt.Sprint(slices.Index(ids, r.ID)) + r.Output
 			}
-			for i, n := range test.want {
-				if got[i].ID != ids[n] || got[i].Output != "" {
-					t.Errorf("%+v: got %+v", test.f, got[i])
-				}
+			if got != want {
+				t.Errorf("%+v: got %s, want %s", f, got, want)
 			}
 		}
 	})
