@@ -209,8 +209,7 @@ func identified(name string, serve func(*Server, http.ResponseWriter, *http.Requ
 // routes are the paths, by the patterns of [http.ServeMux], and what serves them: by
 // their methods, or whatever the method is.
 var routes = map[string][]method{
-	"/{$}":         {on("", (*Server).root)},
-	"/":            {on("", (*Server).elsewhere)},
+	"/":            {on("", (*Server).other)},
 	"/healthz":     {on("", (*Server).healthz)},
 	"/readyz":      {on("", (*Server).readyz)},
 	"/metrics":     {on("GET", (*Server).serveMetrics)},
@@ -275,19 +274,15 @@ func classOf(path string) string {
 	return "task"
 }
 
-// root leads a browser to the page, and runs tasks for others.
-func (s *Server) root(w http.ResponseWriter, r *http.Request) error {
-	if httpserve.Browses(r) {
+// other leads a browser at the root to the page, and runs tasks for all else.
+func (s *Server) other(w http.ResponseWriter, r *http.Request) error {
+	switch root := r.URL.Path == "/"; {
+	case root && httpserve.Browses(r):
 		w.Header().Set("Location", httpserve.Take(r).Base()+"ui/") // relative: what came before may have been removed
 		w.Header().Set("Vary", "Accept")
 		w.WriteHeader(http.StatusSeeOther)
 		return nil
-	}
-	return httpserve.Dispatch(s, w, r, on(http.MethodPost, (*Server).task))
-}
-
-func (s *Server) elsewhere(w http.ResponseWriter, r *http.Request) error {
-	if s.Strict {
+	case !root && s.Strict:
 		return httpserve.ErrNothing
 	}
 	return httpserve.Dispatch(s, w, r, on(http.MethodPost, (*Server).task))
@@ -374,9 +369,7 @@ func (s *Server) problem(w http.ResponseWriter, r *http.Request, err error) (int
 	}
 	switch status {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		if w.Header().Get("Retry-After") == "" {
-			w.Header().Set("Retry-After", retryAfter)
-		}
+		w.Header().Set("Retry-After", retryAfter)
 	case http.StatusInternalServerError:
 		s.Log.Error("a request could not be answered", "method", r.Method, "path", pathOf(r), "cause", redact.String(err.Error()))
 		return status, "the test runner could not do it, see its log" // the cause names files

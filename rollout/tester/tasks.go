@@ -242,9 +242,21 @@ func maskable(secrets []string, m map[string]string, token string) ([]string, er
 	return secrets, nil
 }
 
+// Callers keep 64 KiB of an answer.
+const (
+	maxFailure = 64 << 10
+	maxCommand = 4 << 10 // bytes of a command in the text of a failure
+	maxReason  = 8 << 10
+)
+
+// final reports whether a run has ended.
+func final(state api.RunState) bool { return state != api.Queued && state != api.Running }
+
 // run starts a job, and answers with how it ended if that is waited for. A caller that
 // leaves before does not end it: with a checksum its verdict waits for the next equal
-// request. Only the k6 webhook ends it with the last of its callers.
+// request. Only the k6 webhook ends it with the last of its callers, and also answers for
+// a run that goes on. When a verdict has been written to a caller that is still there it is
+// delivered: a caller that has all of it and asks again gets a new run.
 func (s *Server) run(w http.ResponseWriter, r *http.Request, j *job) error {
 	if !s.answering.TryAcquire(1) {
 		return run.ErrClosed
@@ -255,52 +267,24 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, j *job) error {
 	var err error
 	if j.Wait {
 		state, err = s.Runs.Wait(r.Context(), j.request, j.task)
-		if err != nil && !errors.Is(err, run.ErrBusy) && !errors.Is(err, run.ErrClosed) {
+		if err != nil && r.Context().Err() != nil {
 			return httpserve.Refuse(http.StatusServiceUnavailable, "the request ended before the run") // for a caller that still hears it
 		}
 	} else {
 		state, err = s.Runs.Start(j.request, j.task)
 	}
-	kept := err == nil && final(state.State) && state.Ended.Before(asked)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case j.launch && !j.Wait:
+	}
+	if j.launch && !j.Wait {
 		state = s.launched(r, state)
-	case !j.Wait && !(j.FailOnError && final(state.State) && state.State != api.Succeeded):
-		if !httpserve.Wants(r, "application/json") {
-			return httpserve.Text(w, http.StatusAccepted, "")
-		}
-		state.URL = s.runURL(r, state.ID)
-		return httpserve.JSON(w, http.StatusAccepted, state)
 	}
-	return s.verdict(w, r, j, state, kept)
-}
-
-// final reports whether a run has ended.
-func final(state api.RunState) bool { return state != api.Queued && state != api.Running }
-
-// Callers keep 64 KiB of an answer.
-const (
-	maxFailure = 64 << 10
-	maxCommand = 4 << 10 // bytes of a command in the text of a failure
-	maxReason  = 8 << 10
-)
-
-// verdict answers with how a run ended; kept says that it had ended before it was
-// asked for. When that has been written to a caller that is still there it is
-// delivered: a caller that has all of it and asks again gets a new run. The k6 webhook
-// also answers for a run that goes on.
-func (s *Server) verdict(w http.ResponseWriter, r *http.Request, j *job, state api.Run, kept bool) error {
-	note := ""
-	if kept {
-		ended := state.Ended.UTC().Format(time.RFC3339)
-		w.Header().Set("Headgate-Run-Ended", ended)
-		note = "the run ended before this request, at " + ended
-	}
-	status := http.StatusOK
+	status, note, ended := http.StatusOK, "", final(state.State)
+	accepted := !j.Wait && !j.launch && !(j.FailOnError && ended && state.State != api.Succeeded)
 	switch {
-	case state.State == api.Succeeded || !final(state.State):
+	case accepted:
+		status = http.StatusAccepted
+	case state.State == api.Succeeded || !ended:
 	case state.State == api.Stopped: // it has no verdict: it is to be asked for again
 		w.Header().Set("Retry-After", retryAfter)
 		status = http.StatusServiceUnavailable
@@ -309,14 +293,20 @@ func (s *Server) verdict(w http.ResponseWriter, r *http.Request, j *job, state a
 	default:
 		status = cmp.Or(s.FailureStatus, http.StatusUnprocessableEntity)
 	}
-	var err error
-	if httpserve.Wants(r, "application/json") {
+	if at := state.Ended.UTC().Format(time.RFC3339); !accepted && ended && state.Ended.Before(asked) {
+		w.Header().Set("Headgate-Run-Ended", at)
+		note = "the run ended before this request, at " + at
+	}
+	switch {
+	case httpserve.Wants(r, "application/json"):
 		state.URL = s.runURL(r, state.ID)
 		err = httpserve.JSON(w, status, state)
-	} else {
+	case accepted:
+		err = httpserve.Text(w, status, "")
+	default:
 		err = httpserve.Text(w, status, j.text(state, note))
 	}
-	if err == nil && r.Context().Err() == nil {
+	if err == nil && r.Context().Err() == nil && !accepted {
 		s.Runs.Deliver(state.ID)
 	}
 	return err

@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -361,63 +360,5 @@ func TestTrialDoesNotWait(t *testing.T) {
 	mustPost(t, url+"/gate/open", asked("app", "Waiting", "{}"))
 	if status, _ := mustPost(t, url+"/gate/check", trial); status != 200 {
 		t.Errorf("an open gate: %d", status)
-	}
-}
-
-// TestStaleWait has a wait be over for lists and metrics when it was not asked for
-// again within two of its intervals, and come back when it is.
-func TestStaleWait(t *testing.T) {
-	var later atomic.Int64
-	start := time.Now()
-	s := newServer(t)
-	s.Gates.Close()
-	var err error
-	if s.Gates, err = gate.Open(gate.Config{Now: func() time.Time { return start.Add(time.Duration(later.Load())) }}); err != nil {
-		t.Fatal(err)
-	}
-	url := "http://" + serve(t, s)
-	wait := func() (w api.Waiting) {
-		t.Helper()
-		gates, err := (&api.Client{URL: url}).Gates(t.Context(), api.Filter{Waiting: true, Stale: true})
-		if err != nil || len(gates) != 1 {
-			t.Fatalf("%+v %v", gates, err)
-		}
-		return *gates[0].Waiting
-	}
-	check := func() { mustPost(t, url+"/gate/check", asked("app", "Waiting", "{}")) }
-	for _, step := range []struct {
-		at    time.Duration
-		check bool
-		stale bool
-	}{
-		{0, true, false},
-		{time.Minute, false, false}, // no interval is known
-		{61 * time.Second, true, false},
-		{180 * time.Second, false, false},
-		{184 * time.Second, false, true}, // two intervals of 61 s
-		{190 * time.Second, true, false},
-	} {
-		later.Store(int64(step.at))
-		if step.check {
-			check()
-		}
-		if w := wait(); w.Stale != step.stale {
-			t.Errorf("after %s: %+v", step.at, w)
-		}
-		want := map[bool]string{false: "app/default", true: ""}[step.stale]
-		if got := waits(t, url, api.Filter{}); got != want {
-			t.Errorf("after %s: %q is listed, want %q", step.at, got, want)
-		}
-		text, err := io.ReadAll(get(t, url+"/metrics").Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if counted := strings.Contains(string(text), `headgate_tester_gates{kind="gate",state="waiting"} 1`); counted == step.stale {
-			t.Errorf("after %s: counted as waiting: %t", step.at, counted)
-		}
-	}
-	later.Store(int64(11*time.Minute + 190*time.Second))
-	if text, _ := json.Marshal(s.Gates.List(api.Filter{Waiting: true, Stale: true})); string(text) != "[]" {
-		t.Errorf("%s", text)
 	}
 }

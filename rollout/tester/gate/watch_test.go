@@ -31,6 +31,9 @@ func TestWatchStale(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		check(b, key, "a")
 		told(changes, 30*time.Second, true)
+		if current, all := b.List(api.Filter{Waiting: true}), b.List(api.Filter{Waiting: true, Stale: true}); len(current) != 0 || len(all) != 1 {
+			t.Errorf("listed are %v and %v", current, all)
+		}
 		check(b, key, "a")
 		told(changes, 30*time.Second, false)
 		time.Sleep(5 * time.Second)

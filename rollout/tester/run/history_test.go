@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
@@ -192,37 +191,6 @@ func TestOutputInMemoryIsBounded(t *testing.T) {
 			if i < 2 && (got.Output != "\n[8388608 bytes left out]\n" || !got.Truncated) || i >= 2 && len(got.Output) != 8<<20 {
 				t.Errorf("run %d: %d bytes, truncated %t", i, len(got.Output), got.Truncated)
 			}
-		}
-	})
-}
-
-// What happens is written at once: a copy of the file shows what a process that
-// dies now would leave.
-func TestHistoryIsWrittenAtOnce(t *testing.T) {
-	within(t, func(t *testing.T) {
-		dir := t.TempDir()
-		d := open(t, run.Config{Dir: dir})
-		died := func() *run.Runner {
-			synctest.Wait()
-			text, err := os.ReadFile(filepath.Join(dir, "runs.db"))
-			copied := t.TempDir()
-			if err = errors.Join(err, os.WriteFile(filepath.Join(copied, "runs.db"), text, 0o600)); err != nil {
-				t.Fatal(err)
-			}
-			return open(t, run.Config{Dir: copied})
-		}
-		w := &work{takes: time.Second}
-		id := start(t, d, request("a"), w).ID
-		if got := lookUp(t, died(), id); got.State != api.Lost || got.Reason != "the test runner died before the run ended" {
-			t.Errorf("got %+v", got)
-		}
-		wait(t, d, request("a"), w)
-		if got := wait(t, died(), request("a"), w); got.ID != id || got.Output != "working\n" {
-			t.Errorf("got %+v", got)
-		}
-		d.Deliver(id)
-		if got := wait(t, died(), request("a"), w); got.ID == id {
-			t.Error("a verdict that was delivered is given again")
 		}
 	})
 }

@@ -121,25 +121,3 @@ func TestShutdownGivesUp(t *testing.T) {
 		state(t, lookUp(t, d, left.ID), api.Stopped)
 	})
 }
-
-// What is delivered of runs that were stopped, or ended before, is recorded.
-func TestDeliverAfterStop(t *testing.T) {
-	within(t, func(t *testing.T) {
-		dir := t.TempDir()
-		d, w := open(t, run.Config{Dir: dir}), &work{takes: time.Second, err: exit(1)}
-		got := wait(t, d, request("a"), w)
-		for range 2 {
-			if err := d.Stop(t.Context()); err != nil {
-				t.Error(err)
-			}
-		}
-		if _, err := d.Start(request("b"), w); !errors.Is(err, run.ErrClosed) {
-			t.Errorf("got %v", err)
-		}
-		d.Deliver(got.ID)
-		shutdown(t, d)
-		if got := lookUp(t, open(t, run.Config{Dir: dir}), got.ID); !got.Delivered {
-			t.Errorf("got %+v", got)
-		}
-	})
-}
