@@ -321,28 +321,28 @@ func (s *Store) write(c *change) error {
 	trail := append(s.trail, c.entries...)
 	old := max(0, len(trail)-s.config.Audit)
 	end := s.next + uint64(len(c.entries))
-	err := s.file.Update(func(put func(bucket string, key, value []byte)) {
-		for k := range s.dirty {
-			r, changed := c.records[k]
-			if !changed {
-				r = s.gates[k]
-			}
-			if r.known() {
-				put(bucketGates, []byte(stored(k)), store.JSON(r))
-			} else {
-				put(bucketGates, []byte(stored(k)), nil)
-			}
+	var writes []store.Write
+	for k := range s.dirty {
+		r, changed := c.records[k]
+		if !changed {
+			r = s.gates[k]
 		}
-		for _, e := range c.entries {
-			put(bucketAudit, number(e.ID), store.JSON(e))
+		w := store.Write{Bucket: bucketGates, Key: []byte(stored(k))}
+		if r.known() {
+			w.Value = r
 		}
-		for id := end; id < s.tried; id++ {
-			put(bucketAudit, number(id), nil)
-		}
-		for _, e := range trail[:old] {
-			put(bucketAudit, number(e.ID), nil)
-		}
-	})
+		writes = append(writes, w)
+	}
+	for _, e := range c.entries {
+		writes = append(writes, store.Write{Bucket: bucketAudit, Key: number(e.ID), Value: e})
+	}
+	for id := end; id < s.tried; id++ {
+		writes = append(writes, store.Write{Bucket: bucketAudit, Key: number(id)})
+	}
+	for _, e := range trail[:old] {
+		writes = append(writes, store.Write{Bucket: bucketAudit, Key: number(e.ID)})
+	}
+	err := s.file.Write(writes)
 	if err != nil {
 		s.trouble = fmt.Errorf("gates in %s: %w", filepath.Join(s.config.Dir, file), err)
 		s.tried = max(s.tried, end)
@@ -376,10 +376,7 @@ func (s *Store) read() (err error) {
 	switch {
 	case err != nil:
 	case meta[keyFormat] == "":
-		err = s.file.Update(func(put func(bucket string, key, value []byte)) {
-			put(bucketMeta, []byte(keyFormat), []byte(format))
-			put(bucketMeta, []byte(keySecret), s.secret)
-		})
+		err = s.file.Write([]store.Write{{Bucket: bucketMeta, Key: []byte(keyFormat), Value: []byte(format)}, {Bucket: bucketMeta, Key: []byte(keySecret), Value: s.secret}})
 	case meta[keyFormat] != format:
 		err = fmt.Errorf("%s has format %q, and this version knows %s: use the version that wrote it", path, meta[keyFormat], format)
 	case len(meta[keySecret]) != secretSize:

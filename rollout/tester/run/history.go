@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -127,26 +128,26 @@ func (h *history) poke() {
 
 // flush writes what there is, in one transaction.
 func (r *Runner) flush() bool {
-	lines, outputs := map[string][]byte{}, map[string]*string{} // nil for what is removed, or not written
+	var writes []store.Write
+	var outputs []*entry // that are written
 	r.mu.Lock()
-	for id := range r.pending {
-		lines[id] = nil
-		if e := r.byID[id]; e != nil {
-			lines[id], outputs[id] = store.JSON(line{hex.EncodeToString(e.key[:]), e.failOnError, e.run}), e.output
+	changed := r.pending
+	r.pending = map[string]bool{}
+	for id := range changed {
+		record, output := store.Write{Bucket: recordBucket, Key: []byte(id)}, store.Write{Bucket: outputBucket, Key: []byte(id)}
+		e := r.byID[id]
+		if e != nil {
+			record.Value = line{hex.EncodeToString(e.key[:]), e.failOnError, e.run}
+		}
+		if writes = append(writes, record); e == nil {
+			writes = append(writes, output)
+		} else if e.output != nil {
+			output.Value = []byte(*e.output)
+			writes, outputs = append(writes, output), append(outputs, e)
 		}
 	}
-	clear(r.pending)
 	r.mu.Unlock()
-	err := r.file.Update(func(put func(bucket string, key, value []byte)) {
-		for id, text := range lines {
-			put(recordBucket, []byte(id), text)
-			if text == nil {
-				put(outputBucket, []byte(id), nil)
-			} else if outputs[id] != nil {
-				put(outputBucket, []byte(id), []byte(*outputs[id]))
-			}
-		}
-	})
+	err := r.file.Write(writes)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil {
@@ -154,14 +155,10 @@ func (r *Runner) flush() bool {
 		if r.trouble == nil || r.trouble.Error() != err.Error() {
 			r.config.Warn(err)
 		}
-		for id := range lines {
-			r.pending[id] = true
-		}
+		maps.Copy(r.pending, changed)
 	} else {
-		for id, text := range outputs {
-			if e := r.byID[id]; e != nil && text != nil {
-				r.release(e)
-			}
+		for _, e := range outputs {
+			r.release(e)
 		}
 	}
 	r.trouble = err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
+	"github.com/headgate-io/headgate/rollout/tester/internal/store"
 	"go.etcd.io/bbolt"
 )
 
@@ -97,7 +98,7 @@ func TestUnreadableRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	for id, text := range map[string]string{"../x": `{"run":{"id":"../x","state":"failed"}}`, "y": "{", "z": `{"key":"00","run":{"id":"other"}}`} {
-		if err := d.file.Update(func(put func(bucket string, key, value []byte)) { put(recordBucket, []byte(id), []byte(text)) }); err != nil {
+		if err := d.file.Write([]store.Write{{Bucket: recordBucket, Key: []byte(id), Value: []byte(text)}}); err != nil {
 			t.Fatal(err)
 		}
 	}

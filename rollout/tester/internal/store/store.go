@@ -93,28 +93,38 @@ func Open(dir, name string, buckets []string, read func(bucket string, key, valu
 	return &File{db, db.Update}, err
 }
 
-// Update stores the values that change puts, in one transaction: they are on disk when
-// it returns. A value that is nil is removed.
-func (f *File) Update(change func(put func(bucket string, key, value []byte))) error {
+// A Write is one value that is stored: bytes as they are, others, of texts, numbers and
+// times, as JSON; nil removes it.
+type Write struct {
+	Bucket string
+	Key    []byte
+	Value  any
+}
+
+// Write stores values in one transaction: they are on disk when it returns.
+func (f *File) Write(writes []Write) error {
 	if f == nil {
 		return nil
 	}
-	return f.Commit(func(tx *bbolt.Tx) (err error) {
-		change(func(bucket string, key, value []byte) {
-			if b := tx.Bucket([]byte(bucket)); value == nil {
-				err = cmp.Or(err, b.Delete(key))
-			} else {
-				err = cmp.Or(err, b.Put(key, value))
+	return f.Commit(func(tx *bbolt.Tx) error {
+		for _, w := range writes {
+			b := tx.Bucket([]byte(w.Bucket))
+			var err error
+			switch value := w.Value.(type) {
+			case nil:
+				err = b.Delete(w.Key)
+			case []byte:
+				err = b.Put(w.Key, value)
+			default:
+				text, _ := json.Marshal(value)
+				err = b.Put(w.Key, text)
 			}
-		})
-		return err
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
-}
-
-// JSON returns a value, of texts, numbers and times, as it is stored.
-func JSON(value any) []byte {
-	text, _ := json.Marshal(value)
-	return text
 }
 
 // Get returns a value, nil if there is none, or after the end.
