@@ -3,8 +3,12 @@ package run_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
+	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -207,5 +211,241 @@ func TestAbandon(t *testing.T) {
 		if got := lookUp(t, d, first.ID); got.State != api.Cancelled || got.Reason != "cancelled by its caller, who left" || got.Duration != 70000 {
 			t.Errorf("got %+v", got)
 		}
+	})
+}
+
+// S-23: no more tasks at a time than there may be; what waits is served in order.
+func TestQueue(t *testing.T) {
+	within(t, func(t *testing.T) {
+		d := open(t, run.Config{Concurrency: 2, Queue: 3})
+		var mu sync.Mutex
+		var order []string
+		all := &work{takes: time.Minute}
+		noted := func(name string) run.Task {
+			return task(func(ctx context.Context, out io.Writer) error {
+				mu.Lock()
+				order = append(order, name)
+				mu.Unlock()
+				return all.Run(ctx, out)
+			})
+		}
+		var ids []string
+		for i := range 5 {
+			name := fmt.Sprint(i)
+			got := start(t, d, request(name), noted(name))
+			time.Sleep(time.Second)
+			state(t, got, map[bool]api.RunState{true: api.Running, false: api.Queued}[i < 2])
+			ids = append(ids, got.ID)
+		}
+		if _, err := d.Start(request("5"), noted("5")); !errors.Is(err, run.ErrBusy) {
+			t.Errorf("got %v", err)
+		}
+		if _, err := d.Wait(t.Context(), request("5"), noted("5")); !errors.Is(err, run.ErrBusy) {
+			t.Errorf("got %v", err)
+		}
+		if got := start(t, d, request("4"), noted("4")); got.ID != ids[4] { // needs no place
+			t.Errorf("got %+v", got)
+		}
+		got, err := d.Cancel(t.Context(), ids[3], "eve")
+		if err != nil || got.State != api.Cancelled || !got.Started.IsZero() || got.Duration != 0 {
+			t.Errorf("got %+v, %v", got, err)
+		}
+		start(t, d, request("5"), noted("5")) // there is a place again
+		time.Sleep(10 * time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		if got := strings.Join(order, ""); got != "01245" {
+			t.Errorf("in order %s", got)
+		}
+		if most := all.most.Load(); most != 2 {
+			t.Errorf("%d at a time", most)
+		}
+		state(t, lookUp(t, d, ids[4]), api.Succeeded)
+	})
+}
+
+// TestPlaceIsFreeAfterVerdict: who has the verdict of the one run at a time may
+// ask for the next, however many others ask for something.
+func TestPlaceIsFreeAfterVerdict(t *testing.T) {
+	d := open(t, run.Config{Concurrency: 1, Queue: -1, Keep: 1})
+	ctx, cancel := context.WithCancel(t.Context())
+	var others sync.WaitGroup
+	defer others.Wait()
+	defer cancel()
+	for range 4 {
+		others.Go(func() {
+			for ctx.Err() == nil {
+				d.Runs(api.Filter{})
+			}
+		})
+	}
+	for i := range 200 {
+		wait(t, d, request(strconv.Itoa(i)), task(func(context.Context, io.Writer) error { return nil }))
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	within(t, func(t *testing.T) {
+		d := open(t, run.Config{Concurrency: 1})
+		for _, test := range []struct {
+			asked  time.Duration
+			err    func(context.Context) error
+			reason string
+		}{
+			{0, context.Cause, "timed out after 1h0m0s"},
+			{2 * time.Hour, context.Cause, "timed out after 1h0m0s"},
+			{-time.Second, context.Cause, "timed out after 1h0m0s"},
+			{time.Minute, func(ctx context.Context) error { return ctx.Err() }, "timed out after 1m0s"},
+			{time.Minute, func(context.Context) error { return nil }, "timed out after 1m0s"}, // a test that was cut short has not passed
+			{time.Minute, func(context.Context) error { return exit(2) }, "timed out after 1m0s: exit status 2"},
+			{time.Minute, func(ctx context.Context) error { return fmt.Errorf("waiting for pods: %w", context.Cause(ctx)) }, "waiting for pods: timed out after 1m0s"},
+		} {
+			r := request(test.reason)
+			r.Timeout = test.asked
+			got := wait(t, d, r, task(func(ctx context.Context, _ io.Writer) error {
+				<-ctx.Done()
+				return test.err(ctx)
+			}))
+			if state(t, got, api.TimedOut); got.Reason != test.reason {
+				t.Errorf("got %q, want %q", got.Reason, test.reason)
+			}
+			d.Deliver(got.ID)
+		}
+	})
+}
+
+// S-3, S-4, S-5: what goes wrong in a task ends that task.
+func TestPanic(t *testing.T) {
+	within(t, func(t *testing.T) {
+		d := open(t, run.Config{Concurrency: 1})
+		for name, test := range map[string]struct {
+			task   task
+			reason string
+		}{
+			"panic":        {func(context.Context, io.Writer) error { panic("oh\nno") }, "the task panicked: oh; no"},
+			"nil":          {func(context.Context, io.Writer) error { panic(nil) }, "the task panicked: panic called with nil argument"},
+			"fault":        {func(context.Context, io.Writer) error { return error((*nasty)(nil)) }, "the task panicked: runtime error"},
+			"end":          {func(context.Context, io.Writer) error { runtime.Goexit(); return nil }, "the task ended its goroutine"},
+			"no error":     {func(context.Context, io.Writer) error { return errors.New("") }, ""},
+			"odd exit":     {func(context.Context, io.Writer) error { return fmt.Errorf("a: %w", exit(-1)) }, "a: exit status /"},
+			"control text": {func(context.Context, io.Writer) error { return errors.New("\x1b[31mred\x00") }, "red\ufffd"},
+		} {
+			got := wait(t, d, request(name), test.task)
+			if state(t, got, api.Failed); !strings.HasPrefix(got.Reason, test.reason) || got.ExitCode != nil {
+				t.Errorf("%s: got %+v", name, got)
+			}
+		}
+		state(t, wait(t, d, request("after"), &work{}), api.Succeeded) // every place was given back
+	})
+}
+
+type nasty struct{ text string }
+
+func (n *nasty) Error() string { return n.text }
+
+// S-27.
+func TestShutdown(t *testing.T) {
+	within(t, func(t *testing.T) {
+		dir := t.TempDir()
+		d := open(t, run.Config{Dir: dir, Concurrency: 3})
+		told := make(chan api.Run, 10)
+		var mu sync.Mutex
+		var causes []string
+		for i := range 6 {
+			go func() {
+				got, err := d.Wait(context.Background(), request(fmt.Sprint(i)), task(func(ctx context.Context, _ io.Writer) error {
+					<-ctx.Done()
+					time.Sleep(10 * time.Second) // it takes a while to end
+					mu.Lock()
+					defer mu.Unlock()
+					causes = append(causes, context.Cause(ctx).Error())
+					return context.Cause(ctx)
+				}))
+				if err != nil {
+					t.Error(err)
+				}
+				told <- got
+			}()
+			synctest.Wait()
+		}
+		done := make(chan error)
+		go func() { done <- d.Shutdown(context.Background()) }()
+		synctest.Wait()
+		for range 3 { // those in the queue
+			if got := <-told; got.State != api.Stopped || !got.Started.IsZero() {
+				t.Errorf("got %+v", got)
+			}
+		}
+		if _, err := d.Start(request("x"), &work{}); !errors.Is(err, run.ErrClosed) {
+			t.Errorf("got %v", err)
+		}
+		if _, err := d.Wait(t.Context(), request("0"), &work{}); !errors.Is(err, run.ErrClosed) {
+			t.Errorf("got %v", err)
+		}
+		if err := d.Ready(); !errors.Is(err, run.ErrClosed) {
+			t.Errorf("got %v", err)
+		}
+		select {
+		case err := <-done:
+			t.Errorf("shut down before the tasks have returned: %v", err)
+		default:
+		}
+		if err := <-done; err != nil || len(causes) != 3 {
+			t.Errorf("%v, %d returned", err, len(causes))
+		}
+		for range 3 {
+			if got := <-told; got.State != api.Stopped || got.Reason != "the test runner was shut down" || got.Duration < 10000 {
+				t.Errorf("got %+v", got)
+			}
+		}
+		if got := strings.Join(causes, ", "); got != strings.Repeat("the test runner was shut down, ", 2)+"the test runner was shut down" {
+			t.Errorf("ended for %s", got)
+		}
+		if err := d.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		again := open(t, run.Config{Dir: dir})
+		if got := again.Runs(api.Filter{State: api.Stopped}); len(got) != 6 {
+			t.Errorf("%d are recorded", len(got))
+		}
+		w := &work{}
+		state(t, wait(t, again, request("0"), w), api.Succeeded) // a stopped run is no verdict
+	})
+}
+
+// A task that does not end does not keep the others, and the process, from ending.
+func TestShutdownGivesUp(t *testing.T) {
+	within(t, func(t *testing.T) {
+		dir := t.TempDir()
+		d := open(t, run.Config{Dir: dir})
+		release := make(chan bool)
+		stubborn := task(func(_ context.Context, out io.Writer) error {
+			io.WriteString(out, "never")
+			<-release
+			return nil
+		})
+		left := start(t, d, request("a"), stubborn)
+		told := make(chan api.Run)
+		go func() {
+			got, _ := d.Wait(context.Background(), request("a"), stubborn)
+			told <- got
+		}()
+		start(t, d, request("b"), &work{takes: time.Hour})
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := d.Shutdown(ctx)
+		if want := "shut down: 1 of the runs did not end in time: bash of prod/app (" + left.ID + ")"; err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		got := <-told
+		if state(t, got, api.Stopped); got.Reason != "the test runner was shut down, and the task did not end in time" || got.Output != "never" {
+			t.Errorf("got %+v", got)
+		}
+		again := open(t, run.Config{Dir: dir})
+		state(t, lookUp(t, again, left.ID), api.Stopped)
+		close(release)
+		synctest.Wait()
+		state(t, lookUp(t, d, left.ID), api.Stopped)
 	})
 }
