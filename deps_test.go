@@ -72,7 +72,7 @@ var rooms = map[string]room{
 	"rollout/tester/gate":           {imports: "rollout/tester/api rollout/tester/internal/store", modules: bboltModules},
 	"rollout/tester/internal/store": {imports: "internal/durable", modules: bboltModules},
 	"rollout/tester/remote":         {imports: "rollout/tester/api rollout/tester/run internal/origin internal/redact internal/retry internal/zone"},
-	"rollout/tester/run":            {imports: "rollout/tester/api rollout/tester/internal/store internal/redact", modules: bboltModules + " golang.org/x/sync"},
+	"rollout/tester/run":            {imports: "rollout/tester/api rollout/tester/internal/store internal/redact", modules: bboltModules},
 	"rollout/tester/task":           {imports: "rollout/tester/api rollout/tester/run internal/command", modules: "golang.org/x/sys"},
 
 	"cmd/headgate": {

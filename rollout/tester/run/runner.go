@@ -69,8 +69,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/internal/store"
@@ -140,14 +138,13 @@ type Runner struct {
 	root   context.Context // of all runs
 	stop   context.CancelCauseFunc
 	tasks  sync.WaitGroup
-	places *semaphore.Weighted // of runs at a time; those that wait get theirs in order
 	feed   store.Feed[api.Run]
 	history
 
 	mu      sync.Mutex
 	closed  bool
 	running int
-	queued  int
+	queue   []*entry          // runs that wait for a place
 	all     []*entry          // by ID, so by age
 	byID    map[string]*entry // all
 	byKey   map[key]*entry    // the newest of each key
@@ -171,8 +168,8 @@ type job struct {
 	timeout time.Duration
 	secrets []string
 	out     *output
-	cancel  context.CancelCauseFunc
-	waiting int // callers of Wait
+	cancel  context.CancelCauseFunc // nil while queued
+	waiting int                     // callers of Wait
 }
 
 // An end is how a run ended. That of one which was ended is the cause of its context.
@@ -203,7 +200,7 @@ func Open(c Config) (*Runner, error) {
 	if c.Warn == nil {
 		c.Warn = func(error) {}
 	}
-	r := &Runner{config: c, places: semaphore.NewWeighted(int64(c.Concurrency)), byID: map[string]*entry{}, byKey: map[key]*entry{}}
+	r := &Runner{config: c, byID: map[string]*entry{}, byKey: map[key]*entry{}}
 	r.root, r.stop = context.WithCancelCause(context.Background())
 	if c.Dir != "" {
 		if err := r.recall(); err != nil {
@@ -255,7 +252,7 @@ func (r *Runner) Wait(ctx context.Context, q Request, t Task) (api.Run, error) {
 			err = context.Cause(ctx)
 			if j.waiting--; q.Abandon && j.waiting == 0 {
 				e.abandoned = true
-				j.cancel(end{state: api.Cancelled, reason: "cancelled by its caller, who left"})
+				r.cancel(e, end{state: api.Cancelled, reason: "cancelled by its caller, who left"})
 			}
 		}
 		r.mu.Unlock()
@@ -282,11 +279,10 @@ func (r *Runner) claim(q *Request, t Task, waits bool) (*entry, error) {
 		}
 		r.config.Observe(e.run, true)
 	} else {
-		place := r.places.TryAcquire(1)
-		if !place && r.queued >= r.config.Queue {
+		if r.running >= r.config.Concurrency && len(r.queue) >= r.config.Queue {
 			return nil, ErrBusy
 		}
-		e = r.launch(k, q, t, waits, place)
+		e = r.admit(k, q, t, waits)
 	}
 	if waits && e.job != nil {
 		e.job.waiting++
@@ -323,10 +319,9 @@ func (r *Runner) Deliver(id string) {
 
 // The methods from here to release, but execute, are called with the lock held.
 
-// launch runs a request, at once if there is a place for it.
-func (r *Runner) launch(k key, q *Request, t Task, waits, place bool) *entry {
+// admit makes the run of a request, which starts at once if there is a place for it.
+func (r *Runner) admit(k key, q *Request, t Task, waits bool) *entry {
 	created := r.config.Now().UTC()
-	ctx, cancel := context.WithCancelCause(r.root)
 	e := &entry{
 		key: k, failOnError: q.FailOnError, done: make(chan struct{}),
 		run: api.Run{
@@ -334,19 +329,18 @@ func (r *Runner) launch(k key, q *Request, t Task, waits, place bool) *entry {
 			Metadata: recorded(q.Metadata, q.Secrets), Waits: waits, Actor: short(q.Actor), Created: created,
 		},
 		job: &job{
-			task: t, timeout: min(r.config.Timeout, positive(q.Timeout, r.config.Timeout)), secrets: slices.Clone(q.Secrets), cancel: cancel,
+			task: t, timeout: min(r.config.Timeout, positive(q.Timeout, r.config.Timeout)), secrets: slices.Clone(q.Secrets),
 			out: newOutput(min(r.config.OutputLimit, positive(q.OutputLimit, r.config.OutputLimit)), q.Secrets),
 		},
 	}
 	r.add(e)
-	if place {
-		r.begin(e)
+	if r.running < r.config.Concurrency {
+		r.launch(e)
 	} else {
-		r.queued++
+		r.queue = append(r.queue, e)
 		r.changed(e)
 		r.config.Observe(e.run, false)
 	}
-	r.tasks.Go(func() { r.execute(ctx, e, e.job, place) })
 	return e
 }
 
@@ -374,17 +368,19 @@ func (r *Runner) changed(e *entry) {
 	r.feed.Send(e.run)
 }
 
-// begin says that e has a place.
-func (r *Runner) begin(e *entry) {
+// launch starts e: there is a place for it.
+func (r *Runner) launch(e *entry) {
+	ctx, cancel := context.WithCancelCause(r.root)
+	e.job.cancel = cancel
 	r.running++
 	e.run.State, e.run.Started = api.Running, r.config.Now().UTC()
+	r.tasks.Go(func() { r.execute(ctx, e, e.job) })
 	r.changed(e)
 	r.config.Observe(e.run, false)
 }
 
-// execute waits for a place if it has none, runs a task, which may end its goroutine,
-// and records how it ended.
-func (r *Runner) execute(ctx context.Context, e *entry, j *job, place bool) {
+// execute runs a task, which may end its goroutine, and records how it ended.
+func (r *Runner) execute(ctx context.Context, e *entry, j *job) {
 	defer j.cancel(nil)
 	o := end{state: api.Failed, reason: "the task ended its goroutine"} // unless it returns
 	defer func() {
@@ -395,22 +391,6 @@ func (r *Runner) execute(ctx context.Context, e *entry, j *job, place bool) {
 		defer r.mu.Unlock()
 		r.finish(e, o)
 	}()
-	if !place {
-		err := r.places.Acquire(ctx, 1)
-		r.mu.Lock()
-		r.queued--
-		cause, ended := errors.AsType[end](context.Cause(ctx))
-		if !ended {
-			r.begin(e)
-		} else if err == nil {
-			r.places.Release(1)
-		}
-		r.mu.Unlock()
-		if ended {
-			o = cause
-			return
-		}
-	}
 	ctx, stop := context.WithTimeoutCause(ctx, j.timeout, end{state: api.TimedOut, reason: "timed out after " + j.timeout.String()})
 	defer stop()
 	o = j.judge(ctx, j.task.Run(ctx, j.out))
@@ -466,7 +446,11 @@ func (r *Runner) finish(e *entry, o end) bool {
 	r.changed(e)
 	if !s.Started.IsZero() {
 		r.running--
-		r.places.Release(1)
+	}
+	for r.running < r.config.Concurrency && len(r.queue) > 0 {
+		next := r.queue[0]
+		r.queue = r.queue[1:]
+		r.launch(next)
 	}
 	close(e.done)
 	r.forget()
@@ -487,7 +471,7 @@ const heldMax = 64 << 20
 // forget removes the finished runs that are too many or too old, the oldest
 // first, and output that is too much to be kept in memory.
 func (r *Runner) forget() {
-	now, excess := r.config.Now(), len(r.all)-r.running-r.queued-r.config.Keep
+	now, excess := r.config.Now(), len(r.all)-r.running-len(r.queue)-r.config.Keep
 	r.all = slices.DeleteFunc(r.all, func(e *entry) bool {
 		if e.job != nil || excess <= 0 && now.Sub(e.run.Ended) <= r.config.KeepFor {
 			return false
@@ -609,15 +593,23 @@ func (r *Runner) Cancel(ctx context.Context, id, actor string) (api.Run, error) 
 		reason += " by " + redact.String(actor)
 	}
 	r.mu.Lock()
-	if e.job != nil {
-		e.job.cancel(end{state: api.Cancelled, reason: reason})
-	}
+	r.cancel(e, end{state: api.Cancelled, reason: reason})
 	r.mu.Unlock()
 	select {
 	case <-e.done:
 		return r.record(e), nil
 	case <-ctx.Done():
 		return api.Run{}, context.Cause(ctx)
+	}
+}
+
+// cancel tells a run to end. It is called with the lock held.
+func (r *Runner) cancel(e *entry, o end) {
+	if i := slices.Index(r.queue, e); i >= 0 {
+		r.queue = slices.Delete(r.queue, i, i+1)
+		r.finish(e, o)
+	} else if e.job != nil {
+		e.job.cancel(o)
 	}
 }
 
@@ -629,7 +621,11 @@ func (r *Runner) Cancel(ctx context.Context, id, actor string) (api.Run, error) 
 func (r *Runner) Stop(ctx context.Context) error {
 	o := end{state: api.Stopped, reason: "the test runner was shut down"}
 	r.mu.Lock()
-	r.closed = true
+	queue := r.queue
+	r.closed, r.queue = true, nil
+	for _, e := range queue {
+		r.finish(e, o)
+	}
 	r.mu.Unlock()
 	r.stop(o)
 	returned := make(chan struct{})
@@ -676,7 +672,7 @@ func (r *Runner) Shutdown(ctx context.Context) error {
 func (r *Runner) Load() (running, queued int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.running, r.queued
+	return r.running, len(r.queue)
 }
 
 // Ready returns why the runner cannot take requests or record runs, nil when it can.
