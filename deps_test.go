@@ -26,7 +26,7 @@ var rooms = map[string]room{
 		"github.com/go-git/go-git/v5 github.com/go-git/go-billy/v5 github.com/go-git/gcfg github.com/jbenet/go-context gopkg.in/warnings.v0 golang.org/x/net"}, // go-git: patterns of ignore rules,
 	"source": {imports: "artifact internal/document internal/durable internal/redact internal/zone", modules: "sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3 github.com/Masterminds/semver/v3"},
 
-	"source/serve":         {imports: "artifact internal/document internal/httpserve internal/redact internal/secret source source/serve/api source/serve/journal source/serve/notify", modules: prometheusModules},
+	"source/serve":         {imports: "artifact internal/document internal/httpserve internal/redact internal/retry internal/secret source source/serve/api source/serve/journal source/serve/notify", modules: prometheusModules + " golang.org/x/sync"},
 	"source/serve/api":     {imports: "artifact internal/call internal/retry source"},
 	"source/serve/feed":    {imports: "artifact internal/durable source source/serve"},
 	"source/serve/journal": {imports: "source source/serve/api"},

@@ -6,6 +6,7 @@ package call
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -104,7 +105,7 @@ func (s Server) Send(ctx context.Context, r Request) (*http.Response, error) {
 		if outer, is := errors.AsType[*url.Error](err); is {
 			err = outer.Err // what it adds is the URL
 		}
-		return nil, fmt.Errorf("%s: %w", s.place(req.URL), err)
+		return nil, fmt.Errorf("%s: %w", cmp.Or(s.Socket, redact.URL(req.URL)), err)
 	}
 	if resp.StatusCode < 300 {
 		return resp, nil
@@ -113,62 +114,40 @@ func (s Server) Send(ctx context.Context, r Request) (*http.Response, error) {
 	return nil, s.Problem(resp.StatusCode, reason(resp))
 }
 
-// place returns where a request goes, as errors name it.
-func (s Server) place(u *url.URL) string {
-	if s.Socket != "" {
-		return s.Socket
-	}
-	return redact.URL(u)
-}
-
 func (s Server) prepare(ctx context.Context, r Request) (*http.Request, error) {
-	base, err := url.Parse(s.URL)
 	if s.Socket != "" {
-		base, err = &url.URL{Scheme: "http", Host: "localhost"}, nil
+		s.URL = "http://localhost"
 	}
+	base, err := url.Parse(s.URL)
 	switch {
 	case err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "":
 		return nil, fmt.Errorf("the URL of the %s has to be http://HOST or https://HOST", s.Name)
 	case r.Path == "":
 		return nil, errors.New("a name is empty or made of dots, which no path of the API can have")
 	}
-	at := *base
-	path := strings.TrimRight(base.EscapedPath(), "/") + prefix + r.Path
-	if at.Path, err = url.PathUnescape(path); err != nil {
-		return nil, err
-	}
-	at.RawPath, at.RawQuery, at.Fragment = path, r.Query.Encode(), ""
+	at := base.JoinPath(prefix, r.Path)
+	at.RawQuery, at.Fragment = r.Query.Encode(), ""
 	var body io.Reader
+	header := http.Header{"Accept": {cmp.Or(r.Accept, "application/json")}}
 	if r.Body != nil {
 		text, err := json.Marshal(r.Body)
 		if err != nil {
 			return nil, err
 		}
 		body = bytes.NewReader(text)
+		header.Set("Content-Type", "application/json")
 	}
-	req, err := http.NewRequestWithContext(ctx, r.Method, at.String(), body)
-	if err != nil {
-		return nil, err
-	}
-	s.address(req, r)
-	return req, nil
-}
-
-// address sets the header of a request.
-func (s Server) address(req *http.Request, r Request) {
-	if r.Body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	if r.Accept == "" {
-		r.Accept = "application/json"
-	}
-	req.Header.Set("Accept", r.Accept)
 	if r.LastID != "" {
-		req.Header.Set("Last-Event-ID", r.LastID)
+		header.Set("Last-Event-ID", r.LastID)
 	}
 	if s.Token != "" {
-		req.Header.Set("Authorization", "Bearer "+s.Token)
+		header.Set("Authorization", "Bearer "+s.Token)
 	}
+	req, err := http.NewRequestWithContext(ctx, r.Method, at.String(), body)
+	if err == nil {
+		req.Header = header
+	}
+	return req, err
 }
 
 // client returns the HTTP client, which follows redirects within one origin
@@ -204,17 +183,10 @@ func reason(resp *http.Response) string {
 		Reason string `json:"reason"`
 	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if json.Unmarshal(text, &p) != nil || p.Reason == "" {
-		p.Reason = ""
-		if kind == "text/plain" {
-			p.Reason = string(text)
-		}
+	if json.Unmarshal(text, &p) != nil && kind == "text/plain" {
+		p.Reason = string(text)
 	}
-	p.Reason = redact.String(p.Reason)
-	if len(p.Reason) > maxReason {
-		p.Reason = strings.ToValidUTF8(p.Reason[:maxReason], "") + "…"
-	}
-	return p.Reason
+	return redact.Excerpt(p.Reason, maxReason)
 }
 
 // Status returns the text of an error of an answer.

@@ -398,22 +398,19 @@ const empty = "\x00"
 // as one, but below names, a prefix that ends with a slash, where an empty segment is a
 // name; "" for no prefix. The segments "." and ".." are names everywhere.
 func Normalize(u *url.URL, names string) {
-	path := u.EscapedPath()
-	below := names != "" && strings.HasPrefix("/"+strings.TrimLeft(path, "/"), names)
-	if strings.HasPrefix(path, "/") && !strings.Contains(path, "//") && !strings.Contains(path, "/.") && !(below && strings.HasSuffix(path, "/")) {
-		return
-	}
-	segments := strings.Split(strings.TrimLeft(path, "/"), "/")
-	kept := segments[:0]
+	segments := strings.Split(strings.TrimLeft(u.EscapedPath(), "/"), "/")
+	below := names != "" && strings.HasPrefix("/"+segments[0]+"/", names)
+	var kept []string
 	for i, segment := range segments {
 		switch {
 		case segment == "." || segment == "..":
-			kept = append(kept, strings.ReplaceAll(segment, ".", "%2E"))
+			segment = strings.ReplaceAll(segment, ".", "%2E")
 		case segment == "" && below:
-			kept = append(kept, url.PathEscape(empty))
-		case segment != "" || i == len(segments)-1:
-			kept = append(kept, segment)
+			segment = url.PathEscape(empty)
+		case segment == "" && i < len(segments)-1:
+			continue
 		}
+		kept = append(kept, segment)
 	}
 	u.RawPath = "/" + strings.Join(kept, "/")
 	u.Path, _ = url.PathUnescape(u.RawPath) // of parts of an escaped path

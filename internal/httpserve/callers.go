@@ -37,10 +37,11 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,36 +62,27 @@ var (
 type Denial struct {
 	Kind  string // missing, invalid, expired, or the part of the scope that does not allow it: namespace, read-only
 	Actor string // of the caller, "" when that is not known
-
-	reason string // "" for a verb and a value that the scope does not have
-	verb   string
-	value  string
-	err    error
+	err   error
 }
 
-func (d *Denial) Error() string {
-	if d.reason != "" {
-		return d.err.Error() + ": " + d.reason
-	}
-	return d.err.Error() + ": " + d.verb + ": " + d.Kind + " " + quote(d.value) + " is not in its scope"
-}
+func (d *Denial) Error() string { return d.err.Error() }
 
-// Unwrap returns ErrUnknown or ErrForbidden.
+// Unwrap returns an error that wraps ErrUnknown or ErrForbidden.
 func (d *Denial) Unwrap() error { return d.err }
 
 // Forbid returns a [Denial] that wraps [ErrForbidden].
 func Forbid(kind, actor, reason string) error {
-	return &Denial{Kind: kind, Actor: actor, reason: reason, err: ErrForbidden}
+	return &Denial{kind, actor, fmt.Errorf("%w: %s", ErrForbidden, reason)}
 }
 
 // Outside returns the [Denial] of a caller who wants to do something, verb, with
 // something whose kind, a namespace perhaps, has a value that its scope does not have.
 func Outside(kind, actor, verb, value string) error {
-	return &Denial{Kind: kind, Actor: actor, verb: verb, value: value, err: ErrForbidden}
+	return Forbid(kind, actor, verb+": "+kind+" "+quote(value)+" is not in its scope")
 }
 
 func unknown(kind, actor, reason string) error {
-	return &Denial{Kind: kind, Actor: actor, reason: reason, err: ErrUnknown}
+	return &Denial{kind, actor, fmt.Errorf("%w: %s", ErrUnknown, reason)}
 }
 
 // quote quotes a text of a request, shortened to 80 bytes.
@@ -155,7 +147,7 @@ type Guard struct {
 // OpenGuard reads the file of a configuration. The error names each place in it
 // that is wrong.
 func OpenGuard(c Config) (*Guard, error) {
-	g := &Guard{certificates: c.Certificates, sessions: sessions{cookie: c.Cookie}, now: c.Now}
+	g := &Guard{certificates: c.Certificates, sessions: sessions{cookie: c.Cookie, byID: make(map[digest]session)}, now: c.Now}
 	if g.now == nil {
 		g.now = time.Now
 	}
@@ -211,7 +203,10 @@ func (g *Guard) Identify(r *http.Request, elsewhere string) (Grant, error) {
 			return grant, nil
 		}
 	}
-	return g.byCertificate(r.TLS)
+	if !g.certificates || r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+		return Grant{}, unknown("missing", "", "there is no credential in the request")
+	}
+	return g.byLeaf(r.TLS.VerifiedChains[0][0])
 }
 
 // Renew returns what the credential of a grant allows now: it is for what lasts
@@ -253,14 +248,6 @@ func (g *Guard) byToken(token digest) (Grant, error) {
 	return g.grant(Grant{caller: found, token: token}, "the token is not known")
 }
 
-// byCertificate returns the grant of a client certificate that was verified.
-func (g *Guard) byCertificate(state *tls.ConnectionState) (Grant, error) {
-	if !g.certificates || state == nil || len(state.VerifiedChains) == 0 {
-		return Grant{}, unknown("missing", "", "there is no credential in the request")
-	}
-	return g.byLeaf(state.VerifiedChains[0][0])
-}
-
 // byLeaf returns the grant of a certificate that was verified when its connection
 // began, which may have been long ago.
 func (g *Guard) byLeaf(leaf *x509.Certificate) (Grant, error) {
@@ -289,18 +276,9 @@ func (g *Guard) grant(of Grant, absent string) (Grant, error) {
 
 // isSubject reports whether leaf has the subject of a caller.
 func (c *caller) isSubject(leaf *x509.Certificate) bool {
-	switch {
-	case c.CommonName != "":
-		return leaf.Subject.CommonName == c.CommonName
-	case c.DNS != "":
-		return slices.Contains(leaf.DNSNames, c.DNS)
-	}
-	for _, u := range leaf.URIs {
-		if c.URI != "" && u.String() == c.URI {
-			return true
-		}
-	}
-	return false
+	return c.CommonName != "" && leaf.Subject.CommonName == c.CommonName ||
+		c.DNS != "" && slices.Contains(leaf.DNSNames, c.DNS) ||
+		c.URI != "" && slices.ContainsFunc(leaf.URIs, func(u *url.URL) bool { return u.String() == c.URI })
 }
 
 // subject returns what names a certificate best.

@@ -200,22 +200,18 @@ func (s *sessions) find(r *http.Request, cookies string, now time.Time) (digest,
 func (s *sessions) add(id digest, new session, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.byID == nil {
-		s.byID = make(map[digest]session)
-	}
-	same, first, ends := 0, digest{}, new.ends
-	for id, old := range s.byID {
-		switch {
-		case !now.Before(old.ends):
-			delete(s.byID, id)
-		case old.token == new.token:
-			if same++; !old.ends.After(ends) {
-				first, ends = id, old.ends
+	same, first := 0, id
+	s.byID[id] = new
+	for other, old := range s.byID {
+		if !now.Before(old.ends) {
+			delete(s.byID, other)
+		} else if old.token == new.token {
+			if same++; old.ends.Before(s.byID[first].ends) {
+				first = other
 			}
 		}
 	}
-	if same >= maxSessions {
+	if same > maxSessions {
 		delete(s.byID, first)
 	}
-	s.byID[id] = new
 }

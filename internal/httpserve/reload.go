@@ -28,7 +28,7 @@ type Reloaded[T any] struct {
 	current T
 	next    time.Time         // when to look again
 	sum     [sha256.Size]byte // of what was read last, whether it was right or not
-	absent  string            // why files could not be read
+	problem string            // that was told last
 }
 
 // Reload reads the files of a value. Warn is told what is wrong with files that were
@@ -41,11 +41,7 @@ func Reload[T any](now func() time.Time, warn func(error), read func([][]byte) (
 		warn = func(error) {}
 	}
 	v := &Reloaded[T]{names: names, read: read, warn: warn, now: now, next: now().Add(lookAgain)}
-	contents, sum, err := readFiles(names)
-	if err == nil {
-		err = v.take(contents, sum)
-	}
-	return v, err
+	return v, v.load()
 }
 
 // Value returns the value, of what the files hold now if it is time to look.
@@ -54,26 +50,43 @@ func (v *Reloaded[T]) Value() T {
 	defer v.mu.Unlock()
 	if now := v.now(); !now.Before(v.next) {
 		v.next = now.Add(lookAgain)
-		contents, sum, err := readFiles(v.names)
-		switch {
-		case err != nil && v.absent == err.Error():
-			err = nil // which was said
-		case err != nil:
-			v.absent = err.Error()
-		default:
-			if v.absent = ""; sum != v.sum {
-				err = v.take(contents, sum)
+		problem := ""
+		if err := v.load(); err != nil {
+			problem = err.Error()
+			if problem != v.problem {
+				v.warn(fmt.Errorf("%w; what it held before counts on", err))
 			}
 		}
-		if err != nil {
-			v.warn(fmt.Errorf("%w; what it held before counts on", err))
-		}
+		v.problem = problem
 	}
 	return v.current
 }
 
-// take makes the value of contents.
-func (v *Reloaded[T]) take(contents [][]byte, sum [sha256.Size]byte) error {
+// load makes the value of what the files hold, if that is another than before.
+func (v *Reloaded[T]) load() error {
+	h := sha256.New()
+	var contents [][]byte
+	for _, name := range v.names {
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+		f.Close()
+		if err == nil && len(content) > maxFile {
+			err = fmt.Errorf("%s: larger than %d MiB", name, maxFile>>20)
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(h, len(content))
+		h.Write(content)
+		contents = append(contents, content)
+	}
+	sum := [sha256.Size]byte(h.Sum(nil))
+	if sum == v.sum {
+		return nil
+	}
 	v.sum = sum
 	value, warnings, err := v.read(contents)
 	if err != nil {
@@ -84,26 +97,4 @@ func (v *Reloaded[T]) take(contents [][]byte, sum [sha256.Size]byte) error {
 	}
 	v.current = value
 	return nil
-}
-
-func readFiles(names []string) (contents [][]byte, sum [sha256.Size]byte, err error) {
-	h := sha256.New()
-	for _, name := range names {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, sum, err
-		}
-		content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-		f.Close()
-		if err == nil && len(content) > maxFile {
-			err = fmt.Errorf("%s: larger than %d MiB", name, maxFile>>20)
-		}
-		if err != nil {
-			return nil, sum, err
-		}
-		one := sha256.Sum256(content)
-		h.Write(one[:])
-		contents = append(contents, content)
-	}
-	return contents, [sha256.Size]byte(h.Sum(nil)), nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -105,11 +106,25 @@ func readRoster(name string, content []byte, lists map[string]List) (*roster, []
 			stream.Fail(n, "", "a second document: write all callers into one")
 			break
 		}
-		v := verifier{lists: lists, node: n, dec: stream.Decoder(nil), taken: map[string]string{}}
-		v.dec.Decode(n, out, "")
-		v.check(out)
-		stream.Note(stream.Place(&v.dec.Findings, n, "")...)
-		warnings = stream.Warn(&v.dec.Warnings, n, "")
+		d, v := stream.Decoder(nil), verifier{lists: lists, taken: map[string]string{}}
+		d.Decode(n, out, "")
+		if len(out.Tokens)+len(out.Certificates) > maxCallers {
+			v.defects.Add("", "names more than %d callers", maxCallers)
+		} else {
+			for i := range out.Tokens {
+				at := fmt.Sprintf("tokens[%d]", i)
+				v.caller(at, n.At("tokens").Items[i], &out.Tokens[i])
+				v.token(at, &out.Tokens[i])
+			}
+			for i := range out.Certificates {
+				at := fmt.Sprintf("certificates[%d]", i)
+				v.caller(at, n.At("certificates").Items[i], &out.Certificates[i])
+				v.certificate(at, &out.Certificates[i])
+			}
+		}
+		d.Adopt(&v.defects)
+		stream.Note(stream.Place(&d.Findings, n, "")...)
+		warnings = stream.Warn(&v.warnings, n, "")
 	}
 	if err := stream.Err(); err != nil {
 		return nil, nil, err
@@ -126,134 +141,80 @@ func readRoster(name string, content []byte, lists map[string]List) (*roster, []
 
 // A verifier checks what the types of a roster do not say.
 type verifier struct {
-	lists map[string]List
-	node  *document.Node
-	dec   *document.Decoder
-	taken map[string]string // where names, digests and subjects are, which each caller has for itself
-}
-
-func (v *verifier) check(r *roster) {
-	if len(r.Tokens)+len(r.Certificates) > maxCallers {
-		v.dec.Add("", "names more than %d callers", maxCallers)
-		return
-	}
-	for i := range r.Tokens {
-		at := fmt.Sprintf("tokens[%d]", i)
-		v.caller(at, v.node.At("tokens").Items[i], &r.Tokens[i])
-		v.token(at, &r.Tokens[i])
-	}
-	for i := range r.Certificates {
-		at := fmt.Sprintf("certificates[%d]", i)
-		v.caller(at, v.node.At("certificates").Items[i], &r.Certificates[i])
-		v.certificate(at, &r.Certificates[i])
-	}
+	lists             map[string]List
+	taken             map[string]string // where names, digests and subjects are, which each caller has for itself
+	defects, warnings document.Findings
 }
 
 // alone notes where something is, and what is wrong when it is elsewhere, too.
 func (v *verifier) alone(what, at, problem string) {
-	if other, taken := v.taken[what]; taken {
-		v.dec.Add(at, problem, strings.TrimSuffix(other, ".name"))
-		return
-	}
+	other, taken := v.taken[what]
+	v.defects.AddIf(taken, at, problem, strings.TrimSuffix(other, ".name"))
 	v.taken[what] = at
 }
 
 // caller checks what tokens and certificates have in common.
 func (v *verifier) caller(at string, n *document.Node, c *caller) {
-	if field := at + ".name"; !v.dec.About(field) {
-		if c.Name == "" || len(c.Name) > maxName || strings.ContainsFunc(c.Name, func(r rune) bool { return !unicode.IsPrint(r) }) {
-			v.dec.Add(field, "must be a text of at most %d bytes without control characters", maxName)
-		} else {
-			v.alone("name "+c.Name, field, "is the name of %s, too: each caller has its own")
-		}
+	if c.Name == "" || len(c.Name) > maxName || strings.ContainsFunc(c.Name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		v.defects.Add(at+".name", "must be a text of at most %d bytes without control characters", maxName)
+	} else {
+		v.alone("name "+c.Name, at+".name", "is the name of %s, too: each caller has its own")
 	}
-	if !c.Expires.IsZero() && c.Expires.Before(time.Now()) {
-		v.dec.Warnings.Add(at+".expires", "%s has expired", quote(c.Name))
-	}
+	v.warnings.AddIf(!c.Expires.IsZero() && c.Expires.Before(time.Now()), at+".expires", "%s has expired", quote(c.Name))
 	for name, list := range map[string]*[]Pattern{
 		"may": c.Scope.May, "namespaces": c.Scope.Namespaces, "kinds": c.Scope.Kinds, "types": c.Scope.Types, "gates": c.Scope.Gates,
 	} {
-		v.list(at+"."+name, c.Name, n.At(name), list, name)
-	}
-}
-
-// list checks a list of the scope of the caller of a name.
-func (v *verifier) list(field, caller string, given *document.Node, list *[]Pattern, name string) {
-	rule, known := v.lists[name]
-	switch {
-	case given == nil:
-		return
-	case !known:
-		v.dec.Add(field, "unknown field")
-		return
-	case given.Kind == document.Null:
-		v.dec.Add(field, "has no value: leave it out for %s, write [] for none", cmp.Or(rule.Absent, "all"))
-		return
-	case list == nil:
-		return // which the decoder said
-	case len(*list) == 0:
-		v.dec.Warnings.Add(field, "is empty: %s is allowed none", quote(caller))
-	}
-	for i, p := range *list {
-		if problem := rule.Check(p); problem != "" {
-			v.dec.Add(fmt.Sprintf("%s[%d]", field, i), "%s", problem)
-		} else if rule.Adjust != nil {
-			(*list)[i] = rule.Adjust(p)
+		field, rule := at+"."+name, v.lists[name]
+		switch given := n.At(name); {
+		case given == nil:
+			continue
+		case rule.Check == nil:
+			v.defects.Add(field, "unknown field")
+			continue
+		case given.Kind == document.Null:
+			v.defects.Add(field, "has no value: leave it out for %s, write [] for none", cmp.Or(rule.Absent, "all"))
+			continue
+		case list == nil:
+			continue // which the decoder said
+		}
+		v.warnings.AddIf(len(*list) == 0, field, "is empty: %s is allowed none", quote(c.Name))
+		for i, p := range *list {
+			if problem := rule.Check(p); problem != "" {
+				v.defects.Add(fmt.Sprintf("%s[%d]", field, i), "%s", problem)
+			} else if rule.Adjust != nil {
+				(*list)[i] = rule.Adjust(p)
+			}
 		}
 	}
 }
 
+// token checks the credential of a caller that has a token, and keeps its digest alone.
 func (v *verifier) token(at string, c *caller) {
-	switch {
+	switch sum, err := hex.DecodeString(c.SHA256); {
 	case (c.Token == "") == (c.SHA256 == "") || c.CommonName+c.DNS+c.URI != "":
-		if !v.dec.About(at) {
-			v.dec.Add(at, "wants either token or sha256")
-		}
+		v.defects.Add(at, "wants either token or sha256")
 		return
-	case c.SHA256 != "":
-		sum, err := hex.DecodeString(c.SHA256)
-		if err != nil || len(sum) != len(c.digest) {
-			v.dec.Add(at+".sha256", "must be %d hexadecimal digits: that of a token is what printf %%s TOKEN | sha256sum prints", 2*len(c.digest))
-			return
-		}
-		if c.digest = digest(sum); c.digest == digestOf("") {
-			v.dec.Add(at+".sha256", "is that of an empty text: was the token set when it was made?")
-			return
-		}
-	default:
-		if problem := weak(c.Token); problem != "" {
-			v.dec.Add(at+".token", "%s", problem)
-			return
-		}
+	case c.Token != "":
+		v.defects.AddIf(len(c.Token) < minToken, at+".token", "is shorter than %d bytes: make one with openssl rand -hex 32", minToken)
+		v.defects.AddIf(len(c.Token) > maxToken, at+".token", "is longer than %d bytes", maxToken)
+		odd := strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r > '~' })
+		v.defects.AddIf(odd, at+".token", "has characters that do not fit into a header: write printable ASCII without spaces")
 		c.digest, c.Token = digestOf(c.Token), ""
+	case err != nil || len(sum) != len(c.digest):
+		v.defects.Add(at+".sha256", "must be %d hexadecimal digits: that of a token is what printf %%s TOKEN | sha256sum prints", 2*len(c.digest))
+		return
+	default:
+		c.digest = digest(sum)
+		v.defects.AddIf(c.digest == digestOf(""), at+".sha256", "is that of an empty text: was the token set when it was made?")
 	}
 	v.alone("digest "+string(c.digest[:]), at, "has the token of %s: each caller has its own")
 }
 
-// weak says what is wrong with a token, without repeating it.
-func weak(token string) string {
-	switch {
-	case len(token) < minToken:
-		return fmt.Sprintf("is shorter than %d bytes: make one with openssl rand -hex 32", minToken)
-	case len(token) > maxToken:
-		return fmt.Sprintf("is longer than %d bytes", maxToken)
-	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return "has characters that do not fit into a header: write printable ASCII without spaces"
-	}
-	return ""
-}
-
+// certificate checks the credential of a caller that has a certificate.
 func (v *verifier) certificate(at string, c *caller) {
-	given := 0
-	for _, text := range []string{c.CommonName, c.DNS, c.URI} {
-		if text != "" {
-			given++
-		}
-	}
-	if given != 1 || c.Token+c.SHA256 != "" {
-		if !v.dec.About(at) {
-			v.dec.Add(at, "wants one of commonName, dns and uri")
-		}
+	given := slices.DeleteFunc([]string{c.CommonName, c.DNS, c.URI}, func(text string) bool { return text == "" })
+	if len(given) != 1 || c.Token+c.SHA256 != "" {
+		v.defects.Add(at, "wants one of commonName, dns and uri")
 		return
 	}
 	v.alone(fmt.Sprintf("subject %q %q %q", c.CommonName, c.DNS, c.URI), at, "has the subject of %s: each caller has its own")

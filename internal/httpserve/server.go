@@ -48,79 +48,50 @@ type Listener struct {
 // Listen begins to listen. Asks says that callers have to say who they are; the host of
 // baseURL is one that requests may be for, besides this machine. A host name is resolved
 // once, so that what was judged is what is listened at.
-func Listen(ctx context.Context, e Endpoint, asks bool, baseURL string, warn func(error)) (*Listener, error) {
+func Listen(_ context.Context, e Endpoint, asks bool, baseURL string, warn func(error)) (*Listener, error) {
 	e.Addr = cmp.Or(e.Addr, "127.0.0.1:8080")
 	config, err := e.config(warn)
 	if err != nil {
 		return nil, err
 	}
-	addr, local, err := resolve(ctx, e.Addr)
+	host, port, err := net.SplitHostPort(e.Addr)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("listen at %s: %w", e.Addr, err)
+		return nil, fmt.Errorf("listen at %s: want HOST:PORT, as [::1]:8080; for PORT want a number from 0 to 65535", e.Addr)
 	}
-	if e.ClientCA != "" && !asks {
-		return nil, errors.New("client certificates are asked for, and nothing says who has them: open the guard with Certificates")
-	}
-	if !local && !asks && !e.Insecure {
-		return nil, fmt.Errorf("listen at %s: %w", e.Addr, ErrExposed)
-	}
-	var socket net.Listener
-	if e.Socket != "" {
-		if socket, err = Socket(e.Socket); err != nil {
-			return nil, err
-		}
-	}
-	raw, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	addr, err := net.ResolveTCPAddr("tcp", e.Addr)
 	if err != nil {
-		if socket != nil {
-			socket.Close()
-		}
 		return nil, err
 	}
-	l := &Listener{socket: socket, URL: "http://" + raw.Addr().String(), Listener: raw, grace: cmp.Or(e.Grace, 30*time.Second)}
-	if config != nil {
-		l.URL = "https://" + raw.Addr().String()
-		l.Listener = tls.NewListener(l.Listener, config)
+	open := addr.IP.IsLoopback() && !asks && !e.Insecure // to all that this machine runs
+	switch {
+	case e.ClientCA != "" && !asks:
+		return nil, errors.New("client certificates are asked for, and nothing says who has them: open the guard with Certificates")
+	case !addr.IP.IsLoopback() && !asks && !e.Insecure:
+		return nil, fmt.Errorf("listen at %s: %w", e.Addr, ErrExposed)
 	}
-	if local && !asks && !e.Insecure {
-		host, _, _ := net.SplitHostPort(e.Addr)
-		if l.hosts = []string{host}; baseURL != "" {
-			if u, err := url.Parse(baseURL); err == nil {
-				l.hosts = append(l.hosts, u.Hostname())
-			}
+	raw, err := net.ListenTCP("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	l := &Listener{URL: "http://" + raw.Addr().String(), Listener: raw, grace: cmp.Or(e.Grace, 30*time.Second)}
+	if config != nil {
+		l.URL, l.Listener = "https://"+raw.Addr().String(), tls.NewListener(raw, config)
+	}
+	if open {
+		l.hosts = []string{host}
+		if u, err := url.Parse(baseURL); err == nil {
+			l.hosts = append(l.hosts, u.Hostname())
+		}
+	}
+	if e.Socket != "" {
+		if l.socket, err = Socket(e.Socket); err != nil {
+			return nil, errors.Join(err, raw.Close())
 		}
 	}
 	return l, nil
-}
-
-// resolve returns where HOST:PORT is, and whether that is of this machine alone.
-func resolve(ctx context.Context, addr string) (at string, local bool, err error) {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return "", false, errors.New("want HOST:PORT, as 127.0.0.1:8080 or [::1]:8080")
-	}
-	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
-		return "", false, fmt.Errorf("port %q: want a number from 0 to 65535", port)
-	}
-	if host == "" {
-		return addr, false, nil
-	}
-	ip, err := netip.ParseAddr(host)
-	if err != nil {
-		found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-		if err != nil {
-			return "", false, err
-		}
-		if len(found) == 0 {
-			return "", false, fmt.Errorf("%q has no address", host)
-		}
-		ip = found[0]
-		if i := slices.IndexFunc(found, func(other netip.Addr) bool { return other.Unmap().Is4() }); i >= 0 {
-			ip = found[i]
-		}
-	}
-	ip = ip.Unmap()
-	return net.JoinHostPort(ip.String(), port), ip.IsLoopback(), nil
 }
 
 // config returns how connections are encrypted, nil when they are not.

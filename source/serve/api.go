@@ -3,6 +3,7 @@ package serve
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve/api"
+	"github.com/headgate-io/headgate/source/serve/journal"
 )
 
 // Bounds of requests and answers.
@@ -39,14 +41,9 @@ const (
 // reply answers with JSON.
 func (c *call) reply(value any) error { return httpserve.JSON(c.w, http.StatusOK, value) }
 
-// bad refuses a parameter.
-func bad(name, problem string) error {
-	return httpserve.Refuse(http.StatusBadRequest, "parameter %s: %s", name, problem)
-}
-
-// impossible refuses the value of a parameter.
-func impossible(name, value, want string) error {
-	return bad(name, quote(value)+" is not possible: want "+want)
+// bad refuses the value of a parameter.
+func (c *call) bad(name, want string) error {
+	return httpserve.Refuse(http.StatusBadRequest, "parameter %s: %s is not possible: want %s", name, quote(c.values[name]), want)
 }
 
 // quote quotes a text of a request, shortened to 80 bytes.
@@ -63,56 +60,43 @@ func shorten(text string, most int) string {
 // clean returns a text that a request or an upstream chose, fit to be shown.
 func clean(text string) string { return shorten(redact.String(shorten(text, 4*maxText)), maxText) }
 
-// query returns the parameters of a request, which has no others than those
+// query reads the parameters of a request, which has no others than those
 // allowed, and each once.
-func (c *call) query(allowed ...string) (map[string]string, error) {
+func (c *call) query(allowed []string) error {
 	query, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
-		return nil, httpserve.Refuse(http.StatusBadRequest, "the parameters are not escaped as in URLs")
+		return httpserve.Refuse(http.StatusBadRequest, "the parameters are not escaped as in URLs")
 	}
-	values := map[string]string{}
+	c.values = make(map[string]string)
 	for name, list := range query {
 		if !slices.Contains(allowed, name) {
-			return nil, bad(quote(name), "is unknown here; there are "+cmp.Or(strings.Join(allowed, ", "), "none"))
+			return httpserve.Refuse(http.StatusBadRequest, "parameter %s: is unknown here; there are %s", quote(name), cmp.Or(strings.Join(allowed, ", "), "none"))
 		}
 		if len(list) != 1 {
-			return nil, bad(quote(name), "is there twice")
+			return httpserve.Refuse(http.StatusBadRequest, "parameter %s: is there twice", quote(name))
 		}
-		values[name] = list[0]
+		c.values[name] = list[0]
 	}
-	return values, nil
+	return nil
 }
 
 // number reads a parameter that is a number from 1 to most.
-func number(values map[string]string, name string, most, otherwise int) (int, error) {
-	text, given := values[name]
+func (c *call) number(name string, most, otherwise int) (int, error) {
+	text, given := c.values[name]
 	if !given {
 		return otherwise, nil
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > most {
-		return 0, impossible(name, text, "a number from 1 to "+strconv.Itoa(most))
+		return 0, c.bad(name, "a number from 1 to "+strconv.Itoa(most))
 	}
 	return n, nil
 }
 
-// object returns the object of the path as it is now.
-func (c *call) object() (source.Reference, View, error) {
-	ref, err := source.ParseReference(strings.Join([]string{c.r.PathValue("kind"), c.r.PathValue("namespace"), c.r.PathValue("name")}, "/"))
-	if err != nil {
-		return ref, View{}, httpserve.Refuse(http.StatusNotFound, "%w", err)
-	}
-	if err := may(c.grant, mayRead, ref); err != nil {
-		return ref, View{}, err
-	}
-	v, err := c.View(ref)
-	return ref, v, err
-}
-
 // filter returns which objects the parameters select.
-func filter(values map[string]string) (source.Reference, error) {
-	ref := source.Reference{Namespace: values["namespace"], Name: values["name"]}
-	if kind := values["kind"]; kind != "" {
+func (c *call) filter() (source.Reference, error) {
+	ref := source.Reference{Namespace: c.values["namespace"], Name: c.values["name"]}
+	if kind := c.values["kind"]; kind != "" {
 		named, err := source.ParseReference(kind)
 		if err != nil || named.Name != "" {
 			return ref, httpserve.Refuse(http.StatusBadRequest, "parameter kind: %w", err)
@@ -124,21 +108,22 @@ func filter(values map[string]string) (source.Reference, error) {
 
 // selection returns a function that reports whether the parameters select an object.
 func (c *call) selection() (func(View) bool, error) {
-	values, err := c.query("ready", "kind", "namespace", "name")
+	ref, err := c.filter()
 	if err != nil {
 		return nil, err
 	}
-	ref, err := filter(values)
-	if err != nil {
-		return nil, err
-	}
-	ready := strings.ToLower(values["ready"])
+	ready := strings.ToLower(c.values["ready"])
 	if !slices.Contains([]string{"", "true", "false", "unknown"}, ready) {
-		return nil, impossible("ready", values["ready"], "true, false or unknown")
+		return nil, c.bad("ready", "true, false or unknown")
 	}
 	return func(v View) bool {
 		return ref.Selects(source.ReferenceTo(v.Object)) && (ready == "" || strings.EqualFold(ready, readyOf(v).Status))
 	}, nil
+}
+
+// readable returns the objects that the caller may read.
+func (c *call) readable() []View {
+	return slices.DeleteFunc(c.Views(), func(v View) bool { return may(c.grant, mayRead, source.ReferenceTo(v.Object)) != nil })
 }
 
 // list answers with the sources that the caller may read.
@@ -148,8 +133,8 @@ func (c *call) list() error {
 		return err
 	}
 	list := []api.Source{} // [] and not null
-	for _, v := range c.Views() {
-		if selects(v) && may(c.grant, mayRead, source.ReferenceTo(v.Object)) == nil {
+	for _, v := range c.readable() {
+		if selects(v) {
 			list = append(list, Summary(v))
 		}
 	}
@@ -161,19 +146,15 @@ func (c *call) list() error {
 func (c *call) problems() []string {
 	list := []string{}
 	if may(c.grant, mayRead, source.Reference{}) == nil {
-		defects := c.Defects()
-		for _, err := range defects[:min(len(defects), maxDefects)] {
+		for _, err := range c.Defects() {
 			list = append(list, clean(err.Error()))
 		}
 	}
-	return list
+	return list[:min(len(list), maxDefects)]
 }
 
 // stats answers how much there is to do, of what the caller may read.
 func (c *call) stats() error {
-	if _, err := c.query(); err != nil {
-		return err
-	}
 	stats := api.Stats{Version: "(devel)", Started: c.began, Phases: map[string]int{}, Ready: map[string]int{}, Defects: c.problems()}
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		stats.Version = info.Main.Version
@@ -182,30 +163,21 @@ func (c *call) stats() error {
 		now := c.Stats()
 		stats.Fetching, stats.Oldest = now.Fetching, now.Oldest.Seconds()
 	}
-	for _, v := range c.Views() {
-		if may(c.grant, mayRead, source.ReferenceTo(v.Object)) == nil {
-			stats.Objects++
-			stats.Phases[string(v.Phase)]++
-			stats.Ready[readyOf(v).Status]++
-		}
+	for _, v := range c.readable() {
+		stats.Objects++
+		stats.Phases[string(v.Phase)]++
+		stats.Ready[readyOf(v).Status]++
 	}
 	return c.reply(stats)
 }
 
 // source answers with one source, or its document.
 func (c *call) source() error {
-	if _, err := c.query(); err != nil {
-		return err
-	}
-	_, v, err := c.object()
-	if err != nil {
-		return err
-	}
 	c.w.Header().Add("Vary", "Accept")
 	if !httpserve.Wants(c.r, "application/yaml") {
-		return c.detail(v)
+		return c.detail(c.view)
 	}
-	text, err := source.EncodeYAML(source.Masked(v.Object))
+	text, err := source.EncodeYAML(source.Masked(c.view.Object))
 	if err == nil {
 		err = httpserve.Send(c.w, http.StatusOK, "application/yaml", text)
 	}
@@ -234,7 +206,7 @@ func Summary(v View) api.Source {
 		one.Revision = one.Artifact.Revision
 	}
 	if v.Last.Number > 0 {
-		last := runOf(v.Last, one.Revision)
+		last := runOf(v.Last)
 		one.Last = &last
 	}
 	for _, blocker := range v.Blockers {
@@ -251,15 +223,18 @@ func (c *call) detail(v View) error {
 		return err
 	}
 	one.Document, one.Conditions = string(text), v.Object.Common().Conditions
-	one.Hook = "/hook/" + strings.Join([]string{strings.ToLower(one.Kind), url.PathEscape(one.Namespace), url.PathEscape(one.Name)}, "/")
+	one.Hook = "/hook/" + strings.ToLower(one.Kind) + "/" + url.PathEscape(one.Namespace) + "/" + url.PathEscape(one.Name)
 	return c.reply(one)
 }
 
 // runOf returns a run as the API has it.
-func runOf(r Run, revision string) api.Run {
+func runOf(r Run) api.Run {
 	run := api.Run{
 		Number: r.Number, Trigger: string(r.Trigger), Started: r.Started, Took: r.Took.Seconds(),
-		Outcome: string(r.Result.Outcome), Why: clean(r.Result.Why), Revision: revision,
+		Outcome: string(r.Result.Outcome), Why: clean(r.Result.Why),
+	}
+	if r.Artifact != nil {
+		run.Revision = r.Artifact.Revision
 	}
 	if r.Err != nil {
 		run.Error = clean(r.Err.Error())
@@ -269,16 +244,9 @@ func runOf(r Run, revision string) api.Run {
 
 // runs answers with the last notable runs of an object, the newest first.
 func (c *call) runs() error {
-	if _, err := c.query(); err != nil {
-		return err
-	}
-	ref, _, err := c.object()
-	if err != nil {
-		return err
-	}
 	runs := []api.Run{} // [] and not null
 	c.mu.Lock()
-	if e := c.entries[ref]; e != nil {
+	if e := c.entries[c.ref]; e != nil {
 		runs = append(runs, e.runs...)
 	}
 	c.mu.Unlock()
@@ -288,46 +256,29 @@ func (c *call) runs() error {
 
 // files answers with the files of an artifact in the order of their paths.
 func (c *call) files() error {
-	values, err := c.query("after", "limit")
+	limit, err := c.number("limit", maxFiles, defaultFiles)
 	if err != nil {
 		return err
 	}
-	limit, err := number(values, "limit", maxFiles, defaultFiles)
-	if err != nil {
-		return err
-	}
-	ref, v, err := c.object()
-	if err == nil {
-		err = may(c.grant, mayFetch, ref)
-	}
-	if err != nil {
-		return err
-	}
-	a := v.Object.Artifact()
+	a := c.view.Object.Artifact()
 	if a == nil {
-		return httpserve.Refuse(http.StatusNotFound, "%s has no artifact", ref)
+		return httpserve.Refuse(http.StatusNotFound, "%s has no artifact", c.ref)
 	}
 	all, err := listFiles(c.config.Store, *a)
 	if errors.Is(err, fs.ErrNotExist) {
-		return httpserve.Refuse(http.StatusNotFound, "the artifact of %s is not in the store of this server", ref)
+		return httpserve.Refuse(http.StatusNotFound, "the artifact of %s is not in the store of this server", c.ref)
 	}
 	if tooMuch, is := errors.AsType[*artifact.LimitError](err); is {
-		return httpserve.Refuse(http.StatusUnprocessableEntity, "the artifact of %s is too large for a list of its files: more than %d %s", ref, tooMuch.Limit, tooMuch.What)
+		return httpserve.Refuse(http.StatusUnprocessableEntity, "the artifact of %s is too large for a list of its files: more than %d %s", c.ref, tooMuch.Limit, tooMuch.What)
 	}
 	if err != nil {
 		return err
 	}
-	after, given := values["after"]
-	from := slices.IndexFunc(all, func(f api.File) bool { return !given || f.Path > after })
-	if from < 0 {
-		from = len(all)
-	}
-	answer := struct {
-		Files []api.File `json:"files"`
-		Next  string     `json:"next,omitempty"` // for after
-	}{Files: append([]api.File{}, all[from:min(len(all), from+limit)]...)}
-	if from+limit < len(all) {
-		answer.Next = answer.Files[limit-1].Path
+	after, given := c.values["after"]
+	rest := slices.DeleteFunc(all, func(f api.File) bool { return given && f.Path <= after })
+	answer := map[string]any{"files": rest[:min(len(rest), limit)]}
+	if len(rest) > limit {
+		answer["next"] = rest[limit-1].Path // for after
 	}
 	return c.reply(answer)
 }
@@ -340,7 +291,7 @@ func listFiles(store *artifact.Store, a artifact.Artifact) ([]api.File, error) {
 	}
 	defer content.Close()
 	whole := []api.File{{Path: path.Base(a.Path), Size: a.Size}}
-	if !slices.ContainsFunc([]string{".tar.gz", ".tgz", ".tar"}, func(ext string) bool { return strings.HasSuffix(strings.ToLower(a.Path), ext) }) {
+	if name := strings.ToLower(a.Path); !strings.HasSuffix(name, ".tar.gz") && !strings.HasSuffix(name, ".tgz") && !strings.HasSuffix(name, ".tar") {
 		return whole, nil
 	}
 	tree, err := artifact.Read(content, artifact.Limits{Entries: maxListed, Temp: store.Temp})
@@ -351,7 +302,7 @@ func listFiles(store *artifact.Store, a artifact.Artifact) ([]api.File, error) {
 		return nil, err
 	}
 	defer tree.Close()
-	var files []api.File
+	files := []api.File{} // [] and not null
 	err = fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || name == "." {
 			return err
@@ -373,9 +324,6 @@ func listFiles(store *artifact.Store, a artifact.Artifact) ([]api.File, error) {
 
 // session says who the caller is.
 func (c *call) session() error {
-	if _, err := c.query(); err != nil {
-		return err
-	}
 	allowed, scope := []string{}, c.grant.Scope()
 	for _, what := range []string{mayFetch, mayRead, mayChange} { // with some objects at least
 		if c.grant.All || scope != nil && httpserve.Allows(scope.May, what) {
@@ -408,52 +356,34 @@ func (c *call) logout() error {
 	return nil
 }
 
-// An order is what a caller wants to do with an object, and why.
-type order struct {
-	values map[string]string // parameters
-	ref    source.Reference
-	view   View // before
-	why    api.Change
-}
-
-// order reads the order of a caller who may give it. The credential says who that is, where there is one.
-func (c *call) order(parameters ...string) (o order, err error) {
-	if o.values, err = c.query(parameters...); err != nil {
-		return o, err
-	}
-	o.ref, o.view, err = c.object()
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = cmp.Or(may(c.grant, mayChange, o.ref), err)
-	}
-	if err == nil {
-		err = c.bodies.JSON(c.w, c.r, &o.why)
-	}
-	if err == nil && (len(o.why.By) > maxActor || len(o.why.Reason) > maxReason) {
+// why reads who wants a change and why. The credential says who, where there is one.
+func (c *call) why() (why api.Change, err error) {
+	err = c.bodies.JSON(c.w, c.r, &why)
+	if err == nil && (len(why.By) > maxActor || len(why.Reason) > maxReason) {
 		err = httpserve.Refuse(http.StatusBadRequest, "want at most %d bytes in by and %d in reason", maxActor, maxReason)
 	}
-	o.why.By, o.why.Reason = redact.String(cmp.Or(c.grant.Actor, o.why.By)), redact.String(o.why.Reason)
-	return o, err
+	return api.Change{By: redact.String(cmp.Or(c.grant.Actor, why.By)), Reason: redact.String(why.Reason)}, err
 }
 
 // reconcile asks for a run, and may wait for its end.
 func (c *call) reconcile() error {
-	o, err := c.order("wait")
+	why, err := c.why()
 	if err != nil {
 		return err
 	}
-	wait, err := time.ParseDuration(cmp.Or(o.values["wait"], "0"))
+	wait, err := time.ParseDuration(cmp.Or(c.values["wait"], "0"))
 	if err != nil || wait < 0 || wait > maxWait {
-		return impossible("wait", o.values["wait"], "a duration up to "+source.Duration(maxWait).String()+", such as 30s")
+		return c.bad("wait", "a duration up to "+source.Duration(maxWait).String()+", such as 30s")
 	}
-	run, err := c.Request(o.ref, Request)
+	run, err := c.Request(c.ref, Request)
 	if err != nil {
 		return err
 	}
-	c.did(o, "ReconcileRequested", "a run was requested")
+	c.did(why, "ReconcileRequested", "a run was requested")
 	if wait > 0 {
 		ctx, cancel := context.WithTimeout(c.r.Context(), wait)
 		defer cancel()
-		v, err := c.Wait(ctx, o.ref, run)
+		v, err := c.Wait(ctx, c.ref, run)
 		if err == nil {
 			return c.detail(v)
 		}
@@ -465,36 +395,31 @@ func (c *call) reconcile() error {
 }
 
 func (c *call) suspend() error {
-	o, err := c.order()
+	why, err := c.why()
 	if err == nil {
-		err = c.Suspend(o.ref, source.Suspension{By: o.why.By, Reason: o.why.Reason})
+		err = c.Suspend(c.ref, source.Suspension{By: why.By, Reason: why.Reason})
 	}
-	if err != nil {
-		return err
-	}
-	c.did(o, "Suspended", "suspended")
-	return c.current(o.ref)
+	return c.done(err, why, "Suspended", "suspended")
 }
 
 func (c *call) resume() error {
-	o, err := c.order()
+	why, err := c.why()
 	if err == nil {
-		err = c.Resume(o.ref)
+		err = c.Resume(c.ref)
 	}
+	if c.view.Suspension == nil { // nothing but a run came of it
+		return c.done(err, why, "ReconcileRequested", "a run was requested")
+	}
+	return c.done(err, why, "Resumed", "resumed")
+}
+
+// done answers with the object of the path as it is after a change, unless that failed.
+func (c *call) done(err error, why api.Change, reason, message string) error {
 	if err != nil {
 		return err
 	}
-	if o.view.Suspension == nil { // nothing but a run came of it
-		c.did(o, "ReconcileRequested", "a run was requested")
-	} else {
-		c.did(o, "Resumed", "resumed")
-	}
-	return c.current(o.ref)
-}
-
-// current answers with an object as it is now.
-func (c *call) current(ref source.Reference) error {
-	v, err := c.View(ref)
+	c.did(why, reason, message)
+	v, err := c.View(c.ref)
 	if err != nil {
 		return err
 	}
@@ -502,21 +427,164 @@ func (c *call) current(ref source.Reference) error {
 }
 
 // did logs and keeps what a caller did.
-func (c *call) did(o order, reason, message string) {
-	log := c.log.With("object", o.view.Object.Head().String(), "change", reason)
-	if o.why.By != "" {
-		message += " by " + o.why.By
-		log = log.With("by", clean(o.why.By))
+func (c *call) did(why api.Change, reason, message string) {
+	log := c.log.With("object", c.view.Object.Head().String(), "change", reason)
+	if why.By != "" {
+		message += " by " + why.By
+		log = log.With("by", clean(why.By))
 	}
-	if o.why.Reason != "" {
-		message += ": " + o.why.Reason
-		log = log.With("reason", clean(o.why.Reason))
+	if why.Reason != "" {
+		message += ": " + why.Reason
+		log = log.With("reason", clean(why.Reason))
 	}
 	log.Info("change", "remote", remote(c.r))
 	if c.config.Journal != nil {
 		c.config.Journal.Append(source.Event{
-			InvolvedObject: source.Involved(o.view.Object), Severity: "info", Timestamp: time.Now(),
+			InvolvedObject: source.Involved(c.view.Object), Severity: "info", Timestamp: time.Now(),
 			Message: message, Reason: reason, Controller: "headgate",
 		})
 	}
+}
+
+// sees reports whether the caller may read of an object now: a stream lasts longer than a request.
+func (c *call) sees(ref source.Reference) bool {
+	grant, err := c.config.Callers.Renew(c.grant)
+	return err == nil && may(grant, mayRead, ref) == nil
+}
+
+// stream answers with the server-sent events that produce sends, until the reader is gone or takes nothing, the
+// server ends, or the caller is not known any more. Comments show proxies that the stream is in use.
+func (c *call) stream(produce func(ctx context.Context, send func(id int64, value any)) error) error {
+	out := httpserve.StreamEvents(c.w)
+	if c.r.Method == http.MethodHead {
+		return nil
+	}
+	ctx, end := context.WithCancel(c.r.Context())
+	defer context.AfterFunc(c.ending, end)()
+	texts, ended := make(chan string), make(chan struct{})
+	go func() {
+		defer close(ended)
+		err := produce(ctx, func(id int64, value any) {
+			head := "data: "
+			if id > 0 {
+				head = "id: " + strconv.FormatInt(id, 10) + "\ndata: "
+			}
+			data, _ := json.Marshal(value) // which has no type that JSON lacks
+			select {
+			case texts <- head + string(data) + "\n\n":
+			case <-ctx.Done():
+			}
+		})
+		if err != nil && ctx.Err() == nil {
+			c.log.Warn("a stream broke", "path", clean(c.r.URL.Path), "error", clean(err.Error()))
+		}
+	}()
+	defer func() {
+		end()
+		<-ended
+	}()
+	ticker := time.NewTicker(c.config.Keepalive)
+	defer ticker.Stop()
+	for text := ": here it begins\n\n"; ; {
+		if _, err := out.Write([]byte(text)); err != nil {
+			return nil
+		}
+		select {
+		case text = <-texts:
+		case <-ticker.C:
+			if _, err := c.config.Callers.Renew(c.grant); err != nil {
+				return nil
+			}
+			text = ":\n\n"
+		case <-ended:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// watch streams the sources that the caller may read, and their changes. One
+// that the filter selects no more is told as gone.
+func (c *call) watch() error {
+	selects, err := c.selection()
+	if err != nil {
+		return err
+	}
+	return c.stream(func(ctx context.Context, send func(int64, any)) error {
+		told := make(map[source.Reference]bool) // what the client knows
+		synced := false
+		return c.Watch(ctx, func(views []View) {
+			for _, v := range views {
+				ref := source.ReferenceTo(v.Object)
+				if v.Phase != Gone && selects(v) && c.sees(ref) {
+					one := Summary(v)
+					told[ref] = true
+					send(0, api.Notice{Source: &one})
+				} else if told[ref] {
+					delete(told, ref)
+					send(0, api.Notice{Gone: &api.Gone{Kind: source.Involved(v.Object).Kind, Namespace: ref.Namespace, Name: ref.Name}})
+				}
+			}
+			if !synced {
+				synced = true
+				send(0, api.Notice{Synced: true})
+			}
+		})
+	})
+}
+
+// events answers with events, the oldest first, or follows them.
+func (c *call) events() error {
+	q, err := c.eventQuery()
+	if err != nil {
+		return err
+	}
+	follow, err := strconv.ParseBool(cmp.Or(c.values["follow"], "false"))
+	switch {
+	case err != nil:
+		return c.bad("follow", "true or false")
+	case c.config.Journal == nil:
+		return httpserve.Refuse(http.StatusNotFound, "this server keeps no events")
+	case follow:
+		return c.stream(func(ctx context.Context, send func(int64, any)) error {
+			return c.config.Journal.Follow(ctx, q, func(e api.Event) { send(e.ID, e) })
+		})
+	}
+	return c.reply(map[string]any{"events": append([]api.Event{}, c.config.Journal.Read(q)...)}) // [] and not null
+}
+
+// eventQuery reads which events are wanted, of those that the caller may read.
+func (c *call) eventQuery() (q journal.Query, err error) {
+	object, err := c.filter()
+	if err != nil {
+		return q, err
+	}
+	q.Select = func(e *api.Event) bool { // of no object only callers are told that may read everything
+		ref, err := source.ParseReference(e.InvolvedObject.Kind + "/" + e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name)
+		if err != nil {
+			ref = source.Reference{}
+		}
+		return object.Selects(ref) && c.sees(ref)
+	}
+	q.Severity = c.values["severity"]
+	if !slices.Contains([]string{"", "trace", "info", "error"}, q.Severity) {
+		return q, c.bad("severity", "trace, info or error")
+	}
+	if text := c.values["since"]; text != "" {
+		if q.Since, err = time.Parse(time.RFC3339, text); err != nil {
+			return q, c.bad("since", "a time such as 2026-01-31T12:00:00Z")
+		}
+	}
+	after := cmp.Or(c.r.Header.Get("Last-Event-ID"), c.values["after"]) // what the stream before ended with
+	q.After, err = strconv.ParseInt(cmp.Or(after, "0"), 10, 64)
+	if err != nil || q.After < 0 {
+		return q, c.bad("after", "the number of an event")
+	}
+	otherwise := defaultEvents
+	if after != "" && c.values["follow"] != "" {
+		otherwise = 0 // none is to be left out
+	}
+	q.Limit, err = c.number("limit", maxEvents, otherwise)
+	return q, err
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -121,10 +122,11 @@ func TestRuns(t *testing.T) {
 	r.push("app")
 	again()
 	again()
-	runs, err := c.Runs(t.Context(), app)
-	if err != nil {
+	var answer struct{ Runs []api.Run }
+	if err := c.Get(t.Context(), api.Path(app, "runs"), nil, &answer); err != nil {
 		t.Fatal(err)
 	}
+	runs := answer.Runs
 	var got []string
 	for _, run := range runs {
 		got = append(got, run.Outcome)
@@ -142,8 +144,8 @@ func TestRuns(t *testing.T) {
 		r.push("app")
 		again()
 	}
-	if runs, err = c.Runs(t.Context(), app); err != nil || len(runs) != 20 {
-		t.Errorf("%d runs, %v", len(runs), err)
+	if err := c.Get(t.Context(), api.Path(app, "runs"), nil, &answer); err != nil || len(answer.Runs) != 20 {
+		t.Errorf("%d runs, %v", len(answer.Runs), err)
 	}
 	if text := r.log.String(); !strings.Contains(text, "msg=recovered object=GitRepository/shop/app") {
 		t.Errorf("no line of the recovery:\n%s", text)
@@ -152,29 +154,28 @@ func TestRuns(t *testing.T) {
 
 // TestFiles pages through the files of an artifact.
 func TestFiles(t *testing.T) {
-	r := newWeb(t, false)
-	c := r.client("")
+	c := newWeb(t, false).client("")
 	want := []api.File{{Path: "README.md", Size: 50}, {Path: "bin", Dir: true}, {Path: "bin/<b>\"name\"&é.html", Size: 1}, {Path: "bin/run", Size: 10, Executable: true}}
-	all, next, err := c.Files(t.Context(), app, "", 0)
-	if err != nil || next != "" || !reflect.DeepEqual(all, want) {
-		t.Fatalf("%+v, %q, %v", all, next, err)
-	}
-	var paged []api.File
-	for after := ""; ; {
-		page, next, err := c.Files(t.Context(), app, after, 1)
-		if err != nil || len(page) != 1 {
-			t.Fatal(page, err)
+	for name, tt := range map[string]struct {
+		query string
+		want  []api.File
+		next  string
+	}{
+		"all":        {"", want, ""},
+		"first":      {"limit=1", want[:1], "README.md"},
+		"next":       {"limit=2&after=README.md", want[1:3], want[2].Path},
+		"last":       {"limit=2&after=bin/run", nil, ""},
+		"in between": {"limit=1&after=a", want[1:2], "bin"},
+	} {
+		query, _ := url.ParseQuery(tt.query)
+		var answer struct {
+			Files []api.File
+			Next  string
 		}
-		paged = append(paged, page...)
-		if after = next; after == "" {
-			break
+		err := c.Get(t.Context(), api.Path(app, "files"), query, &answer)
+		if err != nil || answer.Next != tt.next || !slices.Equal(answer.Files, tt.want) {
+			t.Errorf("%s: %+v, %v", name, answer, err)
 		}
-	}
-	if !reflect.DeepEqual(paged, want) {
-		t.Errorf("page by page: %+v", paged)
-	}
-	if page, next, err := c.Files(t.Context(), app, "a", 1); err != nil || next == "" || page[0].Path != "bin" {
-		t.Errorf("after a path that is not there: %v %q %v", page, next, err)
 	}
 }
 
@@ -245,8 +246,8 @@ spec: {url: "https://git.example.org/part.git", interval: 1h}
 	if !strings.Contains(text, "https://ci:xxxxx@git.example.org/app.git") || !strings.Contains(text, "status:") {
 		t.Errorf("%s", text)
 	}
-	stats, err := c.Stats(t.Context())
-	if err != nil || stats.Objects != 5 || stats.Phases["suspended"] != 1 || stats.Ready["False"] != 1 || len(stats.Defects) != 1 || stats.Started.IsZero() {
+	var stats api.Stats
+	if err := c.Get(t.Context(), "stats", nil, &stats); err != nil || stats.Objects != 5 || stats.Phases["suspended"] != 1 || stats.Ready["False"] != 1 || len(stats.Defects) != 1 || stats.Started.IsZero() {
 		text, _ := json.Marshal(stats)
 		t.Errorf("%s, %v", text, err)
 	}
@@ -487,8 +488,8 @@ func TestStatsAreOwn(t *testing.T) {
 		}
 	}
 	for token, knows := range map[string]bool{"token-of-all-0001": true, "token-of-shop-001": false, "token-of-fetcher1": false} {
-		s, err := r.client(token).Stats(t.Context())
-		if err != nil || knows != (s.Oldest > 0) {
+		var s api.Stats
+		if err := r.client(token).Get(t.Context(), "stats", nil, &s); err != nil || knows != (s.Oldest > 0) {
 			t.Errorf("%s: %+v, %v", token, s, err)
 		}
 	}

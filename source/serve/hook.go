@@ -46,47 +46,40 @@ func refuseHook(logged string, args ...any) *answer {
 
 // hook answers the webhook of an object.
 func (c *call) hook() error {
-	a, ref, provider := c.answerHook()
+	a, provider := c.answerHook()
 	c.metrics.hooks.WithLabelValues(provider, strconv.Itoa(a.status)).Inc()
 	level := slog.LevelInfo
 	if a.status >= http.StatusBadRequest {
 		level = slog.LevelWarn
 	}
-	log := c.log.With("status", a.status, "reason", clean(cmp.Or(a.logged, a.said)))
-	if ref != (source.Reference{}) {
-		log = log.With("object", ref.String())
-	}
-	if provider != "" {
-		log = log.With("provider", provider)
-	}
-	log.Log(context.Background(), level, "webhook")
+	c.log.Log(context.Background(), level, "webhook", "status", a.status, "reason", clean(cmp.Or(a.logged, a.said)), "object", clean(c.ref.String()), "provider", provider)
 	return httpserve.JSON(c.w, a.status, api.Problem{Status: a.status, Reason: a.said})
 }
 
-// answerHook returns the answer to a webhook, the object that it is for, and the provider of a caller that is proven.
-func (c *call) answerHook() (a *answer, ref source.Reference, provider string) {
+// answerHook returns the answer to a webhook, and the provider of a caller that is proven.
+func (c *call) answerHook() (a *answer, provider string) {
 	kind, known := source.ParseKind(c.r.PathValue("kind"))
-	ref = source.Reference{Kind: kind, Namespace: cmp.Or(c.r.PathValue("namespace"), source.DefaultNamespace), Name: c.r.PathValue("name")}
-	if !known || document.CheckNamespace(ref.Namespace) != nil || document.CheckName(ref.Name) != nil {
-		return &answer{status: http.StatusNotFound, said: "no webhook has this path: use /hook/KIND/NAMESPACE/NAME"}, source.Reference{}, ""
+	c.ref = source.Reference{Kind: kind, Namespace: cmp.Or(c.r.PathValue("namespace"), source.DefaultNamespace), Name: c.r.PathValue("name")}
+	if !known || document.CheckNamespace(c.ref.Namespace) != nil || document.CheckName(c.ref.Name) != nil {
+		return &answer{status: http.StatusNotFound, said: "no webhook has this path: use /hook/KIND/NAMESPACE/NAME"}, ""
 	}
 	if coding := c.r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return &answer{status: http.StatusUnsupportedMediaType, said: "the body is compressed: send it as it is"}, ref, ""
+		return &answer{status: http.StatusUnsupportedMediaType, said: "the body is compressed: send it as it is"}, ""
 	}
-	if a := c.authenticate(ref); a != nil {
-		return a, ref, ""
+	if a := c.authenticate(); a != nil {
+		return a, ""
 	}
 	provider, event := providerOf(c.r.Header)
 	if event == "ping" || event == "diagnostics:ping" {
-		return &answer{status: http.StatusOK, said: "pong"}, ref, provider
+		return &answer{status: http.StatusOK, said: "pong"}, provider
 	}
-	switch _, err := c.Request(ref, Hook); {
+	switch _, err := c.Request(c.ref, Hook); {
 	case err == nil:
-		return &answer{status: http.StatusAccepted, said: "it is checked now"}, ref, provider
+		return &answer{status: http.StatusAccepted, said: "it is checked now"}, provider
 	case errors.Is(err, ErrSuspended):
-		return &answer{status: http.StatusAccepted, said: "ignored: it is suspended"}, ref, provider
+		return &answer{status: http.StatusAccepted, said: "ignored: it is suspended"}, provider
 	default:
-		return &answer{http.StatusNotFound, "there is no such object", err.Error()}, ref, provider
+		return &answer{http.StatusNotFound, "there is no such object", err.Error()}, provider
 	}
 }
 
@@ -108,39 +101,37 @@ func providerOf(header http.Header) (name, event string) {
 
 // authenticate returns the answer to a request that may not trigger an object, nil for one that may. It takes
 // the same steps whether the object exists or not.
-func (c *call) authenticate(ref source.Reference) *answer {
-	v, err := c.View(ref)
+func (c *call) authenticate() *answer {
+	v, err := c.View(c.ref)
 	missing := err != nil
 	var token, name string
 	if !missing {
-		token, name, err = c.hookToken(v.Object, ref)
+		token, name, err = c.hookToken(v.Object)
 	}
-	right, unread := proven(c.w, c.r, cmp.Or(token, "-"))
-	lacks := shortfall(c.r)
+	right, shown, unread := proven(c.w, c.r, cmp.Or(token, "-"))
 	switch {
 	case unread != nil:
 		return unread
 	case err != nil && !missing:
-		return refuseHook("object %s: %v", ref, err)
+		return refuseHook("%v", err)
 	case token != "" && right:
 		return nil
 	case token != "":
-		return refuseHook("%s of secret %s/%s", lacks, ref.Namespace, name)
+		return refuseHook("%s is not by the token of secret %s/%s", cmp.Or(shown, "nothing"), c.ref.Namespace, name)
 	}
-	grant, err := c.identify(c.r)
-	switch allowed := err == nil && may(grant, mayChange, ref) == nil; {
+	switch allowed := c.allow(mayChange, c.ref) == nil; {
 	case !allowed && missing:
-		return refuseHook("there is no object %s", ref)
+		return refuseHook("there is no object %s", c.ref)
 	case !allowed:
-		return refuseHook("object %s has no Secret for webhooks, and the caller no token of the server", ref)
+		return refuseHook("it has no Secret for webhooks, and the caller no token of the server")
 	case missing:
-		return &answer{status: http.StatusNotFound, said: "there is no object " + ref.String()}
+		return &answer{status: http.StatusNotFound, said: "there is no object " + c.ref.String()}
 	}
 	return nil
 }
 
 // hookToken returns the token of an object's hook, "" when it has none, and the name of its Secret.
-func (c *call) hookToken(obj source.Object, ref source.Reference) (token, name string, err error) {
+func (c *call) hookToken(obj source.Object) (token, name string, err error) {
 	name, asked := obj.Head().Metadata.Annotations[HookAnnotation]
 	if !asked {
 		name = c.config.Hooks
@@ -148,17 +139,17 @@ func (c *call) hookToken(obj source.Object, ref source.Reference) (token, name s
 	if !asked && name == "" {
 		return "", "", nil
 	}
-	s, err := latest{c.Server}.Secret(c.r.Context(), ref.Namespace, name)
-	if errors.Is(err, fs.ErrNotExist) {
-		if !asked {
-			return "", name, nil
-		}
-		err = fmt.Errorf("secret %s/%s does not exist", ref.Namespace, name) // the object does
+	s, err := latest{c.Server}.Secret(c.r.Context(), c.ref.Namespace, name)
+	switch missing := errors.Is(err, fs.ErrNotExist); {
+	case missing && !asked:
+		return "", name, nil
+	case missing:
+		err = fmt.Errorf("secret %s/%s does not exist", c.ref.Namespace, name) // the object does
 	}
 	if err != nil {
 		return "", name, err
 	}
-	reader := secret.Reader{Name: ref.Namespace + "/" + name, Data: s.Data}
+	reader := secret.Reader{Name: c.ref.Namespace + "/" + name, Data: s.Data}
 	if token, err = reader.Text([]string{"token"}); err == nil && token == "" {
 		err = reader.Problem("token", "is missing")
 	}
@@ -186,8 +177,8 @@ var (
 )
 
 // proven reads the body of a request and reports whether the request shows that
-// its caller knows token. All that it shows is compared, whatever was right already.
-func proven(w http.ResponseWriter, r *http.Request, token string) (right bool, unread *answer) {
+// its caller knows token, and in which place it shows something. All is compared, whatever was right already.
+func proven(w http.ResponseWriter, r *http.Request, token string) (right bool, shown string, unread *answer) {
 	var sums []func() bool
 	var body []io.Writer
 	for _, s := range signatures {
@@ -195,6 +186,11 @@ func proven(w http.ResponseWriter, r *http.Request, token string) (right bool, u
 		algorithm, digits, found := strings.Cut(text, "=")
 		if !found {
 			algorithm, digits = "", text
+		}
+		if text != "" && shown == "" {
+			if shown = s.header; algorithm == "sha1" {
+				shown += " with SHA-1, which does not count,"
+			}
 		}
 		of := s.hashes[strings.ToLower(algorithm)]
 		sum, err := hex.DecodeString(digits)
@@ -205,54 +201,36 @@ func proven(w http.ResponseWriter, r *http.Request, token string) (right bool, u
 		body = append(body, mac)
 		sums = append(sums, func() bool { return hmac.Equal(mac.Sum(nil), sum) })
 	}
-	large := (*http.MaxBytesError)(nil)
 	_, err := io.Copy(io.MultiWriter(body...), http.MaxBytesReader(w, r.Body, maxHook))
-	switch {
-	case errors.As(err, &large):
-		return false, &answer{status: http.StatusRequestEntityTooLarge, said: fmt.Sprintf("the body is larger than %d MiB", maxHook>>20)}
-	case err != nil:
-		return false, &answer{http.StatusBadRequest, "the body ends early", err.Error()}
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return false, "", &answer{status: http.StatusRequestEntityTooLarge, said: fmt.Sprintf("the body is larger than %d MiB", maxHook>>20)}
+	}
+	if err != nil {
+		return false, "", &answer{http.StatusBadRequest, "the body ends early", err.Error()}
 	}
 	for _, equal := range sums {
 		right = equal() || right
 	}
 	want := sha256.Sum256([]byte(token)) // so that the time does not tell the length
-	for _, shown := range tokens(r) {
-		got := sha256.Sum256([]byte(shown))
-		right = hmac.Equal(got[:], want[:]) && shown != "" || right
+	for _, text := range tokens(r) {
+		if text != "" {
+			shown = cmp.Or(shown, "a token")
+		}
+		got := sha256.Sum256([]byte(text))
+		right = hmac.Equal(got[:], want[:]) && text != "" || right
 	}
-	return right, nil
+	return right, shown, nil
 }
 
 // tokens returns what a request has in the places for tokens.
 func tokens(r *http.Request) []string {
-	all := []string{r.Header.Get("X-Gitlab-Token"), r.URL.Query().Get("token")}
-	text := r.Header.Get("Authorization")
-	all = append(all, text)
-	if scheme, rest, found := strings.Cut(text, " "); found && strings.EqualFold(scheme, "bearer") {
+	whole := r.Header.Get("Authorization")
+	all := []string{r.Header.Get("X-Gitlab-Token"), r.URL.Query().Get("token"), whole}
+	if scheme, rest, found := strings.Cut(whole, " "); found && strings.EqualFold(scheme, "bearer") {
 		all = append(all, strings.TrimSpace(rest))
 	}
 	if _, password, ok := r.BasicAuth(); ok {
 		all = append(all, password)
 	}
 	return all
-}
-
-// shortfall says what a request lacks that is not proven.
-func shortfall(r *http.Request) string {
-	for _, s := range signatures {
-		text := r.Header.Get(s.header)
-		switch {
-		case strings.HasPrefix(text, "sha1=") && s.header == "X-Signature":
-			return "X-Signature: HMAC-SHA1 does not count, sign with sha256 or sha512 and the token"
-		case text != "":
-			return s.header + " is not by the token"
-		}
-	}
-	for _, text := range tokens(r) {
-		if text != "" {
-			return "the token is not that"
-		}
-	}
-	return "there is no signature and no token, it has to be that"
 }

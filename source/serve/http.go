@@ -1,14 +1,13 @@
 package serve
 
 import (
-	"context"
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
 	"net/http/pprof"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -114,56 +113,93 @@ func (s *Server) identify(r *http.Request) (httpserve.Grant, error) {
 	return s.config.Callers.Identify(r, "")
 }
 
+// allow identifies the caller of c, and returns why it may not do something with an object, nil when it may.
+func (c *call) allow(what string, ref source.Reference) (err error) {
+	if c.grant, err = c.identify(c.r); err == nil {
+		err = may(c.grant, what, ref)
+	}
+	return err
+}
+
 // A call is a request.
 type call struct {
 	*Server
-	w     http.ResponseWriter
-	r     *http.Request
-	grant httpserve.Grant // of a caller that is identified
+	w      http.ResponseWriter
+	r      *http.Request
+	grant  httpserve.Grant   // of a caller that is identified
+	values map[string]string // parameters
+	ref    source.Reference  // of the object of the path
+	view   View              // of it
 }
 
-// known serves requests of callers that are known.
-func known(serve func(*call) error) func(*call) error {
-	return func(c *call) (err error) {
-		if c.grant, err = c.identify(c.r); err != nil {
+// What routes need besides what callers may do with the object of their path.
+const (
+	aCaller   = "caller"    // that is known
+	documents = "documents" // a known caller, and that they are read: before, an object of one that is not would be missing
+)
+
+// A route is a method and a pattern of [http.ServeMux], what it needs, the parameters that it has, and its handler.
+type route struct {
+	pattern    string
+	needs      string // "" for nothing
+	parameters string
+	serve      func(*call) error
+}
+
+const object = "/api/v1/sources/{kind}/{namespace}/{name}"
+
+// routes are those of the API, as package api has them, and the others.
+var routes = []route{
+	{"GET /api/v1/sources", documents, "kind namespace name ready", (*call).list},
+	{"GET " + object, mayRead, "", (*call).source},
+	{"GET " + object + "/files", mayFetch, "after limit", (*call).files},
+	{"GET " + object + "/runs", mayRead, "", (*call).runs},
+	{"POST " + object + "/reconcile", mayChange, "wait", (*call).reconcile},
+	{"POST " + object + "/suspend", mayChange, "", (*call).suspend},
+	{"POST " + object + "/resume", mayChange, "", (*call).resume},
+	{"GET /api/v1/watch", aCaller, "kind namespace name ready", (*call).watch},
+	{"GET /api/v1/events", aCaller, "kind namespace name severity since after limit follow", (*call).events},
+	{"GET /api/v1/stats", aCaller, "", (*call).stats},
+	{"GET /api/v1/session", aCaller, "", (*call).session},
+	{"POST /api/v1/session", "", "", (*call).login},
+	{"DELETE /api/v1/session", "", "", (*call).logout},
+	{"GET /healthz", "", "", func(c *call) error { return httpserve.Text(c.w, http.StatusOK, "OK\n") }},
+	{"GET /readyz", "", "", (*call).readyz},
+	{"GET /metrics", "", "", (*call).scrape},
+	{"POST /hook/{kind}/{name}", "", "", (*call).hook},
+	{"POST /hook/{kind}/{namespace}/{name}", "", "", (*call).hook},
+	{"GET /debug/pprof/{name}", "", "", (*call).profile},
+	{"GET /debug/pprof/{$}", "", "", (*call).profile},
+}
+
+// prepare gives c what its route needs.
+func (c *call) prepare(r route) (err error) {
+	if r.needs == "" {
+		return nil
+	}
+	if c.grant, err = c.identify(c.r); err != nil || r.needs == aCaller {
+		return cmp.Or(err, c.query(strings.Fields(r.parameters)))
+	}
+	select {
+	case <-c.ready:
+	case <-c.r.Context().Done():
+	case <-c.ending.Done():
+	}
+	if !c.Ready() {
+		return httpserve.Refuse(http.StatusServiceUnavailable, "the server ends before it has read its documents")
+	}
+	if r.needs != documents {
+		if c.ref, err = source.ParseReference(c.r.PathValue("kind") + "/" + c.r.PathValue("namespace") + "/" + c.r.PathValue("name")); err != nil {
+			return httpserve.Refuse(http.StatusNotFound, "%w", err)
+		}
+		if err := cmp.Or(may(c.grant, mayRead, c.ref), may(c.grant, r.needs, c.ref)); err != nil {
 			return err
 		}
-		return serve(c)
-	}
-}
-
-// ready serves requests of callers that are known when the documents are
-// read: before, an object of one that is not read yet would be missing.
-func ready(serve func(*call) error) func(*call) error {
-	return known(func(c *call) error {
-		select {
-		case <-c.ready:
-			return serve(c)
-		case <-c.r.Context().Done():
-		case <-c.ending.Done():
+		if c.view, err = c.View(c.ref); err != nil {
+			return err
 		}
-		return httpserve.Refuse(http.StatusServiceUnavailable, "the server ends before it has read its documents")
-	})
-}
-
-// apiRoutes are those of package api, by method and pattern of [http.ServeMux].
-var apiRoutes = []struct {
-	route string
-	serve func(*call) error
-}{
-	{"GET /api/v1/sources", ready((*call).list)},
-	{"GET /api/v1/sources/{kind}/{namespace}/{name}", ready((*call).source)},
-	{"GET /api/v1/sources/{kind}/{namespace}/{name}/files", ready((*call).files)},
-	{"GET /api/v1/sources/{kind}/{namespace}/{name}/runs", ready((*call).runs)},
-	{"POST /api/v1/sources/{kind}/{namespace}/{name}/reconcile", ready((*call).reconcile)},
-	{"POST /api/v1/sources/{kind}/{namespace}/{name}/suspend", ready((*call).suspend)},
-	{"POST /api/v1/sources/{kind}/{namespace}/{name}/resume", ready((*call).resume)},
-	{"GET /api/v1/watch", known((*call).watch)},
-	{"GET /api/v1/events", known((*call).events)},
-	{"GET /api/v1/stats", known((*call).stats)},
-	{"GET /api/v1/session", known((*call).session)},
-	{"POST /api/v1/session", (*call).login},
-	{"DELETE /api/v1/session", (*call).logout},
+	}
+	return c.query(strings.Fields(r.parameters))
 }
 
 //go:embed page
@@ -179,34 +215,31 @@ func (s *Server) Handler() http.Handler { return s.handler }
 
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	allowed := make(map[string][]string) // methods by pattern
-	handle := func(route string, serve func(*call) error) {
-		method, pattern, found := strings.Cut(route, " ")
-		if !found {
-			pattern = route
-		} else if allowed[pattern] = append(allowed[pattern], method); method == http.MethodGet {
-			allowed[pattern] = append(allowed[pattern], http.MethodHead)
-		}
-		mux.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) {
+	handle := func(pattern string, serve func(*call) error) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if err := serve(&call{Server: s, w: w, r: r}); err != nil {
 				s.refuse(w, r, err)
 			}
 		})
 	}
-	for _, r := range apiRoutes {
-		handle(r.route, r.serve)
+	allowed := make(map[string][]string) // methods by path
+	for _, r := range routes {
+		method, path, _ := strings.Cut(r.pattern, " ")
+		if strings.HasPrefix(path, "/debug/") && !s.config.Profiles {
+			continue
+		}
+		if allowed[path] = append(allowed[path], method); method == http.MethodGet {
+			allowed[path] = append(allowed[path], http.MethodHead)
+		}
+		handle(r.pattern, func(c *call) error {
+			if err := c.prepare(r); err != nil {
+				return err
+			}
+			return r.serve(c)
+		})
 	}
-	handle("GET /healthz", func(c *call) error { return httpserve.Text(c.w, http.StatusOK, "OK\n") })
-	handle("GET /readyz", (*call).readyz)
-	handle("POST /hook/{kind}/{name}", (*call).hook)
-	handle("POST /hook/{kind}/{namespace}/{name}", (*call).hook)
-	handle("GET /metrics", (*call).scrape)
-	if s.config.Profiles {
-		handle("GET /debug/pprof/{name}", known((*call).profile))
-		handle("GET /debug/pprof/{$}", known((*call).profile))
-	}
-	for pattern, methods := range allowed {
-		handle(pattern, func(c *call) error { return httpserve.WrongMethod(c.w, methods...) })
+	for path, methods := range allowed {
+		handle(path, func(c *call) error { return httpserve.WrongMethod(c.w, methods...) })
 	}
 	mux.Handle("/ui", Page())
 	mux.Handle("/ui/", Page())
@@ -231,22 +264,10 @@ func (s *Server) routes() http.Handler {
 			s.denied(r, "origin", "", fmt.Errorf("the request is of a page of %q", r.Header.Get("Origin")))
 			s.answerError(a, r, http.StatusForbidden, "requests of pages of other sites are refused")
 		default:
-			normalize(r.URL)
+			httpserve.Normalize(r.URL, "")
 			mux.ServeHTTP(a, r)
 		}
 	})
-}
-
-// normalize makes a path one that [http.ServeMux] serves as it is: repeated slashes
-// count as one, and segments that begin with a dot are names.
-func normalize(u *url.URL) {
-	path := u.EscapedPath()
-	if !strings.Contains(path, "//") && !strings.Contains(path, "/.") {
-		return
-	}
-	segments := slices.DeleteFunc(strings.SplitAfter(path, "/"), func(segment string) bool { return segment == "/" })
-	u.RawPath = strings.ReplaceAll("/"+strings.Join(segments, ""), "/.", "/%2E")
-	u.Path, _ = url.PathUnescape(u.RawPath) // of an escaped path
 }
 
 // artifact answers what is below no other path: an artifact, to callers that may
@@ -271,10 +292,7 @@ func (c *call) artifact(store http.Handler) error {
 		return httpserve.WrongMethod(c.w, http.MethodGet, http.MethodHead)
 	}
 	if c.config.Callers.Required() && !c.config.OpenArtifacts {
-		if c.grant, err = c.identify(r); err == nil {
-			err = may(c.grant, mayFetch, ref)
-		}
-		if err != nil {
+		if err := c.allow(mayFetch, ref); err != nil {
 			return err
 		}
 		c.w = private{c.w.(*httpserve.Writer)}
@@ -324,7 +342,7 @@ var profiles = map[string]http.HandlerFunc{"": pprof.Index, "profile": pprof.Pro
 
 // profile answers with a profile of the process, which is of all objects.
 func (c *call) profile() error {
-	if err := may(c.grant, mayDebug, source.Reference{}); err != nil {
+	if err := c.allow(mayDebug, source.Reference{}); err != nil {
 		return err
 	}
 	name := c.r.PathValue("name")
@@ -397,11 +415,4 @@ func (s *Server) answerError(w http.ResponseWriter, r *http.Request, status int,
 		return
 	}
 	httpserve.Text(w, status, reason)
-}
-
-// streaming returns the context of a request, which also ends with the server, and what ends it.
-func (c *call) streaming() (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(c.r.Context())
-	stop := context.AfterFunc(c.ending, cancel)
-	return ctx, func() { stop(); cancel() }
 }

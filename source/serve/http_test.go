@@ -353,7 +353,7 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/api/v1/sources/gitrepository/shop/nothing", [5]int{401, 404, 404, 404, 403}},
 		{"GET", "/api/v1/sources/nothing/shop/app", [5]int{401, 404, 404, 404, 404}},
 		{"GET", "/api/v1/sources/gitrepository/shop/app/files", [5]int{401, 200, 200, 403, 403}},
-		{"GET", "/api/v1/sources/gitrepository/shop/app/files?limit=0", [5]int{401, 400, 400, 400, 400}},
+		{"GET", "/api/v1/sources/gitrepository/shop/app/files?limit=0", [5]int{401, 400, 400, 403, 403}},
 		{"GET", "/api/v1/sources/gitrepository/shop/app/runs", [5]int{401, 200, 200, 200, 403}},
 		{"GET", "/api/v1/sources/gitrepository/shop/app/reconcile", [5]int{405, 405, 405, 405, 405}},
 		{"POST", "/api/v1/sources/gitrepository/shop/app/reconcile", [5]int{401, 202, 202, 403, 403}},

@@ -1,10 +1,12 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -68,18 +70,14 @@ func (m *metrics) zero() {
 		m.stored.WithLabelValues(kind)
 		for trigger := range rank {
 			for outcome := range levels {
-				if outcome != source.Suspended {
-					m.outcomes.WithLabelValues(kind, string(trigger), string(outcome))
-				}
+				m.outcomes.WithLabelValues(kind, string(trigger), string(outcome))
 			}
 		}
 	}
-	for vec, values := range map[*prometheus.CounterVec][]string{
-		m.events:  {"trace", "info", "error"},
-		m.told:    {"delivered", "failed", "lost"},
-		m.denials: {"missing", "invalid", "expired", "namespace", "kind", "may", "origin", "host", "unknown"},
+	for vec, values := range map[*prometheus.CounterVec]string{
+		m.events: "trace info error", m.told: "delivered failed lost", m.denials: "missing invalid expired namespace kind may origin host unknown",
 	} {
-		for _, value := range values {
+		for value := range strings.FieldsSeq(values) {
 			vec.WithLabelValues(value)
 		}
 	}
@@ -87,12 +85,9 @@ func (m *metrics) zero() {
 
 // scrape answers with the metrics in the format of Prometheus. They are
 // about all objects: unless OpenMetrics, the caller has to be one that may read all.
-func (c *call) scrape() (err error) {
+func (c *call) scrape() error {
 	if !c.config.OpenMetrics {
-		if c.grant, err = c.identify(c.r); err == nil {
-			err = may(c.grant, mayRead, source.Reference{})
-		}
-		if err != nil {
+		if err := c.allow(mayRead, source.Reference{}); err != nil {
 			return err
 		}
 	}
@@ -137,25 +132,10 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), label)
 	}
 	s := c.server
-	stats := s.Stats()
-	gauge(defectsDesc, float64(len(s.Defects())))
-	gauge(queueDesc, float64(stats.Queued))
-	gauge(oldestDesc, stats.Oldest.Seconds())
-	gauge(runningDesc, float64(stats.Running))
-	gauge(fetchingDesc, float64(stats.Fetching))
-	gauge(startDesc, unix(s.began))
-	counter(answersDesc, stats.Asked, "asked")
-	counter(answersDesc, stats.Shared, "shared")
-	if s.config.Env.Cache != nil {
-		hits, misses := s.config.Env.Cache.Counts()
-		counter(cacheDesc, hits, "hit")
-		counter(cacheDesc, misses, "miss")
-	}
 	count := map[Phase]int{Idle: 0, Queued: 0, Running: 0, Blocked: 0, Stalled: 0, Suspended: 0, Removed: 0}
 	now := time.Now()
 	for _, v := range s.Views() {
-		count[v.Phase]++
-		if v.Phase == Removed {
+		if count[v.Phase]++; v.Phase == Removed {
 			continue
 		}
 		ref := source.ReferenceTo(v.Object)
@@ -173,6 +153,20 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	for phase, n := range count {
 		gauge(phasesDesc, float64(n), string(phase))
 	}
+	stats := s.Stats()
+	gauge(defectsDesc, float64(len(s.Defects())))
+	gauge(queueDesc, float64(count[Queued]+count[Blocked]))
+	gauge(oldestDesc, stats.Oldest.Seconds())
+	gauge(runningDesc, float64(count[Running]))
+	gauge(fetchingDesc, float64(stats.Fetching))
+	gauge(startDesc, unix(s.began))
+	counter(answersDesc, stats.Asked, "asked")
+	counter(answersDesc, stats.Shared, "shared")
+	if s.config.Env.Cache != nil {
+		hits, misses := s.config.Env.Cache.Counts()
+		counter(cacheDesc, hits, "hit")
+		counter(cacheDesc, misses, "miss")
+	}
 }
 
 // unix returns seconds since 1970, 0 for the zero time.
@@ -189,10 +183,7 @@ func (s *Server) observeRequest(r *http.Request) (answered func(*httpserve.Write
 	route := routeOf(r.URL.Path)
 	return func(a *httpserve.Writer) {
 		s.metrics.inFlight.Dec()
-		status := a.Status
-		if status == 0 {
-			status = http.StatusOK // what net/http answers for a handler that says nothing
-		}
+		status := cmp.Or(a.Status, http.StatusOK) // what net/http answers for a handler that says nothing
 		s.metrics.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
 		if route == "artifact" && status < http.StatusMultipleChoices {
 			s.metrics.served.WithLabelValues().Add(float64(a.Bytes))
@@ -219,58 +210,37 @@ func routeOf(path string) string {
 var levels = map[source.Outcome]slog.Level{
 	source.Stored:    slog.LevelInfo,
 	source.Unchanged: slog.LevelDebug,
-	source.Suspended: slog.LevelDebug,
 	source.Waiting:   slog.LevelWarn,
 	source.Failed:    slog.LevelWarn,
 	source.Stalled:   slog.LevelError,
 }
 
-// observeRun counts and logs a run of e. It returns the run as people are shown it if it is notable: it stored,
+// observeRun counts and logs a run. It returns it as people are shown it if it is notable: it stored,
 // failed, stalled or waited, or is the first of some in a row that found nothing new.
-func (s *Server) observeRun(e *entry, r Run) *api.Run {
-	m, kind, outcome, last := &s.metrics, r.Object.Kind, r.Result.Outcome, e.last.Result.Outcome
+func (s *Server) observeRun(last source.Outcome, r Run) (shown *api.Run) {
+	m, kind, outcome := &s.metrics, r.Object.Kind, r.Result.Outcome
 	m.runs.WithLabelValues(kind).Observe(r.Took.Seconds())
 	m.late.WithLabelValues(kind).Observe(max(0, r.Started.Sub(r.Due).Seconds()))
 	m.outcomes.WithLabelValues(kind, string(r.Trigger), string(outcome)).Inc()
-	revision := ""
-	if r.Artifact != nil {
-		revision = r.Artifact.Revision
-	}
 	if outcome == source.Stored {
 		m.stored.WithLabelValues(kind).Add(float64(r.Artifact.Size))
-		fetched := r.Result.Report.Bytes
-		if fetched == 0 {
-			fetched = r.Artifact.Size // one file as it is
-		}
-		m.fetched.WithLabelValues(kind).Add(float64(fetched))
+		m.fetched.WithLabelValues(kind).Add(float64(cmp.Or(r.Result.Report.Bytes, r.Artifact.Size))) // the latter of one file as it is
 	}
-	notable := outcome != last || outcome != source.Unchanged && outcome != source.Suspended
+	run, object := runOf(r), r.Object
+	object.Kind = r.Kind
 	level, said := levels[outcome], "run"
-	good := map[source.Outcome]bool{source.Stored: true, source.Unchanged: true}
-	if last != "" && !good[last] && good[outcome] { // told even if nothing changed
-		level, said = slog.LevelInfo, "recovered"
+	if (outcome == source.Stored || outcome == source.Unchanged) && (last == source.Failed || last == source.Stalled || last == source.Waiting) {
+		level, said = slog.LevelInfo, "recovered" // told even if nothing changed
 	}
-	if s.log.Enabled(context.Background(), level) {
-		object := r.Object
-		object.Kind = r.Kind
-		attrs := []slog.Attr{slog.String("object", object.String()), slog.String("trigger", string(r.Trigger)), slog.String("outcome", string(outcome))}
-		if notable && revision != "" {
-			attrs = append(attrs, slog.String("revision", clean(revision)))
-		}
-		attrs = append(attrs, slog.Float64("took", r.Took.Round(time.Millisecond).Seconds()))
-		if r.Result.Why != "" {
-			attrs = append(attrs, slog.String("why", clean(r.Result.Why)))
-		}
-		if r.Err != nil {
-			attrs = append(attrs, slog.String("error", clean(r.Err.Error())))
-		}
-		s.log.LogAttrs(context.Background(), level, said, attrs...)
+	attrs := []slog.Attr{slog.String("object", object.String()), slog.String("trigger", run.Trigger), slog.String("outcome", run.Outcome)}
+	if outcome != last || outcome != source.Unchanged {
+		shown = &run
+		attrs = append(attrs, slog.String("revision", clean(run.Revision)))
 	}
-	if !notable {
-		return nil
-	}
-	run := runOf(r, revision)
-	return &run
+	attrs = append(attrs, slog.Float64("took", r.Took.Round(time.Millisecond).Seconds()), slog.String("why", run.Why), slog.String("error", run.Error))
+	attrs = slices.DeleteFunc(attrs, func(a slog.Attr) bool { return a.Value.Kind() == slog.KindString && a.Value.String() == "" })
+	s.log.LogAttrs(context.Background(), level, said, attrs...)
+	return shown
 }
 
 // observeEvent counts and logs an event. What the line of its run says too is at level debug.

@@ -2,15 +2,11 @@ package serve
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"reflect"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/headgate-io/headgate/source"
@@ -24,23 +20,15 @@ type entry struct {
 	doc source.Object // as the feed has it
 	obj source.Object // the spec of doc with the status of the last run
 
-	state   state
-	stalled bool // until something changes
-	missing bool // from the feed, which has defects
-	suspend bool // by its spec
-	planned bool // its first run was
-	lost    bool // when the server began, its artifact was not in the store
-	unread  bool // its saved document cannot be read, and there is no other: only its name is known
-	line    string
-	inLine  bool // it waits for a slot of the host line
+	state  state
+	timer  *time.Timer // of the plan
+	ticket *ticket     // for a slot, nil when it does not wait for one
 
-	trigger  Trigger // of the run that is due
+	trigger  Trigger // of the run that is due; of a new entry, "" when its saved status is good
 	again    Trigger // of a run after the one under way, "" for none
 	failures int
 	begun    int64 // number of the run that began last
-	ended    int64 // number of the run that ended last
 
-	at    int           // in the queue, -1 when it is not there
 	due   time.Duration // by the clock of the server
 	asked time.Duration // when the run that is due was asked for, 0 when it was not
 	began time.Duration // when the last run that ended began
@@ -53,17 +41,19 @@ type entry struct {
 	hold    *source.Suspension // by a command, nil for none
 	removed *removal           // nil as long as it is in the feed
 	marked  time.Time          // since when it is removed, as it is saved
-	event   lastEvent
 
-	host     string        // of its upstream
-	upstream string        // what it asks which server with which credentials
-	before   []*entry      // what it needs, as far as it is to wait for it
-	after    []*entry      // what needs it
-	inputs   uint64        // sum of what before was when its last run began
-	lookups  []lookup      // Secrets that its last run asked for
-	news     chan struct{} // closed when the view changes; nil when no caller waits
-	version  uint64        // of the view
-	serial   uint64        // of the Desired that had it last
+	event    source.Event  // the last one, without its time
+	told     time.Duration // when it was emitted
+	repeated int           // how often it came again
+
+	host     string   // of its upstream
+	upstream string   // what it asks which server with which credentials
+	before   []*entry // what it needs, as far as it is to wait for it
+	after    []*entry // what needs it
+	inputs   string   // what before was when its last run began
+	lookups  answers  // to its last run's questions for Secrets
+	version  uint64   // of the view
+	serial   uint64   // of the Desired that had it last
 }
 
 // A removal is the end of an object.
@@ -77,14 +67,15 @@ type removal struct {
 type state uint8
 
 const (
-	resting state = iota // in the queue, if it is due some time
+	resting state = iota // until something happens
+	planned              // due some time
 	queued               // waits for a slot
 	blocked              // waits for an entry in before
 	running
 )
 
 // suspended reports whether the object is to be left alone.
-func (e *entry) suspended() bool { return e.hold != nil || e.suspend }
+func (e *entry) suspended() bool { return e.hold != nil || e.doc.Plan().Suspend }
 
 // external reports whether the object is published by another program, and never fetched.
 func external(obj source.Object) bool {
@@ -99,12 +90,11 @@ func adopt(doc, last source.Object) source.Object {
 		return doc
 	}
 	obj := clone(doc)
-	status := statusOf(obj)
-	status.SetZero()
 	if last == nil || reflect.TypeOf(last) != reflect.TypeOf(doc) {
+		statusOf(obj).SetZero()
 		return obj
 	}
-	status.Set(statusOf(last))
+	statusOf(obj).Set(statusOf(last))
 	if last.Head().Metadata.Generation != 0 {
 		source.AssignGeneration(obj, last)
 	}
@@ -137,24 +127,15 @@ func requestedAt(obj source.Object) string {
 	return a["reconcile.fluxcd.io/requestedAt"]
 }
 
-// settled reports whether the status of obj says that nothing is to be done
-// before its interval is over.
-func settled(obj source.Object) bool {
-	status, head := obj.Common(), obj.Head()
-	return status.Condition(source.ReadyCondition).Status == "True" &&
-		status.ObservedGeneration != 0 && status.ObservedGeneration == head.Metadata.Generation &&
-		(requestedAt(obj) == "" || requestedAt(obj) == status.LastHandledReconcileAt)
-}
-
 // compare orders references by kind, namespace and name.
-func compare(a, b source.Reference) int {
-	if a.Kind != b.Kind {
-		return strings.Compare(a.Kind, b.Kind)
+func compare(a, b *entry) int {
+	if a.ref.Kind != b.ref.Kind {
+		return strings.Compare(a.ref.Kind, b.ref.Kind)
 	}
-	if a.Namespace != b.Namespace {
-		return strings.Compare(a.Namespace, b.Namespace)
+	if a.ref.Namespace != b.ref.Namespace {
+		return strings.Compare(a.ref.Namespace, b.ref.Namespace)
 	}
-	return strings.Compare(a.Name, b.Name)
+	return strings.Compare(a.ref.Name, b.ref.Name)
 }
 
 // sources is the [source.Sources] of a server: objects as they were after their last run.
@@ -167,33 +148,22 @@ type sources struct {
 func (s *sources) Source(_ context.Context, ref source.Reference) (source.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if obj := s.object(ref); obj != nil {
-		return obj, nil
+	if e := s.entries[ref]; e != nil && e.removed == nil {
+		return e.obj, nil
 	}
 	return nil, errNoObject
 }
 
 // List implements [source.Sources].
-func (s *sources) List(_ context.Context, kind, namespace string) ([]source.Object, error) {
+func (s *sources) List(_ context.Context, kind, namespace string) (found []source.Object, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	from := source.Reference{Kind: kind, Namespace: namespace}
-	i, _ := slices.BinarySearchFunc(s.sorted, from, func(e *entry, ref source.Reference) int { return compare(e.ref, ref) })
-	var found []source.Object
-	for ; i < len(s.sorted) && s.sorted[i].ref.Kind == kind && s.sorted[i].ref.Namespace == namespace; i++ {
-		if e := s.sorted[i]; e.removed == nil {
+	for _, e := range s.sorted {
+		if e.ref.Kind == kind && e.ref.Namespace == namespace && e.removed == nil {
 			found = append(found, e.obj)
 		}
 	}
 	return found, nil
-}
-
-// object returns the object of that name, nil when there is none.
-func (s *Server) object(ref source.Reference) source.Object {
-	if e := s.entries[ref]; e != nil && e.removed == nil {
-		return e.obj
-	}
-	return nil
 }
 
 // errNoObject is fs.ErrNotExist in other words.
@@ -203,95 +173,6 @@ type noObject struct{}
 
 func (noObject) Error() string        { return "no such object" }
 func (noObject) Is(target error) bool { return target == fs.ErrNotExist }
-
-// A question names a Secret, or the service account whose Secrets are asked for.
-type question struct {
-	account         bool
-	namespace, name string
-}
-
-// A lookup is a question for Secrets and a sum of the answer.
-type lookup struct {
-	question
-	sum [sha256.Size]byte
-}
-
-// A recorder is the [source.Secrets] of one run: it records what was asked.
-type recorder struct {
-	source.Secrets
-
-	mu      sync.Mutex
-	lookups []lookup
-}
-
-// Secret implements [source.Secrets].
-func (r *recorder) Secret(ctx context.Context, namespace, name string) (source.Secret, error) {
-	secret, err := r.Secrets.Secret(ctx, namespace, name)
-	r.note(question{false, namespace, name}, err, secret)
-	return secret, err
-}
-
-// PullSecrets implements [source.Secrets].
-func (r *recorder) PullSecrets(ctx context.Context, namespace, account string) ([]source.Secret, error) {
-	secrets, err := r.Secrets.PullSecrets(ctx, namespace, account)
-	r.note(question{true, namespace, account}, err, secrets...)
-	return secrets, err
-}
-
-// note records the first answer to each question.
-func (r *recorder) note(q question, err error, secrets ...source.Secret) {
-	var answer any = secrets
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		answer = "missing"
-	case err != nil:
-		answer = "unreadable"
-	}
-	text, _ := json.Marshal(answer)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !slices.ContainsFunc(r.lookups, func(l lookup) bool { return l.question == q }) {
-		r.lookups = append(r.lookups, lookup{q, sha256.Sum256(text)})
-	}
-}
-
-// noted returns what was asked so far.
-func (r *recorder) noted() []lookup {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clip(r.lookups)
-}
-
-// review asks again for the Secrets that the last runs of entries asked for, and has
-// the objects run for which an answer is another.
-func (s *Server) review(from source.Secrets, entries []*entry) {
-	asked := make(map[question][sha256.Size]byte)
-	s.mu.Lock()
-	for _, e := range entries {
-		for _, l := range e.lookups {
-			asked[l.question] = l.sum
-		}
-	}
-	s.mu.Unlock()
-	for q := range asked {
-		r := recorder{Secrets: from}
-		if q.account {
-			_, _ = r.PullSecrets(s.ctx, q.namespace, q.name)
-		} else {
-			_, _ = r.Secret(s.ctx, q.namespace, q.name)
-		}
-		asked[q] = r.lookups[0].sum
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, e := range entries {
-		another := func(l lookup) bool { sum, known := asked[l.question]; return known && sum != l.sum }
-		if e.state != running && slices.ContainsFunc(e.lookups, another) { // those of a run are reviewed when it ends
-			s.kick(e, Secret, 0)
-		}
-	}
-	s.dispatch()
-}
 
 // A Phase says what an object is doing.
 type Phase string
@@ -321,25 +202,6 @@ type View struct {
 	Blockers   []source.Reference // what it waits for when it is blocked
 }
 
-// Stats say how much there is to do.
-type Stats struct {
-	Objects  int // in the feed
-	Idle     int // until they are due
-	Queued   int // due
-	Running  int
-	Fetching int           // of those that run
-	Oldest   time.Duration // how long the first of those that are due has waited
-	Asked    int64         // questions that upstreams were asked, as far as objects can share the answers
-	Shared   int64         // answers that were those to another object
-}
-
-// entry returns the entry of an object, nil when there is none.
-func (s *Server) entry(ref source.Reference) *entry {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.entries[ref]
-}
-
 // live returns the entry of an object that is in the feed.
 func (s *Server) live(ref source.Reference) (*entry, error) {
 	if e := s.entries[ref]; e != nil && e.removed == nil {
@@ -350,8 +212,11 @@ func (s *Server) live(ref source.Reference) (*entry, error) {
 
 // view returns the view of e.
 func (s *Server) view(e *entry) View {
-	v := View{Object: e.obj, Phase: e.phase(), Last: e.last, Checked: e.checked, Failures: e.failures, Suspension: e.hold, Missing: e.missing}
-	if e.at >= 0 && e.removed == nil {
+	v := View{
+		Object: e.obj, Phase: e.phase(), Last: e.last, Checked: e.checked, Failures: e.failures, Suspension: e.hold,
+		Missing: e.removed == nil && e.serial != s.serial,
+	}
+	if e.state == planned && e.removed == nil {
 		v.Next = s.config.Now().Add(e.due - s.clock())
 	}
 	if e.state == blocked {
@@ -375,40 +240,27 @@ func (e *entry) phase() Phase {
 		return Queued
 	case e.state == blocked:
 		return Blocked
-	case e.stalled:
+	case e.last.Result.Outcome == source.Stalled:
 		return Stalled
 	}
 	return Idle
 }
 
-// changed gives e a new version and wakes callers that wait for it, or for any object.
+// changed wakes callers that wait for a change of e, or of any object.
 func (s *Server) changed(e *entry) {
-	e.version++
+	s.version++
+	e.version = s.version
 	close(s.news)
 	s.news = make(chan struct{})
-	if e.news != nil {
-		close(e.news)
-		e.news = nil
-	}
 }
 
 // Views returns all objects as they are now, in the order of kind, namespace and name.
 func (s *Server) Views() []View {
 	s.mu.Lock()
-	all := s.sorted
-	s.mu.Unlock()
-	return s.views(all)
-}
-
-// views returns the views of entries. It holds the lock for some of them at a time.
-func (s *Server) views(all []*entry) []View {
-	views := make([]View, 0, len(all))
-	for part := range slices.Chunk(all, 256) {
-		s.mu.Lock()
-		for _, e := range part {
-			views = append(views, s.view(e))
-		}
-		s.mu.Unlock()
+	defer s.mu.Unlock()
+	views := make([]View, len(s.sorted))
+	for i, e := range s.sorted {
+		views[i] = s.view(e)
 	}
 	return views
 }
@@ -430,36 +282,34 @@ const gather = 50 * time.Millisecond
 // ctx or the server ends; then it returns nil. Changes that are changed again within some milliseconds, or
 // while each has not returned, are not told.
 func (s *Server) Watch(ctx context.Context, each func([]View)) error {
-	told := make(map[*entry]uint64) // versions
+	var told []*entry  // at the last look
+	var version uint64 // of the last look
 	select {
 	case <-s.ready:
 	case <-s.ended:
 	case <-ctx.Done():
 	}
 	for first := true; ; first = false {
-		var fresh []*entry
+		var fresh []View
 		s.mu.Lock()
 		news := s.news
+		for _, e := range told {
+			if e.phase() == Gone {
+				fresh = append(fresh, s.view(e))
+			}
+		}
 		for _, e := range s.sorted {
-			if version, known := told[e]; !known || version != e.version {
-				told[e] = e.version
-				fresh = append(fresh, e)
+			if e.version > version {
+				fresh = append(fresh, s.view(e))
 			}
 		}
-		if len(told) > len(s.sorted) {
-			for e := range told {
-				if e.removed != nil && e.removed.done {
-					fresh = append(fresh, e)
-					delete(told, e)
-				}
-			}
-		}
+		told, version = s.sorted, s.version
 		s.mu.Unlock()
 		if ctx.Err() != nil {
 			return nil
 		}
 		if first || len(fresh) > 0 {
-			each(s.views(fresh))
+			each(fresh)
 		}
 		select {
 		case <-news:
@@ -472,9 +322,16 @@ func (s *Server) Watch(ctx context.Context, each func([]View)) error {
 		case <-time.After(gather):
 		case <-s.ended:
 		case <-ctx.Done():
-			return nil
 		}
 	}
+}
+
+// Stats say how much there is to do.
+type Stats struct {
+	Fetching int           // contents of objects that run
+	Oldest   time.Duration // how long the first of those that are due has waited
+	Asked    int64         // questions that upstreams were asked, as far as objects can share the answers
+	Shared   int64         // answers that were those to another object
 }
 
 // Stats returns how much there is to do.
@@ -482,32 +339,25 @@ func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stats := Stats{Fetching: s.fetches.taken}
+	stats.Asked, stats.Shared = s.share.Counts()
 	for _, e := range s.sorted {
-		if e.removed != nil {
-			continue
-		}
-		stats.Objects++
-		switch e.state {
-		case running:
-			stats.Running++
-		case queued, blocked:
-			stats.Queued++
+		if e.state == queued || e.state == blocked {
 			stats.Oldest = max(stats.Oldest, s.clock()-e.due)
-		default:
-			stats.Idle++
 		}
 	}
-	stats.Asked, stats.Shared = s.share.Counts()
 	return stats
 }
 
 // ErrEnded is what Wait returns when there will be no more runs.
 var ErrEnded = errors.New("the server has ended")
 
+// ErrSuspended marks an object that is suspended.
+var ErrSuspended = errors.New("suspended")
+
 // suspension returns an error that says what suspends e.
 func suspension(e *entry) error {
 	switch {
-	case e.suspend:
+	case e.hold == nil || e.doc.Plan().Suspend:
 		return fmt.Errorf("%s is %w by its spec: set spec.suspend to false", e.obj.Head(), ErrSuspended)
 	case e.hold.By != "":
 		return fmt.Errorf("%s is %w by %s: resume it", e.obj.Head(), ErrSuspended, e.hold.By)
@@ -543,26 +393,24 @@ func (s *Server) Request(ref source.Reference, by Trigger) (int64, error) {
 // fs.ErrNotExist when the object is removed, or [ErrSuspended] when it is
 // suspended, so that there will be no such run; or it is [ErrEnded].
 func (s *Server) Wait(ctx context.Context, ref source.Reference, run int64) (View, error) {
-	for {
+	look := func() (v View, news chan struct{}, err error) {
 		s.mu.Lock()
+		defer s.mu.Unlock()
 		e, err := s.live(ref)
 		switch {
 		case err != nil:
-		case e.ended >= run:
-			v := s.view(e)
-			s.mu.Unlock()
-			return v, nil
+		case e.last.Number >= run:
+			return s.view(e), nil, nil
 		case e.suspended() && e.state != running:
 			err = suspension(e)
-		case e.news == nil:
-			e.news = make(chan struct{})
 		}
-		if err != nil {
-			s.mu.Unlock()
-			return View{}, err
+		return View{}, s.news, err
+	}
+	for {
+		v, news, err := look()
+		if err != nil || news == nil {
+			return v, err
 		}
-		news := e.news
-		s.mu.Unlock()
 		select {
 		case <-news:
 		case <-s.ended:
@@ -610,7 +458,7 @@ func (s *Server) hold(ref source.Reference, hold *source.Suspension) error {
 	switch e.hold = hold; {
 	case hold != nil:
 		s.rest(e)
-	case e.suspend:
+	case e.suspended():
 		err = suspension(e)
 	default:
 		s.kick(e, Request, s.clock())

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -31,6 +32,7 @@ type rig struct {
 	origins map[string]*upstream // by the URL of the object
 	runs    []serve.Run
 	events  []source.Event
+	first   []serve.Run // at the start
 }
 
 // newRig returns a rig whose controller does not run yet.
@@ -57,6 +59,97 @@ func newRig(t *testing.T) *rig {
 		},
 	}
 	return r
+}
+
+// live calls test with a rig in a bubble of [synctest], whose objects have run for the first time; before changes it
+// beforehand, nil for nothing.
+func live(t *testing.T, objects []source.Object, before, test func(*rig)) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		if r.feed.now.Objects = objects; before != nil {
+			before(r)
+		}
+		r.start()
+		r.first = r.took()
+		test(r)
+		r.stop()
+	})
+}
+
+func list(objects ...source.Object) []source.Object { return objects }
+
+// put makes objects what there is to be.
+func (r *rig) put(objects ...source.Object) { r.feed.put(serve.Desired{Objects: objects}) }
+
+// describe returns the names, triggers and outcomes of runs.
+func describe(runs []serve.Run) string {
+	var all []string
+	for _, run := range runs {
+		all = append(all, fmt.Sprintf("%s %s %s", run.Object.Name, run.Trigger, run.Result.Outcome))
+	}
+	return strings.Join(all, ", ")
+}
+
+// ran expects runs since it was called last, in their order.
+func (r *rig) ran(want string) {
+	r.Helper()
+	if got := describe(r.took()); got != want {
+		r.Errorf("ran %q, want %q", got, want)
+	}
+}
+
+func (r *rig) view(name string) serve.View {
+	r.Helper()
+	v, err := r.View(named(name))
+	if err != nil {
+		r.Fatal(err)
+	}
+	return v
+}
+
+// is expects phases of objects.
+func (r *rig) is(phase serve.Phase, names ...string) {
+	r.Helper()
+	for _, name := range names {
+		if v := r.view(name); v.Phase != phase {
+			r.Errorf("%s is %s, want %s: %+v", name, v.Phase, phase, v)
+		}
+	}
+}
+
+// count returns how many objects are in the phases.
+func (r *rig) count(phases ...serve.Phase) (n int) {
+	for _, v := range r.Views() {
+		if slices.Contains(phases, v.Phase) {
+			n++
+		}
+	}
+	return n
+}
+
+// restart has another server go on with the same files, feed and upstreams; between is called in between, nil for nothing.
+func (r *rig) restart(between func()) {
+	r.Helper()
+	r.stop()
+	r.took()
+	r.Statuses = &source.Ledger{Dir: r.ledger().Dir}
+	if between != nil {
+		between()
+	}
+	r.start()
+}
+
+// must ends the test if there is an error.
+func (r *rig) must(errs ...error) {
+	r.Helper()
+	if err := errors.Join(errs...); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// push has an upstream have something new.
+func (u *upstream) push() {
+	u.set(func(u *upstream) { u.rev = "main@sha1:2222222222222222222222222222222222222222" })
 }
 
 // start runs the controller until the end of the test.

@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"reflect"
 	"runtime/debug"
-	"slices"
 	"strconv"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
@@ -51,50 +53,43 @@ type Run struct {
 // A job is one run of an entry that is under way.
 type job struct {
 	*entry
-	number  int64
-	trigger Trigger
+	Run
 	host    string
 	doc     source.Object // at the start
 	obj     source.Object // a copy of the object at the start
-	late    time.Duration
 	began   time.Duration
-	started time.Time // wall-clock time
 	secrets recorder
 	serial  uint64 // of the Desired whose Secrets it uses
-	env     source.Env
-	opened  bool // it had a slot for its content
+	since   time.Time
 	second  bool // it looks again after a webhook
 }
 
 // start begins the run of e, which has a slot.
 func (s *Server) start(e *entry) {
-	now := s.clock()
-	e.state = running
+	now, started := s.clock(), s.config.Now()
+	e.state, e.ticket, e.inputs = running, nil, inputsOf(e)
 	e.begun++
-	e.inputs = s.sumInputs(e)
-	j := &job{
-		entry: e, number: e.begun, trigger: e.trigger, host: e.host, doc: e.doc, obj: clone(e.obj),
-		late: now - e.due, began: now, started: s.config.Now(), serial: s.serial, secrets: recorder{Secrets: s.secrets}, env: s.config.Env,
-	}
-	j.env.Secrets = &j.secrets
 	// Answers of the upstream may be as old as the request, as the last run, or as a 20th of the interval.
 	since := max(min(e.due, now)-e.obj.Interval()/20, e.since)
 	if e.asked != 0 {
 		since = e.asked
 	}
-	j.env.Since = s.began.Add(since)
-	if j.second = e.look != 0 && e.look <= now; j.second {
+	j := &job{
+		entry: e, host: e.host, doc: e.doc, obj: clone(e.obj), began: now, serial: s.serial,
+		secrets: recorder{Secrets: s.secrets}, since: s.began.Add(since), second: e.look != 0 && e.look <= now,
+		Run: Run{Number: e.begun, Object: e.ref, Kind: source.Involved(e.obj).Kind, Trigger: e.trigger, Due: started.Add(e.due - now), Started: started},
+	}
+	if e.asked = 0; j.second {
 		e.look = 0
 	}
-	e.asked = 0
 	s.changed(e)
 	s.work.Go(func() { s.run(j) })
 }
 
 // run does one job and tells of it.
 func (s *Server) run(j *job) {
-	result, err := s.reconcile(j)
-	if result.Outcome == "" { // the end of the server interrupted it
+	j.Result, j.Err = s.reconcile(j)
+	if j.Result.Outcome == "" { // the end of the server interrupted it
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.runs.done(j.host)
@@ -102,14 +97,11 @@ func (s *Server) run(j *job) {
 		s.changed(j.entry)
 		return
 	}
-	run := Run{
-		Number: j.number, Object: j.ref, Kind: source.Involved(j.obj).Kind, Trigger: j.trigger, Due: j.started.Add(-j.late), Started: j.started,
-		Took: s.clock() - j.began, Result: result, Err: err, Artifact: j.obj.Artifact(),
-	}
+	j.Took, j.Artifact = s.clock()-j.began, j.obj.Artifact()
 	if s.config.Observe != nil { // first, so that the runs of an object, and of what needs it, are told in their order
-		s.config.Observe(run)
+		s.config.Observe(j.Run)
 	}
-	if secrets := s.finish(j, run, s.observeRun(j.entry, run)); secrets != nil {
+	if secrets := s.finish(j, s.observeRun(j.last.Result.Outcome, j.Run)); secrets != nil {
 		s.review(secrets, []*entry{j.entry})
 	}
 }
@@ -134,9 +126,11 @@ func (s *Server) reconcile(j *job) (result source.Result, err error) {
 			return err
 		},
 		Emit:  func(e source.Event) { s.emit(j.entry, e) },
-		Admit: func(ctx context.Context) (func(), error) { return s.admit(ctx, j) },
+		Admit: func(ctx context.Context) (func(), error) { return s.admit(ctx, j.host) },
 	}
-	from, err := s.config.Origin(j.obj, j.env)
+	env := s.config.Env
+	env.Secrets, env.Since = &j.secrets, j.since
+	from, err := s.config.Origin(j.obj, env)
 	if err != nil {
 		from = noOrigin{fmt.Errorf("%w: %w", source.ErrInvalid, err)}
 	}
@@ -183,24 +177,22 @@ const shortestRetry = 750 * time.Millisecond
 
 // finish records what became of j, and plans what is next; a notable run is shown to people. It returns the
 // Secrets that there are now, if they may be others than those that j used.
-func (s *Server) finish(j *job, run Run, notable *api.Run) (secrets source.Secrets) {
+func (s *Server) finish(j *job, notable *api.Run) (secrets source.Secrets) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e, failed := j.entry, run.Result.Outcome == source.Failed
+	e := j.entry
 	s.runs.done(j.host)
-	s.runs.judge(j.host, failed)
-	if j.opened {
-		s.fetches.judge(j.host, failed)
+	if delete(s.failed, j.host); j.Result.Outcome == source.Failed {
+		s.failed[j.host] = true
 	}
-	e.state, e.ended, e.began, e.since = resting, j.number, j.began, s.clock()
-	e.lookups = j.secrets.noted()
+	e.state, e.began, e.since, e.lookups = resting, j.began, s.clock(), j.secrets.noted()
 	s.replace(j, j.obj)
 	if notable != nil {
 		e.runs = append(e.runs[max(0, len(e.runs)-maxRuns+1):], *notable)
 	}
-	e.last, e.last.Result.Report = run, source.Report{} // there are many runs
-	due, trigger := s.judge(e, run.Result)
-	if j.trigger == Hook && run.Result.Outcome == source.Unchanged && !j.second {
+	e.last, e.last.Result.Report = j.Run, source.Report{} // there are many runs
+	due, trigger := s.judge(e, j.Result)
+	if j.Trigger == Hook && j.Result.Outcome == source.Unchanged && !j.second {
 		e.look = e.since + secondLook
 	}
 	switch {
@@ -228,7 +220,6 @@ func (s *Server) finish(j *job, run Run, notable *api.Run) (secrets source.Secre
 // before something changes, and what triggers it.
 func (s *Server) judge(e *entry, r source.Result) (due time.Duration, by Trigger) {
 	now, interval := s.clock(), e.obj.Interval()
-	e.stalled = r.Outcome == source.Stalled
 	switch r.Outcome {
 	case source.Stored, source.Unchanged:
 		e.failures, e.checked = 0, s.config.Now()
@@ -259,41 +250,10 @@ const RepeatedKey = "event.headgate.dev/repeated"
 // repeat is the time within which an event that equals the last of its object is not emitted.
 const repeat = 5 * time.Minute
 
-// A lastEvent is the last event of an object, so that it is not repeated.
-type lastEvent struct {
-	sum [sha256.Size]byte
-	at  time.Duration
-	n   int // how often it was repeated
-}
-
 // emit gives an event to all that want events, unless it is a repetition of the last one of e, which may be nil.
 func (s *Server) emit(e *entry, event source.Event) {
-	if e != nil && event.Severity != "trace" {
-		parts := []string{event.Severity, event.Reason, event.Message}
-		for _, key := range slices.Sorted(maps.Keys(event.Metadata)) {
-			if strings.HasPrefix(key, source.ReferenceGroup) {
-				parts = append(parts, key, event.Metadata[key])
-			}
-		}
-		text, _ := json.Marshal(parts) // so that no part runs into the next
-		sum := sha256.Sum256(text)
-		s.mu.Lock()
-		last, now := e.event, s.clock()
-		again := last.sum == sum && now-last.at < repeat
-		if again {
-			e.event.n++
-		} else {
-			e.event = lastEvent{sum: sum, at: now}
-		}
-		s.mu.Unlock()
-		if again {
-			return
-		}
-		if last.n > 0 {
-			metadata := map[string]string{RepeatedKey: strconv.Itoa(last.n)}
-			maps.Copy(metadata, event.Metadata)
-			event.Metadata = metadata
-		}
+	if e != nil && event.Severity != "trace" && s.repeats(e, &event) {
+		return
 	}
 	s.observeEvent(event)
 	if s.config.Journal != nil {
@@ -307,18 +267,123 @@ func (s *Server) emit(e *entry, event source.Event) {
 	}
 }
 
+// repeats reports whether an event is a repetition of the last one of e. One that is not says how many there were.
+func (s *Server) repeats(e *entry, event *source.Event) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	plain, n, now := *event, e.repeated, s.clock()
+	plain.Timestamp = time.Time{}
+	if reflect.DeepEqual(plain, e.event) && now-e.told < repeat {
+		e.repeated++
+		return true
+	}
+	e.event, e.told, e.repeated = plain, now, 0
+	if n > 0 {
+		metadata := map[string]string{RepeatedKey: strconv.Itoa(n)}
+		maps.Copy(metadata, event.Metadata)
+		event.Metadata = metadata
+	}
+	return false
+}
+
 // tell emits an event about something that is no part of a run, unless err is nil.
 func (s *Server) tell(ref source.Reference, reason string, err error) {
 	if err == nil {
 		return
 	}
 	involved := source.ObjectReference{APIVersion: source.Group + "/" + source.V1, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
-	event := source.Event{InvolvedObject: involved, Severity: "error", Timestamp: s.config.Now().UTC().Truncate(time.Second), Message: err.Error(), Reason: reason, Controller: "headgate"}
 	s.mu.Lock()
 	e := s.entries[ref]
 	if e != nil {
-		event.InvolvedObject = source.Involved(e.doc)
+		involved = source.Involved(e.doc)
 	}
 	s.mu.Unlock()
-	s.emit(e, event)
+	s.emit(e, source.Event{InvolvedObject: involved, Severity: "error", Timestamp: s.config.Now().UTC().Truncate(time.Second), Message: err.Error(), Reason: reason, Controller: "headgate"})
+}
+
+// A question names a Secret, or the service account whose Secrets are asked for.
+type question struct {
+	account         bool
+	namespace, name string
+}
+
+// answers are sums of what there was to questions.
+type answers map[question][sha256.Size]byte
+
+// A recorder is the [source.Secrets] of one run: it records what was asked.
+type recorder struct {
+	source.Secrets
+
+	mu      sync.Mutex
+	answers answers
+}
+
+// Secret implements [source.Secrets].
+func (r *recorder) Secret(ctx context.Context, namespace, name string) (source.Secret, error) {
+	secret, err := r.Secrets.Secret(ctx, namespace, name)
+	r.note(question{false, namespace, name}, err, secret)
+	return secret, err
+}
+
+// PullSecrets implements [source.Secrets].
+func (r *recorder) PullSecrets(ctx context.Context, namespace, account string) ([]source.Secret, error) {
+	secrets, err := r.Secrets.PullSecrets(ctx, namespace, account)
+	r.note(question{true, namespace, account}, err, secrets...)
+	return secrets, err
+}
+
+// note records the first answer to each question.
+func (r *recorder) note(q question, err error, secrets ...source.Secret) {
+	var answer any = secrets
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		answer = "missing"
+	case err != nil:
+		answer = "unreadable"
+	}
+	text, _ := json.Marshal(answer)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.answers[q]; !known {
+		if r.answers == nil {
+			r.answers = make(answers)
+		}
+		r.answers[q] = sha256.Sum256(text)
+	}
+}
+
+// noted returns what was recorded so far.
+func (r *recorder) noted() answers {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.answers)
+}
+
+// review asks again for the Secrets that the last runs of entries asked for, and has
+// the objects run for which an answer is another.
+func (s *Server) review(from source.Secrets, entries []*entry) {
+	now := &recorder{Secrets: from, answers: make(answers)}
+	asked := make(answers)
+	s.mu.Lock()
+	for _, e := range entries {
+		maps.Copy(asked, e.lookups)
+	}
+	s.mu.Unlock()
+	for q := range asked {
+		if q.account {
+			now.PullSecrets(s.ctx, q.namespace, q.name)
+		} else {
+			now.Secret(s.ctx, q.namespace, q.name)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range entries {
+		for q, before := range e.lookups {
+			if sum, known := now.answers[q]; known && sum != before && e.state != running { // those of a run are reviewed when it ends
+				s.kick(e, Secret, 0)
+			}
+		}
+	}
+	s.dispatch()
 }

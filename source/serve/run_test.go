@@ -5,87 +5,74 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
+	"math"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve"
 )
 
+const (
+	site  = "https://one.example/a"
+	other = "https://two.example/b"
+)
+
+var errRefused = errors.New("connection refused")
+
 func TestInterval(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.feed.now.Objects = []source.Object{repo("a", "https://one.example/a", time.Minute)}
-		r.start()
-		defer r.stop()
-		v, err := r.View(named("a"))
-		if err != nil || v.Phase != serve.Idle || v.Object.Artifact() == nil {
-			t.Fatalf("%+v %v", v, err)
+	live(t, list(repo("a", site, time.Minute)), nil, func(r *rig) {
+		if describe(r.first) != "a start stored" || r.view("a").Object.Artifact() == nil {
+			r.Fatalf("%+v", r.first)
 		}
-		var last time.Time
-		for i, run := range r.took() {
-			if i > 0 || run.Trigger != serve.Start || run.Result.Outcome != source.Stored {
-				t.Errorf("run %d: %+v", i, run)
-			}
-			last = run.Started
-		}
+		last := r.first[0].Started
 		time.Sleep(10*time.Minute + 30*time.Second)
 		runs := r.took()
 		if len(runs) < 9 || len(runs) > 11 {
-			t.Errorf("%d runs", len(runs))
+			r.Errorf("%d runs", len(runs))
 		}
 		for _, run := range runs {
 			gap := run.Started.Sub(last)
 			last = run.Started
 			if gap < 57*time.Second || gap > 63*time.Second || run.Trigger != serve.Tick || run.Result.Outcome != source.Unchanged {
-				t.Errorf("after %s: %+v", gap, run)
+				r.Errorf("after %s: %+v", gap, run)
 			}
 		}
 	})
 }
 
 func TestRequest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		up := r.up("https://one.example/a")
-		r.feed.now.Objects = []source.Object{repo("a", "https://one.example/a", time.Hour)}
-		r.start()
-		defer r.stop()
-		up.set(func(u *upstream) { u.hang = time.Second })
-		first, err := r.Request(named("a"), serve.Request)
-		if err != nil || first != 2 {
-			t.Fatalf("run %d, %v", first, err)
+	live(t, list(repo("a", site, time.Hour)), nil, func(r *rig) {
+		r.up(site).set(func(u *upstream) { u.hang = time.Second })
+		if first, err := r.Request(named("a"), serve.Request); err != nil || first != 2 {
+			r.Fatalf("run %d, %v", first, err)
 		}
 		synctest.Wait()
 		for range 100 {
 			if next, err := r.Request(named("a"), serve.Hook); err != nil || next != 3 {
-				t.Fatalf("run %d, %v", next, err)
+				r.Fatalf("run %d, %v", next, err)
 			}
 		}
-		v, err := r.Wait(t.Context(), named("a"), 3)
+		v, err := r.Wait(r.Context(), named("a"), 3)
 		if err != nil || v.Last.Number != 3 || v.Last.Trigger != serve.Hook {
-			t.Errorf("%+v %v", v, err)
+			r.Errorf("%+v %v", v, err)
 		}
-		if n := len(r.took()); n != 3 {
-			t.Errorf("%d runs", n)
-		}
+		r.ran("a request unchanged, a hook unchanged")
 	})
 }
-
-const site = "https://one.example/a"
 
 // annotated returns a copy of g with an annotation more.
 func annotated(g *source.GitRepository, key, value string) *source.GitRepository {
 	out := *g
-	out.Metadata.Annotations = maps.Clone(g.Metadata.Annotations)
-	if out.Metadata.Annotations == nil {
-		out.Metadata.Annotations = map[string]string{}
-	}
-	out.Metadata.Annotations[key] = value
+	out.Metadata.Annotations = map[string]string{key: value}
+	maps.Copy(out.Metadata.Annotations, g.Metadata.Annotations)
 	return &out
 }
 
@@ -96,241 +83,188 @@ func secrets(password string) source.Secrets {
 	}}
 }
 
+// suspended returns a copy of g that its spec suspends.
+func suspended(g *source.GitRepository) *source.GitRepository {
+	out := *g
+	out.Spec.Suspend = true
+	return &out
+}
+
 func TestTriggers(t *testing.T) {
 	base := repo("a", site, time.Hour)
+	login := func(r *rig) { r.up(site).secret, r.feed.now.Secrets = "login", secrets("old") }
+	stalls := func(r *rig) { r.up(site).err = fmt.Errorf("%w: no such branch", source.ErrInvalid) }
+	put := func(objects ...source.Object) func(*rig) { return func(r *rig) { r.put(objects...) } }
+	known := func(password string) func(*rig) {
+		return func(r *rig) { r.feed.put(serve.Desired{Objects: list(base), Secrets: secrets(password)}) }
+	}
 	for name, c := range map[string]struct {
-		before func(r *rig)
-		do     func(r *rig)
-		want   string // triggers and outcomes of the runs at once
+		before, do func(r *rig)
+		want       string // the runs at once
 	}{
-		"nothing": {do: func(r *rig) { r.feed.put(serve.Desired{Objects: []source.Object{base}}) }},
-		"the same in another document": {do: func(r *rig) {
-			r.feed.put(serve.Desired{Objects: []source.Object{repo("a", site, time.Hour)}})
-		}},
-		"another spec": {
-			do: func(r *rig) {
-				r.feed.put(serve.Desired{Objects: []source.Object{repo("a", site, 2*time.Hour)}})
-			},
-			want: "spec unchanged;",
-		},
-		"requestedAt": {
-			do: func(r *rig) {
-				r.feed.put(serve.Desired{Objects: []source.Object{annotated(base, "reconcile.headgate.dev/requestedAt", "now")}})
-			},
-			want: "request unchanged;",
-		},
-		"requestedAt of the reference": {
-			do: func(r *rig) {
-				r.feed.put(serve.Desired{Objects: []source.Object{annotated(base, "reconcile.fluxcd.io/requestedAt", "now")}})
-			},
-			want: "request unchanged;",
-		},
-		"an annotation of events": {do: func(r *rig) {
-			r.feed.put(serve.Desired{Objects: []source.Object{annotated(base, "event.headgate.dev/team", "shop")}})
-		}},
-		"a request": {do: func(r *rig) { r.Request(named("a"), serve.Request) }, want: "request unchanged;"},
-		"a hook": {
-			do: func(r *rig) {
-				r.up(site).set(func(u *upstream) { u.rev = "main@sha1:2222222222222222222222222222222222222222" })
-				r.Request(named("a"), serve.Hook)
-			},
-			want: "hook stored;",
-		},
-		"a hook that comes before the push is to be seen": {
-			do: func(r *rig) {
-				r.Request(named("a"), serve.Hook)
-				synctest.Wait()
-				r.up(site).set(func(u *upstream) { u.rev = "main@sha1:2222222222222222222222222222222222222222" })
-				time.Sleep(3 * time.Second)
-				synctest.Wait()
-			},
-			want: "hook unchanged;hook stored;",
-		},
-		"a hook of nothing new": {
-			do: func(r *rig) {
-				r.Request(named("a"), serve.Hook)
-				time.Sleep(10 * time.Minute)
-				synctest.Wait()
-			},
-			want: "hook unchanged;hook unchanged;",
-		},
-		"a Secret": {
-			before: func(r *rig) { r.up(site).secret, r.feed.now.Secrets = "login", secrets("old") },
-			do: func(r *rig) {
-				r.feed.put(serve.Desired{Objects: []source.Object{base}, Secrets: secrets("new")})
-			},
-			want: "secret unchanged;",
-		},
-		"the same Secret": {
-			before: func(r *rig) { r.up(site).secret, r.feed.now.Secrets = "login", secrets("old") },
-			do: func(r *rig) {
-				r.feed.put(serve.Desired{Objects: []source.Object{base}, Secrets: secrets("old")})
-			},
-		},
-		"a Secret that was missing": {
-			before: func(r *rig) { r.up(site).secret = "login" },
-			do: func(r *rig) {
-				r.feed.put(serve.Desired{Objects: []source.Object{base}, Secrets: secrets("new")})
-			},
-			want: "secret stored;",
-		},
-		"a Secret that nobody asked for": {do: func(r *rig) {
-			r.feed.put(serve.Desired{Objects: []source.Object{base}, Secrets: secrets("new")})
-		}},
-		"a request of what is stalled": {
-			before: func(r *rig) { r.up(site).err = fmt.Errorf("%w: no such branch", source.ErrInvalid) },
-			do: func(r *rig) {
-				time.Sleep(24 * time.Hour)
-				r.up(site).set(func(u *upstream) { u.err = nil })
-				r.Request(named("a"), serve.Request)
-			},
-			want: "request stored;",
-		},
+		"nothing":                        {nil, put(base), ""},
+		"the same in another document":   {nil, put(repo("a", site, time.Hour)), ""},
+		"another spec":                   {nil, put(repo("a", site, 2*time.Hour)), "a spec unchanged"},
+		"requestedAt":                    {nil, put(annotated(base, "reconcile.headgate.dev/requestedAt", "now")), "a request unchanged"},
+		"requestedAt of the reference":   {nil, put(annotated(base, "reconcile.fluxcd.io/requestedAt", "now")), "a request unchanged"},
+		"an annotation of events":        {nil, put(annotated(base, "event.headgate.dev/team", "shop")), ""},
+		"a request":                      {nil, func(r *rig) { r.Request(named("a"), serve.Request) }, "a request unchanged"},
+		"a Secret":                       {login, known("new"), "a secret unchanged"},
+		"the same Secret":                {login, known("old"), ""},
+		"a Secret that was missing":      {func(r *rig) { r.up(site).secret = "login" }, known("new"), "a secret stored"},
+		"a Secret that nobody asked for": {nil, known("new"), ""},
 		"another spec of what is stalled": {
-			before: func(r *rig) { r.up(site).err = fmt.Errorf("%w: no such branch", source.ErrInvalid) },
-			do: func(r *rig) {
-				r.feed.put(serve.Desired{Objects: []source.Object{repo("a", "https://one.example/b", time.Hour)}})
-			},
-			want: "spec stored;",
+			stalls, put(repo("a", "https://one.example/b", time.Hour)), "a spec stored",
 		},
-		"removed and back": {
-			do: func(r *rig) {
-				r.feed.put(serve.Desired{})
-				time.Sleep(10 * time.Minute)
-				r.feed.put(serve.Desired{Objects: []source.Object{repo("a", site, time.Hour)}})
-			},
-			want: "start unchanged;",
+		"a Secret during a run": {
+			func(r *rig) { login(r); r.up(site).hang = time.Second },
+			func(r *rig) {
+				known("new")(r)
+				time.Sleep(3 * time.Second)
+			}, "a start stored, a secret unchanged",
 		},
-		"missing because of a defect": {do: func(r *rig) {
+		"a hook": {nil, func(r *rig) { r.up(site).push(); r.Request(named("a"), serve.Hook) }, "a hook stored"},
+		"a hook that comes before the push is to be seen": {nil, func(r *rig) {
+			r.Request(named("a"), serve.Hook)
+			synctest.Wait()
+			r.up(site).push()
+			time.Sleep(3 * time.Second)
+		}, "a hook unchanged, a hook stored"},
+		"a hook of nothing new": {nil, func(r *rig) {
+			r.Request(named("a"), serve.Hook)
+			time.Sleep(10 * time.Minute)
+		}, "a hook unchanged, a hook unchanged"},
+		"each hook has its second look": {nil, func(r *rig) {
+			r.Request(named("a"), serve.Hook)
+			time.Sleep(500 * time.Millisecond)
+			r.Request(named("a"), serve.Hook)
+			time.Sleep(500 * time.Millisecond)
+			r.up(site).push()
+			time.Sleep(10 * time.Minute)
+		}, "a hook unchanged, a hook unchanged, a hook stored"},
+		"whatever ran meanwhile": {nil, func(r *rig) {
+			r.Request(named("a"), serve.Hook)
+			time.Sleep(500 * time.Millisecond)
+			r.Request(named("a"), serve.Request)
+			time.Sleep(500 * time.Millisecond)
+			r.up(site).push()
+			time.Sleep(10 * time.Minute)
+		}, "a hook unchanged, a request unchanged, a hook stored"},
+		"a request of what is stalled": {stalls, func(r *rig) {
+			time.Sleep(24 * time.Hour)
+			r.up(site).set(func(u *upstream) { u.err = nil })
+			r.Request(named("a"), serve.Request)
+		}, "a request stored"},
+		"removed and back": {nil, func(r *rig) {
+			r.put()
+			time.Sleep(10 * time.Minute)
+			r.put(repo("a", site, time.Hour))
+		}, "a start unchanged"},
+		"missing because of a defect": {nil, func(r *rig) {
 			r.feed.put(serve.Desired{Defects: []error{errors.New("a.yaml:1: no YAML")}})
-			if v, err := r.View(named("a")); err != nil || !v.Missing || v.Phase != serve.Idle {
-				r.Errorf("%+v %v", v, err)
+			if v := r.view("a"); !v.Missing || v.Phase != serve.Idle || len(r.Defects()) != 1 {
+				r.Errorf("%+v", v)
 			}
-			r.feed.put(serve.Desired{Objects: []source.Object{base}})
-		}},
+			r.put(base)
+		}, ""},
+		"the highest reason counts": {nil, put(repo("a", site, time.Hour, "base"), repo("base", other, time.Hour)), "base start stored, a spec stored"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
-				r.feed.now.Objects = []source.Object{base}
-				if c.before != nil {
-					c.before(r)
-				}
-				r.start()
-				defer r.stop()
-				r.took()
+			live(t, list(base), c.before, func(r *rig) {
 				c.do(r)
-				got := ""
-				for _, run := range r.took() {
-					got += string(run.Trigger) + " " + string(run.Result.Outcome) + ";"
+				r.ran(c.want)
+			})
+		})
+	}
+}
+
+// A spec that changes while a run is under way counts, and what the run found is not lost.
+func TestSpecDuringRun(t *testing.T) {
+	live(t, list(repo("a", site, time.Hour)), func(r *rig) { r.up(site).hang = time.Second }, func(r *rig) {
+		ignore := "*.md"
+		next := repo("a", site, time.Hour)
+		next.Spec.Ignore = &ignore
+		r.put(next)
+		time.Sleep(1500 * time.Millisecond)
+		v := r.view("a")
+		g := v.Object.(*source.GitRepository)
+		if v.Phase != serve.Running || g.Spec.Ignore == nil || g.Status.Artifact == nil || v.Last.Number != 1 {
+			r.Errorf("%+v", v)
+		}
+		time.Sleep(time.Minute)
+		r.ran("a start stored, a spec stored")
+		if v := r.view("a"); v.Object.Head().Metadata.Generation != 2 || v.Object.Common().ObservedGeneration != 2 {
+			r.Errorf("%+v", v)
+		}
+	})
+}
+
+// The generation counts changes of the spec, at once and without a ledger too.
+func TestGeneration(t *testing.T) {
+	for name, statuses := range map[string]serve.Statuses{"ledger": nil, "memory": new(memory)} {
+		t.Run(name, func(t *testing.T) {
+			before := func(r *rig) {
+				if statuses != nil {
+					r.Statuses = statuses
 				}
-				if got != c.want {
-					t.Errorf("%q, want %q", got, c.want)
+			}
+			live(t, list(repo("a", site, time.Hour)), before, func(r *rig) {
+				for i, c := range []struct {
+					doc                  source.Object
+					generation, observed int64
+				}{
+					{repo("a", site, time.Hour), 1, 1}, {repo("a", site, 2*time.Hour), 2, 2}, {suspended(repo("a", site, 2*time.Hour)), 3, 2}, {repo("a", site, 3*time.Hour), 4, 4},
+				} {
+					r.put(c.doc)
+					settle()
+					v := r.view("a")
+					if g, o := v.Object.Head().Metadata.Generation, v.Object.Common().ObservedGeneration; g != c.generation || o != c.observed {
+						r.Errorf("%d: generation %d, observed %d", i, g, o)
+					}
 				}
 			})
 		})
 	}
 }
 
-// A Secret that changes while a run uses the old one is used once more.
-func TestSecretDuringRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		base := repo("a", site, time.Hour)
-		up := r.up(site)
-		up.secret, up.hang = "login", time.Second
-		r.feed.now = serve.Desired{Objects: []source.Object{base}, Secrets: secrets("old")}
-		r.start()
-		defer r.stop()
-		r.feed.put(serve.Desired{Objects: []source.Object{base}, Secrets: secrets("new")})
-		time.Sleep(time.Minute)
-		runs := r.took()
-		if len(runs) != 2 || runs[1].Trigger != serve.Secret {
-			t.Errorf("%+v", runs)
-		}
-	})
-}
-
-// A spec that changes while a run is under way counts, and what the run found is not lost.
-func TestSpecDuringRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.up(site).hang = time.Second
-		r.feed.now.Objects = []source.Object{repo("a", site, time.Hour)}
-		r.start()
-		defer r.stop()
-		ignore := "*.md"
-		next := repo("a", site, time.Hour)
-		next.Spec.Ignore = &ignore
-		r.feed.put(serve.Desired{Objects: []source.Object{next}})
-		time.Sleep(1500 * time.Millisecond)
-		v, _ := r.View(named("a"))
-		g := v.Object.(*source.GitRepository)
-		if v.Phase != serve.Running || g.Spec.Ignore == nil || g.Status.Artifact == nil || v.Last.Number != 1 {
-			t.Errorf("%+v", v)
-		}
-		time.Sleep(time.Minute)
-		runs := r.took()
-		if len(runs) != 2 || runs[1].Trigger != serve.Spec || runs[1].Result.Outcome != source.Stored {
-			t.Errorf("%+v", runs)
-		}
-		if v, _ := r.View(named("a")); v.Object.Head().Metadata.Generation != 2 || v.Object.Common().ObservedGeneration != 2 {
-			t.Errorf("generation %d, observed %d", v.Object.Head().Metadata.Generation, v.Object.Common().ObservedGeneration)
-		}
-	})
-}
-
 func TestBackOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		up := r.up(site)
-		up.err = errors.New("connection refused")
-		r.feed.now.Objects = []source.Object{repo("a", site, time.Hour)}
-		r.start()
-		defer r.stop()
+	live(t, list(repo("a", site, time.Hour), repo("often", other, time.Minute)), func(r *rig) {
+		r.up(site).err, r.up(other).err = errRefused, errRefused
+	}, func(r *rig) {
 		time.Sleep(2 * time.Hour)
-		runs := r.took()
+		var runs, often []serve.Run
+		for _, run := range append(r.first, r.took()...) {
+			if run.Object.Name == "a" {
+				runs = append(runs, run)
+			} else if time.Since(run.Started) < time.Hour {
+				often = append(often, run)
+			}
+		}
 		want := 750 * time.Millisecond
 		for i, run := range runs[1:] {
 			gap := run.Started.Sub(runs[i].Started)
-			if run.Trigger != serve.Retry || run.Result.Outcome != source.Failed ||
-				gap < want*95/100 || gap > min(want*105/100, 15*time.Minute) {
-				t.Errorf("run %d after %s, want %s: %+v", i+2, gap, want, run)
+			if run.Trigger != serve.Retry || run.Result.Outcome != source.Failed || gap < want*95/100 || gap > min(want*105/100, 15*time.Minute) {
+				r.Errorf("run %d after %s, want %s: %+v", i+2, gap, want, run)
 			}
 			want = min(2*want, 15*time.Minute)
 		}
-		if v, _ := r.View(named("a")); v.Failures != len(runs) || !v.Checked.IsZero() || v.Next.IsZero() || v.Phase != serve.Idle {
-			t.Errorf("%d runs: %+v", len(runs), v)
+		if len(often) < 58 || len(often) > 65 { // not rarer than the interval
+			r.Errorf("%d runs in an hour", len(often))
 		}
-		up.set(func(u *upstream) { u.err = nil })
+		if v := r.view("a"); v.Failures != len(runs) || !v.Checked.IsZero() || v.Next.IsZero() || v.Phase != serve.Idle {
+			r.Errorf("%d runs: %+v", len(runs), v)
+		}
+		r.put(repo("a", site, time.Hour))
+		r.up(site).set(func(u *upstream) { u.err = nil })
 		time.Sleep(15 * time.Minute)
-		if v, _ := r.View(named("a")); v.Failures != 0 || v.Checked.IsZero() {
-			t.Errorf("%+v", v)
+		if v := r.view("a"); v.Failures != 0 || v.Checked.IsZero() {
+			r.Errorf("%+v", v)
 		}
-		up.set(func(u *upstream) { u.err = errors.New("connection refused") })
+		r.up(site).set(func(u *upstream) { u.err = errRefused })
 		r.took()
 		r.Request(named("a"), serve.Request)
 		time.Sleep(time.Second)
-		if runs := r.took(); len(runs) != 2 { // the first retry again
-			t.Errorf("%+v", runs)
-		}
-	})
-}
-
-// Retries are not rarer than the interval.
-func TestBackOffInterval(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.up(site).err = errors.New("connection refused")
-		r.feed.now.Objects = []source.Object{repo("a", site, time.Minute)}
-		r.start()
-		defer r.stop()
-		time.Sleep(10 * time.Minute)
-		r.took()
-		time.Sleep(10 * time.Minute)
-		if n := len(r.took()); n < 9 || n > 11 {
-			t.Errorf("%d runs", n)
-		}
+		r.ran("a request failed, a retry failed") // the first retry again
 	})
 }
 
@@ -346,72 +280,39 @@ func TestOutcomes(t *testing.T) {
 		phase       serve.Phase
 		failures    int
 	}{
-		"failed":           {errors.New("no"), 700 * time.Millisecond, 800 * time.Millisecond, serve.Idle, 1},
-		"Retry-After":      {busy(5 * time.Minute), 5 * time.Minute, 5 * time.Minute, serve.Idle, 1},
-		"long Retry-After": {busy(5 * time.Hour), time.Hour, time.Hour, serve.Idle, 1},
-		"waiting":          {fmt.Errorf("%w: soon", source.ErrWaiting), 30 * time.Second, 30 * time.Second, serve.Idle, 0},
+		"failed":           {errRefused, 600 * time.Millisecond, 800 * time.Millisecond, serve.Idle, 1},
+		"Retry-After":      {busy(5 * time.Minute), 299 * time.Second, 5 * time.Minute, serve.Idle, 1},
+		"long Retry-After": {busy(5 * time.Hour), 3599 * time.Second, time.Hour, serve.Idle, 1},
+		"waiting":          {fmt.Errorf("%w: soon", source.ErrWaiting), 29 * time.Second, 30 * time.Second, serve.Idle, 0},
 		"stalled":          {fmt.Errorf("%w: never", source.ErrInvalid), 0, 0, serve.Stalled, 0},
 		"none":             {nil, 57 * time.Minute, 63 * time.Minute, serve.Idle, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
-				r.up(site).err = c.err
-				r.feed.now.Objects = []source.Object{repo("a", site, time.Hour)}
-				r.start()
-				defer r.stop()
-				v, _ := r.View(named("a"))
-				if v.Phase != c.phase || v.Failures != c.failures {
-					t.Errorf("%+v", v)
-				}
-				if c.most == 0 {
-					if !v.Next.IsZero() {
-						t.Errorf("due at %s", v.Next)
-					}
-				} else if in := v.Next.Sub(v.Last.Started.Add(v.Last.Took)); in < c.least || in > c.most {
-					t.Errorf("due in %s", in)
+			live(t, list(repo("a", site, time.Hour)), func(r *rig) { r.up(site).err = c.err }, func(r *rig) {
+				v := r.view("a")
+				in := v.Next.Sub(v.Last.Started.Add(v.Last.Took))
+				if v.Phase != c.phase || v.Failures != c.failures || v.Next.IsZero() != (c.most == 0) || c.most != 0 && (in < c.least || in > c.most) {
+					r.Errorf("due in %s: %+v", in, v)
 				}
 				time.Sleep(c.most + time.Second)
-				if n := len(r.took()); n != 2 && c.most != 0 || n != 1 && c.most == 0 {
-					t.Errorf("%d runs", n)
+				if n := len(r.took()); n != min(1, int(c.most)) {
+					r.Errorf("%d runs", n)
 				}
 			})
 		})
 	}
 }
 
-// An origin that panics, one whose constructor does, and an object of no kind
-// that is known fail alone.
+// An object whose path leads elsewhere, one of no kind that is known, and a second of a name fail alone.
 func TestBadObjects(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		origin := r.Origin
-		r.Origin = func(o source.Object, env source.Env) (source.Origin, error) {
-			if o.Head().Metadata.Name == "constructor" {
-				panic("a \x1b[31mdefect")
-			}
-			return origin(o, env)
-		}
-		r.up("https://one.example/panics").panics = true
-		bucket := &source.Bucket{Header: source.Header{APIVersion: source.Group + "/v1", Kind: "Bucket", Metadata: source.Metadata{Name: "unknown"}}}
-		bucket.Spec.Interval = source.Duration(time.Minute)
-		path := repo("../../etc", site, time.Minute)
-		r.feed.now.Objects = []source.Object{
-			repo("panics", "https://one.example/panics", time.Minute), repo("constructor", site, time.Minute), bucket, path,
-			repo("a", site, time.Minute), repo("a", "https://one.example/panics", time.Minute),
-		}
-		r.start()
-		defer r.stop()
+	bucket := &source.Bucket{Header: source.Header{APIVersion: source.Group + "/v1", Kind: "Bucket", Metadata: source.Metadata{Name: "unknown"}}}
+	bucket.Spec.Interval = source.Duration(time.Minute)
+	objects := list(bucket, repo("../../etc", site, time.Minute), repo("a", site, time.Minute), repo("a", other, time.Minute))
+	live(t, objects, func(r *rig) { r.up(other).panics = true }, func(r *rig) {
 		time.Sleep(5 * time.Minute)
 		for _, v := range r.Views() {
-			name := v.Object.Head().Metadata.Name
-			var panicked *source.PanicError
-			switch {
-			case name == "a" && (v.Last.Result.Outcome != source.Unchanged || v.Last.Number < 5),
-				name == "unknown" && v.Phase != serve.Stalled,
-				(name == "panics" || name == "constructor") && (!errors.As(v.Last.Err, &panicked) || v.Failures == 0),
-				name == "../../etc" && v.Phase != serve.Stalled:
-				t.Errorf("%s: %+v", name, v)
+			if name := v.Object.Head().Metadata.Name; name == "a" && (v.Last.Result.Outcome != source.Unchanged || v.Last.Number < 5) || name != "a" && v.Phase != serve.Stalled {
+				r.Errorf("%s: %+v", name, v)
 			}
 		}
 	})
@@ -422,8 +323,7 @@ func TestBadObjects(t *testing.T) {
 func TestPanics(t *testing.T) {
 	for _, at := range []string{"origin", "resolve", "open", "verify", "write", "close"} {
 		t.Run(at, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
+			live(t, list(repo("a", site, time.Hour), repo("b", other, time.Hour)), func(r *rig) {
 				r.Runs, r.Fetches = 1, 1
 				r.Origin = func(obj source.Object, env source.Env) (source.Origin, error) {
 					from, err := r.origin(obj, env)
@@ -432,27 +332,15 @@ func TestPanics(t *testing.T) {
 					}
 					return fragile{from, at}.now("origin"), err
 				}
-				r.feed.now.Objects = []source.Object{repo("a", site, time.Hour), repo("b", "https://two.example/b", time.Hour)}
-				r.start()
-				defer r.stop()
-				failed, stored := 0, 0
-				for _, run := range r.took() {
-					var panicked *source.PanicError
-					switch {
-					case run.Object.Name == "b" && run.Result.Outcome == source.Stored:
-						stored++
-					case run.Result.Outcome == source.Failed && errors.As(run.Err, &panicked):
-						failed++
-					}
+			}, func(r *rig) {
+				got := describe(r.first)
+				v := r.view("a")
+				var panicked *source.PanicError
+				if got != "a start failed, b start stored" || !errors.As(v.Last.Err, &panicked) || v.Failures != 1 || v.Next.IsZero() || v.Phase != serve.Idle {
+					r.Errorf("%s: %+v", got, v)
 				}
-				if stored != 1 || failed != 1 {
-					t.Errorf("%d stored, %d failed", stored, failed)
-				}
-				if s := r.Stats(); s.Running != 0 || s.Fetching != 0 {
-					t.Errorf("%+v", s)
-				}
-				if v, _ := r.View(named("a")); v.Failures != 1 || v.Next.IsZero() || v.Phase != serve.Idle {
-					t.Errorf("%+v", v)
+				if n := r.count(serve.Running); n != 0 || r.Stats().Fetching != 0 {
+					r.Errorf("%d run, %+v", n, r.Stats())
 				}
 			})
 		})
@@ -467,7 +355,7 @@ type fragile struct {
 
 func (f fragile) now(at string) fragile {
 	if f.at == at {
-		panic("a defect")
+		panic("a \x1b[31mdefect")
 	}
 	return f
 }
@@ -504,46 +392,42 @@ func (c fragileContent) Close() error {
 // How old the answers may be that a run shares: as old as its request, as a part
 // of its interval, and never older than the run before.
 func TestFreshness(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		var last atomic.Pointer[time.Time]
-		since := func() time.Time { return *last.Load() }
+	var last atomic.Pointer[time.Time]
+	since := func() time.Time { return *last.Load() }
+	var began time.Time
+	live(t, list(repo("a", site, time.Hour)), func(r *rig) {
+		began = time.Now()
 		r.Origin = func(obj source.Object, env source.Env) (source.Origin, error) {
 			last.Store(&env.Since)
 			return r.origin(obj, env)
 		}
-		r.feed.now.Objects = []source.Object{repo("a", site, time.Hour)}
-		began := time.Now()
-		r.start()
-		defer r.stop()
+	}, func(r *rig) {
 		if since().Before(began) {
-			t.Errorf("first run: %s before the start", began.Sub(since()))
+			r.Errorf("first run: %s before the start", began.Sub(since()))
 		}
 		time.Sleep(90 * time.Minute)
 		synctest.Wait()
-		v, _ := r.View(named("a"))
+		v := r.view("a")
 		if old := v.Last.Due.Sub(since()); v.Last.Trigger != serve.Tick || old < time.Minute || old > 5*time.Minute {
-			t.Errorf("%s: %s old", v.Last.Trigger, old)
+			r.Errorf("%s: %s old", v.Last.Trigger, old)
 		}
 		r.up(site).set(func(u *upstream) { u.hang = 10 * time.Second })
 		r.Request(named("a"), serve.Request)
 		time.Sleep(5 * time.Second)
 		asked := time.Now() // while a run is under way
-		run, _ := r.Request(named("a"), serve.Hook)
+		r.Request(named("a"), serve.Hook)
 		time.Sleep(6 * time.Second)
 		if !since().Equal(asked) {
-			t.Errorf("run %d: answers from %s after it was asked for", run, since().Sub(asked))
+			r.Errorf("answers from %s after it was asked for", since().Sub(asked))
 		}
-		r.up(site).set(func(u *upstream) { u.hang, u.err = 0, errors.New("connection refused") })
-		run, _ = r.Request(named("a"), serve.Request)
-		v, err := r.Wait(t.Context(), named("a"), run)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r.up(site).set(func(u *upstream) { u.hang, u.err = 0, errRefused })
+		run, _ := r.Request(named("a"), serve.Request)
+		v, err := r.Wait(r.Context(), named("a"), run)
+		r.must(err)
 		ended := v.Last.Started.Add(v.Last.Took)
 		time.Sleep(time.Second) // the first retry
 		if since().Before(ended) {
-			t.Errorf("retry: answers from %s before the end of the last run", ended.Sub(since()))
+			r.Errorf("retry: answers from %s before the end of the last run", ended.Sub(since()))
 		}
 	})
 }
@@ -551,44 +435,449 @@ func TestFreshness(t *testing.T) {
 // A failure that each retry repeats is told once in some time, with how often
 // it was; another failure and the recovery are told at once.
 func TestRepeatedEvents(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	live(t, list(repo("a", site, time.Hour), repo("b", other, time.Hour)), func(r *rig) {
 		r.Jitter, r.MinRetry, r.MaxRetry = -1, 20*time.Second, 20*time.Second
-		r.up(site).err = errors.New("no answer")
-		r.up("https://two.example/b").err = errors.New("no answer")
-		r.feed.now.Objects = []source.Object{repo("a", site, time.Hour), repo("b", "https://two.example/b", time.Hour)}
-		told := func() string {
+		r.up(site).err, r.up(other).err = errRefused, errRefused
+	}, func(r *rig) {
+		told := func(wait time.Duration, err error, want string) {
+			r.Helper()
+			r.up(site).set(func(u *upstream) { u.err = err })
+			time.Sleep(wait)
 			settle()
-			r.mu.Lock()
-			defer r.mu.Unlock()
 			var all []string
-			for _, e := range r.events {
+			for _, e := range r.heard() {
 				if e.InvolvedObject.Name == "a" && e.Severity != "trace" {
 					all = append(all, fmt.Sprint(e.Severity, e.Metadata[serve.RepeatedKey]))
 				}
 			}
-			r.events = nil
-			return strings.Join(all, " ")
+			if got := strings.Join(all, " "); got != want {
+				r.Errorf("told %s, want %s", got, want)
+			}
+		}
+		told(4*time.Minute, errRefused, "error")
+		told(90*time.Second, errRefused, "error error14")
+		told(20*time.Second, errors.New("another answer"), "error error14 error1")
+		told(20*time.Second, nil, "error error14 error1 info")
+	})
+}
+
+// Objects run behind what they need, and when that has changed.
+func TestNeeds(t *testing.T) {
+	app, mid, base := repo("app", "https://two.example/app", time.Hour, "mid"), repo("mid", "https://two.example/mid", time.Hour, "base"), repo("base", site, time.Hour)
+	live(t, list(app, mid, base), func(r *rig) { r.up(site).hang = time.Second }, func(r *rig) {
+		for name, want := range map[string]string{"app": "[GitRepository/default/mid]", "mid": "[GitRepository/default/base]"} {
+			if v := r.view(name); v.Phase != serve.Blocked || fmt.Sprint(v.Blockers) != want {
+				r.Errorf("%s: %+v", name, v)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		r.ran("base start stored, mid start stored, app start stored")
+		r.up(site).push() // a change below reaches what is above it at once
+		r.Request(named("base"), serve.Hook)
+		time.Sleep(2 * time.Second)
+		r.ran("base hook stored, mid input stored, app input stored")
+		r.Request(named("base"), serve.Request) // a check that finds nothing new does not
+		time.Sleep(2 * time.Second)
+		r.ran("base request unchanged")
+		r.Request(named("base"), serve.Request) // of two runs of the input, the later one is seen
+		time.Sleep(time.Millisecond)
+		r.Request(named("base"), serve.Request)
+		r.Request(named("mid"), serve.Request)
+		time.Sleep(5 * time.Second)
+		r.ran("base request unchanged, base request unchanged, mid request unchanged")
+		next, _ := r.Request(named("base"), serve.Request)
+		time.Sleep(time.Millisecond)
+		r.Request(named("mid"), serve.Request)
+		for range 10 { // what is asked for without pause does not keep back what is made of it
+			r.Request(named("base"), serve.Request)
+			_, err := r.Wait(r.Context(), named("base"), next)
+			r.must(err)
+			next++
+		}
+		if got := describe(r.took()); strings.Count(got, "mid") != 1 {
+			r.Errorf("ran %s", got)
+		}
+		time.Sleep(2 * time.Second)
+		r.took()
+		r.put(mid, app) // what is made of what is gone keeps its artifact
+		r.ran("mid input waiting, app input unchanged")
+		if r.view("mid").Object.Artifact() == nil {
+			r.Errorf("%+v", r.view("mid"))
+		}
+	})
+	live(t, list(repo("app", other, time.Hour, "base")), func(r *rig) { r.up(site).err = errRefused }, func(r *rig) {
+		r.put(repo("app", other, time.Hour, "base"), base) // it comes, and fails
+		r.took()
+		if v := r.view("app"); v.Last.Result.Outcome != source.Waiting || !strings.Contains(v.Last.Err.Error(), "base") {
+			r.Errorf("%+v", v)
+		}
+		time.Sleep(10 * time.Second)
+		r.took()
+		r.up(site).set(func(u *upstream) { u.err = nil })
+		r.Request(named("base"), serve.Request)
+		r.ran("base request stored, app input stored")
+	})
+}
+
+// Circles are named, and hold up nobody.
+func TestCircle(t *testing.T) {
+	a, b := repo("a", site, time.Hour, "b"), repo("b", site, time.Hour, "a")
+	live(t, list(a, b, repo("self", site, time.Hour, "self"), repo("c", site, time.Hour)), nil, func(r *rig) {
+		for name, way := range map[string]string{
+			"a":    "GitRepository/default/a → GitRepository/default/b → GitRepository/default/a",
+			"b":    "GitRepository/default/b → GitRepository/default/a → GitRepository/default/b",
+			"self": "GitRepository/default/self → GitRepository/default/self",
+		} {
+			v := r.view(name)
+			if c := v.Object.Common().Condition(source.StalledCondition); v.Phase != serve.Stalled || !strings.Contains(c.Message, way) {
+				r.Errorf("%s: %+v %s", name, v, c.Message)
+			}
+		}
+		r.put(repo("a", site, time.Hour), b) // one of them is mended: both run
+		r.ran("a spec stored, b input stored")
+	})
+}
+
+func TestChain(t *testing.T) {
+	const n = 300
+	var objects []source.Object
+	for i := range n {
+		name, before := fmt.Sprint("r", i), []string{}
+		if i > 0 {
+			before = append(before, fmt.Sprint("r", i-1))
+		}
+		objects = append(objects, repo(name, "https://two.example/"+name, 1000*time.Hour, before...))
+	}
+	live(t, objects, func(r *rig) {
+		r.Statuses = new(memory)
+		for i := range n {
+			r.up(fmt.Sprint("https://two.example/r", i)).rev = "" // nothing is stored
+		}
+	}, func(r *rig) {
+		for i, run := range r.first {
+			if run.Object.Name != fmt.Sprint("r", i) || run.Result.Outcome != source.Unchanged {
+				r.Fatalf("run %d: %+v", i, run)
+			}
+		}
+		if len(r.first) != n {
+			r.Errorf("%d runs", len(r.first))
+		}
+	})
+}
+
+// An ExternalArtifact is never run; another artifact in its document is a new input.
+func TestExternalArtifact(t *testing.T) {
+	external := func(digest string) *source.ExternalArtifact {
+		e := &source.ExternalArtifact{Header: source.Header{APIVersion: source.Group + "/v1", Kind: "ExternalArtifact", Metadata: source.Metadata{Name: "out", Namespace: "default"}}}
+		e.Status.Artifact = &artifact.Artifact{Path: "a", URL: "http://localhost/a", Revision: "1", Digest: "sha256:" + strings.Repeat(digest, 64)}
+		return e
+	}
+	app := repo("app", site, time.Hour)
+	app.Spec.Include = []source.GitRepositoryInclude{{Repository: source.IncludeReference{Kind: "ExternalArtifact", Name: "out"}}}
+	live(t, list(app, external("1")), nil, func(r *rig) {
+		if got := describe(r.first); got != "app start stored" {
+			r.Errorf("ran %s", got)
+		}
+		r.put(app, external("2"))
+		r.ran("app input stored")
+		ref := source.Reference{Kind: "ExternalArtifact", Namespace: "default", Name: "out"}
+		if n, err := r.Request(ref, serve.Request); n != 0 || err != nil {
+			r.Errorf("run %d, %v", n, err)
+		}
+		if v, err := r.Wait(r.Context(), ref, 0); err != nil || v.Object.Artifact() == nil || v.Phase != serve.Idle {
+			r.Errorf("%+v %v", v, err)
+		}
+	})
+}
+
+// The longest interval there is, and the shortest, overflow nothing, nor does a retention for ever.
+func TestExtremes(t *testing.T) {
+	objects := list(repo("longest", "https://one.example/longest", math.MaxInt64), repo("never", "https://one.example/never", 0), repo("short", "https://one.example/short", 100*time.Millisecond), repo("gone", site, time.Hour))
+	live(t, objects, func(r *rig) { r.Retention = math.MaxInt64 }, func(r *rig) {
+		r.put(objects[:2]...)
+		time.Sleep(24 * time.Hour)
+		if r.is(serve.Removed, "gone"); r.Store.Check(*r.view("gone").Object.Artifact()) != nil {
+			r.Error("its artifact is not there")
+		}
+		r.restart(func() { r.feed.now.Objects = objects[:3] })
+		time.Sleep(time.Minute)
+		runs := map[string]int{}
+		for _, run := range r.took() {
+			runs[run.Object.Name]++
+		}
+		if runs["longest"] != 0 || runs["never"] != 0 || runs["short"] < 500 || runs["short"] > 700 {
+			r.Errorf("%v", runs)
+		}
+		if v := r.view("longest"); !v.Next.After(time.Now()) {
+			r.Errorf("due at %s", v.Next)
+		}
+	})
+}
+
+func TestSuspend(t *testing.T) {
+	live(t, list(repo("a", site, time.Minute)), func(r *rig) { r.up(site).hang = time.Second }, func(r *rig) {
+		r.must(r.Suspend(named("a"), source.Suspension{By: "alice", Reason: "freeze"}))
+		r.is(serve.Running, "a") // the run under way ends first
+		time.Sleep(time.Hour)
+		r.ran("a start stored")
+		if v := r.view("a"); v.Phase != serve.Suspended || v.Suspension.By != "alice" || v.Object.Artifact() == nil || !v.Next.IsZero() {
+			r.Errorf("%+v", v)
+		}
+		if _, err := r.Request(named("a"), serve.Request); !errors.Is(err, serve.ErrSuspended) {
+			r.Errorf("request: %v", err)
+		}
+		r.must(r.Suspend(named("a"), source.Suspension{By: "bob"}))
+		if by := r.view("a").Suspension.By; by != "bob" {
+			r.Errorf("by %s", by)
+		}
+		r.put(repo("a", "https://one.example/b", time.Minute))
+		r.ran("")
+		r.must(r.Resume(named("a")))
+		time.Sleep(2 * time.Second)
+		r.ran("a request unchanged")
+		for _, err := range []error{r.Suspend(named("b"), source.Suspension{}), r.Resume(named("b"))} {
+			if !errors.Is(err, fs.ErrNotExist) {
+				r.Errorf("%v", err)
+			}
+		}
+		r.put(suspended(repo("a", "https://one.example/b", time.Minute)))
+		time.Sleep(time.Hour)
+		r.ran("")
+		if v := r.view("a"); v.Phase != serve.Suspended || v.Suspension != nil {
+			r.Errorf("%+v", v)
+		}
+		if err := r.Resume(named("a")); !errors.Is(err, serve.ErrSuspended) {
+			r.Errorf("resume: %v", err)
+		}
+		r.put(repo("a", "https://one.example/b", time.Minute))
+		r.ran("a spec unchanged")
+	})
+}
+
+// A suspension ends waiting, and frees what waits for what is suspended.
+func TestSuspendBlocker(t *testing.T) {
+	hog, base := repo("hog", other, time.Hour), repo("base", site, time.Hour)
+	for name, suspend := range map[string]func(r *rig){
+		"by a command": func(r *rig) { r.must(r.Suspend(named("base"), source.Suspension{})) },
+		"by its spec":  func(r *rig) { r.put(hog, suspended(base), repo("app", site, time.Hour, "base")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			live(t, list(hog), func(r *rig) { r.Runs, r.up(other).hang = 1, 10*time.Second }, func(r *rig) {
+				r.put(hog, base, repo("app", site, time.Hour, "base"))
+				waited := make(chan error, 1)
+				go func() {
+					_, err := r.Wait(context.Background(), named("base"), 1)
+					waited <- err
+				}()
+				synctest.Wait()
+				r.is(serve.Blocked, "app")
+				suspend(r)
+				if err := <-waited; !errors.Is(err, serve.ErrSuspended) {
+					r.Errorf("wait: %v", err)
+				}
+				r.is(serve.Queued, "app")
+				time.Sleep(time.Minute)
+				if v := r.view("app"); v.Last.Result.Outcome != source.Waiting {
+					r.Errorf("%+v", v)
+				}
+			})
+		})
+	}
+}
+
+func TestWait(t *testing.T) {
+	live(t, list(repo("a", site, time.Hour)), nil, func(r *rig) {
+		if _, err := r.Wait(r.Context(), named("b"), 1); !errors.Is(err, fs.ErrNotExist) {
+			r.Errorf("%v", err)
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
+		defer cancel()
+		if _, err := r.Wait(ctx, named("a"), 99); !errors.Is(err, context.DeadlineExceeded) {
+			r.Errorf("%v", err)
+		}
+		for want, end := range map[error]func(){fs.ErrNotExist: func() { r.put() }, serve.ErrEnded: func() { r.restart(nil) }} {
+			r.put(repo("a", site, time.Hour))
+			ended := make(chan error, 1)
+			go func() {
+				_, err := r.Wait(context.Background(), named("a"), 99)
+				ended <- err
+			}()
+			synctest.Wait()
+			end()
+			if err := <-ended; !errors.Is(err, want) {
+				r.Errorf("%v, want %v", err, want)
+			}
+		}
+	})
+}
+
+// Views are in order, are never changed, and tell of a new artifact before the one that it replaces may be removed,
+// which is after it was announced.
+func TestViews(t *testing.T) {
+	announced := 0
+	live(t, list(repo("c", other, time.Hour), repo("a", site, time.Hour), repo("b", other, time.Hour)), func(r *rig) {
+		r.Emit = func(e source.Event) {
+			v, err := r.View(named("a"))
+			if err != nil || e.Reason != "NewArtifact" || e.InvolvedObject.Name != "a" {
+				return
+			}
+			if announced++; announced == 2 && v.Object.Artifact().Digest != e.Metadata["source.toolkit.fluxcd.io/digest"] {
+				t.Errorf("announced %v, and the view has %+v", e.Metadata, v.Object.Artifact())
+			}
+		}
+	}, func(r *rig) {
+		var names string
+		for _, v := range r.Views() {
+			names += v.Object.Head().Metadata.Name
+		}
+		if names != "abc" || !r.Ready() {
+			r.Errorf("%s", names)
+		}
+		before := r.view("a")
+		copied := *before.Object.Common()
+		r.up(site).push()
+		r.Request(named("a"), serve.Request)
+		r.took()
+		after := r.view("a")
+		if before.Object.Artifact().Revision == after.Object.Artifact().Revision || copied.Artifact != before.Object.Artifact() || after.Last.Number != 2 || announced != 2 {
+			r.Errorf("%d announced, %+v became %+v", announced, before, after)
+		}
+	})
+}
+
+func TestWatch(t *testing.T) {
+	base := list(repo("a", site, time.Hour), repo("b", site, time.Hour))
+	live(t, base, func(r *rig) { r.Retention = time.Minute }, func(r *rig) {
+		ctx, cancel := context.WithCancel(r.Context())
+		var told, slow []string
+		tell := func(to *[]string, pause time.Duration) func([]serve.View) {
+			return func(views []serve.View) {
+				time.Sleep(pause) // one that is slow, or stuck, holds up no other
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				for _, v := range views {
+					*to = append(*to, fmt.Sprint(v.Object.Head().Metadata.Name, v.Last.Number, v.Phase))
+				}
+			}
+		}
+		read := func(from *[]string) []string {
+			synctest.Wait()
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			all := *from
+			*from = nil
+			return all
+		}
+		done := make(chan error, 2)
+		go func() { done <- r.Watch(ctx, tell(&told, 0)) }()
+		go func() { done <- r.Watch(ctx, tell(&slow, time.Hour)) }()
+		if got := read(&told); !slices.Equal(got, []string{"a1idle", "b1idle"}) {
+			r.Errorf("%v", got)
+		}
+		for range 100 {
+			r.Request(named("a"), serve.Request)
+			time.Sleep(time.Second)
+		}
+		if got := read(&told); len(got) != 100 || got[99] != "a101idle" {
+			r.Errorf("%d: %v", len(got), got)
+		}
+		r.put(base[0])
+		time.Sleep(2 * time.Minute)
+		if got := read(&told); !slices.Equal(got, []string{"b1removed", "b1gone"}) {
+			r.Errorf("%v", got)
+		}
+		time.Sleep(12 * time.Hour)
+		if got := read(&slow); len(got) > 30 || !slices.Contains(got, "b1gone") {
+			r.Errorf("slow: %v", got)
+		}
+		cancel()
+		if err := errors.Join(<-done, <-done); err != nil {
+			r.Error(err)
+		}
+	})
+}
+
+// At the end runs are interrupted, and nothing is recorded of them.
+func TestEnd(t *testing.T) {
+	var objects []source.Object
+	for i := range 20 {
+		objects = append(objects, repo(fmt.Sprint("r", i), fmt.Sprintf("https://h%d.example/", i), time.Hour))
+	}
+	live(t, objects, func(r *rig) {
+		r.Runs, r.Fetches = 3, 2
+		for i := range 20 {
+			up := r.up(fmt.Sprintf("https://h%d.example/", i))
+			if up.hang = time.Minute - time.Second; i%2 != 0 {
+				up.hang, up.slow = 0, up.hang
+			}
+		}
+	}, func(r *rig) {
+		server := r.Server
+		r.stop()
+		r.ran("")
+		for _, v := range r.Views() {
+			if v.Phase == serve.Running || v.Last.Number != 0 || len(v.Object.Common().Conditions) != 0 {
+				r.Errorf("%+v", v)
+			}
+		}
+		if r.Stats().Fetching != 0 {
+			r.Errorf("%+v", r.Stats())
+		}
+		if err := server.Run(r.Context()); err == nil {
+			r.Error("it ran twice")
 		}
 		r.start()
-		defer r.stop()
-		time.Sleep(4 * time.Minute)
-		if got := told(); got != "error" {
-			t.Errorf("at first: %s", got)
+	})
+}
+
+type feedFunc func(context.Context, func(serve.Desired)) error
+
+func (f feedFunc) Follow(ctx context.Context, set func(serve.Desired)) error { return f(ctx, set) }
+
+// The error of a feed ends the server; a feed that has said all it has to say ends nothing.
+func TestFeedEnds(t *testing.T) {
+	for _, want := range []error{nil, errors.New("the directory is gone")} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			r.Feed = feedFunc(func(ctx context.Context, set func(serve.Desired)) error {
+				set(serve.Desired{Objects: list(repo("a", site, time.Minute))})
+				pause(ctx, time.Minute)
+				return want
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			if err := newServer(t, r.Config).Run(ctx); !errors.Is(err, want) {
+				t.Errorf("%v, want %v", err, want)
+			}
+			if n := len(r.took()); want == nil && n < 55 || want != nil && n > 3 {
+				t.Errorf("%v: %d runs", want, n)
+			}
+		})
+	}
+}
+
+// The date may be anything: due times do not know it.
+func TestClockJumps(t *testing.T) {
+	var off atomic.Int64
+	objects := list(repo("a", site, time.Minute), repo("old", site, time.Minute))
+	live(t, objects, func(r *rig) { r.Now = func() time.Time { return time.Now().Add(time.Duration(off.Load())) } }, func(r *rig) {
+		r.put(objects[0])
+		for i := range 20 {
+			off.Store(int64(i%3-1) * int64(365*24*time.Hour))
+			time.Sleep(time.Minute)
+			if in := r.view("a").Next.Sub(r.Now()); in < 0 || in > 63*time.Second {
+				r.Errorf("due in %s", in)
+			}
 		}
-		time.Sleep(90 * time.Second)
-		if got := told(); got != "error14" {
-			t.Errorf("later: %s", got)
+		runs := r.took()
+		if len(runs) < 19 || len(runs) > 22 {
+			r.Errorf("%d runs", len(runs))
 		}
-		r.up(site).set(func(u *upstream) { u.err = errors.New("another answer") })
-		time.Sleep(20 * time.Second)
-		if got := told(); got != "error1" {
-			t.Errorf("another: %s", got)
+		for _, run := range runs {
+			if late := run.Started.Sub(run.Due); late < 0 || late > time.Second {
+				r.Errorf("%+v", run)
+			}
 		}
-		r.up(site).set(func(u *upstream) { u.err = nil })
-		time.Sleep(20 * time.Second)
-		if got := told(); !strings.HasPrefix(got, "info") {
-			t.Errorf("recovery: %s", got)
-		}
+		r.is(serve.Removed, "old")
 	})
 }

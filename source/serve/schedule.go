@@ -1,14 +1,14 @@
 package serve
 
 import (
-	"container/heap"
 	"context"
+	"fmt"
 	"hash/maphash"
 	"math"
 	"math/rand/v2"
 	"net/url"
+	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -30,127 +30,93 @@ func (s *Server) kick(e *entry, t Trigger, asked time.Duration) {
 	if t == Hook {
 		e.look = 0 // this call gets a second look of its own
 	}
-	switch e.state {
-	case running:
+	switch now := s.clock(); {
+	case e.state == running:
 		if rank[t] > rank[e.again] {
 			e.again = t
 		}
-	case queued, blocked:
+	case e.state == queued || e.state == blocked || e.state == planned && e.due <= now:
 		if rank[t] > rank[e.trigger] {
 			e.trigger = t
 		}
 	default:
-		now := s.clock()
-		if e.at < 0 || e.due > now || rank[t] >= rank[e.trigger] {
-			s.plan(e, t, now)
-		}
+		s.plan(e, t, now)
 	}
 }
 
 // plan has e run at due.
 func (s *Server) plan(e *entry, t Trigger, due time.Duration) {
-	e.trigger, e.due = t, due
-	if e.at < 0 {
-		heap.Push(&s.queue, e)
-	} else {
-		heap.Fix(&s.queue, e.at)
-	}
-}
-
-// unplan takes e out of the queue.
-func (s *Server) unplan(e *entry) {
-	if e.at >= 0 {
-		heap.Remove(&s.queue, e.at)
+	e.state, e.trigger, e.due = planned, t, due
+	left := due - s.clock()
+	switch {
+	case left <= 0:
+		s.pending = append(s.pending, e)
+	case e.timer == nil:
+		e.timer = time.AfterFunc(left, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.pending = append(s.pending, e)
+			s.dispatch()
+		})
+	default:
+		e.timer.Reset(left)
 	}
 }
 
 // rest ends all plans for e. A run that is under way goes on.
 func (s *Server) rest(e *entry) {
-	s.unplan(e)
+	s.leave(e)
 	e.again, e.asked, e.look = "", 0, 0
-	s.leaveLine(e)
-	if e.state == queued || e.state == blocked {
+	if e.state != running {
 		e.state = resting
 	}
 	s.inform(e) // objects that need it may have waited for it
 }
 
-// dispatch begins everything that is due and has a slot, and sets the timer for the rest.
+// leave has e wait for no slot.
+func (s *Server) leave(e *entry) {
+	if e.ticket != nil {
+		s.runs.remove(e.ticket)
+		e.ticket = nil
+	}
+}
+
+// dispatch begins everything that is due and has a slot.
 func (s *Server) dispatch() {
-	if s.closed || s.ctx == nil || s.ctx.Err() != nil {
+	if s.ctx == nil || s.ctx.Err() != nil { // after the end no goroutine begins any more
 		return
 	}
-	now := s.clock()
-	for len(s.queue) > 0 && s.queue[0].due <= now {
-		e := s.queue[0]
-		s.unplan(e)
-		if removed := e.removed; removed != nil {
+	for _, e := range s.pending {
+		switch {
+		case e.state != planned || e.due > s.clock(): // its plan has changed
+		case e.removed != nil:
+			e.state = resting
+			removed := e.removed
 			s.work.Go(func() { s.retire(e, removed) })
-		} else {
+		default:
 			s.enter(e)
 		}
 	}
-	for e, ok := s.runs.next(); ok; e, ok = s.runs.next() {
-		e.inLine = false
-		s.start(e)
-	}
-	if len(s.queue) > 0 && s.queue[0].due < never {
-		s.timer.Reset(s.queue[0].due - s.clock())
-	}
+	s.pending = nil
+	s.runs.grant()
 }
 
-// enter has e, which is due, wait for a slot or for what it needs.
+// enter has e, which is due, wait for a slot of its host and of no other, or for what it needs.
 func (s *Server) enter(e *entry) {
-	state := queued
-	if len(s.blockers(e)) > 0 {
-		state = blocked
+	before := e.state
+	if e.state = queued; len(s.blockers(e)) > 0 {
+		e.state = blocked
 	}
-	if e.state != state {
-		e.state = state
+	if e.state != before {
 		s.changed(e)
 	}
-	if e.state == queued {
-		s.lineUp(e)
+	if e.state == blocked || e.ticket != nil && e.ticket.host != e.host {
+		s.leave(e)
 	}
-}
-
-// lineUp has e wait in the line of its host, and of no other.
-func (s *Server) lineUp(e *entry) {
-	if !e.inLine || e.line != e.host {
-		s.leaveLine(e)
-		e.inLine, e.line = true, e.host
-		s.runs.add(e.host, e)
+	if e.state == queued && e.ticket == nil {
+		e.ticket = &ticket{e.host, func() { s.start(e) }}
+		s.runs.add(e.ticket)
 	}
-}
-
-func (s *Server) leaveLine(e *entry) {
-	if e.inLine {
-		e.inLine = false
-		s.runs.remove(e.line, e)
-	}
-}
-
-// A queue is a heap of the entries that are due some time, the next one first.
-type queue []*entry
-
-func (q queue) Len() int           { return len(q) }
-func (q queue) Less(i, j int) bool { return q[i].due < q[j].due }
-func (q queue) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].at, q[j].at = i, j
-}
-
-func (q *queue) Push(x any) {
-	x.(*entry).at = len(*q)
-	*q = append(*q, x.(*entry))
-}
-
-func (q *queue) Pop() any {
-	last := len(*q) - 1
-	e := (*q)[last]
-	*q = slices.Delete(*q, last, last+1)
-	e.at = -1
-	return e
 }
 
 // never is later than any due time: a quarter of what a clock can count, so that
@@ -166,50 +132,32 @@ type tickKey struct {
 	interval time.Duration
 }
 
-func (s *Server) tickKey(e *entry) tickKey {
-	if s.config.Apart {
-		return tickKey{e.ref.String(), e.obj.Interval()}
-	}
-	return tickKey{e.upstream, e.obj.Interval()}
-}
-
 // tick returns the first tick of e after now. Ticks are counted from the first run
 // of an object with these ticks, or from a random time before now when it is not
 // known, or when there are so many objects that they would be due together.
 func (s *Server) tick(e *entry, now time.Duration) time.Duration {
-	key := s.tickKey(e)
-	interval := min(key.interval, never)
+	key := tickKey{e.upstream, min(e.obj.Interval(), never)}
 	first, known := s.ticks[key]
 	if !known {
 		first = now
-		if e.ended == 0 || len(s.entries) > s.runs.all {
-			first -= time.Duration(rand.Float64() * float64(interval))
+		if e.last.Number == 0 || len(s.entries) > s.runs.all {
+			first -= rand.N(key.interval)
 		}
 		s.ticks[key] = first
 	}
-	for n := max((now-first)/interval, 1); ; n++ {
-		part := float64(maphash.Comparable(s.seed, struct {
-			tickKey
-			n time.Duration
-		}{key, n})>>11)/(1<<53) - 0.5
-		if at := first + n*interval + time.Duration(part*s.config.Jitter*float64(interval)); at > now {
+	for n := max((now-first)/key.interval, 1); ; n++ {
+		part := float64(maphash.Comparable(s.seed, [2]any{key, n})>>11)/(1<<53) - 0.5
+		if at := first + n*key.interval + time.Duration(part*s.config.Jitter*float64(key.interval)); at > now {
 			return at
 		}
 	}
 }
 
 // backOff returns how long to wait after failures in a row, 1 or more: twice as
-// long after each, and limit at most.
+// long after each, and limit at most. Objects which reached the limit do not stay together.
 func backOff(failures int, least, limit time.Duration, jitter float64) time.Duration {
-	d := limit
-	if shift := failures - 1; shift < 62 && least < limit>>shift {
-		d = least << shift
-		d += time.Duration(jitter * (2*rand.Float64() - 1) * float64(d))
-	}
-	if d >= limit { // below the limit, so that objects which reached it do not stay together
-		d = limit - time.Duration(jitter*rand.Float64()*float64(limit))
-	}
-	return d
+	wait := float64(least) * math.Exp2(float64(failures-1)) * (1 + jitter*(2*rand.Float64()-1))
+	return time.Duration(min(wait, float64(limit)*(1-jitter*rand.Float64())))
 }
 
 // Slots are handed out first come first served within a host. Of several hosts
@@ -218,146 +166,123 @@ func backOff(failures int, least, limit time.Duration, jitter float64) time.Dura
 // Hosts that hang do not hold up others: a host has at most each slots, and at
 // most twice as many as are free, so that the last ones go to hosts that have
 // few; hosts whose last run failed have half of all slots together.
-type slots[T comparable] struct {
+type slots struct {
 	all, each int
+	failed    map[string]bool // hosts by how their last run ended
 	taken     int
 	serial    uint64
-	lines     map[string]*line[T]
+	lines     map[string]*line
 }
 
 // A line is the callers that wait for a slot of one host.
-type line[T comparable] struct {
-	waiting []T
+type line struct {
+	waiting []*ticket
 	taken   int
-	failed  bool   // its last run
 	since   uint64 // serial of when it began to wait, or got its last slot
 }
 
-func (t *slots[T]) line(host string) *line[T] {
-	if t.lines == nil {
-		t.lines = make(map[string]*line[T])
-	}
-	if t.lines[host] == nil {
-		t.lines[host] = new(line[T])
-	}
-	return t.lines[host]
+// A ticket waits for a slot.
+type ticket struct {
+	host string
+	use  func() // is called when there is one
 }
 
-// add has x wait for a slot of a host.
-func (t *slots[T]) add(host string, x T) {
-	l := t.line(host)
+// add has t wait.
+func (s *slots) add(t *ticket) {
+	l := s.lines[t.host]
+	if l == nil {
+		l = new(line)
+		s.lines[t.host] = l
+	}
 	if len(l.waiting) == 0 {
-		t.serial++
-		l.since = t.serial
+		s.serial++
+		l.since = s.serial
 	}
-	l.waiting = append(l.waiting, x)
+	l.waiting = append(l.waiting, t)
 }
 
-// remove takes x out of the line of a host and reports whether it was there.
-func (t *slots[T]) remove(host string, x T) bool {
-	l := t.line(host)
-	i := slices.Index(l.waiting, x)
-	if i >= 0 {
-		l.waiting = slices.Delete(l.waiting, i, i+1)
+// remove has t wait no more and reports whether it did.
+func (s *slots) remove(t *ticket) bool {
+	l := s.lines[t.host]
+	if l == nil || !slices.Contains(l.waiting, t) {
+		return false
 	}
-	t.forget(host)
-	return i >= 0
+	l.waiting = slices.DeleteFunc(l.waiting, func(other *ticket) bool { return other == t })
+	s.tidy(t.host)
+	return true
 }
 
-// next gives a slot to one that waits; ok is false if none may have one.
-func (t *slots[T]) next() (x T, ok bool) {
-	free, failing := t.all-t.taken, 0
-	if free <= 0 {
-		return x, false
+// tidy drops a line that says nothing.
+func (s *slots) tidy(host string) {
+	if l := s.lines[host]; l.taken == 0 && len(l.waiting) == 0 {
+		delete(s.lines, host)
 	}
-	for _, l := range t.lines {
-		if l.failed {
-			failing += l.taken
+}
+
+// grant gives slots to those that wait, as far as they may have one.
+func (s *slots) grant() {
+	for {
+		free, failing := s.all-s.taken, 0
+		for host := range s.failed {
+			if l := s.lines[host]; l != nil {
+				failing += l.taken
+			}
 		}
-	}
-	var best *line[T]
-	for _, l := range t.lines {
-		switch {
-		case len(l.waiting) == 0 || l.taken >= min(t.each, 2*free):
-		case l.failed && failing >= max(t.all/2, 1):
-		case best == nil || l.taken < best.taken || l.taken == best.taken && l.since < best.since:
-			best = l
+		var best *line
+		for host, l := range s.lines {
+			switch {
+			case len(l.waiting) == 0 || l.taken >= min(s.each, 2*free):
+			case s.failed[host] && failing >= max(s.all/2, 1):
+			case best == nil || l.taken < best.taken || l.taken == best.taken && l.since < best.since:
+				best = l
+			}
 		}
+		if best == nil {
+			return
+		}
+		next := best.waiting[0]
+		best.waiting = best.waiting[1:]
+		s.serial++
+		best.since = s.serial
+		best.taken++
+		s.taken++
+		next.use()
 	}
-	if best == nil {
-		return x, false
-	}
-	x = best.waiting[0]
-	best.waiting = slices.Delete(best.waiting, 0, 1)
-	t.serial++
-	best.since = t.serial
-	best.taken++
-	t.taken++
-	return x, true
 }
 
 // done gives a slot of a host back.
-func (t *slots[T]) done(host string) {
-	t.line(host).taken--
-	t.taken--
-	t.forget(host)
+func (s *slots) done(host string) {
+	s.lines[host].taken--
+	s.taken--
+	s.tidy(host)
 }
 
-// judge notes whether the last run of a host failed.
-func (t *slots[T]) judge(host string, failed bool) {
-	t.line(host).failed = failed
-	t.forget(host)
-}
-
-// forget drops a line that says nothing.
-func (t *slots[T]) forget(host string) {
-	if l := t.line(host); l.taken == 0 && len(l.waiting) == 0 && !l.failed {
-		delete(t.lines, host)
-	}
-}
-
-// keep forgets the failures of hosts that no object has any more.
-func (t *slots[T]) keep(used map[string]bool) {
-	for host, l := range t.lines {
-		if !used[host] && l.taken == 0 {
-			t.judge(host, false)
-		}
-	}
-}
-
-// admit waits for a slot for the content of a run; end gives it back.
-func (s *Server) admit(ctx context.Context, j *job) (end func(), err error) {
-	mine := make(chan struct{}) // closed when the run has a slot
+// admit waits for a slot for the content of a run of a host; end gives it back.
+func (s *Server) admit(ctx context.Context, host string) (end func(), err error) {
+	mine := make(chan struct{})
+	t := &ticket{host, func() { close(mine) }}
 	s.mu.Lock()
-	s.fetches.add(j.host, mine)
-	s.admitNext()
+	s.fetches.add(t)
+	s.fetches.grant()
 	s.mu.Unlock()
 	end = func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.fetches.done(j.host)
-		s.admitNext()
+		s.fetches.done(host)
+		s.fetches.grant()
 	}
 	select {
 	case <-mine:
-		j.opened = true
 		return end, nil
 	case <-ctx.Done():
 	}
 	s.mu.Lock()
-	waited := s.fetches.remove(j.host, mine)
+	waited := s.fetches.remove(t)
 	s.mu.Unlock()
 	if !waited {
 		end()
 	}
 	return nil, context.Cause(ctx)
-}
-
-// admitNext gives the free slots for contents to those that wait.
-func (s *Server) admitNext() {
-	for next, ok := s.fetches.next(); ok; next, ok = s.fetches.next() {
-		close(next)
-	}
 }
 
 // link finds out what entries need. Where they need each other in a circle one demand is left
@@ -380,43 +305,34 @@ func (s *Server) link() {
 
 // blockers returns what e, which is due, is to wait for: what it needs that is due or under way. One
 // run that begins when e is due is enough: else what is asked for without pause would keep e back for ever.
-func (s *Server) blockers(e *entry) []source.Reference {
-	var refs []source.Reference
+func (s *Server) blockers(e *entry) (refs []source.Reference) {
 	for _, b := range e.before {
-		pending := b.state != resting || b.at >= 0 && b.removed == nil && b.due <= s.clock()
-		if pending && (b.ended == 0 || b.began < e.due) {
+		pending := b.state >= queued || b.state == planned && b.due <= s.clock()
+		if pending && (b.last.Number == 0 || b.began < e.due) {
 			refs = append(refs, b.ref)
 		}
 	}
 	return refs
 }
 
-// sumInputs returns a sum of what e needs: it changes when an artifact, a
+// inputsOf returns what e needs as it is now: it changes when an artifact, a
 // generation or the readiness of an input does, and when an input comes or goes.
-func (s *Server) sumInputs(e *entry) uint64 {
-	if len(e.before) == 0 {
-		return 0
-	}
-	var h maphash.Hash
-	h.SetSeed(s.seed)
+func inputsOf(e *entry) string {
+	var text strings.Builder
 	for _, b := range e.before {
-		h.WriteString(b.ref.String())
-		h.WriteByte(0)
+		fmt.Fprintln(&text, b.ref, b.obj.Head().Metadata.Generation, b.obj.Common().Condition(source.ReadyCondition).Status)
 		if a := b.obj.Artifact(); a != nil {
-			h.WriteString(a.Digest + "\x00" + a.Revision)
+			fmt.Fprintln(&text, a.Digest, a.Revision)
 		}
-		h.WriteByte(0)
-		h.WriteString(strconv.FormatInt(b.obj.Head().Metadata.Generation, 10))
-		h.WriteString(b.obj.Common().Condition(source.ReadyCondition).Status)
 	}
-	return h.Sum64()
+	return text.String()
 }
 
 // inform tells entries that need e that it is what it is now: one that saw
 // something else runs, and one that waited for it goes on.
 func (s *Server) inform(e *entry) {
 	for _, a := range e.after {
-		if s.sumInputs(a) != a.inputs {
+		if inputsOf(a) != a.inputs {
 			s.kick(a, Input, 0)
 		}
 		if a.state == blocked {
@@ -425,42 +341,48 @@ func (s *Server) inform(e *entry) {
 	}
 }
 
-// upstreamOf says where obj comes from: objects with equal keys ask the same
+// locate finds out where e comes from: objects of the same upstream ask the same
 // server the same questions with the same credentials. The upstream of a chart is
-// its source's, which at returns, nil when there is none. An object of an unknown
-// kind, or with an address that cannot be read, has a key of its own.
-func upstreamOf(obj source.Object, at func(source.Reference) source.Object) (key, host string) {
-	var text, provider, account string
-	var secret *source.LocalReference
-	own := source.ReferenceTo(obj)
-	switch o := obj.(type) {
+// its source's. An object with an address that cannot be read has an upstream of its own.
+func (s *Server) locate(e *entry) {
+	e.upstream, e.host = e.ref.String(), ""
+	address := ""
+	switch o := e.obj.(type) {
 	case *source.GitRepository:
-		text, secret, provider, account = o.Spec.URL, o.Spec.SecretRef, o.Spec.Provider, o.Spec.ServiceAccountName
+		address = o.Spec.URL
 	case *source.OCIRepository:
-		text, secret, provider, account = o.Spec.URL, o.Spec.SecretRef, o.Spec.Provider, o.Spec.ServiceAccountName
+		address = o.Spec.URL
 	case *source.PkgRepository:
-		text, secret, provider = o.Spec.URL, o.Spec.SecretRef, o.Spec.Provider
+		address = o.Spec.URL
 	case *source.Bucket:
 		if u, err := o.Spec.EndpointURL(); err == nil {
-			text, secret, provider, account = u.JoinPath(o.Spec.BucketName).String(), o.Spec.SecretRef, o.Spec.Provider, o.Spec.ServiceAccountName
+			address = u.JoinPath(o.Spec.BucketName).String()
 		}
 	case *source.PkgChart:
 		if ref, ok := o.Source(); ok {
-			if from := at(ref); from != nil && !external(from) {
-				return upstreamOf(from, at)
+			if from, err := s.live(ref); err == nil {
+				s.locate(from)
+				e.upstream, e.host = from.upstream, from.host
 			}
 		}
 	}
-	u, err := url.Parse(text)
-	if err != nil || u.Host == "" {
-		return own.String(), ""
+	if u, err := url.Parse(address); err == nil && u.Host != "" {
+		e.upstream, e.host = address+"\n"+credentialsOf(e.obj), strings.ToLower(u.Host)
 	}
-	parts := []string{text, provider, account}
-	if secret != nil {
-		parts = append(parts, secret.Name)
+	if s.config.Apart {
+		e.upstream = e.ref.String()
 	}
-	if secret != nil || account != "" {
-		parts = append(parts, own.Namespace)
+}
+
+// credentialsOf says with which credentials an object asks its upstream.
+func credentialsOf(obj source.Object) string {
+	spec, text := reflect.ValueOf(obj).Elem().FieldByName("Spec"), ""
+	for _, name := range []string{"Provider", "ServiceAccountName", "SecretRef"} {
+		if field := spec.FieldByName(name); field.IsValid() && !field.IsZero() {
+			if text += fmt.Sprintln(name, reflect.Indirect(field)); name != "Provider" {
+				text += obj.Head().Metadata.Namespace
+			}
+		}
 	}
-	return strings.Join(parts, "\n"), strings.ToLower(u.Host)
+	return text
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,26 +16,32 @@ import (
 	"github.com/headgate-io/headgate/source/serve"
 )
 
+// fleet returns n objects that are called prefix and a number, of so many hosts, and has change made to their upstreams.
+func (r *rig) fleet(n, hosts int, prefix string, interval time.Duration, change func(*upstream)) (objects []source.Object) {
+	for i := range n {
+		url := fmt.Sprintf("https://%s%d.example/%d", prefix, i%hosts, i)
+		r.up(url).set(change)
+		objects = append(objects, repo(fmt.Sprint(prefix, i), url, interval))
+	}
+	return objects
+}
+
+func hangs(d time.Duration) func(*upstream) { return func(u *upstream) { u.hang = d } }
+
 func TestRunsAtATime(t *testing.T) {
 	for name, c := range map[string]struct{ hosts, want int }{
 		"one host":   {1, 3},
 		"many hosts": {10, 8},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
+			live(t, nil, func(r *rig) {
 				r.Runs, r.PerHost = 8, 3
-				for i := range 40 {
-					url := fmt.Sprintf("https://h%d.example/%d", i%c.hosts, i)
-					r.up(url).hang = time.Second
-					r.feed.now.Objects = append(r.feed.now.Objects, repo(fmt.Sprint("r", i), url, 1e5*time.Hour)) // the first of which is shorter
-				}
-				r.start()
-				defer r.stop()
-				time.Sleep(500 * time.Millisecond) // a file that is locked is tried again some milliseconds later
+				r.feed.now.Objects = r.fleet(40, c.hosts, "h", 1e5*time.Hour, hangs(time.Second)) // the first of which is shorter
+			}, func(r *rig) {
+				time.Sleep(400 * time.Millisecond) // a file that is locked is tried again some milliseconds later
 				for at := 40; at > 0; at -= c.want {
-					if s := r.Stats(); s.Running != min(c.want, at) || s.Running+s.Queued != at || s.Objects != 40 {
-						t.Fatalf("%+v, want %d of %d running", s, c.want, at)
+					if running, all := r.count(serve.Running), r.count(serve.Running, serve.Queued); running != min(c.want, at) || all != at {
+						r.Fatalf("%d run of %d, want %d of %d", running, all, c.want, at)
 					}
 					time.Sleep(time.Second)
 					synctest.Wait()
@@ -45,57 +53,38 @@ func TestRunsAtATime(t *testing.T) {
 
 // Contents that wait for a slot are not charged for it, and one host has half of the slots.
 func TestFetches(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	live(t, nil, func(r *rig) {
 		r.Fetches = 4
-		for i := range 16 {
-			url := fmt.Sprintf("https://one.example/%d", i)
-			r.up(url).slow = 50 * time.Second // of the 60 that spec.timeout is
-			r.feed.now.Objects = append(r.feed.now.Objects, repo(fmt.Sprint("r", i), url, time.Hour))
-		}
-		r.start()
-		defer r.stop()
+		r.feed.now.Objects = r.fleet(16, 1, "h", time.Hour, func(u *upstream) { u.slow = 50 * time.Second }) // of the 60 that spec.timeout is
+	}, func(r *rig) {
 		for range 8 {
 			if s := r.Stats(); s.Fetching != 2 {
-				t.Errorf("%+v", s)
+				r.Errorf("%+v", s)
 			}
 			time.Sleep(50 * time.Second)
 			synctest.Wait()
 		}
-		for _, run := range r.took() {
-			if run.Result.Outcome != source.Stored {
-				t.Errorf("%+v", run)
-			}
+		if got := describe(r.took()); strings.Count(got, "stored") != 16 {
+			r.Errorf("ran %s", got)
 		}
 	})
 }
 
-// Ten hosts that stall, with as many objects as they like, starve nobody: the
-// objects of another host are on time once the first requests timed out.
+// Hosts that stall, with as many objects as they like, starve no other: its objects are on time once the
+// first requests timed out, and before that too, whoever comes first.
 func TestStalledHosts(t *testing.T) {
 	for name, stall := range map[string]func(u *upstream){
 		"answers":  func(u *upstream) { u.hang = time.Hour },
 		"contents": func(u *upstream) { u.slow = time.Hour },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
+			live(t, nil, func(r *rig) {
 				r.Runs, r.PerHost, r.Fetches = 32, 16, 4
-				for i := range 200 {
-					url := fmt.Sprintf("https://bad%d.example/%d", i%10, i)
-					stall(r.up(url))
-					r.feed.now.Objects = append(r.feed.now.Objects, repo(fmt.Sprint("bad", i), url, time.Minute))
-				}
-				for i := range 20 {
-					r.feed.now.Objects = append(r.feed.now.Objects, repo(fmt.Sprint("good", i), fmt.Sprint("https://good.example/", i), time.Minute))
-				}
-				r.start()
-				defer r.stop()
+				r.feed.now.Objects = append(r.fleet(200, 10, "bad", time.Minute, stall), r.fleet(20, 1, "good", time.Minute, hangs(0))...)
+			}, func(r *rig) {
 				time.Sleep(5 * time.Minute)
 				r.took()
-				for i := range 20 {
-					r.up(fmt.Sprint("https://good.example/", i)).set(func(u *upstream) { u.rev = "main@sha1:2222222222222222222222222222222222222222" })
-				}
+				r.fleet(20, 1, "good", time.Minute, func(u *upstream) { u.rev = "main@sha1:2222222222222222222222222222222222222222" })
 				time.Sleep(5 * time.Minute)
 				runs, stored := 0, 0
 				for _, run := range r.took() {
@@ -107,11 +96,29 @@ func TestStalledHosts(t *testing.T) {
 						stored++
 					}
 					if late := run.Started.Sub(run.Due) + run.Took; late > 3*time.Second {
-						t.Errorf("%s: late by %s", run.Object, late)
+						r.Errorf("%s: late by %s", run.Object, late)
 					}
 				}
 				if runs < 80 || stored != 20 {
-					t.Errorf("%d runs, %d stored", runs, stored)
+					r.Errorf("%d runs, %d stored", runs, stored)
+				}
+			})
+		})
+	}
+	for name, later := range map[string]time.Duration{"at once": 0, "later": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			var bad, good []source.Object
+			live(t, nil, func(r *rig) {
+				bad, good = r.fleet(320, 20, "bad", time.Minute, hangs(time.Hour)), r.fleet(100, 1, "good", time.Minute, hangs(100*time.Millisecond))
+				if r.feed.now.Objects = bad; later == 0 {
+					r.feed.now.Objects = slices.Concat(bad, good)
+				}
+			}, func(r *rig) {
+				time.Sleep(later)
+				r.put(slices.Concat(bad, good)...)
+				time.Sleep(10 * time.Second)
+				if n := strings.Count(describe(append(r.first, r.took()...)), "stored"); n != 100 {
+					r.Errorf("%d of 100 objects of a host that answers ran in 10 s", n)
 				}
 			})
 		})
@@ -121,17 +128,15 @@ func TestStalledHosts(t *testing.T) {
 // Two thousand objects are run on time.
 func TestCrowd(t *testing.T) {
 	const n = 2000
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	var worst time.Duration
+	runs := 0
+	live(t, nil, func(r *rig) {
 		r.Statuses, r.Emit = new(memory), nil
 		for i := range n {
 			url := fmt.Sprintf("https://h%d.example/%d", i%20, i%100)
-			u := r.up(url)
-			u.rev, u.hang = "", 20*time.Millisecond // nothing is stored
+			r.up(url).rev, r.up(url).hang = "", 20*time.Millisecond // nothing is stored
 			r.feed.now.Objects = append(r.feed.now.Objects, repo(fmt.Sprint("r", i), url, time.Minute))
 		}
-		var worst time.Duration
-		runs := 0
 		r.Observe = func(run serve.Run) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -139,14 +144,13 @@ func TestCrowd(t *testing.T) {
 				worst = max(worst, run.Started.Sub(run.Due))
 			}
 		}
-		r.start()
-		defer r.stop()
+	}, func(r *rig) {
 		time.Sleep(time.Minute + 30*time.Second)
 		synctest.Wait()
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if worst > 3*time.Second || runs < 2*n-n/20 || runs > 3*n {
-			t.Errorf("late by %s, %d runs", worst, runs)
+			r.Errorf("late by %s, %d runs", worst, runs)
 		}
 	})
 }
@@ -160,24 +164,19 @@ func TestHostChangesInLine(t *testing.T) {
 		"back and off": {"https://good.example/x", "https://bad.example/y", "https://good.example/x"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
-				r.PerHost = 1
-				a, b := repo("a", "https://bad.example/a", time.Hour), repo("b", "https://bad.example/b", time.Hour)
-				r.feed.now.Objects = []source.Object{a, b}
-				r.start()
-				defer r.stop()
-				r.up(a.Spec.URL).set(func(u *upstream) { u.hang = 20 * time.Second })
+			a, b := repo("a", "https://bad.example/a", time.Hour), repo("b", "https://bad.example/b", time.Hour)
+			live(t, list(a, b), func(r *rig) { r.PerHost = 1 }, func(r *rig) {
+				r.up(a.Spec.URL).set(hangs(20 * time.Second))
 				r.Request(named("a"), serve.Request)
 				synctest.Wait()
 				r.Request(named("b"), serve.Request)
 				for _, url := range urls {
-					r.feed.put(serve.Desired{Objects: []source.Object{a, repo("b", url, time.Hour)}})
+					r.put(a, repo("b", url, time.Hour))
 				}
 				settle()
-				v, _ := r.View(named("b"))
+				v := r.view("b")
 				if ran, want := v.Phase == serve.Idle && v.Last.Number >= 2, urls[len(urls)-1] == "https://good.example/x"; ran != want {
-					t.Errorf("%s: %+v", v.Phase, v)
+					r.Errorf("%s: %+v", v.Phase, v)
 				}
 				time.Sleep(time.Minute)
 				for range 2 { // slots are neither lost nor won
@@ -185,51 +184,7 @@ func TestHostChangesInLine(t *testing.T) {
 					r.Request(named("b"), serve.Request)
 					time.Sleep(time.Minute)
 				}
-				if s := r.Stats(); s.Running+s.Queued != 0 || s.Idle != 2 {
-					t.Errorf("%+v", s)
-				}
-			})
-		})
-	}
-}
-
-// Twenty hosts that stall do not hold up another one, not even before the first
-// of their requests timed out, and whoever comes first.
-func TestStalledHostsAtStart(t *testing.T) {
-	for name, later := range map[string]time.Duration{"at once": 0, "later": time.Second} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
-				var bad, good []source.Object
-				for i := range 320 {
-					url := fmt.Sprintf("https://bad%d.example/%d", i%20, i)
-					r.up(url).hang = time.Hour
-					bad = append(bad, repo(fmt.Sprint("bad", i), url, time.Minute))
-				}
-				for i := range 100 {
-					url := fmt.Sprint("https://good.example/", i)
-					r.up(url).hang = 100 * time.Millisecond
-					good = append(good, repo(fmt.Sprint("good", i), url, time.Minute))
-				}
-				if r.feed.now.Objects = bad; later == 0 {
-					r.feed.now.Objects = append(bad, good...)
-				}
-				r.start()
-				defer r.stop()
-				if later != 0 {
-					time.Sleep(later)
-					r.feed.put(serve.Desired{Objects: append(bad, good...)})
-				}
-				time.Sleep(10 * time.Second)
-				stored := 0
-				for _, run := range r.took() {
-					if run.Object.Name[0] == 'g' && run.Result.Outcome == source.Stored {
-						stored++
-					}
-				}
-				if stored != 100 {
-					t.Errorf("%d of 100 objects of a host that answers ran in 10 s", stored)
-				}
+				r.is(serve.Idle, "a", "b")
 			})
 		})
 	}
@@ -237,64 +192,40 @@ func TestStalledHostsAtStart(t *testing.T) {
 
 // A host whose last run failed has its turn however much others want.
 func TestDoubtfulHostHasItsTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	live(t, nil, func(r *rig) {
 		r.Runs, r.PerHost = 2, 2
-		r.up(site).err = errors.New("connection refused")
-		r.feed.now.Objects = []source.Object{repo("doubtful", site, time.Hour)}
+		r.feed.now.Objects = append(r.fleet(60, 1, "r", time.Hour, hangs(0)), r.fleet(1, 1, "doubtful", time.Hour, func(u *upstream) { u.err = errRefused })...)
+	}, func(r *rig) {
+		r.fleet(60, 1, "r", time.Hour, hangs(time.Second))
 		for i := range 60 {
-			r.feed.now.Objects = append(r.feed.now.Objects, repo(fmt.Sprint("r", i), fmt.Sprint("https://two.example/", i), time.Hour))
-		}
-		r.start()
-		defer r.stop()
-		r.took()
-		for i := range 60 {
-			r.up(fmt.Sprint("https://two.example/", i)).set(func(u *upstream) { u.hang = time.Second })
 			r.Request(named(fmt.Sprint("r", i)), serve.Request)
 		}
-		run, err := r.Request(named("doubtful"), serve.Request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		run, err := r.Request(named("doubtful0"), serve.Request)
+		r.must(err)
 		asked := time.Now()
-		if _, err := r.Wait(t.Context(), named("doubtful"), run); err != nil || time.Since(asked) > 5*time.Second {
-			t.Errorf("%v after %s", err, time.Since(asked))
+		if _, err := r.Wait(r.Context(), named("doubtful0"), run); err != nil || time.Since(asked) > 5*time.Second {
+			r.Errorf("%v after %s", err, time.Since(asked))
 		}
 	})
 }
 
 // A host that answers again is not held up by those that do not.
 func TestHostRecovers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+	refuses := func(u *upstream) { u.err = errRefused }
+	live(t, nil, func(r *rig) {
 		r.Runs, r.PerHost = 8, 4
-		url := func(name string, i int) string { return fmt.Sprintf("https://%s%d.example/%d", name, i, i) }
-		add := func(name, url string) {
-			r.up(url).err = errors.New("connection refused")
-			r.feed.now.Objects = append(r.feed.now.Objects, repo(name, url, time.Hour))
-		}
-		for i := range 4 {
-			add(fmt.Sprint("bad", i), url("bad", i))
-		}
-		for i := range 5 {
-			add(fmt.Sprint("good", i), fmt.Sprint("https://good.example/", i))
-		}
-		r.start()
-		defer r.stop()
+		r.feed.now.Objects = append(r.fleet(4, 4, "bad", time.Hour, refuses), r.fleet(5, 1, "good", time.Hour, refuses)...)
+	}, func(r *rig) {
 		time.Sleep(time.Minute)
-		for i := range 4 {
-			r.up(url("bad", i)).set(func(u *upstream) { u.hang = time.Hour })
-		}
-		for i := range 5 {
-			r.up(fmt.Sprint("https://good.example/", i)).set(func(u *upstream) { u.err, u.hang = nil, time.Second })
-		}
+		r.fleet(4, 4, "bad", time.Hour, hangs(time.Hour))
+		r.fleet(5, 1, "good", time.Hour, func(u *upstream) { u.err, u.hang = nil, time.Second })
 		r.took()
 		for _, name := range []string{"bad0", "bad1", "bad2", "good0", "bad3", "good1", "good2", "good3", "good4"} {
 			r.Request(named(name), serve.Request)
 		}
 		time.Sleep(10 * time.Second)
 		if runs := r.took(); len(runs) != 5 {
-			t.Errorf("%d runs: %s", len(runs), order(runs))
+			r.Errorf("ran %s", describe(runs))
 		}
 	})
 }
@@ -464,8 +395,8 @@ func (w *world) still() {
 				w.Errorf("%s is blocked by nobody", name)
 			}
 		case serve.Queued:
-			if s := w.Stats(); s.Running < 2 {
-				w.Errorf("%s is queued while %d run", name, s.Running)
+			if n := w.count(serve.Running); n < 2 {
+				w.Errorf("%s is queued while %d run", name, n)
 			}
 		}
 		if a := v.Object.Artifact(); a != nil && v.Phase != serve.Running {
@@ -478,58 +409,48 @@ func (w *world) still() {
 
 // Whatever happens, in whatever order, the rules hold.
 func TestModel(t *testing.T) {
-	const seeds, days = 1, 1
-	for seed := range seeds {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := &world{
-					rig: newRig(t), rand: rand.New(rand.NewPCG(uint64(seed), 9)),
-					running: map[string]int{}, failed: map[string]int{}, ended: map[string]time.Time{}, numbers: map[string]int64{}, last: map[string]source.Outcome{},
-				}
-				w.Runs, w.PerHost, w.Fetches = 4, 2, 2
-				w.Origin, w.Observe = w.origin, w.observe
-				w.Emit = nil
-				var objects []source.Object
-				for i := range modelObjects {
-					objects = append(objects, w.object(i))
-				}
-				w.feed.now.Objects = objects
-				w.start()
-				end := time.Now().Add(time.Duration(days) * 24 * time.Hour)
-				for time.Now().Before(end) {
-					objects = w.step(objects)
-					w.still()
-					time.Sleep(time.Duration(w.rand.ExpFloat64() * float64(5*time.Minute)))
-				}
-				// All is well again: everything gets ready.
-				for i := range modelObjects {
-					w.up(fmt.Sprintf("https://h%d.example/%d", i%4, i)).set(func(u *upstream) { u.err, u.hang, u.slow, u.panics = nil, 0, 0, false })
-				}
-				objects = nil
-				for i := range modelObjects {
-					objects = append(objects, repo(modelName(i), fmt.Sprintf("https://h%d.example/%d", i%4, i), modelInterval))
-					w.Resume(named(modelName(i)))
-				}
-				w.feed.put(serve.Desired{Objects: objects})
-				for i := range modelObjects {
-					w.Resume(named(modelName(i)))
-				}
-				time.Sleep(2 * modelInterval)
-				w.still()
-				for _, v := range w.Views() {
-					if v.Object.Common().Condition(source.ReadyCondition).Status != "True" || v.Object.Artifact().Revision != w.up(v.Object.(*source.GitRepository).Spec.URL).rev {
-						t.Errorf("not ready in the end: %+v", v)
-					}
-				}
-				w.stop()
-				time.Sleep(2 * time.Hour) // who waits
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				if w.runs < days*24*3*modelObjects/4 {
-					t.Errorf("%d runs", w.runs)
-				}
-			})
-		})
-	}
+	const days = 1
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{
+			rig: newRig(t), rand: rand.New(rand.NewPCG(0, 9)),
+			running: map[string]int{}, failed: map[string]int{}, ended: map[string]time.Time{}, numbers: map[string]int64{}, last: map[string]source.Outcome{},
+		}
+		w.Runs, w.PerHost, w.Fetches = 4, 2, 2
+		w.Origin, w.Observe, w.Emit = w.origin, w.observe, nil
+		var objects []source.Object
+		for i := range modelObjects {
+			objects = append(objects, w.object(i))
+		}
+		w.feed.now.Objects = objects
+		w.start()
+		for end := time.Now().Add(days * 24 * time.Hour); time.Now().Before(end); {
+			objects = w.step(objects)
+			w.still()
+			time.Sleep(time.Duration(w.rand.ExpFloat64() * float64(5*time.Minute)))
+		}
+		objects = nil // all is well again: everything gets ready
+		for i := range modelObjects {
+			url := fmt.Sprintf("https://h%d.example/%d", i%4, i)
+			w.up(url).set(func(u *upstream) { u.err, u.hang, u.slow, u.panics = nil, 0, 0, false })
+			objects = append(objects, repo(modelName(i), url, modelInterval))
+		}
+		w.put(objects...)
+		for i := range modelObjects {
+			w.Resume(named(modelName(i)))
+		}
+		time.Sleep(2 * modelInterval)
+		w.still()
+		for _, v := range w.Views() {
+			if v.Object.Common().Condition(source.ReadyCondition).Status != "True" || v.Object.Artifact().Revision != w.up(v.Object.(*source.GitRepository).Spec.URL).rev {
+				t.Errorf("not ready in the end: %+v", v)
+			}
+		}
+		w.stop()
+		time.Sleep(2 * time.Hour) // those that wait
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.runs < days*24*3*modelObjects/4 {
+			t.Errorf("%d runs", w.runs)
+		}
+	})
 }

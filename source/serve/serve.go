@@ -220,7 +220,7 @@ type Server struct {
 	told    *notify.Dispatcher // nil for no receivers
 	share   source.Share
 	reuse   source.Connections
-	seed    maphash.Seed // of ticks and of sums of inputs
+	seed    maphash.Seed // of ticks
 	began   time.Time
 	ready   chan struct{}   // closed when the feed was read and the saved statuses are restored
 	ending  context.Context // has ended when that of Run has: streams end
@@ -228,47 +228,47 @@ type Server struct {
 	ended   chan struct{} // closed when Run has ended
 
 	setting sync.Mutex // one Desired, suspension or removal after the other; taken before mu
-	mu      sync.Mutex // guards all that follows, and entries
+	listed  bool       // all statuses were, for a Desired without defects
 
+	mu      sync.Mutex      // guards all that follows, and entries
 	ctx     context.Context // of Run; nil before
-	closed  bool            // no goroutine begins any more
 	work    sync.WaitGroup  // all goroutines
-	timer   *time.Timer     // dispatches what is due next
 	serial  uint64          // of the last Desired
+	version uint64          // of the last view that changed
+	news    chan struct{}   // closed and replaced when a view changes
 	secrets source.Secrets
 	defects []error
-	listed  bool // all statuses were, for a Desired without defects
 	entries map[source.Reference]*entry
-	sorted  []*entry // replaced and never changed
-	queue   queue
+	sorted  []*entry                  // replaced and never changed
+	pending []*entry                  // due, for dispatch
 	ticks   map[tickKey]time.Duration // the first of them
-	runs    slots[*entry]
-	fetches slots[chan struct{}]
-	news    chan struct{} // closed and replaced when a view changes
+	failed  map[string]bool           // hosts whose last run did
+	runs    slots
+	fetches slots
 }
 
 // New returns a server that does nothing yet. The error says which receiver of events is wrong.
 func New(c Config) (*Server, error) {
-	s := &Server{
-		log: c.Log, bodies: httpserve.NewBodies(64 << 10), seed: maphash.MakeSeed(), began: time.Now(),
-		ready: make(chan struct{}), ended: make(chan struct{}), news: make(chan struct{}),
-		entries: make(map[source.Reference]*entry), secrets: source.Chain(),
-	}
-	s.ending, s.end = context.WithCancel(context.Background())
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
 	}
 	c.Jitter = max(cmp.Or(c.Jitter, 0.05), 0)
 	c.MinRetry, c.MaxRetry = cmp.Or(c.MinRetry, 750*time.Millisecond), cmp.Or(c.MaxRetry, 15*time.Minute)
 	c.Retention, c.Scrub = cmp.Or(c.Retention, time.Hour), cmp.Or(c.Scrub, 32<<20)
 	c.Keepalive, c.Grace = cmp.Or(c.Keepalive, 15*time.Second), cmp.Or(c.Grace, 30*time.Second)
-	s.runs.all, s.runs.each = cmp.Or(c.Runs, 256), cmp.Or(c.PerHost, 16)
-	s.fetches.all = cmp.Or(c.Fetches, 2*runtime.GOMAXPROCS(0))
-	s.fetches.each = max(s.fetches.all/2, 1)
 	c.Env = c.Env.In(c.Store)
+	s := &Server{
+		log: c.Log, bodies: httpserve.NewBodies(64 << 10), seed: maphash.MakeSeed(), began: time.Now(),
+		ready: make(chan struct{}), ended: make(chan struct{}), news: make(chan struct{}), secrets: source.Chain(),
+		entries: make(map[source.Reference]*entry), ticks: make(map[tickKey]time.Duration), failed: make(map[string]bool),
+	}
+	s.ending, s.end = context.WithCancel(context.Background())
+	fetches := cmp.Or(c.Fetches, 2*runtime.GOMAXPROCS(0))
+	s.runs = slots{all: cmp.Or(c.Runs, 256), each: cmp.Or(c.PerHost, 16), failed: s.failed, lines: make(map[string]*line)}
+	s.fetches = slots{all: fetches, each: max(fetches/2, 1), failed: s.failed, lines: make(map[string]*line)}
 	client := &artifact.Client{MaxBytes: c.Env.Limits.Bytes, Temp: c.Env.Limits.Temp}
 	c.Env.Sources = &sources{s, &source.Inventory{Store: c.Store, Client: client}}
 	if !c.Apart {
@@ -306,40 +306,37 @@ func (s *Server) receivers() (*notify.Dispatcher, error) {
 // Run keeps the objects up to date until ctx ends, then ends what is under way
 // and returns nil when all has ended. It may be called once. The error is the feed's, or that of
 // statuses that cannot be listed at the start.
-func (s *Server) Run(ctx context.Context) error {
-	parent := ctx
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+func (s *Server) Run(parent context.Context) error {
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
 	s.mu.Lock()
 	if s.ctx != nil {
 		s.mu.Unlock()
 		return errors.New("the server was run before")
 	}
-	s.ctx, s.timer = ctx, time.AfterFunc(never, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.dispatch()
-	})
+	s.ctx = ctx
 	s.mu.Unlock()
-	var failed error
 	s.work.Go(func() {
 		err := s.config.Feed.Follow(ctx, func(d Desired) {
-			if failed == nil && ctx.Err() == nil {
-				failed = s.set(d)
+			if ctx.Err() != nil {
+				return
 			}
-			if failed != nil {
-				cancel()
+			if err := s.set(d); err != nil {
+				cancel(err)
 			}
 		})
-		if failed = cmp.Or(failed, err); failed != nil {
-			cancel()
+		if err != nil {
+			cancel(err)
 		}
 	})
 	<-ctx.Done()
 	s.end()
 	s.mu.Lock()
-	s.closed = true
-	s.timer.Stop()
+	for _, e := range s.entries {
+		if e.timer != nil {
+			e.timer.Stop()
+		}
+	}
 	s.mu.Unlock()
 	s.work.Wait()
 	s.reuse.Close()
@@ -354,7 +351,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if parent.Err() != nil {
 		return nil
 	}
-	return failed
+	return context.Cause(ctx)
 }
 
 // clock returns how long the server has been there: it does not know the date.
@@ -376,6 +373,3 @@ func (s *Server) Ready() bool {
 		return false
 	}
 }
-
-// ErrSuspended marks an object that is suspended.
-var ErrSuspended = errors.New("suspended")

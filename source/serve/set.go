@@ -11,11 +11,12 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/retry"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -38,28 +39,26 @@ func (s *Server) set(d Desired) error {
 		return fmt.Errorf("read what was saved: %w", err)
 	}
 	s.listed = s.listed || len(d.Defects) == 0
-	s.desire(d, fresh)
-	s.mark()
+	all := s.desire(d, fresh)
+	s.mark(all)
 	s.setting.Unlock()
-	s.mu.Lock()
-	all := s.sorted
-	s.mu.Unlock()
 	s.review(d.Secrets, all)
 	return nil
 }
 
 // restore returns entries of the objects of d that are new, and, until a Desired had no defects, of those
-// that are saved and in no document. What cannot be read counts as not saved. The error is
-// that of statuses which cannot be listed at the start: suspensions would be unknown.
+// that are saved and in no document. What cannot be read counts as not saved, and is not forgotten while
+// there are defects. The error is that of statuses which cannot be listed at the start: suspensions would be unknown.
 func (s *Server) restore(d Desired) (map[source.Reference]*entry, error) {
 	fresh := make(map[source.Reference]*entry)
 	s.mu.Lock()
+	known := maps.Clone(s.entries)
+	s.mu.Unlock()
 	for _, doc := range d.Objects {
-		if ref := source.ReferenceTo(doc); s.entries[ref] == nil && fresh[ref] == nil {
-			fresh[ref] = &entry{ref: ref, at: -1, doc: doc, obj: adopt(doc, nil)}
+		if ref := source.ReferenceTo(doc); known[ref] == nil && fresh[ref] == nil {
+			fresh[ref] = &entry{ref: ref, doc: doc, obj: adopt(doc, nil)}
 		}
 	}
-	s.mu.Unlock()
 	if !s.listed {
 		refs, err := s.config.Statuses.References()
 		if err != nil && !s.Ready() {
@@ -68,72 +67,87 @@ func (s *Server) restore(d Desired) (map[source.Reference]*entry, error) {
 		since, err := s.config.Statuses.Removed()
 		s.tell(source.Reference{}, readFailed, err)
 		for _, ref := range refs {
-			if s.entry(ref) != nil {
-				continue
+			if known[ref] == nil && fresh[ref] == nil {
+				fresh[ref] = &entry{ref: ref}
 			}
-			if fresh[ref] == nil {
-				fresh[ref] = &entry{ref: ref, at: -1}
+			if e := fresh[ref]; e != nil {
+				e.marked = since[ref]
 			}
-			fresh[ref].marked = since[ref]
 		}
 	}
-	all := slices.Collect(maps.Values(fresh))
-	s.each(len(all), func(i int) { s.restoreOne(all[i]) })
-	if len(d.Defects) > 0 {
-		maps.DeleteFunc(fresh, func(_ source.Reference, e *entry) bool { return e.unread })
-	}
+	s.each(slices.Collect(maps.Values(fresh)), s.restoreOne)
+	maps.DeleteFunc(fresh, func(ref source.Reference, e *entry) bool {
+		unread := e.doc == nil
+		if unread {
+			e.doc = source.New(ref)
+			e.obj = e.doc
+		}
+		return unread && len(d.Defects) > 0
+	})
 	return fresh, nil
 }
 
-// restoreOne reads what is saved of one object. The first run of one that has a document tells of
-// a status that cannot be read.
+// restoreOne reads what is saved of one object, and leaves its document nil if there is none that can be
+// read. The first run of one that has a document tells of a status that cannot be read.
 func (s *Server) restoreOne(e *entry) {
 	var err error
 	e.hold, err = s.config.Statuses.Suspension(e.ref)
 	s.tell(e.ref, readFailed, err)
 	if e.doc == nil {
-		if e.doc, err = s.config.Statuses.Object(e.ref); err != nil {
-			s.tell(e.ref, readFailed, err)
-			e.doc, e.unread = source.New(e.ref), true
+		obj, err := s.config.Statuses.Object(e.ref)
+		if s.tell(e.ref, readFailed, err); err != nil {
+			return
 		}
-		e.obj = adopt(e.doc, e.doc)
+		e.doc, e.obj = obj, obj
 	} else if obj := clone(e.doc); !external(obj) {
 		if _, err := s.config.Statuses.Load(s.ctx, obj); err == nil {
-			a := obj.Artifact()
-			e.obj, e.lost = adopt(e.doc, obj), a != nil && damaged(s.config.Store.Check(*a))
+			e.obj = adopt(e.doc, obj)
 		}
 	}
-	e.suspend = e.doc.Plan().Suspend
-}
-
-// each calls do with the numbers below n, several at a time, until the server ends.
-func (s *Server) each(n int, do func(i int)) {
-	var next atomic.Int64
-	var all sync.WaitGroup
-	for range min(n, 2*runtime.GOMAXPROCS(0)) {
-		all.Go(func() {
-			for i := int(next.Add(1)); i <= n && s.ctx.Err() == nil; i = int(next.Add(1)) {
-				do(i - 1)
-			}
-		})
+	switch a := e.obj.Artifact(); {
+	case external(e.obj):
+	case !settled(e.obj) || a != nil && a.URL != s.config.Store.URL(a.Path): // the store was served elsewhere
+		e.trigger = Start
+	case a != nil && damaged(s.config.Store.Check(*a)):
+		e.trigger = Repair
 	}
-	all.Wait()
 }
 
-// desire makes d what there is to be; the server is ready after the first.
-func (s *Server) desire(d Desired, fresh map[source.Reference]*entry) {
+// settled reports whether the status of obj says that nothing is to be done
+// before its interval is over.
+func settled(obj source.Object) bool {
+	status, head := obj.Common(), obj.Head()
+	return status.Condition(source.ReadyCondition).Status == "True" &&
+		status.ObservedGeneration != 0 && status.ObservedGeneration == head.Metadata.Generation &&
+		(requestedAt(obj) == "" || requestedAt(obj) == status.LastHandledReconcileAt)
+}
+
+// each calls do with entries, several at a time, until the server ends.
+func (s *Server) each(entries []*entry, do func(*entry)) {
+	var group errgroup.Group
+	group.SetLimit(2 * runtime.GOMAXPROCS(0))
+	for _, e := range entries {
+		if s.ctx.Err() != nil {
+			break
+		}
+		group.Go(func() error { do(e); return nil })
+	}
+	group.Wait()
+}
+
+// desire makes d what there is to be; the server is ready after the first. It returns all entries.
+func (s *Server) desire(d Desired, fresh map[source.Reference]*entry) []*entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.serial++
 	s.secrets, s.defects = d.Secrets, d.Defects
 	for ref, e := range fresh {
-		s.entries[ref] = e
+		s.entries[ref], e.serial = e, s.serial-1
 		s.changed(e)
 	}
 	for _, doc := range d.Objects {
 		if e := s.entries[source.ReferenceTo(doc)]; e.serial != s.serial { // of several documents the first counts
 			s.update(e, doc)
-			e.serial = s.serial
 		}
 	}
 	for _, e := range s.entries {
@@ -141,94 +155,65 @@ func (s *Server) desire(d Desired, fresh map[source.Reference]*entry) {
 		case e.serial == s.serial || e.removed != nil:
 		case len(d.Defects) == 0:
 			s.remove(e)
-		case !e.missing:
-			e.missing = true
-			s.changed(e)
+		case e.serial == s.serial-1:
+			s.changed(e) // it is missing
 		}
 	}
-	s.settle()
+	s.settle(fresh)
 	if s.serial == 1 {
 		close(s.ready)
 		s.work.Go(s.scrub)
 	}
 	s.dispatch()
+	return s.sorted
 }
 
 // settle brings up to date what depends on which objects there are, and plans the
-// first runs of new ones.
-func (s *Server) settle() {
-	s.sorted = make([]*entry, 0, len(s.entries))
-	for _, e := range s.entries {
-		s.sorted = append(s.sorted, e)
-	}
-	slices.SortFunc(s.sorted, func(a, b *entry) int { return compare(a.ref, b.ref) })
+// first runs of new ones: at once, or at the next tick if the saved status is up to date.
+func (s *Server) settle(fresh map[source.Reference]*entry) {
+	s.sorted = slices.SortedFunc(maps.Values(s.entries), compare)
 	s.link()
-	hosts := make(map[string]bool)
-	ticks := make(map[tickKey]time.Duration)
 	for _, e := range s.sorted {
 		if e.removed == nil && !external(e.obj) {
-			e.upstream, e.host = upstreamOf(e.obj, s.object)
-			if e.state == queued {
-				s.lineUp(e)
-			}
-		}
-		hosts[e.host] = true
-		if first, known := s.ticks[s.tickKey(e)]; known {
-			ticks[s.tickKey(e)] = first
+			s.locate(e)
 		}
 	}
-	s.ticks = ticks
-	s.runs.keep(hosts)
-	s.fetches.keep(hosts)
 	for _, e := range s.sorted {
 		switch {
 		case e.removed != nil:
 			continue
-		case !e.planned:
-			e.planned = true
-			s.planFirst(e)
-		case s.sumInputs(e) != e.inputs:
-			s.kick(e, Input, 0)
+		case fresh[e.ref] != e:
+			if inputsOf(e) != e.inputs {
+				s.kick(e, Input, 0)
+			}
+		case external(e.obj) || e.suspended():
+		case e.trigger != "":
+			s.kick(e, e.trigger, s.clock())
+		case len(e.before) > 0: // another artifact of these may have been stored before the end
+			s.kick(e, Input, s.clock())
+		case e.obj.Interval() > 0:
+			s.plan(e, Tick, s.tick(e, s.clock()))
 		}
-		if e.state == blocked {
+		if e.state == queued || e.state == blocked {
 			s.enter(e)
 		}
 	}
 }
 
-// planFirst decides when an object that was added runs for the first time: at
-// once, or at its next tick if its saved status is up to date.
-func (s *Server) planFirst(e *entry) {
-	now, a := s.clock(), e.obj.Artifact()
-	switch {
-	case external(e.obj) || e.suspended():
-	case !settled(e.obj) || a != nil && a.URL != s.config.Store.URL(a.Path): // the store was served elsewhere
-		s.kick(e, Start, now)
-	case e.lost:
-		s.kick(e, Repair, now)
-	case len(e.before) > 0: // another artifact of these may have been stored before the end
-		s.kick(e, Input, now)
-	case e.obj.Interval() > 0:
-		s.plan(e, Tick, s.tick(e, now))
-	}
-}
-
 // update gives an entry the document that the feed has now.
 func (s *Server) update(e *entry, doc source.Object) {
-	if e.doc == doc && e.removed == nil && !e.missing {
+	missing, removed := e.serial != s.serial-1, e.removed != nil
+	e.serial = s.serial
+	if e.doc == doc && !removed && !missing {
 		return
 	}
-	before, back := e.obj, e.removed != nil
-	e.doc, e.obj = doc, adopt(doc, before)
-	e.missing, e.removed = false, nil
-	e.suspend = doc.Plan().Suspend
+	before := e.obj
+	e.doc, e.obj, e.removed = doc, adopt(doc, before), nil
 	s.changed(e)
-	now := s.clock()
-	switch {
+	switch now := s.clock(); {
 	case e.suspended():
 		s.rest(e)
-	case back:
-		s.unplan(e)
+	case removed:
 		s.kick(e, Start, now)
 	case string(source.CanonicalSpec(doc)) != string(source.CanonicalSpec(before)):
 		s.kick(e, Spec, now)
@@ -245,10 +230,8 @@ func (s *Server) remove(e *entry) {
 		since = now
 	}
 	left := min(max(s.config.Retention-now.Sub(since), 0), s.config.Retention)
-	e.removed = &removal{at: since, due: later(s.clock(), left)}
-	e.missing, e.planned, e.lookups = false, true, nil
-	s.rest(e)
-	if e.state != running {
+	e.removed, e.lookups = &removal{at: since, due: later(s.clock(), left)}, nil
+	if s.rest(e); e.state != running {
 		s.plan(e, "", e.removed.due)
 	}
 	s.changed(e)
@@ -256,28 +239,24 @@ func (s *Server) remove(e *entry) {
 
 // mark makes durable since when objects are not in the feed, and that others are
 // there again. What fails is tried again with the next Desired. The lock setting is held.
-func (s *Server) mark() {
-	var changes []*entry
-	var since []time.Time
+func (s *Server) mark(entries []*entry) {
+	since := make(map[*entry]time.Time)
 	s.mu.Lock()
-	for _, e := range s.sorted {
+	for _, e := range entries {
 		var at time.Time
 		if e.removed != nil {
 			at = e.removed.at
 		}
 		if !at.Equal(e.marked) {
-			changes, since = append(changes, e), append(since, at)
+			since[e] = at
 		}
 	}
 	s.mu.Unlock()
-	s.each(len(changes), func(i int) {
-		if err := s.config.Statuses.SetRemoved(changes[i].ref, since[i]); err != nil {
-			s.tell(changes[i].ref, removalFailed, err)
-			return
+	s.each(slices.Collect(maps.Keys(since)), func(e *entry) {
+		err := s.config.Statuses.SetRemoved(e.ref, since[e])
+		if s.tell(e.ref, removalFailed, err); err == nil {
+			e.marked = since[e]
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		changes[i].marked = since[i]
 	})
 }
 
@@ -291,7 +270,6 @@ func (s *Server) retire(e *entry, removed *removal) {
 		s.mu.Lock()
 		if e.removed == removed {
 			s.plan(e, "", s.clock()+time.Minute)
-			s.dispatch()
 		}
 		s.mu.Unlock()
 	}
@@ -311,33 +289,28 @@ func (s *Server) erase(e *entry, removed *removal) (err error) {
 		return err
 	}
 	defer unlock()
-	s.setting.Lock()
+	s.setting.Lock() // so that nothing else writes e.removed, e.hold and e.obj
 	defer s.setting.Unlock()
-	s.mu.Lock()
-	back := e.removed != removed
-	s.mu.Unlock()
-	if back {
+	if e.removed != removed {
 		return nil
 	}
+	hold := e.hold
 	if err = s.config.Statuses.Remove(e.ref); err == nil {
 		err = s.config.Store.Remove(dir)
 	}
-	var hold *source.Suspension
-	if err != nil {
+	if err != nil { // its status, and its suspension as far as that is not saved, may be gone
 		hold, _ = s.config.Statuses.Suspension(e.ref)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil { // its status, and its suspension as far as that is not saved, may be gone
+	if removed.done = err == nil; removed.done {
+		delete(s.entries, e.ref)
+		s.sorted = slices.DeleteFunc(slices.Clone(s.sorted), func(other *entry) bool { return other == e })
+	} else {
 		e.hold, e.obj = hold, adopt(e.obj, nil)
-		s.changed(e)
-		return err
 	}
-	removed.done = true
-	delete(s.entries, e.ref)
-	s.sorted = slices.DeleteFunc(slices.Clone(s.sorted), func(other *entry) bool { return other == e })
 	s.changed(e)
-	return nil
+	return err
 }
 
 // directory returns the directory of an object in the store.
@@ -361,7 +334,7 @@ func (s *Server) scrub() {
 		rand.Shuffle(len(views), func(i, j int) { views[i], views[j] = views[j], views[i] }) // else short lives would hash the same artifacts
 		for _, v := range views {
 			if a := v.Object.Artifact(); a != nil && !external(v.Object) {
-				s.verify(source.ReferenceTo(v.Object))
+				s.verify(source.ReferenceTo(v.Object), *a)
 				if !s.sleep(time.Duration(float64(a.Size) / float64(s.config.Scrub) * float64(time.Second))) {
 					return
 				}
@@ -371,23 +344,21 @@ func (s *Server) scrub() {
 }
 
 // verify hashes the artifact of an object, and has the object run if it is damaged.
-func (s *Server) verify(ref source.Reference) {
-	v, err := s.View(ref)
-	if err != nil || v.Object.Artifact() == nil {
+func (s *Server) verify(ref source.Reference, a artifact.Artifact) {
+	err := s.config.Store.Verify(s.ctx, a)
+	if !damaged(err) {
 		return
 	}
-	a := *v.Object.Artifact()
-	err = s.config.Store.Verify(s.ctx, a)
-	if v, gone := s.View(ref); !damaged(err) || gone != nil || v.Object.Artifact() == nil || v.Object.Artifact().Path != a.Path {
-		return // it may have been replaced meanwhile
-	}
-	s.tell(ref, verificationFailed, err)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e, err := s.live(ref); err == nil {
-		s.kick(e, Repair, 0)
-		s.dispatch()
+	e := s.entries[ref]
+	if e == nil || e.obj.Artifact() == nil || e.obj.Artifact().Path != a.Path { // it was replaced meanwhile
+		s.mu.Unlock()
+		return
 	}
+	s.kick(e, Repair, 0)
+	s.dispatch()
+	s.mu.Unlock()
+	s.tell(ref, verificationFailed, err)
 }
 
 // damaged reports whether an artifact is not what it was, or not there.
@@ -397,14 +368,7 @@ func damaged(err error) bool {
 }
 
 // sleep waits, and returns false when the server ends.
-func (s *Server) sleep(d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return s.ctx.Err() == nil
-	case <-s.ctx.Done():
-		return false
-	}
-}
+func (s *Server) sleep(d time.Duration) bool { return retry.Sleep(s.ctx, d) == nil }
 
 // clean removes what killed processes left in the store, and the artifacts of
 // objects that neither the feed nor the statuses know.
@@ -416,15 +380,15 @@ func (s *Server) clean() error {
 	if err != nil {
 		return nil // what is saved is unknown now
 	}
-	known := make(map[string]bool)
+	saved := make(map[string]bool)
 	for _, ref := range refs {
-		known[directory(ref)] = true
+		saved[directory(ref)] = true
 	}
 	removed, err := s.config.Store.GC(s.ctx, artifact.GCConfig{Keep: func(a artifact.Artifact) bool {
 		dir := path.Dir(path.Dir(a.Path))
 		s.mu.Lock() // the store holds the lock of the directory: no run is about to save the object
 		defer s.mu.Unlock()
-		return known[dir] || slices.ContainsFunc(s.sorted, func(e *entry) bool { return directory(e.ref) == dir })
+		return saved[dir] || slices.ContainsFunc(s.sorted, func(e *entry) bool { return directory(e.ref) == dir })
 	}})
 	if err == nil && len(removed) > 0 {
 		_, err = s.config.Store.Sweep(s.ctx)

@@ -63,21 +63,25 @@ func (c *Client) advised(err error) error {
 	return err
 }
 
-// get makes a GET request and decodes its answer. Operation begins the error.
-func (c *Client) get(ctx context.Context, operation, path string, query url.Values, answer any) error {
-	_, err := c.server().JSON(ctx, c.at(operation), call.Request{Method: http.MethodGet, Path: path, Query: query}, answer)
-	return c.advised(err)
+// do makes a request, decodes its answer and returns its status. Operation begins the error.
+func (c *Client) do(ctx context.Context, operation string, r call.Request, answer any) (int, error) {
+	status, err := c.server().JSON(ctx, c.at(operation), r, answer)
+	return status, c.advised(err)
+}
+
+// Get decodes the answer to a path below /api/v1/, such as stats.
+func (c *Client) Get(ctx context.Context, path string, query url.Values, answer any) error {
+	_, err := c.do(ctx, "list "+path, call.Request{Method: http.MethodGet, Path: path, Query: query}, answer)
+	return err
 }
 
 // change makes a POST request to a source and returns the status of the answer.
 func (c *Client) change(ctx context.Context, action string, ref source.Reference, why Change, query url.Values, answer any) (int, error) {
-	r := call.Request{Method: http.MethodPost, Path: pathOf(ref, action), Query: query, Body: why}
-	status, err := c.server().JSON(ctx, c.at(action+" "+ref.String()), r, answer)
-	return status, c.advised(err)
+	return c.do(ctx, action+" "+ref.String(), call.Request{Method: http.MethodPost, Path: Path(ref, action), Query: query, Body: why}, answer)
 }
 
-// pathOf returns the path of a source, or of what is below it.
-func pathOf(ref source.Reference, below ...string) string {
+// Path returns the path of a source, or of what is below it, for Get.
+func Path(ref source.Reference, below ...string) string {
 	return call.Join(append([]string{"sources", strings.ToLower(ref.Kind), ref.Namespace, ref.Name}, below...)...)
 }
 
@@ -111,45 +115,14 @@ func (c *Client) Sources(ctx context.Context, f Filter) ([]Source, []string, err
 		Sources []Source `json:"sources"`
 		Defects []string `json:"defects"`
 	}
-	err := c.get(ctx, "list sources", "sources", f.query(), &answer)
+	err := c.Get(ctx, "sources", f.query(), &answer)
 	return answer.Sources, answer.Defects, err
 }
 
 // Source returns one source.
 func (c *Client) Source(ctx context.Context, ref source.Reference) (one Source, err error) {
-	err = c.get(ctx, "look up "+ref.String(), pathOf(ref), nil, &one)
+	_, err = c.do(ctx, "look up "+ref.String(), call.Request{Method: http.MethodGet, Path: Path(ref)}, &one)
 	return one, err
-}
-
-// Files returns files of the artifact of a source in the order of their paths,
-// those after one of them, and the path to go on from, "" at the end. At most
-// limit, 0 for as many as the server likes.
-func (c *Client) Files(ctx context.Context, ref source.Reference, after string, limit int) ([]File, string, error) {
-	var answer struct {
-		Files []File `json:"files"`
-		Next  string `json:"next"`
-	}
-	q := values("after", after)
-	if limit > 0 {
-		q.Set("limit", strconv.Itoa(limit))
-	}
-	err := c.get(ctx, "list files of "+ref.String(), pathOf(ref, "files"), q, &answer)
-	return answer.Files, answer.Next, err
-}
-
-// Runs returns the last notable runs of a source, the newest first.
-func (c *Client) Runs(ctx context.Context, ref source.Reference) ([]Run, error) {
-	var answer struct {
-		Runs []Run `json:"runs"`
-	}
-	err := c.get(ctx, "list runs of "+ref.String(), pathOf(ref, "runs"), nil, &answer)
-	return answer.Runs, err
-}
-
-// Stats returns how much there is to do.
-func (c *Client) Stats(ctx context.Context) (s Stats, err error) {
-	err = c.get(ctx, "look up the state", "stats", nil, &s)
-	return s, err
 }
 
 // Reconcile asks for a run and, unless wait is 0, waits for its end, up to 10
@@ -160,11 +133,7 @@ func (c *Client) Reconcile(ctx context.Context, ref source.Reference, why Change
 		Source
 		Ticket
 	}
-	q := url.Values{}
-	if wait > 0 {
-		q.Set("wait", wait.String())
-	}
-	status, err := c.change(ctx, "reconcile", ref, why, q, &answer)
+	status, err := c.change(ctx, "reconcile", ref, why, url.Values{"wait": {wait.String()}}, &answer)
 	if err != nil || status == http.StatusOK {
 		return answer.Source, answer.Ticket, err
 	}
@@ -212,7 +181,7 @@ func (c *Client) Events(ctx context.Context, q EventQuery) ([]Event, error) {
 	var answer struct {
 		Events []Event `json:"events"`
 	}
-	err := c.get(ctx, "list events", "events", q.query(), &answer)
+	err := c.Get(ctx, "events", q.query(), &answer)
 	return answer.Events, err
 }
 

@@ -3,13 +3,11 @@
 //
 // It looks at every file once in a while, by its size, times and number, so
 // that it works on every file system, with mounts that are swapped as a whole
-// and with editors that replace files. What differs is read; a file whose last
-// change is so recent that its time could not tell another one is read again at
-// the next look. A file is decoded when its content changed, so that the
+// and with editors that replace files. When something differs, and has been as it
+// is for two looks, the files are read: what is being replaced is not taken for gone
+// or defective. A file whose last change is so recent that its time could not tell another
+// one is read again later. A file is decoded when its content changed, so that the
 // objects of others are the very same values in each [serve.Desired].
-//
-// What is gone, or has become defective a moment ago, counts from the second
-// look on: it may be in the middle of being replaced.
 //
 // Of documents of one object in several files the first in the order of the
 // paths stays; the others are defects. Files in a directory come in lexical
@@ -26,7 +24,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -70,22 +67,23 @@ func (f *Files) Follow(ctx context.Context, set func(serve.Desired)) error {
 	}
 	ticker := time.NewTicker(cmp.Or(f.Every, time.Second))
 	defer ticker.Stop()
-	w := &watch{Files: f, files: make(map[string]*file), keys: make(map[string]*content), rules: make(map[string]*artifact.Rules)}
-	told := make(map[string]bool)
+	w := &watch{Files: f, rules: make(map[string]*artifact.Rules)}
+	var seen, read []file // at the last look, and when they were read last
+	moving := patience    // looks since something differed
 	for {
-		if w.look() && ctx.Err() == nil {
-			desired, warnings := w.desired()
-			set(desired)
-			before := told
-			told = make(map[string]bool)
-			for _, err := range slices.Concat(desired.Defects, warnings) {
-				text := err.Error()
-				if f.Warn != nil && !before[text] && !told[text] {
-					f.Warn(err)
-				}
-				told[text] = true
+		files := w.look(ctx)
+		switch {
+		case slices.Equal(files, read) || ctx.Err() != nil:
+			moving = 0
+		case slices.Equal(files, seen) || moving == patience:
+			read, moving = files, 0
+			if desired, another := w.read(files); another {
+				set(desired)
 			}
+		default:
+			moving++
 		}
+		seen = files
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -93,6 +91,9 @@ func (f *Files) Follow(ctx context.Context, set func(serve.Desired)) error {
 		}
 	}
 }
+
+// patience is how many looks files are waited for that differ at each.
+const patience = 5
 
 // check returns why a path cannot be read.
 func check(name string, dir bool) error {
@@ -115,152 +116,145 @@ func check(name string, dir bool) error {
 // A watch is what is known of the files of a feed.
 type watch struct {
 	*Files
-	files   map[string]*file
-	keys    map[string]*content        // of the directory of Secrets
-	rules   map[string]*artifact.Rules // of the directories of Paths, as they could be read last
-	order   []*file                    // of the last look
-	defects []error                    // of paths and directories at the last look
-	round   int                        // number of the last look
-	changed bool                       // documents did at this look
-	worse   bool                       // there are fewer objects, or more defects, than at the look before
-	pending bool                       // there is a change for the next look to hand over
+	rules map[string]*artifact.Rules // of the directories of Paths, as they could be read last
+	known map[string]*document       // by name, as they were read last
+	sum   [sha256.Size]byte          // of all of them
+	told  map[string]bool            // warnings and defects
 }
 
-// A file is one with documents.
+// A file is what a look finds at a path.
 type file struct {
-	content
-	round int
-	set   *source.Set // nil when it cannot be read
-	bad   []error     // its defects
+	name    string
+	stamp   durable.Stamp
+	settled bool   // another content has another stamp
+	listed  bool   // by a directory, and not given
+	secret  bool   // it is a key of a Secret
+	defect  string // why it is none
 }
 
-// look looks at all files, and reports whether there is something to hand over.
-func (w *watch) look() bool {
-	before, defects := w.order, w.defects
-	w.order, w.defects, w.changed, w.worse = nil, nil, false, false
-	w.round++
-	for _, name := range w.Paths {
-		w.visit(filepath.Clean(name), nil, nil, ".")
-	}
-	for name, f := range w.files {
-		if f.round != w.round {
-			delete(w.files, name)
-			w.worse = true
-		}
-	}
-	secrets := w.Secrets != "" && w.lookKeys()
-	w.worse = w.worse || len(w.defects) > len(defects)
-	w.changed = w.changed || !slices.Equal(before, w.order) ||
-		!slices.EqualFunc(defects, w.defects, func(a, b error) bool { return a.Error() == b.Error() })
-	if w.changed && w.worse && !secrets && !w.pending && w.round > 1 {
-		w.pending = true
-		return false
-	}
-	found := w.changed || secrets || w.pending || w.round == 1
-	w.pending = false
-	return found
-}
-
-// visit reads what has changed of a path, which is given, or was listed by a directory at
-// another name in tree.
-func (w *watch) visit(name string, listed fs.DirEntry, tree fs.FS, inTree string) {
-	info, err := os.Stat(name)
-	switch {
-	case err != nil && listed != nil && errors.Is(err, fs.ErrNotExist): // gone since it was listed
-	case err != nil:
-		w.defects = append(w.defects, defect(name, err))
-	case info.IsDir() && listed != nil && !listed.IsDir(): // a link
-	case info.IsDir():
-		if tree == nil {
-			tree = w.tree(name)
-		}
-		list, err := fs.ReadDir(tree, inTree)
-		if err != nil {
-			w.defects = append(w.defects, defect(name, err))
-		}
-		for _, e := range list {
-			if manifest(e) {
-				w.visit(filepath.Join(name, e.Name()), e, tree, path.Join(inTree, e.Name()))
-			}
-		}
-	case info.Mode().IsRegular():
-		f := w.files[name]
-		if f == nil {
-			f = new(file)
-			w.files[name] = f
-		}
-		if f.round == w.round { // another path led to it
+// look looks at all paths.
+func (w *watch) look(ctx context.Context) (files []file) {
+	now, seen := time.Now(), make(map[string]bool)
+	found := func(f file, info fs.FileInfo) {
+		if seen[f.name] { // another path led to it
 			return
 		}
-		f.round = w.round
-		w.order = append(w.order, f)
-		if !f.same(info) {
-			w.decode(name, f, listed != nil)
+		seen[f.name] = true
+		if info != nil {
+			f.stamp = durable.StampOf(info)
+			f.settled = f.stamp.Settled(now)
 		}
-	case listed == nil:
-		w.defects = append(w.defects, defect(name, errors.New("is neither a file nor a directory")))
+		files = append(files, f)
 	}
+	bad := func(name string, err error) {
+		if at, ok := err.(*fs.PathError); ok && at.Path == name {
+			err = at.Err
+		}
+		found(file{name: name, defect: err.Error()}, nil)
+	}
+	for _, root := range w.Paths {
+		root = filepath.Clean(root)
+		info, err := os.Stat(root)
+		switch {
+		case err != nil:
+			bad(root, err)
+		case info.Mode().IsRegular():
+			found(file{name: root}, info)
+		case !info.IsDir():
+			bad(root, errors.New("is neither a file nor a directory"))
+		default:
+			tree, err := w.tree(ctx, root)
+			if err != nil {
+				bad(root, err)
+			}
+			fs.WalkDir(tree, ".", func(inTree string, e fs.DirEntry, err error) error {
+				name := filepath.Join(root, filepath.FromSlash(inTree))
+				switch {
+				case err != nil:
+					bad(name, err)
+				case e.IsDir() && inTree != "." && strings.HasPrefix(e.Name(), "."):
+					return fs.SkipDir
+				case !e.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(name))):
+					if info, err := os.Stat(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+						bad(name, err)
+					} else if err == nil && info.Mode().IsRegular() {
+						found(file{name: name, listed: true}, info)
+					}
+				}
+				return nil
+			})
+		}
+	}
+	if w.Secrets != "" {
+		w.keys(w.Secrets, 0, found, bad)
+	}
+	return files
 }
 
-// tree returns a directory without what it leaves out.
-func (w *watch) tree(name string) fs.FS {
+// tree returns a directory without what it leaves out, by the rules that could be read last.
+func (w *watch) tree(ctx context.Context, name string) (fs.FS, error) {
 	dir := os.DirFS(name)
-	rules, err := artifact.Ignore{File: ".headgateignore"}.Compile(context.Background(), dir)
+	rules, err := artifact.Ignore{File: ".headgateignore"}.Compile(ctx, dir)
 	if err == nil {
 		w.rules[name] = rules
-	} else if _, unread := errors.AsType[*fs.PathError](err); !unread { // which is told where it is listed
-		w.defects = append(w.defects, defect(name, err))
 	}
-	if w.rules[name] == nil {
-		return dir
+	if _, unread := errors.AsType[*fs.PathError](err); unread {
+		err = nil // which is told where it is listed
 	}
-	return w.rules[name].View(context.Background(), dir)
+	if rules = w.rules[name]; rules == nil {
+		return dir, err
+	}
+	return rules.View(ctx, dir), err
 }
 
-// manifest reports whether an entry of a directory may hold documents.
-func manifest(e fs.DirEntry) bool {
-	if e.IsDir() {
-		return !strings.HasPrefix(e.Name(), ".")
+// keys finds the keys of Secrets below a directory, at most two directories deep.
+// It follows links, as those of mounts have to be.
+func (w *watch) keys(dir string, depth int, found func(file, fs.FileInfo), bad func(string, error)) {
+	list, err := os.ReadDir(dir)
+	if err != nil && depth == 0 {
+		bad(dir, err)
 	}
-	return slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(e.Name())))
-}
-
-// decode reads a file that may have changed, and was listed or is given.
-func (w *watch) decode(name string, f *file, listed bool) {
-	text, another, err := f.read(name, source.MaxStream)
-	switch {
-	case err != nil:
-		err = defect(name, err)
-		if f.set != nil || len(f.bad) != 1 || f.bad[0].Error() != err.Error() {
-			w.changed, w.worse = true, true
+	for _, e := range list {
+		name := filepath.Join(dir, e.Name())
+		info, err := os.Stat(name)
+		switch {
+		case err != nil || strings.HasPrefix(e.Name(), ".."):
+		case info.IsDir() && depth < 2:
+			w.keys(name, depth+1, found, bad)
+		case info.Mode().IsRegular():
+			found(file{name: name, secret: true}, info)
 		}
-		f.set, f.bad = nil, []error{err}
-	case another:
-		before := f.set
-		f.set = new(source.Set)
-		f.bad = flat(f.set.Decode(name, bytes.NewReader(text)))
-		if len(f.bad) > 0 && listed && bytes.Contains(text, []byte("{{")) {
-			f.bad, f.set.Warnings = nil, append(f.set.Warnings, defect(name, errors.New("is a Helm template, which is not read: leave it out in .headgateignore")))
-		}
-		w.changed = true
-		w.worse = w.worse || len(f.bad) > 0 || before != nil && len(f.set.Objects) < len(before.Objects)
 	}
 }
 
-// maxDefects bounds the defects of one [serve.Desired].
-const maxDefects = 1000
+// A document is what is known of the content of a file.
+type document struct {
+	sum [sha256.Size]byte
+	set *source.Set // nil when it cannot be read, and of a key
+	bad []error     // its defects
+}
 
-// desired returns what the files held at the last look, with all places of
-// Secrets, and the warnings about it.
-func (w *watch) desired() (d serve.Desired, warnings []error) {
-	all := new(source.Set)
-	d.Defects = slices.Clone(w.defects)
-	for _, f := range w.order {
-		d.Defects = append(d.Defects, f.bad...)
-		if f.set != nil {
-			d.Defects = append(d.Defects, flat(all.Add(f.set))...)
+// Bounds of one [serve.Desired].
+const (
+	maxDefects = 1000
+	maxKey     = 1 << 20 // bytes of a key; a larger one is refused when it is used
+)
+
+// read reads files, and tells the warnings and defects that are new. It returns what they hold, with all
+// places of Secrets, and whether that is another than before.
+func (w *watch) read(files []file) (d serve.Desired, another bool) {
+	all, known, sum := new(source.Set), make(map[string]*document, len(files)), sha256.New()
+	for _, f := range files {
+		next := w.document(f, w.known[f.name])
+		known[f.name] = next
+		d.Defects = append(d.Defects, next.bad...)
+		fmt.Fprintln(sum, f.name, next.sum, next.bad)
+		if next.set != nil {
+			d.Defects = append(d.Defects, flat(all.Add(next.set))...)
 		}
 	}
+	before := w.sum
+	w.known, w.sum = known, [sha256.Size]byte(sum.Sum(nil))
 	if more := len(d.Defects) - maxDefects; more > 0 {
 		d.Defects = append(d.Defects[:maxDefects], fmt.Errorf("and %d defects more", more))
 	}
@@ -272,91 +266,60 @@ func (w *watch) desired() (d serve.Desired, warnings []error) {
 		secrets = append(secrets, w.More)
 	}
 	d.Objects, d.Secrets = all.Objects, source.Chain(secrets...)
-	return d, all.Warnings
-}
-
-// maxKey bounds the keys of Secrets that are compared, in bytes. A larger one is refused when it is used.
-const maxKey = 1 << 20
-
-// lookKeys reports whether a key below the directory of Secrets, at most two
-// directories deep, may be another than at the last look. It follows links, as
-// those of mounts have to be.
-func (w *watch) lookKeys() (changed bool) {
-	now := make(map[string]*content, len(w.keys))
-	var visit func(dir string, depth int) error
-	visit = func(dir string, depth int) error {
-		list, err := os.ReadDir(dir)
-		for _, e := range list {
-			name := filepath.Join(dir, e.Name())
-			info, err := os.Stat(name)
-			switch {
-			case err != nil || strings.HasPrefix(e.Name(), ".."):
-			case info.IsDir() && depth < 2:
-				visit(name, depth+1)
-			case info.Mode().IsRegular():
-				c := w.keys[name]
-				if c == nil {
-					c, changed = new(content), true
-				}
-				if !c.same(info) {
-					failed := c.failed
-					_, another, err := c.read(name, maxKey)
-					changed = changed || another || err != nil && !failed
-				}
-				now[name] = c
-			}
+	told := make(map[string]bool)
+	for _, err := range slices.Concat(d.Defects, all.Warnings) {
+		text := err.Error()
+		if w.Warn != nil && !w.told[text] && !told[text] {
+			w.Warn(err)
 		}
-		return err
+		told[text] = true
 	}
-	if err := visit(w.Secrets, 0); err != nil {
-		w.defects = append(w.defects, defect(w.Secrets, err))
-	}
-	changed = changed || len(now) != len(w.keys)
-	w.keys = now
-	return changed
+	w.told = told
+	return d, w.sum != before
 }
 
-// A content is what is known of the content of a file.
-type content struct {
-	stamp   durable.Stamp
-	settled bool // another content has another stamp
-	failed  bool // it could not be read
-	sum     [sha256.Size]byte
+// document reads a file; before is what it was, nil for none.
+func (w *watch) document(f file, before *document) *document {
+	limit := int64(source.MaxStream)
+	if f.secret {
+		limit = maxKey
+	}
+	text, err := []byte(nil), errors.New(f.defect)
+	if f.defect == "" {
+		text, err = readFile(f.name, limit)
+	}
+	next := &document{sum: sha256.Sum256(text)}
+	switch {
+	case f.secret: // DirSecrets says what is wrong
+		if err != nil {
+			next.sum = sha256.Sum256([]byte(err.Error()))
+		}
+	case err != nil:
+		next.bad = []error{&source.DocumentError{File: f.name, Err: err}}
+	case before != nil && before.set != nil && before.sum == next.sum:
+		return before
+	default:
+		next.set = new(source.Set)
+		next.bad = flat(next.set.Decode(f.name, bytes.NewReader(text)))
+		if len(next.bad) > 0 && f.listed && bytes.Contains(text, []byte("{{")) {
+			template := errors.New("is a Helm template, which is not read: leave it out in .headgateignore")
+			next.bad, next.set.Warnings = nil, append(next.set.Warnings, &source.DocumentError{File: f.name, Err: template})
+		}
+	}
+	return next
 }
 
-// same reports whether the file that info describes is the one that was read.
-func (c *content) same(info fs.FileInfo) bool { return c.settled && durable.StampOf(info) == c.stamp }
-
-// read reads a file of at most limit bytes, and reports whether it is another than before.
-func (c *content) read(name string, limit int64) (text []byte, another bool, err error) {
-	now, before := time.Now(), c.sum
-	*c = content{failed: true}
+// readFile reads a file of at most limit bytes; of one that grows, what it had.
+func readFile(name string, limit int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err == nil && info.Size() > limit {
-		err = fmt.Errorf("larger than %d MiB", limit>>20)
+	if info, err := f.Stat(); err == nil && info.Size() > limit {
+		return nil, fmt.Errorf("larger than %d MiB", limit>>20)
 	}
-	if err == nil {
-		text, err = io.ReadAll(io.LimitReader(f, limit)) // of one that grows, what it had
-	}
-	if err != nil {
-		return nil, false, err
-	}
-	stamp := durable.StampOf(info)
-	*c = content{stamp: stamp, settled: stamp.Settled(now), sum: sha256.Sum256(text)}
-	return text, c.sum != before, nil
-}
-
-// defect says what is wrong with a file or directory as a whole.
-func defect(name string, err error) error {
-	if at, ok := err.(*fs.PathError); ok && at.Path == name {
-		err = at.Err
-	}
-	return &source.DocumentError{File: name, Err: err}
+	return io.ReadAll(io.LimitReader(f, limit))
 }
 
 // flat takes joined errors apart.

@@ -66,11 +66,10 @@ func Open(c Config) (*Journal, error) {
 	}
 	j := &Journal{config: c, news: make(chan struct{})}
 	err := os.MkdirAll(c.Dir, 0o700)
-	if err == nil {
-		_, err = j.load(j.name("events.old.jsonl"))
-	}
-	if err == nil {
-		j.size, err = j.load(j.name("events.jsonl"))
+	for _, base := range []string{oldFile, newFile} {
+		if err == nil {
+			j.size, err = j.load(base)
+		}
 	}
 	if err == nil {
 		j.file, err = j.open()
@@ -85,15 +84,15 @@ func Open(c Config) (*Journal, error) {
 	return j, nil
 }
 
-func (j *Journal) name(base string) string { return filepath.Join(j.config.Dir, base) }
+const oldFile, newFile = "events.old.jsonl", "events.jsonl"
 
 func (j *Journal) open() (*os.File, error) {
-	return os.OpenFile(j.name("events.jsonl"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	return os.OpenFile(filepath.Join(j.config.Dir, newFile), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 }
 
-// load reads the events of a file and returns the size of its whole lines.
-func (j *Journal) load(name string) (int64, error) {
-	f, err := os.Open(name)
+// load reads the events of a file, none if there is none, and returns the size of its whole lines.
+func (j *Journal) load(base string) (int64, error) {
+	f, err := os.Open(filepath.Join(j.config.Dir, base))
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
@@ -130,8 +129,7 @@ func (j *Journal) Append(event source.Event) {
 	e := api.Event{ID: j.id + 1, Event: event}
 	text, err := json.Marshal(e)
 	if len(text) > maxLine {
-		e.Metadata = nil
-		e.Message = e.Message[:min(len(e.Message), maxLine/16)]
+		e.Metadata, e.Message = nil, e.Message[:min(len(e.Message), maxLine/16)]
 		text, err = json.Marshal(e)
 	}
 	if err == nil {
@@ -152,7 +150,8 @@ func (j *Journal) Append(event source.Event) {
 // write appends a line to the file. One that is full becomes the old one first.
 func (j *Journal) write(line []byte) error {
 	if j.size+int64(len(line)) > maxFile {
-		if err := os.Rename(j.name("events.jsonl"), j.name("events.old.jsonl")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		err := os.Rename(j.file.Name(), filepath.Join(j.config.Dir, oldFile))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		next, err := j.open()
