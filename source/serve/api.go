@@ -13,11 +13,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/document"
 	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/internal/retry"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve/api"
 	"github.com/headgate-io/headgate/source/serve/journal"
@@ -43,22 +46,11 @@ func (c *call) reply(value any) error { return httpserve.JSON(c.w, http.StatusOK
 
 // bad refuses the value of a parameter.
 func (c *call) bad(name, want string) error {
-	return httpserve.Refuse(http.StatusBadRequest, "parameter %s: %s is not possible: want %s", name, quote(c.values[name]), want)
-}
-
-// quote quotes a text of a request, shortened to 80 bytes.
-func quote(text string) string { return strconv.QuoteToASCII(shorten(text, 80)) }
-
-// shorten cuts a text to so many bytes.
-func shorten(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
+	return httpserve.Refuse(http.StatusBadRequest, "parameter %s: %s is not possible: want %s", name, document.Quote(c.values[name]), want)
 }
 
 // clean returns a text that a request or an upstream chose, fit to be shown.
-func clean(text string) string { return shorten(redact.String(shorten(text, 4*maxText)), maxText) }
+func clean(text string) string { return redact.Excerpt(text, maxText) }
 
 // query reads the parameters of a request, which has no others than those
 // allowed, and each once.
@@ -70,10 +62,10 @@ func (c *call) query(allowed []string) error {
 	c.values = make(map[string]string)
 	for name, list := range query {
 		if !slices.Contains(allowed, name) {
-			return httpserve.Refuse(http.StatusBadRequest, "parameter %s: is unknown here; there are %s", quote(name), cmp.Or(strings.Join(allowed, ", "), "none"))
+			return httpserve.Refuse(http.StatusBadRequest, "parameter %s: is unknown here; there are %s", document.Quote(name), cmp.Or(strings.Join(allowed, ", "), "none"))
 		}
 		if len(list) != 1 {
-			return httpserve.Refuse(http.StatusBadRequest, "parameter %s: is there twice", quote(name))
+			return httpserve.Refuse(http.StatusBadRequest, "parameter %s: is there twice", document.Quote(name))
 		}
 		c.values[name] = list[0]
 	}
@@ -461,47 +453,41 @@ func (c *call) stream(produce func(ctx context.Context, send func(id int64, valu
 	}
 	ctx, end := context.WithCancel(c.r.Context())
 	defer context.AfterFunc(c.ending, end)()
-	texts, ended := make(chan string), make(chan struct{})
-	go func() {
-		defer close(ended)
-		err := produce(ctx, func(id int64, value any) {
-			head := "data: "
-			if id > 0 {
-				head = "id: " + strconv.FormatInt(id, 10) + "\ndata: "
-			}
-			data, _ := json.Marshal(value) // which has no type that JSON lacks
-			select {
-			case texts <- head + string(data) + "\n\n":
-			case <-ctx.Done():
-			}
-		})
-		if err != nil && ctx.Err() == nil {
-			c.log.Warn("a stream broke", "path", clean(c.r.URL.Path), "error", clean(err.Error()))
-		}
-	}()
-	defer func() {
-		end()
-		<-ended
-	}()
-	ticker := time.NewTicker(c.config.Keepalive)
-	defer ticker.Stop()
-	for text := ": here it begins\n\n"; ; {
+	var writing sync.Mutex
+	write := func(text string) {
+		writing.Lock()
+		defer writing.Unlock()
 		if _, err := out.Write([]byte(text)); err != nil {
-			return nil
-		}
-		select {
-		case text = <-texts:
-		case <-ticker.C:
-			if _, err := c.config.Callers.Renew(c.grant); err != nil {
-				return nil
-			}
-			text = ":\n\n"
-		case <-ended:
-			return nil
-		case <-ctx.Done():
-			return nil
+			end()
 		}
 	}
+	write(": here it begins\n\n")
+	var comments sync.WaitGroup
+	comments.Go(func() {
+		defer end()
+		for retry.Sleep(ctx, c.config.Keepalive) == nil {
+			if _, err := c.config.Callers.Renew(c.grant); err != nil {
+				return
+			}
+			write(":\n\n")
+		}
+	})
+	err := produce(ctx, func(id int64, value any) {
+		text, _ := json.Marshal(value) // which has no type that JSON lacks
+		head := ""
+		if id > 0 {
+			head = "id: " + strconv.FormatInt(id, 10) + "\n"
+		}
+		if ctx.Err() == nil {
+			write(head + "data: " + string(text) + "\n\n")
+		}
+	})
+	if err != nil && ctx.Err() == nil {
+		c.log.Warn("a stream broke", "path", clean(c.r.URL.Path), "error", clean(err.Error()))
+	}
+	end()
+	comments.Wait()
+	return nil
 }
 
 // watch streams the sources that the caller may read, and their changes. One

@@ -104,18 +104,9 @@ func may(g httpserve.Grant, what string, ref source.Reference) error {
 	return nil
 }
 
-// identify returns what the caller of a request may do. It removes credentials from the request.
-func (s *Server) identify(r *http.Request) (httpserve.Grant, error) {
-	if httpserve.Trusted(r) {
-		httpserve.Take(r)
-		return httpserve.Grant{All: true}, nil
-	}
-	return s.config.Callers.Identify(r, "")
-}
-
 // allow identifies the caller of c, and returns why it may not do something with an object, nil when it may.
 func (c *call) allow(what string, ref source.Reference) (err error) {
-	if c.grant, err = c.identify(c.r); err == nil {
+	if c.grant, err = c.config.Callers.Identify(c.r, ""); err == nil {
 		err = may(c.grant, what, ref)
 	}
 	return err
@@ -177,7 +168,7 @@ func (c *call) prepare(r route) (err error) {
 	if r.needs == "" {
 		return nil
 	}
-	if c.grant, err = c.identify(c.r); err != nil || r.needs == aCaller {
+	if c.grant, err = c.config.Callers.Identify(c.r, ""); err != nil || r.needs == aCaller {
 		return cmp.Or(err, c.query(strings.Fields(r.parameters)))
 	}
 	select {
@@ -337,23 +328,19 @@ func (c *call) readyz() error {
 	return httpserve.Text(c.w, http.StatusOK, "OK\n")
 }
 
-// profiles are the pages of net/http/pprof that are no profile of the runtime.
-var profiles = map[string]http.HandlerFunc{"": pprof.Index, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace}
-
 // profile answers with a profile of the process, which is of all objects.
 func (c *call) profile() error {
 	if err := c.allow(mayDebug, source.Reference{}); err != nil {
 		return err
 	}
-	name := c.r.PathValue("name")
-	switch serve := profiles[name]; {
-	case serve != nil:
-		serve(c.w, c.r)
-	case name == "cmdline": // flags may be secret
+	serve := map[string]http.HandlerFunc{"profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace}[c.r.PathValue("name")]
+	if c.r.PathValue("name") == "cmdline" { // flags may be secret
 		return httpserve.ErrNothing
-	default:
-		pprof.Handler(name).ServeHTTP(c.w, c.r)
 	}
+	if serve == nil {
+		serve = pprof.Index
+	}
+	serve(c.w, c.r)
 	return nil
 }
 
@@ -362,15 +349,9 @@ const unknown = "say who you are: by a token in the header Authorization (Bearer
 	"headgate takes it from --token-file or HEADGATE_TOKEN"
 
 // statuses are those of errors that are no refusal of their own.
-var statuses = []struct {
-	err    error
-	status int
-}{
-	{httpserve.ErrUnknown, http.StatusUnauthorized},
-	{httpserve.ErrForbidden, http.StatusForbidden},
-	{fs.ErrNotExist, http.StatusNotFound},
-	{ErrSuspended, http.StatusConflict},
-	{ErrEnded, http.StatusServiceUnavailable},
+var statuses = map[error]int{
+	httpserve.ErrUnknown: http.StatusUnauthorized, httpserve.ErrForbidden: http.StatusForbidden,
+	fs.ErrNotExist: http.StatusNotFound, ErrSuspended: http.StatusConflict, ErrEnded: http.StatusServiceUnavailable,
 }
 
 // refuse answers an error, unless the answer has begun: then the error is that
@@ -380,13 +361,13 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	status, reason := http.StatusInternalServerError, redact.String(err.Error())
+	for known, of := range statuses {
+		if errors.Is(err, known) {
+			status = of
+		}
+	}
 	if own, ok := errors.AsType[*httpserve.Refusal](err); ok {
 		status = own.Status
-	}
-	for _, known := range statuses {
-		if errors.Is(err, known.err) && status == http.StatusInternalServerError {
-			status = known.status
-		}
 	}
 	if denial, ok := errors.AsType[*httpserve.Denial](err); ok {
 		s.denied(r, denial.Kind, denial.Actor, err)

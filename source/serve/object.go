@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,21 +122,12 @@ func statusOf(obj source.Object) reflect.Value {
 // or else of the reference's.
 func requestedAt(obj source.Object) string {
 	a := obj.Head().Metadata.Annotations
-	if at := a["reconcile.headgate.dev/requestedAt"]; at != "" {
-		return at
-	}
-	return a["reconcile.fluxcd.io/requestedAt"]
+	return cmp.Or(a["reconcile.headgate.dev/requestedAt"], a["reconcile.fluxcd.io/requestedAt"])
 }
 
-// compare orders references by kind, namespace and name.
+// compare orders entries by kind, namespace and name.
 func compare(a, b *entry) int {
-	if a.ref.Kind != b.ref.Kind {
-		return strings.Compare(a.ref.Kind, b.ref.Kind)
-	}
-	if a.ref.Namespace != b.ref.Namespace {
-		return strings.Compare(a.ref.Namespace, b.ref.Namespace)
-	}
-	return strings.Compare(a.ref.Name, b.ref.Name)
+	return cmp.Or(strings.Compare(a.ref.Kind, b.ref.Kind), strings.Compare(a.ref.Namespace, b.ref.Namespace), strings.Compare(a.ref.Name, b.ref.Name))
 }
 
 // sources is the [source.Sources] of a server: objects as they were after their last run.

@@ -132,7 +132,7 @@ func (s *Server) reconcile(j *job) (result source.Result, err error) {
 	env.Secrets, env.Since = &j.secrets, j.since
 	from, err := s.config.Origin(j.obj, env)
 	if err != nil {
-		from = noOrigin{fmt.Errorf("%w: %w", source.ErrInvalid, err)}
+		from = noOrigin{err: fmt.Errorf("%w: %w", source.ErrInvalid, err)}
 	}
 	return r.Reconcile(s.ctx, j.obj, from)
 }
@@ -157,15 +157,15 @@ func (s *Server) replace(j *job, obj source.Object) {
 }
 
 // noOrigin is the origin of an object that has none.
-type noOrigin struct{ err error }
+type noOrigin struct {
+	source.Origin
+	err error
+}
 
 // Resolve implements [source.Origin].
 func (r noOrigin) Resolve(context.Context, source.State) (source.Revision, source.State, error) {
 	return source.Revision{}, nil, r.err
 }
-
-// Open implements [source.Origin].
-func (r noOrigin) Open(context.Context, source.Revision) (source.Content, error) { return nil, r.err }
 
 // secondLook is when an upstream is looked at again that had nothing new when it
 // called. Registries of the distribution project tell of a push before its tag is there.

@@ -39,8 +39,13 @@ func (s *Server) set(d Desired) error {
 		return fmt.Errorf("read what was saved: %w", err)
 	}
 	s.listed = s.listed || len(d.Defects) == 0
-	all := s.desire(d, fresh)
-	s.mark(all)
+	all, since := s.desire(d, fresh)
+	s.each(slices.Collect(maps.Keys(since)), func(e *entry) { // what fails is tried again with the next Desired
+		err := s.config.Statuses.SetRemoved(e.ref, since[e])
+		if s.tell(e.ref, removalFailed, err); err == nil {
+			e.marked = since[e]
+		}
+	})
 	s.setting.Unlock()
 	s.review(d.Secrets, all)
 	return nil
@@ -135,8 +140,9 @@ func (s *Server) each(entries []*entry, do func(*entry)) {
 	group.Wait()
 }
 
-// desire makes d what there is to be; the server is ready after the first. It returns all entries.
-func (s *Server) desire(d Desired, fresh map[source.Reference]*entry) []*entry {
+// desire makes d what there is to be; the server is ready after the first. It returns all entries, and since when
+// objects are not in the feed, the zero time for those that are there again, as far as that is not saved.
+func (s *Server) desire(d Desired, fresh map[source.Reference]*entry) (all []*entry, since map[*entry]time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.serial++
@@ -165,7 +171,17 @@ func (s *Server) desire(d Desired, fresh map[source.Reference]*entry) []*entry {
 		s.work.Go(s.scrub)
 	}
 	s.dispatch()
-	return s.sorted
+	since = make(map[*entry]time.Time)
+	for _, e := range s.sorted {
+		var at time.Time
+		if e.removed != nil {
+			at = e.removed.at
+		}
+		if !at.Equal(e.marked) {
+			since[e] = at
+		}
+	}
+	return s.sorted, since
 }
 
 // settle brings up to date what depends on which objects there are, and plans the
@@ -235,29 +251,6 @@ func (s *Server) remove(e *entry) {
 		s.plan(e, "", e.removed.due)
 	}
 	s.changed(e)
-}
-
-// mark makes durable since when objects are not in the feed, and that others are
-// there again. What fails is tried again with the next Desired. The lock setting is held.
-func (s *Server) mark(entries []*entry) {
-	since := make(map[*entry]time.Time)
-	s.mu.Lock()
-	for _, e := range entries {
-		var at time.Time
-		if e.removed != nil {
-			at = e.removed.at
-		}
-		if !at.Equal(e.marked) {
-			since[e] = at
-		}
-	}
-	s.mu.Unlock()
-	s.each(slices.Collect(maps.Keys(since)), func(e *entry) {
-		err := s.config.Statuses.SetRemoved(e.ref, since[e])
-		if s.tell(e.ref, removalFailed, err); err == nil {
-			e.marked = since[e]
-		}
-	})
 }
 
 // retire removes what is left of an object whose retention is over. What fails is
