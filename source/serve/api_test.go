@@ -67,7 +67,7 @@ func TestChange(t *testing.T) {
 	if _, err := r.client("").Source(t.Context(), app); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "--token-file") {
 		t.Errorf("without a token: %v", err)
 	}
-	if _, err := shop.Source(t.Context(), source.Reference{Kind: "GitRepository", Namespace: "shop", Name: "nothing"}); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "GitRepository/shop/nothing") || !strings.Contains(err.Error(), r.front.URL) {
+	if _, err := shop.Source(t.Context(), source.Reference{Kind: "GitRepository", Namespace: "shop", Name: "nothing"}); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "GitRepository/shop/nothing") || !strings.Contains(err.Error(), r.url) {
 		t.Errorf("no such object: %v", err)
 	}
 }
@@ -314,7 +314,7 @@ func TestWatchFilter(t *testing.T) {
 // open opens a stream as a proxy sees it.
 func (r *web) open(ctx context.Context, path, token string, header ...string) *http.Response {
 	r.t.Helper()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.front.URL+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+path, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -40,8 +41,9 @@ type web struct {
 	t *testing.T
 	serve.Config
 	*serve.Server
-	front   *httptest.Server
-	journal *journal.Journal
+	url     string
+	socket  string
+	path    string // of the artifact of app
 	log     *lines
 	desired chan serve.Desired
 	stop    context.CancelFunc
@@ -142,12 +144,13 @@ func newWeb(t *testing.T, guarded bool, adjust ...func(*web)) *web {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.journal, err = journal.Open(journal.Config{Dir: filepath.Join(dir, "events")}); err != nil {
+	events, err := journal.Open(journal.Config{Dir: filepath.Join(dir, "events")})
+	if err != nil {
 		t.Fatal(err)
 	}
 	r.Config = serve.Config{
 		Feed: r, Store: store, Statuses: &source.Ledger{Dir: filepath.Join(dir, "ledger")}, Origin: r.origin, Scrub: -1,
-		Journal: r.journal, Keepalive: 20 * time.Millisecond,
+		Journal: events, Keepalive: 20 * time.Millisecond,
 		Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	if guarded {
@@ -160,39 +163,42 @@ func newWeb(t *testing.T, guarded bool, adjust ...func(*web)) *web {
 	for _, f := range r.before {
 		f()
 	}
-	r.front = httptest.NewServer(r.Handler())
+	if runtime.GOOS != "windows" {
+		r.socket = filepath.Join(dir, "s")
+	}
+	l, err := httpserve.Listen(t.Context(), httpserve.Endpoint{Addr: "127.0.0.1:0", Socket: r.socket}, r.Callers.Required(), "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.url = l.URL
+	serving, end := context.WithCancel(context.Background())
+	served := make(chan error)
+	go func() { served <- l.Serve(serving, r.Handler(), r.Log, func(context.Context) error { return nil }) }()
 	r.desired <- serve.Desired{Objects: objects(t, documents)}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.stop = cancel
 	go func() { r.ended <- r.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		r.front.Close()
-		if err := <-r.ended; err != nil {
+		err := <-r.ended
+		end()
+		if err := errors.Join(err, <-served, events.Close(), store.Close()); err != nil {
 			t.Error(err)
 		}
-		r.journal.Close()
-		store.Close()
 	})
 	for _, ref := range []source.Reference{{Kind: "GitRepository", Namespace: "shop", Name: "app"}, {Kind: "GitRepository", Namespace: "docs", Name: "site"}, {Kind: "Bucket", Namespace: "shop", Name: "assets"}} {
-		r.settled(ref)
+		for err := error(fs.ErrNotExist); err != nil; _, err = r.Wait(t.Context(), ref, 1) {
+			if t.Context().Err() != nil {
+				t.Fatal(err)
+			}
+		}
 	}
+	v, _ := r.View(app)
+	r.path = "/" + v.Object.Artifact().Path
 	return r
 }
 
 var app = source.Reference{Kind: "GitRepository", Namespace: "shop", Name: "app"}
-
-// settled waits for the first run of an object.
-func (r *web) settled(ref source.Reference) {
-	r.t.Helper()
-	for {
-		if _, err := r.Wait(r.t.Context(), ref, 1); err == nil {
-			return
-		} else if r.t.Context().Err() != nil {
-			r.t.Fatal(err)
-		}
-	}
-}
 
 // push has the origin of an object have something new.
 func (r *web) push(name string) {
@@ -266,7 +272,7 @@ func (c webContent) WriteTo(ctx context.Context, w io.Writer) (source.Report, er
 // ask sends a request and returns status, header and body of the answer.
 func (r *web) ask(method, path, token, body string, header ...string) (int, http.Header, string) {
 	r.t.Helper()
-	req, err := http.NewRequestWithContext(r.t.Context(), method, r.front.URL+path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -293,7 +299,7 @@ func (r *web) ask(method, path, token, body string, header ...string) (int, http
 }
 
 // client returns a client of the API.
-func (r *web) client(token string) *api.Client { return &api.Client{Base: r.front.URL, Token: token} }
+func (r *web) client(token string) *api.Client { return &api.Client{Base: r.url, Token: token} }
 
 var errDown = errors.New("the webOrigin is down")
 
@@ -303,11 +309,7 @@ var tokens4 = []string{"", "token-of-all-0001", "token-of-shop-001", "token-of-r
 // TestRoutes asks for every path as each of the callers.
 func TestRoutes(t *testing.T) {
 	r := newWeb(t, true, func(r *web) { r.Profiles = true })
-	one, err := r.client("token-of-all-0001").Source(t.Context(), app)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := "/" + one.Artifact.Path
+	file := r.path
 	for _, tt := range []struct {
 		method, path string
 		status       [5]int // of nobody, all, shop, reader, fetcher
@@ -524,19 +526,15 @@ func TestOpen(t *testing.T) {
 func TestCaching(t *testing.T) {
 	for guarded, want := range map[bool]string{false: "public", true: "private"} {
 		r := newWeb(t, guarded)
-		one, err := r.client("token-of-all-0001").Source(t.Context(), app)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, header, _ := r.ask("GET", "/"+one.Artifact.Path, "token-of-all-0001", "")
+		_, header, _ := r.ask("GET", r.path, "token-of-all-0001", "")
 		if got := header.Get("Cache-Control"); !strings.HasPrefix(got, want) {
 			t.Errorf("Cache-Control: %s, want %s", got, want)
 		}
 		etag := header.Get("ETag")
-		if status, _, _ := r.ask("GET", "/"+one.Artifact.Path, "token-of-all-0001", "", "If-None-Match", etag); status != 304 {
+		if status, _, _ := r.ask("GET", r.path, "token-of-all-0001", "", "If-None-Match", etag); status != 304 {
 			t.Errorf("a conditional request: %d", status)
 		}
-		if status, _, body := r.ask("GET", "/"+one.Artifact.Path, "token-of-all-0001", "", "Range", "bytes=0-9"); status != 206 || len(body) != 10 {
+		if status, _, body := r.ask("GET", r.path, "token-of-all-0001", "", "Range", "bytes=0-9"); status != 206 || len(body) != 10 {
 			t.Errorf("a range: %d, %d bytes", status, len(body))
 		}
 	}
@@ -610,54 +608,13 @@ func TestEndBeforeDocumentsAreRead(t *testing.T) {
 	}
 }
 
-// A front is a server with one artifact that serves until the test ends.
-type front struct {
-	addr, socket, path string
-	log                *lines
-}
-
-func newFront(t *testing.T, c serve.Config) front {
-	t.Helper()
-	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := store.Put(t.Context(), "gitrepository/shop/app", "app.tar.gz", func(w io.Writer) error { _, err := io.WriteString(w, "content"); return err })
-	if err != nil {
-		t.Fatal(err)
-	}
-	log := new(lines)
-	c.Store, c.Log = store, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	e := httpserve.Endpoint{Addr: "127.0.0.1:0"}
-	if runtime.GOOS != "windows" {
-		e.Socket = filepath.Join(t.TempDir(), "s")
-	}
-	l, err := httpserve.Listen(t.Context(), e, c.Callers.Required(), c.BaseURL, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error)
-	go func() {
-		ended <- l.Serve(ctx, newServer(t, c).Handler(), c.Log, func(context.Context) error { return nil })
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		store.Close()
-	})
-	return front{strings.TrimPrefix(l.URL, "http://"), e.Socket, "/" + a.Path, log}
-}
-
 // send sends a request as it is written and returns the answer; its status is 0
 // when the connection ends without one.
-func (f front) send(t *testing.T, text string) (*http.Response, string) {
-	t.Helper()
-	c, err := net.Dial("tcp", f.addr)
+func (r *web) send(text string) (*http.Response, string) {
+	r.t.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
 	if err != nil {
-		t.Fatal(err)
+		r.t.Fatal(err)
 	}
 	defer c.Close()
 	io.WriteString(c, text)
@@ -683,11 +640,11 @@ tokens:
 // TestHostileRequests has those refused who are not known, may not, or come by
 // another site, and no token stand in the log.
 func TestHostileRequests(t *testing.T) {
-	f := newFront(t, serve.Config{Callers: callersOf(t, known)})
-	open := newFront(t, serve.Config{})
+	f := newWeb(t, false, func(r *web) { r.Callers = callersOf(t, known) })
+	open := newWeb(t, false)
 	bearer := func(token string) string { return "Authorization: Bearer " + token + "\r\n" }
 	for what, tt := range map[string]struct {
-		at      front
+		at      *web
 		request string // method and target
 		header  string
 		want    int
@@ -721,8 +678,8 @@ func TestHostileRequests(t *testing.T) {
 		if strings.HasPrefix(tt.header, "Host:") {
 			host = ""
 		}
-		resp, body := tt.at.send(t, tt.request+" HTTP/1.1\r\n"+host+tt.header+"\r\n")
-		if resp.StatusCode != tt.want || (body == "content") != (tt.want == 200) {
+		resp, body := tt.at.send(tt.request + " HTTP/1.1\r\n" + host + tt.header + "\r\n")
+		if resp.StatusCode != tt.want || (resp.Header.Get("Repr-Digest") != "") != (tt.want == 200) {
 			t.Errorf("%s: %d %q, want %d", what, resp.StatusCode, body, tt.want)
 		}
 		if tt.want >= 401 && tt.want <= 404 && resp.Header.Get("Cache-Control") != "no-store" {
@@ -741,22 +698,22 @@ func TestHostileRequests(t *testing.T) {
 
 // TestLargeRequests bounds what has to be kept of a request that nobody is known of.
 func TestLargeRequests(t *testing.T) {
-	f := newFront(t, serve.Config{})
+	f := newWeb(t, false)
 	for what, head := range map[string]string{
 		"a header": "X: " + strings.Repeat("a", 80<<10), "headers": strings.Repeat("X: a\r\n", 20_000), "a cookie": "Cookie: " + strings.Repeat("a=b; ", 20_000),
 	} {
-		if resp, _ := f.send(t, "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n"+head+"\r\n\r\n"); resp.StatusCode != 431 && resp.StatusCode != 0 {
+		if resp, _ := f.send("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n" + head + "\r\n\r\n"); resp.StatusCode != 431 && resp.StatusCode != 0 {
 			t.Errorf("%s: %d", what, resp.StatusCode)
 		}
 	}
-	if resp, _ := f.send(t, "GET /"+strings.Repeat("a/", 50<<10)+" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"); resp.StatusCode/100 == 2 {
+	if resp, _ := f.send("GET /" + strings.Repeat("a/", 50<<10) + " HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"); resp.StatusCode/100 == 2 {
 		t.Errorf("a path: %d", resp.StatusCode)
 	}
 }
 
 // Callers of the socket may do everything, whatever they say.
 func TestSocket(t *testing.T) {
-	f := newFront(t, serve.Config{Callers: callersOf(t, known), Profiles: true})
+	f := newWeb(t, false, func(r *web) { r.Callers, r.Profiles = callersOf(t, known), true })
 	if f.socket == "" {
 		t.Skip("there are no sockets here")
 	}
