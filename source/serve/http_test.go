@@ -53,7 +53,6 @@ type web struct {
 	revision map[string]int   // by name
 	broken   map[string]error // by name
 	held     map[string]chan struct{}
-	before   []func() // run when there is a server
 }
 
 // lines is a log.
@@ -160,9 +159,6 @@ func newWeb(t *testing.T, guarded bool, adjust ...func(*web)) *web {
 		f(r)
 	}
 	r.Server = newServer(t, r.Config)
-	for _, f := range r.before {
-		f()
-	}
 	if runtime.GOOS != "windows" {
 		r.socket = filepath.Join(dir, "s")
 	}
@@ -559,52 +555,38 @@ func TestReadyz(t *testing.T) {
 	}
 }
 
-// An object that is asked for before the feed has it is answered when the feed does.
+// A caller that asks before the feed has anything is answered when it does, or when the server ends.
 func TestAskedBeforeDocumentsAreRead(t *testing.T) {
-	asked, answered := make(chan struct{}), make(chan *httptest.ResponseRecorder, 1)
-	newWeb(t, false, func(r *web) {
-		r.Feed = feedFunc(func(ctx context.Context, set func(serve.Desired)) error {
-			<-asked
-			return r.Follow(ctx, set)
+	for _, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
+		asked, answered := make(chan struct{}), make(chan *httptest.ResponseRecorder, 1)
+		r := newWeb(t, false)
+		c := r.Config
+		c.Feed = feedFunc(func(ctx context.Context, set func(serve.Desired)) error {
+			if <-asked; want == http.StatusOK {
+				set(serve.Desired{Objects: objects(t, documents)})
+			}
+			<-ctx.Done()
+			return nil
 		})
-		r.before = append(r.before, func() {
-			go func() {
-				close(asked)
-				w := httptest.NewRecorder()
-				r.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/api/v1/sources/gitrepository/shop/app", nil))
-				answered <- w
-			}()
-		})
-	})
-	if w := <-answered; w.Code != http.StatusOK {
-		t.Errorf("%d %s", w.Code, w.Body)
-	}
-}
-
-// TestEndBeforeDocumentsAreRead ends a server that was asked and never had documents.
-func TestEndBeforeDocumentsAreRead(t *testing.T) {
-	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	s := newServer(t, serve.Config{Store: store, Statuses: new(memory), Feed: feedFunc(func(ctx context.Context, _ func(serve.Desired)) error {
-		<-ctx.Done()
-		return nil
-	})})
-	ctx, cancel := context.WithCancel(t.Context())
-	answered := make(chan int, 1)
-	go func() {
-		w := httptest.NewRecorder()
-		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/api/v1/sources", nil))
-		answered <- w.Code
-	}()
-	cancel()
-	if err := s.Run(ctx); err != nil {
-		t.Error(err)
-	}
-	if code := <-answered; code != http.StatusServiceUnavailable {
-		t.Errorf("%d", code)
+		s := newServer(t, c)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx) }()
+		go func() {
+			w := httptest.NewRecorder()
+			s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/api/v1/sources/gitrepository/shop/app", nil))
+			answered <- w
+		}()
+		if close(asked); want != http.StatusOK {
+			cancel()
+		}
+		if w := <-answered; w.Code != want {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	}
 }
 
