@@ -50,7 +50,7 @@ type Listener struct {
 // once, so that what was judged is what is listened at.
 func Listen(_ context.Context, e Endpoint, asks bool, baseURL string, warn func(error)) (*Listener, error) {
 	e.Addr = cmp.Or(e.Addr, "127.0.0.1:8080")
-	config, err := e.config(warn)
+	config, err := e.TLS(nil, warn)
 	if err != nil {
 		return nil, err
 	}
@@ -94,8 +94,10 @@ func Listen(_ context.Context, e Endpoint, asks bool, baseURL string, warn func(
 	return l, nil
 }
 
-// config returns how connections are encrypted, nil when they are not.
-func (e Endpoint) config(warn func(error)) (*tls.Config, error) {
+// TLS returns how connections are encrypted, nil when they are not. The files are read again when
+// they change, once a second at most; what is wrong then leaves those in use that were read before,
+// and warn is told of it; nil for no reports. A nil now is time.Now.
+func (e Endpoint) TLS(now func() time.Time, warn func(error)) (*tls.Config, error) {
 	switch {
 	case (e.Cert == "") != (e.Key == ""):
 		return nil, errors.New("a certificate and its key go together")
@@ -106,28 +108,11 @@ func (e Endpoint) config(warn func(error)) (*tls.Config, error) {
 	case e.Cert == "":
 		return nil, nil
 	}
-	return TLS{e.Cert, e.Key, e.ClientCA, e.Optional, warn, nil}.Config()
-}
-
-// TLS says how connections are encrypted, and whether clients have to show who
-// they are. The files are PEM, and read again when they change, once a second
-// at most; what is wrong then leaves those in use that were read before.
-type TLS struct {
-	Cert, Key string // of the server
-	ClientCA  string // who issues the certificates of clients; "" for none
-	Optional  bool   // clients may have none
-
-	Warn func(error)      // is told what is wrong with a file that was changed; nil for no reports
-	Now  func() time.Time // nil for time.Now
-}
-
-// Config reads the files.
-func (t TLS) Config() (*tls.Config, error) {
-	names := []string{t.Cert, t.Key}
-	if t.ClientCA != "" {
-		names = append(names, t.ClientCA)
+	names := []string{e.Cert, e.Key}
+	if e.ClientCA != "" {
+		names = append(names, e.ClientCA)
 	}
-	files, err := Reload(t.Now, t.Warn, t.read, names...)
+	files, err := Reload(now, warn, e.read, names...)
 	if err != nil {
 		return nil, fmt.Errorf("read certificates: %w", err)
 	}
@@ -136,22 +121,22 @@ func (t TLS) Config() (*tls.Config, error) {
 	return config, nil
 }
 
-func (t TLS) read(contents [][]byte) (*tls.Config, []error, error) {
+func (e Endpoint) read(contents [][]byte) (*tls.Config, []error, error) {
 	pair, err := tls.X509KeyPair(contents[0], contents[1])
 	if err != nil {
-		return nil, nil, fmt.Errorf("certificate %s with key %s: %w", t.Cert, t.Key, err)
+		return nil, nil, fmt.Errorf("certificate %s with key %s: %w", e.Cert, e.Key, err)
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}
-	if t.ClientCA == "" {
+	if e.ClientCA == "" {
 		return config, nil, nil
 	}
 	config.ClientCAs = x509.NewCertPool()
 	if !config.ClientCAs.AppendCertsFromPEM(contents[2]) {
-		return nil, nil, fmt.Errorf("%s: it holds no certificate in PEM form", t.ClientCA)
+		return nil, nil, fmt.Errorf("%s: it holds no certificate in PEM form", e.ClientCA)
 	}
 	config.SessionTicketsDisabled = true // a resumed session would be that of a client under an earlier CA
 	config.ClientAuth = tls.RequireAndVerifyClientCert
-	if t.Optional {
+	if e.Optional {
 		config.ClientAuth = tls.VerifyClientCertIfGiven
 	}
 	return config, nil, nil

@@ -104,9 +104,9 @@ func call(server string, roots authority, client *tls.Certificate) (string, erro
 }
 
 // serve serves what g says of callers, over TLS.
-func serve(t *testing.T, g *httpserve.Guard, settings httpserve.TLS) string {
+func serve(t *testing.T, g *httpserve.Guard, e httpserve.Endpoint, now func() time.Time, warn func(error)) string {
 	t.Helper()
-	config, err := settings.Config()
+	config, err := e.TLS(now, warn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,16 +128,15 @@ func TestRotation(t *testing.T) {
 	var later atomic.Int64
 	warnings := make(chan error, 10)
 	first := old.issue(t, x509.Certificate{DNSNames: []string{"tester"}})
-	settings := httpserve.TLS{
+	settings := httpserve.Endpoint{
 		Cert: put(t, dir, "crt", first.pem), Key: put(t, dir, "key", first.keyPEM(t)), ClientCA: put(t, dir, "ca", old.pem),
-		Now:  func() time.Time { return time.Now().Add(time.Duration(later.Load())) },
-		Warn: func(err error) { warnings <- err },
 	}
+	now := func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
 	guard, err := httpserve.OpenGuard(httpserve.Config{Certificates: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := serve(t, guard, settings)
+	server := serve(t, guard, settings, now, func(err error) { warnings <- err })
 	alice, bob := old.issue(t, x509.Certificate{Subject: pkix.Name{CommonName: "alice"}}).pair(), new.issue(t, x509.Certificate{Subject: pkix.Name{CommonName: "bob"}}).pair()
 	is := func(when string, roots authority, client *tls.Certificate, want bool) {
 		t.Helper()

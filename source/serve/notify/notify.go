@@ -66,10 +66,8 @@ type SecretRef struct {
 // error=URL. The error does not show the URL.
 func ParseReceiver(text string) (Receiver, error) {
 	r := Receiver{URL: text}
-	for severity := range ranks {
-		if rest, found := strings.CutPrefix(text, severity+"="); found {
-			r = Receiver{Severity: severity, URL: rest}
-		}
+	if severity, rest, _ := strings.Cut(text, "="); ranks[severity] > 0 {
+		r = Receiver{Severity: severity, URL: rest}
 	}
 	for _, e := range r.check("").Errors {
 		return Receiver{}, fmt.Errorf("the URL %w", e.Err)
@@ -108,13 +106,10 @@ func Decode(name string, r io.Reader) ([]Receiver, error) {
 
 // check returns what is wrong with r, whose fields have a prefix in errors.
 func (r *Receiver) check(prefix string) *document.Findings {
-	found := new(document.Findings)
-	w := r.webhook()
+	found, w := new(document.Findings), r.webhook()
 	w.Prefix = prefix
 	w.Check(found)
-	if r.Severity != "" && ranks[r.Severity] == 0 {
-		found.Add(prefix+"severity", "%s is not known: use info or error", document.Quote(r.Severity))
-	}
+	found.AddIf(r.Severity != "" && ranks[r.Severity] == 0, prefix+"severity", "%s is not known: use info or error", document.Quote(r.Severity))
 	return found
 }
 
