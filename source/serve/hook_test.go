@@ -136,7 +136,8 @@ func sum(of func() hash.Hash, key, body string) string {
 func TestHookProof(t *testing.T) {
 	const body = "{}"
 	refused := 401
-	for name, test := range map[string]struct {
+	h := newHooks(t, signedApp) // whose callers may do everything, which does not matter where there is a Secret
+	rows := map[string]struct {
 		header map[string]string
 		query  string
 		want   int
@@ -176,13 +177,19 @@ func TestHookProof(t *testing.T) {
 		"one of several is right":   {map[string]string{"X-Hub-Signature-256": "sha256=00", "X-Gitea-Signature": sum(sha256.New, hookToken, body)}, "", 202},
 		"HMAC with the empty key":   {map[string]string{"X-Hub-Signature-256": "sha256=" + sum(sha256.New, "", body)}, "", refused},
 		"body with a line break in": {map[string]string{"Authorization": "Bearer\t" + hookToken}, "", refused},
-	} {
-		h := newHooks(t, signedApp) // whose callers may do everything, which does not matter where there is a Secret
-		if status, reason := h.post(t, hookPath+test.query, body, test.header); status != test.want {
-			t.Errorf("%s: %d %s; %s", name, status, reason, h.log)
+	}
+	for _, want := range []int{refused, 202} {
+		for name, test := range rows {
+			if test.want != want {
+				continue
+			}
+			before := len(h.log.String())
+			if status, reason := h.post(t, hookPath+test.query, body, test.header); status != want {
+				t.Errorf("%s: %d %s; %s", name, status, reason, h.log.String()[before:])
+			}
 		}
-		if test.want != 202 && h.runs.Load() > 0 {
-			t.Errorf("%s: something ran", name)
+		if want == refused && h.runs.Load() > 0 {
+			t.Error("something ran")
 		}
 	}
 }

@@ -208,15 +208,7 @@ func (s *slots) remove(t *ticket) bool {
 		return false
 	}
 	l.waiting = slices.DeleteFunc(l.waiting, func(other *ticket) bool { return other == t })
-	s.tidy(t.host)
 	return true
-}
-
-// tidy drops a line that says nothing.
-func (s *slots) tidy(host string) {
-	if l := s.lines[host]; l.taken == 0 && len(l.waiting) == 0 {
-		delete(s.lines, host)
-	}
 }
 
 // grant gives slots to those that wait, as far as they may have one.
@@ -231,6 +223,8 @@ func (s *slots) grant() {
 		var best *line
 		for host, l := range s.lines {
 			switch {
+			case len(l.waiting) == 0 && l.taken == 0:
+				delete(s.lines, host)
 			case len(l.waiting) == 0 || l.taken >= min(s.each, 2*free):
 			case s.failed[host] && failing >= max(s.all/2, 1):
 			case best == nil || l.taken < best.taken || l.taken == best.taken && l.since < best.since:
@@ -254,7 +248,6 @@ func (s *slots) grant() {
 func (s *slots) done(host string) {
 	s.lines[host].taken--
 	s.taken--
-	s.tidy(host)
 }
 
 // admit waits for a slot for the content of a run of a host; end gives it back.

@@ -257,14 +257,13 @@ func (s *Server) remove(e *entry) {
 // tried again in a minute.
 func (s *Server) retire(e *entry, removed *removal) {
 	err := s.erase(e, removed)
+	s.mu.Lock()
+	if err != nil && e.removed == removed {
+		s.plan(e, "", s.clock()+time.Minute)
+	}
+	s.mu.Unlock()
 	if err == nil {
 		err = s.config.Store.Tidy(directory(e.ref))
-	} else {
-		s.mu.Lock()
-		if e.removed == removed {
-			s.plan(e, "", s.clock()+time.Minute)
-		}
-		s.mu.Unlock()
 	}
 	if s.ctx.Err() == nil {
 		s.tell(e.ref, removalFailed, err)
@@ -316,7 +315,7 @@ const scrubEvery = 24 * time.Hour
 
 // scrub keeps the store in order until the server ends.
 func (s *Server) scrub() {
-	for wait := time.Duration(0); s.sleep(wait); wait = scrubEvery {
+	for wait := time.Duration(0); retry.Sleep(s.ctx, wait) == nil; wait = scrubEvery {
 		if err := s.clean(); s.ctx.Err() == nil {
 			s.tell(source.Reference{}, removalFailed, err)
 		}
@@ -328,7 +327,8 @@ func (s *Server) scrub() {
 		for _, v := range views {
 			if a := v.Object.Artifact(); a != nil && !external(v.Object) {
 				s.verify(source.ReferenceTo(v.Object), *a)
-				if !s.sleep(time.Duration(float64(a.Size) / float64(s.config.Scrub) * float64(time.Second))) {
+				pause := float64(a.Size) / float64(s.config.Scrub) * float64(time.Second)
+				if retry.Sleep(s.ctx, time.Duration(pause)) != nil {
 					return
 				}
 			}
@@ -359,9 +359,6 @@ func damaged(err error) bool {
 	_, corrupt := errors.AsType[*artifact.DigestError](err)
 	return corrupt || errors.Is(err, fs.ErrNotExist)
 }
-
-// sleep waits, and returns false when the server ends.
-func (s *Server) sleep(d time.Duration) bool { return retry.Sleep(s.ctx, d) == nil }
 
 // clean removes what killed processes left in the store, and the artifacts of
 // objects that neither the feed nor the statuses know.
