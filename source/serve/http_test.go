@@ -183,11 +183,7 @@ func newWeb(t *testing.T, guarded bool, adjust ...func(*web)) *web {
 		}
 	})
 	for _, ref := range []source.Reference{{Kind: "GitRepository", Namespace: "shop", Name: "app"}, {Kind: "GitRepository", Namespace: "docs", Name: "site"}, {Kind: "Bucket", Namespace: "shop", Name: "assets"}} {
-		for err := error(fs.ErrNotExist); err != nil; _, err = r.Wait(t.Context(), ref, 1) {
-			if t.Context().Err() != nil {
-				t.Fatal(err)
-			}
-		}
+		r.ran(ref)
 	}
 	v, _ := r.View(app)
 	r.path = "/" + v.Object.Artifact().Path
@@ -195,6 +191,16 @@ func newWeb(t *testing.T, guarded bool, adjust ...func(*web)) *web {
 }
 
 var app = source.Reference{Kind: "GitRepository", Namespace: "shop", Name: "app"}
+
+// ran waits for the first run of an object.
+func (r *web) ran(ref source.Reference) {
+	r.t.Helper()
+	for err := error(fs.ErrNotExist); err != nil; _, err = r.Wait(r.t.Context(), ref, 1) {
+		if r.t.Context().Err() != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
 
 // push has the origin of an object have something new.
 func (r *web) push(name string) {
