@@ -212,3 +212,56 @@ func TestCacheStaysInBudget(t *testing.T) {
 		t.Errorf("%d bytes, limit %d", total, limit)
 	}
 }
+
+// A draft is written in any order, and stays readable whatever becomes of it.
+func TestCacheDraft(t *testing.T) {
+	c, dir := openCache(t, artifact.CacheConfig{MaxBytes: 1000})
+	d, err := c.Create()
+	must(t, err)
+	defer d.File().Close()
+	for at, s := range []string{"c", "o", "n", "t"} {
+		must(t, second(d.File().WriteAt([]byte(s), int64(3-at))))
+	}
+	must(t, d.Commit("key"))
+	d.Discard()
+	if got := cached(t, c, "key"); got != "tnoc" {
+		t.Errorf("the entry holds %q", got)
+	}
+	e, err := c.Open("key")
+	must(t, err)
+	defer e.Close()
+	if err := c.Remove("key"); err != nil {
+		t.Error(err)
+	}
+	if err := c.Remove("key"); err != nil {
+		t.Errorf("removed twice: %v", err)
+	}
+	for name, f := range map[string]io.ReaderAt{"draft": d.File(), "entry": e} {
+		if b := make([]byte, 4); e.Size() != 4 {
+			t.Errorf("size %d", e.Size())
+		} else if _, err := f.ReadAt(b, 0); err != nil || string(b) != "tnoc" {
+			t.Errorf("%s after removal: %q, %v", name, b, err)
+		}
+	}
+
+	for name, size := range map[string]int64{"discarded": 10, "too large": 2000} {
+		d, err := c.Create()
+		must(t, err)
+		must(t, d.File().Truncate(size))
+		var limit *artifact.LimitError
+		if size > 1000 && !errors.As(d.Commit("key"), &limit) {
+			t.Errorf("%s: committed", name)
+		}
+		d.Discard()
+		if _, err := d.File().ReadAt(make([]byte, 1), 0); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		d.File().Close()
+	}
+	if _, err := c.Open("key"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("entry that was not committed: %v", err)
+	}
+	if got := files(t, dir); len(got) > 0 {
+		t.Errorf("left %v", got)
+	}
+}

@@ -14,8 +14,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"sync"
 
+	"golang.org/x/sync/errgroup"
 	"lukechampine.com/blake3"
 
 	"github.com/headgate-io/headgate/internal/durable"
@@ -25,7 +25,7 @@ import (
 const writers = 8
 
 // writeTree writes tree to dir, which it makes, and returns what it wrote.
-func writeTree(ctx context.Context, tree fs.FS, dir string) (listing, error) {
+func writeTree(outer context.Context, tree fs.FS, dir string) (listing, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -34,13 +34,8 @@ func writeTree(ctx context.Context, tree fs.FS, dir string) (listing, error) {
 		return nil, err
 	}
 	defer root.Close()
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	buffers := make(chan []byte, writers)
-	for range writers {
-		buffers <- make([]byte, 64<<10)
-	}
-	var running sync.WaitGroup
+	files, ctx := errgroup.WithContext(outer)
+	files.SetLimit(writers)
 	err = fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
 		local := filepath.FromSlash(name)
 		switch {
@@ -52,30 +47,25 @@ func writeTree(ctx context.Context, tree fs.FS, dir string) (listing, error) {
 			return root.Chmod(local, 0o755)
 		case d.IsDir():
 			return cmp.Or(root.Mkdir(local, 0o755), root.Chmod(local, 0o755))
-		case !d.Type().IsRegular():
-			return nil
-		}
-		select {
-		case buf := <-buffers:
-			running.Go(func() {
-				if err := writeFile(ctx, tree, root, name, buf); err != nil {
-					stop(fmt.Errorf("%q: %w", name, err))
+		case d.Type().IsRegular():
+			files.Go(func() error {
+				if err := writeFile(ctx, tree, root, name); err != nil {
+					return fmt.Errorf("%q: %w", name, err)
 				}
-				buffers <- buf
+				return nil
 			})
-		case <-ctx.Done():
 		}
 		return context.Cause(ctx)
 	})
-	running.Wait()
-	if err = cmp.Or(context.Cause(ctx), err); err != nil {
+	failed := files.Wait()
+	if err = cmp.Or(context.Cause(outer), failed, err); err != nil {
 		return nil, err
 	}
-	return list(ctx, root.Name())
+	return list(outer, root.Name())
 }
 
 // writeFile writes the file name of tree to root.
-func writeFile(ctx context.Context, tree fs.FS, root *os.Root, name string, buf []byte) error {
+func writeFile(ctx context.Context, tree fs.FS, root *os.Root, name string) error {
 	from, err := tree.Open(name)
 	if err != nil {
 		return err
@@ -89,7 +79,7 @@ func writeFile(ctx context.Context, tree fs.FS, root *os.Root, name string, buf 
 	if err != nil {
 		return err
 	}
-	_, err = io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{&contextReader{ctx, from}}, buf)
+	_, err = io.Copy(to, &contextReader{ctx, from})
 	return errors.Join(err, to.Chmod(fileMode(info)), to.Close())
 }
 

@@ -218,27 +218,29 @@ var reservedNames = func() map[string]bool {
 // checkName reports why name cannot be one component of a path. It is the
 // same on every system, so that a store can move between them.
 func checkName(name string) error {
-	bad := func(why string) error { return fmt.Errorf("%w name %q: %s", fs.ErrInvalid, name, why) }
+	why := ""
 	stem, _, _ := strings.Cut(strings.ToLower(name), ".")
 	switch {
 	case name == "":
-		return bad("it is empty")
+		why = "it is empty"
 	case len(name) > maxName:
-		return bad(fmt.Sprintf("it is longer than %d bytes", maxName))
+		why = fmt.Sprintf("it is longer than %d bytes", maxName)
 	case !utf8.ValidString(name):
-		return bad("it is not UTF-8")
+		why = "it is not UTF-8"
 	case name[0] == '.':
-		return bad("it begins with a dot")
+		why = "it begins with a dot"
 	case strings.HasSuffix(name, ".") || strings.HasSuffix(name, " "):
-		return bad("it ends with a dot or a space")
+		why = "it ends with a dot or a space"
 	case strings.ContainsAny(name, `/\:*?"<>|`):
-		return bad(`it contains one of / \ : * ? " < > |`)
+		why = `it contains one of / \ : * ? " < > |`
 	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return bad("it contains a character that cannot be printed")
+		why = "it contains a character that cannot be printed"
 	case reservedNames[strings.TrimRight(stem, " ")]:
-		return bad("it is the name of a device on Windows")
+		why = "it is the name of a device on Windows"
+	default:
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%w name %q: %s", fs.ErrInvalid, name, why)
 }
 
 // Check reports whether a is present and as recorded.

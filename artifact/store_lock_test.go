@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/headgate-io/headgate/artifact"
 )
@@ -42,26 +41,47 @@ func TestLockOrdersWriters(t *testing.T) {
 	}
 }
 
-// Who waits for a lock waits no longer than its context, and not for other objects.
+// Who waits for a lock, in this process or another, waits no longer than its
+// context, and not for other objects or keys. The locks of a cache leave no file.
 func TestLockEnds(t *testing.T) {
-	s, dir := openStore(t, artifact.StoreConfig{})
-	other, _ := openStore(t, artifact.StoreConfig{Dir: dir})
-	unlock, err := s.Lock(t.Context(), object)
-	must(t, err)
-	for _, s := range []*artifact.Store{s, other} {
-		free, err := s.Lock(t.Context(), "gitrepository/default/other")
+	stop := errors.New("stop")
+	type lock = func(ctx context.Context, name string) (func(), error)
+	dirs := [2]string{t.TempDir(), t.TempDir()}
+	for kind, open := range map[string]func() lock{
+		"store": func() lock { s, _ := openStore(t, artifact.StoreConfig{Dir: dirs[0]}); return s.Lock },
+		"cache": func() lock { c, _ := openCache(t, artifact.CacheConfig{Dir: dirs[1]}); return c.Lock },
+	} {
+		ours, theirs := open(), open()
+		unlock, err := ours(t.Context(), object)
 		must(t, err)
-		free()
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
-		if _, err := s.Lock(ctx, object); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("waiting for a held lock: %v", err)
+		for who, lock := range map[string]lock{"goroutine": ours, "process": theirs} {
+			free, err := lock(t.Context(), "gitrepository/default/other")
+			must(t, err)
+			free()
+			ctx, cancel := context.WithCancelCause(t.Context())
+			done := make(chan error)
+			go func() {
+				_, err := lock(ctx, object)
+				done <- err
+			}()
+			cancel(stop)
+			if err := <-done; !errors.Is(err, stop) {
+				t.Errorf("%s, %s: waiting for a held lock: %v", kind, who, err)
+			}
 		}
-		cancel()
+		unlock()
+		unlock, err = theirs(t.Context(), object)
+		must(t, err)
+		unlock()
+		unlock()
 	}
-	unlock()
-	unlock, err = other.Lock(t.Context(), object)
-	must(t, err)
-	unlock()
+	dead := filepath.Join(dirs[1], "lock", "x") // of a process that died
+	must(t, os.WriteFile(dead, nil, 0o600))
+	c, _ := openCache(t, artifact.CacheConfig{Dir: dirs[1]})
+	must(t, c.Put("key", text("content")))
+	if got := files(t, dirs[1]); len(got) != 1 {
+		t.Errorf("the cache holds %v", got)
+	}
 }
 
 // takeTurns has two stores put and prune an object, each in two goroutines.

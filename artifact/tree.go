@@ -113,32 +113,17 @@ type dirFile struct {
 	name   string
 	listed bool
 	rest   []fs.DirEntry // listed and not yet read
-	closed bool
 }
 
-func (d *dirFile) fail(op string, err error) error {
-	return &fs.PathError{Op: op, Path: d.name, Err: err}
-}
+func (d *dirFile) Stat() (fs.FileInfo, error) { return d.fsys.Stat(d.name) }
+func (d *dirFile) Close() error               { return nil }
 
-func (d *dirFile) Stat() (fs.FileInfo, error) {
-	if d.closed {
-		return nil, d.fail("stat", fs.ErrClosed)
-	}
-	return d.fsys.Stat(d.name)
-}
-
-func (d *dirFile) Read([]byte) (int, error) { return 0, d.fail("read", errIsDir) }
-
-func (d *dirFile) Close() error {
-	d.closed = true
-	return nil
+func (d *dirFile) Read([]byte) (int, error) {
+	return 0, &fs.PathError{Op: "read", Path: d.name, Err: errIsDir}
 }
 
 // ReadDir implements [fs.ReadDirFile].
 func (d *dirFile) ReadDir(n int) ([]fs.DirEntry, error) {
-	if d.closed {
-		return nil, d.fail("readdir", fs.ErrClosed)
-	}
 	if !d.listed {
 		entries, err := d.fsys.ReadDir(d.name)
 		if err != nil {

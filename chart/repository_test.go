@@ -211,7 +211,7 @@ type repositories struct {
 	*repositorySetup
 	mu     sync.Mutex
 	states map[string]source.State
-	status map[string]source.PkgRepositoryStatus
+	status map[string]source.Status
 }
 
 // run reconciles n objects at once, and returns what the server was asked for: the statuses of its answers.
@@ -255,7 +255,7 @@ func (f *repositories) one(obj *source.PkgRepository, name string, last source.S
 func newRepositories(t *testing.T, c testenv.ChartsConfig) *repositories {
 	r := newRepositorySetup(t, c)
 	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
-	return &repositories{repositorySetup: r, states: map[string]source.State{}, status: map[string]source.PkgRepositoryStatus{}}
+	return &repositories{repositorySetup: r, states: map[string]source.State{}, status: map[string]source.Status{}}
 }
 
 // Objects of one repository that are due together cost it what one of them does.

@@ -123,18 +123,15 @@ func (s *BucketSpec) EndpointURL() (*url.URL, error) {
 }
 
 func (s *BucketSpec) endpoint() (*url.URL, error) {
-	form := cmp.Or(endpointForms[generic(s.Provider)], s3Endpoint)
-	return form.parse(s.Endpoint, s.Insecure)
+	return cmp.Or(endpointForms[s.Provider], s3Endpoint).parse(s.Endpoint, s.Insecure)
 }
 
 // EndpointURL returns the URL of the token service, by http or https. Errors are
 // those of [BucketSpec.EndpointURL].
 func (s *BucketSTSSpec) EndpointURL() (*url.URL, error) {
-	u, err := s.endpoint()
+	u, err := stsEndpoint.parse(s.Endpoint, true)
 	return u, invalid("spec.sts.endpoint", err)
 }
-
-func (s *BucketSTSSpec) endpoint() (*url.URL, error) { return stsEndpoint.parse(s.Endpoint, true) }
 
 // invalid says of an error which field of a spec it is about.
 func invalid(field string, err error) error {

@@ -57,7 +57,7 @@ func TestChartValues(t *testing.T) {
 	if want := []string{" b.yaml", " c.yaml", " d/e.yaml", " source:n/a", "x a.yaml", " ."}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	for _, text := range []string{"../a", "/../a", "source:x//a", "source:Bucket/x//a", "source:x", "a\nb", "a\xff"} {
+	for _, text := range []string{"source:x//a", "a\nb", "a\xff"} { // more of them in TestAdmission
 		if _, err := chartOf("ok", text).Values(); !errors.Is(err, source.ErrInvalid) || !strings.Contains(err.Error(), "spec.valuesFiles[1] ") {
 			t.Errorf("%q: error %v", text, err)
 		}

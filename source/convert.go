@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/document"
 )
 
@@ -39,8 +38,15 @@ func Convert(obj Object, version, group string) (Object, []error, error) {
 	drop(out, k, versionSet(version), &found)
 	head = out.Head()
 	head.APIVersion, head.Kind, head.spelled = group+"/"+version, k.name, ""
-	convertReference(out)
-	convertMode(out, &found)
+	switch obj := out.(type) {
+	case *PkgChart: // its reference to its source comes along
+		ref := Header{APIVersion: obj.Spec.SourceRef.APIVersion}
+		if g := ref.Group(); g == Group || g == ReferenceGroup {
+			obj.Spec.SourceRef.APIVersion = obj.APIVersion
+		}
+	case *GitRepository:
+		convertMode(obj, &found)
+	}
 	if group == ReferenceGroup {
 		adviseExtensions(out, &found)
 	}
@@ -62,27 +68,12 @@ func drop(obj Object, k *kind, in versions, found *document.Findings) {
 	}
 }
 
-// convertReference brings the reference of a chart to its source along.
-func convertReference(obj Object) {
-	c, ok := obj.(*PkgChart)
-	if !ok {
-		return
-	}
-	ref := Header{APIVersion: c.Spec.SourceRef.APIVersion}
-	if g := ref.Group(); g == Group || g == ReferenceGroup {
-		c.Spec.SourceRef.APIVersion = c.APIVersion
-	}
-}
-
-// convertMode spells the mode of verification as the version of obj does: only
+// convertMode spells the mode of verification as the version of g does: only
 // v1 has more than head (specification, "GitRepositoryVerification").
-func convertMode(obj Object, found *document.Findings) {
-	g, ok := obj.(*GitRepository)
-	if !ok || g.Spec.Verify == nil {
-		return
-	}
+func convertMode(g *GitRepository, found *document.Findings) {
 	mode := g.Spec.Verify.mode()
 	switch {
+	case mode == "":
 	case g.Version() == V1:
 		g.Spec.Verify.Mode = mode
 	case mode == VerifyHEAD:
@@ -118,12 +109,6 @@ func adviseExtensions(obj Object, found *document.Findings) {
 	}
 }
 
-// The old spellings of revisions (reference A4).
-var (
-	oldNamed = regexp.MustCompile(`^(.+)/([0-9a-f]{40}|[0-9a-f]{64})$`)
-	oldBare  = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
-)
-
 // renewRevisions writes the revisions in the status in today's spelling, without
 // a change of what the status may share with that of another object. The
 // revision of a chart's own artifact is its version, and an ExternalArtifact is
@@ -131,46 +116,35 @@ var (
 func renewRevisions(obj Object) {
 	switch obj := obj.(type) {
 	case *PkgChart:
-		rev := &obj.Status.ObservedSourceArtifactRevision
-		*rev = renewRevision(*rev)
+		obj.Status.ObservedSourceArtifactRevision = renewRevision(obj.Status.ObservedSourceArtifactRevision)
 		return
 	case *ExternalArtifact:
 		return
 	case *GitRepository:
-		all := &obj.Status.IncludedArtifacts
-		if slices.ContainsFunc(*all, func(a artifact.Artifact) bool { return renewRevision(a.Revision) != a.Revision }) {
-			*all = slices.Clone(*all)
-			for i := range *all {
-				(*all)[i].Revision = renewRevision((*all)[i].Revision)
-			}
+		included := slices.Clone(obj.Status.IncludedArtifacts)
+		for i := range included {
+			included[i].Revision = renewRevision(included[i].Revision)
 		}
+		obj.Status.IncludedArtifacts = included
 	}
-	status := obj.Common()
-	if a := status.Artifact; a != nil && renewRevision(a.Revision) != a.Revision {
-		status.Artifact = new(*a)
-		status.Artifact.Revision = renewRevision(a.Revision)
+	if a := clone(obj.Common().Artifact); a != nil {
+		a.Revision = renewRevision(a.Revision)
+		obj.Common().Artifact = a
 	}
 }
+
+// oldRevision is how revisions were spelled (reference A4): main/HEX, HEAD/HEX or HEX.
+var oldRevision = regexp.MustCompile(`^(?:(.+)/)?([0-9a-f]{40}|[0-9a-f]{64})$`)
 
 // renewRevision returns main@sha1:HEX for main/HEX, and sha1:HEX for HEAD/HEX and HEX.
 func renewRevision(rev string) string {
-	if oldBare.MatchString(rev) {
-		return algorithmOf(rev) + rev
-	}
-	m := oldNamed.FindStringSubmatch(rev)
-	switch {
-	case m == nil:
+	m := oldRevision.FindStringSubmatch(rev)
+	if m == nil {
 		return rev
-	case m[1] == "HEAD":
-		return algorithmOf(m[2]) + m[2]
 	}
-	return m[1] + "@" + algorithmOf(m[2]) + m[2]
-}
-
-// algorithmOf returns the prefix of a hash whose length tells what it is.
-func algorithmOf(hex string) string {
-	if len(hex) == 40 {
-		return "sha1:"
+	digest := map[int]string{40: "sha1:", 64: "sha256:"}[len(m[2])] + m[2]
+	if m[1] == "" || m[1] == "HEAD" {
+		return digest
 	}
-	return "sha256:"
+	return m[1] + "@" + digest
 }

@@ -112,28 +112,30 @@ func (s *Set) DecodeFS(fsys fs.FS, root string) error {
 		case entry.IsDir() || name != root && !slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(path.Ext(name))):
 			return nil
 		}
-		err = s.decodeFile(fsys, name)
-		if all, ok := err.(interface{ Unwrap() []error }); ok {
-			errs = append(errs, all.Unwrap()...)
-		} else {
-			errs = append(errs, err)
+		if err = s.decodeFile(fsys, name); err != nil {
+			switch all := err.(type) {
+			case interface{ Unwrap() []error }:
+				errs = append(errs, all.Unwrap()...)
+			case *DocumentError:
+				errs = append(errs, err)
+			default:
+				errs = append(errs, &DocumentError{File: name, Err: err})
+			}
 		}
 		return nil
 	})
 	return errors.Join(errs...)
 }
 
+// decodeFile decodes a regular file; its errors but those of Decode do not name it.
 func (s *Set) decodeFile(fsys fs.FS, name string) error {
 	info, err := fs.Stat(fsys, name)
-	if err != nil {
-		return &DocumentError{File: name, Err: err}
-	}
-	if !info.Mode().IsRegular() {
-		return nil
+	if err != nil || !info.Mode().IsRegular() {
+		return err
 	}
 	f, err := fsys.Open(name)
 	if err != nil {
-		return &DocumentError{File: name, Err: err}
+		return err
 	}
 	defer f.Close()
 	return s.Decode(name, f)
@@ -185,32 +187,28 @@ func (d *decoding) object(o document.Object, k *kind) {
 	obj.Head().spelled = o.Type
 	Default(obj)
 	renewRevisions(obj)
-	if d.file(o, k.name, dec, check(obj)) {
-		advise(obj, &dec.Warnings)
-		d.warn(o, dec)
+	advise(obj, &dec.Warnings)
+	if d.file(o, o.Name(k.name, DefaultNamespace), dec, check(obj)) {
 		d.set.Objects = append(d.set.Objects, obj)
 	}
 }
 
 // file notes what is wrong with an object, and where it is. It reports whether
-// the set is to have it: there is nothing wrong, and no other of its name.
-func (d *decoding) file(o document.Object, kind string, dec *document.Decoder, rules *document.Findings) bool {
-	name := o.Name(o.Type, DefaultNamespace)
+// the set is to have it under that name: there is nothing wrong, and no other of
+// its name. The warnings about it are kept then.
+func (d *decoding) file(o document.Object, name string, dec *document.Decoder, rules *document.Findings) bool {
+	spelled := o.Name(o.Type, DefaultNamespace)
 	dec.Adopt(rules)
-	d.Note(d.Place(&dec.Findings, o.Node, name)...)
+	d.Note(d.Place(&dec.Findings, o.Node, spelled)...)
 	if len(dec.Errors) > 0 {
 		return false
 	}
-	err := d.set.place(o.Name(kind, DefaultNamespace), DocumentError{File: d.File, Document: d.Number, Line: o.Line, Object: name})
-	if err != nil {
+	if err := d.set.place(name, DocumentError{File: d.File, Document: d.Number, Line: o.Line, Object: spelled}); err != nil {
 		d.Note(err)
+		return false
 	}
-	return err == nil
-}
-
-// warn keeps the warnings about an object.
-func (d *decoding) warn(o document.Object, dec *document.Decoder) {
-	d.set.Warnings = append(d.set.Warnings, d.Warn(&dec.Warnings, o.Node, o.Name(o.Type, DefaultNamespace))...)
+	d.set.Warnings = append(d.set.Warnings, d.Warn(&dec.Warnings, o.Node, spelled)...)
+	return true
 }
 
 // place notes where an object is, and refuses one that is in the set already.

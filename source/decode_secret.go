@@ -41,22 +41,21 @@ func (d *decoding) secret(o document.Object) {
 	checkMetadata(&doc.Metadata, rules)
 	secret := Secret{Type: doc.Type, Data: doc.decode(rules)}
 	or(&secret.Type, opaque)
+	adviseLogins(secret, &dec.Warnings)
 	if d.credentials(o, dec, rules) {
 		put(&d.set.Secrets, spaceName(o), secret)
-		adviseLogins(secret, &dec.Warnings)
-		d.warn(o, dec)
 	}
 }
 
-// accountRules skips what a ServiceAccount has beside its pull secrets.
-func accountRules(string) document.Rule { return document.Rule{Ignored: true} }
+// partRules are those of documents of which a part is read.
+func partRules(string) document.Rule { return document.Rule{Ignored: true, Optional: true} }
 
 // account files the pull secrets of a ServiceAccount document.
 func (d *decoding) account(o document.Object) {
 	var doc struct {
 		ImagePullSecrets []LocalReference `json:"imagePullSecrets,omitempty"`
 	}
-	dec := d.Decoder(accountRules)
+	dec := d.Decoder(partRules)
 	dec.Decode(o.Node, &doc, "")
 	rules := new(document.Findings)
 	names := make([]string, len(doc.ImagePullSecrets))
@@ -72,26 +71,21 @@ func (d *decoding) account(o document.Object) {
 // credentials is [decoding.file] for a Secret or ServiceAccount. What is wrong
 // with it is told to those that ask for it, too.
 func (d *decoding) credentials(o document.Object, dec *document.Decoder, rules *document.Findings) bool {
-	ok := d.file(o, o.Type, dec, rules)
+	ok := d.file(o, o.Name(o.Type, DefaultNamespace), dec, rules)
 	if len(dec.Errors) > 0 {
 		e := dec.Errors[0] // without the object, which the error of a look-up names
-		d.refuse(o, o.Type, &DocumentError{File: e.File, Line: e.Line, Field: e.Field, Err: e.Err})
+		put(&d.set.unusable, o.Type+"/"+spaceName(o), error(&DocumentError{File: e.File, Line: e.Line, Field: e.Field, Err: e.Err}))
 	}
 	return ok
 }
 
-// refuse keeps the error for those that ask for a Secret or ServiceAccount. A
-// good one of that name may be in the set all the same.
-func (d *decoding) refuse(o document.Object, kind string, why error) {
-	put(&d.set.unusable, kind+"/"+spaceName(o), why)
-}
-
-// seal files a Secret that only others can read.
+// seal files a Secret that only others can read. A readable one of that name may
+// be in the set all the same.
 func (d *decoding) seal(o document.Object, why string) {
 	d.set.Warnings = append(d.set.Warnings, &DocumentError{
 		File: d.File, Document: d.Number, Line: o.Line, Object: o.Name("Secret", DefaultNamespace), Err: errors.New(why),
 	})
-	d.refuse(o, "Secret", unusable{fmt.Errorf("the document in %s %s", d.File, why)})
+	put(&d.set.unusable, "Secret/"+spaceName(o), error(&missing{unusable: fmt.Errorf("the document in %s %s", d.File, why)}))
 }
 
 // spaceName returns NAMESPACE/NAME of an object.

@@ -230,18 +230,14 @@ spec: {url: "https://h"}
 			t.Errorf("%s: %s, %v", ref, got, err)
 		}
 	}
-	for _, name := range []string{"gitrepo", "git", "GitRepository", "ocirepo", "oci", "hc", "chart", "charts", "HelmChart", "ea", "externalartifacts"} {
-		if _, err := s.Find(name + "/x"); !errors.Is(err, fs.ErrNotExist) || !strings.HasSuffix(err.Error(), "no such object, nor any other of its kind") {
-			t.Errorf("%s: %v", name, err)
-		}
+	if _, err := s.Find("hc/x"); !errors.Is(err, fs.ErrNotExist) || !strings.HasSuffix(err.Error(), "no such object, nor any other of its kind") {
+		t.Error(err)
 	}
 	for ref, want := range map[string]string{
 		"bucket":          "write KIND/NAME or KIND/NAMESPACE/NAME",
-		"a/b/c/d":         "write KIND/NAME",
 		"deployment/x":    "unknown kind \"deployment\": use one of Bucket, GitRepository",
 		"bucket/z":        "no such object among Bucket/default/x, Bucket/apps/x, Bucket/apps/yy",
 		"bucket/other/x":  "no such object",
-		"bucket/\x1b[31m": `"bucket/\x1b[31m"`,
 	} {
 		if _, err := s.Find(ref); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", ref, err)

@@ -42,14 +42,11 @@ const (
 	severityError = "error"
 )
 
-// Keys of event metadata. Annotations whose key begins with one of the
-// prefixes are copied into every event of their object.
+// Keys of event metadata.
 const (
 	revisionKey = "source.toolkit.fluxcd.io/revision"
 	digestKey   = "source.toolkit.fluxcd.io/digest"
 )
-
-var eventPrefixes = []string{"event.toolkit.fluxcd.io/", "event.headgate.dev/"}
 
 // maxMessage is the longest message of an event or a condition, in bytes.
 const maxMessage = 39000
@@ -66,17 +63,16 @@ func (r *run) announce(severity, reason, message string) {
 	})
 }
 
-// emit sends the events of the run, which speak of the artifact that is published now.
+// emit sends the events of the run, which speak of the artifact that is published
+// now. Annotations of the object for events are copied into each of them.
 func (r *run) emit() {
 	if r.Emit == nil {
 		return
 	}
 	metadata := make(map[string]string)
 	for key, value := range r.obj.Head().Metadata.Annotations {
-		for _, prefix := range eventPrefixes {
-			if strings.HasPrefix(key, prefix) {
-				metadata[key] = value
-			}
+		if strings.HasPrefix(key, "event.toolkit.fluxcd.io/") || strings.HasPrefix(key, "event.headgate.dev/") {
+			metadata[key] = value
 		}
 	}
 	if a := r.obj.Artifact(); a != nil {

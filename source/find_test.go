@@ -15,6 +15,10 @@ func TestParseReference(t *testing.T) {
 		"hc/web":                   {"PkgChart", "", "web"},
 		"ocirepositories/platform": {"OCIRepository", "", "platform"},
 		"ea":                       {Kind: "ExternalArtifact"},
+		"git":                      {Kind: "GitRepository"},
+		"oci":                      {Kind: "OCIRepository"},
+		"charts":                   {Kind: "PkgChart"},
+		"externalartifacts":        {Kind: "ExternalArtifact"},
 	} {
 		if got, err := ParseReference(text); err != nil || got != want {
 			t.Errorf("%s: %v, %v, want %v", text, got, err, want)

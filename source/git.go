@@ -282,9 +282,3 @@ func sparseDir(entry string) (string, error) {
 	}
 	return path.Clean(entry), printing(entry)
 }
-
-// sparseEntry checks one entry of SparseCheckout.
-func sparseEntry(entry string) error {
-	_, err := sparseDir(entry)
-	return err
-}

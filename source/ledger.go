@@ -3,8 +3,6 @@ package source
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,8 +10,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
-	"sync"
 
 	"sigs.k8s.io/yaml"
 
@@ -38,8 +34,6 @@ import (
 // Otherwise a Ledger may be used by several goroutines at once.
 type Ledger struct {
 	Dir string // created when it does not exist
-
-	saved sync.Map // by address: objectSum of the object and the document that Save wrote for it, or would write
 }
 
 // Bounds of the files that are read, in bytes.
@@ -81,11 +75,6 @@ func (l *Ledger) Load(_ context.Context, obj Object) (State, error) {
 	}
 	statusOf(obj).Set(statusOf(saved))
 	AssignGeneration(obj, saved)
-	if _, known := l.saved.Load(address); !known {
-		if before, now := objectSum(saved, text), objectSum(obj, text); before == now {
-			l.saved.Store(address, now)
-		}
-	}
 	state, err := l.get(address+stateFile, maxSaved)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -99,7 +88,10 @@ func (l *Ledger) Save(_ context.Context, obj Object, state State) error {
 	if err != nil {
 		return err
 	}
-	err = l.saveDocument(address, obj)
+	text, err := EncodeYAML(obj)
+	if err == nil {
+		err = l.put(address+documentFile, text)
+	}
 	if err == nil {
 		err = l.put(address+stateFile, state)
 	}
@@ -107,31 +99,6 @@ func (l *Ledger) Save(_ context.Context, obj Object, state State) error {
 		return fmt.Errorf("ledger: %w", err)
 	}
 	return nil
-}
-
-// saveDocument spares the encoding of an object that has not changed, which
-// takes forty times as long as what it does.
-func (l *Ledger) saveDocument(address string, obj Object) error {
-	if old, err := l.get(address+documentFile, maxSaved); err == nil {
-		if sum, known := l.saved.Load(address); known && sum == objectSum(obj, old) {
-			return nil
-		}
-	}
-	text, err := EncodeYAML(obj)
-	if err == nil {
-		err = l.put(address+documentFile, text)
-	}
-	if err == nil {
-		l.saved.Store(address, objectSum(obj, text))
-	}
-	return err
-}
-
-// objectSum returns the sum of an object and of its document. An object that has no
-// JSON encoding has no document either.
-func objectSum(obj Object, document []byte) [sha256.Size]byte {
-	text, _ := json.Marshal(obj)
-	return sha256.Sum256(slices.Concat(text, []byte(obj.Head().spelled), document))
 }
 
 // file returns the path of a file of the ledger.

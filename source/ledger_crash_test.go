@@ -69,7 +69,7 @@ func TestLedgerSurvivesKill(t *testing.T) {
 				t.Errorf("after %d: %d was saved, %q is there", after, saved, g.Artifact().Revision)
 			}
 		}
-		if _, err := l.Suspensions(); err != nil {
+		if _, err := l.Suspension(ref); err != nil {
 			t.Errorf("after %d: %v", after, err)
 		}
 		if _, err := l.Removed(); err != nil {

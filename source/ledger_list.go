@@ -142,32 +142,24 @@ func (l *Ledger) references(extensions ...string) ([]Reference, error) {
 	var refs []Reference
 	for i := range kinds {
 		dir := strings.ToLower(kinds[i].name)
-		for _, space := range entries(root.FS(), dir, &err) {
-			if !space.IsDir() || strings.HasPrefix(space.Name(), ".") {
-				continue
+		fs.WalkDir(root.FS(), dir, func(file string, d fs.DirEntry, failed error) error {
+			parts, base, extension := strings.Split(file, "/"), path.Base(file), path.Ext(file)
+			switch {
+			case failed != nil && !errors.Is(failed, fs.ErrNotExist):
+				err = errors.Join(err, fmt.Errorf("ledger: %w", failed))
+			case failed != nil:
+			case d.IsDir() && base[0] == '.':
+				return fs.SkipDir
+			case len(parts) == 3 && d.Type().IsRegular() && base[0] != '.' && slices.Contains(extensions, extension):
+				refs = append(refs, Reference{kinds[i].name, parts[1], strings.TrimSuffix(base, extension)})
 			}
-			for _, file := range entries(root.FS(), path.Join(dir, space.Name()), &err) {
-				extension := path.Ext(file.Name())
-				name := strings.TrimSuffix(file.Name(), extension)
-				if name != "" && name[0] != '.' && file.Type().IsRegular() && slices.Contains(extensions, extension) {
-					refs = append(refs, Reference{kinds[i].name, space.Name(), name})
-				}
-			}
-		}
+			return nil
+		})
 	}
 	slices.SortFunc(refs, func(a, b Reference) int {
 		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	return slices.Compact(refs), err
-}
-
-// entries returns what is in a directory, which need not exist. It adds to err.
-func entries(fsys fs.FS, dir string, err *error) []fs.DirEntry {
-	list, err1 := fs.ReadDir(fsys, dir)
-	if err1 != nil && !errors.Is(err1, fs.ErrNotExist) {
-		*err = errors.Join(*err, fmt.Errorf("ledger: %w", err1))
-	}
-	return list
 }
 
 // A Suspension is an order to leave an object alone, given by a command and not
@@ -229,20 +221,6 @@ func (l *Ledger) Suspension(ref Reference) (*Suspension, error) {
 		s.Since = info.ModTime().UTC().Truncate(time.Second)
 	}
 	return s, nil
-}
-
-// Suspensions returns all suspensions. The error joins one for each file that
-// cannot be read; its object is suspended all the same.
-func (l *Ledger) Suspensions() (map[Reference]Suspension, error) {
-	refs, err := l.references(holdFile)
-	all := make(map[Reference]Suspension, len(refs))
-	for _, ref := range refs {
-		s, err1 := l.Suspension(ref)
-		if err = errors.Join(err, err1); s != nil {
-			all[ref] = *s
-		}
-	}
-	return all, err
 }
 
 // drop removes files of an object, durably. The error wraps fs.ErrNotExist when

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -230,5 +231,40 @@ func TestLedgerErrors(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(blocked.Dir, "gitrepository", "bad.yaml"), []byte("{"), 0o600))
 	if set, err := blocked.List(); err == nil || !strings.Contains(err.Error(), "bad.yaml") || len(set.Objects) != 1 {
 		t.Errorf("list: %v, %v", set.Objects, err)
+	}
+}
+
+// documentOf returns the file of the sample in a ledger.
+func documentOf(l *source.Ledger) string {
+	return filepath.Join(l.Dir, "gitrepository", "apps", "sample.yaml")
+}
+
+// The document of an object that rests is not written again.
+func TestLedgerLeavesFilesAlone(t *testing.T) {
+	l := &source.Ledger{Dir: t.TempDir()}
+	save := func(g *source.GitRepository, state source.State) fs.FileInfo {
+		t.Helper()
+		must(t, l.Save(t.Context(), g, state))
+		info, err := os.Stat(documentOf(l))
+		must(t, err)
+		return info
+	}
+	first := save(settled(), source.State("a"))
+	for _, state := range []source.State{source.State("a"), source.State("b"), nil, source.State(strings.Repeat("long", 1000)), source.State("a")} {
+		if !os.SameFile(first, save(settled(), state)) {
+			t.Errorf("the document was written again for state %.9q", state)
+		}
+		g := settled()
+		if got, err := l.Load(t.Context(), g); err != nil || string(got) != string(state) {
+			t.Errorf("state %.9q, %v", got, err)
+		}
+	}
+	changed := settled()
+	changed.Metadata.Labels = map[string]string{"a": "b"}
+	if os.SameFile(first, save(changed, nil)) {
+		t.Error("a label is not saved")
+	}
+	if set, err := l.List(); err != nil || set.Objects[0].Head().Metadata.Labels["a"] != "b" {
+		t.Errorf("%v", err)
 	}
 }

@@ -26,11 +26,11 @@ func ReferenceTo(obj Object) Reference {
 	return Reference{name, head.Metadata.space(), head.Metadata.Name}
 }
 
-// cycle returns the shortest way from obj back to itself along what objects
-// need, as obj spells them; "" if there is none. It reads [Plan] only, so that
-// any of the objects may be under reconciliation. An object that does not exist
-// needs nothing.
-func cycle(ctx context.Context, obj Object, from Sources) (string, error) {
+// checkCircle returns an error that names the shortest way from obj back to itself
+// along what objects need, as obj spells them, if there is one. It reads [Plan]
+// only, so that any of the objects may be under reconciliation. An object that
+// does not exist needs nothing.
+func checkCircle(ctx context.Context, obj Object, from Sources) error {
 	start := ReferenceTo(obj)
 	cameFrom := map[Reference]Reference{}
 	for queue := []Reference{start}; len(queue) > 0; queue = queue[1:] {
@@ -40,7 +40,7 @@ func cycle(ctx context.Context, obj Object, from Sources) (string, error) {
 			if next, err = from.Source(ctx, at); errors.Is(err, fs.ErrNotExist) {
 				continue
 			} else if err != nil {
-				return "", fmt.Errorf("look up %s: %w", at, err)
+				return fmt.Errorf("look up %s: %w", at, err)
 			}
 		}
 		for _, need := range next.Plan().Needs {
@@ -49,18 +49,18 @@ func cycle(ctx context.Context, obj Object, from Sources) (string, error) {
 				for ; at != start; at = cameFrom[at] {
 					way = obj.Head().Spell(at) + " → " + way
 				}
-				return obj.Head().Spell(start) + " → " + way, nil
+				return fmt.Errorf("%w: the source is made of itself, remove one of these references: %s → %s", ErrInvalid, obj.Head().Spell(start), way)
 			}
 			if _, seen := cameFrom[need]; seen {
 				continue
 			}
 			if cameFrom[need] = at; len(cameFrom) > maxNeeds {
-				return "", fmt.Errorf("%w: %s needs more than %d other sources, directly or not", ErrInvalid, obj.Head(), maxNeeds)
+				return fmt.Errorf("%w: %s needs more than %d other sources, directly or not", ErrInvalid, obj.Head(), maxNeeds)
 			}
 			queue = append(queue, need)
 		}
 	}
-	return "", nil
+	return nil
 }
 
 // Needed returns the objects that obj needs itself, in the order of its
@@ -81,15 +81,12 @@ func Needed(ctx context.Context, obj Object, from Sources) ([]Object, error) {
 	if from == nil {
 		from = &Inventory{}
 	}
-	way, err := cycle(ctx, obj, from)
-	if err != nil {
+	if err := checkCircle(ctx, obj, from); err != nil {
 		return nil, err
-	}
-	if way != "" {
-		return nil, fmt.Errorf("%w: the source is made of itself, remove one of these references: %s", ErrInvalid, way)
 	}
 	needed := make([]Object, len(refs))
 	for i, ref := range refs {
+		var err error
 		needed[i], err = from.Source(ctx, ref)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("%w: %s: %w", ErrWaiting, obj.Head().Spell(ref), err)
@@ -104,10 +101,11 @@ func Needed(ctx context.Context, obj Object, from Sources) ([]Object, error) {
 // NoArtifact returns the error of what is made of obj, which has no artifact; it
 // wraps [ErrWaiting].
 func NoArtifact(obj Object) error {
+	suspended := ""
 	if obj.Plan().Suspend {
-		return fmt.Errorf("%w: %s has no artifact yet, and is suspended", ErrWaiting, obj.Head())
+		suspended = ", and is suspended"
 	}
-	return fmt.Errorf("%w: %s has no artifact yet", ErrWaiting, obj.Head())
+	return fmt.Errorf("%w: %s has no artifact yet%s", ErrWaiting, obj.Head(), suspended)
 }
 
 // WithNeeds returns objects and, behind them, what they need, directly or not,

@@ -207,12 +207,6 @@ func (c *PkgChart) needs() []Reference {
 	return refs
 }
 
-// valuesEntry checks one entry of spec.valuesFiles.
-func valuesEntry(text string) error {
-	_, err := new(PkgChart).valuesFile(text)
-	return err
-}
-
 // inTree reports whether the chart is a directory or file of its source, and not
 // one of a repository of charts.
 func (s *PkgChartSpec) inTree() bool {

@@ -10,8 +10,8 @@ import (
 // registry (specification, "PkgRepository").
 type PkgRepository struct {
 	Header
-	Spec   PkgRepositorySpec   `json:"spec"`
-	Status PkgRepositoryStatus `json:"status,omitzero"`
+	Spec   PkgRepositorySpec `json:"spec"`
+	Status Status            `json:"status,omitzero"`
 }
 
 // PkgRepositorySpec is what a PkgRepository asks for.
@@ -56,13 +56,8 @@ const (
 	RepositoryOCI   = "oci"
 )
 
-// PkgRepositoryStatus is what was observed.
-type PkgRepositoryStatus struct {
-	Status
-}
-
 // Common implements [Object].
-func (p *PkgRepository) Common() *Status { return &p.Status.Status }
+func (p *PkgRepository) Common() *Status { return &p.Status }
 
 // Artifact implements [Source]. A repository of type oci has none.
 func (p *PkgRepository) Artifact() *artifact.Artifact { return p.Status.Artifact }
@@ -90,8 +85,8 @@ func (p *PkgRepository) Observe(Revision) {}
 // section 0). It is resolved from its status and never fetched.
 type ExternalArtifact struct {
 	Header
-	Spec   ExternalArtifactSpec   `json:"spec,omitzero"`
-	Status ExternalArtifactStatus `json:"status,omitzero"`
+	Spec   ExternalArtifactSpec `json:"spec,omitzero"`
+	Status Status               `json:"status,omitzero"` // what its publisher wrote
 }
 
 // ExternalArtifactSpec says what the artifact is made of.
@@ -107,13 +102,8 @@ type ExternalSourceReference struct {
 	Namespace  string `json:"namespace,omitempty"`
 }
 
-// ExternalArtifactStatus is what its publisher wrote.
-type ExternalArtifactStatus struct {
-	Status
-}
-
 // Common implements [Object].
-func (e *ExternalArtifact) Common() *Status { return &e.Status.Status }
+func (e *ExternalArtifact) Common() *Status { return &e.Status }
 
 // Artifact implements [Source].
 func (e *ExternalArtifact) Artifact() *artifact.Artifact { return e.Status.Artifact }

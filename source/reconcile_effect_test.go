@@ -100,32 +100,6 @@ func TestEventSpelling(t *testing.T) {
 	}
 }
 
-// What a kind says of its artifact stays until the next one is stored.
-func TestReportWords(t *testing.T) {
-	r := newRig(t)
-	from := at("chart:1.2.3")
-	from.write = func(w io.Writer) (source.Report, error) {
-		_, err := io.WriteString(w, "chart")
-		return source.Report{Reason: "ChartPullSucceeded", Ready: "pulled 'podinfo' chart with version '1.2.3'", Message: "pulled"}, err
-	}
-	check := func(obj source.Object) {
-		t.Helper()
-		for _, kind := range []string{"Ready", "ArtifactInStorage"} {
-			if c := obj.Common().Condition(kind); c.Status != "True" || c.Reason != "ChartPullSucceeded" || c.Message != "pulled 'podinfo' chart with version '1.2.3'" {
-				t.Errorf("condition %+v", c)
-			}
-		}
-	}
-	first, second := repository(), repository()
-	r.run(first, from, source.Stored)
-	check(first)
-	if r.reasons() != "info/ChartPullSucceeded" || r.events[0].Message != "pulled" {
-		t.Errorf("events %+v", r.events)
-	}
-	r.run(second, from, source.Unchanged)
-	check(second)
-}
-
 // Texts of any length and content come out bounded, printable and without credentials.
 func TestMessagesArePresentable(t *testing.T) {
 	r := newRig(t)

@@ -16,51 +16,45 @@ import (
 // API server has it.
 const maxSecret = 1 << 20
 
-// A missing says that there is no such secret and where it could have been.
+// A missing is the error about a secret that a place does not have, or has in a
+// form that cannot be used: another place may have it.
 type missing struct {
-	what  string   // for example secret apps/git-auth
-	tried []string // why each place has none
+	what     string   // for example secret apps/git-auth
+	tried    []string // why each place has none
+	unusable error    // what is wrong with the one that a place has
 }
 
-func missingSecret(namespace, name, tried string) error {
-	return &missing{"secret " + namespace + "/" + name, []string{tried}}
+func (m *missing) Error() string {
+	if m.unusable != nil {
+		return m.what + ": " + m.unusable.Error()
+	}
+	return m.what + " does not exist: " + strings.Join(m.tried, "; ")
 }
 
-func missingAccount(namespace, name, tried string) error {
-	return &missing{"service account " + namespace + "/" + name, []string{tried}}
-}
+// Is makes it an [fs.ErrNotExist] if no place has one.
+func (m *missing) Is(target error) bool { return target == fs.ErrNotExist && m.unusable == nil }
 
-func (m *missing) Error() string { return m.what + " does not exist: " + strings.Join(m.tried, "; ") }
-
-// Is makes it an [fs.ErrNotExist].
-func (m *missing) Is(target error) bool { return target == fs.ErrNotExist }
-
-// An unusable is the error of a place that has a secret which cannot be used. It
-// is no [fs.ErrNotExist], and yet another place may have the secret.
-type unusable struct{ error }
-
-func (u unusable) Unwrap() error { return u.error }
+func secretNamed(namespace, name string) string  { return "secret " + namespace + "/" + name }
+func accountNamed(namespace, name string) string { return "service account " + namespace + "/" + name }
 
 // Secret implements [Secrets] with the Secret documents of the set.
 func (s *Set) Secret(_ context.Context, namespace, name string) (Secret, error) {
 	if secret, found := s.Secrets[namespace+"/"+name]; found {
 		return secret, nil
 	}
-	return Secret{}, s.lacks("Secret", "secret", namespace, name)
+	return Secret{}, s.lacks("Secret/"+namespace+"/"+name, secretNamed(namespace, name))
 }
 
-// lacks returns the error of a look-up that found nothing.
-func (s *Set) lacks(kind, what, namespace, name string) error {
-	what += " " + namespace + "/" + name
-	err := s.unusable[kind+"/"+namespace+"/"+name]
-	if err == nil {
-		return &missing{what, []string{"no such document"}}
+// lacks returns the error of a look-up that found nothing usable.
+func (s *Set) lacks(key, what string) error {
+	switch err := s.unusable[key].(type) {
+	case nil:
+		return &missing{what: what, tried: []string{"no such document"}}
+	case *missing:
+		return &missing{what: what, unusable: err.unusable}
+	default:
+		return fmt.Errorf("%s: %w", what, err)
 	}
-	about := fmt.Errorf("%s: %w", what, err)
-	if _, elsewhere := err.(unusable); elsewhere {
-		return unusable{about}
-	}
-	return about
 }
 
 // PullSecrets implements [Secrets] with the ServiceAccount documents of the set.
@@ -78,30 +72,30 @@ func Chain(places ...Secrets) Secrets { return chain(places) }
 type chain []Secrets
 
 // Secret implements [Secrets].
-func (c chain) Secret(ctx context.Context, namespace, name string) (Secret, error) {
-	return firstOf(c, "secret "+namespace+"/"+name, func(s Secrets) (Secret, error) {
-		return s.Secret(ctx, namespace, name)
+func (c chain) Secret(ctx context.Context, namespace, name string) (secret Secret, err error) {
+	err = c.first(secretNamed(namespace, name), func(s Secrets) (err error) {
+		secret, err = s.Secret(ctx, namespace, name)
+		return err
 	})
+	return secret, err
 }
 
 // PullSecrets implements [Secrets].
-func (c chain) PullSecrets(ctx context.Context, namespace, serviceAccount string) ([]Secret, error) {
-	what := "service account " + namespace + "/" + serviceAccount
+func (c chain) PullSecrets(ctx context.Context, namespace, serviceAccount string) (secrets []Secret, err error) {
+	what := accountNamed(namespace, serviceAccount)
 	var names []string
-	secrets, err := firstOf(c, what, func(s Secrets) ([]Secret, error) {
+	err = c.first(what, func(s Secrets) (err error) {
 		set, ok := s.(*Set)
 		if !ok {
-			return s.PullSecrets(ctx, namespace, serviceAccount)
+			secrets, err = s.PullSecrets(ctx, namespace, serviceAccount)
+			return err
 		}
 		var found bool
 		if names, found = set.accounts[namespace+"/"+serviceAccount]; !found {
-			return nil, set.lacks("ServiceAccount", "service account", namespace, serviceAccount)
+			err = set.lacks("ServiceAccount/"+namespace+"/"+serviceAccount, what)
 		}
-		return nil, nil
+		return err
 	})
-	if err != nil {
-		return nil, err
-	}
 	for _, name := range names {
 		secret, err := c.Secret(ctx, namespace, name)
 		if err != nil {
@@ -109,37 +103,31 @@ func (c chain) PullSecrets(ctx context.Context, namespace, serviceAccount string
 		}
 		secrets = append(secrets, secret)
 	}
-	return secrets, nil
+	return secrets, err
 }
 
-// firstOf returns the first answer that is not a missing thing.
-func firstOf[T any](places []Secrets, what string, ask func(Secrets) (T, error)) (T, error) {
-	var none T
+// first asks one place after the other until one has what is asked for.
+func (c chain) first(what string, ask func(Secrets) error) error {
 	all := &missing{what: what}
-	var found error // of a place that has it
-	for _, s := range places {
-		out, err := ask(s)
-		switch m := err.(type) {
-		case nil:
-			return out, nil
-		case *missing:
+	for _, s := range c {
+		err := ask(s)
+		m, lacks := err.(*missing)
+		switch {
+		case err == nil:
+			return nil
+		case lacks:
 			all.tried = append(all.tried, m.tried...)
-		case unusable:
-			found = cmp.Or(found, err)
-		default:
-			if !errors.Is(err, fs.ErrNotExist) {
-				return none, err
-			}
+			all.unusable = cmp.Or(all.unusable, m.unusable)
+		case errors.Is(err, fs.ErrNotExist):
 			all.tried = append(all.tried, err.Error())
+		default:
+			return err
 		}
-	}
-	if found != nil {
-		return none, found
 	}
 	if len(all.tried) == 0 {
 		all.tried = []string{"no secrets were given"}
 	}
-	return none, all
+	return all
 }
 
 // typeOf returns the type of a secret that says none.
@@ -165,37 +153,36 @@ type dirSecrets string
 
 // Secret implements [Secrets].
 func (d dirSecrets) Secret(_ context.Context, namespace, name string) (Secret, error) {
-	none := missingSecret(namespace, name, "no files "+path.Join(string(d), name, "KEY"))
+	none := &missing{what: secretNamed(namespace, name), tried: []string{"no files " + path.Join(string(d), name, "KEY")}}
 	if objectName(namespace) != nil || objectName(name) != nil {
 		return Secret{}, none
 	}
-	what := "secret " + namespace + "/" + name
 	root, err := os.OpenRoot(string(d))
 	if errors.Is(err, fs.ErrNotExist) {
-		return Secret{}, missingSecret(namespace, name, "no directory "+string(d))
+		none.tried = []string{"no directory " + string(d)}
+		return Secret{}, none
 	}
 	if err != nil {
-		return Secret{}, fmt.Errorf("%s: directory of secrets: %w", what, err)
+		return Secret{}, fmt.Errorf("%s: directory of secrets: %w", none.what, err)
 	}
 	defer root.Close()
-	var empty error
 	for _, dir := range []string{namespace + "/" + name, name} {
 		data, err := readKeys(root, dir)
 		switch {
 		case err == errNoKeys:
-			empty = cmp.Or(empty, error(unusable{fmt.Errorf("%s: directory %s %w", what, path.Join(string(d), dir), err)}))
+			none.unusable = cmp.Or(none.unusable, fmt.Errorf("directory %s %w", path.Join(string(d), dir), err))
 		case err != nil:
-			return Secret{}, fmt.Errorf("%s: in directory %s: %w", what, string(d), err)
+			return Secret{}, fmt.Errorf("%s: in directory %s: %w", none.what, string(d), err)
 		case len(data) > 0:
 			return Secret{Type: typeOf(data), Data: data}, nil
 		}
 	}
-	return Secret{}, cmp.Or(empty, none)
+	return Secret{}, none
 }
 
 // PullSecrets implements [Secrets].
 func (d dirSecrets) PullSecrets(_ context.Context, namespace, serviceAccount string) ([]Secret, error) {
-	return nil, missingAccount(namespace, serviceAccount, "a directory of secrets has none")
+	return nil, &missing{what: accountNamed(namespace, serviceAccount), tried: []string{"a directory of secrets has none"}}
 }
 
 var errNoKeys = errors.New("is empty: write a file for each key")
@@ -322,18 +309,15 @@ func (e envSecrets) Secret(_ context.Context, namespace, name string) (Secret, e
 			why = fmt.Errorf("variable %s names the key %s, but there is no variable %s", prefix+"KEYS", quote(key), prefix+envName(key))
 		}
 	}
-	switch {
-	case len(data) > 0:
-		return Secret{Type: typeOf(data), Data: data}, nil
-	case why != nil:
-		return Secret{}, unusable{fmt.Errorf("secret %s/%s: %w", namespace, name, why)}
+	if len(data) == 0 {
+		return Secret{}, &missing{secretNamed(namespace, name), []string{"no variable " + prefix + "<KEY>"}, why}
 	}
-	return Secret{}, missingSecret(namespace, name, "no variable "+prefix+"<KEY>")
+	return Secret{Type: typeOf(data), Data: data}, nil
 }
 
 // PullSecrets implements [Secrets].
 func (e envSecrets) PullSecrets(_ context.Context, namespace, serviceAccount string) ([]Secret, error) {
-	return nil, missingAccount(namespace, serviceAccount, "the environment has none")
+	return nil, &missing{what: accountNamed(namespace, serviceAccount), tried: []string{"the environment has none"}}
 }
 
 // envName returns a name as it is part of the name of a variable.

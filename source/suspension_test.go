@@ -28,9 +28,6 @@ func TestSuspensions(t *testing.T) {
 	if s, err := other.Suspension(sample); err != nil || s == nil || *s != want {
 		t.Errorf("suspension %+v, %v", s, err)
 	}
-	if all, err := other.Suspensions(); err != nil || len(all) != 1 || all[sample] != want {
-		t.Errorf("suspensions %v, %v", all, err)
-	}
 	text, err := os.ReadFile(filepath.Join(l.Dir, "gitrepository", "apps", "sample.hold"))
 	if err != nil || !strings.HasPrefix(string(text), "by: alice\nreason: ") || strings.Contains(string(text), "\x1b") {
 		t.Errorf("file %q, %v", text, err)
@@ -60,9 +57,6 @@ func TestSuspensionDamaged(t *testing.T) {
 		s, err := l.Suspension(sample)
 		if s == nil || (err == nil) != readable || err != nil && !strings.Contains(err.Error(), "sample.hold") || readable && s.Since.IsZero() {
 			t.Errorf("%.20q: %+v, %v", text, s, err)
-		}
-		if all, err := l.Suspensions(); len(all) != 1 || (err == nil) != readable {
-			t.Errorf("%.20q: %v, %v", text, all, err)
 		}
 		if err := l.Resume(sample); err != nil {
 			t.Errorf("%.20q: %v", text, err)

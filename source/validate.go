@@ -24,7 +24,7 @@ func check(obj Object) *document.Findings {
 	found := new(document.Findings)
 	checkMetadata(&obj.Head().Metadata, found)
 	if a, ok := obj.(admitted); ok {
-		for _, facts := range append([][]document.Fact{commonFacts}, a.facts()...) {
+		for _, facts := range append(a.facts(), commonFacts) {
 			rules := new(document.Findings)
 			rules.Examine(obj, facts)
 			found.Adopt(rules)
@@ -63,7 +63,7 @@ var gitFacts = []document.Fact{
 	document.Value("spec.include[].repository.kind", oneOf("GitRepository", "Bucket", "OCIRepository", "PkgChart", "ExternalArtifact")),
 	document.Value("spec.include[].fromPath", insidePath),
 	document.Value("spec.include[].toPath", insidePath),
-	document.Value("spec.sparseCheckout[]", sparseEntry),
+	document.Value("spec.sparseCheckout[]", func(entry string) error { _, err := sparseDir(entry); return err }),
 	document.Value("spec.submoduleCredentials", distinctOrigins),
 	document.Value("spec.submoduleCredentials[].url", address("http", "https", "ssh"), bareOrigin),
 	document.Value("spec.submoduleCredentials[].secretRef.name", objectName),
@@ -91,8 +91,7 @@ var bucketFacts = []document.Fact{
 	}),
 	document.Value("spec.sts.provider", present),
 	document.Related("spec", "sts.provider", stsProvider),
-	document.Value("spec.sts.endpoint", address("http", "https")),
-	document.Related("spec.sts", "endpoint", func(s *BucketSTSSpec) error { _, err := s.endpoint(); return err }),
+	document.Value("spec.sts.endpoint", address("http", "https"), func(text string) error { _, err := stsEndpoint.parse(text, true); return err }),
 	document.Related("spec.sts", "secretRef", func(s *BucketSTSSpec) error {
 		if s.Provider == STSWebIdentity && s.SecretRef == nil {
 			return errors.New("is required with provider webidentity: a Secret with token")
@@ -207,7 +206,7 @@ var chartFacts = []document.Fact{
 	document.Value("spec.sourceRef.kind", present, oneOf(append(slices.Clone(chartSources), "HelmRepository")...)),
 	document.Value("spec.sourceRef.name", objectName),
 	document.Value("spec.reconcileStrategy", oneOf(StrategyChartVersion, StrategyRevision)),
-	document.Value("spec.valuesFiles[]", valuesEntry),
+	document.Value("spec.valuesFiles[]", func(text string) error { _, err := new(PkgChart).valuesFile(text); return err }),
 	document.Value("spec.interval", unsigned),
 	document.Related("spec", "verify", func(s *PkgChartSpec) error {
 		if s.Verify != nil && s.inTree() {

@@ -2,6 +2,7 @@ package document
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -29,24 +30,15 @@ const (
 // Error returns FILE:LINE: document N: OBJECT: FIELD: RULE, without the parts
 // that are not known. Control characters are replaced, long names shortened.
 func (e *Error) Error() string {
-	var b strings.Builder
-	part := func(text, end string) {
-		if text != "" {
-			b.WriteString(text + end)
-		}
-	}
-	if e.File != "" && e.Line > 0 {
-		part(fmt.Sprintf("%s:%d", e.File, e.Line), ": ")
-	} else {
-		part(e.File, ": ")
+	file, number := e.File, ""
+	if file != "" && e.Line > 0 {
+		file += ":" + strconv.Itoa(e.Line)
 	}
 	if e.Document > 0 {
-		part(fmt.Sprintf("document %d", e.Document), ": ")
+		number = "document " + strconv.Itoa(e.Document)
 	}
-	part(shorten(e.Object, maxObject), ": ")
-	part(e.Field, ": ")
-	part(shorten(e.Err.Error(), maxRule), "")
-	return printable(b.String())
+	parts := []string{file, number, shorten(e.Object, maxObject), e.Field, shorten(e.Err.Error(), maxRule)}
+	return printable(strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ": "))
 }
 
 // Unwrap returns the rule.
@@ -90,12 +82,9 @@ func (f *Findings) Note(e *Error) {
 // About reports whether something was noted about the field or about one
 // above or below it.
 func (f *Findings) About(field string) bool {
-	for _, e := range f.Errors {
-		if e.Field == field || below(e.Field, field) || below(field, e.Field) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.Errors, func(e *Error) bool {
+		return e.Field == field || below(e.Field, field) || below(field, e.Field)
+	})
 }
 
 // Adopt adds what was found about fields that nothing was noted about.

@@ -171,13 +171,11 @@ func TestBackWhileRetired(t *testing.T) {
 // other way round, and whose artifact is not in the store.
 func (r *rig) consistent(objects []source.Object) {
 	r.Helper()
-	held, err := r.ledger().Suspensions()
-	r.must(err)
 	for _, obj := range objects {
 		ref := source.ReferenceTo(obj)
 		v := r.view(ref.Name)
-		if _, is := held[ref]; is != (v.Suspension != nil) {
-			r.Errorf("%s: suspended %v, saved %v", ref, v.Suspension != nil, is)
+		if held, err := r.ledger().Suspension(ref); err != nil || (held != nil) != (v.Suspension != nil) {
+			r.Errorf("%s: suspended %v, saved %v, %v", ref, v.Suspension != nil, held, err)
 		}
 		if a := v.Object.Artifact(); a != nil && r.Store.Check(*a) != nil {
 			r.Errorf("%s: its artifact is not there", ref)
