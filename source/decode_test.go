@@ -234,10 +234,10 @@ spec: {url: "https://h"}
 		t.Error(err)
 	}
 	for ref, want := range map[string]string{
-		"bucket":          "write KIND/NAME or KIND/NAMESPACE/NAME",
-		"deployment/x":    "unknown kind \"deployment\": use one of Bucket, GitRepository",
-		"bucket/z":        "no such object among Bucket/default/x, Bucket/apps/x, Bucket/apps/yy",
-		"bucket/other/x":  "no such object",
+		"bucket":         "write KIND/NAME or KIND/NAMESPACE/NAME",
+		"deployment/x":   "unknown kind \"deployment\": use one of Bucket, GitRepository",
+		"bucket/z":       "no such object among Bucket/default/x, Bucket/apps/x, Bucket/apps/yy",
+		"bucket/other/x": "no such object",
 	} {
 		if _, err := s.Find(ref); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", ref, err)
