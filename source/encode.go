@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"unicode"
 
@@ -18,34 +17,28 @@ import (
 // else as its group spells it; fields that the object's version does not have are
 // left out.
 func EncodeJSON(obj Object) ([]byte, error) {
-	y, err := written(obj)
-	var value any
+	n, err := written(obj)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", obj.Head(), err)
+	}
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	if err == nil {
-		err = y.Decode(&value)
-	}
-	if err == nil {
-		err = enc.Encode(value)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("encode %s: %w", obj.Head(), err)
-	}
-	return out.Bytes(), nil
+	err = enc.Encode(n.Value())
+	return out.Bytes(), err
 }
 
 // EncodeYAML writes obj as a YAML document without markers, with fields in the
 // order apiVersion, kind, metadata, spec, status; see [EncodeJSON].
 func EncodeYAML(obj Object) ([]byte, error) {
-	y, err := written(obj)
+	n, err := written(obj)
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)
 	enc.CompactSeqIndent()
 	if err == nil {
-		err = errors.Join(enc.Encode(y), enc.Close())
+		err = errors.Join(enc.Encode(styled(n)), enc.Close())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", obj.Head(), err)
@@ -54,7 +47,7 @@ func EncodeYAML(obj Object) ([]byte, error) {
 }
 
 // written returns obj as its version and group write it.
-func written(obj Object) (*yaml.Node, error) {
+func written(obj Object) (*document.Node, error) {
 	out, err := copyOf(obj)
 	if err != nil {
 		return nil, err
@@ -68,24 +61,23 @@ func written(obj Object) (*yaml.Node, error) {
 		}
 	}
 	text, err := json.Marshal(out)
-	var doc yaml.Node
-	if err == nil {
-		err = yaml.Unmarshal(document.FromJSON(text), &doc)
-	}
 	if err != nil {
 		return nil, err
 	}
-	y := doc.Content[0]
-	timeout := member(member(y, "spec"), "timeout")
-	if d, err := ParseDuration(timeout.Value); err == nil {
-		timeout.Value = d.timeout()
+	n, err := document.ParseJSON(text)
+	if err == nil {
+		if timeout := n.At("spec", "timeout"); timeout != nil {
+			if d, err := ParseDuration(timeout.Text); err == nil {
+				timeout.Text = d.timeout()
+			}
+		}
 	}
-	return y, restyle(y)
+	return n, err
 }
 
 // copyOf returns a copy of obj that shares nothing with it.
 func copyOf(obj Object) (Object, error) {
-	out := reflect.New(reflect.TypeOf(obj).Elem()).Interface().(Object)
+	out := blank(obj)
 	text, err := json.Marshal(obj)
 	if err == nil {
 		err = json.Unmarshal(text, out)
@@ -94,22 +86,32 @@ func copyOf(obj Object) (Object, error) {
 	return out, err
 }
 
-// member returns the value of a field of a mapping, an empty node if there is none.
-func member(y *yaml.Node, name string) *yaml.Node {
-	for i := 0; i+1 < len(y.Content); i += 2 {
-		if y.Content[i].Value == name {
-			return y.Content[i+1]
+// styled returns n in the style of YAML documents.
+func styled(n *document.Node) *yaml.Node {
+	y := &yaml.Node{Kind: yaml.ScalarNode, Value: n.Text}
+	switch n.Kind {
+	case document.Null:
+		y.Value = "null"
+	case document.Text:
+		return styledText(n.Text)
+	case document.List:
+		y.Kind = yaml.SequenceNode
+		for _, item := range n.Items {
+			y.Content = append(y.Content, styled(item))
+		}
+	case document.Map:
+		y.Kind = yaml.MappingNode
+		for _, f := range n.Fields {
+			y.Content = append(y.Content, styledText(f.Name), styled(f.Value))
 		}
 	}
-	return new(yaml.Node)
+	return y
 }
 
-// restyle writes what was read from JSON in the style of YAML documents. Strings
-// read back as strings, in YAML 1.1 too.
-func restyle(y *yaml.Node) error {
-	y.Style = 0
-	switch text := y.Value; {
-	case y.ShortTag() != "!!str":
+// styledText returns a text that reads back as a string, in YAML 1.1 too.
+func styledText(text string) *yaml.Node {
+	y := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
+	switch {
 	case text == "<<": // the library would write a merge
 		y.Style = yaml.DoubleQuotedStyle
 	case block(text):
@@ -117,14 +119,9 @@ func restyle(y *yaml.Node) error {
 	case strings.ContainsFunc(text, unicode.IsControl):
 		y.Style = yaml.DoubleQuotedStyle
 	default:
-		return y.Encode(text)
+		y.Encode(text) // a string, which does not fail
 	}
-	for _, child := range y.Content {
-		if err := restyle(child); err != nil {
-			return err
-		}
-	}
-	return nil
+	return y
 }
 
 // block reports whether a text of several lines can be a block of YAML: the
