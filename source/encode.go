@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode"
 
@@ -17,28 +18,34 @@ import (
 // else as its group spells it; fields that the object's version does not have are
 // left out.
 func EncodeJSON(obj Object) ([]byte, error) {
-	n, err := written(obj)
-	if err != nil {
-		return nil, fmt.Errorf("encode %s: %w", obj.Head(), err)
-	}
+	y, err := written(obj)
+	var value any
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	err = enc.Encode(n.Value())
-	return out.Bytes(), err
+	if err == nil {
+		err = y.Decode(&value)
+	}
+	if err == nil {
+		err = enc.Encode(value)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", obj.Head(), err)
+	}
+	return out.Bytes(), nil
 }
 
 // EncodeYAML writes obj as a YAML document without markers, with fields in the
 // order apiVersion, kind, metadata, spec, status; see [EncodeJSON].
 func EncodeYAML(obj Object) ([]byte, error) {
-	n, err := written(obj)
+	y, err := written(obj)
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)
 	enc.CompactSeqIndent()
 	if err == nil {
-		err = errors.Join(enc.Encode(styled(n)), enc.Close())
+		err = errors.Join(enc.Encode(y), enc.Close())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", obj.Head(), err)
@@ -47,7 +54,7 @@ func EncodeYAML(obj Object) ([]byte, error) {
 }
 
 // written returns obj as its version and group write it.
-func written(obj Object) (*document.Node, error) {
+func written(obj Object) (*yaml.Node, error) {
 	out, err := copyOf(obj)
 	if err != nil {
 		return nil, err
@@ -61,18 +68,20 @@ func written(obj Object) (*document.Node, error) {
 		}
 	}
 	text, err := json.Marshal(out)
+	var doc yaml.Node
+	if err == nil {
+		err = yaml.Unmarshal(document.FromJSON(text), &doc)
+	}
 	if err != nil {
 		return nil, err
 	}
-	n, err := document.ParseJSON(text)
-	if err == nil {
-		if timeout := n.At("spec", "timeout"); timeout != nil {
-			if d, err := ParseDuration(timeout.Text); err == nil {
-				timeout.Text = d.timeout()
-			}
-		}
+	y := doc.Content[0]
+	timeout := member(member(y, "spec"), "timeout")
+	if d, err := ParseDuration(timeout.Value); err == nil {
+		timeout.Value = d.timeout()
 	}
-	return n, err
+	restyle(y)
+	return y, nil
 }
 
 // copyOf returns a copy of obj that shares nothing with it.
@@ -86,42 +95,34 @@ func copyOf(obj Object) (Object, error) {
 	return out, err
 }
 
-// styled returns n in the style of YAML documents.
-func styled(n *document.Node) *yaml.Node {
-	y := &yaml.Node{Kind: yaml.ScalarNode, Value: n.Text}
-	switch n.Kind {
-	case document.Null:
-		y.Value = "null"
-	case document.Text:
-		return styledText(n.Text)
-	case document.List:
-		y.Kind = yaml.SequenceNode
-		for _, item := range n.Items {
-			y.Content = append(y.Content, styled(item))
-		}
-	case document.Map:
-		y.Kind = yaml.MappingNode
-		for _, f := range n.Fields {
-			y.Content = append(y.Content, styledText(f.Name), styled(f.Value))
+// member returns the value of a field of a mapping, an empty node if there is none.
+func member(y *yaml.Node, name string) *yaml.Node {
+	for i := 0; i+1 < len(y.Content); i += 2 {
+		if y.Content[i].Value == name {
+			return y.Content[i+1]
 		}
 	}
-	return y
+	return new(yaml.Node)
 }
 
-// styledText returns a text that reads back as a string, in YAML 1.1 too.
-func styledText(text string) *yaml.Node {
-	y := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
+// old matches texts that YAML 1.1 takes for a boolean or a number of seconds, and a
+// key that the library would write as a merge.
+var old = regexp.MustCompile(`^(?:(?i:y|n|yes|no|on|off)|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?|<<)$`)
+
+// restyle writes what was read from JSON in the style of YAML documents. Strings
+// read back as strings, in YAML 1.1 too.
+func restyle(y *yaml.Node) {
+	y.Style = 0
 	switch {
-	case text == "<<": // the library would write a merge
-		y.Style = yaml.DoubleQuotedStyle
-	case block(text):
+	case y.ShortTag() != "!!str":
+	case block(y.Value):
 		y.Style = yaml.LiteralStyle
-	case strings.ContainsFunc(text, unicode.IsControl):
+	case old.MatchString(y.Value) || strings.ContainsFunc(y.Value, unicode.IsControl):
 		y.Style = yaml.DoubleQuotedStyle
-	default:
-		y.Encode(text) // a string, which does not fail
 	}
-	return y
+	for _, child := range y.Content {
+		restyle(child)
+	}
 }
 
 // block reports whether a text of several lines can be a block of YAML: the

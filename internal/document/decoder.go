@@ -105,7 +105,7 @@ func (d *Decoder) value(n *Node, v reflect.Value, p yamlPath, rule Rule) {
 	kind, own := wanted[v.Kind()], false // whether the type reads its text itself
 	switch into := v.Addr().Interface().(type) {
 	case *json.RawMessage:
-		*into, _ = json.Marshal(n.Value()) // numbers are those of JSON
+		*into, _ = json.Marshal(n.plain()) // numbers are those of JSON
 		return
 	case encoding.TextUnmarshaler:
 		kind, own = Text, true

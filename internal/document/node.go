@@ -93,8 +93,8 @@ func (n *Node) lineOf(path string, line int) int {
 	return line
 }
 
-// Value returns the value as package json encodes it.
-func (n *Node) Value() any {
+// plain returns the value as package json encodes it.
+func (n *Node) plain() any {
 	switch n.Kind {
 	case Null:
 		return nil
@@ -107,13 +107,13 @@ func (n *Node) Value() any {
 	case List:
 		list := make([]any, len(n.Items))
 		for i, item := range n.Items {
-			list[i] = item.Value()
+			list[i] = item.plain()
 		}
 		return list
 	}
 	fields := make(map[string]any, len(n.Fields))
 	for _, f := range n.Fields {
-		fields[f.Name] = f.Value.Value()
+		fields[f.Name] = f.Value.plain()
 	}
 	return fields
 }
@@ -125,24 +125,58 @@ var errLargeDocument = fmt.Errorf("larger than %d MiB: split it", MaxDocument>>2
 // is not is YAML, whose flow style looks alike, unless it has to be JSON.
 func read(text []byte, before int, isJSON bool) iter.Seq2[*Node, error] {
 	return func(yield func(*Node, error) bool) {
-		next := newYAML(text, before).next
-		if first := bytes.TrimSpace(text)[0]; (first == '{' || first == '[') && utf8.Valid(text) {
-			values := newJSON(text, before)
-			n, err := values.next()
-			if _, syntax := err.(*Error); isJSON || !syntax {
-				if !yield(n, err) || err != nil {
+		values, value := json.NewDecoder(bytes.NewReader(text)), json.RawMessage(nil)
+		first, err := bytes.TrimSpace(text)[0], error(nil)
+		like := first == '{' || first == '['
+		if like {
+			err = values.Decode(&value)
+		}
+		if !like || err != nil && !isJSON {
+			for documents := newDocuments(text, before); ; {
+				n, err := documents.next()
+				if err == io.EOF || !yield(n, err) || err != nil {
 					return
 				}
-				next = values.next
 			}
 		}
-		for {
-			n, err := next()
-			if err == io.EOF || !yield(n, err) || err != nil {
+		end := 0
+		for ; err == nil; err = values.Decode(&value) {
+			start := int(values.InputOffset()) - len(value)
+			before += bytes.Count(text[end:start], []byte("\n"))
+			n, err := newDocuments(FromJSON(value), before).next()
+			if !yield(n, err) || err != nil {
 				return
 			}
+			end = start
+		}
+		if err != io.EOF {
+			rest := bytes.TrimSpace(text[end+len(value):])
+			line := before + 1 + bytes.Count(text[end:bytes.LastIndex(text, rest)], []byte("\n"))
+			if err == io.ErrUnexpectedEOF {
+				err = errors.New("the text ends inside a value")
+			}
+			yield(nil, &Error{Line: line, Err: fmt.Errorf("not JSON: %w", err)})
 		}
 	}
+}
+
+// notYAML is what strings of JSON may hold and those of YAML may not: halves of characters, escaped
+// slashes, and characters that YAML takes for control characters or line breaks. It finds other escapes as well.
+var notYAML = regexp.MustCompile(`\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|u[dD][89a-fA-F]..|.)|[\x{7f}-\x{9f}\x{2028}\x{2029}\x{feff}\x{fffe}\x{ffff}]`)
+
+// FromJSON returns a JSON value as YAML of the same lines. Keys of more than 1024 bytes are none that YAML can read.
+func FromJSON(text []byte) []byte {
+	return notYAML.ReplaceAllFunc(text, func(found []byte) []byte {
+		if char, n := utf8.DecodeRune(found); found[0] != '\\' && n == len(found) {
+			return fmt.Appendf(nil, `\u%04x`, char)
+		}
+		if len(found) > 2 || found[1] == '/' {
+			var char string
+			json.Unmarshal([]byte(`"`+string(found)+`"`), &char) // what is half a character becomes U+FFFD
+			return []byte(char)
+		}
+		return found
+	})
 }
 
 // Limits of one document: they bound aliases that multiply and nesting that would exhaust the stack.
@@ -153,129 +187,23 @@ const (
 	maxDepth  = 200
 )
 
-// A budget counts what one document holds.
-type budget int
-
-// take takes a value with its text, which is so many levels deep.
-func (b *budget) take(text string, depth int) error {
-	if depth > maxDepth {
-		return fmt.Errorf("nested deeper than %d levels", maxDepth)
-	}
-	if *b += budget(valueSize + len(text)); *b > maxValues*valueSize {
-		return fmt.Errorf("holds more than %d values or %d MiB of text, aliases counted where they are used", maxValues, maxValues*valueSize>>20)
-	}
-	return nil
-}
-
-// jsonReader reads JSON values that follow each other as nodes.
-type jsonReader struct {
-	text    []byte
-	dec     *json.Decoder
-	start   int64 // of the value
-	counted int64 // lines were counted up to here
-	line    int
-	used    budget
-}
-
-func newJSON(text []byte, before int) *jsonReader {
-	r := &jsonReader{text: text, dec: json.NewDecoder(bytes.NewReader(text)), line: before + 1}
-	r.dec.UseNumber()
-	return r
-}
-
-// ParseJSON returns one JSON value as a node.
-func ParseJSON(text []byte) (*Node, error) { return newJSON(text, 0).next() }
-
-// next returns the next value, io.EOF after the last. Errors of the syntax are each an [Error].
-func (r *jsonReader) next() (*Node, error) {
-	if !r.dec.More() && r.dec.InputOffset() > 0 && len(bytes.TrimSpace(r.text[r.dec.InputOffset():])) == 0 {
-		return nil, io.EOF
-	}
-	r.start, r.used = r.dec.InputOffset(), 0
-	return r.value(1)
-}
-
-// token returns the next token, at r.line.
-func (r *jsonReader) token() (json.Token, error) {
-	t, err := r.dec.Token()
-	at := r.dec.InputOffset()
-	if wrong, ok := err.(*json.SyntaxError); ok {
-		at = min(max(at, wrong.Offset), int64(len(r.text)))
-	}
-	r.line += bytes.Count(r.text[r.counted:at], []byte("\n"))
-	r.counted = at
-	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		err = errors.New("the text ends inside a value")
-	}
-	if err != nil {
-		return nil, &Error{Line: r.line, Err: fmt.Errorf("not JSON: %w", err)}
-	}
-	if at-r.start > MaxDocument {
-		err = errLargeDocument
-	}
-	return t, err
-}
-
-// value returns a value, which is so many levels deep.
-func (r *jsonReader) value(depth int) (*Node, error) {
-	t, err := r.token()
-	if err != nil {
-		return nil, err
-	}
-	n := &Node{Line: r.line}
-	switch t := t.(type) {
-	case bool:
-		n.Kind, n.Text = Bool, strconv.FormatBool(t)
-	case json.Number:
-		n.Kind, n.Text = Number, t.String()
-	case string:
-		n.Kind, n.Text = Text, t
-	case json.Delim:
-		if n.Kind = List; t == '{' {
-			n.Kind = Map
-		}
-	}
-	if err = r.used.take(n.Text, depth); err != nil || n.Kind < List {
-		return n, err
-	}
-	for r.dec.More() {
-		f := Field{}
-		if n.Kind == Map {
-			name, err := r.token()
-			if err != nil {
-				return nil, err
-			}
-			f.Name, f.Line = name.(string), r.line
-		}
-		if f.Value, err = r.value(depth + 1); err != nil {
-			return nil, err
-		}
-		if n.Kind == Map {
-			n.Fields = append(n.Fields, f)
-		} else {
-			n.Items = append(n.Items, f.Value)
-		}
-	}
-	_, err = r.token() // the end
-	return n, err
-}
-
-// yamlReader reads YAML documents that follow each other as nodes.
-type yamlReader struct {
+// documents reads YAML documents that follow each other as nodes.
+type documents struct {
 	dec    *yaml.Decoder
 	large  bool
 	before int // lines of the file before the text
-	used   budget
+
+	used int // of maxValues*valueSize
 }
 
-func newYAML(text []byte, before int) *yamlReader {
-	return &yamlReader{dec: yaml.NewDecoder(bytes.NewReader(text)), large: len(text) > MaxDocument, before: before}
+func newDocuments(text []byte, before int) *documents {
+	return &documents{dec: yaml.NewDecoder(bytes.NewReader(text)), large: len(text) > MaxDocument, before: before}
 }
 
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
 // next returns the next document, io.EOF after the last.
-func (r *yamlReader) next() (*Node, error) {
+func (r *documents) next() (*Node, error) {
 	if r.large {
 		return nil, errLargeDocument
 	}
@@ -298,10 +226,12 @@ func (r *yamlReader) next() (*Node, error) {
 }
 
 // value returns a YAML value without aliases and merges, which is so many levels deep.
-func (r *yamlReader) value(y *yaml.Node, depth int) (*Node, error) {
-	depth++
-	if err := r.used.take(y.Value, depth); err != nil {
-		return nil, err
+func (r *documents) value(y *yaml.Node, depth int) (*Node, error) {
+	if depth++; depth > maxDepth {
+		return nil, fmt.Errorf("nested deeper than %d levels", maxDepth)
+	}
+	if r.used += valueSize + len(y.Value); r.used > maxValues*valueSize {
+		return nil, fmt.Errorf("holds more than %d values or %d MiB of text, aliases counted where they are used", maxValues, maxValues*valueSize>>20)
 	}
 	n := &Node{Line: y.Line + r.before}
 	switch y.Kind {
@@ -330,7 +260,7 @@ func (r *yamlReader) value(y *yaml.Node, depth int) (*Node, error) {
 }
 
 // mapping reads the fields of a mapping, then those of mappings that it merges and has not itself.
-func (r *yamlReader) mapping(n *Node, y *yaml.Node, depth int) error {
+func (r *documents) mapping(n *Node, y *yaml.Node, depth int) error {
 	var merged []*Node
 	have := make(map[string]bool)
 	for i := 0; i+1 < len(y.Content); i += 2 {
@@ -342,7 +272,7 @@ func (r *yamlReader) mapping(n *Node, y *yaml.Node, depth int) error {
 		if key.Kind != yaml.ScalarNode {
 			return &Error{Line: line, Err: errors.New("a key must be a string")}
 		}
-		r.used += budget(valueSize + len(key.Value))
+		r.used += valueSize + len(key.Value)
 		v, err := r.value(y.Content[i+1], depth)
 		switch {
 		case err != nil:
