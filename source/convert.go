@@ -22,10 +22,10 @@ func Convert(obj Object, version, group string) (Object, []error, error) {
 	}
 	or(&version, head.Version())
 	or(&group, head.Group())
-	switch in := versionSet(version); {
+	switch in := versionSets[version]; {
 	case group != Group && group != ReferenceGroup:
 		return nil, nil, fmt.Errorf("convert %s: unknown group %s: use %s or %s", head, quote(group), Group, ReferenceGroup)
-	case in == inNone:
+	case in == 0:
 		return nil, nil, fmt.Errorf("convert %s: unknown version %s: use v1 or v1beta2", head, quote(version))
 	case k.in&in == 0:
 		return nil, nil, fmt.Errorf("convert %s: the kind does not exist in %s", head, version)
@@ -35,7 +35,7 @@ func Convert(obj Object, version, group string) (Object, []error, error) {
 		return nil, nil, fmt.Errorf("convert %s: %w", head, err)
 	}
 	var found document.Findings
-	drop(out, k, versionSet(version), &found)
+	drop(out, k, versionSets[version], &found)
 	head = out.Head()
 	head.APIVersion, head.Kind, head.spelled = group+"/"+version, k.name, ""
 	switch obj := out.(type) {

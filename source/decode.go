@@ -167,7 +167,7 @@ func (d *decoding) ours(o document.Object) {
 		d.Fail(o.Node, object, "unknown kind %s of group %s", quote(o.Type), o.Group)
 	case o.Version == notServed:
 		d.Fail(o.Node, object, "version v1beta1 is no longer read: set apiVersion to %s/v1 and see what validation says", o.Group)
-	case k.in&versionSet(o.Version) == 0:
+	case k.in&versionSets[o.Version] == 0:
 		d.Fail(o.Node, object, "%s does not exist in version %s: set apiVersion to %s/v1", k.spell(o.Group), quote(o.Version), o.Group)
 	default:
 		d.object(o, k)
@@ -177,7 +177,7 @@ func (d *decoding) ours(o document.Object) {
 // object files an object of the kind k.
 func (d *decoding) object(o document.Object, k *kind) {
 	obj := k.make()
-	dec := d.Decoder(k.rules(versionSet(o.Version)))
+	dec := d.Decoder(k.rules(versionSets[o.Version]))
 	dec.Decode(o.Node, obj, "")
 	for _, r := range dec.Retired {
 		if row := rowOf(k.name, r.Path); row.read != nil {

@@ -100,7 +100,7 @@ func (g *GitRepository) Interval() time.Duration { return time.Duration(g.Spec.I
 
 // Plan implements [Object]. Only v1beta2 has a status.url.
 func (g *GitRepository) Plan() Plan {
-	words := wordsOf(g.kind())
+	words := spelledKind(g.kind()).words
 	if g.Version() == V1Beta2 {
 		words.Latest = "latest.tar.gz"
 	}

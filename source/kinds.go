@@ -18,20 +18,11 @@ const (
 	inV1Beta2
 
 	inBoth    = inV1 | inV1Beta2
-	inNone    = versions(0)
 	notServed = "v1beta1"
 )
 
-// versionSet returns the set that holds the named version only.
-func versionSet(name string) versions {
-	switch name {
-	case V1:
-		return inV1
-	case V1Beta2:
-		return inV1Beta2
-	}
-	return inNone
-}
+// versionSets are the sets that hold one version only, by its name.
+var versionSets = map[string]versions{V1: inV1, V1Beta2: inV1Beta2}
 
 // A kind is one row of the table of kinds.
 type kind struct {
@@ -160,14 +151,6 @@ func (h *Header) spelling() string {
 	return cmp.Or(h.spelled, h.Kind)
 }
 
-// wordsOf returns the constants of the named kind.
-func wordsOf(name string) Words {
-	if k := spelledKind(name); k != nil {
-		return k.words
-	}
-	return Words{}
-}
-
 // admitted is an [Object] that this package knows how to admit: to fill in,
 // to check and to comment on, as an API server does.
 type admitted interface {
@@ -257,15 +240,25 @@ func (s *Set) Find(ref string) ([]Object, error) {
 		return nil, fmt.Errorf("%s names no object: write KIND/NAME or KIND/NAMESPACE/NAME", quote(ref))
 	}
 	var found []Object
+	var alike []string // of its kind
 	for _, obj := range s.Objects {
-		if named.Selects(ReferenceTo(obj)) {
+		at := ReferenceTo(obj)
+		if named.Selects(at) {
 			found = append(found, obj)
 		}
+		if at.Kind == named.Kind {
+			alike = append(alike, obj.Head().String())
+		}
 	}
-	if len(found) == 0 {
-		return nil, fmt.Errorf("%s: %w%s", quote(ref), errNoObject, s.alike(named.Kind))
+	switch {
+	case len(found) > 0:
+		return found, nil
+	case len(alike) == 0:
+		return nil, fmt.Errorf("%s: %w, nor any other of its kind", quote(ref), errNoObject)
+	case len(alike) > 5:
+		alike = append(alike[:5], "...")
 	}
-	return found, nil
+	return nil, fmt.Errorf("%s: %w among %s", quote(ref), errNoObject, strings.Join(alike, ", "))
 }
 
 // ParseReference reads how people call objects: KIND, KIND/NAME or
@@ -293,25 +286,6 @@ func ParseReference(text string) (Reference, error) {
 // Selects reports whether what r says is true of other; an empty part of r says nothing.
 func (r Reference) Selects(other Reference) bool {
 	return (r.Kind == "" || r.Kind == other.Kind) && (r.Namespace == "" || r.Namespace == other.Namespace) && (r.Name == "" || r.Name == other.Name)
-}
-
-// alike names the objects of a kind, a few of them.
-func (s *Set) alike(kind string) string {
-	var names []string
-	for _, obj := range s.Objects {
-		if ReferenceTo(obj).Kind != kind {
-			continue
-		}
-		if len(names) == 5 {
-			names = append(names, "...")
-			break
-		}
-		names = append(names, obj.Head().String())
-	}
-	if len(names) == 0 {
-		return ", nor any other of its kind"
-	}
-	return " among " + strings.Join(names, ", ")
 }
 
 func kindNames() string {

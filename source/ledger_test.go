@@ -90,6 +90,7 @@ func TestLedgerGeneration(t *testing.T) {
 	for _, edit := range []func(*source.GitRepository){
 		func(*source.GitRepository) {},
 		func(g *source.GitRepository) { g.Metadata.Labels = map[string]string{"a": "b"} },
+		func(g *source.GitRepository) { g.Spec.Provider = "generic" }, // the default
 		func(g *source.GitRepository) { g.Spec.Interval *= 2 },
 		func(g *source.GitRepository) { g.Spec.Interval *= 2; g.Metadata.Generation = 9 },
 		func(g *source.GitRepository) { g.Spec.Interval *= 2 },
@@ -97,7 +98,7 @@ func TestLedgerGeneration(t *testing.T) {
 	} {
 		got = append(got, load(edit))
 	}
-	if want := []int64{1, 1, 2, 9, 9, 10}; !slices.Equal(got, want) {
+	if want := []int64{1, 1, 1, 2, 9, 9, 10}; !slices.Equal(got, want) {
 		t.Errorf("generations %v, want %v", got, want)
 	}
 }

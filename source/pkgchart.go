@@ -67,7 +67,7 @@ func (c *PkgChart) Plan() Plan {
 		Suspend: c.Spec.Suspend,
 		Verify:  c.Spec.Verify.provider(),
 		Needs:   c.needs(),
-		Words:   wordsOf(c.kind()),
+		Words:   spelledKind(c.kind()).words,
 	}
 }
 

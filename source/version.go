@@ -73,7 +73,7 @@ var fieldRows = []fieldRow{
 	{kind: "PkgChart", path: "spec.accessFrom", in: inV1Beta2, shape: accessShape, note: accessNote},
 	{kind: "PkgChart", path: "spec.valuesFile", in: inV1Beta2, shape: textShape,
 		note: "is deprecated: put it first in valuesFiles", read: readValuesFile},
-	{kind: "PkgChart", path: "spec.verify.trustedRootSecretRef", in: inNone},
+	{kind: "PkgChart", path: "spec.verify.trustedRootSecretRef", in: 0},
 
 	{kind: "OCIRepository", path: "spec.verify.trustedRootSecretRef", in: inV1},
 	{kind: "OCIRepository", path: "status.contentConfigChecksum", in: inV1Beta2, shape: textShape, note: configNote},
