@@ -2,6 +2,7 @@ package source
 
 import (
 	"cmp"
+	"strings"
 
 	"github.com/headgate-io/headgate/internal/document"
 )
@@ -38,7 +39,11 @@ func (d *decoding) release(o document.Object) {
 	from := template.StringAt("sourceRef", "namespace")
 	obj.Metadata = Metadata{Name: space + "-" + r.Metadata.Name, Namespace: cmp.Or(from, space), Labels: r.Metadata.Labels}
 	Default(obj)
-	if d.file(o, ReferenceTo(obj).String(), dec, check(obj)) {
+	rules := check(obj)
+	for _, e := range rules.Errors { // where the release has what they are about
+		e.Field = strings.Replace(e.Field, "spec.", "spec.chart.spec.", 1)
+	}
+	if d.file(o, ReferenceTo(obj).String(), dec, rules) {
 		d.set.Objects = append(d.set.Objects, obj)
 	}
 }
