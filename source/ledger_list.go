@@ -148,6 +148,8 @@ func (l *Ledger) references(extensions ...string) ([]Reference, error) {
 			case failed != nil && !errors.Is(failed, fs.ErrNotExist):
 				err = errors.Join(err, fmt.Errorf("ledger: %w", failed))
 			case failed != nil:
+			case file == dir && !d.IsDir():
+				err = errors.Join(err, fmt.Errorf("ledger: %s is not a directory", l.file(dir)))
 			case d.IsDir() && base[0] == '.':
 				return fs.SkipDir
 			case len(parts) == 3 && d.Type().IsRegular() && base[0] != '.' && slices.Contains(extensions, extension):

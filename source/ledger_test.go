@@ -210,6 +210,10 @@ func TestLedgerErrors(t *testing.T) {
 	if _, err := l.List(); err == nil {
 		t.Error("list of a file as directory")
 	}
+	must(t, os.WriteFile(filepath.Join(filepath.Dir(file), "gitrepository"), nil, 0o600))
+	if refs, err := (&source.Ledger{Dir: filepath.Dir(file)}).References(); err == nil || !strings.Contains(err.Error(), "gitrepository is not a directory") {
+		t.Errorf("references with a file where a directory belongs: %v, %v", refs, err)
+	}
 	none := &source.Ledger{Dir: filepath.Join(t.TempDir(), "none")}
 	if set, err := none.List(); err != nil || len(set.Objects) != 0 {
 		t.Errorf("list of nothing: %v, %v", set.Objects, err)
