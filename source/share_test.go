@@ -107,6 +107,72 @@ func TestShareSince(t *testing.T) {
 	})
 }
 
+func TestShareSharesErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s source.Share
+		u := &upstream{takes: time.Second, err: errors.New("no such repository")}
+		since := time.Now()
+		_, errs := together(5, func(int) (any, error) { return s.Do(t.Context(), "q", since, u.ask) })
+		if slices.ContainsFunc(errs, func(err error) bool { return err != u.err }) {
+			t.Errorf("got %v", errs)
+		}
+		if _, err := s.Do(t.Context(), "q", since, u.ask); err != u.err || u.asked != 1 {
+			t.Errorf("later: %v, asked %d times", err, u.asked)
+		}
+	})
+}
+
+// Who leaves takes nobody along, not even the one who asked first.
+func TestShareCallerLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s source.Share
+		u := &upstream{takes: 10 * time.Second}
+		since, gone := time.Now(), errors.New("gone")
+		values, errs := together(3, func(i int) (any, error) {
+			time.Sleep(time.Duration(i))
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			if i < 2 {
+				time.AfterFunc(time.Second, func() { cancel(gone) })
+			}
+			v, err := s.Do(ctx, "q", since, u.ask)
+			if i < 2 && time.Since(since) > 2*time.Second {
+				t.Errorf("caller %d left after %v", i, time.Since(since))
+			}
+			return v, err
+		})
+		if !errors.Is(errs[0], gone) || !errors.Is(errs[1], gone) || values[2] != 1 || errs[2] != nil || u.asked != 1 {
+			t.Errorf("asked %d times, got %v, %v", u.asked, values, errs)
+		}
+	})
+}
+
+// Libraries set the deadline of the context on what they wait for. When that of
+// the first caller is over, the others ask again, and none is told of it.
+func TestShareOthersDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s source.Share
+		start, asked := time.Now(), 0
+		dial := func(ctx context.Context) (any, error) {
+			asked++
+			if deadline, ok := ctx.Deadline(); ok && asked == 1 {
+				time.Sleep(time.Until(deadline))
+				return nil, fmt.Errorf("dial: %w", context.DeadlineExceeded)
+			}
+			return "connected", nil
+		}
+		values, errs := together(2, func(i int) (any, error) {
+			time.Sleep(time.Duration(i) * time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			return s.Do(ctx, "q", start, dial)
+		})
+		if !errors.Is(errs[0], context.DeadlineExceeded) || values[1] != "connected" || errs[1] != nil {
+			t.Errorf("got %v, %v", values, errs)
+		}
+	})
+}
+
 // What nobody waits for ends, before the last one is back, and counts for nobody.
 func TestShareEndsWithTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
