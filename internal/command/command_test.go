@@ -6,16 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/command"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // The test binary is the program that the tests run: PROGRAM says which.
@@ -66,9 +69,7 @@ func child() {
 func run(t *testing.T, ctx context.Context, name string, c command.Command) (command.Output, error) {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c.Args = append([]string{self}, c.Args...)
 	c.Env = append(c.Env, "PROGRAM="+name)
 	return c.Run(ctx)
@@ -110,9 +111,7 @@ func TestOutputOfAGigabyte(t *testing.T) {
 
 func TestNoCommand(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "plain"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "plain"), nil, 0o600))
 	for _, name := range []string{"", "plain", "go", "no-such-command", dir + "/none"} {
 		_, err := command.Command{Args: []string{name}, Env: []string{"PATH=" + dir + "::."}}.Run(t.Context())
 		if err == nil {
@@ -128,9 +127,7 @@ func TestNoCommand(t *testing.T) {
 func TestPath(t *testing.T) {
 	dir := t.TempDir()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := os.Symlink(self, filepath.Join(dir, "self")); err != nil {
 		t.Skip(err)
 	}
@@ -175,9 +172,7 @@ func TestBackgroundGoesOn(t *testing.T) {
 	if _, err := run(t, t.Context(), "away", command.Command{Env: []string{"ADDR=" + addr}}); err != nil {
 		t.Fatal(err)
 	}
-	if line := <-lines; line != "up" {
-		t.Errorf("got %q", line)
-	}
+	testenv.Equal(t, <-lines, "up")
 	select {
 	case <-lines:
 		t.Error("what it started has ended with it")
@@ -192,3 +187,51 @@ func scan(r io.Reader, lines chan<- string) {
 		lines <- s.Text()
 	}
 }
+
+// desk accepts one connection of a process and gives the lines it says; the
+// channel is closed when the process is gone. The test ends the connection.
+func desk(t *testing.T) (addr string, lines <-chan string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+	said := make(chan string)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			close(said)
+			return
+		}
+		t.Cleanup(func() { c.Close() })
+		scan(c, said)
+	}()
+	return l.Addr().String(), said
+}
+
+func dial() (net.Conn, error) { return net.Dial("tcp", os.Getenv("ADDR")) }
+
+func TestWords(t *testing.T) {
+	for line, want := range map[string][]string{
+		"":                              nil,
+		" \t\n":                         nil,
+		"a  b\tc":                       {"a", "b", "c"},
+		`a 'b c' "d e"f`:                {"a", "b c", "d ef"},
+		`'' ""`:                         {"", ""},
+		`a\ b \'`:                       {"a b", "'"},
+		`"a\"b" 'a\b'`:                  {`a"b`, `a\b`},
+		`x={{ .Canary }} "{{ "a b" }}"`: {"x={{ .Canary }}", `{{ "a b" }}`},
+		`--set a=b\,c "d\.e" \{\{`:      {"--set", `a=b\,c`, `d\.e`, "{{"},
+		"größe ü":                       {"größe", "ü"},
+	} {
+		if got, err := command.Words(line); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %q, %v", line, got, err)
+		}
+	}
+	for _, line := range []string{"'a", `"a`, `a\`, "{{ a", `"{{ a`, `"a\`} {
+		if got, err := command.Words(line); err == nil {
+			t.Errorf("%q: %q", line, got)
+		}
+	}
+}
+
+var must = testenv.Must

@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/document"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // span is a text that its type reads itself.
@@ -149,9 +149,7 @@ func TestJSON(t *testing.T) {
 	}
 	want := `f:4: document 3: Thing/default/b: spec.count: must be a number, not a string
 f:5: document 4: not JSON: invalid character ']' looking for beginning of value`
-	if errs != want {
-		t.Error(errs)
-	}
+	testenv.Equal(t, errs, want)
 }
 
 func TestObjects(t *testing.T) {
@@ -175,9 +173,7 @@ func TestObjects(t *testing.T) {
 	for _, v := range things {
 		names = append(names, v.Metadata.Name)
 	}
-	if want := []string{"a", "b", "c", "d"}; !slices.Equal(names, want) {
-		t.Errorf("%q, want %q", names, want)
-	}
+	testenv.Equal(t, names, []string{"a", "b", "c", "d"})
 	want := `f:15: document 5: items must be a list, not a mapping
 f:17: document 6: Thing: apiVersion is required, as a string
 f:23: document 8: the document is a string, not an object
@@ -249,9 +245,7 @@ func TestLines(t *testing.T) {
 	want := `f:8: document 1: Thing/default/a: spec.boxes[a.b/c].color: unknown field
 f:10: document 1: Thing/default/a: spec.boxes[d]e].size: must be a number, not a string
 f:11: document 1: Thing/default/a: spec.boxes[f].size: is required`
-	if errs != want {
-		t.Error(errs)
-	}
+	testenv.Equal(t, errs, want)
 }
 
 // TestStop checks that a stream whose reader has enough yields no more.
@@ -261,16 +255,12 @@ func TestStop(t *testing.T) {
 			form = fmt.Sprintf(form, header, header)
 		}
 		s, err := document.Open("f", strings.NewReader(form))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		count := 0
 		for range s.Objects() {
 			count++
 			break
 		}
-		if count != 1 {
-			t.Errorf("%d", count)
-		}
+		testenv.Equal(t, count, 1)
 	}
 }

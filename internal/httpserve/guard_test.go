@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/internal/httpserve"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 const (
@@ -24,9 +25,7 @@ const (
 func write(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "callers.yaml")
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, []byte(text), 0o600))
 	return name
 }
 
@@ -34,9 +33,7 @@ func write(t *testing.T, text string) string {
 func guard(t *testing.T, text string) *httpserve.Guard {
 	t.Helper()
 	g, err := httpserve.OpenGuard(httpserve.Config{Cookie: "headgate_session", File: write(t, text)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return g
 }
 
@@ -118,9 +115,7 @@ func TestIdentify(t *testing.T) {
 
 func TestEverybody(t *testing.T) {
 	open, err := httpserve.OpenGuard(httpserve.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, g := range map[string]*httpserve.Guard{"nil": nil, "without a file": open} {
 		r := request("/token/"+tokenA+"/?token="+tokenA, "Authorization", "Bearer "+tokenA)
 		grant, err := g.Identify(r, "anything")
@@ -139,9 +134,7 @@ func TestExpiry(t *testing.T) {
 		File: write(t, "tokens: [{name: ci, token: "+tokenA+", expires: 2026-06-01T12:00:01Z}]"),
 		Now:  func() time.Time { return now },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := g.Identify(request("/"), tokenA); err != nil {
 		t.Fatal(err)
 	}
@@ -157,17 +150,13 @@ func TestSession(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	file := write(t, callers())
 	g, err := httpserve.OpenGuard(httpserve.Config{Cookie: "headgate_session", File: file, Now: func() time.Time { return now }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	login := func(r *http.Request, token string) (*http.Cookie, error) {
 		w := httptest.NewRecorder()
 		grant, err := g.Login(w, r, token)
 		cookies := w.Result().Cookies()
 		if err != nil {
-			if len(cookies) != 0 {
-				t.Errorf("a login that was refused sets %v", cookies)
-			}
+			testenv.Equal(t, len(cookies), 0, "a login that was refused sets %v", cookies)
 			return nil, err
 		}
 		if grant.Actor != "flagger" || len(cookies) != 1 {
@@ -238,9 +227,7 @@ func TestSession(t *testing.T) {
 	if again, errAgain := g.Renew(grant); err != nil || errAgain != nil || again != grant {
 		t.Errorf("renewed: %+v, %v; %v", again, errAgain, err)
 	}
-	if err := os.WriteFile(file, []byte("tokens: [{name: other, token: 0123456789abcdef}]"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("tokens: [{name: other, token: 0123456789abcdef}]"), 0o600))
 	now = now.Add(time.Second)
 	is("without its token", revoked, false)
 	if again, err := g.Renew(grant); !errors.Is(err, httpserve.ErrUnknown) || again.All || again.Scope() != nil {
@@ -253,9 +240,7 @@ func TestSession(t *testing.T) {
 func TestManySessions(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	g, err := httpserve.OpenGuard(httpserve.Config{Cookie: "headgate_session", File: write(t, callers()), Now: func() time.Time { return now }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	login := func(token string) *http.Cookie {
 		w := httptest.NewRecorder()
 		if _, err := g.Login(w, request("/"), token); err != nil {
@@ -283,16 +268,12 @@ func TestReload(t *testing.T) {
 	dir := t.TempDir()
 	put := func(version, text string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, version), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, version), []byte(text), 0o600))
 		next := filepath.Join(dir, "next")
 		if err := os.Symlink(version, next); err != nil {
 			t.Skip(err)
 		}
-		if err := os.Rename(next, filepath.Join(dir, "callers.yaml")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Rename(next, filepath.Join(dir, "callers.yaml")))
 	}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var warnings []string
@@ -300,9 +281,7 @@ func TestReload(t *testing.T) {
 	g, err := httpserve.OpenGuard(httpserve.Config{
 		File: filepath.Join(dir, "callers.yaml"), Now: func() time.Time { return now }, Warn: func(err error) { warnings = append(warnings, err.Error()) },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	is := func(when, actors string, warned ...string) {
 		t.Helper()
 		got := ""
@@ -334,9 +313,7 @@ func TestReload(t *testing.T) {
 	put("4", "tokens: []")
 	now = now.Add(time.Second)
 	is("empty", "bc", "names no callers")
-	if err := os.Remove(filepath.Join(dir, "callers.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(dir, "callers.yaml")))
 	now = now.Add(time.Second)
 	is("gone", "bc", "no such file")
 	now = now.Add(time.Second)
@@ -345,3 +322,5 @@ func TestReload(t *testing.T) {
 	now = now.Add(time.Second)
 	is("there again", "c")
 }
+
+var must = testenv.Must

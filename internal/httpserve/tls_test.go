@@ -36,9 +36,7 @@ type authority struct {
 func (a authority) issue(t *testing.T, template x509.Certificate) authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	template.SerialNumber, template.NotBefore = big.NewInt(time.Now().UnixNano()), time.Now().Add(-2*time.Hour)
 	if template.NotAfter.IsZero() {
 		template.NotAfter = time.Now().Add(time.Hour)
@@ -47,13 +45,9 @@ func (a authority) issue(t *testing.T, template x509.Certificate) authority {
 		a.cert, a.key = &template, key
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &template, a.cert, &key.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return authority{cert, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
 }
 
@@ -69,18 +63,14 @@ func (a authority) pair() *tls.Certificate {
 func (a authority) keyPEM(t *testing.T) []byte {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
 func put(t *testing.T, dir, name string, content []byte) string {
 	t.Helper()
 	file := filepath.Join(dir, name)
-	if err := os.WriteFile(file, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, content, 0o600))
 	return file
 }
 
@@ -107,9 +97,7 @@ func call(server string, roots authority, client *tls.Certificate) (string, erro
 func serve(t *testing.T, g *httpserve.Guard, e httpserve.Endpoint, now func() time.Time, warn func(error)) string {
 	t.Helper()
 	config, err := e.TLS(now, warn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		grant, err := g.Identify(r, "")
 		fmt.Fprintf(w, "%s %v", grant.Actor, err)
@@ -133,9 +121,7 @@ func TestRotation(t *testing.T) {
 	}
 	now := func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
 	guard, err := httpserve.OpenGuard(httpserve.Config{Certificates: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server := serve(t, guard, settings, now, func(err error) { warnings <- err })
 	alice, bob := old.issue(t, x509.Certificate{Subject: pkix.Name{CommonName: "alice"}}).pair(), new.issue(t, x509.Certificate{Subject: pkix.Name{CommonName: "bob"}}).pair()
 	is := func(when string, roots authority, client *tls.Certificate, want bool) {
@@ -170,9 +156,7 @@ func TestCertificateExpires(t *testing.T) {
 		now = leaf.NotAfter
 		config.Certificates, config.Now = true, func() time.Time { return now }
 		g, err := httpserve.OpenGuard(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r := request("/")
 		r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{leaf}}}
 		grant, err := g.Identify(r, "")

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/internal/notify"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // A script answers for receivers and records what they were told.
@@ -279,7 +280,5 @@ func TestConcurrent(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if len(s.told["e"])+lost != 80 {
-		t.Errorf("%d told, %d lost", len(s.told["e"]), lost)
-	}
+	testenv.Equal(t, len(s.told["e"])+lost, 80, "%d told, %d lost", len(s.told["e"]), lost)
 }

@@ -115,9 +115,7 @@ func TestAddress(t *testing.T) {
 			w.URL = ""
 		}
 		w.TokenURL = server.URL + test.tokenURL
-		if err := post(t.Context(), w); err != nil {
-			t.Fatal(err)
-		}
+		must(t, post(t.Context(), w))
 		w.Pool.Close()
 		all := server.all()
 		if got := all[len(all)-1]; got != "POST "+test.want+" application/json {}" {
@@ -224,13 +222,9 @@ func TestAnswers(t *testing.T) {
 				t.Errorf("%d to %s: %q", test.status, test.to, got)
 			}
 		}
-		if len(all) != test.posts {
-			t.Errorf("%d to %s: %d posts", test.status, test.to, len(all))
-		}
+		testenv.Equal(t, len(all), test.posts, "%d to %s: posts", test.status, test.to)
 	}
-	if got := other.all(); len(got) != 0 {
-		t.Errorf("another origin was told: %q", got)
-	}
+	testenv.Equal(t, len(other.all()), 0, "another origin was told")
 }
 
 // TestSecretsStay makes posts fail in all ways: no error shows the path of the address, or a credential.
@@ -404,3 +398,5 @@ func TestSilentServer(t *testing.T) {
 		w.Pool.Close()
 	}
 }
+
+var must = testenv.Must

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/internal/retry"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 func TestAfter(t *testing.T) {
@@ -24,8 +25,6 @@ func TestAfter(t *testing.T) {
 
 func TestStatus(t *testing.T) {
 	for code, want := range map[int]bool{200: false, 308: false, 400: false, 408: false, 425: false, 429: true, 499: false, 500: true, 501: false, 502: true, 503: true, 504: true, 505: true, 599: true} {
-		if got := retry.Status(code); got != want {
-			t.Errorf("%d: %v, want %v", code, got, want)
-		}
+		testenv.Equal(t, retry.Status(code), want, code)
 	}
 }

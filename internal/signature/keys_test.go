@@ -17,12 +17,13 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/headgate-io/headgate/internal/signature"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // now is long after the signatures of the fixtures, and before some of their keys end.
 var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// fixture returns a file that e2e/signed_test.go made.
+// fixture returns a file that e2e/git_signed_test.go made.
 func fixture(t testing.TB, name string) []byte {
 	t.Helper()
 	b, err := os.ReadFile("../../testdata/signed/" + name)
@@ -238,10 +239,4 @@ func oldRevocation(t testing.TB) []byte {
 	return bytes.Join([][]byte{key[:first], {0xc0 | 2, byte(len(revocation))}, revocation, key[first:]}, nil)
 }
 
-// must ends the test if there is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testenv.Must

@@ -1,9 +1,12 @@
 package transport_test
 
 import (
+	"crypto/rand"
+	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -237,6 +240,113 @@ func TestRepositoryTLSKnowsDeprecatedKeysOnly(t *testing.T) {
 		t.Errorf("%+v %v %v", c, deprecated, err)
 	}
 	if _, _, err = transport.RepositoryTLS("default/s", secret("certFile", string(cert))); err == nil || !strings.Contains(err.Error(), "keyFile is missing") {
+		t.Error(err)
+	}
+}
+
+func TestGitHubApp(t *testing.T) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	must(t, err)
+	private := string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
+	app, err := transport.GitHubApp("default/app", secret("githubAppID", "Iv23liABC", "githubAppInstallationOwner", "acme_corp", "githubAppPrivateKey", "# mine\n"+private, "githubAppBaseURL", "https://a/b"))
+	if err != nil || app.ID != "Iv23liABC" || app.Installation != "" || app.Owner != "acme_corp" || app.BaseURL != "https://a/b" || !app.Key.Equal(key) {
+		t.Errorf("got %+v, %v", app, err)
+	}
+	_, err = transport.GitHubApp("default/creds", secret("githubAppID", "1", "githubAppInstallationID", "canary", "githubAppPrivateKey", private))
+	wantError(t, err, "githubAppInstallationID", "is not the id of an installation, which is a number")
+	t.Setenv("GODEBUG", "rsa1024min=0")
+	weak, err := rsa.GenerateKey(rand.Reader, 512)
+	must(t, err)
+	for say, text := range map[string]string{
+		"has 16385 bytes, at most 16384 are allowed": strings.Repeat("x", 16385),
+		"is an RSA key of 512 bits":                  string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(weak)})),
+	} {
+		_, err = transport.GitHubApp("default/creds", secret("githubAppID", "1", "githubAppInstallationID", "1", "githubAppPrivateKey", text))
+		wantError(t, err, "githubAppPrivateKey", say)
+	}
+	for _, c := range []struct {
+		pairs []string
+		want  bool
+	}{
+		{nil, false},
+		{[]string{"username", "a", "password", "b"}, false},
+		{[]string{"githubAppID", ""}, false},
+		{[]string{"githubAppID", "1"}, true},
+		{[]string{"githubAppPrivateKey", "x"}, true},
+	} {
+		testenv.Equal(t, transport.IsApp(secret(c.pairs...)), c.want, c.pairs)
+	}
+}
+
+// Refused is told of the answers to the credentials, and of no others.
+func TestRefused(t *testing.T) {
+	status := func(code int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+	}
+	for code, want := range map[int]int{200: 0, 401: 1, 403: 1, 404: 0, 500: 0} {
+		own, told := newHost(t, nil, status(code)), 0
+		other := newHost(t, nil, status(code))
+		c := transport.Config{Origin: own.url(), Auth: transport.Auth{Bearer: "t"}, Refused: func() { told++ }}
+		for _, u := range []string{other.URL, own.URL} {
+			must(t, second(get(t, c, u)))
+		}
+		c.Auth = transport.Auth{} // who showed none is told nothing
+		must(t, second(get(t, c, own.URL)))
+		if told != want {
+			t.Errorf("status %d: told %d times, want %d", code, told, want)
+		}
+	}
+}
+
+func TestSameOrigin(t *testing.T) {
+	parse := func(s string) *url.URL {
+		u, err := url.Parse(s)
+		must(t, err)
+		return u
+	}
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"https://example.com/a", "https://EXAMPLE.com:443/b?c", true},
+		{"http://example.com:80", "http://example.com", true},
+		{"https://example.com", "http://example.com", false},
+		{"https://example.com", "https://example.com:8443", false},
+		{"https://example.com", "https://example.com.evil.example", false},
+		{"https://example.com", "https://www.example.com", false},
+		{"ssh://example.com", "ssh://git@example.com/x", true},
+		{"https://i.example", "https://\u0130.example", false}, // a letter that ToLower makes an i
+	} {
+		testenv.Equal(t, transport.SameOrigin(parse(c.a), parse(c.b)), c.want, "%s and %s", c.a, c.b)
+	}
+}
+
+func TestAzureKeys(t *testing.T) {
+	read := func(keyValue ...string) (transport.Azure, error) {
+		return transport.AzureKeys("default/blobs", secret(keyValue...))
+	}
+	z, err := read("tenantId", "t", "clientId", "c", "clientCertificate", "pem", "clientCertificatePassword", "p", "clientCertificateSendChain", "1", "authorityHost", "https://login.example/adfs", "accountKey", "a2V5")
+	if err != nil || z.Application == nil || z.Application.Secret != "" || string(z.Application.Certificate) != "pem" || z.Application.Password != "p" || !z.Application.Chain ||
+		z.Account != "" || z.Authority.String() != "https://login.example/adfs/" {
+		t.Errorf("%+v, %v", z, err)
+	}
+	z, err = read("tenantId", "t", "clientId", "c", "clientSecret", "s", "clientCertificate", "pem")
+	if err != nil || z.Application.Secret != "s" || z.Application.Certificate != nil {
+		t.Errorf("%+v, %v", z, err)
+	}
+	z, err = read("clientId", "c", "accountKey", "a2V5", "clientSecret", "")
+	if err != nil || z.Application != nil || z.Managed != "c" || z.Account != "" {
+		t.Errorf("%+v, %v", z, err)
+	}
+	z, err = read("accountKey", "a2V5\n", "sasKey", "sig=x")
+	if err != nil || z.Account != "a2V5" || z.SAS != "" {
+		t.Errorf("%+v, %v", z, err)
+	}
+	z, err = read("sasKey", "?sv=1&sig=x")
+	if err != nil || z.SAS != "sv=1&sig=x" {
+		t.Errorf("%+v, %v", z, err)
+	}
+	if err := z.BadCertificate("it is none"); err.Error() != "secret default/blobs: key clientCertificate cannot be used: it is none" {
 		t.Error(err)
 	}
 }

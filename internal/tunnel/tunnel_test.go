@@ -28,9 +28,7 @@ func use(t *testing.T, address, user, password string, c *tls.Config) *transport
 	t.Helper()
 	data := map[string][]byte{"address": []byte(address), "username": []byte(user), "password": []byte(password)}
 	p, err := transport.ProxyFromSecret("default/proxy", source.Secret{Data: data}, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p
 }
 
@@ -47,9 +45,7 @@ func TestDialThroughProxy(t *testing.T) {
 			s := testenv.ServeProxy(t, c)
 			p := use(t, s.URL, c.Username, c.Password, &tls.Config{RootCAs: ca.Pool()})
 			conn, err := tunnel.Dial(t.Context(), p, "tcp", "git.example:22")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer conn.Close()
 			hello := make([]byte, len("SSH-2.0-greeter\r\nping"))
 			io.WriteString(conn, "ping")
@@ -71,8 +67,6 @@ func TestDialFailures(t *testing.T) {
 			io.WriteString(c, answer)
 		})
 	}
-	closed, _ := net.Listen("tcp", "127.0.0.1:0")
-	closed.Close()
 	secure := testenv.ServeProxy(t, testenv.Proxy{Scheme: "https", CA: ca})
 	socks := testenv.ServeProxy(t, testenv.Proxy{Scheme: "socks5"})
 	wanting := func(scheme string) string {
@@ -84,7 +78,7 @@ func TestDialFailures(t *testing.T) {
 		{"cut", answering("HTTP/1.1 200 OK\r\nX:"), "closed the connection"},
 		{"endless header", answering("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 1<<20)), "more than 65536 bytes"},
 		{"bad gateway", answering("HTTP/1.1 502 Bad Gateway\r\n\r\n"), "answers 502 Bad Gateway"},
-		{"refused", "http://" + closed.Addr().String(), "connection refused"},
+		{"refused", "http://127.0.0.1:1", "connection refused"},
 		{"unknown certificate", secure.URL, "certificate signed by unknown authority"},
 		{"other credentials", wanting("http"), "check its username and password"},
 		{"other credentials for socks", wanting("socks5"), "username/password authentication failed"},
@@ -102,9 +96,7 @@ func TestDialFailures(t *testing.T) {
 
 func TestDialObeysCancellation(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	for _, scheme := range []string{"http", "https", "socks5"} {
 		p := use(t, scheme+"://"+l.Addr().String(), "", "", nil)
@@ -124,3 +116,5 @@ func TestDialObeysCancellation(t *testing.T) {
 		cancel()
 	}
 }
+
+var must = testenv.Must

@@ -1,12 +1,12 @@
 package version_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/Masterminds/semver/v3"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/internal/version"
 )
 
@@ -22,15 +22,11 @@ func TestHighest(t *testing.T) {
 		{"*", "", ""},
 	} {
 		within, err := semver.NewConstraint(c.within)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testenv.Must(t, err)
 		h := version.Highest[string]{Range: within}
 		for _, v := range strings.Fields(c.versions) {
 			h.Add(v, v)
 		}
-		if want := strings.Fields(c.want); !slices.Equal(h.Found, want) {
-			t.Errorf("%s of %s: %q, want %q", c.within, c.versions, h.Found, want)
-		}
+		testenv.Equal(t, h.Found, strings.Fields(c.want), "%s of %s", c.within, c.versions)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"testing"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/internal/zone"
 )
 
@@ -19,20 +20,14 @@ func TestZone(t *testing.T) {
 		"8.8.8.8": zone.Public, "64:ff9b::808:808": zone.Public, "100.128.0.1": zone.Public, "172.32.0.1": zone.Public, "2001:4860::1": zone.Public,
 	} {
 		ip := netip.MustParseAddr(address)
-		if got := zone.Of(ip); got != want {
-			t.Errorf("%s: %s, want %s", address, got, want)
-		}
+		testenv.Equal(t, zone.Of(ip), want, address)
 		u := &url.URL{Scheme: "https", Host: netip.AddrPortFrom(ip, 443).String()}
-		if got := zone.OfHost(u); got != want {
-			t.Errorf("%s: %s, want %s", u, got, want)
-		}
+		testenv.Equal(t, zone.OfHost(u), want, u)
 	}
 	for host, want := range map[string]zone.Zone{
 		"localhost": zone.Link, "LOCALHOST.": zone.Link, "a.localhost:80": zone.Link, "localhost.example.org": zone.Public,
 	} {
-		if got := zone.OfHost(&url.URL{Host: host}); got != want {
-			t.Errorf("%s: %s, want %s", host, got, want)
-		}
+		testenv.Equal(t, zone.OfHost(&url.URL{Host: host}), want, host)
 	}
 }
 
@@ -42,16 +37,12 @@ func TestSpelling(t *testing.T) {
 		"2130706433": zone.Link, "0x7f.1": zone.Link, "017700000001": zone.Link, "127.1": zone.Link, "10.1": zone.Site, "0xa9fea9fe": zone.Link, "010.0.0.1": zone.Public,
 		"1.2.3.4.5": zone.Public, "4294967296": zone.Public, "256.0.0.1": zone.Public, "metadata.google.internal.": zone.Link, "METADATA": zone.Link,
 	} {
-		if got := zone.OfHost(&url.URL{Host: host}); got != want {
-			t.Errorf("%s: %s, want %s", host, got, want)
-		}
+		testenv.Equal(t, zone.OfHost(&url.URL{Host: host}), want, host)
 	}
 	for host, want := range map[string]bool{
 		"169.254.169.254": true, "::ffff:169.254.169.254": true, "64:ff9b::a9fe:a9fe": true, "0xa9fea9fe": true, "fd00:ec2::254": true, "fd00:ec2::254%eth0": true,
 		"metadata.goog": true, "169.254.9.9": false, "10.0.0.1": false, "fe80::1": false, "example.org": false,
 	} {
-		if got := zone.MetadataHost(host); got != want {
-			t.Errorf("%s: %v", host, got)
-		}
+		testenv.Equal(t, zone.MetadataHost(host), want, host)
 	}
 }
