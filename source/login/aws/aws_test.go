@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log"
 	"net/http"
 	"net/url"
 	"os"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/internal/transport"
+	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/login/aws"
 	"github.com/headgate-io/headgate/source/login/internal/logintest"
@@ -80,9 +82,7 @@ func TestSignature(t *testing.T) {
 	clean(t, "AWS_ACCESS_KEY_ID", "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
 	at := logintest.NewClock(time.Date(2015, 8, 30, 12, 36, 0, 0, time.UTC))
 	got, err := aws.New(at.Now, nil).Login(t.Context(), request("https://git-codecommit.us-east-1.amazonaws.com/v1/repos/app"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// Made with the hmac and hashlib modules of Python by the steps in accepts.
 	const want = "20150830T123600Zc4a0249b9558f827049ef5b9439ef3fe64993f1109409b64186666098a251680"
 	if got.Password != want || got.Username != "AKIDEXAMPLE" || got.Token != "" {
@@ -123,9 +123,7 @@ func TestContainer(t *testing.T) {
 	login := func() source.Credential {
 		t.Helper()
 		c, err := p.Login(t.Context(), request("https://"+host+"/v1/repos/app"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return c
 	}
 	first := login()
@@ -256,12 +254,8 @@ func TestBuckets(t *testing.T) {
 			if err != nil || got.Username != c.user || got.Password != secretKey || got.Token != c.session {
 				t.Errorf("%+v, %v", got, err)
 			}
-			if !slices.Equal(w.Asked, c.asked) {
-				t.Errorf("asked %q, want %q", w.Asked, c.asked)
-			}
-			if got.Expires.IsZero() != (c.asked == nil) {
-				t.Errorf("expires %s", got.Expires)
-			}
+			testenv.Equal(t, w.Asked, c.asked, "asked")
+			testenv.Equal(t, got.Expires.IsZero(), c.asked == nil, "expires %s", got.Expires)
 		})
 	}
 }
@@ -327,9 +321,7 @@ func TestFetch(t *testing.T) {
 			if run.Err != nil {
 				t.Fatal(run.Err)
 			}
-			if !slices.Equal(w.Asked, c.asked) {
-				t.Errorf("asked %q, want %q", w.Asked, c.asked)
-			}
+			testenv.Equal(t, w.Asked, c.asked, "asked")
 			w.Tunnels("")
 		})
 	}
@@ -376,3 +368,15 @@ func TestFetchFailures(t *testing.T) {
 		})
 	}
 }
+
+// A registry of AWS is asked with the identity of the program.
+func Example() {
+	app := &source.OCIRepository{Spec: source.OCIRepositorySpec{Provider: "aws", URL: "oci://123456789012.dkr.ecr.eu-central-1.amazonaws.com/app"}}
+	revision, _, err := oci.New(app, source.Env{Login: aws.New(nil, nil).Login}, nil).Resolve(context.Background(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(revision.ID)
+}
+
+var must = testenv.Must

@@ -2,6 +2,7 @@
 package azure_test
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -12,6 +13,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"log"
 	"math/big"
 	"net/http"
 	"path/filepath"
@@ -20,6 +22,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/login/azure"
 	"github.com/headgate-io/headgate/source/login/internal/logintest"
@@ -33,9 +37,7 @@ const (
 
 func TestFetch(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const at, scope = "login.microsoftonline.com/" + tenant + "/oauth2/v2.0/token app ", " " + devOps + "/.default openid offline_access profile"
 	for name, c := range map[string]struct {
 		vars  []string
@@ -102,9 +104,7 @@ func TestFailures(t *testing.T) {
 	const provider, auth = "InvalidProviderConfiguration", "AuthenticationFailed"
 	secret := slices.Clip(application("AZURE_CLIENT_SECRET", "s3cret-canary"))
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	change := func(f func(*source.GitRepositorySpec)) func(*source.GitRepository) {
 		return func(g *source.GitRepository) { f(&g.Spec) }
 	}
@@ -297,12 +297,20 @@ func application(more ...string) []string {
 func certificate(t *testing.T, key any, public any) string {
 	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "app"}, NotBefore: time.Now(), NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, public, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return logintest.File(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))+string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})))
 }
+
+// A registry of Azure is asked with the identity of the program.
+func Example() {
+	app := &source.OCIRepository{Spec: source.OCIRepositorySpec{Provider: "azure", URL: "oci://team.azurecr.io/app"}}
+	revision, _, err := oci.New(app, source.Env{Login: azure.New(nil, nil).Login}, nil).Resolve(context.Background(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(revision.ID)
+}
+
+var must = testenv.Must

@@ -4,6 +4,8 @@ package gcp_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -13,6 +15,8 @@ import (
 
 	"github.com/headgate-io/headgate/bucket"
 	"github.com/headgate-io/headgate/bucket/gcs"
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/login/gcp"
 	"github.com/headgate-io/headgate/source/login/internal/logintest"
@@ -163,9 +167,7 @@ func TestBucket(t *testing.T) {
 			if err != nil || issued.Token != token(1) || issued.Username != "" || issued.Password != "" || issued.Refused == nil || time.Until(issued.Expires) < 59*time.Minute {
 				t.Fatalf("%+v, %v", issued, err)
 			}
-			if !slices.Equal(w.Asked[len(w.Asked)-len(c.asked):], c.asked) {
-				t.Errorf("asked %q, want %q", w.Asked, c.asked)
-			}
+			testenv.Equal(t, w.Asked[len(w.Asked)-len(c.asked):], c.asked, "the last that were asked")
 		})
 	}
 }
@@ -335,4 +337,14 @@ func TestStall(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// A registry of Google is asked with the identity of the program.
+func Example() {
+	app := &source.OCIRepository{Spec: source.OCIRepositorySpec{Provider: "gcp", URL: "oci://europe-docker.pkg.dev/team/app/web"}}
+	revision, _, err := oci.New(app, source.Env{Login: gcp.New(nil, nil).Login}, nil).Resolve(context.Background(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(revision.ID)
 }

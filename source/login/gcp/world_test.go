@@ -154,9 +154,7 @@ func (c config) with(name string, value any) config {
 
 func (c config) write(t *testing.T) string {
 	text, err := json.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return logintest.File(t, string(text))
 }
 
@@ -192,14 +190,12 @@ func home(t *testing.T) []string {
 	dir := t.TempDir()
 	text, _ := json.Marshal(user())
 	for _, sub := range []string{filepath.Join(".config", "gcloud"), "gcloud"} {
-		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, sub, "application_default_credentials.json"), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Join(dir, sub), 0o700))
+		must(t, os.WriteFile(filepath.Join(dir, sub, "application_default_credentials.json"), text, 0o600))
 	}
 	return []string{"HOME", dir, "APPDATA", dir}
 }
 
 func file(name string) []string { return []string{"GOOGLE_APPLICATION_CREDENTIALS", name} }
+
+var must = testenv.Must

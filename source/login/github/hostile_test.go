@@ -21,9 +21,7 @@ import (
 func TestSecrets(t *testing.T) {
 	f := newFixture(t)
 	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	block := func(kind string) string {
 		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: []byte("canary")}))
 	}

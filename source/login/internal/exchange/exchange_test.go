@@ -29,9 +29,7 @@ func ask(t *testing.T, ctx context.Context, client *http.Client, to string, out 
 	t.Helper()
 	t.Cleanup(client.CloseIdleConnections)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	req.Header.Set("Authorization", "Bearer canary")
 	return exchange.JSON(client, req, out)
 }
@@ -130,9 +128,7 @@ func TestStrict(t *testing.T) {
 	client, failed := exchange.Strict(plain)
 	post := func(path string) (string, error) {
 		req, err := http.NewRequest(http.MethodPost, u+path, strings.NewReader(url.Values{"assertion": {"form-canary"}}.Encode()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded; charset=utf-8")
 		req.Header.Set("Authorization", "Bearer header-canary")
 		return exchange.Text(client, req)
@@ -157,12 +153,8 @@ func TestHost(t *testing.T) {
 		"https://example_.com": "", "https://ex\u00e4mple.com": "", "https://\u212a.com": "", "https://[::1]": "", "https://[::1]:443": "",
 	} {
 		u, err := url.Parse(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := exchange.Host(u); got != want {
-			t.Errorf("%q: %q, want %q", s, got, want)
-		}
+		must(t, err)
+		testenv.Equal(t, exchange.Host(u), want, s)
 	}
 }
 
@@ -206,12 +198,8 @@ func TestSafe(t *testing.T) {
 		"https://": false, "https:example.com": false, "ftp://localhost": false, "": false, "//localhost": false,
 	} {
 		u, err := url.Parse(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := exchange.Safe(u); got != want {
-			t.Errorf("%q: %v", s, got)
-		}
+		must(t, err)
+		testenv.Equal(t, exchange.Safe(u), want, s)
 	}
 }
 
@@ -293,9 +281,7 @@ func (s *issuer) get(t *testing.T, key string, life time.Duration) (token string
 		}
 		return c, nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c.Token, c.Refused
 }
 
@@ -438,3 +424,5 @@ func TestZones(t *testing.T) {
 		from.Close()
 	}
 }
+
+var must = testenv.Must
