@@ -294,9 +294,7 @@ func TestLoginFailures(t *testing.T) {
 			}
 			_, _, err := git.New(g, env).Resolve(t.Context(), nil)
 			wantStep(t, err, c.reason, c.say)
-			if errors.Is(err, source.ErrInvalid) != c.stalled {
-				t.Errorf("%v: stalled should be %v", err, c.stalled)
-			}
+			testenv.Equal(t, errors.Is(err, source.ErrInvalid), c.stalled, "%v: stalled", err)
 		})
 	}
 	if n := len(server.Requests()); n > 0 {
@@ -341,9 +339,7 @@ func TestLoginOfSubmodules(t *testing.T) {
 		t.Errorf("logged in for %q", asked)
 	}
 	for _, q := range foreign.Requests() {
-		if q.Authorization != "" {
-			t.Errorf("another origin was shown %q", q.Authorization)
-		}
+		testenv.Equal(t, q.Authorization, "", "another origin was shown")
 	}
 	// Instead of the provider's, on the origin of spec.url.
 	g.Spec.SubmoduleCredentials = append(g.Spec.SubmoduleCredentials, source.GitSubmoduleCredential{URL: server.URL, SecretRef: source.LocalReference{Name: "other"}})
@@ -392,17 +388,13 @@ func TestKnownServer(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", step.name, err)
 		}
-		if got := counts(v2); got != step.check {
-			t.Errorf("%s: a check is %s, want %s", step.name, got, step.check)
-		}
+		testenv.Equal(t, counts(v2), step.check, "%s: a check", step.name)
 		c, err := o.Open(t.Context(), rev)
 		if err != nil {
 			t.Fatalf("%s: %v", step.name, err)
 		}
 		c.Close()
-		if got := counts(v2); got != step.fetch {
-			t.Errorf("%s: a fetch is %s, want %s", step.name, got, step.fetch)
-		}
+		testenv.Equal(t, counts(v2), step.fetch, "%s: a fetch", step.name)
 		state = next
 	}
 
@@ -433,9 +425,7 @@ func TestKnownServerRefuses(t *testing.T) {
 	server.Reset()
 	_, err = resolve("bad-canary", state)
 	wantStep(t, err, auth, "")
-	if got := counts(server); got != "1 advertisements, 1 lists, 0 packs" {
-		t.Errorf("a refusal: %s", got)
-	}
+	testenv.Equal(t, counts(server), "1 advertisements, 1 lists, 0 packs", "a refusal")
 	for _, status := range []int{http.StatusServiceUnavailable, http.StatusTooManyRequests} {
 		server.Break(&testenv.Defect{Phase: testenv.LsRefs, Status: status})
 		server.Reset()

@@ -55,6 +55,7 @@ func twentyFiles() fstest.MapFS {
 
 // A change transfers the change, a commit that is held nothing at all.
 func TestIncremental(t *testing.T) {
+	t.Parallel()
 	repo := testenv.NewRepo(t)
 	tree := twentyFiles()
 	repo.Commit(testenv.Commit{Branch: "main", Files: tree})
@@ -99,6 +100,7 @@ func TestIncremental(t *testing.T) {
 // Whatever happens to a branch, and to the cache on the way, the bytes are those
 // of a fetch without a cache.
 func TestCacheSurvivesDamage(t *testing.T) {
+	t.Parallel()
 	for _, format := range []string{"sha1", "sha256"} {
 		repo := testenv.NewRepoIn(t, format)
 		tree := twentyFiles()
@@ -279,6 +281,7 @@ func sent(pack []byte) string { return pkt("packfile\n") + pkt("\x01"+string(pac
 // A server that abuses what it was told is held: the answer is not believed, a
 // fetch of everything is tried, and nothing is recorded but what is whole.
 func TestHostileDifference(t *testing.T) {
+	t.Parallel()
 	repo := testenv.NewRepo(t)
 	tree := twentyFiles()
 	old := repo.Commit(testenv.Commit{Branch: "main", Files: tree})
@@ -320,9 +323,7 @@ func TestHostileDifference(t *testing.T) {
 			if _, sent := server.Bytes(); sent > 8<<10 {
 				t.Errorf("what was held is forgotten: %d bytes", sent)
 			}
-			if contents(t, data)["dir1/file5"] != "changed" {
-				t.Error("other content")
-			}
+			testenv.Equal(t, contents(t, data)["dir1/file5"], "changed", "other content")
 
 			must(t, os.RemoveAll(mine))
 			must(t, os.CopyFS(mine, os.DirFS(dir)))
@@ -359,6 +360,7 @@ func TestBusyServer(t *testing.T) {
 
 // Without a place to write to, everything works as if there were no cache.
 func TestCacheThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
 	repo := testenv.NewRepo(t)
 	tree := twentyFiles()
 	repo.Commit(testenv.Commit{Branch: "main", Files: tree})

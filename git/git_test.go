@@ -2,9 +2,11 @@ package git_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log"
 	"maps"
 	"os"
 	"path/filepath"
@@ -21,6 +23,7 @@ import (
 )
 
 func TestEveryReferenceOverEveryTransport(t *testing.T) {
+	t.Parallel()
 	for _, format := range []string{"sha1", "sha256"} {
 		h := newHistory(t, format)
 		bySource := map[string][]byte{} // commit → archive: identical however it came
@@ -380,4 +383,37 @@ func TestSpoolsAreClosed(t *testing.T) {
 	if made.Load() < 20 {
 		t.Errorf("only %d spools were made", made.Load())
 	}
+}
+
+// The newest release of a repository is fetched and stored, with the login of a Secret.
+func Example() {
+	var set source.Set
+	if err := set.Decode("sources.yaml", strings.NewReader(`
+apiVersion: source.headgate.dev/v1
+kind: GitRepository
+metadata: {name: app}
+spec:
+  url: https://git.example.org/app
+  ref: {semver: ^1.2}
+  interval: 5m
+  secretRef: {name: login}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: login}
+stringData: {username: ci, password: topsecret}
+`)); err != nil {
+		log.Fatal(err)
+	}
+	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: "store"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+	app := set.Objects[0].(*source.GitRepository)
+	reconciler := source.Reconciler{Store: store}
+	if _, err := reconciler.Reconcile(context.Background(), app, git.New(app, source.Env{Secrets: &set})); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(app.Status.Artifact.Revision)
 }

@@ -64,9 +64,7 @@ func TestInclude(t *testing.T) {
 			rev, data, report := fetch(t, g, env)
 			archives = append(archives, data)
 			want := strings.ReplaceAll(strings.ReplaceAll(row.want, " ", "\n"), "~", " ")
-			if got := lines(contents(t, data)); got != want {
-				t.Errorf("%s: content\n%s\nwant\n%s", row.name, got, want)
-			}
+			testenv.Equal(t, lines(contents(t, data)), want, "%s: content", row.name)
 			if !strings.HasPrefix(rev.ID, at) || len(rev.Inputs) != len(row.includes) || int(p.opened.Load()) != len(row.includes) || report.Files == 0 {
 				t.Errorf("%s: revision %s with %d inputs, %d artifacts opened", row.name, rev.ID, len(rev.Inputs), p.opened.Load())
 			}
@@ -476,9 +474,7 @@ func TestIncludeInPartialFetch(t *testing.T) {
 	g.Spec.Include = including(url, "lib:base:base", "strict").Spec.Include
 	_, data, _ := fetch(t, g, env)
 	want := "base/a.yaml=lib a\nbase/b.yaml=lib b\nbase/deep/x.yaml=own x\nbase/deep/y.yaml=lib y\nstrict/.sourceignore=*.tmp\nstrict/keep.yaml=k\nstrict/sub/.sourceignore=*.log"
-	if got := lines(contents(t, data)); got != want {
-		t.Errorf("content\n%s\nwant\n%s", got, want)
-	}
+	testenv.Equal(t, lines(contents(t, data)), want, "content")
 	for _, at := range []string{"base/a.yaml", "base/a.yaml/below"} { // a file that has not been fetched yet
 		g.Spec.Include = including(url, "lib::"+at).Spec.Include
 		_, _, _, err := try(t.Context(), g, env)

@@ -80,17 +80,11 @@ func TestLFS(t *testing.T) {
 			}
 		}
 	}
-	if len(report.Notes) != 0 {
-		t.Errorf("notes %q", report.Notes)
-	}
-	if n := len(phases(server, testenv.LFSObject)); n != 3 {
-		t.Errorf("%d downloads, want 3", n)
-	}
+	testenv.Equal(t, len(report.Notes), 0, "notes %q", report.Notes)
+	testenv.Equal(t, len(phases(server, testenv.LFSObject)), 3, "downloads")
 	g.Spec.LFS = false
 	_, archive, report = fetch(t, g, env)
-	if got := contents(t, archive); got["a.bin"] != pointer("content of a") {
-		t.Errorf("without lfs: %q", got["a.bin"])
-	}
+	testenv.Equal(t, contents(t, archive)["a.bin"], pointer("content of a"), "without lfs")
 	if len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "6 files are Git LFS pointers") {
 		t.Errorf("notes %q", report.Notes)
 	}
@@ -112,9 +106,7 @@ func TestLFSOverSSH(t *testing.T) {
 	at := server.Repo() + "/info/lfs"
 	g, env, ssh := over(t, repo, `{"href": "`+at+`", "header": {"Authorization": "RemoteAuth cAnArY-grant"}, "expires_in": 600}`)
 	_, archive, _ := fetch(t, g, env)
-	if got := contents(t, archive); !maps.Equal(got, want()) {
-		t.Errorf("content %v", got)
-	}
+	testenv.Equal(t, contents(t, archive), want(), "content")
 	var commands []string
 	for _, s := range ssh.Sessions() {
 		commands = append(commands, s.Command)
@@ -178,6 +170,7 @@ func TestLFSOfStandIns(t *testing.T) {
 // lfs.url of .lfsconfig is followed on the origin of spec.url, with the
 // credentials, and over https elsewhere, without.
 func TestLFSConfig(t *testing.T) {
+	t.Parallel()
 	objects, ca := new(testenv.LFS), testenv.NewCA(t)
 	repo := large(t, objects)
 	login := sourcetest.Secret("username", "alice", "password", "cAnArY pass", "ca.crt", string(ca.PEM()))
@@ -220,9 +213,7 @@ func TestLFSConfig(t *testing.T) {
 				return
 			}
 			_, archive, _ := fetch(t, g, env)
-			if got := contents(t, archive); got["a.bin"] != "content of a" {
-				t.Errorf("content %q", got)
-			}
+			testenv.Equal(t, contents(t, archive)["a.bin"], "content of a", "content")
 			asked := phases(row.at, testenv.LFSBatch)
 			if len(asked) != 1 || asked[0].Path != row.path || (asked[0].Authorization != "") != (row.at == here) {
 				t.Errorf("asked %+v", asked)
@@ -308,7 +299,5 @@ func TestLFSNotes(t *testing.T) {
 	if len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "4 files have the attribute filter=lfs and are no LFS pointers") || !strings.Contains(report.Notes[0], "a.bin, b.bin, c.bin …") {
 		t.Errorf("notes %q", report.Notes)
 	}
-	if n := len(phases(server, testenv.LFSBatch)); n != 0 {
-		t.Errorf("%d batches for nothing", n)
-	}
+	testenv.Equal(t, len(phases(server, testenv.LFSBatch)), 0, "batches for nothing")
 }

@@ -54,6 +54,7 @@ func sparse(url string, dirs ...string) *source.GitRepository {
 }
 
 func TestSparseCheckout(t *testing.T) {
+	t.Parallel()
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: forest()})
 	rows := []struct {
@@ -181,6 +182,7 @@ func packCounter(env source.Env) (source.Env, func() []int64) {
 // A lean fetch transfers the commit, its trees, and the files that are packed
 // or decide what is packed: each object once, and nothing else.
 func TestPartialFetch(t *testing.T) {
+	t.Parallel()
 	repo := testenv.NewRepo(t)
 	tree := forest()
 	for i := range 30 { // so that what is packed is not most of the tree
@@ -539,9 +541,7 @@ func TestSparseCheckoutOfDirectory(t *testing.T) {
 	env := source.Env{Local: map[string]string{at: dir}}
 	_, data, _ := fetch(t, sparse(at, "./docs/", "deploy/base"), env)
 	want := []string{"deploy/base/deep/y.yaml", "deploy/base/x.yaml", "docs/.sourceignore", "docs/a.md", "docs/img/c.md", "docs/run.sh"}
-	if got := slices.Sorted(maps.Keys(contents(t, data))); !slices.Equal(got, want) {
-		t.Errorf("content %q, want %q", got, want)
-	}
+	testenv.Equal(t, slices.Sorted(maps.Keys(contents(t, data))), want, "content")
 	for entry, say := range map[string]string{"absent": "does not exist", "README.md": "is a file", "../x": "must not", "Docs": `there is "docs"`} {
 		_, _, _, err := try(t.Context(), sparse(at, "docs", entry), env)
 		if err == nil || !strings.Contains(err.Error(), say) || !strings.Contains(err.Error(), "spec.sparseCheckout[1]") {

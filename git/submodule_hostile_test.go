@@ -25,6 +25,7 @@ func mapping(url string) string {
 // What .gitmodules can say and is refused, by the name of the submodule, and
 // before anything is sent anywhere.
 func TestHostileModules(t *testing.T) {
+	t.Parallel()
 	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
 	pin := linked(sub, map[string]string{"x": "1"})
 	server := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
@@ -106,9 +107,7 @@ func TestHostileModules(t *testing.T) {
 			if err != nil && len(err.Error()) > 1000 {
 				t.Errorf("a message of %d bytes: %.200s", len(err.Error()), err)
 			}
-			if n := fetches(server)["/sub.git"]; n != 0 {
-				t.Errorf("%d fetches of the submodule", n)
-			}
+			testenv.Equal(t, fetches(server)["/sub.git"], 0, "fetches of the submodule")
 		})
 	}
 }
@@ -170,9 +169,7 @@ func chain(t *testing.T, n int) map[string]*testenv.Repo {
 func TestSubmoduleDepth(t *testing.T) {
 	server := testenv.ServeAll(t, testenv.HTTP{}, chain(t, 11))
 	_, archive, _ := fetch(t, recursing(server.URL+"/r1.git"), source.Env{})
-	if got := contents(t, archive); len(got) != 11 {
-		t.Errorf("content %v", got)
-	}
+	testenv.Equal(t, len(contents(t, archive)), 11, "content")
 	_, _, _, err := try(t.Context(), recursing(server.URL+"/r0.git"), source.Env{})
 	wantFailure(t, err, gitf, `submodule "s/s/s/s/s/s/s/s/s/s/s": s/|.gitmodules: the submodule is more than 10 deep`)
 }
@@ -205,9 +202,7 @@ func TestSubmoduleCount(t *testing.T) {
 	linked(app, nil, skipped...)
 	_, _, _, err = try(t.Context(), recursing(server.URL+"/app.git"), source.Env{})
 	wantFailure(t, err, gitf, `submodule "d/1000": .gitmodules: there are more than 1000 submodules`)
-	if n := fetches(server)["/sub.git"]; n != 0 {
-		t.Errorf("%d fetches", n)
-	}
+	testenv.Equal(t, fetches(server)["/sub.git"], 0, "fetches")
 	linked(app, nil, links[1:]...)
 	if _, archive, _ := fetch(t, recursing(server.URL+"/app.git"), source.Env{}); len(contents(t, archive)) != 1000 {
 		t.Errorf("content %v", contents(t, archive))

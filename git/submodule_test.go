@@ -106,6 +106,7 @@ func fetches(s *testenv.Server) map[string]int {
 }
 
 func TestSubmodules(t *testing.T) {
+	t.Parallel()
 	repos := family(t)
 	server := testenv.ServeAll(t, testenv.HTTP{}, repos)
 	want := cloned(t, server.URL+"/org/app.git")
@@ -132,9 +133,7 @@ func TestSubmodules(t *testing.T) {
 	} {
 		server.Reset()
 		_, data, report := fetch(t, recursing(row.url), row.env)
-		if got := contents(t, data); !maps.Equal(got, want) {
-			t.Errorf("%s: content %v, want %v", name, got, want)
-		}
+		testenv.Equal(t, contents(t, data), want, "%s: content", name)
 		if name == "http" { // each submodule costs one shallow fetch, equal ones together
 			if got, want := fetches(server), (map[string]int{"/org/app.git": 1, "/org/lib.git": 1, "/tools/x": 1, "/base.git": 2}); !maps.Equal(got, want) {
 				t.Errorf("fetches %v, want %v", got, want)
@@ -185,9 +184,7 @@ func TestSubmodulesNotRecursed(t *testing.T) {
 			}
 		}
 	}
-	if n := fetches(server)["/sub.git"]; n != 0 {
-		t.Errorf("%d fetches of the submodule", n)
-	}
+	testenv.Equal(t, fetches(server)["/sub.git"], 0, "fetches of the submodule")
 }
 
 // What spec.ignore leaves out for certain is not fetched, and may be broken.
@@ -299,9 +296,7 @@ func TestSubmodulesOfUnverified(t *testing.T) {
 	if !errors.Is(err, source.ErrVerification) {
 		t.Errorf("%v: want a refused verification", err)
 	}
-	if got := fetches(server); len(got) != 1 {
-		t.Errorf("fetches %v", got)
-	}
+	testenv.Equal(t, len(fetches(server)), 1, "fetches")
 }
 
 func basic(user, password string) string {
@@ -469,9 +464,7 @@ func TestSubmodulesOverBoth(t *testing.T) {
 	g := recursing(web.URL + "/app.git")
 	_, _, _, err := try(t.Context(), g, env)
 	wantFailure(t, err, auth, `submodule "s" at ssh://`+shell.Addr+`/sub.git|ssh needs a key|spec.url are not for this host|spec.submoduleCredentials, with url `+at+`|identity and known_hosts`)
-	if n := len(shell.Sessions()); n != 0 {
-		t.Errorf("%d sessions without a key", n)
-	}
+	testenv.Equal(t, len(shell.Sessions()), 0, "sessions without a key")
 	g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{{URL: at, SecretRef: source.LocalReference{Name: "keys"}}}
 	if _, archive, _, err := try(t.Context(), g, env); err != nil || contents(t, archive)["s/x"] != "1" {
 		t.Errorf("ssh in http: %v", err)

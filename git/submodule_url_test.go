@@ -53,6 +53,7 @@ func initialised(t *testing.T, base string, urls []string) []string {
 
 // Relative URLs are what git makes of them.
 func TestRelativeURLs(t *testing.T) {
+	t.Parallel()
 	urls := []string{"../lib.git", "./lib", "../lib/", "../lib//", "./../lib", ".././lib", "././lib", "../a/b", "../a//b", "../", "./", ".//lib", "../a%20b", "../~x", "../a:b", "../@x", "../-x", "../...", "../lib.git.git"}
 	deeper := []string{"../../lib.git", "./../.././lib", "../../a/b/c"}
 	for base, urls := range map[string][]string{
@@ -106,10 +107,4 @@ func TestModuleURL(t *testing.T) {
 	}
 }
 
-// must ends the test if there is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testenv.Must

@@ -80,6 +80,7 @@ func TestLimit(t *testing.T) {
 // TestDamaged flips bytes in all files of a repository: no object may come out
 // different, and nothing may panic.
 func TestDamaged(t *testing.T) {
+	t.Parallel()
 	for _, packed := range []bool{false, true} {
 		dir := repository(t)
 		if packed {
@@ -95,7 +96,7 @@ func TestDamaged(t *testing.T) {
 			return err
 		})
 		random := rand.New(rand.NewPCG(1, 2))
-		for range 200 {
+		for range 80 {
 			file := files[random.IntN(len(files))]
 			whole, err := os.ReadFile(file)
 			must(t, err)

@@ -12,7 +12,23 @@ import (
 	gogit "github.com/go-git/go-git/v5/plumbing/object"
 
 	"github.com/headgate-io/headgate/git/internal/object"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
+
+// An object of another type, or with more bytes than are allowed, is refused.
+func TestRead(t *testing.T) {
+	d := database{}
+	id := d.add(object.Blob, "hello")
+	if b, err := object.Read(d, id, object.Blob, 5); err != nil || string(b) != "hello" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if _, err := object.Read(d, id, object.Blob, 4); err == nil || !strings.Contains(err.Error(), "more than the 4") {
+		t.Errorf("too large: %v", err)
+	}
+	if _, err := object.Read(d, id, object.Tree, 5); !errors.Is(err, object.ErrCorrupt) {
+		t.Errorf("wrong type: %v", err)
+	}
+}
 
 const (
 	hexA = "0123456789abcdef0123456789abcdef01234567"
@@ -37,19 +53,13 @@ func TestParseCommit(t *testing.T) {
 	if c.Tree.String() != hexA || len(c.Parents) != 2 || c.Parents[0].String() != hexB || c.Parents[1].String() != hexA {
 		t.Errorf("tree %v, parents %v", c.Tree, c.Parents)
 	}
-	if c.Time.Format(time.RFC3339) != "2023-11-14T22:13:21Z" {
-		t.Errorf("time %v", c.Time)
-	}
-	if c.Subject() != "Subject on two lines" {
-		t.Errorf("subject %q", c.Subject())
-	}
+	testenv.Equal(t, c.Time.Format(time.RFC3339), "2023-11-14T22:13:21Z", "time")
+	testenv.Equal(t, c.Subject(), "Subject on two lines", "subject")
 	if want := "-----BEGIN PGP SIGNATURE-----\n\nabc\n-----END PGP SIGNATURE-----"; string(c.PGPSignature) != want {
 		t.Errorf("signature %q", c.PGPSignature)
 	}
 	from, to := strings.Index(signedCommit, "gpgsig "), strings.Index(signedCommit, "mergetag")
-	if want := signedCommit[:from] + signedCommit[to:]; string(c.Payload) != want {
-		t.Errorf("payload %q, want %q", c.Payload, want)
-	}
+	testenv.Equal(t, string(c.Payload), signedCommit[:from]+signedCommit[to:], "payload")
 }
 
 func TestParseUnsignedCommit(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/headgate-io/headgate/git/internal/object"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // A fuzzed server answers everything with the same bytes.
@@ -85,10 +86,4 @@ func FuzzRemote(f *testing.F) {
 	})
 }
 
-// must ends the test if there is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testenv.Must

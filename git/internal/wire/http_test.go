@@ -299,9 +299,7 @@ func TestVersions(t *testing.T) {
 			t.Errorf("%d sessions", len(s.Sessions()))
 		}
 		refs()
-		if s.dials != 1 {
-			t.Errorf("version 0 %v: %d connections", version0, s.dials)
-		}
+		testenv.Equal(t, s.dials, 1, "version 0 %v: connections", version0)
 		for commit, given := range map[string]bool{old: !version0, ones: false} {
 			err := fetch(t.Context(), open(t, s.to(t, "/repo.git")), id(t, commit))
 			if given && err != nil || !given && !errors.Is(err, wire.ErrUnreachable) {
