@@ -70,60 +70,6 @@ var spoiled = map[string]func(c *bundle.Chart){
 // redigest gives the lock of c the digest that goes with it.
 func redigest(c *bundle.Chart) { c.Lock.Digest = lockDigests(c)[0] }
 
-func TestLacking(t *testing.T) {
-	dep := func(name, version, repository string) *chart.Dependency {
-		return &chart.Dependency{Name: name, Version: version, Repository: repository}
-	}
-	const r, s = "https://r.example", "https://s.example"
-	for _, c := range []struct {
-		name           string
-		list, lock     []*chart.Dependency
-		vendored, want string // NAME VERSION, comma separated; what is wanted with the repository
-		fails          string
-	}{
-		{name: "nothing"},
-		{name: "all", list: []*chart.Dependency{dep("a", "^1", r), dep("b", "2.x", s)}, want: "a ^1 " + r + ",b 2.x " + s},
-		{name: "some are there", list: []*chart.Dependency{dep("a", "^1", r), dep("b", "2.x", s)}, vendored: "a 1.9.0", want: "b 2.x " + s},
-		{name: "as many as are wanted, but others", list: []*chart.Dependency{dep("a", "^1", r), dep("b", "^1", r)}, vendored: "a 1.0.0,c 1.0.0", want: "b ^1 " + r},
-		{name: "twice under aliases", list: []*chart.Dependency{dep("a", "^1", r), dep("a", "^1", r)}, want: "a ^1 " + r},
-		{name: "two versions", list: []*chart.Dependency{dep("a", "^1", r), dep("a", "^2", r)}, vendored: "a 1.0.0", want: "a ^2 " + r},
-		{name: "two versions are there", list: []*chart.Dependency{dep("a", "^1", r), dep("a", "^2", r)}, vendored: "a 1.0.0,a 2.0.0"},
-		{name: "another version is there", list: []*chart.Dependency{dep("a", "^2", r)}, vendored: "a 1.0.0", fails: `charts/ holds version "1.0.0"`},
-		{name: "any version", list: []*chart.Dependency{dep("a", "", "")}, vendored: "a 1.0.0-rc.1"},
-		{name: "a version that is none", list: []*chart.Dependency{dep("a", "latest", "")}, vendored: "a latest", fails: `dependency "a" "latest" of "c": its version is neither`},
-		{name: "build metadata", list: []*chart.Dependency{dep("a", "1.0.0+x", r)}, vendored: "a 1.0.0+y"},
-		{name: "locked", list: []*chart.Dependency{dep("a", "^1", r), dep("b", "2.x", r)}, lock: []*chart.Dependency{dep("a", "1.0.1", r), dep("b", "2.0.2", r)}, want: "a 1.0.1 " + r + ",b 2.0.2 " + r},
-		{name: "locked, and there in another version", list: []*chart.Dependency{dep("a", "^1", r), dep("b", "2.x", r)}, lock: []*chart.Dependency{dep("a", "1.0.1", r), dep("b", "2.0.2", r)}, vendored: "a 1.0.0", want: "b 2.0.2 " + r},
-		{name: "without repository", list: []*chart.Dependency{dep("a", "^1", "")}, fails: "charts/a must hold it"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			b := &bundle.Chart{Metadata: &chart.Metadata{APIVersion: "v2", Name: "c", Dependencies: c.list}}
-			if c.lock != nil {
-				b.Lock = &chart.Lock{Dependencies: c.lock}
-				redigest(b)
-			}
-			var vendored []*chart.Metadata
-			for text := range strings.SplitSeq(c.vendored, ",") {
-				if name, version, ok := strings.Cut(text, " "); ok {
-					vendored = append(vendored, &chart.Metadata{Name: name, Version: version})
-				}
-			}
-			missing, err := lacking(b, vendored)
-			if c.fails != "" {
-				demandFailure(t, err, c.fails)
-				return
-			}
-			var got []string
-			for _, d := range missing {
-				got = append(got, d.Name+" "+d.Version+" "+d.Repository)
-			}
-			if err != nil || strings.Join(got, ",") != c.want {
-				t.Errorf("%q, %v; want %q", got, err, c.want)
-			}
-		})
-	}
-}
-
 // TestALockThatDecidesNothing: consumers do not look at it either.
 func TestALockThatDecidesNothing(t *testing.T) {
 	c := &bundle.Chart{

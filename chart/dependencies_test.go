@@ -245,6 +245,9 @@ func TestChartsOfRepositories(t *testing.T) {
 		{"twice under aliases", "", umbrella("lib ^1 "+http+" alias=one", "lib ^1 "+http+" alias=two", "lib 1.x "+http+" alias=three"), "charts/lib lib 1.2.3\n"},
 		{"two versions under aliases", "", umbrella("lib 1.0.0 "+http+" alias=one", "lib 1.2.3 "+http+" alias=two"), "charts/lib-1.0.0 lib 1.0.0\ncharts/lib-1.2.3 lib 1.2.3\n"},
 		{"locked", "", lockedTo(t, umbrella("lib ^1 "+http), "lib 1.0.0 "+http), "charts/lib lib 1.0.0\n"},
+		{"locked, and vendored in another version", "", lockedTo(t, localCharts(map[string]string{
+			".": chartYAML("umbrella", "0.1.0", "lib ^1 "+http), "charts/lib": chartYAML("lib", "1.2.3"),
+		}), "lib 1.0.0 "+http), "charts/lib lib 1.2.3\n"},
 		{"locked, by name", named, lockedTo(t, umbrella("lib ^1 @mine"), "lib 1.0.0 "+http), "charts/lib lib 1.0.0\n"},
 		{"of a chart beside", named, localCharts(map[string]string{
 			".": chartYAML("umbrella", "0.1.0", "sub * file://sub"), "sub": chartYAML("sub", "1.0.0", "lib ^1 "+http, "db ^1 "+oci),
@@ -415,6 +418,12 @@ func TestChartsOfTheSource(t *testing.T) {
 			"a": chartYAML("a", "0.1.0", "b ^1 file://../b", "c ^1"), "b": chartYAML("b", "2.0.0"),
 			"a/charts/b": chartYAML("b", "1.0.0"), "a/charts/c": chartYAML("c", "1.0.0"),
 		}, "a", "charts/b b 1.0.0\ncharts/c c 1.0.0\n"},
+		{"vendored with other build metadata", map[string]string{
+			"a": chartYAML("a", "0.1.0", "b 1.0.0+x file://../b"), "a/charts/b": chartYAML("b", "1.0.0+y"),
+		}, "a", "charts/b b 1.0.0+y\n"},
+		{"vendored is another", map[string]string{
+			"a": chartYAML("a", "0.1.0", "b ^1 file://../b"), "b": chartYAML("b", "1.0.0"), "a/charts/c": chartYAML("c", "1.0.0"),
+		}, "a", "charts/b b 1.0.0\ncharts/c c 1.0.0\n"},
 		{"vendored by name", map[string]string{
 			"a": chartYAML("a", "0.1.0", "b ^1 file://charts/b"), "a/charts/b": chartYAML("b", "1.0.0"),
 		}, "a", "charts/b b 1.0.0\n"},
@@ -517,8 +526,8 @@ func TestArchivesThatAreTooMuchTogether(t *testing.T) {
 	site.Reset()
 	_, err = completed(t, s, umbrella(list...), ".")
 	demandFailure(t, err, "more than 65536 bytes in all archives together")
-	if n := site.Count(testenv.GetChart); n > 4+parallelFetches {
-		t.Errorf("%d charts were asked for", n)
+	if n := site.Count(testenv.GetChart); n > 4+parallelFetches || site.Count(testenv.GetIndex) != 1 {
+		t.Errorf("%d charts were asked for, and the index %d times", n, site.Count(testenv.GetIndex))
 	}
 	files.demandClosed()
 }
@@ -556,47 +565,6 @@ func TestArchivesThatUnpackToTooMuchTogether(t *testing.T) {
 	}
 }
 
-// TestFetchesAtOnce: charts of one repository are fetched several at a time, and
-// not more, after its index was fetched once.
-func TestFetchesAtOnce(t *testing.T) {
-	var mu sync.Mutex
-	now, most, full := 0, 0, make(chan struct{})
-	count := func(n int) {
-		mu.Lock()
-		defer mu.Unlock()
-		if now += n; now > most {
-			if most = now; most == parallelFetches {
-				close(full)
-			}
-		}
-	}
-	site := testenv.StartCharts(t, testenv.ChartsConfig{Allow: func(r *http.Request) bool {
-		if strings.HasSuffix(r.URL.Path, ".tgz") {
-			count(1)
-			defer count(-1)
-			select {
-			case <-full:
-				time.Sleep(20 * time.Millisecond) // for more to come
-			case <-r.Context().Done():
-			}
-		}
-		return true
-	}})
-	var list []string
-	for i := range 20 {
-		name := fmt.Sprintf("c%02d", i)
-		site.Put(testenv.ChartVersion{Name: name, Version: "1.0.0", Archive: archiveOf(t, name, "1.0.0")})
-		list = append(list, name+" * "+site.URL())
-	}
-	got, err := completed(t, newOpener(t, ""), umbrella(list...), ".")
-	if err != nil || strings.Count(got, "\n") != 20 {
-		t.Errorf("%v\n%s", err, got)
-	}
-	if n := site.Count(testenv.GetIndex); n != 1 || most != parallelFetches {
-		t.Errorf("%d charts were fetched at once, and the index %d times", most, n)
-	}
-}
-
 // TestTheFirstFailureEndsTheRest: a repository that stalls is not waited for
 // when a dependency before it has failed, and nothing is left behind.
 func TestTheFirstFailureEndsTheRest(t *testing.T) {
@@ -613,27 +581,4 @@ func TestTheFirstFailureEndsTheRest(t *testing.T) {
 		_, err := completedWithin(ctx, t, newOpener(t, patient), umbrella("none * "+gone.URL(), "lib * "+stalls.URL()), ".")
 		demandFailure(t, err, `"none"`)
 	})
-}
-
-// TestAnEndLeavesNothing ends the context while an index or a chart is fetched.
-func TestAnEndLeavesNothing(t *testing.T) {
-	for _, phase := range []testenv.Phase{testenv.GetIndex, testenv.GetChart} {
-		t.Run(string(phase), func(t *testing.T) {
-			site := testenv.StartCharts(t, testenv.ChartsConfig{Defect: &testenv.Defect{Phase: phase, Do: testenv.Stall}})
-			site.Put(testenv.ChartVersion{Name: "lib", Version: "1.0.0", Archive: archiveOf(t, "lib", "1.0.0")})
-			s, files := newOpener(t, ""), &spools{t: t}
-			s.env.Limits.Temp = files.create
-			sourcetest.NoLeaks(t, func(ctx context.Context) {
-				ctx, cancel := context.WithCancel(ctx)
-				go func() {
-					<-site.Stalled()
-					cancel()
-				}()
-				if _, err := completedWithin(ctx, t, s, umbrella("lib * "+site.URL()), "."); !errors.Is(err, context.Canceled) {
-					t.Errorf("%v", err)
-				}
-			})
-			files.demandClosed()
-		})
-	}
 }

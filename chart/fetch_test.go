@@ -12,7 +12,6 @@ import (
 	"io/fs"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -87,9 +86,7 @@ func TestFetchIndexIsKeptByURLAndCredentials(t *testing.T) {
 		if err != nil || !bytes.Equal(data, server.Index()) {
 			t.Errorf("%d bytes, %v; the server has %d", len(data), err, len(server.Index()))
 		}
-		if got := fetchStatuses(server); !slices.Equal(got, statuses) {
-			t.Errorf("statuses %v, want %v", got, statuses)
-		}
+		testenv.Equal(t, fetchStatuses(server), statuses, "statuses")
 	}
 	want(200)
 	want(304)
@@ -105,25 +102,6 @@ func TestFetchIndexIsKeptByURLAndCredentials(t *testing.T) {
 	want(304) // the same URL
 	repo.Spec.URL = server.URL() + "?a=b"
 	want(200)
-}
-
-func TestFetchIndexWithoutCacheOrValidators(t *testing.T) {
-	for name, c := range map[string]testenv.ChartsConfig{"no cache": {}, "no validators": {NoETag: true, NoDate: true}} {
-		t.Run(name, func(t *testing.T) {
-			server := testenv.StartCharts(t, c)
-			server.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
-			s := cachingOpener(t, nil, name == "no validators")
-			for range 2 {
-				data, err := indexOf(t, s, &source.PkgRepository{Spec: source.PkgRepositorySpec{URL: server.URL()}})
-				if err != nil || !bytes.Equal(data, server.Index()) {
-					t.Errorf("%d bytes, %v", len(data), err)
-				}
-			}
-			if got := fetchStatuses(server); !slices.Equal(got, []int{200, 200}) {
-				t.Errorf("statuses %v", got)
-			}
-		})
-	}
 }
 
 // A cache that forgets or is damaged costs the transfer and nothing else.
@@ -144,9 +122,7 @@ func TestFetchIndexFromADamagedEntry(t *testing.T) {
 		if data, err := indexOf(t, s, repo); err != nil || !bytes.Equal(data, server.Index()) {
 			t.Errorf("entry %q: %q, %v", text, data, err)
 		}
-		if got := fetchStatuses(server); !slices.Equal(got, []int{200}) {
-			t.Errorf("entry %q: statuses %v", text, got)
-		}
+		testenv.Equal(t, fetchStatuses(server), []int{200}, "entry %q: statuses", text)
 	}
 }
 
@@ -184,17 +160,6 @@ func TestNormaliseRefuses(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), "cAnArY") {
 			t.Errorf("normalise(%q): %v", text, err)
 		}
-	}
-}
-
-func TestBelowKeepsTheQuery(t *testing.T) {
-	base, err := parseURL("http://h/a%2Fb?x=1")
-	must(t, err)
-	if got := below(base, "index.yaml").String(); got != "http://h/a%2Fb/index.yaml?x=1" {
-		t.Error(got)
-	}
-	if got := below(base, "a b.tgz").String(); got != "http://h/a%2Fb/a%20b.tgz?x=1" {
-		t.Error(got)
 	}
 }
 
@@ -348,55 +313,6 @@ func TestProvenanceBeforeFetch(t *testing.T) {
 	c.PutFile("app-1.0.0.tgz", testenv.ChartArchive(t, map[string]string{"app/Chart.yaml": "apiVersion: v2\nname: app\nversion: 1.0.0\ndescription: of another\n"}))
 	_, err = u.fetch(t.Context(), o)
 	b.fails(err, source.StepVerify, "ChartVerificationError", false, "app-1.0.0.tgz: ")
-}
-
-func TestProvenanceTrust(t *testing.T) {
-	now := time.Now().Add(-time.Hour)
-	ann, other := newKey(t, now, 0), newKey(t, now, 0)
-	c := testenv.StartCharts(t, testenv.ChartsConfig{})
-	c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
-	b := newOpenerTest(t, c.URL(), c)
-	ring := func(data map[string][]byte) {
-		b.s.env.Secrets.(sourcetest.Secrets)["default/ring"] = source.Secret{Data: data}
-	}
-	print, err := b.open().trusts(t.Context(), nil)
-	if print != "" || err != nil {
-		t.Error(print, err)
-	}
-	b.repo.Spec.Verify = &source.PkgRepositoryVerification{SecretRef: *ref("ring")}
-	_, err = b.open().trusts(t.Context(), nil)
-	b.fails(err, source.StepVerify, "VerificationError", false, "spec.verify.secretRef of the PkgRepository: secret default/ring")
-	seen := map[string]bool{}
-	for range 2 {
-		for _, keys := range []map[string][]byte{
-			{"a": public(t, ann, false)}, {"a": public(t, other, false)}, {"a": public(t, ann, false), "b": public(t, other, true)},
-		} {
-			ring(keys)
-			print, err := b.open().trusts(t.Context(), nil)
-			if print == "" || err != nil {
-				t.Error(print, err)
-			}
-			seen[print] = true
-		}
-	}
-	if len(seen) != 3 {
-		t.Errorf("%d fingerprints of 3 keyrings", len(seen))
-	}
-	for says, data := range map[string]map[string][]byte{
-		"no entry":                   {},
-		`"k" is not an OpenPGP`:      {"k": []byte("cAnArY")},
-		`"k" holds a private key`:    {"k": []byte("-----BEGIN PGP PRIVATE KEY BLOCK-----\n\ncAnArY")},
-		"more than the limit of 419": {"k": bytes.Repeat([]byte("x"), 4<<20+1)},
-	} {
-		ring(data)
-		_, err := b.open().trusts(t.Context(), nil)
-		b.fails(err, source.StepVerify, "VerificationError", false, says)
-	}
-	trust := &source.OCIRepositoryVerification{}
-	_, err = b.open().trusts(t.Context(), trust)
-	b.fails(err, source.StepVerify, "VerificationError", true, "type oci")
-	_, err = b.open().verify(t.Context(), &selected{}, trust)
-	b.fails(err, source.StepVerify, "VerificationError", true, "type oci")
 }
 
 // What tests of the package's own door sign charts with.

@@ -225,9 +225,7 @@ func TestLostStateOfCharts(t *testing.T) {
 	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: second})
 	w.indexed(server)
 	w.run(c, source.Stored)
-	if w.bytes(c.Artifact()) != string(second) {
-		t.Error("it is the chart of before")
-	}
+	testenv.Equal(t, w.bytes(c.Artifact()), string(second), "it is the chart of before")
 	w.run(c, source.Unchanged)
 
 	w.tree(new(source.GitRepository), "src", rev1, simple("app", "app", "1.0.0"))
@@ -275,6 +273,8 @@ func TestVerificationIsNotSkipped(t *testing.T) {
 		w.fails(c, &before, source.Failed, "VerificationError", "apps/keys")
 		w.forget(c)
 	}
+	repo.Spec.Verify, c.Spec.Verify = nil, &source.OCIRepositoryVerification{Provider: "cosign", SecretRef: &source.LocalReference{Name: "keys"}}
+	w.fails(c, &before, source.Stalled, "VerificationError", "type oci")
 }
 
 // Each reason of reference A2 that a tree can lead to. The artifact of before
@@ -356,9 +356,7 @@ func TestFailuresOfTrees(t *testing.T) {
 				row.edit(c)
 			}
 			w.fails(c, &before, row.outcome, row.reason, row.says)
-			if got := c.Status.Condition(row.cond); got.Reason != row.reason {
-				t.Errorf("conditions %s", conditionsOf(c))
-			}
+			testenv.Equal(t, c.Status.Condition(row.cond).Reason, row.reason, "conditions %s", conditionsOf(c))
 			if row.outcome == source.Stalled && c.Status.Condition("Stalled").Reason != row.reason {
 				t.Errorf("conditions %s", conditionsOf(c))
 			}
@@ -385,9 +383,7 @@ func TestLinksInTrees(t *testing.T) {
 	})
 	c := made("GitRepository/src", "app", nil)
 	w.run(c, source.Stored)
-	if names := strings.Join(w.Names(c.Artifact()), " "); names != "app/Chart.yaml" {
-		t.Errorf("files %s", names)
-	}
+	testenv.Equal(t, strings.Join(w.Names(c.Artifact()), " "), "app/Chart.yaml", "files")
 	archive := linked(t)
 	w.tree(new(source.GitRepository), "src", rev2, files("app.tgz", string(archive)))
 	before := *c.Artifact()

@@ -1,10 +1,14 @@
 package chart_test
 
 import (
+	"context"
 	"fmt"
+	"log"
 	"strings"
 	"testing"
 
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/chart"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
@@ -46,9 +50,7 @@ func TestVersionsFromTrees(t *testing.T) {
 			}
 			opened := w.opened
 			w.run(c, source.Unchanged)
-			if w.opened != opened {
-				t.Errorf("an unchanged source was read %d times", w.opened-opened)
-			}
+			testenv.Equal(t, w.opened, opened, "readings of an unchanged source")
 		})
 	}
 }
@@ -85,13 +87,9 @@ func TestValuesFromTrees(t *testing.T) {
 				s.ValuesFiles, s.IgnoreMissingValuesFiles = row.values, row.ignore
 			})
 			w.run(c, source.Stored)
-			if got := w.Contents(c.Artifact())["app/values.yaml"]; got != row.want {
-				t.Errorf("values\n%s\nwant\n%s", got, row.want)
-			}
+			testenv.Equal(t, w.Contents(c.Artifact())["app/values.yaml"], row.want, "values")
 			want := row.used
-			if got := strings.Join(c.Status.ObservedValuesFiles, " "); got != want {
-				t.Errorf("observed %q, want %q", got, want)
-			}
+			testenv.Equal(t, strings.Join(c.Status.ObservedValuesFiles, " "), want, "observed")
 			w.run(c, source.Unchanged)
 		})
 	}
@@ -168,32 +166,12 @@ func TestWhatRenewsCharts(t *testing.T) {
 					want = obj.Artifact().Revision
 				}
 			}
-			if got := c.Status.ObservedSourceArtifactRevision; got != want {
-				t.Errorf("observedSourceArtifactRevision %s, want %s", got, want)
-			}
+			testenv.Equal(t, c.Status.ObservedSourceArtifactRevision, want, "observedSourceArtifactRevision")
 			why := result.Why
 			if again := w.run(c, source.Unchanged); row.outcome == source.Unchanged && again.Why != why {
 				t.Errorf("the next run because %q", again.Why)
 			}
 		})
-	}
-}
-
-// The same tree makes the same archive, whoever builds it and when.
-func TestSameTreeSameArchive(t *testing.T) {
-	var digests []string
-	for range 2 {
-		w := newChartSetup(t)
-		w.tree(new(source.GitRepository), "src", rev1, simple("app", "app", "1.0.0", "app/.helmignore", "*.md\n", "app/x.md", "x", "p.yaml", "a: 3\nz: 1\nk: 1\n"))
-		c := made("GitRepository/src", "app", func(s *source.PkgChartSpec) { s.ValuesFiles = []string{"p.yaml", "app/values.yaml"} })
-		w.run(c, source.Stored)
-		digests = append(digests, c.Artifact().Digest)
-		if names := strings.Join(w.Names(c.Artifact()), " "); names != "app/.helmignore app/Chart.yaml app/templates/all.yaml app/values.yaml" {
-			t.Errorf("files %s", names)
-		}
-	}
-	if digests[0] != digests[1] {
-		t.Errorf("digests %v", digests)
 	}
 }
 
@@ -216,9 +194,7 @@ func TestArchivesInTrees(t *testing.T) {
 	if got := w.Contents(c.Artifact()); got["app/values.yaml"] != "a: 2\n" || !strings.Contains(got["app/Chart.yaml"], "version: 2.0.0+3\ndescription:   odd   spacing\n") {
 		t.Errorf("%v", got)
 	}
-	if got := c.Status.Condition("Ready").Reason; got != "ChartPackageSucceeded" {
-		t.Errorf("reason %s", got)
-	}
+	testenv.Equal(t, c.Status.Condition("Ready").Reason, "ChartPackageSucceeded", "reason")
 }
 
 // TestCredentialsInTheURLOfADependency do not show, whatever comes of them.
@@ -231,4 +207,43 @@ func TestCredentialsInTheURLOfADependency(t *testing.T) {
 			fmt.Sprintf("apiVersion: v2\nname: whole\nversion: 1.0.0\ndependencies:\n- {name: none, version: ^1, repository: %q}\n", at)))
 		w.fails(made("GitRepository/src", "whole", nil), nil, source.Failed, "DependencyBuildError", `"none"`)
 	}
+}
+
+// A chart in a repository gets values from it, and the repository is brought up
+// to date first.
+func Example() {
+	var set source.Set
+	if err := set.Decode("charts.yaml", strings.NewReader(`
+apiVersion: source.headgate.dev/v1
+kind: PkgRepository
+metadata: {name: charts}
+spec: {url: "https://charts.example.org/stable", interval: 10m}
+---
+apiVersion: source.headgate.dev/v1
+kind: PkgChart
+metadata: {name: app}
+spec:
+  chart: app
+  version: ^1.2
+  interval: 10m
+  sourceRef: {kind: PkgRepository, name: charts}
+  valuesFiles: [values.yaml, values-prod.yaml]
+`)); err != nil {
+		log.Fatal(err)
+	}
+	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: "store"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+	env := source.Env{Sources: &source.Inventory{Objects: set.Objects, Store: store}}
+	reconciler := source.Reconciler{Store: store}
+	charts, app := set.Objects[0].(*source.PkgRepository), set.Objects[1].(*source.PkgChart)
+	if _, err := reconciler.Reconcile(context.Background(), charts, chart.NewRepository(charts, env)); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := reconciler.Reconcile(context.Background(), app, chart.New(app, env, nil)); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(app.Status.Artifact.Path)
 }

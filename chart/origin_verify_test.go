@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"maps"
 	"net/http"
 	"reflect"
 	"strings"
@@ -40,9 +39,7 @@ func TestProvenanceLife(t *testing.T) {
 	c := made("PkgRepository/src", "app", nil)
 	want := func(conditions, message string) {
 		t.Helper()
-		if got := conditionsOf(c); got != conditions {
-			t.Errorf("conditions %s", got)
-		}
+		testenv.Equal(t, conditionsOf(c), conditions, "conditions")
 		if got := c.Status.Condition("SourceVerified").Message; !strings.HasPrefix(got, message) {
 			t.Errorf("SourceVerified says %q", got)
 		}
@@ -71,9 +68,7 @@ func TestProvenanceLife(t *testing.T) {
 	w.run(c, source.Stored)
 	want(verified, "verified provenance")
 	ring(chart.PublicKeys(t, ann, false))
-	if result := w.run(c, source.Stored); result.Why != "the trusted keys changed" {
-		t.Errorf("%+v", result)
-	}
+	testenv.Equal(t, w.run(c, source.Stored).Why, "the trusted keys changed")
 
 	server.Put(testenv.ChartVersion{Name: "app", Version: "1.1.0"})
 	w.refresh(repo, source.Stored)
@@ -113,18 +108,14 @@ func TestSignedCharts(t *testing.T) {
 		s.Verify = &source.OCIRepositoryVerification{Provider: "cosign", SecretRef: &source.LocalReference{Name: "keys"}}
 	})
 	w.run(c, source.Stored)
-	if got := conditionsOf(c); got != verified {
-		t.Errorf("conditions %s", got)
-	}
+	testenv.Equal(t, conditionsOf(c), verified, "conditions")
 	w.run(c, source.Unchanged)
 	before := *c.Artifact()
 
 	push(g, "1.1.0", archived(t, "1.1.0"))
 	g.Reset()
 	w.fails(c, &before, source.Failed, "ChartVerificationError", "is not signed")
-	if n := g.Count(testenv.GetBlob); n != 0 {
-		t.Errorf("%d blobs were asked for before the chart was verified", n)
-	}
+	testenv.Equal(t, g.Count(testenv.GetBlob), 0, "blobs were asked for before the chart was verified")
 	publish("1.1.0")
 	w.run(c, source.Stored)
 
@@ -139,9 +130,7 @@ func TestSignedCharts(t *testing.T) {
 	w.fails(c, &before, source.Stalled, "VerificationError", "this program verifies with cosign")
 	c.Spec.Verify, c.Metadata.Generation = nil, 4
 	w.run(c, source.Unchanged)
-	if got := conditionsOf(c); got != pulled {
-		t.Errorf("conditions %s", got)
-	}
+	testenv.Equal(t, conditionsOf(c), pulled, "conditions")
 }
 
 // A key that changes between looking up and verifying is no verdict.
@@ -195,15 +184,11 @@ func TestPublication(t *testing.T) {
 	if p.ConfigType != "application/vnd.cncf.helm.config.v1+json" || p.LayerType != "application/vnd.cncf.helm.chart.content.v1.tar+gzip" {
 		t.Errorf("config %s, layer %s", p.ConfigType, p.LayerType)
 	}
-	if strings.Join(p.Tags, " ") != "1.2.0_3" {
-		t.Errorf("tags %q", p.Tags)
-	}
+	testenv.Equal(t, strings.Join(p.Tags, " "), "1.2.0_3", "tags")
 	told := map[string]string{
 		"org.opencontainers.image.title": "app", "org.opencontainers.image.version": "1.2.0+3", "org.opencontainers.image.description": "An app.",
 	}
-	if !maps.Equal(p.Annotations, told) {
-		t.Errorf("annotations %v", p.Annotations)
-	}
+	testenv.Equal(t, p.Annotations, told, "annotations")
 	if _, err := chart.Publication(strings.NewReader("no chart"), artifact.Limits{}); err == nil {
 		t.Error("what is no chart is published")
 	}

@@ -454,10 +454,4 @@ func repoKind(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
 	}
 }
 
-// must ends the test if there is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testenv.Must

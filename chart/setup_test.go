@@ -44,9 +44,7 @@ func newChartSetup(t *testing.T, secrets ...string) *chartSetup {
 	w.Rig = sourcetest.NewRig(t, func() []string { return secrets })
 	w.limits.Temp, _ = watchSpools(t, w.Rig)
 	t.Cleanup(func() {
-		if w.unread != 0 {
-			t.Errorf("%d artifacts were not closed", w.unread)
-		}
+		testenv.Equal(t, w.unread, 0, "artifacts that were not closed")
 	})
 	return w
 }

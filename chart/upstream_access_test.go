@@ -117,19 +117,16 @@ func TestCertificate(t *testing.T) {
 func TestRefusedCredentials(t *testing.T) {
 	c := testenv.StartCharts(t, testenv.ChartsConfig{Username: "ann", Password: "other"})
 	c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
-	b := newOpenerTest(t, c.URL(), c)
-	b.repo.Spec.SecretRef = ref("user")
-	_, _, err := b.get("app", "1.0.0")
-	b.fails(err, source.StepFetch, "AuthenticationFailed", false, "401 Unauthorized: check the user name and password")
 	home := testenv.StartCharts(t, testenv.ChartsConfig{})
 	home.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", URLs: []string{c.URLOf("app-1.0.0.tgz")}})
-	b.repo.Spec.URL, b.text = home.URL(), home.Index()
-	_, _, err = b.get("app", "1.0.0")
-	b.fails(err, source.StepFetch, "AuthenticationFailed", false, "were sent to "+home.Host+" only: spec.passCredentials")
-	b.repo.Spec.URL, b.text = c.URL(), c.Index()
-	b.repo.Spec.SecretRef = ref("missing")
-	_, err = b.s.open(t.Context(), b.repo, nil)
-	b.fails(err, source.StepResolve, "AuthenticationFailed", false, "spec.secretRef: secret default/missing")
+	for says, server := range map[string]*testenv.Charts{
+		"401 Unauthorized: check the user name and password": c, "were sent to " + home.Host + " only: spec.passCredentials": home,
+	} {
+		b := newOpenerTest(t, server.URL(), server)
+		b.repo.Spec.SecretRef = ref("user")
+		_, _, err := b.get("app", "1.0.0")
+		b.fails(err, source.StepFetch, "AuthenticationFailed", false, says)
+	}
 }
 
 // TestURLs resolves what an index has for URLs.

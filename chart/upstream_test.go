@@ -368,34 +368,19 @@ func (b *openerTest) withCache() {
 	b.s.env.Cache = cache
 }
 
-// TestCache fetches twice, as the same, as another and after the index changed.
+// TestCache asks for a chart in whose place another one is in the cache.
 func TestCache(t *testing.T) {
 	c := testenv.StartCharts(t, testenv.ChartsConfig{})
 	data := c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
 	c.Put(testenv.ChartVersion{Name: "other", Version: "1.0.0", Digest: fmt.Sprintf("%x", sha256.Sum256(data))})
 	b := newOpenerTest(t, c.URL(), c)
 	b.withCache()
-	want := func(requests int) {
-		t.Helper()
+	for _, requests := range []int{1, 0} {
 		c.Reset()
 		if _, got, err := b.get("app", "1.0.0"); err != nil || !bytes.Equal(got, data) || c.Count() != requests {
 			t.Errorf("%d requests, want %d: %v", c.Count(), requests, err)
 		}
 	}
-	want(1)
-	want(0)
-	b.repo.Spec.SecretRef = ref("user")
-	want(1)
-	want(0)
-	b.s.env.Secrets.(sourcetest.Secrets)["default/user"].Data["password"] = []byte("another one")
-	want(1)
-	b.repo.Spec.SecretRef = nil
-	want(0)
-	b.repo.Spec.URL += "?token=" + password // which may be what lets us in
-	want(1)
-	want(0)
-	b.repo.Spec.URL = c.URL()
-
 	_, _, err := b.get("other", "1.0.0") // whose digest is that of app
 	b.fails(err, source.StepFetch, "ChartPullError", false, "not what the index promises")
 	next := c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Files: map[string]string{"a": "b"}})
@@ -443,28 +428,15 @@ func TestTornChart(t *testing.T) {
 	data := c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
 	b := newOpenerTest(t, c.URL(), c)
 	for name, d := range map[string]testenv.Defect{
-		"cut":   {Do: testenv.Cut, After: int64(len(data) / 2)},
-		"end":   {Do: testenv.End, After: int64(len(data) / 2)},
-		"flip":  {Do: testenv.Flip, After: 4}, // the time in the header of gzip
-		"page":  {Status: 200, Body: "<html>"},
-		"empty": {Status: 200},
-		"gone":  {Status: 410},
-		"range": {Status: 206, Body: string(data)},
+		"empty": {Status: 200}, "gone": {Status: 410}, "range": {Status: 206, Body: string(data)}, "page": {Status: 200, Body: "<html>"},
+		"short": {Status: 200, Body: string(data[:len(data)/2])}, "longer": {Status: 200, Body: string(data) + "x"},
 	} {
 		d.Phase = testenv.GetChart
 		c.Break(&d)
 		_, _, err := b.get("app", "1.0.0")
 		b.fails(err, source.StepFetch, "ChartPullError", false, "chart app 1.0.0: ")
-		if err == nil {
-			t.Error(name)
-		}
-	}
-	for name, text := range map[string]string{"cut": string(data[:len(data)/2]), "longer": string(data) + "x", "page": "<html>"} {
-		c.Break(&testenv.Defect{Phase: testenv.GetChart, Status: 200, Body: text})
-		_, _, err := b.get("app", "1.0.0")
-		b.fails(err, source.StepFetch, "ChartPullError", false, "not a valid chart")
-		if err == nil {
-			t.Error(name)
+		if err == nil || d.Body != "" && d.Status == 200 && !strings.Contains(err.Error(), "not a valid chart") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// Servers that take the compression of the archive for one of the transfer.
@@ -509,10 +481,4 @@ func TestMixed(t *testing.T) {
 	}
 }
 
-// must ends the test if there is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testenv.Must

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/headgate-io/headgate/chart/index"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 const head = "apiVersion: v1\nentries:\n"
@@ -85,9 +86,7 @@ func TestUsable(t *testing.T) {
 	}
 	const want = `{Name:a Version:v1.2 AppVersion:2 Description:two
 lines Type:library Deprecated:true Created:2024-01-02 03:04:05 +0000 UTC Digest:sha256:` + sha + ` URLs:[a.tgz oci://x/y] Line:4}`
-	if got := fmt.Sprintf("%+v", list[0]); got != want {
-		t.Errorf("%s\nwant %s", got, want)
-	}
+	testenv.Equal(t, fmt.Sprintf("%+v", list[0]), want)
 	if !list[1].Created.IsZero() || list[1].Line != 15 {
 		t.Errorf("%+v", list[1])
 	}
@@ -303,10 +302,4 @@ func FuzzEntries(f *testing.F) {
 	})
 }
 
-// must ends the test if there is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testenv.Must

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/chart/index"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // all returns what a sequence yields, until its error.
@@ -64,9 +65,7 @@ func TestLinesWithMoreThanOneChart(t *testing.T) {
 			must(t, err)
 			lines = append(lines, e.Line)
 		}
-		if want := []int{1, 2, 5, 6}; !slices.Equal(lines, want) {
-			t.Errorf("in pieces of %d bytes: %v, want %v", size, lines, want)
-		}
+		testenv.Equal(t, lines, []int{1, 2, 5, 6}, "in pieces of %d bytes", size)
 	}
 }
 
@@ -287,9 +286,7 @@ generated: now
 			t.Errorf("%s", sum)
 		}
 		for _, text := range others {
-			if got := sumOf(t, text); got != sum {
-				t.Errorf("another sum\n%s", text)
-			}
+			testenv.Equal(t, sumOf(t, text), sum, "another sum\n%s", text)
 		}
 	}
 }
@@ -336,4 +333,43 @@ func TestSumCountsWhatIsPassedOver(t *testing.T) {
 	if sumOf(t, text) == sumOf(t, strings.Replace(text, "kind: fixed", "kind: added", 1)) {
 		t.Error("an annotation does not count")
 	}
+}
+
+const example = `apiVersion: v1
+entries:
+  podinfo:
+  - name: podinfo
+    version: 6.6.0-rc.1
+    urls: [podinfo-6.6.0-rc.1.tgz]
+  - name: podinfo
+    version: 6.5.4
+    urls: [podinfo-6.5.4.tgz]
+  - name: podinfo
+    version: 6.5.3
+    urls: []
+`
+
+func Example() {
+	e, err := index.Select(index.Entries(strings.NewReader(example), "podinfo"), "6.x")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(e.Version, e.URLs[0])
+	// Output: 6.5.4 podinfo-6.5.4.tgz
+}
+
+func ExampleCheck() {
+	s, err := index.Check(strings.NewReader(example))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(s.Versions, "versions")
+	for _, m := range s.Skipped {
+		fmt.Printf("line %d: %q %q: %s\n", m.Line, m.Chart, m.Version, m.Problem)
+	}
+	// Output:
+	// 2 versions
+	// line 10: "podinfo" "6.5.3": urls is empty
 }

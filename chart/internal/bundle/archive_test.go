@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/chart/internal/bundle"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 func TestAnArchiveIsKeptAsItCame(t *testing.T) {
@@ -39,14 +39,10 @@ func TestAnArchiveIsKeptAsItCame(t *testing.T) {
 	if a.Metadata.Name != "plain" || a.Metadata.Version != "1.2.3" || a.Lock != nil {
 		t.Errorf("%+v", a.Metadata)
 	}
-	if got := all(t, a.Files); !maps.Equal(got, plain) {
-		t.Errorf("files %v", got)
-	}
+	testenv.Equal(t, all(t, a.Files), plain, "files")
 	values, err := a.Values()
 	must(t, err)
-	if string(values) != plain["values.yaml"] {
-		t.Errorf("values %q", values)
-	}
+	testenv.Equal(t, string(values), plain["values.yaml"], "values")
 	must(t, a.Close())
 	if _, err := a.WriteTo(io.Discard); err == nil {
 		t.Error("the file is still there")
@@ -219,19 +215,6 @@ func ungzip(t testing.TB, data []byte) []byte {
 	out, err := io.ReadAll(zip)
 	must(t, err)
 	return out
-}
-
-func TestLimitsThatAreGiven(t *testing.T) {
-	l := spools(t)
-	l.FileBytes = -1 // none
-	a, err := bundle.ReadArchive(bytes.NewReader(plain.with(files{"files/big": big(6)}).under("plain").tgz(t)), l)
-	must(t, err)
-	must(t, a.Close())
-	l.FileBytes = 1
-	_, err = bundle.ReadArchive(bytes.NewReader(plain.under("plain").tgz(t)), l)
-	if limit, ok := errors.AsType[*artifact.LimitError](err); !ok || limit.Limit != 1 {
-		t.Errorf("%v", err)
-	}
 }
 
 func FuzzReadArchive(f *testing.F) {

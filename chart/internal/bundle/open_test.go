@@ -18,6 +18,7 @@ import (
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/chart/internal/bundle"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 func TestOpen(t *testing.T) {
@@ -111,9 +112,7 @@ func TestTheLockIsThatOfTheVersionOfTheFormat(t *testing.T) {
 	both := files{"Chart.lock": lock("new"), "requirements.lock": lock("old")}
 	for format, want := range map[string]string{"v1": "old", "v2": "new"} {
 		f := both.with(files{"Chart.yaml": "apiVersion: " + format + "\nname: a\nversion: 1.0.0\n"})
-		if got := f.open(t).Lock.Digest; got != want {
-			t.Errorf("%s: %s, want %s", format, got, want)
-		}
+		testenv.Equal(t, f.open(t).Lock.Digest, want, format)
 		delete(f, map[string]string{"v1": "requirements.lock", "v2": "Chart.lock"}[format])
 		if got := f.open(t).Lock.Digest; got == want {
 			t.Errorf("%s without its own: %s", format, got)
@@ -261,12 +260,8 @@ func TestTheVersionIsReplacedWhereItStands(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			out := pack(t, files{"Chart.yaml": c.text}.open(t), bundle.Edit{Version: v})
 			a := read(t, out)
-			if a.Metadata.Version != v {
-				t.Errorf("version %q", a.Metadata.Version)
-			}
-			if got := all(t, a.Files)["Chart.yaml"]; got != c.want {
-				t.Errorf("%q\nwant %q", got, c.want)
-			}
+			testenv.Equal(t, a.Metadata.Version, v, "version")
+			testenv.Equal(t, all(t, a.Files)["Chart.yaml"], c.want)
 		})
 	}
 }
@@ -284,9 +279,7 @@ func TestAVersionThatIsNoneIsRefused(t *testing.T) {
 func TestTheTarStreamIsPinned(t *testing.T) {
 	const want = "e5050daa2d1c2465f53ace55f788df08e783b091db5e144d8d9d38e597fe174d"
 	out := pack(t, plain.open(t), bundle.Edit{Version: "1.2.3+4", Values: []byte("a: 2\n"), Charts: []*bundle.Chart{small("sub", "0.1.0").open(t)}})
-	if got := fmt.Sprintf("%x", sha256.Sum256(ungzip(t, out))); got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
+	testenv.Equal(t, fmt.Sprintf("%x", sha256.Sum256(ungzip(t, out))), want)
 	r := tar.NewReader(bytes.NewReader(ungzip(t, out)))
 	var names []string
 	for {

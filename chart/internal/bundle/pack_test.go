@@ -21,6 +21,7 @@ import (
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/chart/internal/bundle"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // loaded is what the package manager makes of a chart, to be compared.
@@ -195,9 +196,7 @@ func TestThePackageManagerSeesTheEdit(t *testing.T) {
 func TestChartsThatAreThereStay(t *testing.T) {
 	there := plain.with(small("a", "1.0.0").with(files{"there": ""}).under("charts/a")).with(files{"charts/b.tgz": string(small("b", "1.0.0").under("b").tgz(t))})
 	out := read(t, pack(t, there.open(t), bundle.Edit{Charts: []*bundle.Chart{small("a", "1.0.0").open(t), small("b", "1.0.0").open(t)}}))
-	if got := all(t, out.Files); !maps.Equal(got, there) {
-		t.Errorf("%v", got)
-	}
+	testenv.Equal(t, all(t, out.Files), there)
 }
 
 func TestPackRefuses(t *testing.T) {
