@@ -87,9 +87,7 @@ func TestRetry(t *testing.T) {
 					t.Error(p)
 				}
 			}
-			if n := g.Count(); n != len(p)+1 {
-				t.Errorf("%d requests", n)
-			}
+			testenv.Equal(t, g.Count(), len(p)+1, "requests")
 			if e, ok := errors.AsType[*oci.StatusError](err); ok && row.header == "3600" && e.After != time.Hour {
 				t.Error(e.After)
 			}
@@ -330,9 +328,7 @@ func TestListElsewhere(t *testing.T) {
 		g.Break(&testenv.Defect{Phase: testenv.ListTags, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
 			http.Redirect(w, r, other.Base+r.URL.RequestURI(), http.StatusTemporaryRedirect)
 		}})
-		if tags := collect(t, r.Tags(t.Context())); strings.Join(tags, " ") != "a b c" {
-			t.Error(tags)
-		}
+		testenv.Equal(t, strings.Join(collect(t, r.Tags(t.Context())), " "), "a b c")
 	}
 	bare(t, other.Requests())
 }

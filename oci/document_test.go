@@ -94,15 +94,6 @@ func TestNesting(t *testing.T) {
 	}
 }
 
-func TestHostileDocuments(t *testing.T) {
-	for _, h := range hostileDocuments {
-		t.Run(h.name, func(t *testing.T) {
-			t.Parallel()
-			h.try(t, testenv.RegistryConfig{})
-		})
-	}
-}
-
 // document plants a document that says of itself what it is.
 func document(mediaType, rest string) func(*setup) {
 	return raw(mediaType, `{"schemaVersion":2,"mediaType":"`+mediaType+`",`+rest+`}`)

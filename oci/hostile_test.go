@@ -61,7 +61,7 @@ func (h threat) try(t *testing.T, c testenv.RegistryConfig) {
 }
 
 func TestHostileRegistries(t *testing.T) {
-	for _, threats := range [][]threat{hostileManifests, hostileIndexes, hostileLayers, hostileAnswers} {
+	for _, threats := range [][]threat{hostileManifests, hostileIndexes, hostileLayers, moreHostileLayers, hostileDocuments, hostileAnswers, failures} {
 		for _, h := range threats {
 			t.Run(h.name, func(t *testing.T) {
 				t.Parallel()

@@ -14,6 +14,10 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2"
+	orasoci "oras.land/oras-go/v2/content/oci"
+	"oras.land/oras-go/v2/registry/remote"
+	"oras.land/oras-go/v2/registry/remote/auth"
 
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/internal/transport"
@@ -101,12 +105,8 @@ func TestLayout(t *testing.T) {
 	signature := l.manifest("", "signature", &v1)
 	l.list(v2) // once more, without its tag
 	r := l.open()
-	if r.Name() != "r.example/team/app" {
-		t.Error(r.Name())
-	}
-	if tags := collect(t, r.Tags(t.Context())); strings.Join(tags, " ") != "v1 v2" {
-		t.Error(tags)
-	}
+	testenv.Equal(t, r.Name(), "r.example/team/app")
+	testenv.Equal(t, strings.Join(collect(t, r.Tags(t.Context())), " "), "v1 v2")
 	for reference, want := range map[string]ocispec.Descriptor{"v1": v1, v2.Digest.String(): v2, loose.Digest.String(): loose} {
 		d, err := r.Head(t.Context(), reference)
 		if err != nil || d.Digest != want.Digest || d.Size != want.Size {
@@ -127,9 +127,7 @@ func TestLayout(t *testing.T) {
 		t.Error(all)
 	}
 	for _, d := range []ocispec.Descriptor{v2, {Digest: digest.FromString("unknown")}} {
-		if all := collect(t, r.Referrers(t.Context(), d, "")); len(all) != 0 {
-			t.Error(all)
-		}
+		testenv.Equal(t, len(collect(t, r.Referrers(t.Context(), d, ""))), 0)
 	}
 	for _, err := range []error{r.Push(t.Context(), v1, strings.NewReader("")), r.Tag(t.Context(), v1, "x")} {
 		if !errors.Is(err, errors.ErrUnsupported) {
@@ -232,32 +230,16 @@ func write(t *testing.T, dir, name, content string) {
 func (r *setup) save(tags ...string) (dir string) {
 	r.Helper()
 	dir = r.TempDir()
-	repo := plain(r.T, r.g)
-	blob := func(content []byte) {
-		write(r.T, dir, "blobs/sha256/"+digest.FromBytes(content).Encoded(), string(content))
-	}
-	var index ocispec.Index
+	layout, err := orasoci.New(dir)
+	must(r, err)
+	from, err := remote.NewRepository(r.g.Host + "/team/app")
+	must(r, err)
+	from.PlainHTTP = true
+	from.Client = &auth.Client{Credential: auth.StaticCredential(r.g.Host, auth.Credential{Username: "user", Password: canary})}
 	for _, tag := range tags {
-		d, err := repo.Head(r.Context(), tag)
+		_, err := oras.Copy(r.Context(), from, tag, layout, tag, oras.DefaultCopyOptions)
 		must(r, err)
-		d.Annotations = map[string]string{ocispec.AnnotationRefName: tag}
-		index.Manifests = append(index.Manifests, d)
-		text := r.g.Manifest("team/app", tag)
-		blob(text)
-		var m ocispec.Manifest
-		must(r, json.Unmarshal(text, &m))
-		for _, l := range m.Layers {
-			content, err := repo.Blob(r.Context(), l)
-			must(r, err)
-			data, err := io.ReadAll(content)
-			if content.Close(); err != nil {
-				r.Fatal(err)
-			}
-			blob(data)
-		}
 	}
-	write(r.T, dir, ocispec.ImageLayoutFile, `{"imageLayoutVersion":"1.0.0"}`)
-	write(r.T, dir, ocispec.ImageIndexFile, r.JSON(index))
 	return dir
 }
 
@@ -280,9 +262,7 @@ func TestDirectoryStandsIn(t *testing.T) {
 	r.refused(r.object("verified", signed), nil, "VerificationError", "has no signature", "cosign")
 	r.local[r.g.URL("team/app")] = filepath.Join(dir, "absent")
 	r.refused(r.object("absent", nil), nil, pullFailed, "absent")
-	if n := r.g.Count(); n != 0 {
-		t.Errorf("%d requests", n)
-	}
+	testenv.Equal(t, r.g.Count(), 0, "requests")
 }
 
 func TestLayoutStandsIn(t *testing.T) {
@@ -311,7 +291,5 @@ func TestLayoutStandsIn(t *testing.T) {
 	r.refused(r.object("newer", verified), nil, pullFailed, "version")
 	r.local[r.g.URL("team/app")] = unsigned
 	r.refused(r.object("unsigned", verified), nil, "VerificationError", "is not signed")
-	if n := r.g.Count(); n != 0 {
-		t.Errorf("%d requests", n)
-	}
+	testenv.Equal(t, r.g.Count(), 0, "requests")
 }

@@ -83,9 +83,7 @@ func TestWhoHasCredentials(t *testing.T) {
 			if (err == nil) != (row.want == "") || err != nil && !strings.Contains(err.Error(), row.want) {
 				t.Errorf("%v, want %q", err, row.want)
 			}
-			if asked != row.asked {
-				t.Errorf("asked %q, want %q", asked, row.asked)
-			}
+			testenv.Equal(t, asked, row.asked, "asked")
 		})
 	}
 }
@@ -208,9 +206,7 @@ func TestProxy(t *testing.T) {
 		t.Errorf("%d requests, through the proxy %q", want, proxy.Seen())
 	}
 	bare(t, storage.Requests())
-	if text := redact.String("through the proxy", v.Values()...); text != redact.Mask {
-		t.Error(text)
-	}
+	testenv.Equal(t, redact.String("through the proxy", v.Values()...), redact.Mask)
 
 	wrong, _ := connect(t, oci.Access{URL: g.URL("team/app"), Insecure: true, Proxy: ref("wrong")}, source.Env{Secrets: secrets{"wrong": {"address": proxy.URL}}})
 	_, err = wrong.Head(t.Context(), "v1")

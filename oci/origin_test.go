@@ -92,9 +92,7 @@ func TestRequests(t *testing.T) {
 		}
 		r.g.Reset()
 		r.want(r.follow(step.ref), step.outcome)
-		if got := r.phases(); got != step.want {
-			t.Errorf("%s: %s, want %s", step.name, got, step.want)
-		}
+		testenv.Equal(t, r.phases(), step.want, step.name)
 	}
 }
 
@@ -253,13 +251,9 @@ func TestInvalidSelection(t *testing.T) {
 		"spec.ref.semverFilter": {SemVer: "*", SemVerFilter: "("},
 		"spec.ref.tag":          {Tag: "a/../b"},
 	} {
-		if result := r.refused(r.follow(ref), nil, listFailed, field); result.Outcome != source.Stalled {
-			t.Errorf("%+v: %s", ref, result.Outcome)
-		}
+		testenv.Equal(t, r.refused(r.follow(ref), nil, listFailed, field).Outcome, source.Stalled, ref)
 	}
-	if n := r.g.Count(); n != 0 {
-		t.Errorf("%d requests", n)
-	}
+	testenv.Equal(t, r.g.Count(), 0, "requests")
 }
 
 // sharing returns an environment of objects that share all they can.
@@ -380,15 +374,6 @@ var failures = []threat{
 	{name: "list that breaks", defect: answer(testenv.ListTags, 500), spec: ranged, reason: listFailed, says: []string{"500"}},
 	{name: "manifest refused", defect: answer(testenv.GetManifest, 403), reason: authFailed, says: []string{"fetch manifest", "403"}},
 	{name: "layer refused", defect: answer(testenv.GetBlob, 401), reason: authFailed, says: []string{"fetch blob", "401"}},
-}
-
-func TestFailures(t *testing.T) {
-	for _, h := range failures {
-		t.Run(h.name, func(t *testing.T) {
-			t.Parallel()
-			h.try(t, testenv.RegistryConfig{})
-		})
-	}
 }
 
 // TestLoginStalls waits for a provider that does not answer.

@@ -2,19 +2,25 @@ package oci_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
-	"maps"
+	"log"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/registry"
+
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/oci"
+	"github.com/headgate-io/headgate/oci/cosign"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -78,9 +84,7 @@ func TestPublish(t *testing.T) {
 		}
 		want := map[string]string{"team": "a", "org.opencontainers.image.source": "https://git.example.org/app",
 			"org.opencontainers.image.revision": "main@sha1:abc", "org.opencontainers.image.created": "2024-05-05T22:08:09Z"}
-		if !maps.Equal(rev.Metadata, want) {
-			t.Errorf("metadata %v", rev.Metadata)
-		}
+		testenv.Equal(t, rev.Metadata, want, "metadata")
 		content, err := origin.Open(t.Context(), rev)
 		must(t, err)
 		defer content.Close()
@@ -104,9 +108,7 @@ func TestPublishedManifest(t *testing.T) {
 		`"config":{"mediaType":"application/vnd.cncf.flux.config.v1+json","digest":"sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a","size":2},` +
 		`"layers":[{"mediaType":"application/vnd.cncf.flux.content.v1.tar+gzip","digest":"sha256:bcdffea10b983e8c6d6442746069a3418f5acea25ae3909fb5b4f9785ba9c516","size":5}],` +
 		`"annotations":{"org.opencontainers.image.source":"s"}}`
-	if got := string(g.Manifest("team/app", "latest")); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
+	testenv.Equal(t, string(g.Manifest("team/app", "latest")), want)
 }
 
 // What is there is not sent again, and a tag that is right is not set again:
@@ -124,15 +126,11 @@ func TestPublishAgain(t *testing.T) {
 	if again := publish(oci.Publication{}); again != first {
 		t.Errorf("digest %s, then %s", first, again)
 	}
-	if n := g.Count(testenv.PutBlob, testenv.PutManifest); n != 0 {
-		t.Errorf("%d uploads", n)
-	}
+	testenv.Equal(t, g.Count(testenv.PutBlob, testenv.PutManifest), 0, "uploads")
 	if other := publish(oci.Publication{Tags: []string{"v1"}, Annotations: map[string]string{"a": "b"}}); other == first {
 		t.Error("an annotation is not part of the digest")
 	}
-	if n := g.Count(testenv.PutBlob); n != 0 {
-		t.Errorf("%d uploads of blobs that are there", n)
-	}
+	testenv.Equal(t, g.Count(testenv.PutBlob), 0, "uploads of blobs that are there")
 }
 
 // A sized archive knows how long it is, or says so.
@@ -227,4 +225,68 @@ func TestPublishWithTokens(t *testing.T) {
 			t.Errorf("tokens that are good for %d requests: %v", uses, err)
 		}
 	}
+}
+
+// An artifact in a registry is fetched if its signature was made in a job of one
+// repository.
+func Example() {
+	var set source.Set
+	if err := set.Decode("sources.yaml", strings.NewReader(`
+apiVersion: source.headgate.dev/v1
+kind: OCIRepository
+metadata: {name: app}
+spec:
+  url: oci://registry.example.org/team/app
+  ref: {semver: ^1.2}
+  interval: 5m
+  verify:
+    provider: cosign
+    matchOIDCIdentity:
+    - {issuer: '^https://token\.actions\.example\.org$', subject: '^repo:team/app:'}
+`)); err != nil {
+		log.Fatal(err)
+	}
+	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: "store"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+	app := set.Objects[0].(*source.OCIRepository)
+	origin := oci.New(app, source.Env{}, map[string]oci.Technology{"cosign": cosign.New(cosign.Config{})})
+	reconciler := source.Reconciler{Store: store}
+	if _, err := reconciler.Reconcile(context.Background(), app, origin); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(app.Status.Artifact.Revision)
+}
+
+// A tree is packed and published, and the same object fetches it.
+func ExampleOrigin_Publish() {
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	ctx := context.Background()
+
+	repo := &source.OCIRepository{Spec: source.OCIRepositorySpec{
+		URL:      strings.Replace(server.URL, "http://", "oci://", 1) + "/team/app",
+		Insecure: true,
+		Ref:      &source.OCIRepositoryRef{Tag: "v1"},
+	}}
+	source.Default(repo)
+	origin := oci.New(repo, source.Env{}, nil)
+
+	var archive bytes.Buffer
+	if _, err := artifact.Pack(ctx, &archive, fstest.MapFS{"app.yaml": {Data: []byte("replicas: 3\n")}}); err != nil {
+		log.Fatal(err)
+	}
+	d, err := origin.Publish(ctx, bytes.NewReader(archive.Bytes()), int64(archive.Len()), oci.Publication{Source: "https://git.example.org/app", Revision: "main@sha1:abc"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	rev, _, err := origin.Resolve(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(rev.ID == "v1@"+d.Digest.String(), rev.Metadata["org.opencontainers.image.revision"])
+	// Output:
+	// true main@sha1:abc
 }

@@ -134,9 +134,7 @@ func TestOddLists(t *testing.T) {
 	} {
 		g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 		g.Break(&testenv.Defect{Phase: testenv.ListTags, Status: http.StatusOK, Body: row.body, Header: http.Header{"Link": {row.link}}})
-		if got := strings.Join(collect(t, plain(t, g).Tags(t.Context())), " "); got != row.want {
-			t.Errorf("%s: %q", name, got)
-		}
+		testenv.Equal(t, strings.Join(collect(t, plain(t, g).Tags(t.Context())), " "), row.want, name)
 	}
 }
 
@@ -230,9 +228,7 @@ func TestReferrersFallback(t *testing.T) {
 	subject := g.PushIndex("team/app", "v1", testenv.Index{Manifests: []ocispec.Descriptor{g.Push("team/app", "", layer("x"))}})
 	tag := strings.Replace(subject.Digest.String(), ":", "-", 1)
 	g.PushRaw("team/app", tag, subject.MediaType, g.Manifest("team/app", "v1"))
-	if all := collect(t, plain(t, g).Referrers(t.Context(), subject, "")); len(all) != 0 {
-		t.Error(all)
-	}
+	testenv.Equal(t, len(collect(t, plain(t, g).Referrers(t.Context(), subject, ""))), 0)
 }
 
 // The tag of a subject with a long digest is cut as the distribution specification says.
@@ -274,9 +270,7 @@ func bare(t *testing.T, requests []testenv.Request) {
 	t.Helper()
 	for _, q := range requests {
 		for _, name := range []string{"Authorization", "Cookie", "Proxy-Authorization"} {
-			if v := q.Header.Get(name); v != "" {
-				t.Errorf("%s %s came with %s: %s", q.Method, q.Path, name, v)
-			}
+			testenv.Equal(t, q.Header.Get(name), "", "%s %s came with %s", q.Method, q.Path, name)
 		}
 		if q.Certificate != "" || strings.Contains(string(q.Body), password) {
 			t.Errorf("%s %s came with %s %s", q.Method, q.Path, q.Certificate, q.Body)

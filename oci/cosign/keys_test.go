@@ -1,6 +1,7 @@
 package cosign_test
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -11,15 +12,19 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"math/big"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	digest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/oci/cosign"
 	"github.com/headgate-io/headgate/source"
@@ -36,13 +41,11 @@ func TestRecordedSignatures(t *testing.T) {
 			for _, k := range kinds {
 				t.Run(sort+"/"+format+"/"+k, func(t *testing.T) {
 					got, err := verify(t, g, format, recorded(t, k), l.subject)
-					check(t, err)
+					must(t, err)
 					print := fingerprint(t, k)
 					want := source.Verification{Mode: "cosign", Signer: print,
 						Message: "verified signature of '" + l.subject.Digest.String() + "' by '" + print + "'"}
-					if got != want {
-						t.Errorf("got %+v, want %+v", got, want)
-					}
+					testenv.Equal(t, got, want)
 				})
 			}
 		}
@@ -65,19 +68,17 @@ func TestAnyKeyMayMatch(t *testing.T) {
 	trust.Keys.Data["z.pub"] = []byte(publicPEM(t, ecKey(t, elliptic.P384()).Public()))
 	trust.Keys.Data["password"] = []byte("not a key, and not looked at")
 	got, err := verify(t, g, "app", trust, l.subject)
-	check(t, err)
-	if got.Signer != fingerprint(t, "p256") {
-		t.Errorf("signer %s", got.Signer)
-	}
+	must(t, err)
+	testenv.Equal(t, got.Signer, fingerprint(t, "p256"), "signer")
 }
 
 // TestKeysAreRead is about what a Secret can hold.
 func TestKeysAreRead(t *testing.T) {
 	good := publicPEM(t, ecKey(t, elliptic.P256()).Public())
 	weak, err := rsa.GenerateKey(rand.Reader, 1024)
-	check(t, err)
+	must(t, err)
 	private, err := x509.MarshalPKCS8PrivateKey(ecKey(t, elliptic.P256()))
-	check(t, err)
+	must(t, err)
 	secretText := string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}))
 	r := connect(t, testenv.StartRegistry(t, testenv.RegistryConfig{}), "app")
 	for name, test := range map[string]struct {
@@ -120,13 +121,11 @@ func TestPKCS1PublicKey(t *testing.T) {
 	trust := recorded(t, "rsa")
 	block, _ := pem.Decode(trust.Keys.Data["rsa.pub"])
 	public, err := x509.ParsePKIXPublicKey(block.Bytes)
-	check(t, err)
+	must(t, err)
 	trust.Keys.Data["rsa.pub"] = []byte(pemOf("RSA PUBLIC KEY", string(x509.MarshalPKCS1PublicKey(public.(*rsa.PublicKey)))))
 	got, err := verify(t, g, "app", trust, l.subject)
-	check(t, err)
-	if got.Signer != fingerprint(t, "rsa") {
-		t.Errorf("signer %s", got.Signer)
-	}
+	must(t, err)
+	testenv.Equal(t, got.Signer, fingerprint(t, "rsa"), "signer")
 }
 
 // x25519 is a key that signs nothing.
@@ -142,7 +141,7 @@ func manyKeys(text string) (entries []string) {
 func ecKey(t testing.TB, c elliptic.Curve) *ecdsa.PrivateKey {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(c, rand.Reader)
-	check(t, err)
+	must(t, err)
 	return k
 }
 
@@ -150,7 +149,7 @@ func ecKey(t testing.TB, c elliptic.Curve) *ecdsa.PrivateKey {
 func giant(t testing.TB, bits uint) *rsa.PublicKey {
 	t.Helper()
 	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), bits-1))
-	check(t, err)
+	must(t, err)
 	return &rsa.PublicKey{N: n.SetBit(n.SetBit(n, int(bits-1), 1), 0, 1), E: 65537}
 }
 
@@ -161,7 +160,7 @@ func pemOf(kind, content string) string {
 func publicPEM(t testing.TB, public any) string {
 	t.Helper()
 	der, err := x509.MarshalPKIXPublicKey(public)
-	check(t, err)
+	must(t, err)
 	return pemOf("PUBLIC KEY", string(der))
 }
 
@@ -227,8 +226,8 @@ func TestRecordedKeyless(t *testing.T) {
 		Layer   testenv.Blob
 	}
 	text, err := os.ReadFile("../../testdata/cosign/keyless.json")
-	check(t, err)
-	check(t, json.Unmarshal(text, &k))
+	must(t, err)
+	must(t, json.Unmarshal(text, &k))
 	trust := oci.Trust{
 		Root:       secret("trusted_root.json", string(k.Root)),
 		Identities: []source.OIDCIdentityMatch{{Issuer: "^" + issuer + "$", Subject: "^release@"}},
@@ -242,4 +241,129 @@ func TestRecordedKeyless(t *testing.T) {
 		got, err := verify(t, g, repo, trust, subject)
 		judge(t, got, err, "", identity+" ("+issuer+")")
 	}
+}
+
+// A layout is an OCI image layout below testdata/cosign, and what is in it.
+type layout struct {
+	dir     string
+	index   ocispec.Index
+	subject ocispec.Descriptor // what is tagged 1
+}
+
+func openLayout(t testing.TB, name string) *layout {
+	t.Helper()
+	l := &layout{dir: filepath.Join("../../testdata/cosign", name)}
+	text, err := os.ReadFile(filepath.Join(l.dir, "index.json"))
+	must(t, err)
+	must(t, json.Unmarshal(text, &l.index))
+	for _, d := range l.index.Manifests {
+		if d.Annotations[ocispec.AnnotationRefName] == "1" {
+			l.subject = ocispec.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size}
+		}
+	}
+	return l
+}
+
+func (l *layout) blob(t testing.TB, d digest.Digest) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(l.dir, "blobs", "sha256", d.Encoded()))
+	must(t, err)
+	return data
+}
+
+// push stores l in a repository of g.
+func (l *layout) push(t testing.TB, g *testenv.Registry, repo string) {
+	t.Helper()
+	for _, d := range l.index.Manifests {
+		text := l.blob(t, d.Digest)
+		var m ocispec.Manifest
+		must(t, json.Unmarshal(text, &m))
+		for _, b := range append(m.Layers, m.Config) {
+			if b.Digest != "" {
+				g.PushBlob(repo, testenv.Blob{MediaType: b.MediaType, Data: l.blob(t, b.Digest)})
+			}
+		}
+		g.PushRaw(repo, d.Annotations[ocispec.AnnotationRefName], d.MediaType, text)
+	}
+}
+
+// registries are those that the format of signatures must not depend on.
+var registries = map[string]testenv.RegistryConfig{
+	"referrers API": {},
+	"fallback tag":  {NoReferrers: true},
+}
+
+// connect returns a repository of g.
+func connect(t testing.TB, g *testenv.Registry, repo string) *oci.Repository {
+	t.Helper()
+	r, err := oci.Connect(t.Context(), oci.Access{URL: g.URL(repo), Insecure: true}, source.Env{}, &transport.Vault{Namespace: "default"})
+	must(t, err)
+	t.Cleanup(r.Close)
+	return r
+}
+
+// verify verifies subject in a repository of g.
+func verify(t testing.TB, g *testenv.Registry, repo string, trust oci.Trust, subject ocispec.Descriptor) (source.Verification, error) {
+	t.Helper()
+	v, err := cosign.New(cosign.Config{})(connect(t, g, repo), trust)
+	must(t, err)
+	return v.Verify(t.Context(), subject)
+}
+
+// secret returns a Secret with entries, name and value in turn.
+func secret(entries ...string) transport.Secret {
+	s := transport.Secret{Name: "default/trust", Secret: source.Secret{Data: map[string][]byte{}}}
+	for i := 0; i < len(entries); i += 2 {
+		s.Data[entries[i]] = []byte(entries[i+1])
+	}
+	return s
+}
+
+// recorded returns the trust in recorded public keys.
+func recorded(t testing.TB, names ...string) oci.Trust {
+	t.Helper()
+	var entries []string
+	for _, name := range names {
+		text, err := os.ReadFile(filepath.Join("../../testdata/cosign", "keys", name+".pub"))
+		must(t, err)
+		entries = append(entries, name+".pub", string(text))
+	}
+	return oci.Trust{Keys: secret(entries...)}
+}
+
+var must = testenv.Must
+
+// lacks returns those of wants, separated by |, that are not in the text of err.
+func lacks(err error, wants string) (missing []string) {
+	for want := range strings.SplitSeq(wants, "|") {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			missing = append(missing, want)
+		}
+	}
+	return missing
+}
+
+// An artifact is fetched if one of the keys in a Secret has signed it.
+func Example() {
+	var set source.Set
+	if err := set.Decode("sources.yaml", strings.NewReader(`
+apiVersion: source.headgate.dev/v1
+kind: OCIRepository
+metadata: {name: app}
+spec: {url: "oci://registry.example.org/app", interval: 5m, verify: {provider: cosign, secretRef: {name: cosign}}}
+`)); err != nil {
+		panic(err)
+	}
+	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: "store"})
+	if err != nil {
+		panic(err)
+	}
+	defer store.Close()
+	app := set.Objects[0].(*source.OCIRepository)
+	origin := oci.New(app, source.Env{Secrets: source.DirSecrets("secrets")}, map[string]oci.Technology{"cosign": cosign.New(cosign.Config{})})
+	reconciler := source.Reconciler{Store: store}
+	if _, err := reconciler.Reconcile(context.Background(), app, origin); err != nil {
+		panic(err)
+	}
+	fmt.Println(app.Status.Artifact.Revision)
 }

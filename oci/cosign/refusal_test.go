@@ -73,7 +73,7 @@ func (l *layout) manifests(t *testing.T) (all []ocispec.Manifest) {
 	t.Helper()
 	for _, d := range l.index.Manifests {
 		var m ocispec.Manifest
-		check(t, json.Unmarshal(l.blob(t, d.Digest), &m))
+		must(t, json.Unmarshal(l.blob(t, d.Digest), &m))
 		if len(m.Layers) > 0 && d.Digest != l.subject.Digest {
 			all = append(all, m)
 		}
@@ -230,7 +230,7 @@ func TestSignatureByKey(t *testing.T) {
 				bundleType, base64.StdEncoding.EncodeToString([]byte(payload)), test.kind, base64.StdEncoding.EncodeToString(made))
 			refer(g, "app", subject, testenv.Blob{MediaType: bundleType, Data: []byte(text)})
 			v, err := cosign.New(cosign.Config{})(connect(t, g, "app"), trust)
-			check(t, err)
+			must(t, err)
 			got, err := v.Verify(t.Context(), subject)
 			judge(t, got, err, test.want, got.Signer)
 		})
@@ -278,9 +278,7 @@ func TestLimits(t *testing.T) {
 	g.Reset()
 	got, err := verify(t, g, "app", recorded(t, "p256"), subject)
 	judge(t, got, err, "and 61 more", "")
-	if n := g.Count(testenv.GetBlob); n != 64 {
-		t.Errorf("%d blobs were read, want 64", n)
-	}
+	testenv.Equal(t, g.Count(testenv.GetBlob), 64, "blobs were read")
 
 	attested := subjectOf(g, "attested")
 	for i := range 260 {
@@ -340,7 +338,7 @@ func TestCancelled(t *testing.T) {
 	l := openLayout(t, "cosign3")
 	l.push(t, g, "app")
 	v, err := cosign.New(cosign.Config{})(connect(t, g, "app"), recorded(t, "p256"))
-	check(t, err)
+	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan error, 1)
@@ -362,7 +360,7 @@ func answer(t testing.TB, content []byte) []byte {
 		Status struct{ Code int }
 		Token  asn1.RawValue
 	}{Token: asn1.RawValue{Tag: asn1.TagSequence, IsCompound: true, Bytes: content}})
-	check(t, err)
+	must(t, err)
 	return der
 }
 
@@ -372,7 +370,7 @@ func nest(t testing.TB, depth int) (der []byte) {
 	for range depth {
 		var err error
 		der, err = asn1.Marshal(asn1.RawValue{Tag: asn1.TagSequence, IsCompound: true, Bytes: der})
-		check(t, err)
+		must(t, err)
 	}
 	return der
 }
@@ -397,7 +395,7 @@ func TestHeavyTimestamps(t *testing.T) {
 	} {
 		stamp := answer(t, c.content)
 		text, err := json.Marshal(map[string]any{"SignedRFC3161Timestamp": stamp})
-		check(t, err)
+		must(t, err)
 		row{name: c.name, want: "timestamp|" + c.want,
 			layer: func(b *testenv.Blob) { b.Annotations["dev.sigstore.cosign/rfc3161timestamp"] = string(text) },
 			bundle: func(b *protobundle.Bundle) {

@@ -52,18 +52,18 @@ type log struct{ key *ecdsa.PrivateKey }
 func newSigstore(t testing.TB) *sigstore {
 	t.Helper()
 	top, topKey, err := ca.GenerateRootCa()
-	check(t, err)
+	must(t, err)
 	intermediate, key, err := ca.GenerateFulcioIntermediate(top, topKey)
-	check(t, err)
+	must(t, err)
 	tsa, err := ca.NewVirtualSigstore()
-	check(t, err)
+	must(t, err)
 	// that intermediate is valid for too short a time
 	template := *intermediate
 	template.NotBefore = time.Now().Add(-3 * time.Hour)
 	der, err := x509.CreateCertificate(rand.Reader, &template, top, key.Public(), topKey)
-	check(t, err)
+	must(t, err)
 	intermediate, err = x509.ParseCertificate(der)
-	check(t, err)
+	must(t, err)
 	return &sigstore{
 		fulcio: root.FulcioCertificateAuthority{
 			Root: top, Intermediates: []*x509.Certificate{intermediate}, URI: "https://fulcio.localhost",
@@ -79,9 +79,9 @@ func (s *sigstore) trustedRoot(t testing.TB) string {
 	material, err := root.NewTrustedRoot(root.TrustedRootMediaType01,
 		[]root.CertificateAuthority{&s.fulcio}, s.ctlog.trusted("https://ctlog.localhost"),
 		s.tsa.TimestampingAuthorities(), s.rekor.trusted("https://rekor.localhost"))
-	check(t, err)
+	must(t, err)
 	text, err := material.MarshalJSON()
-	check(t, err)
+	must(t, err)
 	return string(text)
 }
 
@@ -106,7 +106,7 @@ func (l log) sign(t testing.TB, message []byte) []byte {
 	t.Helper()
 	sum := sha256.Sum256(message)
 	made, err := l.key.Sign(rand.Reader, sum[:], crypto.SHA256)
-	check(t, err)
+	must(t, err)
 	return made
 }
 
@@ -120,9 +120,9 @@ var (
 func (s *sigstore) certify(t testing.TB, subject, issuer string, since time.Time, key crypto.PublicKey, by *log) *x509.Certificate {
 	t.Helper()
 	der, err := asn1.MarshalWithParams(issuer, "utf8")
-	check(t, err)
+	must(t, err)
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
-	check(t, err)
+	must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: serial, EmailAddresses: []string{subject},
 		NotBefore: since, NotAfter: since.Add(10 * time.Minute),
@@ -131,9 +131,9 @@ func (s *sigstore) certify(t testing.TB, subject, issuer string, since time.Time
 	}
 	issue := func() *x509.Certificate {
 		der, err := x509.CreateCertificate(rand.Reader, template, s.fulcio.Intermediates[0], key, s.fulcioKey)
-		check(t, err)
+		must(t, err)
 		c, err := x509.ParseCertificate(der)
-		check(t, err)
+		must(t, err)
 		return c
 	}
 	c := issue()
@@ -156,17 +156,17 @@ func (s *sigstore) seen(t testing.TB, by log, tbs []byte) pkix.Extension {
 			PrecertEntry: &ct.PreCert{IssuerKeyHash: sha256.Sum256(s.fulcio.Intermediates[0].RawSubjectPublicKeyInfo), TBSCertificate: tbs},
 		},
 	}})
-	check(t, err)
+	must(t, err)
 	sct.Signature = ct.DigitallySigned{
 		Algorithm: tls.SignatureAndHashAlgorithm{Hash: tls.SHA256, Signature: tls.ECDSA},
 		Signature: by.sign(t, input),
 	}
 	list, err := x509util.MarshalSCTsIntoSCTList([]*ct.SignedCertificateTimestamp{&sct})
-	check(t, err)
+	must(t, err)
 	text, err := tls.Marshal(*list)
-	check(t, err)
+	must(t, err)
 	value, err := asn1.Marshal(text)
-	check(t, err)
+	must(t, err)
 	return pkix.Extension{Id: asn1.ObjectIdentifier(ctx509.OIDExtensionCTSCT), Value: value}
 }
 
@@ -204,10 +204,10 @@ func (l log) enter(t testing.TB, at time.Time, kind string, spec any) *protoreko
 	}
 	e.InclusionPromise = &protorekor.InclusionPromise{SignedEntryTimestamp: l.promise(t, e)}
 	signer, err := signature.LoadECDSASignerVerifier(l.key, crypto.SHA256)
-	check(t, err)
+	must(t, err)
 	hash := rfc6962.DefaultHasher.HashLeaf(body)
 	checkpoint, err := util.CreateAndSignCheckpoint(t.Context(), "rekor.localhost", 123, 1, hash, signer)
-	check(t, err)
+	must(t, err)
 	e.InclusionProof = &protorekor.InclusionProof{TreeSize: 1, RootHash: hash, Checkpoint: &protorekor.Checkpoint{Envelope: string(checkpoint)}}
 	return e
 }
@@ -233,16 +233,16 @@ func (l log) enterTile(t testing.TB, message, made []byte, c *x509.Certificate) 
 			}},
 		},
 	}}})
-	check(t, err)
+	must(t, err)
 	body, err := jsoncanonicalizer.Transform(text)
-	check(t, err)
+	must(t, err)
 	signer, err := signature.LoadECDSASignerVerifier(l.key, crypto.SHA256)
-	check(t, err)
+	must(t, err)
 	noteSigner, err := rekornote.NewNoteSigner(t.Context(), "rekor.localhost", signer)
-	check(t, err)
+	must(t, err)
 	hash := rfc6962.DefaultHasher.HashLeaf(body)
 	checkpoint, err := note.Sign(&note.Note{Text: string(formats.Checkpoint{Origin: "rekor.localhost", Size: 1, Hash: hash}.Marshal())}, noteSigner)
-	check(t, err)
+	must(t, err)
 	return &protorekor.TransparencyLogEntry{
 		LogId:             &protocommon.LogId{KeyId: l.id()},
 		KindVersion:       &protorekor.KindVersion{Kind: "hashedrekord", Version: "0.0.2"},
@@ -256,8 +256,8 @@ func canonical(t testing.TB, v any) []byte {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
-	check(t, enc.Encode(v))
+	must(t, enc.Encode(v))
 	out, err := jsoncanonicalizer.Transform(text.Bytes())
-	check(t, err)
+	must(t, err)
 	return out
 }

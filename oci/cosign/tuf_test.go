@@ -45,15 +45,15 @@ type mirror struct {
 func newMirror(t *testing.T, trustedRoot string) *mirror {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(nil)
-	check(t, err)
+	must(t, err)
 	signer, err := signature.LoadSigner(private, crypto.Hash(0))
-	check(t, err)
+	must(t, err)
 	m := &mirror{t: t, signer: signer, files: map[string][]byte{}, held: make(chan struct{}, 16)}
 	root := metadata.Root(time.Now().Add(time.Hour))
 	key, err := metadata.KeyFromPublicKey(public)
-	check(t, err)
+	must(t, err)
 	for _, role := range []string{metadata.ROOT, metadata.TIMESTAMP, metadata.SNAPSHOT, metadata.TARGETS} {
-		check(t, root.Signed.AddKey(key, role))
+		must(t, root.Signed.AddKey(key, role))
 	}
 	m.anchor = signed(m, root)
 	m.publish(trustedRoot)
@@ -67,9 +67,9 @@ func newMirror(t *testing.T, trustedRoot string) *mirror {
 func signed[T metadata.Roles](m *mirror, meta *metadata.Metadata[T]) []byte {
 	m.t.Helper()
 	_, err := meta.Sign(m.signer)
-	check(m.t, err)
+	must(m.t, err)
 	text, err := meta.ToBytes(false)
-	check(m.t, err)
+	must(m.t, err)
 	return text
 }
 
@@ -82,7 +82,7 @@ func (m *mirror) publish(trustedRoot string) {
 	targets := metadata.Targets(time.Now().Add(time.Hour))
 	targets.Signed.Version = m.version
 	info, err := metadata.TargetFile().FromBytes("trusted_root.json", []byte(trustedRoot), "sha256")
-	check(m.t, err)
+	must(m.t, err)
 	targets.Signed.Targets["trusted_root.json"] = info
 	snapshot := metadata.Snapshot(time.Now().Add(time.Hour))
 	snapshot.Signed.Version = m.version
@@ -325,15 +325,15 @@ func TestMirrorStalls(t *testing.T) {
 // with one, and with one that has the root from a Secret.
 func TestAtOnce(t *testing.T) {
 	l := newMirrored(t, nil)
-	check(t, l.verify(t.Context()))
+	must(t, l.verify(t.Context()))
 	each := l.m.asked()
 	l.c.pass(25 * time.Hour)
 	one, err := l.make(l.repo, l.trust)
-	check(t, err)
+	must(t, err)
 	trust := l.trust
 	trust.Root = secret("trusted_root.json", l.s.trustedRoot(t))
 	given, err := l.make(l.repo, trust)
-	check(t, err)
+	must(t, err)
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
