@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	_ "embed"
 	"encoding/json"
 	"os"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/accessibility"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
 	cdplog "github.com/chromedp/cdproto/log"
@@ -48,6 +50,9 @@ func newTab(t *testing.T) *tab {
 	var closeTab context.CancelFunc
 	p.ctx, closeTab = chromedp.NewContext(browser, chromedp.WithListener(p.listen))
 	t.Cleanup(func() {
+		if t.Failed() {
+			p.shows()
+		}
 		chromedp.Cancel(p.ctx)
 		closeTab()
 		stop()
@@ -63,7 +68,7 @@ func newTab(t *testing.T) *tab {
 	_, err := chromedp.Call(p.ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{
 		Source: `addEventListener("securitypolicyviolation", (e) => console.error("violation of", e.violatedDirective, "by", e.blockedURI))`,
 	})
-	check(t, err)
+	must(t, err)
 	return p
 }
 
@@ -108,10 +113,7 @@ func (p *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 		for err != nil && ctx.Err() == nil && strings.Contains(err.Error(), "Could not find node with given id") {
 			err = chromedp.Do(ctx, action)
 		}
-		if err != nil {
-			p.shows()
-			p.t.Fatal(err)
-		}
+		must(p.t, err)
 	}
 }
 
@@ -142,7 +144,7 @@ func (p *tab) strike(key string) {
 	p.t.Helper()
 	for _, kind := range []input.DispatchKeyEventType{input.DispatchKeyEventTypeKeyDown, input.DispatchKeyEventTypeKeyUp} {
 		_, err := chromedp.Call(p.ctx, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: kind, Key: key, Text: key})
-		check(p.t, err)
+		must(p.t, err)
 	}
 }
 
@@ -161,17 +163,7 @@ func eval[T any](p *tab, expression string) T {
 // until returns once an expression is true.
 func (p *tab) until(expression string) {
 	p.t.Helper()
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	deadline := time.After(time.Minute)
-	for !eval[bool](p, "Boolean("+expression+")") {
-		select {
-		case <-again.C:
-		case <-deadline:
-			p.shows()
-			p.t.Fatalf("never: %s", expression)
-		}
-	}
+	until(p.t, expression, func() bool { return eval[bool](p, "Boolean("+expression+")") })
 }
 
 // sees returns once text is on the page.
@@ -198,5 +190,159 @@ func (p *tab) look(width, height int64, scheme string) {
 			{Name: "prefers-reduced-motion", Value: "reduce"},
 		},
 	})
-	check(p.t, err)
+	must(p.t, err)
+}
+
+// harmless opens views of a page: each shows its text, of which neither markup
+// nor links nor control characters came.
+func (p *tab) harmless(base string, views []struct{ path, shows string }) {
+	p.t.Helper()
+	for _, view := range views {
+		p.open("about:blank")
+		p.open(base + view.path)
+		p.sees(view.shows)
+		if n := eval[int](p, `document.querySelectorAll("main script, main img, main svg, main style, main iframe").length`); n != 0 {
+			p.t.Errorf("%s: %d elements were made of text", view.path, n)
+		}
+		if shown := eval[string](p, `document.body.innerText`); strings.ContainsAny(shown, "\u202e\x1b\x07") {
+			p.t.Errorf("%s: control characters are on the page", view.path)
+		}
+		if elsewhere := eval[[]string](p, `[...document.querySelectorAll("a")].map((a) => a.href).filter((href) => !href.startsWith(location.origin))`); len(elsewhere) > 0 {
+			p.t.Errorf("%s: links to %q", view.path, elsewhere)
+		}
+	}
+}
+
+// examineAll examines views of a page, large and small, light and dark.
+func (p *tab) examineAll(views map[string]string, open func(path string)) {
+	p.t.Helper()
+	for name, path := range views {
+		for _, scheme := range []string{"light", "dark"} {
+			p.look(1100, 800, scheme)
+			open(path)
+			p.examine(name + ", " + scheme)
+			p.look(320, 640, scheme)
+			p.examine(name + ", small, " + scheme)
+		}
+	}
+}
+
+// contrast is JavaScript that returns what has less contrast than WCAG 2.2 AA
+// wants: 4.5 for text, 3 for the borders of what can be operated.
+//
+//go:embed testdata/contrast.js
+var contrast string
+
+// A stagedPage is a test runner where something of everything is to be seen.
+func staged(t *testing.T) (r *testRunner, running, failed string) {
+	t.Helper()
+	r = startTester(t)
+	checkout := asks("payments", "checkout", "WaitingPromotion", "5594979469", nil)
+	r.checks("/gate/promotion/check", checkout, 403)
+	r.checks("/api/v1/gates/gate/catalog/search/default/close", map[string]any{"actor": "Grace", "reason": "not before the sale ends"}, 200)
+	r.checks("/gate/check", asks("catalog", "search", "Waiting", "6f8f9c6b58", nil), 403)
+	r.checks("/api/v1/gates/gate/payments/ledger/default/open", map[string]any{"actor": "Ada", "reason": "looks good", "mode": "one-shot", "ttl": "8h"}, 200)
+	r.checks("/api/v1/gates/rollback/shop/frontend/default/open", map[string]any{"actor": "Ada", "reason": "errors after the release"}, 200)
+	r.checks("/", asks("payments", "checkout", "Progressing", "5594979469", keys{"type": "bash",
+		"cmd": "printf 'TAP version 13\n1..3\nok 1 adds to the cart\nnot ok 2 pays by card\n# expected 200, got 502\nok 3 refunds\n'; exit 1"}), 422)
+	failed = r.runs()[0].ID
+	r.checks("/", asks("catalog", "search", "Progressing", "6f8f9c6b58", keys{"type": "bash", "cmd": "echo all is well"}), 200)
+	r.load("frontend", "for i in $(seq 40); do echo \"request $i: 200 in $((i * 7 % 23 + 4)) ms\"; done; sleep 3600")
+	return r, r.runs()[0].ID, failed
+}
+
+// loaded returns when the view is what the server says.
+func (p *tab) loaded(url string) {
+	p.t.Helper()
+	p.open("about:blank")
+	p.open(url)
+	p.until(`document.querySelector("#live").textContent == "live" && !document.querySelector("main").innerText.includes("Loading")`)
+	p.until(`!location.hash.includes("runs/") || document.querySelector(".output").textContent`)
+}
+
+// Every view has enough contrast, light and dark, fits 320 pixels without
+// scrolling sideways, and says to assistive technology what there is.
+func TestTesterWebLook(t *testing.T) {
+	r, running, failed := staged(t)
+	p := newTab(t)
+	p.examineAll(map[string]string{
+		"approvals": "", "gates": "#/gates", "gate": "#/gates/gate/catalog/search/default", "audit": "#/audit",
+		"runs": "#/runs", "running": "#/runs/" + running, "failed": "#/runs/" + failed, "none": "#/nothing",
+	}, func(path string) { p.loaded(r.url + "/ui/" + path) })
+	p.look(640, 400, "dark") // 1280 × 800 at 200 %
+	p.loaded(r.url + "/ui/")
+	p.click(approve)
+	p.until(`document.querySelector("dialog[open]")`)
+	p.examine("dialog")
+	p.look(320, 640, "light")
+	p.examine("dialog, small")
+
+	guard, _ := guarded(t)
+	p.open(guard.url + "/ui/")
+	p.until(`document.querySelector("[name=token]")`)
+	p.examine("login")
+}
+
+// examine checks what is on the page now.
+func (p *tab) examine(name string) {
+	p.t.Helper()
+	for _, line := range eval[[]string](p, contrast) {
+		p.t.Errorf("%s: contrast: %s", name, line)
+	}
+	if wide := eval[int](p, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); wide > 0 {
+		p.t.Errorf("%s: it is %d pixels too wide", name, wide)
+	}
+	if twice := eval[[]string](p, `[...document.querySelectorAll("[id]")].map((e) => e.id).filter((id, i, all) => all.indexOf(id) != i)`); len(twice) > 0 {
+		p.t.Errorf("%s: ids that are there twice: %q", name, twice)
+	}
+	levels := eval[[]int](p, `[...document.querySelectorAll("main :is(h1, h2, h3, h4), dialog :is(h1, h2, h3)")].filter((e) => e.checkVisibility()).map((e) => Number(e.localName[1]))`)
+	for i, level := range levels {
+		if i == 0 && level != 1 || i > 0 && level > levels[i-1]+1 {
+			p.t.Errorf("%s: the order of headings is %v", name, levels)
+		}
+	}
+	p.assisted(name)
+}
+
+// operable are the roles of what can be operated, which have to have a name.
+var operable = map[string]bool{
+	"button": true, "link": true, "textbox": true, "searchbox": true, "combobox": true, "listbox": true, "radio": true, "checkbox": true,
+	"radiogroup": true, "group": true, "dialog": true, "table": true, "navigation": true, "search": true, "region": true,
+}
+
+// assisted checks what assistive technology is told.
+func (p *tab) assisted(name string) {
+	p.t.Helper()
+	tree, err := chromedp.Call(p.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
+	must(p.t, err)
+	count := map[string]int{}
+	for _, node := range tree.Nodes {
+		if node.Ignored || node.Role == nil {
+			continue
+		}
+		role := strings.Trim(string(node.Role.Value), `"`)
+		count[role]++
+		called := ""
+		if node.Name != nil {
+			called = strings.Trim(string(node.Name.Value), `" `)
+		}
+		if operable[role] && called == "" {
+			p.t.Errorf("%s: a %s without a name", name, role)
+		}
+	}
+	modal := eval[bool](p, `Boolean(document.querySelector("dialog[open]"))`)
+	for role, want := range map[string]int{"main": 1, "banner": 1, "navigation": 1} {
+		if role == "navigation" && eval[bool](p, `document.body.classList.contains("signed-out")`) {
+			want = 0
+		}
+		if count[role] != want && !modal {
+			p.t.Errorf("%s: %d of role %s, want %d", name, count[role], role, want)
+		}
+	}
+	if tables := eval[int](p, `[...document.querySelectorAll("table")].filter((e) => e.checkVisibility()).length`); count["table"] != tables && !modal {
+		p.t.Errorf("%s: %d tables of %d are tables", name, count["table"], tables)
+	}
+	if rows := eval[int](p, `[...document.querySelectorAll("tbody tr")].filter((e) => e.checkVisibility()).length`); !modal && (count["row"] < rows || count["rowheader"] != rows) {
+		p.t.Errorf("%s: %d rows and %d headers of rows, want %d", name, count["row"], count["rowheader"], rows)
+	}
 }

@@ -1,52 +1,35 @@
 package e2e
 
 import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/tls"
-	"fmt"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"maps"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/sas"
 
 	"github.com/headgate-io/headgate/internal/testenv"
 )
-
-// An attempt is a fetch of a bucket that holds files.
-type attempt struct {
-	name   string
-	source bucketSource
-	failed string // regular expression of FetchFailed; "" when the fetch succeeds
-}
-
-// run fetches, and looks for credentials in what is said.
-func (a attempt) run(t *testing.T) outcome {
-	t.Helper()
-	store := t.TempDir()
-	got := fetchBucket(t, store, a.source)
-	if text := got.said(); strings.Contains(text, "canary") {
-		t.Errorf("a credential is shown: %s", text)
-	}
-	if a.failed == "" {
-		if got.code != 0 {
-			t.Fatalf("exit code %d, %+v\n%s", got.code, got.status, got.stderr)
-		}
-		wantFiles(t, tree(t, store), files)
-		return got
-	}
-	failed := got.status.condition("FetchFailed")
-	if got.code != 1 || !regexp.MustCompile(a.failed).MatchString(failed) {
-		t.Errorf("exit code %d, FetchFailed %q, want %q", got.code, failed, a.failed)
-	}
-	if found := archives(t, store); len(found) > 0 {
-		t.Errorf("stored %v", found)
-	}
-	return got
-}
-
-// said returns all that a run of the command told.
-func (o outcome) said() string { return fmt.Sprintf("%s %+v", o.stderr, o.status) }
 
 // trusting reaches servers with a certificate of ca.
 func trusting(ca *testenv.CA) *http.Transport {
@@ -64,11 +47,13 @@ func TestBucketAccess(t *testing.T) {
 	plain.publish("public")
 	elsewhere := minioServer{region: "eu-central-7"}.serve(t)
 	elsewhere.bucket("app", files)
-	mutual := serveMutual(t, ca, secure.addr)
+	// MinIO has no way to want client certificates.
+	mutual := serveNginx(t, t.TempDir(), "location / { proxy_pass https://"+secure.addr+"; proxy_set_header Host $http_host; }")
+	mutualAddr := strings.TrimPrefix(mutual.mutual, "https://")
 	gate := serveHTTPProxy(t)
 	trust := keys{"ca.crt": string(ca.PEM())}
-	cert, key := ca.Client("alice")
-	identity := keys{"ca.crt": string(ca.PEM()), "tls.crt": string(cert), "tls.key": string(key)}
+	cert, key := mutual.ca.Client("alice")
+	identity := keys{"ca.crt": string(mutual.ca.PEM()), "tls.crt": string(cert), "tls.key": string(key)}
 	wrong := keys{"accesskey": root["accesskey"], "secretkey": "canary-wrong-secret"}
 	stranger := keys{"accesskey": "nobody", "secretkey": "canary-wrong-secret"}
 	pat := keys{"address": gate.url, "username": "pat", "password": "pr0xy"}
@@ -89,8 +74,8 @@ func TestBucketAccess(t *testing.T) {
 		{"TLS", tlsApp, ""},
 		{"TLS of an unknown CA", bucketAt(secure.addr, "app").with("insecure", false).secret("secretRef", root), "certificate"},
 		{"TLS of another CA", tlsApp.secure(secure.addr, keys{"ca.crt": string(unknown.PEM())}), "certificate"},
-		{"mTLS", tlsApp.secure(mutual, identity), ""},
-		{"mTLS without", tlsApp.secure(mutual, trust), "400|certificate"},
+		{"mTLS", tlsApp.secure(mutualAddr, identity), ""},
+		{"mTLS without", tlsApp.secure(mutualAddr, keys{"ca.crt": string(mutual.ca.PEM())}), "400|certificate"},
 		{"region", closed.with("endpoint", elsewhere.addr).with("region", "eu-central-7"), ""},
 		{"another region, which the store corrects", closed.with("endpoint", elsewhere.addr).with("region", "eu-central-8"), ""},
 		{"proxy", closed.secret("proxySecretRef", pat), ""},
@@ -100,10 +85,11 @@ func TestBucketAccess(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			before := gate.log()
 			c.run(t)
-			if c.source.secrets["proxySecretRef"] == nil || c.failed != "" {
+			source := c.source.(bucketSource)
+			if source.secrets["proxySecretRef"] == nil || c.failed != "" {
 				return
 			}
-			_, port, _ := strings.Cut(c.source.spec["endpoint"].(string), ":")
+			_, port, _ := strings.Cut(source.spec["endpoint"].(string), ":")
 			if said := strings.TrimPrefix(gate.log(), before); !strings.Contains(said, port) {
 				t.Errorf("the proxy did not see port %s:\n%s", port, said)
 			}
@@ -111,30 +97,429 @@ func TestBucketAccess(t *testing.T) {
 	}
 }
 
-const mutualConf = `
-daemon off; worker_processes 1; pid @DIR@/nginx.pid; error_log stderr warn;
-events { worker_connections 512; }
-http {
-  access_log off; client_max_body_size 0;
-  client_body_temp_path @DIR@/tmp; proxy_temp_path @DIR@/tmp; fastcgi_temp_path @DIR@/tmp; uwsgi_temp_path @DIR@/tmp; scgi_temp_path @DIR@/tmp;
-  ssl_certificate @DIR@/tls.crt; ssl_certificate_key @DIR@/tls.key; ssl_client_certificate @DIR@/ca.crt;
-  server { listen @LISTEN@ ssl; ssl_verify_client on; location / { proxy_pass https://@BEHIND@; proxy_set_header Host $http_host; } }
-}
-`
+const (
+	azureAccount = "devstoreaccount1"
+	azureTenant  = "72f988bf-86f1-41af-91ab-2d7cd011db47"
+)
 
-// serveMutual starts nginx before a store that has no way to want client
-// certificates, and returns its address.
-func serveMutual(t *testing.T, ca *testenv.CA, behind string) (addr string) {
+// An azureStore is Azurite, with one account.
+type azureStore struct {
+	t    *testing.T
+	addr string
+	url  string // of the account
+	key  string // of the account, in base64
+	*azblob.Client
+}
+
+// serveAzurite starts Azurite, with TLS and bearer tokens when ca is not nil.
+func serveAzurite(t *testing.T, ca *testenv.CA) *azureStore {
 	t.Helper()
+	addr, port := freeAddr(t)
+	s := &azureStore{t: t, addr: addr, key: base64.StdEncoding.EncodeToString([]byte("canary-key-of-account-0123456789"))}
+	args := []string{"--silent", "--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry", "--blobHost", "127.0.0.1", "--blobPort", port}
+	scheme, web := "http", &http.Client{}
+	if ca != nil {
+		dir := t.TempDir()
+		cert, key := ca.Server()
+		args = append(args, "--oauth", "basic", "--cert", write(t, filepath.Join(dir, "tls.crt"), string(cert)), "--key", write(t, filepath.Join(dir, "tls.key"), string(key)))
+		scheme, web.Transport = "https", trusting(ca)
+	}
+	cmd := exec.Command(tool(t, "azurite"), args...)
+	cmd.Env = append(cmd.Environ(), "AZURITE_ACCOUNTS="+azureAccount+":"+s.key)
+	start(t, cmd)
+	await(t, addr)
+	s.url = scheme + "://" + addr + "/" + azureAccount
+	shared, err := azblob.NewSharedKeyCredential(azureAccount, s.key)
+	must(t, err)
+	o := new(azblob.ClientOptions)
+	o.Transport = web
+	s.Client, err = azblob.NewClientWithSharedKeyCredential(s.url, shared, o)
+	must(t, err)
+	return s
+}
+
+// container makes a container with blobs.
+func (s *azureStore) container(name string, public *container.PublicAccessType, blobs keys) {
+	s.t.Helper()
+	_, err := s.CreateContainer(s.t.Context(), name, &azblob.CreateContainerOptions{Access: public})
+	must(s.t, err)
+	for key, text := range blobs {
+		s.put(name, key, text)
+	}
+}
+
+func (s *azureStore) put(container, key, text string) {
+	s.t.Helper()
+	_, err := s.UploadBuffer(context.Background(), container, key, []byte(text), nil)
+	must(s.t, err)
+}
+
+// sign returns a shared access signature that lets a container be listed and read until expiry.
+func (s *azureStore) sign(name string, expiry time.Time) string {
+	s.t.Helper()
+	url, err := s.ServiceClient().NewContainerClient(name).GetSASURL(sas.ContainerPermissions{Read: true, List: true}, expiry, &container.GetSASURLOptions{StartTime: new(expiry.Add(-24 * time.Hour))})
+	must(s.t, err)
+	_, query, _ := strings.Cut(url, "?")
+	return query
+}
+
+// TestBucketAzure fetches from Azurite with each kind of credentials.
+func TestBucketAzure(t *testing.T) {
+	ca := testenv.NewCA(t)
+	plain, secure := serveAzurite(t, nil), serveAzurite(t, ca)
+	plain.container("app", nil, files)
+	plain.container("public", new(container.PublicAccessTypeContainer), files)
+	secure.container("app", nil, files)
+	authority := serveEntra(t, ca)
+	source := bucketAt(plain.url, "app").with("provider", "azure")
+	good, expired := plain.sign("app", time.Now().Add(time.Hour)), plain.sign("app", time.Now().Add(-time.Hour))
+	bearer := func(secret string) bucketSource {
+		return source.secure(secure.url, keys{"ca.crt": string(ca.PEM())}).
+			secret("secretRef", keys{"tenantId": azureTenant, "clientId": "headgate", "clientSecret": secret, "authorityHost": authority})
+	}
+	signature := func(query string) string { _, after, _ := strings.Cut(query, "sig="); return after }
+	for _, c := range []attempt{
+		{"account key", source.secret("secretRef", keys{"accountKey": plain.key}), ""},
+		{"wrong account key", source.secret("secretRef", keys{"accountKey": base64.StdEncoding.EncodeToString([]byte("canary-another-key"))}), "403"},
+		{"account key that is none", source.secret("secretRef", keys{"accountKey": "canary !"}), "accountKey"},
+		{"signature in the Secret", source.secret("secretRef", keys{"sasKey": good}), ""},
+		{"signature with its question mark", source.secret("secretRef", keys{"sasKey": "?" + good}), ""},
+		{"signature in the endpoint", source.with("endpoint", plain.url+"?"+good), ""},
+		{"signature in the Secret wins", source.with("endpoint", plain.url+"?"+expired).secret("secretRef", keys{"sasKey": good}), ""},
+		{"signature that has ended", source.secret("secretRef", keys{"sasKey": expired}), "403"},
+		{"signature in the endpoint that has ended", source.with("endpoint", plain.url+"?"+expired), "403"},
+		{"account key over TLS", source.secure(secure.url, keys{"ca.crt": string(ca.PEM())}).secret("secretRef", keys{"accountKey": plain.key}), ""},
+		{"application", bearer("canary-application"), ""},
+		{"application, wrong secret", bearer("canary-wrong"), "AuthenticationFailed|401"},
+		{"anonymous", source.with("bucketName", "public"), ""},
+		{"anonymous, private container", source, "403|404"},
+		{"no such container", source.with("bucketName", "absent").secret("secretRef", keys{"accountKey": plain.key}), "404|ContainerNotFound"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := c.run(t)
+			for _, query := range []string{good, expired} {
+				if text := got.said(); strings.Contains(text, signature(query)) {
+					t.Errorf("a signature is shown: %s", text)
+				}
+			}
+		})
+	}
+}
+
+// serveEntra starts an authority of Microsoft Entra that knows one application,
+// and returns its URL. Azurite does not check signatures of tokens.
+func serveEntra(t *testing.T, ca *testenv.CA) (url string) {
+	t.Helper()
+	signer := newIssuer(t)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		base := "https://" + r.Host + "/" + azureTenant
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/.well-known/openid-configuration"):
+			json.NewEncoder(w).Encode(keys{"issuer": base + "/v2.0", "authorization_endpoint": base + "/authorize", "token_endpoint": base + "/token"})
+		case r.URL.Path != "/"+azureTenant+"/token":
+			w.WriteHeader(http.StatusNotFound)
+		case r.FormValue("client_id") != "headgate" || r.FormValue("client_secret") != "canary-application" || r.FormValue("scope") == "":
+			w.WriteHeader(http.StatusUnauthorized)
+			json.NewEncoder(w).Encode(keys{"error": "invalid_client", "error_description": "AADSTS7000215: Invalid client secret " + r.FormValue("client_secret")})
+		default:
+			now := time.Now()
+			token, err := signer.sign(map[string]any{"iss": "https://sts.windows.net/" + azureTenant + "/", "aud": "https://storage.azure.com", "sub": "headgate", "jti": rand.Text(),
+				"iat": now.Unix(), "nbf": now.Add(-time.Minute).Unix(), "exp": now.Add(time.Hour).Unix()})
+			if err != nil {
+				t.Error(err)
+			}
+			json.NewEncoder(w).Encode(map[string]any{"token_type": "Bearer", "expires_in": 3600, "access_token": token})
+		}
+	}))
+	s.TLS = ca.ServerConfig(false)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// A googleStore is fake-gcs-server, which wants no credentials.
+type googleStore struct {
+	t    *testing.T
+	addr string
+}
+
+func serveGoogle(t *testing.T) *googleStore {
+	t.Helper()
+	addr, port := freeAddr(t)
+	start(t, exec.Command(tool(t, "fake-gcs-server"), "-scheme", "http", "-host", "127.0.0.1", "-port", port, "-backend", "memory",
+		"-external-url", "http://"+addr, "-public-host", addr, "-log-level", "error"))
+	await(t, addr)
+	return &googleStore{t, addr}
+}
+
+// bucket makes a bucket with objects.
+func (s *googleStore) bucket(name string, objects keys) {
+	s.t.Helper()
+	s.post("/storage/v1/b?project=test", "application/json", `{"name":"`+name+`"}`)
+	for key, text := range objects {
+		s.put(name, key, text)
+	}
+}
+
+func (s *googleStore) put(bucket, key, text string) {
+	s.t.Helper()
+	s.post("/upload/storage/v1/b/"+bucket+"/o?uploadType=media&name="+url.QueryEscape(key), "application/octet-stream", text)
+}
+
+func (s *googleStore) post(path, kind, text string) {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "http://"+s.addr+path, strings.NewReader(text))
+	must(s.t, err)
+	r.Header.Set("Content-Type", kind)
+	a, err := http.DefaultClient.Do(r)
+	must(s.t, err)
+	defer a.Body.Close()
+	if said, _ := io.ReadAll(io.LimitReader(a.Body, 1000)); a.StatusCode != http.StatusOK {
+		s.t.Fatalf("POST %s: %s: %s", path, a.Status, said)
+	}
+}
+
+// TestBucketGoogle fetches from fake-gcs-server with the key of a service
+// account, which a token service exchanges, and counts what is asked.
+func TestBucketGoogle(t *testing.T) {
+	s := serveGoogle(t)
+	s.bucket("app", files)
+	const token = "canary-access-token"
+	front := newNamingFront(t, s.addr, func(r *http.Request) string {
+		who := ""
+		if r.Header.Get("Authorization") != "Bearer "+token {
+			who = "anonymous "
+		}
+		if strings.HasSuffix(r.URL.Path, "/o") {
+			return who + "list"
+		}
+		return who + r.URL.Path
+	})
+	at := func(key keys) bucketSource {
+		return bucketAt("http://"+front.addr, "app").with("provider", "gcp").secret("secretRef", key)
+	}
+	accounts := newAccounts(t, token)
+	c := counted{front: front, source: at(accounts.key(t, accounts.private)), store: t.TempDir(), files: maps.Clone(files), below: "/storage/v1/b/app/o/"}
+	c.run(t, func(key, text string) { s.put("app", key, text) })
+	s.put("app", "README.md", files["README.md"])
+	another, err := rsa.GenerateKey(rand.Reader, 2048)
+	must(t, err)
+	for _, c := range []attempt{
+		{"key", at(accounts.key(t, accounts.private)), ""},
+		{"key of another", at(accounts.key(t, another)), "AuthenticationFailed|invalid_grant"},
+		{"authorized user", at(keys{"serviceaccount": `{"type":"authorized_user","client_id":"c","client_secret":"canary","refresh_token":"canary"}`}), "service_account"},
+		{"external account", at(keys{"serviceaccount": `{"type":"external_account","token_url":"http://` + s.addr + `/canary"}`}), "service_account"},
+		{"no key", at(keys{"other": "canary"}), "serviceaccount"},
+		{"anonymous", bucketAt("http://"+front.addr, "app").with("provider", "gcp"), ""},
+		{"no such bucket", at(accounts.key(t, accounts.private)).with("bucketName", "absent"), "404"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			front.took()
+			c.run(t)
+			for _, asked := range front.took() {
+				if anonymous := strings.Contains(asked, " anonymous "); anonymous != (c.name == "anonymous") {
+					t.Errorf("the store was asked %q", asked)
+				}
+			}
+		})
+	}
+}
+
+// accounts is a token service that knows one service account (RFC 7523).
+type accounts struct {
+	url     string
+	private *rsa.PrivateKey
+}
+
+func newAccounts(t *testing.T, token string) accounts {
+	t.Helper()
+	clerk := newIssuer(t) // has a key
+	a := accounts{private: clerk.key}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.Method != http.MethodPost || r.FormValue("grant_type") != "urn:ietf:params:oauth:grant-type:jwt-bearer" || !a.signed(r.FormValue("assertion")) {
+			w.WriteHeader(http.StatusBadRequest)
+			json.NewEncoder(w).Encode(keys{"error": "invalid_grant", "error_description": "Invalid JWT Signature."})
+			return
+		}
+		json.NewEncoder(w).Encode(map[string]any{"access_token": token, "token_type": "Bearer", "expires_in": 3600})
+	}))
+	t.Cleanup(s.Close)
+	a.url = s.URL + "/token"
+	return a
+}
+
+// signed reports whether a token is signed by the account, and is for this service.
+func (a *accounts) signed(token string) bool {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return false
+	}
+	signature, err := base64.RawURLEncoding.DecodeString(parts[2])
+	sum := sha256.Sum256([]byte(parts[0] + "." + parts[1]))
+	if err != nil || rsa.VerifyPKCS1v15(&a.private.PublicKey, crypto.SHA256, sum[:], signature) != nil {
+		return false
+	}
+	body, err := base64.RawURLEncoding.DecodeString(parts[1])
+	var claims struct{ Iss, Aud, Scope string }
+	return err == nil && json.Unmarshal(body, &claims) == nil &&
+		claims.Iss == "app@example.com" && claims.Aud == a.url && strings.Contains(claims.Scope, "devstorage.read_only")
+}
+
+// key returns a Secret with the key of the account.
+func (a accounts) key(t *testing.T, private *rsa.PrivateKey) keys {
+	t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	must(t, err)
+	var text bytes.Buffer
+	must(t, pem.Encode(&text, &pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	file, err := json.Marshal(keys{"type": "service_account", "project_id": "test", "private_key_id": "1", "private_key": text.String(),
+		"client_email": "app@example.com", "token_uri": a.url})
+	must(t, err)
+	return keys{"serviceaccount": string(file)}
+}
+
+// TestBucketSTS lets MinIO give temporary keys to users of an LDAP directory
+// and to bearers of the tokens of an issuer.
+func TestBucketSTS(t *testing.T) {
+	ca, unknown := testenv.NewCA(t), testenv.NewCA(t)
+	clerk, provider := newProvider(t)
+	env := append(serveLDAP(t), "MINIO_IDENTITY_OPENID_CONFIG_URL="+provider+"/.well-known/openid-configuration",
+		"MINIO_IDENTITY_OPENID_CLIENT_ID=headgate", "MINIO_IDENTITY_OPENID_CLAIM_NAME=policy")
+	store := minioServer{ca: ca, env: env}.serve(t)
+	store.bucket("app", files)
+	store.admin("idp", "ldap", "policy", "attach", "store", "readwrite", "--user", ldapUser)
+	gate := serveHTTPProxy(t)
+	trust := keys{"ca.crt": string(ca.PEM())}
+	at := "https://" + store.addr
+	source := bucketSource{spec: map[string]any{"bucketName": "app"}}.secure(store.addr, trust)
+	sts := func(provider, endpoint string, secret, trust keys) bucketSource {
+		s := source.with("sts", map[string]any{"provider": provider, "endpoint": endpoint}).secret("sts.secretRef", secret)
+		if trust != nil {
+			s = s.secret("sts.certSecretRef", trust)
+		}
+		return s
+	}
+	alice, mallory := keys{"username": "alice", "password": "canary-alice"}, keys{"username": "alice", "password": "canary-mallory"}
+	claims := map[string]any{"iss": provider, "aud": "headgate", "sub": "alice", "policy": "readwrite", "exp": time.Now().Add(time.Hour).Unix()}
+	token := func(field string, value any) keys {
+		changed := map[string]any{field: value}
+		for name, value := range claims {
+			if name != field {
+				changed[name] = value
+			}
+		}
+		text, err := clerk.sign(changed)
+		must(t, err)
+		return keys{"token": text}
+	}
+	const web = "webidentity"
+	for _, c := range []attempt{
+		{"LDAP", sts("ldap", at, alice, trust), ""},
+		{"LDAP by a proxy", sts("ldap", at, alice, trust).secret("proxySecretRef", keys{"address": gate.url, "username": "pat", "password": "pr0xy"}), ""},
+		{"LDAP wrong password", sts("ldap", at, mallory, trust), "AuthenticationFailed"},
+		{"LDAP without password", sts("ldap", at, keys{"username": "alice"}, trust), "password"},
+		{"LDAP, a user with no policy", sts("ldap", at, keys{"username": "bob", "password": "canary-bob"}, trust), "AuthenticationFailed|403|denied"},
+		{"LDAP, service of another CA", sts("ldap", at, alice, keys{"ca.crt": string(unknown.PEM())}), "certificate"},
+		{"LDAP, service of an unknown CA", sts("ldap", at, alice, nil), "certificate"},
+		{"web identity", sts(web, at, token("sub", "alice"), trust), ""},
+		{"web identity, expired", sts(web, at, token("exp", time.Now().Add(-time.Hour).Unix()), trust), "AuthenticationFailed"},
+		{"web identity, for another audience", sts(web, at, token("aud", "another"), trust), "AuthenticationFailed"},
+		{"web identity, a policy that is not there", sts(web, at, token("policy", "none"), trust), "AuthenticationFailed|403|denied"},
+		{"web identity, forged", sts(web, at, keys{"token": token("sub", "alice")["token"] + "x"}, trust), "AuthenticationFailed"},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.run(t) })
+	}
+}
+
+// newProvider returns an issuer and where it tells of its key (OpenID Connect Discovery 1.0).
+func newProvider(t *testing.T) (i *issuer, url string) {
+	t.Helper()
+	i = newIssuer(t)
+	set := i.keySet(t)
+	s := httptest.NewUnstartedServer(nil)
+	url = "http://" + s.Listener.Addr().String()
+	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch r.URL.Path {
+		case "/.well-known/openid-configuration":
+			json.NewEncoder(w).Encode(map[string]any{"issuer": url, "jwks_uri": url + "/keys", "authorization_endpoint": url, "token_endpoint": url,
+				"response_types_supported": []string{"id_token"}, "subject_types_supported": []string{"public"}, "id_token_signing_alg_values_supported": []string{"RS256"}})
+		case "/keys":
+			w.Write([]byte(set))
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	})
+	s.Start()
+	t.Cleanup(s.Close)
+	return i, url
+}
+
+const (
+	ldapBase = "dc=example,dc=org"
+	ldapUser = "uid=alice,ou=people," + ldapBase
+
+	slapdConf = `
+include @SCHEMA@/core.schema
+include @SCHEMA@/cosine.schema
+include @SCHEMA@/inetorgperson.schema
+pidfile @DIR@/pid
+database ldif
+suffix "` + ldapBase + `"
+rootdn "cn=admin,` + ldapBase + `"
+rootpw admin-password
+directory @DIR@/data
+`
+	slapdEntries = `dn: ` + ldapBase + `
+objectClass: dcObject
+objectClass: organization
+dc: example
+o: example
+
+dn: ou=people,` + ldapBase + `
+objectClass: organizationalUnit
+ou: people
+
+dn: ` + ldapUser + `
+objectClass: inetOrgPerson
+uid: alice
+cn: Alice
+sn: Alice
+userPassword: canary-alice
+
+dn: uid=bob,ou=people,` + ldapBase + `
+objectClass: inetOrgPerson
+uid: bob
+cn: Bob
+sn: Bob
+userPassword: canary-bob
+`
+)
+
+// serveLDAP starts slapd and returns what tells MinIO of it.
+func serveLDAP(t *testing.T) (env []string) {
+	t.Helper()
+	addr, _ := freeAddr(t)
 	dir := t.TempDir()
-	cert, key := ca.Server()
-	write(t, filepath.Join(dir, "tls.crt"), string(cert))
-	write(t, filepath.Join(dir, "tls.key"), string(key))
-	write(t, filepath.Join(dir, "ca.crt"), string(ca.PEM()))
-	check(t, os.Mkdir(filepath.Join(dir, "tmp"), 0o777))
-	l := listen(t)
-	addr = l.Addr().String()
-	conf := strings.NewReplacer("@DIR@", dir, "@LISTEN@", addr, "@BEHIND@", behind).Replace(mutualConf)
-	startNginx(t, dir, write(t, filepath.Join(dir, "nginx.conf"), conf), l)
-	return addr
+	must(t, os.Mkdir(filepath.Join(dir, "data"), 0o700))
+	conf := write(t, filepath.Join(dir, "slapd.conf"), strings.NewReplacer("@DIR@", dir, "@SCHEMA@", "/etc/ldap/schema").Replace(slapdConf))
+	run(t, "slapadd", "-f", conf, "-l", write(t, filepath.Join(dir, "entries.ldif"), slapdEntries))
+	start(t, exec.Command(tool(t, "slapd"), "-d", "0", "-f", conf, "-h", "ldap://"+addr))
+	await(t, addr)
+	return []string{"MINIO_IDENTITY_LDAP_SERVER_ADDR=" + addr, "MINIO_IDENTITY_LDAP_SERVER_INSECURE=on",
+		"MINIO_IDENTITY_LDAP_LOOKUP_BIND_DN=cn=admin," + ldapBase, "MINIO_IDENTITY_LDAP_LOOKUP_BIND_PASSWORD=admin-password",
+		"MINIO_IDENTITY_LDAP_USER_DN_SEARCH_BASE_DN=ou=people," + ldapBase, "MINIO_IDENTITY_LDAP_USER_DN_SEARCH_FILTER=(uid=%s)"}
+}
+
+// admin runs mc, to which the store is known as "store".
+func (s *objectStore) admin(args ...string) {
+	s.t.Helper()
+	cmd := exec.CommandContext(s.t.Context(), tool(s.t, "mc"), append([]string{"--insecure"}, args...)...)
+	cmd.Env = []string{"MC_CONFIG_DIR=" + s.t.TempDir(), "HOME=" + s.t.TempDir(),
+		"MC_HOST_store=" + s.EndpointURL().Scheme + "://" + root["accesskey"] + ":" + root["secretkey"] + "@" + s.addr}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		s.t.Fatalf("mc %q: %v\n%s", args, err, out)
+	}
 }

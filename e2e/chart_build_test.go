@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -75,8 +77,8 @@ dependencies:
 	h.run(t, "helm3", "repo", "add", "queue", clerk.url, "--username", "carol", "--password", "c4rol")
 	h.run(t, "helm3", "dependency", "update", at)
 	alone := charts(t, map[string]keys{"umbrella": filesOf(t, os.DirFS(at))})
-	check(t, os.RemoveAll(filepath.Join(at, "charts")))
-	check(t, os.RemoveAll(filepath.Join(at, "tmpcharts")))
+	must(t, os.RemoveAll(filepath.Join(at, "charts")))
+	must(t, os.RemoveAll(filepath.Join(at, "tmpcharts")))
 
 	docs := func(git string) []any {
 		return []any{
@@ -90,8 +92,8 @@ dependencies:
 	}
 	for _, locked := range []bool{true, false} {
 		if !locked {
-			check(t, os.Remove(filepath.Join(at, "Chart.lock")))
-			check(t, os.Remove(filepath.Join(alone, "umbrella", "Chart.lock")))
+			must(t, os.Remove(filepath.Join(at, "Chart.lock")))
+			must(t, os.Remove(filepath.Join(alone, "umbrella", "Chart.lock")))
 		}
 		t.Run(fmt.Sprintf("locked %v", locked), func(t *testing.T) {
 			server := gitCharts(t, dir)
@@ -135,7 +137,7 @@ func TestChartBuild(t *testing.T) {
 	dir := charts(t, all)
 	h.run(t, "helm3", "dependency", "update", filepath.Join(dir, "legacy"))
 	alone := charts(t, map[string]keys{"legacy": filesOf(t, os.DirFS(filepath.Join(dir, "legacy")))})
-	check(t, os.RemoveAll(filepath.Join(dir, "legacy", "charts")))
+	must(t, os.RemoveAll(filepath.Join(dir, "legacy", "charts")))
 	git := object("GitRepository", "git", map[string]any{"url": gitCharts(t, dir).plain + "/public/repo.git"})
 	for name := range all {
 		t.Run(name, func(t *testing.T) {
@@ -192,9 +194,7 @@ func TestChartValues(t *testing.T) {
 	spec := map[string]any{"valuesFiles": append(slices.Clone(files), "absent.yaml"), "ignoreMissingValuesFiles": true}
 	store := t.TempDir()
 	ours := fetchedChart(t, store, []any{repository, chartOf("PkgRepository", "charts", "web", spec)})
-	if filepath.Base(ours) != "web-1.0.0+1.tgz" {
-		t.Errorf("stored %s", ours)
-	}
+	testenv.Equal(t, filepath.Base(ours), "web-1.0.0+1.tgz", "stored")
 	rendered(t, h, ours, base, same, flags...)
 
 	// In Git they are relative to the root of the source.
@@ -215,4 +215,214 @@ func TestChartValues(t *testing.T) {
 	docs = []any{git, repository, chartOf("PkgRepository", "charts", "web", map[string]any{"valuesFiles": []string{"values.yaml", "source:git/charts/web/values-prod.yaml", "source:git/charts/web/env/eu.yaml"}})}
 	rendered(t, h, fetchedChart(t, t.TempDir(), docs), base, same, flags...)
 	refusedChart(t, []any{repository, chartOf("PkgRepository", "charts", "web", map[string]any{"valuesFiles": []string{"absent.yaml"}})}, 2, "absent.yaml")
+}
+
+// pushCharts lets helm push charts to a registry that wants alice and a password.
+func pushCharts(t *testing.T, h helm, addr, password string, all ...keys) {
+	t.Helper()
+	for i, chart := range all {
+		name := packagers[i%len(packagers)]
+		h.run(t, name, "registry", "login", addr, "--username", "alice", "--password", password)
+		h.run(t, name, "push", h.pack(t, name, written(t, chart)), "oci://"+addr+"/charts")
+	}
+}
+
+// TestChartRegistry takes charts that helm push wrote from a registry with TLS
+// and users, as Secrets of either sort and the login of docker name them.
+func TestChartRegistry(t *testing.T) {
+	ca := testenv.NewCA(t)
+	h := newHelm(t, ca)
+	addr := distribution{root: t.TempDir(), ca: ca, basic: true}.serve(t)
+	pushCharts(t, h, addr, "s3cret", web("1.0.0"), web("1.1.0+b.1"), web("2.0.0-rc.1"))
+	auths, err := json.Marshal(map[string]any{"auths": map[string]any{addr: keys{"username": "alice", "password": "s3cret"}}})
+	must(t, err)
+	docker := secret("login", keys{".dockerconfigjson": string(auths)}).(map[string]any)
+	docker["type"] = "kubernetes.io/dockerconfigjson"
+	for _, c := range []struct {
+		name, version, want string
+		login               any
+		failed              string
+	}{
+		{"newest", "*", "1.1.0+b.1", secret("login", keys{"username": "alice", "password": "s3cret"}), ""},
+		{"range", "<1.1", "1.0.0", docker, ""},
+		{"exact", "1.1.0+b.1", "1.1.0+b.1", docker, ""},
+		{"pre-release", ">=2.0.0-0", "2.0.0-rc.1", docker, ""},
+		{"absent", "^3", "", docker, "3"},
+		{"wrong", "*", "", secret("login", keys{"username": "alice", "password": "canary"}), "401"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			docs := []any{c.login, secret("ca", keys{"ca.crt": string(ca.PEM())}),
+				object("PkgRepository", "charts", map[string]any{"type": "oci", "url": "oci://" + addr + "/charts", "secretRef": keys{"name": "login"}, "certSecretRef": keys{"name": "ca"}}),
+				chartOf("PkgRepository", "charts", "web", map[string]any{"version": c.version})}
+			if c.failed != "" {
+				refusedChart(t, docs, 1, c.failed)
+				return
+			}
+			store := t.TempDir()
+			archive := fetchedChart(t, store, docs)
+			dir := t.TempDir()
+			h.run(t, "helm3", "pull", "oci://"+addr+"/charts/web", "--version", c.want, "--destination", dir)
+			if filepath.Base(archive) != "web-"+c.want+".tgz" || read(t, archive) != read(t, filepath.Join(dir, "web-"+c.want+".tgz")) {
+				t.Errorf("%s is not what helm pulls", archive)
+			}
+			if again := fetchObjects(t, store, docs, "--detailed-exitcode"); again.code != 0 {
+				t.Errorf("the second run: exit code %d\n%s", again.code, again.stderr)
+			}
+		})
+	}
+
+	// The same without a file: out of a registry, and with an OCIRepository.
+	config := write(t, filepath.Join(t.TempDir(), "config.json"), string(auths))
+	out := filepath.Join(t.TempDir(), "out")
+	store := t.TempDir()
+	cmd := headgate(t.Context(), t, "fetch", "--chart", "web", "--version", "1.0.0", "oci://"+addr+"/charts", "--store", store, "--out", out, "--docker-config="+config, "--cert-secret-ref", "ca", "--secrets", secrets(t, "ca", keys{"ca.crt": string(ca.PEM())}))
+	if said, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	if text := read(t, filepath.Join(out, "web", "Chart.yaml")); !strings.Contains(text, "version: 1.0.0") {
+		t.Errorf("extracted %q", text)
+	}
+	store = t.TempDir()
+	archive := fetchedChart(t, store, []any{docker, secret("ca", keys{"ca.crt": string(ca.PEM())}),
+		object("OCIRepository", "web", map[string]any{"url": "oci://" + addr + "/charts/web", "ref": keys{"tag": "1.0.0"}, "secretRef": keys{"name": "login"}, "certSecretRef": keys{"name": "ca"},
+			"layerSelector": keys{"mediaType": "application/vnd.cncf.helm.chart.content.v1.tar+gzip", "operation": "copy"}}),
+		chartOf("OCIRepository", "web", "web", nil)})
+	testenv.Equal(t, filepath.Base(archive), "web-1.0.0.tgz", "stored")
+}
+
+// TestChartPublished lets helm pull and render a chart that headgate pushed.
+func TestChartPublished(t *testing.T) {
+	h := newHelm(t, nil)
+	addr := distribution{root: t.TempDir()}.serve(t)
+	dir, store := packaged(t, h, web("1.1.0+b.1")), t.TempDir()
+	archive := fetchedChart(t, store, []any{object("PkgRepository", "charts", map[string]any{"url": "https://charts.example.org"}),
+		chartOf("PkgRepository", "charts", "web", nil)}, "--from", "https://charts.example.org="+dir)
+	if p := push(t, nil, "pkgchart/chart", "oci://"+addr+"/charts/web", "--store", store); len(p.Tags) != 1 || p.Tags[0] != "1.1.0_b.1" {
+		t.Errorf("tags %q", p.Tags)
+	}
+	for _, name := range packagers {
+		to := t.TempDir()
+		h.run(t, name, "pull", "--plain-http", "oci://"+addr+"/charts/web", "--version", "1.1.0+b.1", "--destination", to)
+		if read(t, filepath.Join(to, "web-1.1.0+b.1.tgz")) != read(t, archive) {
+			t.Errorf("%s pulls something else", name)
+		}
+		h.run(t, name, "template", "--plain-http", "web", "oci://"+addr+"/charts/web", "--version", "1.1.0+b.1")
+	}
+}
+
+// secrets writes a directory of one Secret.
+func secrets(t *testing.T, name string, data keys) string {
+	t.Helper()
+	files := keys{}
+	for key, text := range data {
+		files[name+"/"+key] = text
+	}
+	return written(t, files)
+}
+
+// TestChartProvenance lets helm package --sign write provenance files with keys
+// of gpg, and PkgRepository.spec.verify ask for them.
+func TestChartProvenance(t *testing.T) {
+	h := newHelm(t, nil)
+	alice, mallory := newPGPSigner(t, "alice", "rsa3072", "sign", "never"), newPGPSigner(t, "mallory", "rsa3072", "sign", "never")
+	ring := filepath.Join(h.home, "secring.gpg") // the format of gpg 1
+	alice.GPG("", "--output", ring, "--export-secret-keys")
+	dir := t.TempDir()
+	for i, version := range []string{"1.0.0", "1.1.0"} {
+		archive := h.pack(t, packagers[i], written(t, web(version)), "--sign", "--key", "alice", "--keyring", ring)
+		for _, suffix := range []string{"", ".prov"} {
+			must(t, os.Rename(archive+suffix, filepath.Join(dir, filepath.Base(archive)+suffix)))
+		}
+	}
+	unsigned := h.pack(t, "helm3", written(t, small("cache", "1.0.0")))
+	must(t, os.Rename(unsigned, filepath.Join(dir, filepath.Base(unsigned))))
+	must(t, os.WriteFile(filepath.Join(dir, "near-0.1.0.tgz"), []byte(read(t, h.pack(t, "helm3", written(t, small("near", "0.1.0"))))), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "near-0.1.0.tgz.prov"), []byte(read(t, filepath.Join(dir, "web-1.0.0.tgz.prov"))), 0o600))
+	h.run(t, "helm3", "repo", "index", dir)
+	address := serveFiles(t, dir).plain + "/public"
+	for _, c := range []struct {
+		name, chart, version string
+		key                  *signer
+		refused              string
+	}{
+		{"helm3", "web", "1.0.0", alice, ""},
+		{"helm4", "web", "1.1.0", alice, ""},
+		{"another key", "web", "*", mallory, alice.ID},
+		{"unsigned", "cache", "*", alice, ".prov"},
+		{"of another chart", "near", "*", alice, "near"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			docs := []any{secret("trust", keys{c.key.Entry: string(c.key.Public())}),
+				object("PkgRepository", "charts", map[string]any{"url": address, "verify": map[string]any{"secretRef": keys{"name": "trust"}}}),
+				chartOf("PkgRepository", "charts", c.chart, map[string]any{"version": c.version})}
+			if c.name != "helm3" && c.name != "helm4" {
+				refusedChart(t, docs, 3, c.refused)
+				return
+			}
+			store := t.TempDir()
+			got := fetchObjects(t, store, docs)
+			archive := got.artifact(t, store, "PkgChart/chart")
+			if why := got.status["PkgChart/chart"].condition("SourceVerified"); !strings.HasPrefix(why, "True Succeeded: ") || !strings.Contains(why, alice.ID) {
+				t.Errorf("SourceVerified %q", why)
+			}
+			if read(t, archive) != read(t, filepath.Join(dir, "web-"+c.version+".tgz")) {
+				t.Error("the chart is not what was signed")
+			}
+			if mode, signer := verifiedChart(t, docs); mode != "provenance" || !strings.Contains(signer, alice.ID) {
+				t.Errorf("verify prints mode %q, signer %q", mode, signer)
+			}
+		})
+	}
+	// What was changed afterwards is refused, though the index names its digest.
+	changed := h.pack(t, "helm3", written(t, merged(web("1.0.0"), keys{"values.yaml": "replicas: 100\nhosts: [evil]\n"})))
+	must(t, os.Rename(changed, filepath.Join(dir, "web-1.0.0.tgz")))
+	h.run(t, "helm3", "repo", "index", dir)
+	refusedChart(t, []any{secret("trust", keys{alice.Entry: string(alice.Public())}),
+		object("PkgRepository", "charts", map[string]any{"url": address, "verify": map[string]any{"secretRef": keys{"name": "trust"}}}),
+		chartOf("PkgRepository", "charts", "web", map[string]any{"version": "1.0.0"})}, 3, "sha256")
+}
+
+// TestChartSigned signs charts in a registry with cosign and notation, and
+// PkgChart.spec.verify asks for it.
+func TestChartSigned(t *testing.T) {
+	for name, create := range map[string]func(*testing.T) technology{"cosign2": newCosign2, "cosign3": newCosign3, "notation": newNotationJWS} {
+		t.Run(name, func(t *testing.T) {
+			h, s := newHelm(t, nil), create(t)
+			addr := serveOlareg(t)
+			for _, chart := range []keys{web("1.0.0"), web("1.1.0"), small("cache", "1.0.0")} {
+				h.run(t, "helm3", "push", "--plain-http", h.pack(t, "helm3", written(t, chart)), "oci://"+addr+"/charts")
+			}
+			digest := strings.TrimSpace(newHome(t).run(t, "crane", "digest", "--insecure", addr+"/charts/web:1.0.0"))
+			s.sign(t, addr+"/charts/web@"+digest)
+			docs := func(chart, version string, trust keys) []any {
+				return []any{secret("trust", trust),
+					object("PkgRepository", "charts", map[string]any{"type": "oci", "url": "oci://" + addr + "/charts", "insecure": true}),
+					chartOf("PkgRepository", "charts", chart, map[string]any{"version": version, "verify": map[string]any{"provider": s.provider, "secretRef": keys{"name": "trust"}}})}
+			}
+			store := t.TempDir()
+			got := fetchObjects(t, store, docs("web", "1.0.0", s.trust))
+			got.artifact(t, store, "PkgChart/chart")
+			if why := got.status["PkgChart/chart"].condition("SourceVerified"); !strings.HasPrefix(why, "True Succeeded: verified signature of ") || !strings.Contains(why, digest) {
+				t.Errorf("SourceVerified %q", why)
+			}
+			if mode, signer := verifiedChart(t, docs("web", "1.0.0", s.trust)); mode != s.provider || signer == "" {
+				t.Errorf("verify prints mode %q, signer %q", mode, signer)
+			}
+			refusedChart(t, docs("web", "1.0.0", s.stranger), 3, s.says[foreign])
+			refusedChart(t, docs("web", "1.1.0", s.trust), 3, s.says[bare])
+			refusedChart(t, docs("cache", "*", s.trust), 3, s.says[bare])
+		})
+	}
+}
+
+// verifiedChart runs headgate verify on PkgChart/chart, and returns what it
+// prints of the signature.
+func verifiedChart(t *testing.T, docs []any) (mode, signer string) {
+	t.Helper()
+	out, err := headgate(t.Context(), t, "verify", "-f", writeDocuments(t, docs), "pkgchart/chart", "-o", "json").Output()
+	var found []struct{ VerificationMode, Signer string }
+	if err := errors.Join(err, json.Unmarshal(out, &found)); err != nil || len(found) != 1 {
+		t.Fatalf("headgate verify printed %q: %v", out, err)
+	}
+	return found[0].VerificationMode, found[0].Signer
 }

@@ -7,12 +7,20 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // command is the path of headgate, built from this checkout.
@@ -91,7 +99,7 @@ func writeDocuments(t *testing.T, docs []any) string {
 	var out bytes.Buffer
 	for _, d := range docs {
 		b, err := json.Marshal(d)
-		check(t, err)
+		must(t, err)
 		fmt.Fprintf(&out, "---\n%s\n", b)
 	}
 	return write(t, filepath.Join(t.TempDir(), "manifest.yaml"), out.String())
@@ -134,8 +142,14 @@ func headgate(ctx context.Context, t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// fetchGit runs headgate fetch on a source.
-func fetchGit(t *testing.T, store string, s gitSource, more ...string) outcome {
+// declared is a source with the Secrets that it names.
+type declared interface {
+	// manifest returns the path of its documents.
+	manifest(t *testing.T) string
+}
+
+// fetchSource runs headgate fetch on a source.
+func fetchSource(t *testing.T, store string, s declared, more ...string) outcome {
 	t.Helper()
 	return fetchFile(t, store, s.manifest(t), more...)
 }
@@ -192,6 +206,225 @@ func archives(t *testing.T, store string) (paths []string) {
 		}
 		return err
 	})
-	check(t, err)
+	must(t, err)
 	return paths
+}
+
+// An attempt is a fetch of a source that holds files.
+type attempt struct {
+	name   string
+	source declared
+	failed string // regular expression of FetchFailed; "" when the fetch succeeds
+}
+
+// run fetches, and looks for credentials in what is said.
+func (a attempt) run(t *testing.T) outcome {
+	t.Helper()
+	store := t.TempDir()
+	got := fetchSource(t, store, a.source)
+	if text := got.said(); strings.Contains(text, "canary") {
+		t.Errorf("a credential is shown: %s", text)
+	}
+	if a.failed == "" {
+		if got.code != 0 || got.status.Artifact == nil {
+			t.Fatalf("exit code %d, %+v\n%s", got.code, got.status, got.stderr)
+		}
+		wantFiles(t, tree(t, store), files)
+		return got
+	}
+	failed := got.status.condition("FetchFailed")
+	if got.code != 1 || !regexp.MustCompile(a.failed).MatchString(failed) {
+		t.Errorf("exit code %d, FetchFailed %q, want %q", got.code, failed, a.failed)
+	}
+	if found := archives(t, store); len(found) > 0 {
+		t.Errorf("stored %v", found)
+	}
+	return got
+}
+
+// said returns all that a run of the command told.
+func (o outcome) said() string { return fmt.Sprintf("%s %+v", o.stderr, o.status) }
+
+// A log collects what a process says.
+type log struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *log) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// start runs a server until the test ends. It leads a process group, so that
+// its children end with it.
+func start(t *testing.T, cmd *exec.Cmd) *log {
+	t.Helper()
+	out := new(log)
+	cmd.Stderr = out
+	if cmd.Stdout == nil {
+		cmd.Stdout = out
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = 10 * time.Second
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+		cmd.Wait()
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // whoever of the group is left
+		if t.Failed() {
+			t.Logf("%s said:\n%s", filepath.Base(cmd.Path), out)
+		}
+	})
+	return out
+}
+
+// listen returns a listener on loopback that a server is going to inherit: no
+// client can come too early.
+func listen(t *testing.T) *net.TCPListener {
+	t.Helper()
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func file(t *testing.T, l interface{ File() (*os.File, error) }) *os.File {
+	t.Helper()
+	f, err := l.File()
+	must(t, err)
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// nextPort is where freeAddr goes on: below the ports that the system gives to
+// outgoing connections and to listeners of port 0, so none of those takes a
+// port before the server for which it was chosen opens it.
+var nextPort atomic.Int32
+
+// freeAddr returns an address for a server that can only open its port itself.
+func freeAddr(t *testing.T) (addr, port string) {
+	t.Helper()
+	for range 10000 {
+		n := 20000 + (int32(os.Getpid())*100+nextPort.Add(1))%10000
+		port = strconv.Itoa(int(n))
+		addr = net.JoinHostPort("127.0.0.1", port)
+		if l, err := net.Listen("tcp", addr); err == nil {
+			l.Close()
+			return addr, port
+		}
+	}
+	t.Fatal("no port from 20000 to 29999 is free")
+	return "", ""
+}
+
+// await returns once something listens at addr.
+func await(t *testing.T, addr string) {
+	t.Helper()
+	until(t, "a server at "+addr, func() bool {
+		c, err := net.Dial("tcp", addr)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+}
+
+// tool returns the path of a program, also of those for administrators and of
+// those that .ci/servers builds.
+func tool(t *testing.T, name string) string {
+	t.Helper()
+	if path := built(t)[name]; path != "" {
+		if _, err := os.Stat(path); err != nil {
+			t.Fatalf("%v: run make e2e", err)
+		}
+		return path
+	}
+	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), "/usr/sbin", "/sbin") {
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(path); err == nil && !info.IsDir() && info.Mode()&0o111 != 0 {
+			return path
+		}
+	}
+	t.Fatalf("%s is not installed: run make e2e", name)
+	return ""
+}
+
+// built returns the paths of the programs that .ci/servers builds, by name.
+func built(t *testing.T) map[string]string {
+	t.Helper()
+	cache := os.Getenv("XDG_CACHE_HOME")
+	if cache == "" {
+		home, err := os.UserHomeDir()
+		must(t, err)
+		cache = filepath.Join(home, ".cache")
+	}
+	paths := map[string]string{}
+	for line := range strings.Lines(read(t, filepath.Join("..", ".ci", "versions"))) {
+		name, module, ok := strings.Cut(strings.ToLower(strings.TrimSpace(line)), "=")
+		name = strings.ReplaceAll(name, "_", "-")
+		path, version, pinned := strings.Cut(module, "@")
+		switch {
+		case !ok || !pinned:
+		case path == name: // an npm package
+			paths[name] = filepath.Join(cache, "headgate", "e2e", module, "node_modules", ".bin", name+"-blob")
+		default:
+			paths[name] = filepath.Join(cache, "headgate", "e2e", "bin", name+"@"+version)
+		}
+	}
+	return paths
+}
+
+// run runs a program to its end and returns what it printed.
+func run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), tool(t, name), args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", name, err, out)
+	}
+	return string(out)
+}
+
+func write(t *testing.T, path, text string) string {
+	t.Helper()
+	must(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	must(t, err)
+	return string(b)
+}
+
+var must = testenv.Must
+
+// insideEnv is set for tests that run inside a network of their own: it is the
+// path of the command.
+const insideEnv = "HEADGATE_E2E_COMMAND"
+
+// inside reports whether the test runs in a network namespace where nothing but
+// loopback is: servers that listen on all interfaces are nobody else's there. If
+// it does not, it runs the test once more in such a namespace, and the result is
+// that of this test.
+func inside(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(insideEnv) != "" {
+		return true
+	}
+	args := []string{"-n", "sh", "-c", `"$0" link set lo up && exec "$@"`, tool(t, "ip"), os.Args[0], "-test.run=^" + t.Name() + "$", "-test.v", "-test.count=1"}
+	cmd := exec.CommandContext(t.Context(), tool(t, "unshare"), args...)
+	cmd.Env = append(os.Environ(), insideEnv+"="+command)
+	out, err := cmd.CombinedOutput()
+	t.Logf("in a network of its own:\n%s", out)
+	must(t, err)
+	return false
 }

@@ -3,15 +3,21 @@ package e2e
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/fluxcd/pkg/oci"
+	"github.com/fluxcd/pkg/tar"
+	"github.com/google/go-containerregistry/pkg/crane"
 
 	"github.com/headgate-io/headgate/internal/testenv"
 )
@@ -61,7 +67,7 @@ func (d distribution) serve(t *testing.T) (addr string) {
 			"jwks": write(t, filepath.Join(dir, "jwks.json"), d.issuer.keySet(t)), "signingalgorithms": []string{"RS256"}}}
 	}
 	text, err := json.Marshal(conf) // which is YAML too
-	check(t, err)
+	must(t, err)
 	cmd := exec.Command(tool(t, "registry"), "serve", write(t, filepath.Join(dir, "config.yml"), string(text)))
 	cmd.Env = []string{"OTEL_TRACES_EXPORTER=none"}
 	start(t, cmd)
@@ -125,4 +131,252 @@ func count(seen []string, part string) (n int) {
 		}
 	}
 	return n
+}
+
+// An ociSource is an OCIRepository and the Secrets it names.
+type ociSource struct {
+	url      string
+	insecure bool
+	ref      keys
+	layer    keys // layerSelector
+	ignore   string
+	login    *login // nil: no secretRef
+	cert     keys   // nil: no certSecretRef
+	proxy    keys   // nil: no proxySecretRef
+	provider string // of verify; "" for none
+	trust    keys   // the Secret of verify
+}
+
+// A login is one entry of a Secret of type kubernetes.io/dockerconfigjson.
+type login struct{ host, username, password string }
+
+// manifest returns the documents of a source.
+func (s ociSource) manifest(t *testing.T) string {
+	t.Helper()
+	spec := map[string]any{"interval": "1m", "timeout": "20s", "url": s.url, "ref": s.ref, "insecure": s.insecure}
+	if s.ref == nil {
+		spec["ref"] = keys{"tag": "1.0.0"}
+	}
+	if s.layer != nil {
+		spec["layerSelector"] = s.layer
+	}
+	if s.ignore != "" {
+		spec["ignore"] = s.ignore
+	}
+	docs := []any{}
+	secret := func(name, kind string, data keys) keys {
+		d := document("v1", "Secret", name, "stringData", data)
+		d["type"] = kind
+		docs = append(docs, d)
+		return keys{"name": name}
+	}
+	if l := s.login; l != nil {
+		text, err := json.Marshal(map[string]any{"auths": map[string]any{l.host: keys{"username": l.username, "password": l.password}}})
+		must(t, err)
+		spec["secretRef"] = secret("login", "kubernetes.io/dockerconfigjson", keys{".dockerconfigjson": string(text)})
+	}
+	if s.cert != nil {
+		spec["certSecretRef"] = secret("cert", "Opaque", s.cert)
+	}
+	if s.proxy != nil {
+		spec["proxySecretRef"] = secret("proxy", "Opaque", s.proxy)
+	}
+	if s.provider != "" {
+		spec["verify"] = map[string]any{"provider": s.provider, "secretRef": secret("trust", "Opaque", s.trust)}
+	}
+	return writeDocuments(t, append(docs, document("source.headgate.dev/v1", "OCIRepository", "app", "spec", spec)))
+}
+
+// A home is where the clients of registries keep what they know: nothing of
+// the machine's.
+type home string
+
+func newHome(t *testing.T) home { return home(t.TempDir()) }
+
+// run runs a client to its end and returns its standard output.
+func (h home) run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), tool(t, name), args...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + string(h), "COSIGN_PASSWORD="}
+	cmd.Dir = string(h) // oras takes paths below it only
+	out, err := cmd.Output()
+	if err != nil {
+		said := []byte(nil)
+		if exit, ok := err.(*exec.ExitError); ok {
+			said = exit.Stderr
+		}
+		t.Fatalf("%s %q: %v\n%s%s", name, args, err, out, said)
+	}
+	return string(out)
+}
+
+// A pushed is what headgate push prints.
+type pushed struct {
+	URL, Digest string
+	Tags        []string
+}
+
+// push runs headgate push on a directory or an object of a store.
+func push(t *testing.T, env []string, args ...string) pushed {
+	t.Helper()
+	cmd := headgate(t.Context(), t, append([]string{"push", "--insecure", "-o", "json"}, args...)...)
+	cmd.Env = append(cmd.Env, env...)
+	said := new(log)
+	cmd.Stderr = said
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("headgate push %q: %v\n%s", args, err, said)
+	}
+	var p pushed
+	must(t, json.Unmarshal(out, &p))
+	return p
+}
+
+// written makes a directory of files.
+func written(t *testing.T, files keys) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		write(t, path, text)
+	}
+	return dir
+}
+
+var published = keys{"app.yaml": strings.Repeat("replicas: 3\n", 5000), "base/naïve name": "ü\n", "empty": ""}
+
+// TestPush lets registries take what headgate pushes, and what Flux pulls
+// artifacts with, crane and its own archive reader, pull it.
+func TestPush(t *testing.T) {
+	for name, serve := range registries {
+		t.Run(name, func(t *testing.T) {
+			f := newFront(t, serve(t))
+			dir := written(t, published)
+			must(t, os.Symlink("app.yaml", filepath.Join(dir, "link")))
+			p := push(t, nil, dir, "oci://"+f.addr+"/team/app:1.0.0", "--tag", "stable", "--revision", "main@sha1:abc")
+			for _, tag := range []string{"1.0.0", "stable"} {
+				img, err := crane.Pull(f.addr+"/team/app:"+tag, crane.Insecure)
+				must(t, err)
+				digest, err := img.Digest()
+				must(t, err)
+				manifest, err := img.Manifest()
+				must(t, err)
+				if digest.String() != p.Digest || manifest.Annotations["org.opencontainers.image.revision"] != "main@sha1:abc" {
+					t.Errorf("pulled %s, %v", digest, manifest.Annotations)
+				}
+				layers, err := img.Layers()
+				must(t, err)
+				blob, err := layers[0].Compressed()
+				must(t, err)
+				out := t.TempDir()
+				must(t, tar.Untar(blob, out))
+				must(t, blob.Close())
+				wantFiles(t, filesOf(t, os.DirFS(out)), published)
+			}
+			store := t.TempDir()
+			got := fetchSource(t, store, ociSource{url: "oci://" + f.addr + "/team/app", insecure: true})
+			if got.code != 0 || got.status.Artifact.Revision != "1.0.0@"+p.Digest {
+				t.Fatalf("fetch: %+v", got)
+			}
+			wantFiles(t, tree(t, store), published)
+
+			f.took()
+			cmd := push(t, []string{"TZ=Asia/Tokyo"}, written(t, published), "oci://"+f.addr+"/team/app:1.0.0", "--revision", "main@sha1:abc")
+			if seen := f.took(); cmd.Digest != p.Digest || count(seen, "PUT")+count(seen, "POST") > 0 {
+				t.Errorf("pushed %s again, as %s, by %q", p.Digest, cmd.Digest, seen)
+			}
+		})
+	}
+}
+
+// TestPushAccess pushes where a user has to log in, with the logins of docker.
+func TestPushAccess(t *testing.T) {
+	issuer := newIssuer(t)
+	for name, d := range map[string]distribution{"basic": {basic: true}, "tokens": {issuer: issuer}} {
+		t.Run(name, func(t *testing.T) {
+			d.root = t.TempDir()
+			addr := d.serve(t)
+			login, err := json.Marshal(map[string]any{"auths": map[string]any{addr: keys{"auth": "YWxpY2U6czNjcmV0"}}})
+			must(t, err)
+			config := write(t, filepath.Join(t.TempDir(), "config.json"), string(login))
+			dir := written(t, published)
+			p := push(t, []string{"DOCKER_CONFIG=" + filepath.Dir(config)}, dir, "oci://"+addr+"/team/app:1.0.0", "--docker-config")
+			cmd := headgate(t.Context(), t, "diff", dir, "oci://"+addr+"/team/app@"+p.Digest, "--insecure", "--docker-config="+config)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("diff: %v\n%s", err, out)
+			}
+			changed := maps.Clone(published)
+			changed["app.yaml"] = "replicas: 5\n"
+			cmd = headgate(t.Context(), t, "diff", "oci://"+addr+"/team/app:1.0.0", written(t, changed), "--insecure", "--docker-config="+config, "-o", "name")
+			if out, _ := cmd.Output(); string(out) != "app.yaml\n" || cmd.ProcessState.ExitCode() != 4 {
+				t.Errorf("diff: %s, exit code %d", out, cmd.ProcessState.ExitCode())
+			}
+			refused := headgate(t.Context(), t, "push", dir, "oci://"+addr+"/team/app:2.0.0", "--insecure")
+			if out, err := refused.CombinedOutput(); err == nil || refused.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "401") {
+				t.Errorf("without credentials: %s", out)
+			}
+		})
+	}
+}
+
+// TestFluxRegistryClient lets the client that flux pushes and pulls artifacts
+// with pull what headgate pushed, and push what headgate fetches.
+func TestFluxRegistryClient(t *testing.T) {
+	for name, serve := range registries {
+		t.Run(name, func(t *testing.T) {
+			addr, client := serve(t), oci.NewClient(oci.DefaultOptions())
+			dir := written(t, published)
+			ours := push(t, nil, dir, "oci://"+addr+"/team/ours:1.0.0", "--revision", "main@sha1:abc", "--source", "https://example.com/app.git")
+
+			out := t.TempDir()
+			meta, err := client.Pull(t.Context(), addr+"/team/ours:1.0.0", out)
+			must(t, err)
+			wantFiles(t, filesOf(t, os.DirFS(out)), published)
+			if meta.Revision != "main@sha1:abc" || meta.Source != "https://example.com/app.git" || meta.Digest != addr+"/team/ours@"+ours.Digest {
+				t.Errorf("pulled %+v", meta)
+			}
+
+			_, err = client.Push(t.Context(), addr+"/team/theirs:1.0.0", dir, oci.WithPushMetadata(oci.Metadata{
+				Created: "2026-01-02T03:04:05Z", Revision: "main@sha1:def", Source: "https://example.com/app.git"}))
+			must(t, err)
+			digests := map[string]bool{}
+			for _, repository := range []string{"ours", "theirs"} {
+				store := t.TempDir()
+				got := fetchSource(t, store, ociSource{url: "oci://" + addr + "/team/" + repository, insecure: true})
+				if got.code != 0 || got.status.Artifact == nil {
+					t.Fatalf("exit code %d, %+v\n%s", got.code, got.status, got.stderr)
+				}
+				wantFiles(t, tree(t, store), published)
+				digests[got.status.Artifact.Digest] = true
+			}
+			testenv.Equal(t, len(digests), 1, "one tree, pushed by two, has the digests %v", digests)
+		})
+	}
+}
+
+// TestLayout lets oras copy an artifact, with its signature, into an image
+// layout, which stands in for the registry.
+func TestLayout(t *testing.T) {
+	addr := serveOlareg(t)
+	s := newNotationJWS(t)
+	of := newSubject(t, addr, "1.0.0")
+	s.sign(t, of.reference())
+	h := newHome(t)
+	layout := filepath.Join(string(h), "layout")
+	h.run(t, "oras", "copy", "--from-plain-http", "--to-oci-layout", "--recursive", of.addr+"/team/app:1.0.0", "layout:1.0.0")
+	for _, c := range []struct {
+		name  string
+		trust keys
+		code  int
+	}{{"verified", s.trust, 0}, {"refused", s.stranger, 3}} {
+		store := t.TempDir()
+		got := fetchSource(t, store, ociSource{url: "oci://registry.example/team/app", provider: s.provider, trust: c.trust}, "--from", "oci://registry.example/team/app="+layout)
+		if got.code != c.code {
+			t.Fatalf("%s: exit code %d, %+v\n%s", c.name, got.code, got.status, got.stderr)
+		}
+		if c.code == 0 {
+			wantFiles(t, tree(t, store), keys{"tag": "1.0.0"})
+		}
+	}
 }

@@ -16,10 +16,13 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // serveLoadTester starts the load tester, which listens on all interfaces, and returns its URL.
@@ -98,7 +101,7 @@ func (s *stage) answer(name string, count *atomic.Int64) http.HandlerFunc {
 // post opens or closes something of the load tester's.
 func (s *stage) post(path, name string) {
 	s.t.Helper()
-	check(s.t, s.tell(path, name))
+	must(s.t, s.tell(path, name))
 }
 
 func (s *stage) tell(path, name string) error {
@@ -118,7 +121,7 @@ func (s *stage) tell(path, name string) error {
 func (s *stage) gate(name string, last int64) string {
 	s.t.Helper()
 	at, err := url.Parse(s.tester)
-	check(s.t, err)
+	must(s.t, err)
 	to, checks := httputil.NewSingleHostReverseProxy(at), atomic.Int64{}
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if checks.Add(1) == last {
@@ -161,8 +164,8 @@ func (s *stage) run(args ...string) *driven {
 	r.cmd.Dir, r.cmd.Stderr = s.dir, r.stderr
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := r.cmd.StdoutPipe()
-	check(s.t, err)
-	check(s.t, r.cmd.Start())
+	must(s.t, err)
+	must(s.t, r.cmd.Start())
 	go func() {
 		defer close(r.events)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -223,9 +226,9 @@ func (s *stage) served() map[string]int {
 	got := map[string]int{}
 	for range 100 {
 		resp, err := http.Get("http://" + s.proxy)
-		check(s.t, err)
+		must(s.t, err)
 		body, err := io.ReadAll(resp.Body)
-		check(s.t, err)
+		must(s.t, err)
 		resp.Body.Close()
 		got[string(body)]++
 	}
@@ -256,24 +259,94 @@ func pressure(t *testing.T, tester, proxy, dir string) (map[string]any, string) 
 // checkReport has hey lost nothing.
 func checkReport(t *testing.T, report string) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute) // it may still run
-	again := time.NewTicker(50 * time.Millisecond)
-	defer again.Stop()
-	for {
+	until(t, "the report of hey", func() bool { // it may still run
 		text, _ := os.ReadFile(report)
-		switch statuses := regexp.MustCompile(`\[(\d+)\]\s+\d+ responses`).FindAllSubmatch(text, -1); {
-		case bytes.Contains(text, []byte("Error distribution")):
+		if bytes.Contains(text, []byte("Error distribution")) {
 			t.Fatalf("hey lost requests:\n%s", text)
-		case len(statuses) > 0:
-			for _, status := range statuses {
-				if string(status[1]) != "200" {
-					t.Errorf("hey got status %s", status[1])
+		}
+		statuses := regexp.MustCompile(`\[(\d+)\]\s+\d+ responses`).FindAllSubmatch(text, -1)
+		for _, status := range statuses {
+			testenv.Equal(t, string(status[1]), "200", "hey got status")
+		}
+		return len(statuses) > 0
+	})
+}
+
+// A crowd sends requests without a pause until it is sent home.
+type crowd struct {
+	t       *testing.T
+	client  *http.Client
+	stop    chan struct{}
+	members sync.WaitGroup
+	sent    atomic.Int64
+	mu      sync.Mutex
+	faults  []string
+}
+
+// gather sends GET and POST requests, slow and fast ones, to a proxy.
+func gather(t *testing.T, proxy string) *crowd {
+	t.Helper()
+	c := &crowd{t: t, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}, stop: make(chan struct{})}
+	for i := range 12 {
+		method, path := http.MethodGet, "/"
+		if i%2 == 1 {
+			method = http.MethodPost
+		}
+		if i < 4 {
+			path = "/slow"
+		}
+		c.members.Go(func() {
+			for {
+				select {
+				case <-c.stop:
+					return
+				default:
+					c.ask(method, "http://"+proxy+path)
 				}
 			}
-			return
-		case time.Now().After(deadline):
-			t.Fatalf("no report of hey: %q", text)
+		})
+	}
+	t.Cleanup(c.home)
+	return c
+}
+
+func (c *crowd) ask(method, url string) {
+	fault := ""
+	req, err := http.NewRequest(method, url, bytes.NewReader(make([]byte, 4<<10)))
+	if err == nil {
+		var resp *http.Response
+		if resp, err = c.client.Do(req); err == nil {
+			body, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if err != nil || resp.StatusCode != http.StatusOK || string(body) != "primary" && string(body) != "canary" {
+				fault = fmt.Sprintf("%s %s: %s, %q, %v", method, url, resp.Status, body, err)
+			}
 		}
-		<-again.C
+	}
+	if err != nil {
+		fault = err.Error()
+	}
+	c.sent.Add(1)
+	if fault != "" {
+		c.mu.Lock()
+		c.faults = append(c.faults, fault)
+		c.mu.Unlock()
+	}
+}
+
+// home sends the crowd home; nothing that it asked for was lost.
+func (c *crowd) home() {
+	c.t.Helper()
+	select {
+	case <-c.stop:
+		return
+	default:
+		close(c.stop)
+	}
+	c.members.Wait()
+	c.client.CloseIdleConnections()
+	c.t.Logf("%d requests, %d lost", c.sent.Load(), len(c.faults))
+	if len(c.faults) > 0 || c.sent.Load() < 50 {
+		c.t.Errorf("%d of %d requests were lost: %q", len(c.faults), c.sent.Load(), c.faults[:min(len(c.faults), 5)])
 	}
 }

@@ -3,9 +3,15 @@ package e2e
 import (
 	"bufio"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +19,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fluxcd/pkg/http/fetch"
+
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // A servedStore is a running headgate serve.
@@ -51,10 +61,10 @@ func (s *servedStore) start() {
 	}
 	s.cmd = headgate(context.Background(), s.t, append([]string{"serve", "-f", s.sources, "--secrets", s.secrets, "--store", s.store, "--addr", addr}, s.more...)...)
 	out, err := s.cmd.StdoutPipe()
-	check(s.t, err)
+	must(s.t, err)
 	s.log = new(log)
 	s.cmd.Stderr = s.log
-	check(s.t, s.cmd.Start())
+	must(s.t, s.cmd.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		s.t.Fatalf("headgate serve: %v\n%s", err, s.log)
@@ -70,7 +80,7 @@ func (s *servedStore) start() {
 // end ends it with a signal; SIGTERM has to end it well.
 func (s *servedStore) end(signal syscall.Signal) {
 	s.t.Helper()
-	check(s.t, s.cmd.Process.Signal(signal))
+	must(s.t, s.cmd.Process.Signal(signal))
 	err := s.cmd.Wait()
 	if signal == syscall.SIGTERM && err != nil {
 		s.t.Errorf("headgate serve: %v\n%s", err, s.log)
@@ -89,7 +99,7 @@ func (s *servedStore) document(name string, documents ...any) {
 func (s *servedStore) secret(name string, data keys) {
 	s.t.Helper()
 	dir := filepath.Join(s.secrets, name)
-	check(s.t, os.MkdirAll(dir, 0o700))
+	must(s.t, os.MkdirAll(dir, 0o700))
 	for key, text := range data {
 		s.file(filepath.Join(dir, key), text)
 	}
@@ -98,7 +108,7 @@ func (s *servedStore) secret(name string, data keys) {
 func (s *servedStore) file(path, text string) {
 	s.t.Helper()
 	temp := write(s.t, filepath.Join(filepath.Dir(path), "."+filepath.Base(path)), text)
-	check(s.t, os.Rename(temp, path))
+	must(s.t, os.Rename(temp, path))
 }
 
 // command runs a command that asks the server, and returns what it prints.
@@ -132,7 +142,7 @@ func (s *servedStore) until(what, ref string, holds func(keptItem) bool) (item k
 	s.t.Helper()
 	s.watch(what, []string{"get", "-w", "-o", "json", ref}, func(line []byte) bool {
 		item = keptItem{}
-		check(s.t, json.Unmarshal(line, &item))
+		must(s.t, json.Unmarshal(line, &item))
 		return holds(item)
 	})
 	return item
@@ -143,7 +153,7 @@ func (s *servedStore) event(ref, reason string) (message string) {
 	s.t.Helper()
 	s.watch("event "+reason, []string{"events", "-w", "-o", "json", ref}, func(line []byte) bool {
 		var e struct{ Reason, Message string }
-		check(s.t, json.Unmarshal(line, &e))
+		must(s.t, json.Unmarshal(line, &e))
 		message = e.Message
 		return e.Reason == reason
 	})
@@ -157,10 +167,10 @@ func (s *servedStore) watch(what string, args []string, is func([]byte) bool) {
 	defer cancel()
 	cmd := headgate(ctx, s.t, append(args, "--store", s.store)...)
 	out, err := cmd.StdoutPipe()
-	check(s.t, err)
+	must(s.t, err)
 	said := new(log)
 	cmd.Stderr = said
-	check(s.t, cmd.Start())
+	must(s.t, cmd.Start())
 	defer cmd.Wait()
 	defer cmd.Process.Kill()
 	last := ""
@@ -191,4 +201,328 @@ func hourly(name, url string, more map[string]any) map[string]any {
 	d := document("source.headgate.dev/v1", "GitRepository", name, "spec", spec)
 	d["metadata"] = map[string]any{"name": name, "namespace": "default", "annotations": annotations}
 	return d
+}
+
+// A pushable is a repository behind nginx that alice may push to, and a clone.
+type pushable struct {
+	t     *testing.T
+	web   *gitServer
+	front *front // counts what is asked of it
+	clone string
+}
+
+func newPushable(t *testing.T) *pushable {
+	t.Helper()
+	repo, _ := sample(t)
+	repo.Git("config", "http.receivepack", "true")
+	p := &pushable{t: t, web: serveGit(t, repo), clone: filepath.Join(t.TempDir(), "clone")}
+	p.front = newFront(t, strings.TrimPrefix(p.web.plain, "http://"))
+	p.git("clone", "-q", p.url("/basic"), p.clone)
+	return p
+}
+
+// url is where alice pushes to.
+func (p *pushable) url(place string) string {
+	return strings.Replace(p.web.plain, "//", "//alice:s3cret@", 1) + place + "/repo.git"
+}
+
+func (p *pushable) git(args ...string) string {
+	p.t.Helper()
+	return run(p.t, "git", append([]string{"-c", "user.name=alice", "-c", "user.email=alice@example.org"}, args...)...)
+}
+
+// push commits a file and pushes it, and returns the revision.
+func (p *pushable) push(name, text string) (revision string) {
+	p.t.Helper()
+	write(p.t, filepath.Join(p.clone, name), text)
+	p.git("-C", p.clone, "add", name)
+	p.git("-C", p.clone, "commit", "-q", "-m", "change "+name)
+	p.git("-C", p.clone, "push", "-q", "origin", "HEAD:main")
+	return "main@sha1:" + strings.TrimSpace(p.git("-C", p.clone, "rev-parse", "HEAD"))
+}
+
+// callHook posts what GitHub posts after a push, signed with key unless that is "".
+func callHook(t *testing.T, url, key, event, body string) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	must(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("X-GitHub-Event", event)
+	req.Header.Set("X-GitHub-Delivery", "72d3162e-cc78-11e3-81ab-4c9367dc0958")
+	if key != "" {
+		mac := hmac.New(sha256.New, []byte(key))
+		io.WriteString(mac, body)
+		req.Header.Set("X-Hub-Signature-256", fmt.Sprintf("sha256=%x", mac.Sum(nil)))
+	}
+	resp, err := http.DefaultClient.Do(req)
+	must(t, err)
+	defer resp.Body.Close()
+	return resp.StatusCode
+}
+
+const pushBody = `{"ref": "refs/heads/main", "repository": {"full_name": "team/app", "clone_url": "https://example.org/team/app.git"}}`
+
+// A push and the call of a webhook show a new artifact although the interval is an
+// hour, and what Flux's controllers fetch artifacts with follows it.
+func TestServePush(t *testing.T) {
+	p := newPushable(t)
+	s := newServedStore(t)
+	s.secret("app-hook", keys{"token": "hook-key"})
+	s.document("app.yaml", hourly("app", p.web.plain+"/public/repo.git", map[string]any{"hook.headgate.dev/secret": "app-hook"}))
+	s.start()
+	first := s.until("the first artifact", "gitrepository/app", ready)
+	dir := t.TempDir()
+	client := fetch.New(fetch.WithUntar())
+	must(t, client.Fetch(s.url+"/"+first.Status.Artifact.Path, first.Status.Artifact.Digest, dir))
+	if read(t, filepath.Join(dir, "README.md")) != "# sample\n" {
+		t.Error("README.md is not that of the repository")
+	}
+
+	revision := p.push("README.md", "# pushed\n")
+	for key, want := range map[string]int{"": http.StatusUnauthorized, "another": http.StatusUnauthorized} {
+		if got := callHook(t, s.url+"/hook/GitRepository/app", key, "push", pushBody); got != want {
+			t.Errorf("key %q: status %d, want %d", key, got, want)
+		}
+	}
+	if got := callHook(t, s.url+"/hook/GitRepository/app", "hook-key", "push", pushBody); got/100 != 2 {
+		t.Fatalf("the webhook answers %d", got)
+	}
+	pushed := s.until("the artifact of the push", "gitrepository/app", func(i keptItem) bool { return i.Status.Artifact.Revision == revision })
+	a := pushed.Status.Artifact
+	dir = t.TempDir()
+	must(t, client.Fetch(s.url+"/"+a.Path, a.Digest, dir))
+	if read(t, filepath.Join(dir, "README.md")) != "# pushed\n" {
+		t.Error("README.md is not that of the push")
+	}
+	if message := s.event("gitrepository/app", "NewArtifact"); !strings.Contains(message, "stored artifact") {
+		t.Errorf("event %q", message)
+	}
+	ranged(t, s.url+"/"+a.Path, a.Size)
+	if resp := askFor(t, s.url+"/"+first.Status.Artifact.Path, "", ""); resp.StatusCode != http.StatusOK {
+		t.Errorf("the artifact of before, a moment later: %s", resp.Status)
+	}
+}
+
+// ranged fetches a part of what is at a URL, and what has not changed.
+func ranged(t *testing.T, url string, size int64) {
+	t.Helper()
+	whole := askFor(t, url, "", "")
+	body, err := io.ReadAll(whole.Body)
+	must(t, err)
+	if whole.StatusCode != http.StatusOK || int64(len(body)) != size {
+		t.Fatalf("%s, %d bytes, want %d", whole.Status, len(body), size)
+	}
+	part := askFor(t, url, "Range", "bytes=10-19")
+	text, err := io.ReadAll(part.Body)
+	must(t, err)
+	if part.StatusCode != http.StatusPartialContent || string(text) != string(body[10:20]) {
+		t.Errorf("range: %s, %q", part.Status, text)
+	}
+	for name, value := range map[string]string{"If-None-Match": whole.Header.Get("ETag"), "If-Modified-Since": whole.Header.Get("Last-Modified")} {
+		if value == "" {
+			t.Errorf("nothing for %s", name)
+		} else if resp := askFor(t, url, name, value); resp.StatusCode != http.StatusNotModified {
+			t.Errorf("%s: %s", name, resp.Status)
+		}
+	}
+}
+
+func askFor(t *testing.T, url, header, value string) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	must(t, err)
+	if header != "" {
+		req.Header.Set(header, value)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	must(t, err)
+	t.Cleanup(func() { resp.Body.Close() })
+	return resp
+}
+
+// A Secret that is rotated is used at once, not when a retry or the interval is due.
+func TestServeSecret(t *testing.T) {
+	p := newPushable(t)
+	s := newServedStore(t, "--min-retry-delay", "1h", "--max-retry-delay", "2h")
+	s.secret("login", keys{"username": "alice", "password": "s3cret"})
+	s.document("app.yaml", hourly("app", p.web.plain+"/basic/repo.git", map[string]any{"secretRef": keys{"name": "login"}}))
+	s.start()
+	first := s.until("the first artifact", "gitrepository/app", ready)
+
+	run(t, "htpasswd", "-b", p.web.users, "alice", "rotated")
+	s.command(1, "reconcile", "gitrepository/app")
+	failed := s.until("the failure", "gitrepository/app", func(i keptItem) bool { return !ready(i) })
+	if text := failed.Status.condition("FetchFailed"); !strings.Contains(text, "AuthenticationFailed") || strings.Contains(text, "s3cret") {
+		t.Errorf("FetchFailed is %q", text)
+	}
+	testenv.Equal(t, *failed.Status.Artifact, *first.Status.Artifact, "the failure changed the artifact")
+	s.secret("login", keys{"password": "rotated"})
+	s.until("the new password at work", "gitrepository/app", ready)
+}
+
+// Documents are read again when they change; one that is bad does not stop the others, nor
+// take what was in it for removed; what is removed goes after its retention.
+func TestServeDocuments(t *testing.T) {
+	p := newPushable(t)
+	url := p.web.plain + "/public/repo.git"
+	s := newServedStore(t, "--retention", "1s")
+	s.document("app.yaml", hourly("app", url, nil))
+	s.document("other.yaml", hourly("other", url, nil))
+	s.start()
+	s.until("the first artifact", "gitrepository/app", ready)
+	other := s.until("the other artifact", "gitrepository/other", ready)
+
+	s.document("app.yaml", hourly("app", url, map[string]any{"ref": keys{"tag": "v1.2.3"}}))
+	s.until("the artifact of the tag", "gitrepository/app", func(i keptItem) bool {
+		return i.Metadata.Generation == 2 && strings.HasPrefix(i.Status.Artifact.Revision, "v1.2.3@")
+	})
+
+	s.file(filepath.Join(s.sources, "other.yaml"), "kind: [")
+	s.document("app.yaml", hourly("app", url, nil))
+	s.until("an edit beside a bad document", "gitrepository/app", func(i keptItem) bool { return i.Metadata.Generation == 3 && ready(i) })
+	if out, _ := s.command(0, "get", "gitrepository/other"); !strings.Contains(out, "True") {
+		t.Errorf("the object of the bad document: %s", out)
+	}
+	s.end(syscall.SIGTERM)
+	s.start()
+	s.until("the object of the bad document after a restart", "gitrepository/other", ready)
+	if resp := askFor(t, s.url+"/"+other.Status.Artifact.Path, "", ""); resp.StatusCode != http.StatusOK {
+		t.Errorf("its artifact: %s", resp.Status)
+	}
+
+	removed := false
+	s.watch("the removal", []string{"get", "-w"}, func(line []byte) bool {
+		cells := strings.Fields(string(line))
+		if cells[0] != "GitRepository/default/other" {
+			return false
+		}
+		if !removed {
+			must(t, os.Remove(filepath.Join(s.sources, "other.yaml")))
+			removed = true
+		}
+		return cells[1] == "-" // it is no more
+	})
+	if resp := askFor(t, s.url+"/"+other.Status.Artifact.Path, "", ""); resp.StatusCode != http.StatusNotFound {
+		t.Errorf("its artifact after its retention: %s", resp.Status)
+	}
+	if out, _ := s.command(0, "get"); strings.Contains(out, "other") || !strings.Contains(out, "default/app") {
+		t.Errorf("after the removal:\n%s", out)
+	}
+}
+
+// A server that was killed goes on where it ended, and asks the origin nothing.
+func TestServeKill(t *testing.T) {
+	p := newPushable(t)
+	s := newServedStore(t)
+	s.document("app.yaml", hourly("app", "http://"+p.front.addr+"/public/repo.git", nil))
+	s.start()
+	before := s.until("the first artifact", "gitrepository/app", ready)
+	if asked := p.front.took(); len(asked) == 0 {
+		t.Fatal("nothing was asked of the origin")
+	}
+	s.end(syscall.SIGKILL)
+	if out, said := s.command(0, "get", "gitrepository/app", "-o", "wide"); !strings.Contains(out, before.Status.Artifact.Revision) || !strings.Contains(said, "no server keeps") {
+		t.Errorf("without a server: %s%s", out, said)
+	}
+	s.start()
+	after := s.until("the status of before", "gitrepository/app", ready)
+	if *after.Status.Artifact != *before.Status.Artifact {
+		t.Errorf("artifact %+v, before %+v", *after.Status.Artifact, *before.Status.Artifact)
+	}
+	if resp := askFor(t, s.url+"/"+before.Status.Artifact.Path, "", ""); resp.StatusCode != http.StatusOK {
+		t.Errorf("its artifact: %s", resp.Status)
+	}
+	if asked := p.front.took(); len(asked) > 0 {
+		t.Errorf("after the restart it asked %v", asked)
+	}
+	s.command(0, "reconcile", "gitrepository/app")
+	if asked := p.front.took(); len(asked) == 0 || count(asked, "POST") > 1 {
+		t.Errorf("to look at what has not changed it asked %v", asked)
+	}
+	second := headgate(t.Context(), t, "serve", "-f", s.sources, "--store", s.store, "--addr", "127.0.0.1:0")
+	if out, err := second.CombinedOutput(); err == nil || second.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "is kept by another server (process ") || !strings.Contains(string(out), s.url) {
+		t.Errorf("a second server: %v, %s", err, out)
+	}
+}
+
+// Over TLS, with tokens: who has none gets nothing, who may fetch changes nothing.
+func TestServeAccess(t *testing.T) {
+	p := newPushable(t)
+	dir := t.TempDir()
+	ca := testenv.NewCA(t)
+	cert, key := ca.Server()
+	tokens := write(t, filepath.Join(dir, "tokens.yaml"), `tokens:
+- {name: consumer, token: consumer-token-0123456789, may: [fetch]}
+- {name: ops, token: operator-token-0123456789}
+`)
+	s := newServedStore(t, "--tls-cert", write(t, filepath.Join(dir, "tls.crt"), string(cert)), "--tls-key", write(t, filepath.Join(dir, "tls.key"), string(key)), "--tokens", tokens)
+	s.document("app.yaml", hourly("app", p.web.plain+"/public/repo.git", nil))
+	s.start()
+	if u, err := url.Parse(s.url); err != nil || u.Scheme != "https" {
+		t.Fatalf("it serves at %s", s.url)
+	}
+	a := s.until("the first artifact", "gitrepository/app", ready).Status.Artifact // by the socket
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool()}}}
+	for token, want := range map[string]int{"": 401, "nobody's-token-0123456789": 401, "consumer-token-0123456789": 200, "operator-token-0123456789": 200} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/"+a.Path, nil)
+		must(t, err)
+		if token != "" {
+			req.Header.Set("Authorization", "Bearer "+token)
+		}
+		resp, err := client.Do(req)
+		must(t, err)
+		resp.Body.Close()
+		testenv.Equal(t, resp.StatusCode, want, "token %q: %s", token, resp.Status)
+	}
+	trust := write(t, filepath.Join(dir, "ca.crt"), string(ca.PEM()))
+	for name, c := range map[string]struct {
+		token string
+		code  int
+		want  string
+	}{
+		"operator": {"operator-token-0123456789", 0, "default/app"},
+		"consumer": {"consumer-token-0123456789", 0, "OBJECT"}, // nothing that it may read
+		"nobody":   {"nobody's-token-0123456789", 1, "401 Unauthorized"},
+	} {
+		file := write(t, filepath.Join(dir, name), c.token)
+		out, said := s.command(c.code, "get", "--server", s.url, "--ca-file", trust, "--token-file", file)
+		if !strings.Contains(out+said, c.want) || strings.Contains(out+said, c.token) {
+			t.Errorf("%s: %s%s", name, out, said)
+		}
+		code := 1
+		if c.code == 0 && name == "operator" {
+			code = 0
+		}
+		s.command(code, "reconcile", "gitrepository/default/app", "--server", s.url, "--ca-file", trust, "--token-file", file)
+	}
+}
+
+// A registry that tells of a push has the artifact made at once.
+func TestServeRegistry(t *testing.T) {
+	s := newServedStore(t)
+	s.secret("push", keys{"token": "Bearer registry-token"})
+	s.start()
+	addr := distribution{root: t.TempDir(), notify: s.url + "/hook/OCIRepository/app", token: "Bearer registry-token"}.serve(t)
+	push(t, nil, written(t, published), "oci://"+addr+"/team/app:latest", "--revision", "main@sha1:1")
+	d := document("source.headgate.dev/v1", "OCIRepository", "app", "spec", map[string]any{"url": "oci://" + addr + "/team/app", "interval": "1h", "insecure": true})
+	d["metadata"] = map[string]any{"name": "app", "namespace": "default", "annotations": keys{"hook.headgate.dev/secret": "push"}}
+	s.document("app.yaml", d)
+	first := s.until("the first artifact", "ocirepository/app", ready)
+	pushed := push(t, nil, written(t, keys{"app.yaml": "replicas: 4\n"}), "oci://"+addr+"/team/app:latest", "--revision", "main@sha1:2")
+	second := s.until("the artifact of the push", "ocirepository/app", func(i keptItem) bool { return strings.HasSuffix(i.Status.Artifact.Revision, pushed.Digest) })
+	if second.Status.Artifact.Digest == first.Status.Artifact.Digest {
+		t.Error("the artifact is that of before")
+	}
+}
+
+// The unit of systemd is one that systemd takes. Only the place of the command is another.
+func TestServeUnit(t *testing.T) {
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Skip("there is no systemd here")
+	}
+	text := strings.ReplaceAll(read(t, "../docs/deploy/headgate-serve.service"), "/usr/local/bin/headgate", command)
+	out := run(t, "systemd-analyze", "verify", "--man=no", write(t, filepath.Join(t.TempDir(), "headgate-serve.service"), text))
+	if strings.Contains(out, "headgate-serve.service:") {
+		t.Error(out)
+	}
 }

@@ -1,15 +1,25 @@
 package e2e
 
 import (
+	"flag"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/serve/api"
 )
 
 // A sourceServer keeps GitRepository shop/app, of a repository of its own.
@@ -128,14 +138,10 @@ func TestServeWebTokens(t *testing.T) {
 	p.sees("Read-only: viewer may look at sources and change nothing.")
 	p.until(tableRow("shop/app") + `.innerText.includes("Ready")`)
 	actions := `document.querySelectorAll("main :is([data-action=reconcile], [data-action=suspend], [data-action=resume])").length`
-	if n := eval[int](p, actions); n != 0 {
-		t.Errorf("who may only look has %d buttons", n)
-	}
+	testenv.Equal(t, eval[int](p, actions), 0, "buttons of who may only look")
 	p.click(`tbody th a`)
 	p.sees("kind: GitRepository")
-	if n := eval[int](p, actions); n != 0 {
-		t.Errorf("who may only look has %d buttons", n)
-	}
+	testenv.Equal(t, eval[int](p, actions), 0, "buttons of who may only look")
 	p.click("#session button")
 	p.until(`document.activeElement.name == "token"`)
 	if eval[bool](p, `document.body.innerText.includes("shop/app")`) {
@@ -157,4 +163,173 @@ func TestServeWebTokens(t *testing.T) {
 	if leaked := eval[string](p, `document.cookie + location.href + JSON.stringify({...localStorage, ...sessionStorage})`); leaked != s.url+"/ui/#/{}" {
 		t.Errorf("scripts can read %s", leaked)
 	}
+}
+
+// Nothing that documents, origins and callers say becomes markup or a link to
+// anywhere else, and what cannot be seen is shown.
+func TestServeWebHostile(t *testing.T) {
+	const (
+		script = "<script>alert(1)</script>"
+		image  = "<img src=x onerror=alert(1)>"
+		bidi   = "safe\u202egnp.exe"
+		escape = "\x1b]0;title\x07"
+	)
+	sources := stagedSources()
+	bad := sources[0]
+	bad.Name, bad.Namespace, bad.Message, bad.Origin = image, bidi, script+escape+"\nsecond line", "javascript:alert(1)"
+	bad.Revision, bad.Reason, bad.Interval, bad.Phase = `"><svg onload=alert(1)>`, script, image, "__proto__"
+	bad.URL, bad.Hook, bad.Document = "javascript:alert(1)", "javascript:alert(1)", "# "+script+escape+bidi
+	bad.Blockers = []string{"javascript:alert(1)/" + image + "/x"}
+	artifact := *bad.Artifact
+	artifact.Path, artifact.URL, artifact.Metadata = "javascript:alert(1)//x/y", "javascript:alert(1)", map[string]string{script: image}
+	bad.Artifact = &artifact
+	bad.Conditions = []source.Condition{{Type: script, Status: "__proto__", Reason: image, Message: bidi}}
+	s := keep(t, append(sources, bad)...)
+	key := keyOf(bad.Kind, bad.Namespace, bad.Name)
+	s.runs[key] = []api.Run{{Number: 1, Trigger: image, Outcome: "toString", Error: script + bidi}}
+	s.events = []api.Event{{ID: 1, Event: source.Event{InvolvedObject: source.ObjectReference{Kind: image, Namespace: "..", Name: script}, Severity: "constructor", Message: script + escape, Reason: bidi}}}
+	s.files = []api.File{{Path: image + bidi}}
+	s.defects = []string{script + bidi}
+
+	p := newTab(t)
+	const bidiShown = "safe⟨U+202E⟩gnp.exe"
+	address := "#/sources/GitRepository/safe%E2%80%AEgnp.exe/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E"
+	p.harmless(s.url+"/ui/", []struct{ path, shows string }{
+		{"", image}, {"#/?q=%3Cscript%3E", image}, {"#/?state=__proto__&sort=constructor&page=-7&kind=%3Cimg%3E", "No source is like that"}, {address, script + "⟨U+001B⟩]0;title⟨U+0007⟩"}, {address, bidiShown},
+		{"#/events", image}, {"#/events?severity=%22%3E%3Cscript%3E", "Nothing happened yet"}, {"#/%zz", "nothing at this address"}, {"#/sources/../../x", "alone has no address"}, {"#/sources/a/b", "nothing at this address"},
+	})
+	p.lists(s, address)
+	eval[bool](p, `[...document.querySelectorAll("button")].find((b) => b.innerText == "Show the files").click() ?? true`)
+	p.sees(image + bidiShown)
+	p.click(`[data-action=suspend]`)
+	p.until(`document.querySelector("dialog h2")?.innerText.includes(` + encoded(image) + `)`)
+	p.press(kb.Escape)
+}
+
+// Ten thousand sources: filters, sorting, pages and a burst of changes.
+func TestServeWebCrowd(t *testing.T) {
+	const n = 10_000
+	model := stagedSources()[5]
+	var sources []api.Source
+	for i := range n {
+		one := model
+		one.Namespace, one.Name = fmt.Sprintf("team-%02d", i%40), fmt.Sprintf("app-%05d", i)
+		one.Document, one.Conditions = "", nil
+		sources = append(sources, one)
+	}
+	s := keep(t, sources...)
+	p := newTab(t)
+	p.open(s.url + "/ui/")
+	p.until(`document.querySelectorAll("tbody tr").length == 50`)
+	p.sees("1 to 50 of 10,000 sources")
+	find := func(text string) {
+		eval[bool](p, `(() => { const q = document.querySelector("[name=q]"); q.value = `+encoded(text)+`; return q.dispatchEvent(new Event("input")) })()`)
+	}
+	find("app-07777")
+	p.until(names + ` == "team-17/app-07777"`)
+	find("")
+	p.click("thead th:nth-child(5) button")
+	p.lists(s, "#/?page=200")
+	p.sees("9,951 to 10,000 of 10,000 sources")
+	p.press("p")
+	p.sees("9,901 to 9,950 of 10,000 sources")
+	p.until(`location.hash == "#/?page=199"`)
+	for i := range 2000 { // a burst, most of it elsewhere
+		s.edit(keyOf(model.Kind, fmt.Sprintf("team-%02d", i%40), fmt.Sprintf("app-%05d", i)), func(one *api.Source) { one.Ready, one.Message = "False", "out of order" })
+	}
+	p.until(`document.querySelector("[data-state=not-ready]").innerText == "Not ready 2,000"`)
+	p.sees("9,901 to 9,950 of 10,000 sources") // the reader stays where they are
+	p.do(chromedp.Focus(chromedp.CSS("[aria-label=Pages] button")))
+	p.press(kb.Enter)
+	p.sees("9,851 to 9,900 of 10,000 sources")
+}
+
+// Every view has enough contrast, light and dark, fits 320 pixels without
+// scrolling sideways, and says to assistive technology what there is.
+func TestServeWebLook(t *testing.T) {
+	s := keepStaged(t)
+	p := newTab(t)
+	p.examineAll(map[string]string{
+		"list": "", "failing": "#/sources/" + checkout, "suspended": "#/sources/OCIRepository/shop/frontend", "blocked": "#/sources/PkgChart/shop/frontend",
+		"events": "#/events", "none": "#/nothing", "empty": "#/?q=nothing",
+	}, func(path string) {
+		p.lists(s, path)
+		eval[bool](p, `[...document.querySelectorAll("button")].find((b) => b.innerText == "Show the files")?.click() ?? true`)
+		eval[bool](p, `document.querySelector("[data-action=revision]")?.click() ?? true`)
+	})
+	p.look(640, 400, "dark") // 1280 × 800 at 200 %
+	p.lists(s, "")
+	p.click(`[data-action=suspend]`)
+	p.until(`document.querySelector("dialog[open]")`)
+	p.examine("dialog")
+	p.look(320, 640, "light")
+	p.examine("dialog, small")
+	p.press(kb.Escape)
+	p.click("#keys")
+	p.until(`document.querySelector("dialog[open]")`)
+	p.examine("keys, small")
+	p.press(kb.Escape)
+	p.click(`[data-action=reconcile]`)
+	p.until(said)
+	p.examine("result, small")
+	if moving := eval[[]string](p, `document.getAnimations().map((a) => a.animationName)`); len(moving) > 0 {
+		t.Errorf("who wants less motion sees %q", moving)
+	}
+}
+
+// States differ in shape, not in colour alone.
+func TestServeWebShapes(t *testing.T) {
+	s := keepStaged(t)
+	p := newTab(t)
+	p.lists(s, "")
+	shapes := eval[map[string]string](p, `Object.fromEntries([...document.querySelectorAll("tbody .badge")].map((b) => {
+		const s = getComputedStyle(b, "::before");
+		return [b.textContent, [s.borderRadius, s.transform, s.borderTopWidth, s.borderRightColor == s.borderLeftColor, s.backgroundColor == "rgba(0, 0, 0, 0)"].join(" ")];
+	}))`)
+	seen := map[string]string{}
+	for _, state := range []string{"Ready", "Not ready", "Stalled", "Suspended", "Reconciling"} {
+		shape := shapes[state]
+		if other := seen[shape]; other != "" || shape == "" {
+			t.Errorf("%s looks like %s: %q", state, other, shape)
+		}
+		seen[shape] = state
+	}
+}
+
+// All addresses are relative: the page works below a prefix, and so do its links to artifacts.
+func TestServeWebPrefix(t *testing.T) {
+	s := keepStaged(t)
+	target, err := url.Parse(s.url)
+	must(t, err)
+	proxy := &httputil.ReverseProxy{Rewrite: func(q *httputil.ProxyRequest) { q.SetURL(target) }, FlushInterval: -1}
+	front := httptest.NewServer(http.StripPrefix("/team/sources", proxy))
+	t.Cleanup(front.Close)
+	base := front.URL + "/team/sources/"
+	p := newTab(t)
+	p.open(base + "ui") // without the slash
+	p.click(`[data-action=reconcile][aria-label$="payments/checkout"]`)
+	p.until(said + `.endsWith("reconciling.")`)
+	p.until(isLive)
+	p.open(base + "ui/#/sources/" + checkout)
+	p.sees("look at Secret")
+	p.sees(base + "hook/" + checkout)
+	if elsewhere := eval[[]string](p, `[...performance.getEntriesByType("resource").map((e) => e.name), ...[...document.querySelectorAll("a")].map((a) => a.href)].filter((n) => !n.startsWith(`+encoded(base)+`))`); len(elsewhere) > 0 {
+		t.Errorf("requests and links elsewhere: %q", elsewhere)
+	}
+}
+
+var updateImage = flag.Bool("update-image", false, "write the picture of the page in docs/images anew")
+
+// TestServeWebImage takes the picture of the README.
+func TestServeWebImage(t *testing.T) {
+	if !*updateImage {
+		t.SkipNow() // nothing is tested
+	}
+	s := keepStaged(t)
+	p := newTab(t)
+	p.look(1000, 640, "light")
+	p.lists(s, "")
+	now, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
+	must(t, err)
+	must(t, os.WriteFile("../docs/images/serve.png", now, 0o644))
 }

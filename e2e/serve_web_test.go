@@ -1,11 +1,15 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve/api"
 )
 
@@ -121,9 +125,7 @@ func TestServeWebKeyboard(t *testing.T) {
 	}
 	want := "Skip to the content; Sources; Events; Keys; Find; Kind; Namespace; All 7; Stalled 1; Not ready 1; Reconciling 1; Suspended 1; Ready 3; " +
 		"Source; State; Revision; Artifact; Checked; Next; catalog/images; sha256:9a0b9a0b…; Reconcile Bucket catalog/images; Suspend Bucket catalog/images"
-	if got := strings.Join(order, "; "); got != want {
-		t.Errorf("the order of the focus: %s", got)
-	}
+	testenv.Equal(t, strings.Join(order, "; "), want, "the order of the focus")
 	at := func(name string) string { return `document.activeElement.textContent == ` + encoded(name) }
 	p.press("j")
 	p.until(at("catalog/search"))
@@ -137,9 +139,7 @@ func TestServeWebKeyboard(t *testing.T) {
 	p.until(`document.querySelector("dialog[open]") && document.activeElement.name == "by"`)
 	p.press("r", kb.Escape)
 	p.until(`!document.querySelector("dialog") && ` + at("payments/checkout"))
-	if got := s.asked(); strings.Join(got, " ") != "reconcile "+checkout {
-		t.Errorf("the server was asked for %q", got)
-	}
+	testenv.Equal(t, strings.Join(s.asked(), " "), "reconcile "+checkout, "the server was asked for")
 	p.strike("/")
 	p.until(`document.activeElement.name == "q" && document.activeElement.value == ""`)
 	p.press("search?")
@@ -161,4 +161,142 @@ func TestServeWebKeyboard(t *testing.T) {
 	p.until(said + ` == "OCIRepository shop/frontend: resumed."`)
 	p.press("u")
 	p.until(names + ` == "shop/frontend shop/frontend"`) // as it was left
+}
+
+// Reconcile now: what happens is to be seen as it happens, and is said.
+func TestServeWebReconcile(t *testing.T) {
+	s := keep(t, stagedSources()...)
+	p := newTab(t)
+	p.lists(s, "")
+	p.click(`[data-action=reconcile][aria-label$="payments/checkout"]`)
+	p.until(tableRow("payments/checkout") + `.innerText.includes("running")`)
+	p.until(tableRow("payments/checkout") + `.querySelector("[data-action=reconcile]").ariaDisabled == "true"`)
+	p.until(`document.activeElement.dataset.action == "reconcile"`)
+	p.click(`[data-action=reconcile][aria-label$="payments/checkout"]`) // which does nothing more
+	revision := "main@sha1:" + strings.Repeat("0d1e2f3a", 5)
+	s.ends(checkout, api.Run{Number: 45, Trigger: "request", Started: time.Now(), Took: 1.5, Outcome: "stored", Revision: revision}, func(one *api.Source) {
+		one.Ready, one.Revision, one.Failures = "True", revision, 0
+	})
+	p.until(said + ` == "GitRepository payments/checkout: a new artifact was stored after 1.5 s: main@sha1:0d1e2f3a…."`)
+	p.until(tableRow("payments/checkout") + `.innerText.includes("Ready") && ` + tableRow("payments/checkout") + `.innerText.includes("0d1e2f3a")`)
+	testenv.Equal(t, len(s.asked()), 1, "requests")
+	p.click(`[data-action=reconcile][aria-label$="shop/cart"]`)
+	p.until(tableRow("shop/cart") + `.innerText.includes("running")`)
+	s.ends("GitRepository/shop/cart", api.Run{Number: 42, Trigger: "request", Started: time.Now(), Took: 0.02, Outcome: "failed", Error: "resolve v2: connection refused"}, func(one *api.Source) {
+		one.Ready, one.Message = "False", "resolve v2: connection refused"
+	})
+	p.until(said + ` == "GitRepository shop/cart: failed after 20 ms: resolve v2: connection refused."`)
+	s.mu.Lock()
+	delete(s.sources, "GitRepository/catalog/search")
+	s.mu.Unlock()
+	p.click(`[data-action=reconcile][aria-label$="catalog/search"]`)
+	p.until(said + ` == "GitRepository catalog/search: The server refused this (404): there is no such source"`)
+}
+
+// Suspend asks who and why, everybody sees it, and resume ends it.
+func TestServeWebSuspend(t *testing.T) {
+	s := keep(t, stagedSources()...)
+	p, other := newTab(t), newTab(t)
+	other.lists(s, "#/sources/GitRepository/shop/cart")
+	p.lists(s, "")
+	p.click(`[data-action=suspend][aria-label$="shop/cart"]`)
+	p.until(`document.querySelector("dialog[open] h2")?.innerText == "Suspend GitRepository shop/cart"`)
+	p.write("dialog [name=by]", "Grace")
+	p.write("dialog [name=reason]", "the branch is broken")
+	p.click("dialog .primary")
+	p.until(said + ` == "GitRepository shop/cart: suspended."`)
+	p.until(tableRow("shop/cart") + `.innerText.includes("Suspended by Grace: the branch is broken")`)
+	p.until(tableRow("shop/cart") + `.contains(document.activeElement) || document.activeElement.localName == "h1"`)
+	other.sees("by Grace: the branch is broken")
+	other.until(`!document.querySelector("[data-action=reconcile]")`)
+	other.click(`[data-action=resume]`)
+	p.until(tableRow("shop/cart") + `.innerText.includes("Ready")`)
+	s.edit("GitRepository/shop/cart", func(one *api.Source) { one.Suspended, one.Phase = true, "suspended" })
+	other.sees("Suspended by its document: spec.suspend is true.")
+	other.until(`!document.querySelector("main [data-action]:is([data-action=reconcile], [data-action=suspend], [data-action=resume])")`)
+}
+
+// One source: all that is known of it, and what happens to it while it is shown.
+func TestServeWebSource(t *testing.T) {
+	s := keep(t, stagedSources()...)
+	for i := range 1200 {
+		s.files = append(s.files, api.File{Path: fmt.Sprintf("manifests/%04d.yaml", i), Size: int64(i)})
+	}
+	s.files = append(s.files, api.File{Path: "run.sh", Size: 70_000, Executable: true}, api.File{Path: "vendor", Dir: true})
+	p := newTab(t)
+	p.lists(s, "#/sources/"+checkout)
+	hash := strings.Repeat("b5bb9d80", 8)
+	for _, want := range []string{
+		"GitRepository payments/checkout", "Not ready", "GitOperationFailed", "look at Secret payments/git", "main@sha1:" + strings.Repeat("4f1c0a9e", 5), "https://git.example.com/payments/checkout.git",
+		"sha256:" + hash, "47.1 KiB", "FetchFailed", "ArtifactInStorage", "url: https://git.example.com/payments/checkout.git", s.url + "/hook/" + checkout, "10m0s",
+		"It was not run yet.", "Nothing happened yet.",
+	} {
+		p.sees(want)
+	}
+	dir := s.url + "/gitrepository/payments/checkout/"
+	if got, want := eval[string](p, `[...document.querySelectorAll("a[download]")].map((a) => a.href).join(" ")`), dir+hash+"/checkout.tar.gz "+dir+"latest.tar.gz"; got != want {
+		t.Errorf("links to %s, want %s", got, want)
+	}
+	p.click(`[aria-label="Copy the digest"]`)
+	p.until(said + ` == "The digest was copied."`)
+
+	const files = `[...document.querySelectorAll("caption")].find((c) => c.innerText == "Entries of the artifact").parentElement.querySelectorAll("tbody tr")`
+	more := `[...document.querySelectorAll("button")].find((b) => ["Show the files", "Show more"].includes(b.innerText) && b.closest("section").innerText.startsWith("Files"))`
+	eval[bool](p, more+`.click() ?? true`)
+	p.until(files + `.length == 100`)
+	eval[bool](p, more+`.click() ?? true`)
+	p.until(files + `.length == 200`)
+	p.sees("200 of at least 500")
+	eval[bool](p, `[...document.querySelectorAll("input[type=search]")].find((i) => i.labels[0].innerText == "Find a file").focus() ?? true`)
+	p.press("run.sh")
+	p.until(files + `.length == 1`)
+	p.sees("68.4 KiB")
+	p.sees("executable")
+
+	s.mu.Lock()
+	s.events = append(s.events, api.Event{ID: 7, Event: source.Event{InvolvedObject: source.ObjectReference{Kind: "GitRepository", Namespace: "payments", Name: "checkout"},
+		Severity: "info", Timestamp: time.Now(), Reason: "NewArtifact", Message: "stored artifact for commit 'pay later'"}})
+	s.mu.Unlock()
+	revision := "main@sha1:" + strings.Repeat("0d1e2f3a", 5)
+	s.ends(checkout, api.Run{Number: 45, Trigger: "hook", Started: time.Now(), Took: 1.5, Outcome: "stored", Why: "the branch has moved"}, func(one *api.Source) {
+		one.Ready, one.Revision, one.Message, one.Conditions = "True", revision, "stored", one.Conditions[1:2]
+		changed := *one.Artifact
+		changed.Digest = "sha256:" + strings.Repeat("c", 64)
+		one.Artifact = &changed
+		one.Document = "kind: GitRepository # anew\n"
+	})
+	for _, want := range []string{"pay later", "the branch has moved", revision, strings.Repeat("c", 64), "kind: GitRepository # anew"} {
+		p.sees(want)
+	}
+	p.until(`!document.body.innerText.includes("FetchFailed")`)
+	p.open(s.url + "/ui/#/events")
+	p.sees("pay later")
+	p.click("tbody th + td + td a")
+	p.until(`document.querySelector("h1")?.innerText == "GitRepository payments/checkout"`)
+	p.open(s.url + "/ui/#/sources/GitRepository/payments/nothing")
+	p.sees("there is no such source")
+	p.open(s.url + "/ui/#/sources/PkgChart/shop/frontend")
+	p.click(`a[href="#/sources/PkgRepository/shop/charts"]`) // what it waits for
+	p.until(`document.querySelector("h1")?.innerText == "PkgRepository shop/charts"`)
+}
+
+// When the server is gone the page says so, and since when; when it is back the
+// page is right again, also about what went meanwhile.
+func TestServeWebRestart(t *testing.T) {
+	s := keep(t, stagedSources()...)
+	p := newTab(t)
+	p.lists(s, "")
+	p.click(`[data-action=reconcile][aria-label$="shop/cart"]`)
+	p.until(tableRow("shop/cart") + `.innerText.includes("running")`)
+	s.restart(func() {
+		p.until(isCut)
+		p.click(`[data-action=reconcile][aria-label$="catalog/search"]`)
+		p.until(said + ` == "GitRepository catalog/search: The server does not answer. It may be down, or the network is. Try again."`)
+		p.until(`/^stale since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$/.test(document.querySelector("#live").textContent)`)
+		s.remove(checkout)
+		s.edit("GitRepository/shop/cart", func(one *api.Source) { one.Phase = "idle" })
+	})
+	p.until(isLive)
+	p.until(names + ` == "catalog/images shop/frontend shop/frontend catalog/search shop/cart shop/charts"`)
+	p.until(tableRow("shop/cart") + `.querySelector("[data-action=reconcile]").ariaDisabled != "true"`)
 }

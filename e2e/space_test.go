@@ -19,8 +19,8 @@ import (
 func volume(t *testing.T, size int) string {
 	t.Helper()
 	dir := t.TempDir()
-	check(t, syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", size)))
-	t.Cleanup(func() { check(t, syscall.Unmount(dir, 0)) })
+	must(t, syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", size)))
+	t.Cleanup(func() { must(t, syscall.Unmount(dir, 0)) })
 	return dir
 }
 
@@ -83,7 +83,7 @@ func TestFetchOnSmallVolume(t *testing.T) {
 		!strings.Contains(stderr, "the volume is full: the store "+store+" has 11.8 MiB of artifacts, its cache "+store+"/.cache 0.0 MiB: make room on it") {
 		t.Errorf("exit code %d\n%s", code, stderr)
 	}
-	check(t, os.Remove(stuffed))
+	must(t, os.Remove(stuffed))
 	if code, stderr, items := fetchItems(t, store, writeDocuments(t, []any{branchSource(url, branches)})); code != 0 || items[0].Status.Artifact == nil {
 		t.Errorf("with room: exit code %d\n%s", code, stderr)
 	}
@@ -107,7 +107,7 @@ func gc(t *testing.T, store string, more ...string) string {
 func stuff(t *testing.T, dir string) string {
 	t.Helper()
 	f, err := os.Create(filepath.Join(dir, "stuffing"))
-	check(t, err)
+	must(t, err)
 	defer f.Close()
 	for err == nil {
 		_, err = f.Write(make([]byte, 4<<10))
@@ -128,7 +128,7 @@ func TestServeOnSmallVolume(t *testing.T) {
 		}
 	})
 	for i := range branches {
-		check(t, os.Rename(writeDocuments(t, []any{branchSource(url, i)}), filepath.Join(s.sources, fmt.Sprintf("b%d.yaml", i))))
+		must(t, os.Rename(writeDocuments(t, []any{branchSource(url, i)}), filepath.Join(s.sources, fmt.Sprintf("b%d.yaml", i))))
 	}
 	s.start()
 	until(t, "all are stored", func() bool { return len(archives(t, s.store)) == branches })
@@ -141,9 +141,9 @@ func TestServeOnSmallVolume(t *testing.T) {
 	if code != http.StatusServiceUnavailable || !strings.Contains(text, "store: ") || !strings.Contains(text, "the volume is full: the store "+s.store+" has 11.8 MiB") {
 		t.Errorf("%d %s", code, text)
 	}
-	check(t, os.Rename(writeDocuments(t, []any{branchSource(url, branches)}), filepath.Join(s.sources, "more.yaml")))
+	must(t, os.Rename(writeDocuments(t, []any{branchSource(url, branches)}), filepath.Join(s.sources, "more.yaml")))
 	until(t, "the source without room fails", func() bool { return strings.Contains(s.log.String(), "GitRepository/default/b20") })
-	check(t, os.Remove(stuffed))
+	must(t, os.Remove(stuffed))
 	until(t, "it is stored once there is room", func() bool { return len(archives(t, s.store)) == branches+1 })
 	if code, text := readiness(t, s.url); code != http.StatusOK {
 		t.Errorf("%d %s", code, text)
@@ -154,9 +154,9 @@ func TestServeOnSmallVolume(t *testing.T) {
 func readiness(t *testing.T, url string) (code int, text string) {
 	t.Helper()
 	resp, err := http.Get(url + "/readyz")
-	check(t, err)
+	must(t, err)
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	check(t, err)
+	must(t, err)
 	return resp.StatusCode, string(b)
 }

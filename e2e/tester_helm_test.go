@@ -1,10 +1,21 @@
 package e2e
 
 import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
@@ -104,7 +115,7 @@ func manifests(t *testing.T, files ...string) map[string][]any {
 		file = filepath.Join("../docs/deploy", file)
 		for _, document := range strings.Split(read(t, file), "\n---\n") {
 			var head struct{ Kind, APIVersion string }
-			check(t, yaml.Unmarshal([]byte(document), &head))
+			must(t, yaml.Unmarshal([]byte(document), &head))
 			into := map[string]any{
 				"v1 Namespace": new(core.Namespace), "v1 ServiceAccount": new(core.ServiceAccount), "v1 PersistentVolumeClaim": new(core.PersistentVolumeClaim),
 				"v1 Service": new(core.Service), "v1 Secret": new(core.Secret), "v1 ConfigMap": new(core.ConfigMap), "apps/v1 Deployment": new(apps.Deployment),
@@ -125,29 +136,285 @@ func manifests(t *testing.T, files ...string) map[string][]any {
 // testerFiles are the manifests of the test runner.
 var testerFiles = []string{"tested-namespace.yaml", "tester.yaml", "tokens.yaml"}
 
-// The manifests of the server of sources are what Kubernetes has types for.
-func TestServeManifests(t *testing.T) {
-	all := manifests(t, "serve.yaml", "serve-tokens.yaml")
-	for _, kind := range []string{"Namespace", "ConfigMap", "PersistentVolumeClaim", "Deployment", "Service", "Secret", "NetworkPolicy"} {
-		if len(all[kind]) != 1 {
-			t.Errorf("%d of kind %s", len(all[kind]), kind)
+// The manifests of docs/deploy are what Kubernetes has types for.
+func TestManifests(t *testing.T) {
+	one := func(all map[string][]any, kinds ...string) map[string][]any {
+		t.Helper()
+		for _, kind := range append(kinds, "Namespace", "PersistentVolumeClaim", "Deployment", "Service", "Secret", "NetworkPolicy") {
+			if len(all[kind]) != 1 {
+				t.Errorf("%d of kind %s", len(all[kind]), kind)
+			}
 		}
+		return all
 	}
-}
-
-// The manifests of the test runner are what Kubernetes has types for.
-func TestTesterManifests(t *testing.T) {
-	all := manifests(t, testerFiles...)
-	for _, kind := range []string{"Namespace", "ServiceAccount", "PersistentVolumeClaim", "Service", "Secret", "Deployment", "NetworkPolicy", "Role", "RoleBinding"} {
-		if len(all[kind]) != 1 {
-			t.Errorf("%d of kind %s", len(all[kind]), kind)
-		}
-	}
+	one(manifests(t, "serve.yaml", "serve-tokens.yaml"), "ConfigMap")
+	all := one(manifests(t, testerFiles...), "ServiceAccount", "Role", "RoleBinding")
 	tokens := all["Secret"][0].(*core.Secret).StringData["tokens.yaml"]
 	file := write(t, filepath.Join(t.TempDir(), "tokens.yaml"), tokens)
 	s := startTester(t, "--tokens", file)
 	if status, _ := ask(t, "POST", s.url+"/gate/check", `{"name": "app", "namespace": "shop"}`); status != 401 {
 		t.Errorf("status %d without a token", status)
 	}
-	check(t, os.Remove(file))
+	must(t, os.Remove(file))
+}
+
+// A cluster is an API server that has one release of a chart, whose test is a
+// pod, and allows what rules say, as the authorizer of a real one does.
+type cluster struct {
+	*httptest.Server
+	rules []rbac.PolicyRule
+
+	mu      sync.Mutex
+	secret  map[string]any
+	objects map[string]map[string]any // pods and jobs, by RESOURCE/NAME
+	asked   []string                  // VERB RESOURCE, in order, without repetitions
+	denied  []string                  // likewise
+	failing bool                      // the test of the chart fails
+	lasting bool                      // it goes on until somebody watches it
+}
+
+const (
+	clusterUser = "system:serviceaccount:headgate:tester"
+	released    = "sh.helm.release.v1.app.v1"
+)
+
+// newCluster starts a cluster whose release app in namespace shop has the test hook.
+func newCluster(t *testing.T, hook string, rules []rbac.PolicyRule) *cluster {
+	t.Helper()
+	c := &cluster{rules: rules, objects: map[string]map[string]any{}}
+	c.secret = map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "type": "helm.sh/release.v1",
+		"metadata": map[string]any{"name": released, "namespace": "shop", "resourceVersion": "1", "labels": keys{"owner": "helm", "name": "app", "version": "1", "status": "deployed"}},
+		"data":     keys{"release": release(t, hook)},
+	}
+	c.Server = httptest.NewServer(c)
+	t.Cleanup(func() { c.CloseClientConnections(); c.Close() })
+	return c
+}
+
+// release is what helm stores of one.
+func release(t *testing.T, hook string) string {
+	t.Helper()
+	kind, _, _ := strings.Cut(hook[strings.Index(hook, "kind: ")+len("kind: "):], "\n")
+	text, err := json.Marshal(map[string]any{
+		"name": "app", "namespace": "shop", "version": 1, "manifest": "",
+		"info":  map[string]any{"status": "deployed", "first_deployed": "2026-01-01T00:00:00Z", "last_deployed": "2026-01-01T00:00:00Z"},
+		"chart": map[string]any{"metadata": map[string]any{"name": "app", "version": "1.0.0", "apiVersion": "v2"}},
+		"hooks": []any{map[string]any{"name": "app-test", "kind": kind, "path": "app/templates/tests/test.yaml", "manifest": hook, "events": []string{"test"},
+			"last_run": map[string]any{"phase": ""}}},
+	})
+	must(t, err)
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, err = w.Write(text)
+	must(t, err)
+	must(t, w.Close())
+	inner := base64.StdEncoding.EncodeToString(packed.Bytes())
+	return base64.StdEncoding.EncodeToString([]byte(inner)) // data of a Secret is encoded once more
+}
+
+// config writes a configuration by which clients reach the cluster.
+func (c *cluster) config(t *testing.T) string {
+	t.Helper()
+	return write(t, filepath.Join(t.TempDir(), "kubeconfig"), fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: %q}}]
+users: [{name: u, user: {token: t}}]
+contexts: [{name: x, context: {cluster: c, user: u, namespace: shop}}]
+current-context: x
+`, c.URL))
+}
+
+// What a cluster says it has.
+var discovery = map[string]any{
+	"/version":                  keys{"major": "1", "minor": "36", "gitVersion": "v1.36.0"},
+	"/openapi/v3":               map[string]any{"paths": map[string]any{"api/v1": keys{"serverRelativeURL": "/openapi/v3/api/v1"}, "apis/batch/v1": keys{"serverRelativeURL": "/openapi/v3/apis/batch/v1"}}},
+	"/openapi/v3/api/v1":        schemas("", "v1", "Pod", "/api/v1/namespaces/{namespace}/pods"),
+	"/openapi/v3/apis/batch/v1": schemas("batch", "v1", "Job", "/apis/batch/v1/namespaces/{namespace}/jobs"),
+	"/api":                      map[string]any{"kind": "APIVersions", "versions": []string{"v1"}},
+	"/apis": map[string]any{"kind": "APIGroupList", "apiVersion": "v1", "groups": []any{map[string]any{"name": "batch",
+		"versions": []any{keys{"groupVersion": "batch/v1", "version": "v1"}}, "preferredVersion": keys{"groupVersion": "batch/v1", "version": "v1"}}}},
+	"/api/v1": map[string]any{"kind": "APIResourceList", "groupVersion": "v1", "resources": []any{
+		map[string]any{"name": "pods", "singularName": "pod", "namespaced": true, "kind": "Pod", "verbs": []string{"create", "delete", "get", "list", "watch"}},
+		map[string]any{"name": "secrets", "singularName": "secret", "namespaced": true, "kind": "Secret", "verbs": []string{"get", "list", "update", "watch"}}}},
+	"/apis/batch/v1": map[string]any{"kind": "APIResourceList", "groupVersion": "batch/v1", "resources": []any{
+		map[string]any{"name": "jobs", "singularName": "job", "namespaced": true, "kind": "Job", "verbs": []string{"create", "delete", "get", "list", "watch"}}}},
+}
+
+// schemas says that objects of a kind may be anything, and that they can be validated.
+func schemas(group, version, kind, path string) map[string]any {
+	gvk := keys{"group": group, "version": version, "kind": kind}
+	return map[string]any{"openapi": "3.0.0", "info": keys{"title": "Kubernetes", "version": "v1.36.0"},
+		"paths": map[string]any{path: map[string]any{"post": map[string]any{"x-kubernetes-action": "post", "x-kubernetes-group-version-kind": gvk,
+			"parameters": []any{map[string]any{"name": "fieldValidation", "in": "query", "schema": keys{"type": "string"}}}, "responses": map[string]any{}},
+			"patch": map[string]any{"x-kubernetes-action": "patch", "x-kubernetes-group-version-kind": gvk,
+				"parameters": []any{map[string]any{"name": "fieldValidation", "in": "query", "schema": keys{"type": "string"}}}, "responses": map[string]any{}}}},
+		"components": map[string]any{"schemas": map[string]any{kind: map[string]any{"type": "object", "x-kubernetes-group-version-kind": []any{gvk}}}}}
+}
+
+func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if found := discovery[r.URL.Path]; found != nil {
+		reply(w, http.StatusOK, found)
+		return
+	}
+	group, rest := "", strings.TrimPrefix(r.URL.Path, "/api/v1/namespaces/shop/")
+	if after, found := strings.CutPrefix(r.URL.Path, "/apis/batch/v1/namespaces/shop/"); found {
+		group, rest = "batch", after
+	}
+	parts := strings.Split(rest, "/")
+	if rest == r.URL.Path || len(parts) > 3 {
+		reply(w, http.StatusNotFound, status404)
+		return
+	}
+	resource, name := parts[0], ""
+	if len(parts) > 1 {
+		name = parts[1]
+	}
+	if len(parts) > 2 {
+		resource += "/" + parts[2]
+	}
+	verb := verbOf(r, name)
+	if !c.allows(verb, group, resource) {
+		subject := resource
+		if name != "" {
+			subject = fmt.Sprintf("%s %q", resource, name)
+		}
+		reply(w, http.StatusForbidden, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403,
+			"message": fmt.Sprintf("%s is forbidden: User %q cannot %s resource %q in API group %q in the namespace %q", subject, clusterUser, verb, resource, group, "shop")})
+		return
+	}
+	c.serve(w, r, verb, resource, name)
+}
+
+var status404 = map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404, "message": "not found"}
+
+func verbOf(r *http.Request, name string) string {
+	switch r.Method {
+	case http.MethodPost:
+		return "create"
+	case http.MethodPut:
+		return "update"
+	case http.MethodPatch:
+		return "patch"
+	case http.MethodDelete:
+		return "delete"
+	}
+	switch {
+	case r.URL.Query().Get("watch") == "true" || r.URL.Query().Get("watch") == "1":
+		return "watch"
+	case name == "":
+		return "list"
+	}
+	return "get"
+}
+
+func (c *cluster) allows(verb, group, resource string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	allowed := slices.ContainsFunc(c.rules, func(rule rbac.PolicyRule) bool {
+		return slices.Contains(rule.Verbs, verb) && slices.Contains(rule.APIGroups, group) && slices.Contains(rule.Resources, resource)
+	})
+	list := &c.asked
+	if !allowed {
+		list = &c.denied
+	}
+	if what := verb + " " + resource; !slices.Contains(*list, what) {
+		*list = append(*list, what)
+	}
+	return allowed
+}
+
+func (c *cluster) serve(w http.ResponseWriter, r *http.Request, verb, resource, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kind := map[string]string{"secrets": "Secret", "pods": "Pod", "jobs": "Job"}[resource]
+	switch {
+	case resource == "pods/log":
+		io.WriteString(w, "the test says hello\n")
+	case resource == "secrets" && verb == "list":
+		reply(w, http.StatusOK, map[string]any{"kind": "SecretList", "apiVersion": "v1", "metadata": keys{"resourceVersion": "1"}, "items": []any{c.secret}})
+	case resource == "secrets" && verb == "update":
+		json.NewDecoder(r.Body).Decode(&c.secret)
+		reply(w, http.StatusOK, c.secret)
+	case resource == "secrets" && name == released:
+		reply(w, http.StatusOK, c.secret)
+	case verb == "create":
+		c.create(w, r, resource)
+	case verb == "watch":
+		c.watch(w, r, resource)
+	case verb == "list":
+		items := []any{}
+		for key, o := range c.objects {
+			if strings.HasPrefix(key, resource+"/") {
+				items = append(items, o)
+			}
+		}
+		reply(w, http.StatusOK, map[string]any{"kind": kind + "List", "apiVersion": c.version(resource), "metadata": keys{"resourceVersion": "2"}, "items": items})
+	case c.objects[resource+"/"+name] == nil:
+		reply(w, http.StatusNotFound, status404)
+	case verb == "delete":
+		delete(c.objects, resource+"/"+name)
+		reply(w, http.StatusOK, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Success"})
+	default:
+		reply(w, http.StatusOK, c.objects[resource+"/"+name])
+	}
+}
+
+func (c *cluster) version(resource string) string {
+	if resource == "jobs" {
+		return "batch/v1"
+	}
+	return "v1"
+}
+
+// create makes an object, which ends at once.
+func (c *cluster) create(w http.ResponseWriter, r *http.Request, resource string) {
+	var o map[string]any
+	if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
+		reply(w, http.StatusBadRequest, status404)
+		return
+	}
+	meta := o["metadata"].(map[string]any)
+	meta["namespace"], meta["resourceVersion"], meta["uid"], meta["creationTimestamp"] = "shop", "2", "u", "2026-01-01T00:00:00Z"
+	phase, condition := "Succeeded", "Complete"
+	if c.failing {
+		phase, condition = "Failed", "Failed"
+	}
+	if c.lasting {
+		phase, condition = "Running", "Suspended"
+	}
+	o["status"] = map[string]any{"phase": phase, "conditions": []any{keys{"type": condition, "status": "True"}}, "succeeded": 1}
+	c.objects[resource+"/"+meta["name"].(string)] = o
+	reply(w, http.StatusCreated, o)
+}
+
+// watch tells what there is, and then nothing until the client leaves.
+func (c *cluster) watch(w http.ResponseWriter, r *http.Request, resource string) {
+	w.Header().Set("Content-Type", "application/json")
+	events := json.NewEncoder(w)
+	for key, o := range c.objects {
+		if strings.HasPrefix(key, resource+"/") {
+			events.Encode(map[string]any{"type": "ADDED", "object": o})
+		}
+	}
+	if r.URL.Query().Get("sendInitialEvents") == "true" {
+		kind := map[string]string{"pods": "Pod", "jobs": "Job"}[resource]
+		events.Encode(map[string]any{"type": "BOOKMARK", "object": map[string]any{"kind": kind, "apiVersion": c.version(resource),
+			"metadata": map[string]any{"resourceVersion": "2", "annotations": keys{"k8s.io/initial-events-end": "true"}}}})
+	}
+	w.(http.Flusher).Flush()
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	left := time.NewTimer(time.Minute)
+	defer left.Stop()
+	select {
+	case <-r.Context().Done():
+	case <-left.C:
+	}
+}
+
+func reply(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(body)
 }

@@ -4,23 +4,30 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // marked returns the processes whose environment or command line has a text.
 func marked(t *testing.T, text string) (pids []string) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*")
-	check(t, err)
+	must(t, err)
 	for _, dir := range all {
 		for _, name := range []string{"environ", "cmdline"} {
 			if content, err := os.ReadFile(filepath.Join(dir, name)); err == nil && bytes.Contains(content, []byte(text)) && filepath.Base(dir) != strconv.Itoa(os.Getpid()) {
@@ -80,7 +87,7 @@ func TestTesterEndsUnderLoad(t *testing.T) {
 	until(t, "all are running", func() bool {
 		return len(marked(t, "1000."+mark)) >= 2*len(commands) && running(s.runs()) == 2*len(commands)
 	})
-	check(t, s.cmd.Process.Signal(syscall.SIGTERM))
+	must(t, s.cmd.Process.Signal(syscall.SIGTERM))
 	waiting.Wait()
 	if err := s.cmd.Wait(); err != nil {
 		t.Errorf("it ended with %v\n%s", err, s.log)
@@ -103,9 +110,7 @@ func TestTesterEndsUnderLoad(t *testing.T) {
 			t.Errorf("%s %s: %s %s", run.Name, run.Type, run.State, run.Reason)
 		}
 	}
-	if len(runs) != 2*len(commands) {
-		t.Errorf("%d runs are recorded", len(runs))
-	}
+	testenv.Equal(t, len(runs), 2*len(commands), "runs are recorded")
 }
 
 func running(runs []ran) (n int) {
@@ -157,7 +162,7 @@ func TestTesterKilled(t *testing.T) {
 		s.cmd.Wait()
 		for _, left := range marked(t, mark) { // nobody is there to end them
 			pid, err := strconv.Atoi(strings.Fields(left)[0])
-			check(t, err)
+			must(t, err)
 			syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
@@ -177,9 +182,7 @@ func TestTesterReaps(t *testing.T) {
 		status, body := ask(t, "POST", s.url+"/", payload("count", keys{"type": "bash", "cmd": zombies, "returnCmdOutput": "true"}))
 		return status == 200 && body == "process headgate\n0\n"
 	})
-	if got := running(s.runs()); got != 0 {
-		t.Errorf("%d runs", got)
-	}
+	testenv.Equal(t, running(s.runs()), 0, "runs")
 }
 
 // 1 GB of output fills neither memory nor disk, nor the answer.
@@ -189,15 +192,175 @@ func TestTesterOutput(t *testing.T) {
 	if status != 200 || len(body) > 1<<20 || !strings.HasPrefix(body, "xxx") || !strings.HasSuffix(body, "the end\n") {
 		t.Errorf("%d, %d bytes, %q … %q", status, len(body), body[:min(20, len(body))], body[max(0, len(body)-20):])
 	}
-	text := read(t, fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
-	_, peak, _ := strings.Cut(text, "VmHWM:")
-	kb, err := strconv.Atoi(strings.Fields(peak)[0])
-	if err != nil || kb > 200<<10 {
-		t.Errorf("it took %d kB of memory, %v", kb, err)
+	if peak := s.peak(); peak > 200<<10 {
+		t.Errorf("it took %d kB of memory", peak)
 	}
 	if out, err := exec.Command("du", "-sk", s.state).Output(); err != nil || strings.TrimSpace(string(out)) == "" {
 		t.Error(err)
 	} else if kb, _ := strconv.Atoi(strings.Fields(string(out))[0]); kb > 10<<10 {
 		t.Errorf("its state takes %d kB", kb)
+	}
+}
+
+// TestTesterCrowd has many callers come at a time: 1,000 connections that send nothing,
+// 300 bodies of 1 MB and 500 streams that are dropped.
+func TestTesterCrowd(t *testing.T) {
+	s := startTester(t)
+	address := strings.TrimPrefix(s.url, "http://")
+	metric := func(name string) string {
+		_, text := ask(t, "GET", s.url+"/metrics", "")
+		found := regexp.MustCompile(`(?m)^` + name + ` (.*)$`).FindStringSubmatch(text)
+		if found == nil {
+			t.Fatalf("there is no %s", name)
+		}
+		return found[1]
+	}
+	dial := func(head string) net.Conn {
+		c, err := net.Dial("tcp", address)
+		must(t, err)
+		fmt.Fprint(c, head+"\r\nHost: 127.0.0.1\r\n")
+		return c
+	}
+	// Connections that send a part of a head, and then nothing.
+	var slow []net.Conn
+	for range 1000 {
+		c := dial("POST / HTTP/1.1")
+		defer c.Close()
+		slow = append(slow, c)
+	}
+	for range 50 {
+		if status, _ := ask(t, "GET", s.url+"/healthz", ""); status != 200 {
+			t.Fatalf("a probe: %d", status)
+		}
+	}
+	// Long bodies: those that are too many at a time are refused, and none costs more than itself.
+	long := payload("long", keys{"type": "bash", "cmd": "true", "text": strings.Repeat("x", 1<<20-1000)})
+	statuses := atOnce(300, func(int) int { status, _, _ := send(t.Context(), "POST", s.url, long); return status })
+	if statuses[200]+statuses[503] != 300 || statuses[200] == 0 {
+		t.Errorf("bodies of 1 MB: %v", statuses)
+	}
+	if peak := s.peak(); peak > 400<<10 {
+		t.Errorf("it took %d kB of memory", peak)
+	}
+	// Streams whose callers leave.
+	for range 500 {
+		c := dial("GET /api/v1/watch HTTP/1.1")
+		fmt.Fprint(c, "\r\n")
+		_, err := c.Read(make([]byte, 1))
+		must(t, err)
+		must(t, c.Close())
+	}
+	until(t, "the end of dropped streams", func() bool { return metric("headgate_tester_http_requests_in_flight") == "1" })
+	for _, c := range slow {
+		c.SetReadDeadline(time.Now().Add(2 * time.Minute))
+		if _, err := io.Copy(io.Discard, c); err != nil {
+			t.Fatalf("a slow connection is not cut off: %v", err)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	until(t, "the end of all connections", func() bool { n, _ := strconv.Atoi(metric("go_goroutines")); return n < 50 })
+}
+
+// peak returns the most memory that the process had, in kB.
+func (s *testRunner) peak() int {
+	s.t.Helper()
+	_, peak, _ := strings.Cut(read(s.t, fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid)), "VmHWM:")
+	kb, err := strconv.Atoi(strings.Fields(peak)[0])
+	must(s.t, err)
+	return kb
+}
+
+// atOnce calls do so many times at a time, and counts what it returned.
+func atOnce(n int, do func(int) int) map[int]int {
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	counts := map[int]int{}
+	for i := range n {
+		group.Go(func() {
+			got := do(i)
+			mu.Lock()
+			defer mu.Unlock()
+			counts[got]++
+		})
+	}
+	group.Wait()
+	return counts
+}
+
+const (
+	bats = `@test "it answers" { curl -sf $URL; }
+@test "it is quick" { skip "not today"; }
+@test "it is right" { [ "$(curl -s $URL)" = right ]; }
+`
+	k6Script = `import http from 'k6/http'; import { check } from 'k6';
+export const options = { vus: 2, iterations: 20, thresholds: { http_req_failed: ['rate<0.01'] } };
+export default function () { check(http.get(__ENV.URL), { 'is right': (r) => r.body === 'right' }); }
+`
+	chartFile   = "apiVersion: v2\nname: app\nversion: 1.0.0\n"
+	serviceFile = "apiVersion: v1\nkind: Service\nmetadata:\n  name: {{ .Release.Name }}\nspec:\n  ports: [{port: {{ required \"port is wanted\" .Values.port }}}]\n"
+)
+
+// Tools that people have as tests run as tests.
+func TestTesterTools(t *testing.T) {
+	right := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "right") }))
+	defer right.Close()
+	wrong := httptest.NewServer(http.NotFoundHandler())
+	defer wrong.Close()
+	suite := write(t, filepath.Join(t.TempDir(), "suite.bats"), bats)
+	chart := t.TempDir()
+	write(t, filepath.Join(chart, "Chart.yaml"), chartFile)
+	must(t, os.Mkdir(filepath.Join(chart, "templates"), 0o700))
+	write(t, filepath.Join(chart, "templates", "service.yaml"), serviceFile)
+	s := startTester(t, "--env", "PATH="+programs(t, "hey", "bats", "wrk", "k6", "helm=helm3", "helm4"), "--pass-env", "URL", "--env", "K6_NO_USAGE_REPORT=true")
+	for _, row := range []struct {
+		name     string
+		metadata keys
+		status   int
+		text     string // in the answer
+		output   string // in the output of the run
+	}{
+		{name: "hey", metadata: keys{"cmd": "hey -n 200 -c 5 " + right.URL, "wait": "true"}, status: 200, output: "200 responses"},
+		{name: "wrk", metadata: keys{"cmd": "wrk -d 1s -t 1 -c 2 --latency " + right.URL, "wait": "true"}, status: 200, output: "Requests/sec"},
+		{name: "bats", metadata: keys{"type": "bash", "cmd": "bats " + suite, "env.URL": right.URL}, status: 200, output: "ok 3 it is right"},
+		{name: "bats that fails", metadata: keys{"type": "bash", "cmd": "bats " + suite, "env.URL": wrong.URL}, status: 422, text: "not ok 1 it answers", output: "not ok 3 it is right"},
+		{name: "bats, JUnit", metadata: keys{"type": "bash", "cmd": "bats --formatter junit " + suite, "env.URL": wrong.URL}, status: 422, text: "<testsuite", output: "it is right"},
+		{name: "helm lint", metadata: keys{"type": "helm", "cmd": "lint " + chart + " --set 'port=80'"}, status: 200},
+		{name: "helm template", metadata: keys{"type": "helmv3", "cmd": "template shop " + chart + " --set port=80", "returnCmdOutput": "true"}, status: 200, text: "name: shop"},
+		{name: "helm template that fails", metadata: keys{"type": "helmv3", "cmd": "template shop " + chart}, status: 422, text: "port is wanted"},
+		{name: "helm 4", metadata: keys{"type": "bash", "cmd": "helm4 template shop " + chart + " --set port=80"}, status: 200},
+		{name: "k6", metadata: keys{"type": "k6", "script": k6Script, "env_vars": fmt.Sprintf(`{"URL": %q}`, right.URL)}, status: 200, output: "20 complete"},
+		{name: "k6 with a threshold", metadata: keys{"type": "k6", "script": k6Script, "env_vars": fmt.Sprintf(`{"URL": %q}`, wrong.URL)}, status: 422, text: "exit status 99", output: "http_req_failed"},
+		{name: "k6 with an error", metadata: keys{"type": "k6", "script": "import nothing"}, status: 422, text: "exit status 107"},
+	} {
+		status, body := ask(t, "POST", s.url+"/", payload(row.name, row.metadata))
+		run := s.runs()[0]
+		if status != row.status || !strings.Contains(body, row.text) || run.Name != row.name {
+			t.Errorf("%s: %d %s", row.name, status, body)
+		}
+		if _, output := ask(t, "GET", s.url+"/api/v1/runs/"+run.ID+"/output", ""); !strings.Contains(output, row.output) {
+			t.Errorf("%s: the output is %s", row.name, output)
+		}
+	}
+	t.Run("launch", func(t *testing.T) { launched(t, s, right.URL, wrong.URL) })
+}
+
+// launched speaks to the path of the k6 webhook.
+func launched(t *testing.T, s *testRunner, right, wrong string) {
+	variables := func(url string) string { return fmt.Sprintf(`{"URL": %q}`, url) }
+	for _, row := range []struct {
+		name     string
+		metadata keys
+		status   int
+		text     string
+	}{
+		{"passes", keys{"script": k6Script, "env_vars": variables(right)}, 200, "checks_succeeded"},
+		{"does not wait", keys{"script": k6Script, "env_vars": variables(right), "wait_for_results": "false"}, 200, ""},
+		{"fails", keys{"script": k6Script, "env_vars": variables(wrong)}, 400, "http_req_failed"},
+		{"fails at once", keys{"script": "import nothing"}, 400, "exit status 107"},
+		{"no script", keys{"x": "y"}, 400, "script"},
+	} {
+		if status, body := ask(t, "POST", s.url+"/launch-test", payload(strings.ReplaceAll(row.name, " ", "-"), row.metadata)); status != row.status || !strings.Contains(body, row.text) {
+			t.Errorf("%s: %d %s", row.name, status, body)
+		}
 	}
 }

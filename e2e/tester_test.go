@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -19,6 +18,7 @@ import (
 type testRunner struct {
 	t     *testing.T
 	url   string
+	token string // of what call sends
 	cmd   *exec.Cmd
 	log   *log
 	state string
@@ -48,10 +48,10 @@ func startTesterBy(t *testing.T, by []string, flags ...string) *testRunner {
 		s.cmd.Path, s.cmd.Args = tool(t, by[0]), append(by, s.cmd.Args...)
 	}
 	r, w, err := os.Pipe()
-	check(t, err)
+	must(t, err)
 	s.cmd.Stdout = w
 	s.log = start(t, s.cmd)
-	check(t, w.Close())
+	must(t, w.Close())
 	t.Cleanup(func() { r.Close() })
 	line, err := bufio.NewReader(r).ReadString('\n')
 	_, url, found := strings.Cut(strings.TrimSpace(line), "serving webhooks at ")
@@ -72,7 +72,7 @@ func programs(t *testing.T, names ...string) string {
 		if !given {
 			from = name
 		}
-		check(t, os.Symlink(tool(t, from), filepath.Join(dir, name)))
+		must(t, os.Symlink(tool(t, from), filepath.Join(dir, name)))
 	}
 	return dir + string(filepath.ListSeparator) + os.Getenv("PATH")
 }
@@ -81,32 +81,37 @@ func programs(t *testing.T, names ...string) string {
 func stub(t *testing.T, path, name, script string) {
 	t.Helper()
 	file := write(t, filepath.Join(filepath.SplitList(path)[0], name), "#!/bin/sh\n"+script)
-	check(t, os.Chmod(file, 0o755))
+	must(t, os.Chmod(file, 0o755))
 }
 
-// A payload is what webhooks send.
+// asks is what a canary sends to a webhook.
+func asks(namespace, name, phase, checksum string, metadata keys) map[string]any {
+	return map[string]any{"namespace": namespace, "name": name, "phase": phase, "checksum": checksum, "metadata": metadata}
+}
+
+// payload is what a canary of namespace shop sends.
 func payload(name string, metadata keys) string {
-	text, err := json.Marshal(map[string]any{"name": name, "namespace": "shop", "phase": "Progressing", "checksum": "5594979469", "metadata": metadata})
-	if err != nil {
-		panic(err)
-	}
-	return string(text)
+	return encoded(asks("shop", name, "Progressing", "5594979469", metadata))
 }
 
 // ask sends a request and returns status and body.
 func ask(t *testing.T, method, url, body string) (int, string) {
 	t.Helper()
 	status, text, err := send(t.Context(), method, url, body)
-	check(t, err)
+	must(t, err)
 	return status, text
 }
 
-func send(ctx context.Context, method, url, body string) (int, string, error) {
+// send sends a request, with a bearer token if there is one.
+func send(ctx context.Context, method, url, body string, token ...string) (int, string, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return 0, "", err
 	}
 	req.Header.Set("Content-Type", "application/json")
+	if len(token) > 0 && token[0] != "" {
+		req.Header.Set("Authorization", "Bearer "+token[0])
+	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0, "", err
@@ -114,6 +119,14 @@ func send(ctx context.Context, method, url, body string) (int, string, error) {
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	return resp.StatusCode, string(text), err
+}
+
+// call sends a request as webhooks and clients do, and returns status and body.
+func (s *testRunner) call(method, path string, body any) (int, string) {
+	s.t.Helper()
+	status, text, err := send(s.t.Context(), method, s.url+path, encoded(body), s.token)
+	must(s.t, err)
+	return status, text
 }
 
 // A ran is a run as the API tells it.
@@ -124,7 +137,7 @@ type ran struct {
 // runs returns the runs, newest first.
 func (s *testRunner) runs() []ran {
 	s.t.Helper()
-	status, text := ask(s.t, "GET", s.url+"/api/v1/runs", "")
+	status, text := s.call("GET", "/api/v1/runs", nil)
 	var got struct{ Runs []ran }
 	if err := json.Unmarshal([]byte(text), &got); err != nil || status != 200 {
 		s.t.Fatalf("runs: %d %q, %v", status, text, err)
@@ -187,11 +200,11 @@ func startCaller(t *testing.T) *flaggerCaller {
 	t.Helper()
 	cmd := exec.Command(buildCaller(t))
 	in, err := cmd.StdinPipe()
-	check(t, err)
+	must(t, err)
 	out, err := cmd.StdoutPipe()
-	check(t, err)
+	must(t, err)
 	cmd.Stderr = os.Stderr
-	check(t, cmd.Start())
+	must(t, cmd.Start())
 	t.Cleanup(func() { in.Close(); cmd.Wait() })
 	return &flaggerCaller{t, json.NewEncoder(in), json.NewDecoder(out)}
 }
@@ -200,13 +213,33 @@ func startCaller(t *testing.T) *flaggerCaller {
 // "" for a success. With an event it is CallEventWebhook that does.
 func (c *flaggerCaller) call(canary, revision, event string, hook map[string]any) string {
 	c.t.Helper()
-	check(c.t, c.in.Encode(map[string]any{
+	must(c.t, c.in.Encode(map[string]any{
 		"Canary": map[string]any{"metadata": keys{"name": canary, "namespace": "shop"}, "status": keys{"lastAppliedSpec": revision}},
 		"Phase":  "Progressing", "Webhook": hook, "Event": event, "Kind": "Normal",
 	}))
 	var got struct{ Error string }
-	check(c.t, c.answers.Decode(&got))
+	must(c.t, c.answers.Decode(&got))
 	return got.Error
 }
 
-func (s *testRunner) String() string { return fmt.Sprintf("headgate tester at %s", s.url) }
+// checks asks at a gate and expects the status.
+func (s *testRunner) checks(path string, payload map[string]any, status int) {
+	s.t.Helper()
+	if got, text := s.call("POST", path, payload); got != status {
+		s.t.Fatalf("POST %s: %d %s, want %d", path, got, text, status)
+	}
+}
+
+// gate returns the state of a gate by the API.
+func (s *testRunner) gate(path string) (g struct {
+	Open                                   bool
+	Mode, Checksum, Actor, Reason, Expires string
+}) {
+	s.t.Helper()
+	status, text := s.call("GET", "/api/v1/gates/"+path, nil)
+	if status != 200 {
+		s.t.Fatalf("%s: %d %s", path, status, text)
+	}
+	must(s.t, json.Unmarshal([]byte(text), &g))
+	return g
+}

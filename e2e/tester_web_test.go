@@ -1,94 +1,24 @@
 package e2e
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
-	"io"
 	"net/http"
-	"os/exec"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/chromedp/chromedp/kb"
 )
 
-// A runner is a headgate tester, as the page and webhooks have it.
-type runner struct {
-	t     *testing.T
-	url   string
-	token string // of what call sends
-}
-
-// serveTester starts headgate tester on loopback.
-func serveTester(t *testing.T, args ...string) *runner {
-	t.Helper()
-	cmd := exec.Command(command, append([]string{"tester", "--addr", "127.0.0.1:0"}, args...)...)
-	cmd.Dir = t.TempDir()
-	out, err := cmd.StdoutPipe()
-	check(t, err)
-	start(t, cmd)
-	line, err := bufio.NewReader(out).ReadString('\n')
-	check(t, err)
-	_, url, found := strings.Cut(strings.TrimSpace(line), " at ")
-	if !found {
-		t.Fatalf("headgate tester says %q", line)
-	}
-	return &runner{t: t, url: url}
-}
-
-// call sends a request as webhooks and clients do, and returns status and body.
-func (r *runner) call(method, path string, body any) (int, string) {
-	r.t.Helper()
-	b, err := json.Marshal(body)
-	check(r.t, err)
-	q, err := http.NewRequest(method, r.url+path, bytes.NewReader(b))
-	check(r.t, err)
-	q.Header.Set("Content-Type", "application/json")
-	if r.token != "" {
-		q.Header.Set("Authorization", "Bearer "+r.token)
-	}
-	a, err := http.DefaultClient.Do(q)
-	check(r.t, err)
-	defer a.Body.Close()
-	text, err := io.ReadAll(a.Body)
-	check(r.t, err)
-	return a.StatusCode, string(text)
-}
-
-// asks is what a canary sends to a webhook.
-func asks(namespace, name, phase, checksum string, metadata keys) map[string]any {
-	return map[string]any{"namespace": namespace, "name": name, "phase": phase, "checksum": checksum, "metadata": metadata}
-}
-
-// checks asks at a gate and expects the status.
-func (r *runner) checks(path string, payload map[string]any, status int) {
-	r.t.Helper()
-	if got, text := r.call("POST", path, payload); got != status {
-		r.t.Fatalf("POST %s: %d %s, want %d", path, got, text, status)
-	}
-}
-
-// gate returns the state of a gate by the API.
-func (r *runner) gate(path string) (g struct {
-	Open                          bool
-	Mode, Checksum, Actor, Reason string
-	Expires                       string
-}) {
-	r.t.Helper()
-	status, text := r.call("GET", "/api/v1/gates/"+path, nil)
-	if status != 200 {
-		r.t.Fatalf("%s: %d %s", path, status, text)
-	}
-	check(r.t, json.Unmarshal([]byte(text), &g))
-	return g
-}
-
 const approve = `.pending [data-action=approve]`
 
 // A gate that waits is approved with the mouse: for its revision, and no other.
 func TestTesterWebApprove(t *testing.T) {
-	r := serveTester(t)
+	r := startTester(t)
 	p := newTab(t)
 	p.open(r.url + "/ui/")
 	p.sees("Nothing waits for approval.")
@@ -115,7 +45,7 @@ func TestTesterWebApprove(t *testing.T) {
 
 // Everything can be done with the keyboard alone.
 func TestTesterWebKeyboard(t *testing.T) {
-	r := serveTester(t)
+	r := startTester(t)
 	r.checks("/gate/check", asks("shop", "frontend", "Waiting", "aaa", nil), 403)
 	p := newTab(t)
 	p.open(r.url + "/ui/")
@@ -165,7 +95,7 @@ func TestTesterWebKeyboard(t *testing.T) {
 
 // A rejection closes the gate and opens the rollback switch, for the revision that waits.
 func TestTesterWebReject(t *testing.T) {
-	r := serveTester(t)
+	r := startTester(t)
 	search := asks("catalog", "search", "Waiting", "7bcdfgh245", nil)
 	r.checks("/gate/check", search, 403)
 	p := newTab(t)
@@ -189,7 +119,7 @@ func TestTesterWebReject(t *testing.T) {
 
 // A wait that is not asked for again is dimmed and not counted; the end of the rollout ends it.
 func TestTesterWebOver(t *testing.T) {
-	r := serveTester(t)
+	r := startTester(t)
 	p := newTab(t)
 	p.open(r.url + "/ui/")
 	p.until(`document.querySelector("#live").textContent == "live"`)
@@ -207,7 +137,7 @@ func TestTesterWebOver(t *testing.T) {
 
 // The card and the dialog of what waits say what its caller says of it, and how its tests ended.
 func TestTesterWebAbout(t *testing.T) {
-	r := serveTester(t)
+	r := startTester(t)
 	about := keys{"headgate.revision": "main@sha1:69d8", "headgate.weight": "20", "headgate.step": "2/5", "headgate.threshold": "5", "headgate.failures": "1"}
 	r.checks("/gate/check", asks("shop", "cart", "Waiting", "first", about), 403)
 	p := newTab(t)
@@ -227,7 +157,7 @@ func TestTesterWebAbout(t *testing.T) {
 
 // Who approves while another revision begins to wait is told, and approves nothing.
 func TestTesterWebStale(t *testing.T) {
-	r := serveTester(t)
+	r := startTester(t)
 	r.checks("/gate/check", asks("shop", "cart", "Waiting", "first", nil), 403)
 	p := newTab(t)
 	p.open(r.url + "/ui/")
@@ -244,4 +174,212 @@ func TestTesterWebStale(t *testing.T) {
 	if r.gate("gate/shop/cart/default").Open {
 		t.Error("the gate is open")
 	}
+}
+
+const (
+	adminToken  = "admin-token-0123456789"
+	viewerToken = "viewer-token-0123456789"
+	scopedToken = "scoped-token-0123456789"
+)
+
+// guarded starts a test runner that asks who callers are, and returns it with
+// the path of the file that says so.
+func guarded(t *testing.T) (*testRunner, string) {
+	t.Helper()
+	file := write(t, filepath.Join(t.TempDir(), "tokens.yaml"), `tokens:
+- {name: ada, token: `+adminToken+`}
+- {name: viewer, token: `+viewerToken+`, readOnly: true}
+- {name: ci, token: `+scopedToken+`, kinds: [gate]}
+`)
+	must(t, os.Chmod(file, 0o600))
+	r := startTester(t, "--tokens", file)
+	r.token = adminToken
+	r.checks("/gate/check", asks("shop", "cart", "Waiting", "5594979469", nil), 403)
+	return r, file
+}
+
+func TestTesterWebLogin(t *testing.T) {
+	r, _ := guarded(t)
+	p := newTab(t)
+	p.open(r.url + "/ui/")
+	p.until(`document.activeElement.name == "token"`)
+	if eval[bool](p, `document.body.innerText.includes("shop/cart")`) {
+		t.Error("a stranger sees what waits")
+	}
+	p.press("wrong-token-0123456789", kb.Enter)
+	p.sees("This token is not known.")
+	p.until(`document.activeElement.name == "token" && document.activeElement.value == ""`)
+	p.press(adminToken, kb.Enter)
+	p.sees("shop/cart")
+	p.until(`document.querySelector("#session").innerText.startsWith("ada")`)
+	if leaked := eval[string](p, `document.cookie + location.href + JSON.stringify({...localStorage, ...sessionStorage})`); leaked != r.url+"/ui/{}" {
+		t.Errorf("scripts can read %s", leaked)
+	}
+	p.open("about:blank")
+	p.open(r.url + "/ui/#/gates") // the cookie is still there
+	p.sees("shop/cart")
+	p.click("#session button")
+	p.until(`document.activeElement.name == "token"`)
+	if eval[bool](p, `document.body.innerText.includes("shop/cart")`) {
+		t.Error("who has signed out sees what waits")
+	}
+	p.press(adminToken, kb.Enter)
+	p.sees("shop/cart")
+	p.click(`nav a[href="#/"]`)
+	p.click(approve)
+	p.until(`document.querySelector("dialog[open]") && !document.querySelector("dialog [name=actor]")`) // it is known who that is
+	p.click("dialog .primary")
+	p.sees("Nothing waits for approval.")
+	if g := r.gate("gate/shop/cart/default"); !g.Open || g.Actor != "ada" {
+		t.Errorf("the gate is %+v", g)
+	}
+}
+
+// A token that may only look has no buttons, and the page says why.
+func TestTesterWebReadOnly(t *testing.T) {
+	r, _ := guarded(t)
+	url := r.load("frontend", "sleep 3600")
+	p := newTab(t)
+	p.open(r.url + "/ui/")
+	p.write("[name=token]", viewerToken)
+	p.click("form .primary")
+	p.sees("Read-only: viewer may look at everything here and change nothing.")
+	p.sees("You may look, not decide.")
+	for _, address := range []string{r.url + "/ui/#/", r.url + "/ui/#/gates", url} {
+		p.open(address)
+		p.until(`document.querySelector("main .hint, main table")`)
+		if n := eval[int](p, `document.querySelectorAll("main [data-action]").length`); n != 0 {
+			t.Errorf("%s: %d buttons", address, n)
+		}
+	}
+	p.sees("You may look, not cancel.")
+}
+
+// What is refused is said in the dialog, in words.
+func TestTesterWebRefused(t *testing.T) {
+	r, file := guarded(t)
+	p := newTab(t)
+	p.open(r.url + "/ui/")
+	p.write("[name=token]", scopedToken)
+	p.click("form .primary")
+	p.click(`.pending [data-action=reject]`) // which opens a rollback switch, too
+	p.click("dialog .danger")
+	p.sees("You may not do this:")
+	p.until(`document.querySelector("dialog [role=alert]").offsetHeight > 0`)
+	p.press(kb.Escape)
+	if r.gate("gate/shop/cart/default").Open {
+		t.Error("the gate is open")
+	}
+	p.click("#session button")
+	p.write("[name=token]", adminToken)
+	p.click("form .primary")
+	p.click(approve)
+	p.until(`document.querySelector("dialog[open]")`)
+	write(t, file, "tokens: [{name: other, token: other-token-0123456789}]\n") // ada may not do anything any more
+	r.token = "other-token-0123456789"
+	for status := 0; status != 200; {
+		status, _ = r.call("GET", "/api/v1/session", nil)
+	}
+	p.click("dialog .primary")
+	p.sees("You are not signed in any more")
+	p.press(kb.Escape)
+	p.click(`nav a[href="#/gates"]`)
+	p.until(`document.activeElement.name == "token"`)
+}
+
+// All addresses are relative: the page works below a prefix, and with a token in its path.
+func TestTesterWebPrefix(t *testing.T) {
+	r, _ := guarded(t)
+	target, err := url.Parse(r.url)
+	must(t, err)
+	proxy := &httputil.ReverseProxy{Rewrite: func(q *httputil.ProxyRequest) { q.SetURL(target); q.Out.Host = q.In.Host }, FlushInterval: -1}
+	front := httptest.NewServer(http.StripPrefix("/team/tester", proxy))
+	t.Cleanup(front.Close)
+	for _, base := range []string{r.url + "/token/" + adminToken, front.URL + "/team/tester/token/" + adminToken} {
+		r.checks("/gate/check", asks("shop", "cart", "Waiting", base, nil), 403)
+		p := newTab(t)
+		p.open(base + "/ui") // without the slash
+		p.click(approve)
+		p.click("dialog .primary")
+		p.sees("Nothing waits for approval.")
+		p.until(`document.querySelector("#live").textContent == "live"`)
+		if elsewhere := eval[[]string](p, `performance.getEntriesByType("resource").map((e) => e.name).filter((n) => !n.startsWith(`+encoded(base)+`))`); len(elsewhere) > 0 {
+			t.Errorf("%s: requests elsewhere: %q", base, elsewhere)
+		}
+		if !eval[bool](p, `document.querySelector("#session button").hidden`) {
+			t.Error("one can sign out of an address")
+		}
+		if at := eval[string](p, "location.href"); at != base+"/ui/" {
+			t.Errorf("the page is at %s", at)
+		}
+	}
+}
+
+// A page that nobody looks at holds no connection, of which browsers have few,
+// and is right again when it is looked at.
+func TestTesterWebHidden(t *testing.T) {
+	r := startTester(t)
+	var streams atomic.Int64
+	target, err := url.Parse(r.url)
+	must(t, err)
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.FlushInterval = -1
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Path == "/api/v1/watch" || q.URL.Query().Has("follow") {
+			streams.Add(1)
+			defer streams.Add(-1)
+		}
+		proxy.ServeHTTP(w, q)
+	}))
+	t.Cleanup(front.Close)
+	p := newTab(t)
+	p.open(strings.Replace(r.load("frontend", "echo begun; sleep 3600"), r.url, front.URL, 1))
+	p.sees("begun")
+	p.until(`document.querySelector("#live").textContent == "live"`)
+	hide := func(hidden string) {
+		eval[bool](p, `Object.defineProperty(document, "hidden", {configurable: true, value: `+hidden+`}) && document.dispatchEvent(new Event("visibilitychange"))`)
+	}
+	hide("true")
+	p.until(`document.querySelector("#live").textContent == "paused"`)
+	for streams.Load() != 0 {
+		eval[bool](p, "true")
+	}
+	r.checks("/gate/check", asks("shop", "cart", "Waiting", "1", nil), 403)
+	hide("false")
+	p.until(`document.title.startsWith("(1)")`)
+	p.until(`document.querySelector(".output").textContent == "begun\n"`) // once
+}
+
+// When the connection breaks the page says so, and catches up when it is there again.
+func TestTesterWebReconnect(t *testing.T) {
+	r := startTester(t)
+	target, err := url.Parse(r.url)
+	must(t, err)
+	var broken atomic.Bool
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.FlushInterval = -1
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if broken.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		proxy.ServeHTTP(w, q)
+	}))
+	t.Cleanup(front.Close)
+	p := newTab(t)
+	p.open(front.URL + "/ui/")
+	p.until(`document.querySelector("#live").textContent == "live"`)
+	r.checks("/gate/check", asks("shop", "cart", "Waiting", "1", nil), 403)
+	p.sees("shop/cart")
+	broken.Store(true)
+	front.CloseClientConnections()
+	p.until(`document.querySelector("#live").textContent == "reconnecting"`)
+	r.checks("/gate/check", asks("shop", "late", "Waiting", "1", nil), 403)
+	p.click(approve)
+	p.click("dialog .primary")
+	p.sees("The test runner does not answer.")
+	p.press(kb.Escape)
+	broken.Store(false)
+	p.until(`document.querySelector("#live").textContent == "live"`)
+	p.sees("shop/late")
+	p.sees("shop/cart")
 }

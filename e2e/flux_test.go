@@ -1,19 +1,149 @@
 package e2e
 
 import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/fstest"
+	"time"
 
+	eventv1 "github.com/fluxcd/pkg/apis/event/v1beta1"
+	"github.com/fluxcd/pkg/http/fetch"
 	"github.com/fluxcd/pkg/sourceignore"
 	"github.com/fluxcd/pkg/sourceignore/gitignore"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/serve/notify"
 )
+
+// serveArtifacts runs headgate artifact serve and returns its URL.
+func serveArtifacts(t *testing.T, store string) string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := headgate(ctx, t, "artifact", "serve", "--store", store, "--addr", "127.0.0.1:0")
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 20 * time.Second
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	stderr := new(log)
+	cmd.Stderr = stderr
+	must(t, cmd.Start())
+	t.Cleanup(func() {
+		cancel()
+		io.Copy(io.Discard, out)
+		if err := cmd.Wait(); err != nil && cmd.ProcessState.ExitCode() > 0 {
+			t.Errorf("headgate artifact serve: %v\n%s", err, stderr)
+		}
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("headgate artifact serve: %v\n%s", err, stderr)
+	}
+	_, url, ok := strings.Cut(strings.TrimSpace(line), " at ")
+	if !ok || !strings.HasPrefix(line, "serving "+store+" at http://127.0.0.1:") {
+		t.Fatalf("headgate artifact serve printed %q", line)
+	}
+	return url
+}
+
+// TestFluxConsumer lets what Flux's controllers fetch artifacts with fetch ours.
+func TestFluxConsumer(t *testing.T) {
+	repo, _ := sample(t)
+	store := t.TempDir()
+	first := fetchSource(t, store, gitSource{url: serveGit(t, repo).plain + "/public/repo.git"})
+	got := first.status.Artifact
+	if got == nil {
+		t.Fatalf("no artifact\n%s", first.stderr)
+	}
+	url := serveArtifacts(t, store)
+	dir := t.TempDir()
+	client := fetch.New(fetch.WithUntar())
+	must(t, client.Fetch(url+"/"+got.Path, got.Digest, dir))
+	for name, want := range map[string]struct {
+		text string
+		mode os.FileMode
+	}{
+		"README.md":       {"# sample\n", 0o644},
+		"deploy/app.yaml": {strings.Repeat("replicas: 3\n", 5000), 0o644},
+		"deploy/run":      {"#!/bin/sh\n", 0o755},
+		"docs/naïve name": {"ü\n", 0o644},
+	} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		must(t, err)
+		if text := read(t, filepath.Join(dir, name)); text != want.text || info.Mode().Perm()&0o100 != want.mode&0o100 {
+			t.Errorf("%s: %d bytes, mode %v", name, len(text), info.Mode())
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "docs", "x.tmp")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("docs/x.tmp: %v", err)
+	}
+	if err := client.Fetch(url+"/"+got.Path, "sha256:"+strings.Repeat("0", 64), t.TempDir()); err == nil || !strings.Contains(err.Error(), "computed digest doesn't match") {
+		t.Errorf("with another digest: %v", err)
+	}
+	if err := client.Fetch(url+"/"+filepath.Dir(got.Path)+"/other.tar.gz", got.Digest, t.TempDir()); !errors.Is(err, fetch.ErrFileNotFound) {
+		t.Errorf("another file: %v", err)
+	}
+}
+
+// What notify posts is an event of the reference: its own type takes all of it,
+// and makes the same JSON of it.
+func TestEventIsTheReferences(t *testing.T) {
+	bodies := make(chan []byte, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		must(t, err)
+		bodies <- body
+	}))
+	defer server.Close()
+	d, err := notify.Start(notify.Config{Receivers: []notify.Receiver{{URL: server.URL}}, Instance: "host-1"})
+	must(t, err)
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600))
+	d.Emit(source.Event{
+		InvolvedObject: source.ObjectReference{APIVersion: "source.toolkit.fluxcd.io/v1", Kind: "HelmChart", Namespace: "shop", Name: "app"},
+		Severity:       "error", Timestamp: at, Message: strings.Repeat("ü<", 13000), Reason: "ChartPullError", Controller: "headgate",
+		Metadata: map[string]string{"source.toolkit.fluxcd.io/revision": "1.2.3"},
+	})
+	body := <-bodies
+	must(t, d.Close(t.Context()))
+	var e eventv1.Event
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields()
+	must(t, dec.Decode(&e))
+	if e.InvolvedObject.Kind != "HelmChart" || e.Severity != eventv1.EventSeverityError || !e.Timestamp.Time.Equal(at.Truncate(time.Second)) || len(e.Message) != 39000 ||
+		e.Reason != "ChartPullError" || e.ReportingController != "headgate" || e.ReportingInstance != "host-1" || e.Metadata["source.toolkit.fluxcd.io/revision"] != "1.2.3" {
+		t.Errorf("%.2000s", body)
+	}
+	again, err := json.Marshal(e)
+	must(t, err)
+	if !bytes.Equal(fields(t, again), fields(t, body)) {
+		t.Errorf("got %.300s\nwant %.300s", body, again)
+	}
+}
+
+// fields returns JSON in an order that does not depend on its author's.
+func fields(t *testing.T, text []byte) []byte {
+	t.Helper()
+	var v map[string]any
+	must(t, json.Unmarshal(text, &v))
+	out, err := json.Marshal(v)
+	must(t, err)
+	return out
+}
 
 // An ignoreGen makes random trees and rules out of few names, so that they meet.
 type ignoreGen struct{ *rand.Rand }
@@ -115,16 +245,12 @@ func TestIgnoreAgreesWithFlux(t *testing.T) {
 			files[path.Join(dir, ".sourceignore")] = &fstest.MapFile{Data: []byte(text)}
 		}
 		rules, err := ignore.Compile(t.Context(), files)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		differs := ""
 		kept := map[string]bool{}
 		for _, name := range names {
 			_, got, err := rules.Match(t.Context(), name, all[name])
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			expected := want.Match(strings.Split(name, "/"), all[name])
 			if paths++; expected {
 				ignored++

@@ -1,14 +1,118 @@
 package e2e
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
 	"fmt"
 	"io/fs"
+	"maps"
+	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
+
+const (
+	fluxConfig  = "application/vnd.cncf.flux.config.v1+json"
+	fluxContent = "application/vnd.cncf.flux.content.v1.tar+gzip"
+)
+
+// files is the tree that artifacts here hold, by path.
+var files = keys{"README.md": "# sample\n", "deploy/app.yaml": strings.Repeat("replicas: 3\n", 5000), "docs/naïve name": "ü\n"}
+
+// archive returns files as tar+gzip.
+func archive(t *testing.T, files keys) string {
+	t.Helper()
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	w := tar.NewWriter(z)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		must(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(files[name]))}))
+		_, err := w.Write([]byte(files[name]))
+		must(t, err)
+	}
+	must(t, w.Close())
+	must(t, z.Close())
+	return out.String()
+}
+
+// publish pushes an artifact with files to team/app:TAG by oras, and returns its digest.
+func publish(t *testing.T, addr, tag string, files keys) string {
+	t.Helper()
+	h := newHome(t)
+	write(t, filepath.Join(string(h), "content.tgz"), archive(t, files))
+	write(t, filepath.Join(string(h), "config.json"), "{}")
+	return strings.TrimSpace(h.run(t, "oras", "push", "--plain-http", "--config", "config.json:"+fluxConfig,
+		"--annotation", "org.opencontainers.image.revision=main@sha1:abc", "--annotation", "org.opencontainers.image.source=https://example.com/app.git",
+		"--format", "go-template={{.digest}}", addr+"/team/app:"+tag, "content.tgz:"+fluxContent))
+}
+
+// TestOCIAccess lets the distribution registry want each kind of credentials.
+func TestOCIAccess(t *testing.T) {
+	root := t.TempDir()
+	ca, unknown := testenv.NewCA(t), testenv.NewCA(t)
+	clerk, gate := newIssuer(t), serveHTTPProxy(t)
+	plain := distribution{root: root}.serve(t)
+	digest := publish(t, plain, "1.0.0", files)
+	secure, mutual := distribution{root: root, ca: ca}.serve(t), distribution{root: root, ca: ca, mutual: true}.serve(t)
+	basic, both := distribution{root: root, basic: true}.serve(t), distribution{root: root, ca: ca, basic: true}.serve(t)
+	token := distribution{root: root, issuer: clerk}.serve(t)
+	at := func(addr string) string { return "oci://" + addr + "/team/app" }
+	trust := keys{"ca.crt": string(ca.PEM())}
+	cert, key := ca.Client("alice")
+	identity := keys{"ca.crt": string(ca.PEM()), "tls.crt": string(cert), "tls.key": string(key)}
+	alice := func(addr string) *login { return &login{addr, "alice", "s3cret"} }
+	mallory := func(addr string) *login { return &login{addr, "mallory", "canary-password"} }
+	pat := keys{"address": gate.url, "username": "pat", "password": "pr0xy"}
+	for _, c := range []attempt{
+		{"anonymous", ociSource{url: at(plain), insecure: true}, ""},
+		{"plain HTTP unasked", ociSource{url: at(plain)}, "HTTP"},
+		{"basic", ociSource{url: at(basic), insecure: true, login: alice(basic)}, ""},
+		{"basic without", ociSource{url: at(basic), insecure: true}, "401"},
+		{"basic wrong", ociSource{url: at(basic), insecure: true, login: mallory(basic)}, "401"},
+		{"basic for another", ociSource{url: at(basic), insecure: true, login: alice("registry.example")}, "401"},
+		{"TLS", ociSource{url: at(secure), cert: trust}, ""},
+		{"TLS of an unknown CA", ociSource{url: at(secure)}, "certificate"},
+		{"TLS of another CA", ociSource{url: at(secure), cert: keys{"ca.crt": string(unknown.PEM())}}, "certificate"},
+		{"TLS basic", ociSource{url: at(both), cert: trust, login: alice(both)}, ""},
+		{"TLS basic wrong", ociSource{url: at(both), cert: trust, login: mallory(both)}, "401"},
+		{"mTLS", ociSource{url: at(mutual), cert: identity}, ""},
+		{"mTLS without", ociSource{url: at(mutual), cert: trust}, "certificate|conn could not be established"}, // the latter when the refusal is there before the request
+		{"token", ociSource{url: at(token), insecure: true, login: alice(token)}, ""},
+		{"token without", ociSource{url: at(token), insecure: true}, "401"},
+		{"token wrong", ociSource{url: at(token), insecure: true, login: mallory(token)}, "401"},
+		{"proxy", ociSource{url: at(plain), insecure: true, proxy: pat}, ""},
+		{"proxy TLS", ociSource{url: at(both), cert: trust, login: alice(both), proxy: pat}, ""},
+		{"proxy wrong", ociSource{url: at(plain), insecure: true, proxy: keys{"address": gate.url, "username": "pat", "password": "canary-proxy"}}, "401"}, // tinyproxy says 407 to nobody but who has none
+		{"not there", ociSource{url: at(plain) + "/other", insecure: true}, "404|not exist|not found"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			clerk.took()
+			got := c.run(t)
+			if c.failed != "" {
+				return
+			}
+			testenv.Equal(t, got.status.Artifact.Revision, "1.0.0@"+digest, "revision")
+			if c.name == "token" {
+				for _, said := range clerk.took() {
+					testenv.Equal(t, said, "alice repository:team/app:pull OK", "the issuer was asked")
+				}
+			}
+			if s := c.source.(ociSource); s.proxy != nil {
+				u, err := url.Parse(s.url)
+				must(t, err)
+				if !strings.Contains(gate.log(), u.Port()) {
+					t.Errorf("the proxy did not see %s:\n%s", u.Host, gate.log())
+				}
+			}
+		})
+	}
+}
 
 // registries are those that the tests run against, by name.
 var registries = map[string]func(*testing.T) string{
@@ -30,7 +134,7 @@ func tree(t *testing.T, store string) keys {
 func entries(t *testing.T, text string) keys {
 	t.Helper()
 	all, err := artifact.Read(strings.NewReader(text), artifact.Limits{})
-	check(t, err)
+	must(t, err)
 	defer all.Close()
 	return filesOf(t, all)
 }
@@ -86,61 +190,18 @@ func TestOCISelection(t *testing.T) {
 			} {
 				t.Run(c.name, func(t *testing.T) {
 					store := t.TempDir()
-					got := fetchOCI(t, store, ociSource{url: "oci://" + addr + "/team/app", insecure: true, ref: c.ref})
+					got := fetchSource(t, store, ociSource{url: "oci://" + addr + "/team/app", insecure: true, ref: c.ref})
 					if got.code != 0 || got.status.Artifact == nil || got.status.Artifact.Revision != c.revision {
 						t.Fatalf("exit code %d, %+v, want the revision %s\n%s", got.code, got.status, c.revision, got.stderr)
 					}
 					wantFiles(t, tree(t, store), c.files)
 				})
 			}
-			got := fetchOCI(t, t.TempDir(), ociSource{url: "oci://" + addr + "/team/app", insecure: true, ref: keys{"semver": "7.x"}})
+			got := fetchSource(t, t.TempDir(), ociSource{url: "oci://" + addr + "/team/app", insecure: true, ref: keys{"semver": "7.x"}})
 			if failed := got.status.condition("FetchFailed"); got.code != 1 || !strings.Contains(failed, "7.x") {
 				t.Errorf("a range that nothing is in: %d %s", got.code, failed)
 			}
 		})
-	}
-}
-
-// TestOCILayers copies and extracts layers that oras pushed.
-func TestOCILayers(t *testing.T) {
-	addr := serveOlareg(t)
-	h := newHome(t)
-	first, second := archive(t, files), archive(t, keys{"second": "layer\n"})
-	write(t, filepath.Join(string(h), "first"), first)
-	write(t, filepath.Join(string(h), "second"), second)
-	write(t, filepath.Join(string(h), "notes.txt"), "notes\n")
-	h.run(t, "oras", "push", "--plain-http", "--artifact-type", "application/vnd.test", addr+"/team/app:1.0.0",
-		"first:application/vnd.first.tar+gzip", "second:application/vnd.second.tar+gzip", "notes.txt:text/plain")
-	for _, c := range []struct {
-		name   string
-		layer  keys
-		ignore string
-		files  keys   // of the archive, for extract
-		bytes  string // of the file, for copy
-	}{
-		{"first", nil, "", files, ""},
-		{"selected", keys{"mediaType": "application/vnd.second.tar+gzip"}, "", keys{"second": "layer\n"}, ""},
-		{"extract", keys{"mediaType": "application/vnd.second.tar+gzip", "operation": "extract"}, "", keys{"second": "layer\n"}, ""},
-		{"ignore", nil, "/*\n!/deploy", keys{"deploy/app.yaml": files["deploy/app.yaml"]}, ""},
-		{"copy", keys{"mediaType": "application/vnd.second.tar+gzip", "operation": "copy"}, "", nil, second},
-		{"copy of text", keys{"mediaType": "text/plain", "operation": "copy"}, "", nil, "notes\n"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			store := t.TempDir()
-			got := fetchOCI(t, store, ociSource{url: "oci://" + addr + "/team/app", insecure: true, layer: c.layer, ignore: c.ignore})
-			if got.code != 0 {
-				t.Fatalf("exit code %d\n%s", got.code, got.stderr)
-			}
-			if c.files != nil {
-				wantFiles(t, tree(t, store), c.files)
-			} else if found := archives(t, store); len(found) != 1 || read(t, found[0]) != c.bytes {
-				t.Errorf("stored %v, which is not the layer", found)
-			}
-		})
-	}
-	got := fetchOCI(t, t.TempDir(), ociSource{url: "oci://" + addr + "/team/app", insecure: true, layer: keys{"mediaType": "application/vnd.third"}})
-	if failed := got.status.condition("FetchFailed"); got.code != 1 || !strings.Contains(failed, "application/vnd.third") {
-		t.Errorf("a layer that is not there: %d %s", got.code, failed)
 	}
 }
 
@@ -167,7 +228,7 @@ func TestOCIRequests(t *testing.T) {
 				{"pinned and stored", other, pinned, 0, 0},
 			} {
 				f.took()
-				got := fetchOCI(t, c.store, c.source)
+				got := fetchSource(t, c.store, c.source)
 				seen := f.took()
 				if got.code != 0 || count(seen, "HEAD") != c.head || count(seen, "GET") != c.get {
 					t.Errorf("%s: exit code %d, asked %q, want %d HEAD and %d GET", c.name, got.code, seen, c.head, c.get)
@@ -176,7 +237,7 @@ func TestOCIRequests(t *testing.T) {
 			if next := publish(t, addr, "1.0.0", keys{"new": "content"}); next == digest {
 				t.Fatal("nothing changed")
 			}
-			got := fetchOCI(t, store, source)
+			got := fetchSource(t, store, source)
 			if seen := f.took(); got.code != 0 || count(seen, "HEAD") != 1 || count(seen, "GET") != 2 {
 				t.Errorf("changed: exit code %d, asked %q", got.code, seen)
 			}
@@ -192,7 +253,7 @@ func TestOCIRateLimit(t *testing.T) {
 	refused := 0
 	for try := 0; try < 10 && refused == 0; try++ { // of three requests, unless this machine is slower than the limit
 		store := t.TempDir()
-		got := fetchOCI(t, store, ociSource{url: "oci://" + f.addr + "/team/app", insecure: true})
+		got := fetchSource(t, store, ociSource{url: "oci://" + f.addr + "/team/app", insecure: true})
 		if got.code != 0 {
 			t.Fatalf("exit code %d\n%s", got.code, got.stderr)
 		}
@@ -208,7 +269,7 @@ func TestOCIRateLimit(t *testing.T) {
 func filesOf(t *testing.T, root fs.FS) keys {
 	t.Helper()
 	found := keys{}
-	check(t, fs.WalkDir(root, ".", func(path string, d fs.DirEntry, err error) error {
+	must(t, fs.WalkDir(root, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}

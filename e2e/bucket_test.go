@@ -1,0 +1,416 @@
+package e2e
+
+import (
+	"bytes"
+	"io"
+	stdlog "log"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+)
+
+// A bucketSource is a Bucket and the Secrets it names.
+type bucketSource struct {
+	spec    map[string]any  // beyond interval and timeout
+	secrets map[string]keys // by the field that names them, sts.secretRef for example
+}
+
+// bucketAt returns a source of the bucket at host, by plain HTTP.
+func bucketAt(host, bucket string) bucketSource {
+	return bucketSource{spec: map[string]any{"endpoint": host, "bucketName": bucket, "insecure": true}}
+}
+
+// with returns a source with one field more, or another.
+func (s bucketSource) with(field string, value any) bucketSource {
+	spec := map[string]any{field: value}
+	for name, value := range s.spec {
+		if name != field {
+			spec[name] = value
+		}
+	}
+	s.spec = spec
+	return s
+}
+
+// secret returns a source with one Secret more, or another. A nil Secret is named and does not exist.
+func (s bucketSource) secret(field string, data keys) bucketSource {
+	secrets := map[string]keys{field: data}
+	for name, data := range s.secrets {
+		if name != field {
+			secrets[name] = data
+		}
+	}
+	s.secrets = secrets
+	return s
+}
+
+// secure returns a source that is reached by TLS of a private authority.
+func (s bucketSource) secure(host string, trust keys) bucketSource {
+	return s.with("endpoint", host).with("insecure", false).secret("certSecretRef", trust)
+}
+
+// manifest returns the documents of a source.
+func (s bucketSource) manifest(t *testing.T) string {
+	t.Helper()
+	spec := map[string]any{"interval": "1m", "timeout": "20s"}
+	for field, value := range s.spec {
+		spec[field] = value
+	}
+	docs := []any{}
+	for field, data := range s.secrets {
+		name := strings.ReplaceAll(strings.ToLower(field), ".", "-")
+		in := spec
+		if rest, ok := strings.CutPrefix(field, "sts."); ok {
+			sts := map[string]any{}
+			for field, value := range spec["sts"].(map[string]any) {
+				sts[field] = value
+			}
+			in, field, spec["sts"] = sts, rest, sts
+		}
+		in[field] = keys{"name": name}
+		if data != nil {
+			docs = append(docs, document("v1", "Secret", name, "stringData", data))
+		}
+	}
+	return writeDocuments(t, append(docs, document("source.headgate.dev/v1", "Bucket", "app", "spec", spec)))
+}
+
+// fetched runs headgate fetch, which must succeed, and returns the revision and
+// what the artifact holds.
+func fetched(t *testing.T, store string, s bucketSource) (revision string, held keys) {
+	t.Helper()
+	got := fetchSource(t, store, s)
+	if got.code != 0 || got.status.Artifact == nil {
+		t.Fatalf("exit code %d, %+v\n%s", got.code, got.status, got.stderr)
+	}
+	a := got.status.Artifact
+	return a.Revision, entries(t, read(t, filepath.Join(store, filepath.FromSlash(a.Path))))
+}
+
+// newStoreFront returns a front before an object store, which says "list" for
+// a page of a listing, and else the path.
+func newStoreFront(t *testing.T, addr string) *front {
+	t.Helper()
+	return newNamingFront(t, addr, func(r *http.Request) string {
+		query := r.URL.Query()
+		switch {
+		case query.Has("list-type"), query.Get("comp") == "list", strings.HasSuffix(r.URL.Path, "/o"):
+			return "list"
+		case query.Has("location"):
+			return "location"
+		}
+		return r.URL.Path
+	})
+}
+
+// wantAsked says what a front was asked since the last time, in any order.
+func wantAsked(t *testing.T, f *front, want ...string) {
+	t.Helper()
+	got := f.took()
+	slices.Sort(got)
+	slices.Sort(want)
+	testenv.Equal(t, got, want, "the store was asked")
+}
+
+// root are the keys of the stores of S3 here.
+var root = keys{"accesskey": "headgate-root", "secretkey": "canary-root-secret"}
+
+// A minioServer is how MinIO is served.
+type minioServer struct {
+	ca     *testenv.CA // nil: plain HTTP
+	region string
+	env    []string
+}
+
+// An objectStore is a store that speaks S3, and how tests write to it.
+type objectStore struct {
+	t    *testing.T
+	addr string
+	*minio.Client
+}
+
+// serve starts MinIO.
+func (s minioServer) serve(t *testing.T) *objectStore {
+	t.Helper()
+	addr, _ := freeAddr(t)
+	dir := t.TempDir()
+	args := []string{"server", "--quiet", "--address", addr, "--certs-dir", dir}
+	web := &http.Transport{}
+	scheme := "http"
+	if s.ca != nil {
+		cert, key := s.ca.Server()
+		write(t, filepath.Join(dir, "public.crt"), string(cert))
+		write(t, filepath.Join(dir, "private.key"), string(key))
+		web, scheme = trusting(s.ca), "https"
+	}
+	cmd := exec.Command(tool(t, "minio"), append(args, filepath.Join(dir, "data"))...)
+	cmd.Env = append([]string{"HOME=" + dir, "PATH=" + os.Getenv("PATH"), "MINIO_ROOT_USER=" + root["accesskey"], "MINIO_ROOT_PASSWORD=" + root["secretkey"],
+		"MINIO_BROWSER=off", "MINIO_UPDATE=off", "MINIO_SITE_REGION=" + s.region}, s.env...)
+	start(t, cmd)
+	awaitOK(t, &http.Client{Transport: web}, scheme+"://"+addr+"/minio/health/ready")
+	return newObjectStore(t, addr, s.region, web, s.ca != nil)
+}
+
+// serveVersity starts versitygw over a directory, in which files are objects.
+func serveVersity(t *testing.T) *objectStore {
+	t.Helper()
+	addr, _ := freeAddr(t)
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	must(t, os.Mkdir(data, 0o755))
+	cmd := exec.Command(tool(t, "versitygw"), "--port", addr, "--iam-dir", dir, "--health", "/health", "posix", data)
+	cmd.Env = []string{"ROOT_ACCESS_KEY=" + root["accesskey"], "ROOT_SECRET_KEY=" + root["secretkey"], "HOME=" + dir}
+	start(t, cmd)
+	awaitOK(t, http.DefaultClient, "http://"+addr+"/health")
+	return newObjectStore(t, addr, "us-east-1", http.DefaultTransport, false)
+}
+
+func newObjectStore(t *testing.T, addr, region string, web http.RoundTripper, secure bool) *objectStore {
+	t.Helper()
+	if region == "" {
+		region = "us-east-1"
+	}
+	c, err := minio.New(addr, &minio.Options{Region: region, Transport: web, Secure: secure, Creds: credentials.NewStaticV4(root["accesskey"], root["secretkey"], "")})
+	must(t, err)
+	return &objectStore{t, addr, c}
+}
+
+// awaitOK returns once a server answers 200.
+func awaitOK(t *testing.T, c *http.Client, url string) {
+	t.Helper()
+	until(t, url+" answers", func() bool {
+		r, err := c.Get(url)
+		if err == nil {
+			r.Body.Close()
+		}
+		return err == nil && r.StatusCode == http.StatusOK
+	})
+}
+
+// bucket makes a bucket with objects.
+func (s *objectStore) bucket(name string, objects keys) {
+	s.t.Helper()
+	must(s.t, s.MakeBucket(s.t.Context(), name, minio.MakeBucketOptions{}))
+	for key, text := range objects {
+		s.put(name, key, text)
+	}
+}
+
+// put writes an object.
+func (s *objectStore) put(bucket, key, text string) {
+	s.t.Helper()
+	_, err := s.PutObject(s.t.Context(), bucket, key, strings.NewReader(text), int64(len(text)), minio.PutObjectOptions{})
+	must(s.t, err)
+}
+
+// publish lets everyone list and read a bucket.
+func (s *objectStore) publish(bucket string) {
+	s.t.Helper()
+	must(s.t, s.SetBucketPolicy(s.t.Context(), bucket, `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":["*"]},`+
+		`"Action":["s3:ListBucket","s3:GetObject","s3:GetBucketLocation"],"Resource":["arn:aws:s3:::`+bucket+`","arn:aws:s3:::`+bucket+`/*"]}]}`))
+}
+
+// TestBucketRequests counts what stores of S3 are asked.
+func TestBucketRequests(t *testing.T) {
+	for name, serve := range map[string]func(*testing.T) *objectStore{
+		"minio":     func(t *testing.T) *objectStore { return minioServer{}.serve(t) },
+		"versitygw": serveVersity,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t)
+			s.bucket("app", files)
+			all := maps.Clone(files)
+			all["large.bin"] = s.multipart("app", "large.bin")
+			c := counted{front: newStoreFront(t, s.addr), store: t.TempDir(), files: all, below: "/app/"}
+			c.source = bucketAt(c.front.addr, "app").secret("secretRef", root)
+			changed := c.run(t, func(key, text string) { s.put("app", key, text) })
+			s.put("app", "README.md", all["README.md"])
+			if again, _ := fetched(t, c.store, c.source); again != changed {
+				t.Errorf("what was written again as it was had %s and has %s", changed, again)
+			}
+			wantAsked(t, c.front, "GET list 200")
+			must(t, s.RemoveObject(t.Context(), "app", "docs/naïve name", minio.RemoveObjectOptions{}))
+			delete(all, "docs/naïve name")
+			_, held := fetched(t, c.store, c.source)
+			wantFiles(t, held, all)
+			wantAsked(t, c.front, "GET list 200")
+		})
+	}
+}
+
+// TestBucketAzureRequests counts what Azurite is asked.
+func TestBucketAzureRequests(t *testing.T) {
+	s := serveAzurite(t, nil)
+	s.container("app", nil, files)
+	c := counted{front: newStoreFront(t, s.addr), store: t.TempDir(), files: maps.Clone(files), below: "/" + azureAccount + "/app/"}
+	c.source = bucketAt("http://"+c.front.addr+"/"+azureAccount, "app").with("provider", "azure").secret("secretRef", keys{"accountKey": s.key})
+	c.run(t, func(key, text string) { s.put("app", key, text) })
+}
+
+// A counted bucket is fetched through a front.
+type counted struct {
+	front  *front
+	source bucketSource
+	store  string
+	files  keys   // README.md among them
+	below  string // path of the objects
+}
+
+// run fetches all objects, then none, since nothing changed, then the one that
+// changed, and returns the last revision.
+func (c *counted) run(t *testing.T, put func(key, text string)) (revision string) {
+	t.Helper()
+	first, held := fetched(t, c.store, c.source)
+	wantFiles(t, held, c.files)
+	want := []string{"GET list 200"}
+	for key := range c.files {
+		want = append(want, "GET "+c.below+key+" 200")
+	}
+	wantAsked(t, c.front, want...)
+	if again, _ := fetched(t, c.store, c.source); again != first {
+		t.Errorf("what is unchanged was %s and is %s", first, again)
+	}
+	wantAsked(t, c.front, "GET list 200")
+	c.files["README.md"] = "# sample, changed\n"
+	put("README.md", c.files["README.md"])
+	second, held := fetched(t, c.store, c.source)
+	if second == first {
+		t.Error("a changed object has the same revision")
+	}
+	wantFiles(t, held, c.files)
+	wantAsked(t, c.front, "GET list 200", "GET "+c.below+"README.md 200")
+	return second
+}
+
+// multipart uploads an object in two parts, whose ETag is no digest of its content, and returns the content.
+func (s *objectStore) multipart(bucket, key string) string {
+	s.t.Helper()
+	content := make([]byte, 6<<20)
+	rand.NewChaCha8([32]byte{1}).Read(content)
+	info, err := s.PutObject(s.t.Context(), bucket, key, bytes.NewReader(content), int64(len(content)), minio.PutObjectOptions{PartSize: 5 << 20})
+	must(s.t, err)
+	if !strings.HasSuffix(info.ETag, "-2") {
+		s.t.Fatalf("the ETag of two parts is %s", info.ETag)
+	}
+	return string(content)
+}
+
+// TestBucketKeys fetches keys of all sorts from MinIO, with a prefix and by ignore rules.
+func TestBucketKeys(t *testing.T) {
+	s := minioServer{}.serve(t)
+	const rules = "*.md\n"
+	odd := keys{
+		"a b/c  d.txt": "spaces", "plus+and%20percent%.txt": "signs", "ünï/日本語.txt": "unicode", "e\u0301.txt": "combining",
+		"q?x=1&y#z.txt": "query", "quote\"'`<>.txt": "quotes", "~-_.!*(),;:@=$.txt": "punctuation", ".hidden/.file": "dots", "deep/a/b/c/d/e/f/g/h": "deep",
+		strings.Repeat("l", 200) + ".txt": "long", "empty": "",
+	}
+	s.bucket("odd", odd)
+	s.put("odd", "marker/", "") // a directory marker
+	s.bucket("rules", keys{"app/keep.yaml": "1", "app/drop.md": "2", "app/.sourceignore": "keep.yaml", "other/x.yaml": "3", "application.yaml": "4", ".sourceignore": rules})
+	front := newStoreFront(t, s.addr)
+	at := func(bucket string) bucketSource { return bucketAt(front.addr, bucket).secret("secretRef", root) }
+	for _, c := range []struct {
+		name   string
+		source bucketSource
+		want   keys
+	}{
+		{"odd", at("odd"), odd},
+		{"ignored at the root", at("rules"), keys{"app/keep.yaml": "1", "app/.sourceignore": "keep.yaml", "other/x.yaml": "3", "application.yaml": "4", ".sourceignore": rules}},
+		{"prefix", at("rules").with("prefix", "app/"), keys{"app/keep.yaml": "1", "app/.sourceignore": "keep.yaml", ".sourceignore": rules}},
+		{"prefix that is no directory", at("rules").with("prefix", "app"), keys{"app/keep.yaml": "1", "app/.sourceignore": "keep.yaml", "application.yaml": "4", ".sourceignore": rules}},
+		{"spec.ignore", at("rules").with("ignore", "app/\n!app/*.md\n"), keys{"app/drop.md": "2", "other/x.yaml": "3", "application.yaml": "4", ".sourceignore": rules}},
+		{"all is ignored", at("rules").with("ignore", "*"), keys{".sourceignore": rules}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			store := t.TempDir()
+			first, held := fetched(t, store, c.source)
+			wantFiles(t, held, c.want)
+			front.took()
+			if again, _ := fetched(t, store, c.source); again != first {
+				t.Errorf("what is unchanged was %s and is %s", first, again)
+			}
+			for _, asked := range front.took() {
+				if asked != "GET list 200" && asked != "GET /rules/.sourceignore 200" {
+					t.Errorf("for what is unchanged the store was asked %q", asked)
+				}
+			}
+		})
+	}
+}
+
+// TestBucketVersions fetches from a bucket that keeps versions and marks what was deleted.
+func TestBucketVersions(t *testing.T) {
+	s := minioServer{}.serve(t)
+	s.bucket("app", nil)
+	must(t, s.EnableVersioning(t.Context(), "app"))
+	for _, text := range []string{"1", "22", "333"} {
+		s.put("app", "kept", text)
+	}
+	s.put("app", "deleted", "1")
+	must(t, s.RemoveObject(t.Context(), "app", "deleted", minio.RemoveObjectOptions{}))
+	source, store := bucketAt(s.addr, "app").secret("secretRef", root), t.TempDir()
+	first, held := fetched(t, store, source)
+	wantFiles(t, held, keys{"kept": "333"})
+	s.put("app", "kept", "333")
+	if again, _ := fetched(t, store, source); again != first {
+		t.Errorf("a new version of the same content had %s and has %s", first, again)
+	}
+	s.put("app", "kept", "4444")
+	_, held = fetched(t, store, source)
+	wantFiles(t, held, keys{"kept": "4444"})
+}
+
+// TestBucketMoves changes, and deletes, objects between their listing and their reading.
+func TestBucketMoves(t *testing.T) {
+	s := minioServer{}.serve(t)
+	for name, c := range map[string]struct {
+		move func(bucket string)
+		want keys
+	}{
+		"changed":      {func(bucket string) { s.put(bucket, "b", "changed") }, keys{"a": "1", "b": "changed"}},
+		"both-changed": {func(bucket string) { s.put(bucket, "b", "new"); s.put(bucket, "a", "new") }, keys{"a": "new", "b": "new"}},
+		"deleted": {func(bucket string) {
+			must(t, s.RemoveObject(t.Context(), bucket, "b", minio.RemoveObjectOptions{}))
+		}, keys{"a": "1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.bucket(name, keys{"a": "1", "b": "2"})
+			store := t.TempDir()
+			host := beforeReading(t, s.addr, func() { c.move(name) })
+			_, held := fetched(t, store, bucketAt(host, name).secret("secretRef", root))
+			wantFiles(t, held, c.want)
+		})
+	}
+}
+
+// beforeReading returns the address of a front that lets something happen
+// before the first object is read.
+func beforeReading(t *testing.T, addr string, happen func()) string {
+	t.Helper()
+	var once sync.Once
+	behind := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: addr})
+	behind.ErrorLog = stdlog.New(io.Discard, "", 0) // readers go away when an object has changed
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !r.URL.Query().Has("list-type") {
+			once.Do(happen)
+		}
+		behind.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
+}

@@ -1,0 +1,443 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"io/fs"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+)
+
+// A helm is where the package manager keeps what it knows; it trusts one authority.
+type helm struct {
+	home string
+	ca   string // file
+}
+
+// packagers are the releases of it that charts are given to.
+var packagers = []string{"helm3", "helm4"}
+
+func newHelm(t *testing.T, ca *testenv.CA) helm {
+	t.Helper()
+	h := helm{home: t.TempDir()}
+	if ca != nil {
+		h.ca = write(t, filepath.Join(h.home, "ca.crt"), string(ca.PEM()))
+	}
+	return h
+}
+
+// run runs helm to its end and returns its standard output.
+func (h helm) run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), tool(t, name), args...)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + h.home, "SSL_CERT_FILE=" + h.ca}
+	cmd.Dir = h.home
+	said := new(log)
+	cmd.Stderr = said
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %q: %v\n%s%s", name, args, err, out, said)
+	}
+	return string(out)
+}
+
+// template renders a chart: a directory or an archive.
+func (h helm) template(t *testing.T, name, chart string, more ...string) string {
+	t.Helper()
+	return h.run(t, name, append([]string{"template", "release", chart}, more...)...)
+}
+
+// pack packages a chart and returns the path of its archive.
+func (h helm) pack(t *testing.T, name, chart string, more ...string) string {
+	t.Helper()
+	out := h.run(t, name, append([]string{"package", chart, "--destination", t.TempDir()}, more...)...)
+	_, path, ok := strings.Cut(strings.TrimSpace(out), "saved it to: ")
+	if !ok {
+		t.Fatalf("%s package printed %q", name, out)
+	}
+	return path
+}
+
+// charts writes charts, by name, into a directory and returns it.
+func charts(t *testing.T, all map[string]keys) string {
+	t.Helper()
+	files := keys{}
+	for name, chart := range all {
+		for path, text := range chart {
+			files[name+"/"+path] = text
+		}
+	}
+	return written(t, files)
+}
+
+// web is an application that shows all that reaches a template.
+func web(version string) keys {
+	return keys{
+		"Chart.yaml": "apiVersion: v2\nname: web\nversion: " + version + "\nappVersion: \"1.27\"\ndescription: serves pages # a comment\ntype: application\nkubeVersion: '>=1.20.0-0'\n" +
+			"annotations:\n  example.org/built: \"yes\"\nmaintainers:\n- name: Alice\n  email: alice@example.org\n",
+		"values.yaml":            "# what it needs\nreplicas: 1\nimage: {repository: web, tag: \"1.27\"}\nlabels:\n  tier: front\n  team: none\nhosts: [a.example.org, b.example.org]\nbig: 12345678901\nratio: 1.50\noff: \"no\"\n",
+		"values-prod.yaml":       "replicas: 3\nlabels: {team: pages}\nhosts:\n- www.example.org\n",
+		"env/eu.yaml":            "image: {repository: eu.example.org/web}\nlabels:\n  region: eu\n  team: eu-pages\ntext: |\n  two\n  lines\n",
+		"templates/_helpers.tpl": "{{- define \"web.labels\" -}}\napp: {{ .Chart.Name }}\nversion: {{ .Chart.Version | quote }}\nbuilt: {{ index .Chart.Annotations \"example.org/built\" }}\n{{- end }}\n",
+		"templates/deployment.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: {{ .Release.Name }}-{{ .Chart.Name }}\n  labels:\n    {{- include \"web.labels\" . | nindent 4 }}\n" +
+			"spec:\n  replicas: {{ .Values.replicas }}\n  selector: {matchLabels: {app: web}}\n",
+		"templates/values.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-{{ .Chart.Name }}-values\ndata:\n  values: |\n    {{- toYaml (omit .Values \"global\") | nindent 4 }}\n  motd: {{ .Files.Get \"files/motd.txt\" | quote }}\n" +
+			"  files: {{ range $name, $_ := .Files.Glob \"**\" }}{{ $name }} {{ end }}\n",
+		"templates/NOTES.txt":          "{{ .Chart.Name }} is at {{ first .Values.hosts }}\n",
+		"templates/tests/test.yaml":    "apiVersion: v1\nkind: Pod\nmetadata:\n  name: test\n  annotations: {helm.sh/hook: test}\n",
+		"crds/page.yaml":               "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n  name: pages.example.org\n",
+		"values.schema.json":           `{"type": "object", "properties": {"replicas": {"type": "integer"}}}` + "\n",
+		"files/motd.txt":               "willkommen, ü\r\n",
+		"README.md":                    "# web\n",
+		".helmignore":                  "# not these\n*.bak\n/private/\ndocs/*.draft\n",
+		"notes.bak":                    "old\n",
+		"private/key":                  "key\n",
+		"docs/a.draft":                 "draft\n",
+		"docs/a.md":                    "# a\n",
+		"templates/.hidden.yaml":       "this is {{ no template\n",
+		"templates/configmap.yaml.bak": "nor {{ this\n",
+	}
+}
+
+// small is a chart of one template.
+func small(name, version string) keys {
+	return keys{
+		"Chart.yaml":               "apiVersion: v2\nname: " + name + "\nversion: " + version + "\n",
+		"values.yaml":              "enabled: true\nsize: 1\nexports:\n  data: {from: " + name + "}\n",
+		"templates/configmap.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-{{ .Chart.Name }}\ndata:\n  version: {{ .Chart.Version | quote }}\n  values: {{ toJson .Values | quote }}\n",
+	}
+}
+
+// common is a library.
+var common = keys{
+	"Chart.yaml":             "apiVersion: v2\nname: common\nversion: 0.4.0\ntype: library\n",
+	"templates/_labels.yaml": "{{- define \"common.labels\" -}}\nfrom: {{ .Chart.Name }}\n{{- end }}\n",
+}
+
+// merged returns charts with other files.
+func merged(chart, more keys) keys {
+	all := maps.Clone(chart)
+	maps.Copy(all, more)
+	return all
+}
+
+// results are how a run of the command on several objects ended.
+type results struct {
+	code   int
+	stderr string
+	status map[string]status // by KIND/NAME
+}
+
+// artifact returns the path in the store of what an object has, and fails
+// unless all are ready.
+func (r results) artifact(t *testing.T, store, object string) string {
+	t.Helper()
+	a := r.status[object].Artifact
+	if r.code != 0 || a == nil {
+		t.Fatalf("exit code %d, %s: %+v\n%s", r.code, object, r.status[object].Conditions, r.stderr)
+	}
+	return filepath.Join(store, filepath.FromSlash(a.Path))
+}
+
+// fetchObjects runs headgate fetch on objects and Secrets.
+func fetchObjects(t *testing.T, store string, docs []any, more ...string) results {
+	t.Helper()
+	r := results{status: map[string]status{}}
+	var items []item
+	r.code, r.stderr, items = fetchItems(t, store, writeDocuments(t, docs), more...)
+	for _, i := range items {
+		r.status[i.Kind+"/"+i.Metadata.Name] = i.Status
+	}
+	return r
+}
+
+// secret returns a Secret.
+func secret(name string, data keys) any { return document("v1", "Secret", name, "stringData", data) }
+
+// object returns an object with what each needs in its spec, and what more has.
+func object(kind, name string, more map[string]any) any {
+	spec := map[string]any{"interval": "1m"}
+	if kind != "PkgChart" {
+		spec["timeout"] = "20s"
+	}
+	if kind == "GitRepository" {
+		spec["ref"] = keys{"branch": "main"}
+	}
+	maps.Copy(spec, more)
+	return document("source.headgate.dev/v1", kind, name, "spec", spec)
+}
+
+// chartOf returns a PkgChart of a source.
+func chartOf(kind, name, chart string, more map[string]any) any {
+	spec := map[string]any{"chart": chart, "sourceRef": keys{"kind": kind, "name": name}}
+	maps.Copy(spec, more)
+	return object("PkgChart", "chart", spec)
+}
+
+// fetchedChart fetches and returns the path of the archive of PkgChart/chart.
+func fetchedChart(t *testing.T, store string, docs []any, more ...string) string {
+	t.Helper()
+	return fetchObjects(t, store, docs, more...).artifact(t, store, "PkgChart/chart")
+}
+
+// refusedChart fetches a chart that must not be had: it ends with the code and
+// says all of words, of what no chart is in the store.
+func refusedChart(t *testing.T, docs []any, code int, words ...string) {
+	t.Helper()
+	store := t.TempDir()
+	got := fetchObjects(t, store, docs)
+	ready := got.status["PkgChart/chart"].condition("Ready")
+	for _, word := range words {
+		if !strings.Contains(got.stderr+ready, word) {
+			t.Errorf("does not say %q:\n%s%s", word, got.stderr, ready)
+		}
+	}
+	if got.code != code {
+		t.Errorf("exit code %d, want %d\n%s", got.code, code, got.stderr)
+	}
+	for _, path := range storedFiles(t, store) {
+		if strings.HasPrefix(path, "pkgchart") {
+			t.Errorf("stored %s", path)
+		}
+	}
+	for _, c := range got.stderr {
+		if c < ' ' && c != '\n' {
+			t.Errorf("a control character is shown: %q", got.stderr)
+			break
+		}
+	}
+}
+
+// storedFiles lists all files of a store but those that begin with a dot, or are below.
+func storedFiles(t *testing.T, store string) (paths []string) {
+	t.Helper()
+	must(t, fs.WalkDir(os.DirFS(store), ".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && path != "." && strings.HasPrefix(d.Name(), ".") {
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if err == nil && d.Type().IsRegular() {
+			paths = append(paths, path)
+		}
+		return err
+	}))
+	slices.Sort(paths)
+	return paths
+}
+
+// serveFiles lets nginx serve a directory: below /public to all, compressed
+// when asked, below /basic to alice with s3cret.
+func serveFiles(t *testing.T, dir string) *gitServer {
+	t.Helper()
+	return serveNginx(t, dir, `
+location /public/ { alias @ROOT@/; gzip on; gzip_types *; gzip_min_length 1; }
+location /basic/  { auth_basic charts; auth_basic_user_file @DIR@/htpasswd; alias @ROOT@/; }
+`)
+}
+
+// A museum is a chartmuseum, which keeps charts and writes their index.
+type museum struct{ url, user, password string }
+
+func serveMuseum(t *testing.T, user, password string, more ...string) museum {
+	t.Helper()
+	addr, port := freeAddr(t)
+	cmd := exec.Command(tool(t, "chartmuseum"), append([]string{"--listen-host", "127.0.0.1", "--port", port,
+		"--storage", "local", "--storage-local-rootdir", t.TempDir(), "--basic-auth-user", user, "--basic-auth-pass", password}, more...)...)
+	cmd.Env = []string{"HOME=" + t.TempDir()}
+	start(t, cmd)
+	await(t, addr)
+	return museum{"http://" + addr, user, password}
+}
+
+// put uploads the archive of a chart.
+func (m museum) put(t *testing.T, archive string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, m.url+"/api/charts", bytes.NewReader([]byte(read(t, archive))))
+	must(t, err)
+	req.SetBasicAuth(m.user, m.password)
+	res, err := http.DefaultClient.Do(req)
+	must(t, err)
+	defer res.Body.Close()
+	if said, _ := io.ReadAll(res.Body); res.StatusCode != http.StatusCreated {
+		t.Fatalf("chartmuseum: %s: %s", res.Status, said)
+	}
+}
+
+// packaged packages versions of charts, by the releases in turn, writes the
+// index of them and returns the directory.
+func packaged(t *testing.T, h helm, all ...keys) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i, chart := range all {
+		archive := h.pack(t, packagers[i%len(packagers)], written(t, chart))
+		must(t, os.Rename(archive, filepath.Join(dir, filepath.Base(archive))))
+	}
+	h.run(t, "helm3", "repo", "index", dir)
+	if text := read(t, filepath.Join(dir, "index.yaml")); strings.Count(text, "digest:") != len(all) {
+		t.Fatalf("helm repo index wrote\n%s", text)
+	}
+	return dir
+}
+
+// TestChartRepository takes charts from repositories that helm package and helm
+// repo index wrote, behind nginx and chartmuseum, and compares what is stored
+// with what helm itself pulls.
+func TestChartRepository(t *testing.T) {
+	h := newHelm(t, nil)
+	old, latest, next := h.pack(t, "helm3", written(t, web("1.0.0"))), h.pack(t, "helm4", written(t, web("1.1.0+b.1"))), h.pack(t, "helm3", written(t, web("2.0.0-rc.1")))
+	dir := packaged(t, h, web("1.0.0"), web("1.1.0+b.1"), web("2.0.0-rc.1"), small("cache", "0.1.0"))
+	nginx := serveFiles(t, dir)
+	clerk := serveMuseum(t, "carol", "c4rol", "--storage-timestamp-tolerance", "1s")
+	for _, archive := range []string{old, latest, next} {
+		clerk.put(t, archive)
+	}
+	trust := keys{"ca.crt": string(nginx.ca.PEM())}
+	cert, key := nginx.ca.Client("alice")
+	identity := keys{"ca.crt": string(nginx.ca.PEM()), "tls.crt": string(cert), "tls.key": string(key)}
+	alice, carol := keys{"username": "alice", "password": "s3cret"}, keys{"username": "carol", "password": "c4rol"}
+	deprecated := keys{"caFile": identity["ca.crt"], "certFile": identity["tls.crt"], "keyFile": identity["tls.key"]}
+	for _, c := range []struct {
+		name, url   string
+		login, cert keys   // nil: no secretRef, no certSecretRef
+		failed      string // part of FetchFailed, "" when the fetch succeeds
+	}{
+		{"nginx", nginx.plain + "/public", nil, nil, ""},
+		{"nginx basic", nginx.plain + "/basic/", alice, nil, ""},
+		{"nginx basic TLS", nginx.secure + "/basic", alice, trust, ""},
+		{"nginx basic without", nginx.plain + "/basic", nil, nil, "401"},
+		{"nginx basic wrong", nginx.plain + "/basic", keys{"username": "alice", "password": "canary"}, nil, "401"},
+		{"nginx TLS of an unknown CA", nginx.secure + "/public", nil, nil, "certificate"},
+		{"nginx mTLS", nginx.mutual + "/public", nil, identity, ""},
+		{"nginx mTLS of secretRef", nginx.mutual + "/public", deprecated, nil, ""},
+		{"nginx mTLS without", nginx.mutual + "/public", nil, trust, "400"},
+		{"nginx mTLS basic", nginx.mutual + "/basic", alice, identity, ""},
+		{"chartmuseum basic", clerk.url, carol, nil, ""},
+		{"chartmuseum without", clerk.url, nil, nil, "401"},
+		{"not there", nginx.plain + "/public/other", nil, nil, "404"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			spec := map[string]any{"url": c.url}
+			docs := []any{chartOf("PkgRepository", "charts", "web", map[string]any{"version": "^1.0.0"})}
+			for field, data := range map[string]keys{"secretRef": c.login, "certSecretRef": c.cert} {
+				if data != nil {
+					spec[field] = keys{"name": strings.ToLower(field)}
+					docs = append(docs, secret(strings.ToLower(field), data))
+				}
+			}
+			docs = append(docs, object("PkgRepository", "charts", spec))
+			store := t.TempDir()
+			got := fetchObjects(t, store, docs)
+			if strings.Contains(got.stderr, "canary") {
+				t.Errorf("a credential is shown: %s", got.stderr)
+			}
+			if c.failed != "" {
+				failed := got.status["PkgRepository/charts"].condition("FetchFailed")
+				if got.code != 1 || !strings.Contains(failed, c.failed) || len(storedFiles(t, store)) != 0 {
+					t.Errorf("exit code %d, FetchFailed %q, stored %q", got.code, failed, storedFiles(t, store))
+				}
+				return
+			}
+			archive := got.artifact(t, store, "PkgChart/chart")
+			if filepath.Base(archive) != "web-1.1.0+b.1.tgz" || read(t, archive) != read(t, pulled(t, h, c.url, c.login, c.cert)) {
+				t.Errorf("%s is not what helm pulls", archive)
+			}
+			if again := fetchObjects(t, store, docs, "--detailed-exitcode"); again.code != 0 {
+				t.Errorf("the second run: exit code %d\n%s", again.code, again.stderr)
+			}
+		})
+	}
+}
+
+// pulled lets helm pull the version of web that is to be chosen.
+func pulled(t *testing.T, h helm, from string, login, cert keys) string {
+	t.Helper()
+	dir := t.TempDir()
+	args := []string{"pull", "web", "--repo", from, "--version", "^1.0.0", "--destination", dir}
+	if login["username"] != "" {
+		args = append(args, "--username", login["username"], "--password", login["password"])
+	}
+	for flag, names := range map[string][]string{"--ca-file": {"ca.crt", "caFile"}, "--cert-file": {"tls.crt", "certFile"}, "--key-file": {"tls.key", "keyFile"}} {
+		for _, text := range []string{cert[names[0]], login[names[1]]} {
+			if text != "" {
+				args = append(args, flag, write(t, filepath.Join(t.TempDir(), "pem"), text))
+			}
+		}
+	}
+	h.run(t, "helm3", args...)
+	return filepath.Join(dir, "web-1.1.0+b.1.tgz")
+}
+
+// TestChartIndexRequests counts what is asked of a repository: an index that did
+// not change is one answer without content, compressed or not.
+func TestChartIndexRequests(t *testing.T) {
+	h := newHelm(t, nil)
+	dir := packaged(t, h, web("1.0.0"))
+	u, err := url.Parse(serveFiles(t, dir).plain)
+	must(t, err)
+	f := newFront(t, u.Host)
+	docs := []any{object("PkgRepository", "charts", map[string]any{"url": "http://" + f.addr + "/public"}), chartOf("PkgRepository", "charts", "web", nil)}
+	store := t.TempDir()
+	first := fetchedChart(t, store, docs)
+	if seen := f.took(); len(seen) != 2 || count(seen, "200") != 2 {
+		t.Errorf("the first run asked %q", seen)
+	}
+	fetchedChart(t, store, docs)
+	if seen := f.took(); len(seen) != 1 || seen[0] != "GET /public/index.yaml 304" {
+		t.Errorf("the second run asked %q", seen)
+	}
+	// Stamped again, the index says the same: no new artifact.
+	stamp := regexp.MustCompile(`(?m)^generated: .*$`)
+	index := stamp.ReplaceAllString(read(t, filepath.Join(dir, "index.yaml")), `generated: "2030-01-01T00:00:00Z"`)
+	write(t, filepath.Join(dir, "index.yaml"), index)
+	got := fetchObjects(t, store, docs, "--detailed-exitcode")
+	if got.artifact(t, store, "PkgChart/chart") != first || got.code != 0 {
+		t.Errorf("an index that was stamped again changed something: exit code %d", got.code)
+	}
+	testenv.Equal(t, len(f.took()), 1, "requests of the third run")
+	// A further version is one more chart.
+	more := packaged(t, h, web("1.0.1"))
+	write(t, filepath.Join(dir, "web-1.0.1.tgz"), read(t, filepath.Join(more, "web-1.0.1.tgz")))
+	h.run(t, "helm3", "repo", "index", dir)
+	testenv.Equal(t, filepath.Base(fetchedChart(t, store, docs)), "web-1.0.1.tgz", "stored")
+	if seen := f.took(); len(seen) != 2 || !strings.HasSuffix(seen[1], "web-1.0.1.tgz 200") {
+		t.Errorf("the fourth run asked %q", seen)
+	}
+}
+
+// TestIndexSearch compares what index search finds with what helm search finds.
+func TestIndexSearch(t *testing.T) {
+	h := newHelm(t, nil)
+	dir := packaged(t, h, web("1.0.0"), web("1.10.0"), web("1.2.0"), web("2.0.0-rc.1"), small("cache", "0.1.0"))
+	address := serveFiles(t, dir).plain
+	h.run(t, "helm3", "repo", "add", "charts", address+"/basic", "--username", "alice", "--password", "s3cret")
+	for _, more := range [][]string{nil, {"--devel"}, {"--version", "^1.0.0"}} {
+		var want, got []struct{ Name, Version, Description string }
+		must(t, json.Unmarshal([]byte(h.run(t, "helm3", append([]string{"search", "repo", "charts/web", "--versions", "-o", "json"}, more...)...)), &want))
+		cmd := headgate(t.Context(), t, append([]string{"index", "search", address + "/basic", "web", "--secret-ref", "login", "-o", "json"}, more...)...)
+		cmd.Env = append(cmd.Env, "HEADGATE_SECRET_LOGIN_USERNAME=alice", "HEADGATE_SECRET_LOGIN_PASSWORD=s3cret")
+		out, err := cmd.Output()
+		must(t, err)
+		must(t, json.Unmarshal(out, &got))
+		if len(got) != len(want) || len(got) == 0 {
+			t.Fatalf("%q: %v, helm finds %v", more, got, want)
+		}
+		for i, w := range want {
+			if "charts/"+got[i].Name != w.Name || got[i].Version != w.Version || got[i].Description != w.Description {
+				t.Errorf("%q: %v, helm finds %v", more, got[i], w)
+			}
+		}
+	}
+}
