@@ -218,12 +218,10 @@ func TestMemoryDoesNotGrow(t *testing.T) {
 				}
 				return text + s.comma + strings.TrimPrefix(asked, strings.ReplaceAll(s.begin, "\n", s.newline))
 			}
-			small, large := cost(t, join(index1)), cost(t, join(index10))
-			if large.mallocs > small.mallocs+20 || large.bytes > small.bytes+64<<10 {
+			small := cost(t, join(index1), 5, expense{})
+			most := expense{small.mallocs + 20, min(small.bytes+64<<10, 2<<20)}
+			if large := cost(t, join(index10), 20, most); large.mallocs > most.mallocs || large.bytes > most.bytes {
 				t.Errorf("%+v for the small one, %+v for the large one", small, large)
-			}
-			if large.bytes > 2<<20 {
-				t.Errorf("%+v", large)
 			}
 		})
 	}
@@ -231,11 +229,12 @@ func TestMemoryDoesNotGrow(t *testing.T) {
 
 type expense struct{ mallocs, bytes uint64 }
 
-// cost returns the least that reading the versions of podinfo takes. Pools drop
-// one buffer in four under the race detector, so it reads often.
-func cost(t *testing.T, text string) (least expense) {
+// cost returns the least that reading the versions of podinfo takes, or what is
+// no more than enough. Pools drop one buffer in four under the race detector, so
+// it reads often.
+func cost(t *testing.T, text string, times int, enough expense) (least expense) {
 	t.Helper()
-	for n := range 20 {
+	for n := range times {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		count := 0
@@ -250,6 +249,9 @@ func cost(t *testing.T, text string) (least expense) {
 		e := expense{after.Mallocs - before.Mallocs, after.TotalAlloc - before.TotalAlloc}
 		if n == 0 || e.bytes < least.bytes {
 			least = e
+		}
+		if e.mallocs <= enough.mallocs && e.bytes <= enough.bytes {
+			return e
 		}
 	}
 	return least
