@@ -11,7 +11,7 @@ BENCHFLAGS ?=
 PLAIN := github.com/klauspost/compress/... go.yaml.in/yaml/... compress/flate
 TARGETS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 
-.PHONY: help build test race lint vuln fuzz e2e bench-git bench-oci bench-bucket bench-chart bench-rollout bench-tester bench-serve bench-size journeys cross tidy
+.PHONY: help build test race lint vuln fuzz e2e bench-git bench-oci bench-bucket bench-chart bench-tester bench-serve journeys cross tidy
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -57,14 +57,11 @@ bench-oci: ## compare fetching from a registry with other ways, side by side
 	cd bench && $(GO) run ./oci $(BENCHFLAGS)
 
 bench-bucket: ## compare fetching a bucket with other ways, side by side; builds them first
-	@.ci/servers minio mc s5cmd
+	@.ci/servers minio s5cmd
 	cd bench && $(GO) run ./bucket $(BENCHFLAGS)
 
 bench-chart: ## compare finding a chart in an index with helm's way, side by side
 	cd bench && $(GO) run ./chart $(BENCHFLAGS)
-
-bench-rollout: ## compare calling webhooks by one client with a client for each call, side by side
-	cd bench && $(GO) run ./rollout $(BENCHFLAGS)
 
 bench-tester: ## compare the test runner with the load tester of Flagger, side by side
 	@.ci/servers loadtester
@@ -72,9 +69,6 @@ bench-tester: ## compare the test runner with the load tester of Flagger, side b
 
 bench-serve: ## measure continuous mode with 10,000 objects, and the serving of artifacts side by side with nginx
 	cd bench && $(GO) run ./serve $(BENCHFLAGS)
-
-bench-size: ## count what a user of the library links
-	@cd bench && $(GO) run ./size
 
 journeys: ## count the functions that the shortest ways through the command execute
 	cd bench && $(GO) run ./journeys $(BENCHFLAGS)

@@ -19,13 +19,12 @@ import (
 )
 
 const (
-	manyKeys  = 1_000_000
-	pageKeys  = 1000
-	manyName  = "many"  // the bucket of manyKeys keys
-	emptyName = "empty" // the bucket of none
+	manyKeys = 1_000_000
+	pageKeys = 1000
+	manyName = "many" // the bucket of manyKeys keys
 )
 
-// serveKeys serves two buckets that have a listing alone, made up as it is
+// serveKeys serves a bucket that has a listing alone, made up as it is
 // asked for (ListObjectsV2 of the S3 API), and writes its address to out.
 func serveKeys(out io.Writer) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -40,12 +39,12 @@ func serveKeys(out io.Writer) error {
 
 func answerKeys(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
-	name, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	_, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	w.Header().Set("Content-Type", "application/xml")
 	switch {
 	case r.Method == http.MethodGet && query.Has("list-type"):
 		from, _ := strconv.Atoi(query.Get("continuation-token"))
-		w.Write(page(name, from, query.Get("fetch-owner") == "true"))
+		w.Write(page(from, query.Get("fetch-owner") == "true"))
 	case r.Method == http.MethodGet && query.Has("location"):
 		io.WriteString(w, `<LocationConstraint xmlns="http://s3.amazonaws.com/doc/2006-03-01/">`+region+`</LocationConstraint>`)
 	case r.Method == http.MethodHead && key == "":
@@ -56,19 +55,15 @@ func answerKeys(w http.ResponseWriter, r *http.Request) {
 }
 
 // page returns the page of a listing that begins with the key from.
-func page(name string, from int, owner bool) []byte {
-	all := 0
-	if name == manyName {
-		all = manyKeys
-	}
-	from = min(max(from, 0), all)
-	to := min(from+pageKeys, all)
+func page(from int, owner bool) []byte {
+	from = min(max(from, 0), manyKeys)
+	to := min(from+pageKeys, manyKeys)
 	out := make([]byte, 0, 512+300*(to-from))
-	out = fmt.Appendf(out, `<?xml version="1.0" encoding="UTF-8"?>`+"\n"+`<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>%s</Name><Prefix></Prefix>`, name)
-	if to < all {
+	out = fmt.Appendf(out, `<?xml version="1.0" encoding="UTF-8"?>`+"\n"+`<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>%s</Name><Prefix></Prefix>`, manyName)
+	if to < manyKeys {
 		out = fmt.Appendf(out, "<NextContinuationToken>%d</NextContinuationToken>", to)
 	}
-	out = fmt.Appendf(out, "<KeyCount>%d</KeyCount><MaxKeys>%d</MaxKeys><Delimiter></Delimiter><IsTruncated>%t</IsTruncated>", to-from, pageKeys, to < all)
+	out = fmt.Appendf(out, "<KeyCount>%d</KeyCount><MaxKeys>%d</MaxKeys><Delimiter></Delimiter><IsTruncated>%t</IsTruncated>", to-from, pageKeys, to < manyKeys)
 	for n := from; n < to; n++ {
 		sum := md5.Sum(strconv.AppendInt(nil, int64(n), 10))
 		out = fmt.Appendf(out, "<Contents><Key>tenants/%03d/objects/part-%010d.json</Key><LastModified>2026-01-02T03:04:05.678Z</LastModified><ETag>&#34;", n/pageKeys, n)

@@ -1,4 +1,4 @@
-// Bucket compares headgate with mc, s5cmd, tar and gzip at fetching a bucket,
+// Bucket compares headgate with s5cmd, tar and gzip at fetching a bucket,
 // and with minio-go's own loop at listing one, side by side on one machine in
 // one run.
 //
@@ -55,15 +55,11 @@ func run(ctx context.Context, runs int, keep string, only bool) (missed int, err
 		return 0, err
 	}
 	defer b.store.Close()
-	if b.front, err = serveFront(b.store.host); err != nil {
-		return 0, err
-	}
-	defer b.front.Close()
 	if b.keys, err = startKeys(ctx, b.tools.self); err != nil {
 		return 0, err
 	}
 	defer b.keys.Close()
-	b.Contest = contest.Contest{Temp: temp, Env: b.env(), Before: b.front.prepare}
+	b.Contest = contest.Contest{Temp: temp, Env: append(os.Environ(), "LC_ALL=C", "HOME="+temp, "AWS_ACCESS_KEY_ID="+user, "AWS_SECRET_ACCESS_KEY="+password, "AWS_REGION="+region)}
 	if err := b.compete(ctx, runs, only); err != nil {
 		return 0, err
 	}
@@ -71,7 +67,7 @@ func run(ctx context.Context, runs int, keep string, only bool) (missed int, err
 }
 
 // programs are the paths of what takes part.
-type programs struct{ self, headgate, minio, mc, s5cmd string }
+type programs struct{ self, headgate, minio, s5cmd string }
 
 // tools builds headgate of this checkout and finds the peers that .ci/servers built.
 func tools(ctx context.Context, temp string) (p programs, err error) {
@@ -93,7 +89,7 @@ func tools(ctx context.Context, temp string) (p programs, err error) {
 	if err != nil {
 		return p, err
 	}
-	for name, path := range map[string]*string{"minio": &p.minio, "mc": &p.mc, "s5cmd": &p.s5cmd} {
+	for name, path := range map[string]*string{"minio": &p.minio, "s5cmd": &p.s5cmd} {
 		_, pin, _ := strings.Cut(string(pins), "\n"+strings.ToUpper(name)+"=")
 		pin, _, _ = strings.Cut(pin, "\n")
 		_, version, _ := strings.Cut(pin, "@")

@@ -11,9 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"time"
-
-	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
 const (
@@ -24,10 +21,8 @@ const (
 
 // A store is MinIO, on loopback, with the objects.
 type store struct {
-	host   string
-	cmd    *exec.Cmd
-	client *minio.Client
-	turn   int // how often an object was changed
+	host string
+	cmd  *exec.Cmd
 }
 
 // serveMinIO runs MinIO over a directory and fills it, unless it is full.
@@ -47,11 +42,7 @@ func serveMinIO(ctx context.Context, p programs, dir string) (*store, error) {
 	if err := s.cmd.Start(); err != nil {
 		return nil, err
 	}
-	if err := s.ready(); err != nil {
-		s.Close()
-		return nil, err
-	}
-	if s.client, err = client(s.host, credentials.NewStaticV4(user, password, "")); err == nil {
+	if err = s.ready(); err == nil {
 		err = s.fill(ctx, p.self, filepath.Join(dir, "filled"))
 	}
 	if err != nil {
@@ -84,13 +75,6 @@ func (s *store) fill(ctx context.Context, self, note string) error {
 		return fmt.Errorf("fill the bucket: %w", err)
 	}
 	return os.WriteFile(note, nil, 0o644)
-}
-
-// change makes one object longer than it was filled in, each time other text.
-func (s *store) change(ctx context.Context) error {
-	s.turn++
-	content := append(text(1, smallSize), fmt.Sprintf("\nturn: %d, %s\n", s.turn, time.Now())...)
-	return put(ctx, s.client, changedKey, content)
 }
 
 // Close ends MinIO.

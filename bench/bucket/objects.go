@@ -22,7 +22,6 @@ const (
 	smallSize  = 4000
 	largeSize  = 5_000_000
 	bucketName = "bench"
-	changedKey = "service-50/manifests/050.yaml"
 	fillers    = 8 // uploads at once
 )
 
@@ -81,14 +80,12 @@ func fill(ctx context.Context, host string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(fillers)
 	for key, content := range objects() {
-		group.Go(func() error { return put(ctx, c, key, content) })
+		group.Go(func() error {
+			_, err := c.PutObject(ctx, bucketName, key, bytes.NewReader(content), int64(len(content)), minio.PutObjectOptions{})
+			return err
+		})
 	}
 	return group.Wait()
-}
-
-func put(ctx context.Context, c *minio.Client, key string, content []byte) error {
-	_, err := c.PutObject(ctx, bucketName, key, bytes.NewReader(content), int64(len(content)), minio.PutObjectOptions{})
-	return err
 }
 
 // apart does a part of the benchmark in another process: a process that once

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/headgate-io/headgate/bench/chart/result"
@@ -29,8 +28,7 @@ func (b *bench) median(name string, number func(result.Result) int64) float64 {
 	for _, r := range said[1:] {
 		all = append(all, number(r))
 	}
-	slices.Sort(all)
-	return float64(all[len(all)/2])
+	return float64(contest.Median(all))
 }
 
 // ratio is negative when one of the two was not measured.
@@ -54,8 +52,5 @@ func (b *bench) goals() (all []contest.Goal) {
 			contest.Goal{What: "time of a check, " + i.name, Number: ratio(b.took(checks+i.name), b.took(helms+i.name)), Limit: check},
 			contest.Goal{What: "memory of a check, " + i.name, Number: b.peak(checks+i.name) / 1e6, Limit: 16, Unit: "MB"})
 	}
-	return append(all,
-		contest.Goal{What: "unchanged index, requests", Number: float64(b.unchanged.requests), Limit: 1, Unit: "in all"},
-		contest.Goal{What: "unchanged index, requests not answered with 304", Number: float64(b.unchanged.requests - b.unchanged.notModified), Limit: 0, Unit: "in all"},
-		contest.Goal{What: "unchanged index, content", Number: float64(b.unchanged.bytes), Limit: 0, Unit: "bytes"})
+	return all
 }

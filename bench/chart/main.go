@@ -1,6 +1,5 @@
 // Chart compares package chart/index with helm's pkg/repo at finding the
-// versions of one chart in an index, side by side on one machine in one run,
-// and counts what an unchanged index costs.
+// versions of one chart in an index, side by side on one machine in one run.
 //
 // Indexes of 120 charts with 160 versions each, of 20 MB and 50 MB in YAML and in
 // JSON, are made up and written by helm's own package. Contestants are small
@@ -17,7 +16,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -52,9 +50,6 @@ func run(ctx context.Context, runs int, keep string, only bool) (missed int, err
 	if err := b.Compete(ctx, runs, b.contestants(only)); err != nil {
 		return 0, err
 	}
-	if b.unchanged, err = b.unchangedIndex(ctx); err != nil {
-		return 0, err
-	}
 	return b.report(os.Stdout), nil
 }
 
@@ -63,27 +58,18 @@ type index struct{ name, path string }
 
 type bench struct {
 	contest.Contest
-	bin       string
-	indexes   []index
-	said      map[*contest.Result][]result.Result
-	unchanged answers
-	err       error // of a note
+	bin     string
+	indexes []index
+	said    map[*contest.Result][]result.Result
+	err     error // of a note
 }
 
-// build makes the contestants and headgate of this checkout.
+// build makes the contestants.
 func (b *bench) build(ctx context.Context) error {
-	for _, args := range [][]string{
-		{"build", "-trimpath", "-o", b.bin + "/", "./chart/entries", "./chart/helm"},
-		{"build", "-C", "..", "-trimpath", "-o", filepath.Join(b.bin, "headgate"), "./cmd/headgate"},
-	} {
-		cmd := exec.CommandContext(ctx, "go", args...)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build has it
-		cmd.Stderr = os.Stderr
-		if err := cmd.Run(); err != nil {
-			return fmt.Errorf("go %s %s: %w", args[0], args[len(args)-1], err)
-		}
-	}
-	return nil
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", b.bin+"/", "./chart/entries", "./chart/helm")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build has it
+	cmd.Stderr = os.Stderr
+	return cmd.Run()
 }
 
 // make writes the indexes, unless they are kept.
@@ -144,15 +130,14 @@ func (b *bench) note(r *contest.Result) {
 
 // report prints the results and returns how many goals were missed.
 func (b *bench) report(out io.Writer) (missed int) {
-	fmt.Fprintf(out, "%s/%s, %d CPUs, %s; medians of %d runs\n\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), len(b.Result[b.Order[0]].Wall))
-	b.Table(out)
+	b.Print(out)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\n\twithin the process, ms\tits own memory, MB\t")
+	fmt.Fprintln(w, "\twithin the process, ms\tits own memory, MB\t")
 	for _, name := range b.Order {
-		fmt.Fprintf(w, "%s\t%.1f\t%s\t\n", name, b.took(name)/1e6, contest.MB(int64(b.peak(name))))
+		fmt.Fprintf(w, "%s\t%.1f\t%.1f\t\n", name, b.took(name)/1e6, b.peak(name)/1e6)
 	}
 	w.Flush()
-	fmt.Fprintf(out, "\nan unchanged index: %s\n\n", b.unchanged)
+	fmt.Fprintln(out)
 	if b.err != nil {
 		fmt.Fprintln(out, "MISSED  ", b.err)
 		missed++

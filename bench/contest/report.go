@@ -3,6 +3,7 @@ package contest
 import (
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"text/tabwriter"
 )
@@ -13,37 +14,23 @@ type Goal struct {
 	Number float64 // negative when it was not measured
 	Limit  float64
 	Unit   string // "" for a ratio
-	Or     *Goal  // reaching this one instead is as good
-}
-
-func (g Goal) reached() bool {
-	return g.Number >= 0 && g.Number <= g.Limit || g.Or != nil && g.Or.reached()
-}
-
-func (g Goal) String() string {
-	unit := "×"
-	if g.Unit != "" {
-		unit = " " + g.Unit
-	}
-	if g.Number < 0 {
-		return fmt.Sprintf("%s: not measured, at most %.2f%s", g.What, g.Limit, unit)
-	}
-	s := fmt.Sprintf("%s: %.3f%s, at most %.2f%s", g.What, g.Number, unit, g.Limit, unit)
-	if g.Or != nil {
-		s += "; or " + g.Or.String()
-	}
-	return s
 }
 
 // Judge prints what became of goals and returns how many were missed.
 func Judge(out io.Writer, goals []Goal) (missed int) {
 	for _, g := range goals {
-		verdict := "reached"
-		if !g.reached() {
+		verdict, number, unit := "reached", fmt.Sprintf("%.3f", g.Number), g.Unit
+		if unit == "" {
+			unit = "×"
+		}
+		if g.Number < 0 {
+			number = "not measured,"
+		}
+		if g.Number < 0 || g.Number > g.Limit {
 			verdict = "MISSED "
 			missed++
 		}
-		fmt.Fprintf(out, "%s  %s\n", verdict, g)
+		fmt.Fprintf(out, "%s  %s: %s %s, at most %.2f\n", verdict, g.What, number, unit, g.Limit)
 	}
 	return missed
 }
@@ -53,32 +40,28 @@ func (c *Contest) Wall(a, b string) float64 {
 	if c.Result[a] == nil || c.Result[b] == nil {
 		return -1
 	}
-	return float64(c.Result[a].Median()) / float64(c.Result[b].Median())
+	return float64(Median(c.Result[a].Wall)) / float64(Median(c.Result[b].Wall))
 }
 
-// Memory returns the peak memory of one contestant against another's, negative when it was not measured.
-func (c *Contest) Memory(a, b string) float64 {
-	if c.Result[a] == nil || c.Result[b] == nil || c.Result[b].Memory() == 0 {
-		return -1
+// Peak is the goal that a contestant needs at most so many MB.
+func (c *Contest) Peak(name string, limit float64) Goal {
+	g := Goal{"peak memory, " + name, -1, limit, "MB"}
+	if peak := Median(c.Result[name].Peak); peak > 0 {
+		g.Number = float64(peak) / (1 << 20)
 	}
-	return float64(c.Result[a].Memory()) / float64(c.Result[b].Memory())
+	return g
 }
 
-// Table prints all results.
-func (c *Contest) Table(out io.Writer) {
+// Print prints what machine this is, and all results.
+func (c *Contest) Print(out io.Writer) {
+	fmt.Fprintf(out, "%s/%s, %d CPUs, %s; medians of %d runs\n\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), len(c.Result[c.Order[0]].Wall))
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\twall s\tleast\tmost\tCPU s\tpeak MB\tall processes MB\t")
+	fmt.Fprintln(w, "\twall s\tleast\tmost\tCPU s\tpeak MB\t")
 	for _, name := range c.Order {
 		r := c.Result[name]
-		fmt.Fprintf(w, "%s\t%.3f\t%.3f\t%.3f\t%.2f\t%s\t%s\t\n", name, r.Median().Seconds(), slices.Min(r.Wall).Seconds(), slices.Max(r.Wall).Seconds(), middle(r.CPU).Seconds(), MB(r.Memory()), MB(r.Tree))
+		fmt.Fprintf(w, "%s\t%.3f\t%.3f\t%.3f\t%.2f\t%.1f\t\n", name, Median(r.Wall).Seconds(), slices.Min(r.Wall).Seconds(), slices.Max(r.Wall).Seconds(),
+			Median(r.CPU).Seconds(), float64(Median(r.Peak))/(1<<20))
 	}
 	w.Flush()
-}
-
-// MB writes a number of bytes in units of 2^20, "-" for 0.
-func MB(n int64) string {
-	if n == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.1f", float64(n)/(1<<20))
+	fmt.Fprintln(out)
 }

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,47 +13,51 @@ import (
 type bench struct {
 	contest.Contest
 	bin     string
-	dir     string // of the repositories
-	server  *server
+	url     string // of the server
 	repos   map[string]repo
-	missing []string // contestants that cannot run here, and why
+	missing string // a contestant that cannot run here, and why
 }
 
-func (b *bench) url(repo string) string { return b.server.url + "/" + b.repos[repo].name }
+// The contestants that others are compared with.
+const (
+	branch       = "headgate branch"
+	branchOfTags = "headgate branch, 500 tags"
+	bare         = "(a) bare clone, archive, pigz"
+	checkout     = "(b) clone, tar, gzip"
+	reference    = "(c) reference"
+)
+
+// refs are the other ways to name the tip of the branch.
+var refs = []string{"tag", "semver", "pull request", "commit"}
 
 // contestants returns who takes part, in the order in which they take turns.
 func (b *bench) contestants(only bool) []contest.Contestant {
-	all := []contest.Contestant{
-		b.headgate("headgate branch", "plain", "branch: main"),
-		b.headgate("headgate branch, 500 tags", "tags", "branch: main"),
-		b.headgate("headgate tag, 500 tags", "tags", "tag: v2.0.0"),
-		b.headgate("headgate semver, 500 tags", "tags", `semver: ">=1.0.0"`),
-		b.headgate("headgate pull request, 500 tags", "tags", "name: refs/pull/1/head"),
-		b.headgate("headgate commit, 500 tags", "tags", "commit: "+b.repos["tags"].commit),
-		b.headgate("headgate branch, twice the files", "double", "branch: main"),
+	all := []contest.Contestant{b.headgate(branch, "plain", "branch: main"), b.headgate(branchOfTags, "tags", "branch: main")}
+	for i, ref := range []string{"tag: v2.0.0", `semver: ">=1.0.0"`, "name: refs/pull/1/head", "commit: " + b.repos["tags"].commit} {
+		all = append(all, b.headgate("headgate "+refs[i], "tags", ref))
 	}
 	if only {
 		return all
 	}
-	clone := "git clone -q --bare --depth 1 --branch main " + b.url("plain") + " clone"
-	all = append(all,
-		contest.Shell("floor: bare clone", clone),
-		contest.Shell("(b) clone, tar, gzip", "git clone -q --depth 1 --branch main "+b.url("plain")+" clone && tar -C clone --exclude=.git -cf - . | gzip >out.tar.gz"),
-		contest.Contestant{Name: "(c) reference", Args: func(dir string) []string {
-			return []string{filepath.Join(b.bin, "flux"), b.url("plain"), "branch", "main", dir}
+	from := "git clone -q --depth 1 --branch main "
+	all = append(all, contest.Shell(checkout, from+b.at("plain")+" clone && tar -C clone --exclude=.git -cf - . | gzip >out.tar.gz"),
+		contest.Contestant{Name: reference, Args: func(dir string) []string {
+			return []string{filepath.Join(b.bin, "flux"), b.at("plain"), "branch", "main", dir}
 		}})
 	if _, err := exec.LookPath("pigz"); err != nil {
-		b.missing = append(b.missing, "(a) bare clone, archive, pigz: pigz is not installed")
+		b.missing = bare + ": pigz is not installed"
 		return all
 	}
-	return append(all, contest.Shell("(a) bare clone, archive, pigz", clone+" && git -C clone archive HEAD | pigz >out.tar.gz"))
+	return append(all, contest.Shell(bare, from+"--bare "+b.at("plain")+" clone && git -C clone archive HEAD | pigz >out.tar.gz"))
 }
+
+func (b *bench) at(repo string) string { return b.url + "/" + b.repos[repo].name }
 
 // headgate is the command, given a manifest with a ref and an empty store.
 func (b *bench) headgate(name, repo, ref string) contest.Contestant {
 	return contest.Contestant{Name: name, Args: func(dir string) []string {
 		manifest := filepath.Join(dir, "manifest.yaml")
-		text := fmt.Sprintf("apiVersion: source.headgate.dev/v1\nkind: GitRepository\nmetadata:\n  name: bench\nspec:\n  interval: 1m\n  timeout: 5m\n  url: %s\n  ref:\n    %s\n", b.url(repo), ref)
+		text := fmt.Sprintf("apiVersion: source.headgate.dev/v1\nkind: GitRepository\nmetadata:\n  name: bench\nspec:\n  interval: 1m\n  timeout: 5m\n  url: %s\n  ref:\n    %s\n", b.at(repo), ref)
 		if err := os.WriteFile(manifest, []byte(text), 0o600); err != nil {
 			panic(err)
 		}
@@ -61,17 +65,20 @@ func (b *bench) headgate(name, repo, ref string) contest.Contestant {
 	}}
 }
 
-// unchanged measures a fetch that finds nothing new.
-func (b *bench) unchanged(ctx context.Context) error {
-	first := b.Result["headgate branch, 500 tags"]
-	c := contest.Contestant{Name: "headgate unchanged, 500 tags", Args: func(dir string) []string {
-		return []string{filepath.Join(b.bin, "headgate"), "fetch", "-f", filepath.Join(dir, "manifest.yaml"), "--store", filepath.Join(dir, "store"), "-q"}
-	}}
-	r := b.Enter(c.Name, first.Output)
-	for range first.Wall {
-		if err := b.Run(ctx, c, r, false); err != nil {
-			return err
-		}
+// report prints the results and returns how many goals were missed.
+func (b *bench) report(out io.Writer) (missed int) {
+	b.Print(out)
+	if b.missing != "" {
+		fmt.Fprintln(out, "not here:", b.missing)
 	}
-	return nil
+	goals := []contest.Goal{
+		{What: "wall time against (a)", Number: b.Wall(branch, bare), Limit: 0.5},
+		{What: "wall time against (b)", Number: b.Wall(branch, checkout), Limit: 0.25},
+		{What: "wall time against (c)", Number: b.Wall(branch, reference), Limit: 0.16},
+		b.Peak(branch, 90),
+	}
+	for _, ref := range refs {
+		goals = append(goals, contest.Goal{What: ref + " against branch", Number: b.Wall("headgate "+ref, branchOfTags), Limit: 1.15})
+	}
+	return contest.Judge(out, goals)
 }

@@ -41,36 +41,16 @@ func run(ctx context.Context, runs int, keep string, only bool) (missed int, err
 	if err != nil {
 		return 0, err
 	}
-	if err := moduleRepositories(ctx, keep, repos); err != nil {
-		return 0, err
-	}
 	srv, err := serve(keep)
 	if err != nil {
 		return 0, err
 	}
 	defer srv.Close()
-	b := &bench{bin: bin, dir: keep, server: srv, repos: repos}
-	b.Contest = contest.Contest{Temp: temp, Env: env(), Before: srv.prepare, After: srv.counted}
+	b := &bench{bin: bin, url: srv.URL, repos: repos, Contest: contest.Contest{Temp: temp, Env: env()}}
 	if err := b.Compete(ctx, runs, b.contestants(only)); err != nil {
 		return 0, err
 	}
-	if err := b.Compete(ctx, runs, b.sparse()); err != nil {
-		return 0, err
-	}
-	if err := b.Compete(ctx, runs, b.submodules()); err != nil {
-		return 0, err
-	}
-	changes, err := b.incremental(ctx)
-	if err != nil {
-		return 0, err
-	}
-	if err := b.Compete(ctx, runs, changes); err != nil {
-		return 0, err
-	}
-	if err := b.unchanged(ctx); err != nil {
-		return 0, err
-	}
-	return b.report(ctx, os.Stdout)
+	return b.report(os.Stdout), nil
 }
 
 // build makes headgate of this checkout and the reference's own path.

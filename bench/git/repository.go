@@ -39,8 +39,8 @@ func git(ctx context.Context, dir string, in io.Reader, args ...string) (string,
 	return strings.TrimSpace(string(out)), nil
 }
 
-// repositories makes plain.git, tags.git (the same with 500 tags and a pull
-// request) and double.git (twice the files), as far as they are missing.
+// repositories makes plain.git and tags.git, the same with 500 tags and a pull
+// request, as far as they are missing.
 func repositories(ctx context.Context, dir string) (map[string]repo, error) {
 	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
@@ -48,15 +48,11 @@ func repositories(ctx context.Context, dir string) (map[string]repo, error) {
 	}
 	src := filepath.Join(strings.TrimSpace(string(root)), "src")
 	all := map[string]repo{}
-	for _, r := range []struct {
-		name   string
-		copies int
-		tagged bool
-	}{{"plain", 1, false}, {"tags", 1, true}, {"double", 2, false}} {
-		path := filepath.Join(dir, r.name+".git")
+	for _, name := range []string{"plain", "tags"} {
+		path := filepath.Join(dir, name+".git")
 		if _, err := os.Stat(path); err != nil {
-			fmt.Fprintf(os.Stderr, "making %s.git from %s\n", r.name, src)
-			if err := makeRepo(ctx, path, src, r.copies, r.tagged); err != nil {
+			fmt.Fprintf(os.Stderr, "making %s.git from %s\n", name, src)
+			if err := makeRepo(ctx, path, src, name == "tags"); err != nil {
 				return nil, fmt.Errorf("make %s: %w", path, err)
 			}
 		}
@@ -64,12 +60,12 @@ func repositories(ctx context.Context, dir string) (map[string]repo, error) {
 		if err != nil {
 			return nil, err
 		}
-		all[r.name] = repo{r.name + ".git", id}
+		all[name] = repo{name + ".git", id}
 	}
 	return all, nil
 }
 
-func makeRepo(ctx context.Context, path, src string, copies int, tagged bool) error {
+func makeRepo(ctx context.Context, path, src string, tagged bool) error {
 	unfinished := path + ".unfinished"
 	if err := os.RemoveAll(unfinished); err != nil {
 		return err
@@ -78,7 +74,7 @@ func makeRepo(ctx context.Context, path, src string, copies int, tagged bool) er
 		return err
 	}
 	r, w := io.Pipe()
-	go func() { w.CloseWithError(export(w, src, copies, tagged)) }()
+	go func() { w.CloseWithError(export(w, src, tagged)) }()
 	if _, err := git(ctx, unfinished, r, "fast-import", "--quiet"); err != nil {
 		return err
 	}
@@ -89,14 +85,12 @@ func makeRepo(ctx context.Context, path, src string, copies int, tagged bool) er
 }
 
 // export writes the history for git fast-import.
-func export(out io.Writer, src string, copies int, tagged bool) error {
+func export(out io.Writer, src string, tagged bool) error {
 	w := bufio.NewWriterSize(out, 1<<20)
 	for n := range commits {
 		fmt.Fprintf(w, "commit refs/heads/main\nmark :%d\ncommitter bench <bench@example.com> %d +0000\ndata 6\nchange\n", n+1, 1700000000+n*60)
-		for c := range copies {
-			if err := exportFiles(w, src, c, n); err != nil {
-				return err
-			}
+		if err := exportFiles(w, src, n); err != nil {
+			return err
 		}
 	}
 	if tagged {
@@ -108,8 +102,8 @@ func export(out io.Writer, src string, copies int, tagged bool) error {
 	return w.Flush()
 }
 
-// exportFiles writes the files that commit n changes in one copy of the tree.
-func exportFiles(w *bufio.Writer, src string, copy, n int) error {
+// exportFiles writes the files that commit n changes.
+func exportFiles(w *bufio.Writer, src string, n int) error {
 	count := 0
 	return filepath.WalkDir(src, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -125,10 +119,6 @@ func exportFiles(w *bufio.Writer, src string, copy, n int) error {
 		name, err := filepath.Rel(src, path)
 		if err != nil {
 			return err
-		}
-		if copy > 0 { // other content, or the objects would be the same
-			data = append(fmt.Appendf(nil, "// copy %d\n", copy), data...)
-			name = fmt.Sprintf("copy%d/%s", copy, name)
 		}
 		if n > 0 {
 			data = fmt.Appendf(data, "// change %d\n", n)

@@ -55,16 +55,7 @@ func (b *bench) goals() (all []contest.Goal) {
 		all = append(all,
 			contest.Goal{What: "copy of " + l.name + " against crane blob", Number: b.Wall(ourCopy+l.name, crane+l.name), Limit: 1.25},
 			contest.Goal{What: "extraction of " + l.name + " against crane blob, tar x, tar cz", Number: b.Wall(ourExtract+l.name, craneTar+l.name), Limit: 0.25},
-			b.memory("peak memory of the copy of "+l.name, ourCopy+l.name),
-			b.memory("peak memory of the extraction of "+l.name, ourExtract+l.name))
+			b.Peak(ourCopy+l.name, 95), b.Peak(ourExtract+l.name, 95))
 	}
 	return all
-}
-
-func (b *bench) memory(what, name string) contest.Goal {
-	g := contest.Goal{What: what, Number: -1, Limit: 95, Unit: "MB"}
-	if peak := b.Result[name].Memory(); peak > 0 {
-		g.Number = float64(peak) / (1 << 20)
-	}
-	return g
 }

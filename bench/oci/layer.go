@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -32,42 +31,28 @@ type layerKind struct {
 
 var layers = []layerKind{{"many small files", 0}, {"a few large files", 32 << 20}}
 
-// A content is what a layer holds.
-type content struct {
-	Files int
-	Bytes int64
-}
-
-// layerTo writes the layer of that name to out, and what it holds to standard error.
+// layerTo writes the layer of that name to out.
 func layerTo(out io.Writer, name string) error {
 	for _, kind := range layers {
 		if kind.name != name {
 			continue
 		}
 		w := bufio.NewWriterSize(out, 1<<20)
-		made, err := makeLayer(context.Background(), w, kind)
-		if err != nil {
-			return err
-		}
-		return errors.Join(w.Flush(), json.NewEncoder(os.Stderr).Encode(made))
+		return errors.Join(makeLayer(context.Background(), w, kind), w.Flush())
 	}
 	return fmt.Errorf("there is no layer of %s", name)
 }
 
 // makeApart runs layerTo in another process: a process that once was large is
 // the measure of those that it starts.
-func makeApart(ctx context.Context, out io.Writer, name string) (made content, err error) {
+func makeApart(ctx context.Context, out io.Writer, name string) error {
 	self, err := os.Executable()
 	if err != nil {
-		return made, err
+		return err
 	}
-	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, self, "-make", name)
-	cmd.Stdout, cmd.Stderr = out, &said
-	if err := cmd.Run(); err != nil {
-		return made, fmt.Errorf("%w: %s", err, said.Bytes())
-	}
-	return made, json.Unmarshal(said.Bytes(), &made)
+	cmd.Stdout, cmd.Stderr = out, os.Stderr
+	return cmd.Run()
 }
 
 // A maker writes a layer.
@@ -76,7 +61,7 @@ type maker struct {
 	packed counter
 	tar    *tar.Writer
 	noise  *rand.ChaCha8
-	made   content
+	files  int
 	joined bytes.Buffer // text of a large file
 }
 
@@ -85,10 +70,10 @@ var errFull = errors.New("the layer has its size")
 
 // makeLayer writes a gzip-compressed layer to out: the files of src, again and
 // again, each time with other lines among them, and noise.
-func makeLayer(ctx context.Context, out io.Writer, kind layerKind) (content, error) {
+func makeLayer(ctx context.Context, out io.Writer, kind layerKind) error {
 	root, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
-		return content{}, fmt.Errorf("go env GOROOT: %w", err)
+		return fmt.Errorf("go env GOROOT: %w", err)
 	}
 	src := filepath.Join(strings.TrimSpace(string(root)), "src")
 	m := &maker{kind: kind, packed: counter{w: out}, noise: rand.NewChaCha8([32]byte{1})}
@@ -98,9 +83,9 @@ func makeLayer(ctx context.Context, out io.Writer, kind layerKind) (content, err
 		err = m.copy(src, n)
 	}
 	if err != errFull {
-		return content{}, err
+		return err
 	}
-	return m.made, errors.Join(m.tar.Close(), z.Close())
+	return errors.Join(m.tar.Close(), z.Close())
 }
 
 // copy adds the files of src once more.
@@ -145,13 +130,13 @@ func (m *maker) text(name string, data []byte) error {
 		if int64(m.joined.Len()) < m.kind.join {
 			return nil
 		}
-		name, data = fmt.Sprintf("data/%03d.txt", m.made.Files), m.joined.Bytes()
+		name, data = fmt.Sprintf("data/%03d.txt", m.files), m.joined.Bytes()
 		defer m.joined.Reset()
 	}
 	if err := m.add(name, data); err != nil {
 		return err
 	}
-	if m.made.Files%noisy != noisy-1 {
+	if m.files%noisy != noisy-1 {
 		return nil
 	}
 	random := make([]byte, len(data))
@@ -163,8 +148,7 @@ func (m *maker) add(name string, data []byte) error {
 	if m.packed.n >= layerSize {
 		return errFull
 	}
-	m.made.Files++
-	m.made.Bytes += int64(len(data))
+	m.files++
 	if err := m.tar.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(data))}); err != nil {
 		return err
 	}

@@ -16,7 +16,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 
 	"github.com/headgate-io/headgate/bench/contest"
 )
@@ -88,12 +87,6 @@ func build(ctx context.Context, bin string) error {
 
 // report prints the results and returns how many goals were missed.
 func (b *bench) report(out io.Writer) (missed int) {
-	fmt.Fprintf(out, "%s/%s, %d CPUs, %s; medians of %d runs\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), len(b.Result[b.Order[0]].Wall))
-	for _, l := range b.layers {
-		fmt.Fprintf(out, "layer of %s: %d files, %s MB, %s MB as the registry holds it\n", l.name, l.Files, contest.MB(l.Bytes), contest.MB(l.Size))
-	}
-	fmt.Fprintln(out)
-	b.Table(out)
-	fmt.Fprintln(out)
+	b.Print(out)
 	return contest.Judge(out, b.goals())
 }

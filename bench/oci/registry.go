@@ -26,7 +26,6 @@ type server struct {
 
 // A stored layer is one that the registry has.
 type stored struct {
-	content
 	name   string
 	repo   string
 	Digest string
@@ -89,15 +88,14 @@ func (s *server) layer(ctx context.Context, kind layerKind) (stored, error) {
 	defer os.Remove(file.Name())
 	defer file.Close()
 	sum := sha256.New()
-	made, err := makeApart(ctx, io.MultiWriter(file, sum), kind.name)
-	if err != nil {
+	if err := makeApart(ctx, io.MultiWriter(file, sum), kind.name); err != nil {
 		return stored{}, err
 	}
 	size, err := file.Seek(0, io.SeekCurrent)
 	if err != nil {
 		return stored{}, err
 	}
-	l := stored{content: made, name: kind.name, repo: repo, Digest: fmt.Sprintf("sha256:%x", sum.Sum(nil)), Size: size}
+	l := stored{name: kind.name, repo: repo, Digest: fmt.Sprintf("sha256:%x", sum.Sum(nil)), Size: size}
 	if err := s.pushBlob(ctx, repo, l.Digest, io.NewSectionReader(file, 0, size), size); err != nil {
 		return stored{}, err
 	}

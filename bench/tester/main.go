@@ -1,8 +1,5 @@
 // Tester compares the test runner with the load tester of Flagger, side by side
-// on one machine in one run: checks of a gate in a second, and how long it takes
-// from a request until the command that it asks for has written something. What
-// only one of them can do is counted: the memory with 5,000 requests that
-// wait, and the processes that 1,000 equal requests start.
+// on one machine in one run: checks of a gate in a second.
 //
 // Both are processes of their own on one processor, and have the same client on
 // another. headgate keeps its gates in files, the load tester in memory. They
@@ -20,10 +17,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/headgate-io/headgate/bench/contest"
 )
@@ -78,10 +73,7 @@ type bench struct {
 	temp    string
 	runs    int
 	servers []*server
-	numbers map[string][]float64 // by contestant and what was measured
-	waiting int64                // bytes at most with waiters that are all for one run
-	queued  int64                // and each for one of its own
-	started int                  // processes that equal requests started
+	numbers map[string][]float64 // checks in a second, by contestant and what was measured
 }
 
 func run(ctx context.Context, command string, o contest.Options) (missed int, err error) {
@@ -99,9 +91,6 @@ func run(ctx context.Context, command string, o contest.Options) (missed int, er
 		if err := b.round(n >= 0); err != nil {
 			return 0, err
 		}
-	}
-	if err := b.crowd(ctx, command); err != nil {
-		return 0, err
 	}
 	return b.report(os.Stdout), nil
 }
@@ -161,8 +150,6 @@ func loadTester() (string, error) {
 const (
 	openGate   = "checks/s, open"
 	closedGate = "checks/s, closed"
-	startTime  = "start ms"
-	cpuTime    = ", µs of CPU" // of a check, added to one of the former
 )
 
 // round lets all contestants do everything, and notes the numbers.
@@ -179,58 +166,28 @@ func (b *bench) round(note bool) error {
 			return err
 		}
 	}
-	for _, s := range b.servers {
-		took, err := starts(s, b.temp)
-		if err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
-		}
-		b.note(s, startTime, float64(took)/float64(time.Millisecond), note)
-	}
 	return nil
 }
 
 // check has the contestants check a gate in turns that are short, so that what
 // else the machine does meanwhile hits all of them.
 func (b *bench) check(what, status string, note bool) error {
-	answers, cpu := map[*server]int64{}, map[*server]time.Duration{}
+	answers := map[*server]int64{}
 	for range turns {
 		for _, s := range b.servers {
-			before, err := s.cpu()
-			if err != nil {
-				return err
-			}
 			n, err := checks(s.addr, status)
 			if err != nil {
 				return fmt.Errorf("%s: %s: %w", s.name, what, err)
 			}
-			after, err := s.cpu()
-			if err != nil {
-				return err
-			}
 			answers[s] += n
-			cpu[s] += after - before
 		}
 	}
 	for s, n := range answers {
-		b.note(s, what, float64(n)/(turns*turn).Seconds(), note)
-		b.note(s, what+cpuTime, float64(cpu[s].Microseconds())/float64(n), note)
+		if note {
+			b.numbers[s.name+what] = append(b.numbers[s.name+what], float64(n)/(turns*turn).Seconds())
+		}
 	}
 	return nil
-}
-
-func (b *bench) note(s *server, what string, number float64, note bool) {
-	if note {
-		b.numbers[s.name+what] = append(b.numbers[s.name+what], number)
-	}
-}
-
-// median returns the middle of the numbers, negative when there are none.
-func (b *bench) median(name, what string) float64 {
-	all := slices.Sorted(slices.Values(b.numbers[name+what]))
-	if len(all) == 0 {
-		return -1
-	}
-	return all[len(all)/2]
 }
 
 // ratio returns the middle of the ratios of each round, negative when there are none.
@@ -239,11 +196,10 @@ func (b *bench) ratio(a, z, what string) float64 {
 	for i, number := range b.numbers[z+what] {
 		all = append(all, b.numbers[a+what][i]/number)
 	}
-	slices.Sort(all)
 	if len(all) == 0 {
 		return -1
 	}
-	return all[len(all)/2]
+	return contest.Median(all)
 }
 
 // least is how many checks headgate makes where the reference makes one.
@@ -253,11 +209,9 @@ const least = 0.7
 func (b *bench) report(out io.Writer) (missed int) {
 	fmt.Fprintf(out, "%s/%s, %s; medians of %d runs\n\n", runtime.GOOS, runtime.GOARCH, runtime.Version(), b.runs)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	columns := []string{openGate, openGate + cpuTime, closedGate, closedGate + cpuTime, startTime}
-	fmt.Fprintf(w, "\t%s\t\n", strings.Join(columns, "\t"))
+	fmt.Fprintf(w, "\t%s\t%s\t\n", openGate, closedGate)
 	for _, s := range b.servers {
-		fmt.Fprintf(w, "%s\t%.0f\t%.1f\t%.0f\t%.1f\t%.2f\t\n", s.name, b.median(s.name, openGate), b.median(s.name, openGate+cpuTime),
-			b.median(s.name, closedGate), b.median(s.name, closedGate+cpuTime), b.median(s.name, startTime))
+		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t\n", s.name, contest.Median(b.numbers[s.name+openGate]), contest.Median(b.numbers[s.name+closedGate]))
 	}
 	w.Flush()
 	fmt.Fprintln(out)
@@ -266,9 +220,5 @@ func (b *bench) report(out io.Writer) (missed int) {
 		{What: "time of a check of a closed gate against the reference", Number: b.ratio(theirs, ours, closedGate), Limit: 1 / least},
 		{What: "the same, open, logging as by default", Number: b.ratio(theirs+loudly, ours+loudly, openGate), Limit: 1 / least},
 		{What: "the same, closed, logging as by default", Number: b.ratio(theirs+loudly, ours+loudly, closedGate), Limit: 1 / least},
-		{What: "from a request to the first byte of its command", Number: b.median(ours, startTime), Limit: 10, Unit: "ms"},
-		{What: "memory with 5,000 requests that wait for one run", Number: float64(b.waiting) / 1e6, Limit: 256, Unit: "MB"},
-		{What: "memory with 5,000 requests that wait for runs of their own", Number: float64(b.queued) / 1e6, Limit: 256, Unit: "MB"},
-		{What: "processes of 1,000 equal requests at once", Number: float64(b.started), Limit: 1, Unit: "in all"},
 	})
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,8 +9,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -57,25 +54,6 @@ func (s *server) said() string {
 	return string(text[max(0, len(text)-2000):])
 }
 
-// cpu returns the processor time that it used.
-func (s *server) cpu() (time.Duration, error) {
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(s.cmd.Process.Pid), "stat"))
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := bytes.Cut(text, []byte(") "))
-	fields := strings.Fields(string(rest))
-	var ticks int64
-	for _, field := range fields[11:13] { // utime and stime, in hundredths of a second
-		n, err := strconv.ParseInt(field, 10, 64)
-		if err != nil {
-			return 0, err
-		}
-		ticks += n
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond, nil
-}
-
 // stop ends it. The reference takes a minute for connections that are idle.
 func (s *server) stop() error {
 	defer s.log.Close()
@@ -107,16 +85,4 @@ func (s *server) post(path, body string) error {
 		err = fmt.Errorf("%s: %s: %s", path, resp.Status, text)
 	}
 	return err
-}
-
-// peak returns the most memory that the process had at a time, in bytes.
-func (s *server) peak() (int64, error) {
-	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(s.cmd.Process.Pid), "status"))
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := bytes.Cut(text, []byte("VmHWM:"))
-	number, _, _ := bytes.Cut(bytes.TrimSpace(rest), []byte(" kB"))
-	kb, err := strconv.ParseInt(string(number), 10, 64)
-	return kb << 10, err
 }
