@@ -11,6 +11,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -36,7 +37,7 @@ type Object struct {
 // signatures or the query of a URL.
 type Driver interface {
 	// List yields the objects whose keys begin with prefix, in any order, the
-	// one error last. Requests have a context of [Listing]. Keys that end in / are
+	// one error last. Keys that end in / are
 	// directory markers, and so are directories of stores that have any.
 	List(ctx context.Context, prefix string) iter.Seq2[Object, error]
 	// Open reads o, as it was listed, from offset on. The error wraps
@@ -131,12 +132,9 @@ func way(ctx context.Context, v *transport.Vault, ref *source.LocalReference, fi
 func (a *Access) identity(namespace string) (string, error) {
 	spec := *a.Spec
 	spec.Prefix, spec.Ignore, spec.Suspend, spec.Interval, spec.Timeout = "", nil, false, 0, 0
-	text, err := json.Marshal(spec)
-	h := sha256.New()
-	transport.Note(h, namespace, string(text), a.Way.Settings, a.STSWay.Settings)
-	a.Secret.Note(h)
-	a.STS.Note(h)
-	return string(h.Sum(nil)), err
+	text, err := json.Marshal([]any{namespace, spec, a.Way.Settings, a.STSWay.Settings, a.Secret, a.STS})
+	sum := sha256.Sum256(text)
+	return string(sum[:]), err
 }
 
 // LogIn returns what spec.provider issues to the identity of the program, or of
@@ -149,6 +147,19 @@ func (a *Access) LogIn(ctx context.Context, at *url.URL) (source.Credential, err
 		return source.Credential{}, errors.ErrUnsupported
 	}
 	return a.Vault.LogIn(ctx, a.login, a.Way, source.LoginRequest{Provider: a.Spec.Provider, URL: at, ServiceAccount: a.Spec.ServiceAccountName})
+}
+
+// Identity returns the tokens that [Access.LogIn] issues. Without
+// spec.serviceAccountName, a program that has no identity for the bucket has no tokens: nil.
+func (a *Access) Identity(ctx context.Context, at *url.URL) (*Issued, error) {
+	tokens, err := NewIssued(ctx, func(ctx context.Context) (source.Credential, error) { return a.LogIn(ctx, at) })
+	switch {
+	case err == nil:
+		return tokens, nil
+	case a.Spec.ServiceAccountName == "" && (errors.Is(err, source.ErrNoIdentity) || errors.Is(err, errors.ErrUnsupported)):
+		return nil, nil
+	}
+	return nil, Failed("AuthenticationFailed", err)
 }
 
 // Client returns a client for the server at origin, nil for any, reached by way. Credentials
@@ -187,7 +198,7 @@ func (a *Access) Endpoint() (server *url.URL, query string, err error) {
 	}
 	u, err := a.Spec.EndpointURL()
 	if err != nil {
-		return nil, "", stepError("URLInvalid", err)
+		return nil, "", Failed("URLInvalid", err)
 	}
 	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}, u.RawQuery, nil
 }
@@ -196,17 +207,14 @@ func (a *Access) Endpoint() (server *url.URL, query string, err error) {
 // it in every spelling.
 func (a *Access) ConcealQuery(query string) {
 	a.Vault.Conceal(query)
-	for pair := range strings.SplitSeq(query, "&") {
-		name, value, _ := strings.Cut(pair, "=")
-		if !strings.EqualFold(name, "sig") {
-			continue
-		}
-		a.Vault.Conceal(value)
-		if plain, err := url.QueryUnescape(value); err == nil {
-			a.Vault.Conceal(plain, url.QueryEscape(plain), url.PathEscape(plain))
-		}
+	for _, match := range signature.FindAllStringSubmatch(query, -1) {
+		plain, _ := url.QueryUnescape(match[1])
+		a.Vault.Conceal(match[1], plain)
 	}
 }
+
+// signature is the parameter of a query that holds a signature.
+var signature = regexp.MustCompile(`(?i)(?:^|&)sig=([^&]*)`)
 
 // Issued holds a credential that a service issues. It is replaced when four
 // fifths of its life are over, and when the server refuses it. One that ends in
@@ -250,7 +258,7 @@ func (i *Issued) Get(ctx context.Context, refused *source.Credential) (*source.C
 	}
 	unsendable := func(r rune) bool { return r <= ' ' || r > '~' }
 	if c.Username+c.Token == "" || c.Username != "" && c.Password == "" || strings.ContainsFunc(c.Username+c.Token, unsendable) {
-		return nil, stepError("AuthenticationFailed", errors.New("log in: the answer holds no token that can be sent"))
+		return nil, Failed("AuthenticationFailed", errors.New("log in: the answer holds no token that can be sent"))
 	}
 	i.held, i.until = &c, time.Time{}
 	if left := time.Until(c.Expires); left >= minLife {
@@ -351,5 +359,5 @@ func (s *TokenService) Failed(doing string, err error) error {
 	if is[*http.MaxBytesError](err) || errors.Is(err, http.ErrSchemeMismatch) {
 		s.err = err
 	}
-	return stepError("AuthenticationFailed", s.access.Explain(s.ctx, doing, cmp.Or(s.err, errors.New(""))))
+	return Failed("AuthenticationFailed", s.access.Explain(s.ctx, doing, cmp.Or(s.err, errors.New(""))))
 }

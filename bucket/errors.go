@@ -172,6 +172,9 @@ func (a *Access) CheckPart(resp *http.Response, o Object, offset int64) error {
 // only one of the two ends speaks TLS. A [*StatusError] gets doing, and the cause of
 // ctx and a [*source.StepError] stay as they are.
 func (a *Access) Explain(ctx context.Context, doing string, err error, secrets ...string) error {
+	if e, ok := errors.AsType[*explained](err); ok { // which an SDK wraps
+		return e
+	}
 	if e, ok := errors.AsType[*source.StepError](err); ok { // no token was issued
 		return fmt.Errorf("%s: %w", doing, e)
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"strings"
 	"sync"
 	"time"
@@ -22,17 +21,8 @@ import (
 
 // A content is the content of one revision.
 type content struct {
-	origin   *Origin
-	rev      source.Revision
-	snapshot *snapshot
-	ctx      context.Context // of what Explain returns, until end is called
-	end      context.CancelFunc
-}
-
-func newContent(ctx context.Context, o *Origin, rev source.Revision, s *snapshot) *content {
-	c := &content{origin: o, rev: rev, snapshot: s}
-	c.ctx, c.end = context.WithCancel(context.WithoutCancel(ctx))
-	return c
+	*snapshot
+	origin *Origin
 }
 
 var _ source.Explainer = (*content)(nil)
@@ -46,58 +36,57 @@ func (c *content) Verify(context.Context) (source.Verification, error) {
 // published artifact was made are copied from it. The error wraps
 // [source.ErrMoved] when an object is not what was listed any more, and when the
 // published artifact turns out to be damaged.
-func (c *content) WriteTo(ctx context.Context, w io.Writer) (source.Report, error) {
+func (c *content) WriteTo(ctx context.Context, w io.Writer) (report source.Report, err error) {
 	out := &output{Writer: w}
-	report := source.Report{Notes: c.snapshot.notes[:len(c.snapshot.notes):len(c.snapshot.notes)]}
-	files := len(c.snapshot.files)
-	if c.snapshot.state.Ignore != nil {
-		files-- // .sourceignore, which is no part of the revision
-	}
-	err := c.origin.within(ctx, "fetch", func(ctx context.Context) error { return c.pack(ctx, out, files, &report) })
+	err = c.origin.within(ctx, "fetch", func(ctx context.Context) (err error) {
+		report, err = c.pack(ctx, out)
+		return err
+	})
 	if err != nil && out.err == nil { // the bucket is at fault, not the storage
 		err = c.origin.failed(source.StepFetch, err)
 	}
-	report.Emptied = c.snapshot.rules.Emptied(report.Report)
-	report.Message = fmt.Sprintf("stored artifact with %d fetched files from '%s' bucket", files, c.origin.bucket.Spec.BucketName)
+	report.Notes = append(c.notes[:len(c.notes):len(c.notes)], report.Notes...)
+	report.Emptied = c.rules.Emptied(report.Report)
+	report.Message = fmt.Sprintf("stored artifact with %d fetched files from '%s' bucket", c.count(), c.origin.bucket.Spec.BucketName)
 	return report, err
 }
 
-// pack fetches the objects and packs them while they arrive.
-func (c *content) pack(ctx context.Context, out *output, total int, report *source.Report) error {
-	progress, err := c.origin.progress("receiving objects", total)
-	if err != nil {
-		return err
+// count returns how many objects the revision is made of: all files but .sourceignore.
+func (s *snapshot) count() int {
+	if s.state.Ignore != nil {
+		return len(s.files) - 1
 	}
-	f := newFetch(ctx, c.snapshot, c.openPrevious(ctx))
-	f.count = func(arrived int) {
-		if arrived%(total/maxReports+1) == 0 || arrived == total {
-			progress(arrived)
-		}
-	}
-	if f.previous != nil {
-		report.Notes = append(report.Notes, fmt.Sprintf("%d of %d objects are unchanged and were copied from the artifact before", len(f.previous.same), total))
-	}
-	out.failed = f.cancel
-	f.running.Go(f.begin)
-	f.running.Go(f.copy)
-	report.Report, err = c.origin.env.Cache.Pack(f.ctx, out, f.tree)
-	if err == nil {
-		f.running.Wait()
-		err = f.previous.end(ctx)
-	}
-	f.close()
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return fmt.Errorf("%d of %d objects arrived: %w", f.arrived, total, err)
-	case err != nil:
-		return err
-	}
-	c.remember(out.Writer)
-	return nil
+	return len(s.files)
 }
 
 // maxReports is how often progress is reported, about.
 const maxReports = 100
+
+// pack fetches the objects and packs them while they arrive.
+func (c *content) pack(ctx context.Context, out *output) (report source.Report, err error) {
+	total := c.count()
+	progress, err := c.origin.progress("receiving objects", total)
+	if err != nil {
+		return report, err
+	}
+	f := newFetch(ctx, c.snapshot, c.openPrevious(ctx), func(arrived int) {
+		if arrived%(total/maxReports+1) == 0 || arrived == total {
+			progress(arrived)
+		}
+	})
+	if f.previous != nil {
+		report.Notes = append(report.Notes, fmt.Sprintf("%d of %d objects are unchanged and were copied from the artifact before", len(f.previous.same), total))
+	}
+	out.failed = f.cancel
+	report.Report, err = f.pack(func(ctx context.Context) (artifact.Report, error) { return c.origin.env.Cache.Pack(ctx, out, f.tree) })
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("%d of %d objects arrived: %w", f.arrived, total, err)
+	}
+	if err == nil {
+		c.remember(out.Writer)
+	}
+	return report, err
+}
 
 // An output notes that writing failed, and ends what produces its content.
 type output struct {
@@ -116,16 +105,16 @@ func (o *output) Write(p []byte) (int, error) {
 }
 
 // Explain implements [source.Explainer].
-func (c *content) Explain(context.Context) (fs.FS, *artifact.Rules, error) {
-	s := c.snapshot
-	t := newTree(s.all(), s.state.Ignore.text(), func(o Object, _ int) (io.ReadCloser, error) { return newObjectReader(c.ctx, s.driver, o), nil })
-	return t, s.rules, nil
+func (c *content) Explain(ctx context.Context) (fs.FS, *artifact.Rules, error) {
+	ctx = context.WithoutCancel(ctx) // the tree is good until Close
+	return newTree(c.all(), c.state.Ignore.text(), func(o Object, _ int) (io.ReadCloser, error) {
+		return &objectReader{ctx: ctx, driver: c.driver, object: o}, nil
+	}), c.rules, nil
 }
 
 // Close implements [source.Content].
 func (c *content) Close() error {
-	c.end()
-	c.snapshot.access.close()
+	c.access.close()
 	return nil
 }
 
@@ -139,7 +128,8 @@ const (
 )
 
 // A fetch reads the objects of a tree ahead of their use: several at a time,
-// begun in the order of the archive. Its tree opens each once, in about that order.
+// begun in the order of the archive. Its tree opens each once, in about that
+// order. The first error ends it.
 type fetch struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
@@ -147,84 +137,47 @@ type fetch struct {
 	tree     *tree
 	previous *previousArtifact   // has unchanged objects; nil: there are none
 	memory   *semaphore.Weighted // bytes
-	copies   chan *arrival       // those that are copied, in order
-	running  sync.WaitGroup
+	report   func(arrived int)   // called for each object that has arrived
 
 	mu       sync.Mutex
-	arrivals map[int]*arrival // by the number in the tree
-	failed   int              // the first that could not be had
+	arrivals map[int]chan io.ReadCloser // by the number in the tree, of those that are not open yet
 	arrived  int
-	count    func(arrived int) // called for each object that has arrived
-}
-
-// An arrival is one object on its way.
-type arrival struct {
-	object Object
-	index  int           // in the tree
-	share  int64         // of the memory
-	ready  chan struct{} // closed when what follows is set
-	done   bool
-	io.Reader
-	err    error         // instead of the object
-	closed chan struct{} // when it was read
 }
 
 // newFetch prepares to fetch what the artifact of s holds. It takes over previous, which may be nil.
-func newFetch(ctx context.Context, s *snapshot, previous *previousArtifact) *fetch {
-	f := &fetch{driver: s.driver, previous: previous, memory: semaphore.NewWeighted(allAhead), copies: make(chan *arrival, allAhead/minShare), arrivals: map[int]*arrival{}, failed: math.MaxInt}
+func newFetch(ctx context.Context, s *snapshot, previous *previousArtifact, report func(arrived int)) *fetch {
+	f := &fetch{driver: s.driver, previous: previous, memory: semaphore.NewWeighted(allAhead), report: report, arrivals: map[int]chan io.ReadCloser{}}
 	f.ctx, f.cancel = context.WithCancelCause(ctx)
 	f.tree = newTree(s.files, s.state.Ignore.text(), f.open)
 	return f
 }
 
-var (
-	errEnded  = errors.New("the fetch has ended")
-	errBehind = errors.New("not fetched, since another object could not be")
-)
-
-// close ends everything that is still under way.
-func (f *fetch) close() {
-	f.cancel(errEnded)
-	f.running.Wait()
-	f.previous.close()
+// pack fetches all objects while do packs the tree. When it returns, nothing is under way any more.
+func (f *fetch) pack(do func(context.Context) (artifact.Report, error)) (artifact.Report, error) {
+	defer f.previous.close()
+	var running sync.WaitGroup
+	running.Go(f.readAhead)
+	report, err := do(f.ctx)
+	if err != nil {
+		f.cancel(err)
+		err = context.Cause(f.ctx) // of an object, which packing may have told for that of another
+	}
+	running.Wait()
+	if err == nil {
+		err = f.previous.end(f.ctx)
+	}
+	f.cancel(nil)
+	return report, err
 }
 
-// arrival returns the one of the object o, number i of the tree.
-func (f *fetch) arrival(o Object, i int) *arrival {
+// arrival returns the channel by which the object number i is handed over.
+func (f *fetch) arrival(i int) chan io.ReadCloser {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	a := f.arrivals[i]
-	if a == nil {
-		a = &arrival{object: o, index: i, ready: make(chan struct{}), closed: make(chan struct{})}
-		f.arrivals[i] = a
-		if i > f.failed {
-			a.finish(nil, errBehind)
-		}
+	if f.arrivals[i] == nil {
+		f.arrivals[i] = make(chan io.ReadCloser, 1)
 	}
-	return a
-}
-
-// finish hands an object over, or the error instead. What comes behind an error is not waited for.
-func (f *fetch) finish(a *arrival, r io.Reader, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	a.finish(r, err)
-	if err == nil || a.index > f.failed {
-		return
-	}
-	f.failed = a.index
-	for i, b := range f.arrivals {
-		if i > a.index {
-			b.finish(nil, errBehind)
-		}
-	}
-}
-
-func (a *arrival) finish(r io.Reader, err error) {
-	if !a.done {
-		a.Reader, a.err, a.done = r, err, true
-		close(a.ready)
-	}
+	return f.arrivals[i]
 }
 
 // arrive counts an object.
@@ -232,84 +185,80 @@ func (f *fetch) arrive() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.arrived++
-	f.count(f.arrived)
+	f.report(f.arrived)
 }
 
-// begin begins object after object.
-func (f *fetch) begin() {
-	defer close(f.copies)
+// streamed reports whether o is asked for when it is opened.
+func (f *fetch) streamed(o Object) bool { return o.Size > maxAhead && !f.previous.has(o.Key) }
+
+// readAhead reads object after object: small ones into memory, large ones as
+// far as they are copied, which the previous artifact has in the same order.
+func (f *fetch) readAhead() {
 	var requests errgroup.Group
 	requests.SetLimit(maxRequests)
 	defer requests.Wait()
 	for i, o := range f.tree.list {
-		copied := f.previous.has(o.Key)
+		share := max(o.Size, minShare)
 		switch {
-		case o.Key == ignoreFile:
+		case o.Key == ignoreFile || f.streamed(o):
 			continue
 		case o.Size == 0: // nothing is asked for: the listing says it all
 			f.arrive()
 			continue
-		case o.Size > maxAhead && !copied:
+		case o.Size > maxAhead:
+			read := make(chan struct{})
+			f.arrival(i) <- &arrived{f.previous.find(o), func() { close(read) }}
+			select {
+			case <-read:
+				f.arrive()
+			case <-f.ctx.Done():
+				return
+			}
 			continue
-		}
-		share := max(o.Size, minShare)
-		if o.Size > maxAhead {
-			share = minShare
-		}
-		if f.memory.Acquire(f.ctx, share) != nil {
+		case f.memory.Acquire(f.ctx, share) != nil:
 			return
-		}
-		a := f.arrival(o, i)
-		a.share = share
-		if copied {
-			f.copies <- a // each has a share, so there is room
+		case f.previous.has(o.Key):
+			f.read(i, share, f.previous.find(o))
 			continue
 		}
 		requests.Go(func() error {
-			r := newObjectReader(f.ctx, f.driver, o)
+			r := &objectReader{ctx: f.ctx, driver: f.driver, object: o}
 			defer r.Close()
-			f.readAhead(a, r)
+			f.read(i, share, r)
 			return nil
 		})
 	}
 }
 
-// readAhead reads the whole of an object into memory.
-func (f *fetch) readAhead(a *arrival, r io.Reader) {
-	data, more := make([]byte, a.object.Size), make([]byte, 1)
-	_, err := io.ReadFull(r, data)
+// read reads the whole of the object number i, and hands it over. An error ends the fetch.
+func (f *fetch) read(i int, share int64, r io.Reader) {
+	o := f.tree.list[i]
+	data, more := make([]byte, o.Size), make([]byte, 1)
+	n, err := io.ReadFull(r, data)
 	if err == nil {
-		_, err = io.ReadFull(r, more) // at its end a reader judges what it has read
+		if n, err = r.Read(more); n > 0 { // at its end a reader judges what it has read
+			err = moved("it has grown")
+		}
 	} else if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}
-	switch err {
-	case io.EOF:
-		f.arrive()
-		f.finish(a, bytes.NewReader(data), nil)
-	case nil:
-		f.finish(a, nil, moved("it has grown"))
-	default:
-		f.finish(a, nil, err)
+	if err != io.EOF {
+		f.cancel(fmt.Errorf("%s: %w", quoted(o.Key), err))
+		return
 	}
+	f.arrive()
+	f.arrival(i) <- &arrived{bytes.NewReader(data), func() { f.memory.Release(share) }}
 }
 
-// copy takes unchanged objects from the previous artifact.
-func (f *fetch) copy() {
-	for a := range f.copies {
-		r := f.previous.find(a.object)
-		if a.object.Size <= maxAhead {
-			f.readAhead(a, r)
-			continue
-		}
-		f.finish(a, r, nil)
-		select {
-		case <-a.closed:
-			f.arrive()
-		case <-f.ctx.Done():
-			return
-		}
-	}
+// An arrived is the content of an object. What it takes is given back when it is closed.
+type arrived struct {
+	io.Reader
+	giveBack func()
+}
+
+func (a *arrived) Close() error {
+	a.giveBack()
+	return nil
 }
 
 // open returns the object o, number i of the tree, for its one reader.
@@ -317,47 +266,19 @@ func (f *fetch) open(o Object, i int) (io.ReadCloser, error) {
 	switch {
 	case o.Size == 0:
 		return io.NopCloser(strings.NewReader("")), nil
-	case o.Size > maxAhead && !f.previous.has(o.Key):
-		return &streamed{newObjectReader(f.ctx, f.driver, o), f}, nil
+	case f.streamed(o):
+		r := &objectReader{ctx: f.ctx, driver: f.driver, object: o}
+		return &arrived{r, func() { r.Close(); f.arrive() }}, nil
 	}
-	a := f.arrival(o, i)
 	select {
-	case <-a.ready:
+	case r := <-f.arrival(i):
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.arrivals, i)
+		return r, nil
 	case <-f.ctx.Done():
 		return nil, context.Cause(f.ctx)
 	}
-	if a.err != nil {
-		return nil, a.err
-	}
-	return &opened{a, f}, nil
-}
-
-// An opened is an object that was read ahead, or is being copied. It has its memory until it is closed.
-type opened struct {
-	*arrival
-	of *fetch
-}
-
-func (o *opened) Close() error {
-	o.of.mu.Lock()
-	delete(o.of.arrivals, o.index)
-	o.of.mu.Unlock()
-	close(o.closed)
-	o.of.memory.Release(o.share)
-	return nil
-}
-
-// A streamed is a large object that is read when it is its turn.
-type streamed struct {
-	*objectReader
-	of *fetch
-}
-
-func (s *streamed) Close() error {
-	if s.of.ctx.Err() == nil {
-		s.of.arrive()
-	}
-	return s.objectReader.Close()
 }
 
 const (
@@ -370,7 +291,7 @@ const (
 var errStalled = fmt.Errorf("no data for %s", stallAfter)
 
 // An objectReader reads one object, all of it and as it was listed, over as many
-// connections as it takes.
+// connections as it takes. It opens nothing before it is read.
 type objectReader struct {
 	ctx    context.Context
 	driver Driver
@@ -384,11 +305,6 @@ type objectReader struct {
 	breaks int   // in a row
 	first  int64 // what done was at the first of them
 	err    error // that ended reading
-}
-
-// newObjectReader returns a reader of o. It opens nothing before it is read.
-func newObjectReader(ctx context.Context, d Driver, o Object) *objectReader {
-	return &objectReader{ctx: ctx, driver: d, object: o}
 }
 
 // Read implements [io.Reader].

@@ -10,9 +10,9 @@ import (
 	"io"
 	"io/fs"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -84,7 +84,7 @@ func holding(t testing.TB, d Driver, sizes map[string]int64) *content {
 	s := &snapshot{driver: d, access: &Access{}, selection: selection{files: objects}}
 	b := &source.Bucket{Spec: source.BucketSpec{BucketName: "apps", Timeout: source.Duration(time.Minute)}}
 	b.Kind, b.Metadata.Name = "Bucket", "b"
-	return newContent(t.Context(), New(b, source.Env{}, nil), source.Revision{}, s)
+	return &content{s, New(b, source.Env{}, nil)}
 }
 
 func small(n int) map[string]int64 {
@@ -116,6 +116,7 @@ func checked(t *testing.T, archive io.Reader, sizes map[string]int64) {
 }
 
 func TestFetch(t *testing.T) {
+	t.Parallel()
 	for name, sizes := range map[string]map[string]int64{
 		"nothing":    {},
 		"small":      small(3000),
@@ -162,19 +163,15 @@ func TestFetchMemory(t *testing.T) {
 		"many":         {"a": 100 << 20, "b": 9, "c": 7 << 20, "d": 8 << 20, "e": 8 << 20, "f": 7 << 20, "g": 100 << 20},
 		"small":        small(5000),
 	} {
-		f := newFetch(t.Context(), holding(t, d, sizes).snapshot, nil)
-		f.count = func(int) {}
-		f.running.Go(f.begin)
+		f := newFetch(t.Context(), holding(t, d, sizes).snapshot, nil, func(int) {})
 		used := measure.Allocated(func() {
-			if _, err := artifact.Tar(t.Context(), io.Discard, f.tree); err != nil {
+			if _, err := f.pack(func(ctx context.Context) (artifact.Report, error) { return artifact.Tar(ctx, io.Discard, f.tree) }); err != nil {
 				t.Fatal(err)
 			}
 		})
-		f.running.Wait()
 		if !f.memory.TryAcquire(allAhead) || len(f.arrivals) != 0 || used > 64<<20 {
 			t.Errorf("%s: %d arrivals are left, %d bytes were allocated", name, len(f.arrivals), used)
 		}
-		f.close()
 	}
 }
 
@@ -185,7 +182,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// The error is that of the first object in order, though another is there earlier.
+// The first error ends the fetch, and tells the object that it is about.
 func TestFetchFirstError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		after := map[string]time.Duration{"a": 5 * time.Second, "b": time.Second, "c": 9 * time.Second}
@@ -197,7 +194,7 @@ func TestFetchFirstError(t *testing.T) {
 			return nil, nil
 		}}
 		_, err := holding(t, d, map[string]int64{"0": 9, "a": 9, "b": 9, "c": 9, "d": 9}).WriteTo(t.Context(), io.Discard)
-		if err == nil || !strings.Contains(err.Error(), `"a": get a: 400`) || time.Since(begun) != 5*time.Second {
+		if err == nil || !strings.Contains(err.Error(), `'apps': "b": get b: 400`) || time.Since(begun) != time.Second {
 			t.Errorf("after %s: %v", time.Since(begun), err)
 		}
 	})
@@ -328,16 +325,14 @@ func TestFetchProgress(t *testing.T) {
 	}
 }
 
-// What Explain returns is good until Close, however often it is called.
+// What Explain returns is all there is, less what stands in the way of files.
 func TestExplainAgain(t *testing.T) {
-	d := &shop{open: func(ctx context.Context, _ Object, _ int64) (io.ReadCloser, error) { return nil, context.Cause(ctx) }}
-	c := holding(t, d, map[string]int64{"a": 9, "dir/b": 3, "dir-c": 1})
-	c.snapshot.ignored = []Object{{Key: "dir", ETag: "e"}, {Key: "a/b", ETag: "e"}, {Key: "other/x", ETag: "e", Size: 4}}
+	c := holding(t, &shop{}, map[string]int64{"a": 9, "dir/b": 3, "dir-c": 1})
+	c.ignored = []Object{{Key: "dir", ETag: "e"}, {Key: "a/b", ETag: "e"}, {Key: "other/x", ETag: "e", Size: 4}}
 	first, _, err := c.Explain(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Explain(t.Context())
 	var names []string
 	if err := fs.WalkDir(first, ".", func(name string, _ fs.DirEntry, err error) error { names = append(names, name); return err }); err != nil {
 		t.Error(err)
@@ -350,15 +345,12 @@ func TestExplainAgain(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	c.Close()
-	if _, err := fs.ReadFile(first, "a"); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
 }
 
 // Whatever objects there are, however long each takes, and whatever happens to
 // one of them: a fetch comes to its end, for a bubble of which all wait fails.
 func TestFetchEnds(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(9) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 5))
@@ -368,7 +360,7 @@ func TestFetchEnds(t *testing.T) {
 				sizes[fmt.Sprintf("%c%c%03d", 'a'+r.IntN(4), "/-.0"[r.IntN(4)], i)] = size
 			}
 			c := holding(t, nil, sizes)
-			files := c.snapshot.files
+			files := c.files
 			slow := func(key string) time.Duration { // the same each time
 				return time.Duration(rand.New(rand.NewPCG(seed, uint64(len(key))+uint64(key[len(key)-1])<<8)).IntN(500)) * time.Millisecond
 			}
@@ -376,7 +368,7 @@ func TestFetchEnds(t *testing.T) {
 			if seed%3 == 1 {
 				bad = files[r.IntN(len(files))].Key
 			}
-			c.snapshot.driver = &shop{open: func(ctx context.Context, o Object, offset int64) (io.ReadCloser, error) {
+			c.driver = &shop{open: func(ctx context.Context, o Object, offset int64) (io.ReadCloser, error) {
 				switch err := transport.Sleep(ctx, slow(o.Key)); {
 				case err != nil:
 					return nil, err
@@ -392,17 +384,9 @@ func TestFetchEnds(t *testing.T) {
 			if seed%3 == 2 {
 				time.AfterFunc(time.Duration(r.IntN(3000))*time.Millisecond, cancel)
 			}
-			f := newFetch(ctx, c.snapshot, copied(t, c.snapshot, r))
-			f.count = func(int) {}
-			f.running.Go(f.begin)
-			f.running.Go(f.copy)
+			f := newFetch(ctx, c.snapshot, copied(t, c.snapshot, r), func(int) {})
 			var out bytes.Buffer
-			_, err := artifact.Pack(f.ctx, &out, f.tree)
-			if err == nil {
-				f.running.Wait()
-				err = f.previous.end(ctx)
-			}
-			f.close()
+			_, err := f.pack(func(ctx context.Context) (artifact.Report, error) { return artifact.Pack(ctx, &out, f.tree) })
 			switch {
 			case seed%3 == 0 && err != nil:
 				t.Errorf("seed %d: %v", seed, err)
@@ -702,49 +686,13 @@ func TestIssued(t *testing.T) {
 	})
 }
 
-// Many requests at once ask for one token; a request that is cancelled waits no longer.
-func TestIssuedOnce(t *testing.T) {
-	begun, release := make(chan struct{}), make(chan struct{})
-	issued := 0
-	i, err := NewIssued(t.Context(), func(context.Context) (source.Credential, error) {
-		if issued++; issued == 2 {
-			close(begun)
-			<-release
-		}
-		return source.Credential{Token: fmt.Sprint("t", issued)}, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, _ := i.Get(t.Context(), nil)
-	var all sync.WaitGroup
-	for range 10 {
-		all.Go(func() {
-			if c, err := i.Get(t.Context(), first); err != nil || c.Token != "t2" {
-				t.Errorf("%v, %v", c, err)
-			}
-		})
-	}
-	<-begun
-	close(release)
-	all.Wait()
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errors.New("given up"))
-	if _, err := i.Get(ctx, nil); err == nil || err.Error() != "given up" {
-		t.Error(err)
-	}
-	if issued != 2 {
-		t.Errorf("%d tokens", issued)
-	}
-}
-
 func FuzzXMLPage(f *testing.F) {
-	page := XMLPage{Root: "List", Item: "Item", Items: 2, Needs: "More", Limit: 1 << 20}
+	page := XMLPage{Root: "List", Item: "Item", Items: 2, Needs: "More"}
 	for _, text := range []string{"<List><More/><Item><Key>a</Key></Item></List>", "<", "</", "<:/>", "<!", "<a:b/ ", "<List/><List>"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if page.check([]byte(text)) == nil && !strings.Contains(text, "More") {
+		if _, err := page.Check(&http.Response{}, []byte(text)); err == nil && !strings.Contains(text, "More") {
 			t.Errorf("%q is taken for a page", text)
 		}
 	})

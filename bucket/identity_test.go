@@ -130,6 +130,7 @@ func TestBadSecrets(t *testing.T) {
 
 // Each form of a Secret of Azure is what the account wants, and wins over those behind it.
 func TestForms(t *testing.T) {
+	t.Parallel()
 	ca := testenv.NewCA(t)
 	cert, both := certificate(t)
 	app := testenv.StoreConfig{CA: ca, Tenant: tenant, Client: "app"}
@@ -244,6 +245,7 @@ func TestManagedIdentity(t *testing.T) {
 
 // An authority that names a server without TLS gets no secret sent there, and the challenge of an account has no say in what it is shown.
 func TestAuthority(t *testing.T) {
+	t.Parallel()
 	ca := testenv.NewCA(t)
 	s := microsoft.filled(t, testenv.StoreConfig{CA: ca, Tenant: tenant, Client: "app", Secret: canary}, "a", "1")
 	access := func(keyValue ...string) *bucket.Access {
@@ -290,6 +292,7 @@ func TestAuthority(t *testing.T) {
 // Who reads a bucket without a Secret: who has an identity shows it to the
 // cloud's own hosts over TLS, and to this machine; who has none comes as nobody.
 func TestIdentities(t *testing.T) {
+	t.Parallel()
 	ca, none := testenv.SystemCA(t), fmt.Errorf("metadata server: %w", source.ErrNoIdentity)
 	const googleHost, azureHost, token = "storage.googleapis.com", "acme.blob.core.windows.net", "ya29.cAnArY"
 	robots := func(s *source.BucketSpec) { s.ServiceAccountName = "robot" }
@@ -336,7 +339,7 @@ func TestIdentities(t *testing.T) {
 	all[google]["another store"] = row{true, "", nil, errors.New("not to be asked"), nil, 0, "", ""}
 	all[google]["another's, for another store"] = row{true, "store.example", nil, none, robots, 1, "AuthenticationFailed", "metadata server"}
 	all[microsoft]["this machine"] = row{false, "", []source.Credential{good}, nil, nil, 1, "", ""}
-	all[microsoft]["in the clear"] = row{true, azureHost, nil, nil, clear, 0, "BucketOperationFailed", "list blobs: "}
+	all[microsoft]["in the clear"] = row{true, azureHost, nil, nil, clear, 0, "BucketOperationFailed", "list objects: "}
 	all[microsoft]["robot in the clear"] = row{true, azureHost, nil, nil, func(s *source.BucketSpec) { clear(s); robots(s) }, 0, "InvalidProviderConfiguration", "a token is shown to servers with TLS only"}
 	all[microsoft]["secret before identity"] = row{true, "", nil, nil, func(s *source.BucketSpec) { s.SecretRef = ref("key") }, 0, "AuthenticationFailed", "AuthenticationFailed"}
 	all[microsoft]["signature before identity"] = row{true, "", nil, nil, func(s *source.BucketSpec) { s.Endpoint += "?" + sas }, 0, "AuthenticationFailed", "AuthenticationFailed"}
@@ -401,6 +404,7 @@ func TestIdentities(t *testing.T) {
 
 // The token services of S3.
 func TestTokenService(t *testing.T) {
+	t.Parallel()
 	user := []string{"username", "reader", "password", canary}
 	sent := func(endpoint string) func(*bucket.Access) {
 		return func(a *bucket.Access) { a.Spec.STS.Endpoint = endpoint }

@@ -19,6 +19,7 @@ var (
 // Each rule of keys: what is refused says which key and why, and is excluded
 // by the patterns that match it.
 func TestKeyRules(t *testing.T) {
+	t.Parallel()
 	for key, c := range map[string]struct {
 		says   string // of the refusal
 		ignore string // a pattern that excludes it

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,6 +22,13 @@ import (
 )
 
 var update = flag.Bool("update", false, "rewrite the expectations in testdata/status")
+
+// TestMain lets many tests run at a time: most of their time they wait, for retries and timeouts.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", "16")
+	os.Exit(m.Run())
+}
 
 // A life is what happens to one object, step by step. After each its outcome,
 // its status and its events are those of testdata/status (specification,
@@ -157,6 +165,7 @@ func changing(r *bucketHistory, phase testenv.Phase, change func(i int) (key, co
 }
 
 func TestStatuses(t *testing.T) {
+	t.Parallel()
 	for _, l := range lives {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
@@ -304,27 +313,10 @@ func (r *bucketHistory) whole(obj *source.Bucket) {
 	}
 }
 
-// stored reconciles obj and demands a new artifact of what the bucket holds now.
-func (r *bucketHistory) stored(obj *source.Bucket) {
-	r.Helper()
-	r.Stored(obj, r.origin(obj))
-	r.whole(obj)
-}
-
-// refused reconciles obj, which has no artifact or the one that goes by before,
-// and demands that it stays so, and an error that says all of says.
-func (r *bucketHistory) refused(obj *source.Bucket, before *artifact.Artifact, reason string, says ...string) source.Result {
-	r.Helper()
-	result := r.Refused(obj, r.origin(obj), before, reason, says...)
-	if obj.Artifact() != nil {
-		r.whole(obj)
-	}
-	return result
-}
-
 // Objects of one bucket that are due together have it listed once, whatever they
 // leave out; those with other keys, or of another prefix, list for themselves.
 func TestFleetListsOnce(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		edit func(i int, s *source.BucketSpec)
 		want int

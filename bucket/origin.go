@@ -146,7 +146,7 @@ func (o *Origin) open(ctx context.Context, rev source.Revision) (source.Content,
 		s.access.close()
 		return nil, fmt.Errorf("%w: its revision was %s and is %s", source.ErrMoved, rev.ID, id)
 	}
-	return newContent(ctx, o, rev, s), nil
+	return &content{s, o}, nil
 }
 
 // exchange stores what Resolve leaves to Open, and returns what was stored before.
@@ -192,8 +192,8 @@ func (o *Origin) connect(ctx context.Context) (driver Driver, access *Access, er
 		}
 		return err
 	})
-	if errors.Is(err, context.DeadlineExceeded) && !is[*source.StepError](err) { // of a token service: nothing else is asked
-		err = stepError("AuthenticationFailed", err)
+	if errors.Is(err, context.DeadlineExceeded) { // of a token service: nothing else is asked
+		err = Failed("AuthenticationFailed", err)
 	}
 	return driver, access, err
 }
@@ -209,9 +209,9 @@ func (o *Origin) validate() error {
 	err = fmt.Errorf("%w: %s: %w", source.ErrInvalid, defect.Field, defect.Err)
 	switch {
 	case strings.HasSuffix(defect.Field, ".endpoint"):
-		return stepError("URLInvalid", err)
+		return Failed("URLInvalid", err)
 	case strings.HasPrefix(defect.Field, "spec.sts"):
-		return stepError("InvalidSTSConfiguration", err)
+		return Failed("InvalidSTSConfiguration", err)
 	}
 	return err
 }
@@ -252,7 +252,11 @@ func (o *Origin) failed(step source.Step, err error) error {
 	return out
 }
 
-func stepError(reason string, err error) error {
+// Failed gives err, which a [Provider] returns, the reason of its condition, unless it has one.
+func Failed(reason string, err error) error {
+	if is[*source.StepError](err) {
+		return err
+	}
 	return &source.StepError{Step: source.StepResolve, Reason: reason, Err: err}
 }
 

@@ -44,9 +44,9 @@ func (c *content) remember(w io.Writer) {
 	if !ok || c.origin.env.Cache == nil {
 		return
 	}
-	c.origin.env.Cache.Put(c.origin.indexKey(c.rev.ID, written.Sum()), func(w io.Writer) error {
+	c.origin.env.Cache.Put(c.origin.indexKey(c.revision().ID, written.Sum()), func(w io.Writer) error {
 		b := bufio.NewWriterSize(w, 64<<10)
-		for _, o := range c.snapshot.files {
+		for _, o := range c.files {
 			if o.Key != ignoreFile {
 				b.WriteString(o.line())
 			}
@@ -70,25 +70,23 @@ func (c *content) openPrevious(ctx context.Context) *previousArtifact {
 	stored := *a
 	stored.URL = "" // what is not in the store is not worth a transfer
 	archive, err := o.env.Sources.Open(ctx, stored)
-	if err != nil {
-		return nil
-	}
-	if err := p.read(archive); err != nil {
-		archive.Close()
+	if err != nil || p.read(archive) != nil {
 		return nil
 	}
 	return p
 }
 
-// read begins to read an archive.
+// read begins to read an archive, and closes it if that is none.
 func (p *previousArtifact) read(archive io.ReadCloser) error {
 	p.archive, p.rest = archive, bufio.NewReaderSize(archive, 256<<10)
 	z, err := gzip.NewReader(p.rest)
-	if err == nil {
-		z.Multistream(false)
-		p.tar = tar.NewReader(z)
+	if err != nil {
+		archive.Close()
+		return err
 	}
-	return err
+	z.Multistream(false)
+	p.tar = tar.NewReader(z)
+	return nil
 }
 
 // unchanged returns the keys of the objects that are listed as an entry of the
@@ -99,7 +97,7 @@ func (c *content) unchanged(index, revision string) map[string]bool {
 		return nil
 	}
 	defer text.Close()
-	same, sum, files := map[string]bool{}, sha256.New(), c.snapshot.files
+	same, sum, files := map[string]bool{}, sha256.New(), c.files
 	lines := bufio.NewReaderSize(io.TeeReader(text, sum), 64<<10)
 	for {
 		line, err := lines.ReadSlice('\n')
@@ -165,19 +163,15 @@ func (p *previousArtifact) damaged(err error) {
 
 // end reads what is left, behind which the digest is known, and says why what was copied does not count.
 func (p *previousArtifact) end(ctx context.Context) error {
-	for p != nil && p.err == nil {
-		_, err := p.rest.Discard(p.rest.Size())
-		switch {
-		case err == io.EOF:
+	for p != nil && p.err == nil && ctx.Err() == nil {
+		if _, err := p.rest.Discard(p.rest.Size()); err == io.EOF {
 			return nil
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err != nil:
+		} else if err != nil {
 			p.damaged(err)
 		}
 	}
-	if p == nil {
-		return nil
+	if p == nil || p.err == nil {
+		return context.Cause(ctx)
 	}
 	return p.err
 }

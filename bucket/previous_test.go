@@ -130,6 +130,7 @@ func someText(seed uint64, size int) string {
 }
 
 func TestIncremental(t *testing.T) {
+	t.Parallel()
 	d := newMemory("a", "1", "a-b", "2", "a.d/x", someText(1, 300_000), "b/c", someText(2, 1<<20), "b/d", "", "b/e", someText(3, 100_000), "z", "3", ".sourceignore", "*.png\n", "p.png", "no")
 	r := newRig(t, d)
 	steps := []struct {
@@ -172,6 +173,7 @@ func TestIncremental(t *testing.T) {
 
 // Without what it takes, everything is fetched.
 func TestIncrementalWithout(t *testing.T) {
+	t.Parallel()
 	for name, lose := range map[string]func(r *rig){
 		"cache":          func(r *rig) { r.env.Cache = nil },
 		"sources":        func(r *rig) { r.env.Sources = nil },
@@ -182,6 +184,7 @@ func TestIncrementalWithout(t *testing.T) {
 		"a status":       func(r *rig) { r.obj.Status.Artifact = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			d := newMemory("a", "1", "b", "2")
 			r := newRig(t, d)
 			r.run(t)
@@ -197,6 +200,7 @@ func TestIncrementalWithout(t *testing.T) {
 
 // An artifact that is not what it was published as costs a second listing.
 func TestIncrementalSpoiled(t *testing.T) {
+	t.Parallel()
 	large := someText(7, 700_000)
 	objects := []string{"a", "1", "b", large, "c", someText(8, 200_000), "d", "4", "e", "5"}
 	for name, spoil := range map[string]func(archive []byte) io.Reader{
@@ -222,6 +226,7 @@ func TestIncrementalSpoiled(t *testing.T) {
 		"a failing disk, late": func(b []byte) io.Reader { return io.MultiReader(bytes.NewReader(b), brokenDisk{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			d := newMemory(objects...)
 			r := newRig(t, d)
 			r.run(t)
@@ -285,6 +290,7 @@ func packed(files ...string) []byte {
 
 // Names that an archive holds in headers of their own, or in an order that is not that of keys.
 func TestIncrementalNames(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("n", 255)
 	keys := []string{
 		"é/ü", "a b", "con", "a:b", "A", "e\u0301", "\U0001f600", "PaxHeaders.0/x", "x.", "-", "~", "..a", "a/" + long, "a-" + long[:99], "a." + long[:98],

@@ -125,21 +125,22 @@ func bound[T int | int64](limit, standard T) T {
 // sum sorts the files, refuses those that cannot be together, and returns the
 // digest of the text of the revision.
 func (s *selection) sum(refused *named) string {
+	if !slices.IsSortedFunc(s.files, archiveOrder) {
+		slices.SortFunc(s.files, archiveOrder) // where a directory lies together, behind the key that is in its way
+	}
+	for i, o := range s.files[min(1, len(s.files)):] {
+		switch before := s.files[i].Key; {
+		case o.Key == before:
+			refused.add(o.Key, "is listed twice")
+		case strings.HasPrefix(o.Key, before+"/"):
+			refused.add(before, "is a directory of "+quoted(o.Key))
+		}
+	}
 	if !slices.IsSortedFunc(s.files, byKey) {
 		slices.SortFunc(s.files, byKey)
 	}
 	digest := sha256.New()
-	for i, o := range s.files {
-		if i > 0 && s.files[i-1].Key == o.Key {
-			refused.add(o.Key, "is listed twice")
-			continue
-		}
-		// Keys that begin with this one come behind it; those of its directory need not be the first of them.
-		if rest := s.files[i+1:]; len(rest) > 0 && strings.HasPrefix(rest[0].Key, o.Key) {
-			if child := below(rest, o.Key); child != "" {
-				refused.add(o.Key, "is a directory of "+quoted(child))
-			}
-		}
+	for _, o := range s.files {
 		if o.Key != ignoreFile {
 			io.WriteString(digest, o.line())
 		}
@@ -147,35 +148,21 @@ func (s *selection) sum(refused *named) string {
 	return hex.EncodeToString(digest.Sum(nil))
 }
 
-// all returns the files and what rules leave out, except for what stands in the way of others.
-func (s *selection) all() []Object {
+// all returns the files and what rules leave out, except for what stands in the way of files.
+func (s *selection) all() (all []Object) {
+	file := func(o Object) bool { _, is := slices.BinarySearchFunc(s.files, o, byKey); return is }
 	every := slices.Concat(s.files, s.ignored)
-	slices.SortStableFunc(every, byKey)
-	isFile := func(key string) bool {
-		_, found := slices.BinarySearchFunc(s.files, key, func(o Object, key string) int { return strings.Compare(o.Key, key) })
-		return found
-	}
-	list := slices.Clone(s.files)
-	for _, o := range s.ignored {
-		blocked := isFile(o.Key) || below(every, o.Key) != ""
-		for i, c := range o.Key {
-			blocked = blocked || c == '/' && isFile(o.Key[:i])
-		}
-		if !blocked {
-			list = append(list, o)
+	slices.SortStableFunc(every, archiveOrder)
+	for i, o := range every {
+		last := len(all) - 1
+		switch {
+		case last >= 0 && (all[last].Key == o.Key || strings.HasPrefix(o.Key, all[last].Key+"/")):
+		case !file(o) && i+1 < len(every) && strings.HasPrefix(every[i+1].Key, o.Key+"/"):
+		default:
+			all = append(all, o)
 		}
 	}
-	slices.SortFunc(list, byKey)
-	return slices.CompactFunc(list, func(a, b Object) bool { return a.Key == b.Key })
-}
-
-// below returns the first key of a sorted list that is in the directory name, "" when there is none.
-func below(list []Object, name string) string {
-	i := sort.Search(len(list), func(i int) bool { return list[i].Key >= name+"/" })
-	if i < len(list) && strings.HasPrefix(list[i].Key, name+"/") {
-		return list[i].Key
-	}
-	return ""
+	return all
 }
 
 func byKey(a, b Object) int { return strings.Compare(a.Key, b.Key) }
@@ -192,8 +179,6 @@ const (
 // problemOf says why key cannot be a path, "" if it can.
 func problemOf(key string) string {
 	switch {
-	case key == "":
-		return "is empty"
 	case len(key) > maxPath:
 		return fmt.Sprintf("has more than %d bytes", maxPath)
 	case !utf8.ValidString(key):
@@ -204,17 +189,16 @@ func problemOf(key string) string {
 		return "has a backslash"
 	}
 	for part := range strings.SplitSeq(key, "/") {
-		if len(part) > maxPart {
+		switch {
+		case len(part) > maxPart:
 			return fmt.Sprintf("has a part of more than %d bytes", maxPart)
+		case part == "":
+			return "has an empty part"
+		case part == "." || part == "..":
+			return `has a part "." or ".."`
 		}
 	}
-	switch {
-	case fs.ValidPath(key) && key != ".":
-		return ""
-	case strings.HasPrefix(key, "/") || strings.HasSuffix(key, "/") || strings.Contains(key, "//"):
-		return "has an empty part"
-	}
-	return `has a part "." or ".."`
+	return ""
 }
 
 // tagProblem says why an ETag cannot be in the text of a revision, "" if it can.
@@ -395,25 +379,18 @@ func (o *Origin) directory() (dir source.Origin, ok bool, err error) {
 	ignore.Extra += "\n!/" + ignoreFile // it is in the artifact, as that of a bucket is
 	view := source.DirView{Ignore: ignore}
 	if spec.Prefix != "" {
-		view.Select = func(ctx context.Context, tree fs.FS) (fs.FS, error) { return prefixed(ctx, tree, spec.Prefix) }
+		view.Select = func(_ context.Context, tree fs.FS) (fs.FS, error) { return prefixed{tree, spec.Prefix}, nil }
 	}
 	return source.Dir(o.bucket, name, view), true, nil
 }
 
 // localRules returns the text of .sourceignore at the top of a directory, "" when there is none.
 func localRules(dir string) (string, error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
+	list, err := os.ReadDir(dir)
+	if !slices.ContainsFunc(list, func(e fs.DirEntry) bool { return e.Name() == ignoreFile && e.Type().IsRegular() }) {
 		return "", err
 	}
-	defer root.Close()
-	switch info, err := root.Lstat(ignoreFile); {
-	case errors.Is(err, fs.ErrNotExist), err == nil && !info.Mode().IsRegular():
-		return "", nil
-	case err != nil:
-		return "", err
-	}
-	f, err := root.Open(ignoreFile)
+	f, err := os.OpenInRoot(dir, ignoreFile)
 	if err != nil {
 		return "", err
 	}
@@ -441,25 +418,17 @@ func ignoreOf(spec *source.BucketSpec, text string) artifact.Ignore {
 	return ignore
 }
 
-// prefixed returns the files of tree whose paths begin with prefix, and
-// .sourceignore: to rules, all that is in the directories on the way is ignored
-// but what goes on with the prefix.
-func prefixed(ctx context.Context, tree fs.FS, prefix string) (fs.FS, error) {
-	patterns, at := []string{"/*", "!/" + ignoreFile}, "/"
-	if dir, _ := path.Split(prefix); dir == "" || fs.ValidPath(strings.TrimSuffix(dir, "/")) { // else no path begins so
-		parts := strings.Split(glob.Replace(prefix), "/")
-		for _, part := range parts[:len(parts)-1] {
-			at += part + "/"
-			patterns = append(patterns, "!"+at, at+"*")
-		}
-		patterns = append(patterns, "!"+at+parts[len(parts)-1]+"*")
-	}
-	rules, err := artifact.Ignore{Base: patterns}.Compile(ctx, nil)
-	if err != nil {
-		return nil, fmt.Errorf("spec.prefix: %w", err)
-	}
-	return rules.View(context.WithoutCancel(ctx), tree), nil // of a spec, and read by later steps
+// A prefixed tree has the files of another whose paths begin with a prefix, and .sourceignore.
+type prefixed struct {
+	fs.FS
+	prefix string
 }
 
-// glob quotes what is special in a pattern.
-var glob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, ` `, `\ `)
+// ReadDir implements [fs.ReadDirFS].
+func (p prefixed) ReadDir(name string) ([]fs.DirEntry, error) {
+	list, err := fs.ReadDir(p.FS, name)
+	return slices.DeleteFunc(list, func(e fs.DirEntry) bool {
+		at := path.Join(name, e.Name())
+		return at != ignoreFile && !strings.HasPrefix(at, p.prefix) && !(e.IsDir() && strings.HasPrefix(p.prefix, at+"/"))
+	}), err
+}

@@ -48,7 +48,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"iter"
 	"net/http"
 	"net/netip"
@@ -76,13 +75,13 @@ func Connect(ctx context.Context, a *bucket.Access) (bucket.Driver, error) {
 	var keys transport.Azure
 	if a.Secret.Name != "" {
 		if keys, err = transport.AzureKeys(a.Secret.Name, a.Secret.Secret); err != nil {
-			return nil, stepError("AuthenticationFailed", fmt.Errorf("spec.secretRef: %w", err))
+			return nil, bucket.Failed("AuthenticationFailed", fmt.Errorf("spec.secretRef: %w", err))
 		}
 		a.Vault.Conceal(keys.Account)
 		if keys.SAS == "" {
 			at.query = nil // what the Secret holds is the credential
 		} else if err := at.merge(keys.SAS, a); err != nil {
-			return nil, stepError("AuthenticationFailed", fmt.Errorf("spec.secretRef: secret %s: %w", a.Secret.Name, err))
+			return nil, bucket.Failed("AuthenticationFailed", fmt.Errorf("spec.secretRef: secret %s: %w", a.Secret.Name, err))
 		}
 	}
 	tokens, err := identify(ctx, a, at, keys)
@@ -90,22 +89,27 @@ func Connect(ctx context.Context, a *bucket.Access) (bucket.Driver, error) {
 		return nil, err
 	}
 	client := *a.Client(at.server, a.Way)
+	next := client.Transport
 	if tokens != nil {
-		client.Transport = &bucket.Bearer{Next: client.Transport, Tokens: tokens}
+		next = &bucket.Bearer{Next: next, Tokens: tokens}
 	}
-	client.Transport = &guard{client.Transport, a, tokens == nil && keys.Account == "" && at.query == nil}
+	guard := &bucket.Guard{Access: a, Page: checkPage, PageBytes: maxPage, Token: "marker", Hints: hints,
+		Send: func(req *http.Request, _ *bucket.Call) (*http.Response, error) {
+			resp, err := next.RoundTrip(req)
+			if err == nil {
+				resp.Header.Del("X-Ms-Structured-Body") // a framing that was not asked for, and that the SDK would undo
+			}
+			return resp, err
+		}}
+	if tokens == nil && keys.Account == "" && at.query == nil {
+		guard.Anonymous = "no credentials were sent: name a Secret in spec.secretRef unless the container is public"
+	}
+	client.Transport = guard
 	c, err := open(&client, at, keys)
 	if err != nil {
-		return nil, stepError("InvalidProviderConfiguration", errors.New(a.Said(err.Error())))
+		return nil, bucket.Failed("InvalidProviderConfiguration", errors.New(a.Said(err.Error())))
 	}
 	return &driver{container: c, access: a}, nil
-}
-
-func stepError(reason string, err error) error {
-	if _, ok := errors.AsType[*source.StepError](err); ok {
-		return err
-	}
-	return &source.StepError{Step: source.StepResolve, Reason: reason, Err: err}
 }
 
 // version of the service's protocol: one that has all that is asked for, and is
@@ -161,13 +165,13 @@ func containerOf(a *bucket.Access) (container, error) {
 	}
 	name := a.Spec.BucketName
 	if !containerForm.MatchString(name) || len(name) > 63 {
-		return container{}, stepError("InvalidProviderConfiguration", fmt.Errorf("%w: spec.bucketName is not the name of a container: "+
+		return container{}, bucket.Failed("InvalidProviderConfiguration", fmt.Errorf("%w: spec.bucketName is not the name of a container: "+
 			"it has 3 to 63 lower case letters, digits and single hyphens", source.ErrInvalid))
 	}
 	at := container{server: server, name: name, account: accountOf(server), proxied: a.Way.Proxied(server)}
 	if query != "" {
 		if err := at.merge(query, a); err != nil {
-			return container{}, stepError("URLInvalid", fmt.Errorf("%w: spec.endpoint: %w", source.ErrInvalid, err))
+			return container{}, bucket.Failed("URLInvalid", fmt.Errorf("%w: spec.endpoint: %w", source.ErrInvalid, err))
 		}
 	}
 	return at, nil
@@ -179,9 +183,6 @@ func accountOf(u *url.URL) string {
 	if name := strings.Trim(u.Path, "/"); name != "" {
 		name, _, _ = strings.Cut(name, "/")
 		return name
-	}
-	if _, err := netip.ParseAddr(u.Hostname()); err == nil {
-		return u.Hostname()
 	}
 	name, _, _ := strings.Cut(u.Hostname(), ".")
 	return name
@@ -225,11 +226,6 @@ func (c *container) url() string {
 	return u.String()
 }
 
-// login is what the identity of the program is asked for.
-func (c *container) login() *url.URL {
-	return &url.URL{Scheme: "azblob", Host: c.server.Host, Path: "/" + c.name}
-}
-
 // private reports whether no other machine can see what is sent to the account:
 // over TLS, or not leaving this machine.
 func (c *container) private() bool { return c.server.Scheme == "https" || c.near() }
@@ -268,11 +264,11 @@ func (d *driver) List(ctx context.Context, prefix string) iter.Seq2[bucket.Objec
 		if prefix != "" {
 			o.Prefix = &prefix
 		}
-		requests := bucket.Listing(ctx)
+		requests, c := d.access.Listing(ctx)
 		for pages := d.container.NewListBlobsFlatPager(o); pages.More(); {
 			page, err := pages.NextPage(requests)
 			if err != nil {
-				yield(bucket.Object{}, d.access.Explain(ctx, "list blobs", err))
+				yield(bucket.Object{}, c.Failed(ctx, err))
 				return
 			}
 			for _, item := range page.Segment.BlobItems { // the guard has seen the segment
@@ -280,10 +276,7 @@ func (d *driver) List(ctx context.Context, prefix string) iter.Seq2[bucket.Objec
 					continue // it is not what the blob is now
 				}
 				object, err := objectOf(item)
-				if err != nil {
-					err = fmt.Errorf("list blobs: %s", d.access.Said(err.Error()))
-				}
-				if !yield(object, err) || err != nil {
+				if err = c.Failed(ctx, err); !yield(object, err) || err != nil {
 					return
 				}
 			}
@@ -294,18 +287,11 @@ func (d *driver) List(ctx context.Context, prefix string) iter.Seq2[bucket.Objec
 // objectOf returns what is listed. A directory of a hierarchical namespace, and
 // a blob that stands for a directory, is a directory marker.
 func objectOf(item *azcontainer.BlobItem) (o bucket.Object, err error) {
-	if item.Name == nil || *item.Name == "" {
-		return o, errors.New("a blob has no name")
-	}
-	o.Key = *item.Name
 	p := item.Properties
-	if p == nil || p.ETag == nil || bucket.ETag(string(*p.ETag)) == "" {
-		return o, fmt.Errorf("%q has no ETag", o.Key)
+	if item.Name == nil || *item.Name == "" || p == nil || p.ETag == nil || p.ContentLength == nil || *p.ContentLength < 0 {
+		return o, errors.New("the answer lists a blob without a name, an ETag or a size")
 	}
-	if p.ContentLength == nil || *p.ContentLength < 0 {
-		return o, fmt.Errorf("%q has no size", o.Key)
-	}
-	o.ETag, o.Size = bucket.ETag(string(*p.ETag)), *p.ContentLength
+	o.Key, o.ETag, o.Size = *item.Name, bucket.ETag(string(*p.ETag)), *p.ContentLength
 	folder := p.ResourceType != nil && *p.ResourceType == "directory"
 	for name, value := range item.Metadata {
 		folder = folder || strings.EqualFold(name, "hdi_isfolder") && value != nil && strings.EqualFold(*value, "true")
@@ -319,74 +305,25 @@ func objectOf(item *azcontainer.BlobItem) (o bucket.Object, err error) {
 // Open implements [bucket.Driver]: Get Blob.
 func (d *driver) Open(ctx context.Context, o bucket.Object, offset int64) (io.ReadCloser, error) {
 	etag := azcore.ETag(`"` + o.ETag + `"`)
-	doing := d.access.Said(fmt.Sprintf("get blob %q", o.Key))
-	var resp *http.Response
-	answer, err := d.container.NewBlobClient(o.Key).DownloadStream(policy.WithCaptureResponse(ctx, &resp), &blob.DownloadStreamOptions{
+	request, c := d.access.Reading(ctx, o, offset)
+	answer, err := d.container.NewBlobClient(o.Key).DownloadStream(request, &blob.DownloadStreamOptions{
 		Range:            blob.HTTPRange{Offset: offset},
 		AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfMatch: &etag}},
 	})
-	if err != nil {
-		return nil, d.access.Explain(ctx, doing, err)
-	}
-	if err := d.access.CheckPart(resp, o, offset); err != nil {
-		resp.Body.Close()
-		return nil, fmt.Errorf("%s: %w", doing, err)
-	}
-	return answer.Body, nil
+	return answer.Body, c.Failed(ctx, err)
 }
 
 const maxPage = 16 << 20 // bytes: blobs with the longest names and metadata
 
-var pages = bucket.XMLPage{Root: "EnumerationResults", Item: "Blob", Items: pageSize, Needs: "Blobs", Limit: maxPage}
-
-// A guard checks answers before the SDK reads them, and has objects sent as they are stored.
-type guard struct {
-	next      http.RoundTripper
-	access    *bucket.Access
-	anonymous bool // no credentials are sent
-}
-
-// RoundTrip implements [http.RoundTripper].
-func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
-	query := req.URL.Query()
-	if err := bucket.NextPage(req.Context(), query.Get("marker")); err != nil {
-		return nil, err
-	}
-	req = req.Clone(req.Context())
-	req.Header.Set("Accept-Encoding", "identity")
-	req.Header.Set("User-Agent", "headgate")
-	resp, err := g.next.RoundTrip(req)
-	if err != nil {
-		return nil, err
-	}
-	resp.Header.Del("X-Ms-Structured-Body") // a framing that was not asked for, and that the SDK would undo
-	switch {
-	case resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusPartialContent:
-		e := g.access.Refused(resp, hints)
-		if g.anonymous && (e.Is(fs.ErrPermission) || e.Is(fs.ErrNotExist) || e.Status == http.StatusConflict) {
-			e.Hint = "no credentials were sent: name a Secret in spec.secretRef unless the container is public"
-		}
-		return nil, e
-	case query.Get("comp") == "list":
-		if err := checkPage(resp); err != nil {
-			resp.Body.Close()
-			return nil, err
-		}
-	}
-	return resp, nil
-}
+var pages = bucket.XMLPage{Root: "EnumerationResults", Item: "Blob", Items: pageSize, Needs: "Blobs"}
 
 // encodedName is the name of a blob that has characters which XML has not.
 var encodedName = regexp.MustCompile(`<Name Encoded="true">[^<]*`)
 
 // checkPage checks a page, and spells + in encoded names as the SDK reads it.
-func checkPage(resp *http.Response) error {
-	if err := pages.Check(resp); err != nil {
-		return err
-	}
-	text, err := io.ReadAll(resp.Body) // of memory
-	bucket.SetPage(resp, encodedName.ReplaceAllFunc(text, func(name []byte) []byte { return bytes.ReplaceAll(name, []byte("+"), []byte("%2B")) }))
-	return err
+func checkPage(resp *http.Response, text []byte) ([]byte, error) {
+	text, err := pages.Check(resp, text)
+	return encodedName.ReplaceAllFunc(text, func(name []byte) []byte { return bytes.ReplaceAll(name, []byte("+"), []byte("%2B")) }), err
 }
 
 // hints say what to do about an answer, by its code.

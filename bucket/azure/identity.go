@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -27,33 +28,26 @@ func identify(ctx context.Context, a *bucket.Access, at container, keys transpor
 	switch {
 	case keys.Application != nil || keys.Managed != "":
 		if !at.private() {
-			return nil, stepError("InvalidProviderConfiguration",
+			return nil, bucket.Failed("InvalidProviderConfiguration",
 				errors.New("spec.secretRef: a token is shown to servers with TLS only: use https in spec.endpoint, or accountKey or sasKey in the Secret"))
 		}
 		if keys.Managed != "" && !at.vouched(a) {
-			return nil, stepError("InvalidProviderConfiguration",
+			return nil, bucket.Failed("InvalidProviderConfiguration",
 				errors.New("spec.secretRef: a managed identity is this machine's: it is shown to ACCOUNT.blob.core.windows.net, and its like in other clouds, "+
 					"without spec.certSecretRef: use accountKey or sasKey in the Secret for other endpoints"))
 		}
 		i, err := newIssuer(a, keys)
 		if err != nil {
-			return nil, stepError("AuthenticationFailed", err)
+			return nil, bucket.Failed("AuthenticationFailed", err)
 		}
 		return bucket.NewIssued(ctx, i.issue)
 	case a.Secret.Name != "" || at.query != nil || !at.private() && a.Spec.ServiceAccountName == "":
 		return nil, nil
 	case !at.private():
-		return nil, stepError("InvalidProviderConfiguration",
+		return nil, bucket.Failed("InvalidProviderConfiguration",
 			errors.New("spec.serviceAccountName: a token is shown to servers with TLS only: use https in spec.endpoint"))
 	}
-	tokens, err := bucket.NewIssued(ctx, func(ctx context.Context) (source.Credential, error) { return a.LogIn(ctx, at.login()) })
-	if a.Spec.ServiceAccountName == "" && (errors.Is(err, source.ErrNoIdentity) || errors.Is(err, errors.ErrUnsupported)) {
-		return nil, nil // this program has no identity to show
-	}
-	if err != nil {
-		return nil, stepError("AuthenticationFailed", err)
-	}
-	return tokens, nil
+	return a.Identity(ctx, &url.URL{Scheme: "azblob", Host: at.server.Host, Path: "/" + at.name})
 }
 
 // An issuer issues tokens to what a Secret describes.
@@ -98,7 +92,7 @@ func (i *issuer) issue(ctx context.Context) (source.Credential, error) {
 	s := i.access.TokenService(ctx, i.client, "check the identity in the Secret, and authorityHost")
 	c, err := i.credential(s.Client())
 	if err != nil {
-		return source.Credential{}, stepError("AuthenticationFailed", err)
+		return source.Credential{}, bucket.Failed("AuthenticationFailed", err)
 	}
 	t, err := c.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{scope}})
 	if err != nil {

@@ -43,7 +43,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"iter"
 	"log/slog"
 	"net"
@@ -77,18 +76,20 @@ func Connect(ctx context.Context, a *bucket.Access) (bucket.Driver, error) {
 		return nil, err
 	}
 	client := *a.Client(endpoint, a.Way)
-	g := &guard{next: client.Transport, access: a}
+	d := &driver{access: a, next: client.Transport}
+	guard := &bucket.Guard{Access: a, Send: d.send, Page: d.checkPage, PageBytes: maxPage, Token: "pageToken", Object: d.checkObject, Hints: hints, Anonymous: anonymousHint}
 	if tokens != nil {
-		g.next = &bucket.Bearer{Next: client.Transport, Tokens: tokens}
+		guard.Anonymous, d.next = "", &bucket.Bearer{Next: d.next, Tokens: tokens}
 	}
-	client.Transport = g
-	sdk, err := storage.NewClient(ctx, option.WithHTTPClient(&client), option.WithoutAuthentication(), // the guard has the credentials
+	client.Transport = guard
+	sdk, err := storage.NewClient(ctx, option.WithHTTPClient(&client), option.WithoutAuthentication(), // the bearer has the credentials
 		option.WithEndpoint(api(endpoint)), storage.WithJSONReads(), option.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
-		return nil, stepError("InvalidProviderConfiguration", errors.New(a.Said(err.Error())))
+		return nil, bucket.Failed("InvalidProviderConfiguration", errors.New(a.Said(err.Error())))
 	}
 	sdk.SetRetry(storage.WithPolicy(storage.RetryNever)) // our client does that
-	return &driver{bucket: sdk.Bucket(a.Spec.BucketName), access: a}, nil
+	d.bucket = sdk.Bucket(a.Spec.BucketName)
+	return d, nil
 }
 
 // api returns the URL of the JSON API at endpoint.
@@ -106,6 +107,7 @@ const pageSize = 1000 // objects, the most that Cloud Storage sends
 type driver struct {
 	bucket *storage.BucketHandle
 	access *bucket.Access
+	next   http.RoundTripper
 }
 
 // List implements [bucket.Driver].
@@ -113,63 +115,62 @@ func (d *driver) List(ctx context.Context, prefix string) iter.Seq2[bucket.Objec
 	return func(yield func(bucket.Object, error) bool) {
 		query := &storage.Query{Prefix: prefix, Projection: storage.ProjectionNoACL}
 		err := query.SetAttrSelection([]string{"Name", "Etag", "Size", "Generation"})
-		it := d.bucket.Objects(context.WithValue(bucket.Listing(ctx), callKey{}, new(call)), query)
+		requests, c := d.access.Listing(ctx)
+		it := d.bucket.Objects(requests, query)
 		it.PageInfo().MaxSize = pageSize
 		for err == nil {
 			var a *storage.ObjectAttrs
-			if a, err = it.Next(); err == nil && a.Name != "" && // else it is a prefix, which was not asked for
-				!yield(bucket.Object{Key: a.Name, ETag: bucket.ETag(a.Etag), Size: a.Size, Version: strconv.FormatInt(a.Generation, 10)}, nil) {
+			switch a, err = it.Next(); {
+			case err != nil:
+			case a.Name == "" || a.Size < 0 || a.Generation <= 0:
+				err = errors.New("the answer lists an object without a name, a size or a generation")
+			case !yield(bucket.Object{Key: a.Name, ETag: bucket.ETag(a.Etag), Size: a.Size, Version: strconv.FormatInt(a.Generation, 10)}, nil):
 				return
 			}
 		}
 		if err != iterator.Done {
-			yield(bucket.Object{}, d.access.Explain(ctx, "list objects", err))
+			yield(bucket.Object{}, c.Failed(ctx, err))
 		}
 	}
 }
 
 // Open implements [bucket.Driver].
 func (d *driver) Open(ctx context.Context, o bucket.Object, offset int64) (io.ReadCloser, error) {
-	doing := "read " + d.access.Said(o.Key)
+	request, c := d.access.Reading(ctx, o, offset)
 	generation, err := strconv.ParseInt(o.Version, 10, 64)
 	switch {
-	case o.Key == "" || err != nil || offset < 0:
-		return nil, errors.New(doing + ": it was not listed")
+	case err != nil:
+		return nil, c.Failed(ctx, errors.New("it was not listed"))
 	case offset > 0 && offset >= o.Size:
 		return http.NoBody, nil
 	}
-	handle := d.bucket.Object(o.Key).If(storage.Conditions{GenerationMatch: generation})
-	r, err := handle.NewRangeReader(context.WithValue(ctx, callKey{}, &call{object: &o, offset: offset}), offset, -1)
+	r, err := d.bucket.Object(o.Key).If(storage.Conditions{GenerationMatch: generation}).NewRangeReader(request, offset, -1)
 	if err != nil {
-		return nil, d.access.Explain(ctx, doing, err)
+		return nil, c.Failed(ctx, err)
 	}
-	return &body{r, d.access, ctx, doing}, nil
+	return &body{r, c, ctx}, nil
 }
 
 // A body is the content of an object. At its end the SDK compares it with the
 // checksum that the store announced.
 type body struct {
 	io.ReadCloser
-	access *bucket.Access
-	ctx    context.Context
-	doing  string
+	call *bucket.Call
+	ctx  context.Context
 }
 
 // Read implements [io.Reader].
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && err != io.EOF {
-		err = b.access.Explain(b.ctx, b.doing, err)
+		err = b.call.Failed(b.ctx, err)
 	}
 	return n, err
 }
 
 const maxPage = 8 << 20 // bytes of a page: 1000 names of 1024 bytes, each of them escaped, and more
 
-var (
-	errBroken    = errors.New("the answer breaks off")
-	errNoListing = errors.New("the answer is not a listing: check spec.endpoint")
-)
+var errNoListing = errors.New("the answer is no listing: check spec.endpoint")
 
 // hints say what to do about an answer.
 var hints = map[string]string{
@@ -180,94 +181,37 @@ var hints = map[string]string{
 
 const anonymousHint = "the request was anonymous: set spec.secretRef to a Secret with serviceaccount, or run where there is an identity of Google Cloud"
 
-// A call is what the driver asks the SDK for: an object, or a listing.
-type call struct {
-	object *bucket.Object // nil: a listing
-	offset int64
-	sent   bool
-	err    error // that ended the body of the object
-}
-
-// callKey is the key of the context value that is a *[call].
-type callKey struct{}
-
-// A guard sends the requests of the SDK and checks answers before the SDK reads
-// them. It sends one request for an object: the SDK would ask again, without a
-// bound, after bodies that break off.
-type guard struct {
-	next   http.RoundTripper
-	access *bucket.Access
-}
-
-// RoundTrip implements [http.RoundTripper]. Of the SDK's header it sends the
-// range. It asks for pages with their kind, and for objects as they are stored.
-func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
-	c, ok := req.Context().Value(callKey{}).(*call)
-	if !ok {
-		return nil, errBroken
-	}
-	if c.sent {
-		return nil, cmp.Or(c.err, errBroken)
-	}
-	out := req.Clone(req.Context())
-	out.Header = http.Header{"User-Agent": {"headgate"}}
-	if c.object == nil {
-		values := out.URL.Query()
-		if err := bucket.NextPage(req.Context(), values.Get("pageToken")); err != nil {
-			return nil, err
-		}
-		out.Header.Set("User-Agent", "headgate (gzip)") // Google compresses listings for such names only
+// send sends a request of the SDK. Of its header it sends the range. It asks for
+// pages with their kind, and for objects as they are stored.
+func (d *driver) send(req *http.Request, c *bucket.Call) (*http.Response, error) {
+	part := req.Header.Get("Range")
+	req.Header = http.Header{"User-Agent": {"headgate"}}
+	if c.Object == nil {
+		req.Header.Set("User-Agent", "headgate (gzip)") // Google compresses listings for such names only
+		values := req.URL.Query()
 		values.Set("fields", "kind,"+values.Get("fields"))
-		out.URL.RawQuery = values.Encode()
-	} else {
-		c.sent = true
-		out.Header.Set("Accept-Encoding", "gzip")
-		if part := req.Header.Get("Range"); part != "" {
-			out.Header.Set("Range", part)
-		}
+		req.URL.RawQuery = values.Encode()
+		return d.next.RoundTrip(req)
 	}
-	resp, err := g.next.RoundTrip(out)
-	if err != nil {
-		return nil, err
+	req.Header.Set("Accept-Encoding", "gzip")
+	if part != "" {
+		req.Header.Set("Range", part)
 	}
-	switch {
-	case resp.StatusCode/100 != 2:
-		e := g.access.Refused(resp, hints)
-		if _, bearer := g.next.(*bucket.Bearer); !bearer && e.Is(fs.ErrPermission) {
-			e.Hint = anonymousHint
-		}
-		return nil, e
-	case c.object == nil:
-		err = g.checkPage(resp)
-	default:
-		err = g.checkObject(resp, *c.object, c.offset)
-		left := c.object.Size - c.offset
-		resp.Body, resp.ContentLength = &content{resp.Body, c, left}, left // the SDK logs what is longer
-	}
-	if err != nil {
-		resp.Body.Close()
-		return nil, err
-	}
-	return resp, nil
+	return d.next.RoundTrip(req)
 }
 
-// checkPage checks the page that resp has, and leaves what it checked to the
-// SDK, which spends kilobytes on each item.
-func (g *guard) checkPage(resp *http.Response) error {
-	text, err := bucket.ReadPage(resp, maxPage)
-	if err != nil {
-		return err
-	}
+// checkPage checks a page, and leaves what it checked to the SDK, which spends kilobytes on each item.
+func (d *driver) checkPage(_ *http.Response, text []byte) ([]byte, error) {
 	var page struct {
 		Kind  string                        `json:"kind"`
 		Next  string                        `json:"nextPageToken"`
 		Items [pageSize + 1]json.RawMessage `json:"items"` // further ones are not kept
 	}
 	if err := json.Unmarshal(text, &page); err != nil || page.Kind != "storage#objects" { // anything else would be an empty bucket
-		return errNoListing
+		return nil, errNoListing
 	}
 	if page.Items[pageSize] != nil {
-		return fmt.Errorf("the answer lists more than the %d objects that were asked for", pageSize)
+		return nil, fmt.Errorf("the answer lists more than the %d objects that were asked for", pageSize)
 	}
 	var checked []item
 	for _, text := range page.Items {
@@ -276,16 +220,11 @@ func (g *guard) checkPage(resp *http.Response) error {
 		}
 		var i item
 		if err := json.Unmarshal(text, &i); err != nil {
-			return errNoListing
-		}
-		if lacks := i.lacks(); lacks != "" {
-			return fmt.Errorf("%.40q has no %s", g.access.Said(i.Name), lacks)
+			return nil, errNoListing
 		}
 		checked = append(checked, i)
 	}
-	text, err = json.Marshal(map[string]any{"kind": page.Kind, "nextPageToken": page.Next, "items": checked})
-	bucket.SetPage(resp, text)
-	return err
+	return json.Marshal(map[string]any{"kind": page.Kind, "nextPageToken": page.Next, "items": checked})
 }
 
 // An item is an object as it is listed. Its numbers are texts.
@@ -296,58 +235,23 @@ type item struct {
 	Generation string `json:"generation"`
 }
 
-// lacks returns what of i is missing or cannot be, "" when nothing is.
-func (i item) lacks() string {
-	_, noSize := strconv.ParseUint(i.Size, 10, 63)
-	generation, noGeneration := strconv.ParseUint(i.Generation, 10, 63)
-	switch {
-	case i.Name == "":
-		return "name"
-	case bucket.ETag(i.ETag) == "":
-		return "etag"
-	case noGeneration != nil || generation == 0:
-		return "generation"
-	case noSize != nil:
-		return "size"
-	}
-	return ""
-}
-
-// checkObject reports why an answer is not o from offset on. The ETag changes
+// checkObject reports why an answer is not what was asked for. The ETag changes
 // with the metadata as well, so it counts only where there is no generation.
-func (g *guard) checkObject(resp *http.Response, o bucket.Object, offset int64) error {
-	same := *resp
+func (d *driver) checkObject(resp *http.Response, c *bucket.Call) error {
+	same, o := *resp, *c.Object
 	same.Header = resp.Header.Clone()
+	resp.ContentLength = o.Size - c.Offset // the SDK logs what is longer
 	generation := resp.Header.Get("X-Goog-Generation")
 	stored, sent := resp.Header.Get("X-Goog-Stored-Content-Encoding"), cmp.Or(resp.Header.Get("Content-Encoding"), "identity")
 	switch {
 	case generation != "" && generation != o.Version:
-		return fmt.Errorf("%w: its generation was %s, and is %q", bucket.ErrChanged, o.Version, g.access.Said(generation))
+		return fmt.Errorf("%w: its generation was %s, and is %q", bucket.ErrChanged, o.Version, d.access.Said(generation))
 	case stored != "" && !strings.EqualFold(stored, sent):
-		return fmt.Errorf("it is stored with the content encoding %q and was sent with %q", g.access.Said(stored), g.access.Said(sent))
+		return fmt.Errorf("it is stored with the content encoding %q and was sent with %q", d.access.Said(stored), d.access.Said(sent))
 	case generation != "" || resp.Header.Get("ETag") == "":
 		same.Header.Set("ETag", o.ETag)
 	}
-	return g.access.CheckPart(&same, o, offset)
-}
-
-// A content is the body of an object, which may not be longer than it was listed.
-type content struct {
-	io.ReadCloser
-	call *call
-	left int64 // bytes that are still to come
-}
-
-// Read implements [io.Reader].
-func (c *content) Read(p []byte) (int, error) {
-	n, err := c.ReadCloser.Read(p)
-	if c.left -= int64(n); c.left < 0 {
-		n, err = 0, fmt.Errorf("%w: it is longer", bucket.ErrChanged)
-	}
-	if err != nil && err != io.EOF {
-		c.call.err = err
-	}
-	return n, err
+	return d.access.CheckPart(&same, o, c.Offset)
 }
 
 const (
@@ -356,10 +260,6 @@ const (
 	maxKeyFile = 16 << 10         // bytes; it bounds the time that a signature takes
 	maxLife    = time.Hour        // of a token
 )
-
-func stepError(reason string, err error) error {
-	return &source.StepError{Step: source.StepResolve, Reason: reason, Err: err}
-}
 
 // identify returns the tokens that the bucket is read with, nil when requests are
 // anonymous. Errors are *[source.StepError], and wrap [source.ErrInvalid] where
@@ -370,22 +270,18 @@ func identify(ctx context.Context, a *bucket.Access, endpoint *url.URL) (*bucket
 	case a.Secret.Name != "":
 		config, at, err := readKey(a.Secret.Data[secretKey], a.Spec.Insecure)
 		if err != nil {
-			return nil, stepError("AuthenticationFailed", fmt.Errorf("spec.secretRef: %w", &transport.SecretError{Secret: a.Secret.Name, Key: secretKey, Problem: err.Error()}))
+			return nil, bucket.Failed("AuthenticationFailed", fmt.Errorf("spec.secretRef: %w", &transport.SecretError{Secret: a.Secret.Name, Key: secretKey, Problem: err.Error()}))
 		}
 		return bucket.NewIssued(ctx, exchange(a, config, at, endpoint))
 	// The login decides which hosts of these domains it shows a token.
 	case a.Spec.ServiceAccountName == "" && !strings.HasSuffix(host, ".googleapis.com") && !strings.HasSuffix(host, ".s3nsapis.fr"):
 		return nil, nil
 	case endpoint.Scheme != "https":
-		return nil, stepError("InvalidProviderConfiguration", fmt.Errorf("%w: spec.insecure: the identity of this program is not sent in the clear: "+
+		return nil, bucket.Failed("InvalidProviderConfiguration", fmt.Errorf("%w: spec.insecure: the identity of this program is not sent in the clear: "+
 			"remove it, or set spec.secretRef", source.ErrInvalid))
 	}
 	at := &url.URL{Scheme: "gs", Host: endpoint.Host, Path: "/" + a.Spec.BucketName}
-	tokens, err := bucket.NewIssued(ctx, func(ctx context.Context) (source.Credential, error) { return a.LogIn(ctx, at) })
-	if a.Spec.ServiceAccountName == "" && (errors.Is(err, source.ErrNoIdentity) || errors.Is(err, errors.ErrUnsupported)) {
-		return nil, nil
-	}
-	return tokens, err
+	return a.Identity(ctx, at)
 }
 
 // readKey reads the file that Google Cloud makes of the key of a service account,

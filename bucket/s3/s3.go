@@ -4,13 +4,13 @@
 // # Requests
 //
 // minio-go makes two: ListObjectsV2, 1000 keys a page, and GetObject with If-Match.
-// A round tripper sends them to where the bucket is, and checks answers first.
+// They are sent to where the bucket is, and answers are checked first.
 // Neither the region nor the existence of the bucket is asked for, and redirects
 // are not followed. Requests are signed with AWS4-HMAC-SHA256, or not at all.
 //
 //   - The region is spec.region, or what the host of AWS's endpoint says, or
 //     us-east-1. A store that answers with another one is asked again there, once
-//     for a request and three times in all; with AWS that is another host.
+//     for a request; with AWS that is another host.
 //   - The bucket is in the path. At AWS, Google and Alibaba Cloud it is in the
 //     host, when its name can be.
 //   - s3.amazonaws.com with a region is the host of that region.
@@ -43,7 +43,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -59,13 +59,10 @@ import (
 type driver struct {
 	access   *bucket.Access
 	endpoint *url.URL
-	fixed    source.Credential // keys: Username, Password and Token; empty for none
-	issued   *bucket.Issued    // in place of fixed, may be nil
-	client   *minio.Core       // builds requests and decodes answers; its server is a stand-in, and the driver its transport
-
-	mu    sync.Mutex
-	at    bucketURL // moves on when a store names another region
-	moves int
+	fixed    source.Credential         // keys: Username, Password and Token; empty for none
+	issued   *bucket.Issued            // in place of fixed, may be nil
+	client   *minio.Core               // builds requests and decodes answers; its server is a stand-in
+	at       atomic.Pointer[bucketURL] // moves on when a store names another region
 }
 
 var _ bucket.Driver = (*driver)(nil)
@@ -80,11 +77,15 @@ func Connect(ctx context.Context, a *bucket.Access) (bucket.Driver, error) {
 		return nil, err
 	}
 	d := &driver{access: a, endpoint: endpoint}
-	d.at = d.locate(regionOf(endpoint, a.Spec.Region))
+	d.at.Store(d.locate(regionOf(endpoint, a.Spec.Region), nil))
 	if err := d.authenticate(ctx); err != nil {
 		return nil, err
 	}
-	d.client, err = minio.NewCore("s3.invalid", &minio.Options{Creds: credentials.NewStaticV4("", "", ""), Secure: true, Transport: d,
+	guard := &bucket.Guard{Access: a, Send: d.send, Page: pages.Check, PageBytes: maxPage, Token: "continuation-token", Object: d.begin}
+	if d.issued == nil && d.fixed.Username == "" {
+		guard.Anonymous = "not everybody may read the bucket: set spec.secretRef to a Secret with accesskey and secretkey"
+	}
+	d.client, err = minio.NewCore("s3.invalid", &minio.Options{Creds: credentials.NewStaticV4("", "", ""), Secure: true, Transport: guard,
 		Region: defaultRegion, BucketLookup: minio.BucketLookupPath, MaxRetries: 1})
 	return d, err
 }
@@ -103,10 +104,7 @@ func check(spec *source.BucketSpec) error {
 	return nil
 }
 
-const (
-	defaultRegion = "us-east-1"
-	maxMoves      = 3 // of a bucket from region to region
-)
+const defaultRegion = "us-east-1"
 
 var (
 	// regionForm is what may stand in the scope of a signature.
@@ -126,10 +124,12 @@ type bucketURL struct {
 	client *http.Client
 }
 
-// locate returns where the bucket is in a region.
-func (d *driver) locate(region string) bucketURL {
+// locate returns where the bucket is in a region, to which it moved from before, nil for none.
+func (d *driver) locate(region string, before *bucketURL) *bucketURL {
 	at := locate(d.endpoint, d.access.Spec.BucketName, region)
-	if at.client = d.at.client; d.at.base == nil || *at.base != *d.at.base {
+	if before != nil && *at.base == *before.base {
+		at.client = before.client
+	} else {
 		at.client = d.access.Client(at.base, d.access.Way)
 	}
 	return at
@@ -140,9 +140,9 @@ func regionOf(endpoint *url.URL, region string) string {
 	return cmp.Or(region, s3utils.GetRegionFromURL(url.URL{Scheme: endpoint.Scheme, Host: hostOf(endpoint)}), defaultRegion)
 }
 
-func locate(endpoint *url.URL, bucket, region string) bucketURL {
+func locate(endpoint *url.URL, bucket, region string) *bucketURL {
 	base := &url.URL{Scheme: endpoint.Scheme, Host: hostIn(hostOf(endpoint), region)}
-	at := bucketURL{base: base, server: base.Host, path: "/" + bucket + "/", region: region}
+	at := &bucketURL{base: base, server: base.Host, path: "/" + bucket + "/", region: region}
 	if s3utils.CheckValidBucketNameStrict(bucket) == nil && s3utils.IsVirtualHostSupported(*base, bucket) {
 		at.base, at.path = &url.URL{Scheme: base.Scheme, Host: bucket + "." + base.Host}, "/"
 	}
@@ -171,30 +171,8 @@ func hostIn(host, region string) string {
 	return m[1] + region + m[3]
 }
 
-// move looks for the bucket in another region than at, unless another request
-// did already. It reports whether the driver is elsewhere now.
-func (d *driver) move(at bucketURL, region string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.at.region == at.region && d.moves < maxMoves {
-		d.moves++
-		d.at = d.locate(region)
-	}
-	return d.at.region != at.region
-}
-
-func (d *driver) where() bucketURL {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.at
-}
-
-func stepError(reason string, err error) error {
-	return &source.StepError{Step: source.StepResolve, Reason: reason, Err: err}
-}
-
 func invalid(reason, text string) error {
-	return stepError(reason, fmt.Errorf("%w: %s", source.ErrInvalid, text))
+	return bucket.Failed(reason, fmt.Errorf("%w: %s", source.ErrInvalid, text))
 }
 
 // authenticate finds the keys of the driver. Errors are *[source.StepError].
@@ -203,7 +181,7 @@ func (d *driver) authenticate(ctx context.Context) (err error) {
 	switch sts := a.Spec.STS; {
 	case a.Spec.SecretRef != nil:
 		if d.fixed.Username, d.fixed.Password, err = transport.S3Keys(a.Secret.Name, a.Secret.Secret); err != nil {
-			return stepError("AuthenticationFailed", fmt.Errorf("spec.secretRef: %w", err))
+			return bucket.Failed("AuthenticationFailed", fmt.Errorf("spec.secretRef: %w", err))
 		}
 		return nil
 	case sts != nil && sts.Provider != source.STSAWS:
@@ -215,7 +193,7 @@ func (d *driver) authenticate(ctx context.Context) (err error) {
 	var service *url.URL
 	if a.Spec.STS != nil {
 		if service, err = a.Spec.STS.EndpointURL(); err != nil {
-			return stepError("URLInvalid", err)
+			return bucket.Failed("URLInvalid", err)
 		}
 	}
 	get, err := issue(service)
@@ -230,11 +208,11 @@ type issuer func(context.Context) (source.Credential, error)
 
 // ownIdentity has keys issued to the identity of this program, by service unless that is nil.
 func (d *driver) ownIdentity(service *url.URL) (issuer, error) {
-	a := d.access
-	if d.at.base.Scheme == "http" && transport.ZoneOfHost(d.at.base) != transport.Link {
+	a, base := d.access, d.at.Load().base
+	if base.Scheme == "http" && transport.ZoneOfHost(base) != transport.Link {
 		return nil, invalid("InvalidProviderConfiguration", "spec.insecure: the identity of this program is not shown in the clear: remove it, or set spec.secretRef")
 	}
-	u := &url.URL{Scheme: "s3", Host: d.at.server, Path: "/" + a.Spec.BucketName}
+	u := &url.URL{Scheme: "s3", Host: d.at.Load().server, Path: "/" + a.Spec.BucketName}
 	if service != nil {
 		u.RawQuery = url.Values{"sts": {a.Spec.STS.Endpoint}}.Encode()
 	}
@@ -274,7 +252,7 @@ func (d *driver) exchangeKeys(service *url.URL) (issuer, error) {
 		return nil, invalid("InvalidSTSConfiguration", fmt.Sprintf("spec.sts.provider %q is not known here", sts.Provider))
 	}
 	if err != nil {
-		return nil, stepError("AuthenticationFailed", fmt.Errorf("spec.sts.secretRef: %w", err))
+		return nil, bucket.Failed("AuthenticationFailed", fmt.Errorf("spec.sts.secretRef: %w", err))
 	}
 	client := a.Client(service, a.STSWay)
 	return func(ctx context.Context) (source.Credential, error) {

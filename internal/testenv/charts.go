@@ -11,6 +11,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"path"
 	"slices"
 	"strings"
@@ -83,7 +84,7 @@ var chartsEpoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func StartCharts(t testing.TB, c ChartsConfig) *Charts {
 	t.Helper()
 	s := &Charts{
-		fakeServer: fakeServer{breaker: newBreaker(c.Defect)}, t: t, config: c,
+		fakeServer: fakeServer{breaker: newBreaker(c.Defect), odd: misbehave, refuse: refuseOCI}, t: t, config: c,
 		path: "/charts", entries: map[string][]chartEntry{}, files: map[string]chartFile{}, modified: chartsEpoch,
 	}
 	if c.Path != "" {
@@ -155,7 +156,7 @@ func (s *Charts) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "credentials wanted", http.StatusUnauthorized)
 		return
 	}
-	s.respond(&countingWriter{w, &s.bytes}, r, phase, s.answer, s.misbehave)
+	s.respond(&countingWriter{w, &s.bytes}, r, phase, s.answer)
 }
 
 func (s *Charts) allowed(r *http.Request) bool {
@@ -359,16 +360,12 @@ func byVersion(a, b chartEntry) int {
 	return 0
 }
 
-// misbehave answers a request with a defect; next is the right answer.
-func (s *Charts) misbehave(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) {
-	switch d.Do {
-	case Endless:
+// misbehave answers with an index that does not end.
+func misbehave(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) {
+	if d.Do == Endless {
 		endlessIndex(w)
-	case Swell:
-		fmt.Fprint(w, "apiVersion: v1\nentries:\n  ")
-		d.pad(w)
-	default:
-		s.spoilt(w, r, d, next)
+	} else {
+		d.swell(w, httptest.NewRecorder(), []byte("apiVersion: v1\nentries:\n  "))
 	}
 }
 

@@ -15,8 +15,9 @@ package testenv
 import (
 	"io"
 	"log"
+	"math"
 	"net/http"
-	"strings"
+	"slices"
 	"sync"
 )
 
@@ -75,70 +76,6 @@ func Redirect(to string) *Defect {
 // Status returns a defect that answers every request with a status.
 func Status(code int) *Defect { return &Defect{Status: code} }
 
-// pad writes After bytes, for Swell.
-func (d *Defect) pad(w io.Writer) {
-	more := []byte(strings.Repeat("a", 64<<10))
-	for left := d.After; left > 0; left -= int64(len(more)) {
-		if _, err := w.Write(more[:min(left, int64(len(more)))]); err != nil {
-			return
-		}
-	}
-}
-
-// A faultyWriter passes an answer on until its defect sets in.
-type faultyWriter struct {
-	write  func([]byte) (int, error)
-	flush  func()
-	abort  func() // closes the connection, does not return
-	done   <-chan struct{}
-	stall  func() // called when a stall begins
-	defect Defect
-	sent   int64
-	over   bool
-}
-
-// Write implements [io.Writer].
-func (w *faultyWriter) Write(b []byte) (int, error) {
-	n := len(b)
-	if w.over {
-		return n, nil
-	}
-	right := max(w.defect.After, 0) - w.sent
-	if right >= int64(n) {
-		m, err := w.write(b)
-		w.sent += int64(m)
-		return m, err
-	}
-	if w.defect.Do == Flip {
-		b = append([]byte(nil), b...)
-		b[right] ^= 0xff
-		w.defect.After = 1<<63 - 1
-		m, err := w.write(b)
-		w.sent += int64(m)
-		return m, err
-	}
-	if right > 0 {
-		if _, err := w.write(b[:right]); err != nil {
-			return 0, err
-		}
-	}
-	w.over = true
-	w.misbehave()
-	return n, nil
-}
-
-func (w *faultyWriter) misbehave() {
-	w.flush()
-	switch w.defect.Do {
-	case Stall:
-		w.stall()
-		<-w.done
-		w.abort()
-	case Cut:
-		w.abort()
-	}
-}
-
 // A breaker holds the defect of a server.
 type breaker struct {
 	done chan struct{} // closed when the server ends
@@ -146,9 +83,8 @@ type breaker struct {
 	mu      sync.Mutex
 	defect  *Defect
 	hits    int
-	stalls  int // since Break
-	stalled <-chan struct{}
-	stall   func()
+	begun   int           // stalls since Break
+	stalled chan struct{} // closed with the first
 }
 
 func newBreaker(d *Defect) *breaker {
@@ -162,16 +98,20 @@ func newBreaker(d *Defect) *breaker {
 func (b *breaker) Break(d *Defect) (stalled <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.defect, b.hits, b.stalls = d, 0, 0
-	began := make(chan struct{})
-	once := sync.OnceFunc(func() { close(began) })
-	b.stalled, b.stall = began, func() {
-		b.mu.Lock()
-		b.stalls++
-		b.mu.Unlock()
-		once()
+	b.defect, b.hits, b.begun, b.stalled = d, 0, 0, make(chan struct{})
+	return b.stalled
+}
+
+// stall notes a stall of a defect, which may not be that of now any more.
+func (b *breaker) stall(of chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if of != b.stalled {
+		return
 	}
-	return began
+	if b.begun++; b.begun == 1 {
+		close(of)
+	}
 }
 
 // Stalls returns how many answers stalled since [breaker.Break], and whether
@@ -179,7 +119,7 @@ func (b *breaker) Break(d *Defect) (stalled <-chan struct{}) {
 func (b *breaker) Stalls() (begun int, expected bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.stalls, b.defect != nil && b.defect.Do == Stall
+	return b.begun, b.defect != nil && b.defect.Do == Stall
 }
 
 // Stalled returns a channel that is closed when a [Stall] has begun.
@@ -203,40 +143,65 @@ func (b *breaker) met(phase Phase) *Defect {
 	return d
 }
 
+// A faultyResponse passes an answer on until its defect sets in.
+type faultyResponse struct {
+	http.ResponseWriter
+	of     *breaker
+	ended  <-chan struct{} // the request
+	stall  chan struct{}   // of the defect
+	defect Defect
+	sent   int64
+	over   bool
+}
+
 // spoil returns a writer of the answer that has the defect.
 func (b *breaker) spoil(w http.ResponseWriter, r *http.Request, d Defect) http.ResponseWriter {
 	b.mu.Lock()
-	stall := b.stall
+	f := &faultyResponse{ResponseWriter: w, of: b, ended: r.Context().Done(), stall: b.stalled, defect: d}
 	b.mu.Unlock()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		select {
-		case <-b.done:
-		case <-r.Context().Done():
-		}
-	}()
-	f := &faultyWriter{
-		write:  w.Write,
-		flush:  func() { http.NewResponseController(w).Flush() },
-		abort:  func() { panic(http.ErrAbortHandler) },
-		done:   done,
-		stall:  stall,
-		defect: d,
-	}
 	if d.After < 0 && d.Do != Flip {
-		f.over, f.flush = true, func() {}
 		f.misbehave()
 	}
-	return &faultyResponse{w, f}
+	return f
 }
 
-type faultyResponse struct {
-	http.ResponseWriter
-	body *faultyWriter
+// Write implements [io.Writer].
+func (w *faultyResponse) Write(b []byte) (int, error) {
+	n, right := len(b), max(w.defect.After, 0)-w.sent
+	switch {
+	case w.over:
+		return n, nil
+	case right < int64(n) && w.defect.Do == Flip:
+		b = slices.Clone(b)
+		b[right] ^= 0xff
+		w.defect.After = math.MaxInt64
+	case right < int64(n):
+		if _, err := w.ResponseWriter.Write(b[:right]); err != nil {
+			return 0, err
+		}
+		http.NewResponseController(w.ResponseWriter).Flush()
+		w.misbehave()
+		return n, nil
+	}
+	m, err := w.ResponseWriter.Write(b)
+	w.sent += int64(m)
+	return m, err
 }
 
-func (r *faultyResponse) Write(b []byte) (int, error) { return r.body.Write(b) }
+// misbehave ends the connection, now or with the request, or nothing but the answer.
+func (w *faultyResponse) misbehave() {
+	w.over = true
+	if w.defect.Do == Stall {
+		w.of.stall(w.stall)
+		select {
+		case <-w.of.done:
+		case <-w.ended:
+		}
+	}
+	if w.defect.Do == Stall || w.defect.Do == Cut {
+		panic(http.ErrAbortHandler)
+	}
+}
 
 // quiet is where servers put what they have to say about clients that misbehave.
 var quiet = log.New(io.Discard, "", 0)

@@ -4,17 +4,14 @@ import (
 	"bytes"
 	"crypto/subtle"
 	"io"
-	"net"
 	"net/http"
 	"net/http/cgi"
-	"net/http/httptest"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 )
 
@@ -41,16 +38,13 @@ type HTTP struct {
 
 // A Server is a running Git server.
 type Server struct {
+	fakeServer
 	URL string // without a slash at its end; the repository is URL/repo.git
 
-	*breaker
-	config   HTTP
-	repos    map[string]*Repo
-	backend  string
-	env      []string
-	in, out  atomic.Int64
-	mu       sync.Mutex
-	requests []Request
+	config  HTTP
+	repos   map[string]*Repo
+	backend string
+	env     []string
 }
 
 // A Request is one request to a [Server].
@@ -62,7 +56,7 @@ type Request struct {
 	Certificate   string // common name of the client's certificate
 	Header        http.Header
 	Body          []byte
-	Status        int // of the answer, 0 until there is one; a Git server does not record it
+	Status        int // of the answer, 0 until there is one
 }
 
 // gitBackend is the path of git http-backend, which git is asked for once.
@@ -82,47 +76,17 @@ func ServeAll(t testing.TB, c HTTP, repos map[string]*Repo) *Server {
 	t.Helper()
 	backend, err := gitBackend()
 	check(t, err)
-	s := &Server{config: c, repos: repos, env: GitEnv(t), backend: backend, breaker: newBreaker(c.Defect)}
-	h := httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
-	h.Listener = &countingListener{h.Listener, s}
-	h.Config.ErrorLog = quiet
-	if c.CA != nil {
-		h.TLS = c.CA.ServerConfig(c.Mutual, c.Names...)
-		h.EnableHTTP2 = true
-		h.StartTLS()
-	} else {
-		h.Start()
-	}
-	s.URL = h.URL
-	t.Cleanup(func() {
-		close(s.done)
-		h.CloseClientConnections()
-		h.Close()
-	})
+	s := &Server{fakeServer: fakeServer{breaker: newBreaker(c.Defect)}, config: c, repos: repos, env: GitEnv(t), backend: backend}
+	s.listen(t, s.serve, secured(c.CA, c.Mutual, c.Names), true)
+	s.URL = s.Base
 	return s
 }
 
 // Repo returns the URL of the repository that ServeHTTP serves.
 func (s *Server) Repo() string { return s.URL + "/repo.git" }
 
-// Requests returns what was asked so far, refused requests included.
-func (s *Server) Requests() []Request {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.requests)
-}
-
-// Bytes returns how much went over the connections so far, headers and TLS included.
-func (s *Server) Bytes() (received, sent int64) { return s.in.Load(), s.out.Load() }
-
-// Reset forgets requests and bytes.
-func (s *Server) Reset() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.requests = nil
-	s.in.Store(0)
-	s.out.Store(0)
-}
+// Bytes returns how much content went both ways so far.
+func (s *Server) Bytes() (received, sent int64) { return s.received.Load(), s.bytes.Load() }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
@@ -131,35 +95,22 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 	phase := s.phaseOf(r, body)
-	s.record(r, phase, body)
-	defect := s.met(phase)
+	w = &countingWriter{s.note(w, r, phase, body), &s.bytes}
 	if !s.allowed(r, phase) {
 		w.Header().Set("WWW-Authenticate", `Basic realm="testenv"`)
 		http.Error(w, "credentials wanted", http.StatusUnauthorized)
 		return
 	}
-	if defect != nil && defect.Do == Answer {
-		defect.answer(w, r)
-		return
-	}
-	if defect != nil {
-		w = s.spoil(w, r, *defect)
-	}
-	if s.config.NoShallow && phase == Advertisement {
-		w = shallowless{w}
-	}
-	if phase == LFSBatch || phase == LFSObject {
-		s.config.LFS.serve(w, r, s.URL, body)
-		return
-	}
-	s.backendFor(r).ServeHTTP(w, r)
-}
-
-func (s *Server) record(r *http.Request, phase Phase, body []byte) {
-	q := newRequest(r, phase, body)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.requests = append(s.requests, q)
+	s.respond(w, r, phase, func(w http.ResponseWriter, r *http.Request) {
+		if s.config.NoShallow && phase == Advertisement {
+			w = shallowless{w}
+		}
+		if phase == LFSBatch || phase == LFSObject {
+			s.config.LFS.serve(w, r, s.URL, body)
+			return
+		}
+		s.backendFor(r).ServeHTTP(w, r)
+	})
 }
 
 // newRequest returns what is recorded of r.
@@ -213,17 +164,6 @@ func (s *Server) allowed(r *http.Request, phase Phase) bool {
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-func (d *Defect) answer(w http.ResponseWriter, r *http.Request) {
-	for k, v := range d.Header {
-		w.Header()[k] = v
-	}
-	if to := d.Header.Get("Location"); to != "" {
-		w.Header().Set("Location", to+r.URL.RequestURI())
-	}
-	w.WriteHeader(d.Status)
-	io.WriteString(w, d.Body)
-}
-
 // backendFor returns git http-backend, set up for the repository that r names.
 func (s *Server) backendFor(r *http.Request) http.Handler {
 	for path, repo := range s.repos {
@@ -256,35 +196,4 @@ type shallowless struct{ http.ResponseWriter }
 
 func (s shallowless) Write(b []byte) (int, error) {
 	return s.ResponseWriter.Write(bytes.ReplaceAll(b, []byte("shallow"), []byte("hallows")))
-}
-
-// A countingListener counts what goes over the connections of a server.
-type countingListener struct {
-	net.Listener
-	s *Server
-}
-
-func (l *countingListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return &countingConn{c, l.s}, nil
-}
-
-type countingConn struct {
-	net.Conn
-	s *Server
-}
-
-func (c *countingConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	c.s.in.Add(int64(n))
-	return n, err
-}
-
-func (c *countingConn) Write(b []byte) (int, error) {
-	n, err := c.Conn.Write(b)
-	c.s.out.Add(int64(n))
-	return n, err
 }

@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -34,14 +32,13 @@ type GitHub struct {
 
 // A GitHubServer is a running API of GitHub, as far as apps need it.
 type GitHubServer struct {
+	fakeServer
 	URL string
 
-	config   GitHub
-	mu       sync.Mutex
-	requests []string
-	tokens   map[string]time.Time
-	issued   int
-	instead  http.HandlerFunc
+	config GitHub
+	mu     sync.Mutex
+	tokens map[string]time.Time
+	issued int
 }
 
 // ServeGitHub serves the API below / and /api/v3 until the test ends. It issues
@@ -54,31 +51,27 @@ func ServeGitHub(t testing.TB, c GitHub) *GitHubServer {
 	if c.Life == 0 {
 		c.Life = time.Hour
 	}
-	s := &GitHubServer{config: c, tokens: map[string]time.Time{}}
-	h := httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
-	h.Config.ErrorLog = quiet
-	h.TLS = c.CA.ServerConfig(false, c.Names...)
-	h.StartTLS()
-	s.URL = h.URL
-	t.Cleanup(func() {
-		h.CloseClientConnections()
-		h.Close()
-	})
+	s := &GitHubServer{fakeServer: fakeServer{breaker: newBreaker(nil)}, config: c, tokens: map[string]time.Time{}}
+	s.listen(t, s.serve, c.CA.ServerConfig(false, c.Names...), true)
+	s.URL = s.Base
 	return s
 }
 
 // Requests returns what was asked so far: method, path and body.
-func (s *GitHubServer) Requests() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.requests)
+func (s *GitHubServer) Requests() (all []string) {
+	for _, q := range s.fakeServer.Requests() {
+		all = append(all, strings.TrimSpace(q.Method+" "+q.Path+" "+string(q.Body)))
+	}
+	return all
 }
 
 // Answer makes h answer from now on; nil makes the server serve well again.
 func (s *GitHubServer) Answer(h http.HandlerFunc) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.instead = h
+	if h == nil {
+		s.Break(nil)
+		return
+	}
+	s.Break(&Defect{Do: Serve, Handler: func(w http.ResponseWriter, r *http.Request, _ http.Handler) { h(w, r) }})
 }
 
 // Revoke makes all tokens useless that were issued so far.
@@ -110,16 +103,15 @@ func (s *GitHubServer) Tokens() []string {
 func tokenName(n int) string { return fmt.Sprintf("ghs_canary%06d", n) }
 
 func (s *GitHubServer) serve(w http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body)
-	path := strings.TrimPrefix(r.URL.Path, "/api/v3")
-	s.mu.Lock()
-	s.requests = append(s.requests, strings.TrimSpace(r.Method+" "+r.URL.Path+" "+string(body)))
-	instead := s.instead
-	s.mu.Unlock()
-	if instead != nil {
-		instead(w, r)
+	body, err := bodyOf(w, r)
+	if err != nil {
 		return
 	}
+	w = s.note(w, r, "", body)
+	s.respond(w, r, "", func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, strings.TrimPrefix(r.URL.Path, "/api/v3"), body) })
+}
+
+func (s *GitHubServer) answer(w http.ResponseWriter, r *http.Request, path string, body []byte) {
 	if doubt := s.doubt(r); doubt != "" {
 		answerJSON(w, http.StatusUnauthorized, map[string]any{"message": doubt})
 		return

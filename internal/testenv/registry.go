@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -68,7 +67,7 @@ type Registry struct {
 func StartRegistry(t testing.TB, c RegistryConfig) *Registry {
 	t.Helper()
 	g := &Registry{
-		fakeServer: fakeServer{breaker: newBreaker(c.Defect)}, t: t, config: c,
+		fakeServer: fakeServer{breaker: newBreaker(c.Defect), odd: swells, refuse: refuseOCI}, t: t, config: c,
 		inner:   registry.New(registry.Logger(quiet), registry.WithReferrersSupport(true)),
 		planted: map[string]plant{}, tokens: map[string]int{},
 	}
@@ -96,8 +95,7 @@ func (g *Registry) serve(w http.ResponseWriter, r *http.Request) {
 	if phase == GetBlob {
 		w = &countingWriter{w, &g.bytes}
 	}
-	next := func(w http.ResponseWriter, r *http.Request) { g.answer(w, r, phase) }
-	g.respond(w, r, phase, next, g.misbehave)
+	g.respond(w, r, phase, func(w http.ResponseWriter, r *http.Request) { g.answer(w, r, phase) })
 }
 
 // answer serves one request well.
@@ -122,19 +120,7 @@ func (g *Registry) answer(w http.ResponseWriter, r *http.Request, phase Phase) {
 }
 
 // ask returns the answer of the inner registry.
-func (g *Registry) ask(r *http.Request) *httptest.ResponseRecorder {
-	rec := httptest.NewRecorder()
-	g.inner.ServeHTTP(rec, r)
-	return rec
-}
-
-func replay(w http.ResponseWriter, rec *httptest.ResponseRecorder) {
-	for k, v := range rec.Header() {
-		w.Header()[k] = v
-	}
-	w.WriteHeader(rec.Code)
-	w.Write(rec.Body.Bytes())
-}
+func (g *Registry) ask(r *http.Request) *httptest.ResponseRecorder { return recorded(g.inner, r) }
 
 // registryPhases tell what a request is for by a part of its path, and its
 // method where that matters. The first that fits counts.
@@ -162,80 +148,14 @@ func registryPhase(r *http.Request) Phase {
 	return Ping
 }
 
-// misbehave answers a request with a defect; next is the right answer.
-func (g *Registry) misbehave(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) {
-	if r.Method == http.MethodHead {
-		d.After = -1 // there is no body that anything could happen in
-	}
-	if d.Do == Swell {
-		d.swell(w, r, next)
-		return
-	}
-	g.spoilt(w, r, d, next)
+// swells is the [Swell] of a registry.
+func swells(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) {
+	d.swell(w, recorded(next, r), []byte(`{"schemaVersion":2,"annotations":{"a":"`))
 }
 
-// spoilt answers a request with one of the defects that all servers of content know.
-func (b *breaker) spoilt(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) {
-	switch d.Do {
-	case Serve:
-		d.Handler(w, r, next)
-	case Answer:
-		d.answer(w, r)
-	case Leak:
-		leak(w, r, d)
-	case End:
-		next.ServeHTTP(&unsized{ResponseWriter: b.spoil(w, r, d)}, r)
-	default:
-		next.ServeHTTP(b.spoil(w, r, d), r)
-	}
-}
-
-// unsized hides how long an answer was to be.
-type unsized struct{ http.ResponseWriter }
-
-func (w *unsized) WriteHeader(code int) {
-	w.Header().Del("Content-Length")
-	w.ResponseWriter.WriteHeader(code)
-}
-
-// leak answers with an error that repeats the credentials of the request, as
-// they came and decoded.
-func leak(w http.ResponseWriter, r *http.Request, d Defect) {
-	said := []string{r.Header.Get("Authorization")}
-	for _, field := range strings.Fields(said[0]) {
-		said = append(said, field)
-		if decoded, err := base64.StdEncoding.DecodeString(field); err == nil {
-			said = append(said, string(decoded))
-			_, password, _ := strings.Cut(string(decoded), ":")
-			said = append(said, password)
-		}
-	}
-	r.ParseForm()
-	for _, values := range r.Form {
-		said = append(said, values...)
-	}
-	for k, v := range d.Header {
-		w.Header()[k] = v
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(d.Status)
-	fmt.Fprintf(w, `{"errors":[{"code":"UNKNOWN","message":%q}]}`, "cannot serve "+strings.Join(said, ", "))
-}
-
-// swell answers with d.After bytes of JSON that does not end.
-func (d *Defect) swell(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	rec := httptest.NewRecorder()
-	next.ServeHTTP(rec, r)
-	for k, v := range rec.Header() {
-		w.Header()[k] = v
-	}
-	w.Header().Del("Content-Length")
-	w.WriteHeader(rec.Code)
-	if r.Method == http.MethodHead {
-		return
-	}
-	w.Write([]byte(`{"schemaVersion":2,"annotations":{"a":"`))
-	d.pad(w)
+// refuseOCI answers as a registry refuses.
+func refuseOCI(w http.ResponseWriter, _ *http.Request, status int, message string) {
+	answerJSON(w, status, map[string]any{"errors": []any{map[string]string{"code": "UNKNOWN", "message": message}}})
 }
 
 // listTags answers with one page, and with the Link to the next one that the inner

@@ -5,22 +5,28 @@ import (
 	"cmp"
 	"crypto/tls"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 )
 
-// A fakeServer is what a registry and all object stores have in common: a place on
-// loopback, what was asked there so far, and a defect.
+// A fakeServer is what all servers have in common: a place on loopback, what was
+// asked there so far, and a defect.
 type fakeServer struct {
 	*breaker
 	Host string // 127.0.0.1:PORT, an endpoint
 	Base string // http://HOST or https://HOST
 
-	bytes atomic.Int64 // of content
+	bytes    atomic.Int64 // of content
+	received atomic.Int64 // of requests
+
+	refuse func(w http.ResponseWriter, r *http.Request, status int, message string)
+	odd    func(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) // misdeeds of its own: Endless, Loop and Swell
 
 	mu       sync.Mutex
 	requests []*Request
@@ -87,11 +93,13 @@ func (k *fakeServer) Reset() {
 	defer k.mu.Unlock()
 	k.requests = nil
 	k.bytes.Store(0)
+	k.received.Store(0)
 }
 
 // note records a request, and returns a writer of its answer that records the status.
 func (k *fakeServer) note(w http.ResponseWriter, r *http.Request, phase Phase, body []byte) http.ResponseWriter {
 	q := newRequest(r, phase, body)
+	k.received.Add(int64(len(body)))
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.requests = append(k.requests, &q)
@@ -130,16 +138,96 @@ func bodyOf(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, err
 }
 
-// A misbehaviour answers a request with a defect; next is the right answer.
-type misbehaviour func(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler)
-
-// respond answers a request of a phase: well, unless the defect applies to it.
-func (k *fakeServer) respond(w http.ResponseWriter, r *http.Request, phase Phase, well http.HandlerFunc, badly misbehaviour) {
-	if d := k.met(phase); d != nil {
-		badly(w, r, *d, well)
+// respond answers a request of a phase: by next, unless the defect applies to it.
+func (k *fakeServer) respond(w http.ResponseWriter, r *http.Request, phase Phase, next http.HandlerFunc) {
+	met := k.met(phase)
+	if met == nil {
+		next(w, r)
 		return
 	}
-	well(w, r)
+	d := *met
+	if r.Method == http.MethodHead {
+		d.After = -1 // there is no body that anything could happen in
+	}
+	switch d.Do {
+	case Serve:
+		d.Handler(w, r, next)
+	case Answer:
+		d.answer(w, r)
+	case Leak:
+		maps.Copy(w.Header(), d.Header)
+		k.refuse(w, r, cmp.Or(d.Status, http.StatusBadRequest), "cannot serve "+strings.Join(credentialsOf(r), ", "))
+	case Endless, Loop, Swell:
+		k.odd(w, r, d, next)
+	case End:
+		next(&unsized{k.spoil(w, r, d)}, r)
+	default:
+		next(k.spoil(w, r, d), r)
+	}
+}
+
+// unsized hides how long an answer was to be.
+type unsized struct{ http.ResponseWriter }
+
+func (w *unsized) WriteHeader(code int) {
+	w.Header().Del("Content-Length")
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (d *Defect) answer(w http.ResponseWriter, r *http.Request) {
+	maps.Copy(w.Header(), d.Header)
+	if to := d.Header.Get("Location"); to != "" {
+		w.Header().Set("Location", to+r.URL.RequestURI())
+	}
+	w.WriteHeader(d.Status)
+	io.WriteString(w, d.Body)
+}
+
+// credentialsOf returns all that a request says about who sent it, as it came and decoded.
+func credentialsOf(r *http.Request) []string {
+	said := []string{r.Header.Get("Authorization"), r.Header.Get("X-Amz-Security-Token")}
+	if r.URL.Query().Has("sig") {
+		said = append(said, r.URL.RawQuery)
+	}
+	for field := range strings.FieldsSeq(said[0]) {
+		_, value, _ := strings.Cut(strings.TrimSuffix(field, ","), "=")
+		said = append(said, field, value)
+	}
+	user, password, _ := r.BasicAuth()
+	said = append(said, user+":"+password, password)
+	r.ParseForm()
+	for _, values := range r.Form {
+		said = append(said, values...)
+	}
+	return said
+}
+
+// replay answers with what another server answered.
+func replay(w http.ResponseWriter, rec *httptest.ResponseRecorder) {
+	maps.Copy(w.Header(), rec.Header())
+	w.WriteHeader(rec.Code)
+	w.Write(rec.Body.Bytes())
+}
+
+// recorded returns the answer of a handler.
+func recorded(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, r)
+	return rec
+}
+
+// swell answers with the beginning of a document, and d.After bytes more.
+func (d *Defect) swell(w http.ResponseWriter, rec *httptest.ResponseRecorder, begin []byte) {
+	maps.Copy(w.Header(), rec.Header())
+	w.Header().Del("Content-Length")
+	w.WriteHeader(rec.Code)
+	w.Write(begin)
+	more := []byte(strings.Repeat("a", 64<<10))
+	for left := d.After; left > 0; left -= int64(len(more)) {
+		if _, err := w.Write(more[:min(left, int64(len(more)))]); err != nil {
+			return
+		}
+	}
 }
 
 // A countingWriter counts the bytes of answers.

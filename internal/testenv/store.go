@@ -117,6 +117,9 @@ type refusal struct {
 func (d dialect) start(t testing.TB, c StoreConfig, http2 bool) *Store {
 	t.Helper()
 	s := &Store{fakeServer: fakeServer{breaker: newBreaker(c.Defect)}, config: c, dialect: d, buckets: map[string]*StoreBucket{}, issued: map[string]*session{}}
+	s.odd, s.fakeServer.refuse = s.misbehave, func(w http.ResponseWriter, r *http.Request, status int, message string) {
+		d.refuse(w, r, &refusal{status: status, code: "UnknownError", message: message})
+	}
 	names := slices.Clone(c.Names)
 	for _, name := range c.Names {
 		names = append(names, "*."+name)
@@ -138,7 +141,7 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 	data := phase == ListObjects || phase == GetObject
 	if data {
 		if e := s.verify(s, r, body, phase); e != nil {
-			s.refuse(w, r, e)
+			s.dialect.refuse(w, r, e)
 			return
 		}
 	}
@@ -150,9 +153,9 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 		case !data:
 			s.other(s, w, r, phase)
 		case r.Method != http.MethodGet:
-			s.refuse(w, r, &refusal{status: 405, code: "MethodNotAllowed", message: "The specified method is not allowed against this resource."})
+			s.dialect.refuse(w, r, &refusal{status: 405, code: "MethodNotAllowed", message: "The specified method is not allowed against this resource."})
 		case b == nil:
-			s.refuse(w, r, &refusal{status: 404, code: cmp.Or(s.codes[-404], s.codes[404]), message: "The specified bucket does not exist"})
+			s.dialect.refuse(w, r, &refusal{status: 404, code: cmp.Or(s.codes[-404], s.codes[404]), message: "The specified bucket does not exist"})
 		case phase == ListObjects:
 			b.list(w, r)
 		default:
@@ -162,7 +165,7 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 	if phase == GetObject {
 		w = &countingWriter{w, &s.bytes}
 	}
-	s.respond(w, r, phase, well, s.misbehave)
+	s.respond(w, r, phase, well)
 }
 
 // issue returns a new credential, by its id.
@@ -339,7 +342,7 @@ func (b *StoreBucket) list(w http.ResponseWriter, r *http.Request) {
 	}
 	after, err := base64.RawURLEncoding.DecodeString(p.token)
 	if err != nil {
-		b.store.refuse(w, r, &refusal{status: 400, code: "InvalidArgument", message: "The continuation token provided is incorrect"})
+		b.store.dialect.refuse(w, r, &refusal{status: 400, code: "InvalidArgument", message: "The continuation token provided is incorrect"})
 		return
 	}
 	b.mu.Lock()
@@ -408,7 +411,7 @@ func (b *StoreBucket) give(w http.ResponseWriter, r *http.Request, key string) {
 	s, h := b.store, http.Header{}
 	s.header(h, o)
 	refuse := func(status int, message string) {
-		s.refuse(w, r, &refusal{status: status, code: s.codes[status], message: message})
+		s.dialect.refuse(w, r, &refusal{status: status, code: s.codes[status], message: message})
 	}
 	match, generation := r.Header.Get("If-Match"), r.URL.Query().Get("ifGenerationMatch")
 	asked := cmp.Or(r.Header.Get("X-Ms-Range"), r.Header.Get("Range"))
@@ -478,8 +481,7 @@ func Without(headers ...string) *Defect {
 // With returns a defect by which a header of answers has another value, or none when that is "".
 func With(header, value string) *Defect {
 	return &Defect{Do: Serve, Handler: func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		rec := httptest.NewRecorder()
-		next.ServeHTTP(rec, r)
+		rec := recorded(next, r)
 		maps.Copy(w.Header(), rec.Header())
 		if w.Header().Set(header, value); value == "" {
 			w.Header().Del(header)
@@ -490,63 +492,25 @@ func With(header, value string) *Defect {
 	}}
 }
 
-// misbehave answers a request with a defect; next is the right answer.
+// misbehave answers with pages without end, or with more than is right; what is added to a page is before its end.
 func (s *Store) misbehave(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) {
-	switch d.Do {
-	case Serve:
-		d.Handler(w, r, next)
-	case Answer:
-		d.answer(w, r)
-	case Leak:
-		s.refuse(w, r, &refusal{status: cmp.Or(d.Status, 400), code: "UnknownError", message: "cannot serve " + strings.Join(credentialsOf(r), ", ")})
-	case Endless, Loop:
-		p := storePage{bucket: "app", prefix: r.URL.Query().Get("prefix"), size: 1000, next: "again"}
-		if d.Do == Endless {
-			p.next = rand.Text()
-			p.names, p.objects = []string{p.prefix + p.next + "-0", p.prefix + p.next + "-1"}, []StoredObject{{etag: "0", generation: 1}, {etag: "0", generation: 1}}
+	if d.Do == Swell {
+		rec := recorded(next, r)
+		text, kind := rec.Body.Bytes(), rec.Header().Get("Content-Type")
+		if end := bytes.LastIndex(text, []byte("</")); end >= 0 && strings.HasSuffix(kind, "xml") {
+			text = text[:end]
+		} else if strings.Contains(kind, "json") {
+			text = []byte(`{"items":[{"name":"`)
 		}
-		s.page(s, w, r, p)
-	case Swell:
-		d.swellStore(w, r, next)
-	case End:
-		next.ServeHTTP(&unsized{ResponseWriter: s.spoil(w, r, d)}, r)
-	default:
-		next.ServeHTTP(s.spoil(w, r, d), r)
+		d.swell(w, rec, text)
+		return
 	}
-}
-
-// credentialsOf returns all that a request says about who sent it.
-func credentialsOf(r *http.Request) []string {
-	said := []string{r.Header.Get("Authorization"), r.Header.Get("X-Amz-Security-Token")}
-	if r.URL.Query().Has("sig") {
-		said = append(said, r.URL.RawQuery)
+	p := storePage{bucket: "app", prefix: r.URL.Query().Get("prefix"), size: 1000, next: "again"}
+	if d.Do == Endless {
+		p.next = rand.Text()
+		p.names, p.objects = []string{p.prefix + p.next + "-0", p.prefix + p.next + "-1"}, []StoredObject{{etag: "0", generation: 1}, {etag: "0", generation: 1}}
 	}
-	for field := range strings.FieldsSeq(said[0]) {
-		_, value, _ := strings.Cut(strings.TrimSuffix(field, ","), "=")
-		said = append(said, value)
-	}
-	r.ParseForm()
-	for _, values := range r.Form {
-		said = append(said, values...)
-	}
-	return said
-}
-
-// swellStore answers with d.After bytes more than are right; those of a page are before its end.
-func (d *Defect) swellStore(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	rec := httptest.NewRecorder()
-	next.ServeHTTP(rec, r)
-	maps.Copy(w.Header(), rec.Header())
-	w.Header().Del("Content-Length")
-	w.WriteHeader(rec.Code)
-	text, kind := rec.Body.Bytes(), rec.Header().Get("Content-Type")
-	if end := bytes.LastIndex(text, []byte("</")); end >= 0 && strings.HasSuffix(kind, "xml") {
-		text = text[:end]
-	} else if strings.Contains(kind, "json") {
-		text = []byte(`{"items":[{"name":"`)
-	}
-	w.Write(text)
-	d.pad(w)
+	s.page(s, w, r, p)
 }
 
 func writeXML(w http.ResponseWriter, status int, v any) {
