@@ -97,7 +97,7 @@ func hostileListings() map[*maker]map[string]*testenv.Defect {
 			"no listing; number":            json(`{"items":7}`),
 			"list objects: ; null":          items(`null`),
 			"without a name; none":          items(`{"etag":"e","size":"1","generation":"1"}`),
-			"or a generation":               items(`{"name":"a","etag":"e","size":"1"}`),
+			"list objects: ; generation":    items(`{"name":"a","etag":"e","size":"1"}`),
 			"or a generation; negative":     items(`{"name":"a","etag":"e","size":"1","generation":"-1"}`),
 			"list objects: ; 2^63":          items(`{"name":"a","etag":"e","size":"1","generation":"9223372036854775808"}`),
 			"list objects: ; no size":       items(`{"name":"a","etag":"e","size":"","generation":"1"}`),
