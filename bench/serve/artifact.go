@@ -220,22 +220,17 @@ func (s *site) compare(a artifact.Artifact) error {
 	return nil
 }
 
-func middle(list []float64) float64 {
-	list = slices.Sorted(slices.Values(list))
-	return list[len(list)/2]
-}
-
 func reportSites(sites []*site) (missed int) {
 	fmt.Printf("\nAn artifact of %d MiB, %d clients, turns of %s:\n\n", artifactBytes>>20, downloaders, turn)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\tMB/s\tleast\tmost\t")
 	for _, s := range sites {
-		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.0f\t\n", s.name, middle(s.rates)/1e6, slices.Min(s.rates)/1e6, slices.Max(s.rates)/1e6)
+		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.0f\t\n", s.name, contest.Median(s.rates)/1e6, slices.Min(s.rates)/1e6, slices.Max(s.rates)/1e6)
 	}
 	w.Flush()
 	goal := contest.Goal{What: "bytes a second of nginx to those of headgate", Number: -1, Limit: 1 / leastShare}
 	if len(sites) == 2 {
-		goal.Number = middle(sites[1].rates) / middle(sites[0].rates)
+		goal.Number = contest.Median(sites[1].rates) / contest.Median(sites[0].rates)
 		fmt.Printf("\nheadgate sends %.2f × what nginx does, at least %.2f\n", 1/goal.Number, leastShare)
 	}
 	return contest.Judge(os.Stdout, []contest.Goal{goal})

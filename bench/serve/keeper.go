@@ -33,10 +33,9 @@ func buildKeeper(ctx context.Context, dir string) (string, error) {
 
 // startKeeper starts headgate serve for the objects in dir, with its store
 // there, and returns when it listens.
-func startKeeper(ctx context.Context, command, dir string, args ...string) (*keeper, error) {
-	k := &keeper{cmd: exec.CommandContext(ctx, command, append([]string{
-		"serve", "-f", filepath.Join(dir, "objects"), "--store", filepath.Join(dir, "store"), "--addr", "127.0.0.1:0", "--log-level", "error",
-	}, args...)...)}
+func startKeeper(ctx context.Context, command, dir string) (*keeper, error) {
+	k := &keeper{cmd: exec.CommandContext(ctx, command,
+		"serve", "-f", filepath.Join(dir, "objects"), "--store", filepath.Join(dir, "store"), "--addr", "127.0.0.1:0", "--log-level", "error")}
 	k.cmd.Stderr, k.cmd.WaitDelay = os.Stderr, 30*time.Second
 	k.cmd.Cancel = func() error { return k.cmd.Process.Signal(os.Interrupt) }
 	out, err := k.cmd.StdoutPipe()
@@ -111,12 +110,9 @@ func (k *keeper) peak() int64 {
 
 // A tally is what a keeper did and needed, as its metrics tell.
 type tally struct {
-	Late    map[float64]float64 // checks that were at most so many seconds late
-	Polls   float64
-	Failed  float64
-	CPU     float64 // seconds
-	Mallocs float64
-	Bytes   float64
+	Late   map[float64]float64 // checks that were at most so many seconds late
+	Polls  float64
+	Failed float64
 }
 
 // tally returns what the process did and needed so far.
@@ -159,12 +155,6 @@ func (t *tally) add(line string) error {
 		if strings.Contains(labels, `outcome="failed"`) {
 			t.Failed += number
 		}
-	case "process_cpu_seconds_total":
-		t.CPU = number
-	case "go_memstats_mallocs_total":
-		t.Mallocs = number
-	case "go_memstats_alloc_bytes_total":
-		t.Bytes = number
 	}
 	return nil
 }
@@ -175,7 +165,7 @@ func (t tally) less(before tally) tally {
 	for at, n := range t.Late {
 		late[at] = n - before.Late[at]
 	}
-	return tally{late, t.Polls - before.Polls, t.Failed - before.Failed, t.CPU - before.CPU, t.Mallocs - before.Mallocs, t.Bytes - before.Bytes}
+	return tally{late, t.Polls - before.Polls, t.Failed - before.Failed}
 }
 
 // late returns within how many seconds a part of the polls began: the bound of

@@ -1,8 +1,7 @@
 // Serve measures the continuous mode in rows, each a part of it; names of rows
 // on the command line choose some. See docs/benchmarks.md for how to read them.
 //
-// Row fleet keeps many GitRepository objects of a few repositories, with and
-// without sharing of what upstreams answer, by headgate serve. The upstreams are a process of their
+// Row fleet keeps many GitRepository objects of a few repositories by headgate serve. The upstreams are a process of their
 // own, which has its answers ready, so that headgate is measured alone.
 //
 // Row artifact compares how fast artifacts are downloaded from headgate and from
@@ -32,7 +31,7 @@ var rows = []struct {
 // roles are what a process of this program does that another has started.
 var roles = map[string]func() error{
 	"artifact-server": artifactServer,
-	"upstream":        upstreamRole,
+	"upstream":        runUpstream,
 }
 
 func main() {

@@ -177,56 +177,50 @@ func invalid(reason, text string) error {
 
 // authenticate finds the keys of the driver. Errors are *[source.StepError].
 func (d *driver) authenticate(ctx context.Context) (err error) {
-	a, issue := d.access, d.exchangeKeys
-	switch sts := a.Spec.STS; {
-	case a.Spec.SecretRef != nil:
+	a, sts := d.access, d.access.Spec.STS
+	if a.Spec.SecretRef != nil {
 		if d.fixed.Username, d.fixed.Password, err = transport.S3Keys(a.Secret.Name, a.Secret.Secret); err != nil {
-			return bucket.Failed("AuthenticationFailed", fmt.Errorf("spec.secretRef: %w", err))
+			err = bucket.Failed("AuthenticationFailed", fmt.Errorf("spec.secretRef: %w", err))
 		}
-		return nil
-	case sts != nil && sts.Provider != source.STSAWS:
-	case a.Spec.Provider == "aws":
-		issue = d.ownIdentity
-	default:
+		return err
+	}
+	if sts == nil && a.Spec.Provider != "aws" {
 		return nil
 	}
 	var service *url.URL
-	if a.Spec.STS != nil {
-		if service, err = a.Spec.STS.EndpointURL(); err != nil {
+	if sts != nil {
+		if service, err = sts.EndpointURL(); err != nil {
 			return bucket.Failed("URLInvalid", err)
 		}
 	}
-	get, err := issue(service)
+	issue := d.ownIdentity
+	if sts != nil && sts.Provider != source.STSAWS {
+		issue, err = d.exchangeKeys(service)
+	} else if at := d.at.Load().base; at.Scheme == "http" && transport.ZoneOfHost(at) != transport.Link {
+		err = invalid("InvalidProviderConfiguration", "spec.insecure: the identity of this program is not shown in the clear: remove it, or set spec.secretRef")
+	}
 	if err == nil {
-		d.issued, err = bucket.NewIssued(ctx, get)
+		d.issued, err = bucket.NewIssued(ctx, issue)
 	}
 	return err
 }
 
-// An issuer has keys issued.
-type issuer func(context.Context) (source.Credential, error)
-
-// ownIdentity has keys issued to the identity of this program, by service unless that is nil.
-func (d *driver) ownIdentity(service *url.URL) (issuer, error) {
-	a, base := d.access, d.at.Load().base
-	if base.Scheme == "http" && transport.ZoneOfHost(base) != transport.Link {
-		return nil, invalid("InvalidProviderConfiguration", "spec.insecure: the identity of this program is not shown in the clear: remove it, or set spec.secretRef")
+// ownIdentity has keys issued to the identity of this program, by the service of spec.sts if there is one.
+func (d *driver) ownIdentity(ctx context.Context) (source.Credential, error) {
+	spec := d.access.Spec
+	u := &url.URL{Scheme: "s3", Host: d.at.Load().server, Path: "/" + spec.BucketName}
+	if spec.STS != nil {
+		u.RawQuery = url.Values{"sts": {spec.STS.Endpoint}}.Encode()
 	}
-	u := &url.URL{Scheme: "s3", Host: d.at.Load().server, Path: "/" + a.Spec.BucketName}
-	if service != nil {
-		u.RawQuery = url.Values{"sts": {a.Spec.STS.Endpoint}}.Encode()
+	issued, err := d.access.LogIn(ctx, u)
+	if errors.Is(err, errors.ErrUnsupported) {
+		err = invalid("InvalidProviderConfiguration", "spec.provider: this program cannot log in with provider aws: set spec.secretRef")
 	}
-	return func(ctx context.Context) (source.Credential, error) {
-		issued, err := a.LogIn(ctx, u)
-		if errors.Is(err, errors.ErrUnsupported) {
-			err = invalid("InvalidProviderConfiguration", "spec.provider: this program cannot log in with provider aws: set spec.secretRef")
-		}
-		return issued, err
-	}, nil
+	return issued, err
 }
 
 // exchangeKeys has keys issued by the token service of spec.sts.
-func (d *driver) exchangeKeys(service *url.URL) (issuer, error) {
+func (d *driver) exchangeKeys(service *url.URL) (func(context.Context) (source.Credential, error), error) {
 	a, sts := d.access, d.access.Spec.STS
 	switch {
 	case sts.SecretRef == nil:

@@ -8,7 +8,6 @@ import (
 	"iter"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/s3utils"
@@ -22,7 +21,6 @@ const (
 	pageSize = 1000                                                               // keys; no store gives more
 	maxPage  = 8 << 20                                                            // bytes of a page: 1000 keys of 1024 bytes, each of them escaped, and as much again
 	emptySum = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" // SHA-256 of nothing
-	freshFor = 5 * time.Minute                                                    // how old a signature may be before its age is why it was refused
 )
 
 // pages are the answers to ListObjectsV2.
@@ -92,19 +90,17 @@ func (d *driver) begin(resp *http.Response, c *bucket.Call) error {
 
 // send sends what minio-go asks for to where the bucket is, signed, and returns the
 // answer when that is a success. A request that is refused is sent again, once for
-// each reason that can be removed: the bucket is in another region, the keys are
-// outdated, the signature waited for too long.
+// each reason that can be removed: the bucket is in another region, or the keys are outdated.
 func (d *driver) send(made *http.Request, c *bucket.Call) (*http.Response, error) {
 	ctx := made.Context()
 	var refused *source.Credential
-	for moved, resigned := false, false; ; {
+	for moved := false; ; {
 		at, keys, err := d.at.Load(), &d.fixed, error(nil)
 		if d.issued != nil {
 			if keys, err = d.issued.Get(ctx, refused); err != nil {
 				return nil, err
 			}
 		}
-		signed := time.Now()
 		req := at.request(made, c.Object, keys)
 		resp, err := at.client.Do(req)
 		if err != nil {
@@ -123,8 +119,6 @@ func (d *driver) send(made *http.Request, c *bucket.Call) (*http.Response, error
 			d.at.CompareAndSwap(at, d.locate(e.Region, at))
 		case outdated[e.Code] && d.issued != nil && refused == nil:
 			refused = keys
-		case !resigned && e.Code == tooSkewed && time.Since(signed) > freshFor:
-			resigned = true
 		default:
 			e.Refused = outdated[e.Code]
 			return nil, e
@@ -165,8 +159,6 @@ func (at *bucketURL) request(made *http.Request, o *bucket.Object, keys *source.
 var outdated = map[string]bool{"ExpiredToken": true, "ExpiredTokenException": true, "TokenRefreshRequired": true, "InvalidToken": true, "InvalidTokenId": true,
 	"InvalidAccessKeyId": true, "InvalidClientTokenId": true}
 
-const tooSkewed = "RequestTimeTooSkewed"
-
 // hints say what to do about a refusal, by its code or status.
 var hints = map[string]string{
 	"NoSuchBucket":                 "check spec.bucketName, and that spec.endpoint and spec.region are where it is",
@@ -176,7 +168,7 @@ var hints = map[string]string{
 	"InvalidObjectState":           "it is archived: restore it, or exclude it with spec.ignore",
 	"NotImplemented":               "the store lacks ListObjectsV2 or GetObject with If-Match, which this needs",
 	"MethodNotAllowed":             "check spec.endpoint: that is no store of S3, or its console",
-	tooSkewed:                      "signatures are good for 15 minutes: check the clocks of this machine and of the store",
+	"RequestTimeTooSkewed":         "signatures are good for 15 minutes: check the clocks of this machine and of the store",
 	"AccessDenied":                 "the keys need s3:ListBucket on the bucket and s3:GetObject on its objects",
 	"InvalidAccessKeyId":           "check accesskey in the Secret of spec.secretRef; keys of a token service need the endpoint that it belongs to",
 	"SignatureDoesNotMatch":        "check secretkey in the Secret of spec.secretRef; keys of a token service need the endpoint that it belongs to",
