@@ -87,35 +87,33 @@ func newAccess(ctx context.Context, spec *source.BucketSpec, env source.Env, v *
 	if spec.STS != nil {
 		sts = *spec.STS
 	}
-	proxy, err := v.Read(ctx, spec.ProxySecretRef, "spec.proxySecretRef")
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range []struct {
-		to    *transport.Secret
-		ref   *source.LocalReference
-		field string
-	}{{&a.Secret, spec.SecretRef, "spec.secretRef"}, {&a.STS, sts.SecretRef, "spec.sts.secretRef"}} {
-		if *s.to, err = v.Read(ctx, s.ref, s.field); err != nil {
-			return nil, err
+	var err error
+	read := func(ref *source.LocalReference, field string) (s transport.Secret) {
+		if err == nil {
+			s, err = v.Read(ctx, ref, field)
 		}
+		return s
 	}
-	if a.Way, err = way(ctx, v, spec.CertSecretRef, "spec.certSecretRef", proxy, env); err != nil {
-		return nil, err
+	a.Secret, a.STS = read(spec.SecretRef, "spec.secretRef"), read(sts.SecretRef, "spec.sts.secretRef")
+	proxy := read(spec.ProxySecretRef, "spec.proxySecretRef")
+	cert, stsCert := read(spec.CertSecretRef, "spec.certSecretRef"), read(sts.CertSecretRef, "spec.sts.certSecretRef")
+	if err == nil {
+		a.Way, err = way(cert, proxy, env)
 	}
-	a.STSWay, err = way(ctx, v, sts.CertSecretRef, "spec.sts.certSecretRef", proxy, env)
+	if err == nil {
+		a.STSWay, err = way(stsCert, proxy, env)
+	}
 	return a, err
 }
 
-// way returns how a server is reached: with the TLS settings of the Secret that
-// ref, the field of the spec, names, and a proxy, which is trusted as the server is.
-func way(ctx context.Context, v *transport.Vault, ref *source.LocalReference, field string, proxy transport.Secret, env source.Env) (transport.Config, error) {
-	c := transport.Outside(env)
-	cert, err := v.Read(ctx, ref, field)
-	if err == nil && cert.Name != "" {
+// way returns how a server is reached: with the TLS settings of a Secret, and a
+// proxy, which is trusted as the server is. Both may be none.
+func way(cert, proxy transport.Secret, env source.Env) (c transport.Config, err error) {
+	c = transport.Outside(env)
+	c.Settings = transport.Settings("cert", cert, proxy)
+	if cert.Name != "" {
 		c.TLS, err = transport.CertTLS(cert.Name, cert.Secret)
 	}
-	c.Settings = transport.Settings("cert", cert, proxy)
 	if err != nil || proxy.Name == "" {
 		return c, err
 	}

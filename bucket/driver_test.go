@@ -10,9 +10,6 @@ import (
 	"io/fs"
 	"iter"
 	"maps"
-	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -228,32 +225,6 @@ func walk(t *testing.T, tree fs.FS, visit func(name string)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// serving returns the URL of a server that answers everything with text.
-func serving(t *testing.T, text string) string {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text) }))
-	t.Cleanup(server.Close)
-	return server.URL
-}
-
-// ask sends a request with the client of a.
-func ask(ctx context.Context, a *bucket.Access, server string) error {
-	at, err := url.Parse(server)
-	if err != nil {
-		return err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := a.Client(at, a.Way).Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	_, err = io.Copy(io.Discard, resp.Body)
-	return err
 }
 
 // folder writes files, NAME, CONTENT, …, and returns their directory.

@@ -225,54 +225,6 @@ func TestFetchEndsSoon(t *testing.T) {
 	}
 }
 
-// Whoever ends the fetch need not wait for the store, wherever it hangs.
-func TestFetchEnded(t *testing.T) {
-	hang := func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
-	for name, open := range map[string]func(ctx context.Context, o Object, offset int64) (io.ReadCloser, error){
-		"in the answer": func(ctx context.Context, o Object, _ int64) (io.ReadCloser, error) { return nil, hang(ctx) },
-		"in the content": func(ctx context.Context, o Object, _ int64) (io.ReadCloser, error) {
-			return struct {
-				io.Reader
-				io.Closer
-			}{io.MultiReader(io.LimitReader(zeros{}, 100), readFunc(func([]byte) (int, error) { return 0, hang(ctx) })), io.NopCloser(nil)}, nil
-		},
-		"in the last of many": func(ctx context.Context, o Object, _ int64) (io.ReadCloser, error) {
-			if o.Key >= "d099" {
-				return nil, hang(ctx)
-			}
-			return nil, nil
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { // which fails when a goroutine is left
-				gone := errors.New("nobody wants it any more")
-				ctx, cancel := context.WithCancelCause(t.Context())
-				time.AfterFunc(10*time.Second, func() { cancel(gone) })
-				begun := time.Now()
-				_, err := holding(t, &shop{open: open}, small(1000)).WriteTo(ctx, io.Discard)
-				if !errors.Is(err, gone) || !strings.Contains(err.Error(), " of 1000 objects arrived") {
-					t.Error(err)
-				}
-				if took := time.Since(begun); took != 10*time.Second {
-					t.Errorf("after %s", took)
-				}
-			})
-			synctest.Test(t, func(t *testing.T) {
-				c := holding(t, &shop{open: open}, small(1000))
-				c.origin.bucket.Spec.Timeout = source.Duration(5 * time.Second)
-				_, err := c.WriteTo(t.Context(), io.Discard)
-				step, ok := errors.AsType[*source.StepError](err)
-				if !ok || step.Step != source.StepFetch || step.Reason != "BucketOperationFailed" {
-					t.Errorf("%#v", err)
-				}
-				if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "fetch: not done within 5s") || !strings.Contains(err.Error(), " of 1000 objects arrived") {
-					t.Error(err)
-				}
-			})
-		})
-	}
-}
-
 type readFunc func([]byte) (int, error)
 
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
@@ -632,20 +584,6 @@ func TestResumeStalled(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// What a token service answers says nothing about the object that was asked for.
-func TestLoginLost(t *testing.T) {
-	for _, status := range []int{404, 412, 400} {
-		d := &shop{open: func(context.Context, Object, int64) (io.ReadCloser, error) {
-			return nil, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed", Err: &StatusError{Doing: "log in", Status: status}}
-		}}
-		_, err := holding(t, d, map[string]int64{"a": 9}).WriteTo(t.Context(), io.Discard)
-		step, ok := errors.AsType[*source.StepError](err)
-		if !ok || step.Reason != "AuthenticationFailed" || errors.Is(err, source.ErrMoved) || d.opened.Load() != 1 {
-			t.Errorf("%d: %v, opened %d times", status, err, d.opened.Load())
-		}
-	}
 }
 
 // A credential is used for four fifths of its life, and one without an end, or

@@ -160,42 +160,38 @@ func (o *Origin) exchange(s *snapshot) *snapshot {
 
 // look connects to the bucket and lists it.
 func (o *Origin) look(ctx context.Context, before state) (*snapshot, error) {
-	driver, access, err := o.connect(ctx)
-	if err != nil {
-		return nil, err
+	s := &snapshot{state: state{Bucket: bucketName(&o.bucket.Spec)}}
+	err := o.connect(ctx, s)
+	if err == nil {
+		err = o.fill(ctx, s, before)
 	}
-	s := &snapshot{driver: driver, access: access, state: state{Bucket: bucketName(&o.bucket.Spec)}}
-	if err := o.fill(ctx, s, before); err != nil {
-		access.close()
-		return nil, err
+	if err != nil && s.access != nil {
+		s.access.close()
 	}
-	return s, nil
+	return s, err
 }
 
-// connect returns the driver of spec.provider.
-func (o *Origin) connect(ctx context.Context) (driver Driver, access *Access, err error) {
-	provider, _, _ := strings.Cut(bucketName(&o.bucket.Spec), " ")
+// connect makes the driver of spec.provider.
+func (o *Origin) connect(ctx context.Context, s *snapshot) error {
+	provider, _, _ := strings.Cut(s.state.Bucket, " ")
 	connect := o.providers[provider]
 	if connect == nil {
 		known := strings.Join(slices.Sorted(maps.Keys(o.providers)), " or ")
-		return nil, nil, fmt.Errorf("%w: spec.provider %q: this program reads buckets with %s only", source.ErrInvalid, provider, known)
+		return fmt.Errorf("%w: spec.provider %q: this program reads buckets with %s only", source.ErrInvalid, provider, known)
 	}
 	if err := o.validate(); err != nil {
-		return nil, nil, err
+		return err
 	}
-	err = o.within(ctx, "log in", func(ctx context.Context) (err error) {
-		if access, err = newAccess(ctx, &o.bucket.Spec, o.env, &o.vault); err != nil {
-			return err
-		}
-		if driver, err = connect(ctx, access); err != nil {
-			access.close()
+	err := o.within(ctx, "log in", func(ctx context.Context) (err error) {
+		if s.access, err = newAccess(ctx, &o.bucket.Spec, o.env, &o.vault); err == nil {
+			s.driver, err = connect(ctx, s.access)
 		}
 		return err
 	})
 	if errors.Is(err, context.DeadlineExceeded) { // of a token service: nothing else is asked
 		err = Failed("AuthenticationFailed", err)
 	}
-	return driver, access, err
+	return err
 }
 
 // validate checks the spec, which may have been made in Go and never decoded.

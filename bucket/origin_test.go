@@ -17,7 +17,6 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/bucket"
 	"github.com/headgate-io/headgate/source"
-	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
 // The vectors of reference A4.
@@ -310,29 +309,6 @@ func TestProgress(t *testing.T) {
 	want := source.Progress{Object: "bucket/default/app", Phase: "listing", Done: 10_000, Unit: "objects"}
 	if len(told) != 2 || told[0].Done != 5000 || told[1] != want {
 		t.Errorf("%+v", told)
-	}
-}
-
-// What Resolve leaves for an Open that does not come holds no goroutine when nothing changed.
-func TestNothingLeaks(t *testing.T) {
-	d := newMemory("a", "1")
-	server := serving(t, "ok")
-	d.connect = func(ctx context.Context, a *bucket.Access) error { return ask(ctx, a, server) }
-	var state source.State
-	for i := range 3 {
-		o := d.origin(newBucket(nil), source.Env{})
-		resolve := func(ctx context.Context) {
-			_, next, err := o.Resolve(ctx, state)
-			if err != nil {
-				t.Fatal(err)
-			}
-			state = next
-		}
-		if i == 0 {
-			resolve(t.Context())
-			continue
-		}
-		sourcetest.NoLeaks(t, resolve)
 	}
 }
 

@@ -39,7 +39,6 @@ type selection struct {
 // The error names keys that are refused, or is a *[artifact.LimitError].
 func (s *selection) choose(ctx context.Context, listed []Object, rules *artifact.Rules, limits artifact.Limits) (sum string, err error) {
 	var refused, untagged, markers named
-	var ignoreFiles []Object
 	s.files = make([]Object, 0, len(listed))
 	for _, o := range listed {
 		marker := strings.HasSuffix(o.Key, "/")
@@ -47,7 +46,7 @@ func (s *selection) choose(ctx context.Context, listed []Object, rules *artifact
 			continue
 		}
 		if o.Key == ignoreFile {
-			ignoreFiles = append(ignoreFiles, o)
+			s.files = append(s.files, o)
 			continue
 		}
 		_, ignored, err := rules.Match(ctx, strings.TrimSuffix(o.Key, "/"), marker)
@@ -72,7 +71,6 @@ func (s *selection) choose(ctx context.Context, listed []Object, rules *artifact
 			}
 		}
 	}
-	s.files = append(s.files, ignoreFiles...)
 	if markers.count > 0 {
 		s.notes = append(s.notes, fmt.Sprintf("the content of %d directory markers is left out: %s", markers.count, &markers))
 	}

@@ -230,7 +230,7 @@ func TestRead(t *testing.T) {
 	t.Parallel()
 	keys := []string{"a", "a/b", "dir/", "dir/b c", "dir/ü%20+&=?#.txt", "a//b", "a/../b", "dir/<&>\"'", "z~'()*!;:@$,", "é/日本", "%2F", "+", "a+b", "{object}", `back\slash`, "a\tb", "\"quoted\"", ".a", "😀", "n" + strings.Repeat("n", 1000)}
 	for _, m := range makers {
-		for name, c := range map[string]testenv.StoreConfig{"private": m.private, "public": {PageSize: 3}, "one by one": {PageSize: 1, Multipart: true}} {
+		for name, c := range map[string]testenv.StoreConfig{"private": m.private, "public": {PageSize: 3}, "one by one": {PageSize: 1}} {
 			t.Run(m.provider+", "+name, func(t *testing.T) {
 				t.Parallel()
 				s := m.start(t, c)

@@ -108,7 +108,9 @@ func (s *GitHubServer) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w = s.note(w, r, "", body)
-	s.respond(w, r, "", func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, strings.TrimPrefix(r.URL.Path, "/api/v3"), body) })
+	s.respond(w, r, "", func(w http.ResponseWriter, r *http.Request) {
+		s.answer(w, r, strings.TrimPrefix(r.URL.Path, "/api/v3"), body)
+	})
 }
 
 func (s *GitHubServer) answer(w http.ResponseWriter, r *http.Request, path string, body []byte) {

@@ -50,7 +50,6 @@ type StoreConfig struct {
 	LDAPUsername, LDAPPassword string                       // give temporary keys for them
 	WebIdentityToken           string                       // and for this
 	Arrange                    func(keys []string) []string // what is listed in which order, of keys sorted as bytes
-	Multipart                  bool                         // ETags as those of objects that were uploaded in parts, HEX-3
 
 	// Google
 	Robot string // give tokens for the key of the service account of this e-mail address, see [Store.Key], and want one
@@ -273,9 +272,6 @@ func (b *StoreBucket) put(key string, o StoredObject) string {
 	b.last++
 	sum := md5.Sum([]byte(o.Content))
 	o.generation, o.revision, o.since, o.etag = b.last, 1, time.Now(), hex.EncodeToString(sum[:])
-	if b.store.config.Multipart {
-		o.etag += "-3"
-	}
 	b.objects[key], b.listed = o, nil
 	return o.etag
 }
