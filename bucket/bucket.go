@@ -24,7 +24,7 @@ import (
 type Object struct {
 	Key     string
 	ETag    string // without quotes and W/, spelled the same however it was learned
-	Size    int64  // bytes
+	Size    int64  // bytes, not negative
 	Version string // what the driver needs beyond ETag to read just this content, "" when nothing
 }
 
@@ -127,12 +127,12 @@ func way(cert, proxy transport.Secret, env source.Env) (c transport.Config, err 
 // identity tells the bucket, and the credentials that it is read with, from
 // others: by all of the spec that decides about that, the namespace, and the
 // content of the Secrets.
-func (a *Access) identity(namespace string) (string, error) {
+func (a *Access) identity(namespace string) string {
 	spec := *a.Spec
 	spec.Prefix, spec.Ignore, spec.Suspend, spec.Interval, spec.Timeout = "", nil, false, 0, 0
-	text, err := json.Marshal([]any{namespace, spec, a.Way.Settings, a.STSWay.Settings, a.Secret, a.STS})
+	text, _ := json.Marshal([]any{namespace, spec, a.Way.Settings, a.STSWay.Settings, a.Secret, a.STS})
 	sum := sha256.Sum256(text)
-	return string(sum[:]), err
+	return string(sum[:])
 }
 
 // LogIn returns what spec.provider issues to the identity of the program, or of

@@ -234,9 +234,9 @@ func (f *fetch) readAhead() {
 func (f *fetch) read(i int, share int64, r io.Reader) {
 	o := f.tree.list[i]
 	data, more := make([]byte, o.Size), make([]byte, 1)
-	n, err := io.ReadFull(r, data)
+	_, err := io.ReadFull(r, data)
 	if err == nil {
-		if n, err = r.Read(more); n > 0 { // at its end a reader judges what it has read
+		if _, err = io.ReadFull(r, more); err == nil { // at its end a reader judges what it has read
 			err = moved("it has grown")
 		}
 	} else if err == io.EOF {

@@ -98,10 +98,6 @@ func (o *Origin) list(ctx context.Context, s *snapshot) (l *listing, err error) 
 		}
 		return takeAll(ctx, s.driver, prefix, progress)
 	}
-	identity, err := s.access.identity(o.bucket.Metadata.Namespace)
-	if err != nil {
-		return nil, err
-	}
 	o.mu.Lock()
 	since := o.env.Since
 	if o.listed {
@@ -110,7 +106,7 @@ func (o *Origin) list(ctx context.Context, s *snapshot) (l *listing, err error) 
 	o.listed = true
 	o.mu.Unlock()
 	err = o.within(ctx, "list objects", func(ctx context.Context) error {
-		answer, err := o.env.Share.Do(ctx, "bucket "+identity+" "+prefix, since, list)
+		answer, err := o.env.Share.Do(ctx, "bucket "+s.access.identity(o.bucket.Metadata.Namespace)+" "+prefix, since, list)
 		l, _ = answer.(*listing)
 		return err
 	})
@@ -141,8 +137,6 @@ func (l *listing) add(o Object, prefix string) error {
 	switch {
 	case !strings.HasPrefix(o.Key, prefix):
 		return fmt.Errorf("the store lists the object %s, which does not begin with spec.prefix", quoted(o.Key))
-	case o.Size < 0:
-		return fmt.Errorf("object %s has %d bytes, says the store", quoted(o.Key), o.Size)
 	case l.keys.repeats(o.Key):
 		return fmt.Errorf("the store repeats its listing: object %s was listed before", quoted(o.Key))
 	case l.size > maxListing:

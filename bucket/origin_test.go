@@ -393,7 +393,6 @@ func TestFailures(t *testing.T) {
 		"ETag of two":       {change: lists(bucket.Object{Key: "x", ETag: "a b"}), says: `"x" has an ETag "a b", which is none`},
 		"ETag of lines":     {change: lists(bucket.Object{Key: "x", ETag: "a\nb c"}), says: `"x" has an ETag "a\nb c", which is none`},
 		"ETag of bytes":     {change: lists(bucket.Object{Key: "x", ETag: "a\xff"}), says: `"x" has an ETag`},
-		"less than no byte": {change: lists(bucket.Object{Key: "x", ETag: "e", Size: -1}), says: `"x" has -1 bytes`},
 		"endless key":       {change: lists(bucket.Object{Key: strings.Repeat("k", 1<<16+1), ETag: "e"}), says: `has more than 4096 bytes`},
 		"not in the prefix": {edit: func(s *source.BucketSpec) { s.Prefix = "c/" }, change: func(d *memoryDriver) {
 			d.order = func(l []bucket.Object) { l[0].Key = "b/d" }
