@@ -389,11 +389,11 @@ func TestFailures(t *testing.T) {
 		"no name":                       {edit: func(s *source.BucketSpec) { s.BucketName = "" }, is: source.ErrInvalid, says: "spec.bucketName"},
 		"address":                       {edit: func(s *source.BucketSpec) { s.SecretRef = &source.LocalReference{Name: "creds"} }, reason: "AuthenticationFailed", is: fs.ErrNotExist, says: "spec.secretRef: secret default/creds"},
 
-		"no ETag":           {change: lists(bucket.Object{Key: "x"}), says: `"x" has no ETag: the store must list an ETag for each`},
-		"ETag of two":       {change: lists(bucket.Object{Key: "x", ETag: "a b"}), says: `"x" has an ETag "a b", which is none`},
-		"ETag of lines":     {change: lists(bucket.Object{Key: "x", ETag: "a\nb c"}), says: `"x" has an ETag "a\nb c", which is none`},
-		"ETag of bytes":     {change: lists(bucket.Object{Key: "x", ETag: "a\xff"}), says: `"x" has an ETag`},
-		"endless key":       {change: lists(bucket.Object{Key: strings.Repeat("k", 1<<16+1), ETag: "e"}), says: `has more than 4096 bytes`},
+		"no ETag":       {change: lists(bucket.Object{Key: "x"}), says: `"x" has no ETag: the store must list an ETag for each`},
+		"ETag of two":   {change: lists(bucket.Object{Key: "x", ETag: "a b"}), says: `"x" has an ETag "a b", which is none`},
+		"ETag of lines": {change: lists(bucket.Object{Key: "x", ETag: "a\nb c"}), says: `"x" has an ETag "a\nb c", which is none`},
+		"ETag of bytes": {change: lists(bucket.Object{Key: "x", ETag: "a\xff"}), says: `"x" has an ETag`},
+		"endless key":   {change: lists(bucket.Object{Key: strings.Repeat("k", 1<<16+1), ETag: "e"}), says: `has more than 4096 bytes`},
 		"not in the prefix": {edit: func(s *source.BucketSpec) { s.Prefix = "c/" }, change: func(d *memoryDriver) {
 			d.order = func(l []bucket.Object) { l[0].Key = "b/d" }
 		}, says: `lists the object "b/d", which does not begin with spec.prefix`},

@@ -95,7 +95,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
 	phase := s.phaseOf(r, body)
-	w = &countingWriter{s.note(w, r, phase, body), &s.bytes}
+	w = s.note(w, r, phase, body, true)
 	if !s.allowed(r, phase) {
 		w.Header().Set("WWW-Authenticate", `Basic realm="testenv"`)
 		http.Error(w, "credentials wanted", http.StatusUnauthorized)

@@ -107,7 +107,7 @@ func (s *GitHubServer) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	w = s.note(w, r, "", body)
+	w = s.note(w, r, "", body, false)
 	s.respond(w, r, "", func(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, r, strings.TrimPrefix(r.URL.Path, "/api/v3"), body)
 	})

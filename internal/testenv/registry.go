@@ -87,13 +87,10 @@ func (g *Registry) serve(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	w = g.note(w, r, phase, body)
+	w = g.note(w, r, phase, body, phase == GetBlob)
 	if phase != GetToken && !g.allowed(r, phase) {
 		g.challenge(w, r, phase)
 		return
-	}
-	if phase == GetBlob {
-		w = &countingWriter{w, &g.bytes}
 	}
 	g.respond(w, r, phase, func(w http.ResponseWriter, r *http.Request) { g.answer(w, r, phase) })
 }

@@ -96,35 +96,44 @@ func (k *fakeServer) Reset() {
 	k.received.Store(0)
 }
 
-// note records a request, and returns a writer of its answer that records the status.
-func (k *fakeServer) note(w http.ResponseWriter, r *http.Request, phase Phase, body []byte) http.ResponseWriter {
+// note records a request, and returns a writer of its answer that records the
+// status and, where content is asked for, counts the bytes.
+func (k *fakeServer) note(w http.ResponseWriter, r *http.Request, phase Phase, body []byte, content bool) http.ResponseWriter {
 	q := newRequest(r, phase, body)
 	k.received.Add(int64(len(body)))
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.requests = append(k.requests, &q)
-	return &notingWriter{w, k, &q}
+	return &notingWriter{w, k, &q, content}
 }
 
-// A notingWriter records the status of an answer.
+// A notingWriter records the status of an answer, and the bytes of its content.
 type notingWriter struct {
 	http.ResponseWriter
 	fakeServer *fakeServer
 	of         *Request
+	content    bool
 }
 
 func (w *notingWriter) WriteHeader(code int) {
-	w.fakeServer.mu.Lock()
-	w.of.Status = code
-	w.fakeServer.mu.Unlock()
+	w.status(code)
 	w.ResponseWriter.WriteHeader(code)
 }
 
-func (w *notingWriter) Write(b []byte) (int, error) {
+func (w *notingWriter) status(code int) int {
 	w.fakeServer.mu.Lock()
-	w.of.Status = cmp.Or(w.of.Status, http.StatusOK)
-	w.fakeServer.mu.Unlock()
-	return w.ResponseWriter.Write(b)
+	defer w.fakeServer.mu.Unlock()
+	w.of.Status = cmp.Or(w.of.Status, code)
+	return w.of.Status
+}
+
+func (w *notingWriter) Write(b []byte) (int, error) {
+	refused := w.status(http.StatusOK) >= http.StatusBadRequest
+	n, err := w.ResponseWriter.Write(b)
+	if w.content && !refused {
+		w.fakeServer.bytes.Add(int64(n))
+	}
+	return n, err
 }
 
 // Unwrap is what [http.ResponseController] looks for.
@@ -229,18 +238,3 @@ func (d *Defect) swell(w http.ResponseWriter, rec *httptest.ResponseRecorder, be
 		}
 	}
 }
-
-// A countingWriter counts the bytes of answers.
-type countingWriter struct {
-	http.ResponseWriter
-	n *atomic.Int64
-}
-
-func (w *countingWriter) Write(b []byte) (int, error) {
-	n, err := w.ResponseWriter.Write(b)
-	w.n.Add(int64(n))
-	return n, err
-}
-
-// Unwrap is what [http.ResponseController] looks for.
-func (w *countingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

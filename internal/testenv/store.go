@@ -134,7 +134,7 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	w = s.note(w, r, phase, body)
+	w = s.note(w, r, phase, body, phase == GetObject)
 	w.Header().Set("X-Amz-Request-Id", rand.Text())
 	w.Header().Set("Date", s.now().UTC().Format(http.TimeFormat))
 	data := phase == ListObjects || phase == GetObject
@@ -160,9 +160,6 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 		default:
 			b.give(w, r, key)
 		}
-	}
-	if phase == GetObject {
-		w = &countingWriter{w, &s.bytes}
 	}
 	s.respond(w, r, phase, well)
 }
