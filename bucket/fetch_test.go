@@ -82,7 +82,7 @@ func holding(t testing.TB, d Driver, sizes map[string]int64) *content {
 	}
 	slices.SortFunc(objects, byKey)
 	s := &snapshot{driver: d, access: &Access{}, selection: selection{files: objects}}
-	b := &source.Bucket{Spec: source.BucketSpec{BucketName: "apps", Timeout: source.Duration(time.Minute)}}
+	b := &source.Bucket{Spec: source.BucketSpec{BucketName: "apps", Timeout: source.Duration(time.Hour)}}
 	b.Kind, b.Metadata.Name = "Bucket", "b"
 	return &content{s, New(b, source.Env{}, nil)}
 }
@@ -116,7 +116,6 @@ func checked(t *testing.T, archive io.Reader, sizes map[string]int64) {
 }
 
 func TestFetch(t *testing.T) {
-	t.Parallel()
 	for name, sizes := range map[string]map[string]int64{
 		"nothing":    {},
 		"small":      small(3000),
@@ -302,7 +301,6 @@ func TestExplainAgain(t *testing.T) {
 // Whatever objects there are, however long each takes, and whatever happens to
 // one of them: a fetch comes to its end, for a bubble of which all wait fails.
 func TestFetchEnds(t *testing.T) {
-	t.Parallel()
 	for seed := range uint64(9) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 5))

@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "rewrite the expectations in testdata/st
 // TestMain lets many tests run at a time: most of their time they wait, for retries and timeouts.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	flag.Set("test.parallel", "8")
+	flag.Set("test.parallel", "6")
 	os.Exit(m.Run())
 }
 

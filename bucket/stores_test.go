@@ -90,7 +90,7 @@ func (m *maker) following(s *testenv.Store) *source.Bucket {
 	return &source.Bucket{
 		Header: source.Header{APIVersion: "source.headgate.dev/v1", Kind: "Bucket", Metadata: source.Metadata{Name: "app", Namespace: "default"}},
 		Spec: source.BucketSpec{Provider: m.provider, BucketName: "app", Endpoint: s.URL, Insecure: strings.HasPrefix(s.Base, "http:"),
-			Interval: source.Duration(time.Hour), Timeout: source.Duration(time.Minute)},
+			Interval: source.Duration(time.Hour), Timeout: source.Duration(10 * time.Minute)},
 	}
 }
 
