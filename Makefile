@@ -11,7 +11,7 @@ BENCHFLAGS ?=
 PLAIN := github.com/klauspost/compress/... go.yaml.in/yaml/... compress/flate
 TARGETS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 
-.PHONY: help build test race lint vuln fuzz e2e bench-git bench-oci bench-bucket bench-chart bench-tester bench-serve journeys cross tidy
+.PHONY: help build test race lint vuln fuzz e2e bench-git bench-oci bench-bucket bench-chart bench-rollout bench-tester bench-serve journeys cross tidy
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -62,6 +62,9 @@ bench-bucket: ## compare fetching a bucket with other ways, side by side; builds
 
 bench-chart: ## compare finding a chart in an index with helm's way, side by side
 	cd bench && $(GO) run ./chart $(BENCHFLAGS)
+
+bench-rollout: ## compare calling webhooks by one client with a client for each call, side by side
+	cd bench && $(GO) run ./rollout $(BENCHFLAGS)
 
 bench-tester: ## compare the test runner with the load tester of Flagger, side by side
 	@.ci/servers loadtester

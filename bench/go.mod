@@ -7,6 +7,7 @@ require (
 	github.com/fluxcd/pkg/artifact v0.20.0
 	github.com/fluxcd/pkg/git v0.52.0
 	github.com/fluxcd/pkg/sourceignore v0.18.0
+	github.com/hashicorp/go-retryablehttp v0.7.8
 	github.com/headgate-io/headgate v0.0.0
 	github.com/minio/minio-go/v7 v7.4.1
 	golang.org/x/sync v0.24.0
@@ -96,6 +97,7 @@ require (
 	github.com/golang/groupcache v0.0.0-20241129210726-2c02b8208cf8 // indirect
 	github.com/google/go-containerregistry v0.22.1 // indirect
 	github.com/google/uuid v1.6.0 // indirect
+	github.com/hashicorp/go-cleanhttp v0.5.2 // indirect
 	github.com/hiddeco/sshsig v0.2.0 // indirect
 	github.com/jbenet/go-context v0.0.0-20150711004518-d14ea06fba99 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect

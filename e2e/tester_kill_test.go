@@ -228,11 +228,15 @@ func TestTesterCrowd(t *testing.T) {
 		defer c.Close()
 		slow = append(slow, c)
 	}
+	longest := time.Duration(0)
 	for range 50 {
+		at := time.Now()
 		if status, _ := ask(t, "GET", s.url+"/healthz", ""); status != 200 {
 			t.Fatalf("a probe: %d", status)
 		}
+		longest = max(longest, time.Since(at))
 	}
+	t.Logf("beside 1,000 slow connections a probe took at most %s", longest)
 	// Long bodies: those that are too many at a time are refused, and none costs more than itself.
 	long := payload("long", keys{"type": "bash", "cmd": "true", "text": strings.Repeat("x", 1<<20-1000)})
 	statuses := atOnce(300, func(int) int { status, _, _ := send(t.Context(), "POST", s.url, long); return status })
@@ -241,6 +245,13 @@ func TestTesterCrowd(t *testing.T) {
 	}
 	if peak := s.peak(); peak > 400<<10 {
 		t.Errorf("it took %d kB of memory", peak)
+	}
+	check4000 := payload("many", keys{})
+	if statuses := atOnce(4000, func(int) int {
+		status, _, _ := send(t.Context(), "POST", s.url+"/gate/check", check4000)
+		return status
+	}); statuses[403] != 4000 {
+		t.Errorf("4,000 requests at a time: %v", statuses)
 	}
 	// Streams whose callers leave.
 	for range 500 {

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
+
+	"github.com/headgate-io/headgate/rollout"
+)
+
+// The ways to call.
+const (
+	shared   = "shared"   // one Caller
+	anew     = "anew"     // a client for each call, closed after it
+	forsaken = "forsaken" // a client for each call, never closed: so the reference does
+)
+
+// A said is what a contestant says of itself.
+type said struct {
+	Calls      int
+	Took       time.Duration // all of them
+	Opened     int           // connections, in all
+	Left       int           // of them, when all was done
+	Goroutines int           // left likewise
+}
+
+const saidFile = "said.json"
+
+func readSaid(dir string) (s said, err error) {
+	text, err := os.ReadFile(filepath.Join(dir, saidFile))
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	return s, err
+}
+
+var payload = rollout.Payload{
+	Name: "podinfo", Namespace: "test", Phase: rollout.Progressing, Checksum: rollout.Checksum("abc"),
+	Metadata: map[string]string{"type": "cmd", "cmd": "hey -z 1m -q 10 -c 2 http://podinfo-canary.test:9898/"},
+}
+
+// call is the process of a contestant, which calls one time after the other. Its
+// arguments are the way, the URL, how often, and the URL that tells of connections.
+func call(ctx context.Context, args []string) error {
+	way, url := args[0], args[1]
+	times, err := strconv.Atoi(args[2])
+	if err != nil {
+		return err
+	}
+	before := runtime.NumGoroutine()
+	var caller rollout.Caller
+	post := func() error { return postAnew(ctx, url, way == anew) }
+	if way == shared {
+		post = func() error {
+			_, err := caller.Call(ctx, rollout.Hook{Name: "load-test", URL: url, DisableTLS: true}, payload)
+			return err
+		}
+	}
+	start := time.Now()
+	for range times {
+		if err := post(); err != nil {
+			return err
+		}
+	}
+	s := said{Calls: times, Took: time.Since(start)}
+	caller.Close()
+	for range 100 { // what was closed ends by itself
+		s.Goroutines = runtime.NumGoroutine() - before
+		if s.Opened, s.Left, err = connections(args[3]); err != nil {
+			return err
+		}
+		if s.Goroutines == 0 && s.Left == 0 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(saidFile, text, 0o600)
+}
+
+// postAnew posts as the reference does, with a client of its own.
+func postAnew(ctx context.Context, url string, end bool) error {
+	body, err := json.Marshal(payload)
+	if err != nil {
+		return err
+	}
+	client := retryablehttp.NewClient()
+	client.RetryMax, client.Logger = 0, nil
+	client.HTTPClient.Timeout = 10 * time.Second
+	if strings.HasPrefix(url, "https:") { // disableTLS; other webhooks have the transport that the client comes with
+		client.HTTPClient.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	}
+	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if _, err := io.ReadAll(resp.Body); err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d", resp.StatusCode)
+	}
+	if end {
+		client.HTTPClient.CloseIdleConnections()
+	}
+	return nil
+}
+
+// connections asks how many were opened and how many are open. It leaves no goroutine.
+func connections(url string) (opened, open int, err error) {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	resp, err := client.Get(url)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer resp.Body.Close()
+	_, err = fmt.Fscan(resp.Body, &opened, &open)
+	return opened, open, err
+}

@@ -1,0 +1,166 @@
+// Rollout compares calling webhooks by one rollout.Caller with a client built
+// anew for each call, as the reference does, side by side on one machine in one
+// run: over HTTP, and over TLS whose certificates are not verified.
+//
+// Each contestant is a process that makes 10,000 calls, one after the other, to a
+// server on loopback, which is another, does little, and counts connections. The
+// clients of the reference are never closed and make 1,000. They take turns, so that what
+// else the machine does hits all of them alike, and the numbers are medians. See
+// docs/benchmarks.md for how to read them.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/headgate-io/headgate/bench/contest"
+)
+
+const (
+	calls = 10_000
+	few   = 1000 // calls with clients that are never closed, each of which is a connection that stays
+)
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == "call" {
+		if err := call(context.Background(), os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, "call:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	contest.Main("nothing", run)
+}
+
+type bench struct {
+	contest.Contest
+	said map[*contest.Result][]said
+	err  error
+}
+
+// limits are the most of the time of a client that is built for each call and
+// closed after it that a shared one may take. Without TLS the exchange itself is
+// about a fifth of that time.
+var limits = map[string]float64{"HTTP": 1.0 / 3, "TLS": 1.0 / 5}
+
+// How the server is reached.
+var ways = []string{"HTTP", "TLS"}
+
+const (
+	ours   = "one Caller, "
+	theirs = "a client for each call, closed, "
+	leaves = "the same, never closed (reference), 1,000 calls, "
+)
+
+func run(ctx context.Context, o contest.Options) (missed int, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return 0, err
+	}
+	temp, err := os.MkdirTemp("", "headgate-bench-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(temp)
+	b := &bench{said: map[*contest.Result][]said{}}
+	var all []contest.Contestant
+	for _, way := range ways {
+		s, err := serve(way == "TLS")
+		if err != nil {
+			return 0, err
+		}
+		defer s.close()
+		for _, who := range []struct {
+			name, way string
+			calls     int
+		}{{ours, shared, calls}, {theirs, anew, calls}, {leaves, forsaken, few}} {
+			if o.Only && who.way != shared {
+				continue
+			}
+			args := []string{self, "call", who.way, s.url, strconv.Itoa(who.calls), s.tallies}
+			all = append(all, contest.Contestant{Name: who.name + way, Args: func(string) []string {
+				s.reset()
+				return args
+			}})
+		}
+	}
+	b.Contest = contest.Contest{Temp: temp, Env: os.Environ(), After: b.note}
+	if err := b.Compete(ctx, o.Runs, all); err != nil {
+		return 0, err
+	}
+	return b.report(os.Stdout), b.err
+}
+
+// note reads what a contestant says of itself.
+func (b *bench) note(r *contest.Result) {
+	s, err := readSaid(r.Output)
+	b.err = errors.Join(b.err, err)
+	b.said[r] = append(b.said[r], s)
+}
+
+// median of what a contestant said after the first run, which is to warm up;
+// negative when it took no part.
+func (b *bench) median(name string, number func(said) float64) float64 {
+	all := b.said[b.Result[name]]
+	if len(all) < 2 {
+		return -1
+	}
+	var numbers []float64
+	for _, s := range all[1:] {
+		numbers = append(numbers, number(s))
+	}
+	slices.Sort(numbers)
+	return numbers[len(numbers)/2]
+}
+
+// most is the highest of all runs, likewise.
+func (b *bench) most(name string, number func(said) float64) float64 {
+	most := -1.0
+	for _, s := range b.said[b.Result[name]] {
+		most = max(most, number(s))
+	}
+	return most
+}
+
+func took(s said) float64       { return s.Took.Seconds() / float64(s.Calls) }
+func opened(s said) float64     { return float64(s.Opened) }
+func left(s said) float64       { return float64(s.Left) }
+func goroutines(s said) float64 { return float64(s.Goroutines) }
+
+// report prints the results and returns how many goals were missed.
+func (b *bench) report(out io.Writer) (missed int) {
+	b.Print(out)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\tcalls/s\tconnections\tleft\tgoroutines left\t")
+	var goals []contest.Goal
+	for _, way := range ways {
+		for _, name := range []string{ours, theirs, leaves} {
+			if name += way; b.median(name, took) >= 0 {
+				fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.0f\t%.0f\t\n", name, 1/b.median(name, took), b.median(name, opened), b.median(name, left), b.median(name, goroutines))
+			}
+		}
+		goals = append(goals,
+			contest.Goal{What: way + ", time of a call against a client that is closed", Number: ratio(b.median(ours+way, took), b.median(theirs+way, took)), Limit: limits[way]},
+			contest.Goal{What: way + ", time of a call against one never closed", Number: ratio(b.median(ours+way, took), b.median(leaves+way, took)), Limit: limits[way]},
+			contest.Goal{What: way + ", connections", Number: b.most(ours+way, opened), Limit: 2, Unit: "in all"},
+			contest.Goal{What: way + ", connections left", Number: b.most(ours+way, left), Limit: 0, Unit: "in all"},
+			contest.Goal{What: way + ", goroutines left", Number: b.most(ours+way, goroutines), Limit: 0, Unit: "in all"})
+	}
+	w.Flush()
+	fmt.Fprintln(out)
+	return contest.Judge(out, goals)
+}
+
+// ratio is negative when one of the two was not measured.
+func ratio(a, b float64) float64 {
+	if a < 0 || b <= 0 {
+		return -1
+	}
+	return a / b
+}

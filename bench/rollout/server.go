@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+)
+
+// A server answers webhooks, with as little work as it can, since it is clients
+// that are measured, and counts its connections.
+type server struct {
+	url     string // of the webhook
+	tallies string // the URL that tells the numbers of connections
+
+	mu           sync.Mutex
+	ended        *sync.Cond // a connection
+	opened, open int
+	stop         []func()
+}
+
+// serve runs a server, with TLS or without, until its close.
+func serve(secure bool) (*server, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s := &server{url: "http://" + l.Addr().String() + "/"}
+	s.ended = sync.NewCond(&s.mu)
+	tallies := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		fmt.Fprintln(w, s.opened, s.open)
+	}))
+	s.stop = []func(){tallies.Close, func() { l.Close() }}
+	if secure {
+		tallies.StartTLS() // which makes a certificate
+		l = tls.NewListener(l, &tls.Config{Certificates: tallies.TLS.Certificates})
+		s.url = "https" + s.url[len("http"):]
+	} else {
+		tallies.Start()
+	}
+	s.tallies = tallies.URL
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			s.count(1)
+			go s.answer(conn)
+		}
+	}()
+	return s, nil
+}
+
+var passed = []byte("HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 6\r\n\r\npassed")
+
+// answer answers requests with a Content-Length until the client ends the connection.
+func (s *server) answer(conn net.Conn) {
+	defer s.count(-1)
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	length := 0
+	for {
+		line, err := in.ReadSlice('\n')
+		if err != nil {
+			return
+		}
+		if value, found := bytes.CutPrefix(line, []byte("Content-Length: ")); found {
+			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
+				return
+			}
+		}
+		if len(bytes.TrimSpace(line)) > 0 {
+			continue
+		}
+		if _, err := io.CopyN(io.Discard, in, int64(length)); err != nil {
+			return
+		}
+		if _, err := conn.Write(passed); err != nil {
+			return
+		}
+	}
+}
+
+func (s *server) count(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open += n
+	s.opened += max(n, 0)
+	s.ended.Broadcast()
+}
+
+// reset begins to count anew when the connections of the contestant before have ended.
+func (s *server) reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.open > 0 {
+		s.ended.Wait()
+	}
+	s.opened = 0
+}
+
+func (s *server) close() {
+	for _, stop := range s.stop {
+		stop()
+	}
+}
