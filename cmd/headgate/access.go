@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/net/http/httpproxy"
 	"oras.land/oras-go/v2/registry/remote/credentials"
 
@@ -70,10 +69,7 @@ func (p *program) environment(f *sourceFlags, documents *source.Set) (env source
 	if env.Networks, err = source.ParseNetworks(f.networks...); err != nil {
 		return env, usage("--allow-network: %w", err)
 	}
-	if env.Keychain, err = p.keychain(f.docker); err != nil {
-		return env, err
-	}
-	if documents != nil {
+	if env.Keychain, err = p.keychain(f.docker); err == nil && documents != nil {
 		env.Secrets, err = p.secretPlaces(f.secrets, documents)
 	}
 	return env, err
@@ -91,73 +87,14 @@ func (p *program) secretPlaces(dir string, documents *source.Set) (source.Secret
 
 // checkDir wants a directory as the value of a flag, or "".
 func checkDir(flag, dir, want string) error {
-	if info, err := os.Stat(dir); dir != "" && (err != nil || !info.IsDir()) {
+	if dir != "" && !isDir(dir) {
 		return usage("--%s %q: want %s", flag, dir, want)
 	}
 	return nil
 }
 
-// accessFlags say how what a URL names is reached. Each stands for the field of
-// a spec that an object would have.
-type accessFlags struct {
-	provider, endpoint, region, secret, cert, proxy string
-	insecure                                        bool
-}
-
-func (f *accessFlags) register(c *cobra.Command) {
-	fl := c.Flags()
-	fl.StringVar(&f.provider, "provider", "", "`NAME` of who issues the credentials for a URL: azure, aws, gcp, or github with the app in the Secret called as the repository; generic for none with an s3:// URL")
-	complete(c, "provider", "azure", "aws", "gcp", "github", "generic")
-	fl.StringVar(&f.endpoint, "endpoint", "", "`HOST[:PORT]` of the server of an s3:// URL, or URL of that of a gs:// or azblob:// URL, as spec.endpoint")
-	fl.StringVar(&f.region, "region", "", "`NAME` of the region of the bucket of an s3:// URL, as spec.region")
-	fl.StringVar(&f.secret, "secret-ref", "", "`NAME` of the Secret with the credentials for a URL, as spec.secretRef")
-	fl.StringVar(&f.cert, "cert-secret-ref", "", "`NAME` of the Secret with ca.crt, or tls.crt and tls.key, for the URL of a registry, bucket or repository of charts, as spec.certSecretRef; a Git repository has ca.crt in the Secret of --secret-ref")
-	fl.StringVar(&f.proxy, "proxy-secret-ref", "", "`NAME` of the Secret with the address of the proxy to a URL, as spec.proxySecretRef")
-	fl.BoolVar(&f.insecure, "insecure", false, "reach the server of the URL of a registry or bucket over http, as spec.insecure")
-}
-
-// fit refuses the flags that do not go with what a URL names: git, oci, s3, gs,
-// azblob, index or charts, which is a repository of charts in a registry. Without
-// a URL it is "", and none does.
-func (f *accessFlags) fit(sort string) error {
-	for _, flag := range []struct {
-		name, field string
-		set         bool
-		with        string
-	}{
-		{"provider", "provider", f.provider != "", "git oci s3 gs azblob charts"},
-		{"endpoint", "endpoint", f.endpoint != "", "s3 gs azblob"},
-		{"region", "region", f.region != "", "s3"},
-		{"secret-ref", "secretRef", f.secret != "", "git oci s3 gs azblob index charts"},
-		{"cert-secret-ref", "certSecretRef", f.cert != "", "oci s3 gs azblob index charts"},
-		{"proxy-secret-ref", "proxySecretRef", f.proxy != "", "git oci s3 gs azblob"},
-		{"insecure", "insecure", f.insecure, "oci s3 gs azblob charts"},
-	} {
-		switch {
-		case flag.set && sort == "":
-			return usage("--%s goes with a URL: set spec.%s of the objects", flag.name, flag.field)
-		case flag.set && !slices.Contains(strings.Fields(flag.with), sort):
-			return usage("--%s does not go with this URL, but with those of %s", flag.name, strings.Join(strings.Fields(flag.with), ", "))
-		}
-	}
-	return nil
-}
-
-// reference returns the reference to the Secret called name, nil for "".
-func reference(name string) *source.LocalReference {
-	if name == "" {
-		return nil
-	}
-	return &source.LocalReference{Name: name}
-}
-
 // dockerDefault is the value of --docker-config without one.
 const dockerDefault = "default"
-
-func registerDocker(c *cobra.Command, config *string) {
-	c.Flags().StringVar(config, "docker-config", "", "use the logins of docker where a spec names no credentials: those in =`FILE`, a config.json or its directory, and of the helper programs it names; without =FILE in $DOCKER_CONFIG or ~/.docker")
-	c.Flags().Lookup("docker-config").NoOptDefVal = dockerDefault
-}
 
 // keychain returns the logins of docker that config, the value of --docker-config,
 // asks for. They are not looked for in the working directory: the file names
@@ -179,7 +116,7 @@ func (p *program) keychain(config string) (source.KeychainFunc, error) {
 			config = filepath.Join(home, ".docker")
 		}
 	}
-	if info, err := os.Stat(config); err == nil && info.IsDir() {
+	if isDir(config) {
 		config = filepath.Join(config, "config.json")
 	}
 	if _, err := os.Stat(config); err != nil {
@@ -202,17 +139,17 @@ func (p *program) keychain(config string) (source.KeychainFunc, error) {
 // It is not asked about this machine and link, nor about metadata services.
 // Errors do not repeat values, which may hold a password.
 func (p *program) proxyOf() (func(*http.Request) (*url.URL, error), error) {
-	first := func(names ...string) (string, string) {
-		for _, name := range names {
-			if value, _ := p.lookup(name); value != "" {
-				return name, value
-			}
+	first := func(name string) (string, string) { // that in lower case wins
+		value, _ := p.lookup(name)
+		if value == "" {
+			name = strings.ToUpper(name)
+			value, _ = p.lookup(name)
 		}
-		return "", ""
+		return name, value
 	}
 	var c httpproxy.Config
-	for proxy, names := range map[*string][]string{&c.HTTPProxy: {"http_proxy", "HTTP_PROXY"}, &c.HTTPSProxy: {"https_proxy", "HTTPS_PROXY"}} {
-		name, text := first(names...)
+	for variable, proxy := range map[string]*string{"http_proxy": &c.HTTPProxy, "https_proxy": &c.HTTPSProxy} {
+		name, text := first(variable)
 		if text == "" {
 			continue
 		}
@@ -225,7 +162,7 @@ func (p *program) proxyOf() (func(*http.Request) (*url.URL, error), error) {
 		}
 		*proxy = text
 	}
-	name, except := first("no_proxy", "NO_PROXY")
+	name, except := first("no_proxy")
 	for entry := range strings.SplitSeq(except, ",") {
 		if _, err := netip.ParsePrefix(strings.TrimSpace(entry)); strings.Contains(entry, "/") && err != nil {
 			return nil, usage("%s: an entry is none of a host, an address and a network as 10.0.0.0/8", name)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"archive/tar"
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -23,15 +24,9 @@ import (
 )
 
 func (p *program) artifact() *cobra.Command {
-	c := &cobra.Command{
-		Use:   "artifact",
-		Short: "Work with stored artifacts",
-		Long: `An ARTIFACT is an object (KIND/NAME or KIND/NAMESPACE/NAME) of the store, a path in the store, a file, or
-a URL; a URL needs --digest.`,
-		Args: noCommand,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	c.AddCommand(p.inspect(), p.extractStored(), p.verifyStored(), p.artifactServe(), p.gc())
+	c := group("artifact", "Work with stored artifacts", p.inspect(), p.extractStored(), p.verifyStored(), p.artifactServe(), p.gc())
+	c.Long = `An ARTIFACT is an object (KIND/NAME or KIND/NAMESPACE/NAME) of the store, a path in the store, a file, or
+a URL; a URL needs --digest.`
 	return c
 }
 
@@ -75,10 +70,9 @@ func (p *program) listTree(tree *artifact.Tree) error {
 			return err
 		}
 		info, err := d.Info()
-		if err != nil {
-			return err
+		if err == nil {
+			_, err = fmt.Fprintf(p.stdout, "%s %10d  %s\n", info.Mode(), info.Size(), redact.String(name))
 		}
-		_, err = fmt.Fprintf(p.stdout, "%s %10d  %s\n", info.Mode(), info.Size(), redact.String(name))
 		return err
 	})
 }
@@ -96,12 +90,11 @@ func (p *program) extractStored() *cobra.Command {
 			if to.out == "" {
 				return usage("--out DIR is needed")
 			}
-			if err := to.check(c.Context(), to.out); err != nil {
-				return asFailure(err)
+			err := to.check(c.Context(), to.out)
+			if err == nil {
+				err = l.read(c.Context(), args[0], func(tree *artifact.Tree) error { return to.extract(c.Context(), tree, to.out) })
 			}
-			return asFailure(l.read(c.Context(), args[0], func(tree *artifact.Tree) error {
-				return to.extract(c.Context(), tree, to.out)
-			}))
+			return asFailure(err)
 		},
 	}
 	l.register(c)
@@ -237,7 +230,7 @@ func (p *program) clearCache(dir string, dry bool) error {
 
 func (p *program) artifactServe() *cobra.Command {
 	var dir string
-	var at httpserve.Endpoint
+	at := httpserve.Endpoint{Grace: 10 * time.Second}
 	var logs logFlags
 	c := &cobra.Command{
 		Use:   "serve",
@@ -258,8 +251,8 @@ listens on loopback and asks nobody who they are: an address that others can rea
 }
 
 func (p *program) runArtifactServe(ctx context.Context, dir string, at httpserve.Endpoint, logs *logFlags) error {
-	if !isHostPort(at.Addr) {
-		return usage("--addr %q: want HOST:PORT, as 127.0.0.1:9090, [::1]:9090 or :9090", at.Addr)
+	if err := checkHostPort(at.Addr); err != nil {
+		return err
 	}
 	log, err := logs.log(p.stderr)
 	if err != nil {
@@ -270,7 +263,6 @@ func (p *program) runArtifactServe(ctx context.Context, dir string, at httpserve
 		return err
 	}
 	defer store.Close()
-	at.Grace = 10 * time.Second
 	l, err := httpserve.Listen(ctx, at, false, "", nil)
 	switch {
 	case errors.Is(err, httpserve.ErrExposed):
@@ -280,15 +272,14 @@ func (p *program) runArtifactServe(ctx context.Context, dir string, at httpserve
 	}
 	fmt.Fprintf(p.stdout, "serving %s at %s\n", dir, l.URL)
 	handler := store.Handler()
-	answer := func(w http.ResponseWriter, r *http.Request) {
+	return l.Serve(ctx, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if l.Here(r) {
 			handler.ServeHTTP(httpserve.Answering(w, r), r)
 			return
 		}
 		http.Error(w, fmt.Sprintf("Forbidden: the request is for the host %q, and this answers those for this machine alone: "+
 			"call it by its IP address or as localhost, or serve with --insecure-listen", r.Host), http.StatusForbidden)
-	}
-	return l.Serve(ctx, http.HandlerFunc(answer), log, func(context.Context) error { return nil })
+	}), log, func(context.Context) error { return nil })
 }
 
 // An artifactLookup finds the artifacts that arguments of commands name.
@@ -334,10 +325,14 @@ func (l *artifactLookup) limits() artifact.Limits {
 
 // tree reads the artifact that was opened last.
 func (l *artifactLookup) tree(r io.Reader) (*artifact.Tree, error) {
-	if isIndex(l.found) {
-		archive := asArchive(r, l.found.Size)
-		defer archive.Close()
-		r = archive
+	if isIndex(l.found) { // which is no archive: it is the only file of one
+		var head bytes.Buffer
+		err := tar.NewWriter(&head).WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "index.yaml", Size: l.found.Size, Mode: 0o644})
+		if err != nil {
+			return nil, err
+		}
+		padding := 512 - l.found.Size%512 // of the file, and two empty blocks that end the archive
+		r = io.MultiReader(&head, r, bytes.NewReader(make([]byte, padding+1024)))
 	}
 	tree, err := artifact.Read(r, l.limits())
 	if err == nil && l.stored && l.maxBytes > 0 && tree.Report().Bytes > l.maxBytes {
@@ -347,23 +342,6 @@ func (l *artifactLookup) tree(r io.Reader) (*artifact.Tree, error) {
 		return nil, fmt.Errorf("%w: --max-bytes sets that of bytes, --max-bytes=-1 lifts all", err)
 	}
 	return tree, err
-}
-
-// asArchive returns an archive with an index of charts, which is none, as its only file.
-func asArchive(index io.Reader, size int64) io.ReadCloser {
-	archive, w := io.Pipe()
-	go func() {
-		t := tar.NewWriter(w)
-		err := t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "index.yaml", Size: size, Mode: 0o644})
-		if err == nil {
-			_, err = io.Copy(t, index)
-		}
-		if err == nil {
-			err = t.Close()
-		}
-		w.CloseWithError(err)
-	}()
-	return archive
 }
 
 // isIndex reports whether a is the artifact of a PkgRepository.
@@ -379,24 +357,21 @@ func (l *artifactLookup) open(ctx context.Context, arg string) (io.ReadCloser, e
 		}
 		return (&artifact.Client{}).Open(ctx, artifact.Artifact{URL: arg, Digest: l.digest})
 	}
-	switch f, err := os.Open(arg); {
+	f, err := os.Open(arg)
+	switch {
 	case err == nil && isDir(arg):
-		f.Close()
-		return nil, fmt.Errorf("%s is a directory: want a file, an object or a URL", arg)
-	case err == nil && l.digest == "":
-		return f, nil
-	case err == nil:
+		return nil, errors.Join(fmt.Errorf("%s is a directory: want a file, an object or a URL", arg), f.Close())
+	case err == nil && l.digest != "":
 		r, err := artifact.VerifyReader(f, l.digest)
 		if err != nil {
-			f.Close()
-			return nil, usage("--digest: %w", err)
+			return nil, errors.Join(usage("--digest: %w", err), f.Close())
 		}
 		return struct {
 			io.Reader
 			io.Closer
 		}{r, f}, nil
-	case !errors.Is(err, fs.ErrNotExist):
-		return nil, err
+	case err == nil || !errors.Is(err, fs.ErrNotExist):
+		return f, err
 	}
 	store, err := openExisting(l.store)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"strings"
 	"unicode"
@@ -33,14 +34,13 @@ with # tell of the rest.
 
 Exit codes: 0 the artifacts are the same, 4 they differ, 1 something failed, 2 usage.`,
 		Example: `  headgate diff gitrepository/app ./checkout
-  headgate diff oci://registry.example.org/app:v1 oci://registry.example.org/app:v2 -o patch
   headgate diff oci://registry.example.org/app ./manifests -q || headgate push ./manifests oci://registry.example.org/app`,
 		Args:              arguments(2, 2),
 		ValidArgsFunction: completeStored(&f.store),
 		RunE:              func(c *cobra.Command, args []string) error { return asFailure(p.runDiff(c.Context(), f, args)) },
 	}
 	registerStore(c, &f.store)
-	f.registerAccess(c)
+	f.registerAccess(c, false)
 	registerLimit(c, &f.maxBytes)
 	f.outputFlags.register(c, "table", "json", "yaml", "name", "patch")
 	return c
@@ -60,25 +60,30 @@ func (p *program) runDiff(ctx context.Context, f *sourceFlags, args []string) er
 		defer end()
 		c.trees[i] = tree
 	}
+	var names []string
+	lines := [][]string{{"PATH", "CHANGE", "WHAT", "BEFORE", "AFTER"}}
 	for change, err := range artifact.Diff(ctx, c.trees[0], c.trees[1]) {
 		if err != nil {
 			return err
 		}
-		c.Changes = append(c.Changes, differenceOf(change))
+		d := differenceOf(change)
+		c.Changes, names = append(c.Changes, d), append(names, d.Path)
+		lines = append(lines, []string{d.Path, d.Change, strings.Join(d.What, ", "), d.Before.String(), d.After.String()})
 		if !f.prints() {
 			break // one is enough for the exit code
 		}
 	}
 	c.Same = len(c.Changes) == 0
-	if f.prints() {
-		if err := c.print(p, f.output); err != nil {
-			return err
-		}
+	switch {
+	case f.output == "patch" && f.prints():
+		err = c.patch(p.stdout)
+	case !c.Same || f.output != "table": // which is not there without a change
+		err = p.result(&f.outputFlags, c, names, lines)
 	}
-	if !c.Same {
-		return &exitError{exitChanged, nil}
+	if err == nil && !c.Same {
+		err = &exitError{exitChanged, nil}
 	}
-	return nil
+	return err
 }
 
 // shown returns an argument without the credentials of a URL.
@@ -91,7 +96,7 @@ func shown(arg string) string {
 
 // about says what an error is about, and keeps its exit code.
 func about(arg string, err error) error {
-	return &exitError{codeOf(err), fmt.Errorf("%s: %s", redact.String(arg), byFlag.Replace(err.Error()))}
+	return &exitError{codeOf(err), fmt.Errorf("%s: %s", redact.String(arg), byFlag(err.Error()))}
 }
 
 // tree opens what an argument of diff names: an archive or an artifact, if it is
@@ -195,57 +200,29 @@ func differenceOf(c artifact.Change) difference {
 	return d
 }
 
-// print writes the comparison in a format of -o; a table has a line for each
-// change, and is not there without any.
-func (c *comparison) print(p *program, format string) error {
-	lines := [][]string{{"PATH", "CHANGE", "WHAT", "BEFORE", "AFTER"}}
-	switch format {
-	case "patch", "name":
-		for _, d := range c.Changes {
-			text := []byte(redact.String(d.Path) + "\n")
-			var err error
-			if format == "patch" {
-				text, err = c.patch(d)
-			}
-			if err == nil {
-				_, err = p.stdout.Write(text)
-			}
-			if err != nil {
-				return err
-			}
+// patch writes a unified diff of each text file, and a comment about everything else.
+func (c *comparison) patch(w io.Writer) error {
+	for _, d := range c.Changes {
+		before, beforeName, textBefore, err := c.version(0, d.Before, d.Path)
+		after, afterName, textAfter, err2 := c.version(1, d.After, d.Path)
+		if err := errors.Join(err, err2); err != nil {
+			return err
 		}
-		return nil
-	case "table":
-		for _, d := range c.Changes {
-			lines = append(lines, []string{d.Path, d.Change, strings.Join(d.What, ", "), d.Before.String(), d.After.String()})
+		var hunks []byte
+		if textBefore && textAfter && redact.String(d.Path) == d.Path {
+			hunks = diff.Diff(beforeName, before, afterName, after)
 		}
-		if c.Same {
-			return nil
+		if what := strings.Join(d.What, ", "); hunks == nil || what != "" && what != "content" {
+			if what != "" {
+				what = " (" + what + ")"
+			}
+			fmt.Fprintf(w, "# %s: %s%s: %s → %s\n", redact.String(d.Path), d.Change, what, d.Before, d.After)
 		}
-		return p.table(true).print(lines...)
+		if _, err := w.Write(hunks); err != nil {
+			return err
+		}
 	}
-	return printValue(p.stdout, format, c)
-}
-
-// patch returns a unified diff of a text file, and a comment about everything else.
-func (c *comparison) patch(d difference) ([]byte, error) {
-	before, beforeName, textBefore, err := c.version(0, d.Before, d.Path)
-	after, afterName, textAfter, err2 := c.version(1, d.After, d.Path)
-	if err := errors.Join(err, err2); err != nil {
-		return nil, err
-	}
-	var hunks []byte
-	if textBefore && textAfter && redact.String(d.Path) == d.Path {
-		hunks = diff.Diff(beforeName, before, afterName, after)
-	}
-	what := strings.Join(d.What, ", ")
-	if hunks != nil && (what == "" || what == "content") {
-		return hunks, nil
-	}
-	if what != "" {
-		what = " (" + what + ")"
-	}
-	return append(fmt.Appendf(nil, "# %s: %s%s: %s → %s\n", redact.String(d.Path), d.Change, what, d.Before, d.After), hunks...), nil
+	return nil
 }
 
 // version returns the content of a path in tree i, how patch names it, and whether

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/serve/api"
 )
 
 // documentFlags say which documents are read, and which of them count.
@@ -28,27 +28,26 @@ type documentFlags struct {
 }
 
 func (f *documentFlags) register(c *cobra.Command) {
-	registerFiles(c, &f.files)
-	registerExclude(c, &f.exclude)
-	fl := c.Flags()
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "name the documents of other kinds, a Kustomization with its source")
+	f.registerFiles(c)
 	f.selection.register(c)
 }
 
-func registerFiles(c *cobra.Command, files *[]string) {
-	c.Flags().StringArrayVarP(files, "filename", "f", nil, "`FILE`, directory or - (standard input) with objects and Secrets; repeatable")
+// registerFiles adds the flags of documents of which all count.
+func (f *documentFlags) registerFiles(c *cobra.Command) {
+	fl := c.Flags()
+	fl.StringArrayVarP(&f.files, "filename", "f", nil, "`FILE`, directory or - (standard input) with objects and Secrets; repeatable")
+	fl.StringArrayVar(&f.exclude, "exclude", nil, "`GLOB` of files and directories below a directory of -f that are not read, as a line of the file .headgateignore there; repeatable")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "name the documents of other kinds, a Kustomization with its source")
 }
 
-func registerExclude(c *cobra.Command, exclude *[]string) {
-	c.Flags().StringArrayVar(exclude, "exclude", nil, "`GLOB` of files and directories below a directory of -f that are not read, as a line of the file .headgateignore there; repeatable")
-}
-
-// A selection says which objects are meant: of a namespace, or with labels.
+// A selection says which objects are meant: those that arguments name, of a namespace,
+// or with labels.
 type selection struct {
 	namespace  string
 	everywhere bool
 	selector   string
 	all        bool
+	refs       []source.Reference // that arguments name; none for all
 }
 
 func (f *selection) register(c *cobra.Command) {
@@ -59,12 +58,44 @@ func (f *selection) register(c *cobra.Command) {
 	fl.BoolVar(&f.all, "all", false, "all objects, which is the default where none has to be named")
 }
 
-// narrows reports whether some objects are not meant.
+// narrows reports whether flags leave objects out.
 func (f *selection) narrows() bool { return f.namespace != "" && !f.everywhere || f.selector != "" }
 
-// selects reports whether an object in a namespace and with labels is meant.
-func (f *selection) selects(namespace string, labels map[string]string) bool {
-	if f.namespace != "" && !f.everywhere && namespace != f.namespace {
+// choose reads arguments as kubectl and flux have them: KIND/NAME, KIND, KINDS after the
+// word sources, which alone means all. Some commands need names.
+func (f *selection) choose(args []string, needed bool) error {
+	needed = needed && !f.all && !f.narrows()
+	if len(args) > 0 && (args[0] == "sources" || args[0] == "all") && !needed {
+		args = args[1:]
+	} else if len(args) == 0 && needed {
+		return usage("name objects as KIND/NAME, or select some with --all, -n or -l")
+	}
+	for _, arg := range args {
+		ref, err := source.ParseReference(arg)
+		switch {
+		case err != nil:
+			return &exitError{exitUsage, err}
+		case ref.Name == "" && needed:
+			return usage("%q names no object: write KIND/NAME or KIND/NAMESPACE/NAME, or select some with --all, -n or -l", arg)
+		case ref.Namespace == "" && !f.everywhere:
+			ref.Namespace = f.namespace
+		}
+		f.refs = append(f.refs, ref)
+	}
+	return nil
+}
+
+// names reports whether an object is meant, whatever its labels are.
+func (f *selection) names(ref source.Reference) bool {
+	if len(f.refs) == 0 {
+		return f.namespace == "" || f.everywhere || ref.Namespace == f.namespace
+	}
+	return slices.ContainsFunc(f.refs, func(r source.Reference) bool { return r.Selects(ref) })
+}
+
+// selects reports whether an object with labels is meant.
+func (f *selection) selects(ref source.Reference, labels map[string]string) bool {
+	if !f.names(ref) {
 		return false
 	}
 	for term := range strings.SplitSeq(f.selector, ",") {
@@ -80,12 +111,36 @@ func (f *selection) selects(namespace string, labels map[string]string) bool {
 	return true
 }
 
-// in returns the reference that an argument means: in the namespace of -n if it names none.
-func (f *selection) in(ref source.Reference) source.Reference {
-	if ref.Namespace == "" && !f.everywhere {
-		ref.Namespace = f.namespace
+// missing says which names mean nothing of what was found, or more than one object if
+// they have to be unique.
+func (f *selection) missing(found []source.Reference, unique bool) error {
+	var errs []error
+	for _, ref := range f.refs {
+		same := 0
+		for _, other := range found {
+			if ref.Selects(other) {
+				same++
+			}
+		}
+		switch {
+		case ref.Name == "":
+		case same == 0:
+			errs = append(errs, fmt.Errorf("%s: no such object", sourceName(ref)))
+		case same > 1 && unique:
+			return usage("%s names %d objects: write KIND/NAMESPACE/NAME, or give their namespace with -n", sourceName(ref), same)
+		}
 	}
-	return ref
+	return errors.Join(errs...)
+}
+
+// filter selects on a server what one name selects; of several the client selects.
+func (f *selection) filter() (filter api.Filter) {
+	if len(f.refs) == 1 {
+		filter.Kind, filter.Namespace, filter.Name = f.refs[0].Kind, f.refs[0].Namespace, f.refs[0].Name
+	} else if len(f.refs) == 0 && !f.everywhere {
+		filter.Namespace = f.namespace
+	}
+	return filter
 }
 
 // A session is what the commands on sources share.
@@ -101,9 +156,6 @@ type session struct {
 
 // open reads the objects and prepares their environment.
 func (p *program) open(f *sourceFlags) (*session, error) {
-	if err := f.outputFlags.check(); err != nil {
-		return nil, err
-	}
 	s := &session{program: p, flags: f, set: new(source.Set), origins: p.origins("")}
 	var err error
 	if s.env, err = p.environment(f, s.set); err != nil {
@@ -111,7 +163,7 @@ func (p *program) open(f *sourceFlags) (*session, error) {
 	}
 	s.bad = p.load(s.set, &f.documentFlags)
 	if !f.quiet {
-		p.warn(errors.Join(s.set.Warnings...))
+		p.warn(s.set.Warnings...)
 		p.skipped(s.set.Others, s.set.Skipped, f.verbose)
 	}
 	return s, nil
@@ -134,59 +186,17 @@ func (p *program) skipped(others []source.Other, count int, verbose bool) {
 func (p *program) load(set *source.Set, f *documentFlags) error {
 	var errs []error
 	for _, name := range f.files {
-		errs = append(errs, p.loadFile(set, name, f.exclude))
+		texts, err := p.readTexts(name, f.exclude)
+		errs = append(errs, err)
+		for _, t := range texts {
+			err := set.Decode(t.name, bytes.NewReader(t.data))
+			if err != nil && t.below && isTemplate(t.data) {
+				set.Warnings, err = append(set.Warnings, templateWarning(t.name)), nil
+			}
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
-}
-
-func (p *program) loadFile(set *source.Set, name string, exclude []string) error {
-	if name == "-" {
-		return set.Decode("-", p.stdin)
-	}
-	info, err := os.Stat(name)
-	if err != nil {
-		return err
-	}
-	if info.IsDir() {
-		root, err := os.OpenRoot(name)
-		if err != nil {
-			return err
-		}
-		defer root.Close()
-		return loadDir(set, root.FS(), exclude)
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return set.Decode(name, f)
-}
-
-func loadDir(set *source.Set, dir fs.FS, exclude []string) error {
-	view, err := documentsIn(dir, exclude)
-	if err != nil {
-		return err
-	}
-	bad := flatten(set.DecodeFS(view, "."))
-	templates := map[string]bool{}
-	bad = slices.DeleteFunc(bad, func(err error) bool {
-		e, ok := errors.AsType[*source.DocumentError](err)
-		if !ok {
-			return false
-		}
-		is, known := templates[e.File]
-		if !known {
-			text, _ := fs.ReadFile(dir, e.File)
-			is = isTemplate(text)
-			templates[e.File] = is
-			if is {
-				set.Warnings = append(set.Warnings, templateWarning(e.File))
-			}
-		}
-		return is
-	})
-	return errors.Join(bad...)
 }
 
 // documentsIn is a directory of -f without what exclude and the files .headgateignore in it leave out.
@@ -215,76 +225,58 @@ func (p *program) prepare(ctx context.Context, f *sourceFlags, args []string) (*
 	if f.parallel < 1 {
 		return nil, nil, usage("--parallel %d: want 1 or more", f.parallel)
 	}
-	if err := f.urlForm.check(len(f.files) == 0); err != nil {
-		return nil, nil, err
-	}
 	var objects []source.Object
-	if s.typed = len(f.files) == 0; s.typed {
-		if len(args) == 0 {
-			return nil, nil, usage("give objects with -f, or URLs such as https://HOST/PATH, ssh://USER@HOST/PATH, oci://HOST/PATH or s3://BUCKET")
+	switch s.typed = len(f.files) == 0; {
+	case !s.typed:
+		if err = f.fits(""); err == nil {
+			objects, err = s.selected(args)
 		}
-		for _, arg := range args {
-			obj, err := s.objectOf(ctx, arg)
-			if err != nil {
-				return nil, nil, err
+		if err == nil && len(objects) == 0 {
+			err = s.bad
+			if err == nil {
+				err = fmt.Errorf("no objects in %s", strings.Join(f.files, ", "))
 			}
-			if slices.ContainsFunc(objects, func(other source.Object) bool { return source.ReferenceTo(other) == source.ReferenceTo(obj) }) {
-				return nil, nil, usage("%s: another URL has the same name: fetch it by itself, with --name", redact.String(arg))
-			}
-			objects = append(objects, obj)
+			err = &exitError{exitUsage, err}
 		}
-		return s, objects, nil
+	case len(args) == 0:
+		err = usage("give objects with -f, or URLs such as https://HOST/PATH, ssh://USER@HOST/PATH, oci://HOST/PATH or s3://BUCKET")
 	}
-	if err := f.fit(""); err != nil {
-		return nil, nil, err
+	for i := 0; s.typed && i < len(args) && err == nil; i++ {
+		var obj source.Object
+		if obj, err = s.objectOf(ctx, args[i]); err != nil {
+			break
+		}
+		if slices.ContainsFunc(objects, func(other source.Object) bool { return source.ReferenceTo(other) == source.ReferenceTo(obj) }) {
+			err = usage("%s: another URL has the same name: fetch it by itself, with --name", redact.String(args[i]))
+		}
+		objects = append(objects, obj)
 	}
-	if objects, err = s.selected(args); err != nil {
-		return nil, nil, err
-	}
-	switch {
-	case len(objects) == 0 && s.bad != nil:
-		return nil, nil, &exitError{exitUsage, s.bad}
-	case len(objects) == 0:
-		return nil, nil, usage("no objects in %s", strings.Join(f.files, ", "))
-	}
-	return s, objects, nil
+	return s, objects, err
 }
 
 // selected returns the objects that args name, or all, as far as the flags select
 // them. Once some are not selected, what is wrong with other documents is a warning.
 func (s *session) selected(args []string) ([]source.Object, error) {
-	all := s.set.Objects
-	for i, arg := range args {
-		ref, err := source.ParseReference(arg)
-		if err == nil && ref.Name != "" {
-			arg = sourceName(s.flags.in(ref))
+	if err := s.flags.choose(args, false); err != nil {
+		return nil, err
+	}
+	for _, ref := range s.flags.refs {
+		if ref.Name == "" {
+			continue
 		}
-		found, err := s.set.Find(arg)
-		if err != nil { // what did not decode may be what was named
+		if _, err := s.set.Find(sourceName(ref)); err != nil { // what did not decode may be what was named
 			return nil, &exitError{exitUsage, errors.Join(s.bad, err)}
 		}
-		if i == 0 {
-			all = nil
-		}
-		for _, obj := range found {
-			if !slices.Contains(all, obj) {
-				all = append(all, obj)
-			}
-		}
-	}
-	narrows := len(args) > 0 || s.flags.narrows()
-	if len(args) > 0 { // they have the namespace if they named none
-		s.flags.namespace = ""
 	}
 	var objects []source.Object
 	names := map[string]bool{}
-	for _, obj := range all {
-		if s.flags.selects(source.ReferenceTo(obj).Namespace, obj.Head().Metadata.Labels) {
+	for _, obj := range s.set.Objects {
+		if s.flags.selects(source.ReferenceTo(obj), obj.Head().Metadata.Labels) {
 			objects = append(objects, obj)
 			names[obj.Head().String()] = true
 		}
 	}
-	if !narrows || len(objects) == 0 {
+	if len(args) == 0 && !s.flags.narrows() || len(objects) == 0 {
 		return objects, nil
 	}
 	var bad, others []error
@@ -296,7 +288,7 @@ func (s *session) selected(args []string) ([]source.Object, error) {
 		}
 	}
 	if s.bad = errors.Join(bad...); !s.flags.quiet {
-		s.warn(errors.Join(others...))
+		s.warn(others...)
 	}
 	return objects, nil
 }
@@ -334,30 +326,23 @@ func addressOf(obj source.Object) string {
 	return address
 }
 
-// completeObjects offers the objects in the files of -f; never those on standard
-// input, which is the user's terminal.
-func completeObjects(files *[]string) cobra.CompletionFunc {
-	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		set := new(source.Set)
-		quiet := &program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
-		for _, name := range *files {
-			if name != "-" {
-				_ = quiet.loadFile(set, name, nil) // what can be read is offered
-			}
-		}
-		return addresses(set), cobra.ShellCompDirectiveNoFileComp
-	}
+// completeObjects offers the objects in the files of -f that can be read; never those
+// on standard input, which is the user's terminal.
+func (f *documentFlags) completeObjects(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	set, quiet := new(source.Set), &program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
+	_ = quiet.load(set, f)
+	return argumentsOf(set), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeStored offers the objects of a store, and files.
+// completeStored offers the objects of a store that can be read, and files.
 func completeStored(dir *string) cobra.CompletionFunc {
 	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		set, _ := ledgerOf(*dir).List() // what can be read is offered
-		return addresses(set), cobra.ShellCompDirectiveDefault
+		set, _ := ledgerOf(*dir).List()
+		return argumentsOf(set), cobra.ShellCompDirectiveDefault
 	}
 }
 
-func addresses(set *source.Set) []string {
+func argumentsOf(set *source.Set) []string {
 	names := make([]string, len(set.Objects))
 	for i, obj := range set.Objects {
 		names[i] = argumentOf(obj)

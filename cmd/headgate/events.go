@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate-io/headgate"
-	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/internal/retry"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve/api"
@@ -31,6 +30,8 @@ type eventFlags struct {
 // mostEvents is how many events a server is asked for at once.
 const mostEvents = 1000
 
+var severities = []string{"trace", "info", "error"}
+
 func (p *program) events() *cobra.Command {
 	f := new(eventFlags)
 	c := &cobra.Command{
@@ -42,10 +43,8 @@ server that keeps the sources (headgate serve), which has to run.
 Of several objects or kinds those among the newest 1000 are printed. With -w those that come follow until it is interrupted; when the server is lost it waits until it is back.
 
 Exit codes: 0 the events were printed, 1 the server was not reached or refused, 2 usage.`,
-		Example: `  headgate events -w
-  headgate events gitrepository/app --since 1h --severity error
-  headgate events -o json --limit 10`,
-		RunE: func(c *cobra.Command, args []string) error { return asFailure(p.runEvents(c.Context(), f, args)) },
+		Example: `  headgate events gitrepository/app --since 1h --severity error`,
+		RunE:    func(c *cobra.Command, args []string) error { return asFailure(p.runEvents(c.Context(), f, args)) },
 	}
 	f.keptFlags.register(p, c)
 	f.registerFormat(c, "table", "wide", "json", "yaml")
@@ -54,23 +53,19 @@ Exit codes: 0 the events were printed, 1 the server was not reached or refused, 
 	fl.StringVar(&f.severity, "severity", "info", "the least that is printed: trace, info or error")
 	fl.StringVar(&f.since, "since", "", "`TIME` of the first: a duration such as 2h, before now, or a date as 2026-01-02T15:04:05Z")
 	fl.IntVar(&f.limit, "limit", 100, "the newest so many, up to 1000")
-	complete(c, "severity", "trace", "info", "error")
+	complete(c, "severity", severities...)
 	return c
 }
 
 // query returns what the flags ask for. A server selects by one reference at most.
-func (f *eventFlags) query(refs []source.Reference, now time.Time) (q api.EventQuery, err error) {
-	q = api.EventQuery{Filter: filterOf(refs), Severity: f.severity, Limit: f.limit}
-	switch len(refs) {
-	case 0:
-		q.Filter = filterOf([]source.Reference{f.in(source.Reference{})})
-	case 1:
-	default:
+func (f *eventFlags) query(now time.Time) (q api.EventQuery, err error) {
+	q = api.EventQuery{Filter: f.filter(), Severity: f.severity, Limit: f.limit}
+	if len(f.refs) > 1 {
 		q.Limit = mostEvents // some of them are of others
 	}
 	switch {
-	case !slices.Contains([]string{"trace", "info", "error"}, f.severity):
-		return q, usage("--severity %q: want trace, info or error", f.severity)
+	case !slices.Contains(severities, f.severity):
+		return q, usage("--severity %q: want %s", f.severity, either(severities))
 	case f.limit < 1 || f.limit > mostEvents:
 		return q, usage("--limit %d: want 1 to %d", f.limit, mostEvents)
 	case f.selector != "":
@@ -89,36 +84,38 @@ func (f *eventFlags) query(refs []source.Reference, now time.Time) (q api.EventQ
 }
 
 func (p *program) runEvents(ctx context.Context, f *eventFlags, args []string) error {
-	k := &kept{program: p, keptFlags: &f.keptFlags}
-	refs, err := k.references(args, false)
+	if err := f.choose(args, false); err != nil {
+		return err
+	}
+	q, err := f.query(time.Now())
 	if err != nil {
 		return err
 	}
-	q, err := f.query(refs, time.Now())
-	if err = errors.Join(f.check(), err); err != nil {
+	k, err := p.openKept(&f.keptFlags, nil, false, true)
+	if err != nil {
 		return err
 	}
-	if k, err = p.openKept(&f.keptFlags, true); err != nil {
-		return err
+	of := func(e api.Event) api.Source {
+		return api.Source{Kind: e.InvolvedObject.Kind, Namespace: e.InvolvedObject.Namespace, Name: e.InvolvedObject.Name}
 	}
-	isOf := func(e api.Event) bool {
+	cells := func(e api.Event) []string {
 		o := e.InvolvedObject
-		ref := sourceRef(api.Source{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name})
-		return len(refs) == 0 || slices.ContainsFunc(refs, func(r source.Reference) bool { return r.Selects(ref) })
+		return []string{instant(e.Timestamp), e.Severity, e.Reason, o.Kind + "/" + o.Namespace + "/" + o.Name, e.Message}
 	}
 	if f.watch {
 		t := p.table(f.output == "wide")
 		err := k.client.FollowEvents(ctx, q, func(e api.Event) error {
 			switch {
-			case !isOf(e):
+			case !f.names(sourceRef(of(e))):
 				return nil
 			case f.output == "json":
 				return encode(p.stdout, e, "")
-			case f.documents():
+			case f.output == "yaml":
 				fmt.Fprintln(p.stdout, "---")
-				return printValue(p.stdout, f.output, e)
+			case !f.documents():
+				return t.print(cells(e))
 			}
-			return t.print(eventCells(e))
+			return printValue(p.stdout, f.output, e)
 		})
 		if ctx.Err() != nil {
 			return nil
@@ -131,21 +128,13 @@ func (p *program) runEvents(ctx context.Context, f *eventFlags, args []string) e
 	if err != nil {
 		return err
 	}
-	events = slices.DeleteFunc(events, func(e api.Event) bool { return !isOf(e) })
+	events = slices.DeleteFunc(events, func(e api.Event) bool { return !f.names(sourceRef(of(e))) })
 	events = events[max(0, len(events)-f.limit):]
-	if f.documents() {
-		return printValue(p.stdout, f.output, map[string][]api.Event{"events": append([]api.Event{}, events...)})
-	}
 	lines := [][]string{{"TIME", "SEVERITY", "REASON", "OBJECT", "MESSAGE"}}
 	for _, e := range events {
-		lines = append(lines, eventCells(e))
+		lines = append(lines, cells(e))
 	}
-	return p.table(f.output == "wide").print(lines...)
-}
-
-func eventCells(e api.Event) []string {
-	o := e.InvolvedObject
-	return []string{instant(e.Timestamp), e.Severity, e.Reason, o.Kind + "/" + o.Namespace + "/" + o.Name, e.Message}
+	return p.result(&f.outputFlags, map[string][]api.Event{"events": append([]api.Event{}, events...)}, nil, lines)
 }
 
 // reconcileFlags say which sources are checked at once.
@@ -164,10 +153,8 @@ func (p *program) reconcile() *cobra.Command {
 prints what came out, as fetch does. A source that is suspended is refused: resume it first. Without a server, use headgate fetch.
 
 Exit codes: 0 everything is ready, or with --wait=false was asked for, 1 something failed, 2 usage or an invalid object, 3 a verification failed.`,
-		Example: `  headgate reconcile gitrepository/app
-  headgate reconcile pkgchart/shop/web --timeout 2m
-  headgate reconcile gitrepository/app --wait=false`,
-		RunE: func(c *cobra.Command, args []string) error { return asFailure(p.runReconcile(c.Context(), f, args)) },
+		Example: `  headgate reconcile gitrepository/app --timeout 2m`,
+		RunE:    func(c *cobra.Command, args []string) error { return asFailure(p.runReconcile(c.Context(), f, args)) },
 	}
 	f.keptFlags.register(p, c)
 	f.outputFlags.register(c, "table", "wide", "json", "yaml", "name")
@@ -176,19 +163,12 @@ Exit codes: 0 everything is ready, or with --wait=false was asked for, 1 somethi
 }
 
 func (p *program) runReconcile(ctx context.Context, f *reconcileFlags, args []string) error {
-	if err := f.check(); err != nil {
-		return err
-	}
-	k, err := p.openKept(&f.keptFlags, true)
+	k, err := p.openKept(&f.keptFlags, args, true, true)
 	if err != nil {
 		return err
 	}
-	refs, err := k.references(args, true)
-	if err != nil {
-		return err
-	}
-	found, _, err := k.sources(ctx, refs, f.wait)
-	if err := errors.Join(err, missing(refs, refsOf(found), false)); err != nil {
+	found, _, err := k.sources(ctx, f.wait)
+	if err := errors.Join(err, k.missing(refsOf(found), false)); err != nil {
 		return err
 	}
 	if !f.wait {
@@ -207,7 +187,7 @@ func (p *program) runReconcile(ctx context.Context, f *reconcileFlags, args []st
 		return err
 	}
 	s := &session{program: p, flags: &sourceFlags{outputFlags: f.outputFlags}}
-	return s.finish(rows, false, p.printObjects)
+	return s.printObjects(rows, false)
 }
 
 // reconcileAll has the server reconcile sources: each when those that it needs have
@@ -260,21 +240,12 @@ func (k *kept) reconcileOne(ctx context.Context, ref source.Reference, r *row) {
 	if s.Last.Error == "" {
 		return
 	}
-	r.err = &toldError{s.Last.Error, nil}
-	verified := obj.Common().Condition(source.SourceVerifiedCondition)
+	code, verified := exitFailed, obj.Common().Condition(source.SourceVerifiedCondition)
 	switch {
 	case r.Outcome == source.Stalled:
-		r.err = &toldError{s.Last.Error, source.ErrInvalid}
+		code = exitUsage
 	case verified.Status == "False" && strings.Contains(s.Last.Error, verified.Message):
-		r.err = &toldError{s.Last.Error, source.ErrVerification}
+		code = exitVerify
 	}
+	r.err = &exitError{code, errors.New(s.Last.Error)}
 }
-
-// A toldError is one that a server tells of.
-type toldError struct {
-	text string
-	kind error
-}
-
-func (e *toldError) Error() string { return redact.String(e.text) }
-func (e *toldError) Unwrap() error { return e.kind }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,23 +19,11 @@ import (
 )
 
 func (p *program) explain() *cobra.Command {
-	c := &cobra.Command{
-		Use:   "explain",
-		Short: "Tell why something is as it is",
-		Args:  noCommand,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	c.AddCommand(p.explainIgnore())
-	return c
-}
-
-type ignoreFlags struct {
-	sourceFlags
-	dir string
+	return group("explain", "Tell why something is as it is", p.explainIgnore())
 }
 
 func (p *program) explainIgnore() *cobra.Command {
-	f := new(ignoreFlags)
+	f, dir := new(sourceFlags), ""
 	c := &cobra.Command{
 		Use:   "ignore [-f FILE|DIR|- KIND/NAME | URL[@REF]] PATH...",
 		Short: "Tell which paths an artifact holds, and which pattern decides",
@@ -45,28 +34,24 @@ of a directory as the source of a Git repository, before they are committed.
 A PATH is relative to the top of the source. It need not exist: a slash at its end says that a directory
 is meant. Included sources count as they are in the store; the store is only read.`,
 		Example: `  headgate explain ignore deploy/app.yaml logo.png vendor/
-  headgate explain ignore -f sources.yaml gitrepository/app docs/
-  headgate explain ignore https://example.org/app.git@v1.2.3 docs/index.md -o json`,
-		RunE: func(c *cobra.Command, args []string) error { return asFailure(p.runIgnore(c.Context(), f, args)) },
+  headgate explain ignore -f sources.yaml gitrepository/app docs/`,
+		RunE: func(c *cobra.Command, args []string) error { return asFailure(p.runIgnore(c.Context(), f, dir, args)) },
 	}
 	f.register(c)
 	registerLimit(c, &f.maxBytes)
 	registerStore(c, &f.store)
 	f.formats = []string{"table", "json"}
-	c.Flags().StringVar(&f.dir, "dir", ".", "`DIR` to explain if no source is given")
+	c.Flags().StringVar(&dir, "dir", ".", "`DIR` to explain if no source is given")
 	return c
 }
 
-func (p *program) runIgnore(ctx context.Context, f *ignoreFlags, args []string) error {
-	if err := f.outputFlags.check(); err != nil {
-		return err
-	}
+func (p *program) runIgnore(ctx context.Context, f *sourceFlags, dir string, args []string) error {
 	paths, sourced := args, len(f.files) > 0 || len(args) > 0 && strings.Contains(args[0], "://")
 	if sourced && len(args) > 0 {
 		paths = args[1:]
 	}
 	switch {
-	case sourced && f.dir != ".":
+	case sourced && dir != ".":
 		return usage("--dir goes without a source: --from URL=DIR lets a directory stand in for one")
 	case len(paths) == 0:
 		return usage("give the paths to explain")
@@ -79,29 +64,23 @@ func (p *program) runIgnore(ctx context.Context, f *ignoreFlags, args []string) 
 	var r ruled
 	var err error
 	if sourced {
-		r, err = p.openSource(ctx, &f.sourceFlags, args[0])
+		r, err = p.openSource(ctx, f, args[0])
 	} else {
-		r, err = openDir(ctx, f.dir, f.store)
+		r, err = openDir(ctx, dir, f.store)
 	}
 	if err != nil {
 		return err
 	}
 	defer r.close()
-	list := make([]explanation, len(paths))
-	lines := [][]string{{"PATH", "INCLUDED", "DECIDED BY", "NOTE"}}
-	for i, name := range paths {
-		if list[i], err = r.explain(ctx, name); err != nil {
+	list, lines := []explanation{}, [][]string{{"PATH", "INCLUDED", "DECIDED BY", "NOTE"}}
+	for _, name := range paths {
+		e, err := r.explain(ctx, name)
+		if err != nil {
 			return err
 		}
-		lines = append(lines, list[i].cells())
+		list, lines = append(list, e), append(lines, e.cells())
 	}
-	switch {
-	case !f.prints():
-		return nil
-	case f.documents():
-		return printValue(p.stdout, f.output, list)
-	}
-	return p.table(true).print(lines...)
+	return p.result(&f.outputFlags, list, nil, lines)
 }
 
 // A ruled is a tree and the ignore rules that apply to it.
@@ -162,7 +141,7 @@ func (p *program) openSource(ctx context.Context, f *sourceFlags, arg string) (r
 		r, err = s.content(ctx, &alone)
 	}
 	if err != nil {
-		return ruled{}, errors.Join(&exitError{codeOf(err), fmt.Errorf("%s: %w", obj.Head(), err)}, closeStore())
+		return ruled{}, errors.Join(about(obj.Head().String(), err), closeStore())
 	}
 	closeContent := r.close
 	r.close = func() error { return errors.Join(closeContent(), closeStore()) }
@@ -200,26 +179,20 @@ func (s *session) content(ctx context.Context, obj source.Object) (ruled, error)
 // there is one.
 func (s *session) lookBack(ctx context.Context, obj source.Object) (closeStore func() error, err error) {
 	inventory := &source.Inventory{Objects: s.set.Objects, Client: &artifact.Client{MaxBytes: s.flags.maxBytes}}
-	s.env.Sources, closeStore = inventory, func() error { return nil }
+	s.env.Sources = inventory
 	needed, err := source.Needed(ctx, obj, inventory)
-	if err != nil || len(needed) == 0 {
-		return closeStore, err
-	}
 	for _, n := range needed {
-		if _, external := n.(*source.ExternalArtifact); external {
-			continue
-		}
-		if _, err := ledgerOf(s.flags.store).Load(ctx, n); err != nil {
-			return nil, err
+		if _, external := n.(*source.ExternalArtifact); !external && err == nil {
+			_, err = ledgerOf(s.flags.store).Load(ctx, n)
 		}
 	}
-	if !exists(s.flags.store) {
-		return closeStore, nil
+	if err != nil || len(needed) == 0 || !exists(s.flags.store) {
+		return func() error { return nil }, err
 	}
-	if inventory.Store, err = openExisting(s.flags.store); err == nil {
-		closeStore = inventory.Store.Close
+	if inventory.Store, err = openExisting(s.flags.store); err != nil {
+		return nil, err
 	}
-	return closeStore, err
+	return inventory.Store.Close, nil
 }
 
 // An explanation says what becomes of one path.
@@ -280,23 +253,20 @@ func (r ruled) explain(ctx context.Context, arg string) (explanation, error) {
 // modeOf returns the type of what is at a path, without following a link. It reads
 // directories only: the files need not be at hand.
 func modeOf(tree fs.FS, name string) (fs.FileMode, error) {
-	mode, at := fs.ModeDir, "."
-	for base := range strings.SplitSeq(name, "/") {
-		if name == "." {
-			break
-		}
-		if !mode.IsDir() {
-			return 0, fs.ErrNotExist
-		}
-		entries, err := fs.ReadDir(tree, at)
-		if err != nil {
-			return 0, err
-		}
-		i := slices.IndexFunc(entries, func(e fs.DirEntry) bool { return e.Name() == base })
-		if i < 0 {
-			return 0, fs.ErrNotExist
-		}
-		mode, at = entries[i].Type(), path.Join(at, base)
+	if name == "." {
+		return fs.ModeDir, nil
 	}
-	return mode, nil
+	mode, err := modeOf(tree, path.Dir(name))
+	if err != nil || !mode.IsDir() {
+		return 0, cmp.Or(err, fs.ErrNotExist)
+	}
+	entries, err := fs.ReadDir(tree, path.Dir(name))
+	if err != nil {
+		return 0, err
+	}
+	i := slices.IndexFunc(entries, func(e fs.DirEntry) bool { return e.Name() == path.Base(name) })
+	if i < 0 {
+		return 0, fs.ErrNotExist
+	}
+	return entries[i].Type(), nil
 }

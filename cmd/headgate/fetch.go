@@ -31,7 +31,8 @@ type storingFlags struct {
 func (f *storingFlags) register(c *cobra.Command) {
 	registerLimit(c, &f.maxBytes)
 	registerStore(c, &f.store)
-	registerDigest(c, &f.digest)
+	c.Flags().StringVar(&f.digest, "digest", string(artifact.SHA256), "`ALGORITHM` of artifact digests: sha256, sha384, sha512 or blake3")
+	complete(c, "digest", "sha256", "sha384", "sha512", "blake3")
 	c.Flags().StringVar(&f.cache, "cache", "", "`DIR` of what later fetches can use, so that they transfer and compress only what is new; default .cache in the store")
 	bytesVar(c, &f.cacheSize, "cache-size", unsetBytes, -1, "most `BYTES` in the cache: what was used longest ago goes first, also when the volume is full; 0 is no cache, -1 no limit; default the smaller of 1Gi and a tenth of the volume")
 }
@@ -47,30 +48,31 @@ func (f *storingFlags) cacheDir() string {
 	return cmp.Or(f.cache, filepath.Join(f.store, cacheName))
 }
 
-// openStore opens the store and the cache, which is nil if there is none. It makes
-// those that are not there.
-func (f *storingFlags) openStore(config artifact.StoreConfig) (store *artifact.Store, cache *artifact.Cache, err error) {
+// openStore opens the store, with the cache if there is one. It makes those that are
+// not there. End closes them.
+func (f *storingFlags) openStore(config artifact.StoreConfig) (store *artifact.Store, end func() error, err error) {
 	if _, err := artifact.Algorithm(f.digest).New(); err != nil {
 		return nil, nil, usage("--digest: %w", err)
 	}
+	closeCache := func() error { return nil }
 	if dir := f.cacheDir(); dir != "" {
 		limit := f.cacheSize
 		if limit == unsetBytes {
 			limit = 0
 		}
-		if cache, err = artifact.OpenCache(artifact.CacheConfig{Dir: dir, MaxBytes: limit}); err != nil {
+		if config.Cache, err = artifact.OpenCache(artifact.CacheConfig{Dir: dir, MaxBytes: limit}); err != nil {
 			return nil, nil, err
 		}
+		closeCache = config.Cache.Close
 	}
-	config.Dir, config.Algorithm, config.Cache = f.store, artifact.Algorithm(f.digest), cache
-	store, err = artifact.OpenStore(config)
-	if err != nil && cache != nil {
-		cache.Close()
-	}
-	if errors.Is(err, fs.ErrInvalid) {
+	config.Dir, config.Algorithm = f.store, artifact.Algorithm(f.digest)
+	if store, err = artifact.OpenStore(config); errors.Is(err, fs.ErrInvalid) {
 		err = &exitError{exitUsage, err}
 	}
-	return store, cache, err
+	if err != nil {
+		return nil, nil, errors.Join(err, closeCache())
+	}
+	return store, func() error { return errors.Join(store.Close(), closeCache()) }, nil
 }
 
 // ledgerOf returns the ledger of a store: private, beside the artifacts.
@@ -91,7 +93,7 @@ func (p *program) fetch() *cobra.Command {
 		Use:   "fetch {-f FILE|DIR|- [KIND/NAME | KIND/NAMESPACE/NAME]... | URL[@REF]... | --chart NAME URL}",
 		Short: "Bring artifacts up to date with their origins",
 		Long: `Fetch reconciles each object once: it asks the origin for its revision, and when something changed
-fetches the content, verifies it and stores the artifact. What it did is kept in the store, so that the next run
+fetches the content, verifies it and stores the artifact. The store keeps what it did, so that the next run
 does only what changed. A failure leaves the last good artifact in place. Includes and the sources of charts are
 fetched before what is made of them, also if they were not named. What spec.suspend suspends is left as it is.
 
@@ -115,8 +117,7 @@ Over ssh it needs a Secret named after the repository with identity and known_ho
 ` + outRule + `
 
 Exit codes: 0 everything that is not suspended is ready, 1 something failed, 2 usage or an invalid object, 3 a verification failed.`,
-		Example: `  headgate fetch -f sources.yaml --store ./store
-  headgate fetch -f sources.yaml gitrepository/app --out ./app
+		Example: `  headgate fetch -f sources.yaml gitrepository/app --out ./app
   headgate fetch https://example.org/app.git@v1.2.3 --out ./app
   headgate fetch oci://registry.example.org/app:v1.2.3 --out ./app --docker-config
   headgate fetch s3://assets/app/ --endpoint minio.example.org --secret-ref minio --out ./app
@@ -137,14 +138,11 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	if err != nil {
 		return err
 	}
-	store, cache, err := f.openStore(artifact.StoreConfig{BaseURL: f.baseURL})
+	store, end, err := f.openStore(artifact.StoreConfig{BaseURL: f.baseURL})
 	if err != nil {
 		return err
 	}
-	defer store.Close()
-	if cache != nil {
-		defer cache.Close()
-	}
+	defer end()
 	if err := errors.Join(f.checkOut(ctx, named), f.checkFrom(s.env.Local, f.out)); err != nil {
 		return &exitError{exitUsage, err}
 	}
@@ -154,21 +152,26 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	meter := newMeter(p.stderr, f.quiet, slices.Concat(s.set.Objects, named))
 	s.env.Progress = meter.show
 	s.origins = p.origins(f.cacheDir())
-	return s.run(ctx, headgate.Options{Objects: named, Store: store, Ledger: ledgerOf(f.store)}, meter, f.detailed, p.printObjects, func(r *row) {
+	rows, err := s.run(ctx, headgate.Options{Objects: named, Store: store, Ledger: ledgerOf(f.store)}, meter, func(r *row) {
 		if f.out != "" && slices.Contains(named, r.Object) {
 			r.extract(ctx, store, f, f.outDir(r.Object, len(named)))
 		}
 	})
+	if err != nil {
+		return err
+	}
+	return s.printObjects(rows, f.detailed)
 }
 
-// run works on objects, and prints what became of them in the command's own way.
-func (s *session) run(ctx context.Context, o headgate.Options, m *meter, detailed bool, print func([]*row, *outputFlags) error, each func(*row)) error {
+// run works on objects, and returns what became of them, in their order. Each has what is
+// left to do with one that has ended.
+func (s *session) run(ctx context.Context, o headgate.Options, m *meter, each func(*row)) ([]*row, error) {
+	defer m.stop()
 	o.Origins, o.Env, o.Parallel = s.origins, s.env, s.flags.parallel
 	var rows []*row
 	for result, err := range headgate.Fetch(ctx, s.set, o) {
 		if result.Object == nil {
-			m.stop()
-			return err
+			return nil, err
 		}
 		r := &row{Result: result, err: err}
 		if r.Outcome == source.Suspended && err != nil { // it was asked nothing: nothing failed
@@ -183,34 +186,32 @@ func (s *session) run(ctx context.Context, o headgate.Options, m *meter, detaile
 			}
 			r.err = fmt.Errorf("%s: %w", doing, r.err)
 		}
-		m.done(r)
+		m.done(addressOf(r.Object), r.Object.Head().String(), string(r.Outcome))
 		rows = append(rows, r)
 	}
-	m.stop()
-	s.explainMissing(ctx, rows)
-	return s.finish(rows, detailed, print)
-}
-
-// explainMissing says of a URL without a tag that latest was assumed, and which
-// tags there are.
-func (s *session) explainMissing(ctx context.Context, rows []*row) {
 	for _, r := range rows {
-		o, ok := r.Object.(*source.OCIRepository)
-		if !s.typed || !ok || !errors.Is(r.err, fs.ErrNotExist) || *o.Spec.Ref != (source.OCIRepositoryRef{}) {
-			continue
-		}
-		var newest []string
-		for tag, err := range oci.New(o, s.env, nil).Tags(ctx) {
-			if err != nil {
-				break
-			}
-			newest = append(newest, tag)
-		}
-		if newest = newest[max(0, len(newest)-5):]; len(newest) > 0 {
-			slices.Reverse(newest)
-			r.err = fmt.Errorf("%w: the URL has no tag, so latest was assumed; there are %s", r.err, strings.Join(newest, ", "))
+		if o, ok := r.Object.(*source.OCIRepository); ok && s.typed && errors.Is(r.err, fs.ErrNotExist) && *o.Spec.Ref == (source.OCIRepositoryRef{}) {
+			r.err = s.withTags(ctx, o, r.err)
 		}
 	}
+	slices.SortFunc(rows, func(a, b *row) int { return cmp.Compare(a.Index, b.Index) })
+	return rows, nil
+}
+
+// withTags says of a URL without a tag that latest was assumed, and which tags there are.
+func (s *session) withTags(ctx context.Context, o *source.OCIRepository, missing error) error {
+	var newest []string
+	for tag, err := range oci.New(o, s.env, nil).Tags(ctx) {
+		if err != nil {
+			break
+		}
+		newest = append(newest, tag)
+	}
+	if newest = newest[max(0, len(newest)-5):]; len(newest) == 0 {
+		return missing
+	}
+	slices.Reverse(newest)
+	return fmt.Errorf("%w: the URL has no tag, so latest was assumed; there are %s", missing, strings.Join(newest, ", "))
 }
 
 // A row is one object and what became of it.
@@ -263,12 +264,13 @@ func (r *row) extract(ctx context.Context, store *artifact.Store, f *fetchFlags,
 	}
 }
 
-// finish prints what became of the objects in their order, and returns the error
-// that carries the exit code.
-func (s *session) finish(rows []*row, detailed bool, print func([]*row, *outputFlags) error) error {
-	slices.SortFunc(rows, func(a, b *row) int { return cmp.Compare(a.Index, b.Index) })
+// finish prints what became of the objects, and returns the error that carries the
+// exit code.
+func (s *session) finish(rows []*row, detailed bool, value any, lines [][]string) error {
 	code, bad := exitReady, 0
+	var names []string
 	for _, r := range rows {
+		names = append(names, argumentOf(r.Object))
 		s.remarks(r)
 		mine := codeOf(r.err)
 		if r.err != nil {
@@ -278,19 +280,8 @@ func (s *session) finish(rows []*row, detailed bool, print func([]*row, *outputF
 		}
 		code = worse(code, mine)
 	}
-	if s.flags.output == "name" {
-		print = func(rows []*row, _ *outputFlags) error {
-			var err error
-			for _, r := range rows {
-				_, err = fmt.Fprintln(s.stdout, argumentOf(r.Object))
-			}
-			return err
-		}
-	}
-	if s.flags.prints() {
-		if err := print(rows, &s.flags.outputFlags); err != nil {
-			return err
-		}
+	if err := s.result(&s.flags.outputFlags, value, names, lines); err != nil {
+		return err
 	}
 	if bad > 0 && len(rows) > 1 && !s.flags.quiet {
 		fmt.Fprintf(s.stderr, "%d of %d failed\n", bad, len(rows))
@@ -334,7 +325,7 @@ func (s *session) remarks(r *row) {
 	if r.err != nil {
 		text := strings.TrimPrefix(redact.String(r.err.Error()), addressOf(r.Object)+": ")
 		if s.typed {
-			text = byFlag.Replace(text)
+			text = byFlag(text)
 		}
 		fmt.Fprintf(s.stderr, "%s: %s\n", name, text)
 	}
@@ -366,25 +357,13 @@ const (
 )
 
 // printObjects prints the objects with their status and what became of them.
-func (p *program) printObjects(rows []*row, f *outputFlags) error {
-	if f.documents() {
-		objects := make([]source.Object, len(rows))
-		for i, r := range rows {
-			objects[i] = source.Masked(r.Object)
-			m := &objects[i].Head().Metadata
-			annotations := map[string]string{}
-			maps.Copy(annotations, m.Annotations)
-			annotations[outcomeAnnotation], annotations[whyAnnotation] = string(r.Outcome), redact.String(r.Why)
-			maps.DeleteFunc(annotations, func(_, value string) bool { return value == "" })
-			m.Annotations = annotations
-		}
-		return printDocuments(p.stdout, f.output, objects)
-	}
-	wide := f.output == "wide"
+func (s *session) printObjects(rows []*row, detailed bool) error {
+	wide := s.flags.output == "wide"
 	lines := [][]string{{"OBJECT", "READY", "OUTCOME", "REVISION", "SIZE", "DIGEST"}}
 	if wide {
 		lines[0] = append(lines[0], "WHY")
 	}
+	var objects []source.Object
 	for _, r := range rows {
 		revision, size, digest := r.Revision.ID, "", ""
 		if a := r.Object.Artifact(); a != nil {
@@ -395,8 +374,15 @@ func (p *program) printObjects(rows []*row, f *outputFlags) error {
 			line = append(line, r.Why)
 		}
 		lines = append(lines, line)
+		obj := source.Masked(r.Object)
+		annotations := map[string]string{}
+		maps.Copy(annotations, obj.Head().Metadata.Annotations)
+		annotations[outcomeAnnotation], annotations[whyAnnotation] = string(r.Outcome), redact.String(r.Why)
+		maps.DeleteFunc(annotations, func(_, value string) bool { return value == "" })
+		obj.Head().Metadata.Annotations = annotations
+		objects = append(objects, obj)
 	}
-	return p.table(wide).print(lines...)
+	return s.finish(rows, detailed, objects, lines)
 }
 
 // ready tells whether what the object asked for was done, True or False; of one
@@ -412,48 +398,27 @@ func (r *row) ready() string {
 }
 
 func (p *program) resolve() *cobra.Command {
-	f := new(sourceFlags)
-	c := &cobra.Command{
+	c, _ := p.look(source.StepResolve, &cobra.Command{
 		Use:   "resolve {-f FILE|DIR|- [KIND/NAME]... | URL[@REF]... | --chart NAME URL}",
 		Short: "Print the revision each origin is at, without fetching or storing",
 		Long: `Resolve asks each origin for its revision and prints it; it stores nothing. The revision of a chart is the
 version that would be chosen. It is in the index of its repository, or in the source that holds the chart,
 which is fetched for it and forgotten, unless it is suspended.`,
-		Example: `  headgate resolve -f sources.yaml
-  headgate resolve --chart app --version "^1.2" https://charts.example.org`,
-		RunE: func(c *cobra.Command, args []string) error {
-			return asFailure(p.look(c.Context(), f, args, source.StepResolve, p.printRevisions))
-		},
-	}
-	f.register(c)
+	}, "OBJECT", "REVISION")
 	return c
 }
 
 func (p *program) verify() *cobra.Command {
-	f := new(sourceFlags)
-	c := &cobra.Command{
+	c, f := p.look(source.StepVerify, &cobra.Command{
 		Use:   "verify {-f FILE|DIR|- [KIND/NAME]...}",
 		Short: "Fetch and check signatures, without storing",
 		Long: `Verify fetches each source as its spec.verify demands and checks the signature. It stores nothing. A
 source whose spec asks for no verification is reported as one that is not verified, with exit code 3.
 
 A chart is verified as its own spec.verify asks, or that of its PkgRepository.`,
-		RunE: func(c *cobra.Command, args []string) error {
-			return asFailure(p.look(c.Context(), f, args, source.StepVerify, p.printFindings))
-		},
-	}
-	f.register(c)
+	}, "OBJECT", "REVISION", "MODE", "SIGNER")
 	registerLimit(c, &f.maxBytes)
 	return c
-}
-
-// look finds out about objects until a step, without leaving a trace.
-func (p *program) look(ctx context.Context, f *sourceFlags, args []string, until source.Step, print func([]*row, *outputFlags) error) error {
-	s, named, err := p.prepare(ctx, f, args)
-	if err != nil {
-		return err
-	}
-	return s.run(ctx, headgate.Options{Objects: named, Until: until}, newMeter(p.stderr, true, nil), false, print, func(*row) {})
 }
 
 // A finding is what resolve and verify print of one object.
@@ -470,37 +435,32 @@ type finding struct {
 	Error     string `json:"error,omitempty"`
 }
 
-// printRevisions prints what resolve found out about the objects.
-func (p *program) printRevisions(rows []*row, f *outputFlags) error {
-	lines := [][]string{{"OBJECT", "REVISION"}}
-	for _, r := range rows {
-		lines = append(lines, []string{r.Object.Head().String(), r.Revision.ID})
-	}
-	return p.printRows(rows, f, lines)
-}
-
-// printFindings prints what verify found out about the objects.
-func (p *program) printFindings(rows []*row, f *outputFlags) error {
-	lines := [][]string{{"OBJECT", "REVISION", "MODE", "SIGNER"}}
-	for _, r := range rows {
-		lines = append(lines, []string{r.Object.Head().String(), shortRevision(r.Revision.ID, f.output == "wide"), r.Verification.Mode, r.Verification.Signer})
-	}
-	return p.printRows(rows, f, lines)
-}
-
-// printRows prints findings, or a table.
-func (p *program) printRows(rows []*row, f *outputFlags, lines [][]string) error {
-	if !f.documents() {
-		return p.table(true).print(lines...)
-	}
-	findings := make([]finding, len(rows))
-	for i, r := range rows {
-		o, v := source.Involved(r.Object), r.Verification
-		suspended := r.Object.Plan().Suspend
-		findings[i] = finding{o.Kind, o.Namespace, o.Name, r.err == nil && !suspended, suspended, r.Revision.ID, v.Mode, v.Signer, v.Level, ""}
-		if r.err != nil {
-			findings[i].Error = redact.Error(r.err).Error()
+// look completes a command that finds out about objects until a step, and stores nothing.
+func (p *program) look(until source.Step, c *cobra.Command, titles ...string) (*cobra.Command, *sourceFlags) {
+	f := new(sourceFlags)
+	f.register(c)
+	f.whole = true
+	c.RunE = func(c *cobra.Command, args []string) error {
+		s, named, err := p.prepare(c.Context(), f, args)
+		if err != nil {
+			return asFailure(err)
 		}
+		rows, err := s.run(c.Context(), headgate.Options{Objects: named, Until: until}, newMeter(p.stderr, true, nil), func(*row) {})
+		if err != nil {
+			return asFailure(err)
+		}
+		lines, findings := [][]string{titles}, []finding{}
+		for _, r := range rows {
+			o, v, suspended := source.Involved(r.Object), r.Verification, r.Object.Plan().Suspend
+			found := finding{o.Kind, o.Namespace, o.Name, r.err == nil && !suspended, suspended, r.Revision.ID, v.Mode, v.Signer, v.Level, ""}
+			if r.err != nil {
+				found.Error = redact.Error(r.err).Error()
+			}
+			findings = append(findings, found)
+			revision := shortRevision(r.Revision.ID, until == source.StepResolve || f.output == "wide")
+			lines = append(lines, []string{r.Object.Head().String(), revision, v.Mode, v.Signer}[:len(titles)])
+		}
+		return asFailure(s.finish(rows, false, findings, lines))
 	}
-	return printValue(p.stdout, f.output, findings)
+	return c, f
 }

@@ -12,15 +12,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/headgate-io/headgate/artifact"
 )
 
 // sourceFlags say which sources a command works on and how they are fetched.
 type sourceFlags struct {
 	documentFlags
-	accessFlags
-	urlForm
+	urlFlags
 	outputFlags
 	docker   string
 	networks []string
@@ -33,12 +30,11 @@ type sourceFlags struct {
 
 func (f *sourceFlags) register(c *cobra.Command) {
 	f.documentFlags.register(c)
-	f.urlForm.register(c)
 	f.registerFrom(c)
 	c.Flags().IntVar(&f.parallel, "parallel", 4, "objects worked on at once")
-	f.registerAccess(c)
+	f.registerAccess(c, true)
 	f.outputFlags.register(c, "table", "wide", "json", "yaml", "name")
-	c.ValidArgsFunction = completeObjects(&f.files)
+	c.ValidArgsFunction = f.completeObjects
 }
 
 // registerFrom adds the flag of what stands in for origins.
@@ -46,16 +42,18 @@ func (f *sourceFlags) registerFrom(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.from, "from", nil, "`URL=PATH` of a local Git repository or directory that stands in for the origin at URL, which is ENDPOINT/BUCKET for a bucket, or a repository of charts; repeatable")
 }
 
-// registerAccess adds the flags that say how origins are reached.
-func (f *sourceFlags) registerAccess(c *cobra.Command) {
+// registerAccess adds the flags that say how origins are reached; of those about
+// URLs all, if objects are made of them.
+func (f *sourceFlags) registerAccess(c *cobra.Command, objects bool) {
 	registerSecrets(c, &f.secrets)
-	f.accessFlags.register(c)
-	registerDocker(c, &f.docker)
-	f.registerNetworks(c)
+	f.urlFlags.register(c, objects)
+	f.registerLogin(c)
 }
 
-// registerNetworks adds the flag of what servers may lead to.
-func (f *sourceFlags) registerNetworks(c *cobra.Command) {
+// registerLogin adds the flags of the logins of docker, and of what servers may lead to.
+func (f *sourceFlags) registerLogin(c *cobra.Command) {
+	c.Flags().StringVar(&f.docker, "docker-config", "", "use the logins of docker where a spec names no credentials: those in =`FILE`, a config.json or its directory, and of the helper programs it names; without =FILE in $DOCKER_CONFIG or ~/.docker")
+	c.Flags().Lookup("docker-config").NoOptDefVal = dockerDefault
 	c.Flags().StringSliceVar(&f.networks, "allow-network", nil, "`HOST`, address or network (10.0.0.0/8) that servers may lead to, by redirects or in what they serve, though it is in a narrower network than theirs; never a metadata service; repeatable, and separated by commas")
 }
 
@@ -70,11 +68,6 @@ func registerSecrets(c *cobra.Command, dir *string) {
 
 func registerStore(c *cobra.Command, dir *string) {
 	c.Flags().StringVar(dir, "store", ".headgate", "`DIR` of the artifacts and the status of each object")
-}
-
-func registerDigest(c *cobra.Command, algorithm *string) {
-	c.Flags().StringVar(algorithm, "digest", string(artifact.SHA256), "`ALGORITHM` of artifact digests: sha256, sha384, sha512 or blake3")
-	complete(c, "digest", "sha256", "sha384", "sha512", "blake3")
 }
 
 // complete makes the shell offer values for a flag of c.
@@ -109,28 +102,30 @@ func arguments(least, most int) cobra.PositionalArgs {
 // logFlags say what a server logs.
 type logFlags struct{ level, format string }
 
+// logLevels are those of --log-level.
+var logLevels = []string{"debug", "info", "warn", "error"}
+
 func (f *logFlags) register(c *cobra.Command) {
-	c.Flags().StringVar(&f.level, "log-level", "info", "what is logged: debug, info, warn or error")
+	c.Flags().StringVar(&f.level, "log-level", "info", "what is logged: "+either(logLevels))
 	c.Flags().StringVar(&f.format, "log-format", "text", "how: text or json")
-	complete(c, "log-level", "debug", "info", "warn", "error")
+	complete(c, "log-level", logLevels...)
 	complete(c, "log-format", "text", "json")
 }
 
 // log returns the log that the flags ask for.
 func (f *logFlags) log(w io.Writer) (*slog.Logger, error) {
-	var options slog.HandlerOptions
 	var level slog.Level
-	if err := level.UnmarshalText([]byte(f.level)); err != nil || !slices.Contains([]string{"debug", "info", "warn", "error"}, f.level) {
-		return nil, usage("--log-level %q: want debug, info, warn or error", f.level)
+	_ = level.UnmarshalText([]byte(f.level)) // it knows all of them
+	options := &slog.HandlerOptions{Level: level}
+	switch {
+	case !slices.Contains(logLevels, f.level):
+		return nil, usage("--log-level %q: want %s", f.level, either(logLevels))
+	case f.format == "json":
+		return slog.New(slog.NewJSONHandler(w, options)), nil
+	case f.format != "text":
+		return nil, usage("--log-format %q: want text or json", f.format)
 	}
-	options.Level = level
-	switch f.format {
-	case "text":
-		return slog.New(slog.NewTextHandler(w, &options)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(w, &options)), nil
-	}
-	return nil, usage("--log-format %q: want text or json", f.format)
+	return slog.New(slog.NewTextHandler(w, options)), nil
 }
 
 // A byteValue is a flag of a number of bytes, at least as many as least.

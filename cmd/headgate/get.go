@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve/api"
 )
@@ -44,8 +45,7 @@ With -w, which needs a server, a line or a document follows for each change unti
 waits until it is back.
 
 Exit codes: 0 the sources were printed, ready or not; 1 one that was named does not exist, or the server was not reached or refused; 2 usage.`,
-		Example: `  headgate get
-  headgate get git -w
+		Example: `  headgate get git -w
   headgate get sources -n shop -l team=web
   headgate get gitrepository/shop/checkout -o jsonpath={.status.artifact.revision}
   headgate get --server https://sources.example.org --token-file token -o wide`,
@@ -58,59 +58,44 @@ Exit codes: 0 the sources were printed, ready or not; 1 one that was named does 
 }
 
 func (p *program) runGet(ctx context.Context, f *getFlags, args []string) error {
-	if err := f.check(); err != nil {
-		return err
-	}
-	k, err := p.openKept(&f.keptFlags, f.watch)
-	if err != nil {
-		return err
-	}
-	refs, err := k.references(args, false)
+	k, err := p.openKept(&f.keptFlags, args, false, f.watch)
 	if err != nil {
 		return err
 	}
 	if f.watch {
-		return k.watch(ctx, f, refs)
+		return k.watch(ctx, &f.outputFlags)
 	}
-	found, defects, err := k.sources(ctx, refs, f.documents())
+	found, defects, err := k.sources(ctx, f.documents())
 	if err != nil {
 		return err
 	}
 	for _, defect := range defects {
 		p.warn(errors.New(defect))
 	}
-	absent := missing(refs, refsOf(found), false)
+	absent := k.missing(refsOf(found), false)
 	if len(found) == 0 && absent != nil {
 		return absent
 	}
-	return errors.Join(p.printSources(f.output, found), absent)
+	return errors.Join(p.printSources(&f.outputFlags, found), absent)
 }
 
 // printSources prints sources.
-func (p *program) printSources(format string, found []api.Source) error {
-	switch format {
-	case "name":
-		for _, s := range found {
-			if _, err := fmt.Fprintln(p.stdout, argument(s)); err != nil {
-				return err
+func (p *program) printSources(f *outputFlags, found []api.Source) error {
+	var names []string
+	var objects []source.Object
+	wide := f.output == "wide"
+	lines := [][]string{sourceTitles(wide)}
+	for _, s := range found {
+		names, lines = append(names, argument(s)), append(lines, sourceCells(s, wide, time.Now()))
+		if f.documents() {
+			obj, err := decoded(s.Document)
+			if err != nil {
+				return fmt.Errorf("document of %s: %w", argument(s), err)
 			}
-		}
-		return nil
-	case "table", "wide":
-		lines := [][]string{sourceTitles(format == "wide")}
-		for _, s := range found {
-			lines = append(lines, sourceCells(s, format == "wide", time.Now()))
-		}
-		return p.table(format == "wide").print(lines...)
-	}
-	objects := make([]source.Object, len(found))
-	for i, s := range found {
-		var err error
-		if objects[i], err = decoded(s.Document); err != nil {
-			return fmt.Errorf("document of %s: %w", argument(s), err)
+			objects = append(objects, obj)
 		}
 	}
-	return printDocuments(p.stdout, format, objects)
+	return p.result(f, objects, names, lines)
 }
 
 func sourceTitles(wide bool) []string {
@@ -129,11 +114,13 @@ func sourceCells(s api.Source, wide bool, now time.Time) []string {
 		}
 		return age(to.Sub(from))
 	}
-	var stored, digest string
+	stored, digest, suspended := "", "", "False"
 	if s.Artifact != nil {
 		stored, digest = since(s.Artifact.LastUpdateTime, now), shortDigest(s.Artifact.Digest)
 	}
-	suspended := strings.ToUpper(fmt.Sprint(s.Suspended)[:1]) + fmt.Sprint(s.Suspended)[1:]
+	if s.Suspended {
+		suspended = "True"
+	}
 	cells := []string{s.Kind + "/" + s.Namespace + "/" + s.Name, s.Ready, shortRevision(s.Revision, wide), stored, suspended}
 	if wide {
 		cells = append(cells, s.Phase, since(s.Checked, now), since(now, s.Next), digest, s.Origin)
@@ -163,14 +150,14 @@ func lastMessage(s api.Source) string {
 
 // watch prints sources, and then what changes: what looks as it did is not printed
 // again.
-func (k *kept) watch(ctx context.Context, f *getFlags, refs []source.Reference) error {
+func (k *kept) watch(ctx context.Context, f *outputFlags) error {
 	if k.selector != "" {
 		return usage("-w takes no -l")
 	}
 	wide, synced := f.output == "wide", false
 	t, lines := k.table(wide), [][]string{sourceTitles(wide)}
 	told := map[source.Reference]string{}
-	err := k.client.Watch(ctx, filterOf(refs), func(n api.Notice) error {
+	err := k.client.Watch(ctx, k.filter(), func(n api.Notice) error {
 		s := api.Source{Phase: "removed"}
 		switch {
 		case n.Synced && !synced:
@@ -181,14 +168,10 @@ func (k *kept) watch(ctx context.Context, f *getFlags, refs []source.Reference) 
 			return t.print(lines...)
 		case n.Gone != nil:
 			s.Kind, s.Namespace, s.Name = n.Gone.Kind, n.Gone.Namespace, n.Gone.Name
-		case n.Source == nil:
+		case n.Source == nil || !k.names(sourceRef(*n.Source)):
 			return nil
 		default:
 			s = *n.Source
-			is, err := k.means(ctx, refs, &s, false)
-			if err != nil || !is {
-				return err
-			}
 		}
 		ref := sourceRef(s)
 		look := strings.Join(sourceCells(s, wide, time.Time{}), "\t") + s.Phase
@@ -201,9 +184,9 @@ func (k *kept) watch(ctx context.Context, f *getFlags, refs []source.Reference) 
 		told[ref] = look
 		switch {
 		case f.output == "name":
-			return k.printSources(f.output, []api.Source{s})
+			return k.printSources(f, []api.Source{s})
 		case f.documents():
-			return k.printDocument(ctx, f.output, ref)
+			return k.printDocument(ctx, f, ref)
 		case synced:
 			return t.print(sourceCells(s, wide, time.Now()))
 		}
@@ -217,40 +200,38 @@ func (k *kept) watch(ctx context.Context, f *getFlags, refs []source.Reference) 
 }
 
 // printDocument prints the document of a source, of JSON in a line.
-func (k *kept) printDocument(ctx context.Context, format string, ref source.Reference) error {
+func (k *kept) printDocument(ctx context.Context, f *outputFlags, ref source.Reference) error {
 	s, err := k.client.Source(ctx, ref)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // it is gone again
 		return nil
 	case err != nil:
 		return err
-	case format != "json":
-		if format == "yaml" {
-			fmt.Fprintln(k.stdout, "---")
+	case f.output == "yaml":
+		fmt.Fprintln(k.stdout, "---")
+	case f.output == "json":
+		obj, err := decoded(s.Document)
+		if err != nil {
+			return err
 		}
-		return k.printSources(format, []api.Source{s})
+		text, err := source.EncodeJSON(obj)
+		if err != nil {
+			return err
+		}
+		return encode(k.stdout, json.RawMessage(text), "")
 	}
-	obj, err := decoded(s.Document)
-	if err != nil {
-		return err
-	}
-	text, err := source.EncodeJSON(obj)
-	if err != nil {
-		return err
-	}
-	return encode(k.stdout, json.RawMessage(text), "")
+	return k.printSources(f, []api.Source{s})
 }
 
-// suspendFlags say who changes what, and why.
-type suspendFlags struct {
+// holdFlags say who suspends what, and why.
+type holdFlags struct {
 	keptFlags
 	outputFlags
 	change api.Change
 }
 
 func (p *program) suspend() *cobra.Command {
-	f := new(suspendFlags)
-	c := &cobra.Command{
+	c, f := p.hold(true, &cobra.Command{
 		Use:   "suspend {KIND/NAME... | --all | -n NAMESPACE | -l LABELS}",
 		Short: "Have sources left alone until they are resumed",
 		Long: `Suspend has the server leave sources alone: they are not checked, and requests and webhooks for them are refused. Their
@@ -260,57 +241,47 @@ its author changes. Suspending again changes who and why.
 Without a server it is noted in the store, for the next one. headgate fetch, which is a command itself, does not heed it.
 
 Exit codes: 0 done, 1 it was refused, or the server was not reached, 2 usage.`,
-		Example: `  headgate suspend gitrepository/app --reason "release freeze"
-  headgate suspend bucket --all`,
-		RunE: func(c *cobra.Command, args []string) error {
-			return asFailure(p.changeSources(c.Context(), f, args, true))
-		},
-	}
-	f.keptFlags.register(p, c)
-	f.registerFormat(c, "table", "wide", "name")
+		Example: `  headgate suspend gitrepository/app --reason "release freeze"`,
+	})
 	c.Flags().StringVar(&f.change.Reason, "reason", "", "`TEXT` that says why")
 	c.Flags().StringVar(&f.change.By, "actor", "", "`NAME` of who does it, where callers need not say who they are; default that of the user")
 	return c
 }
 
 func (p *program) resume() *cobra.Command {
-	f := new(suspendFlags)
-	c := &cobra.Command{
+	c, _ := p.hold(false, &cobra.Command{
 		Use:   "resume {KIND/NAME... | --all | -n NAMESPACE | -l LABELS}",
 		Short: "End what suspend began",
 		Long: `Resume ends what suspend began; the server checks the sources at once. One that its spec suspends stays so.
 
 Exit codes: 0 done, 1 it was refused, or the server was not reached, 2 usage.`,
-		Example: `  headgate resume gitrepository/app`,
-		RunE: func(c *cobra.Command, args []string) error {
-			return asFailure(p.changeSources(c.Context(), f, args, false))
-		},
-	}
-	f.keptFlags.register(p, c)
-	f.registerFormat(c, "table", "wide", "name")
+	})
 	return c
 }
 
-// changeSources suspends or resumes sources, and prints them as they are then. One
-// that fails does not keep the others from it.
-func (p *program) changeSources(ctx context.Context, f *suspendFlags, args []string, suspend bool) error {
-	if err := f.check(); err != nil {
-		return err
+// hold completes a command that suspends or resumes sources, and prints them as they are
+// then. One that fails does not keep the others from it.
+func (p *program) hold(suspend bool, c *cobra.Command) (*cobra.Command, *holdFlags) {
+	f := new(holdFlags)
+	f.keptFlags.register(p, c)
+	f.registerFormat(c, "table", "wide", "name")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		return asFailure(p.changeSources(c.Context(), f, args, suspend))
 	}
+	return c, f
+}
+
+func (p *program) changeSources(ctx context.Context, f *holdFlags, args []string, suspend bool) error {
 	f.change.By = cmp.Or(f.change.By, p.user())
-	k, err := p.openKept(&f.keptFlags, false)
+	k, err := p.openKept(&f.keptFlags, args, true, false)
 	if err != nil {
 		return err
 	}
-	refs, err := k.references(args, true)
+	found, _, err := k.sources(ctx, false)
 	if err != nil {
 		return err
 	}
-	found, _, err := k.sources(ctx, refs, false)
-	if err != nil {
-		return err
-	}
-	errs := []error{missing(refs, refsOf(found), true)}
+	errs := []error{k.missing(refsOf(found), true)}
 	if codeOf(errs[0]) == exitUsage {
 		return errs[0]
 	}
@@ -330,7 +301,7 @@ func (p *program) changeSources(ctx context.Context, f *suspendFlags, args []str
 		errs = append(errs, err)
 	}
 	if len(changed) > 0 {
-		errs = append(errs, p.printSources(f.output, changed))
+		errs = append(errs, p.printSources(&f.outputFlags, changed))
 	}
 	return errors.Join(errs...)
 }
@@ -376,8 +347,6 @@ While a server keeps the store it is refused. With --force it is done all the sa
 its documents, and has a suspension in force until it is started again.
 
 Exit codes: 0 done, 1 it was refused or failed, or there is no such object, 2 usage.`,
-		Example: `  headgate delete gitrepository/app
-  headgate delete bucket/assets bucket/reports -n shop`,
 		RunE: func(c *cobra.Command, args []string) error {
 			return asFailure(p.runDelete(c.Context(), f, force, args))
 		},
@@ -390,8 +359,7 @@ Exit codes: 0 done, 1 it was refused or failed, or there is no such object, 2 us
 }
 
 func (p *program) runDelete(ctx context.Context, f *keptFlags, force bool, args []string) error {
-	k := &kept{p, f, nil, ledgerOf(f.store)}
-	refs, err := k.references(args, true)
+	err := f.choose(args, true)
 	if err == nil {
 		err = isStore(f.store)
 	}
@@ -409,49 +377,48 @@ func (p *program) runDelete(ctx context.Context, f *keptFlags, force bool, args 
 		}
 		defer lock.release()
 	}
-	saved, err := k.ledger.References() // also of documents that cannot be read
-	found := slices.DeleteFunc(saved, func(ref source.Reference) bool {
+	ledger := ledgerOf(f.store)
+	found, err := ledger.References() // also of documents that cannot be read
+	found = slices.DeleteFunc(found, func(ref source.Reference) bool {
 		var labels map[string]string
-		if k.selector != "" {
-			if obj, err := k.ledger.Object(ref); err == nil {
-				labels = obj.Head().Metadata.Labels
-			}
+		if obj, err := ledger.Object(ref); err == nil {
+			labels = obj.Head().Metadata.Labels
 		}
-		named := len(refs) == 0 || slices.ContainsFunc(refs, func(r source.Reference) bool { return r.Selects(ref) })
-		return !named || !k.selects(ref.Namespace, labels)
+		return !f.selects(ref, labels)
 	})
-	errs := []error{err, missing(refs, found, true)}
+	errs := []error{err, f.missing(found, true)}
 	if codeOf(errs[1]) == exitUsage {
 		return errs[1]
 	}
+	store, err := openExisting(f.store)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
 	for _, ref := range found {
-		errs = append(errs, p.forget(ctx, f.store, ref))
+		err := forget(ctx, store, ledger, ref)
+		if err == nil {
+			_, err = fmt.Fprintf(p.stdout, "%s deleted\n", sourceName(ref))
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
 // forget removes all that a store has of an object. The status goes first: it never
 // names an artifact that is not there.
-func (p *program) forget(ctx context.Context, dir string, ref source.Reference) error {
-	store, err := openExisting(dir)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
+func forget(ctx context.Context, store *artifact.Store, ledger *source.Ledger, ref source.Reference) error {
 	name := sourceName(ref)
 	unlock, err := store.Lock(ctx, name)
 	if err != nil {
 		return err
 	}
-	if err = ledgerOf(dir).Remove(ref); err == nil {
+	if err = ledger.Remove(ref); err == nil {
 		err = store.Remove(name)
 	}
 	unlock()
 	if err == nil {
 		err = store.Tidy(name)
-	}
-	if err == nil {
-		_, err = fmt.Fprintf(p.stdout, "%s deleted\n", name)
 	}
 	return err
 }

@@ -6,14 +6,12 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"net/http"
 	"net/url"
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -25,19 +23,13 @@ import (
 )
 
 func (p *program) hook() *cobra.Command {
-	c := &cobra.Command{
-		Use:   "hook",
-		Short: "Call the webhooks of a rollout",
-		Args:  noCommand,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	c.AddCommand(p.callHook())
-	return c
+	return group("hook", "Call the webhooks of a rollout", p.callHook())
 }
 
 // hookFlags say which webhook is called, and with what.
 type hookFlags struct {
 	manifestFlags
+	outputFlags
 	hook                     rollout.Hook // at a URL
 	kind                     string
 	ca, cert, key            string // files
@@ -47,12 +39,11 @@ type hookFlags struct {
 	phase, revision, message string
 	metadata                 []string
 	warning                  bool
-	output                   string
 	attempt                  time.Duration
 }
 
-// urlFlags describe a webhook at a URL: in a manifest fields do.
-var urlFlags = []string{"type", "retries", "insecure-skip-verify", "ca-file", "cert", "key", "bearer-token-file", "header", "hmac-key-file"}
+// hookURLFlags describe a webhook at a URL: in a manifest fields do.
+var hookURLFlags = []string{"type", "retries", "insecure-skip-verify", "ca-file", "cert", "key", "bearer-token-file", "header", "hmac-key-file"}
 
 func (p *program) callHook() *cobra.Command {
 	f := new(hookFlags)
@@ -72,11 +63,9 @@ The body of the answer is printed with control characters replaced; -o body writ
 
 Exit codes: 0 the type of the webhook accepts the answer (for type rollback: it asks for a rollback), 1 it
 does not, or there was none, 2 usage or an invalid object.`,
-		Example: `  headgate hook call -f canary.yaml load-test
-  headgate hook call -f canary.yaml approve --phase Waiting -o json
+		Example: `  headgate hook call -f canary.yaml approve --phase Waiting
   headgate hook call https://gate.example.org/gate/check --type confirm-promotion --name app --namespace prod
-  headgate hook call http://127.0.0.1:8080/ --metadata type=bash --metadata "cmd=curl -sf http://127.0.0.1:9898/" --request-timeout 1m
-  headgate hook call https://events.example.org/ --type event --name app --event-message "New revision" --hmac-key-file key`,
+  headgate hook call http://127.0.0.1:8080/ --metadata type=bash --metadata "cmd=curl -sf http://127.0.0.1:9898/" --request-timeout 1m`,
 		Args: arguments(1, 2),
 		RunE: func(c *cobra.Command, args []string) error { return p.runCallHook(c, f, args) },
 	}
@@ -100,10 +89,9 @@ does not, or there was none, 2 usage or an invalid object.`,
 	fl.StringVar(&f.message, "event-message", "", "`TEXT` of the event, for type event")
 	fl.BoolVar(&f.warning, "event-warning", false, "the event is a warning, for type event")
 	spanVar(c, &f.attempt, "request-timeout", 0, "bound of each attempt; default that of the manifest, or 10s")
-	fl.StringVarP(&f.output, "output", "o", "text", "what to print: text, json or body")
+	f.registerFormat(c, "text", "json", "body")
 	complete(c, "type", textsOf(rollout.HookTypes())...)
 	complete(c, "phase", textsOf(rollout.Phases())...)
-	complete(c, "output", "text", "json", "body")
 	c.ValidArgsFunction = completeHooks(&f.manifestFlags)
 	return c
 }
@@ -115,19 +103,8 @@ func textsOf[T ~string](values []T) (texts []string) {
 	return texts
 }
 
-// A call is one call of a webhook, and what came of it.
-type call struct {
-	hook   rollout.Hook
-	answer rollout.Answer
-	err    error // nil when the type of the webhook accepts the answer
-	took   time.Duration
-}
-
 func (p *program) runCallHook(c *cobra.Command, f *hookFlags, args []string) (err error) {
-	switch {
-	case !slices.Contains([]string{"text", "json", "body"}, f.output):
-		return usage("-o %q: want text, json or body", f.output)
-	case f.attempt < 0:
+	if f.attempt < 0 {
 		return usage("--request-timeout %s: want a positive time", f.attempt)
 	}
 	caller := &rollout.Caller{Proxy: http.ProxyFromEnvironment}
@@ -143,26 +120,25 @@ func (p *program) runCallHook(c *cobra.Command, f *hookFlags, args []string) (er
 	if err != nil {
 		return err
 	}
-	ctx, made, start := c.Context(), call{hook: f.hook}, time.Now()
+	ctx, start, answer := c.Context(), time.Now(), rollout.Answer{}
 	if f.hook.Type == rollout.HookEvent {
-		made.answer, made.err = caller.Event(ctx, f.hook, rollout.Event{
+		answer, err = caller.Event(ctx, f.hook, rollout.Event{
 			Message: cmp.Or(f.message, "headgate hook call"), Warning: f.warning, Time: start,
 			Name: f.payload.Name, Namespace: f.payload.Namespace, Phase: f.payload.Phase, Checksum: f.payload.Checksum,
 		})
 	} else {
-		made.answer, made.err = caller.Call(ctx, f.hook, f.payload)
+		answer, err = caller.Call(ctx, f.hook, f.payload)
 	}
-	made.took = time.Since(start)
 	switch {
 	case ctx.Err() != nil:
 		return failed(context.Cause(ctx))
-	case made.err != nil && made.answer.Attempts == 0:
-		return asUsage(made.err) // nothing was called
+	case err != nil && answer.Attempts == 0:
+		return err // nothing was called
 	}
-	if err := p.printCall(f.output, &made); err != nil {
+	if err := p.printCall(f, answer, err, time.Since(start)); err != nil {
 		return failed(err)
 	}
-	if made.err != nil {
+	if err != nil {
 		return &exitError{exitFailed, nil}
 	}
 	return nil
@@ -170,7 +146,7 @@ func (p *program) runCallHook(c *cobra.Command, f *hookFlags, args []string) (er
 
 // declaredHook finds a webhook of a manifest.
 func (p *program) declaredHook(c *cobra.Command, f *hookFlags, args []string) (rollout.Secrets, error) {
-	for _, flag := range urlFlags {
+	for _, flag := range hookURLFlags {
 		if c.Flags().Changed(flag) {
 			return nil, usage("--%s goes with a URL: set the field of the webhook in the manifest", flag)
 		}
@@ -236,12 +212,7 @@ func (f *hookFlags) hookAt(args []string) (rollout.Secrets, error) {
 	if len(certificates) > 0 {
 		f.hook.CertSecretRef = &rollout.SecretRef{Name: "certificates"}
 	}
-	return func(_ context.Context, _, name string) (map[string][]byte, error) {
-		if data := secrets[name]; data != nil {
-			return data, nil
-		}
-		return nil, fmt.Errorf("secret %s: %w", name, fs.ErrNotExist)
-	}, nil
+	return func(_ context.Context, _, name string) (map[string][]byte, error) { return secrets[name], nil }, nil
 }
 
 // fill completes the payload.
@@ -330,51 +301,52 @@ type callDocument struct {
 	Truncated bool    `json:"bodyTruncated,omitempty"`
 }
 
-// printCall prints what came of a call.
-func (p *program) printCall(format string, c *call) error {
-	verdict, reason := typeOf(c.hook).Judge(c.err), ""
-	if c.err != nil {
-		reason = redact.String(c.err.Error())
+// printCall prints what came of a call. The type of the webhook does not accept the answer
+// if there is a refusal.
+func (p *program) printCall(f *hookFlags, answer rollout.Answer, refusal error, took time.Duration) error {
+	kind, reason, body := typeOf(f.hook), "", string(answer.Body)
+	verdict := kind.Judge(refusal)
+	if refusal != nil {
+		reason = redact.String(refusal.Error())
 	}
-	switch format {
-	case "body":
-		if c.err != nil && c.answer.Status == 0 {
+	took = took.Round(time.Millisecond)
+	switch {
+	case f.output == "body":
+		if refusal != nil && answer.Status == 0 {
 			fmt.Fprintf(p.stderr, "headgate: %s\n", reason)
 		}
-		_, err := p.stdout.Write(c.answer.Body)
+		_, err := io.WriteString(p.stdout, body)
 		return err
-	case "json":
+	case f.documents():
 		d := callDocument{
-			Name: c.hook.Name, Type: typeOf(c.hook), URL: redact.String(c.hook.URL), Accepted: c.err == nil, Verdict: verdict.String(), Error: reason,
-			Status: c.answer.Status, Attempts: c.answer.Attempts, Seconds: c.took.Round(time.Millisecond).Seconds(), Truncated: c.answer.Truncated,
+			Name: f.hook.Name, Type: kind, URL: redact.String(f.hook.URL), Accepted: refusal == nil, Verdict: verdict.String(), Error: reason,
+			Status: answer.Status, Attempts: answer.Attempts, Seconds: took.Seconds(), Truncated: answer.Truncated,
 		}
-		if body := string(c.answer.Body); c.answer.Status != 0 && utf8.ValidString(body) {
+		if answer.Status != 0 && utf8.ValidString(body) {
 			d.Body = &body
-		} else if c.answer.Status != 0 {
-			d.Base64 = base64.StdEncoding.EncodeToString(c.answer.Body)
+		} else if answer.Status != 0 {
+			d.Base64 = base64.StdEncoding.EncodeToString(answer.Body)
 		}
-		return printJSON(p.stdout, d)
+		return printValue(p.stdout, f.output, d)
 	}
-	t := tabwriter.NewWriter(p.stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintf(t, "webhook\t%s\n", redact.String(fmt.Sprintf("%s (%s) %s", c.hook.Name, typeOf(c.hook), c.hook.URL)))
-	if c.answer.Status != 0 {
-		fmt.Fprintf(t, "status\t%s\n", strings.TrimSpace(fmt.Sprintf("%d %s", c.answer.Status, http.StatusText(c.answer.Status))))
+	lines := [][]string{{"webhook", fmt.Sprintf("%s (%s) %s", f.hook.Name, kind, f.hook.URL)}}
+	if answer.Status != 0 {
+		lines = append(lines, []string{"status", strings.TrimSpace(fmt.Sprintf("%d %s", answer.Status, http.StatusText(answer.Status)))})
 	}
-	if c.answer.Attempts > 0 {
-		fmt.Fprintf(t, "attempts\t%d in %s\n", c.answer.Attempts, c.took.Round(time.Millisecond))
+	if answer.Attempts > 0 {
+		lines = append(lines, []string{"attempts", fmt.Sprintf("%d in %s", answer.Attempts, took)})
 	}
-	fmt.Fprintf(t, "verdict\t%s: %s\n", verdict, meanings[verdict])
-	if reason != "" {
-		fmt.Fprintf(t, "reason\t%s\n", reason)
+	if lines = append(lines, []string{"verdict", verdict.String() + ": " + meanings[verdict]}); reason != "" {
+		lines = append(lines, []string{"reason", reason})
 	}
-	if err := t.Flush(); err != nil || len(c.answer.Body) == 0 {
+	if err := p.table(true).print(lines...); err != nil || body == "" {
 		return err
 	}
 	more := ""
-	if c.answer.Truncated {
+	if answer.Truncated {
 		more = "\n(and more)"
 	}
-	_, err := io.WriteString(p.stdout, "\n"+strings.TrimRight(printable(string(c.answer.Body)), "\n")+more+"\n")
+	_, err := io.WriteString(p.stdout, "\n"+strings.TrimRight(printable(body), "\n")+more+"\n")
 	return err
 }
 

@@ -24,24 +24,13 @@ import (
 )
 
 func (p *program) index() *cobra.Command {
-	c := &cobra.Command{
-		Use:   "index",
-		Short: "Look into indexes of charts",
-		Args:  noCommand,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	c.AddCommand(p.indexSearch())
-	return c
-}
-
-type searchFlags struct {
-	sourceFlags
-	within string // range of versions
-	devel  bool
+	return group("index", "Look into indexes of charts", p.indexSearch())
 }
 
 func (p *program) indexSearch() *cobra.Command {
-	f := new(searchFlags)
+	f := new(sourceFlags)
+	var within string // range of versions
+	var devel bool
 	c := &cobra.Command{
 		Use:   "search [-f FILE|DIR|-] SOURCE [NAME]...",
 		Short: "Print the versions of charts, the newest first",
@@ -59,51 +48,59 @@ number, of which at most 100,000 are taken.
 
 Exit codes: 0 something was found for each NAME, 1 something was not or failed, 2 usage.`,
 		Example: `  headgate index search https://charts.example.org app --version "^1.2"
-  headgate index search -f sources.yaml pkgrepository/charts -o json
   headgate index search ./repository 'app-*' --devel`,
-		ValidArgsFunction: completeIndexes(&f.files, &f.store),
+		ValidArgsFunction: func(c *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
+			complete := completeStored(&f.store)
+			if len(f.files) > 0 {
+				complete = f.completeObjects
+			}
+			names, directive := complete(c, args, start)
+			return slices.DeleteFunc(names, func(name string) bool {
+				ref, err := source.ParseReference(name)
+				return err != nil || ref.Kind != "PkgRepository" || len(args) > 0
+			}), directive
+		},
 		RunE: func(c *cobra.Command, args []string) error {
-			if c.Flags().Changed("version") && f.within == "" {
+			if c.Flags().Changed("version") && within == "" {
 				return usage("--version must not be empty: say what is wanted, or leave it out")
 			}
-			return asFailure(p.runSearch(c.Context(), f, args))
+			if len(args) == 0 {
+				return usage("give an index: the URL of a repository, a file, a directory, or a PkgRepository")
+			}
+			search, err := newSearch(args[1:], within, devel)
+			if err != nil {
+				return err
+			}
+			return asFailure(p.runSearch(c.Context(), f, args[0], search))
 		},
 	}
 	fl := c.Flags()
 	f.documentFlags.register(c)
 	registerStore(c, &f.store)
-	fl.StringVar(&f.within, "version", "", "only versions within the `RANGE`, or this one")
-	fl.BoolVar(&f.devel, "devel", false, "pre-releases, too")
-	f.registerAccess(c)
+	fl.StringVar(&within, "version", "", "only versions within the `RANGE`, or this one")
+	fl.BoolVar(&devel, "devel", false, "pre-releases, too")
+	f.registerAccess(c, false)
 	registerLimit(c, &f.maxBytes)
 	f.outputFlags.register(c, "table", "wide", "json", "yaml", "name")
+	f.whole = true
 	return c
 }
 
-func (p *program) runSearch(ctx context.Context, f *searchFlags, args []string) error {
-	if len(args) == 0 {
-		return usage("give an index: the URL of a repository, a file, a directory, or a PkgRepository")
-	}
-	search, err := newSearch(args[1:], f.within, f.devel)
+func (p *program) runSearch(ctx context.Context, f *sourceFlags, arg string, search *search) error {
+	s, err := p.open(f)
 	if err != nil {
 		return err
 	}
-	s, err := p.open(&f.sourceFlags)
-	if err != nil {
-		return err
-	}
-	r, err := s.openIndex(ctx, args[0])
+	r, err := s.openIndex(ctx, arg)
 	if err == nil {
 		defer r.Close()
 		err = search.read(ctx, r)
 	}
 	if err != nil {
-		return about(shown(args[0]), err)
+		return about(shown(arg), err)
 	}
-	if f.prints() {
-		if err := search.print(p, &f.outputFlags); err != nil {
-			return err
-		}
+	if err := search.print(p, &f.outputFlags); err != nil {
+		return err
 	}
 	return search.missing()
 }
@@ -121,27 +118,24 @@ func (s *session) openIndex(ctx context.Context, arg string) (io.ReadSeekCloser,
 			_, _, err := s.origins.Write(ctx, w, obj, s.env)
 			return err
 		})
-	case arg == "-":
-		return newSpool(func(w *os.File) error {
-			_, err := io.Copy(w, s.stdin)
-			return err
-		})
-	case isDir(arg):
+	case arg != "-" && isDir(arg):
 		return os.Open(filepath.Join(arg, "index.yaml"))
-	case exists(arg):
+	case arg != "-" && exists(arg):
 		return os.Open(arg)
 	}
-	lookup := artifactLookup{store: s.flags.store}
-	file, err := lookup.open(ctx, arg)
-	if err != nil {
-		return nil, err
+	in := io.NopCloser(s.stdin)
+	if arg != "-" {
+		lookup := artifactLookup{store: s.flags.store}
+		if in, err = lookup.open(ctx, arg); err != nil {
+			return nil, err
+		}
+		if !isIndex(lookup.found) {
+			return nil, errors.Join(usage("is no PkgRepository: want one, or a URL, a file or a directory"), in.Close())
+		}
 	}
-	defer file.Close()
-	if !isIndex(lookup.found) {
-		return nil, usage("is no PkgRepository: want one, or a URL, a file or a directory")
-	}
+	defer in.Close()
 	return newSpool(func(w *os.File) error {
-		_, err := io.Copy(w, file)
+		_, err := io.Copy(w, in)
 		return err
 	})
 }
@@ -153,7 +147,7 @@ func (s *session) repository(arg string) (*source.PkgRepository, error) {
 	if len(s.flags.files) == 0 && isURL {
 		return s.repositoryOf(arg)
 	}
-	if err := s.flags.fit(""); err != nil || len(s.flags.files) == 0 {
+	if err := s.flags.fits(""); err != nil || len(s.flags.files) == 0 {
 		return nil, err
 	}
 	if isURL {
@@ -169,25 +163,6 @@ func (s *session) repository(arg string) (*source.PkgRepository, error) {
 		}
 	}
 	return nil, usage("names no single PkgRepository: want pkgrepository/NAME or pkgrepository/NAMESPACE/NAME")
-}
-
-// completeIndexes offers the repositories of charts among the objects of -f, or in
-// the store, and files.
-func completeIndexes(files *[]string, store *string) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		complete := completeStored(store)
-		if len(*files) > 0 {
-			complete = completeObjects(files)
-		}
-		names, directive := complete(c, args, start)
-		return slices.DeleteFunc(names, func(name string) bool {
-			ref, err := source.ParseReference(name)
-			return err != nil || ref.Kind != "PkgRepository"
-		}), directive
-	}
 }
 
 // A search looks for charts in an index.
@@ -292,18 +267,14 @@ func matches(asked, chart string) bool {
 func (s *search) missing() error {
 	var errs []error
 	for _, name := range s.names {
-		known, hidden := false, 0
+		found, known, hidden := false, false, 0
 		for chart, n := range s.hidden {
 			if matches(name, chart) {
-				known, hidden = true, hidden+n
+				found, known, hidden = found || len(s.found[chart]) > 0, true, hidden+n
 			}
 		}
-		there := false
-		for chart := range s.found {
-			there = there || matches(name, chart)
-		}
 		switch {
-		case there:
+		case found:
 		case hidden > 0:
 			errs = append(errs, fmt.Errorf("chart %q: no version fits, pre-releases were left out (%d): --devel", name, hidden))
 		case known:
@@ -328,44 +299,29 @@ type chartVersion struct {
 	URLs        []string `json:"urls,omitempty"`
 }
 
-// versions returns what was found, by name, the newest version first. Text of an
-// index is remote data: it is printed without control characters.
-func (s *search) versions() []chartVersion {
+// print prints what was found, by name, the newest version first. Text of an index is
+// remote data: it is printed without control characters.
+func (s *search) print(p *program, f *outputFlags) error {
 	var all []candidate
 	for _, found := range s.found {
 		all = append(all, found...)
 	}
 	slices.SortFunc(all, func(a, b candidate) int { return cmp.Or(strings.Compare(a.Name, b.Name), a.compare(b)) })
-	list := make([]chartVersion, len(all))
-	for i, c := range all {
-		list[i] = chartVersion{
-			Name: redact.String(c.Name), Version: redact.String(c.Version), AppVersion: redact.String(c.AppVersion),
-			Description: redact.String(c.Description), Type: redact.String(c.Type), Deprecated: c.Deprecated, Digest: redact.String(c.Digest),
-		}
-		if !c.Created.IsZero() {
-			list[i].Created = c.Created.UTC().Format(time.RFC3339)
-		}
-		for _, u := range c.URLs {
-			list[i].URLs = append(list[i].URLs, redact.String(u))
-		}
-	}
-	return list
-}
-
-func (s *search) print(p *program, f *outputFlags) error {
-	list := s.versions()
-	if f.documents() {
-		return printValue(p.stdout, f.output, list)
-	}
-	wide := f.output == "wide"
+	wide, list, names := f.output == "wide", []chartVersion{}, []string(nil)
 	lines := [][]string{{"NAME", "VERSION", "APP VERSION", "CREATED", "DESCRIPTION"}}
 	if wide {
 		lines[0] = slices.Insert(lines[0], 4, "DIGEST")
 	}
-	for _, v := range list {
-		if f.output == "name" {
-			fmt.Fprintf(p.stdout, "%s@%s\n", v.Name, v.Version)
-			continue
+	for _, c := range all {
+		v := chartVersion{
+			Name: redact.String(c.Name), Version: redact.String(c.Version), AppVersion: redact.String(c.AppVersion),
+			Description: redact.String(c.Description), Type: redact.String(c.Type), Deprecated: c.Deprecated, Digest: redact.String(c.Digest),
+		}
+		if !c.Created.IsZero() {
+			v.Created = c.Created.UTC().Format(time.RFC3339)
+		}
+		for _, u := range c.URLs {
+			v.URLs = append(v.URLs, redact.String(u))
 		}
 		remark := v.Description
 		if v.Deprecated {
@@ -376,10 +332,10 @@ func (s *search) print(p *program, f *outputFlags) error {
 		if wide {
 			line = append(line[:4], v.Digest, remark)
 		}
-		lines = append(lines, line)
+		list, names, lines = append(list, v), append(names, v.Name+"@"+v.Version), append(lines, line)
 	}
-	if len(list) == 0 || f.output == "name" {
+	if len(list) == 0 && !f.documents() {
 		return nil
 	}
-	return p.table(true).print(lines...)
+	return p.result(f, list, names, lines)
 }

@@ -199,6 +199,13 @@ func (p *program) fromEnvironment(c *cobra.Command) error {
 	return nil
 }
 
+// group returns a command that only groups others.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Args: noCommand, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	c.AddCommand(commands...)
+	return c
+}
+
 // noCommand refuses the words after a command that only groups others.
 func noCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
@@ -229,8 +236,12 @@ func flagError(c *cobra.Command, err error) error {
 		return usage("%w: see %s --help", err, c.CommandPath())
 	}
 	f := invalid.GetFlag()
+	name := "--" + f.Name
+	if f.Name == "output" {
+		name = "-o"
+	}
 	wants := map[string]string{"int": "want a whole number", "float64": "want a number", "bool": "want true or false"}
-	return usage("--%s %q: %s", f.Name, invalid.GetValue(), cmp.Or(wants[f.Value.Type()], invalid.Unwrap().Error()))
+	return usage("%s %q: %s", name, invalid.GetValue(), cmp.Or(wants[f.Value.Type()], invalid.Unwrap().Error()))
 }
 
 func (p *program) version() *cobra.Command {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"text/template"
 	"time"
 
 	prettytext "github.com/jedib0t/go-pretty/v6/text"
@@ -26,36 +28,40 @@ import (
 // among them jsonpath=TEMPLATE.
 type outputFlags struct {
 	quiet   bool
+	whole   bool // no line of the table is cut
 	output  string
 	asked   func() bool // whether -o was given
 	formats []string
 }
 
-const quietUsage = "print errors, and the result only with -o"
-
 func (f *outputFlags) register(c *cobra.Command, formats ...string) {
-	c.Flags().BoolVarP(&f.quiet, "quiet", "q", false, quietUsage)
+	c.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print errors, and the result only with -o")
 	f.registerFormat(c, formats...)
 }
 
 // registerFormat adds -o alone; the first format is the default.
 func (f *outputFlags) registerFormat(c *cobra.Command, formats ...string) {
-	f.formats, f.asked = formats, func() bool { return c.Flags().Changed("output") }
+	f.formats, f.output, f.asked = formats, formats[0], func() bool { return c.Flags().Changed("output") }
 	words := slices.Clone(formats)
 	if slices.Contains(words, "json") {
 		words = slices.Insert(words, len(words)-1, "jsonpath=TEMPLATE")
 	}
-	c.Flags().StringVarP(&f.output, "output", "o", formats[0], "what to print: "+either(words))
+	c.Flags().VarP(f, "output", "o", "what to print: "+either(words))
 	complete(c, "output", formats...)
 }
 
-// check refuses a format that the command does not have.
-func (f *outputFlags) check() error {
-	if slices.Contains(f.formats, f.output) || slices.Contains(f.formats, "json") && strings.HasPrefix(f.output, jsonPath) {
-		return nil
+// Set implements [pflag.Value]: it refuses a format that the command does not have.
+func (f *outputFlags) Set(format string) error {
+	if !slices.Contains(f.formats, format) && !(slices.Contains(f.formats, "json") && strings.HasPrefix(format, jsonPath)) {
+		return errors.New("want " + either(f.formats))
 	}
-	return usage("-o %q: want %s", f.output, either(f.formats))
+	f.output = format
+	return nil
 }
+
+func (f *outputFlags) String() string { return f.output }
+func (f *outputFlags) Type() string   { return "string" }
+func (f *outputFlags) check() error   { return nil }
 
 // prints reports whether the command prints its result: -q silences it unless
 // -o asks for it.
@@ -181,6 +187,23 @@ func kindOfFile(m fs.FileMode) string {
 	return "no regular file"
 }
 
+// result prints what a command found, as -o says: the names, a line each; the value,
+// for programs; or a table of lines, the first of which has the titles.
+func (p *program) result(f *outputFlags, value any, names []string, lines [][]string) (err error) {
+	switch {
+	case !f.prints():
+		return nil
+	case f.documents():
+		return printValue(p.stdout, f.output, value)
+	case f.output == "name":
+		for _, name := range names {
+			_, err = fmt.Fprintln(p.stdout, redact.String(name))
+		}
+		return err
+	}
+	return p.table(f.whole || f.output == "wide" || !slices.Contains(f.formats, "wide")).print(lines...)
+}
+
 // printDocuments writes documents: YAML as a stream of them, JSON as one List.
 func printDocuments(w io.Writer, format string, objects []source.Object) error {
 	if format == "yaml" {
@@ -212,6 +235,9 @@ func printDocuments(w io.Writer, format string, objects []source.Object) error {
 
 // printValue writes v as JSON or YAML, or what a template finds in it.
 func printValue(w io.Writer, format string, v any) error {
+	if objects, ok := v.([]source.Object); ok {
+		return printDocuments(w, format, objects)
+	}
 	if template, found := strings.CutPrefix(format, jsonPath); found {
 		return printPath(w, template, v)
 	}
@@ -241,84 +267,64 @@ func encode(w io.Writer, v any, indent string) error {
 const jsonPath = "jsonpath="
 
 var (
-	templateParts = regexp.MustCompile(`\{[^}]*\}|[^{]+`)
+	templateParts = regexp.MustCompile(`\{[^}]*\}`)
 	pathSteps     = regexp.MustCompile(`^(?:\.?\['((?:[^'\\]|\\.)*)'\]|\[(\*|-?\d+)\]|\.((?:[^.\[\\]|\\.)+))`)
 )
 
-// printPath writes what a template finds in v.
-func printPath(w io.Writer, template string, v any) error {
-	text, err := json.Marshal(v)
+// printPath writes what a template finds in v. It becomes a template of Go, whose
+// functions look up paths.
+func printPath(w io.Writer, text string, v any) error {
+	document, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
 	var root any
-	if err := json.Unmarshal(text, &root); err != nil {
+	if err := json.Unmarshal(document, &root); err != nil {
 		return err
 	}
 	if list, ok := root.(map[string]any); ok && list["kind"] == "List" {
-		if items, _ := list["items"].([]any); len(items) == 1 && !strings.Contains(template, "items") {
+		if items, _ := list["items"].([]any); len(items) == 1 && !strings.Contains(text, "items") {
 			root = items[0]
 		}
 	}
-	out, err := fillTemplate(templateParts.FindAllString(template, -1), root)
-	if err == nil {
-		_, err = io.WriteString(w, strings.TrimSuffix(out, "\n")+"\n")
+	parts := templateParts.ReplaceAllStringFunc(text, func(part string) string {
+		part = strings.TrimSpace(part[1 : len(part)-1])
+		path, isRange := strings.CutPrefix(part, "range ")
+		switch {
+		case isRange:
+			return fmt.Sprintf("{{range find . %q}}", strings.TrimSpace(path))
+		case part == "end" || strings.HasPrefix(part, `"`):
+			return "{{" + part + "}}"
+		}
+		return fmt.Sprintf("{{show . %q}}", part)
+	})
+	t, err := template.New("-o jsonpath").Funcs(template.FuncMap{"find": lookUp, "show": showPath}).Parse(parts)
+	if err != nil {
+		return usage("%w", err)
 	}
+	var out strings.Builder
+	if err := t.Execute(&out, root); err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, strings.TrimSuffix(out.String(), "\n")+"\n")
 	return err
 }
 
-// fillTemplate returns the text of the parts of a template.
-func fillTemplate(parts []string, v any) (string, error) {
-	var out strings.Builder
-	for i := 0; i < len(parts); i++ {
-		part, isExpression := strings.CutPrefix(parts[i], "{")
-		part = strings.TrimSpace(strings.TrimSuffix(part, "}"))
-		switch path, isRange := strings.CutPrefix(part, "range "); {
-		case !isExpression:
-			out.WriteString(parts[i])
-		case strings.HasPrefix(part, `"`):
-			text, err := strconv.Unquote(part)
-			if err != nil {
-				return "", usage("-o jsonpath: %s is no text", part)
-			}
-			out.WriteString(text)
-		case isRange:
-			end := slices.Index(parts[i:], "{end}")
-			if end < 0 {
-				return "", usage("-o jsonpath: {range} has no {end}")
-			}
-			items, err := lookUp(strings.TrimSpace(path), v)
-			if err != nil {
-				return "", err
-			}
-			for _, item := range items {
-				text, err := fillTemplate(parts[i+1:i+end], item)
-				if err != nil {
-					return "", err
-				}
-				out.WriteString(text)
-			}
-			i += end
-		default:
-			found, err := lookUp(part, v)
-			if err != nil {
-				return "", err
-			}
-			for j, v := range found {
-				if text, isText := v.(string); isText {
-					found[j] = redact.String(text)
-				} else if text, err := json.Marshal(v); err == nil {
-					found[j] = string(text)
-				}
-			}
-			out.WriteString(strings.TrimSuffix(fmt.Sprintln(found...), "\n"))
+// showPath returns the text of what is at a path.
+func showPath(v any, path string) (string, error) {
+	found, err := lookUp(v, path)
+	for i, v := range found {
+		if text, isText := v.(string); isText {
+			found[i] = redact.String(text)
+		} else if text, err := json.Marshal(v); err == nil {
+			found[i] = string(text)
 		}
 	}
-	return out.String(), nil
+	return strings.TrimSuffix(fmt.Sprintln(found...), "\n"), err
 }
 
 // lookUp returns what is at a path.
-func lookUp(path string, v any) ([]any, error) {
+func lookUp(v any, path string) ([]any, error) {
 	found, rest := []any{v}, strings.TrimPrefix(path, "$")
 	for rest != "" && rest != "." && rest != "@" {
 		step := pathSteps.FindStringSubmatch(rest)
@@ -326,16 +332,14 @@ func lookUp(path string, v any) ([]any, error) {
 			return nil, usage("-o jsonpath: %q: want .NAME, ['NAME'], [INDEX] or [*]", rest)
 		}
 		rest = rest[len(step[0]):]
+		every, name := step[2] == "*" || step[3] == "*", strings.ReplaceAll(step[1]+step[3], `\`, "")
 		var next []any
 		for _, v := range found {
 			switch v := v.(type) {
 			case map[string]any:
-				name := strings.ReplaceAll(step[1]+step[3], `\`, "")
-				if value, there := v[name]; there && step[2] == "" {
-					next = append(next, value)
-				} else if step[2] == "*" {
-					for _, name := range slices.Sorted(maps.Keys(v)) {
-						next = append(next, v[name])
+				for _, key := range slices.Sorted(maps.Keys(v)) {
+					if step[2] == "*" || step[2] == "" && key == name {
+						next = append(next, v[key])
 					}
 				}
 			case []any:
@@ -343,10 +347,9 @@ func lookUp(path string, v any) ([]any, error) {
 				if i < 0 {
 					i += len(v)
 				}
-				switch {
-				case step[2] == "*" || step[3] == "*":
+				if every {
 					next = append(next, v...)
-				case err == nil && i >= 0 && i < len(v):
+				} else if err == nil && i >= 0 && i < len(v) {
 					next = append(next, v[i])
 				}
 			}
@@ -373,8 +376,8 @@ func flatten(err error) []error {
 }
 
 // warn prints warnings, a line each.
-func (p *program) warn(err error) {
-	for _, err := range flatten(err) {
+func (p *program) warn(errs ...error) {
+	for _, err := range flatten(errors.Join(errs...)) {
 		fmt.Fprintf(p.stderr, "warning: %s\n", redact.String(err.Error()))
 	}
 }

@@ -10,27 +10,26 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/progress"
+	prettytext "github.com/jedib0t/go-pretty/v6/text"
 	"golang.org/x/term"
 
 	"github.com/headgate-io/headgate/source"
 )
 
-// A meter shows how far the work on objects is. A terminal has a bar for each
-// transfer, and below how many objects have ended and what is waited for.
-// Elsewhere there is a line for each phase of a transfer, one for the end of each
-// object, and one every ten seconds.
+// A meter shows how far the work on objects is. A terminal has a line that changes, and
+// one that stays for each transfer. Elsewhere there is a line for each phase of a
+// transfer, one for the end of each object, and one every ten seconds.
 type meter struct {
-	w     io.Writer
-	total int
-	names map[string]string // address → how tables and errors name the object
+	w      io.Writer
+	width  int // of the terminal; 0 for none
+	total  int
+	names  map[string]string // address → how tables and errors name the object
+	cancel chan struct{}     // closed at the end
 
-	mu     sync.Mutex
-	ended  int
-	open   map[string]*transfer
-	bars   progress.Writer // nil where w is no terminal
-	drawn  chan struct{}   // closed when the bars are drawn for the last time; nil before the first
-	cancel chan struct{}   // closed at the end
+	mu    sync.Mutex
+	ended int
+	open  map[string]*transfer
+	drawn bool // there is a line that changes
 }
 
 // A transfer is an object that is worked on.
@@ -38,7 +37,6 @@ type transfer struct {
 	source.Progress
 	name  string
 	since time.Time
-	bar   *progress.Tracker // nil before the transfer
 }
 
 // newMeter returns a meter of objects on w.
@@ -53,7 +51,8 @@ func newMeter(w io.Writer, quiet bool, objects []source.Object) *meter {
 	m.total = len(m.names)
 	every := 10 * time.Second
 	if isTerminal(m.w) {
-		m.bars, every = newBars(w.(*os.File)), time.Second
+		width, _, _ := term.GetSize(int(w.(*os.File).Fd()))
+		m.width, every = cmp.Or(width, 80), time.Second/4
 	}
 	ticks := time.NewTicker(every)
 	go func() {
@@ -70,75 +69,47 @@ func newMeter(w io.Writer, quiet bool, objects []source.Object) *meter {
 	return m
 }
 
-func newBars(f *os.File) progress.Writer {
-	bars := progress.NewWriter()
-	bars.SetOutputWriter(f)
-	if width, _, err := term.GetSize(int(f.Fd())); err == nil {
-		bars.SetTerminalWidth(width) // or it asks standard output, which need not be a terminal
-	}
-	bars.SetStyle(progress.StyleBlocks)
-	style := bars.Style()
-	style.Options.Separator = " "
-	style.Options.DoneString = "received"
-	style.Options.ErrorString = "failed"
-	style.Options.PercentFormat = "%3.0f%%"
-	style.Options.TimeDonePrecision = 100 * time.Millisecond
-	style.Options.TimeInProgressPrecision = 100 * time.Millisecond
-	style.Visibility.Speed = true
-	bars.SetTrackerPosition(progress.PositionRight)
-	bars.SetUpdateFrequency(100 * time.Millisecond)
-	return bars
-}
-
 // tick tells what is waited for.
 func (m *meter) tick() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	switch {
-	case len(m.open) == 0:
-	case m.bars != nil:
-		m.draw()
-		m.bars.SetPinnedMessages(m.waiting())
-	default:
-		fmt.Fprintln(m.w, m.waiting())
+	if len(m.open) == 0 {
+		return
 	}
-}
-
-// waiting says how many objects have ended, and what the others do. It is called
-// with m.mu held.
-func (m *meter) waiting() string {
 	var all []string
 	for _, t := range m.open {
-		text := t.name + ": " + t.Phase
-		if t.Done > 0 {
-			rate := int64(float64(t.Done) / max(time.Since(t.since).Seconds(), 0.001))
-			if t.Unit == "bytes" {
-				text += fmt.Sprintf(" %s, %s/s", humanSize(t.Done), humanSize(rate))
-			} else {
-				text += fmt.Sprintf(" %d %s, %d/s", t.Done, t.Unit, rate)
-			}
-		}
-		all = append(all, text)
+		all = append(all, t.String())
 	}
 	slices.Sort(all)
 	const most = 3
 	if more := len(all) - most; more > 0 {
 		all = append(all[:most], fmt.Sprintf("and %d more", more))
 	}
-	return fmt.Sprintf("%d of %d done; %s", m.ended, max(m.total, m.ended+len(m.open)), strings.Join(all, "; "))
-}
-
-// draw begins to draw the bars. It is called with m.mu held.
-func (m *meter) draw() {
-	if m.drawn != nil {
+	waiting := fmt.Sprintf("%d of %d done; %s", m.ended, max(m.total, m.ended+len(m.open)), strings.Join(all, "; "))
+	if m.width == 0 {
+		fmt.Fprintln(m.w, waiting)
 		return
 	}
-	drawn := make(chan struct{})
-	m.drawn = drawn
-	go func() {
-		defer close(drawn)
-		m.bars.Render()
-	}()
+	m.drawn = true
+	fmt.Fprint(m.w, "\r\x1b[K", prettytext.Snip(waiting, m.width-1, "…"))
+}
+
+// String says what is done, and how fast.
+func (t *transfer) String() string {
+	text := t.name + ": " + t.Phase
+	if t.Done == 0 {
+		return text
+	}
+	number := func(n int64) string { return fmt.Sprint(n) }
+	unit := " " + t.Unit
+	if t.Unit == "bytes" {
+		number, unit = humanSize, ""
+	}
+	text += " " + number(t.Done)
+	if t.Total > 0 {
+		text += " of " + number(t.Total)
+	}
+	return text + unit + ", " + number(int64(float64(t.Done)/max(time.Since(t.since).Seconds(), 0.001))) + "/s"
 }
 
 // show is a [source.Env] Progress function. A phase without a unit is none of a transfer.
@@ -152,27 +123,11 @@ func (m *meter) show(p source.Progress) {
 	}
 	if t.Phase != p.Phase {
 		t.since = time.Now()
-		if m.bars == nil && p.Unit != "" {
+		if m.width == 0 && p.Unit != "" {
 			fmt.Fprintf(m.w, "%s: %s\n", t.name, p.Phase)
 		}
 	}
 	t.Progress = p
-	if m.bars == nil || p.Unit == "" {
-		return
-	}
-	if t.bar == nil {
-		units := progress.UnitsBytes
-		if p.Unit != "bytes" {
-			units = progress.Units{Notation: " " + p.Unit, NotationPosition: progress.UnitsNotationPositionAfter, Formatter: progress.FormatNumber}
-		}
-		t.bar = &progress.Tracker{Message: t.name, AutoStopDisabled: true, Units: units}
-		m.bars.AppendTracker(t.bar)
-		m.draw()
-	}
-	if p.Total > 0 {
-		t.bar.UpdateTotal(p.Total)
-	}
-	t.bar.SetValue(p.Done)
 }
 
 // doing returns what is done for the object at an address.
@@ -185,46 +140,33 @@ func (m *meter) doing(address string) string {
 	return "working on it"
 }
 
-// done shows that the work on an object has ended.
-func (m *meter) done(r *row) {
-	if m.bars == nil && r.Outcome != "" { // what is cut short has only an error
-		fmt.Fprintf(m.w, "%s: %s\n", r.Object.Head(), r.Outcome)
-	}
-	m.end(addressOf(r.Object), r.err)
-}
-
-// end shows that the work on the object at an address has ended.
-func (m *meter) end(address string, err error) {
+// done shows that the work on an object has ended; one that was cut short has no outcome.
+func (m *meter) done(address, name, outcome string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ended++
-	if t := m.open[address]; t != nil && t.bar != nil {
-		if err != nil {
-			t.bar.MarkAsErrored()
-		} else {
-			t.bar.MarkAsDone()
-		}
+	m.erase()
+	if t := m.open[address]; m.width > 0 && t != nil && t.Unit != "" {
+		fmt.Fprintln(m.w, t)
+	} else if m.width == 0 && outcome != "" {
+		fmt.Fprintf(m.w, "%s: %s\n", name, outcome)
 	}
 	delete(m.open, address)
 }
 
-// stop ends the meter: what is printed from now on stands below the bars.
+// erase removes the line that changes. It is called with m.mu held.
+func (m *meter) erase() {
+	if m.drawn {
+		fmt.Fprint(m.w, "\r\x1b[K")
+	}
+	m.drawn = false
+}
+
+// stop ends the meter: what is printed from now on stands below its lines.
 func (m *meter) stop() {
 	close(m.cancel)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.drawn == nil {
-		return
-	}
-	m.bars.SetPinnedMessages()
-	again := time.NewTicker(5 * time.Millisecond) // a Stop before Render has begun is lost
-	defer again.Stop()
-	for {
-		m.bars.Stop()
-		select {
-		case <-m.drawn:
-			return
-		case <-again.C:
-		}
-	}
+	m.erase()
+	clear(m.open) // or a tick that waits would draw again
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"math"
@@ -55,9 +54,8 @@ The digest depends on the content, on what is told of it, and on the release of 
 directory, but not on the machine, its umask or the time: when it was created is told only by --created or
 SOURCE_DATE_EPOCH. What the registry has is not uploaded again. Source and revision of an object are told
 unless --source and --revision say otherwise; credentials in a URL are not.`,
-		Example: `  headgate push ./manifests oci://registry.example.org/team/app:v1.2.3 --tag stable --docker-config
-  headgate push ./manifests oci://registry.example.org/team/app --revision "$(git rev-parse HEAD)"
-  headgate push gitrepository/app oci://registry.example.org/team/app:v1.2.3 -o json
+		Example: `  headgate push ./manifests oci://registry.example.org/team/app --revision "$(git rev-parse HEAD)" --docker-config
+  headgate push gitrepository/app oci://registry.example.org/team/app:v1.2.3 --tag stable
   headgate push pkgchart/web oci://registry.example.org/charts/web`,
 		Args: arguments(2, 2),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -71,7 +69,7 @@ unless --source and --revision say otherwise; credentials in a URL are not.`,
 	fl.StringVar(&f.created, "created", "", "`TIME` (RFC 3339) of the annotation org.opencontainers.image.created; default that in SOURCE_DATE_EPOCH, none without it")
 	fl.StringArrayVar(&f.annotations, "annotation", nil, "further annotation `NAME=VALUE`; repeatable")
 	registerStore(c, &f.store)
-	f.registerAccess(c)
+	f.registerAccess(c, false)
 	registerLimit(c, &f.maxBytes)
 	f.outputFlags.register(c, "table", "json", "yaml", "name")
 	c.ValidArgsFunction = completeStored(&f.store)
@@ -109,26 +107,15 @@ func (p *program) runPush(ctx context.Context, f *pushFlags, from, to string) er
 	s.env.Progress = meter.show
 	origin := oci.New(repo, s.env, nil)
 	d, err := origin.Publish(ctx, b, b.size, publication)
-	meter.end(addressOf(repo), err)
+	meter.done(addressOf(repo), "", "")
 	meter.stop()
 	if err != nil {
 		return about(from+" to "+to, source.Conceal(err, origin))
 	}
-	if !f.prints() {
-		return nil
-	}
 	slices.Sort(publication.Tags)
 	done := pushed{repo.Spec.URL, slices.Compact(publication.Tags), d.Digest.String(), b.size, publication.Source, publication.Revision}
 	name := redact.String(done.URL) + "@" + done.Digest
-	switch f.output {
-	case "name":
-		_, err = fmt.Fprintln(p.stdout, name)
-	case "table":
-		err = p.table(true).print([]string{"ARTIFACT", "TAGS", "SIZE"}, []string{name, strings.Join(done.Tags, ", "), humanSize(done.Size)})
-	default:
-		err = printValue(p.stdout, f.output, done)
-	}
-	return err
+	return p.result(&f.outputFlags, done, []string{name}, [][]string{{"ARTIFACT", "TAGS", "SIZE"}, {name, strings.Join(done.Tags, ", "), humanSize(done.Size)}})
 }
 
 // pushed is what push prints.
@@ -234,26 +221,22 @@ func (s spool) Close() error {
 // not change between its digest and its upload.
 type pushArchive struct {
 	spool
-	size     int64
-	origin   string // where the content of an object comes from
-	revision string
-	chart    oci.Publication // how a chart is published, the zero value of anything else
+	size int64
+	told oci.Publication // what is known of an object: its source and revision, or how a chart is published
 }
 
 // describe tells of the object what no flag says. A chart needs a repository of
 // its name.
 func (b *pushArchive) describe(p *oci.Publication, repo string) error {
-	if name := b.chart.Annotations[ocispec.AnnotationTitle]; name != "" && path.Base(repo) != name {
+	if name := b.told.Annotations[ocispec.AnnotationTitle]; name != "" && path.Base(repo) != name {
 		return usage("%s: a chart is in the repository of its name: want oci://HOST/PATH/%s", redact.String(repo), name)
 	}
-	p.Source, p.Revision = cmp.Or(p.Source, b.origin), cmp.Or(p.Revision, b.revision)
-	p.ConfigType, p.Config, p.LayerType = b.chart.ConfigType, b.chart.Config, b.chart.LayerType
-	for _, tags := range [][]string{b.chart.Tags, {"latest"}} {
-		if len(p.Tags) == 0 {
-			p.Tags = tags
-		}
+	p.Source, p.Revision = cmp.Or(p.Source, b.told.Source), cmp.Or(p.Revision, b.told.Revision)
+	p.ConfigType, p.Config, p.LayerType = b.told.ConfigType, b.told.Config, b.told.LayerType
+	if len(p.Tags) == 0 {
+		p.Tags = append(b.told.Tags, "latest")[:1]
 	}
-	for name, text := range b.chart.Annotations {
+	for name, text := range b.told.Annotations {
 		if _, said := p.Annotations[name]; !said {
 			p.Annotations[name] = text
 		}
@@ -269,20 +252,18 @@ func (p *program) pushArchive(ctx context.Context, s *session, arg string) (b *p
 	}
 	b = new(pushArchive)
 	b.spool, err = newSpool(func(w *os.File) error {
+		var err error
 		if isDir(arg) {
-			return p.pack(ctx, w, arg, s.flags)
+			err = p.pack(ctx, w, arg, s.flags)
+		} else {
+			err = b.copy(ctx, w, s.flags, arg)
 		}
-		return b.copy(ctx, w, s.flags, arg)
+		if err == nil {
+			b.size, err = w.Seek(0, io.SeekEnd)
+		}
+		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	info, err := b.Stat()
-	if err != nil {
-		return nil, errors.Join(err, b.Close())
-	}
-	b.size = info.Size()
-	return b, nil
+	return b, err
 }
 
 // pack writes the archive of a directory.
@@ -321,10 +302,9 @@ func (b *pushArchive) copy(ctx context.Context, w *os.File, f *sourceFlags, arg 
 	if err != nil || lookup.object == nil {
 		return err
 	}
+	b.told.Source, b.told.Revision = source.OriginOf(lookup.object), lookup.object.Artifact().Revision
 	if _, isChart := lookup.object.(*source.PkgChart); isChart { // its revision is its version
-		b.chart, err = chart.Publication(io.NewSectionReader(w, 0, math.MaxInt64), lookup.limits())
-		return err
+		b.told, err = chart.Publication(io.NewSectionReader(w, 0, math.MaxInt64), lookup.limits())
 	}
-	b.origin, b.revision = source.OriginOf(lookup.object), lookup.object.Artifact().Revision
-	return nil
+	return err
 }

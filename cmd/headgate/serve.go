@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -34,22 +35,13 @@ type serveFlags struct {
 	storingFlags
 	listenFlags
 	logFlags
-	records       int           // superseded artifacts that stay
-	recordsFor    time.Duration // and how long
-	socket        string
-	openArtifacts bool
-	profiles      bool
-
-	perHost, fetches   int
-	jitter             float64 // percent
-	apart              bool
-	minRetry, maxRetry time.Duration
-	retention          time.Duration
-	scrub              int64 // bytes a second
-
+	config     serve.Config
+	records    int           // superseded artifacts that stay
+	recordsFor time.Duration // and how long
+	socket     string
+	jitter     float64 // percent
 	eventURLs  []string
 	eventsFile string
-	hookSecret string
 }
 
 func (p *program) serve() *cobra.Command { return p.serveCommand(new(serveFlags)) }
@@ -70,23 +62,16 @@ It prints one line that says where it listens; its log goes to standard error. A
 way has ended or is undone; a second one ends it at once, which tears nothing either.
 
 Exit codes: 0 it was told to end; 1 it cannot listen or keep its store; 2 usage.`,
-		Example: `  headgate serve -f sources/ --store ./store
-  headgate serve -f sources.yaml --secrets ./secrets --store ./store --events-addr https://alerts.example.org/hook
+		Example: `  headgate serve -f sources.yaml --secrets ./secrets --store ./store --events-addr https://alerts.example.org/hook
   headgate serve -f sources/ --store ./store --addr :9090 --base-url https://sources.example.org --tokens tokens.yaml --tls-cert tls.crt --tls-key tls.key`,
 		Args: arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error { return asFailure(p.runServe(c.Context(), f)) },
 	}
-	f.register(c)
-	return c
-}
-
-func (f *serveFlags) register(c *cobra.Command) {
-	fl := c.Flags()
+	fl, config := c.Flags(), &f.config
 	fl.StringArrayVarP(&f.files, "filename", "f", nil, "`FILE` or directory with objects and Secrets, watched; repeatable")
 	f.registerFrom(c)
 	fl.StringVar(&f.secrets, "secrets", "", "`DIR` of Secrets, as NAME/KEY or NAMESPACE/NAME/KEY, watched; looked up after the documents, and before the variables HEADGATE_SECRET_NAME_KEY")
-	registerDocker(c, &f.docker)
-	f.registerNetworks(c)
+	f.registerLogin(c)
 	f.storingFlags.register(c)
 	fl.IntVar(&f.records, "artifact-retention-records", 2, "superseded artifacts of an object that stay; -1 keeps all")
 	spanVar(c, &f.recordsFor, "artifact-retention-ttl", time.Minute, "how long a superseded artifact stays; -1s keeps it for ever")
@@ -95,21 +80,22 @@ func (f *serveFlags) register(c *cobra.Command) {
 		grace: 20 * time.Second, ending: "answers have to be read, and events to be delivered,",
 	})
 	fl.StringVar(&f.socket, "socket", ".serve.sock", "`PATH` of the socket for commands of this machine, which may do everything; relative to the store; empty for none")
-	fl.BoolVar(&f.openArtifacts, "open-artifacts", false, "artifacts need no token although everything else does")
-	fl.BoolVar(&f.profiles, "profiles", false, "profiles of the process are at /debug/pprof/, for those who may debug")
+	fl.BoolVar(&config.OpenArtifacts, "open-artifacts", false, "artifacts need no token although everything else does")
+	fl.BoolVar(&config.Profiles, "profiles", false, "profiles of the process are at /debug/pprof/, for those who may debug")
 	f.logFlags.register(c)
-	fl.IntVar(&f.parallel, "parallel", 256, "objects checked at a time")
-	fl.IntVar(&f.perHost, "per-host", 16, "of them with one upstream host")
-	fl.IntVar(&f.fetches, "fetches", 0, "contents fetched and packed at a time, half of them from one host at most; default 2 for each processor")
-	fl.BoolVar(&f.apart, "apart", false, "objects with the same upstream and credentials do not share its answers: each asks for itself")
+	fl.IntVar(&config.Runs, "parallel", 256, "objects checked at a time")
+	fl.IntVar(&config.PerHost, "per-host", 16, "of them with one upstream host")
+	fl.IntVar(&config.Fetches, "fetches", 0, "contents fetched and packed at a time, half of them from one host at most; default 2 for each processor")
+	fl.BoolVar(&config.Apart, "apart", false, "objects with the same upstream and credentials do not share its answers: each asks for itself")
 	fl.Float64Var(&f.jitter, "interval-jitter-percentage", 5, "`PERCENT` by which intervals and retries vary")
-	spanVar(c, &f.minRetry, "min-retry-delay", 750*time.Millisecond, "time until the first attempt after a failure")
-	spanVar(c, &f.maxRetry, "max-retry-delay", 15*time.Minute, "the longest between two attempts, which is never longer than the interval of the object")
-	spanVar(c, &f.retention, "retention", time.Hour, "how long the artifacts of an object stay that is no longer in the files")
-	bytesVar(c, &f.scrub, "scrub-rate", 32<<20, 0, "`BYTES` of artifacts hashed again in a second, in the background; 0 is none")
+	spanVar(c, &config.MinRetry, "min-retry-delay", 750*time.Millisecond, "time until the first attempt after a failure")
+	spanVar(c, &config.MaxRetry, "max-retry-delay", 15*time.Minute, "the longest between two attempts, which is never longer than the interval of the object")
+	spanVar(c, &config.Retention, "retention", time.Hour, "how long the artifacts of an object stay that is no longer in the files")
+	bytesVar(c, &config.Scrub, "scrub-rate", 32<<20, 0, "`BYTES` of artifacts hashed again in a second, in the background; 0 is none")
 	fl.StringArrayVar(&f.eventURLs, "events-addr", nil, "`[SEVERITY=]URL` that events are posted to, all or those of a severity and above; repeatable")
 	fl.StringVar(&f.eventsFile, "events-file", "", "`FILE` of receivers of events, with their Secrets")
-	fl.StringVar(&f.hookSecret, "hook-secret", "", "`NAME` of the Secret of webhooks, in the namespace of the object, for those that name none")
+	fl.StringVar(&config.Hooks, "hook-secret", "", "`NAME` of the Secret of webhooks, in the namespace of the object, for those that name none")
+	return c
 }
 
 // check refuses flags that cannot be meant.
@@ -127,13 +113,13 @@ func (f *serveFlags) check() error {
 		text string
 	}{
 		{len(f.files) == 0, "give objects with -f FILE or -f DIR"},
-		{f.parallel < 1, "--parallel: want 1 or more"},
-		{f.perHost < 1, "--per-host: want 1 or more"},
-		{f.fetches < 0, "--fetches: want 0 or more"},
+		{f.config.Runs < 1, "--parallel: want 1 or more"},
+		{f.config.PerHost < 1, "--per-host: want 1 or more"},
+		{f.config.Fetches < 0, "--fetches: want 0 or more"},
 		{f.jitter < 0 || f.jitter > 50, "--interval-jitter-percentage: want 0 or more, and 50 or less"},
-		{f.minRetry <= 0, "--min-retry-delay: want a time above 0"},
-		{f.maxRetry < f.minRetry, "--max-retry-delay: want --min-retry-delay or more"},
-		{f.retention <= 0, "--retention: want a time above 0"},
+		{f.config.MinRetry <= 0, "--min-retry-delay: want a time above 0"},
+		{f.config.MaxRetry < f.config.MinRetry, "--max-retry-delay: want --min-retry-delay or more"},
+		{f.config.Retention <= 0, "--retention: want a time above 0"},
 		{f.records < 1 && f.records != -1, "--artifact-retention-records: want 1 or more, or -1: consumers fetch what a status told them a moment ago"},
 	} {
 		if wrong.is {
@@ -142,6 +128,9 @@ func (f *serveFlags) check() error {
 	}
 	return f.listenFlags.check()
 }
+
+// closing closes what a function opened when it ends with an error or none.
+func closing(err *error, closer func() error) { *err = errors.Join(*err, closer()) }
 
 // runServe serves until ctx ends. What is cut off then, after its grace, is no
 // failure.
@@ -162,39 +151,35 @@ func (p *program) runServe(ctx context.Context, f *serveFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, lock.release()) }()
-	at := httpserve.Endpoint{Addr: f.addr, Socket: f.socket, Cert: f.cert, Key: f.key, ClientCA: f.clientCA, Optional: f.optional, Insecure: f.insecure, Grace: f.grace}
-	if at.Socket != "" && !filepath.IsAbs(at.Socket) {
-		at.Socket = filepath.Join(f.store, at.Socket)
+	defer closing(&err, lock.release)
+	note := storeNote{Socket: f.socket}
+	if f.socket != "" && !filepath.IsAbs(f.socket) {
+		note.Socket, _ = filepath.Abs(filepath.Join(f.store, f.socket))
 	}
+	at := httpserve.Endpoint{Addr: f.addr, Socket: note.Socket, Cert: f.cert, Key: f.key, ClientCA: f.clientCA, Optional: f.optional, Insecure: f.insecure, Grace: f.grace}
 	l, err := httpserve.Listen(ctx, at, c.Callers.Required(), f.baseURL, problem("certificates"))
 	if err != nil {
 		return listenError(err)
 	}
+	served := false
 	defer func() {
-		if l != nil { // it was not served
-			err = errors.Join(err, l.Close())
+		if !served {
+			closing(&err, l.Close)
 		}
 	}()
-	note := storeNote{URL: l.URL}
-	if at.Socket != "" {
-		note.Socket, _ = filepath.Abs(at.Socket)
-	}
+	note.URL = l.URL
 	if err := lock.tell(note); err != nil {
 		return err
 	}
-	store, cache, err := f.openStore(artifact.StoreConfig{BaseURL: cmp.Or(f.baseURL, l.URL), Keep: f.records, KeepFor: f.recordsFor})
+	store, end, err := f.openStore(artifact.StoreConfig{BaseURL: cmp.Or(f.baseURL, l.URL), Keep: f.records, KeepFor: f.recordsFor})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	if cache != nil {
-		defer func() { err = errors.Join(err, cache.Close()) }()
-	}
+	defer closing(&err, end)
 	if c.Journal, err = journal.Open(journal.Config{Dir: filepath.Join(f.store, ".events"), Report: problem("events")}); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, c.Journal.Close()) }()
+	defer closing(&err, c.Journal.Close)
 	c.Feed = countedFeed{&feed.Files{Paths: f.files, Secrets: f.secrets, More: source.EnvSecrets(p.lookup), Warn: problem("documents")}, log}
 	c.Store, c.Statuses, c.Log, c.Origin = store, ledgerOf(f.store), log, p.origins(f.cacheDir()).New
 	server, err := serve.New(c)
@@ -206,15 +191,15 @@ func (p *program) runServe(ctx context.Context, f *serveFlags) (err error) {
 	fmt.Fprintf(p.stdout, "serving sources at %s\n", l.URL)
 	ctx, cancel := context.WithCancel(told)
 	defer cancel()
-	served := make(chan error, 1)
+	served = true
+	ended := make(chan error, 1)
 	go func() {
 		defer cancel()
-		served <- l.Serve(ctx, server.Handler(), log, func(context.Context) error { return nil })
+		ended <- l.Serve(ctx, server.Handler(), log, func(context.Context) error { return nil })
 	}()
 	err = server.Run(ctx)
 	cancel()
-	late := <-served
-	l = nil // it has ended
+	late := <-ended
 	if told.Err() != nil && late != nil {
 		log.Warn("ending", "problem", redact.String(late.Error()))
 		late = nil
@@ -234,17 +219,15 @@ func (p *program) serveConfig(f *serveFlags, problem func(string) func(error)) (
 			return c, usage("-f: %w", err)
 		}
 	}
-	c = serve.Config{
-		Runs: f.parallel, PerHost: f.perHost, Fetches: f.fetches, Jitter: f.jitter / 100, Apart: f.apart, MinRetry: f.minRetry, MaxRetry: f.maxRetry,
-		Retention: f.retention, Scrub: f.scrub, Hooks: f.hookSecret, Profiles: f.profiles, BaseURL: f.baseURL, Grace: f.grace,
-		OpenArtifacts: f.openArtifacts, OpenMetrics: f.openMetrics, Notify: notify.Config{Proxy: http.ProxyFromEnvironment},
-	}
+	c = f.config
+	c.Jitter, c.BaseURL, c.Grace, c.OpenMetrics = f.jitter/100, f.baseURL, f.grace, f.openMetrics
 	if c.Jitter == 0 { // which is the default
 		c.Jitter = -1
 	}
 	if c.Scrub == 0 {
 		c.Scrub = -1
 	}
+	c.Notify.Proxy = http.ProxyFromEnvironment
 	c.Notify.Instance, _ = os.Hostname()
 	if c.Env, err = p.environment(&f.sourceFlags, nil); err != nil {
 		return c, err
@@ -258,7 +241,7 @@ func (p *program) serveConfig(f *serveFlags, problem func(string) func(error)) (
 	if _, err := artifact.Algorithm(f.digest).New(); err != nil {
 		return c, usage("--digest: %w", err)
 	}
-	if c.Notify.Receivers, err = f.receivers(); err != nil {
+	if err := f.receivers(&c.Notify); err != nil {
 		return c, err
 	}
 	if err := f.checkFrom(c.Env.Local, ""); err != nil {
@@ -285,29 +268,28 @@ func (f countedFeed) Follow(ctx context.Context, set func(serve.Desired)) error 
 	})
 }
 
-// receivers returns the addresses that events are posted to, and their Secrets.
-func (f *serveFlags) receivers() ([]notify.Receiver, error) {
-	var all []notify.Receiver
+// receivers adds the addresses that events are posted to, and their Secrets.
+func (f *serveFlags) receivers(c *notify.Config) error {
 	for _, text := range f.eventURLs {
 		r, err := notify.ParseReceiver(text)
 		if err != nil {
-			return nil, usage("--events-addr: %w", err)
+			return usage("--events-addr: %w", err)
 		}
-		all = append(all, r)
+		c.Receivers = append(c.Receivers, r)
 	}
 	if f.eventsFile == "" {
-		return all, nil
+		return nil
 	}
-	file, err := os.Open(f.eventsFile)
+	text, err := os.ReadFile(f.eventsFile)
 	if err != nil {
-		return nil, usage("--events-file: %w", err)
+		return usage("--events-file: %w", err)
 	}
-	defer file.Close()
-	more, err := notify.Decode(f.eventsFile, file)
+	more, err := notify.Decode(f.eventsFile, bytes.NewReader(text))
 	if err != nil {
-		return nil, usage("--events-file: %w", err)
+		return usage("--events-file: %w", err)
 	}
-	return append(all, more...), nil
+	c.Receivers = append(c.Receivers, more...)
+	return nil
 }
 
 // listenFlags say where a server listens, and who may call it.
@@ -357,12 +339,11 @@ func (f *listenFlags) check() error {
 		return usage("--client-ca needs --tls-cert and --tls-key")
 	case f.optional && (f.clientCA == "" || f.tokens == ""):
 		return usage("--client-cert-optional needs --client-ca and --tokens")
-	case !isHostPort(f.addr):
-		return usage("--addr %q: want HOST:PORT, as 127.0.0.1:8080, [::1]:8080 or :8080", f.addr)
 	case f.grace <= 0:
 		return usage("--shutdown-grace %s: want a positive time", f.grace)
-	case f.baseURL == "":
-		return nil
+	}
+	if err := checkHostPort(f.addr); err != nil || f.baseURL == "" {
+		return err
 	}
 	if err := checkWebURL(f.baseURL); err != nil {
 		return usage("--base-url: %w", err)
@@ -370,9 +351,11 @@ func (f *listenFlags) check() error {
 	return nil
 }
 
-func isHostPort(addr string) bool {
-	_, _, err := net.SplitHostPort(addr)
-	return err == nil
+func checkHostPort(addr string) error {
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return usage("--addr %q: want HOST:PORT, as 127.0.0.1:8080, [::1]:8080 or :8080", addr)
+	}
+	return nil
 }
 
 // checkWebURL wants the URL of a server.

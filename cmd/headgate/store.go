@@ -241,9 +241,12 @@ type kept struct {
 	ledger *source.Ledger
 }
 
-// openKept returns where the flags say that sources are kept. Only a server will do
-// if it must be one.
-func (p *program) openKept(f *keptFlags, server bool) (*kept, error) {
+// openKept returns where the flags say that sources are kept. Args, which are needed or
+// not, choose among them. Only a server will do if it must be one.
+func (p *program) openKept(f *keptFlags, args []string, needed, server bool) (*kept, error) {
+	if err := f.choose(args, needed); err != nil {
+		return nil, err
+	}
 	k := &kept{p, f, nil, ledgerOf(f.store)}
 	socket, isSocket := strings.CutPrefix(f.server, "unix:")
 	if f.server != "" && !isSocket {
@@ -280,36 +283,10 @@ func (p *program) openKept(f *keptFlags, server bool) (*kept, error) {
 	return k, nil
 }
 
-// references reads arguments as kubectl and flux have them: KIND/NAME, KIND, KINDS
-// after the word sources, which alone means all. Some commands need names.
-func (k *kept) references(args []string, named bool) ([]source.Reference, error) {
-	if len(args) > 0 && (args[0] == "sources" || args[0] == "all") && !named {
-		args = args[1:]
-	}
-	refs := make([]source.Reference, len(args))
-	for i, arg := range args {
-		ref, err := source.ParseReference(arg)
-		switch {
-		case err != nil:
-			return nil, &exitError{exitUsage, err}
-		case ref.Name == "" && named && !k.all && !k.narrows():
-			return nil, usage("%q names no object: write KIND/NAME or KIND/NAMESPACE/NAME, or select some with --all, -n or -l", arg)
-		}
-		refs[i] = k.in(ref)
-	}
-	if named && len(args) == 0 && !k.all && !k.narrows() {
-		return nil, usage("name objects as KIND/NAME, or select some with --all, -n or -l")
-	}
-	if len(refs) > 0 { // which have the namespace if they named none
-		k.namespace = ""
-	}
-	return refs, nil
-}
-
-// sources returns the sources that one of refs selects, or all, in the order of
-// kind, namespace and name, and what is wrong with documents. They have their
-// documents if they are whole.
-func (k *kept) sources(ctx context.Context, refs []source.Reference, whole bool) (found []api.Source, defects []string, err error) {
+// sources returns the sources that are meant, in the order of kind, namespace and name,
+// and what is wrong with documents. They have their documents if they are whole.
+func (k *kept) sources(ctx context.Context, whole bool) (meant []api.Source, defects []string, err error) {
+	var found []api.Source
 	if k.client == nil {
 		set, err := k.ledger.List()
 		k.warn(err)
@@ -320,52 +297,35 @@ func (k *kept) sources(ctx context.Context, refs []source.Reference, whole bool)
 			}
 			found = append(found, s)
 		}
-		slices.SortFunc(found, func(a, b api.Source) int {
-			return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-		})
 	} else {
 		ctx, cancel := k.bounded(ctx)
 		defer cancel()
-		if found, defects, err = k.client.Sources(ctx, filterOf(refs)); err != nil {
+		if found, defects, err = k.client.Sources(ctx, k.filter()); err != nil {
 			return nil, nil, err
 		}
 	}
-	var meant []api.Source
 	for _, s := range found {
-		is, err := k.means(ctx, refs, &s, whole)
-		if err != nil {
-			return nil, nil, err
+		ref, labels := sourceRef(s), map[string]string(nil)
+		if !k.names(ref) {
+			continue
 		}
-		if is {
+		if k.client != nil && (whole || k.selector != "") {
+			if s, err = k.client.Source(ctx, ref); err != nil {
+				return nil, nil, err
+			}
+		}
+		if k.selector != "" {
+			obj, err := decoded(s.Document)
+			if err != nil {
+				return nil, nil, err
+			}
+			labels = obj.Head().Metadata.Labels
+		}
+		if k.selects(ref, labels) {
 			meant = append(meant, s)
 		}
 	}
 	return meant, defects, nil
-}
-
-// means reports whether one of refs, or no refs, and the flags select a source. Labels
-// are those of its document, which is asked for then, or if it is to be whole.
-func (k *kept) means(ctx context.Context, refs []source.Reference, s *api.Source, whole bool) (bool, error) {
-	ref := sourceRef(*s)
-	if len(refs) > 0 && !slices.ContainsFunc(refs, func(r source.Reference) bool { return r.Selects(ref) }) {
-		return false, nil
-	}
-	if k.client != nil && (whole || k.selector != "") {
-		of, err := k.client.Source(ctx, ref)
-		if err != nil {
-			return false, err
-		}
-		*s = of
-	}
-	var labels map[string]string
-	if k.selector != "" {
-		obj, err := decoded(s.Document)
-		if err != nil {
-			return false, err
-		}
-		labels = obj.Head().Metadata.Labels
-	}
-	return k.selects(s.Namespace, labels), nil
 }
 
 // saved says of a saved document what a server says of an object.
@@ -385,15 +345,6 @@ func (k *kept) saved(obj source.Object) (api.Source, error) {
 	return s, err
 }
 
-// filterOf selects on the server what one reference selects; of several the client
-// selects.
-func filterOf(refs []source.Reference) (f api.Filter) {
-	if len(refs) == 1 {
-		f.Kind, f.Namespace, f.Name = refs[0].Kind, refs[0].Namespace, refs[0].Name
-	}
-	return f
-}
-
 // sourceRef returns the reference of a source, whose document may spell its kind as
 // either API group does.
 func sourceRef(s api.Source) source.Reference {
@@ -407,28 +358,6 @@ func sourceRef(s api.Source) source.Reference {
 // argument names a source as its document does, in the form that commands take.
 func argument(s api.Source) string {
 	return sourceName(source.Reference{Kind: s.Kind, Namespace: s.Namespace, Name: s.Name})
-}
-
-// missing says which of refs select nothing of what was found, or more than one if
-// they have to be unique.
-func missing(refs, found []source.Reference, unique bool) error {
-	var errs []error
-	for _, ref := range refs {
-		same := 0
-		for _, other := range found {
-			if ref.Selects(other) {
-				same++
-			}
-		}
-		switch {
-		case ref.Name == "":
-		case same == 0:
-			errs = append(errs, fmt.Errorf("%s: no such object", sourceName(ref)))
-		case same > 1 && unique:
-			return usage("%s names %d objects: write KIND/NAMESPACE/NAME, or give their namespace with -n", sourceName(ref), same)
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // refsOf returns the references of sources.
@@ -448,9 +377,9 @@ func (p *program) completeKept(f *keptFlags) cobra.CompletionFunc {
 		defer cancel()
 		var found []api.Source
 		_ = quiet.fromEnvironment(c)
-		k, err := quiet.openKept(f, false)
+		k, err := quiet.openKept(f, nil, false, false)
 		if err == nil {
-			found, _, err = k.sources(ctx, nil, false)
+			found, _, err = k.sources(ctx, false)
 		}
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -459,10 +388,9 @@ func (p *program) completeKept(f *keptFlags) cobra.CompletionFunc {
 		for _, s := range found {
 			names = append(names, argument(s))
 		}
-		names = slices.DeleteFunc(names, func(name string) bool {
+		return slices.DeleteFunc(names, func(name string) bool {
 			return !strings.HasPrefix(name, strings.ToLower(start)) || slices.Contains(args, name)
-		})
-		return names, cobra.ShellCompDirectiveNoFileComp
+		}), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 

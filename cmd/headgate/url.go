@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"net/url"
 	"os"
 	"path"
@@ -17,69 +16,106 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
 )
 
-// urlForm say what the object of a URL is called, and what of it is meant. Each
-// stands for a field that an object would have.
-type urlForm struct {
-	name                      string
-	branch, tag, semver, path string
-	chart, version            string
-	values                    []string
-	changed                   func(flag string) bool // whether it was given, be it empty
+// urlFlags say of what a URL names what the fields of an object would.
+type urlFlags struct {
+	provider, endpoint, region, secret, cert, proxy string
+	insecure                                        bool
+
+	name, branch, tag, semver, path, chart, version string
+	values                                          []string
+	given                                           *pflag.FlagSet
+	objects                                         bool // are made of URLs
 }
 
-func (f *urlForm) register(c *cobra.Command) {
-	fl := c.Flags()
-	fl.StringVar(&f.name, "name", "", "`NAME` of the object that a URL stands for; default made of the URL, with a hash of it")
-	fl.StringVar(&f.branch, "branch", "", "`BRANCH` of the Git repository at a URL, as spec.ref.branch")
-	fl.StringVar(&f.tag, "tag", "", "`TAG` of the Git repository or of the repository in a registry at a URL, as spec.ref.tag")
-	fl.StringVar(&f.semver, "semver", "", "`RANGE` of versions among the tags there, as spec.ref.semver")
-	fl.StringVar(&f.path, "path", "", "`DIR` of the Git repository at a URL: only what is below it, as spec.sparseCheckout")
-	fl.StringVar(&f.chart, "chart", "", "`NAME` of a chart in the repository of charts at a URL (https, http or oci), as spec.chart")
-	fl.StringVar(&f.version, "version", "", "version or `RANGE` of --chart, as spec.version; default the newest that is no pre-release")
-	fl.StringArrayVar(&f.values, "values-file", nil, "`FILE` in --chart with values that replace those of its values.yaml, as one of spec.valuesFiles; repeatable, the last wins")
-	f.changed = fl.Changed
+// A urlFlag is one of urlFlags.
+type urlFlag struct {
+	name, field string
+	sorts       string // of URLs that it goes with; "" for all
+	object      bool   // it goes with URLs that objects are made of, and is never empty
+	value       any    // *string, *bool or *[]string
+	usage       string
 }
 
-// check refuses flags that go with nothing, or are empty: what should be in them
-// may be a variable that is not set, and does not mean the default.
-func (f *urlForm) check(typed bool) error {
-	if f.changed == nil {
-		return nil // a command without them
+func (f *urlFlags) all() []urlFlag {
+	all := []urlFlag{
+		{"provider", "spec.provider", "git oci s3 gs azblob charts", false, &f.provider, "`NAME` of who issues the credentials for a URL: azure, aws, gcp, or github with the app in the Secret called as the repository; generic for none with an s3:// URL"},
+		{"endpoint", "spec.endpoint", "s3 gs azblob", false, &f.endpoint, "`HOST[:PORT]` of the server of an s3:// URL, or URL of that of a gs:// or azblob:// URL"},
+		{"region", "spec.region", "s3", false, &f.region, "`NAME` of the region of the bucket of an s3:// URL"},
+		{"secret-ref", "spec.secretRef", "git oci s3 gs azblob index charts", false, &f.secret, "`NAME` of the Secret with the credentials for a URL"},
+		{"cert-secret-ref", "spec.certSecretRef", "oci s3 gs azblob index charts", false, &f.cert, "`NAME` of the Secret with ca.crt, or tls.crt and tls.key, for the URL of a registry, bucket or repository of charts; a Git repository has ca.crt in the Secret of --secret-ref"},
+		{"proxy-secret-ref", "spec.proxySecretRef", "git oci s3 gs azblob", false, &f.proxy, "`NAME` of the Secret with the address of the proxy to a URL"},
+		{"insecure", "spec.insecure", "oci s3 gs azblob charts", false, &f.insecure, "reach the server of the URL of a registry or bucket over http"},
+		{"name", "metadata.name", "", true, &f.name, "`NAME` of the object that a URL stands for; default made of the URL, with a hash of it"},
+		{"branch", "spec.ref.branch", "git", true, &f.branch, "`BRANCH` of the Git repository at a URL"},
+		{"tag", "spec.ref.tag", "git oci", true, &f.tag, "`TAG` of the Git repository or of the repository in a registry at a URL"},
+		{"semver", "spec.ref.semver", "git oci", true, &f.semver, "`RANGE` of versions among the tags there"},
+		{"path", "spec.sparseCheckout", "git", true, &f.path, "`DIR` of the Git repository at a URL: only what is below it"},
+		{"chart", "spec.chart", "index charts", true, &f.chart, "`NAME` of a chart in the repository of charts at a URL (https, http or oci)"},
+		{"version", "spec.version", "index charts", true, &f.version, "version or `RANGE` of --chart; default the newest that is no pre-release"},
+		{"values-file", "spec.valuesFiles", "index charts", true, &f.values, "`FILE` in --chart with values that replace those of its values.yaml; repeatable, the last wins"},
 	}
-	given := map[string]string{"name": f.name, "branch": f.branch, "tag": f.tag, "semver": f.semver, "path": f.path, "chart": f.chart, "version": f.version, "values-file": "given"}
-	for _, name := range slices.Sorted(maps.Keys(given)) {
-		switch ofChart := name == "version" || name == "values-file"; {
-		case !f.changed(name):
-		case !typed && (ofChart || name == "chart"):
-			return usage("--%s goes with a URL: name the PkgChart objects of -f", name)
-		case !typed:
-			return usage("--%s goes with a URL: the objects of -f have names", name)
-		case given[name] == "":
-			return usage("--%s must not be empty: say what is wanted, or leave it out", name)
-		case ofChart && f.chart == "":
-			return usage("--%s goes with --chart", name)
+	return slices.DeleteFunc(all, func(flag urlFlag) bool { return flag.object && !f.objects })
+}
+
+// register adds the flags, those about objects if they are made.
+func (f *urlFlags) register(c *cobra.Command, objects bool) {
+	f.given, f.objects = c.Flags(), objects
+	for _, flag := range f.all() {
+		switch value := flag.value.(type) {
+		case *string:
+			f.given.StringVar(value, flag.name, "", flag.usage)
+		case *bool:
+			f.given.BoolVar(value, flag.name, false, flag.usage)
+		case *[]string:
+			f.given.StringArrayVar(value, flag.name, nil, flag.usage)
+		}
+	}
+	complete(c, "provider", "azure", "aws", "gcp", "github", "generic")
+}
+
+// fits refuses the flags that do not go with a URL of a sort: git, oci, s3, gs, azblob,
+// index or charts, which is a repository of charts in a registry. Without a URL it is "",
+// and none does. What is empty may be a variable that is not set, and is not the default.
+func (f *urlFlags) fits(sort string) error {
+	for _, flag := range f.all() {
+		given := f.given.Lookup(flag.name)
+		if !given.Changed || !flag.object && (given.Value.String() == "" || given.Value.String() == "false") {
+			continue
+		}
+		switch {
+		case sort == "":
+			return usage("--%s goes with a URL: set %s of the objects", flag.name, flag.field)
+		case given.Value.String() == "":
+			return usage("--%s must not be empty: say what is wanted, or leave it out", flag.name)
+		case flag.sorts == "" || slices.Contains(strings.Fields(flag.sorts), sort):
+		case flag.object && f.chart == "" && flag.sorts == "index charts":
+			return usage("--%s goes with --chart", flag.name)
+		default:
+			return usage("--%s does not go with this URL, but with those of %s", flag.name, strings.Join(strings.Fields(flag.sorts), ", "))
 		}
 	}
 	return nil
 }
 
-// byFlag names the fields of a spec by the flags that say the same of a URL.
-var byFlag = strings.NewReplacer(
-	"spec.insecure", "--insecure", "spec.secretRef", "--secret-ref", "spec.certSecretRef", "--cert-secret-ref", "spec.proxySecretRef", "--proxy-secret-ref",
-	"spec.provider", "--provider", "spec.endpoint", "--endpoint", "spec.region", "--region", "spec.chart", "--chart", "spec.version", "--version",
-	"spec.valuesFiles", "--values-file",
-)
+// byFlag names the fields in a text by the flags that say the same of a URL.
+func byFlag(text string) string {
+	var pairs []string
+	for _, flag := range (&urlFlags{objects: true}).all() {
+		pairs = append(pairs, flag.field, "--"+flag.name)
+	}
+	return strings.NewReplacer(pairs...).Replace(text)
+}
 
 var (
-	scpForm     = regexp.MustCompile(`^([\w.-]+@)?([\w.-]{2,}|\[[\da-fA-F:]+\]):([^/].*|/.*)$`) // one letter is a drive
-	chartFile   = regexp.MustCompile(`^(https?://.+)/([^/]+?)-(v?\d+\.\d+\.[^/]*)\.tgz$`)
-	minute      = source.Duration(time.Minute)
-	errNotLocal = "%q is neither a URL nor a directory that is there; give objects with -f, or URLs such as https://HOST/PATH"
+	scpForm   = regexp.MustCompile(`^([\w.-]+@)?([\w.-]{2,}|\[[\da-fA-F:]+\]):([^/].*|/.*)$`) // one letter is a drive
+	chartFile = regexp.MustCompile(`^(https?://.+)/([^/]+?)-(v?\d+\.\d+\.[^/]*)\.tgz$`)
+	minute    = source.Duration(time.Minute)
 )
 
 // objectOf returns the object that an argument stands for: a URL, a path of a
@@ -89,14 +125,10 @@ func (s *session) objectOf(ctx context.Context, arg string) (source.Object, erro
 	scp := scpForm.FindStringSubmatch(arg)
 	switch m := chartFile.FindStringSubmatch(arg); {
 	case m != nil && s.flags.chart == "":
-		f := *s.flags
-		f.chart, f.version = m[2], m[3]
-		alone := *s
-		alone.flags = &f
-		return alone.chartOf(m[1])
+		return s.chartOf(m[1], m[2], m[3])
 	case isFile, !strings.Contains(arg, "://") && (scp == nil || isDir(arg)):
 		if !isDir(local) {
-			return nil, usage(errNotLocal, arg)
+			return nil, usage("%q is neither a URL nor a directory that is there; give objects with -f, or URLs such as https://HOST/PATH", arg)
 		}
 		dir, err := filepath.Abs(local)
 		if err != nil {
@@ -111,7 +143,7 @@ func (s *session) objectOf(ctx context.Context, arg string) (source.Object, erro
 		return nil, usage("%s: nothing follows the %q at its end: say what is wanted, or leave it out", redact.String(arg), last)
 	}
 	if s.flags.chart != "" {
-		return s.chartOf(arg)
+		return s.chartOf(arg, s.flags.chart, s.flags.version)
 	}
 	switch scheme := schemeOf(arg); scheme {
 	case "s3", "gs", "azblob":
@@ -188,6 +220,14 @@ func nameFor(text string, most int) string {
 	return name
 }
 
+// reference returns the reference to the Secret called name, nil for "".
+func reference(name string) *source.LocalReference {
+	if name == "" {
+		return nil
+	}
+	return &source.LocalReference{Name: name}
+}
+
 // lastWord returns the last element of the path of a URL.
 func lastWord(u *url.URL) string { return strings.TrimSuffix(path.Base(u.Path), ".git") }
 
@@ -223,7 +263,7 @@ func (s *session) gitOf(ctx context.Context, arg string) (source.Object, error) 
 	case strings.ContainsAny(ref, "^~<>=*| "):
 		g.Spec.Ref = &source.GitRepositoryRef{SemVer: ref}
 	}
-	if err := errors.Join(f.fit("git"), s.complete(g, "GitRepository", lastWord(u), f.name)); err != nil || g.Spec.Ref != nil {
+	if err := errors.Join(f.fits("git"), s.complete(g, "GitRepository", lastWord(u), f.name)); err != nil || g.Spec.Ref != nil {
 		return g, err
 	}
 	return g, s.branchOrTag(ctx, g, ref)
@@ -288,13 +328,10 @@ func (s *session) registryOf(arg string) (source.Object, error) {
 	} else if ref != "" {
 		o.Spec.Ref.SemVer = ref
 	}
-	switch {
-	case tag != "" && o.Spec.Ref.SemVer != "":
+	if tag != "" && o.Spec.Ref.SemVer != "" {
 		return nil, usage("%s: a tag and a range of versions exclude each other", redact.String(arg))
-	case f.branch != "" || f.path != "":
-		return nil, usage("--branch and --path go with the URL of a Git repository")
 	}
-	return o, errors.Join(f.fit("oci"), s.complete(o, "OCIRepository", lastWord(u), f.name))
+	return o, errors.Join(f.fits("oci"), s.complete(o, "OCIRepository", lastWord(u), f.name))
 }
 
 // An objectStore is what URLs of one scheme name buckets of.
@@ -342,7 +379,7 @@ func (s *session) bucketOf(arg, scheme string) (source.Object, error) {
 	if !at.locate(arg, f, &b.Spec) {
 		return nil, usage("%s: want %s; credentials go into the Secret of --secret-ref", redact.String(arg), at.form)
 	}
-	return b, errors.Join(f.fit(scheme), s.complete(b, "Bucket", b.Spec.BucketName+"/"+b.Spec.Prefix, f.name))
+	return b, errors.Join(f.fits(scheme), s.complete(b, "Bucket", b.Spec.BucketName+"/"+b.Spec.Prefix, f.name))
 }
 
 // locate reads a URL. Those of schemes of their own are two or three words,
@@ -372,19 +409,18 @@ func (at objectStore) locate(arg string, f *sourceFlags, spec *source.BucketSpec
 	return endpoint != "" && spec.BucketName != "" && !strings.Contains(spec.BucketName, "@")
 }
 
-// chartOf returns the PkgChart that --chart means in the repository at a URL. Its
+// chartOf returns the PkgChart of a name and version in the repository at a URL. Its
 // PkgRepository is among the objects of the session.
-func (s *session) chartOf(arg string) (source.Object, error) {
+func (s *session) chartOf(arg, name, version string) (source.Object, error) {
 	repo, err := s.repositoryOf(arg)
 	if err != nil {
 		return nil, err
 	}
-	f := s.flags
 	c := &source.PkgChart{Spec: source.PkgChartSpec{
-		Chart: f.chart, Version: f.version, ValuesFiles: f.values, Interval: minute,
+		Chart: name, Version: version, ValuesFiles: s.flags.values, Interval: minute,
 		SourceRef: source.LocalChartSourceReference{Kind: repo.Kind, Name: repo.Metadata.Name},
 	}}
-	if err := s.complete(c, "PkgChart", f.chart, f.name); err != nil {
+	if err := s.complete(c, "PkgChart", name, s.flags.name); err != nil {
 		return nil, err
 	}
 	s.set.Objects = append(s.set.Objects, repo, c)
@@ -408,5 +444,5 @@ func (s *session) repositoryOf(arg string) (*source.PkgRepository, error) {
 	default:
 		return nil, usage("%s: a repository of charts is at https://HOST/PATH, http://HOST/PATH or oci://HOST/PATH; for a chart in another source write objects, and give them with -f", redact.String(arg))
 	}
-	return r, errors.Join(f.fit(sort), s.complete(r, "PkgRepository", u.Hostname()+strings.TrimSuffix(u.Path, "/"), ""))
+	return r, errors.Join(f.fits(sort), s.complete(r, "PkgRepository", u.Hostname()+strings.TrimSuffix(u.Path, "/"), ""))
 }

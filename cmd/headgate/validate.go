@@ -18,9 +18,9 @@ import (
 
 // validateFlags are those of headgate validate.
 type validateFlags struct {
-	files, exclude         []string
-	output                 string
-	quiet, verbose, strict bool
+	documentFlags
+	outputFlags
+	strict bool
 }
 
 func (p *program) validate() *cobra.Command {
@@ -36,25 +36,24 @@ Documents of other kinds are counted, with -v named, and with --strict errors. A
 whose apiVersion or kind is nearly one of ours.
 
 Exit codes: 0 all are valid; 2 there are errors.`,
-		Args: onlyFiles,
-		RunE: func(*cobra.Command, []string) error {
-			switch {
-			case len(f.files) == 0:
-				return usage("give objects with -f")
-			case f.output != "" && f.output != "json":
-				return usage("-o %q: want json", f.output)
-			}
-			return p.runValidate(f)
-		},
+		Args: f.noArguments,
+		RunE: func(*cobra.Command, []string) error { return asFailure(p.runValidate(f)) },
 	}
-	registerFiles(c, &f.files)
-	registerExclude(c, &f.exclude)
-	c.Flags().StringVarP(&f.output, "output", "o", "", "json: objects, errors, warnings and others")
-	c.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print errors and warnings only")
-	c.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "name the documents of other kinds")
+	f.registerFiles(c)
+	f.outputFlags.register(c, "text", "json")
 	c.Flags().BoolVar(&f.strict, "strict", false, "documents of other kinds are errors")
-	complete(c, "output", "json")
 	return c
+}
+
+// noArguments wants files, and no arguments.
+func (f *documentFlags) noArguments(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage("%s takes no arguments, but got %q: give files and directories with -f", c.Name(), args[0])
+	}
+	if len(f.files) == 0 {
+		return usage("give objects with -f")
+	}
+	return nil
 }
 
 // A validation is what headgate validate found, and its output with -o json.
@@ -113,34 +112,20 @@ func (p *program) runValidate(f *validateFlags) error {
 		}
 	}
 	v.judgeOthers(f.strict)
-	v.Errors, v.Warnings = defectLines(v.errs), defectLines(append(set.Warnings, warnings...))
-	if f.output == "json" {
-		if err := printJSON(p.stdout, v); err != nil {
-			return failed(err)
-		}
-	} else {
-		p.warn(errors.Join(append(set.Warnings, warnings...)...))
-		if err := p.printValid(f, v); err != nil {
-			return failed(err)
-		}
-	}
-	if len(v.errs) > 0 {
-		return &exitError{exitUsage, errors.Join(v.errs...)}
-	}
-	return nil
-}
-
-func (p *program) printValid(f *validateFlags, v *validation) error {
-	if f.quiet {
-		return nil
-	}
-	p.skipped(v.Others, v.Skipped, f.verbose)
-	for _, o := range v.Objects {
-		if _, err := fmt.Fprintf(p.stdout, "%s valid\n", o.Object); err != nil {
-			return err
+	warnings = append(set.Warnings, warnings...)
+	var err error
+	if v.Errors, v.Warnings = defectLines(v.errs), defectLines(warnings); f.documents() {
+		err = printValue(p.stdout, f.output, v)
+	} else if p.warn(warnings...); f.prints() {
+		p.skipped(v.Others, v.Skipped, f.verbose)
+		for _, o := range v.Objects {
+			_, err = fmt.Fprintf(p.stdout, "%s valid\n", o.Object)
 		}
 	}
-	return nil
+	if err == nil && len(v.errs) > 0 {
+		err = &exitError{exitUsage, errors.Join(v.errs...)}
+	}
+	return err
 }
 
 // fail notes what is wrong, once: a defect of the syntax is found by each decoder.
@@ -226,63 +211,41 @@ func (v *validation) judgeOthers(strict bool) {
 		v.fail(fmt.Errorf("there are %d more documents of other kinds", v.Skipped-len(v.Others)))
 	}
 }
+
 func (p *program) convert() *cobra.Command {
-	var files []string
-	var version, group, output string
+	var f documentFlags
+	var out outputFlags
+	var version, group string
 	c := &cobra.Command{
 		Use:   "convert -f FILE|DIR|- [--to v1|v1beta2] [--group GROUP]",
 		Short: "Rewrite objects in another API version or group",
 		Long: `Convert prints the objects in another version (v1, v1beta2), in another group (` + source.Group + `, or
 ` + source.ReferenceGroup + ` with the kind names that go with it), or both. What the version cannot say is dropped with a warning.`,
-		Args: onlyFiles,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if len(files) == 0 {
-				return usage("give objects with -f")
-			}
-			if output != "yaml" && output != "json" {
-				return usage("-o %q: want yaml or json", output)
-			}
-			return p.runConvert(files, version, group, output)
-		},
+		Args: f.noArguments,
 	}
-	registerFiles(c, &files)
+	c.RunE = func(*cobra.Command, []string) error {
+		var set source.Set
+		bad := p.load(&set, &f)
+		p.warn(set.Warnings...)
+		p.skipped(set.Others, set.Skipped, f.verbose)
+		var converted []source.Object
+		for _, obj := range set.Objects {
+			to, warnings, err := source.Convert(obj, version, group)
+			if p.warn(warnings...); err == nil {
+				converted = append(converted, to)
+			}
+			bad = errors.Join(bad, err)
+		}
+		if err := printValue(p.stdout, out.output, converted); err != nil {
+			return asFailure(err)
+		}
+		return bad
+	}
+	f.registerFiles(c)
 	c.Flags().StringVar(&version, "to", "", "`VERSION`: v1 or v1beta2; default as it is")
 	c.Flags().StringVar(&group, "group", "", "`GROUP` of the result; default as it is")
-	c.Flags().StringVarP(&output, "output", "o", "yaml", "yaml or json")
+	out.registerFormat(c, "yaml", "json")
 	complete(c, "to", "v1", "v1beta2")
 	complete(c, "group", source.Group, source.ReferenceGroup)
-	complete(c, "output", "yaml", "json")
 	return c
-}
-
-func (p *program) runConvert(files []string, version, group, output string) error {
-	var set source.Set
-	bad := p.load(&set, &documentFlags{files: files})
-	p.warn(errors.Join(set.Warnings...))
-	p.skipped(set.Others, set.Skipped, false)
-	var converted []source.Object
-	for _, obj := range set.Objects {
-		to, warnings, err := source.Convert(obj, version, group)
-		p.warn(errors.Join(warnings...))
-		if err != nil {
-			bad = errors.Join(bad, err)
-			continue
-		}
-		converted = append(converted, to)
-	}
-	if err := printDocuments(p.stdout, output, converted); err != nil {
-		return failed(err)
-	}
-	if bad != nil {
-		return &exitError{exitUsage, bad}
-	}
-	return nil
-}
-
-// onlyFiles refuses arguments of a command that works on all of -f.
-func onlyFiles(c *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usage("%s takes no arguments, but got %q: give files and directories with -f", c.Name(), args[0])
-	}
-	return nil
 }
