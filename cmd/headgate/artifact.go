@@ -129,17 +129,16 @@ func (p *program) rehash(ctx context.Context, dir string, args []string) error {
 		if err == nil {
 			err = store.Verify(ctx, a)
 		}
-		if err != nil {
-			bad = append(bad, err)
-			return
+		if err == nil {
+			_, err = fmt.Fprintf(p.stdout, "%s ok\n", a.Path)
 		}
-		fmt.Fprintf(p.stdout, "%s ok\n", a.Path)
+		bad = append(bad, err)
+	}
+	for _, arg := range args {
+		a, _, err := find(dir, store, arg)
+		check(a, err)
 	}
 	if len(args) > 0 {
-		for _, arg := range args {
-			a, _, err := find(dir, store, arg)
-			check(a, err)
-		}
 		return errors.Join(bad...)
 	}
 	for a, err := range store.All() {
@@ -168,7 +167,10 @@ func (p *program) gc() *cobra.Command {
 			if cache == storeCache {
 				cache = filepath.Join(dir, cacheName)
 			}
-			return asFailure(errors.Join(err, p.clearCache(cache, dry)))
+			if cache != "" && exists(cache) {
+				err = errors.Join(err, p.clearCache(cache, dry))
+			}
+			return asFailure(err)
 		},
 	}
 	registerStore(c, &dir)
@@ -208,11 +210,8 @@ func (p *program) collect(ctx context.Context, dir string, dry bool) error {
 	return err
 }
 
-// clearCache empties the cache in a directory, if there is one.
+// clearCache empties the cache in a directory.
 func (p *program) clearCache(dir string, dry bool) error {
-	if dir == "" || !exists(dir) {
-		return nil
-	}
 	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: dir})
 	if err != nil {
 		return err

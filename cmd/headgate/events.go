@@ -20,8 +20,6 @@ import (
 // eventFlags say which events are shown, and how.
 type eventFlags struct {
 	keptFlags
-	outputFlags
-	watch    bool
 	severity string
 	since    string
 	limit    int
@@ -137,15 +135,8 @@ func (p *program) runEvents(ctx context.Context, f *eventFlags, args []string) e
 	return p.result(&f.outputFlags, map[string][]api.Event{"events": append([]api.Event{}, events...)}, nil, lines)
 }
 
-// reconcileFlags say which sources are checked at once.
-type reconcileFlags struct {
-	keptFlags
-	outputFlags
-	wait bool
-}
-
 func (p *program) reconcile() *cobra.Command {
-	f := new(reconcileFlags)
+	f, wait := new(keptFlags), false
 	c := &cobra.Command{
 		Use:   "reconcile {KIND/NAME... | --all | -n NAMESPACE | -l LABELS}",
 		Short: "Check sources at once, not when they are due",
@@ -154,24 +145,26 @@ prints what came out, as fetch does. A source that is suspended is refused: resu
 
 Exit codes: 0 everything is ready, or with --wait=false was asked for, 1 something failed, 2 usage or an invalid object, 3 a verification failed.`,
 		Example: `  headgate reconcile gitrepository/app --timeout 2m`,
-		RunE:    func(c *cobra.Command, args []string) error { return asFailure(p.runReconcile(c.Context(), f, args)) },
+		RunE: func(c *cobra.Command, args []string) error {
+			return asFailure(p.runReconcile(c.Context(), f, args, wait))
+		},
 	}
-	f.keptFlags.register(p, c)
+	f.register(p, c)
 	f.outputFlags.register(c, "table", "wide", "json", "yaml", "name")
-	c.Flags().BoolVar(&f.wait, "wait", true, "wait until the server has checked them")
+	c.Flags().BoolVar(&wait, "wait", true, "wait until the server has checked them")
 	return c
 }
 
-func (p *program) runReconcile(ctx context.Context, f *reconcileFlags, args []string) error {
-	k, err := p.openKept(&f.keptFlags, args, true, true)
+func (p *program) runReconcile(ctx context.Context, f *keptFlags, args []string, wait bool) error {
+	k, err := p.openKept(f, args, true, true)
 	if err != nil {
 		return err
 	}
-	found, _, err := k.sources(ctx, f.wait)
+	found, _, err := k.sources(ctx, wait)
 	if err := errors.Join(err, k.missing(refsOf(found), false)); err != nil {
 		return err
 	}
-	if !f.wait {
+	if !wait {
 		var errs []error
 		for _, s := range found {
 			_, _, err := k.client.Reconcile(ctx, sourceRef(s), api.Change{By: p.user()}, 0)

@@ -18,15 +18,8 @@ import (
 	"github.com/headgate-io/headgate/source/serve/api"
 )
 
-// getFlags say which sources are shown, and how.
-type getFlags struct {
-	keptFlags
-	outputFlags
-	watch bool
-}
-
 func (p *program) get() *cobra.Command {
-	f := new(getFlags)
+	f := new(keptFlags)
 	c := &cobra.Command{
 		Use:   "get [sources] [KIND | KIND/NAME | KIND/NAMESPACE/NAME]...",
 		Short: "Print sources as they are kept: readiness, revision, last error",
@@ -51,19 +44,19 @@ Exit codes: 0 the sources were printed, ready or not; 1 one that was named does 
   headgate get --server https://sources.example.org --token-file token -o wide`,
 		RunE: func(c *cobra.Command, args []string) error { return asFailure(p.runGet(c.Context(), f, args)) },
 	}
-	f.keptFlags.register(p, c)
+	f.register(p, c)
 	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "print changes as they happen")
 	f.registerFormat(c, "table", "wide", "json", "yaml", "name")
 	return c
 }
 
-func (p *program) runGet(ctx context.Context, f *getFlags, args []string) error {
-	k, err := p.openKept(&f.keptFlags, args, false, f.watch)
+func (p *program) runGet(ctx context.Context, f *keptFlags, args []string) error {
+	k, err := p.openKept(f, args, false, f.watch)
 	if err != nil {
 		return err
 	}
 	if f.watch {
-		return k.watch(ctx, &f.outputFlags)
+		return k.watch(ctx)
 	}
 	found, defects, err := k.sources(ctx, f.documents())
 	if err != nil {
@@ -150,11 +143,11 @@ func lastMessage(s api.Source) string {
 
 // watch prints sources, and then what changes: what looks as it did is not printed
 // again.
-func (k *kept) watch(ctx context.Context, f *outputFlags) error {
+func (k *kept) watch(ctx context.Context) error {
 	if k.selector != "" {
 		return usage("-w takes no -l")
 	}
-	wide, synced := f.output == "wide", false
+	wide, synced := k.output == "wide", false
 	t, lines := k.table(wide), [][]string{sourceTitles(wide)}
 	told := map[source.Reference]string{}
 	err := k.client.Watch(ctx, k.filter(), func(n api.Notice) error {
@@ -162,7 +155,7 @@ func (k *kept) watch(ctx context.Context, f *outputFlags) error {
 		switch {
 		case n.Synced && !synced:
 			synced = true
-			if f.documents() || f.output == "name" {
+			if k.documents() || k.output == "name" {
 				return nil
 			}
 			return t.print(lines...)
@@ -183,10 +176,10 @@ func (k *kept) watch(ctx context.Context, f *outputFlags) error {
 		}
 		told[ref] = look
 		switch {
-		case f.output == "name":
-			return k.printSources(f, []api.Source{s})
-		case f.documents():
-			return k.printDocument(ctx, f, ref)
+		case k.output == "name":
+			return k.printSources(&k.outputFlags, []api.Source{s})
+		case k.documents():
+			return k.printDocument(ctx, ref)
 		case synced:
 			return t.print(sourceCells(s, wide, time.Now()))
 		}
@@ -200,16 +193,16 @@ func (k *kept) watch(ctx context.Context, f *outputFlags) error {
 }
 
 // printDocument prints the document of a source, of JSON in a line.
-func (k *kept) printDocument(ctx context.Context, f *outputFlags, ref source.Reference) error {
+func (k *kept) printDocument(ctx context.Context, ref source.Reference) error {
 	s, err := k.client.Source(ctx, ref)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // it is gone again
 		return nil
 	case err != nil:
 		return err
-	case f.output == "yaml":
+	case k.output == "yaml":
 		fmt.Fprintln(k.stdout, "---")
-	case f.output == "json":
+	case k.output == "json":
 		obj, err := decoded(s.Document)
 		if err != nil {
 			return err
@@ -220,18 +213,12 @@ func (k *kept) printDocument(ctx context.Context, f *outputFlags, ref source.Ref
 		}
 		return encode(k.stdout, json.RawMessage(text), "")
 	}
-	return k.printSources(f, []api.Source{s})
-}
-
-// holdFlags say who suspends what, and why.
-type holdFlags struct {
-	keptFlags
-	outputFlags
-	change api.Change
+	return k.printSources(&k.outputFlags, []api.Source{s})
 }
 
 func (p *program) suspend() *cobra.Command {
-	c, f := p.hold(true, &cobra.Command{
+	var why api.Change
+	c := p.hold(true, &why, &cobra.Command{
 		Use:   "suspend {KIND/NAME... | --all | -n NAMESPACE | -l LABELS}",
 		Short: "Have sources left alone until they are resumed",
 		Long: `Suspend has the server leave sources alone: they are not checked, and requests and webhooks for them are refused. Their
@@ -243,37 +230,36 @@ Without a server it is noted in the store, for the next one. headgate fetch, whi
 Exit codes: 0 done, 1 it was refused, or the server was not reached, 2 usage.`,
 		Example: `  headgate suspend gitrepository/app --reason "release freeze"`,
 	})
-	c.Flags().StringVar(&f.change.Reason, "reason", "", "`TEXT` that says why")
-	c.Flags().StringVar(&f.change.By, "actor", "", "`NAME` of who does it, where callers need not say who they are; default that of the user")
+	c.Flags().StringVar(&why.Reason, "reason", "", "`TEXT` that says why")
+	c.Flags().StringVar(&why.By, "actor", "", "`NAME` of who does it, where callers need not say who they are; default that of the user")
 	return c
 }
 
 func (p *program) resume() *cobra.Command {
-	c, _ := p.hold(false, &cobra.Command{
+	return p.hold(false, new(api.Change), &cobra.Command{
 		Use:   "resume {KIND/NAME... | --all | -n NAMESPACE | -l LABELS}",
 		Short: "End what suspend began",
 		Long: `Resume ends what suspend began; the server checks the sources at once. One that its spec suspends stays so.
 
 Exit codes: 0 done, 1 it was refused, or the server was not reached, 2 usage.`,
 	})
-	return c
 }
 
 // hold completes a command that suspends or resumes sources, and prints them as they are
 // then. One that fails does not keep the others from it.
-func (p *program) hold(suspend bool, c *cobra.Command) (*cobra.Command, *holdFlags) {
-	f := new(holdFlags)
-	f.keptFlags.register(p, c)
+func (p *program) hold(suspend bool, why *api.Change, c *cobra.Command) *cobra.Command {
+	f := new(keptFlags)
+	f.register(p, c)
 	f.registerFormat(c, "table", "wide", "name")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return asFailure(p.changeSources(c.Context(), f, args, suspend))
+		why.By = cmp.Or(why.By, p.user())
+		return asFailure(p.changeSources(c.Context(), f, args, suspend, *why))
 	}
-	return c, f
+	return c
 }
 
-func (p *program) changeSources(ctx context.Context, f *holdFlags, args []string, suspend bool) error {
-	f.change.By = cmp.Or(f.change.By, p.user())
-	k, err := p.openKept(&f.keptFlags, args, true, false)
+func (p *program) changeSources(ctx context.Context, f *keptFlags, args []string, suspend bool, why api.Change) error {
+	k, err := p.openKept(f, args, true, false)
 	if err != nil {
 		return err
 	}
@@ -294,7 +280,7 @@ func (p *program) changeSources(ctx context.Context, f *holdFlags, args []string
 	}
 	var changed []api.Source
 	for _, s := range found {
-		s, err := k.change(ctx, sourceRef(s), f.change, suspend)
+		s, err := k.change(ctx, sourceRef(s), why, suspend)
 		if err == nil {
 			changed = append(changed, s)
 		}

@@ -169,9 +169,13 @@ func (s *session) repository(arg string) (*source.PkgRepository, error) {
 type search struct {
 	names             []string                   // names and patterns; empty for all charts, each with its newest version
 	within, withDevel func(*semver.Version) bool // whether a version is wanted, and would be with pre-releases
+	found             map[string]*foundChart     // by name, of each chart that was asked for
+}
 
-	found  map[string][]candidate // versions by name
-	hidden map[string]int         // of versions that are pre-releases, of each chart that was asked for
+// A foundChart is what an index has of a chart.
+type foundChart struct {
+	versions []candidate
+	hidden   int // pre-releases that are not wanted
 }
 
 // A candidate is a version that was found.
@@ -195,7 +199,7 @@ func newSearch(names []string, versions string, devel bool) (*search, error) {
 			return nil, usage("%q is neither the name of a chart nor a pattern", name)
 		}
 	}
-	s := &search{names: names, found: map[string][]candidate{}, hidden: map[string]int{}}
+	s := &search{names: names, found: map[string]*foundChart{}}
 	var err error
 	if s.withDevel, err = within(versions, true); err == nil {
 		s.within, err = within(versions, devel)
@@ -238,20 +242,24 @@ func (s *search) collect(ctx context.Context, entries iter.Seq2[index.Entry, err
 		if len(s.names) > 0 && !slices.ContainsFunc(s.names, func(asked string) bool { return matches(asked, e.Name) }) {
 			continue
 		}
-		v, err := semver.NewVersion(e.Version)
-		s.hidden[e.Name] += 0
-		switch have, c := s.found[e.Name], (candidate{e, v}); {
-		case err != nil: // no range can select it
-		case s.within(v) && len(s.names) > 0:
-			s.found[e.Name] = append(have, c)
-		case s.within(v) && (len(have) == 0 || c.compare(have[0]) < 0): // of all charts only the newest
-			s.found[e.Name] = []candidate{c}
-		case s.within(v):
-		case s.withDevel(v):
-			s.hidden[e.Name]++
+		chart := s.found[e.Name]
+		if chart == nil {
+			chart = new(foundChart)
+			s.found[e.Name] = chart
 		}
-		if len(s.hidden) > maxCharts {
+		if len(s.found) > maxCharts {
 			return fmt.Errorf("more than %d charts: name some", maxCharts)
+		}
+		v, err := semver.NewVersion(e.Version)
+		switch c := (candidate{e, v}); {
+		case err != nil: // no range can select it
+		case !s.within(v) && s.withDevel(v):
+			chart.hidden++
+		case !s.within(v):
+		case len(s.names) > 0 || len(chart.versions) == 0:
+			chart.versions = append(chart.versions, c)
+		case c.compare(chart.versions[0]) < 0: // of all charts only the newest
+			chart.versions[0] = c
 		}
 	}
 	return nil
@@ -268,9 +276,9 @@ func (s *search) missing() error {
 	var errs []error
 	for _, name := range s.names {
 		found, known, hidden := false, false, 0
-		for chart, n := range s.hidden {
+		for chart, has := range s.found {
 			if matches(name, chart) {
-				found, known, hidden = found || len(s.found[chart]) > 0, true, hidden+n
+				found, known, hidden = found || len(has.versions) > 0, true, hidden+has.hidden
 			}
 		}
 		switch {
@@ -303,8 +311,8 @@ type chartVersion struct {
 // remote data: it is printed without control characters.
 func (s *search) print(p *program, f *outputFlags) error {
 	var all []candidate
-	for _, found := range s.found {
-		all = append(all, found...)
+	for _, chart := range s.found {
+		all = append(all, chart.versions...)
 	}
 	slices.SortFunc(all, func(a, b candidate) int { return cmp.Or(strings.Compare(a.Name, b.Name), a.compare(b)) })
 	wide, list, names := f.output == "wide", []chartVersion{}, []string(nil)

@@ -120,16 +120,6 @@ func asFailure(err error) error {
 	return failed(err)
 }
 
-// groups are the sections of the help, with their commands.
-var groups = []struct{ id, title, commands string }{
-	{"fetch", "Fetch:", "fetch resolve verify push"},
-	{"inspect", "Inspect:", "artifact diff explain index validate convert"},
-	{"serve", "Keep up to date:", "serve get reconcile suspend resume delete events"},
-	{"rollout", "Roll out:", "rollout hook"},
-	{"tester", "Test runner:", "tester gate rollback"},
-	{"other", "Other:", "version"},
-}
-
 // variables are the flags that a variable of the environment can stand for.
 // Those of a server count before that of a store.
 var variables = []struct{ flag, variable string }{
@@ -137,29 +127,22 @@ var variables = []struct{ flag, variable string }{
 }
 
 func (p *program) root() *cobra.Command {
-	root := &cobra.Command{
-		Use:           "headgate",
-		Short:         "Fetch declared sources as verified, reproducible artifacts; roll canaries out",
-		Long:          "Fetch declared sources as verified, reproducible artifacts; roll canaries out.\n\nVariables stand for flags that are not given:\n",
-		Version:       buildVersion(),
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          noCommand,
-		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
-		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
-			if err := p.fromEnvironment(c); err != nil {
-				return err
-			}
-			switch {
-			case p.timeout < 0:
-				return usage("--timeout %s: want a positive time, or 0 for none", p.timeout)
-			case p.timeout > 0:
-				ctx, cancel := context.WithTimeoutCause(c.Context(), p.timeout, fmt.Errorf("not done within --timeout %s", p.timeout))
-				context.AfterFunc(ctx, cancel)
-				c.SetContext(ctx)
-			}
-			return nil
-		},
+	root := group("headgate", "Fetch declared sources as verified, reproducible artifacts; roll canaries out")
+	root.Long = root.Short + ".\n\nVariables stand for flags that are not given:\n"
+	root.Version, root.SilenceErrors, root.SilenceUsage = buildVersion(), true, true
+	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
+		if err := p.fromEnvironment(c); err != nil {
+			return err
+		}
+		if p.timeout < 0 {
+			return usage("--timeout %s: want a positive time, or 0 for none", p.timeout)
+		}
+		if p.timeout > 0 {
+			ctx, cancel := context.WithTimeoutCause(c.Context(), p.timeout, fmt.Errorf("not done within --timeout %s", p.timeout))
+			context.AfterFunc(ctx, cancel)
+			c.SetContext(ctx)
+		}
+		return nil
 	}
 	for _, v := range variables {
 		root.Long += fmt.Sprintf("\n  %-18s --%s", v.variable, v.flag)
@@ -167,14 +150,21 @@ func (p *program) root() *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	root.PersistentFlags().Var(spanValue{&p.timeout}, "timeout", "bound of the whole command; 0 for none")
-	root.AddCommand(p.fetch(), p.resolve(), p.verify(), p.validate(), p.convert(), p.push(), p.diff(), p.artifact(), p.serve(), p.get(), p.reconcile(),
-		p.suspend(), p.resume(), p.delete(), p.events(), p.explain(), p.index(), p.hook(), p.rollout(), p.gate(api.KindGate), p.gate(api.KindRollback), p.tester(), p.version())
-	for _, g := range groups {
+	for _, g := range []struct {
+		id, title string
+		commands  []*cobra.Command
+	}{
+		{"fetch", "Fetch:", []*cobra.Command{p.fetch(), p.resolve(), p.verify(), p.push()}},
+		{"inspect", "Inspect:", []*cobra.Command{p.artifact(), p.diff(), p.explain(), p.index(), p.validate(), p.convert()}},
+		{"serve", "Keep up to date:", []*cobra.Command{p.serve(), p.get(), p.reconcile(), p.suspend(), p.resume(), p.delete(), p.events()}},
+		{"rollout", "Roll out:", []*cobra.Command{p.rollout(), p.hook()}},
+		{"tester", "Test runner:", []*cobra.Command{p.tester(), p.gate(api.KindGate), p.gate(api.KindRollback)}},
+		{"other", "Other:", []*cobra.Command{p.version()}},
+	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
-		for _, c := range root.Commands() {
-			if strings.Contains(" "+g.commands+" ", " "+c.Name()+" ") {
-				c.GroupID = g.id
-			}
+		root.AddCommand(g.commands...)
+		for _, c := range g.commands {
+			c.GroupID = g.id
 		}
 	}
 	root.SetHelpCommandGroupID("other")

@@ -29,7 +29,7 @@ func TestSearchBounds(t *testing.T) {
 		if err := s.collect(t.Context(), charts(2*maxCharts, version)); err != nil {
 			t.Errorf("%s: %d charts: %v", version, maxCharts, err)
 		}
-		if n := len(s.found["chart-0"]); n > 1 {
+		if n := len(s.found["chart-0"].versions); n > 1 {
 			t.Errorf("%d versions are kept of a chart", n)
 		}
 		if err := s.collect(t.Context(), charts(2*maxCharts+2, version)); err == nil || !strings.Contains(err.Error(), "more than 100000 charts") {

@@ -223,7 +223,9 @@ func isStore(dir string) error {
 type keptFlags struct {
 	serverFlags
 	selection
+	outputFlags
 	store string
+	watch bool
 }
 
 func (f *keptFlags) register(p *program, c *cobra.Command) {
