@@ -36,9 +36,8 @@ func (p *program) events() *cobra.Command {
 		Use:   "events [KIND | KIND/NAME | KIND/NAMESPACE/NAME]...",
 		Short: "Print what happened to sources",
 		Long: `Events prints the events of sources, the oldest first: new artifacts, failures, recoveries. They are those of the
-server that keeps the sources (headgate serve), which has to run.
-
-Of several objects or kinds those among the newest 1000 are printed. With -w those that come follow until it is interrupted; when the server is lost it waits until it is back.
+server that keeps the sources (headgate serve), which has to run. Of several objects or kinds those among the newest 1000 are
+printed. With -w those that come follow until it is interrupted, also when the server is lost and comes back.
 
 Exit codes: 0 the events were printed, 1 the server was not reached or refused, 2 usage.`,
 		Example: `  headgate events gitrepository/app --since 1h --severity error`,

@@ -96,9 +96,7 @@ func (p *program) fetch() *cobra.Command {
 fetches the content, verifies it and stores the artifact. The store keeps what it did, so that the next run
 does only what changed. A failure leaves the last good artifact in place. Includes and the sources of charts are
 fetched before what is made of them, also if they were not named. What spec.suspend suspends is left as it is.
-
-With -o wide, json or yaml the output says why an artifact was stored or was not. In documents these are the
-annotations ` + outcomeAnnotation + ` and ` + whyAnnotation + `.
+With -o wide, json or yaml the output says why an artifact was stored or was not.
 
 Instead of objects it fetches what URLs name:
 

@@ -30,12 +30,8 @@ runs. Nothing is fetched. A kind may be written as in documents of either group,
   PkgChart (chart, hc), ExternalArtifact (ea)
 
 AGE is the time since the artifact was stored. MESSAGE is the last error of a source that is not ready, or who suspended it and
-why. With -o yaml or json each source is the document as fetch prints it, with its status.
-
-What is wrong with documents of the server goes to standard error.
-
-With -w, which needs a server, a line or a document follows for each change until it is interrupted; when the server is lost it
-waits until it is back.
+why. With -o yaml or json each source is the document as fetch prints it. With -w, which needs a server, changes follow until
+it is interrupted, also when the server is lost and comes back.
 
 Exit codes: 0 the sources were printed, ready or not; 1 one that was named does not exist, or the server was not reached or refused; 2 usage.`,
 		Example: `  headgate get git -w
@@ -222,10 +218,8 @@ func (p *program) suspend() *cobra.Command {
 		Use:   "suspend {KIND/NAME... | --all | -n NAMESPACE | -l LABELS}",
 		Short: "Have sources left alone until they are resumed",
 		Long: `Suspend has the server leave sources alone: they are not checked, and requests and webhooks for them are refused. Their
-artifacts stay. A run that is under way ends first. It is durable, and not the field spec.suspend of a document, which nobody but
-its author changes. Suspending again changes who and why.
-
-Without a server it is noted in the store, for the next one. headgate fetch, which is a command itself, does not heed it.
+artifacts stay. A run that is under way ends first. It is durable, and not the field spec.suspend of a document. Without a
+server it is noted in the store, for the next one. headgate fetch does not heed it.
 
 Exit codes: 0 done, 1 it was refused, or the server was not reached, 2 usage.`,
 		Example: `  headgate suspend gitrepository/app --reason "release freeze"`,

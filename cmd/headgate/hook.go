@@ -54,10 +54,8 @@ func (p *program) callHook() *cobra.Command {
 which flags describe as the fields of a manifest do. It tries as often as the webhook has retries, and follows
 the same rules: see docs/reference/canaries.md, Webhooks.
 
-Phase, checksum and metadata of the payload are those of the flags; metadata is added to that of the manifest.
-Metadata headgate.trial: "true" marks it as a trial, so that headgate tester does not show it as a canary that waits;
---metadata headgate.trial=false sends what a rollout would.
-A webhook of type event gets an event: with --event-message its text, with --event-warning one of type Warning.
+Metadata of flags is added to that of the manifest. Metadata headgate.trial: "true" marks the payload as a trial, so
+that headgate tester does not show it as a canary that waits; --metadata headgate.trial=false sends what a rollout would.
 
 The body of the answer is printed with control characters replaced; -o body writes it as it came, and nothing else.
 

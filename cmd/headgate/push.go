@@ -48,12 +48,9 @@ name, and TAG is its version unless it or --tag says otherwise.
 
 A directory is packed as fetch packs a Git repository: without what .sourceignore files and the default
 patterns ignore ("explain ignore" tells which), links, devices, and the store if it is in there. An archive and
-what is in the store are published byte for byte.
-
-The digest depends on the content, on what is told of it, and on the release of headgate that packs a
-directory, but not on the machine, its umask or the time: when it was created is told only by --created or
-SOURCE_DATE_EPOCH. What the registry has is not uploaded again. Source and revision of an object are told
-unless --source and --revision say otherwise; credentials in a URL are not.`,
+what is in the store are published byte for byte. The digest does not depend on the machine, its umask or the
+time: when it was created is told only by --created or SOURCE_DATE_EPOCH. Source and revision of an object are
+told unless --source and --revision say otherwise; credentials in a URL are not.`,
 		Example: `  headgate push ./manifests oci://registry.example.org/team/app --revision "$(git rev-parse HEAD)" --docker-config
   headgate push gitrepository/app oci://registry.example.org/team/app:v1.2.3 --tag stable
   headgate push pkgchart/web oci://registry.example.org/charts/web`,

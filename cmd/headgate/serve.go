@@ -56,10 +56,8 @@ its object, serves artifacts, statuses, events and a page over HTTP, answers web
 Secrets are read again when they change; a document that is wrong does not stop the others.
 
 Artifacts, statuses and events are in --store, which one server has at a time: a new one goes on where the last one ended,
-whatever ended it. headgate get, reconcile, suspend, resume and events find it by the store, or with --server.
-
-It prints one line that says where it listens; its log goes to standard error. An interrupt or SIGTERM ends it when what is under
-way has ended or is undone; a second one ends it at once, which tears nothing either.
+whatever ended it. headgate get, reconcile, suspend, resume and events find it by the store, or with --server. An interrupt or
+SIGTERM ends it when what is under way has ended or is undone; a second one ends it at once, which tears nothing either.
 
 Exit codes: 0 it was told to end; 1 it cannot listen or keep its store; 2 usage.`,
 		Example: `  headgate serve -f sources.yaml --secrets ./secrets --store ./store --events-addr https://alerts.example.org/hook

@@ -163,11 +163,11 @@ func isDir(name string) bool {
 // --name says or made of words and a hash of what tells its origin from others. A
 // name under which another URL is saved is refused: a failure would leave the
 // artifact of that one in place.
-func (s *session) complete(obj source.Object, kind, words, name string) error {
+func (s *session) complete(obj source.Object, words, name string) error {
 	head := obj.Head()
-	head.Kind = kind
+	head.Kind = source.ReferenceTo(obj).Kind
 	source.Default(obj)
-	id := s.identity(obj)
+	id := identity(obj)
 	if head.Metadata.Name = name; name == "" {
 		head.Metadata.Name = fmt.Sprintf("%s-%.5x", nameFor(words, 52), sha256.Sum256([]byte(id)))
 	} else if ref := source.ReferenceTo(obj); s.flags.store != "" {
@@ -176,7 +176,7 @@ func (s *session) complete(obj source.Object, kind, words, name string) error {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
 			return &exitError{codeOf(err), err}
-		case s.identity(saved) != id:
+		case identity(saved) != id:
 			return usage("--name %s: %s has this name, and another URL: choose another name, or forget that one with headgate delete", name, sourceName(ref))
 		}
 	}
@@ -188,7 +188,7 @@ func (s *session) complete(obj source.Object, kind, words, name string) error {
 
 // identity returns what tells the origin of an object from others, without
 // credentials; of a chart with the name of its repository.
-func (s *session) identity(obj source.Object) string {
+func identity(obj source.Object) string {
 	address := ""
 	switch o := obj.(type) {
 	case *source.GitRepository:
@@ -263,7 +263,7 @@ func (s *session) gitOf(ctx context.Context, arg string) (source.Object, error) 
 	case strings.ContainsAny(ref, "^~<>=*| "):
 		g.Spec.Ref = &source.GitRepositoryRef{SemVer: ref}
 	}
-	if err := errors.Join(f.fits("git"), s.complete(g, "GitRepository", lastWord(u), f.name)); err != nil || g.Spec.Ref != nil {
+	if err := errors.Join(f.fits("git"), s.complete(g, lastWord(u), f.name)); err != nil || g.Spec.Ref != nil {
 		return g, err
 	}
 	return g, s.branchOrTag(ctx, g, ref)
@@ -331,7 +331,7 @@ func (s *session) registryOf(arg string) (source.Object, error) {
 	if tag != "" && o.Spec.Ref.SemVer != "" {
 		return nil, usage("%s: a tag and a range of versions exclude each other", redact.String(arg))
 	}
-	return o, errors.Join(f.fits("oci"), s.complete(o, "OCIRepository", lastWord(u), f.name))
+	return o, errors.Join(f.fits("oci"), s.complete(o, lastWord(u), f.name))
 }
 
 // An objectStore is what URLs of one scheme name buckets of.
@@ -379,7 +379,7 @@ func (s *session) bucketOf(arg, scheme string) (source.Object, error) {
 	if !at.locate(arg, f, &b.Spec) {
 		return nil, usage("%s: want %s; credentials go into the Secret of --secret-ref", redact.String(arg), at.form)
 	}
-	return b, errors.Join(f.fits(scheme), s.complete(b, "Bucket", b.Spec.BucketName+"/"+b.Spec.Prefix, f.name))
+	return b, errors.Join(f.fits(scheme), s.complete(b, b.Spec.BucketName+"/"+b.Spec.Prefix, f.name))
 }
 
 // locate reads a URL. Those of schemes of their own are two or three words,
@@ -420,7 +420,7 @@ func (s *session) chartOf(arg, name, version string) (source.Object, error) {
 		Chart: name, Version: version, ValuesFiles: s.flags.values, Interval: minute,
 		SourceRef: source.LocalChartSourceReference{Kind: repo.Kind, Name: repo.Metadata.Name},
 	}}
-	if err := s.complete(c, "PkgChart", name, s.flags.name); err != nil {
+	if err := s.complete(c, name, s.flags.name); err != nil {
 		return nil, err
 	}
 	s.set.Objects = append(s.set.Objects, repo, c)
@@ -444,5 +444,5 @@ func (s *session) repositoryOf(arg string) (*source.PkgRepository, error) {
 	default:
 		return nil, usage("%s: a repository of charts is at https://HOST/PATH, http://HOST/PATH or oci://HOST/PATH; for a chart in another source write objects, and give them with -f", redact.String(arg))
 	}
-	return r, errors.Join(f.fits(sort), s.complete(r, "PkgRepository", u.Hostname()+strings.TrimSuffix(u.Path, "/"), ""))
+	return r, errors.Join(f.fits(sort), s.complete(r, u.Hostname()+strings.TrimSuffix(u.Path, "/"), ""))
 }
