@@ -51,14 +51,12 @@ func (p *program) runDiff(ctx context.Context, f *sourceFlags, args []string) er
 	if err != nil {
 		return err
 	}
+	defer s.close()
 	c := comparison{Before: shown(args[0]), After: shown(args[1]), Changes: []difference{}}
 	for i, arg := range args {
-		tree, end, err := s.tree(ctx, arg)
-		if err != nil {
+		if c.trees[i], err = s.tree(ctx, arg); err != nil {
 			return about(arg, err)
 		}
-		defer end()
-		c.trees[i] = tree
 	}
 	var names []string
 	lines := [][]string{{"PATH", "CHANGE", "WHAT", "BEFORE", "AFTER"}}
@@ -101,35 +99,34 @@ func about(arg string, err error) error {
 
 // tree opens what an argument of diff names: an archive or an artifact, if it is
 // neither a URL nor a directory.
-func (s *session) tree(ctx context.Context, arg string) (tree fs.FS, end func() error, err error) {
+func (s *session) tree(ctx context.Context, arg string) (fs.FS, error) {
 	var r ruled
+	var err error
 	switch {
 	case strings.Contains(arg, "://"):
 		var obj source.Object
 		if obj, err = s.objectOf(ctx, arg); err == nil {
-			bounded, cancel := source.Bounded(ctx, obj)
-			defer cancel()
-			r, err = s.content(bounded, obj)
+			r, err = s.content(ctx, obj)
 		}
 	case isDir(arg):
-		r, err = openDir(ctx, arg, s.flags.store)
+		r, err = s.dir(ctx, arg)
 	default:
 		lookup := artifactLookup{store: s.flags.store, maxBytes: s.flags.maxBytes}
 		file, err := lookup.open(ctx, arg)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		defer file.Close()
 		tree, err := lookup.tree(file)
-		if err != nil {
-			return nil, nil, err
+		if err == nil {
+			s.opened = append(s.opened, tree)
 		}
-		return tree, tree.Close, nil
+		return tree, err
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return r.rules.View(ctx, r.tree), r.close, nil
+	return r.rules.View(ctx, r.tree), nil
 }
 
 // A comparison is what diff found.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -152,6 +153,14 @@ type session struct {
 	typed   bool  // the objects are what URLs and flags say
 	env     source.Env
 	origins headgate.Origins // without a cache
+	opened  []io.Closer      // what it reads
+}
+
+// close closes what the session reads.
+func (s *session) close() {
+	for _, c := range s.opened {
+		c.Close()
+	}
 }
 
 // open reads the objects and prepares their environment.
@@ -215,43 +224,44 @@ func templateWarning(file string) error {
 	return &source.DocumentError{File: file, Err: errors.New("is a Helm template, which is not read: leave it out with --exclude, or in .headgateignore")}
 }
 
-// prepare opens a session and returns the objects that the command works on:
-// those of -f that args name, or those that URLs stand for.
+// prepare opens a session and returns the objects that the command works on.
 func (p *program) prepare(ctx context.Context, f *sourceFlags, args []string) (*session, []source.Object, error) {
 	s, err := p.open(f)
 	if err != nil {
 		return nil, nil, err
 	}
-	if f.parallel < 1 {
-		return nil, nil, usage("--parallel %d: want 1 or more", f.parallel)
-	}
-	var objects []source.Object
-	switch s.typed = len(f.files) == 0; {
+	objects, err := s.objects(ctx, args)
+	return s, objects, err
+}
+
+// objects returns those of -f that args name, or those that URLs stand for.
+func (s *session) objects(ctx context.Context, args []string) (objects []source.Object, err error) {
+	s.typed = len(s.flags.files) == 0
+	switch {
+	case s.flags.parallel < 1:
+		return nil, usage("--parallel %d: want 1 or more", s.flags.parallel)
 	case !s.typed:
-		if err = f.fits(""); err == nil {
+		if err = s.flags.fits(""); err == nil {
 			objects, err = s.selected(args)
 		}
 		if err == nil && len(objects) == 0 {
-			err = s.bad
-			if err == nil {
-				err = fmt.Errorf("no objects in %s", strings.Join(f.files, ", "))
-			}
-			err = &exitError{exitUsage, err}
+			err = &exitError{exitUsage, cmp.Or(s.bad, fmt.Errorf("no objects in %s", strings.Join(s.flags.files, ", ")))}
 		}
+		return objects, err
 	case len(args) == 0:
-		err = usage("give objects with -f, or URLs such as https://HOST/PATH, ssh://USER@HOST/PATH, oci://HOST/PATH or s3://BUCKET")
+		return nil, usage("give objects with -f, or URLs such as https://HOST/PATH, ssh://USER@HOST/PATH, oci://HOST/PATH or s3://BUCKET")
 	}
-	for i := 0; s.typed && i < len(args) && err == nil; i++ {
-		var obj source.Object
-		if obj, err = s.objectOf(ctx, args[i]); err != nil {
-			break
+	for _, arg := range args {
+		obj, err := s.objectOf(ctx, arg)
+		if err != nil {
+			return nil, err
 		}
 		if slices.ContainsFunc(objects, func(other source.Object) bool { return source.ReferenceTo(other) == source.ReferenceTo(obj) }) {
-			err = usage("%s: another URL has the same name: fetch it by itself, with --name", redact.String(args[i]))
+			return nil, usage("%s: another URL has the same name: fetch it by itself, with --name", redact.String(arg))
 		}
 		objects = append(objects, obj)
 	}
-	return s, objects, err
+	return objects, nil
 }
 
 // selected returns the objects that args name, or all, as far as the flags select

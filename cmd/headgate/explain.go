@@ -61,17 +61,20 @@ func (p *program) runIgnore(ctx context.Context, f *sourceFlags, dir string, arg
 			return usage("%q is no path inside a source", name)
 		}
 	}
+	s, err := p.open(f)
+	if err != nil {
+		return err
+	}
+	defer s.close()
 	var r ruled
-	var err error
 	if sourced {
-		r, err = p.openSource(ctx, f, args[0])
+		r, err = s.source(ctx, args[0])
 	} else {
-		r, err = openDir(ctx, dir, f.store)
+		r, err = s.dir(ctx, dir)
 	}
 	if err != nil {
 		return err
 	}
-	defer r.close()
 	list, lines := []explanation{}, [][]string{{"PATH", "INCLUDED", "DECIDED BY", "NOTE"}}
 	for _, name := range paths {
 		e, err := r.explain(ctx, name)
@@ -83,39 +86,39 @@ func (p *program) runIgnore(ctx context.Context, f *sourceFlags, dir string, arg
 	return p.result(&f.outputFlags, list, nil, lines)
 }
 
-// A ruled is a tree and the ignore rules that apply to it.
+// A ruled is a tree and the ignore rules that apply to it. Its session closes it.
 type ruled struct {
 	tree  fs.FS
 	rules *artifact.Rules
-	close func() error
 }
 
-// openDir reads the rules of a directory as if it were a Git repository. The
+// dir reads the rules of a directory as if it were a Git repository. The
 // store, which holds what no commit would, is no part of it.
-func openDir(ctx context.Context, dir, store string) (ruled, error) {
+func (s *session) dir(ctx context.Context, dir string) (ruled, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return ruled{}, err
 	}
+	s.opened = append(s.opened, root)
 	ignore := artifact.DefaultIgnore()
-	if inside, ok := below(dir, store); ok {
+	if inside, ok := below(dir, s.flags.store); ok {
 		ignore.Base = append(ignore.Base, "/"+literal.Replace(inside)+"/")
 	}
 	rules, err := ignore.Compile(ctx, root.FS())
 	if err != nil {
-		return ruled{}, errors.Join(fmt.Errorf("%s: %w", dir, err), root.Close())
+		return ruled{}, fmt.Errorf("%s: %w", dir, err)
 	}
-	return ruled{root.FS(), rules, root.Close}, nil
+	return ruled{root.FS(), rules}, nil
 }
 
-// openSource fetches the one object that arg names, and stores nothing.
-func (p *program) openSource(ctx context.Context, f *sourceFlags, arg string) (ruled, error) {
-	s, objects, err := p.prepare(ctx, f, []string{arg})
+// source fetches the one object that arg names, and stores nothing.
+func (s *session) source(ctx context.Context, arg string) (ruled, error) {
+	objects, err := s.objects(ctx, []string{arg})
 	if err != nil {
 		return ruled{}, err
 	}
-	if !f.quiet {
-		p.warn(s.bad)
+	if !s.flags.quiet {
+		s.warn(s.bad)
 	}
 	if len(objects) != 1 {
 		return ruled{}, usage("%s names %d objects: write KIND/NAMESPACE/NAME", arg, len(objects))
@@ -125,59 +128,56 @@ func (p *program) openSource(ctx context.Context, f *sourceFlags, arg string) (r
 	case *source.PkgChart, *source.PkgRepository:
 		return ruled{}, fmt.Errorf("%s has no ignore rules: of a chart the .helmignore in it decides, after those of the source that holds it", obj.Head())
 	}
-	ctx, cancel := source.Bounded(ctx, obj)
-	defer cancel()
-	closeStore, err := s.lookBack(ctx, obj)
-	if err != nil {
+	if err := s.lookBack(ctx, obj); err != nil {
 		return ruled{}, err
 	}
 	r, err := s.content(ctx, obj)
 	if g, ok := obj.(*source.GitRepository); ok && errors.Is(err, source.ErrWaiting) {
-		if !f.quiet {
-			fmt.Fprintf(p.stderr, "%s: note: without what it includes, which is not in the store: fetch it first\n", obj.Head())
+		if !s.flags.quiet {
+			fmt.Fprintf(s.stderr, "%s: note: without what it includes, which is not in the store: fetch it first\n", obj.Head())
 		}
 		alone := *g
 		alone.Spec.Include = nil
 		r, err = s.content(ctx, &alone)
 	}
 	if err != nil {
-		return ruled{}, errors.Join(about(obj.Head().String(), err), closeStore())
+		return ruled{}, about(obj.Head().String(), err)
 	}
-	closeContent := r.close
-	r.close = func() error { return errors.Join(closeContent(), closeStore()) }
 	return r, nil
 }
 
 // content fetches obj for its rules.
-func (s *session) content(ctx context.Context, obj source.Object) (ruled, error) {
+func (s *session) content(ctx context.Context, obj source.Object) (r ruled, err error) {
+	ctx, cancel := source.Bounded(ctx, obj)
+	defer cancel()
 	from, err := s.origins.New(obj, s.env)
 	if err != nil {
-		return ruled{}, err
+		return r, err
 	}
+	defer func() { err = source.Conceal(err, from) }()
 	rev, _, err := from.Resolve(ctx, nil)
 	if err != nil {
-		return ruled{}, source.Conceal(err, from)
+		return r, err
 	}
 	content, err := from.Open(ctx, rev)
 	if err != nil {
-		return ruled{}, source.Conceal(err, from)
+		return r, err
 	}
-	r := ruled{close: content.Close}
-	_, err = content.Verify(ctx)
-	if e, ok := content.(source.Explainer); err == nil && ok {
-		r.tree, r.rules, err = e.Explain(ctx)
-	} else if err == nil {
-		err = fmt.Errorf("%s has no ignore rules", obj.Head().Kind)
+	s.opened = append(s.opened, content)
+	if _, err := content.Verify(ctx); err != nil {
+		return r, err
 	}
-	if err != nil {
-		return ruled{}, source.Conceal(errors.Join(err, content.Close()), from)
+	e, ok := content.(source.Explainer)
+	if !ok {
+		return r, fmt.Errorf("%s has no ignore rules", obj.Head().Kind)
 	}
-	return r, nil
+	r.tree, r.rules, err = e.Explain(ctx)
+	return r, err
 }
 
 // lookBack gives origins the artifacts that obj needs as they are in the store, if
 // there is one.
-func (s *session) lookBack(ctx context.Context, obj source.Object) (closeStore func() error, err error) {
+func (s *session) lookBack(ctx context.Context, obj source.Object) error {
 	inventory := &source.Inventory{Objects: s.set.Objects, Client: &artifact.Client{MaxBytes: s.flags.maxBytes}}
 	s.env.Sources = inventory
 	needed, err := source.Needed(ctx, obj, inventory)
@@ -187,12 +187,12 @@ func (s *session) lookBack(ctx context.Context, obj source.Object) (closeStore f
 		}
 	}
 	if err != nil || len(needed) == 0 || !exists(s.flags.store) {
-		return func() error { return nil }, err
+		return err
 	}
-	if inventory.Store, err = openExisting(s.flags.store); err != nil {
-		return nil, err
+	if inventory.Store, err = openExisting(s.flags.store); err == nil {
+		s.opened = append(s.opened, inventory.Store)
 	}
-	return inventory.Store.Close, nil
+	return err
 }
 
 // An explanation says what becomes of one path.

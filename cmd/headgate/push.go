@@ -78,6 +78,7 @@ func (p *program) runPush(ctx context.Context, f *pushFlags, from, to string) er
 	if err != nil {
 		return err
 	}
+	defer s.close()
 	repo, err := s.target(to)
 	if err != nil {
 		return err
@@ -91,7 +92,7 @@ func (p *program) runPush(ctx context.Context, f *pushFlags, from, to string) er
 		defer cancel()
 		ctx = bounded
 	}
-	b, err := p.pushArchive(ctx, s, from)
+	b, err := s.pushArchive(ctx, from)
 	if err != nil {
 		return about(from, err)
 	}
@@ -243,7 +244,7 @@ func (b *pushArchive) describe(p *oci.Publication, repo string) error {
 
 // pushArchive returns the archive of what arg names: a packed directory, or a copy
 // of an archive or artifact.
-func (p *program) pushArchive(ctx context.Context, s *session, arg string) (b *pushArchive, err error) {
+func (s *session) pushArchive(ctx context.Context, arg string) (b *pushArchive, err error) {
 	if strings.Contains(arg, "://") {
 		return nil, usage("want a directory, an archive, or an object of the store: fetch a URL first")
 	}
@@ -251,7 +252,7 @@ func (p *program) pushArchive(ctx context.Context, s *session, arg string) (b *p
 	b.spool, err = newSpool(func(w *os.File) error {
 		var err error
 		if isDir(arg) {
-			err = p.pack(ctx, w, arg, s.flags)
+			err = s.pack(ctx, w, arg)
 		} else {
 			err = b.copy(ctx, w, s.flags, arg)
 		}
@@ -264,18 +265,17 @@ func (p *program) pushArchive(ctx context.Context, s *session, arg string) (b *p
 }
 
 // pack writes the archive of a directory.
-func (p *program) pack(ctx context.Context, w io.Writer, dir string, f *sourceFlags) error {
-	r, err := openDir(ctx, dir, f.store)
+func (s *session) pack(ctx context.Context, w io.Writer, dir string) error {
+	r, err := s.dir(ctx, dir)
 	if err != nil {
 		return err
 	}
-	defer r.close()
 	report, err := artifact.Pack(ctx, w, r.rules.View(ctx, r.tree))
-	if !f.quiet {
-		p.leftOut(dir, report)
+	if !s.flags.quiet {
+		s.leftOut(dir, report)
 	}
-	if err == nil && f.maxBytes > 0 && report.Bytes > f.maxBytes {
-		err = &artifact.LimitError{What: "bytes", Limit: f.maxBytes}
+	if most := s.flags.maxBytes; err == nil && most > 0 && report.Bytes > most {
+		err = &artifact.LimitError{What: "bytes", Limit: most}
 	}
 	return err
 }
