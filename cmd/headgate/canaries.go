@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/source"
 )
@@ -71,56 +69,49 @@ func (p *program) readBook(f *manifestFlags) (*book, error) {
 	b.warnings = append(b.warnings, b.documents.Warnings...)
 	if err := errors.Join(errs...); err != nil {
 		p.tellWarnings(b)
-		return nil, asUsage(err)
+		return nil, err
 	}
 	return b, nil
 }
 
-func (p *program) tellWarnings(b *book) {
-	for _, w := range b.warnings {
-		fmt.Fprintf(p.stderr, "warning: %s\n", redact.String(w.Error()))
-	}
-}
+func (p *program) tellWarnings(b *book) { p.warn(errors.Join(b.warnings...)) }
 
 // refusal returns what no analysis of a canary starts with. Decode has warned of
 // the same, with the line: that is the error then, and no warning any more.
 func (b *book) refusal(c *rollout.Canary) error {
-	err := c.Check()
-	if err == nil {
-		return nil
-	}
-	rules := strings.Split(err.Error(), "\n")
 	var located []error
-	b.warnings = slices.DeleteFunc(b.warnings, func(w error) bool {
-		refused := slices.ContainsFunc(rules, func(rule string) bool { return strings.HasSuffix(w.Error(), ": "+rule) })
-		if refused {
-			located = append(located, w)
+	rules := flatten(c.Check())
+	for _, rule := range rules {
+		if i := slices.IndexFunc(b.warnings, func(w error) bool { return strings.HasSuffix(w.Error(), ": "+rule.Error()) }); i >= 0 {
+			rule = b.warnings[i]
+			b.warnings = slices.Delete(b.warnings, i, i+1)
 		}
-		return refused
-	})
-	if len(located) == len(rules) {
-		err = errors.Join(located...)
+		located = append(located, rule)
 	}
-	return err
+	return errors.Join(located...)
 }
 
 // readTexts reads a file, standard input, or the files of a directory that are
 // named like documents, as [source.Set.DecodeFS] does: of these all that it can.
 func (p *program) readTexts(name string, exclude []string) (texts []text, err error) {
-	if name == "-" {
-		return readText(name, p.stdin)
-	}
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !info.IsDir() {
-		f, err := os.Open(name)
+	read := func(name string, below bool, f io.ReadCloser, err error) error {
 		if err != nil {
-			return nil, err
+			return err
 		}
 		defer f.Close()
-		return readText(name, f)
+		const most = 64<<20 + 1 // bytes, one more than decoders take
+		data, err := io.ReadAll(io.LimitReader(f, most))
+		texts = append(texts, text{name, data, below})
+		return err
+	}
+	if name == "-" {
+		err = read(name, false, io.NopCloser(p.stdin), nil)
+		return texts, err
+	}
+	if info, err := os.Stat(name); err != nil || !info.IsDir() {
+		f, err := os.Open(name)
+		err = read(name, false, f, err)
+		return texts, err
 	}
 	root, err := os.OpenRoot(name)
 	if err != nil {
@@ -138,46 +129,16 @@ func (p *program) readTexts(name string, exclude []string) (texts []text, err er
 		case entry.IsDir() && name != "." && strings.HasPrefix(entry.Name(), "."):
 			return fs.SkipDir
 		case !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(path.Ext(name))):
-			var more []text
-			more, err = readRegular(dir, name)
-			texts = append(texts, more...)
+			var info fs.FileInfo
+			if info, err = fs.Stat(dir, name); err == nil && info.Mode().IsRegular() { // a pipe would wait for its writer
+				f, open := dir.Open(name)
+				err = read(name, true, f, open)
+			}
 		}
 		errs = append(errs, err)
 		return nil
 	})
 	return texts, errors.Join(append(errs, err)...)
-}
-
-// readRegular reads a regular file; one of another kind has no text.
-func readRegular(dir fs.FS, name string) ([]text, error) {
-	info, err := fs.Stat(dir, name) // before it is opened: a pipe would wait for its writer
-	if err != nil || !info.Mode().IsRegular() {
-		return nil, err
-	}
-	f, err := dir.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	texts, err := readText(name, f)
-	for i := range texts {
-		texts[i].below = true
-	}
-	return texts, err
-}
-
-// maxText is the size of a file of documents, in bytes.
-const maxText = 16 << 20
-
-func readText(name string, r io.Reader) ([]text, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxText+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", name, err)
-	case len(data) > maxText:
-		return nil, fmt.Errorf("%s: larger than %d MiB: split it", name, maxText>>20)
-	}
-	return []text{{name: name, data: data}}, nil
 }
 
 // find returns the canary called NAME or NAMESPACE/NAME, with "" the only one there is.
@@ -213,7 +174,7 @@ func (p *program) chosenCanary(f *manifestFlags, name string) (*rollout.Canary, 
 	}
 	canary, err := b.find(name)
 	if err == nil {
-		err = asUsage(b.refusal(canary))
+		err = b.refusal(canary)
 	}
 	p.tellWarnings(b)
 	return canary, b, err
@@ -236,21 +197,10 @@ func nameOf(c *rollout.Canary) string { return c.Namespace() + "/" + c.Metadata.
 // secretsOf returns the Secrets of documents, of the directory dir and of the environment.
 func (p *program) secretsOf(dir string, documents *source.Set) (rollout.Secrets, error) {
 	places, err := p.secretPlaces(dir, documents)
-	if err != nil {
-		return nil, err
-	}
 	return func(ctx context.Context, namespace, name string) (map[string][]byte, error) {
 		s, err := places.Secret(ctx, namespace, name)
 		return s.Data, err
-	}, nil
-}
-
-// asUsage gives err the exit code 2, which is that of every error of a rollout.
-func asUsage(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &exitError{exitUsage, err}
+	}, err
 }
 
 // completeCanaries offers the canaries in the files of -f.
@@ -268,7 +218,8 @@ func completeCanaries(f *manifestFlags) cobra.CompletionFunc {
 // offered returns the canaries that can be read; never those on standard
 // input, which is the user's terminal.
 func (f *manifestFlags) offered() []*rollout.Canary {
-	files := slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(f.files))), func(name string) bool { return name == "-" }) // flags are parsed twice for completion
+	files := slices.Compact(slices.Sorted(slices.Values(f.files))) // flags are parsed twice for completion
+	files = slices.DeleteFunc(files, func(name string) bool { return name == "-" })
 	quiet := &program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
 	b, err := quiet.readBook(&manifestFlags{files: files})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
 	"github.com/headgate-io/headgate/source"
@@ -19,10 +20,10 @@ import (
 // An object is a document of docs/deploy.
 type object map[string]any
 
-// at returns what is at a path of keys; an index of a list is a number in brackets.
+// at returns what is at a path of keys; an index of a list is a number.
 func (o object) at(path string) any {
 	var value any = map[string]any(o)
-	for _, key := range strings.Split(path, ".") {
+	for key := range strings.SplitSeq(path, ".") {
 		switch v := value.(type) {
 		case map[string]any:
 			value = v[key]
@@ -44,11 +45,7 @@ func deployed(t *testing.T) map[string]object {
 	}
 	all := map[string]object{}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, document := range strings.Split(string(text), "\n---\n") {
+		for document := range strings.SplitSeq(read(t, file), "\n---\n") {
 			var o object
 			if err := yaml.UnmarshalStrict([]byte(document), &o); err != nil {
 				t.Fatalf("%s: %v", file, err)
@@ -60,94 +57,71 @@ func deployed(t *testing.T) map[string]object {
 	return all
 }
 
-// The role has the permissions that the specification names for chart tests, and no others.
-func TestDeployedRole(t *testing.T) {
-	role := deployed(t)["Role/shop/headgate-tester"]
-	want := []any{
-		map[string]any{"apiGroups": []any{""}, "resources": []any{"secrets"}, "verbs": []any{"get", "watch", "list", "update"}},
-		map[string]any{"apiGroups": []any{""}, "resources": []any{"pods", "pods/log"}, "verbs": []any{"create", "list", "delete", "watch"}},
-		map[string]any{"apiGroups": []any{"batch"}, "resources": []any{"jobs"}, "verbs": []any{"create", "list", "delete", "watch"}},
-	}
-	if got := role.at("rules"); !reflect.DeepEqual(got, want) {
-		t.Errorf("rules %v", got)
-	}
-}
-
-// The manifests name each other as they are called.
-func TestDeployedNames(t *testing.T) {
-	all := deployed(t)
-	for _, d := range []struct {
-		name, namespace, tokens string
-		port                    float64
-		grace                   func(*testing.T, []string) time.Duration
-	}{
-		{"tester", "headgate", "tester-tokens", 8080, func(t *testing.T, args []string) time.Duration { return flagsOf(t, args).grace }},
-		{"sources", "headgate-sources", "sources-tokens", 9090, func(t *testing.T, args []string) time.Duration { return serveFlagsOf(t, args).grace }},
-	} {
-		t.Run(d.name, func(t *testing.T) {
-			named := func(kind string) object { return all[kind+"/"+d.namespace+"/"+d.name] }
-			deployment := named("Deployment")
-			if deployment == nil {
-				t.Fatal("no Deployment")
-			}
-			pod := object(deployment.at("spec.template").(map[string]any))
-			container := object(pod.at("spec.containers.0").(map[string]any))
-			labels := pod.at("metadata.labels")
-			for what, pair := range map[string][2]any{
-				"selector of the Deployment":    {deployment.at("spec.selector.matchLabels"), labels},
-				"selector of the Service":       {named("Service").at("spec.selector"), labels},
-				"selector of the NetworkPolicy": {named("NetworkPolicy").at("spec.podSelector.matchLabels"), labels},
-				"port of the Service":           {named("Service").at("spec.ports.0.targetPort"), container.at("ports.0.name")},
-				"port before it":                {named("Service").at("spec.ports.0.port"), 80.0},
-				"port of the container":         {container.at("ports.0.containerPort"), d.port},
-				"claim":                         {pod.at("spec.volumes.0.persistentVolumeClaim.claimName"), named("PersistentVolumeClaim").at("metadata.name")},
-				"tokens":                        {pod.at("spec.volumes.1.secret.secretName"), all["Secret/"+d.namespace+"/"+d.tokens].at("metadata.name")},
-				"replicas":                      {deployment.at("spec.replicas"), 1.0},
-				"strategy":                      {deployment.at("spec.strategy.type"), "Recreate"},
-				"root":                          {pod.at("spec.securityContext.runAsNonRoot"), true},
-				"root file system":              {container.at("securityContext.readOnlyRootFilesystem"), true},
-				"escalation":                    {container.at("securityContext.allowPrivilegeEscalation"), false},
-				"capabilities":                  {container.at("securityContext.capabilities.drop"), []any{"ALL"}},
-			} {
-				if pair[0] == nil || !reflect.DeepEqual(pair[0], pair[1]) {
-					t.Errorf("%s: %v, want %v", what, pair[0], pair[1])
-				}
-			}
-			args := words(t, container.at("args"))
-			grace := d.grace(t, args)
-			if seconds := pod.at("spec.terminationGracePeriodSeconds").(float64); time.Duration(seconds)*time.Second <= grace {
-				t.Errorf("the pod is killed after %v s, what is under way has %s", seconds, grace)
-			}
-			for _, mount := range container.at("volumeMounts").([]any) {
-				path := mount.(map[string]any)["mountPath"].(string)
-				if path != "/tmp" && !strings.Contains(strings.Join(args, " "), path) {
-					t.Errorf("nothing uses %s of %v", path, args)
-				}
-			}
-		})
-	}
-}
-
-// The account of the test runner is the one that has the role.
-func TestDeployedAccount(t *testing.T) {
-	all := deployed(t)
-	for what, pair := range map[string][2]any{
-		"account":       {all["Deployment/headgate/tester"].at("spec.template.spec.serviceAccountName"), all["ServiceAccount/headgate/tester"].at("metadata.name")},
-		"subject":       {all["RoleBinding/shop/headgate-tester"].at("subjects.0.name"), "tester"},
-		"its namespace": {all["RoleBinding/shop/headgate-tester"].at("subjects.0.namespace"), "headgate"},
-		"role":          {all["RoleBinding/shop/headgate-tester"].at("roleRef.name"), "headgate-tester"},
-		"of sources":    {all["Deployment/headgate-sources/sources"].at("spec.template.spec.automountServiceAccountToken"), false},
-	} {
+// same compares what a deployment says with what it has to say.
+func same(t *testing.T, pairs map[string][2]any) {
+	t.Helper()
+	for what, pair := range pairs {
 		if pair[0] == nil || !reflect.DeepEqual(pair[0], pair[1]) {
 			t.Errorf("%s: %v, want %v", what, pair[0], pair[1])
 		}
 	}
 }
 
-// The objects of the manifests are valid.
-func TestDeployedSources(t *testing.T) {
+// The manifests name each other as they are called, run no container as root, and give
+// the test runner the permissions that the specification names for chart tests alone.
+func TestDeployedManifests(t *testing.T) {
+	all := deployed(t)
+	same(t, map[string][2]any{
+		"account":       {all["Deployment/headgate/tester"].at("spec.template.spec.serviceAccountName"), all["ServiceAccount/headgate/tester"].at("metadata.name")},
+		"subject":       {all["RoleBinding/shop/headgate-tester"].at("subjects.0.name"), "tester"},
+		"its namespace": {all["RoleBinding/shop/headgate-tester"].at("subjects.0.namespace"), "headgate"},
+		"role":          {all["RoleBinding/shop/headgate-tester"].at("roleRef.name"), "headgate-tester"},
+		"of sources":    {all["Deployment/headgate-sources/sources"].at("spec.template.spec.automountServiceAccountToken"), false},
+		"rules": {all["Role/shop/headgate-tester"].at("rules"), []any{
+			map[string]any{"apiGroups": []any{""}, "resources": []any{"secrets"}, "verbs": []any{"get", "watch", "list", "update"}},
+			map[string]any{"apiGroups": []any{""}, "resources": []any{"pods", "pods/log"}, "verbs": []any{"create", "list", "delete", "watch"}},
+			map[string]any{"apiGroups": []any{"batch"}, "resources": []any{"jobs"}, "verbs": []any{"create", "list", "delete", "watch"}},
+		}},
+	})
+	for _, d := range []struct {
+		name, command, namespace, tokens string
+		port                             float64
+	}{{"tester", "tester", "headgate", "tester-tokens", 8080}, {"sources", "serve", "headgate-sources", "sources-tokens", 9090}} {
+		named := func(kind string) object { return all[kind+"/"+d.namespace+"/"+d.name] }
+		deployment := named("Deployment")
+		pod := object(deployment.at("spec.template").(map[string]any))
+		container := object(pod.at("spec.containers.0").(map[string]any))
+		labels := pod.at("metadata.labels")
+		same(t, map[string][2]any{
+			"selector of the Deployment":    {deployment.at("spec.selector.matchLabels"), labels},
+			"selector of the Service":       {named("Service").at("spec.selector"), labels},
+			"selector of the NetworkPolicy": {named("NetworkPolicy").at("spec.podSelector.matchLabels"), labels},
+			"port of the Service":           {named("Service").at("spec.ports.0.targetPort"), container.at("ports.0.name")},
+			"port before it":                {named("Service").at("spec.ports.0.port"), 80.0},
+			"port of the container":         {container.at("ports.0.containerPort"), d.port},
+			"claim":                         {pod.at("spec.volumes.0.persistentVolumeClaim.claimName"), named("PersistentVolumeClaim").at("metadata.name")},
+			"tokens":                        {pod.at("spec.volumes.1.secret.secretName"), all["Secret/"+d.namespace+"/"+d.tokens].at("metadata.name")},
+			"replicas":                      {deployment.at("spec.replicas"), 1.0},
+			"strategy":                      {deployment.at("spec.strategy.type"), "Recreate"},
+			"root":                          {pod.at("spec.securityContext.runAsNonRoot"), true},
+			"root file system":              {container.at("securityContext.readOnlyRootFilesystem"), true},
+			"escalation":                    {container.at("securityContext.allowPrivilegeEscalation"), false},
+			"capabilities":                  {container.at("securityContext.capabilities.drop"), []any{"ALL"}},
+		})
+		args := words(container.at("args"))
+		grace := flagsOf(t, d.command, args).grace
+		if seconds := pod.at("spec.terminationGracePeriodSeconds").(float64); time.Duration(seconds)*time.Second <= grace {
+			t.Errorf("the pod is killed after %v s, what is under way has %s", seconds, grace)
+		}
+		for _, mount := range container.at("volumeMounts").([]any) {
+			path := mount.(map[string]any)["mountPath"].(string)
+			if path != "/tmp" && !strings.Contains(strings.Join(args, " "), path) {
+				t.Errorf("nothing uses %s of %v", path, args)
+			}
+		}
+	}
 	var set source.Set
-	text := deployed(t)["ConfigMap/headgate-sources/sources"]["data"].(map[string]any)["app.yaml"].(string)
+	text := all["ConfigMap/headgate-sources/sources"]["data"].(map[string]any)["app.yaml"].(string)
 	if err := set.Decode("app.yaml", strings.NewReader(text)); err != nil || len(set.Objects) != 1 || len(set.Warnings) > 0 {
 		t.Errorf("%d objects, %v, warnings %v", len(set.Objects), err, set.Warnings)
 	}
@@ -156,25 +130,20 @@ func TestDeployedSources(t *testing.T) {
 // The unit of systemd starts the command with flags that it has, and gives it
 // what they name.
 func TestDeployedUnit(t *testing.T) {
-	text, err := os.ReadFile("../../docs/deploy/headgate-serve.service")
-	if err != nil {
-		t.Fatal(err)
-	}
 	settings := map[string]string{}
-	for _, m := range regexp.MustCompile(`(?m)^(\w+)=(.*)$`).FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^(\w+)=(.*)$`).FindAllStringSubmatch(read(t, "../../docs/deploy/headgate-serve.service"), -1) {
 		settings[m[1]] = m[2]
 	}
 	args := strings.Fields(settings["ExecStart"])
 	if len(args) < 3 || args[0] != "/usr/local/bin/headgate" || args[1] != "serve" {
 		t.Fatalf("ExecStart=%s", settings["ExecStart"])
 	}
-	f := serveFlagsOf(t, args[2:])
-	if f.store != "/var/lib/"+settings["StateDirectory"] {
-		t.Errorf("the store is %s, StateDirectory=%s", f.store, settings["StateDirectory"])
+	if !slices.Contains(args, "--store=/var/lib/"+settings["StateDirectory"]) {
+		t.Errorf("ExecStart=%v, StateDirectory=%s", args, settings["StateDirectory"])
 	}
-	stop, err := time.ParseDuration(settings["TimeoutStopSec"])
-	if err != nil || stop <= f.grace {
-		t.Errorf("TimeoutStopSec=%s, and answers have %s", settings["TimeoutStopSec"], f.grace)
+	grace := flagsOf(t, "serve", args[2:]).grace
+	if stop, err := time.ParseDuration(settings["TimeoutStopSec"]); err != nil || stop <= grace {
+		t.Errorf("TimeoutStopSec=%s, and answers have %s", settings["TimeoutStopSec"], grace)
 	}
 	for name, want := range map[string]string{
 		"NoNewPrivileges": "yes", "CapabilityBoundingSet": "", "ProtectSystem": "strict", "Restart": "on-failure", "StateDirectoryMode": "0700", "PrivateDevices": "yes",
@@ -187,12 +156,8 @@ func TestDeployedUnit(t *testing.T) {
 
 // The recipes have the command begin with flags that it has, and not as root.
 func TestDockerfile(t *testing.T) {
-	text, err := os.ReadFile("../../docs/deploy/Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
 	stages := map[string]string{}
-	for _, stage := range strings.Split("\n"+string(text), "\nFROM ")[1:] {
+	for _, stage := range strings.Split("\n"+read(t, "../../docs/deploy/Dockerfile"), "\nFROM ")[1:] {
 		head, _, _ := strings.Cut(stage, "\n")
 		_, name, _ := strings.Cut(head, " AS ")
 		stages[name] = stage
@@ -200,10 +165,7 @@ func TestDockerfile(t *testing.T) {
 	if !strings.Contains(stages["build"], "CGO_ENABLED=0") {
 		t.Error("the binary needs a C library")
 	}
-	for name, check := range map[string]func([]string){
-		"tester": func(args []string) { flagsOf(t, args) },
-		"serve":  func(args []string) { serveFlagsOf(t, args) },
-	} {
+	for _, name := range []string{"tester", "serve"} {
 		var entry, args any
 		for instruction, into := range map[string]*any{"ENTRYPOINT": &entry, "CMD": &args} {
 			line := regexp.MustCompile(`(?m)^` + instruction + ` (\[.*\])$`).FindStringSubmatch(stages[name])
@@ -214,54 +176,41 @@ func TestDockerfile(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := words(t, entry); !slices.Equal(got, []string{"/usr/local/bin/headgate", name}) {
+		if got := words(entry); !slices.Equal(got, []string{"/usr/local/bin/headgate", name}) {
 			t.Errorf("%s: ENTRYPOINT %v", name, got)
 		}
-		check(words(t, args))
+		flagsOf(t, name, words(args))
 		if !strings.Contains(stages[name], "\nUSER 65532:65532\n") {
 			t.Errorf("%s: it runs as root", name)
 		}
 	}
 }
 
-func words(t *testing.T, list any) (words []string) {
-	t.Helper()
+func words(list any) (words []string) {
 	for _, word := range list.([]any) {
 		words = append(words, word.(string))
-	}
-	if len(words) == 0 {
-		t.Fatal("no words")
 	}
 	return words
 }
 
-// flagsOf parses the flags of headgate tester, and has them describe a server.
-func flagsOf(t *testing.T, args []string) *testerFlags {
+// flagsOf parses the flags of a server, and has them describe one.
+func flagsOf(t *testing.T, name string, args []string) listenFlags {
 	t.Helper()
-	f := new(testerFlags)
-	c := new(program).testerCommand(f)
-	if err := c.ParseFlags(args); err != nil {
-		t.Fatal(err)
+	var c *cobra.Command
+	var check func() (listenFlags, error)
+	if name == "tester" {
+		f := new(testerFlags)
+		c, check = new(program).testerCommand(f), func() (listenFlags, error) { return f.listenFlags, f.check(os.LookupEnv) }
+	} else {
+		f := new(serveFlags)
+		c, check = new(program).serveCommand(f), func() (listenFlags, error) { return f.listenFlags, f.check() }
 	}
-	if err := f.check(os.LookupEnv); err != nil {
-		t.Fatal(err)
+	if err := c.ParseFlags(args); err != nil || c.Flags().NArg() > 0 {
+		t.Fatalf("%v, arguments %v", err, c.Flags().Args())
 	}
-	return f
-}
-
-// serveFlagsOf parses the flags of headgate serve, and has them describe a server.
-func serveFlagsOf(t *testing.T, args []string) *serveFlags {
-	t.Helper()
-	f := new(serveFlags)
-	c := new(program).serveCommand(f)
-	if err := c.ParseFlags(args); err != nil {
+	f, err := check()
+	if err != nil {
 		t.Fatal(err)
-	}
-	if err := f.check(); err != nil {
-		t.Fatal(err)
-	}
-	if c.Flags().NArg() > 0 {
-		t.Fatalf("arguments %v", c.Flags().Args())
 	}
 	return f
 }

@@ -3,8 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -14,9 +16,12 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/internal/retry"
 	"github.com/headgate-io/headgate/rollout/tester"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/gate"
@@ -27,12 +32,10 @@ import (
 // done to them.
 type gateFlags struct {
 	serverFlags
+	outputFlags
 	api.Filter
-	state   string
-	gate    string // "" for the default one, or for all of a list
-	change  api.Change
-	output  string
-	formats []string // that the output may have
+	state  string
+	change api.Change
 }
 
 // A gateCall is a command about gates that runs.
@@ -58,14 +61,13 @@ var gateVerbs = []gateVerb{
 Its mode says for whom, and until when:
   sticky    for every revision, until it is closed (the default)
   one-shot  for the revision whose check passes first; that of another closes it
-  checksum  for the revision with --checksum, or without it for the one that waits now`, `  headgate KIND open prod/web --reason "CHG-1234"
-  headgate KIND open prod/web --gate promotion --mode checksum --ttl 2h`, "reason mode checksum ttl", (*gateCall).open},
-	{"approve [NAMESPACE/]NAME", "Open a KIND for the revision that waits there now", `Approve opens the KIND of a canary for the revision that waits there now, and for no other. When its caller says
-nothing of revisions, it opens for one check. When nothing waits there it
-names the gates of the canary that are waited for, and exits with 1.`, `  headgate KIND approve prod/web --reason "looks good"`, "reason gateOnly", (*gateCall).approve},
-	{"close [NAMESPACE/]NAME", "Close a KIND", "Close closes the KIND of a canary. Closed is what it is when nobody ever opened it.", `  headgate KIND close prod/web`, "reason", (*gateCall).close},
+  checksum  for the revision with --checksum, or without it for the one that waits now`, `  headgate KIND open prod/web --gate promotion --mode checksum --ttl 2h`, "reason mode checksum ttl", act("open")},
+	{"approve [NAMESPACE/]NAME", "Open a KIND for the revision that waits there now", `Approve opens the KIND of a canary for the revision that waits there now, and for no other; for one check, if its caller
+says nothing of revisions. When nothing waits there it names the gates of the canary that are waited for, and exits with 1.`,
+		`  headgate KIND approve prod/web --reason "looks good"`, "reason gateOnly", (*gateCall).approve},
+	{"close [NAMESPACE/]NAME", "Close a KIND", "Close closes the KIND of a canary. Closed is what it is when nobody ever opened it.", `  headgate KIND close prod/web`, "reason", act("close")},
 	{"reject [NAMESPACE/]NAME", "Close a KIND, and have what waits there rolled back", `Reject closes the KIND of a canary, and opens its rollback switch for the revision that waits at the KIND, or for the one
-with --checksum. A canary with a rollback webhook is rolled back then.`, `  headgate KIND reject prod/web --reason "error rate"`, "reason checksum ttl gateOnly", (*gateCall).reject},
+with --checksum. A canary with a rollback webhook is rolled back then.`, `  headgate KIND reject prod/web --reason "error rate"`, "reason checksum ttl gateOnly", act("reject")},
 	{"get [NAMESPACE/]NAME", "Print one KIND", "Get prints the state of one KIND, and who waits there.", `  headgate KIND get prod/web -o json`, "", (*gateCall).get},
 	{"list", "Print the KINDs that somebody waits at or decided about", `List prints the KINDs that somebody waits at or decided about. Those that it does not know are closed.`, `  headgate KIND list --namespace prod`, "select limit", (*gateCall).list},
 	{"watch", "Print changes as they happen", `Watch prints what there is, and then a line for each change, until it is interrupted. When the connection is lost it
@@ -101,11 +103,8 @@ Exit codes: 0 done, 1 it was refused or the test runner was not reached, 2 usage
 		if kind == api.KindRollback && strings.Contains(verb.has, "gateOnly") {
 			continue
 		}
-		f := &gateFlags{Filter: api.Filter{Kind: kind}}
-		least, most := strings.Count(verb.use, " ["), strings.Count(verb.use, " [")
-		if strings.Contains(verb.use, "[[") {
-			least = 0
-		}
+		f, most := &gateFlags{Filter: api.Filter{Kind: kind}}, strings.Count(verb.use, " [")
+		least := most - strings.Count(verb.use, "[[")
 		sub := &cobra.Command{
 			Use: verb.use, Short: words.Replace(verb.short), Long: words.Replace(verb.long), Example: words.Replace(verb.example), Args: arguments(least, most),
 			RunE: func(c *cobra.Command, args []string) error { return p.runGate(c.Context(), verb, f, args) },
@@ -122,23 +121,22 @@ const defaultServer = "http://127.0.0.1:8080"
 // register adds the flags that a verb has.
 func (f *gateFlags) register(c *cobra.Command, verb gateVerb) {
 	f.serverFlags.register(c, "the test runner; default the variable HEADGATE_TESTER, or "+defaultServer)
-	fl, has := c.Flags(), func(word string) bool { return slices.Contains(strings.Fields(verb.has), word) }
-	f.formats = []string{"table", "json", "yaml"}
+	fl, has := c.Flags(), func(word string) bool { return strings.Contains(verb.has, word) }
+	formats, gates := []string{"table", "json", "yaml"}, "`NAME` of the one of several of the canary, as in NAMESPACE/NAME/GATE; default "+api.DefaultGate
 	if !has("remote") {
 		fl.StringVar(&f.state, "state", "", "`DIR` of the state of a test runner that does not run, instead of --server")
 	}
 	if has("select") {
 		fl.StringVar(&f.Namespace, "namespace", "", "`NAMESPACE` of the canaries; default all")
 		fl.StringVar(&f.Name, "name", "", "`NAME` of the canary; default all")
-		fl.StringVar(&f.gate, "gate", "", "`NAME` of the ones of several of a canary; default all")
-	} else {
-		fl.StringVar(&f.gate, "gate", "", "`NAME` of the one of several of the canary, as in NAMESPACE/NAME/GATE; default "+api.DefaultGate)
+		gates = "`NAME` of the ones of several of a canary; default all"
 	}
+	fl.StringVar(&f.Gate, "gate", "", gates)
 	if has("limit") {
 		fl.IntVar(&f.Limit, "limit", 1000, "most to print, up to 1000")
 	}
-	if strings.HasPrefix(verb.use, "list") {
-		f.formats = []string{"table", "wide", "json", "yaml", "name"}
+	if verb.use == "list" {
+		formats = []string{"table", "wide", "json", "yaml", "name"}
 		if f.Kind == api.KindGate {
 			fl.BoolVar(&f.Waiting, "waiting", false, "only those that somebody waits at, and asked for within two of its intervals")
 		}
@@ -160,8 +158,7 @@ func (f *gateFlags) register(c *cobra.Command, verb gateVerb) {
 	if has("ttl") {
 		fl.StringVar(&f.change.TTL, "ttl", "", "`TIME` after which the opening ends by itself, never by default, or a link, after 24h: seconds, or a duration such as 2h")
 	}
-	fl.StringVarP(&f.output, "output", "o", "table", "what to print: "+either(f.formats))
-	complete(c, "output", f.formats...)
+	f.registerFormat(c, formats...)
 }
 
 // helps is what to do about answers of a test runner, by their status.
@@ -173,49 +170,35 @@ var helps = map[int]string{
 
 // runGate runs a command about gates.
 func (p *program) runGate(ctx context.Context, verb gateVerb, f *gateFlags, args []string) error {
-	if !slices.Contains(f.formats, f.output) {
-		return usage("-o %q: want %s", f.output, either(f.formats))
-	}
-	if _, err := strconv.ParseUint(f.Before, 10, 64); err != nil && f.Before != "" {
+	if _, err := strconv.ParseUint(cmp.Or(f.Before, "0"), 10, 64); err != nil {
 		return usage("--before %q: want the ID of an entry, a number", f.Before)
 	}
-	var k api.Key
-	var err error
-	if len(args) > 0 {
-		if k, err = f.key(args[0]); err != nil {
-			return err
-		}
-		f.gate = k.Gate // of an audit without one: of all
-		k.Gate = cmp.Or(k.Gate, api.DefaultGate)
+	k, err := f.key(args)
+	if err = errors.Join(f.check(), err); err != nil {
+		return err
 	}
-	f.Gate = f.gate
 	f.change.Actor = cmp.Or(f.change.Actor, p.user())
 	if !strings.Contains(verb.has, "long") {
 		var cancel context.CancelFunc
 		ctx, cancel = f.bounded(ctx)
 		defer cancel()
 	}
-	c := &gateCall{program: p, gateFlags: f}
 	client, done, err := p.gates(f)
 	if err != nil {
 		return asFailure(err)
 	}
-	c.client = client
-	err = errors.Join(verb.run(c, ctx, k), done())
-	var refused *api.Problem
-	var code *exitError
+	err = errors.Join(verb.run(&gateCall{p, f, client}, ctx, k), done())
+	refused, is := errors.AsType[*api.Problem](err)
 	switch {
-	case err == nil || errors.As(err, &code):
-		return err
-	case errors.As(err, &refused) && refused.Status == 400:
+	case is && refused.Status == 400:
 		return &exitError{exitUsage, err}
-	case errors.Is(err, syscall.ECONNREFUSED):
-		err = fmt.Errorf("%w: there is no test runner; start one by headgate tester, or name it by --server", err)
-	case refused != nil && helps[refused.Status] != "":
+	case is && helps[refused.Status] != "":
 		operation, _ := strings.CutSuffix(err.Error(), refused.Error())
 		err = fmt.Errorf("%sstatus %d %s: %s", operation, refused.Status, http.StatusText(refused.Status), helps[refused.Status])
+	case errors.Is(err, syscall.ECONNREFUSED):
+		err = fmt.Errorf("%w: there is no test runner; start one by headgate tester, or name it by --server", err)
 	}
-	return failed(err)
+	return asFailure(err)
 }
 
 // gates returns the client of the test runner that the flags name, or one of the files
@@ -279,75 +262,68 @@ func (p *program) completeGates(f *gateFlags, most int) cobra.CompletionFunc {
 	}
 }
 
-// key returns the gate that an argument is about.
-func (f *gateFlags) key(argument string) (api.Key, error) {
-	parts := strings.Split(argument, "/")
-	if len(parts) > 3 || slices.Contains(parts, "") {
-		return api.Key{}, usage("%q: want NAME, NAMESPACE/NAME or NAMESPACE/NAME/GATE", argument)
+// key returns the gate that an argument names, and has the filter select it.
+func (f *gateFlags) key(args []string) (k api.Key, err error) {
+	if len(args) == 0 {
+		return k, nil
 	}
-	k := api.Key{Kind: f.Kind, Namespace: "default", Name: parts[0], Gate: f.gate}
-	if len(parts) > 1 {
-		k.Namespace, k.Name = parts[0], parts[1]
-	}
-	if len(parts) == 3 {
-		if f.gate != "" && f.gate != parts[2] {
-			return api.Key{}, usage("%q and --gate %q name different ones: leave one out", argument, f.gate)
-		}
-		k.Gate = parts[2]
-	}
+	parts := strings.Split(args[0], "/")
 	switch {
-	case f.Namespace != "" && f.Namespace != k.Namespace:
-		return k, usage("%q and --namespace %q name different canaries: leave one out", argument, f.Namespace)
-	case f.Name != "" && f.Name != k.Name:
-		return k, usage("%q and --name %q name different canaries: leave one out", argument, f.Name)
+	case len(parts) > 3 || slices.Contains(parts, ""):
+		return k, usage("%q: want NAME, NAMESPACE/NAME or NAMESPACE/NAME/GATE", args[0])
+	case len(parts) == 1:
+		parts = []string{"default", parts[0]}
 	}
-	f.Namespace, f.Name = k.Namespace, k.Name
-	return k, nil
+	flags := []struct {
+		value      *string
+		name, what string
+	}{{&f.Namespace, "namespace", "canaries"}, {&f.Name, "name", "canaries"}, {&f.Gate, "gate", "ones"}}
+	for i, part := range parts {
+		if flag := flags[i]; *flag.value != "" && *flag.value != part {
+			return k, usage("%q and --%s %q name different %s: leave one out", args[0], flag.name, *flag.value, flag.what)
+		}
+		*flags[i].value = part
+	}
+	return api.Key{Kind: f.Kind, Namespace: f.Namespace, Name: f.Name, Gate: cmp.Or(f.Gate, api.DefaultGate)}, nil
 }
 
 // act does an action to a gate, and prints the gate.
-func (c *gateCall) act(ctx context.Context, action string, k api.Key) error {
-	g, err := c.client.Change(ctx, action, k, c.change)
-	if err != nil {
-		return err
+func act(action string) func(*gateCall, context.Context, api.Key) error {
+	return func(c *gateCall, ctx context.Context, k api.Key) error {
+		return c.printGate(c.client.Change(ctx, action, k, c.change))
 	}
-	return c.printGate(g)
 }
 
-func (c *gateCall) open(ctx context.Context, k api.Key) error   { return c.act(ctx, "open", k) }
-func (c *gateCall) close(ctx context.Context, k api.Key) error  { return c.act(ctx, "close", k) }
-func (c *gateCall) reject(ctx context.Context, k api.Key) error { return c.act(ctx, "reject", k) }
-
 func (c *gateCall) get(ctx context.Context, k api.Key) error {
-	g, err := c.client.Gate(ctx, k)
+	return c.printGate(c.client.Gate(ctx, k))
+}
+
+func (c *gateCall) printGate(g api.Gate, err error) error {
 	if err != nil {
 		return err
 	}
-	return c.printGate(g)
+	return c.result(&c.outputFlags, g, nil, gateLines([]api.Gate{g}, nil))
 }
 
 func (c *gateCall) approve(ctx context.Context, k api.Key) error {
-	g, err := c.client.Gate(ctx, k)
-	switch {
-	case err != nil:
-		return err
-	case g.Waiting != nil:
-		c.change.Mode, c.change.Checksum = api.Bound, g.Waiting.Checksum
-		if c.change.Checksum == "" {
-			c.change.Mode = api.OneShot
-		}
-		return c.act(ctx, "open", k)
-	}
-	gates, err := c.client.Gates(ctx, api.Filter{Kind: k.Kind, Namespace: k.Namespace, Name: k.Name, Waiting: true})
+	gates, err := c.client.Gates(ctx, api.Filter{Kind: k.Kind, Namespace: k.Namespace, Name: k.Name, Waiting: true, Stale: true})
 	if err != nil {
-		return fmt.Errorf("nothing waits at %s: %w", k, err)
-	}
-	if len(gates) == 0 {
-		return fmt.Errorf("nothing waits at %s, nor at another gate of that canary: gate list --waiting prints the gates that are waited for", k)
+		return err
 	}
 	var names []string
 	for _, g := range gates {
-		names = append(names, pathOf(g.Key))
+		if g.Key == k {
+			if c.change.Mode, c.change.Checksum = api.Bound, g.Waiting.Checksum; c.change.Checksum == "" {
+				c.change.Mode = api.OneShot
+			}
+			return act("open")(c, ctx, k)
+		}
+		if !g.Waiting.Stale {
+			names = append(names, pathOf(g.Key))
+		}
+	}
+	if len(names) == 0 {
+		return fmt.Errorf("nothing waits at %s, nor at another gate of that canary: gate list --waiting prints the gates that are waited for", k)
 	}
 	return fmt.Errorf("nothing waits at %s: name the gate of that canary that is waited for: %s", k, strings.Join(names, ", "))
 }
@@ -357,12 +333,14 @@ func (c *gateCall) list(ctx context.Context, _ api.Key) error {
 	if err != nil {
 		return err
 	}
-	if c.output != "wide" {
-		return c.printGates(gates, nil)
+	var names []string
+	var tests map[api.Key]string // of the revisions that wait
+	if c.output == "wide" {
+		tests = map[api.Key]string{}
 	}
-	tests := map[api.Key]string{}
 	for _, g := range gates {
-		if g.Waiting == nil || g.Waiting.Checksum == "" {
+		names = append(names, pathOf(g.Key))
+		if tests == nil || g.Waiting == nil || g.Waiting.Checksum == "" {
 			continue
 		}
 		const latest = 5
@@ -376,7 +354,31 @@ func (c *gateCall) list(ctx context.Context, _ api.Key) error {
 		}
 		tests[g.Key] = strings.Join(words, ", ")
 	}
-	return c.printGates(gates, tests)
+	return c.result(&c.outputFlags, map[string][]api.Gate{"gates": append([]api.Gate{}, gates...)}, names, gateLines(gates, tests))
+}
+
+// gateLines are a table of gates; with tests also what callers say of the canaries that
+// wait, and the tests of their revisions.
+func gateLines(gates []api.Gate, tests map[api.Key]string) [][]string {
+	lines := [][]string{{"GATE", "STATE", "FOR", "UNTIL", "CHANGED", "BY", "WAITING", "REASON", "REVISION", "WEIGHT", "STEP", "FAILED", "RUNS"}}
+	for _, g := range gates {
+		var about api.About
+		if g.Waiting != nil {
+			about = g.Waiting.About
+		}
+		failed := about.Failures
+		if about.Threshold != "" {
+			failed += "/" + about.Threshold
+		}
+		lines = append(lines, []string{pathOf(g.Key), stateOf(g), openFor(g), instant(g.Expires), instant(g.Changed), g.Actor, waiting(g), g.Reason,
+			about.Revision, about.Weight, about.Step, failed, tests[g.Key]})
+	}
+	for i := range lines {
+		if tests == nil {
+			lines[i] = lines[i][:8]
+		}
+	}
+	return lines
 }
 
 func (c *gateCall) audit(ctx context.Context, _ api.Key) error {
@@ -384,7 +386,11 @@ func (c *gateCall) audit(ctx context.Context, _ api.Key) error {
 	if err != nil {
 		return err
 	}
-	return c.printAudit(entries)
+	lines := [][]string{{"ID", "TIME", "GATE", "ACTION", "MODE", "CHECKSUM", "BY", "REASON"}}
+	for _, e := range entries {
+		lines = append(lines, []string{fmt.Sprint(e.ID), instant(e.Time), pathOf(e.Key), e.Action, string(e.Mode), e.Checksum, e.Actor, e.Reason})
+	}
+	return c.result(&c.outputFlags, map[string][]api.Entry{"entries": append([]api.Entry{}, entries...)}, nil, lines)
 }
 
 func (c *gateCall) link(ctx context.Context, k api.Key) error {
@@ -392,9 +398,137 @@ func (c *gateCall) link(ctx context.Context, k api.Key) error {
 	if err != nil {
 		return err
 	}
-	if c.output != "table" {
-		return printValue(c.stdout, c.output, link)
+	return c.result(&c.outputFlags, link, nil, [][]string{{"approve", link.Approve}, {"reject", link.Reject}, {"expires", instant(link.Expires)}})
+}
+
+// wait looks at a gate until it is open.
+func (c *gateCall) wait(ctx context.Context, k api.Key) error {
+	const look = 500 * time.Millisecond
+	for lost := false; ; {
+		one, cancel := c.bounded(ctx)
+		g, err := c.client.Gate(one, k)
+		cancel()
+		refused, is := errors.AsType[*api.Problem](err)
+		switch {
+		case ctx.Err() != nil:
+		case is && !refused.Temporary() || err == nil && opensFor(g, c.change.Checksum):
+			return c.printGate(g, err)
+		case lost != (err != nil):
+			lost = err != nil
+			c.lost(err)
+		}
+		if err := retry.Sleep(ctx, look); errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return fmt.Errorf("%s is not open after %s", k, c.timeout)
+		} else if err != nil {
+			return err
+		}
 	}
-	_, err = fmt.Fprintf(c.stdout, "approve  %s\nreject   %s\nexpires  %s\n", link.Approve, link.Reject, instant(link.Expires))
-	return err
+}
+
+// opensFor reports whether a check of the revision would pass: of that with the
+// checksum, or of the one that waits, or of any when none waits.
+func opensFor(g api.Gate, checksum string) bool {
+	if !g.Open || g.Checksum == "" || g.Checksum == checksum {
+		return g.Open
+	}
+	return checksum == "" && (g.Waiting == nil || g.Waiting.Checksum == g.Checksum)
+}
+
+// watch prints the gates there are, and changes until it is interrupted.
+func (c *gateCall) watch(ctx context.Context, _ api.Key) error {
+	told := map[api.Key]string{}
+	c.client.Lost, c.Limit = c.lost, 1000
+	return c.client.Watch(ctx, c.Filter, func(n api.Notice) error {
+		g := n.Gate
+		if g == nil {
+			return nil
+		}
+		if g.Waiting != nil {
+			g.Waiting.Last = time.Time{} // which changes with every check
+		}
+		text, err := json.Marshal(g)
+		if err != nil || told[g.Key] == string(text) {
+			return err
+		}
+		told[g.Key] = string(text)
+		if c.documents() {
+			return printItem(c.stdout, c.output, g)
+		}
+		line := instant(time.Now()) + " " + pathOf(g.Key) + " " + stateOf(*g)
+		for _, part := range [][2]string{{"for ", openFor(*g)}, {"until ", instant(g.Expires)}, {"by ", g.Actor}, {"waiting: ", waiting(*g)}, {"reason: ", g.Reason}} {
+			if part[1] != "" {
+				line += " " + part[0] + part[1]
+			}
+		}
+		_, err = fmt.Fprintln(c.stdout, redact.String(line))
+		return err
+	})
+}
+
+// pathOf is NAMESPACE/NAME, and /GATE when that is not the default one.
+func pathOf(k api.Key) string {
+	return strings.TrimSuffix(k.Namespace+"/"+k.Name+"/"+k.Gate, "/"+api.DefaultGate)
+}
+
+func stateOf(g api.Gate) string {
+	if g.Open {
+		return "open"
+	}
+	return "closed"
+}
+
+// openFor says for which revisions a gate is open.
+func openFor(g api.Gate) string {
+	switch {
+	case !g.Open:
+		return ""
+	case g.Checksum == "" && g.Mode == api.OneShot:
+		return "the next"
+	}
+	return cmp.Or(g.Checksum, "all")
+}
+
+// waiting says who waits.
+func waiting(g api.Gate) string {
+	if g.Waiting == nil {
+		return ""
+	}
+	text := g.Waiting.Checksum + " " + g.Waiting.Phase + " since " + instant(g.Waiting.Since)
+	if g.Waiting.Stale {
+		text += ", asked last " + instant(g.Waiting.Last)
+	}
+	return strings.Join(strings.Fields(text), " ")
+}
+
+func instant(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.UTC().Format(time.RFC3339)
+}
+
+// printItem writes one value of several: JSON on a line, YAML as a document.
+func printItem(w io.Writer, format string, v any) error {
+	switch format {
+	case "json":
+		return encode(w, v, "")
+	case "yaml":
+		fmt.Fprintln(w, "---")
+	}
+	return printValue(w, format, v)
+}
+
+// result prints what a command found, as -o says: the names, a line each; the value,
+// for programs; or a table of lines, the first of which has the titles.
+func (p *program) result(f *outputFlags, value any, names []string, lines [][]string) (err error) {
+	switch {
+	case f.documents():
+		return printValue(p.stdout, f.output, value)
+	case f.output == "name":
+		for _, name := range names {
+			_, err = fmt.Fprintln(p.stdout, redact.String(name))
+		}
+		return err
+	}
+	return p.table(f.output == "wide" || !slices.Contains(f.formats, "wide")).print(lines...)
 }

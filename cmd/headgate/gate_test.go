@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,8 +13,8 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
-// TestGateWait goes on while the test runner is not there, says so once for each
-// cause, and while the gate is open for another revision than the one that waits.
+// TestGateWait goes on while the test runner is not there, says so once, and while
+// the gate is open for another revision than the one that waits.
 func TestGateWait(t *testing.T) {
 	t.Parallel()
 	key := api.Key{Kind: api.KindGate, Namespace: "prod", Name: "web", Gate: "default"}
@@ -32,14 +34,16 @@ func TestGateWait(t *testing.T) {
 	}))
 	defer server.Close()
 	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), []string{"gate", "wait", "prod/web", "--timeout", "1m", "--server", server.URL}, strings.NewReader(""), &stdout, &stderr, func(string) (string, bool) { return "", false })
+	code := run(t.Context(), []string{"gate", "wait", "prod/web", "--timeout", "1m", "--server", server.URL}, strings.NewReader(""), &stdout, &stderr, noVariables)
 	if code != exitReady || asked != len(steps) || !strings.Contains(stdout.String(), "open   new") {
 		t.Errorf("exit code %d after %d looks: %s", code, asked, &stdout)
 	}
-	if got := stderr.String(); strings.Count(got, "; trying again\n") != 1 || strings.Count(got, "answers again\n") != 1 || !strings.Contains(got, "status 503") {
+	if got := stderr.String(); strings.Count(got, ": trying again until it is back\n") != 1 || strings.Count(got, "the server is back\n") != 1 || !strings.Contains(got, "status 503") {
 		t.Errorf("%s", got)
 	}
 }
+
+func noVariables(string) (string, bool) { return "", false }
 
 func TestOpensFor(t *testing.T) {
 	waiting := &api.Waiting{Checksum: "w"}
@@ -64,5 +68,46 @@ func TestOpensFor(t *testing.T) {
 		if got := opensFor(c.gate, c.checksum); got != c.want {
 			t.Errorf("%+v for %q: %t", c.gate, c.checksum, got)
 		}
+	}
+}
+
+// TestGateWatch tells once of each change, of those too that happened while the
+// stream was broken, and shows no control characters.
+func TestGateWatch(t *testing.T) {
+	t.Parallel()
+	gateOf := func(name, reason string) api.Gate {
+		return api.Gate{Key: api.Key{Kind: api.KindGate, Namespace: "prod", Name: name, Gate: "default"}, Open: true, Mode: api.Sticky, Reason: reason}
+	}
+	state := []api.Gate{gateOf("before", "was open")}
+	changes := []api.Gate{gateOf("one", "first\x1b[2J"), gateOf("two", "last")} // each ends its stream
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/api/v1/gates":
+			json.NewEncoder(w).Encode(map[string][]api.Gate{"gates": state})
+		case len(changes) == 0:
+			w.WriteHeader(http.StatusForbidden)
+		default:
+			w.Header().Set("Content-Type", "text/event-stream")
+			text, _ := json.Marshal(api.Notice{Gate: &changes[0]})
+			io.WriteString(w, "data: "+string(text)+"\n\n")
+			state, changes = append(state, changes[0]), changes[1:]
+		}
+	}))
+	defer server.Close()
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), []string{"gate", "watch", "--server", server.URL}, strings.NewReader(""), &stdout, &stderr, noVariables)
+	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
+	for i, want := range []string{"prod/before open for all reason: was open", "prod/one open for all reason: first", "prod/two open for all reason: last"} {
+		if i >= len(lines) || !strings.HasSuffix(lines[i], want) {
+			t.Errorf("line %d of %q is not %s", i, lines, want)
+		}
+	}
+	if code != exitFailed || len(lines) != 3 || strings.Contains(stdout.String(), "\x1b") || strings.Count(stderr.String(), "the server is back") != 1 {
+		t.Errorf("exit code %d, %q\n%s", code, lines, &stderr)
+	}
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	if code := run(ctx, []string{"gate", "watch", "--server", server.URL}, strings.NewReader(""), io.Discard, &stderr, noVariables); code != exitReady {
+		t.Errorf("exit code %d when it is interrupted", code)
 	}
 }

@@ -2,15 +2,14 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -27,17 +26,18 @@ import (
 
 // askFlags say what a person asks of a rollout.
 type askFlags struct {
-	actor, reason  string
-	skipGates, yes bool
+	runFlags
+	asking    rollout.Request
+	confirmed bool
 }
 
 func (f *askFlags) register(c *cobra.Command) {
-	c.Flags().StringVar(&f.reason, "reason", "", "`TEXT` that events, alerts and the result show")
-	c.Flags().StringVar(&f.actor, "actor", "", "`NAME` that they show; default that of the user")
+	c.Flags().StringVar(&f.asking.Reason, "reason", "", "`TEXT` that events, alerts and the result show")
+	c.Flags().StringVar(&f.asking.By, "actor", "", "`NAME` that they show; default that of the user")
 }
 
 func (p *program) abortRollout() *cobra.Command {
-	f, asking := new(runFlags), new(askFlags)
+	f := &askFlags{asking: rollout.Request{Action: rollout.Abort}}
 	c := &cobra.Command{
 		Use:   "abort {[NAMESPACE/]CANARY | --state FILE | -f FILE|DIR|- [[NAMESPACE/]CANARY]}",
 		Short: "Roll a canary back that is being rolled out",
@@ -54,18 +54,58 @@ interrupted before it was rolled back: the same command, or the run, goes on.`,
 		Example: `  headgate rollout abort shop/checkout --reason "error rate"
   headgate rollout abort -f canary.yaml --exec "set-routes=./weight.sh {{.Canary}}"     # no run is under way`,
 		Args: arguments(0, 1),
-		RunE: func(c *cobra.Command, args []string) error { return p.runAbort(c.Context(), f, asking, args) },
+		RunE: func(c *cobra.Command, args []string) error { return p.abort(c.Context(), f, args) },
 	}
-	f.manifestFlags.register(c)
-	f.registerDrive(c)
-	c.Flags().BoolVar(&f.none, "no-traffic", false, "nothing divides the traffic now")
-	asking.register(c)
-	c.ValidArgsFunction = completeCanaries(&f.manifestFlags)
+	f.runFlags.register(c, "nothing divides the traffic now")
+	f.register(c)
 	return c
 }
 
+func (p *program) abort(ctx context.Context, f *askFlags, args []string) (err error) {
+	if err := f.check(); err != nil {
+		return err
+	}
+	var canary *rollout.Canary
+	var b *book
+	if len(f.files) > 0 {
+		if canary, b, err = p.chosenCanary(&f.manifestFlags, f.named(args)); err != nil {
+			return err
+		}
+	}
+	s, err := f.find(canary, args)
+	if err != nil {
+		return err
+	}
+	file, err := drive.Open(s.File, s.canary.Metadata)
+	running := errors.Is(err, drive.ErrInUse)
+	if err == nil {
+		defer file.Close()
+		s.Status, err = file.Load() // nothing changes it any more
+	}
+	if err != nil && !running {
+		return err
+	}
+	if err := p.fill(f, s); err != nil {
+		return err
+	}
+	switch {
+	case running:
+		return p.ask(ctx, f, s, "the run that is under way rolls back at its next tick, or the next one when it ends before")
+	case canary == nil || f.none == (f.Actions[traffic.SetRoutes] != nil):
+		return usage("no run of %s is under way, so this command has to roll it back: give its Canary by -f, and how traffic is divided by --exec set-routes=… or --request set-routes=…, or --no-traffic where nothing divides it now", nameOf(s.canary))
+	case s.Status.Phase == "":
+		return failed(fmt.Errorf("%s: abort: no rollout has begun", nameOf(s.canary)))
+	}
+	f.Revision, f.Request = s.Status.AppliedSpec, &f.asking
+	err = p.drive(ctx, &f.runFlags, canary, b, file)
+	if e := new(exitError); errors.As(err, &e) && e.code == exitRolledBack {
+		return nil
+	}
+	return err
+}
+
 func (p *program) promoteRollout() *cobra.Command {
-	f, state := new(askFlags), new(stateFlags)
+	f := &askFlags{asking: rollout.Request{Action: rollout.Promote}}
 	c := &cobra.Command{
 		Use:   "promote {[NAMESPACE/]CANARY | --state FILE}",
 		Short: "Promote a canary without the rest of its analysis",
@@ -81,31 +121,122 @@ Exit codes: 0 it was asked, 1 there is no analysis to skip, or it was not confir
   headgate rollout promote --state app.json --yes --skip-gates`,
 		Args: arguments(0, 1),
 		RunE: func(c *cobra.Command, args []string) error {
-			s, err := state.find(nil, args)
-			if err != nil {
-				return err
+			s, err := f.find(nil, args)
+			if err == nil {
+				err = p.fill(f, s)
 			}
-			r, err := p.request(f, rollout.Promote, s)
-			if err == nil && !f.yes {
+			if err == nil && !f.confirmed {
 				err = p.confirm(s)
 			}
 			if err != nil {
 				return err
 			}
-			return p.ask(c.Context(), "", s, r, "the run that is under way skips the rest of the analysis at its next tick, or the next one does")
+			return p.ask(c.Context(), f, s, "the run that is under way skips the rest of the analysis at its next tick, or the next one does")
 		},
 	}
-	state.register(c)
-	c.Flags().BoolVar(&f.skipGates, "skip-gates", false, "ask no confirm and no rollback webhooks either")
-	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask for a confirmation")
+	f.stateFlags.register(c)
+	c.Flags().BoolVar(&f.asking.SkipGates, "skip-gates", false, "ask no confirm and no rollback webhooks either")
+	c.Flags().BoolVarP(&f.confirmed, "yes", "y", false, "do not ask for a confirmation")
 	f.register(c)
 	return c
 }
 
+// fill completes what is asked of a rollout, and refuses what cannot be done.
+func (p *program) fill(f *askFlags, s rolloutState) error {
+	r := &f.asking
+	const most = 1000
+	if len(r.By) > most || len(r.Reason) > most {
+		return usage("--actor or --reason: longer than %d bytes", most)
+	}
+	r.ID, r.Revision, r.By, r.Time = rand.Text(), s.Status.AppliedSpec, cmp.Or(r.By, p.user(), "unknown"), time.Now().UTC().Round(0)
+	if err := s.Status.Accepts(*r); err != nil {
+		return failed(fmt.Errorf("%s: %w", nameOf(s.canary), err))
+	}
+	return nil
+}
+
+// ask leaves a request for a run, and says so.
+func (p *program) ask(ctx context.Context, f *askFlags, s rolloutState, then string) error {
+	r := f.asking
+	if err := drive.Ask(ctx, s.File, r); err != nil {
+		return err
+	}
+	if f.documents() {
+		return printValue(p.stdout, f.output, r)
+	}
+	_, err := fmt.Fprintf(p.stdout, "%s %s asked for: revision %s: %s\n", nameOf(s.canary), r.Action, redact.String(cmp.Or(r.Revision, "not known yet")), then)
+	return err
+}
+
+// confirm asks on a terminal whether a promotion is meant.
+func (p *program) confirm(s rolloutState) error {
+	if in, ok := p.stdin.(*os.File); !ok || !term.IsTerminal(int(in.Fd())) {
+		return usage("there is no terminal to ask for a confirmation: give --yes")
+	}
+	fmt.Fprintf(p.stderr, "%s\nPromote revision %s without the rest of its analysis? [y/N] ", progressOf(s.canary, s.Status), redact.String(s.Status.AppliedSpec))
+	line, _ := bufio.NewReader(p.stdin).ReadString('\n')
+	if !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(line))) {
+		return failed(errors.New("it was not confirmed: nothing was asked"))
+	}
+	return nil
+}
+
+// A rolloutState is how far a rollout has come, as rollout status prints it. Of a
+// canary that no manifest has only the name is known.
+type rolloutState struct {
+	Name      string           `json:"name"`
+	Namespace string           `json:"namespace"`
+	File      string           `json:"file"`
+	Request   *rollout.Request `json:"request,omitempty"` // that no run has taken up yet
+	Status    rollout.Status   `json:"status"`
+	canary    *rollout.Canary
+}
+
+// find returns the rollout that a manifest, the argument or the flag names.
+func (f *stateFlags) find(canary *rollout.Canary, args []string) (s rolloutState, err error) {
+	if s.canary = canary; canary == nil {
+		s.canary = new(rollout.Canary)
+		if len(args) == 0 && f.state == "" {
+			return s, usage("name a canary, or its status by --state")
+		}
+	}
+	if canary == nil && len(args) > 0 {
+		namespace, name, found := strings.Cut(f.named(args), "/")
+		if !found {
+			namespace, name = rollout.DefaultNamespace, namespace
+		}
+		if namespace == "" || name == "" || strings.Contains(name, "/") {
+			return s, usage("%q: want NAME or NAMESPACE/NAME", args[0])
+		}
+		s.canary.Metadata = rollout.Metadata{Name: name, Namespace: namespace}
+	}
+	if s.File, err = f.statePath(s.canary); err != nil {
+		return s, err
+	}
+	owner, status, err := drive.Read(s.File)
+	switch found := (&rollout.Canary{Metadata: owner}); {
+	case errors.Is(err, fs.ErrNotExist):
+		return s, failed(fmt.Errorf("no rollout is known: %w", err))
+	case err != nil:
+		return s, err
+	case s.canary.Metadata.Name == "":
+		s.canary = found
+	case nameOf(s.canary) != nameOf(found):
+		return s, usage("status %s is that of canary %s, not of %s", s.File, nameOf(found), nameOf(s.canary))
+	}
+	s.Name, s.Namespace, s.Status = owner.Name, owner.Namespace, status
+	return s, nil
+}
+
+// statusFlags say of which rollout how far it has come.
+type statusFlags struct {
+	stateFlags
+	outputFlags
+	watch bool
+}
+
 func (p *program) statusRollout() *cobra.Command {
-	var state stateFlags
-	var watch bool
-	var output string
+	f := new(statusFlags)
 	c := &cobra.Command{
 		Use:   "status {[NAMESPACE/]CANARY | --state FILE}",
 		Short: "Print how far a rollout has come",
@@ -115,224 +246,65 @@ func (p *program) statusRollout() *cobra.Command {
 Exit codes: 0 printed, 1 no rollout is known, 2 error or usage. With --watch those of rollout run: 0 promoted,
 1 rolled back, 2 error, 3 interrupted.`,
 		Example: `  headgate rollout status shop/checkout
-  headgate rollout status --state app.json -o json
-  headgate rollout status shop/checkout -w`,
+  headgate rollout status --state app.json -w -o json`,
 		Args: arguments(0, 1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if output != "text" && output != "json" {
-				return usage("-o %q: want text or json", output)
-			}
-			s, err := state.find(nil, args)
-			switch {
-			case err != nil:
-				return err
-			case watch:
-				return p.watchStatus(c.Context(), output, s)
-			}
-			r, err := reportOf(s.path)
-			switch {
-			case err != nil:
-				return err
-			case output == "json":
-				return printJSON(p.stdout, r)
-			}
-			return p.printReport(r)
-		},
+		RunE: func(c *cobra.Command, args []string) error { return p.status(c.Context(), f, args) },
 	}
-	state.register(c)
-	c.Flags().BoolVarP(&watch, "watch", "w", false, "print changes as they happen, until the rollout has ended")
-	c.Flags().StringVarP(&output, "output", "o", "text", "what to print: text or json, with --watch one a line")
-	complete(c, "output", "text", "json")
+	f.stateFlags.register(c)
+	f.registerFormat(c, "text", "json")
+	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "print changes as they happen, until the rollout has ended")
 	return c
 }
 
-// A subject is the rollout that a command is about.
-type subject struct {
-	path   string // of its status
-	canary *rollout.Canary
-	status rollout.Status
-}
-
-// find returns the rollout that a manifest, the argument or the flag names. Of
-// a canary that no manifest has only the name is known.
-func (f *stateFlags) find(canary *rollout.Canary, args []string) (s subject, err error) {
-	if s.canary = canary; canary == nil {
-		s.canary = new(rollout.Canary)
-		if len(args) > 0 {
-			namespace, name, found := strings.Cut(f.named(args), "/")
-			if !found {
-				namespace, name = rollout.DefaultNamespace, args[0]
-			}
-			if namespace == "" || name == "" || strings.Contains(name, "/") {
-				return s, usage("%q: want NAME or NAMESPACE/NAME", args[0])
-			}
-			s.canary.Metadata = rollout.Metadata{Name: name, Namespace: namespace}
-		} else if f.state == "" {
-			return s, usage("name a canary, or its status by --state")
-		}
-	}
-	if s.path, err = f.statePath(s.canary); err != nil {
-		return s, err
-	}
-	owner, status, err := drive.Read(s.path)
-	switch found := (&rollout.Canary{Metadata: owner}); {
-	case errors.Is(err, fs.ErrNotExist):
-		return s, failed(fmt.Errorf("no rollout is known: %w", err))
-	case err != nil:
-		return s, asUsage(err)
-	case s.canary.Metadata.Name == "":
-		s.canary = found
-	case nameOf(s.canary) != nameOf(found):
-		return s, usage("status %s is that of canary %s, not of %s", s.path, nameOf(found), nameOf(s.canary))
-	}
-	s.status = status
-	return s, nil
-}
-
-// request is what the flags ask of a rollout.
-func (p *program) request(f *askFlags, action rollout.Action, s subject) (rollout.Request, error) {
-	r := rollout.Request{
-		ID: rand.Text(), Action: action, Revision: s.status.AppliedSpec, By: cmp.Or(f.actor, p.user(), "unknown"), Reason: f.reason,
-		SkipGates: f.skipGates, Time: time.Now().UTC().Round(0),
-	}
-	const most = 1000
-	if len(f.actor) > most || len(f.reason) > most {
-		return r, usage("--actor or --reason: longer than %d bytes", most)
-	}
-	if err := s.status.Accepts(r); err != nil {
-		return r, failed(fmt.Errorf("%s: %w", nameOf(s.canary), err))
-	}
-	return r, nil
-}
-
-func (p *program) runAbort(ctx context.Context, f *runFlags, asking *askFlags, args []string) (err error) {
+// status prints how far a rollout has come or, to watch it, each change until it has ended.
+func (p *program) status(ctx context.Context, f *statusFlags, args []string) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	var canary *rollout.Canary
-	var b *book
-	if len(f.files) > 0 {
-		if canary, b, err = p.chosenCanary(&f.manifestFlags, f.named(args)); err != nil {
-			return err
-		}
-	}
-	s, err := f.find(canary, args)
-	if err != nil {
-		return err
-	}
-	file, err := drive.Open(s.path, s.canary.Metadata)
-	running := errors.Is(err, drive.ErrInUse)
-	if err == nil {
-		defer file.Close()
-		s.status, err = file.Load() // nothing changes it any more
-	}
-	if err != nil && !running {
-		return asUsage(err)
-	}
-	r, err := p.request(asking, rollout.Abort, s)
-	switch {
-	case err != nil:
-		return err
-	case running:
-		return p.ask(ctx, f.output, s, r, "the run that is under way rolls back at its next tick, or the next one when it ends before")
-	case canary == nil || f.none == (f.Actions[traffic.SetRoutes] != nil):
-		return usage("no run of %s is under way, so this command has to roll it back: give its Canary by -f, and how traffic is divided by --exec set-routes=… or --request set-routes=…, or --no-traffic where nothing divides it now", nameOf(s.canary))
-	case s.status.Phase == "":
-		return failed(fmt.Errorf("%s: abort: no rollout has begun", nameOf(s.canary)))
-	}
-	f.Revision, f.Request = s.status.AppliedSpec, &r
-	err = p.drive(ctx, f, canary, b, file)
-	if e := new(exitError); errors.As(err, &e) && e.code == exitRolledBack {
-		return nil
-	}
-	return err
-}
-
-// ask leaves a request for a run, and says so.
-func (p *program) ask(ctx context.Context, output string, s subject, r rollout.Request, then string) error {
-	if err := drive.Ask(ctx, s.path, r); err != nil {
-		return asUsage(err)
-	}
-	if output == "json" {
-		return printJSON(p.stdout, r)
-	}
-	_, err := fmt.Fprintf(p.stdout, "%s %s asked for: revision %s: %s\n", nameOf(s.canary), r.Action, redact.String(cmp.Or(r.Revision, "not known yet")), then)
-	return err
-}
-
-// confirm asks on a terminal whether a promotion is meant.
-func (p *program) confirm(s subject) error {
-	in, ok := p.stdin.(*os.File)
-	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return usage("there is no terminal to ask for a confirmation: give --yes")
-	}
-	fmt.Fprintf(p.stderr, "%s\nPromote revision %s without the rest of its analysis? [y/N] ", progressOf(s.canary, s.status, time.Now()), redact.String(s.status.AppliedSpec))
-	line, _ := bufio.NewReader(in).ReadString('\n')
-	if !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(line))) {
-		return failed(errors.New("it was not confirmed: nothing was asked"))
-	}
-	return nil
-}
-
-// A report is what rollout status prints.
-type report struct {
-	Name      string           `json:"name"`
-	Namespace string           `json:"namespace"`
-	File      string           `json:"file"`
-	Request   *rollout.Request `json:"request,omitempty"` // that no run has taken up yet
-	Status    rollout.Status   `json:"status"`
-}
-
-func reportOf(path string) (r report, err error) {
-	owner, status, err := drive.Read(path)
-	asked, err1 := drive.Asked(path)
-	if asked != nil && status.Request != nil && asked.ID == status.Request.ID {
-		asked = nil
-	}
-	return report{owner.Name, owner.Namespace, path, asked, status}, asUsage(errors.Join(err, err1))
-}
-
-// lookTime is the time between two looks at a status that is watched.
-const lookTime = 500 * time.Millisecond
-
-// watchStatus prints a status when it has changed, until the rollout has ended.
-func (p *program) watchStatus(ctx context.Context, output string, s subject) error {
-	var last []byte
+	var last rolloutState
 	for {
-		r, err := reportOf(s.path)
+		s, err := f.find(nil, args)
+		if err == nil {
+			s.Request, err = drive.Asked(s.File)
+		}
 		if err != nil {
 			return err
 		}
-		text, err := json.Marshal(r)
-		if err != nil {
-			return err
-		}
-		if !bytes.Equal(text, last) {
-			last = text
-			line := string(text)
-			if output == "text" {
-				line = instant(time.Now()) + " " + progressOf(s.canary, r.Status, time.Now())
-				if r.Request != nil {
-					line += redact.String(fmt.Sprintf("  %s asked for by %s", r.Request.Action, r.Request.By))
-				}
-			}
-			if _, err := fmt.Fprintln(p.stdout, line); err != nil {
-				return err
-			}
+		if taken := s.Status.Request; s.Request != nil && taken != nil && s.Request.ID == taken.ID {
+			s.Request = nil
 		}
 		switch {
-		case r.Status.Ended() && r.Status.Phase == rollout.Succeeded:
+		case !f.watch && f.documents():
+			return printValue(p.stdout, f.output, s)
+		case !f.watch:
+			return p.table(true).print(s.rows()...)
+		case reflect.DeepEqual(s, last):
+		case f.documents():
+			err = printItem(p.stdout, f.output, s)
+		default:
+			line := instant(time.Now()) + " " + progressOf(s.canary, s.Status)
+			if s.Request != nil {
+				line += redact.String(fmt.Sprintf("  %s asked for by %s", s.Request.Action, s.Request.By))
+			}
+			_, err = fmt.Fprintln(p.stdout, line)
+		}
+		last = s
+		const look = 500 * time.Millisecond
+		switch {
+		case err != nil:
+			return err
+		case s.Status.Phase == rollout.Succeeded:
 			return nil
-		case r.Status.Ended():
+		case s.Status.Ended():
 			return &exitError{exitRolledBack, nil}
-		case retry.Sleep(ctx, lookTime) != nil:
+		case retry.Sleep(ctx, look) != nil:
 			return &exitError{exitNotOver, nil}
 		}
 	}
 }
 
-// printReport prints a report for people.
-func (p *program) printReport(r report) error {
+// rows are what people are told of a rollout.
+func (r rolloutState) rows() [][]string {
 	s := r.Status
 	primary, share := s.PromotedSpec, fmt.Sprintf("%d%% to the canary", s.CanaryWeight)
 	if s.PromotedURL != "" {
@@ -341,27 +313,19 @@ func (p *program) printReport(r report) error {
 	if s.Mirrored {
 		share += ", which gets copies of the rest"
 	}
-	rows := [][2]string{
+	rows := [][]string{
 		{"canary", r.Namespace + "/" + r.Name}, {"phase", cmp.Or(string(s.Phase), "new")}, {"revision", s.AppliedSpec}, {"primary", primary},
 		{"traffic", share}, {"failed checks", fmt.Sprint(s.FailedChecks)},
 	}
 	if g := s.Gate; g != nil {
-		rows = append(rows, [2]string{"waits on", fmt.Sprintf("%s (%s) since %s: %s", g.Name, g.Type, instant(g.Since), g.Reason)})
+		rows = append(rows, []string{"waits on", fmt.Sprintf("%s (%s) since %s: %s", g.Name, g.Type, instant(g.Since), g.Reason)})
 	}
 	for _, q := range []*rollout.Request{s.Request, r.Request} {
 		if q != nil {
 			text := fmt.Sprintf("%s by %s at %s: %s", q.Action, q.By, instant(q.Time), q.Reason)
-			rows = append(rows, [2]string{"asked", strings.TrimSuffix(text, ": ")})
+			rows = append(rows, []string{"asked", strings.TrimSuffix(text, ": ")})
 		}
 	}
-	rows = append(rows, [2]string{"reason", s.Reason}, [2]string{"last step", instant(s.LastStep)}, [2]string{"file", r.File})
-	for _, row := range rows {
-		if row[1] == "" {
-			continue
-		}
-		if _, err := fmt.Fprintf(p.stdout, "%-14s %s\n", row[0], redact.String(row[1])); err != nil {
-			return err
-		}
-	}
-	return nil
+	rows = append(rows, []string{"reason", s.Reason}, []string{"last step", instant(s.LastStep)}, []string{"file", r.File})
+	return slices.DeleteFunc(rows, func(row []string) bool { return row[1] == "" })
 }

@@ -8,9 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"unsafe"
-
-	"github.com/headgate-io/headgate/rollout"
 )
 
 // TestRolloutOnTerminal shows the line that is drawn below the events, and that
@@ -41,7 +38,7 @@ func TestRolloutOnTerminal(t *testing.T) {
 		})
 	}
 	got := watch()
-	const line = "default/app  Progressing  [######....] 60% of the traffic"
+	const line = "\x1b[?7ldefault/app  Progressing  [######....] 60% of the traffic"
 	for _, want := range []string{
 		"\r\x1b[K" + line + "  waits on stage (http",
 		"Z warning: app.default: waits for the approval of the promotion by stage: confirm-promotion webhook stage: POST " + s.webhook + "/closed: status 403\r\n",
@@ -67,25 +64,6 @@ func TestPipeAmongDocuments(t *testing.T) {
 	args := []string{"rollout", "simulate", "-f", s.dir}
 	if code := run(t.Context(), args, strings.NewReader(""), io.Discard, t.Output(), os.LookupEnv); code != exitReady {
 		t.Errorf("exit code %d", code)
-	}
-}
-
-// TestResizedTerminal draws no line that is wider than the terminal has become.
-func TestResizedTerminal(t *testing.T) {
-	canary := &rollout.Canary{Metadata: rollout.Metadata{Name: "app"}}
-	got := onTerminal(t, func(tty *os.File) {
-		v := (&program{stderr: tty}).newView(canary, &runFlags{output: "text"})
-		for _, columns := range []uint16{60, 12} {
-			size := [4]uint16{24, columns}
-			if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, tty.Fd(), syscall.TIOCSWINSZ, uintptr(unsafe.Pointer(&size))); errno != 0 {
-				t.Error(errno)
-			}
-			v.Show(rollout.Status{Phase: rollout.Waiting})
-		}
-		v.end()
-	})
-	if want := "\r\x1b[Kdefault/app  Waiting  [..........] 0% of the traffic\r\x1b[Kdefault/ap…\r\x1b[K"; got != want {
-		t.Errorf("%q", got)
 	}
 }
 

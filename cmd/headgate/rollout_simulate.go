@@ -1,7 +1,7 @@
 package main
 
 import (
-	"encoding/json"
+	"context"
 	"errors"
 	"strings"
 
@@ -25,11 +25,16 @@ var outcomeFlags = []struct {
 	{simulate.Suspend, "`VALUE[@TICKS],…` of spec.suspend: on or off"},
 }
 
+// simulateFlags say what is simulated.
+type simulateFlags struct {
+	manifestFlags
+	outputFlags
+	outcomes [][]string // of each of outcomeFlags
+	ticks    int
+}
+
 func (p *program) simulateRollout() *cobra.Command {
-	var manifests manifestFlags
-	var ticks int
-	var output string
-	outcomes := make([][]string, len(outcomeFlags))
+	f := &simulateFlags{outcomes: make([][]string, len(outcomeFlags))}
 	c := &cobra.Command{
 		Use:   "simulate -f FILE|DIR|- [[NAMESPACE/]CANARY]",
 		Short: "Tell tick by tick what a rollout would do",
@@ -41,57 +46,55 @@ Everything goes well unless flags say otherwise. A value may have ticks: 403@4 i
 to 4, 403@4- from tick 4 on; without ticks it is for all others. Of several values for a tick the last counts.
 
 Exit codes: 0 the simulation is told, however the rollout ends, 2 usage or an invalid object.`,
-		Example: `  headgate rollout simulate -f canary.yaml
-  headgate rollout simulate -f canary.yaml --hook load-test=500@3-5
+		Example: `  headgate rollout simulate -f canary.yaml --hook load-test=500@3-5
   headgate rollout simulate -f canary.yaml --hook confirm-promotion=403@1-20 --metric request-success-rate=98@4,none@5
   headgate rollout simulate -f canary.yaml --revision v3@6 --canary not-ready@2-3 -o json`,
 		Args: arguments(0, 1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if output != "text" && output != "json" {
-				return usage("-o %q: want text or json", output)
-			}
-			if ticks < 0 {
-				return usage("--ticks %d: want a positive number", ticks)
-			}
-			var script simulate.Script
-			var errs []error
-			for i, texts := range outcomes {
-				for _, text := range texts {
-					outcome, err := simulate.ParseOutcome(outcomeFlags[i].subject, text)
-					script, errs = append(script, outcome), append(errs, err)
-				}
-			}
-			if err := errors.Join(errs...); err != nil {
-				return asUsage(err)
-			}
-			canary, _, err := p.chosenCanary(&manifests, strings.Join(args, ""))
-			if err != nil {
-				return err
-			}
-			all := (&simulate.Simulation{Canary: canary, Script: script, Ticks: ticks}).Run(c.Context())
-			if output == "text" {
-				return asUsage(simulate.WriteTrace(p.stdout, all))
-			}
-			enc := json.NewEncoder(p.stdout)
-			enc.SetEscapeHTML(false)
-			for tick, err := range all {
-				if err == nil {
-					err = enc.Encode(tick)
-				}
-				if err != nil {
-					return asUsage(err)
-				}
-			}
-			return nil
-		},
+		RunE: func(c *cobra.Command, args []string) error { return p.simulate(c.Context(), f, strings.Join(args, "")) },
 	}
-	manifests.register(c)
+	f.manifestFlags.register(c)
+	f.registerFormat(c, "text", "json")
 	for i, o := range outcomeFlags {
-		c.Flags().StringArrayVar(&outcomes[i], string(o.subject), nil, o.usage)
+		c.Flags().StringArrayVar(&f.outcomes[i], string(o.subject), nil, o.usage)
 	}
-	c.Flags().IntVar(&ticks, "ticks", 0, "most `NUMBER` of ticks; default 1000")
-	c.Flags().StringVarP(&output, "output", "o", "text", "what to print: text, or json with one step a line")
-	complete(c, "output", "text", "json")
-	c.ValidArgsFunction = completeCanaries(&manifests)
+	c.Flags().IntVar(&f.ticks, "ticks", 0, "most `NUMBER` of ticks; default 1000")
+	c.ValidArgsFunction = completeCanaries(&f.manifestFlags)
 	return c
+}
+
+func (p *program) simulate(ctx context.Context, f *simulateFlags, name string) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	if f.ticks < 0 {
+		return usage("--ticks %d: want a positive number", f.ticks)
+	}
+	var script simulate.Script
+	var errs []error
+	for i, texts := range f.outcomes {
+		for _, text := range texts {
+			outcome, err := simulate.ParseOutcome(outcomeFlags[i].subject, text)
+			script, errs = append(script, outcome), append(errs, err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	canary, _, err := p.chosenCanary(&f.manifestFlags, name)
+	if err != nil {
+		return err
+	}
+	all := (&simulate.Simulation{Canary: canary, Script: script, Ticks: f.ticks}).Run(ctx)
+	if !f.documents() {
+		return simulate.WriteTrace(p.stdout, all)
+	}
+	for tick, err := range all {
+		if err == nil {
+			err = printItem(p.stdout, f.output, tick)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

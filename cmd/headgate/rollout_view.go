@@ -3,61 +3,45 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/term"
-
 	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/internal/retry"
 	"github.com/headgate-io/headgate/rollout"
+	"github.com/headgate-io/headgate/rollout/drive"
 )
 
-// A view shows a rollout: events as lines and, on a terminal, below them one
-// line with where it is.
+// A view shows a rollout: events as lines or as documents and, on a terminal,
+// below them one line with where it is.
 type view struct {
-	canary *rollout.Canary
-	quiet  bool
-	events *json.Encoder // nil for text
+	*program
+	*runFlags
+	stop func() // ends the drawing of the line; nil without a terminal
 
 	mu       sync.Mutex
-	w        io.Writer // of text
-	terminal *os.File  // w, when it is one
-	live     string    // the line that is on the terminal
 	status   rollout.Status
-	shown    time.Time     // of the last line
-	over     chan struct{} // closed when the line is no longer drawn
-	checksum string        // that was printed last
+	shown    time.Time // of the last line
+	checksum string    // that was printed last
 }
 
 // silence is how long a log stays without a line before one says that the
 // rollout goes on.
 const silence = 5 * time.Minute
 
-func (p *program) newView(c *rollout.Canary, f *runFlags) *view {
-	v := &view{canary: c, quiet: f.quiet, w: p.stderr, shown: time.Now()}
-	if f.output == "json" {
-		v.events = json.NewEncoder(p.stdout)
-		v.events.SetEscapeHTML(false)
-	}
-	if file, ok := p.stderr.(*os.File); ok && !v.quiet && term.IsTerminal(int(file.Fd())) {
-		v.terminal, v.over = file, make(chan struct{})
+func newView(p *program, f *runFlags) *view {
+	v := &view{program: p, runFlags: f, shown: time.Now()}
+	if !f.quiet && isTerminal(p.stderr) {
+		var ctx context.Context
+		ctx, v.stop = context.WithCancel(context.Background())
 		go func() { // the time that a gate is closed for goes on
-			again := time.NewTicker(time.Second)
-			defer again.Stop()
-			for {
-				select {
-				case <-again.C:
-					v.mu.Lock()
-					v.draw()
-					v.mu.Unlock()
-				case <-v.over:
-					return
-				}
+			for retry.Sleep(ctx, time.Second) == nil {
+				v.mu.Lock()
+				v.draw()
+				v.mu.Unlock()
 			}
 		}()
 	}
@@ -68,10 +52,10 @@ func (p *program) newView(c *rollout.Canary, f *runFlags) *view {
 func (v *view) end() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.terminal != nil {
-		close(v.over)
+	if v.stop != nil {
+		v.stop()
 		v.erase()
-		v.terminal = nil
+		v.stop = nil
 	}
 }
 
@@ -81,8 +65,8 @@ func (v *view) Show(s rollout.Status) {
 	defer v.mu.Unlock()
 	v.status = s
 	v.draw()
-	if v.terminal == nil && !v.quiet && v.events == nil && time.Since(v.shown) >= silence {
-		v.line(time.Now(), progressOf(v.canary, s, time.Now()))
+	if v.stop == nil && !v.quiet && !v.documents() && time.Since(v.shown) >= silence {
+		v.line(time.Now(), progressOf(v.Canary, s))
 	}
 }
 
@@ -90,9 +74,9 @@ func (v *view) Show(s rollout.Status) {
 func (v *view) Emit(_ context.Context, e rollout.Event) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.events != nil {
+	if v.documents() {
 		e.Message, e.Reason = redact.String(e.Message), redact.String(e.Reason)
-		v.events.Encode(e) // a reader that left is noticed when the result is printed
+		_ = printItem(v.stdout, v.output, e) // a reader that left is noticed when the result is printed
 		return
 	}
 	if v.quiet {
@@ -103,8 +87,9 @@ func (v *view) Emit(_ context.Context, e rollout.Event) {
 		v.line(e.Time, "webhooks are told the checksum "+e.Checksum)
 	}
 	text := e.Message
-	if e.Code == rollout.EventRolloutWaits || e.Code == rollout.EventTrafficWaits || e.Code == rollout.EventPromotionWaits {
-		if at := webhookAt(v.canary, e.Hook); !strings.Contains(text, strings.Trim(at, " ()")) {
+	switch at := webhookAt(v.Canary, e.Hook); e.Code {
+	case rollout.EventRolloutWaits, rollout.EventTrafficWaits, rollout.EventPromotionWaits:
+		if !strings.Contains(text, strings.Trim(at, " ()")) {
 			text += at
 		}
 	}
@@ -133,36 +118,56 @@ func (v *view) Warn(err error) {
 // line writes a line. It is called with v.mu held.
 func (v *view) line(at time.Time, text string) {
 	v.erase()
-	fmt.Fprintf(v.w, "%s %s\n", at.UTC().Format(time.RFC3339), redact.String(text))
+	fmt.Fprintf(v.stderr, "%s %s\n", instant(at), redact.String(text))
 	v.shown = time.Now()
 	v.draw()
 }
 
-// draw writes the line with where the rollout is, no wider than the terminal is
-// now: a longer one could not be erased. It is called with v.mu held.
+// draw writes the line with where the rollout is, as much of it as fits: a
+// terminal that went on below could not erase it. It is called with v.mu held.
 func (v *view) draw() {
-	if v.terminal == nil {
-		return
-	}
-	width, _, err := term.GetSize(int(v.terminal.Fd()))
-	if err != nil || width <= 0 {
-		width = 80
-	}
-	text := []rune(progressOf(v.canary, v.status, time.Now()))
-	if len(text) >= width {
-		text = append(text[:max(width-2, 0)], '…')
-	}
-	if string(text) != v.live {
-		v.live = string(text)
-		fmt.Fprintf(v.w, "\r\x1b[K%s", v.live)
+	if v.stop != nil {
+		fmt.Fprintf(v.stderr, "\r\x1b[K\x1b[?7l%s\x1b[?7h", progressOf(v.Canary, v.status))
 	}
 }
 
 func (v *view) erase() {
-	if v.live != "" {
-		fmt.Fprint(v.w, "\r\x1b[K")
-		v.live = ""
+	if v.stop != nil {
+		io.WriteString(v.stderr, "\r\x1b[K")
 	}
+}
+
+// result prints what became of a rollout, and how to go on. An error is told
+// with the exit code.
+func (v *view) result(r drive.Result) error {
+	switch {
+	case r.Settled && r.Outcome == drive.Promoted:
+		v.Say("nothing to do: the primary has revision " + r.Revision)
+	case r.Settled:
+		v.Say("nothing to do: the rollout of revision " + r.Revision + " has ended: --again starts it once more")
+	}
+	if v.documents() {
+		return printItem(v.stdout, v.output, r)
+	}
+	w := v.stdout
+	switch {
+	case r.Outcome == drive.Failed || !v.prints() && r.Outcome != drive.RolledBack:
+		return nil
+	case !v.prints():
+		w = v.stderr
+	}
+	text := r.Namespace + "/" + r.Name + " " + string(r.Outcome)
+	if r.Revision != "" {
+		text += ": revision " + redact.String(r.Revision)
+	}
+	if r.Reason != "" {
+		text += ": " + r.Reason
+	}
+	_, err := fmt.Fprintln(w, text)
+	if err == nil && r.Outcome == drive.NotOver && !v.quiet {
+		_, err = fmt.Fprintf(v.stderr, "%s; run the same command again to go on (status: %s)\n", progressOf(v.Canary, r.Status), v.File.Path)
+	}
+	return err
 }
 
 // webhookAt is where a webhook of a canary is, in brackets.
@@ -177,31 +182,28 @@ func webhookAt(c *rollout.Canary, hook string) string {
 
 // progressOf is where a rollout is, on one line. Of the canary no more than its
 // name need be known.
-func progressOf(c *rollout.Canary, s rollout.Status, now time.Time) string {
-	parts := []string{nameOf(c), cmp.Or(string(s.Phase), "new")}
+func progressOf(c *rollout.Canary, s rollout.Status) string {
+	bar := func(part, whole int) string {
+		n := min(max(part, 0)*10/max(whole, 1), 10)
+		return "[" + strings.Repeat("#", n) + strings.Repeat(".", 10-n) + "]"
+	}
+	text := nameOf(c) + "  " + cmp.Or(string(s.Phase), "new")
 	if all := c.Spec.Analysis.Iterations; all > 0 {
-		parts = append(parts, fmt.Sprintf("%s %d/%d iterations", bar(s.Iterations, all), s.Iterations, all))
+		text += fmt.Sprintf("  %s %d/%d iterations", bar(s.Iterations, all), s.Iterations, all)
 	} else {
-		parts = append(parts, fmt.Sprintf("%s %d%% of the traffic", bar(s.CanaryWeight, 100), s.CanaryWeight))
+		text += fmt.Sprintf("  %s %d%% of the traffic", bar(s.CanaryWeight, 100), s.CanaryWeight)
 	}
 	if s.Mirrored {
-		parts = append(parts, "mirrored to the canary")
+		text += "  mirrored to the canary"
 	}
 	if s.FailedChecks > 0 {
-		text := fmt.Sprintf("failed checks %d", s.FailedChecks)
+		text += fmt.Sprintf("  failed checks %d", s.FailedChecks)
 		if c.Kind != "" {
 			text += fmt.Sprintf("/%d", c.Threshold())
 		}
-		parts = append(parts, text)
 	}
 	if g := s.Gate; g != nil {
-		parts = append(parts, fmt.Sprintf("waits on %s%s for %s", g.Name, webhookAt(c, g.Name), now.Sub(g.Since).Round(time.Second)))
+		text += fmt.Sprintf("  waits on %s%s for %s", g.Name, webhookAt(c, g.Name), time.Since(g.Since).Round(time.Second))
 	}
-	return redact.String(strings.Join(parts, "  "))
-}
-
-// bar draws a part of a whole in ten characters.
-func bar(part, whole int) string {
-	n := min(max(part, 0)*10/max(whole, 1), 10)
-	return "[" + strings.Repeat("#", n) + strings.Repeat(".", 10-n) + "]"
+	return redact.String(text)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,16 +42,12 @@ func (p *program) testerCommand(f *testerFlags) *cobra.Command {
 and keeps gates and rollback switches. It does what it is asked to on this machine, so it listens on loopback unless
 callers have to say who they are.
 
-With --state the gates, the audit trail and the history of runs are kept in a directory, which one test runner has at
-a time. Without it they end with the process.
-
 It prints one line that says where it listens; its log goes to standard error. An interrupt or SIGTERM has it refuse
 new work, end the runs under way and record them; a second one ends it at once.
 
 Exit codes: 0 it was told to end, and all is recorded; 1 it cannot listen or keep its state, or runs did not end
 within --shutdown-grace; 2 usage.`,
-		Example: `  headgate tester --state ./tester
-  headgate tester --addr 127.0.0.1:8080 --types cmd,bash --concurrency 4 --run-timeout 10m
+		Example: `  headgate tester --state ./tester --types cmd,bash --concurrency 4 --run-timeout 10m
   headgate tester --addr :8080 --state ./tester --tokens tokens.yaml --tls-cert tls.crt --tls-key tls.key
   headgate tester --state ./tester --command smoke="./smoke.sh --fast" --only-named`,
 		Args: arguments(0, 0),
@@ -67,7 +64,7 @@ within --shutdown-grace; 2 usage.`,
 	})
 	f.logFlags.register(c)
 	fl, s, r, t := c.Flags(), &f.server, &f.runs, &f.server.Tools
-	fl.StringVar(&r.Dir, "state", "", "`DIR` of gates, audit trail and history, which survive the process; it is made")
+	fl.StringVar(&r.Dir, "state", "", "`DIR` of gates, audit trail and history, which one test runner has at a time; without it they end with the process")
 	fl.StringSliceVar(&s.Types, "types", nil, "`TYPE,…` of tests that may be asked for; default all")
 	fl.IntVar(&s.FailureStatus, "failure-status", 422, "`STATUS` of the answer when a test failed: 400 to 599, but not 408, 425, 429 or 503")
 	fl.BoolVar(&s.Strict, "strict", false, "tests are asked for at / alone; other unknown paths are not found")
@@ -101,9 +98,6 @@ within --shutdown-grace; 2 usage.`,
 	return c
 }
 
-// busyStatuses are those that callers take for another answer than that of a test.
-var busyStatuses = []int{http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests, http.StatusServiceUnavailable}
-
 // check completes the server, and says which flag is wrong.
 func (f *testerFlags) check(lookup func(string) (string, bool)) error {
 	s, r := &f.server, &f.runs
@@ -116,26 +110,16 @@ func (f *testerFlags) check(lookup func(string) (string, bool)) error {
 			return usage("--%s: want more than 0", flag)
 		}
 	}
+	busy := []int{http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests, http.StatusServiceUnavailable} // callers try again
+	if s.FailureStatus < 400 || s.FailureStatus > 599 || slices.Contains(busy, s.FailureStatus) {
+		return usage("--failure-status %d: want 400 to 599, but not 408, 425, 429 or 503", s.FailureStatus)
+	}
 	if f.outputLimit > 64<<20 {
 		return usage("--output-limit: want 64Mi or less")
-	}
-	r.OutputLimit = int(f.outputLimit)
-	s.BaseURL, s.OpenMetrics = f.baseURL, f.openMetrics
-	s.Servers.Proxy = http.ProxyFromEnvironment
-	if s.FailureStatus < 400 || s.FailureStatus > 599 || slices.Contains(busyStatuses, s.FailureStatus) {
-		return usage("--failure-status %d: want 400 to 599, but not 408, 425, 429 or 503", s.FailureStatus)
 	}
 	for _, name := range s.Types {
 		if api.TypeName(name) == "" {
 			return usage("--types %q: want %s", name, either(api.Types()))
-		}
-	}
-	for flag, text := range map[string]string{"ngrinder-url": s.Servers.LoadURL, "concord-url": s.Servers.ProcessURL} {
-		if text == "" {
-			continue
-		}
-		if err := checkWebURL(text); err != nil {
-			return usage("--%s: %w", flag, err)
 		}
 	}
 	for _, host := range s.Servers.Hosts {
@@ -143,13 +127,15 @@ func (f *testerFlags) check(lookup func(string) (string, bool)) error {
 			return usage("--hosts %q: want HOST, HOST:PORT or *.DOMAIN", host)
 		}
 	}
-	if err := errors.Join(checkDir("keys", s.Servers.Keys, "a directory of keys"), checkDir("dir", s.Tools.Dir, "a directory where programs run")); err != nil {
-		return err
+	for flag, text := range map[string]string{"ngrinder-url": s.Servers.LoadURL, "concord-url": s.Servers.ProcessURL} {
+		if err := checkWebURL(text); err != nil && text != "" {
+			return usage("--%s: %w", flag, err)
+		}
 	}
-	if err := f.tools(lookup); err != nil {
-		return err
-	}
-	return f.listenFlags.check()
+	r.OutputLimit = int(f.outputLimit)
+	s.BaseURL, s.OpenMetrics, s.Servers.Proxy = f.baseURL, f.openMetrics, http.ProxyFromEnvironment
+	return cmp.Or(checkDir("keys", s.Servers.Keys, "a directory of keys"), checkDir("dir", s.Tools.Dir, "a directory where programs run"),
+		f.tools(lookup), f.listenFlags.check())
 }
 
 // inherited are the variables of this process that every program gets. HOME and
@@ -159,31 +145,26 @@ var inherited = []string{"PATH", "TZ", "LANG", "KUBERNETES_SERVICE_HOST", "KUBER
 // tools sets the environment of programs, and the commands with names.
 func (f *testerFlags) tools(lookup func(string) (string, bool)) error {
 	t := &f.server.Tools
-	for _, name := range inherited {
-		if value, set := lookup(name); set {
-			t.Env = append(t.Env, name+"="+value)
-		}
-	}
-	for _, entry := range f.env {
+	for i, entry := range append(slices.Clone(inherited), f.env...) {
 		name, _, given := strings.Cut(entry, "=")
 		value, set := lookup(name)
 		switch {
 		case name == "":
 			return usage("--env %q: want NAME or NAME=VALUE", entry)
-		case !given && !set:
-			return usage("--env %s: this process has no such variable: write %s=VALUE", name, name)
-		case !given:
-			entry = name + "=" + value
+		case given:
+			t.Env = append(t.Env, entry)
+		case set:
+			t.Env = append(t.Env, name+"="+value)
+		case i >= len(inherited):
+			return usage("--env %s: this process has no such variable: write %[1]s=VALUE", name)
 		}
-		t.Env = append(t.Env, entry)
 	}
 	t.Commands = map[string]string{}
 	for _, entry := range f.commands {
 		name, line, found := strings.Cut(entry, "=")
 		if !found || name == "" || strings.TrimSpace(line) == "" {
 			return usage("--command %q: want NAME=LINE", entry)
-		}
-		if t.Commands[name] != "" {
+		} else if t.Commands[name] != "" {
 			return usage("--command %s: given twice", name)
 		}
 		t.Commands[name] = line
@@ -197,10 +178,10 @@ func (f *testerFlags) tools(lookup func(string) (string, bool)) error {
 // runTester serves until ctx ends.
 func (p *program) runTester(ctx context.Context, f *testerFlags) (err error) {
 	log, err := f.log(p.stderr)
-	if err != nil {
-		return err
+	if err == nil {
+		err = f.check(p.lookup)
 	}
-	if err := f.check(p.lookup); err != nil {
+	if err != nil {
 		return err
 	}
 	s := &f.server
@@ -214,8 +195,7 @@ func (p *program) runTester(ctx context.Context, f *testerFlags) (err error) {
 	if f.runs.Dir == "" {
 		log.Warn("gates and runs are kept in memory alone, and end with this process: --state DIR keeps them")
 	}
-	f.runs.Observe = s.ObserveRun
-	f.runs.Warn = func(err error) { log.Error("history", "problem", err.Error()) }
+	f.runs.Observe, f.runs.Warn = s.ObserveRun, func(err error) { log.Error("history", "problem", err.Error()) }
 	if s.Gates, err = gate.Open(gate.Config{Dir: f.runs.Dir}); err != nil {
 		return fmt.Errorf("--state: %w", err)
 	}
@@ -223,11 +203,11 @@ func (p *program) runTester(ctx context.Context, f *testerFlags) (err error) {
 	if s.Runs, err = testrun.Open(f.runs); err != nil {
 		return fmt.Errorf("--state: %w", err)
 	}
+	var l *tester.Listener
 	s.Tools.Reaper = new(task.Reaper)
-	if err := s.Tools.Reaper.Adopt(); err != nil {
-		return errors.Join(err, s.Shutdown(context.WithoutCancel(ctx)))
+	if err = s.Tools.Reaper.Adopt(); err == nil {
+		l, err = s.Listen(ctx, tester.Endpoint{Addr: f.addr, Cert: f.cert, Key: f.key, ClientCA: f.clientCA, Optional: f.optional, Insecure: f.insecure, Grace: f.grace})
 	}
-	l, err := s.Listen(ctx, tester.Endpoint{Addr: f.addr, Cert: f.cert, Key: f.key, ClientCA: f.clientCA, Optional: f.optional, Insecure: f.insecure, Grace: f.grace})
 	if err != nil {
 		return errors.Join(listenError(err), s.Shutdown(context.WithoutCancel(ctx)))
 	}

@@ -7,8 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"mime"
 	"net/http"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/retry"
 )
 
 const maxEvent = 1 << 20 // bytes of an event of a stream
@@ -16,8 +20,8 @@ const maxEvent = 1 << 20 // bytes of an event of a stream
 // Stream makes a request for a stream of events and calls each with their ID,
 // the last that there was, and their data, until ctx ends, each returns an
 // error, or the stream breaks: the error wraps io.ErrUnexpectedEOF when it
-// ended. Begun is called when there is a stream; nil for nothing.
-func (s Server) Stream(ctx context.Context, r Request, begun func(), each func(id string, data []byte) error) error {
+// ended. Begun is called when there is a stream, and what it returns ends that.
+func (s Server) Stream(ctx context.Context, r Request, begun func() error, each func(id string, data []byte) error) error {
 	r.Method, r.Accept = http.MethodGet, "text/event-stream"
 	resp, err := s.Send(ctx, r)
 	if err != nil {
@@ -27,10 +31,75 @@ func (s Server) Stream(ctx context.Context, r Request, begun func(), each func(i
 	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind != "text/event-stream" {
 		return fmt.Errorf("%w: is this a %s?", ErrNoStream, s.Name)
 	}
-	if begun != nil {
-		begun()
+	if err := begun(); err != nil {
+		return err
 	}
 	return Events(resp.Body, each)
+}
+
+// Times between two attempts to connect, of which half is left to chance.
+const (
+	firstPause = 250 * time.Millisecond
+	lastPause  = 15 * time.Second
+)
+
+// A Following is a stream that is connected again when it breaks.
+type Following struct {
+	Operation string                   // begins errors
+	Request   func(again bool) Request // what is asked for; again says that there was a stream before
+	Begun     func() error             // is called when there is a stream, and what it returns breaks it; nil for nothing
+	Each      func(data []byte) error  // is called with the data of an event
+	Lost      func(error)              // is told why a stream is lost, and with nil that there is one again; nil for nothing
+}
+
+// Follow reads a stream until ctx ends, which is no error, Each returns an
+// error, or the server refuses it with a [Refusal] that stays. A server that
+// cannot be reached in the first place ends it as well.
+func (s Server) Follow(ctx context.Context, f Following) error {
+	ever, lost := false, false
+	tell := func(err error) {
+		if lost = err != nil; f.Lost != nil {
+			f.Lost(err)
+		}
+	}
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		var own error
+		err := s.Stream(ctx, f.Request(ever), func() error {
+			if f.Begun != nil {
+				if err := f.Begun(); err != nil {
+					return err
+				}
+			}
+			if ever, pause = true, firstPause/2; lost {
+				tell(nil)
+			}
+			return nil
+		}, func(_ string, data []byte) error {
+			own = f.Each(data)
+			return own
+		})
+		err = s.Failed(f.Operation, err)
+		var refused Refusal
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case own != nil:
+			return own
+		case !ever || errors.As(err, &refused) && !refused.Temporary() || errors.Is(err, ErrNoStream):
+			return err
+		case !lost:
+			tell(err)
+		}
+		if retry.Sleep(ctx, pause/2+rand.N(pause)) != nil {
+			return nil
+		}
+	}
+}
+
+// A Refusal is the error of an answer. A temporary one may be another next time.
+type Refusal interface {
+	error
+	Temporary() bool
 }
 
 // ErrNoStream is an answer that is no stream of events.

@@ -4,15 +4,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"net/http"
 	"net/url"
 	"strconv"
 
 	"github.com/headgate-io/headgate/internal/call"
+	"github.com/headgate-io/headgate/internal/retry"
 )
 
 // A Client calls the API of one test runner. Answers of the server that are not
@@ -22,7 +21,9 @@ type Client struct {
 	Token string       // sent as bearer token; "" for none
 	HTTP  *http.Client // nil for one of its own; redirects are followed within the origin of URL alone
 
-	Connected func() // called by Watch when the server has begun to tell of changes; nil for nothing
+	// Lost is told when Watch has lost the server, and why, and with nil when
+	// that is there again; nil for no reports.
+	Lost func(error)
 }
 
 // Filter selects gates, runs and entries. Empty fields select all.
@@ -141,26 +142,44 @@ func ask[T any](ctx context.Context, c *Client, operation string, r call.Request
 // Error returns status and reason.
 func (p *Problem) Error() string { return call.Status(p.Status, p.Reason) }
 
-var errEnough = errors.New("the caller has enough")
+// Temporary reports whether the answer may be another next time.
+func (p *Problem) Temporary() bool { return retry.Status(p.Status) }
 
-// Watch yields changes from now on, until ctx ends or the stream breaks. A
-// broken stream is the last it yields, as an error: who wants to go on calls
-// Watch again, and has missed what was in between: what it looks up when the
-// stream is [Client.Connected] misses nothing.
-func (c *Client) Watch(ctx context.Context) iter.Seq2[Notice, error] {
-	return func(yield func(Notice, error) bool) {
-		err := c.server().Stream(ctx, call.Request{Path: "watch"}, c.Connected, func(_ string, data []byte) error {
+// Watch calls each with the gates that f selects, and then with every change of
+// one of them or of a run. It connects again when the connection breaks, and
+// calls each with the gates once more, until ctx ends, which is no error, or
+// each returns an error, which it returns. What the server refuses ends it, and
+// so does a server that cannot be reached in the first place.
+func (c *Client) Watch(ctx context.Context, f Filter, each func(Notice) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var own error
+	tell := func(n Notice) error {
+		if n.Gate == nil && n.Run == nil || n.Gate != nil && !f.Selects(n.Gate.Key) { // of a later version, or others
+			return nil
+		}
+		if own = each(n); own != nil {
+			stop()
+		}
+		return own
+	}
+	err := c.server().Follow(ctx, call.Following{
+		Operation: "watch", Lost: c.Lost,
+		Request: func(bool) call.Request { return call.Request{Path: "watch"} },
+		Begun: func() error {
+			gates, err := c.Gates(ctx, f)
+			for i := 0; i < len(gates) && err == nil; i++ {
+				err = tell(Notice{Gate: &gates[i]})
+			}
+			return err
+		},
+		Each: func(data []byte) error {
 			var n Notice
 			if err := json.Unmarshal(data, &n); err != nil {
-				return fmt.Errorf("event: %w", err)
+				return fmt.Errorf("watch: event: %w", err)
 			}
-			if (n.Gate != nil || n.Run != nil) && !yield(n, nil) { // else it is of a later version
-				return errEnough
-			}
-			return nil
-		})
-		if err != nil && ctx.Err() == nil && !errors.Is(err, errEnough) {
-			yield(Notice{}, c.server().Failed("watch", err))
-		}
-	}
+			return tell(n)
+		},
+	})
+	return cmp.Or(own, err)
 }

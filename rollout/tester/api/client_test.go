@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
@@ -142,57 +141,68 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestWatch reads a stream of events, with what may stand in one.
-func TestWatch(t *testing.T) {
-	send := make(chan string)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		w.(http.Flusher).Flush()
-		for {
-			select {
-			case text, more := <-send:
-				if !more {
-					return
-				}
-				io.WriteString(w, text)
-				w.(http.Flusher).Flush()
-			case <-r.Context().Done():
-				return
-			}
+// watched returns a server with one gate, and a stream of changes that is body
+// each time but for the first so many answers, which are refusals.
+func watched(t *testing.T, body string, refusals ...int) *api.Client {
+	mux, streams := http.NewServeMux(), 0
+	mux.HandleFunc("/api/v1/gates", func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, `{"gates": [{"kind": "gate", "name": "before"}]}`)
+	})
+	mux.HandleFunc("/api/v1/watch", func(w http.ResponseWriter, _ *http.Request) {
+		if streams++; streams <= len(refusals) && refusals[streams-1] != 0 {
+			w.WriteHeader(refusals[streams-1])
+			return
 		}
-	}))
-	defer server.Close()
-	c := &api.Client{URL: server.URL}
-	go func() {
-		send <- ": keepalive\n\nevent: gate\nid: 1\ndata: {\"gate\":{\"name\":\"one\",\ndata: \"open\":true}}\r\n\r\n"
-		send <- "data: {\"later\":1}\n\ndata:{\"run\":{\"id\":\"two\"}}\n\n"
-		close(send)
-	}()
+		if body != "" {
+			w.Header().Set("Content-Type", "text/event-stream")
+		}
+		io.WriteString(w, body)
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return &api.Client{URL: server.URL}
+}
+
+// TestWatch reads a stream of events, with what may stand in one, and again when
+// it breaks, until it is refused.
+func TestWatch(t *testing.T) {
+	const body = ": keepalive\n\nevent: gate\nid: 1\ndata: {\"gate\":{\"kind\":\"gate\",\"name\":\"one\",\ndata: \"open\":true}}\r\n\r\n" +
+		"data: {\"gate\":{\"kind\":\"rollback\",\"name\":\"other\"}}\n\ndata: {\"later\":1}\n\ndata:{\"run\":{\"id\":\"two\"}}\n\n"
+	c := watched(t, body, 0, 503, 0, 403)
 	var got []string
-	c.Connected = func() { got = append(got, "connected") }
-	for n, err := range c.Watch(t.Context()) {
-		switch {
-		case n.Gate != nil:
-			got = append(got, fmt.Sprintf("%s %v", n.Gate.Name, n.Gate.Open))
-		case n.Run != nil:
-			got = append(got, n.Run.ID)
-		default:
-			got = append(got, err.Error())
+	c.Lost = func(err error) {
+		if err == nil {
+			got = append(got, "back")
+		} else {
+			got = append(got, "lost: "+err.Error())
 		}
 	}
-	if want := "connected|one true|two|watch: the stream ended: unexpected EOF"; strings.Join(got, "|") != want {
+	tell := func(n api.Notice) error {
+		if n.Gate != nil {
+			got = append(got, fmt.Sprintf("%s %v", n.Gate.Name, n.Gate.Open))
+		} else {
+			got = append(got, n.Run.ID)
+		}
+		return nil
+	}
+	err := c.Watch(t.Context(), api.Filter{Kind: api.KindGate}, tell)
+	const rest = "|one true|two|lost: watch: the stream ended: unexpected EOF"
+	if want := "before false" + rest + "|before false|back" + rest; strings.Join(got, "|") != want {
 		t.Errorf("got %q, want %s", got, want)
 	}
-
-	send = make(chan string, 2)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	send <- "data: {\"gate\":{}}\n\n"
-	for _, err := range c.Watch(ctx) {
-		if err != nil {
-			t.Errorf("after the end of the context: %v", err)
-		}
-		cancel()
+	if err == nil || !strings.Contains(err.Error(), "watch: status 403") {
+		t.Errorf("refused: %v", err)
+	}
+	if err := watched(t, body, 403).Watch(t.Context(), api.Filter{}, tell); err == nil {
+		t.Error("it is refused at once, and that is no error")
+	}
+	enough := errors.New("enough")
+	if err := watched(t, body).Watch(t.Context(), api.Filter{}, func(api.Notice) error { return enough }); err != enough {
+		t.Errorf("the caller's error is %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := watched(t, body).Watch(ctx, api.Filter{}, func(api.Notice) error { cancel(); return nil }); err != nil {
+		t.Errorf("after the end of the context: %v", err)
 	}
 }
 
@@ -201,23 +211,18 @@ func TestWatchHostile(t *testing.T) {
 	for name, body := range map[string]string{
 		"no stream": "", "long line": "data: " + strings.Repeat("x", 2<<20), "long event": strings.Repeat("data: "+strings.Repeat("x", 1000)+"\n", 2000), "no JSON": "data: <h1>\n\n",
 	} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			if name != "no stream" {
-				w.Header().Set("Content-Type", "text/event-stream")
-			}
-			io.WriteString(w, body)
-		}))
-		notices, errs := 0, 0
-		for _, err := range (&api.Client{URL: server.URL}).Watch(t.Context()) {
-			if err != nil {
-				errs++
-			} else {
+		ctx, cancel := context.WithCancel(t.Context())
+		c, notices, lost := watched(t, body), 0, 0
+		c.Lost = func(error) { lost++; cancel() }
+		err := c.Watch(ctx, api.Filter{}, func(n api.Notice) error {
+			if n.Gate == nil || n.Gate.Name != "before" {
 				notices++
 			}
+			return nil
+		})
+		if notices != 0 || (lost == 1) == (err != nil) {
+			t.Errorf("%s: %d notices, lost %d times, %v", name, notices, lost, err)
 		}
-		if notices != 0 || errs != 1 {
-			t.Errorf("%s: %d notices, %d errors", name, notices, errs)
-		}
-		server.Close()
+		cancel()
 	}
 }

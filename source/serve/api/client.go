@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io/fs"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -258,48 +257,10 @@ func (c *Client) Watch(ctx context.Context, f Filter, each func(Notice) error) e
 	})
 }
 
-// Times between two attempts to connect, of which half is left to chance.
-const (
-	firstPause = 250 * time.Millisecond
-	lastPause  = 15 * time.Second
-)
-
 // follow calls each with the data of a stream, again and again. Request returns what is asked for; again says that
 // there was a stream before.
 func (c *Client) follow(ctx context.Context, operation string, request func(again bool) call.Request, each func(data []byte) error) error {
-	ever, lost := false, false
-	tell := func(err error) {
-		if lost = err != nil; c.Lost != nil {
-			c.Lost(err)
-		}
-	}
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		var own error
-		err := c.server().Stream(ctx, request(ever), func() {
-			if ever, pause = true, firstPause/2; lost {
-				tell(nil)
-			}
-		}, func(_ string, data []byte) error {
-			own = each(data)
-			return own
-		})
-		err = c.server().Failed(c.at(operation), err)
-		p, refused := errors.AsType[*Problem](err)
-		refused = refused && p.Status < http.StatusInternalServerError && p.Status != http.StatusTooManyRequests
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case own != nil:
-			return own
-		case !ever || refused || errors.Is(err, call.ErrNoStream):
-			return c.advised(err)
-		case !lost:
-			tell(err)
-		}
-		if retry.Sleep(ctx, pause/2+rand.N(pause)) != nil {
-			return nil
-		}
-	}
+	return c.advised(c.server().Follow(ctx, call.Following{Operation: c.at(operation), Request: request, Each: each, Lost: c.Lost}))
 }
 
 // advice says what to do about answers that do not say it themselves.
@@ -322,6 +283,9 @@ func (p *Problem) Error() string {
 	}
 	return call.Status(p.Status, p.Reason)
 }
+
+// Temporary reports whether the answer may be another next time.
+func (p *Problem) Temporary() bool { return retry.Status(p.Status) }
 
 // Is reports whether the problem is that there is no such thing, or that the
 // caller may not see it: [fs.ErrNotExist], [fs.ErrPermission].
