@@ -74,7 +74,7 @@ func (p *program) readBook(f *manifestFlags) (*book, error) {
 	return b, nil
 }
 
-func (p *program) tellWarnings(b *book) { p.warn(errors.Join(b.warnings...)) }
+func (p *program) tellWarnings(b *book) { p.warn(b.warnings...) }
 
 // refusal returns what no analysis of a canary starts with. Decode has warned of
 // the same, with the line: that is the error then, and no warning any more.

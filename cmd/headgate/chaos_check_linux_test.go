@@ -17,7 +17,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve/api"
 )
@@ -98,42 +97,11 @@ func (w *chaos) fetch(ctx context.Context, url string) (int, []byte, error) {
 	return resp.StatusCode, body, err
 }
 
-// checkFiles reads what a killed server left: every saved status is whole, and
-// what it claims is there; everything that is published is what its path says.
-func (w *chaos) checkFiles() {
-	w.Helper()
-	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: w.store})
-	if err != nil {
-		w.Fatal(err)
-	}
-	defer store.Close()
-	set, err := (&source.Ledger{Dir: filepath.Join(w.store, ".status")}).List()
-	if err != nil {
-		w.Errorf("saved: %v", err)
-	}
-	for _, obj := range set.Objects {
-		if a := obj.Artifact(); a != nil {
-			if err := store.Verify(w.Context(), *a); err != nil {
-				w.Errorf("the saved status of %s: %v", source.ReferenceTo(obj), err)
-			}
-		}
-	}
-	for a, err := range store.All() {
-		if err == nil {
-			err = store.Verify(w.Context(), a)
-		}
-		if err != nil {
-			w.Error(err)
-		}
-	}
-}
-
 // settle lets everything be well again: everything gets ready and new.
 func (w *chaos) settle() {
 	s := w.start(0)
 	defer s.kill()
 	w.calm(s)
-	w.hooked(s)
 	before := w.usage(s)
 	for range 100 {
 		w.act(s)
@@ -152,7 +120,7 @@ func (w *chaos) settle() {
 		w.Errorf("the end: %v\n%s", s.err, s.log)
 	}
 	w.log(s)
-	w.checkFiles()
+	checkStore(w.T, w.store, false)
 	w.nothingLeft()
 }
 
@@ -219,36 +187,6 @@ func unpacked(b []byte) []byte {
 	}
 	all, _ := io.ReadAll(z)
 	return all
-}
-
-// hooked checks that a webhook shows what was pushed although the interval is long.
-func (w *chaos) hooked(s *chaosServer) {
-	x := w.objects[1]
-	w.write(x, 3600)
-	w.until("the interval is an hour", func() bool {
-		one, err := s.client.Source(s.ctx, x.Reference)
-		return err == nil && one.Interval == "1h0m0s" && one.Phase == "idle"
-	}, func() string { return "" })
-	w.origins.move(x.origin)
-	resp, err := w.http.Post(s.url+"/hook/"+x.Kind+"/"+x.Name, "application/json", strings.NewReader("{}"))
-	if err != nil {
-		w.Fatal(err)
-	}
-	resp.Body.Close()
-	if resp.StatusCode/100 != 2 {
-		w.Errorf("the webhook is answered %s", resp.Status)
-	}
-	w.until("the webhook shows what was pushed", func() bool {
-		one, err := s.client.Source(s.ctx, x.Reference)
-		if err != nil || one.Artifact == nil {
-			return false
-		}
-		_, body, err := w.fetch(s.ctx, s.at(one.Artifact.URL))
-		return err == nil && bytes.Contains(unpacked(body), []byte(w.mark(x)))
-	}, func() string { return "" })
-	if one, _, err := s.client.Reconcile(s.ctx, x.Reference, api.Change{}, chaosWait); err != nil || one.Ready != "True" {
-		w.Errorf("reconcile: %v, %+v", err, one)
-	}
 }
 
 // A holding is what a process has open.

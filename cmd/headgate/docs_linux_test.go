@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"fmt"
-	"html"
 	"io"
 	"net"
 	"net/http"
@@ -65,42 +64,6 @@ func TestDocs(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// The picture of the README is of a terminal in which its manifest is fetched; -update draws it.
-func TestDocsPicture(t *testing.T) {
-	const file = "../../docs/images/terminal.svg"
-	if !*update {
-		if text := read(t, file); len(text) > 10<<10 || !strings.Contains(text, "headgate fetch") {
-			t.Errorf("%s has %d bytes, or shows something else", file, len(text))
-		}
-		return
-	}
-	s := &docShell{t: t, dir: t.TempDir(), loopback: "127.0.0.1"}
-	manifest := blocks(read(t, "../../README.md"))[0]
-	s.file(manifest.name, manifest.text)
-	s.start(standIns(t))
-	s.enter("export HEADGATE_SECRET_APP_LOGIN_USERNAME=ci HEADGATE_SECRET_APP_LOGIN_PASSWORD=s3cret")
-	s.enter("mkdir -p secrets/release-keys && cp cosign.pub secrets/release-keys/")
-	shown := s.console("$ headgate fetch -f sources.yaml --secrets ./secrets\n$ headgate fetch -f sources.yaml --secrets ./secrets --out ./app gitrepository/app\n$ find app -type f | sort\n")
-	width, lines := 0, strings.Split(strings.TrimRight(shown, "\n"), "\n")
-	for _, line := range lines {
-		width = max(width, len(line))
-	}
-	var out strings.Builder
-	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="ui-monospace, Menlo, Consolas, monospace" font-size="13" fill="#d8dee6"><rect width="100%%" height="100%%" rx="8" fill="#14181d"/>`,
-		width*8+32, len(lines)*19+28)
-	for i, line := range lines {
-		text := strings.ReplaceAll(html.EscapeString(line), " True ", ` <tspan fill="#5fd38d">True</tspan> `)
-		if strings.HasPrefix(line, "$ ") {
-			text = `<tspan fill="#8ab4f8" font-weight="bold">` + text + `</tspan>`
-		}
-		fmt.Fprintf(&out, "\n<text x=\"16\" y=\"%d\" xml:space=\"preserve\" textLength=\"%d\">%s</text>", i*19+27, len(line)*8, text)
-	}
-	out.WriteString("\n</svg>\n")
-	if err := os.WriteFile(file, []byte(out.String()), 0o644); err != nil {
-		t.Fatal(err)
 	}
 }
 

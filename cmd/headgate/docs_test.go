@@ -1,16 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"flag"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,7 +15,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/headgate-io/headgate/rollout"
-	"github.com/headgate-io/headgate/source"
 )
 
 var update = flag.Bool("update", false, "write what documents show of the command anew")
@@ -74,7 +68,7 @@ func TestDocsManifests(t *testing.T) {
 				continue
 			}
 			var out bytes.Buffer
-			if code := run(t.Context(), []string{"validate", "-f", "-"}, strings.NewReader(b.text), &out, &out, func(string) (string, bool) { return "", false }); code != exitReady || strings.Contains(out.String(), "warning") {
+			if code := run(t.Context(), []string{"validate", "-f", "-"}, strings.NewReader(b.text), &out, &out, noVariables); code != exitReady || strings.Contains(out.String(), "warning") {
 				t.Errorf("%s: %d, %s in\n%s", page, code, &out, b.text)
 			}
 		}
@@ -87,7 +81,7 @@ func TestDocsUsage(t *testing.T) {
 		for _, m := range regexp.MustCompile(`(?m)^    headgate (.*?)(?: +#.*)?$`).FindAllStringSubmatch(read(t, page), -1) {
 			args := append(strings.Fields(strings.NewReplacer(`"`, "", `'`, "").Replace(m[1])), "--help")
 			var out, stderr bytes.Buffer
-			if code := run(t.Context(), args, strings.NewReader(""), &out, &stderr, func(string) (string, bool) { return "", false }); code != exitReady || !strings.Contains(out.String(), "headgate "+args[0]) {
+			if code := run(t.Context(), args, strings.NewReader(""), &out, &stderr, noVariables); code != exitReady || !strings.Contains(out.String(), "headgate "+args[0]) {
 				t.Errorf("%s: headgate %s: %d, %s", page, m[1], code, &stderr)
 			}
 		}
@@ -141,7 +135,7 @@ func TestDocsCommands(t *testing.T) {
 			walk(sub)
 		}
 	}
-	walk((&program{lookup: func(string) (string, bool) { return "", false }}).root())
+	walk((&program{lookup: noVariables}).root())
 	flagRow := func(f *pflag.Flag) string {
 		value, text := pflag.UnquoteUsage(f)
 		name := "--" + f.Name
@@ -209,71 +203,6 @@ func long(row string) string {
 	return name
 }
 
-// The tables of fields have each field that documents of a kind may have, and no other.
-func TestDocsFields(t *testing.T) {
-	for page, kinds := range map[string]map[string]any{
-		"../../docs/reference/manifests.md": {
-			"GitRepository": source.GitRepositorySpec{}, "OCIRepository": source.OCIRepositorySpec{}, "Bucket": source.BucketSpec{},
-			"PkgRepository": source.PkgRepositorySpec{}, "PkgChart": source.PkgChartSpec{}, "ExternalArtifact": source.ExternalArtifactSpec{},
-		},
-		"../../docs/reference/canaries.md": {"Canary": rollout.CanarySpec{}},
-	} {
-		text := read(t, page)
-		for kind, spec := range kinds {
-			_, section, _ := strings.Cut(text, "\n## "+kind+"\n")
-			section, _, _ = strings.Cut(section, "\n## ")
-			var got []string
-			for _, m := range regexp.MustCompile("(?m)^\\| ((?:`[A-Za-z.\\[\\]]+`(?:, )?)+) \\|").FindAllStringSubmatch(section, -1) {
-				for name := range strings.SplitSeq(m[1], ", ") {
-					got = append(got, strings.Trim(name, "`"))
-				}
-			}
-			want := fieldsOf(reflect.TypeOf(spec), "")
-			slices.Sort(got)
-			slices.Sort(want)
-			for _, name := range want {
-				if !slices.Contains(got, name) {
-					t.Errorf("%s: %s lacks the field %s", page, kind, name)
-				}
-			}
-			for _, name := range got {
-				if !slices.Contains(want, name) {
-					t.Errorf("%s: %s has no field %s", page, kind, name)
-				}
-			}
-		}
-	}
-}
-
-// fieldsOf returns the paths of the fields in documents below a struct. What
-// names another object is one field.
-func fieldsOf(of reflect.Type, at string) (all []string) {
-	for i := range of.NumField() {
-		f := of.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name == "" || name == "-" {
-			if f.Anonymous && f.Type.Kind() == reflect.Struct {
-				all = append(all, fieldsOf(f.Type, at)...)
-			}
-			continue
-		}
-		path, kind := at+name, f.Type
-		if kind.Kind() == reflect.Pointer {
-			kind = kind.Elem()
-		}
-		if kind.Kind() == reflect.Slice {
-			path, kind = path+"[]", kind.Elem()
-		}
-		named := strings.HasSuffix(name, "Ref") || strings.HasSuffix(name, "repository")
-		if kind.Kind() == reflect.Struct && !named && kind.NumField() > 0 && kind.Field(0).IsExported() {
-			all = append(all, fieldsOf(kind, path+".")...)
-			continue
-		}
-		all = append(all, strings.TrimSuffix(path, "[]"))
-	}
-	return all
-}
-
 // The table of verdicts is that of [rollout.HookType.Judge].
 func TestDocsVerdicts(t *testing.T) {
 	rows := regexp.MustCompile("(?m)^\\| `([a-z-]+)`(?: \\(default\\))? \\| ([a-z ]+) \\| ([a-z ]+) \\| ([a-z ]+) \\| (yes|no) \\|$").FindAllStringSubmatch(read(t, "../../docs/reference/canaries.md"), -1)
@@ -294,50 +223,4 @@ func TestDocsVerdicts(t *testing.T) {
 			t.Errorf("%s: counts %v", of, counts)
 		}
 	}
-}
-
-// What the server of sources counts is in the table of metrics.
-func TestDocsMetrics(t *testing.T) {
-	dir := t.TempDir()
-	url := served(t, []string{"serve", "-f", dir, "--store", filepath.Join(dir, ".store"), "--addr", "127.0.0.1:0"})
-	answer, err := http.Get(url + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	names := regexp.MustCompile(`(?m)^# TYPE (headgate_\w+)`).FindAllStringSubmatch(string(body), -1)
-	if err != nil || len(names) < 8 {
-		t.Errorf("there are %d metrics, %v", len(names), err)
-	}
-	table := read(t, "../../docs/reference/metrics.md")
-	for _, name := range names {
-		if !regexp.MustCompile("(?m)^\\| `" + name[1] + "[`{]").MatchString(table) {
-			t.Errorf("the table lacks %s", name[1])
-		}
-	}
-}
-
-// served runs headgate serve until the test ends, and returns its URL.
-func served(t *testing.T, args []string) string {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	r, w := io.Pipe()
-	ended := make(chan int, 1)
-	go func() {
-		ended <- run(ctx, args, strings.NewReader(""), w, io.Discard, func(string) (string, bool) { return "", false })
-		w.Close()
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if code := <-ended; code != exitReady {
-			t.Errorf("headgate %s: exit code %d", args[0], code)
-		}
-	})
-	line, err := bufio.NewReader(r).ReadString('\n')
-	url, found := strings.CutPrefix(strings.TrimSpace(line), "serving sources at ")
-	if err != nil || !found {
-		t.Fatalf("headgate %s printed %q: %v", args[0], line, err)
-	}
-	return url
 }

@@ -87,18 +87,13 @@ func (p *program) gate(kind api.Kind) *cobra.Command {
 		noun, nouns, meaning = "rollback switch", "rollback switches", "the canary is rolled back"
 	}
 	words := strings.NewReplacer("headgate KIND", "headgate "+string(kind), "KINDs", nouns, "KIND", noun, "MEANING", meaning)
-	c := &cobra.Command{
-		Use:   string(kind),
-		Short: words.Replace("Open, close, list and watch the KINDs of a test runner"),
-		Long: words.Replace(`The KINDs of canaries are kept by a test runner, headgate tester: see docs/tester.md, Gates and rollback switches.
+	c := group(string(kind), words.Replace("Open, close, list and watch the KINDs of a test runner"))
+	c.Long = words.Replace(`The KINDs of canaries are kept by a test runner, headgate tester: see docs/tester.md, Gates and rollback switches.
 
 A canary is named NAMESPACE/NAME, or NAME in namespace default; --gate names one of several of its own,
 or NAMESPACE/NAME/GATE, as list prints it. They are those of the test runner at --server, or with --state those in its directory while it does not run.
 
-Exit codes: 0 done, 1 it was refused or the test runner was not reached, 2 usage or something invalid.`),
-		Args: noCommand,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
+Exit codes: 0 done, 1 it was refused or the test runner was not reached, 2 usage or something invalid.`)
 	for _, verb := range gateVerbs {
 		if kind == api.KindRollback && strings.Contains(verb.has, "gateOnly") {
 			continue
@@ -174,7 +169,7 @@ func (p *program) runGate(ctx context.Context, verb gateVerb, f *gateFlags, args
 		return usage("--before %q: want the ID of an entry, a number", f.Before)
 	}
 	k, err := f.key(args)
-	if err = errors.Join(f.check(), err); err != nil {
+	if err != nil {
 		return err
 	}
 	f.change.Actor = cmp.Or(f.change.Actor, p.user())
@@ -516,19 +511,4 @@ func printItem(w io.Writer, format string, v any) error {
 		fmt.Fprintln(w, "---")
 	}
 	return printValue(w, format, v)
-}
-
-// result prints what a command found, as -o says: the names, a line each; the value,
-// for programs; or a table of lines, the first of which has the titles.
-func (p *program) result(f *outputFlags, value any, names []string, lines [][]string) (err error) {
-	switch {
-	case f.documents():
-		return printValue(p.stdout, f.output, value)
-	case f.output == "name":
-		for _, name := range names {
-			_, err = fmt.Fprintln(p.stdout, redact.String(name))
-		}
-		return err
-	}
-	return p.table(f.output == "wide" || !slices.Contains(f.formats, "wide")).print(lines...)
 }

@@ -43,8 +43,6 @@ func TestGateWait(t *testing.T) {
 	}
 }
 
-func noVariables(string) (string, bool) { return "", false }
-
 func TestOpensFor(t *testing.T) {
 	waiting := &api.Waiting{Checksum: "w"}
 	for _, c := range []struct {

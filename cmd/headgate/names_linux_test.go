@@ -27,7 +27,7 @@ func TestNamesOfBytes(t *testing.T) {
 	}
 	command := func(args []string) (code int, text string) {
 		var out bytes.Buffer
-		code = run(context.Background(), args, strings.NewReader(""), &out, &out, func(string) (string, bool) { return "", false })
+		code = run(context.Background(), args, strings.NewReader(""), &out, &out, noVariables)
 		return code, out.String()
 	}
 	tree := filepath.Join(dir, "tree")

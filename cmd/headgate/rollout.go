@@ -26,16 +26,8 @@ import (
 )
 
 func (p *program) rollout() *cobra.Command {
-	c := &cobra.Command{
-		Use:   "rollout",
-		Short: "Roll out a canary by webhooks, metrics and thresholds",
-		Long: `A rollout is driven by the spec.analysis of a Canary object: see docs/rollout.md. Simulate tells what would
-happen, run does it; status, abort and promote are for what is under way.`,
-		Args: noCommand,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	c.AddCommand(p.simulateRollout(), p.runRollout(), p.statusRollout(), p.abortRollout(), p.promoteRollout())
-	return c
+	return group("rollout", "Roll out a canary by webhooks, metrics and thresholds",
+		p.simulateRollout(), p.runRollout(), p.statusRollout(), p.abortRollout(), p.promoteRollout())
 }
 
 // The exit codes of rollout run; 2 is for errors of every kind.
@@ -144,9 +136,6 @@ func (f *runFlags) register(c *cobra.Command, none string) {
 // check refuses what no command that drives a rollout can do, and reads the
 // flags of operations.
 func (f *runFlags) check() (err error) {
-	if err := f.outputFlags.check(); err != nil {
-		return err
-	}
 	if f.Interval < 0 {
 		return usage("--interval %s: want a positive time", f.Interval)
 	}

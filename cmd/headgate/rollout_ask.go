@@ -258,9 +258,6 @@ Exit codes: 0 printed, 1 no rollout is known, 2 error or usage. With --watch tho
 
 // status prints how far a rollout has come or, to watch it, each change until it has ended.
 func (p *program) status(ctx context.Context, f *statusFlags, args []string) error {
-	if err := f.check(); err != nil {
-		return err
-	}
 	var last rolloutState
 	for {
 		s, err := f.find(nil, args)

@@ -63,9 +63,6 @@ Exit codes: 0 the simulation is told, however the rollout ends, 2 usage or an in
 }
 
 func (p *program) simulate(ctx context.Context, f *simulateFlags, name string) error {
-	if err := f.check(); err != nil {
-		return err
-	}
 	if f.ticks < 0 {
 		return usage("--ticks %d: want a positive number", f.ticks)
 	}

@@ -3,7 +3,9 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,96 +17,93 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// TestServe lets the command serve what it fetched, and asks for it.
-func TestServe(t *testing.T) {
-	repo := testenv.NewRepo(t)
-	repo.Commit(testenv.Commit{Branch: "main", Files: tree("one")})
-	store := filepath.Join(t.TempDir(), "store")
-	command(t, exitReady, "fetch", testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), "--name", "repo", "--store", store, "-q")
-	set, err := (&source.Ledger{Dir: filepath.Join(store, ".status")}).List()
-	if err != nil || len(set.Objects) != 1 {
-		t.Fatalf("status: %v", err)
+// A process is a command that runs beside a test, which reads what it prints.
+type process struct {
+	t         *testing.T
+	args      []string
+	out, said *bufio.Reader // standard output and error
+	interrupt context.CancelFunc
+	ended     chan int
+}
+
+// start runs a command. The test calls end.
+func start(t *testing.T, args ...string) *process {
+	ctx, cancel := context.WithCancel(context.Background())
+	out, stdout := io.Pipe()
+	said, stderr := io.Pipe()
+	p := &process{t, args, bufio.NewReader(out), bufio.NewReader(said), cancel, make(chan int, 1)}
+	go func() {
+		p.ended <- run(ctx, args, strings.NewReader(""), stdout, stderr, noVariables)
+		stdout.Close()
+		stderr.Close()
+	}()
+	return p
+}
+
+func noVariables(string) (string, bool) { return "", false }
+
+// line returns the rest of the next line of r, behind a word.
+func (p *process) line(r *bufio.Reader, word string) string {
+	p.t.Helper()
+	line, err := r.ReadString('\n')
+	_, rest, found := strings.Cut(strings.TrimSpace(line), word)
+	if err != nil || !found {
+		p.t.Fatalf("headgate %s: %q, %v, want %q", p.args[0], line, err, word)
 	}
-	a := set.Objects[0].Artifact()
-	whole, err := os.ReadFile(filepath.Join(store, filepath.FromSlash(a.Path)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := serving(t, store)
-	got, body := ask(t, "GET", url+"/"+a.Path, "")
-	if got.StatusCode != http.StatusOK || body != string(whole) || got.Header.Get("ETag") == "" {
-		t.Errorf("GET: %s, %d bytes, ETag %q", got.Status, len(body), got.Header.Get("ETag"))
-	}
-	for _, c := range []struct {
-		method, path, header string
-		status               int
-		body                 string
-	}{
-		{"HEAD", a.Path, "", http.StatusOK, ""},
-		{"GET", a.Path, "Range: bytes=2-9", http.StatusPartialContent, string(whole[2:10])},
-		{"GET", a.Path, "Range: bytes=-4", http.StatusPartialContent, string(whole[len(whole)-4:])},
-		{"GET", a.Path, "If-None-Match: " + got.Header.Get("ETag"), http.StatusNotModified, ""},
-	} {
-		if got, body := ask(t, c.method, url+"/"+c.path, c.header); got.StatusCode != c.status || body != c.body {
-			t.Errorf("%s %s %s: %s, %d bytes", c.method, c.path, c.header, got.Status, len(body))
-		}
-	}
-	for _, path := range []string{"", "gitrepository/", "gitrepository/default/repo/", ".status/gitrepository/default/repo.yaml", ".store/", "%2e%2e/x"} {
-		if got, _ := ask(t, "GET", url+"/"+path, ""); got.StatusCode != http.StatusNotFound {
-			t.Errorf("/%s: %s", path, got.Status)
-		}
-	}
-	if got, _ := ask(t, "DELETE", url+"/"+a.Path, ""); got.StatusCode != http.StatusMethodNotAllowed {
-		t.Errorf("DELETE: %s", got.Status)
-	}
-	if got := askFor(t, url+"/"+a.Path, "rebound.example"); got.StatusCode != http.StatusForbidden {
-		t.Errorf("for another host: %s", got.Status)
-	}
-	if _, err := (&artifact.Client{}).Open(t.Context(), artifact.Artifact{URL: url + "/" + a.Path, Digest: a.Digest}); err != nil {
-		t.Error(err)
+	return rest
+}
+
+// drain has the rest of an output not be read by the test.
+func (p *process) drain(output **bufio.Reader) {
+	if r := *output; r != nil {
+		*output = nil
+		go io.Copy(io.Discard, r)
 	}
 }
 
-// command runs the command to its end.
+// end interrupts the command and wants it to end with a code. It returns what it said last.
+func (p *process) end(code int) string {
+	p.t.Helper()
+	p.interrupt()
+	p.drain(&p.out)
+	var said []byte
+	if p.said != nil {
+		said, _ = io.ReadAll(p.said)
+	}
+	if got := <-p.ended; got != code {
+		p.t.Errorf("headgate %s: exit code %d, want %d\n%s", strings.Join(p.args, " "), got, code, said)
+	}
+	return string(said)
+}
+
+// served runs a server until the test ends, and returns its URL.
+func served(t *testing.T, args ...string) string {
+	t.Helper()
+	p := start(t, append(args, "--addr", "127.0.0.1:0")...)
+	p.drain(&p.said)
+	t.Cleanup(func() { p.end(exitReady) })
+	return "http://" + p.line(p.out, " at http://")
+}
+
+// command runs a command to its end.
 func command(t *testing.T, code int, args ...string) {
 	t.Helper()
 	var out strings.Builder
-	if got := run(t.Context(), args, strings.NewReader(""), &out, &out, func(string) (string, bool) { return "", false }); got != code {
+	if got := run(t.Context(), args, strings.NewReader(""), &out, &out, noVariables); got != code {
 		t.Fatalf("headgate %s: exit code %d, want %d\n%s", strings.Join(args, " "), got, code, out.String())
 	}
 }
 
-// serving runs headgate artifact serve until the test ends, and returns its URL.
-func serving(t *testing.T, store string) string {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	r, w := io.Pipe()
-	ended := make(chan int, 1)
-	go func() {
-		ended <- run(ctx, []string{"artifact", "serve", "--store", store, "--addr", "127.0.0.1:0"}, strings.NewReader(""), w, io.Discard, os.LookupEnv)
-		w.Close()
-	}()
-	t.Cleanup(func() {
-		cancel()
-		if code := <-ended; code != exitReady {
-			t.Errorf("headgate artifact serve: exit code %d", code)
-		}
-	})
-	line, err := bufio.NewReader(r).ReadString('\n')
-	_, url, found := strings.Cut(strings.TrimSpace(line), " at ")
-	if err != nil || !found || !strings.HasPrefix(url, "http://127.0.0.1:") {
-		t.Fatalf("headgate artifact serve printed %q: %v", line, err)
-	}
-	return url
-}
-
+// ask makes a request with a header as NAME: VALUE, or "", for a host if the header is Host.
 func ask(t *testing.T, method, url, header string) (*http.Response, string) {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), method, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if name, value, found := strings.Cut(header, ": "); found {
+	if name, value, found := strings.Cut(header, ": "); name == "Host" {
+		q.Host = value
+	} else if found {
 		q.Header.Set(name, value)
 	}
 	resp, err := http.DefaultClient.Do(q)
@@ -119,19 +118,107 @@ func ask(t *testing.T, method, url, header string) (*http.Response, string) {
 	return resp, string(body)
 }
 
-// askFor asks for a page of a host by another name, as a browser does whose name
-// server was lied to.
-func askFor(t *testing.T, url, host string) *http.Response {
-	t.Helper()
-	q, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
+// TestServe lets the command serve what it fetched, and asks for it.
+func TestServe(t *testing.T) {
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: tree("one")})
+	store := filepath.Join(t.TempDir(), "store")
+	command(t, exitReady, "fetch", testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), "--name", "repo", "--store", store, "-q")
+	set, err := (&source.Ledger{Dir: filepath.Join(store, ".status")}).List()
+	if err != nil || len(set.Objects) != 1 {
+		t.Fatalf("status: %v", err)
+	}
+	a := set.Objects[0].Artifact()
+	text, err := os.ReadFile(filepath.Join(store, filepath.FromSlash(a.Path)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	q.Host = host
-	resp, err := http.DefaultClient.Do(q)
-	if err != nil {
+	whole, url := string(text), served(t, "artifact", "serve", "--store", store)
+	got, _ := ask(t, "GET", url+"/"+a.Path, "")
+	if got.Header.Get("ETag") == "" {
+		t.Error("no ETag")
+	}
+	const missing, none = http.StatusNotFound, "\x00"
+	for _, c := range []struct {
+		method, path, header string
+		status               int
+		body                 string
+	}{
+		{"GET", a.Path, "", http.StatusOK, whole},
+		{"HEAD", a.Path, "", http.StatusOK, ""},
+		{"GET", a.Path, "Range: bytes=2-9", http.StatusPartialContent, whole[2:10]},
+		{"GET", a.Path, "Range: bytes=-4", http.StatusPartialContent, whole[len(whole)-4:]},
+		{"GET", a.Path, "If-None-Match: " + got.Header.Get("ETag"), http.StatusNotModified, ""},
+		{"GET", "", "", missing, none}, {"GET", "gitrepository/", "", missing, none}, {"GET", "gitrepository/default/repo/", "", missing, none},
+		{"GET", ".status/gitrepository/default/repo.yaml", "", missing, none}, {"GET", ".store/", "", missing, none}, {"GET", "%2e%2e/x", "", missing, none},
+		{"DELETE", a.Path, "", http.StatusMethodNotAllowed, none},
+		{"GET", a.Path, "Host: rebound.example", http.StatusForbidden, none}, // as of a browser whose name server was lied to
+	} {
+		if got, body := ask(t, c.method, url+"/"+c.path, c.header); got.StatusCode != c.status || c.body != none && body != c.body {
+			t.Errorf("%s %s %s: %s, %d bytes", c.method, c.path, c.header, got.Status, len(body))
+		}
+	}
+	if _, err := (&artifact.Client{}).Open(t.Context(), artifact.Artifact{URL: url + "/" + a.Path, Digest: a.Digest}); err != nil {
+		t.Error(err)
+	}
+}
+
+// What net/http says of connections goes through the log of the command, at its level.
+func TestConnectionsAreLogged(t *testing.T) {
+	dir, ca := t.TempDir(), testenv.NewCA(t)
+	cert, key := ca.Server("127.0.0.1")
+	for name, text := range map[string][]byte{"tls.crt": cert, "tls.key": key, "docs.yaml": nil} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{
+		{"serve", "-f", filepath.Join(dir, "docs.yaml"), "--store", filepath.Join(dir, "store")},
+		{"tester", "--state", filepath.Join(dir, "tester")},
+	} {
+		for level, want := range map[string]string{"warn": `level=WARN msg=connection problem="TLS handshake error from `, "error": ""} {
+			p := start(t, append(args, "--addr", "127.0.0.1:0", "--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"), "--log-level", level)...)
+			conn, err := net.Dial("tcp", p.line(p.out, " at https://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tls.Client(conn, &tls.Config{MaxVersion: tls.VersionTLS10, InsecureSkipVerify: true}).Handshake() == nil {
+				t.Error("TLS 1.0 is spoken")
+			}
+			conn.Close()
+			if want != "" {
+				p.line(p.said, want)
+			}
+			if said := p.end(exitReady); said != "" {
+				t.Errorf("%s --log-level %s: %q", args[0], level, said)
+			}
+		}
+	}
+}
+
+// TestLost says when the server that a command follows is lost, and when it is back.
+func TestLost(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	docs, store := filepath.Join(dir, "docs.yaml"), filepath.Join(dir, "store")
+	const failing = "apiVersion: source.headgate.dev/v1\nkind: Bucket\nmetadata: {name: assets}\nspec: {interval: 1h, bucketName: assets, endpoint: \"127.0.0.1:1\", insecure: true}\n"
+	if err := os.WriteFile(docs, []byte(failing), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	resp.Body.Close()
-	return resp
+	for _, command := range []string{"get", "events"} {
+		var p *process
+		t.Run(command, func(t *testing.T) {
+			served(t, "serve", "-f", docs, "--store", store)
+			p = start(t, command, "-w", "git/nope", "bucket/assets", "--store", store)
+			p.line(p.out, "") // there is a stream
+			p.drain(&p.out)
+		})
+		p.t = t
+		p.line(p.said, "the stream ended: unexpected EOF: trying again until it is back")
+		t.Run(command+" again", func(t *testing.T) {
+			served(t, "serve", "-f", docs, "--store", store)
+			p.line(p.said, "headgate: the server is back")
+		})
+		p.end(exitReady)
+	}
 }
