@@ -42,19 +42,15 @@ func (p *program) abortRollout() *cobra.Command {
 		Use:   "abort {[NAMESPACE/]CANARY | --state FILE | -f FILE|DIR|- [[NAMESPACE/]CANARY]}",
 		Short: "Roll a canary back that is being rolled out",
 		Long: `Abort ends a rollout that is under way, the first one of a canary too: all traffic goes to the primary, the canary
-is scaled down, and post-rollout webhooks are called.
-
-A run that is under way is asked, beside its status file, and does that at its next tick; one that ends before
-that does it when it is started again. Where no run is under way this command does it at once: it needs -f, and
-how traffic is divided, as rollout run does (--exec set-routes=…, --request set-routes=…), or --no-traffic where
-nothing divides it now, as after a run with --proxy.
+is scaled down, and post-rollout webhooks are called. A run that is under way is asked, beside its status file, and does that
+at its next tick, or when it is started again. Where there is none this command does it at once: it needs -f, and how traffic
+is divided, as rollout run does, or --no-traffic where nothing divides it now, as after a run with --proxy.
 
 Exit codes: 0 a run was asked, or it is rolled back, 1 there is no rollout to abort, 2 error or usage, 3 it was
 interrupted before it was rolled back: the same command, or the run, goes on.`,
-		Example: `  headgate rollout abort shop/checkout --reason "error rate"
-  headgate rollout abort -f canary.yaml --exec "set-routes=./weight.sh {{.Canary}}"     # no run is under way`,
-		Args: arguments(0, 1),
-		RunE: func(c *cobra.Command, args []string) error { return p.abort(c.Context(), f, args) },
+		Example: `  headgate rollout abort shop/checkout --reason "error rate"`,
+		Args:    arguments(0, 1),
+		RunE:    func(c *cobra.Command, args []string) error { return p.abort(c.Context(), f, args) },
 	}
 	f.runFlags.register(c, "nothing divides the traffic now")
 	f.register(c)
@@ -112,14 +108,11 @@ func (p *program) promoteRollout() *cobra.Command {
 		Long: `Promote asks the run that is under way, or the next one, beside its status file, to skip what is left of the
 analysis: at its next tick no more weights, iterations, metrics, pre-rollout and rollout webhooks. The canary has
 to be ready, and rollback, confirm-rollout and confirm-promotion webhooks are asked, unless --skip-gates is given.
-It is for the revision that is being rolled out now, and for no other.
-
-It asks for a confirmation on a terminal; without one --yes has to be given.
+It is for the revision that is being rolled out now, and for no other. It asks for a confirmation on a terminal.
 
 Exit codes: 0 it was asked, 1 there is no analysis to skip, or it was not confirmed, 2 error or usage.`,
-		Example: `  headgate rollout promote shop/checkout --reason "hotfix CVE-2026-1"
-  headgate rollout promote --state app.json --yes --skip-gates`,
-		Args: arguments(0, 1),
+		Example: `  headgate rollout promote shop/checkout --reason "hotfix CVE-2026-1" --yes`,
+		Args:    arguments(0, 1),
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := f.find(nil, args)
 			if err == nil {
@@ -196,19 +189,17 @@ type rolloutState struct {
 func (f *stateFlags) find(canary *rollout.Canary, args []string) (s rolloutState, err error) {
 	if s.canary = canary; canary == nil {
 		s.canary = new(rollout.Canary)
-		if len(args) == 0 && f.state == "" {
-			return s, usage("name a canary, or its status by --state")
-		}
-	}
-	if canary == nil && len(args) > 0 {
+		of := &s.canary.Metadata
 		namespace, name, found := strings.Cut(f.named(args), "/")
-		if !found {
-			namespace, name = rollout.DefaultNamespace, namespace
+		if of.Namespace, of.Name = namespace, name; !found {
+			of.Namespace, of.Name = rollout.DefaultNamespace, namespace
 		}
-		if namespace == "" || name == "" || strings.Contains(name, "/") {
+		switch {
+		case len(args) == 0 && f.state == "":
+			return s, usage("name a canary, or its status by --state")
+		case len(args) > 0 && (of.Namespace == "" || of.Name == "" || strings.Contains(of.Name, "/")):
 			return s, usage("%q: want NAME or NAMESPACE/NAME", args[0])
 		}
-		s.canary.Metadata = rollout.Metadata{Name: name, Namespace: namespace}
 	}
 	if s.File, err = f.statePath(s.canary); err != nil {
 		return s, err
@@ -245,10 +236,9 @@ func (p *program) statusRollout() *cobra.Command {
 
 Exit codes: 0 printed, 1 no rollout is known, 2 error or usage. With --watch those of rollout run: 0 promoted,
 1 rolled back, 2 error, 3 interrupted.`,
-		Example: `  headgate rollout status shop/checkout
-  headgate rollout status --state app.json -w -o json`,
-		Args: arguments(0, 1),
-		RunE: func(c *cobra.Command, args []string) error { return p.status(c.Context(), f, args) },
+		Example: `  headgate rollout status shop/checkout -w`,
+		Args:    arguments(0, 1),
+		RunE:    func(c *cobra.Command, args []string) error { return p.status(c.Context(), f, args) },
 	}
 	f.stateFlags.register(c)
 	f.registerFormat(c, "text", "json")

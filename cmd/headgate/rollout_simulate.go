@@ -39,15 +39,11 @@ func (p *program) simulateRollout() *cobra.Command {
 		Use:   "simulate -f FILE|DIR|- [[NAMESPACE/]CANARY]",
 		Short: "Tell tick by tick what a rollout would do",
 		Long: `Simulate runs the analysis of a Canary with a clock of its own, and calls nothing. Tick 0 is the first sight of
-the canary; from tick 1 on there is a second revision. Each tick is printed with what is called in it and what
-comes of that.
-
-Everything goes well unless flags say otherwise. A value may have ticks: 403@4 is in tick 4, 403@1-4 in ticks 1
+the canary; from tick 1 on there is a second revision. Each tick is printed with what is called in it. Everything goes well unless flags say otherwise. A value may have ticks: 403@4 is in tick 4, 403@1-4 in ticks 1
 to 4, 403@4- from tick 4 on; without ticks it is for all others. Of several values for a tick the last counts.
 
 Exit codes: 0 the simulation is told, however the rollout ends, 2 usage or an invalid object.`,
 		Example: `  headgate rollout simulate -f canary.yaml --hook load-test=500@3-5
-  headgate rollout simulate -f canary.yaml --hook confirm-promotion=403@1-20 --metric request-success-rate=98@4,none@5
   headgate rollout simulate -f canary.yaml --revision v3@6 --canary not-ready@2-3 -o json`,
 		Args: arguments(0, 1),
 		RunE: func(c *cobra.Command, args []string) error { return p.simulate(c.Context(), f, strings.Join(args, "")) },

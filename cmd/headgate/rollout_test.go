@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -30,26 +28,28 @@ type rolloutServers struct {
 func newTheatre(t *testing.T) *rolloutServers {
 	t.Helper()
 	s := &rolloutServers{dir: t.TempDir(), called: make(chan struct{}, 100)}
-	serve := func(h http.HandlerFunc) string {
-		server := httptest.NewServer(h)
+	for url, answer := range map[*string]http.HandlerFunc{
+		&s.primary: func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "primary") },
+		&s.canary:  func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "canary") },
+		&s.webhook: func(w http.ResponseWriter, r *http.Request) {
+			io.Copy(io.Discard, r.Body) // or the server does not see that the client leaves
+			s.called <- struct{}{}
+			if r.URL.Path == "/hanging" {
+				<-r.Context().Done()
+			}
+			w.WriteHeader(http.StatusForbidden)
+		},
+	} {
+		server := httptest.NewServer(answer)
 		t.Cleanup(server.Close)
-		return server.URL
+		*url = server.URL
 	}
-	s.primary = serve(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "primary") })
-	s.canary = serve(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "canary") })
-	s.webhook = serve(func(w http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body) // or the server does not see that the client leaves
-		s.called <- struct{}{}
-		if r.URL.Path == "/hanging" {
-			<-r.Context().Done()
-		}
-		w.WriteHeader(http.StatusForbidden)
-	})
 	return s
 }
 
-// args are those of a run with a webhook of a type at path, and a status.
-func (s *rolloutServers) args(t *testing.T, kind, path, status string) []string {
+// args are those of a run with a webhook of a type at path, a status, and more
+// fields of the analysis.
+func (s *rolloutServers) args(t *testing.T, kind, path, status string, more ...string) []string {
 	t.Helper()
 	manifest, state := filepath.Join(s.dir, "canary.yaml"), filepath.Join(s.dir, "app.json")
 	text := fmt.Sprintf(`apiVersion: rollout.headgate.dev/v1beta1
@@ -62,7 +62,7 @@ spec:
     stepWeight: 20
     maxWeight: 60
     webhooks: [{name: stage, type: %s, url: %q, timeout: 30s}]
-`, kind, s.webhook+path)
+%s`, kind, s.webhook+path, strings.Join(more, ""))
 	for name, data := range map[string]string{manifest: text, state: `{"name": "app", "namespace": "default", "status": ` + status + "}"} {
 		if err := os.WriteFile(name, []byte(data), 0o600); err != nil {
 			t.Fatal(err)
@@ -98,55 +98,30 @@ func TestResumedProxy(t *testing.T) {
 			if strings.Contains(c.status, "Succeeded") {
 				kind = "confirm-rollout" // nobody is asked for a rollback
 			}
-			ctx, interrupt := context.WithCancel(t.Context())
-			defer interrupt()
-			r, w := io.Pipe()
-			result, out := io.Pipe()
-			ended := make(chan int, 1)
 			args := append(s.args(t, kind, "/hanging", c.status), "--revision", c.revision, "--proxy-keep", "--interval", "1ms")
 			if c.again {
 				args = append(args, "--again")
 			}
-			go func() {
-				ended <- run(ctx, args, strings.NewReader(""), out, w, os.LookupEnv)
-				w.Close()
-				out.Close()
-			}()
-			url := servingAt(t, r)
+			p := start(t, args...)
+			url := p.line(p.said, "serving at ")
+			p.drain(&p.said)
 			if c.ended {
-				bufio.NewReader(result).ReadString('\n')
+				p.line(p.out, "")
 			} else {
 				<-s.called
 			}
-			go io.Copy(io.Discard, result)
 			if got := ofCanary(t, url); got != c.canary {
 				t.Errorf("the canary gets %d of 100 requests, want %d", got, c.canary)
 			}
-			interrupt()
-			if code := <-ended; code != c.code {
-				t.Errorf("exit code %d, want %d", code, c.code)
-			}
+			p.end(c.code)
 		})
 	}
 }
 
-// servingAt returns the URL of the proxy of a run that writes to r.
-func servingAt(t *testing.T, r io.Reader) string {
-	t.Helper()
-	said := bufio.NewReader(r)
-	line, err := said.ReadString('\n')
-	_, url, found := strings.Cut(line, "serving at ")
-	if err != nil || !found {
-		t.Fatalf("%q, %v", line, err)
-	}
-	go io.Copy(io.Discard, said)
-	url, _, _ = strings.Cut(url, ": ")
-	return url
-}
-
-// ofCanary returns how many of 100 requests the canary answers.
+// ofCanary returns how many of 100 requests the canary answers behind a proxy.
 func ofCanary(t *testing.T, url string) (n int) {
 	t.Helper()
+	url, _, _ = strings.Cut(url, ": ")
 	defer http.DefaultClient.CloseIdleConnections() // or the proxy waits for their next request when it ends
 	for range 100 {
 		if _, body := ask(t, "GET", url, ""); body == "canary" {
@@ -160,15 +135,8 @@ func ofCanary(t *testing.T, url string) (n int) {
 // yet: that is no failed check.
 func TestResumedProxyMeasuresFirst(t *testing.T) {
 	s := newTheatre(t)
-	args := s.args(t, "event", "/", `{"phase": "Progressing", "lastAppliedSpec": "v2", "canaryWeight": 40, "preRollout": true}`)
-	text, err := os.ReadFile(args[3])
-	if err != nil {
-		t.Fatal(err)
-	}
-	text = append(text, "    metrics: [{name: request-success-rate, thresholdRange: {min: 99}}]\n"...)
-	if err := os.WriteFile(args[3], text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	args := s.args(t, "event", "/", `{"phase": "Progressing", "lastAppliedSpec": "v2", "canaryWeight": 40, "preRollout": true}`,
+		"    metrics: [{name: request-success-rate, thresholdRange: {min: 99}}]\n")
 	var out strings.Builder
 	args = append(args, "--revision", "v2", "--timeout", "200ms", "-o", "json")
 	if code := run(t.Context(), args, strings.NewReader(""), &out, t.Output(), os.LookupEnv); code != exitNotOver {
@@ -265,21 +233,13 @@ func TestNextRunAfterPromotion(t *testing.T) {
 		{"--primary", s.canary + "/", "--canary", s.primary},
 		{"--primary", s.canary, "--canary", s.primary, "--swap"}, // are as they have to be
 	} {
-		ctx, interrupt := context.WithCancel(t.Context())
-		r, w := io.Pipe()
-		ended := make(chan int, 1)
-		waiting := append(append(args, "--revision", "v3", "--interval", "1h"), roles...)
-		go func() {
-			ended <- run(ctx, waiting, strings.NewReader(""), io.Discard, w, os.LookupEnv)
-			w.Close()
-		}()
-		if n := ofCanary(t, servingAt(t, r)); n != 100 {
+		p := start(t, append(append(args, "--revision", "v3", "--interval", "1h"), roles...)...)
+		url := p.line(p.said, "serving at ")
+		p.drain(&p.said)
+		if n := ofCanary(t, url); n != 100 {
 			t.Errorf("%q: the version that was promoted gets %d of 100 requests", roles, n)
 		}
-		interrupt()
-		if code := <-ended; code != exitNotOver {
-			t.Errorf("%q: exit code %d", roles, code)
-		}
+		p.end(exitNotOver)
 	}
 	demand(rollOut(exitPromoted, "--revision", "v3", "--swap"), ": primary "+s.canary+", canary "+s.primary+"\n", "give the next run --primary "+s.primary)
 	at(s.primary)
@@ -293,10 +253,7 @@ func TestNextRunAfterPromotion(t *testing.T) {
 func TestPromotedByOtherMeans(t *testing.T) {
 	s := newTheatre(t)
 	args := s.args(t, "rollback", "/", `{"phase": "Succeeded", "lastAppliedSpec": "v2", "lastPromotedSpec": "v2", "promotedURL": "http://127.0.0.1:1"}`)
-	args = append(args[:6], "--revision", "v3", "--interval", "1ms", "--no-traffic")
-	if code := run(t.Context(), args, strings.NewReader(""), io.Discard, t.Output(), os.LookupEnv); code != exitPromoted {
-		t.Fatalf("exit code %d", code)
-	}
+	command(t, exitPromoted, append(args[:6], "--revision", "v3", "--interval", "1ms", "--no-traffic")...)
 	if got := readStatus(t, args[5]).PromotedURL; got != "" {
 		t.Errorf("promoted at %q", got)
 	}
@@ -309,19 +266,10 @@ func TestMirrorIsNotBegunAgain(t *testing.T) {
 	balancer := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { routes = append(routes, req.URL.RawQuery) }))
 	defer balancer.Close()
 	s := newTheatre(t)
-	args := s.args(t, "post-rollout", "/", `{"phase": "Progressing", "lastAppliedSpec": "v2", "lastPromotedSpec": "v1"}`)
-	text, err := os.ReadFile(args[3])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(args[3], []byte(strings.Replace(string(text), "stepWeight:", "mirror: true\n    stepWeight:", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	args := s.args(t, "post-rollout", "/", `{"phase": "Progressing", "lastAppliedSpec": "v2", "lastPromotedSpec": "v1"}`, "    mirror: true\n")
 	args = append(args[:6:6], "--revision", "v2", "--once", "--interval", "1ns", "--request", "set-routes="+balancer.URL+"/?{{.Canary}}{{if .Mirrored}}m{{end}}")
 	for range 3 {
-		if code := run(t.Context(), args, strings.NewReader(""), io.Discard, io.Discard, os.LookupEnv); code != exitNotOver {
-			t.Errorf("exit code %d", code)
-		}
+		command(t, exitNotOver, args...)
 	}
 	if want := []string{"0m", "20", "40"}; !slices.Equal(routes, want) {
 		t.Errorf("got %q, want %q", routes, want)
@@ -354,27 +302,21 @@ func TestCredentialsOfRequests(t *testing.T) {
 	}
 }
 
-// TestRestartsSkipNoInterval kills a rollout twenty times, each time as soon as
-// a step is saved, and starts it again: no step is done before an interval has
-// passed since the one before.
+// TestRestartsSkipNoInterval kills a rollout each time as soon as a step is saved,
+// and starts it again: no step is done before an interval has passed since the one
+// before.
 func TestRestartsSkipNoInterval(t *testing.T) {
+	t.Parallel()
 	const interval = 200 * time.Millisecond
-	dir := t.TempDir()
-	manifest, state := filepath.Join(dir, "canary.yaml"), filepath.Join(dir, "app.json")
-	const text = `apiVersion: rollout.headgate.dev/v1beta1
-kind: Canary
-metadata: {name: app}
-spec:
-  targetRef: {kind: Deployment, name: app}
-  analysis: {interval: 10s, stepWeight: 1}
-`
-	if err := os.WriteFile(manifest, []byte(text), 0o600); err != nil {
+	args := newTheatre(t).args(t, "post-rollout", "/", `{"phase": "Progressing", "lastAppliedSpec": "v2", "lastPromotedSpec": "v1"}`)
+	state := args[5]
+	text := strings.Replace(read(t, args[3]), "stepWeight: 20", "stepWeight: 1", 1)
+	if err := os.WriteFile(args[3], []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var last rollout.Status
-	for kill := range 20 {
-		c := exec.Command("headgate", "rollout", "run", "-f", manifest, "--state", state, "--revision", "v2",
-			"--interval", interval.String(), "--no-traffic")
+	for kill := range 8 {
+		c := exec.Command("headgate", append(args[:6:6], "--revision", "v2", "--interval", interval.String(), "--no-traffic")...)
 		c.Stderr, c.Env = t.Output(), append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 		if err := c.Start(); err != nil {
 			t.Fatal(err)

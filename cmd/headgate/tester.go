@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -101,21 +100,19 @@ within --shutdown-grace; 2 usage.`,
 // check completes the server, and says which flag is wrong.
 func (f *testerFlags) check(lookup func(string) (string, bool)) error {
 	s, r := &f.server, &f.runs
-	numbers := map[string]int64{
-		"run-timeout": int64(r.Timeout), "concurrency": int64(r.Concurrency), "queue": int64(r.Queue),
-		"history": int64(r.Keep), "history-for": int64(r.KeepFor), "verdict-ttl": int64(r.Verdict),
-	}
-	for _, flag := range slices.Sorted(maps.Keys(numbers)) {
-		if numbers[flag] <= 0 {
-			return usage("--%s: want more than 0", flag)
-		}
-	}
 	busy := []int{http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests, http.StatusServiceUnavailable} // callers try again
-	if s.FailureStatus < 400 || s.FailureStatus > 599 || slices.Contains(busy, s.FailureStatus) {
-		return usage("--failure-status %d: want 400 to 599, but not 408, 425, 429 or 503", s.FailureStatus)
-	}
-	if f.outputLimit > 64<<20 {
-		return usage("--output-limit: want 64Mi or less")
+	if err := refuse([]wrong{
+		{r.Timeout <= 0, "--run-timeout: want more than 0"},
+		{r.Concurrency <= 0, "--concurrency: want more than 0"},
+		{r.Queue <= 0, "--queue: want more than 0"},
+		{r.Keep <= 0, "--history: want more than 0"},
+		{r.KeepFor <= 0, "--history-for: want more than 0"},
+		{r.Verdict <= 0, "--verdict-ttl: want more than 0"},
+		{f.outputLimit > 64<<20, "--output-limit: want 64Mi or less"},
+		{s.FailureStatus < 400 || s.FailureStatus > 599 || slices.Contains(busy, s.FailureStatus),
+			fmt.Sprintf("--failure-status %d: want 400 to 599, but not 408, 425, 429 or 503", s.FailureStatus)},
+	}); err != nil {
+		return err
 	}
 	for _, name := range s.Types {
 		if api.TypeName(name) == "" {
