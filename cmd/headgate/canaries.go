@@ -108,7 +108,9 @@ func (p *program) readTexts(name string, exclude []string) (texts []text, err er
 		err = read(name, false, io.NopCloser(p.stdin), nil)
 		return texts, err
 	}
-	if info, err := os.Stat(name); err != nil || !info.IsDir() {
+	if info, err := os.Stat(name); err != nil {
+		return nil, err
+	} else if !info.IsDir() {
 		f, err := os.Open(name)
 		err = read(name, false, f, err)
 		return texts, err

@@ -20,7 +20,7 @@ import (
 // storesKey is where a script has its object stores, by variable.
 type storesKey struct{}
 
-// s3Stores are the object stores of a script: $S3 may be read by everybody,
+// bucketServers are the object stores of a script: $S3 may be read by everybody,
 // $S3KEYS with the keys "AKIDREADER" and "s3cret-canary", $S3TLS with a certificate of
 // ca.crt by who has one too, and $S3STS with temporary keys for LDAP user "ci" and
 // password "s3cret-canary", or the token "t0ken-canary". All have the bucket
@@ -28,7 +28,10 @@ type storesKey struct{}
 // keys, a region of its own. $S3BUSY answers 503, $S3ECHO repeats what it is sent.
 // $GCS wants a token for the key in secrets/gcs, $AZURE the signature
 // in $SAS, in its bucket and its container "assets".
-func s3Stores(t *testing.T, env *testscript.Env) error {
+func bucketServers(t *testing.T, env *testscript.Env, used func(...string) bool) error {
+	if !used("S3", "GCS", "AZURE") {
+		return nil
+	}
 	ca, lab := testenv.NewCA(t), testenv.NewCA(t)
 	stores, desks := map[string]*testenv.Store{}, env.Values[desksKey{}].(map[string]desk)
 	for name, config := range map[string]testenv.StoreConfig{
@@ -39,6 +42,9 @@ func s3Stores(t *testing.T, env *testscript.Env) error {
 		"S3STS":  {LDAPUsername: "ci", LDAPPassword: "s3cret-canary", WebIdentityToken: "t0ken-canary"},
 		"S3BUSY": {Defect: testenv.S3Failure(http.StatusServiceUnavailable, "SlowDown", "reduce your request rate")},
 	} {
+		if !used(name) {
+			continue
+		}
 		s := testenv.StartS3(t, config)
 		stores[name], desks[name] = s, s
 		env.Setenv(name, s.Host)

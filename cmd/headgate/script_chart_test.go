@@ -23,12 +23,15 @@ type (
 	chartsKey struct{} // those that are repositories of charts
 )
 
-// repositories are the repositories of charts of a script: $CHARTS may be read
+// chartServers are the repositories of charts of a script: $CHARTS may be read
 // by everybody, $CHARTSKEYS by user "ci" with the password "s3cret-canary",
 // $CHARTSTLS by who has the certificate in secrets/charts. All have the charts
 // web 1.0.0, 1.1.0 and 2.0.0-rc.1, and cache 0.1.0. $CHARTSKEYSCANARY has user
 // and password in the URL.
-func repositories(t *testing.T, env *testscript.Env) error {
+func chartServers(t *testing.T, env *testscript.Env, used func(...string) bool) error {
+	if !used("CHARTS") {
+		return nil
+	}
 	ca := testenv.NewCA(t)
 	all, desks := map[string]*testenv.Charts{}, env.Values[desksKey{}].(map[string]desk)
 	for name, config := range map[string]testenv.ChartsConfig{
@@ -36,6 +39,9 @@ func repositories(t *testing.T, env *testscript.Env) error {
 		"CHARTSKEYS": {Username: "ci", Password: "s3cret-canary"},
 		"CHARTSTLS":  {CA: ca, Mutual: true},
 	} {
+		if !used(name) {
+			continue
+		}
 		s := testenv.StartCharts(t, config)
 		for _, version := range []string{"1.0.0", "1.1.0", "2.0.0-rc.1"} {
 			s.Put(testenv.ChartVersion{Name: "web", Version: version, Files: map[string]string{"values-prod.yaml": "replicas: 3\n"}})

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -36,8 +37,8 @@ func TestMain(m *testing.M) {
 // $TESTDATA is the folder testdata of the module,
 // $SIGNED and $COSIGN have what gpg, ssh-keygen and cosign signed. The
 // command "commit" adds a commit to main; "exits" runs a command that has to
-// end with a code; "layer" pushes a file as a layer. Object stores are those of s3Stores, repositories of charts
-// those of repositories, what rollouts call is that of webhooks, a test runner that of startTester.
+// end with a code; "layer" pushes a file as a layer. Object stores are those of bucketServers, repositories of charts
+// those of chartServers, what rollouts call is that of webhooks, a test runner that of startTester.
 func TestScripts(t *testing.T) {
 	signedDir, err := filepath.Abs("../../testdata/signed")
 	if err != nil {
@@ -55,50 +56,41 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("TESTDATA", shared)
-			repo := testenv.NewRepo(t)
-			first := repo.Commit(testenv.Commit{Branch: "main", Message: "first", Files: tree("one")})
-			repo.Tag("v1.0.0", first)
-			second := repo.Commit(testenv.Commit{Branch: "main", Message: "second", Files: tree("two")})
-			env.Values[repoKey{}] = repo
-			env.Setenv("REPO", testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo())
-			env.Setenv("PRIVATE", testenv.ServeHTTP(t, testenv.HTTP{Username: "ci", Password: "s3cret"}, repo).Repo())
-			env.Setenv("BROKEN", testenv.ServeHTTP(t, testenv.HTTP{Defect: testenv.Status(500)}, repo).Repo())
-			stalled := testenv.ServeHTTP(t, testenv.HTTP{Defect: &testenv.Defect{Phase: testenv.Pack, Do: testenv.Stall, After: 100}}, repo)
-			env.Setenv("STALLED", stalled.Repo())
-			env.Values[stalledKey{}] = stalled
-			env.Setenv("CANARY", strings.Replace(env.Getenv("PRIVATE"), "//", "//ci:s3cret@", 1))
+			script := read(t, filepath.Join("testdata/script", strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")+".txtar"))
+			used := func(names ...string) bool { // what no script names is not started
+				return slices.ContainsFunc(names, func(name string) bool { return strings.Contains(script, name) })
+			}
+			if used("REPO", "PRIVATE", "BROKEN", "STALLED", "CANARY", "BARE", "COMMIT", "SHORT", "commit", "signed") {
+				repositories(t, env)
+			}
+			env.Values[desksKey{}] = map[string]desk{}
 			for name, config := range map[string]testenv.RegistryConfig{
 				"REGISTRY": {}, "LOCKED": {Username: "ci", Password: "s3cret"}, "DENYING": {Defect: &testenv.Defect{Phase: testenv.PutBlob, Status: 403}},
 			} {
-				registry := testenv.StartRegistry(t, config)
-				env.Setenv(name, registry.Host)
-				if name == "REGISTRY" {
-					env.Values[registryKey{}] = registry
+				if used(name) {
+					registry := testenv.StartRegistry(t, config)
+					env.Setenv(name, registry.Host)
+					if name == "REGISTRY" {
+						env.Values[registryKey{}] = registry
+					}
 				}
 			}
 			env.Setenv("ECHOING", echoing(t))
 			env.Setenv("LEADING", leading(t))
-			env.Setenv("REPOPORT", port(env.Getenv("REPO")))
 			env.Setenv(testenv.NamesVariable, "wide.example=203.0.113.7 site.example=10.0.0.7")
 			secure := httptest.NewTLSServer(http.NotFoundHandler())
 			secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 			env.Defer(secure.Close)
 			env.Setenv("OVERTLS", secure.Listener.Addr().String())
-			env.Setenv("BARE", repo.Dir)
 			env.Setenv("SIGNED", signedDir)
 			env.Setenv("COSIGN", cosignDir)
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // the default is a second a command
-			env.Setenv("COMMIT1", first)
-			env.Setenv("COMMIT2", second)
-			env.Setenv("SHORT1", first[:8])
-			env.Setenv("SHORT2", second[:8])
 			for _, kv := range testenv.GitEnv(t) {
 				name, value, _ := strings.Cut(kv, "=")
 				if strings.HasPrefix(name, "GIT_") {
 					env.Setenv(name, value)
 				}
 			}
-			env.Values[desksKey{}] = map[string]desk{}
 			for _, key := range []any{testerKey{}, keptKey{}} {
 				server := new(*serverProcess)
 				env.Values[key] = server
@@ -108,7 +100,7 @@ func TestScripts(t *testing.T) {
 					}
 				})
 			}
-			err := errors.Join(s3Stores(t, env), repositories(t, env), webhooks(t, env))
+			err := errors.Join(bucketServers(t, env, used), chartServers(t, env, used), webhooks(t, env))
 			hosts := map[string]string{} // of all kinds, by a name that only the proxy knows
 			for _, name := range []string{"REPO", "REGISTRY", "CHARTS", "S3", "GCS", "AZURE"} {
 				host := env.Getenv(name)
@@ -150,6 +142,24 @@ func TestScripts(t *testing.T) {
 			},
 		},
 	})
+}
+
+// repositories are the Git servers of a script.
+func repositories(t *testing.T, env *testscript.Env) {
+	repo := testenv.NewRepo(t)
+	first := repo.Commit(testenv.Commit{Branch: "main", Message: "first", Files: tree("one")})
+	repo.Tag("v1.0.0", first)
+	second := repo.Commit(testenv.Commit{Branch: "main", Message: "second", Files: tree("two")})
+	stalled := testenv.ServeHTTP(t, testenv.HTTP{Defect: &testenv.Defect{Phase: testenv.Pack, Do: testenv.Stall, After: 100}}, repo)
+	url, private := testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), testenv.ServeHTTP(t, testenv.HTTP{Username: "ci", Password: "s3cret"}, repo).Repo()
+	env.Values[repoKey{}], env.Values[stalledKey{}] = repo, stalled
+	for name, value := range map[string]string{
+		"REPO": url, "REPOPORT": port(url), "PRIVATE": private, "CANARY": strings.Replace(private, "//", "//ci:s3cret@", 1), "STALLED": stalled.Repo(),
+		"BROKEN": testenv.ServeHTTP(t, testenv.HTTP{Defect: testenv.Status(500)}, repo).Repo(), "BARE": repo.Dir,
+		"COMMIT1": first, "COMMIT2": second, "SHORT1": first[:8], "SHORT2": second[:8],
+	} {
+		env.Setenv(name, value)
+	}
 }
 
 // echoing returns the host of a registry that sends back the password it gets.
