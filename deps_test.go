@@ -68,7 +68,7 @@ var rooms = map[string]room{
 	"rollout/traffic":  {imports: "rollout internal/command internal/notify internal/placeholder internal/redact"},
 
 	"rollout/tester":                {imports: "internal/document internal/httpserve internal/redact rollout rollout/tester/api rollout/tester/gate rollout/tester/remote rollout/tester/run rollout/tester/task", modules: prometheusModules + " golang.org/x/sync"},
-	"rollout/tester/api":            {imports: "internal/call"},
+	"rollout/tester/api":            {imports: "internal/call internal/retry"},
 	"rollout/tester/gate":           {imports: "rollout/tester/api rollout/tester/internal/store", modules: bboltModules},
 	"rollout/tester/internal/store": {imports: "internal/durable", modules: bboltModules},
 	"rollout/tester/remote":         {imports: "rollout/tester/api rollout/tester/run internal/origin internal/redact internal/retry internal/zone"},
@@ -81,7 +81,7 @@ var rooms = map[string]room{
 		modules: "github.com/spf13/cobra github.com/spf13/pflag github.com/inconshreveable/mousetrap github.com/jedib0t/go-pretty/v6 github.com/mattn/go-runewidth github.com/clipperhouse/uax29/v2 golang.org/x/term golang.org/x/text github.com/rogpeppe/go-internal",
 	},
 
-	"internal/call":        {imports: "internal/httpserve internal/origin internal/redact"},
+	"internal/call":        {imports: "internal/httpserve internal/origin internal/redact internal/retry"},
 	"internal/durable":     {},
 	"internal/command":     {},
 	"internal/document":    {imports: "internal/redact", modules: "go.yaml.in/yaml/v3"},
