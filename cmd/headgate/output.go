@@ -61,7 +61,6 @@ func (f *outputFlags) Set(format string) error {
 
 func (f *outputFlags) String() string { return f.output }
 func (f *outputFlags) Type() string   { return "string" }
-func (f *outputFlags) check() error   { return nil }
 
 // prints reports whether the command prints its result: -q silences it unless
 // -o asks for it.
