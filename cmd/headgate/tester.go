@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -180,6 +181,12 @@ func (p *program) runTester(ctx context.Context, f *testerFlags) (err error) {
 	}
 	if err != nil {
 		return err
+	}
+	if _, set := p.lookup("GOGC"); !set {
+		debug.SetGCPercent(400) // a check of a gate leaves garbage only, and what is in use is small
+	}
+	if _, set := p.lookup("GOMEMLIMIT"); !set {
+		debug.SetMemoryLimit(192 << 20)
 	}
 	s := &f.server
 	s.Log = log
