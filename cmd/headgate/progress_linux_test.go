@@ -31,8 +31,14 @@ func TestTerminal(t *testing.T) {
 		args = append([]string{"fetch", server.Repo(), "--name", "repo", "--store", store}, args...)
 		return onTerminal(t, func(tty *os.File) { run(t.Context(), args, strings.NewReader(""), io.Discard, tty, os.LookupEnv) })
 	}
-	left := func(drawn string) string { // without the line that changes
-		return regexp.MustCompile(`\r\x1b\[K[^\r\n]*`).ReplaceAllString(drawn, "")
+	left := func(drawn string) string { // on the terminal, as lines are drawn over
+		lines := strings.SplitAfter(drawn, "\n")
+		for i, line := range lines {
+			if at := strings.LastIndex(line, "\x1b[K"); at >= 0 {
+				lines[i] = line[at+len("\x1b[K"):]
+			}
+		}
+		return strings.Join(lines, "")
 	}
 	stays := regexp.MustCompile(`^GitRepository/default/repo: receiving objects \d.*/s\r\n$`)
 	if got := fetch(); !stays.MatchString(left(got)) {
