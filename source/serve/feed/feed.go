@@ -72,16 +72,18 @@ func (f *Files) Follow(ctx context.Context, set func(serve.Desired)) error {
 	moving := patience    // looks since something differed
 	for {
 		files := w.look(ctx)
+		another := !slices.Equal(files, read)
 		switch {
-		case slices.Equal(files, read) || ctx.Err() != nil:
-			moving = 0
-		case slices.Equal(files, seen) || moving == patience:
+		case ctx.Err() != nil:
+		case moving == patience || another && slices.Equal(files, seen):
 			read, moving = files, 0
 			if desired, another := w.read(files); another {
 				set(desired)
 			}
-		default:
+		case another:
 			moving++
+		default:
+			moving = 0
 		}
 		seen = files
 		select {
@@ -146,12 +148,7 @@ func (w *watch) look(ctx context.Context) (files []file) {
 		}
 		files = append(files, f)
 	}
-	bad := func(name string, err error) {
-		if at, ok := err.(*fs.PathError); ok && at.Path == name {
-			err = at.Err
-		}
-		found(file{name: name, defect: err.Error()}, nil)
-	}
+	bad := func(name string, err error) { found(file{name: name, defect: plain(name, err).Error()}, nil) }
 	for _, root := range w.Paths {
 		root = filepath.Clean(root)
 		info, err := os.Stat(root)
@@ -287,6 +284,7 @@ func (w *watch) document(f file, before *document) *document {
 	text, err := []byte(nil), errors.New(f.defect)
 	if f.defect == "" {
 		text, err = readFile(f.name, limit)
+		err = plain(f.name, err)
 	}
 	next := &document{sum: sha256.Sum256(text)}
 	switch {
@@ -307,6 +305,14 @@ func (w *watch) document(f file, before *document) *document {
 		}
 	}
 	return next
+}
+
+// plain returns an error about a file without the name of the file.
+func plain(name string, err error) error {
+	if at, ok := err.(*fs.PathError); ok && at.Path == name {
+		return at.Err
+	}
+	return err
 }
 
 // readFile reads a file of at most limit bytes; of one that grows, what it had.

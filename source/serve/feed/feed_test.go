@@ -240,6 +240,18 @@ func TestFollowDefects(t *testing.T) {
 	})
 }
 
+// A directory that is empty at first is told as it is: the server is ready, and what was removed goes.
+func TestFollowEmpty(t *testing.T) {
+	watched(t, feed.Files{}, nil, func(r *rig) {
+		if r.rest(); r.count != 1 {
+			r.Errorf("told %d times", r.count)
+		}
+		r.write("a.yaml", document("a", "1m"))
+		r.rest()
+		r.want("a=1m0s")
+	})
+}
+
 func TestFollowTellsOnce(t *testing.T) {
 	old := strings.Replace(document("a", "1m"), "spec:", "spec:\n  gitImplementation: go-git", 1)
 	old = strings.Replace(old, "/v1\n", "/v1beta2\n", 1)
