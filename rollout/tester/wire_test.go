@@ -160,6 +160,26 @@ func TestRejectWhatWasSeen(t *testing.T) {
 	d.post(gatePath+"/close", `{"ttl": "1h"}`).is(t, "a time of a closing", 400, "ttl")
 }
 
+// TestOpenFromWebhook opens gates by payloads, which have a checksum whatever the mode; one without a name opens
+// what checks without a name ask, and these begin no wait.
+func TestOpenFromWebhook(t *testing.T) {
+	d := openDoor(t, nil)
+	for mode, want := range map[string]string{"": "sticky ", "one-shot": "one-shot ", "checksum": "checksum abc"} {
+		body := strings.Replace(canary("shop", `{}`), "{", `{"mode": "`+mode+`", "ttl": "1h", `, 1)
+		d.post("/gate/open", body).is(t, "open, mode "+mode, 202, "")
+		if g := d.state(api.KindGate); string(g.Mode)+" "+g.Checksum != want || g.Expires.IsZero() {
+			t.Errorf("mode %q: %+v", mode, g)
+		}
+		d.post("/gate/close", body).is(t, "close, mode "+mode, 202, "")
+	}
+	d.post("/gate/check", `{}`).is(t, "no name", 403, "")
+	if got := waits(t, d.url, api.Filter{}); got != "" {
+		t.Errorf("%s waits", got)
+	}
+	d.post("/gate/open", `{}`).is(t, "open", 202, "")
+	d.post("/gate/check", `null`).is(t, "opened", 200, "")
+}
+
 // told is a payload as an analysis sends it.
 func told(weight, more string) string {
 	return fmt.Sprintf(`{"name":"app","namespace":"test","phase":"Waiting","checksum":"a","metadata":{"headgate.revision":"main@sha1:69d8","headgate.weight":%q,`+

@@ -84,7 +84,9 @@ func TestRestart(t *testing.T) {
 		if v := r.view("held"); v.Phase != serve.Suspended || v.Suspension.By != "alice" || v.Object.Artifact() == nil {
 			r.Errorf("held: %+v", v)
 		}
-		r.ran("bad start failed, edited start unchanged")
+		if got := describe(r.took()); got != "bad start failed, edited start unchanged" && got != "edited start unchanged, bad start failed" {
+			r.Errorf("ran %s", got)
+		}
 		if r.view("edited").Object.Head().Metadata.Generation != 2 {
 			r.Errorf("edited: %+v", r.view("edited"))
 		}

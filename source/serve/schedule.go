@@ -132,11 +132,13 @@ type tickKey struct {
 	interval time.Duration
 }
 
+func (e *entry) tickKey() tickKey { return tickKey{e.upstream, min(e.obj.Interval(), never)} }
+
 // tick returns the first tick of e after now. Ticks are counted from the first run
 // of an object with these ticks, or from a random time before now when it is not
 // known, or when there are so many objects that they would be due together.
 func (s *Server) tick(e *entry, now time.Duration) time.Duration {
-	key := tickKey{e.upstream, min(e.obj.Interval(), never)}
+	key := e.tickKey()
 	first, known := s.ticks[key]
 	if !known {
 		first = now

@@ -297,6 +297,7 @@ func (s *Server) erase(e *entry, removed *removal) (err error) {
 	defer s.mu.Unlock()
 	if removed.done = err == nil; removed.done {
 		delete(s.entries, e.ref)
+		delete(s.ticks, e.tickKey()) // others with the same upstream begin new ones
 		s.sorted = slices.DeleteFunc(slices.Clone(s.sorted), func(other *entry) bool { return other == e })
 	} else {
 		e.hold, e.obj = hold, adopt(e.obj, nil)

@@ -115,6 +115,8 @@ func (c *change) note(k api.Key, e api.Entry) {
 // the one that waits. An error wraps [ErrInvalid] or [ErrClosed], or is one of the write.
 func (s *Store) Change(action string, k api.Key, by api.Change) (api.Gate, error) {
 	switch {
+	case action != "open" && action != "close" && action != "reject":
+		return api.Gate{}, fmt.Errorf("%w: action %q: want open, close or reject", ErrInvalid, action)
 	case action == "close" && cmp.Or(string(by.Mode), by.Checksum, by.TTL) != "":
 		return api.Gate{}, fmt.Errorf("%w: mode, checksum and ttl are of an opening", ErrInvalid)
 	case action == "reject" && by.Mode != "":

@@ -280,6 +280,7 @@ func (s *Store) tick(c *change) error {
 		case w == nil:
 		case s.waits(r, c.now) == nil:
 			s.endWait(k, c.now)
+			r.Waiting = nil
 		case !r.told && r.stale(w, c.now):
 			r.told = true
 			s.gates[k] = r

@@ -128,6 +128,7 @@ func TestInvalid(t *testing.T) {
 		},
 		"ttl: \"soon\"": func() error { _, err := b.Change("open", key, api.Change{TTL: "soon"}); return err },
 		"ttl are of":    func() error { _, err := b.Change("close", key, api.Change{TTL: "5"}); return err },
+		"action \"x\"":  func() error { _, err := b.Change("x", key, api.Change{}); return err },
 		"actor: ":       func() error { _, err := b.Change("close", key, api.Change{Actor: "a\nb"}); return err },
 		"reason: ": func() error {
 			_, err := b.Change("close", key, api.Change{Reason: strings.Repeat("x", 1001)})
