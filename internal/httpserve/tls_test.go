@@ -15,6 +15,7 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -150,9 +151,13 @@ func TestRotation(t *testing.T) {
 // TestCertificateExpires shows what a connection is worth that lasts longer
 // than the certificate of its client.
 func TestCertificateExpires(t *testing.T) {
-	leaf := newAuthority(t).issue(t, x509.Certificate{Subject: pkix.Name{CommonName: "alice"}}).cert
+	id := &url.URL{Scheme: "spiffe", Host: "example.com", Path: "/alice"}
+	leaf := newAuthority(t).issue(t, x509.Certificate{Subject: pkix.Name{CommonName: "alice"}, DNSNames: []string{"alice.example.com"}, URIs: []*url.URL{id}}).cert
 	now := leaf.NotAfter
-	for name, config := range map[string]httpserve.Config{"named": {File: write(t, "certificates: [{name: alice, commonName: alice}]")}, "any": {}} {
+	for name, config := range map[string]httpserve.Config{
+		"named": {File: write(t, "certificates: [{name: alice, commonName: alice}]")}, "dns": {File: write(t, "certificates: [{name: alice, dns: alice.example.com}]")},
+		"uri": {File: write(t, "certificates: [{name: bob, uri: 'spiffe://example.com/bob'}, {name: alice, uri: 'spiffe://example.com/alice'}]")}, "any": {},
+	} {
 		now = leaf.NotAfter
 		config.Certificates, config.Now = true, func() time.Time { return now }
 		g, err := httpserve.OpenGuard(config)

@@ -54,6 +54,7 @@ func TestGFull(t *testing.T) {
 	if err := json.Unmarshal([]byte(d.post(gatePath+"/link", "{}").body), &link); err != nil {
 		t.Fatal(err)
 	}
+	d.call("GET", "/readyz", "").is(t, "ready", 200, "OK")
 	fillDisk(t, filepath.Join(dir, "gates.db"))
 	approve := strings.TrimPrefix(link.Approve, d.url)
 	for path, body := range map[string]string{

@@ -368,9 +368,14 @@ func TestStuckReader(t *testing.T) {
 type timed struct {
 	*httptest.ResponseRecorder
 	deadline time.Time
+	all      []time.Time
 }
 
-func (a *timed) SetWriteDeadline(at time.Time) error { a.deadline = at; return nil }
+func (a *timed) SetWriteDeadline(at time.Time) error {
+	a.all = append(a.all, at)
+	a.deadline = at
+	return nil
+}
 
 // TestDeadlineOfEachAnswer has the deadline of an answer not be that of the next
 // on the same connection.
@@ -386,6 +391,12 @@ func TestDeadlineOfEachAnswer(t *testing.T) {
 	handler.ServeHTTP(a, httptest.NewRequest(http.MethodPost, "/gate/check", strings.NewReader("{}")))
 	if time.Until(a.deadline) < time.Second {
 		t.Error("it holds for the next")
+	}
+	a.all = nil
+	expecting := httptest.NewRequest(http.MethodPost, "/gate/approve", strings.NewReader("{}"))
+	expecting.Header.Set("Expect", "100-continue")
+	if handler.ServeHTTP(a, expecting); len(a.all) == 0 || !a.all[0].IsZero() {
+		t.Errorf("what tells to go on has the deadline of the answer before: %v", a.all)
 	}
 }
 

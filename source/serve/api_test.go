@@ -219,6 +219,9 @@ spec: {url: "https://git.example.org/part.git", interval: 1h}
 	if len(defects) != 1 || strings.Contains(defects[0], password) || strings.ContainsRune(defects[0], '\x1b') {
 		t.Errorf("defects: %q", defects)
 	}
+	if status, _, text := r.ask("GET", "/api/v1/sources/gitrepository/shop/whole/files", "", ""); status != 404 || !strings.Contains(text, "has no artifact") {
+		t.Errorf("files of nothing: %d %s", status, text)
+	}
 	_, _, text := r.ask("GET", "/api/v1/sources/gitrepository/shop/app", "", "", "Accept", "application/yaml")
 	if !strings.Contains(text, "https://ci:xxxxx@git.example.org/app.git") || !strings.Contains(text, "status:") {
 		t.Errorf("%s", text)
@@ -536,6 +539,9 @@ func TestSpellingOfTheDocument(t *testing.T) {
 	r.desired <- serve.Desired{Objects: objects(t, documents+helmDocuments)}
 	for _, ref := range []source.Reference{{Kind: "PkgRepository", Namespace: "shop", Name: "charts"}, {Kind: "PkgChart", Namespace: "shop", Name: "web"}} {
 		r.ran(ref)
+	}
+	if _, _, text := r.ask("GET", "/api/v1/sources/pkgrepository/shop/charts/files", "", ""); strings.Count(text, `"path"`) != 1 || !strings.Contains(text, `.yaml"`) {
+		t.Errorf("files of an index: %s", text)
 	}
 	for path, kind := range map[string]string{
 		"/api/v1/sources/helmchart/shop/web":         `"kind":"HelmChart"`,

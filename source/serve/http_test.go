@@ -248,7 +248,11 @@ func (u webOrigin) Resolve(ctx context.Context, _ source.State) (source.Revision
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	n := u.revision[u.name]
-	return source.Revision{ID: fmt.Sprintf("main@sha1:%040d", n), File: fmt.Sprintf("%040d.tar.gz", n)}, nil, u.broken[u.name]
+	ext := ".tar.gz"
+	if u.name == "charts" {
+		ext = ".yaml"
+	}
+	return source.Revision{ID: fmt.Sprintf("main@sha1:%040d", n), File: fmt.Sprintf("%040d%s", n, ext)}, nil, u.broken[u.name]
 }
 
 func (u webOrigin) Open(_ context.Context, rev source.Revision) (source.Content, error) {
@@ -351,6 +355,8 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/api/v1/sources?kind=nothing", [5]int{401, 400, 400, 400, 400}},
 		{"GET", "/api/v1/sources?ready=perhaps", [5]int{401, 400, 400, 400, 400}},
 		{"GET", "/api/v1/sources?order=up", [5]int{401, 400, 400, 400, 400}},
+		{"GET", "/api/v1/sources?name=app&name=site", [5]int{401, 400, 400, 400, 400}},
+		{"GET", "/api/v1/sources?name=%zz", [5]int{401, 400, 400, 400, 400}},
 		{"POST", "/api/v1/sources", [5]int{405, 405, 405, 405, 405}},
 		{"GET", "/api/v1/sources/gitrepository/shop/app", [5]int{401, 200, 200, 200, 403}},
 		{"GET", "/api/v1/sources/GitRepository/docs/site", [5]int{401, 200, 403, 200, 403}},
@@ -372,6 +378,8 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/api/v1/events", [5]int{401, 200, 200, 200, 200}},
 		{"GET", "/api/v1/events?severity=loud", [5]int{401, 400, 400, 400, 400}},
 		{"GET", "/api/v1/events?since=yesterday", [5]int{401, 400, 400, 400, 400}},
+		{"GET", "/api/v1/events?after=-1", [5]int{401, 400, 400, 400, 400}},
+		{"GET", "/api/v1/events?follow=perhaps", [5]int{401, 400, 400, 400, 400}},
 		{"HEAD", "/api/v1/events?follow=true", [5]int{401, 200, 200, 200, 200}},
 		{"GET", "/api/v1/stats", [5]int{401, 200, 200, 200, 200}},
 		{"GET", "/api/v1/session", [5]int{401, 200, 200, 200, 200}},

@@ -241,6 +241,7 @@ type upstream struct {
 	hang     time.Duration // of Resolve
 	slow     time.Duration // of Open
 	secret   string        // that is asked for
+	account  string        // whose pull Secrets are asked for
 	resolves int
 	opens    int
 	open     int // now
@@ -261,7 +262,7 @@ type origin struct {
 func (o *origin) Resolve(ctx context.Context, _ source.State) (source.Revision, source.State, error) {
 	o.up.mu.Lock()
 	o.up.resolves++
-	hang, err, rev, panics, secret := o.up.hang, o.up.err, o.up.rev, o.up.panics, o.up.secret
+	hang, err, rev, panics, secret, account := o.up.hang, o.up.err, o.up.rev, o.up.panics, o.up.secret, o.up.account
 	o.up.mu.Unlock()
 	if panics {
 		panic("a defect")
@@ -270,6 +271,9 @@ func (o *origin) Resolve(ctx context.Context, _ source.State) (source.Revision, 
 		if _, err := o.env.Secrets.Secret(ctx, "default", secret); err != nil {
 			return source.Revision{}, nil, err
 		}
+	}
+	if account != "" {
+		o.env.Secrets.PullSecrets(ctx, "default", account)
 	}
 	if err := pause(ctx, hang); err != nil {
 		return source.Revision{}, nil, err

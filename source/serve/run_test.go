@@ -83,6 +83,17 @@ func secrets(password string) source.Secrets {
 	}}
 }
 
+// A robot is Secrets with those of one service account.
+type robot string
+
+func (robot) Secret(context.Context, string, string) (source.Secret, error) {
+	return source.Secret{}, fs.ErrNotExist
+}
+
+func (p robot) PullSecrets(context.Context, string, string) ([]source.Secret, error) {
+	return []source.Secret{{Data: map[string][]byte{"password": []byte(p)}}}, nil
+}
+
 // suspended returns a copy of g that its spec suspends.
 func suspended(g *source.GitRepository) *source.GitRepository {
 	out := *g
@@ -102,15 +113,19 @@ func TestTriggers(t *testing.T) {
 		before, do func(r *rig)
 		want       string // the runs at once
 	}{
-		"nothing":                        {nil, put(base), ""},
-		"the same in another document":   {nil, put(repo("a", site, time.Hour)), ""},
-		"another spec":                   {nil, put(repo("a", site, 2*time.Hour)), "a spec unchanged"},
-		"requestedAt":                    {nil, put(annotated(base, "reconcile.headgate.dev/requestedAt", "now")), "a request unchanged"},
-		"requestedAt of the reference":   {nil, put(annotated(base, "reconcile.fluxcd.io/requestedAt", "now")), "a request unchanged"},
-		"an annotation of events":        {nil, put(annotated(base, "event.headgate.dev/team", "shop")), ""},
-		"a request":                      {nil, func(r *rig) { r.Request(named("a"), serve.Request) }, "a request unchanged"},
-		"a Secret":                       {login, known("new"), "a secret unchanged"},
-		"the same Secret":                {login, known("old"), ""},
+		"nothing":                      {nil, put(base), ""},
+		"the same in another document": {nil, put(repo("a", site, time.Hour)), ""},
+		"another spec":                 {nil, put(repo("a", site, 2*time.Hour)), "a spec unchanged"},
+		"requestedAt":                  {nil, put(annotated(base, "reconcile.headgate.dev/requestedAt", "now")), "a request unchanged"},
+		"requestedAt of the reference": {nil, put(annotated(base, "reconcile.fluxcd.io/requestedAt", "now")), "a request unchanged"},
+		"an annotation of events":      {nil, put(annotated(base, "event.headgate.dev/team", "shop")), ""},
+		"a request":                    {nil, func(r *rig) { r.Request(named("a"), serve.Request) }, "a request unchanged"},
+		"a Secret":                     {login, known("new"), "a secret unchanged"},
+		"the same Secret":              {login, known("old"), ""},
+		"a Secret of a service account": {
+			func(r *rig) { r.up(site).account, r.feed.now.Secrets = "robot", robot("old") },
+			func(r *rig) { r.feed.put(serve.Desired{Objects: list(base), Secrets: robot("new")}) }, "a secret unchanged",
+		},
 		"a Secret that was missing":      {func(r *rig) { r.up(site).secret = "login" }, known("new"), "a secret stored"},
 		"a Secret that nobody asked for": {nil, known("new"), ""},
 		"another spec of what is stalled": {
@@ -504,6 +519,8 @@ func TestNeeds(t *testing.T) {
 		if r.view("mid").Object.Artifact() == nil {
 			r.Errorf("%+v", r.view("mid"))
 		}
+		r.restart(nil) // what needs others runs at once
+		r.ran("mid start waiting, app input unchanged")
 	})
 	live(t, list(repo("app", other, time.Hour, "base")), func(r *rig) { r.up(site).err = errRefused }, func(r *rig) {
 		r.put(repo("app", other, time.Hour, "base"), base) // it comes, and fails

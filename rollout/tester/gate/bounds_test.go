@@ -124,6 +124,9 @@ func TestFull(t *testing.T) {
 		if err := b.Ready(); !errors.Is(err, gate.ErrClosed) {
 			t.Errorf("closed: %v", err)
 		}
+		if got := check(b, key, "a"); got != gate.ErrClosed.Error() {
+			t.Errorf("a one-shot gate was used after the end: %s", got)
+		}
 	})
 }
 

@@ -92,6 +92,15 @@ func TestLinks(t *testing.T) {
 	if e := b.Audit(api.Filter{Limit: 2}); e[1].Action != "link" || e[1].Actor != "me" || e[1].Checksum != "c" {
 		t.Errorf("audit: %v", e)
 	}
+
+	check(b, key, "") // a canary without a checksum is approved once
+	approve, _ = issue(t, b, 0)
+	if g, err := b.Redeem(approve, "", ""); err != nil || g.Mode != api.OneShot || check(b, key, "") != "pass" || check(b, key, "") != "no" {
+		t.Errorf("without a checksum: %v %v", g, err)
+	}
+	approve, _ = issue(t, b, 0)
+	b.EndWaits(key.Namespace, key.Name, api.Key{})
+	dead(t, b, approve, "nobody waits")
 }
 
 // TestLinkTime ends links by the clock.
