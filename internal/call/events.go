@@ -20,7 +20,7 @@ const maxEvent = 1 << 20 // bytes of an event of a stream
 // Stream makes a request for a stream of events and calls each with their ID,
 // the last that there was, and their data, until ctx ends, each returns an
 // error, or the stream breaks: the error wraps io.ErrUnexpectedEOF when it
-// ended. Begun is called when there is a stream, and what it returns ends that.
+// ended. Begun is called when there is a stream; its error ends the stream.
 func (s Server) Stream(ctx context.Context, r Request, begun func() error, each func(id string, data []byte) error) error {
 	r.Method, r.Accept = http.MethodGet, "text/event-stream"
 	resp, err := s.Send(ctx, r)
@@ -47,7 +47,7 @@ const (
 type Following struct {
 	Operation string                   // begins errors
 	Request   func(again bool) Request // what is asked for; again says that there was a stream before
-	Begun     func() error             // is called when there is a stream, and what it returns breaks it; nil for nothing
+	Begun     func() error             // is called when there is a stream, which its error breaks; nil for nothing
 	Each      func(data []byte) error  // is called with the data of an event
 	Lost      func(error)              // is told why a stream is lost, and with nil that there is one again; nil for nothing
 }

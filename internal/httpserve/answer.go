@@ -395,11 +395,11 @@ func Origins(baseURL string) *http.CrossOriginProtection {
 const empty = "\x00"
 
 // Normalize makes a path one that [http.ServeMux] serves as it is. Repeated slashes count
-// as one, but below names, a prefix that ends with a slash, where an empty segment is a
+// as one, but below names, a first segment between slashes, an empty segment is a
 // name; "" for no prefix. The segments "." and ".." are names everywhere.
 func Normalize(u *url.URL, names string) {
 	segments := strings.Split(strings.TrimLeft(u.EscapedPath(), "/"), "/")
-	below := names != "" && strings.HasPrefix("/"+segments[0]+"/", names)
+	below := "/"+segments[0]+"/" == names
 	var kept []string
 	for i, segment := range segments {
 		switch {

@@ -126,7 +126,7 @@ type call struct {
 // What routes need besides what callers may do with the object of their path.
 const (
 	aCaller   = "caller"    // that is known
-	documents = "documents" // a known caller, and that they are read: before, an object of one that is not would be missing
+	documents = "documents" // a known caller, when they are read: until then an object would seem to be missing
 )
 
 // A route is a method and a pattern of [http.ServeMux], what it needs, the parameters that it has, and its handler.

@@ -170,7 +170,7 @@ func backOff(failures int, least, limit time.Duration, jitter float64) time.Dura
 // few; hosts whose last run failed have half of all slots together.
 type slots struct {
 	all, each int
-	failed    map[string]bool // hosts by how their last run ended
+	failed    map[string]bool // hosts whose last run did
 	taken     int
 	serial    uint64
 	lines     map[string]*line

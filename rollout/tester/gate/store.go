@@ -269,7 +269,7 @@ func (s *Store) endWait(k api.Key, now time.Time) {
 	s.feed.Send(s.view(k, now))
 }
 
-// room reports whether a gate is known, or as many are not that it can be.
+// room reports whether a gate is known, or can be: fewer than most are.
 func (s *Store) room(k api.Key, most int) bool { return s.gates[k].known() || len(s.gates) < most }
 
 // tick closes openings whose time is over, ends waits that are idle, tells watchers

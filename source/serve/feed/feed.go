@@ -94,7 +94,7 @@ func (f *Files) Follow(ctx context.Context, set func(serve.Desired)) error {
 	}
 }
 
-// patience is how many looks files are waited for that differ at each.
+// patience is after how many looks files are read that differ at each of them.
 const patience = 5
 
 // check returns why a path cannot be read.
