@@ -59,8 +59,8 @@ type StoreConfig struct {
 // [Store.Put] publishes all or nothing, and durably: when it returns, file and
 // directories have reached the disk. Any number of processes may use one
 // directory at a time; those that write to the same object order themselves
-// with [Store.Lock]. What a killed process leaves is invisible, and
-// [Store.Sweep] removes it.
+// with [Store.Lock]. What a killed process leaves is invisible; [Store.Sweep]
+// removes its temporary files, and [Store.GC] the rest.
 //
 // Errors about names wrap [fs.ErrInvalid], about absent artifacts
 // [fs.ErrNotExist], and content that is not what its digest says is a

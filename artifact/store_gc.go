@@ -161,7 +161,7 @@ func (s *Store) expired(now time.Time, list []stored, i int) bool {
 func (s *Store) drop(p storePath) error {
 	err := ignore(s.root.Remove(p.path()), fs.ErrNotExist)
 	if err == nil {
-		s.root.Remove(p.record()) // sweep finds what stays behind
+		s.root.Remove(p.record()) // GC finds what stays behind
 		s.root.Remove(p.folder())
 	}
 	return err
@@ -198,6 +198,7 @@ type GCConfig struct {
 // GC removes the artifacts that nothing refers to, of objects that are gone
 // as well, and returns them. Those stored less than KeepFor ago (the default,
 // when it is negative) stay: whoever refers to them may not have said so yet.
+// At last it does what [Store.Tidy] does, for every object.
 func (s *Store) GC(ctx context.Context, c GCConfig) (removed []Artifact, err error) {
 	defer wrap(&err, "collect garbage")
 	if c.Keep == nil {
@@ -211,6 +212,16 @@ func (s *Store) GC(ctx context.Context, c GCConfig) (removed []Artifact, err err
 		var gone []Artifact
 		gone, err = s.collect(ctx, dir, c)
 		removed = append(removed, gone...)
+	}
+	if err != nil || c.DryRun {
+		return removed, err
+	}
+	known, err := s.objects(objectDir) // some have no artifacts
+	for _, dir := range append(dirs, known...) {
+		if ctx.Err() != nil {
+			return removed, ctx.Err()
+		}
+		err = errors.Join(err, s.Tidy(dir))
 	}
 	return removed, err
 }
@@ -253,27 +264,16 @@ type Swept struct {
 	Bytes int64 // their size
 }
 
-// Sweep removes what killed processes left behind: their temporary files,
-// records of files that are gone, empty directories, and pointers and locks of
-// objects that are gone. What a live process is working on stays.
+// Sweep removes the temporary files that killed processes left behind. Those of
+// live ones stay. It does not look at the objects of the store.
 func (s *Store) Sweep(ctx context.Context) (swept Swept, err error) {
 	defer wrap(&err, "sweep the store")
-	swept, err = s.temp.sweep(ctx)
-	for _, tree := range []string{".", objectDir} {
-		dirs, err1 := s.objects(tree)
-		err = errors.Join(err, err1)
-		for _, dir := range dirs {
-			if ctx.Err() != nil {
-				return swept, ctx.Err()
-			}
-			err = errors.Join(err, s.Tidy(dir))
-		}
-	}
-	return swept, err
+	return s.temp.sweep(ctx)
 }
 
-// Tidy does for one object what [Store.Sweep] does for all: of one that has no
-// artifacts nothing stays. It does nothing while the lock of the object is held.
+// Tidy removes of one object what killed processes left behind: records of files
+// that are gone, empty directories and, if it has no artifacts, pointers and its
+// lock. It does nothing while the lock of the object is held.
 func (s *Store) Tidy(dir string) error {
 	if err := checkDir(dir); err != nil {
 		return err

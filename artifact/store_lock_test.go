@@ -102,7 +102,7 @@ func takeTurns(t *testing.T, dir string) {
 					err = errors.Join(err, s.Prune(object, a), s.Verify(t.Context(), a), os.Remove(inside))
 					unlock()
 					unlock()
-					if err = errors.Join(err, second(s.Sweep(t.Context()))); err != nil {
+					if err = errors.Join(err, second(s.GC(t.Context(), keepAll))); err != nil {
 						t.Error(err)
 					}
 				}

@@ -96,6 +96,7 @@ func TestSweep(t *testing.T) {
 		return err
 	})
 	must(t, err)
+	must(t, second(s.GC(t.Context(), keepAll)))
 	want := []string{a.Path, b.Path}
 	slices.Sort(want)
 	if got := files(t, dir); !slices.Equal(got, want) {
@@ -114,8 +115,11 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// Put and Sweep of the same empty directories do not disturb each other.
-func TestSweepDuringPut(t *testing.T) {
+// keepAll has GC tidy only.
+var keepAll = artifact.GCConfig{Keep: func(artifact.Artifact) bool { return true }}
+
+// Put and GC of the same empty directories do not disturb each other.
+func TestGCDuringPut(t *testing.T) {
 	s, _ := openStore(t, artifact.StoreConfig{})
 	done := make(chan struct{})
 	go func() {
@@ -129,7 +133,7 @@ func TestSweepDuringPut(t *testing.T) {
 		}
 	}()
 	for {
-		if _, err := s.Sweep(t.Context()); err != nil {
+		if _, err := s.GC(t.Context(), keepAll); err != nil {
 			t.Error(err)
 		}
 		select {

@@ -375,15 +375,12 @@ func (s *Server) clean() error {
 	for _, ref := range refs {
 		saved[directory(ref)] = true
 	}
-	removed, err := s.config.Store.GC(s.ctx, artifact.GCConfig{Keep: func(a artifact.Artifact) bool {
+	_, err = s.config.Store.GC(s.ctx, artifact.GCConfig{Keep: func(a artifact.Artifact) bool {
 		dir := path.Dir(path.Dir(a.Path))
 		s.mu.Lock() // the store holds the lock of the directory: no run is about to save the object
 		defer s.mu.Unlock()
 		return saved[dir] || slices.ContainsFunc(s.sorted, func(e *entry) bool { return directory(e.ref) == dir })
 	}})
-	if err == nil && len(removed) > 0 {
-		_, err = s.config.Store.Sweep(s.ctx)
-	}
 	return err
 }
 
