@@ -279,7 +279,8 @@ func OriginOf(obj Object) string {
 	case *PkgRepository:
 		return redact.String(o.Spec.URL)
 	case *Bucket:
-		return redact.String(o.Spec.Endpoint + "/" + o.Spec.BucketName)
+		endpoint, _, _ := strings.Cut(o.Spec.Endpoint, "?") // what follows is a signature
+		return redact.String(strings.TrimSuffix(endpoint, "/") + "/" + o.Spec.BucketName)
 	case *PkgChart:
 		return redact.String(o.Spec.Chart + " of " + o.kindOf(o.Spec.SourceRef.Kind) + "/" + o.Spec.SourceRef.Name)
 	}
