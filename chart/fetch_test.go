@@ -154,6 +154,13 @@ func TestNormalise(t *testing.T) {
 	}
 }
 
+// The query of a repository is that of its index, too.
+func TestIndexKeepsTheQuery(t *testing.T) {
+	base, err := parseURL("http://h/a%2Fb?x=1")
+	must(t, err)
+	testenv.Equal(t, below(base, nameOfIndex).String(), "http://h/a%2Fb/index.yaml?x=1")
+}
+
 func TestNormaliseRefuses(t *testing.T) {
 	for _, text := range []string{"http://h/%zz", "http://u:cAnArY@h\x00/", "charts", "http:///charts", "http://[::1/", "https:h/cAnArY"} {
 		_, err := normalise(text)
