@@ -101,7 +101,9 @@ func (p *program) readTexts(name string, exclude []string) (texts []text, err er
 		defer f.Close()
 		const most = 64<<20 + 1 // bytes, one more than decoders take
 		data, err := io.ReadAll(io.LimitReader(f, most))
-		texts = append(texts, text{name, data, below})
+		if err == nil { // of half a document fields may be missing
+			texts = append(texts, text{name, data, below})
+		}
 		return err
 	}
 	if name == "-" {

@@ -55,7 +55,7 @@ func (p *program) runDiff(ctx context.Context, f *sourceFlags, args []string) er
 	c := comparison{Before: shown(args[0]), After: shown(args[1]), Changes: []difference{}}
 	for i, arg := range args {
 		if c.trees[i], err = s.tree(ctx, arg); err != nil {
-			return about(arg, err)
+			return s.about(arg, err)
 		}
 	}
 	var names []string
@@ -92,9 +92,14 @@ func shown(arg string) string {
 	return arg
 }
 
-// about says what an error is about, and keeps its exit code.
-func about(arg string, err error) error {
-	return &exitError{codeOf(err), fmt.Errorf("%s: %s", redact.String(arg), byFlag(err.Error()))}
+// about says what an error is about, and keeps its exit code. Without -f there are
+// flags in place of fields.
+func (s *session) about(arg string, err error) error {
+	text := err.Error()
+	if len(s.flags.files) == 0 {
+		text = byFlag(text)
+	}
+	return &exitError{codeOf(err), fmt.Errorf("%s: %s", redact.String(arg), text)}
 }
 
 // tree opens what an argument of diff names: an archive or an artifact, if it is

@@ -141,7 +141,7 @@ func (s *session) source(ctx context.Context, arg string) (ruled, error) {
 		r, err = s.content(ctx, &alone)
 	}
 	if err != nil {
-		return ruled{}, about(obj.Head().String(), err)
+		return ruled{}, s.about(obj.Head().String(), err)
 	}
 	return r, nil
 }

@@ -361,8 +361,10 @@ func (p *program) runDelete(ctx context.Context, f *keptFlags, force bool, args 
 	found, err := ledger.References() // also of documents that cannot be read
 	found = slices.DeleteFunc(found, func(ref source.Reference) bool {
 		var labels map[string]string
-		if obj, err := ledger.Object(ref); err == nil {
-			labels = obj.Head().Metadata.Labels
+		if f.selector != "" {
+			if obj, err := ledger.Object(ref); err == nil {
+				labels = obj.Head().Metadata.Labels
+			}
 		}
 		return !f.selects(ref, labels)
 	})

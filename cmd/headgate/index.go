@@ -97,7 +97,7 @@ func (p *program) runSearch(ctx context.Context, f *sourceFlags, arg string, sea
 		err = search.read(ctx, r)
 	}
 	if err != nil {
-		return about(shown(arg), err)
+		return s.about(shown(arg), err)
 	}
 	if err := search.print(p, &f.outputFlags); err != nil {
 		return err

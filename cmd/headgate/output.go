@@ -299,7 +299,7 @@ func printPath(w io.Writer, text string, v any) error {
 	})
 	t, err := template.New("-o jsonpath").Funcs(template.FuncMap{"find": lookUp, "show": showPath}).Parse(parts)
 	if err != nil {
-		return usage("%w", err)
+		return usage("%w: each {range} needs an {end}", err)
 	}
 	var out strings.Builder
 	if err := t.Execute(&out, root); err != nil {

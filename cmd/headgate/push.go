@@ -94,7 +94,7 @@ func (p *program) runPush(ctx context.Context, f *pushFlags, from, to string) er
 	}
 	b, err := s.pushArchive(ctx, from)
 	if err != nil {
-		return about(from, err)
+		return s.about(from, err)
 	}
 	defer b.Close()
 	if err := b.describe(&publication, repo.Spec.URL); err != nil {
@@ -108,7 +108,7 @@ func (p *program) runPush(ctx context.Context, f *pushFlags, from, to string) er
 	meter.done(addressOf(repo), "", "")
 	meter.stop()
 	if err != nil {
-		return about(from+" to "+to, source.Conceal(err, origin))
+		return s.about(from+" to "+to, source.Conceal(err, origin))
 	}
 	slices.Sort(publication.Tags)
 	done := pushed{repo.Spec.URL, slices.Compact(publication.Tags), d.Digest.String(), b.size, publication.Source, publication.Revision}
