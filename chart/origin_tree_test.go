@@ -95,6 +95,18 @@ func TestValuesFromTrees(t *testing.T) {
 	}
 }
 
+// The same tree makes the same archive, whoever builds it and when.
+func TestSameTreeSameArchive(t *testing.T) {
+	build := func() string {
+		w := newChartSetup(t)
+		w.tree(new(source.GitRepository), "src", rev1, simple("app", "app", "1.0.0", "app/.helmignore", "*.md\n", "app/x.md", "x", "p.yaml", "a: 3\nz: 1\nk: 1\n"))
+		c := made("GitRepository/src", "app", func(s *source.PkgChartSpec) { s.ValuesFiles = []string{"p.yaml", "app/values.yaml"} })
+		w.run(c, source.Stored)
+		return c.Artifact().Digest
+	}
+	testenv.Equal(t, build(), build())
+}
+
 // What makes a chart anew, and what does not.
 func TestWhatRenewsCharts(t *testing.T) {
 	bump := func(w *chartSetup, version, revision string, further ...string) {
