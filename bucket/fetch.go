@@ -268,7 +268,11 @@ func (f *fetch) open(o Object, i int) (io.ReadCloser, error) {
 		return io.NopCloser(strings.NewReader("")), nil
 	case f.streamed(o):
 		r := &objectReader{ctx: f.ctx, driver: f.driver, object: o}
-		return &arrived{r, func() { r.Close(); f.arrive() }}, nil
+		return &arrived{r, func() {
+			if r.Close(); r.done == o.Size {
+				f.arrive()
+			}
+		}}, nil
 	}
 	select {
 	case r := <-f.arrival(i):

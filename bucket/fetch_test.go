@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -227,6 +228,43 @@ func TestFetchEndsSoon(t *testing.T) {
 type readFunc func([]byte) (int, error)
 
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
+
+// A fetch ends with its context, and with its time, at once, wherever the store hangs. It tells what arrived whole.
+func TestFetchEnded(t *testing.T) {
+	gone := errors.New("not wanted any more")
+	for _, size := range []int64{1000, maxAhead + 1} {
+		for _, cause := range []error{gone, context.DeadlineExceeded} {
+			synctest.Test(t, func(t *testing.T) { // which fails when a goroutine is left
+				c := holding(t, &shop{open: func(ctx context.Context, o Object, _ int64) (io.ReadCloser, error) {
+					hang := readFunc(func([]byte) (int, error) { <-ctx.Done(); return 0, context.Cause(ctx) })
+					switch o.Key {
+					case "b":
+						return io.NopCloser(io.MultiReader(io.LimitReader(zeros{}, 100), hang)), nil
+					case "c":
+						_, err := hang(nil)
+						return nil, err
+					}
+					return nil, nil
+				}}, map[string]int64{"a": 9, "b": size, "c": 9})
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				if cause == gone {
+					time.AfterFunc(5*time.Second, func() { cancel(gone) })
+				} else {
+					c.origin.bucket.Spec.Timeout = source.Duration(5 * time.Second)
+				}
+				begun := time.Now()
+				_, err := c.WriteTo(ctx, io.Discard)
+				if !errors.Is(err, cause) || !strings.Contains(err.Error(), "1 of 3 objects arrived") || time.Since(begun) != 5*time.Second {
+					t.Errorf("%d bytes, after %s: %v", size, time.Since(begun), err)
+				}
+				if step, ok := errors.AsType[*source.StepError](err); cause != gone && (!ok || step.Step != source.StepFetch || step.Reason != "BucketOperationFailed") {
+					t.Errorf("%#v", err)
+				}
+			})
+		}
+	}
+}
 
 // A storage that is full is not the bucket's fault, and nothing is waited for.
 func TestFetchStorageFails(t *testing.T) {
@@ -617,8 +655,17 @@ func TestIssued(t *testing.T) {
 		time.Sleep(1000 * time.Hour)
 		get(first, "2") // which was replaced meanwhile
 		life = -time.Hour
-		get(second, "3")
-		get(nil, "3")
+		third := get(second, "3")
+		var all sync.WaitGroup
+		for range 32 { // that are refused together
+			all.Go(func() {
+				if c, err := i.Get(t.Context(), third); err != nil || c.Token != "4" {
+					t.Errorf("%v, %v", c, err)
+				}
+			})
+		}
+		all.Wait()
+		get(nil, "4")
 	})
 }
 

@@ -90,6 +90,8 @@ func (c *Caller) call(ctx context.Context, hook Hook, payload Payload) (Answer, 
 		return Answer{}, fmt.Errorf("retries: %d is negative", hook.Retries)
 	case err != nil:
 		return Answer{}, fmt.Errorf("url: %w", err)
+	case hook.SecretRef != nil && hook.SecretRef.Name == "", hook.CertSecretRef != nil && hook.CertSecretRef.Name == "":
+		return Answer{}, errors.New("secretRef or certSecretRef: name is missing")
 	}
 	r := &call{Caller: c, rule: rule, timeout: hook.timeout()}
 	if r.body, err = json.Marshal(payload); err != nil {

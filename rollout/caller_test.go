@@ -319,10 +319,12 @@ func TestSecretProblems(t *testing.T) {
 		})
 	}
 	var c rollout.Caller
-	for _, hook := range []rollout.Hook{{SecretRef: &rollout.SecretRef{Name: "creds"}}, {CertSecretRef: &rollout.SecretRef{Name: "creds"}}, {SecretRef: &rollout.SecretRef{}}} {
+	for _, hook := range []rollout.Hook{{SecretRef: &rollout.SecretRef{Name: "creds"}}, {CertSecretRef: &rollout.SecretRef{Name: "creds"}}, {SecretRef: &rollout.SecretRef{}}, {CertSecretRef: &rollout.SecretRef{}}} {
 		hook.Name, hook.URL = "a", "http://127.0.0.1:1"
-		if _, err := c.Call(t.Context(), hook, small); err == nil || !strings.Contains(err.Error(), "ecretRef") {
-			t.Error(err)
+		for _, payload := range []rollout.Payload{small, {}} {
+			if _, err := c.Call(t.Context(), hook, payload); err == nil || !strings.Contains(err.Error(), "ecretRef") {
+				t.Error(err)
+			}
 		}
 	}
 }

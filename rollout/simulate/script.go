@@ -37,7 +37,7 @@ type subject struct {
 // subjects have the words that the ports understand. Printable is as in [strconv.IsPrint].
 var subjects = []subject{
 	{Hook, true, "a status from 100 to 599, timeout or refused", regexp.MustCompile(`^([1-5][0-9][0-9]|timeout|refused)$`)},
-	{Metric, true, "a number, none or error", regexp.MustCompile(`^([-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?|none|error)$`)},
+	{Metric, true, "a number, none or error", regexp.MustCompile(`^([-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,2})?|none|error)$`)},
 	{Target, true, "ok or error", regexp.MustCompile(`^(ok|error)$`)},
 	{Canary, false, "ready, not-ready or stuck", regexp.MustCompile(`^(ready|not-ready|stuck)$`)},
 	{Primary, false, "ready, not-ready or stuck", regexp.MustCompile(`^(ready|not-ready|stuck)$`)},

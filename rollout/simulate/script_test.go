@@ -30,6 +30,8 @@ func TestParseOutcome(t *testing.T) {
 		{simulate.Metric, "request-success-rate=99,87@4", ""},
 		{simulate.Metric, "latency=-1.5e3@2-", ""},
 		{simulate.Metric, "latency=none@2,error@3", ""},
+		{simulate.Metric, "latency=.5,5.@4", ""},
+		{simulate.Metric, "latency=1e999", "error: is not a number"},
 		{simulate.Metric, "latency=NaN", "error: is not a number, none or error"},
 		{simulate.Metric, "latency=Inf", "error: is not a number"},
 		{simulate.Target, "promote=error@4", ""},
