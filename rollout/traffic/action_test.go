@@ -295,6 +295,28 @@ func TestHTTPStatus(t *testing.T) {
 	}
 }
 
+// An answer without end is read to its bound, which is an error where it is asked for.
+func TestAnswersWithoutEnd(t *testing.T) {
+	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		for {
+			if _, err := w.Write(make([]byte, 32<<10)); err != nil {
+				return
+			}
+		}
+	})
+	for name, with := range map[string]func(traffic.Operation) *traffic.Adapter{
+		"command": func(op traffic.Operation) *traffic.Adapter { return program(t, op, "much") },
+		"request": func(op traffic.Operation) *traffic.Adapter { return request(op, traffic.Request{URL: server.URL}) },
+	} {
+		if _, err := with(traffic.Revision).Revision(t.Context()); err == nil || !strings.Contains(err.Error(), "longer than") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := with(traffic.ScaleUp).ScaleUp(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // 307 and 308 are repeated on the same origin, with the body. Nothing else is
 // followed, and credentials go nowhere else.
 func TestHTTPRedirects(t *testing.T) {
