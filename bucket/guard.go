@@ -125,7 +125,7 @@ func (g *Guard) send(req *http.Request, c *Call) (*http.Response, error) {
 	if err == nil && resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusPartialContent {
 		err = g.Access.Refused(resp, g.Hints)
 	}
-	if e, ok := errors.AsType[*StatusError](err); ok && g.Anonymous != "" && (e.Is(fs.ErrPermission) || e.Hint == "" && e.Is(fs.ErrNotExist)) {
+	if e, ok := errors.AsType[*StatusError](err); ok && g.Anonymous != "" && e.Is(fs.ErrPermission) {
 		e.Hint = g.Anonymous
 	}
 	return resp, err

@@ -231,7 +231,7 @@ func TestHints(t *testing.T) {
 		{aws, aws.private, nil, dated("RequestTimeTooSkewed", time.Now()), 0, "check the clocks of this machine and of the store"},
 		{aws, aws.private, nil, nil, 16 * time.Minute, "RequestTimeTooSkewed|clock"},
 		{google, google.private, none, nil, 0, "401 Unauthorized: required: |the request was anonymous: set spec.secretRef"},
-		{google, testenv.StoreConfig{}, func(a *bucket.Access) { none(a); a.Spec.BucketName = "absent" }, nil, 0, "404 Not Found|check spec.bucketName"},
+		{google, testenv.StoreConfig{}, func(a *bucket.Access) { none(a); a.Spec.BucketName = "absent" }, nil, 0, "list objects: 404 Not Found: notFound: The specified bucket does not exist"},
 		{google, google.private, nil, answer(429, "", "Retry-After", "7200"), 0, "raise spec.interval|2h0m0s"},
 		{microsoft, microsoft.private, func(a *bucket.Access) { a.Secret = secretOf(a.Vault, "secret", "accountKey", "AAAA"+accountKey) }, nil, 0, "AuthenticationFailed: Server failed to authenticate the request|check the credentials, and the clock"},
 		{microsoft, microsoft.private, none, nil, 0, "no credentials were sent: name a Secret in spec.secretRef"},

@@ -346,5 +346,6 @@ var hints = map[string]string{
 	"KeyBasedAuthenticationNotPermitted": "the storage account accepts no keys: use an identity",
 	"NoAuthenticationInformation":        "name a Secret with credentials in spec.secretRef",
 	"PublicAccessNotPermitted":           "name a Secret with credentials in spec.secretRef",
+	"ResourceNotFound":                   "check spec.bucketName, and name a Secret in spec.secretRef unless the container is public",
 	"UnsupportedSignedExpiry":            "check the shared access signature",
 }

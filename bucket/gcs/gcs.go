@@ -176,7 +176,6 @@ var errNoListing = errors.New("the answer is no listing: check spec.endpoint")
 var hints = map[string]string{
 	"401": "check that the service account and its key were not deleted",
 	"403": "grant the identity the role roles/storage.objectViewer on the bucket",
-	"404": "check spec.bucketName",
 	"429": "fetch less often: raise spec.interval",
 }
 
