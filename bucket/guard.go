@@ -179,8 +179,8 @@ type XMLPage struct {
 }
 
 // Check is the Page of a [Guard] for an SDK that takes any XML for a listing. It
-// counts the elements, whatever is in them, comments and text included: what that
-// takes for one too many, no store writes.
+// counts opening tags, those in comments and text included, so it may count too
+// many, which refuses the page. No store writes such comments or text.
 func (f XMLPage) Check(resp *http.Response, text []byte) ([]byte, error) {
 	kind := resp.Header.Get("Content-Type")
 	count, root := map[string]int{}, ""

@@ -277,11 +277,19 @@ func TestServeWebLook(t *testing.T) {
 	}
 }
 
+var updateImage = flag.Bool("update-image", false, "write the picture of the page in docs/images anew")
+
 // States differ in shape, not in colour alone.
 func TestServeWebShapes(t *testing.T) {
 	s := keepStaged(t)
 	p := newTab(t)
+	p.look(1000, 640, "light")
 	p.lists(s, "")
+	if *updateImage {
+		image, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
+		must(t, err)
+		must(t, os.WriteFile("../docs/images/serve.png", image, 0o644))
+	}
 	shapes := eval[map[string]string](p, `Object.fromEntries([...document.querySelectorAll("tbody .badge")].map((b) => {
 		const s = getComputedStyle(b, "::before");
 		return [b.textContent, [s.borderRadius, s.transform, s.borderTopWidth, s.borderRightColor == s.borderLeftColor, s.backgroundColor == "rgba(0, 0, 0, 0)"].join(" ")];
@@ -316,20 +324,4 @@ func TestServeWebPrefix(t *testing.T) {
 	if elsewhere := eval[[]string](p, `[...performance.getEntriesByType("resource").map((e) => e.name), ...[...document.querySelectorAll("a")].map((a) => a.href)].filter((n) => !n.startsWith(`+encoded(base)+`))`); len(elsewhere) > 0 {
 		t.Errorf("requests and links elsewhere: %q", elsewhere)
 	}
-}
-
-var updateImage = flag.Bool("update-image", false, "write the picture of the page in docs/images anew")
-
-// TestServeWebImage takes the picture of the README.
-func TestServeWebImage(t *testing.T) {
-	if !*updateImage {
-		t.SkipNow() // nothing is tested
-	}
-	s := keepStaged(t)
-	p := newTab(t)
-	p.look(1000, 640, "light")
-	p.lists(s, "")
-	now, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
-	must(t, err)
-	must(t, os.WriteFile("../docs/images/serve.png", now, 0o644))
 }
