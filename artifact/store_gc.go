@@ -197,7 +197,7 @@ type GCConfig struct {
 
 // GC removes the artifacts that nothing refers to, of objects that are gone
 // as well, and returns them. Those stored less than KeepFor ago (the default,
-// when it is negative) stay: whoever refers to them may not have said so yet.
+// when it is negative) stay: a status that refers to them may not be saved yet.
 // At last it does what [Store.Tidy] does, for every object.
 func (s *Store) GC(ctx context.Context, c GCConfig) (removed []Artifact, err error) {
 	defer wrap(&err, "collect garbage")
