@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -87,6 +88,9 @@ func (b *bound) RoundTrip(req *http.Request) (*http.Response, error) {
 	mine := b.mine(req)
 	t, req := b.to(stepped, s, mine)
 	resp, err := t.RoundTrip(req)
+	if hint := s.asked.Load(); err != nil && hint != nil && req.Context().Err() == nil {
+		err = fmt.Errorf("%w: %s", err, *hint)
+	}
 	if err == nil && resp.StatusCode == http.StatusProxyAuthRequired && s.proxy != nil {
 		resp.Body.Close()
 		return nil, &ProxyError{s.proxy.Scheme + "://" + s.proxy.Host, resp.StatusCode}
@@ -133,10 +137,11 @@ var (
 // who dials and from there, by the answer, to the requests that redirects lead to.
 type step struct {
 	way   *Config
-	host  string       // that is asked
-	sent  sender       // that redirected to it
-	proxy *url.URL     // that is asked in its place, nil for none
-	found atomic.Int64 // the zone of who answered
+	host  string                 // that is asked
+	sent  sender                 // that redirected to it
+	proxy *url.URL               // that is asked in its place, nil for none
+	found atomic.Int64           // the zone of who answered
+	asked atomic.Pointer[string] // why a server that asked for a client certificate may have ended the connection
 }
 
 // A sender redirected a request. Its host is "" for none.

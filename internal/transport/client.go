@@ -116,8 +116,37 @@ func transport(c Config, own bool) *http.Transport {
 	default:
 		keepFromProxy(t, c)
 	}
+	t.TLSClientConfig.GetClientCertificate = present(t.TLSClientConfig.Certificates)
 	return t
 }
+
+// present chooses a certificate as [tls.Config] does by itself, and notes that
+// the server asked for one.
+func present(mine []tls.Certificate) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	hint := noCertificate
+	if len(mine) > 0 {
+		hint = refusedCertificate
+	}
+	return func(asked *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		if s := stepOf(asked.Context()); s != nil {
+			s.asked.Store(&hint)
+		}
+		for i := range mine {
+			if asked.SupportsCertificate(&mine[i]) == nil {
+				return &mine[i], nil
+			}
+		}
+		return new(tls.Certificate), nil
+	}
+}
+
+// What may be wrong when a connection breaks whose server asked for a client
+// certificate. In TLS 1.3 it refuses after the handshake, and its reason is lost
+// when the client is still writing.
+const (
+	noCertificate      = "the server asks for a client certificate: give it one by tls.crt and tls.key in the Secret"
+	refusedCertificate = "the server asks for a client certificate and may not accept tls.crt of the Secret"
+)
 
 // keepFromProxy makes t show its client certificate to the origin behind an
 // https proxy, but not to the proxy: http.Transport has one setting for both.

@@ -166,11 +166,15 @@ func TestTLS(t *testing.T) {
 	mutual := httptest.NewUnstartedServer(http.HandlerFunc(ok))
 	mutual.Config.ErrorLog = log.New(io.Discard, "", 0)
 	mutual.TLS = ca.ServerConfig(true)
+	mutual.EnableHTTP2 = true // more than one write, which may meet the end of the connection
 	mutual.StartTLS()
 	defer mutual.Close()
 	withCA, err := transport.GitTLS("s", secret("ca.crt", string(ca.PEM())))
 	must(t, err)
 	withCert, err := transport.GitTLS("s", secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key)))
+	must(t, err)
+	otherCert, otherKey := unknown.Client("alice")
+	foreign, err := transport.GitTLS("s", secret("ca.crt", string(ca.PEM()), "tls.crt", string(otherCert), "tls.key", string(otherKey)))
 	must(t, err)
 	wrongCA, err := transport.GitTLS("s", secret("ca.crt", string(unknown.PEM())))
 	must(t, err)
@@ -185,9 +189,10 @@ func TestTLS(t *testing.T) {
 		{"system only", transport.Config{}, own.URL, "certificate signed by unknown authority"},
 		{"wrong CA", transport.Config{TLS: wrongCA}, own.URL, "certificate signed by unknown authority"},
 		{"client certificate", transport.Config{Origin: mutualURL, TLS: withCert}, mutual.URL, ""},
-		{"no client certificate", transport.Config{Origin: mutualURL, TLS: withCA}, mutual.URL, "certificate required"},
-		{"client certificate of another origin", transport.Config{Origin: own.url(), TLS: withCert}, mutual.URL, "certificate required"},
-		{"client certificate of no origin", transport.Config{TLS: withCert}, mutual.URL, "certificate required"},
+		{"no client certificate", transport.Config{Origin: mutualURL, TLS: withCA}, mutual.URL, "asks for a client certificate: give it one by tls.crt"},
+		{"client certificate of another origin", transport.Config{Origin: own.url(), TLS: withCert}, mutual.URL, "asks for a client certificate: give it one by tls.crt"},
+		{"client certificate of another CA", transport.Config{Origin: mutualURL, TLS: foreign}, mutual.URL, "may not accept tls.crt"},
+		{"client certificate of no origin", transport.Config{TLS: withCert}, mutual.URL, "asks for a client certificate: give it one by tls.crt"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := get(t, c.config, c.url)

@@ -42,7 +42,7 @@ var subjects = []subject{
 	{Canary, false, "ready, not-ready or stuck", regexp.MustCompile(`^(ready|not-ready|stuck)$`)},
 	{Primary, false, "ready, not-ready or stuck", regexp.MustCompile(`^(ready|not-ready|stuck)$`)},
 	{Traffic, false, "ok, error or set-error", regexp.MustCompile(`^(ok|error|set-error)$`)},
-	{Revision, false, "a text of at most 253 printable characters", regexp.MustCompile(`^[\pL\pM\pN\pP\pS ]{1,253}$`)},
+	{Revision, false, "a text of printable characters", regexp.MustCompile(`^[\pL\pM\pN\pP\pS ]+$`)},
 	{Suspend, false, "on or off", regexp.MustCompile(`^(on|off)$`)},
 }
 
