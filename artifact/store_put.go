@@ -49,7 +49,7 @@ func (s *Store) Put(ctx context.Context, dir, file string, write func(io.Writer)
 	}
 	defer t.Close()
 	defer t.discard()
-	out := &hashingSink{sink{ctx: ctx, w: io.MultiWriter(roomyWriter{t.File, s}, h), limit: math.MaxInt64}, s.algorithm, h}
+	out := &hashingSink{sink{ctx: ctx, w: io.MultiWriter(roomyWriter{t, s}, h), limit: math.MaxInt64}, s.algorithm, h}
 	err = write(out)
 	if err = cmp.Or(err, out.err, ctx.Err()); err != nil {
 		return Artifact{}, err
@@ -313,7 +313,7 @@ func (s *Store) Writable() error {
 
 // A roomyWriter writes to a file in a store, whose cache gives way when there is no space for it.
 type roomyWriter struct {
-	file  *os.File
+	file  *tempFile
 	store *Store
 }
 

@@ -39,6 +39,41 @@ type tempFile struct {
 	*os.File
 	root *os.Root
 	name string // "" once it was moved
+
+	waiting int        // bytes that were written since a sync was last begun
+	syncing sync.Mutex // held by who syncs; guards failed
+	failed  error      // of a sync, which tells it once
+}
+
+// syncEach is how many bytes are written before they are sent to the disk,
+// which takes them while more are written.
+const syncEach = 16 << 20
+
+// Write implements [io.Writer].
+func (f *tempFile) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p)
+	if f.waiting += n; f.waiting >= syncEach && f.syncing.TryLock() {
+		f.waiting = 0
+		go func() {
+			defer f.syncing.Unlock()
+			f.failed = errors.Join(f.failed, f.File.Sync())
+		}()
+	}
+	return n, err
+}
+
+// Sync returns when all that was written is on the disk.
+func (f *tempFile) Sync() error {
+	f.syncing.Lock()
+	defer f.syncing.Unlock()
+	return errors.Join(f.failed, f.File.Sync())
+}
+
+// Close waits for a sync that goes on.
+func (f *tempFile) Close() error {
+	f.syncing.Lock()
+	defer f.syncing.Unlock()
+	return f.File.Close()
 }
 
 // create opens a new file.
@@ -46,7 +81,7 @@ func (d tempDir) create() (*tempFile, error) {
 	for {
 		name := d.dir + "/" + rand.Text()
 		if f, err := createLocked(d.root, name, os.O_EXCL); f != nil || err != nil {
-			return &tempFile{f, d.root, name}, err
+			return &tempFile{File: f, root: d.root, name: name}, err
 		}
 	}
 }
