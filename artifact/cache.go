@@ -251,12 +251,17 @@ func checkEntry(f *os.File, id cacheKey) (int64, error) {
 	return size, err
 }
 
+const sumBuffer = 128 << 10
+
+var sumBuffers = sync.Pool{New: func() any { return new([sumBuffer]byte) }}
+
 // entrySum computes the sum of an entry.
 func entrySum(r io.ReaderAt, size int64, id cacheKey) ([]byte, error) {
 	h := blake3.New(sumSize, nil)
 	h.Write(id[:])
-	buf := make([]byte, min(size, 128<<10)+1)
-	n, err := io.CopyBuffer(h, struct{ io.Reader }{io.NewSectionReader(r, 0, size)}, buf)
+	buf := sumBuffers.Get().(*[sumBuffer]byte)
+	defer sumBuffers.Put(buf)
+	n, err := io.CopyBuffer(h, struct{ io.Reader }{io.NewSectionReader(r, 0, size)}, buf[:])
 	if err == nil && n < size {
 		err = io.ErrUnexpectedEOF
 	}
