@@ -70,8 +70,10 @@ func TestDocs(t *testing.T) {
 // alike returns a text without what differs from run to run, and without lines of progress.
 func alike(text string) string {
 	text = regexp.MustCompile(`(?m)^.*(: receiving |: asking | done; ).*\n`).ReplaceAllString(text, "")
-	for form, with := range map[string]string{`\b[0-9a-f]{7,}\b`: "HEX", `[ \t]+`: " ", `\b\d[\d.:TZ-]*(ms|µs|s|m|h|d| ?[kMG]i?B| B)?\b`: "N", `-{2,}`: "-"} {
-		text = regexp.MustCompile(form).ReplaceAllString(text, with)
+	for _, like := range [][2]string{ // in order: an ID may be of digits alone
+		{`\b[0-9a-f]{7,}\b`, "HEX"}, {`[ \t]+`, " "}, {`\b\d[\d.:TZ-]*(ms|µs|s|m|h|d| ?[kMG]i?B| B)?\b`, "N"}, {`-{2,}`, "-"},
+	} {
+		text = regexp.MustCompile(like[0]).ReplaceAllString(text, like[1])
 	}
 	return regexp.MustCompile(`N( ?N)+`).ReplaceAllString(text, "N")
 }
