@@ -73,7 +73,7 @@ func (b *Bucket) Interval() time.Duration { return time.Duration(b.Spec.Interval
 
 // Plan implements [Object]. The origin bounds its steps itself.
 func (b *Bucket) Plan() Plan {
-	return Plan{Suspend: b.Spec.Suspend, Words: spelledKind(b.kind()).words}
+	return Plan{Suspend: b.Spec.Suspend, Words: spelledKind("Bucket").words}
 }
 
 // Drift implements [Object].

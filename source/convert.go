@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -22,12 +23,12 @@ func Convert(obj Object, version, group string) (Object, []error, error) {
 	}
 	or(&version, head.Version())
 	or(&group, head.Group())
-	switch in := versionSets[version]; {
+	switch {
 	case group != Group && group != ReferenceGroup:
 		return nil, nil, fmt.Errorf("convert %s: unknown group %s: use %s or %s", head, quote(group), Group, ReferenceGroup)
-	case in == 0:
+	case version != V1 && version != V1Beta2:
 		return nil, nil, fmt.Errorf("convert %s: unknown version %s: use v1 or v1beta2", head, quote(version))
-	case k.in&in == 0:
+	case !k.exists(version):
 		return nil, nil, fmt.Errorf("convert %s: the kind does not exist in %s", head, version)
 	}
 	out, err := copyOf(obj)
@@ -35,7 +36,7 @@ func Convert(obj Object, version, group string) (Object, []error, error) {
 		return nil, nil, fmt.Errorf("convert %s: %w", head, err)
 	}
 	var found document.Findings
-	drop(out, k, versionSets[version], &found)
+	drop(out, k, version, &found)
 	head = out.Head()
 	head.APIVersion, head.Kind, head.spelled = group+"/"+version, k.name, ""
 	switch obj := out.(type) {
@@ -48,21 +49,21 @@ func Convert(obj Object, version, group string) (Object, []error, error) {
 		convertMode(obj, &found)
 	}
 	if group == ReferenceGroup {
-		adviseExtensions(out, &found)
+		found.Examine(out, extensions[k.name])
 	}
 	return out, found.Of(head.String()), nil
 }
 
 // drop removes the fields that a kind does not have in a version. Of the status,
 // which is computed anew, it does not speak.
-func drop(obj Object, k *kind, in versions, found *document.Findings) {
-	for _, r := range fieldRows {
-		if r.kind != "" && r.kind != k.name || r.in&in != 0 || r.shape != nil {
+func drop(obj Object, k *kind, version string, found *document.Findings) {
+	for _, fact := range slices.Concat(tables[k.name]...) {
+		if cmp.Or(fact.Only, version) == version || fact.Shape != nil {
 			continue
 		}
-		document.Each(reflect.ValueOf(obj), r.path, "", func(v reflect.Value, at string) {
-			means := v.IsZero() || r.means != "" && v.String() == r.means
-			found.AddIf(!means && strings.HasPrefix(at, "spec."), at, "does not exist in that version and was dropped")
+		document.Each(reflect.ValueOf(obj), fact.At, "", func(v reflect.Value, at string) {
+			means := !v.IsZero() && v.Interface() != fact.Default
+			found.AddIf(means && strings.HasPrefix(at, "spec."), at, "does not exist in that version and was dropped")
 			v.SetZero()
 		})
 	}
@@ -83,30 +84,18 @@ func convertMode(g *GitRepository, found *document.Findings) {
 	}
 }
 
-// adviseExtensions names what only headgate understands.
-func adviseExtensions(obj Object, found *document.Findings) {
-	switch obj := obj.(type) {
-	case *PkgChart:
-		if obj.Spec.SourceRef.Kind == "OCIRepository" {
-			found.Add("spec.sourceRef.kind", "OCIRepository is headgate's extension: the reference implementation refuses it")
-		}
-		for i, text := range obj.Spec.ValuesFiles {
-			if strings.HasPrefix(text, "source:") {
-				found.Add(fmt.Sprintf("spec.valuesFiles[%d]", i), "source: is headgate's extension: the reference implementation takes it for a file name")
-			}
-		}
-	case *PkgRepository:
-		if obj.Spec.Verify != nil {
-			found.Add("spec.verify", "is headgate's extension: the reference implementation does not know it")
-		}
-	case *GitRepository:
-		for i, inc := range obj.Spec.Include {
-			if inc.Repository.Kind != "" && inc.Repository.Kind != "GitRepository" {
-				found.Add(fmt.Sprintf("spec.include[%d].repository.kind", i),
-					"is headgate's extension: the reference implementation does not know it")
-			}
-		}
-	}
+// extensions are what only headgate understands, by kind.
+var extensions = map[string][]document.Fact{
+	"GitRepository": {
+		{At: "spec.include[].repository.kind", Must: musts{matching("^(GitRepository)?$", "is headgate's extension: the reference implementation does not know it")}},
+	},
+	"PkgRepository": {
+		{At: "spec.verify", Must: musts{refuse("is headgate's extension: the reference implementation does not know it")}},
+	},
+	"PkgChart": {
+		{At: "spec.sourceRef.kind", Must: musts{without("^OCIRepository$", "OCIRepository is headgate's extension: the reference implementation refuses it")}},
+		{At: "spec.valuesFiles[]", Must: musts{without("^source:", "source: is headgate's extension: the reference implementation takes it for a file name")}},
+	},
 }
 
 // renewRevisions writes the revisions in the status in today's spelling, without

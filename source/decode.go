@@ -167,7 +167,7 @@ func (d *decoding) ours(o document.Object) {
 		d.Fail(o.Node, object, "unknown kind %s of group %s", quote(o.Type), o.Group)
 	case o.Version == notServed:
 		d.Fail(o.Node, object, "version v1beta1 is no longer read: set apiVersion to %s/v1 and see what validation says", o.Group)
-	case k.in&versionSets[o.Version] == 0:
+	case !k.exists(o.Version):
 		d.Fail(o.Node, object, "%s does not exist in version %s: set apiVersion to %s/v1", k.spell(o.Group), quote(o.Version), o.Group)
 	default:
 		d.object(o, k)
@@ -177,12 +177,10 @@ func (d *decoding) ours(o document.Object) {
 // object files an object of the kind k.
 func (d *decoding) object(o document.Object, k *kind) {
 	obj := k.make()
-	dec := d.Decoder(k.rules(versionSets[o.Version]))
+	dec := d.Decoder(k.rules(o.Version))
 	dec.Decode(o.Node, obj, "")
 	for _, r := range dec.Retired {
-		if row := rowOf(k.name, r.Path); row.read != nil {
-			row.read(obj, r.Field, r.Value.Text)
-		}
+		carry(obj, r)
 	}
 	obj.Head().spelled = o.Type
 	Default(obj)
@@ -190,6 +188,28 @@ func (d *decoding) object(o document.Object, k *kind) {
 	advise(obj, &dec.Warnings)
 	if d.file(o, o.Name(k.name, DefaultNamespace), dec, check(obj)) {
 		d.set.Objects = append(d.set.Objects, obj)
+	}
+}
+
+// carry writes what a deprecated field says to the field that replaced it.
+func carry(obj Object, r document.Retired) {
+	text := r.Value.Text
+	if text == "" {
+		return
+	}
+	switch r.Path {
+	case "spec.valuesFile":
+		spec := &obj.(*PkgChart).Spec
+		spec.ValuesFiles = append([]string{text}, spec.ValuesFiles...)
+	case "status.artifact.checksum":
+		if a := obj.Common().Artifact; a != nil {
+			or(&a.Digest, "sha256:"+text)
+		}
+	case "status.includedArtifacts[].checksum":
+		i, all := 0, obj.(*GitRepository).Status.IncludedArtifacts
+		if _, err := fmt.Sscanf(r.Field, "status.includedArtifacts[%d]", &i); err == nil && i < len(all) {
+			or(&all[i].Digest, "sha256:"+text)
+		}
 	}
 }
 

@@ -61,7 +61,7 @@ func (d *decoding) account(o document.Object) {
 	names := make([]string, len(doc.ImagePullSecrets))
 	for i, ref := range doc.ImagePullSecrets {
 		names[i] = ref.Name
-		rules.Check(fmt.Sprintf("imagePullSecrets[%d].name", i), objectName(ref.Name))
+		rules.Check(fmt.Sprintf("imagePullSecrets[%d].name", i), document.CheckName(ref.Name))
 	}
 	if d.credentials(o, dec, rules) {
 		put(&d.set.accounts, spaceName(o), names)

@@ -61,7 +61,7 @@ func written(obj Object) (*yaml.Node, error) {
 	}
 	head := out.Head()
 	if k := spelledKind(head.Kind); k != nil {
-		drop(out, k, versionSets[head.Version()], new(document.Findings))
+		drop(out, k, head.Version(), new(document.Findings))
 		head.Kind = head.spelling()
 		if c, ok := out.(*PkgChart); ok && head.Kind == k.reference {
 			c.Spec.SourceRef.Kind = c.kindOf(c.Spec.SourceRef.Kind)

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/headgate-io/headgate/artifact"
 )
@@ -100,7 +99,7 @@ func (g *GitRepository) Interval() time.Duration { return time.Duration(g.Spec.I
 
 // Plan implements [Object]. Only v1beta2 has a status.url.
 func (g *GitRepository) Plan() Plan {
-	words := spelledKind(g.kind()).words
+	words := spelledKind("GitRepository").words
 	if g.Version() == V1Beta2 {
 		words.Latest = "latest.tar.gz"
 	}
@@ -254,31 +253,13 @@ func (g *GitRepository) includeDrift(rev Revision) []difference {
 func (s *GitRepositorySpec) Directories() ([]string, error) {
 	dirs := make([]string, len(s.SparseCheckout))
 	for i, entry := range s.SparseCheckout {
-		dir, err := sparseDir(entry)
-		if err != nil {
+		if err := checkSparse(entry); err != nil {
 			return nil, fmt.Errorf("spec.sparseCheckout[%d]: %w", i, err)
 		}
-		dirs[i] = dir
+		dirs[i] = path.Clean(entry)
 	}
 	if len(dirs) == 0 || slices.Contains(dirs, ".") {
 		return nil, nil
 	}
 	return dirs, nil
-}
-
-// sparseDir cleans one entry of SparseCheckout.
-func sparseDir(entry string) (string, error) {
-	switch {
-	case entry == "":
-		return "", errors.New("must not be empty: write . for the whole repository, or remove it")
-	case entry[0] == '/':
-		return "", errors.New("must be relative to the root of the repository: remove the leading '/'")
-	case slices.Contains(strings.Split(entry, "/"), ".."):
-		return "", errors.New("must not lead out of a directory by '..'")
-	case strings.Contains(entry, `\`):
-		return "", errors.New(`must use '/', not '\'`)
-	case !utf8.ValidString(entry):
-		return "", errors.New("must be UTF-8 text")
-	}
-	return path.Clean(entry), printing(entry)
 }

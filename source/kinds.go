@@ -3,6 +3,7 @@ package source
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -10,70 +11,50 @@ import (
 	"github.com/headgate-io/headgate/internal/document"
 )
 
-// versions is a set of API versions.
-type versions uint8
-
-const (
-	inV1 versions = 1 << iota
-	inV1Beta2
-
-	inBoth    = inV1 | inV1Beta2
-	notServed = "v1beta1"
-)
-
-// versionSets are the sets that hold one version only, by its name.
-var versionSets = map[string]versions{V1: inV1, V1Beta2: inV1Beta2}
+// notServed is a version that is older than those that are read.
+const notServed = "v1beta1"
 
 // A kind is one row of the table of kinds.
 type kind struct {
-	name      string   // the specification's spelling
-	reference string   // the reference's spelling
-	short     []string // other names on command lines, in lower case; plurals need none
-	in        versions
-	make      func() admitted
+	name      string       // the specification's spelling
+	reference string       // the reference's spelling
+	short     []string     // other names on command lines, in lower case: the first is that in a cluster, the last where the reference's kind is another
+	only      string       // the version that alone has it; "" for each version
+	object    reflect.Type // a struct
 	words     Words
-	defaults  map[string]any // by path
 }
 
 // kinds is the table of kinds; it never changes.
 var kinds = []kind{
 	{
-		name: "Bucket", reference: "Bucket", in: inBoth,
-		make:     func() admitted { return new(Bucket) },
-		words:    Words{Latest: "latest.tar.gz", Stored: "stored artifact: revision '%s'", Failed: "BucketOperationFailed"},
-		defaults: map[string]any{"spec.provider": "generic", "spec.timeout": defaultTimeout},
+		name: "Bucket", reference: "Bucket",
+		object: reflect.TypeFor[Bucket](),
+		words:  Words{Latest: "latest.tar.gz", Stored: "stored artifact: revision '%s'", Failed: "BucketOperationFailed"},
 	},
 	{
-		name: "GitRepository", reference: "GitRepository", short: []string{"gitrepo", "git"}, in: inBoth,
-		make:     func() admitted { return new(GitRepository) },
-		words:    Words{Stored: "stored artifact for revision '%s'", Failed: "GitOperationFailed"},
-		defaults: map[string]any{"spec.provider": "generic", "spec.timeout": defaultTimeout, "spec.verify.mode": VerifyHEAD},
+		name: "GitRepository", reference: "GitRepository", short: []string{"gitrepo", "git"},
+		object: reflect.TypeFor[GitRepository](),
+		words:  Words{Stored: "stored artifact for revision '%s'", Failed: "GitOperationFailed"},
 	},
 	{
-		name: "OCIRepository", reference: "OCIRepository", short: []string{"ocirepo", "oci"}, in: inBoth,
-		make:     func() admitted { return new(OCIRepository) },
-		words:    Words{Latest: "latest.tar.gz", Stored: "stored artifact for digest '%s'", Failed: "OCIArtifactPullFailed"},
-		defaults: map[string]any{"spec.provider": "generic", "spec.timeout": defaultTimeout, "spec.verify.provider": "cosign"},
+		name: "OCIRepository", reference: "OCIRepository", short: []string{"ocirepo", "oci"},
+		object: reflect.TypeFor[OCIRepository](),
+		words:  Words{Latest: "latest.tar.gz", Stored: "stored artifact for digest '%s'", Failed: "OCIArtifactPullFailed"},
 	},
 	{
-		name: "PkgRepository", reference: "HelmRepository", short: []string{"pkgrepo", "helmrepo"}, in: inBoth,
-		make:  func() admitted { return new(PkgRepository) },
-		words: Words{Latest: "index.yaml", Stored: "stored artifact: revision '%s'", Failed: "Failed"},
-		defaults: map[string]any{
-			"spec.provider": "generic", "spec.timeout": defaultTimeout, "spec.interval": repositoryInterval,
-			"spec.type": RepositoryIndex, "spec.accessFrom.namespaceSelectors": []NamespaceSelector{},
-		},
+		name: "PkgRepository", reference: "HelmRepository", short: []string{"pkgrepo", "helmrepo"},
+		object: reflect.TypeFor[PkgRepository](),
+		words:  Words{Latest: "index.yaml", Stored: "stored artifact: revision '%s'", Failed: "Failed"},
 	},
 	{
-		name: "PkgChart", reference: "HelmChart", short: []string{"chart", "hc"}, in: inBoth,
-		make:     func() admitted { return new(PkgChart) },
-		words:    Words{Latest: "latest.tar.gz", Stored: "pulled chart with version '%s'", Failed: "ChartPullError", Newer: "NewChart"},
-		defaults: map[string]any{"spec.version": "*", "spec.reconcileStrategy": StrategyChartVersion, "spec.verify.provider": "cosign"},
+		name: "PkgChart", reference: "HelmChart", short: []string{"chart", "hc"},
+		object: reflect.TypeFor[PkgChart](),
+		words:  Words{Latest: "latest.tar.gz", Stored: "pulled chart with version '%s'", Failed: "ChartPullError", Newer: "NewChart"},
 	},
 	{
-		name: "ExternalArtifact", reference: "ExternalArtifact", short: []string{"ea"}, in: inV1,
-		make:  func() admitted { return new(ExternalArtifact) },
-		words: Words{Stored: "artifact of revision '%s' is published elsewhere", Failed: "Failed"},
+		name: "ExternalArtifact", reference: "ExternalArtifact", short: []string{"ea"}, only: V1,
+		object: reflect.TypeFor[ExternalArtifact](),
+		words:  Words{Stored: "artifact of revision '%s' is published elsewhere", Failed: "Failed"},
 	},
 }
 
@@ -85,6 +66,23 @@ func spelledKind(name string) *kind {
 		}
 	}
 	return nil
+}
+
+// objectKind returns the kind of obj, nil if it is of another package.
+func objectKind(obj Object) *kind {
+	for i := range kinds {
+		if reflect.TypeOf(obj) == reflect.PointerTo(kinds[i].object) {
+			return &kinds[i]
+		}
+	}
+	return nil
+}
+
+func (k *kind) make() Object { return reflect.New(k.object).Interface().(Object) }
+
+// exists reports whether there is such a version of the kind.
+func (k *kind) exists(version string) bool {
+	return (version == V1 || version == V1Beta2) && cmp.Or(k.only, version) == version
 }
 
 // calledKind finds a kind as people call it: any case, short names, plurals.
@@ -122,6 +120,33 @@ func Spellings(name string) []string {
 	return slices.Compact([]string{k.name, k.reference})
 }
 
+// A Kind says what a kind is called in a group.
+type Kind struct {
+	Name     string   // the specification's spelling, by which this package knows it
+	Spelling string   // that of the group
+	Plural   string   // in lower case
+	Short    []string // other names
+	Versions []string // the newest first
+}
+
+// Kinds returns the kinds as a group has them.
+func Kinds(group string) (all []Kind) {
+	for i := range kinds {
+		k := &kinds[i]
+		info := Kind{Name: k.name, Spelling: k.spell(group), Versions: slices.DeleteFunc([]string{V1, V1Beta2}, func(v string) bool { return !k.exists(v) })}
+		if info.Plural = strings.ToLower(info.Spelling) + "s"; strings.HasSuffix(info.Plural, "ys") {
+			info.Plural = strings.TrimSuffix(info.Plural, "ys") + "ies"
+		}
+		if last := len(k.short) - 1; info.Spelling != k.name {
+			info.Short = k.short[last:]
+		} else if last >= 0 {
+			info.Short = k.short[:1]
+		}
+		all = append(all, info)
+	}
+	return all
+}
+
 // spell returns the name of the kind as documents of group write it.
 func (k *kind) spell(group string) string {
 	if group == ReferenceGroup {
@@ -151,15 +176,6 @@ func (h *Header) spelling() string {
 	return cmp.Or(h.spelled, h.Kind)
 }
 
-// admitted is an [Object] that this package knows how to admit: to fill in,
-// to check and to comment on, as an API server does.
-type admitted interface {
-	Object
-	kind() string
-	facts() [][]document.Fact
-	advise(*document.Findings)
-}
-
 // New returns an object of that name in which nothing else is set, nil when
 // there is no such kind.
 func New(ref Reference) Object {
@@ -186,11 +202,11 @@ const (
 func Default(obj Object) {
 	head := obj.Head()
 	or(&head.Metadata.Namespace, DefaultNamespace)
-	a, ok := obj.(admitted)
-	if !ok {
+	k := objectKind(obj)
+	if k == nil {
 		return
 	}
-	or(&head.Kind, a.kind())
+	or(&head.Kind, k.name)
 	or(&head.APIVersion, Group+"/"+V1)
 	canonical(&head.Kind)
 	switch obj := obj.(type) {
@@ -201,7 +217,9 @@ func Default(obj Object) {
 	case *PkgChart:
 		canonical(&obj.Spec.SourceRef.Kind)
 	}
-	document.Fill(obj, spelledKind(a.kind()).defaults)
+	for _, facts := range tables[k.name] {
+		document.Fill(obj, facts)
+	}
 }
 
 // or sets an empty field.
@@ -219,13 +237,6 @@ func canonical(kind *string) {
 		*kind = k.name
 	}
 }
-
-func (*GitRepository) kind() string    { return "GitRepository" }
-func (*Bucket) kind() string           { return "Bucket" }
-func (*OCIRepository) kind() string    { return "OCIRepository" }
-func (*PkgRepository) kind() string    { return "PkgRepository" }
-func (*PkgChart) kind() string         { return "PkgChart" }
-func (*ExternalArtifact) kind() string { return "ExternalArtifact" }
 
 // Find returns the objects that ref names: KIND/NAMESPACE/NAME, or KIND/NAME in
 // any namespace. The kind may be written in any case, in the plural, in the

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/document"
 )
 
 // settled returns an object that has observed rev.
@@ -201,49 +202,21 @@ func TestDuration(t *testing.T) {
 	}
 }
 
-// TestFieldRows checks that each row of the table of fields is about a field that
-// its kind has, or about a deprecated one that it has no more.
-func TestFieldRows(t *testing.T) {
-	for _, row := range fieldRows {
-		seen := false
-		for _, k := range kinds {
-			if row.kind != "" && row.kind != k.name {
-				continue
-			}
-			seen = true
-			at, found := reflect.TypeOf(k.make()).Elem(), true
-			for name := range strings.SplitSeq(row.path, ".") {
-				for at.Kind() == reflect.Pointer || at.Kind() == reflect.Slice {
-					at = at.Elem()
-				}
-				fields := reflect.VisibleFields(at)
-				i := slices.IndexFunc(fields, func(f reflect.StructField) bool {
-					tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-					return tag == strings.TrimSuffix(name, "[]")
-				})
-				if found = i >= 0; !found {
-					break
-				}
-				at = fields[i].Type
-			}
-			if found != (row.shape == nil) {
-				t.Errorf("%s %s: in the Go type: %v, shape %v", k.name, row.path, found, row.shape)
-			}
-		}
-		if !seen || row.shape != nil && row.note == "" {
-			t.Errorf("%s %s: no such kind, or deprecated without a note", row.kind, row.path)
-		}
-	}
-}
-
-// TestFacts checks that each row of the tables of rules and defaults is about a
-// field that exists, of the type that its checks take.
+// TestFacts checks that each row of the tables is about a field that exists, of the
+// type that its checks take, or about a deprecated one that does not and has a warning.
 func TestFacts(t *testing.T) {
 	for i := range kinds {
 		obj := kinds[i].make()
 		fill(reflect.ValueOf(obj).Elem())
 		Default(obj)
 		check(obj)
+		for _, fact := range slices.Concat(tables[kinds[i].name]...) {
+			if fact.Shape == nil {
+				document.Each(reflect.ValueOf(obj), fact.At, "", func(reflect.Value, string) {})
+			} else if fact.Warning == "" || fact.Only != V1Beta2 {
+				t.Errorf("%s %s: no warning, or of version %q", kinds[i].name, fact.At, fact.Only)
+			}
+		}
 	}
 }
 

@@ -20,8 +20,8 @@ const maxNeeds = 1000
 func ReferenceTo(obj Object) Reference {
 	head := obj.Head()
 	name := head.Kind
-	if a, ok := obj.(admitted); ok {
-		name = a.kind()
+	if k := objectKind(obj); k != nil {
+		name = k.name
 	}
 	return Reference{name, head.Metadata.space(), head.Metadata.Name}
 }

@@ -89,7 +89,7 @@ func (o *OCIRepository) Plan() Plan {
 		// The origin bounds logging in, listing, looking up and pulling, each by spec.timeout.
 		Suspend: o.Spec.Suspend,
 		Verify:  o.Spec.Verify.provider(),
-		Words:   spelledKind(o.kind()).words,
+		Words:   spelledKind("OCIRepository").words,
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/document"
 )
 
 // PkgChart is a chart inside another source (specification, "PkgChart").
@@ -67,7 +68,7 @@ func (c *PkgChart) Plan() Plan {
 		Suspend: c.Spec.Suspend,
 		Verify:  c.Spec.Verify.provider(),
 		Needs:   c.needs(),
-		Words:   spelledKind(c.kind()).words,
+		Words:   spelledKind("PkgChart").words,
 	}
 }
 
@@ -176,7 +177,7 @@ func (c *PkgChart) valuesSource(text string) (ref Reference, within string, err 
 	case !found:
 		return ref, "", errSourceForm
 	}
-	if err := objectName(name); err != nil {
+	if err := document.CheckName(name); err != nil {
 		return ref, "", fmt.Errorf("names a source of which %w", err)
 	}
 	return Reference{k.name, c.Metadata.space(), name}, within, nil

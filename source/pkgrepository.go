@@ -72,7 +72,7 @@ func (p *PkgRepository) Interval() time.Duration {
 
 // Plan implements [Object].
 func (p *PkgRepository) Plan() Plan {
-	return Plan{Timeout: time.Duration(p.Spec.Timeout), Suspend: p.Spec.Suspend, Words: spelledKind(p.kind()).words}
+	return Plan{Timeout: time.Duration(p.Spec.Timeout), Suspend: p.Spec.Suspend, Words: spelledKind("PkgRepository").words}
 }
 
 // Drift implements [Object]. Nothing in the spec shapes the index.
@@ -112,7 +112,7 @@ func (e *ExternalArtifact) Artifact() *artifact.Artifact { return e.Status.Artif
 func (e *ExternalArtifact) Interval() time.Duration { return 0 }
 
 // Plan implements [Object].
-func (e *ExternalArtifact) Plan() Plan { return Plan{Words: spelledKind(e.kind()).words} }
+func (e *ExternalArtifact) Plan() Plan { return Plan{Words: spelledKind("ExternalArtifact").words} }
 
 // Drift implements [Object].
 func (e *ExternalArtifact) Drift(Revision) string { return "" }

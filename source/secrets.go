@@ -10,6 +10,8 @@ import (
 	"os"
 	"path"
 	"strings"
+
+	"github.com/headgate-io/headgate/internal/document"
 )
 
 // maxSecret is the size in bytes of one key, and of one Secret document, as an
@@ -154,7 +156,7 @@ type dirSecrets string
 // Secret implements [Secrets].
 func (d dirSecrets) Secret(_ context.Context, namespace, name string) (Secret, error) {
 	none := &missing{what: secretNamed(namespace, name), tried: []string{"no files " + path.Join(string(d), name, "KEY")}}
-	if objectName(namespace) != nil || objectName(name) != nil {
+	if document.CheckName(namespace) != nil || document.CheckName(name) != nil {
 		return Secret{}, none
 	}
 	root, err := os.OpenRoot(string(d))

@@ -21,7 +21,7 @@ func Warnings(obj Object) []error {
 func advise(obj Object, found *document.Findings) {
 	head := obj.Head()
 	found.AddIf(head.Version() == V1Beta2, "apiVersion", "v1beta2 is no longer served by clusters: convert the object to %s/v1", head.Group())
-	if a, ok := obj.(admitted); ok {
+	if a, ok := obj.(interface{ advise(*document.Findings) }); ok {
 		a.advise(found)
 	}
 }
@@ -153,5 +153,3 @@ func (c *PkgChart) advise(found *document.Findings) {
 	found.AddIf(c.Spec.inTree() && c.Spec.Version != "" && c.Spec.Version != "*", "spec.version", "has no effect with a chart from a %s", c.kindOf(c.Spec.SourceRef.Kind))
 	found.AddIf(c.Spec.IgnoreMissingValuesFiles && len(c.Spec.ValuesFiles) == 0, "spec.ignoreMissingValuesFiles", "has no effect without valuesFiles")
 }
-
-func (e *ExternalArtifact) advise(*document.Findings) {}

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate-io/headgate/rollout/metric"
 	"github.com/headgate-io/headgate/rollout/notify"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/schema"
 )
 
 // validateFlags are those of headgate validate.
@@ -247,5 +248,36 @@ func (p *program) convert() *cobra.Command {
 	out.registerFormat(c, "yaml", "json")
 	complete(c, "to", "v1", "v1beta2")
 	complete(c, "group", source.Group, source.ReferenceGroup)
+	return c
+}
+
+func (p *program) schema() *cobra.Command {
+	var version string
+	c := &cobra.Command{
+		Use:   "schema [KIND] [--api-version v1|v1beta2]",
+		Short: "Print the JSON Schema of a kind of source",
+		Long: `Schema prints the JSON Schema (draft 2020-12) of the documents of a kind, in either group; of all kinds without KIND.
+What it refuses, headgate validate refuses; headgate validate checks more, such as ranges of versions.`,
+		Example: `  headgate schema gitrepository > gitrepository.json`,
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			kind := ""
+			if len(args) > 0 {
+				ref, err := source.ParseReference(args[0])
+				if err != nil || ref.Name != "" {
+					return usage("schema %q: name a kind, such as GitRepository", args[0])
+				}
+				kind = ref.Kind
+			}
+			text, err := schema.JSON(kind, version)
+			if err != nil {
+				return &exitError{exitUsage, err}
+			}
+			_, err = p.stdout.Write(text)
+			return asFailure(err)
+		},
+	}
+	c.Flags().StringVar(&version, "api-version", source.V1, "`VERSION` of the documents: v1 or v1beta2")
+	complete(c, "api-version", source.V1, source.V1Beta2)
 	return c
 }

@@ -33,7 +33,7 @@ type Rule struct {
 	Refused  string             // why documents may not have it
 	Ignored  bool               // it may be unknown to the Go type, and is skipped then
 	Optional bool               // it may be missing although its tag says that it is required
-	Text     func(string) error // checks the text of a value that implements [encoding.TextUnmarshaler]; nil for no check
+	Text     func(string) error // checks the text of a string; nil for no check
 	Instead  string             // what is done with a text that cannot be read; "" makes it a defect, else it is left out with a warning
 
 	// Shape is the type of a field that the Go type does not have. The value is
@@ -102,13 +102,13 @@ func (d *Decoder) value(n *Node, v reflect.Value, p yamlPath, rule Rule) {
 		v.Set(reflect.New(v.Type().Elem()))
 		v = v.Elem()
 	}
-	kind, own := wanted[v.Kind()], false // whether the type reads its text itself
+	kind := wanted[v.Kind()]
 	switch into := v.Addr().Interface().(type) {
 	case *json.RawMessage:
 		*into, _ = json.Marshal(n.plain()) // numbers are those of JSON
 		return
 	case encoding.TextUnmarshaler:
-		kind, own = Text, true
+		kind = Text
 	}
 	if n.word && kind == Bool {
 		n = &Node{Kind: Bool, Text: strconv.FormatBool(strings.ContainsAny(n.Text[:1], "yY") || strings.EqualFold(n.Text, "on"))}
@@ -121,7 +121,7 @@ func (d *Decoder) value(n *Node, v reflect.Value, p yamlPath, rule Rule) {
 		d.add(p, "must be a string, not %s: put it in quotes", n.Kind)
 	case n.Kind != kind:
 		d.add(p, "must be %s, not %s", kind, n.Kind)
-	case own:
+	case kind == Text:
 		d.text(n.Text, v, p, rule)
 	case v.Kind() == reflect.Struct:
 		d.structure(n, v, p)
@@ -133,8 +133,6 @@ func (d *Decoder) value(n *Node, v reflect.Value, p yamlPath, rule Rule) {
 			d.value(item, v.Index(i), p.item(strconv.Itoa(i), item.Line), Rule{})
 		}
 	case kind == List: // none
-	case kind == Text:
-		v.SetString(n.Text)
 	case kind == Bool:
 		v.SetBool(n.Text == "true")
 	case v.Kind() == reflect.Float64:
@@ -152,7 +150,7 @@ func (d *Decoder) value(n *Node, v reflect.Value, p yamlPath, rule Rule) {
 	}
 }
 
-// text decodes a string that the type of v reads itself.
+// text decodes a string, which the type of v may read itself.
 func (d *Decoder) text(text string, v reflect.Value, p yamlPath, rule Rule) {
 	err := error(nil)
 	if rule.Text != nil {
@@ -166,6 +164,8 @@ func (d *Decoder) text(text string, v reflect.Value, p yamlPath, rule Rule) {
 		}
 	case encoding.TextUnmarshaler:
 		err = cmp.Or(err, into.UnmarshalText([]byte(text)))
+	default:
+		v.SetString(text)
 	}
 	if err == nil {
 		return
@@ -196,7 +196,7 @@ func (d *Decoder) mapping(n *Node, v reflect.Value, p yamlPath) {
 }
 
 func (d *Decoder) structure(n *Node, v reflect.Value, p yamlPath) {
-	fields := fieldsOf(v.Type())
+	fields := FieldsOf(v.Type())
 	given := make(map[string]bool, len(n.Fields)) // whether there is a value
 	for _, f := range n.Fields {
 		at := p.field(f.Name, f.Line)
@@ -206,7 +206,7 @@ func (d *Decoder) structure(n *Node, v reflect.Value, p yamlPath) {
 		}
 		given[f.Name] = f.Value.Kind != Null
 		rule := d.Rules(at.rule)
-		index, known := fields.index[f.Name]
+		index, known := fields.Index[f.Name]
 		switch {
 		case rule.Refused != "":
 			d.add(at, "%s", rule.Refused)
@@ -220,7 +220,7 @@ func (d *Decoder) structure(n *Node, v reflect.Value, p yamlPath) {
 			d.add(at, "unknown field%s", fields.meant(f.Name))
 		}
 	}
-	for _, name := range fields.required {
+	for _, name := range fields.Required {
 		if at := p.field(name, p.line); !given[name] && !d.Rules(at.rule).Optional {
 			d.add(at, "is required")
 		}
@@ -232,15 +232,15 @@ func (d *Decoder) add(p yamlPath, format string, args ...any) {
 	d.Note(&Error{Field: p.at, Line: p.line, Err: fmt.Errorf(format, args...)})
 }
 
-// structFields are the fields of a Go struct by their JSON names.
-type structFields struct {
-	index    map[string][]int
-	required []string // neither omitempty nor omitzero
+// Fields are the fields of a Go struct by their JSON names.
+type Fields struct {
+	Index    map[string][]int
+	Required []string // neither omitempty nor omitzero
 }
 
 // meant names the field that differs from name in case only.
-func (s *structFields) meant(name string) string {
-	for known := range s.index {
+func (s *Fields) meant(name string) string {
+	for known := range s.Index {
 		if strings.EqualFold(known, name) {
 			return ": did you mean " + known + "?"
 		}
@@ -251,24 +251,24 @@ func (s *structFields) meant(name string) string {
 // structs remembers the fields of struct types.
 var structs sync.Map
 
-// fieldsOf returns the fields of a struct type, those of embedded structs among them.
-func fieldsOf(t reflect.Type) *structFields {
+// FieldsOf returns the fields of a struct type, those of embedded structs among them.
+func FieldsOf(t reflect.Type) *Fields {
 	if known, ok := structs.Load(t); ok {
-		return known.(*structFields)
+		return known.(*Fields)
 	}
-	out := &structFields{index: make(map[string][]int)}
+	out := &Fields{Index: make(map[string][]int)}
 	for _, f := range reflect.VisibleFields(t) {
 		switch name, options, _ := strings.Cut(f.Tag.Get("json"), ","); {
 		case name == "" && options == "inline":
-			inner := fieldsOf(f.Type)
-			for name, index := range inner.index {
-				out.index[name] = append(f.Index[:len(f.Index):len(f.Index)], index...)
+			inner := FieldsOf(f.Type)
+			for name, index := range inner.Index {
+				out.Index[name] = append(f.Index[:len(f.Index):len(f.Index)], index...)
 			}
-			out.required = append(out.required, inner.required...)
+			out.Required = append(out.Required, inner.Required...)
 		case name != "" && name != "-" && f.IsExported():
-			out.index[name] = f.Index
+			out.Index[name] = f.Index
 			if options == "" {
-				out.required = append(out.required, name)
+				out.Required = append(out.Required, name)
 			}
 		}
 	}

@@ -11,29 +11,88 @@ import (
 	"time"
 )
 
-// A Fact is what must hold for one field of an object. The admission rules of
-// a kind are a table of them.
+// A Fact is a row of the table of facts about a kind: about one field of it.
 type Fact struct {
 	At    string // path of the value that is checked, such as spec.items[].name
 	Field string // below At, the field that is to blame; "" for the value itself
+	Must  []Must // what must hold for the value, in order
 
-	check func(reflect.Value) error
+	Default  any                // what a field that is missing stands for; nil for nothing
+	Only     string             // the version that alone has the field; "" for each version
+	Optional string             // the version where it may be missing although its tag says that it is required
+	Text     func(string) error // checks the text that documents have for it
+	Shape    reflect.Type       // of a field that the Go type does not have: see [Rule]
+	Warning  string             // about it
+}
+
+// A Must is one requirement on a value. What neither Required, Refused nor Schema
+// says, only Go can say.
+type Must struct {
+	When     []Condition                             // all hold where the requirement counts
+	Required bool                                    // the value must be set
+	Refused  bool                                    // the value must not be set
+	Schema   map[string]any                          // keywords of JSON Schema for the value
+	Message  string                                  // what is wrong, where Check does not say it
+	Check    func(object, value reflect.Value) error // nil where another function checks the value
+}
+
+// A Condition is about another field of the object: its text is one of Is or, where
+// Is is nil, it is set.
+type Condition struct {
+	At  string   // path without lists
+	Is  []string // "" among them stands for a missing field as well
+	Not bool     // the contrary holds
+}
+
+func (c Condition) holds(object reflect.Value) bool {
+	holds := slices.Contains(c.Is, "")
+	Each(object, c.At, "", func(v reflect.Value, _ string) {
+		holds = slices.Contains(c.Is, v.String()) || c.Is == nil && isSet(v)
+	})
+	return holds != c.Not
+}
+
+func isSet(v reflect.Value) bool {
+	return !v.IsZero() && (v.Kind() != reflect.Slice || v.Len() > 0)
+}
+
+// judge says what is wrong with a value of the object.
+func (m *Must) judge(object, v reflect.Value) error {
+	set := isSet(v)
+	if v.Kind() == reflect.Pointer && !set && !m.Required || m.Required && set || m.Refused && !set ||
+		slices.ContainsFunc(m.When, func(c Condition) bool { return !c.holds(object) }) {
+		return nil
+	}
+	if v.Kind() == reflect.Pointer && set {
+		v = v.Elem()
+	}
+	if m.Check != nil {
+		return m.Check(object, v)
+	}
+	if m.Message != "" {
+		return errors.New(m.Message)
+	}
+	return nil
+}
+
+// Check returns the requirement that check says nothing about a value.
+func Check[T any](check func(T) error) Must {
+	return Must{Check: func(_, v reflect.Value) error {
+		if reflect.TypeFor[T]().Kind() == reflect.Pointer {
+			v = v.Addr()
+		}
+		return check(v.Interface().(T))
+	}}
 }
 
 // Value returns the fact that checks, in order, say nothing about the value at
 // a path. Values behind a pointer that is nil are not checked.
 func Value[T any](at string, checks ...func(T) error) Fact {
-	return Fact{At: at, check: func(v reflect.Value) error {
-		if reflect.TypeFor[T]().Kind() == reflect.Pointer {
-			v = v.Addr()
-		}
-		for _, check := range checks {
-			if err := check(v.Interface().(T)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}}
+	fact := Fact{At: at}
+	for _, check := range checks {
+		fact.Must = append(fact.Must, Check(check))
+	}
+	return fact
 }
 
 // Related returns a fact about a field that depends on others: check sees the
@@ -47,36 +106,36 @@ func Related[T any](at, field string, check func(*T) error) Fact {
 // Examine notes which facts do not hold for the value that v points to, in
 // their order. It passes over fields that a finding of f or of before names.
 func (f *Findings) Examine(v any, facts []Fact, before ...*Findings) {
-	before = append(slices.Clip(before), f)
+	before, object := append(slices.Clip(before), f), reflect.ValueOf(v)
 	for _, fact := range facts {
-		Each(reflect.ValueOf(v), fact.At, "", func(v reflect.Value, at string) {
+		if fact.Must == nil || fact.Shape != nil {
+			continue
+		}
+		Each(object, fact.At, "", func(v reflect.Value, at string) {
 			at = join(at, fact.Field)
-			if v.Kind() == reflect.Pointer {
-				if v.IsNil() {
-					return
+			named := func(f *Findings) bool {
+				return slices.ContainsFunc(f.Errors, func(e *Error) bool { return e.Field == at })
+			}
+			for i := range fact.Must {
+				if len(f.Errors) > maxFindings || slices.ContainsFunc(before, named) {
+					return // more are not noted
 				}
-				v = v.Elem()
+				f.Check(at, fact.Must[i].judge(object, v))
 			}
-			if len(f.Errors) > maxFindings {
-				return // more are not noted
-			}
-			for _, other := range before {
-				if slices.ContainsFunc(other.Errors, func(e *Error) bool { return e.Field == at }) {
-					return
-				}
-			}
-			f.Check(at, fact.check(v))
 		})
 	}
 }
 
-// Fill sets the fields of what v points to that are missing to their defaults,
-// by paths as those of a [Fact]. It does not write to others.
-func Fill(v any, defaults map[string]any) {
-	for at, value := range defaults {
-		Each(reflect.ValueOf(v), at, "", func(v reflect.Value, _ string) {
+// Fill sets the fields of what v points to that are missing to the defaults that
+// facts have for them. It does not write to others.
+func Fill(v any, facts []Fact) {
+	for _, fact := range facts {
+		if fact.Default == nil {
+			continue
+		}
+		Each(reflect.ValueOf(v), fact.At, "", func(v reflect.Value, _ string) {
 			if v.IsZero() {
-				v.Set(reflect.ValueOf(value).Convert(v.Type()))
+				v.Set(reflect.ValueOf(fact.Default).Convert(v.Type()))
 			}
 		})
 	}
@@ -96,7 +155,7 @@ func Each(v reflect.Value, path, at string, do func(v reflect.Value, at string))
 	}
 	name, path, _ := strings.Cut(path, ".")
 	name, list := strings.CutSuffix(name, "[]")
-	index, known := fieldsOf(v.Type()).index[name]
+	index, known := FieldsOf(v.Type()).Index[name]
 	if !known {
 		panic("document: no field " + join(at, name)) // of a table, not of a document
 	}
@@ -111,9 +170,14 @@ func Each(v reflect.Value, path, at string, do func(v reflect.Value, at string))
 }
 
 // The forms of names (RFC 1123).
+const (
+	DNSLabel = `[a-z0-9]([-a-z0-9]*[a-z0-9])?`
+	DNSName  = DNSLabel + `(\.` + DNSLabel + `)*`
+)
+
 var (
-	subdomainForm = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
-	labelForm     = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+	subdomainForm = regexp.MustCompile("^" + DNSName + "$")
+	labelForm     = regexp.MustCompile("^" + DNSLabel + "$")
 )
 
 // CheckName says what is wrong with the name of an object.
@@ -140,7 +204,10 @@ func CheckNamespace(name string) error {
 // Subdomain reports whether name has the form of a DNS name in lower case.
 func Subdomain(name string) bool { return len(name) <= 253 && subdomainForm.MatchString(name) }
 
-var durationForm = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`)
+// DurationForm is the form of time spans.
+const DurationForm = `^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+
+var durationForm = regexp.MustCompile(DurationForm)
 
 // ParseDuration reads a time span as an API server accepts it: an unsigned
 // sequence of decimal numbers with the units ms, s, m and h.

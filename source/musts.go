@@ -1,0 +1,294 @@
+package source
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/Masterminds/semver/v3"
+
+	"github.com/headgate-io/headgate/internal/document"
+)
+
+type (
+	musts    = []document.Must
+	keywords = map[string]any // of JSON Schema
+)
+
+// says wants a value that check finds nothing wrong with; schema says the same.
+func says[T any](schema keywords, check func(T) error) document.Must {
+	must := document.Check(check)
+	must.Schema = schema
+	return must
+}
+
+// goOnly wants a value that check finds nothing wrong with, which no schema can say.
+func goOnly[T any](check func(T) error) document.Must { return document.Check(check) }
+
+// matching wants a text that matches a pattern, where pattern is one of Go and of
+// JSON Schema. A %s in the sentence about others stands for the text.
+func matching(pattern, sentence string) document.Must {
+	form := regexp.MustCompile(pattern)
+	return says(keywords{"pattern": pattern}, func(text string) error { return unless(form.MatchString(text), sentence, text) })
+}
+
+// without wants a text that has nothing that matches a pattern, as [matching] has it.
+func without(pattern, sentence string) document.Must {
+	form := regexp.MustCompile(pattern)
+	return says(keywords{"not": keywords{"pattern": pattern}}, func(text string) error { return unless(!form.MatchString(text), sentence, text) })
+}
+
+func unless(good bool, sentence, text string) error {
+	if good {
+		return nil
+	}
+	return errors.New(strings.Replace(sentence, "%s", quote(text), 1))
+}
+
+// form wants an empty text or one that matches.
+func form(pattern, want string) document.Must {
+	return matching("^$|"+pattern, "must "+want+", not %s")
+}
+
+// oneOf wants an empty text or one of those that are allowed.
+func oneOf(allowed ...string) document.Must {
+	return says(keywords{"enum": append([]string{""}, allowed...)}, func(text string) error {
+		if text == "" || slices.Contains(allowed, text) {
+			return nil
+		}
+		return fmt.Errorf("must be one of %s, not %s", strings.Join(allowed, ", "), quote(text))
+	})
+}
+
+// also adds a text that [Default] replaces by one of those that oneOf allows.
+func also(must document.Must, text string) document.Must {
+	must.Schema = keywords{"enum": append(must.Schema["enum"].([]string), text)}
+	return must
+}
+
+// is holds where the field at a path has one of some texts; "" is a missing one.
+func is(at string, texts ...string) document.Condition {
+	return document.Condition{At: at, Is: texts}
+}
+
+// set holds where there is a field at a path.
+func set(at string) document.Condition { return document.Condition{At: at} }
+
+func not(c document.Condition) document.Condition {
+	c.Not = !c.Not
+	return c
+}
+
+// when limits a requirement to where conditions hold.
+func when(must document.Must, conditions ...document.Condition) document.Must {
+	must.When = conditions
+	return must
+}
+
+// require wants a value, where conditions hold.
+func require(message string, conditions ...document.Condition) document.Must {
+	return document.Must{When: conditions, Required: true, Message: message}
+}
+
+// refuse wants no value, where conditions hold.
+func refuse(message string, conditions ...document.Condition) document.Must {
+	return document.Must{When: conditions, Refused: true, Message: message}
+}
+
+// only refuses a value unless the provider at a path is one of some.
+func only(at string, providers ...string) document.Must {
+	must := refuse("goes with provider "+strings.TrimSuffix(strings.Join(providers, " or "), " or ")+" only", not(is(at, providers...)))
+	must.Check = func(object, _ reflect.Value) (err error) {
+		document.Each(object, at, "", func(v reflect.Value, _ string) {
+			err = fmt.Errorf("%s, not with %s", must.Message, quote(generic(v.String())))
+		})
+		return err
+	}
+	return must
+}
+
+// generic returns the provider, which is generic by default.
+func generic(provider string) string { return cmp.Or(provider, "generic") }
+
+// tokenService wants one of the token services that go with a provider of a bucket.
+func tokenService(provider string, services ...string) document.Must {
+	message := "must be " + strings.Join(services, " or ") + " with spec.provider " + provider
+	must := says(keywords{"enum": services}, func(text string) error {
+		return unless(slices.Contains(services, text), message+", not %s", text)
+	})
+	must.Message, must.When = message, []document.Condition{is("spec.provider", provider)}
+	if provider == generic("") {
+		must.When[0].Is = append(must.When[0].Is, "")
+	}
+	return must
+}
+
+// plain is the form of texts without control characters.
+const plain = `^[^\x00-\x1f\x7f-\x9f]*$`
+
+func printing(text string) error {
+	if strings.ContainsFunc(text, unicode.IsControl) {
+		return errors.New("must not hold control characters")
+	}
+	return nil
+}
+
+func present(text string) error {
+	if text == "" {
+		return errors.New("is required")
+	}
+	return printing(text)
+}
+
+var (
+	filled = says(keywords{"minLength": 1, "pattern": plain}, present)
+	digest = form(`^[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[a-zA-Z0-9=_-]+$`, "be ALGORITHM:HEX")
+
+	unsigned = says(keywords{}, func(d Duration) error {
+		if d < 0 {
+			return errors.New("must not be negative")
+		}
+		return nil
+	})
+
+	expression = goOnly(func(text string) error {
+		if _, err := regexp.Compile(text); err != nil {
+			return fmt.Errorf("must be a regular expression in Go syntax: %w", err)
+		}
+		return nil
+	})
+
+	versionRange = goOnly(func(text string) error {
+		if text == "" {
+			return nil
+		}
+		_, err := semver.NewConstraint(text)
+		return unless(err == nil, "%s is no version range: write one such as >=1.2.0 <2.0.0", text)
+	})
+
+	bareOrigin = matching(`^[a-z]+://[^/?#@]+/*$`, "must be SCHEME://HOST or SCHEME://HOST:PORT and no more: it stands for all repositories there")
+
+	objectName   = says(keywords{"pattern": "^" + document.DNSName + "$", "maxLength": 253}, document.CheckName)
+	optionalName = says(keywords{"pattern": "^(" + document.DNSName + ")?$", "maxLength": 253}, func(name string) error {
+		if name == "" {
+			return nil
+		}
+		return document.CheckName(name)
+	})
+)
+
+// scheme wants a URL with one of some schemes. Neither it nor address repeats the
+// URL: it may hold credentials.
+func scheme(schemes ...string) document.Must {
+	message := "must begin with " + strings.Join(schemes, ":// or ") + "://"
+	must := says(keywords{"pattern": "^(" + strings.Join(schemes, "|") + ")://"}, func(text string) error {
+		before, _, found := strings.Cut(text, "://")
+		switch {
+		case text == "":
+			return errors.New("is required")
+		case found && slices.Contains(schemes, before):
+			return nil
+		case slices.Contains(schemes, "ssh") && !found && strings.Contains(text, ":"):
+			return errors.New(message + ": write git@HOST:PATH as ssh://git@HOST/PATH")
+		}
+		return errors.New(message)
+	})
+	must.Message = message
+	return must
+}
+
+// address wants a URL with one of some schemes and a host.
+func address(schemes ...string) musts {
+	return musts{scheme(schemes...), says(keywords{"pattern": plain}, printing), goOnly(func(text string) error {
+		u, err := url.Parse(text)
+		switch {
+		case err != nil && strings.Contains(err.Error(), "invalid port"):
+			return errors.New("has a port that is no number: separate host and path with '/', not ':'")
+		case err != nil:
+			return errors.New("is no URL")
+		case u.Hostname() == "":
+			return errors.New("must name a host")
+		}
+		return nil
+	})}
+}
+
+var defaultPorts = map[string]string{"http": "80", "https": "443", "ssh": "22"}
+
+// distinctOrigins refuses credentials of which some could never be used.
+func distinctOrigins(all []GitSubmoduleCredential) error {
+	seen := map[string]bool{}
+	for i, c := range all {
+		u, err := url.Parse(c.URL)
+		if err != nil {
+			continue // reported by itself
+		}
+		origin := u.Scheme + " " + strings.ToLower(u.Hostname()) + " " + cmp.Or(u.Port(), defaultPorts[u.Scheme])
+		if seen[origin] {
+			return fmt.Errorf("must name an origin once: entry %d repeats one before it", i)
+		}
+		seen[origin] = true
+	}
+	return nil
+}
+
+// inside wants a path that [insidePath] finds nothing wrong with. A schema cannot count directories.
+var inside = musts{{Schema: keywords{"not": keywords{"pattern": `\\`}, "pattern": plain}}, goOnly(insidePath)}
+
+// insidePath checks a slash-separated path inside a source. A leading slash
+// stands for the root of the source, as the reference has it.
+func insidePath(path string) error {
+	depth := 0
+	for part := range strings.SplitSeq(path, "/") {
+		switch part {
+		case "", ".":
+		case "..":
+			depth--
+		default:
+			depth++
+		}
+		if depth < 0 {
+			return errors.New("must not lead out of the source")
+		}
+	}
+	if strings.Contains(path, `\`) {
+		return errors.New(`must use '/', not '\'`)
+	}
+	return printing(path)
+}
+
+// checkSparse checks an entry of spec.sparseCheckout.
+func checkSparse(entry string) error {
+	switch {
+	case entry == "":
+		return errors.New("must not be empty: write . for the whole repository, or remove it")
+	case entry[0] == '/':
+		return errors.New("must be relative to the root of the repository: remove the leading '/'")
+	case slices.Contains(strings.Split(entry, "/"), ".."):
+		return errors.New("must not lead out of a directory by '..'")
+	case strings.Contains(entry, `\`):
+		return errors.New(`must use '/', not '\'`)
+	case !utf8.ValidString(entry):
+		return errors.New("must be UTF-8 text")
+	}
+	return printing(entry)
+}
+
+// notInRef is what git check-ref-format refuses anywhere in the name of a ref.
+const notInRef = `\.\.|@\{|[ ~:?*\[\\\x00-\x1f\x7f]|^/|//|(^|/)\.|\.lock/`
+
+// refName wants a full ref name; ^{} after it asks for what a tag points to.
+var refName = without(notInRef+`|^@(\^\{\})?$|(\.|/|\.lock)(\^\{\})?$|^\^|\^($|[^{]|\{$|\{[^}]|\{\}.)`,
+	"%s is no git ref name: write one such as refs/heads/main")
+
+// refPart wants a branch or tag.
+func refPart(prefix string) document.Must {
+	return without(notInRef+`|\^|^-|(\.|/|\.lock)$`, "%s is no name that git allows after "+prefix)
+}

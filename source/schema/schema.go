@@ -1,0 +1,300 @@
+// Package schema says in schemas what package source says of its kinds in Go: as
+// JSON Schema (draft 2020-12) for editors and pipelines, and as the definitions of
+// custom resources for an API server.
+//
+// Both are made of the Go types and of the facts by which [source.Validate] checks:
+// a document that a schema refuses is one that Validate refuses. Some facts only Go
+// can say, such as whether a text is a regular expression or a range of versions:
+// a document that a schema takes may still be refused.
+package schema
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/document"
+	"github.com/headgate-io/headgate/source"
+)
+
+type object = map[string]any
+
+// JSON returns the JSON Schema of a kind in a version, or of all kinds in it if kind is
+// empty, as indented text. Documents of both groups and in both spellings of the
+// kind are valid by it.
+func JSON(kind, version string) ([]byte, error) {
+	var refs []object
+	definitions := object{}
+	for _, k := range source.Kinds(source.Group) {
+		if slices.Contains(k.Versions, version) && (kind == "" || kind == k.Name) {
+			definitions[k.Name] = documents(k.Name, version)
+			refs = append(refs, object{"$ref": "#/$defs/" + k.Name})
+		}
+	}
+	if refs == nil {
+		return nil, fmt.Errorf("there is no kind %q in version %q", kind, version)
+	}
+	out := object{"title": "Sources of headgate, " + version, "oneOf": refs, "$defs": definitions}
+	if kind != "" {
+		out = definitions[kind].(object)
+	}
+	out["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	err := enc.Encode(out)
+	return text.Bytes(), err
+}
+
+// documents returns the JSON Schema of the documents of a kind.
+func documents(kind, version string) object {
+	g := generator{facts: source.Facts(kind), version: version, strict: true}
+	out := g.value(typeOf(kind), "")
+	properties := out["properties"].(object)
+	properties["apiVersion"] = object{"type": "string", "enum": []string{source.Group + "/" + version, source.ReferenceGroup + "/" + version}}
+	properties["kind"] = object{"type": "string", "enum": source.Spellings(kind)}
+	out["title"] = kind + ", " + version
+	var rules []object
+	for at, must := range g.conditional(out) {
+		conditions := make([]object, len(must.When))
+		for i, c := range must.When {
+			conditions[i] = condition(c)
+		}
+		rules = append(rules, object{"if": object{"allOf": conditions}, "then": requirement(at, must)})
+	}
+	if rules != nil {
+		out["allOf"] = rules
+	}
+	return out
+}
+
+func typeOf(kind string) reflect.Type {
+	return reflect.TypeOf(source.New(source.Reference{Kind: kind})).Elem()
+}
+
+// A generator makes schemas of Go types and facts.
+type generator struct {
+	facts   []document.Fact
+	version string
+	strict  bool // JSON Schema, where fields that are not known are refused and null stands for a missing one; else that of an API server
+}
+
+// at returns the facts about the field at a path.
+func (g *generator) at(path string) (facts []document.Fact) {
+	for _, f := range g.facts {
+		if f.At == path && f.Field == "" {
+			facts = append(facts, f)
+		}
+	}
+	return facts
+}
+
+// exists reports whether the version has the field at a path. In a cluster v1beta2 has
+// what v1 has as well: a client that reads and writes it must not remove these fields.
+func (g *generator) exists(path string) bool {
+	return !slices.ContainsFunc(g.at(path), func(f document.Fact) bool {
+		return f.Only != "" && f.Only != g.version && (g.strict || f.Only != source.V1)
+	})
+}
+
+// value returns the schema of the values of a type at a path.
+func (g *generator) value(t reflect.Type, path string) object {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	out := g.plain(t, path)
+	said := object{}
+	for _, fact := range g.at(path) {
+		if text, ok := fact.Default.(string); ok {
+			out["default"] = text
+		} else if d, ok := fact.Default.(source.Duration); ok {
+			out["default"] = d.String()
+		}
+		for _, must := range fact.Must {
+			if must.When == nil {
+				combine(said, must.Schema)
+			}
+		}
+	}
+	maps.Copy(out, said)
+	return out
+}
+
+// combine adds keywords to a schema. What is there already stays.
+func combine(out, more object) {
+	for key, value := range more {
+		if old, found := out[key]; !found {
+			out[key] = value
+		} else if !reflect.DeepEqual(old, value) {
+			all, _ := out["allOf"].([]object)
+			out["allOf"] = append(all, object{key: value})
+		}
+	}
+}
+
+// plain returns what a type alone says.
+func (g *generator) plain(t reflect.Type, path string) object {
+	switch {
+	case t == reflect.TypeFor[time.Time]():
+		return object{"type": "string", "format": "date-time"}
+	case t == reflect.TypeFor[source.Duration]():
+		return object{"type": "string", "pattern": document.DurationForm}
+	case t == reflect.TypeFor[json.RawMessage]():
+		return object{}
+	case reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
+		return object{"type": "string"}
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		return g.structure(t, path)
+	case reflect.Slice:
+		return object{"type": "array", "items": g.value(t.Elem(), path+"[]")}
+	case reflect.Map:
+		return object{"type": "object", "additionalProperties": g.value(t.Elem(), path+"[]")}
+	case reflect.Bool:
+		return object{"type": "boolean"}
+	case reflect.Int64:
+		return object{"type": "integer", "format": "int64"}
+	}
+	return object{"type": "string"}
+}
+
+func (g *generator) structure(t reflect.Type, path string) object {
+	prefix := strings.TrimPrefix(path+".", ".")
+	fields, properties := document.FieldsOf(t), object{}
+	for name, index := range fields.Index {
+		if g.exists(prefix + name) {
+			properties[name] = g.value(t.FieldByIndex(index).Type, prefix+name)
+		}
+	}
+	required := slices.DeleteFunc(slices.Clone(fields.Required), func(name string) bool {
+		return slices.ContainsFunc(g.at(prefix+name), func(f document.Fact) bool { return f.Optional == g.version })
+	})
+	for _, f := range g.facts {
+		name, below := strings.CutPrefix(f.At, prefix)
+		switch {
+		case !below || strings.ContainsAny(name, ".["):
+		case f.Shape != nil && f.Only == g.version:
+			retired := g.value(f.Shape, f.At)
+			if retired["description"] = f.Warning; g.strict {
+				retired["deprecated"] = true
+			}
+			properties[name] = retired
+		case slices.ContainsFunc(f.Must, func(m document.Must) bool { return m.Required && m.When == nil }):
+			required = append(required, name)
+		}
+	}
+	out := object{"type": "object", "properties": properties}
+	if len(required) > 0 {
+		slices.Sort(required)
+		out["required"] = required
+	}
+	if g.strict {
+		out["additionalProperties"] = false
+		for name, property := range properties {
+			if !slices.Contains(required, name) {
+				nullable(property.(object))
+			}
+		}
+	}
+	return out
+}
+
+// nullable lets a schema take null.
+func nullable(schema object) {
+	if kind, ok := schema["type"].(string); ok {
+		schema["type"] = []string{kind, "null"}
+	}
+	if texts, ok := schema["enum"].([]string); ok {
+		schema["enum"] = values(texts, true)
+	}
+	if refused, ok := schema["not"].(object); ok { // null has no pattern either
+		schema["not"] = object{"type": "string", "pattern": refused["pattern"]}
+	}
+}
+
+// values returns the values of an enumeration of texts, and null.
+func values(texts []string, null bool) (all []any) {
+	for _, text := range texts {
+		all = append(all, text)
+	}
+	if null {
+		all = append(all, nil)
+	}
+	return all
+}
+
+// conditional yields the requirements under conditions, with the paths that they are
+// about, that a schema of a kind can say and whose fields it has.
+func (g *generator) conditional(schema object) func(func(string, document.Must) bool) {
+	return func(yield func(string, document.Must) bool) {
+		for _, f := range g.facts {
+			for _, must := range f.Must {
+				if must.When == nil || !must.Required && !must.Refused && must.Schema == nil || f.Field != "" || find(schema, f.At) == nil {
+					continue
+				}
+				if !yield(f.At, must) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// find returns the schema of the field at a path, nil if there is none.
+func find(schema object, path string) object {
+	for name := range strings.SplitSeq(path, ".") {
+		properties, _ := schema["properties"].(object)
+		if schema, _ = properties[name].(object); schema == nil {
+			return nil
+		}
+	}
+	return schema
+}
+
+// nest returns a schema of the object that says inner of the field at a path; the
+// field must be there if it is required.
+func nest(path string, inner object, required bool) object {
+	names := strings.Split(path, ".")
+	for _, name := range slices.Backward(names) {
+		inner = object{"properties": object{name: inner}}
+		if required {
+			inner["required"] = []string{name}
+		}
+	}
+	return inner
+}
+
+// condition returns a schema that objects match for which c holds.
+func condition(c document.Condition) (out object) {
+	switch {
+	case c.Is == nil:
+		out = nest(c.At, object{"type": []string{"object", "array", "string"}, "minLength": 1, "minItems": 1}, true)
+	default:
+		missing := slices.Contains(c.Is, "")
+		out = nest(c.At, object{"enum": values(c.Is, missing)}, !missing)
+	}
+	if c.Not {
+		return object{"not": out}
+	}
+	return out
+}
+
+// requirement returns a schema that objects match which satisfy must at a path.
+func requirement(path string, must document.Must) object {
+	switch {
+	case must.Refused:
+		return nest(path, object{"type": []string{"array", "string", "null"}, "maxItems": 0, "maxLength": 0}, false)
+	case must.Required:
+		i := strings.LastIndexByte(path, '.')
+		return nest(path[:i], nest(path[i+1:], object{"type": []string{"object", "array", "string"}, "minItems": 1, "minLength": 1}, true), false)
+	}
+	return nest(path, must.Schema, false)
+}
