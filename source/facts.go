@@ -101,7 +101,7 @@ var bucketFacts = slices.Concat([]document.Fact{
 	}},
 	interval, timeout,
 	{At: "spec.sts", Must: musts{only("spec.provider", "aws", "generic", "")}},
-	{At: "spec.sts.provider", Must: musts{filled, tokenService("aws", STSAWS, STSWebIdentity), tokenService("generic", STSLDAP, STSWebIdentity)}},
+	{At: "spec.sts.provider", Must: musts{filled, {Schema: keywords{"enum": []string{STSAWS, STSLDAP, STSWebIdentity}}}, tokenService("aws", STSAWS, STSWebIdentity), tokenService("generic", STSLDAP, STSWebIdentity)}},
 	{At: "spec.sts.endpoint", Must: append(address("http", "https"), goOnly(func(text string) error { _, err := stsEndpoint.parse(text, true); return err }))},
 	{At: "spec.sts.secretRef", Must: musts{
 		require("is required with provider webidentity: a Secret with token", is("spec.sts.provider", STSWebIdentity)),

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -35,14 +36,19 @@ func goOnly[T any](check func(T) error) document.Must { return document.Check(ch
 // matching wants a text that matches a pattern, where pattern is one of Go and of
 // JSON Schema. A %s in the sentence about others stands for the text.
 func matching(pattern, sentence string) document.Must {
-	form := regexp.MustCompile(pattern)
-	return says(keywords{"pattern": pattern}, func(text string) error { return unless(form.MatchString(text), sentence, text) })
+	form := compiled(pattern)
+	return says(keywords{"pattern": pattern}, func(text string) error { return unless(form().MatchString(text), sentence, text) })
 }
 
 // without wants a text that has nothing that matches a pattern, as [matching] has it.
 func without(pattern, sentence string) document.Must {
-	form := regexp.MustCompile(pattern)
-	return says(keywords{"not": keywords{"pattern": pattern}}, func(text string) error { return unless(!form.MatchString(text), sentence, text) })
+	form := compiled(pattern)
+	return says(keywords{"not": keywords{"pattern": pattern}}, func(text string) error { return unless(!form().MatchString(text), sentence, text) })
+}
+
+// compiled compiles a pattern when it is first needed: a program that starts checks little.
+func compiled(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }
 
 func unless(good bool, sentence, text string) error {

@@ -3,7 +3,6 @@ package source
 import (
 	"errors"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -46,7 +45,7 @@ func checkMetadata(m *Metadata, found *document.Findings) {
 		field, v := "metadata.labels["+key+"]", m.Labels[key]
 		if err := checkKey(key); err != nil {
 			found.Check(field, err)
-		} else if !labelForm.MatchString(v) {
+		} else if !labelForm().MatchString(v) {
 			found.Add(field, "%s is no label value: write at most 63 letters, digits, '-', '_' and '.'", quote(v))
 		}
 	}
@@ -61,14 +60,16 @@ func checkMetadata(m *Metadata, found *document.Findings) {
 // qualified is the form of labels, and of the names of labels and annotations.
 const qualified = `[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?`
 
-var (
-	labelForm = regexp.MustCompile("^(" + qualified + ")?$")
-	keyForm   = regexp.MustCompile("^((" + document.DNSName + ")/)?" + qualified + "$")
+const (
+	labelPattern = "^(" + qualified + ")?$"
+	keyPattern   = "^((" + document.DNSName + ")/)?" + qualified + "$"
 )
+
+var labelForm, keyForm = compiled(labelPattern), compiled(keyPattern)
 
 // checkKey checks a key of labels or annotations: [PREFIX/]NAME.
 func checkKey(key string) error {
-	if prefix, _, _ := strings.Cut(key, "/"); len(prefix) > 253 || !keyForm.MatchString(key) {
+	if prefix, _, _ := strings.Cut(key, "/"); len(prefix) > 253 || !keyForm().MatchString(key) {
 		return errors.New("the key must be [PREFIX/]NAME: a DNS name, and at most 63 letters, digits, '-', '_' and '.'")
 	}
 	return nil
@@ -78,7 +79,7 @@ func checkKey(key string) error {
 var metadataFacts = []document.Fact{
 	{At: "metadata.name", Must: musts{{Required: true}, {Schema: objectName.Schema}}},
 	{At: "metadata.namespace", Must: musts{{Schema: keywords{"pattern": "^(" + document.DNSLabel + ")?$", "maxLength": 63}}}},
-	{At: "metadata.labels", Must: musts{{Schema: keywords{"propertyNames": keywords{"pattern": keyForm.String()}}}}},
-	{At: "metadata.labels[]", Must: musts{{Schema: keywords{"pattern": labelForm.String()}}}},
-	{At: "metadata.annotations", Must: musts{{Schema: keywords{"propertyNames": keywords{"pattern": strings.ReplaceAll(keyForm.String(), "[a-z0-9]", "[A-Za-z0-9]")}}}}},
+	{At: "metadata.labels", Must: musts{{Schema: keywords{"propertyNames": keywords{"pattern": keyPattern}}}}},
+	{At: "metadata.labels[]", Must: musts{{Schema: keywords{"pattern": labelPattern}}}},
+	{At: "metadata.annotations", Must: musts{{Schema: keywords{"propertyNames": keywords{"pattern": strings.ReplaceAll(keyPattern, "[a-z0-9]", "[A-Za-z0-9]")}}}}},
 }

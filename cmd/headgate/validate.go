@@ -277,6 +277,9 @@ What it refuses, headgate validate refuses; headgate validate checks more, such 
 			return asFailure(err)
 		},
 	}
+	for _, k := range source.Kinds(source.Group) {
+		c.ValidArgs = append(c.ValidArgs, k.Name)
+	}
 	c.Flags().StringVar(&version, "api-version", source.V1, "`VERSION` of the documents: v1 or v1beta2")
 	complete(c, "api-version", source.V1, source.V1Beta2)
 	return c

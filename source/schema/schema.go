@@ -67,7 +67,7 @@ func documents(kind, version string) object {
 		for i, c := range must.When {
 			conditions[i] = condition(c)
 		}
-		rules = append(rules, object{"if": object{"allOf": conditions}, "then": requirement(at, must)})
+		rules = append(rules, object{"$comment": at + " " + must.Message, "if": object{"allOf": conditions}, "then": requirement(at, must)})
 	}
 	if rules != nil {
 		out["allOf"] = rules
