@@ -15,8 +15,8 @@ import (
 // A Decoder fills Go values from nodes as an API server's schema would have
 // them: case-sensitive, no unknown and no duplicate fields, no conversions
 // between types. It goes on after a defect. Fields are found by their json
-// tags; those without omitempty and omitzero are required. The fields of a
-// struct in a field with the tag ",inline" are those of the struct around it.
+// tags; those without omitempty and omitzero are required. The fields of an
+// embedded struct are those of the struct around it.
 //
 // Values may be structs, pointers, slices, maps with string keys, strings,
 // booleans, int, int64, float64, [time.Time], [json.RawMessage] and types that
@@ -258,18 +258,12 @@ func FieldsOf(t reflect.Type) *Fields {
 	}
 	out := &Fields{Index: make(map[string][]int)}
 	for _, f := range reflect.VisibleFields(t) {
-		switch name, options, _ := strings.Cut(f.Tag.Get("json"), ","); {
-		case name == "" && options == "inline":
-			inner := FieldsOf(f.Type)
-			for name, index := range inner.Index {
-				out.Index[name] = append(f.Index[:len(f.Index):len(f.Index)], index...)
-			}
-			out.Required = append(out.Required, inner.Required...)
-		case name != "" && name != "-" && f.IsExported():
-			out.Index[name] = f.Index
-			if options == "" {
-				out.Required = append(out.Required, name)
-			}
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "" || name == "-" || !f.IsExported() {
+			continue
+		}
+		if out.Index[name] = f.Index; options == "" {
+			out.Required = append(out.Required, name)
 		}
 	}
 	structs.Store(t, out)

@@ -228,9 +228,5 @@ func FormatDuration(d time.Duration) string {
 		return d.String()
 	}
 	// The units µs and ns of the Go form are not in the API's.
-	sign, n := "", d
-	if d < 0 {
-		sign, n = "-", -d
-	}
-	return sign + "0." + strings.TrimRight(fmt.Sprintf("%06d", int64(n)), "0") + "ms"
+	return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', -1, 64) + "ms"
 }

@@ -118,8 +118,6 @@ func (n *Node) plain() any {
 	return fields
 }
 
-var errLargeDocument = fmt.Errorf("larger than %d MiB: split it", MaxDocument>>20)
-
 // read yields the values of a text, which begins after so many lines of its file: JSON values that
 // follow each other, or YAML documents. It ends with the first error. Text that begins like JSON and
 // is not is YAML, whose flow style looks alike, unless it has to be JSON.
@@ -190,22 +188,22 @@ const (
 // documents reads YAML documents that follow each other as nodes.
 type documents struct {
 	dec    *yaml.Decoder
-	large  bool
+	size   int // of the text
 	before int // lines of the file before the text
 
 	used int // of maxValues*valueSize
 }
 
 func newDocuments(text []byte, before int) *documents {
-	return &documents{dec: yaml.NewDecoder(bytes.NewReader(text)), large: len(text) > MaxDocument, before: before}
+	return &documents{dec: yaml.NewDecoder(bytes.NewReader(text)), size: len(text), before: before}
 }
 
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
 // next returns the next document, io.EOF after the last.
 func (r *documents) next() (*Node, error) {
-	if r.large {
-		return nil, errLargeDocument
+	if r.size > MaxDocument {
+		return nil, fmt.Errorf("larger than %d MiB: split it", MaxDocument>>20)
 	}
 	var doc yaml.Node
 	err := r.dec.Decode(&doc)

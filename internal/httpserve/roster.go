@@ -61,8 +61,8 @@ func CheckNamespace(p Pattern) string {
 //	  dns: ci.example.com        # a DNS name of the certificate; or
 //	  uri: spiffe://example.com/ns/ci/sa/runner
 type caller struct {
+	Scope
 	Name    string    `json:"name"`
-	Scope   Scope     `json:",inline"`
 	Expires time.Time `json:"expires,omitzero"`
 
 	Token  string `json:"token,omitempty"`
