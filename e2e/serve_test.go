@@ -421,7 +421,7 @@ func TestServeKill(t *testing.T) {
 		t.Fatal("nothing was asked of the origin")
 	}
 	s.end(syscall.SIGKILL)
-	if out, said := s.command(0, "get", "gitrepository/app", "-o", "wide"); !strings.Contains(out, before.Status.Artifact.Revision) || !strings.Contains(said, "no server keeps") {
+	if out, said := s.command(0, "get", "gitrepository/app", "-o", "wide"); !strings.Contains(out, before.Status.Artifact.Revision) || !strings.Contains(said, "no server uses") {
 		t.Errorf("without a server: %s%s", out, said)
 	}
 	s.start()
@@ -440,7 +440,7 @@ func TestServeKill(t *testing.T) {
 		t.Errorf("to look at what has not changed it asked %v", asked)
 	}
 	second := headgate(t.Context(), t, "serve", "-f", s.sources, "--store", s.store, "--addr", "127.0.0.1:0")
-	if out, err := second.CombinedOutput(); err == nil || second.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "is kept by another server (process ") || !strings.Contains(string(out), s.url) {
+	if out, err := second.CombinedOutput(); err == nil || second.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "is used by another server (process ") || !strings.Contains(string(out), s.url) {
 		t.Errorf("a second server: %v, %s", err, out)
 	}
 }

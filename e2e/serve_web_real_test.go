@@ -104,7 +104,7 @@ func TestServeWebReal(t *testing.T) {
 	write(t, filepath.Join(s.sources, "app.yaml"), strings.Replace(app, "app.git", "gone.git", 1)+"---\n"+strings.NewReplacer("app, ", "other, ", "https://git.example.com/app.git", "http://127.0.0.1:1/x.git").Replace(app))
 	write(t, filepath.Join(s.sources, "bad.yaml"), "kind: [\n")
 	p.open(s.url + "/ui/")
-	p.sees("Problems of documents")
+	p.sees("Problems in documents")
 	p.sees("bad.yaml")
 	p.until(tableRow("shop/other") + `?.innerText.includes("connection refused")`)
 
@@ -115,7 +115,7 @@ func TestServeWebReal(t *testing.T) {
 	s.start()
 	p.until(isLive)
 	p.until(tableRow("shop/app") + `?.innerText.includes("Ready")`)
-	p.until(`!document.body.innerText.includes("Problems of documents")`)
+	p.until(`!document.body.innerText.includes("Problems in documents")`)
 }
 
 // A server that asks who callers are: the page asks for a token, shows what it
@@ -195,8 +195,8 @@ func TestServeWebHostile(t *testing.T) {
 	const bidiShown = "safe⟨U+202E⟩gnp.exe"
 	address := "#/sources/GitRepository/safe%E2%80%AEgnp.exe/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E"
 	p.harmless(s.url+"/ui/", []struct{ path, shows string }{
-		{"", image}, {"#/?q=%3Cscript%3E", image}, {"#/?state=__proto__&sort=constructor&page=-7&kind=%3Cimg%3E", "No source is like that"}, {address, script + "⟨U+001B⟩]0;title⟨U+0007⟩"}, {address, bidiShown},
-		{"#/events", image}, {"#/events?severity=%22%3E%3Cscript%3E", "Nothing happened yet"}, {"#/%zz", "nothing at this address"}, {"#/sources/../../x", "alone has no address"}, {"#/sources/a/b", "nothing at this address"},
+		{"", image}, {"#/?q=%3Cscript%3E", image}, {"#/?state=__proto__&sort=constructor&page=-7&kind=%3Cimg%3E", "No source matches"}, {address, script + "⟨U+001B⟩]0;title⟨U+0007⟩"}, {address, bidiShown},
+		{"#/events", image}, {"#/events?severity=%22%3E%3Cscript%3E", "There are no events yet"}, {"#/%zz", "nothing at this address"}, {"#/sources/../../x", "alone has no address"}, {"#/sources/a/b", "nothing at this address"},
 	})
 	p.lists(s, address)
 	eval[bool](p, `[...document.querySelectorAll("button")].find((b) => b.innerText == "Show the files").click() ?? true`)

@@ -72,7 +72,7 @@ func TestServeWebList(t *testing.T) {
 	s.defects = []string{"sources/shop.yaml: document 3: yaml: line 12: mapping values are not allowed here"}
 	s.mu.Unlock()
 	p.lists(s, "")
-	p.sees("Problems of documents")
+	p.sees("Problems in documents")
 	p.sees("mapping values are not allowed here")
 }
 
@@ -102,7 +102,7 @@ func TestServeWebFilter(t *testing.T) {
 	p.until(names + `.endsWith("shop/cart catalog/search")`)
 	p.until(`document.querySelector("thead th:nth-child(4)").ariaSort == "descending" && location.hash == "#/?sort=-artifact"`)
 	p.write("[name=q]", "nothing like that")
-	p.sees("No source is like that.")
+	p.sees("No source matches.")
 }
 
 // Everything can be done with the keyboard alone: by focus, and by keys.
@@ -229,7 +229,7 @@ func TestServeWebSource(t *testing.T) {
 	for _, want := range []string{
 		"GitRepository payments/checkout", "Not ready", "GitOperationFailed", "look at Secret payments/git", "main@sha1:" + strings.Repeat("4f1c0a9e", 5), "https://git.example.com/payments/checkout.git",
 		"sha256:" + hash, "47.1 KiB", "FetchFailed", "ArtifactInStorage", "url: https://git.example.com/payments/checkout.git", s.url + "/hook/" + checkout, "10m0s",
-		"It was not run yet.", "Nothing happened yet.",
+		"There are no runs yet.", "There are no events yet.",
 	} {
 		p.sees(want)
 	}

@@ -135,7 +135,7 @@ func TestTesterWebHostile(t *testing.T) {
 	p.harmless(r.url+"/ui/", []struct{ path, shows string }{
 		{"", image}, {"#/gates", image}, {"#/audit", script}, {"#/gates/gate/shop/cart/default", image},
 		{"#/runs", script}, {"#/runs/" + r.runs()[0].ID, script},
-		{"#/gates/gate/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E/a/b", image}, {"#/runs?canary=" + "%22%3E%3Cscript%3Ealert(1)%3C%2Fscript%3E", "No run is like that"},
+		{"#/gates/gate/%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E/a/b", image}, {"#/runs?canary=" + "%22%3E%3Cscript%3Ealert(1)%3C%2Fscript%3E", "No run matches"},
 		{"#/%zz", "nothing at this address"}, {"#/gates/gate/../../x", "alone has no address"}, {"#/runs/..", "nothing at this address"},
 	})
 	p.open(r.url + "/ui/#/runs/" + r.runs()[0].ID)

@@ -21,7 +21,7 @@ func TestTesterWebApprove(t *testing.T) {
 	r := startTester(t)
 	p := newTab(t)
 	p.open(r.url + "/ui/")
-	p.sees("Nothing waits for approval.")
+	p.sees("Nothing is waiting for approval.")
 	p.until(`document.querySelector("#live").textContent == "live"`)
 	checkout := asks("payments", "checkout", "WaitingPromotion", "5594979469", nil)
 	r.checks("/gate/promotion/check", checkout, 403)
@@ -33,7 +33,7 @@ func TestTesterWebApprove(t *testing.T) {
 	p.write("dialog [name=actor]", "Ada")
 	p.write("dialog [name=reason]", "looks good")
 	p.click("dialog .primary")
-	p.sees("Nothing waits for approval.")
+	p.sees("Nothing is waiting for approval.")
 	p.until(`document.title.startsWith("Approvals")`)
 	if g := r.gate("gate/payments/checkout/promotion"); !g.Open || g.Mode != "checksum" || g.Checksum != "5594979469" || g.Actor != "Ada" || g.Reason != "looks good" {
 		t.Errorf("the gate is %+v", g)
@@ -81,7 +81,7 @@ func TestTesterWebKeyboard(t *testing.T) {
 	p.until(`document.activeElement.name == "reason"`)
 	p.press("all by keys")
 	p.press(kb.Tab, kb.Enter)
-	p.sees("Nothing waits for approval.")
+	p.sees("Nothing is waiting for approval.")
 	p.until(`document.activeElement.innerText == "Pending approvals"`) // its button is gone
 	if g := r.gate("gate/shop/frontend/default"); !g.Open || g.Mode != "one-shot" || g.Expires == "" || g.Reason != "all by keys" {
 		t.Errorf("the gate is %+v", g)
@@ -132,7 +132,7 @@ func TestTesterWebOver(t *testing.T) {
 	r.checks("/gate/check", cart, 403)
 	p.until(`document.title.startsWith("(1) ") && !document.querySelector(".stale")`)
 	r.checks("/rollback/check", asks("shop", "cart", "Failed", "first", nil), 403)
-	p.sees("Nothing waits for approval.")
+	p.sees("Nothing is waiting for approval.")
 }
 
 // The card and the dialog of what waits say what its caller says of it, and how its tests ended.
@@ -165,7 +165,7 @@ func TestTesterWebStale(t *testing.T) {
 	p.click(approve)
 	p.until(`document.querySelector("dialog[open]")`)
 	r.checks("/gate/check", asks("shop", "cart", "Waiting", "second", nil), 403)
-	p.sees("Another revision waits by now: second.")
+	p.sees("Another revision is waiting now: second.")
 	if !eval[bool](p, `document.querySelector("dialog .primary").disabled`) {
 		t.Error("it can still be approved")
 	}
@@ -229,7 +229,7 @@ func TestTesterWebLogin(t *testing.T) {
 	p.click(approve)
 	p.until(`document.querySelector("dialog[open]") && !document.querySelector("dialog [name=actor]")`) // it is known who that is
 	p.click("dialog .primary")
-	p.sees("Nothing waits for approval.")
+	p.sees("Nothing is waiting for approval.")
 	if g := r.gate("gate/shop/cart/default"); !g.Open || g.Actor != "ada" {
 		t.Errorf("the gate is %+v", g)
 	}
@@ -301,7 +301,7 @@ func TestTesterWebPrefix(t *testing.T) {
 		p.open(base + "/ui") // without the slash
 		p.click(approve)
 		p.click("dialog .primary")
-		p.sees("Nothing waits for approval.")
+		p.sees("Nothing is waiting for approval.")
 		p.until(`document.querySelector("#live").textContent == "live"`)
 		if elsewhere := eval[[]string](p, `performance.getEntriesByType("resource").map((e) => e.name).filter((n) => !n.startsWith(`+encoded(base)+`))`); len(elsewhere) > 0 {
 			t.Errorf("%s: requests elsewhere: %q", base, elsewhere)
@@ -376,7 +376,7 @@ func TestTesterWebReconnect(t *testing.T) {
 	r.checks("/gate/check", asks("shop", "late", "Waiting", "1", nil), 403)
 	p.click(approve)
 	p.click("dialog .primary")
-	p.sees("The test runner does not answer.")
+	p.sees("The server does not answer.")
 	p.press(kb.Escape)
 	broken.Store(false)
 	p.until(`document.querySelector("#live").textContent == "live"`)

@@ -282,7 +282,7 @@ func ParseReference(text string) (Reference, error) {
 	}
 	k := calledKind(parts[0])
 	if k == nil {
-		return Reference{}, fmt.Errorf("%s: unknown kind %s: use one of %s", quote(text), quote(parts[0]), kindNames())
+		return Reference{}, fmt.Errorf("unknown kind %s: use one of %s", quote(parts[0]), kindNames())
 	}
 	r := Reference{Kind: k.name}
 	if len(parts) > 1 {

@@ -25,8 +25,8 @@ import (
 
 func (p *program) artifact() *cobra.Command {
 	c := group("artifact", "Work with stored artifacts", p.inspect(), p.extractStored(), p.verifyStored(), p.artifactServe(), p.gc())
-	c.Long = `An ARTIFACT is an object (KIND/NAME or KIND/NAMESPACE/NAME) of the store, a path in the store, a file, or
-a URL; a URL needs --digest.`
+	c.Long = `An ARTIFACT is an object of the store (KIND/NAME or KIND/NAMESPACE/NAME), a path in the store, a file, or a URL, which
+needs --digest.`
 	return c
 }
 
@@ -160,7 +160,7 @@ func (p *program) gc() *cobra.Command {
 	var dry bool
 	c := &cobra.Command{
 		Use:   "gc",
-		Short: "Remove artifacts that no object refers to, and what killed processes left",
+		Short: "Remove artifacts that no object refers to, and leftovers of killed processes",
 		Args:  arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			err := p.collect(c.Context(), dir, dry)
@@ -174,7 +174,7 @@ func (p *program) gc() *cobra.Command {
 		},
 	}
 	registerStore(c, &dir)
-	c.Flags().StringVar(&cache, "cache", "", "empty the cache too: that of the store, or with --cache=`DIR` that one; fetches and servers may be using it")
+	c.Flags().StringVar(&cache, "cache", "", "also empty the cache of the store, or with --cache=`DIR` another one; fetches and servers may be using it")
 	c.Flags().Lookup("cache").NoOptDefVal = storeCache
 	c.Flags().BoolVar(&dry, "dry-run", false, "only print what would be removed")
 	return c
@@ -234,9 +234,8 @@ func (p *program) artifactServe() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the artifacts of a store over HTTP",
-		Long: `Serve answers GET and HEAD of artifacts, with ranges and conditional requests, and nothing else. It
-listens on loopback and asks nobody who they are: an address that others can reach is refused without
---insecure-listen. With tokens, certificates and TLS artifacts are served by headgate serve.`,
+		Long: `Serve answers GET and HEAD requests for artifacts, with ranges and conditions, and nothing else. It needs no token, so it
+listens on loopback; other addresses need --insecure-listen. headgate serve has tokens, certificates and TLS.`,
 		Args: arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return asFailure(p.runArtifactServe(c.Context(), dir, at, &logs))
@@ -244,7 +243,7 @@ listens on loopback and asks nobody who they are: an address that others can rea
 	}
 	registerStore(c, &dir)
 	c.Flags().StringVar(&at.Addr, "addr", "127.0.0.1:9090", "`HOST:PORT` to listen on; port 0 takes a free one")
-	c.Flags().BoolVar(&at.Insecure, "insecure-listen", false, "listen where others can reach it: whoever does reads all artifacts")
+	c.Flags().BoolVar(&at.Insecure, "insecure-listen", false, "listen where other machines can reach it: any client can read all artifacts")
 	logs.register(c)
 	return c
 }

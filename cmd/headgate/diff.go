@@ -24,13 +24,12 @@ func (p *program) diff() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "diff BEFORE AFTER",
 		Short: "Compare two artifacts entry by entry",
-		Long: `Diff tells which files and directories were added, removed or changed from BEFORE to AFTER: in content, in
-being executable, or in what they are. Each of the two is an object (KIND/NAME or KIND/NAMESPACE/NAME) of the
-store, a path in the store, an archive, a directory, or a URL as fetch takes it, which is fetched and not
-stored. Of a directory counts what push would publish.
+		Long: `Diff lists the files and directories that were added, removed or changed between BEFORE and AFTER: their content, their
+type, or whether they are executable. BEFORE and AFTER are objects of the store (KIND/NAME or KIND/NAMESPACE/NAME), paths
+in the store, archives, directories, or URLs as fetch takes them, which are fetched but not stored. Of a directory the
+files that push would publish are compared.
 
-With -o patch it prints what changed in text files of up to 1 MiB each, as patch takes it; lines that begin
-with # tell of the rest.
+-o patch prints the changes of text files of up to 1 MiB as input for patch; lines that begin with # describe the others.
 
 Exit codes: 0 the artifacts are the same, 4 they differ, 1 something failed, 2 usage.`,
 		Example: `  headgate diff gitrepository/app ./checkout
@@ -99,7 +98,7 @@ func (s *session) about(arg string, err error) error {
 	if len(s.flags.files) == 0 {
 		text = byFlag(text)
 	}
-	return &exitError{codeOf(err), fmt.Errorf("%s: %s", redact.String(arg), text)}
+	return &exitError{codeOf(err), fmt.Errorf("%s: %s%s", redact.String(arg), text, unreachable(err))}
 }
 
 // tree opens what an argument of diff names: an archive or an artifact, if it is

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"fmt"
+	"html"
 	"io"
 	"net"
 	"net/http"
@@ -267,6 +268,64 @@ func (s *docShell) recipe(world []string, b block) {
 		}
 	}
 	walk("", &tree)
+}
+
+// The picture of a terminal shows what the first commands of the README print on one; -update draws it.
+func TestDocsTerminal(t *testing.T) {
+	const file = "../../docs/images/terminal.svg"
+	s := &docShell{t: t, dir: t.TempDir()}
+	world := standIns(t)
+	for _, b := range blocks(read(t, "../../README.md")) {
+		if b.name != "" {
+			s.file(b.name, b.text)
+		}
+	}
+	key := strings.TrimPrefix(world[len(world)-1], "COSIGN_PUB=")
+	s.file("secrets/release-keys/cosign.pub", read(t, key))
+	s.file("secrets/app-login/username", "ci")
+	s.file("secrets/app-login/password", "s3cret")
+	var lines []string
+	for _, line := range []string{"headgate fetch -f sources.yaml --secrets ./secrets", "headgate fetch -f sources.yaml --secrets ./secrets --out ./app gitrepository/app", "find app -type f | sort"} {
+		shown := onTerminal(t, func(tty *os.File) {
+			cmd := exec.Command("sh", "-c", line)
+			cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = s.dir, append(append(os.Environ(), world...), "NO_COLOR=", "GORACE=atexit_sleep_ms=0"), tty, tty
+			if err := cmd.Run(); err != nil {
+				t.Errorf("%s: %v", line, err)
+			}
+		})
+		shown = regexp.MustCompile(`.*\x1b\[K`).ReplaceAllString(strings.ReplaceAll(shown, "\r\n", "\n"), "") // what was drawn over
+		lines = append(append(lines, "$ "+line), strings.Split(strings.TrimSuffix(shown, "\n"), "\n")...)
+	}
+	picture := svg(lines)
+	if *update {
+		if err := os.WriteFile(file, []byte(picture), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := func(picture string) string {
+		return alike(html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(picture, "")))
+	}
+	if shown := read(t, file); text(shown) != text(picture) {
+		t.Errorf("the picture shows\n%s\nbut it is\n%s", text(shown), text(picture))
+	}
+}
+
+// svg draws lines of a terminal, 8 pixels for a column, with the colours of READY.
+func svg(lines []string) string {
+	colours := strings.NewReplacer("\x1b[32m", `<tspan fill="#5fd38d">`, "\x1b[31m", `<tspan fill="#ff7b72">`, "\x1b[33m", `<tspan fill="#e3b341">`, "\x1b[0m", "</tspan>")
+	var text strings.Builder
+	widest := 0
+	for i, line := range lines {
+		columns := len([]rune(regexp.MustCompile(`\x1b\[\d*m`).ReplaceAllString(line, "")))
+		widest = max(widest, columns)
+		line = colours.Replace(html.EscapeString(line))
+		if strings.HasPrefix(line, "$ ") {
+			line = `<tspan fill="#8ab4f8" font-weight="bold">` + line + "</tspan>"
+		}
+		fmt.Fprintf(&text, "<text x=\"16\" y=\"%d\" xml:space=\"preserve\" textLength=\"%d\">%s</text>\n", 27+19*i, 8*columns, line)
+	}
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="ui-monospace, Menlo, Consolas, monospace" font-size="13" fill="#d8dee6">`+
+		"<rect width=\"100%%\" height=\"100%%\" rx=\"8\" fill=\"#14181d\"/>\n%s</svg>\n", 32+8*widest, 28+19*len(lines), text.String())
 }
 
 // standIns starts the servers of documents and a proxy to them, and returns the

@@ -37,8 +37,8 @@ func (f *documentFlags) register(c *cobra.Command) {
 func (f *documentFlags) registerFiles(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringArrayVarP(&f.files, "filename", "f", nil, "`FILE`, directory or - (standard input) with objects and Secrets; repeatable")
-	fl.StringArrayVar(&f.exclude, "exclude", nil, "`GLOB` of files and directories below a directory of -f that are not read, as a line of the file .headgateignore there; repeatable")
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "name the documents of other kinds, a Kustomization with its source")
+	fl.StringArrayVar(&f.exclude, "exclude", nil, "`GLOB` of files and directories that are left out of a directory of -f, like a line of its file .headgateignore; repeatable")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "list the documents of other kinds; a Kustomization with its source")
 }
 
 // A selection says which objects are meant: those that arguments name, of a namespace,
@@ -53,10 +53,10 @@ type selection struct {
 
 func (f *selection) register(c *cobra.Command) {
 	fl := c.Flags()
-	fl.StringVarP(&f.namespace, "namespace", "n", "", "`NAMESPACE` of the objects, and of those that are written as KIND/NAME; default all")
-	fl.BoolVarP(&f.everywhere, "all-namespaces", "A", false, "objects of all namespaces, which is the default")
-	fl.StringVarP(&f.selector, "selector", "l", "", "`LABELS` of the objects, as team=shop,stage!=test,canary,!old")
-	fl.BoolVar(&f.all, "all", false, "all objects, which is the default where none has to be named")
+	fl.StringVarP(&f.namespace, "namespace", "n", "", "only objects in `NAMESPACE`, also for arguments KIND/NAME; default all")
+	fl.BoolVarP(&f.everywhere, "all-namespaces", "A", false, "objects in all namespaces (the default)")
+	fl.StringVarP(&f.selector, "selector", "l", "", "only objects with `LABELS`, such as team=shop,stage!=test,canary,!old")
+	fl.BoolVar(&f.all, "all", false, "all objects (the default of commands that do not need names)")
 }
 
 // narrows reports whether flags leave objects out.
@@ -186,7 +186,7 @@ func (p *program) skipped(others []source.Other, count int, verbose bool) {
 		}
 	}
 	if count > 0 {
-		fmt.Fprintf(p.stderr, "skipped %d documents of other kinds\n", count)
+		fmt.Fprintf(p.stderr, "skipped documents of other kinds: %d\n", count)
 	}
 }
 

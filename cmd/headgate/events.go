@@ -35,21 +35,21 @@ func (p *program) events() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "events [KIND | KIND/NAME | KIND/NAMESPACE/NAME]...",
 		Short: "Print what happened to sources",
-		Long: `Events prints the events of sources, the oldest first: new artifacts, failures, recoveries. They are those of the
-server that keeps the sources (headgate serve), which has to run. Of several objects or kinds those among the newest 1000 are
-printed. With -w those that come follow until it is interrupted, also when the server is lost and comes back.
+		Long: `Events prints the events of sources, oldest first: new artifacts, failures, recoveries. It asks the server (headgate
+serve), which must be running. For several objects or kinds it looks through the newest 1000 events. With -w it goes on
+with new events until it is interrupted, even if the server restarts.
 
-Exit codes: 0 the events were printed, 1 the server was not reached or refused, 2 usage.`,
+Exit codes: 0 the events were printed, 1 the server refused or cannot be reached, 2 usage.`,
 		Example: `  headgate events gitrepository/app --since 1h --severity error`,
 		RunE:    func(c *cobra.Command, args []string) error { return asFailure(p.runEvents(c.Context(), f, args)) },
 	}
 	f.keptFlags.register(p, c)
 	f.registerFormat(c, "table", "wide", "json", "yaml")
 	fl := c.Flags()
-	fl.BoolVarP(&f.watch, "watch", "w", false, "print events as they come")
-	fl.StringVar(&f.severity, "severity", "info", "the least that is printed: trace, info or error")
-	fl.StringVar(&f.since, "since", "", "`TIME` of the first: a duration such as 2h, before now, or a date as 2026-01-02T15:04:05Z")
-	fl.IntVar(&f.limit, "limit", 100, "the newest so many, up to 1000")
+	fl.BoolVarP(&f.watch, "watch", "w", false, "print new events as they happen")
+	fl.StringVar(&f.severity, "severity", "info", "least severe events that are printed: trace, info or error")
+	fl.StringVar(&f.since, "since", "", "only events since `TIME`: a duration before now such as 2h, or a date such as 2026-01-02T15:04:05Z")
+	fl.IntVar(&f.limit, "limit", 100, "maximum number of events, the newest ones; up to 1000")
 	complete(c, "severity", severities...)
 	return c
 }
@@ -138,11 +138,11 @@ func (p *program) reconcile() *cobra.Command {
 	f, wait := new(keptFlags), false
 	c := &cobra.Command{
 		Use:   "reconcile {KIND/NAME... | --all | -n NAMESPACE | -l LABELS}",
-		Short: "Check sources at once, not when they are due",
-		Long: `Reconcile has the server that keeps sources (headgate serve), which has to run, check them now, waits until it has and
-prints what came out, as fetch does. A source that is suspended is refused: resume it first. Without a server, use headgate fetch.
+		Short: "Check sources now, not at their next interval",
+		Long: `Reconcile asks the server (headgate serve), which must be running, to check sources now, waits for the end, and prints the
+result as fetch does. A suspended source is refused: resume it first. Without a server, use headgate fetch.
 
-Exit codes: 0 everything is ready, or with --wait=false was asked for, 1 something failed, 2 usage or an invalid object, 3 a verification failed.`,
+Exit codes: 0 all sources are ready, or with --wait=false requested, 1 something failed, 2 usage or an invalid object, 3 a verification failed.`,
 		Example: `  headgate reconcile gitrepository/app --timeout 2m`,
 		RunE: func(c *cobra.Command, args []string) error {
 			return asFailure(p.runReconcile(c.Context(), f, args, wait))

@@ -19,20 +19,20 @@ import (
 )
 
 func (p *program) explain() *cobra.Command {
-	return group("explain", "Tell why something is as it is", p.explainIgnore())
+	return group("explain", "Explain which files are in an artifact", p.explainIgnore())
 }
 
 func (p *program) explainIgnore() *cobra.Command {
 	f, dir := new(sourceFlags), ""
 	c := &cobra.Command{
 		Use:   "ignore [-f FILE|DIR|- KIND/NAME | URL[@REF]] PATH...",
-		Short: "Tell which paths an artifact holds, and which pattern decides",
-		Long: `Ignore tells for each PATH whether it is in the artifact of a source and which pattern decides: the file it
-stands in, or spec.ignore, with its line, or the default patterns. Without a source it explains the files
-of a directory as the source of a Git repository, before they are committed.
+		Short: "Print whether paths are in an artifact, and which pattern decides",
+		Long: `Ignore prints for each PATH whether it is in the artifact of a source, and which pattern decides: a line of a file or of
+spec.ignore, or the default patterns. Without a source it explains the files of a directory as if it were a Git
+repository, before they are committed.
 
-A PATH is relative to the top of the source. It need not exist: a slash at its end says that a directory
-is meant. Included sources count as they are in the store; the store is only read.`,
+A PATH is relative to the top of the source. It need not exist; a slash at its end means a directory. Included sources
+are read from the store.`,
 		Example: `  headgate explain ignore deploy/app.yaml logo.png vendor/
   headgate explain ignore -f sources.yaml gitrepository/app docs/`,
 		RunE: func(c *cobra.Command, args []string) error { return asFailure(p.runIgnore(c.Context(), f, dir, args)) },
@@ -41,7 +41,7 @@ is meant. Included sources count as they are in the store; the store is only rea
 	registerLimit(c, &f.maxBytes)
 	registerStore(c, &f.store)
 	f.formats = []string{"table", "json"}
-	c.Flags().StringVar(&dir, "dir", ".", "`DIR` to explain if no source is given")
+	c.Flags().StringVar(&dir, "dir", ".", "`DIR` to explain, if no source is given")
 	return c
 }
 

@@ -33,8 +33,8 @@ func (f *storingFlags) register(c *cobra.Command) {
 	registerStore(c, &f.store)
 	c.Flags().StringVar(&f.digest, "digest", string(artifact.SHA256), "`ALGORITHM` of artifact digests: sha256, sha384, sha512 or blake3")
 	complete(c, "digest", "sha256", "sha384", "sha512", "blake3")
-	c.Flags().StringVar(&f.cache, "cache", "", "`DIR` of what later fetches can use, so that they transfer and compress only what is new; default .cache in the store")
-	bytesVar(c, &f.cacheSize, "cache-size", unsetBytes, -1, "most `BYTES` in the cache: what was used longest ago goes first, also when the volume is full; 0 is no cache, -1 no limit; default the smaller of 1Gi and a tenth of the volume")
+	c.Flags().StringVar(&f.cache, "cache", "", "`DIR` of the cache, with which later fetches transfer and compress only what is new; default .cache in the store")
+	bytesVar(c, &f.cacheSize, "cache-size", unsetBytes, -1, "maximum `BYTES` of the cache, which drops what was used longest ago; 0 disables it, -1 is no limit; default the smaller of 1Gi and a tenth of the volume")
 }
 
 // cacheName is the directory of the cache in a store.
@@ -91,30 +91,29 @@ func (p *program) fetch() *cobra.Command {
 	f := new(fetchFlags)
 	c := &cobra.Command{
 		Use:   "fetch {-f FILE|DIR|- [KIND/NAME | KIND/NAMESPACE/NAME]... | URL[@REF]... | --chart NAME URL}",
-		Short: "Bring artifacts up to date with their origins",
-		Long: `Fetch reconciles each object once: it asks the origin for its revision, and when something changed
-fetches the content, verifies it and stores the artifact. The store keeps what it did, so that the next run
-does only what changed. A failure leaves the last good artifact in place. Includes and the sources of charts are
-fetched before what is made of them, also if they were not named. What spec.suspend suspends is left as it is.
-With -o wide, json or yaml the output says why an artifact was stored or was not.
+		Short: "Fetch sources and store them as artifacts",
+		Long: `Fetch asks the origin of each object for its revision. If something changed, it fetches the content, verifies it and stores
+the artifact; the next run fetches only what changed since. If an object fails, its last good artifact stays. Included
+sources and the sources of charts are fetched first, even if they were not named. Objects with spec.suspend are skipped.
+With -o wide, json or yaml the output says why an artifact was stored or not.
 
-Instead of objects it fetches what URLs name:
+Instead of objects, fetch takes URLs:
 
-  https://, ssh://, USER@HOST:PATH or a directory   a Git repository, at its HEAD, or at the branch, tag, commit, full name
-                                                    (refs/...) or range of versions after @
-  oci://HOST/PATH[:TAG][@DIGEST | @RANGE]           what a registry has, by default the tag latest
+  https://, ssh://, USER@HOST:PATH or a directory   a Git repository at HEAD, or after @ a branch, tag, commit, full name
+                                                    (refs/...) or range of versions
+  oci://HOST/PATH[:TAG][@DIGEST | @RANGE]           an artifact in a registry; the default tag is latest
   s3://BUCKET[/PREFIX]                              a bucket of AWS, or with --endpoint of an S3-compatible server
   gs://BUCKET[/PREFIX]                              a bucket of Google Cloud
   azblob://HOST/CONTAINER[/PREFIX]                  a container of Azure
-  https://HOST/PATH/NAME-VERSION.tgz                a chart of a repository; with --chart at the URL of the repository
+  https://HOST/PATH/NAME-VERSION.tgz                a chart; or give the URL of its repository and --chart
 
-The object of a URL is called after it, with a hash of the URL without credentials at its end, unless --name is given.
-Over ssh it needs a Secret named after the repository with identity and known_hosts: for ssh://HOST/app.git "app", in
---secrets or as HEADGATE_SECRET_APP_IDENTITY and HEADGATE_SECRET_APP_KNOWN_HOSTS.
+The object of a URL is named after the URL and a hash of it, unless --name is given. A URL with ssh needs a Secret that
+is named after the repository and has the keys identity and known_hosts: for ssh://HOST/app.git the Secret app, in --secrets
+or in the variables HEADGATE_SECRET_APP_IDENTITY and HEADGATE_SECRET_APP_KNOWN_HOSTS.
 
 ` + outRule + `
 
-Exit codes: 0 everything that is not suspended is ready, 1 something failed, 2 usage or an invalid object, 3 a verification failed.`,
+Exit codes: 0 all objects are ready or suspended, 1 something failed, 2 usage or an invalid object, 3 a verification failed.`,
 		Example: `  headgate fetch -f sources.yaml gitrepository/app --out ./app
   headgate fetch https://example.org/app.git@v1.2.3 --out ./app
   headgate fetch oci://registry.example.org/app:v1.2.3 --out ./app --docker-config
@@ -125,8 +124,8 @@ Exit codes: 0 everything that is not suspended is ready, 1 something failed, 2 u
 	}
 	f.sourceFlags.register(c)
 	f.storingFlags.register(c)
-	f.outFlags.register(c, "`DIR` to extract to: the content of the one source named, or KIND/NAMESPACE/NAME below it of several; replaced as a whole")
-	c.Flags().StringVar(&f.baseURL, "base-url", "", "`URL` that the store is served at; default its file URL")
+	f.outFlags.register(c, "`DIR` to extract the source to; several sources go to KIND/NAMESPACE/NAME in it; each directory is replaced as a whole")
+	c.Flags().StringVar(&f.baseURL, "base-url", "", "`URL` at which the store is served, used in statuses; default its file URL")
 	c.Flags().BoolVar(&f.detailed, "detailed-exitcode", false, "exit with 4 instead of 0 when something changed")
 	return c
 }
@@ -325,7 +324,7 @@ func (s *session) remarks(r *row) {
 		if s.typed {
 			text = byFlag(text)
 		}
-		fmt.Fprintf(s.stderr, "%s: %s\n", name, text)
+		fmt.Fprintf(s.stderr, "%s: %s%s\n", name, text, unreachable(r.err))
 	}
 	if s.flags.quiet {
 		return
@@ -398,10 +397,10 @@ func (r *row) ready() string {
 func (p *program) resolve() *cobra.Command {
 	c, _ := p.look(source.StepResolve, &cobra.Command{
 		Use:   "resolve {-f FILE|DIR|- [KIND/NAME]... | URL[@REF]... | --chart NAME URL}",
-		Short: "Print the revision each origin is at, without fetching or storing",
-		Long: `Resolve asks each origin for its revision and prints it; it stores nothing. The revision of a chart is the
-version that would be chosen. It is in the index of its repository, or in the source that holds the chart,
-which is fetched for it and forgotten, unless it is suspended.`,
+		Short: "Print the current revision of sources, without storing anything",
+		Long: `Resolve asks each origin for its revision and prints it; it stores nothing. The revision of a chart is the version that
+would be chosen. To find it, resolve reads the index of the chart's repository, or fetches the source that contains the
+chart, unless that source is suspended.`,
 	}, "OBJECT", "REVISION")
 	return c
 }
@@ -409,11 +408,9 @@ which is fetched for it and forgotten, unless it is suspended.`,
 func (p *program) verify() *cobra.Command {
 	c, f := p.look(source.StepVerify, &cobra.Command{
 		Use:   "verify {-f FILE|DIR|- [KIND/NAME]...}",
-		Short: "Fetch and check signatures, without storing",
-		Long: `Verify fetches each source as its spec.verify demands and checks the signature. It stores nothing. A
-source whose spec asks for no verification is reported as one that is not verified, with exit code 3.
-
-A chart is verified as its own spec.verify asks, or that of its PkgRepository.`,
+		Short: "Check the signatures of sources, without storing anything",
+		Long: `Verify checks the signature of each source as its spec.verify says. It stores nothing. A source without spec.verify
+counts as not verified: the exit code is 3. A chart is verified by its own spec.verify, or by that of its PkgRepository.`,
 	}, "OBJECT", "REVISION", "MODE", "SIGNER")
 	registerLimit(c, &f.maxBytes)
 	return c

@@ -31,7 +31,7 @@ type sourceFlags struct {
 func (f *sourceFlags) register(c *cobra.Command) {
 	f.documentFlags.register(c)
 	f.registerFrom(c)
-	c.Flags().IntVar(&f.parallel, "parallel", 4, "objects worked on at once")
+	c.Flags().IntVar(&f.parallel, "parallel", 4, "number of objects processed at the same time")
 	f.registerAccess(c, true)
 	f.outputFlags.register(c, "table", "wide", "json", "yaml", "name")
 	c.ValidArgsFunction = f.completeObjects
@@ -39,7 +39,7 @@ func (f *sourceFlags) register(c *cobra.Command) {
 
 // registerFrom adds the flag of what stands in for origins.
 func (f *sourceFlags) registerFrom(c *cobra.Command) {
-	c.Flags().StringArrayVar(&f.from, "from", nil, "`URL=PATH` of a local Git repository or directory that stands in for the origin at URL, which is ENDPOINT/BUCKET for a bucket, or a repository of charts; repeatable")
+	c.Flags().StringArrayVar(&f.from, "from", nil, "`URL=PATH`: read the local Git repository or directory PATH instead of the origin URL, which is ENDPOINT/BUCKET for a bucket; repeatable")
 }
 
 // registerAccess adds the flags that say how origins are reached; of those about
@@ -52,22 +52,22 @@ func (f *sourceFlags) registerAccess(c *cobra.Command, objects bool) {
 
 // registerLogin adds the flags of the logins of docker, and of what servers may lead to.
 func (f *sourceFlags) registerLogin(c *cobra.Command) {
-	c.Flags().StringVar(&f.docker, "docker-config", "", "use the logins of docker where a spec names no credentials: those in =`FILE`, a config.json or its directory, and of the helper programs it names; without =FILE in $DOCKER_CONFIG or ~/.docker")
+	c.Flags().StringVar(&f.docker, "docker-config", "", "use the logins and credential helpers of docker where a spec names no credentials; =`FILE` is a config.json or its directory; default $DOCKER_CONFIG or ~/.docker")
 	c.Flags().Lookup("docker-config").NoOptDefVal = dockerDefault
-	c.Flags().StringSliceVar(&f.networks, "allow-network", nil, "`HOST`, address or network (10.0.0.0/8) that servers may lead to, by redirects or in what they serve, though it is in a narrower network than theirs; never a metadata service; repeatable, and separated by commas")
+	c.Flags().StringSliceVar(&f.networks, "allow-network", nil, "`HOST`, address or network (10.0.0.0/8) to which servers may redirect or refer although it is in a more private network than they are; never a metadata service; repeatable, or separated by commas")
 }
 
 // registerLimit adds the flag of commands that read what may be hostile.
 func registerLimit(c *cobra.Command, most *int64) {
-	bytesVar(c, most, "max-bytes", 0, -1, "most uncompressed `BYTES` of one source; 0 is the default of its kind, -1 no limit")
+	bytesVar(c, most, "max-bytes", 0, -1, "maximum uncompressed `BYTES` of one source; 0 is the default of its kind, -1 no limit")
 }
 
 func registerSecrets(c *cobra.Command, dir *string) {
-	c.Flags().StringVar(dir, "secrets", "", "`DIR` of Secrets, as NAME/KEY or NAMESPACE/NAME/KEY; looked up after the documents, and before the variables HEADGATE_SECRET_NAME_KEY")
+	c.Flags().StringVar(dir, "secrets", "", "`DIR` of Secrets, as files NAME/KEY or NAMESPACE/NAME/KEY; Secrets in documents come first, variables HEADGATE_SECRET_NAME_KEY last")
 }
 
 func registerStore(c *cobra.Command, dir *string) {
-	c.Flags().StringVar(dir, "store", ".headgate", "`DIR` of the artifacts and the status of each object")
+	c.Flags().StringVar(dir, "store", ".headgate", "`DIR` of the store: artifacts, and the status of each object")
 }
 
 // complete makes the shell offer values for a flag of c.
@@ -106,8 +106,8 @@ type logFlags struct{ level, format string }
 var logLevels = []string{"debug", "info", "warn", "error"}
 
 func (f *logFlags) register(c *cobra.Command) {
-	c.Flags().StringVar(&f.level, "log-level", "info", "what is logged: "+either(logLevels))
-	c.Flags().StringVar(&f.format, "log-format", "text", "how: text or json")
+	c.Flags().StringVar(&f.level, "log-level", "info", "least severe messages that are logged: "+either(logLevels))
+	c.Flags().StringVar(&f.format, "log-format", "text", "format of the log: text or json")
 	complete(c, "log-level", logLevels...)
 	complete(c, "log-format", "text", "json")
 }

@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -58,42 +57,42 @@ type gateVerb struct {
 var gateVerbs = []gateVerb{
 	{"open [NAMESPACE/]NAME", "Open a KIND", `Open opens the KIND of a canary: MEANING.
 
-Its mode says for whom, and until when:
-  sticky    for every revision, until it is closed (the default)
-  one-shot  for the revision whose check passes first; that of another closes it
-  checksum  for the revision with --checksum, or without it for the one that waits now`, `  headgate KIND open prod/web --gate promotion --mode checksum --ttl 2h`, "reason mode checksum ttl", act("open")},
-	{"approve [NAMESPACE/]NAME", "Open a KIND for the revision that waits there now", `Approve opens the KIND of a canary for the revision that waits there now, and for no other; for one check, if its caller
-says nothing of revisions. When nothing waits there it names the gates of the canary that are waited for, and exits with 1.`,
+Modes:
+  sticky    open for every revision, until it is closed (the default)
+  one-shot  open for the revision whose check comes first; a check of another revision closes it
+  checksum  open for the revision with --checksum, by default the one that is waiting now`, `  headgate KIND open prod/web --gate promotion --mode checksum --ttl 2h`, "reason mode checksum ttl", act("open")},
+	{"approve [NAMESPACE/]NAME", "Open a KIND for the revision that is waiting now", `Approve opens the KIND of a canary for the revision that is waiting now, and for no other; if the caller sends no
+revision, for one check. If nothing is waiting, it names the gates of the canary where something is, and exits with 1.`,
 		`  headgate KIND approve prod/web --reason "looks good"`, "reason gateOnly", (*gateCall).approve},
-	{"close [NAMESPACE/]NAME", "Close a KIND", "Close closes the KIND of a canary. Closed is what it is when nobody ever opened it.", `  headgate KIND close prod/web`, "reason", act("close")},
-	{"reject [NAMESPACE/]NAME", "Close a KIND, and have what waits there rolled back", `Reject closes the KIND of a canary, and opens its rollback switch for the revision that waits at the KIND, or for the one
-with --checksum. A canary with a rollback webhook is rolled back then.`, `  headgate KIND reject prod/web --reason "error rate"`, "reason checksum ttl gateOnly", act("reject")},
-	{"get [NAMESPACE/]NAME", "Print one KIND", "Get prints the state of one KIND, and who waits there.", `  headgate KIND get prod/web -o json`, "", (*gateCall).get},
-	{"list", "Print the KINDs that somebody waits at or decided about", `List prints the KINDs that somebody waits at or decided about. Those that it does not know are closed.`, `  headgate KIND list --namespace prod`, "select limit", (*gateCall).list},
-	{"watch", "Print changes as they happen", `Watch prints what there is, and then a line for each change, until it is interrupted. When the connection is lost it
-tries again, and prints what changed in the meantime.`, `  headgate KIND watch --namespace prod`, "select remote long", (*gateCall).watch},
-	{"wait [NAMESPACE/]NAME", "Wait until a KIND is open", `Wait ends when the KIND is open for the revision with --checksum, or without it for the one that waits there; for any
-when nobody waits. It changes nothing: it is no check. While the test runner is not reached it goes on, and says so.
-Exit code 1 when --timeout is over.`, `  headgate KIND wait prod/web --timeout 30m`, "checksum remote gateOnly long", (*gateCall).wait},
-	{"link [NAMESPACE/]NAME", "Make links that approve or reject what waits", `Link prints two URLs of pages with a button: one approves the revision that waits now, one rejects it. They need no
-token, so whoever has one can decide. Both end when one is used or somebody decides otherwise, and after --ttl, at most 7 days.`, `  headgate KIND link prod/web --ttl 8h`, "ttl remote gateOnly", (*gateCall).link},
-	{"audit [[NAMESPACE/]NAME]", "Print who decided what, the newest first", "Audit prints the decisions about KINDs, the newest first, by whom and why; also what was used up, and what expired.", `  headgate KIND audit prod/web --limit 10`, "select limit before", (*gateCall).audit},
+	{"close [NAMESPACE/]NAME", "Close a KIND", "Close closes the KIND of a canary. A KIND that was never opened is closed.", `  headgate KIND close prod/web`, "reason", act("close")},
+	{"reject [NAMESPACE/]NAME", "Close a KIND, and roll back the revision that is waiting", `Reject closes the KIND of a canary, and opens its rollback switch for the revision that is waiting, or for the one with
+--checksum. If the canary has a rollback webhook, it is rolled back.`, `  headgate KIND reject prod/web --reason "error rate"`, "reason checksum ttl gateOnly", act("reject")},
+	{"get [NAMESPACE/]NAME", "Print one KIND", "Get prints the state of one KIND, and which revision is waiting.", `  headgate KIND get prod/web -o json`, "", (*gateCall).get},
+	{"list", "Print KINDs", `List prints the KINDs that were opened or closed, or where a revision is waiting. All others are closed.`, `  headgate KIND list --namespace prod`, "select limit", (*gateCall).list},
+	{"watch", "Print changes as they happen", `Watch prints the KINDs, and then a line for each change, until it is interrupted. If the connection is lost, it connects
+again and prints what changed in the meantime.`, `  headgate KIND watch --namespace prod`, "select remote long", (*gateCall).watch},
+	{"wait [NAMESPACE/]NAME", "Wait until a KIND is open", `Wait ends when the KIND is open for the revision with --checksum, by default the one that is waiting, or any if none is.
+It changes nothing, and does not count as a check. If the test runner cannot be reached, it tries again. It exits with 1
+when --timeout is over.`, `  headgate KIND wait prod/web --timeout 30m`, "checksum remote gateOnly long", (*gateCall).wait},
+	{"link [NAMESPACE/]NAME", "Print links that approve or reject the revision that is waiting", `Link prints the URLs of two pages with a button: one approves the revision that is waiting now, the other rejects it.
+They need no token, so anyone who has one can decide. Both expire with the next decision, and after --ttl, at most 7 days.`, `  headgate KIND link prod/web --ttl 8h`, "ttl remote gateOnly", (*gateCall).link},
+	{"audit [[NAMESPACE/]NAME]", "Print decisions, newest first", "Audit prints the decisions about KINDs, newest first, with their author and reason, and openings that were used up or expired.", `  headgate KIND audit prod/web --limit 10`, "select limit before", (*gateCall).audit},
 }
 
 // gate is the command about gates, and the one about rollback switches.
 func (p *program) gate(kind api.Kind) *cobra.Command {
-	noun, nouns, meaning := "gate", "gates", "what waits for it goes on"
+	noun, nouns, meaning := "gate", "gates", "a rollout that is waiting there continues"
 	if kind == api.KindRollback {
 		noun, nouns, meaning = "rollback switch", "rollback switches", "the canary is rolled back"
 	}
 	words := strings.NewReplacer("headgate KIND", "headgate "+string(kind), "KINDs", nouns, "KIND", noun, "MEANING", meaning)
 	c := group(string(kind), words.Replace("Open, close, list and watch the KINDs of a test runner"))
-	c.Long = words.Replace(`The KINDs of canaries are kept by a test runner, headgate tester: see docs/tester.md, Gates and rollback switches.
+	c.Long = words.Replace(`A test runner, headgate tester, keeps the KINDs of canaries: see docs/tester.md, Gates and rollback switches.
 
-A canary is named NAMESPACE/NAME, or NAME in namespace default; --gate names one of several of its own,
-or NAMESPACE/NAME/GATE, as list prints it. They are those of the test runner at --server, or with --state those in its directory while it does not run.
+NAMESPACE/NAME is a canary; the default namespace is default. If it has several KINDs, --gate or NAMESPACE/NAME/GATE names
+one. The command calls the test runner at --server; if none is running, give its directory with --state.
 
-Exit codes: 0 done, 1 it was refused or the test runner was not reached, 2 usage or something invalid.`)
+Exit codes: 0 done, 1 refused or the test runner cannot be reached, 2 usage or an invalid value.`)
 	for _, verb := range gateVerbs {
 		if kind == api.KindRollback && strings.Contains(verb.has, "gateOnly") {
 			continue
@@ -117,50 +116,50 @@ const defaultServer = "http://127.0.0.1:8080"
 func (f *gateFlags) register(c *cobra.Command, verb gateVerb) {
 	f.serverFlags.register(c, "the test runner; default the variable HEADGATE_TESTER, or "+defaultServer)
 	fl, has := c.Flags(), func(word string) bool { return strings.Contains(verb.has, word) }
-	formats, gates := []string{"table", "json", "yaml"}, "`NAME` of the one of several of the canary, as in NAMESPACE/NAME/GATE; default "+api.DefaultGate
+	formats, gates := []string{"table", "json", "yaml"}, "`NAME` of the gate, if the canary has several; default "+api.DefaultGate
 	if !has("remote") {
-		fl.StringVar(&f.state, "state", "", "`DIR` of the state of a test runner that does not run, instead of --server")
+		fl.StringVar(&f.state, "state", "", "`DIR` with the state of a test runner that is not running, instead of --server")
 	}
 	if has("select") {
-		fl.StringVar(&f.Namespace, "namespace", "", "`NAMESPACE` of the canaries; default all")
-		fl.StringVar(&f.Name, "name", "", "`NAME` of the canary; default all")
-		gates = "`NAME` of the ones of several of a canary; default all"
+		fl.StringVar(&f.Namespace, "namespace", "", "only canaries in `NAMESPACE`; default all")
+		fl.StringVar(&f.Name, "name", "", "only canaries called `NAME`; default all")
+		gates = "only gates called `NAME`; default all"
 	}
 	fl.StringVar(&f.Gate, "gate", "", gates)
 	if has("limit") {
-		fl.IntVar(&f.Limit, "limit", 1000, "most to print, up to 1000")
+		fl.IntVar(&f.Limit, "limit", 1000, "maximum number to print, up to 1000")
 	}
 	if verb.use == "list" {
 		formats = []string{"table", "wide", "json", "yaml", "name"}
 		if f.Kind == api.KindGate {
-			fl.BoolVar(&f.Waiting, "waiting", false, "only those that somebody waits at, and asked for within two of its intervals")
+			fl.BoolVar(&f.Waiting, "waiting", false, "only gates where a revision is waiting, with a check within the last two intervals")
 		}
 	}
 	if has("before") {
-		fl.StringVar(&f.Before, "before", "", "`ID` of the entry to go on from")
+		fl.StringVar(&f.Before, "before", "", "only entries before the one with this `ID`")
 	}
 	if has("reason") {
 		fl.StringVar(&f.change.Reason, "reason", "", "`TEXT` for the audit trail")
-		fl.StringVar(&f.change.Actor, "actor", "", "`NAME` for the audit trail, where callers need not say who they are; default that of the user")
+		fl.StringVar(&f.change.Actor, "actor", "", "your `NAME` for the audit trail, if the server needs no token; default the user name")
 	}
 	if has("mode") {
-		fl.StringVar((*string)(&f.change.Mode), "mode", "", "`MODE` of the opening: sticky, one-shot or checksum; default sticky, with --checksum checksum")
+		fl.StringVar((*string)(&f.change.Mode), "mode", "", "`MODE`: sticky, one-shot or checksum; default sticky, with --checksum checksum")
 		complete(c, "mode", string(api.Sticky), string(api.OneShot), string(api.Bound))
 	}
 	if has("checksum") {
-		fl.StringVar(&f.change.Checksum, "checksum", "", "`CHECKSUM` of the revision that is meant")
+		fl.StringVar(&f.change.Checksum, "checksum", "", "`CHECKSUM` of the revision")
 	}
 	if has("ttl") {
-		fl.StringVar(&f.change.TTL, "ttl", "", "`TIME` after which the opening ends by itself, never by default, or a link, after 24h: seconds, or a duration such as 2h")
+		fl.StringVar(&f.change.TTL, "ttl", "", "`TIME` after which an opening (default never) or a link (default 24h) ends: seconds, or a duration such as 2h")
 	}
 	f.registerFormat(c, formats...)
 }
 
 // helps is what to do about answers of a test runner, by their status.
 var helps = map[int]string{
-	401: "the test runner does not know who calls: give a token of its file that has not expired by --token-file or the variable HEADGATE_TOKEN",
-	403: "the token does not allow this: give another by --token-file or the variable HEADGATE_TOKEN, or have its entry in the file of the test runner changed",
-	404: "there are no gates at this address: name a test runner by --server",
+	401: "the test runner needs a token that is in its file and has not expired: give one with --token-file or the variable HEADGATE_TOKEN",
+	403: "the token does not allow this: give another one with --token-file or the variable HEADGATE_TOKEN, or change its entry in the file of the test runner",
+	404: "there are no gates at this address: name a test runner with --server",
 }
 
 // runGate runs a command about gates.
@@ -190,8 +189,8 @@ func (p *program) runGate(ctx context.Context, verb gateVerb, f *gateFlags, args
 	case is && helps[refused.Status] != "":
 		operation, _ := strings.CutSuffix(err.Error(), refused.Error())
 		err = fmt.Errorf("%sstatus %d %s: %s", operation, refused.Status, http.StatusText(refused.Status), helps[refused.Status])
-	case errors.Is(err, syscall.ECONNREFUSED):
-		err = fmt.Errorf("%w: there is no test runner; start one by headgate tester, or name it by --server", err)
+	case unreachable(err) != "":
+		err = fmt.Errorf("%w: no test runner answers there: start one with headgate tester, or name one with --server", err)
 	}
 	return asFailure(err)
 }

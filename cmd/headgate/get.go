@@ -22,18 +22,19 @@ func (p *program) get() *cobra.Command {
 	f := new(keptFlags)
 	c := &cobra.Command{
 		Use:   "get [sources] [KIND | KIND/NAME | KIND/NAMESPACE/NAME]...",
-		Short: "Print sources as they are kept: readiness, revision, last error",
-		Long: `Get prints sources as the server that keeps them knows them (headgate serve), or as the files of the store say when none
-runs. Nothing is fetched. A kind may be written as in documents of either group, in any case, in the plural, or short:
+		Short: "Print sources: readiness, revision, last error",
+		Long: `Get prints sources as the server (headgate serve) knows them, or if none is running, from the files of the store. It
+fetches nothing. A kind can be written as in documents of either group, in any case, in the plural, or short:
 
   Bucket, GitRepository (git, gitrepo), OCIRepository (oci, ocirepo), PkgRepository (pkgrepo, helmrepo),
   PkgChart (chart, hc), ExternalArtifact (ea)
 
-AGE is the time since the artifact was stored. MESSAGE is the last error of a source that is not ready, or who suspended it and
-why. With -o yaml or json each source is the document as fetch prints it. With -w, which needs a server, changes follow until
-it is interrupted, also when the server is lost and comes back.
+AGE is the time since the artifact was stored. MESSAGE is the last error, or who suspended the source and why. -o yaml and
+json print documents as fetch does. With -w, which needs a server, it goes on with changes until it is interrupted, even
+if the server restarts.
 
-Exit codes: 0 the sources were printed, ready or not; 1 one that was named does not exist, or the server was not reached or refused; 2 usage.`,
+Exit codes: 0 the sources were printed, ready or not, 1 a named source does not exist, or the server refused or cannot be
+reached, 2 usage.`,
 		Example: `  headgate get git -w
   headgate get sources -n shop -l team=web
   headgate get gitrepository/shop/checkout -o jsonpath={.status.artifact.revision}
@@ -128,7 +129,7 @@ func lastMessage(s api.Source) string {
 	case len(s.Blockers) > 0:
 		return "waits for " + strings.ToLower(strings.Join(s.Blockers, ", "))
 	case s.Phase == "removed":
-		return "removed: its document is no more"
+		return "removed: its document is gone"
 	case s.Last != nil && s.Last.Error != "":
 		return s.Last.Error
 	case s.Ready != "True":
@@ -216,26 +217,27 @@ func (p *program) suspend() *cobra.Command {
 	var why api.Change
 	c := p.hold(true, &why, &cobra.Command{
 		Use:   "suspend {KIND/NAME... | --all | -n NAMESPACE | -l LABELS}",
-		Short: "Have sources left alone until they are resumed",
-		Long: `Suspend has the server leave sources alone: they are not checked, and requests and webhooks for them are refused. Their
-artifacts stay. A run that is under way ends first. It is durable, and not the field spec.suspend of a document. Without a
-server it is noted in the store, for the next one. headgate fetch does not heed it.
+		Short: "Suspend sources until they are resumed",
+		Long: `Suspend makes the server (headgate serve) stop checking sources; requests and webhooks for them are refused. Artifacts
+stay. A check that is running is finished first. The suspension outlives restarts; it does not change spec.suspend of a
+document. If no server is running, it is saved in the store for the next one. headgate fetch ignores it.
 
-Exit codes: 0 done, 1 it was refused, or the server was not reached, 2 usage.`,
+Exit codes: 0 done, 1 refused, or the server cannot be reached, 2 usage.`,
 		Example: `  headgate suspend gitrepository/app --reason "release freeze"`,
 	})
-	c.Flags().StringVar(&why.Reason, "reason", "", "`TEXT` that says why")
-	c.Flags().StringVar(&why.By, "actor", "", "`NAME` of who does it, where callers need not say who they are; default that of the user")
+	c.Flags().StringVar(&why.Reason, "reason", "", "`TEXT` of the reason")
+	c.Flags().StringVar(&why.By, "actor", "", "your `NAME`, if the server needs no token; default the user name")
 	return c
 }
 
 func (p *program) resume() *cobra.Command {
 	return p.hold(false, new(api.Change), &cobra.Command{
 		Use:   "resume {KIND/NAME... | --all | -n NAMESPACE | -l LABELS}",
-		Short: "End what suspend began",
-		Long: `Resume ends what suspend began; the server checks the sources at once. One that its spec suspends stays so.
+		Short: "Resume suspended sources",
+		Long: `Resume ends a suspension by headgate suspend; the server then checks the sources at once. A source with spec.suspend in
+its document stays suspended.
 
-Exit codes: 0 done, 1 it was refused, or the server was not reached, 2 usage.`,
+Exit codes: 0 done, 1 refused, or the server cannot be reached, 2 usage.`,
 	})
 }
 
@@ -319,21 +321,21 @@ func (p *program) delete() *cobra.Command {
 	var force bool
 	c := &cobra.Command{
 		Use:   "delete {KIND/NAME... | --all | -n NAMESPACE | -l LABELS}",
-		Short: "Forget objects of a store, with their artifacts",
-		Long: `Delete removes from the store what it has of objects: artifacts, the URLs of their newest ones, status and suspension.
-Nothing is removed at their origins, nor from documents.
+		Short: "Delete objects and their artifacts from a store",
+		Long: `Delete removes objects from the store: artifacts, URLs of the newest ones, status and suspension. Origins and documents
+stay as they are.
 
-While a server keeps the store it is refused. With --force it is done all the same: the server fetches again what is in
-its documents, and has a suspension in force until it is started again.
+While a server uses the store, delete is refused. With --force it is done; the server then fetches again what is in its
+documents, and keeps suspensions until it is restarted.
 
-Exit codes: 0 done, 1 it was refused or failed, or there is no such object, 2 usage.`,
+Exit codes: 0 done, 1 refused, failed, or there is no such object, 2 usage.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			return asFailure(p.runDelete(c.Context(), f, force, args))
 		},
 	}
 	registerStore(c, &f.store)
 	f.selection.register(c)
-	c.Flags().BoolVar(&force, "force", false, "also while a server keeps the store")
+	c.Flags().BoolVar(&force, "force", false, "delete even if a server uses the store")
 	c.ValidArgsFunction = p.completeKept(f)
 	return c
 }
@@ -349,7 +351,7 @@ func (p *program) runDelete(ctx context.Context, f *keptFlags, force bool, args 
 	if !force {
 		note, err := noteOf(f.store)
 		if note != nil {
-			return fmt.Errorf("a server keeps the store %s%s: end it first, or delete with --force", f.store, note)
+			return fmt.Errorf("a server uses the store %s%s: stop it first, or delete with --force", f.store, note)
 		}
 		lock, lockErr := lockStore(f.store)
 		if err := errors.Join(err, lockErr); err != nil {

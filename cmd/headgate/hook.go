@@ -49,18 +49,17 @@ func (p *program) callHook() *cobra.Command {
 	f := new(hookFlags)
 	c := &cobra.Command{
 		Use:   "call {-f FILE|DIR|- [[NAMESPACE/]CANARY] WEBHOOK | URL}",
-		Short: "Call one webhook and print what it answers, and what that decides",
-		Long: `Call posts what a rollout would to one webhook: one of those of a Canary, by its name, or the one at a URL,
-which flags describe as the fields of a manifest do. It tries as often as the webhook has retries, and follows
-the same rules: see docs/reference/canaries.md, Webhooks.
+		Short: "Call one webhook, and print its answer and what a rollout would do",
+		Long: `Call sends one webhook what a rollout would send: a WEBHOOK of a Canary, or the webhook at a URL, for which flags replace
+the fields of a manifest. The rules of rollouts apply, retries too: see docs/reference/canaries.md, Webhooks.
 
-Metadata of flags is added to that of the manifest. Metadata headgate.trial: "true" marks the payload as a trial, so
-that headgate tester does not show it as a canary that waits; --metadata headgate.trial=false sends what a rollout would.
+--metadata is added to the metadata of the manifest. The payload has the metadata headgate.trial: "true", so that headgate
+tester does not show it as a canary that is waiting; --metadata headgate.trial=false sends what a rollout would.
 
-The body of the answer is printed with control characters replaced; -o body writes it as it came, and nothing else.
+The body of the answer is printed with control characters replaced; -o body prints it unchanged, and nothing else.
 
-Exit codes: 0 the type of the webhook accepts the answer (for type rollback: it asks for a rollback), 1 it
-does not, or there was none, 2 usage or an invalid object.`,
+Exit codes: 0 the webhook passes (type rollback: it asks for a rollback), 1 it does not pass or did not answer, 2 usage or
+an invalid object.`,
 		Example: `  headgate hook call -f canary.yaml approve --phase Waiting
   headgate hook call https://gate.example.org/gate/check --type confirm-promotion --name app --namespace prod
   headgate hook call http://127.0.0.1:8080/ --metadata type=bash --metadata "cmd=curl -sf http://127.0.0.1:9898/" --request-timeout 1m`,
@@ -71,22 +70,22 @@ does not, or there was none, 2 usage or an invalid object.`,
 	fl := c.Flags()
 	fl.StringVar(&f.kind, "type", "", "`TYPE` of the webhook at a URL: "+either(textsOf(rollout.HookTypes()))+"; default rollout")
 	fl.IntVar(&f.hook.Retries, "retries", 0, "`NUMBER` of attempts after the first, for a URL")
-	fl.BoolVar(&f.hook.DisableTLS, "insecure-skip-verify", false, "do not verify the certificate of the server of a URL, as disableTLS")
-	fl.StringVar(&f.ca, "ca-file", "", "`FILE` of the certificates that the server of a URL is verified with")
-	fl.StringVar(&f.cert, "cert", "", "`FILE` of the client certificate for a URL; with --key")
-	fl.StringVar(&f.key, "key", "", "`FILE` of the key of --cert")
-	fl.StringVar(&f.bearer, "bearer-token-file", "", "`FILE` of a token that a URL is sent")
-	fl.StringArrayVar(&f.headers, "header", nil, "`NAME: VALUE` of a header that a URL is sent; repeatable")
-	fl.StringVar(&f.hmac, "hmac-key-file", "", "`FILE` of a key by which requests to a URL are signed")
+	fl.BoolVar(&f.hook.DisableTLS, "insecure-skip-verify", false, "do not verify the certificate of a URL, like disableTLS in a manifest")
+	fl.StringVar(&f.ca, "ca-file", "", "`FILE` with the CA certificates of a URL; default those of the system")
+	fl.StringVar(&f.cert, "cert", "", "`FILE` with the client certificate for a URL; needs --key")
+	fl.StringVar(&f.key, "key", "", "`FILE` with the key of --cert")
+	fl.StringVar(&f.bearer, "bearer-token-file", "", "`FILE` with a bearer token for a URL")
+	fl.StringArrayVar(&f.headers, "header", nil, "`NAME: VALUE` of a header for a URL; repeatable")
+	fl.StringVar(&f.hmac, "hmac-key-file", "", "`FILE` with a key that signs requests to a URL")
 	fl.StringVar(&f.payload.Name, "name", "", "`NAME` of the canary; default that of the manifest, or app")
 	fl.StringVarP(&f.payload.Namespace, "namespace", "n", "", "`NAMESPACE` of the canary; default that of the manifest, or default")
 	fl.StringVar(&f.phase, "phase", "", "`PHASE` of the canary; default one in which webhooks of the type are called")
-	fl.StringVar(&f.payload.Checksum, "checksum", "", "`TEXT` that stands for the revision in the payload; default the checksum of --revision")
-	fl.StringVar(&f.revision, "revision", "", "`TEXT` of the revision, of which the checksum is sent")
+	fl.StringVar(&f.payload.Checksum, "checksum", "", "`TEXT` to send as the checksum of the revision; default that of --revision")
+	fl.StringVar(&f.revision, "revision", "", "`TEXT` of the revision whose checksum is sent")
 	fl.StringArrayVar(&f.metadata, "metadata", nil, "`KEY=VALUE` of the metadata in the payload; repeatable")
 	fl.StringVar(&f.message, "event-message", "", "`TEXT` of the event, for type event")
-	fl.BoolVar(&f.warning, "event-warning", false, "the event is a warning, for type event")
-	spanVar(c, &f.attempt, "request-timeout", 0, "bound of each attempt; default that of the manifest, or 10s")
+	fl.BoolVar(&f.warning, "event-warning", false, "make the event a warning, for type event")
+	spanVar(c, &f.attempt, "request-timeout", 0, "time limit of each attempt; default that of the manifest, or 10s")
 	f.registerFormat(c, "text", "json", "body")
 	complete(c, "type", textsOf(rollout.HookTypes())...)
 	complete(c, "phase", textsOf(rollout.Phases())...)
@@ -305,7 +304,7 @@ func (p *program) printCall(f *hookFlags, answer rollout.Answer, refusal error, 
 	kind, reason, body := typeOf(f.hook), "", string(answer.Body)
 	verdict := kind.Judge(refusal)
 	if refusal != nil {
-		reason = redact.String(refusal.Error())
+		reason = redact.String(refusal.Error()) + unreachable(refusal)
 	}
 	took = took.Round(time.Millisecond)
 	switch {

@@ -24,7 +24,7 @@ import (
 )
 
 func (p *program) index() *cobra.Command {
-	return group("index", "Look into indexes of charts", p.indexSearch())
+	return group("index", "Search the indexes of chart repositories", p.indexSearch())
 }
 
 func (p *program) indexSearch() *cobra.Command {
@@ -33,20 +33,18 @@ func (p *program) indexSearch() *cobra.Command {
 	var devel bool
 	c := &cobra.Command{
 		Use:   "search [-f FILE|DIR|-] SOURCE [NAME]...",
-		Short: "Print the versions of charts, the newest first",
-		Long: `Search prints the versions of the charts that are called NAME, or match it as a pattern such as 'app-*', the newest
-first. Without NAME it lists all charts, each with its newest version. SOURCE is one of
+		Short: "Print the versions of charts, newest first",
+		Long: `Search prints the versions of the charts called NAME, or matching NAME as a pattern such as 'app-*', newest first. Without
+NAME it lists all charts (at most 100,000), each with its newest version. SOURCE is one of
 
-  https://HOST/PATH      a repository of charts, whose index is fetched and not stored; http as well
-  KIND/NAME              a PkgRepository of -f, which is fetched, or of the store, without -f
+  https://HOST/PATH      a chart repository (http too); its index is fetched, but not stored
+  KIND/NAME              a PkgRepository of -f, which is fetched, or without -f one of the store
   FILE or -              an index; - is standard input
   DIR                    a directory with an index.yaml
 
-Pre-releases are left out unless --devel is given or the range names one; what is malformed in an index is left
-out, too. Memory is bounded by what is printed, whatever the size of the index: for a list of all charts by their
-number, of which at most 100,000 are taken.
+Pre-releases are left out unless --devel is given or the range names one, and so are malformed entries.
 
-Exit codes: 0 something was found for each NAME, 1 something was not or failed, 2 usage.`,
+Exit codes: 0 every NAME was found, 1 one was not found or something failed, 2 usage.`,
 		Example: `  headgate index search https://charts.example.org app --version "^1.2"
   headgate index search ./repository 'app-*' --devel`,
 		ValidArgsFunction: func(c *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
@@ -77,8 +75,8 @@ Exit codes: 0 something was found for each NAME, 1 something was not or failed, 
 	fl := c.Flags()
 	f.documentFlags.register(c)
 	registerStore(c, &f.store)
-	fl.StringVar(&within, "version", "", "only versions within the `RANGE`, or this one")
-	fl.BoolVar(&devel, "devel", false, "pre-releases, too")
+	fl.StringVar(&within, "version", "", "only this version, or versions in the `RANGE`")
+	fl.BoolVar(&devel, "devel", false, "include pre-releases")
 	f.registerAccess(c, false)
 	registerLimit(c, &f.maxBytes)
 	f.outputFlags.register(c, "table", "wide", "json", "yaml", "name")

@@ -127,8 +127,8 @@ var variables = []struct{ flag, variable string }{
 }
 
 func (p *program) root() *cobra.Command {
-	root := group("headgate", "Fetch declared sources as verified, reproducible artifacts; roll canaries out")
-	root.Long = root.Short + ".\n\nVariables stand for flags that are not given:\n"
+	root := group("headgate", "Fetch declared sources as verified, reproducible artifacts, and roll out canaries")
+	root.Long = root.Short + ".\n\nThese environment variables set flags that are not given:\n"
 	root.Version, root.SilenceErrors, root.SilenceUsage = buildVersion(), true, true
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
 		if err := p.fromEnvironment(c); err != nil {
@@ -149,7 +149,7 @@ func (p *program) root() *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
-	root.PersistentFlags().Var(spanValue{&p.timeout}, "timeout", "bound of the whole command; 0 for none")
+	root.PersistentFlags().Var(spanValue{&p.timeout}, "timeout", "time limit of the whole command; 0 for none")
 	for _, g := range []struct {
 		id, title string
 		commands  []*cobra.Command
@@ -203,7 +203,7 @@ func noCommand(c *cobra.Command, args []string) error {
 	}
 	c.SuggestionsMinimumDistance = 2
 	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
-		return usage("unknown command %q for %q: did you mean %s?", args[0], c.CommandPath(), strings.Join(near, ", "))
+		return usage("unknown command %q for %q: did you mean %s?", args[0], c.CommandPath(), strings.Join(near, " or "))
 	}
 	return usage("unknown command %q for %q: see %s --help", args[0], c.CommandPath(), c.CommandPath())
 }

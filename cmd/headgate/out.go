@@ -23,13 +23,13 @@ type outFlags struct {
 }
 
 // outRule says in the help of commands what --out replaces.
-const outRule = `--out replaces a directory that is empty or that an earlier --out wrote and that was not changed since; the
-directory .NAME.headgate beside it keeps what was written. Others are replaced with --force only, and never: a
-home directory, the working directory, a store, what holds one of them, and what holds a Git repository.`
+const outRule = `--out replaces a directory that is empty, or that an earlier --out wrote and that has not changed; the directory
+.NAME.headgate beside it records what was written. With --force it replaces other directories too, but never a home
+directory, the working directory, a store, a Git repository, or a directory that contains one of these.`
 
 func (f *outFlags) register(c *cobra.Command, use string) {
 	c.Flags().StringVar(&f.out, "out", "", use)
-	c.Flags().BoolVar(&f.force, "force", false, "let --out replace a directory that it did not write, or that was changed since")
+	c.Flags().BoolVar(&f.force, "force", false, "let --out replace a directory that it did not write or that has changed")
 }
 
 // check reports whether dir can be replaced.

@@ -9,10 +9,12 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"net"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"text/template"
 	"time"
 
@@ -35,7 +37,7 @@ type outputFlags struct {
 }
 
 func (f *outputFlags) register(c *cobra.Command, formats ...string) {
-	c.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print errors, and the result only with -o")
+	c.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print errors only, and the result if -o is given")
 	f.registerFormat(c, formats...)
 }
 
@@ -46,7 +48,7 @@ func (f *outputFlags) registerFormat(c *cobra.Command, formats ...string) {
 	if slices.Contains(words, "json") {
 		words = slices.Insert(words, len(words)-1, "jsonpath=TEMPLATE")
 	}
-	c.Flags().VarP(f, "output", "o", "what to print: "+either(words))
+	c.Flags().VarP(f, "output", "o", "output format: "+either(words))
 	complete(c, "output", formats...)
 }
 
@@ -372,6 +374,18 @@ func flatten(err error) []error {
 		all = append(all, flatten(err)...)
 	}
 	return all
+}
+
+// unreachable says what to do about an error of a server that cannot be reached, after a colon; "" about others.
+func unreachable(err error) string {
+	op, ok := errors.AsType[*net.OpError](err)
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return ": no server listens there: check the host and port"
+	case ok && op.Op == "dial":
+		return ": check the host, the network, and HTTPS_PROXY if a proxy is needed"
+	}
+	return ""
 }
 
 // warn prints warnings, a line each.

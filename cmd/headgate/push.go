@@ -38,19 +38,18 @@ func (p *program) push() *cobra.Command {
 	f := new(pushFlags)
 	c := &cobra.Command{
 		Use:   "push SOURCE oci://HOST/PATH[:TAG]",
-		Short: "Publish a directory or an artifact in a registry",
-		Long: `Push publishes SOURCE as an OCI artifact, which an OCIRepository fetches. SOURCE is a directory, an archive
-(tar.gz), an object (KIND/NAME or KIND/NAMESPACE/NAME) of the store, or a path in the store. TAG is latest
-unless it or --tag says otherwise.
+		Short: "Publish a directory or an artifact to a registry",
+		Long: `Push publishes SOURCE as an OCI artifact that an OCIRepository can fetch. SOURCE is a directory, an archive (tar.gz), an
+object of the store (KIND/NAME or KIND/NAMESPACE/NAME), or a path in the store. The default TAG is latest.
 
-A PkgChart is published as a chart, which helm and a PkgRepository of type oci pull: HOST/PATH must end in its
-name, and TAG is its version unless it or --tag says otherwise.
+A PkgChart is published as a chart, for helm and for a PkgRepository of type oci: HOST/PATH must end with its name, and
+the default TAG is its version.
 
-A directory is packed as fetch packs a Git repository: without what .sourceignore files and the default
-patterns ignore ("explain ignore" tells which), links, devices, and the store if it is in there. An archive and
-what is in the store are published byte for byte. The digest does not depend on the machine, its umask or the
-time: when it was created is told only by --created or SOURCE_DATE_EPOCH. Source and revision of an object are
-told unless --source and --revision say otherwise; credentials in a URL are not.`,
+A directory is packed as fetch packs a Git repository: without links, devices, the store, and files that .sourceignore
+files or the default patterns ignore (see headgate explain ignore). Archives and artifacts of the store are published byte
+for byte. The digest does not depend on the machine, its umask or the time; a time of creation is only published with
+--created or SOURCE_DATE_EPOCH. The source and the revision of an object are published, without credentials, unless
+--source and --revision give others.`,
 		Example: `  headgate push ./manifests oci://registry.example.org/team/app --revision "$(git rev-parse HEAD)" --docker-config
   headgate push gitrepository/app oci://registry.example.org/team/app:v1.2.3 --tag stable
   headgate push pkgchart/web oci://registry.example.org/charts/web`,
@@ -60,11 +59,11 @@ told unless --source and --revision say otherwise; credentials in a URL are not.
 		},
 	}
 	fl := c.Flags()
-	fl.StringArrayVar(&f.tags, "tag", nil, "further `TAG`; repeatable")
-	fl.StringVar(&f.origin, "source", "", "`URL` where the content comes from: the annotation org.opencontainers.image.source")
-	fl.StringVar(&f.revision, "revision", "", "`REVISION` of the content there, such as main@sha1:COMMIT: the annotation org.opencontainers.image.revision")
-	fl.StringVar(&f.created, "created", "", "`TIME` (RFC 3339) of the annotation org.opencontainers.image.created; default that in SOURCE_DATE_EPOCH, none without it")
-	fl.StringArrayVar(&f.annotations, "annotation", nil, "further annotation `NAME=VALUE`; repeatable")
+	fl.StringArrayVar(&f.tags, "tag", nil, "additional `TAG`; repeatable")
+	fl.StringVar(&f.origin, "source", "", "`URL` of the content, for the annotation org.opencontainers.image.source")
+	fl.StringVar(&f.revision, "revision", "", "`REVISION` of the content, such as main@sha1:COMMIT, for the annotation org.opencontainers.image.revision")
+	fl.StringVar(&f.created, "created", "", "`TIME` (RFC 3339) for the annotation org.opencontainers.image.created; default SOURCE_DATE_EPOCH, if it is set")
+	fl.StringArrayVar(&f.annotations, "annotation", nil, "additional annotation `NAME=VALUE`; repeatable")
 	registerStore(c, &f.store)
 	f.registerAccess(c, false)
 	registerLimit(c, &f.maxBytes)

@@ -55,21 +55,22 @@ func (p *program) runRollout() *cobra.Command {
 	f := new(runFlags)
 	c := &cobra.Command{
 		Use:   "run -f FILE|DIR|- [[NAMESPACE/]CANARY] --revision TEXT {--proxy HOST:PORT … | --exec set-routes=… | --request set-routes=…}",
-		Short: "Roll a revision out, or back",
-		Long: `Run drives the rollout of a Canary until it is promoted or rolled back: see docs/rollout.md.
+		Short: "Roll out a revision, or roll it back if it fails",
+		Long: `Run rolls out a revision until the canary is promoted or rolled back: see docs/rollout.md.
 
-Traffic is divided by a reverse proxy in this process (--proxy, between --primary and --canary), or by a command or a
-request (--exec, --request) for the operation set-routes: {{.Primary}} and {{.Canary}} percent, {{.Mirrored}} for copies.
-Other operations: routes answers "90 10"; revision answers with what is rolled out; primary-ready and canary-ready
-succeed when it is (exit code 100, status 410: it never will be); scale-up, scale-down and promote do so. One that is
-not given does nothing, and what none asks about is ready; without promote the canary becomes the primary of the proxy.
+Traffic is divided by a reverse proxy in this process (--proxy, with --primary and --canary), or by the operation
+set-routes: a command or a request of yours (--exec, --request) that gets {{.Primary}} and {{.Canary}} in percent, and
+{{.Mirrored}}. Other operations: routes prints the weights, such as "90 10"; revision prints the new revision;
+primary-ready and canary-ready succeed when it is ready, and end with exit code 100 or status 410 if it never will be;
+scale-up, scale-down and promote do what they say. An operation that is not given does nothing and counts as ready;
+without promote, the proxy takes the canary as the new primary.
 
-Metrics are answered by Prometheus, by MetricTemplate objects of -f, or by what the proxy measures; alerts go to the
-AlertProvider objects of -f. The status is kept in a file (--state) after each step: a run that was interrupted or
-killed goes on from there when it is started again. An interrupt leaves the traffic as it is, but ends the proxy.
+Metrics come from Prometheus, from MetricTemplate objects of -f, or from the proxy. Alerts go to AlertProvider objects of
+-f. The status is saved to a file (--state) after each step: start the same command again to continue a run that was
+interrupted or killed. An interrupt leaves the traffic as it is, but ends the proxy.
 
-Exit codes: 0 promoted, 1 rolled back, 2 error, usage or an invalid object, 3 not over: it was interrupted or
-its --timeout is over, or --once. The rollout of a revision that has ended is not repeated; its code is the same.`,
+Exit codes: 0 promoted, 1 rolled back, 2 error, usage or an invalid object, 3 not finished: interrupted, --timeout, or
+--once. A revision whose rollout has ended is not rolled out again; the exit code is the same.`,
 		Example: `  headgate rollout run -f canary.yaml --revision v2 --proxy 127.0.0.1:8000 --primary http://127.0.0.1:9001 --canary http://127.0.0.1:9002
   headgate rollout run -f canary.yaml --revision "$GIT_COMMIT" --exec "set-routes=./weight.sh {{.Canary}}" --exec promote=./deploy.sh
   headgate rollout run -f canary.yaml --revision v2 --request "set-routes=PUT https://lb.example.org/weights?canary={{.Canary}}" -o json`,
@@ -97,19 +98,19 @@ its --timeout is over, or --once. The rollout of a revision that has ended is no
 			return p.drive(c.Context(), f, canary, b, file)
 		},
 	}
-	f.register(c, "divide no traffic: something else does, or there is none")
+	f.register(c, "do not divide traffic: something else does, or there is none")
 	fl := c.Flags()
-	fl.StringVar(&f.Revision, "revision", "", "`TEXT` that names what is rolled out, and differs from what was before")
-	fl.BoolVar(&f.Again, "again", false, "roll out a revision whose rollout has ended, once more")
-	fl.BoolVar(&f.Once, "once", false, "do one step if it is due, or almost, and exit with 3 when the rollout is not over")
-	fl.StringVar(&f.proxy.Listen, "proxy", "", "`HOST:PORT` of a reverse proxy that divides the traffic while this runs; port 0 takes a free one")
+	fl.StringVar(&f.Revision, "revision", "", "`TEXT` that names the new revision")
+	fl.BoolVar(&f.Again, "again", false, "roll out again a revision whose rollout has ended")
+	fl.BoolVar(&f.Once, "once", false, "do one step if it is due; exit with 3 if the rollout is not finished")
+	fl.StringVar(&f.proxy.Listen, "proxy", "", "`HOST:PORT` of a reverse proxy that divides the traffic during the run; port 0 takes a free one")
 	fl.StringVar(&f.proxy.Primary, "primary", "", "`URL` of the primary, for --proxy")
 	fl.StringVar(&f.proxy.Canary, "canary", "", "`URL` of the canary, for --proxy")
-	fl.BoolVar(&f.keep, "proxy-keep", false, "when the rollout is over let the proxy serve on, until it is interrupted; otherwise it ends with the run")
-	fl.BoolVar(&f.proxy.Swap, "swap", false, "when the URL of --canary was promoted last, let --primary and --canary change roles; both have to answer")
-	spanVar(c, &f.proxy.Drain, "proxy-drain", 30*time.Second, "how long the proxy may take to answer the requests that it has when it ends")
-	fl.StringVar(&f.metrics.Server, "metrics-server", "", "`URL` of the Prometheus for canaries without spec.metricsServer")
-	fl.StringVar(&f.metrics.Provider, "metrics-provider", "", "`NAME` of what the traffic is measured by, such as istio, for canaries without spec.provider")
+	fl.BoolVar(&f.keep, "proxy-keep", false, "keep the proxy running after the rollout, until it is interrupted")
+	fl.BoolVar(&f.proxy.Swap, "swap", false, "if the URL of --canary was promoted last, exchange --primary and --canary; both must answer")
+	spanVar(c, &f.proxy.Drain, "proxy-drain", 30*time.Second, "time limit for open requests when the proxy ends")
+	fl.StringVar(&f.metrics.Server, "metrics-server", "", "`URL` of Prometheus, for canaries without spec.metricsServer")
+	fl.StringVar(&f.metrics.Provider, "metrics-provider", "", "`NAME` of the provider whose metrics are queried, such as istio, for canaries without spec.provider")
 	fl.BoolVar(&f.commands, "allow-commands", false, "run the commands of MetricTemplate objects of type exec")
 	return c
 }
@@ -120,16 +121,16 @@ func (f *runFlags) register(c *cobra.Command, none string) {
 	f.manifestFlags.register(c)
 	f.stateFlags.register(c)
 	f.outputFlags.register(c, "text", "json")
-	spanVar(c, &f.Interval, "interval", 0, "wait so long between steps, instead of spec.analysis.interval")
-	fl.StringVar(&f.EventURL, "event-url", "", "`URL` that is told all events when the canary has no webhook of type event")
-	fl.StringVar(&f.Cluster, "cluster", "", "`NAME` that alerts show as where this happens")
+	spanVar(c, &f.Interval, "interval", 0, "time between steps, instead of spec.analysis.interval")
+	fl.StringVar(&f.EventURL, "event-url", "", "`URL` that gets all events, if the canary has no webhook of type event")
+	fl.StringVar(&f.Cluster, "cluster", "", "`NAME` of the place that alerts show")
 	fl.BoolVar(&f.none, "no-traffic", false, none)
-	fl.StringArrayVar(&f.exec, "exec", nil, "`OPERATION=COMMAND` that does it, a template of a program and its arguments; repeatable")
-	fl.StringArrayVar(&f.request, "request", nil, "`OPERATION=[METHOD ]URL` that does it, a template; repeatable")
-	fl.StringArrayVar(&f.bodies, "request-body", nil, "`OPERATION=TEXT` of the body of its request, a template; repeatable")
-	fl.StringArrayVar(&f.headers, "request-header", nil, "`NAME: VALUE` of all requests, a template; repeatable")
-	fl.StringVar(&f.tokenFile, "request-token-file", "", "`FILE` of a bearer token of all requests, which then go to one origin")
-	spanVar(c, &f.Timeout, "operation-timeout", time.Minute, "bound of one operation")
+	fl.StringArrayVar(&f.exec, "exec", nil, "`OPERATION=COMMAND`: run a program for an operation; its arguments are templates; repeatable")
+	fl.StringArrayVar(&f.request, "request", nil, "`OPERATION=[METHOD ]URL`: send a request for an operation; the URL is a template; repeatable")
+	fl.StringArrayVar(&f.bodies, "request-body", nil, "`OPERATION=TEXT` of the body of its --request, a template; repeatable")
+	fl.StringArrayVar(&f.headers, "request-header", nil, "`NAME: VALUE` of a header of every --request, a template; repeatable")
+	fl.StringVar(&f.tokenFile, "request-token-file", "", "`FILE` with a bearer token for every --request; all must go to one origin")
+	spanVar(c, &f.Timeout, "operation-timeout", time.Minute, "time limit of one operation")
 	c.ValidArgsFunction = completeCanaries(&f.manifestFlags)
 }
 
@@ -337,8 +338,8 @@ func commandEnv() []string {
 type stateFlags struct{ state, namespace string }
 
 func (f *stateFlags) register(c *cobra.Command) {
-	c.Flags().StringVarP(&f.namespace, "namespace", "n", "", "`NAMESPACE` of the canary that is named without one; default default")
-	c.Flags().StringVar(&f.state, "state", "", "`FILE` of the status; default .headgate/.rollout/NAMESPACE/NAME.json")
+	c.Flags().StringVarP(&f.namespace, "namespace", "n", "", "`NAMESPACE` of a canary that is named without one; default default")
+	c.Flags().StringVar(&f.state, "state", "", "`FILE` with the status; default .headgate/.rollout/NAMESPACE/NAME.json")
 }
 
 // named returns the canary that the argument names, with its namespace where flags have it.

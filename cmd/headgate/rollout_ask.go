@@ -32,22 +32,22 @@ type askFlags struct {
 }
 
 func (f *askFlags) register(c *cobra.Command) {
-	c.Flags().StringVar(&f.asking.Reason, "reason", "", "`TEXT` that events, alerts and the result show")
-	c.Flags().StringVar(&f.asking.By, "actor", "", "`NAME` that they show; default that of the user")
+	c.Flags().StringVar(&f.asking.Reason, "reason", "", "`TEXT` for events, alerts and the result")
+	c.Flags().StringVar(&f.asking.By, "actor", "", "your `NAME` for events, alerts and the result; default the user name")
 }
 
 func (p *program) abortRollout() *cobra.Command {
 	f := &askFlags{asking: rollout.Request{Action: rollout.Abort}}
 	c := &cobra.Command{
 		Use:   "abort {[NAMESPACE/]CANARY | --state FILE | -f FILE|DIR|- [[NAMESPACE/]CANARY]}",
-		Short: "Roll a canary back that is being rolled out",
-		Long: `Abort ends a rollout that is under way, the first one of a canary too: all traffic goes to the primary, the canary
-is scaled down, and post-rollout webhooks are called. A run that is under way is asked, beside its status file, and does that
-at its next tick, or when it is started again. Where there is none this command does it at once: it needs -f, and how traffic
-is divided, as rollout run does, or --no-traffic where nothing divides it now, as after a run with --proxy.
+		Short: "End a rollout, and roll it back",
+		Long: `Abort ends a rollout, even the first one of a canary: all traffic goes to the primary, the canary is scaled down, and
+post-rollout webhooks are called. If a run is active, abort leaves a request beside its status file, and the run rolls back
+at its next tick, or when it is started again. If none is active, this command rolls back itself: it needs -f, and flags
+that divide traffic, as rollout run does, or --no-traffic if nothing divides it now, as after a run with --proxy.
 
-Exit codes: 0 a run was asked, or it is rolled back, 1 there is no rollout to abort, 2 error or usage, 3 it was
-interrupted before it was rolled back: the same command, or the run, goes on.`,
+Exit codes: 0 requested or rolled back, 1 there is no rollout to abort, 2 error or usage, 3 interrupted before the end:
+repeat the command.`,
 		Example: `  headgate rollout abort shop/checkout --reason "error rate"`,
 		Args:    arguments(0, 1),
 		RunE:    func(c *cobra.Command, args []string) error { return p.abort(c.Context(), f, args) },
@@ -86,9 +86,9 @@ func (p *program) abort(ctx context.Context, f *askFlags, args []string) (err er
 	}
 	switch {
 	case running:
-		return p.ask(ctx, f, s, "the run that is under way rolls back at its next tick, or the next one when it ends before")
+		return p.ask(ctx, f, s, "the active run, or the next one, rolls back at its next tick")
 	case canary == nil || f.none == (f.Actions[traffic.SetRoutes] != nil):
-		return usage("no run of %s is under way, so this command has to roll it back: give its Canary by -f, and how traffic is divided by --exec set-routes=… or --request set-routes=…, or --no-traffic where nothing divides it now", nameOf(s.canary))
+		return usage("no run of %s is active, so this command rolls back itself: give its Canary with -f, and how traffic is divided with --exec set-routes=… or --request set-routes=…, or --no-traffic if nothing divides it now", nameOf(s.canary))
 	case s.Status.Phase == "":
 		return failed(fmt.Errorf("%s: abort: no rollout has begun", nameOf(s.canary)))
 	}
@@ -104,13 +104,13 @@ func (p *program) promoteRollout() *cobra.Command {
 	f := &askFlags{asking: rollout.Request{Action: rollout.Promote}}
 	c := &cobra.Command{
 		Use:   "promote {[NAMESPACE/]CANARY | --state FILE}",
-		Short: "Promote a canary without the rest of its analysis",
-		Long: `Promote asks the run that is under way, or the next one, beside its status file, to skip what is left of the
-analysis: at its next tick no more weights, iterations, metrics, pre-rollout and rollout webhooks. The canary has
-to be ready, and rollback, confirm-rollout and confirm-promotion webhooks are asked, unless --skip-gates is given.
-It is for the revision that is being rolled out now, and for no other. It asks for a confirmation on a terminal.
+		Short: "Promote a canary, and skip the rest of its analysis",
+		Long: `Promote leaves a request beside the status file. At its next tick the active run, or the next one, skips the rest of the
+analysis: no more weights, iterations, metrics, pre-rollout and rollout webhooks. The canary must still be ready, and
+rollback, confirm-rollout and confirm-promotion webhooks are still called, unless --skip-gates is given. The request
+applies to the current revision only. On a terminal the command asks for confirmation.
 
-Exit codes: 0 it was asked, 1 there is no analysis to skip, or it was not confirmed, 2 error or usage.`,
+Exit codes: 0 requested, 1 there is no analysis to skip, or it was not confirmed, 2 error or usage.`,
 		Example: `  headgate rollout promote shop/checkout --reason "hotfix CVE-2026-1" --yes`,
 		Args:    arguments(0, 1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -124,12 +124,12 @@ Exit codes: 0 it was asked, 1 there is no analysis to skip, or it was not confir
 			if err != nil {
 				return err
 			}
-			return p.ask(c.Context(), f, s, "the run that is under way skips the rest of the analysis at its next tick, or the next one does")
+			return p.ask(c.Context(), f, s, "the active run, or the next one, skips the rest of the analysis at its next tick")
 		},
 	}
 	f.stateFlags.register(c)
-	c.Flags().BoolVar(&f.asking.SkipGates, "skip-gates", false, "ask no confirm and no rollback webhooks either")
-	c.Flags().BoolVarP(&f.confirmed, "yes", "y", false, "do not ask for a confirmation")
+	c.Flags().BoolVar(&f.asking.SkipGates, "skip-gates", false, "do not call confirm and rollback webhooks either")
+	c.Flags().BoolVarP(&f.confirmed, "yes", "y", false, "do not ask for confirmation")
 	f.register(c)
 	return c
 }
@@ -196,7 +196,7 @@ func (f *stateFlags) find(canary *rollout.Canary, args []string) (s rolloutState
 		}
 		switch {
 		case len(args) == 0 && f.state == "":
-			return s, usage("name a canary, or its status by --state")
+			return s, usage("name a canary, or its status file with --state")
 		case len(args) > 0 && (of.Namespace == "" || of.Name == "" || strings.Contains(of.Name, "/")):
 			return s, usage("%q: want NAME or NAMESPACE/NAME", args[0])
 		}
@@ -207,7 +207,7 @@ func (f *stateFlags) find(canary *rollout.Canary, args []string) (s rolloutState
 	owner, status, err := drive.Read(s.File)
 	switch found := (&rollout.Canary{Metadata: owner}); {
 	case errors.Is(err, fs.ErrNotExist):
-		return s, failed(fmt.Errorf("no rollout is known: %w", err))
+		return s, failed(fmt.Errorf("no rollout is known: there is no file %s: start one with headgate rollout run, or name its status with --state", s.File))
 	case err != nil:
 		return s, err
 	case s.canary.Metadata.Name == "":
@@ -230,12 +230,12 @@ func (p *program) statusRollout() *cobra.Command {
 	f := new(statusFlags)
 	c := &cobra.Command{
 		Use:   "status {[NAMESPACE/]CANARY | --state FILE}",
-		Short: "Print how far a rollout has come",
-		Long: `Status prints the status file of a rollout, whether or not a run is under way, and what was asked of it. With
---watch it prints a line for each change until the rollout has ended.
+		Short: "Print the status of a rollout",
+		Long: `Status prints the status file of a rollout and requests to it, whether or not a run is active. With --watch it prints a
+line for each change until the rollout has ended.
 
-Exit codes: 0 printed, 1 no rollout is known, 2 error or usage. With --watch those of rollout run: 0 promoted,
-1 rolled back, 2 error, 3 interrupted.`,
+Exit codes: 0 printed, 1 no rollout is known, 2 error or usage. With --watch: 0 promoted, 1 rolled back, 2 error,
+3 interrupted.`,
 		Example: `  headgate rollout status shop/checkout -w`,
 		Args:    arguments(0, 1),
 		RunE:    func(c *cobra.Command, args []string) error { return p.status(c.Context(), f, args) },

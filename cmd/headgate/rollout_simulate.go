@@ -15,14 +15,14 @@ var outcomeFlags = []struct {
 	subject simulate.Subject
 	usage   string
 }{
-	{simulate.Hook, "`NAME|TYPE=VALUE[@TICKS],…` that webhooks answer: a status, timeout or refused; repeatable"},
+	{simulate.Hook, "`NAME|TYPE=VALUE[@TICKS],…`: what webhooks answer: a status, timeout or refused; repeatable"},
 	{simulate.Metric, "`NAME=VALUE[@TICKS],…` of a metric: a number, none or error; repeatable"},
-	{simulate.Target, "`METHOD=VALUE[@TICKS],…` of scale-up, scale-down, promote or revision: ok or error; repeatable"},
-	{simulate.Canary, "`VALUE[@TICKS],…` of the canary: ready, not-ready or stuck"},
-	{simulate.Primary, "`VALUE[@TICKS],…` of the primary: ready, not-ready or stuck"},
-	{simulate.Traffic, "`VALUE[@TICKS],…` of the routes: ok, error or set-error (reading works)"},
-	{simulate.Revision, "`TEXT[@TICKS],…` of the revision of the target, from that tick on"},
-	{simulate.Suspend, "`VALUE[@TICKS],…` of spec.suspend: on or off"},
+	{simulate.Target, "`METHOD=VALUE[@TICKS],…`: the result of scale-up, scale-down, promote or revision: ok or error; repeatable"},
+	{simulate.Canary, "`VALUE[@TICKS],…`: the canary is ready, not-ready or stuck"},
+	{simulate.Primary, "`VALUE[@TICKS],…`: the primary is ready, not-ready or stuck"},
+	{simulate.Traffic, "`VALUE[@TICKS],…`: routes are ok, error, or set-error (reading works)"},
+	{simulate.Revision, "`TEXT[@TICKS],…`: the revision of the target, from that tick on"},
+	{simulate.Suspend, "`VALUE[@TICKS],…`: spec.suspend is on or off"},
 }
 
 // simulateFlags say what is simulated.
@@ -37,12 +37,13 @@ func (p *program) simulateRollout() *cobra.Command {
 	f := &simulateFlags{outcomes: make([][]string, len(outcomeFlags))}
 	c := &cobra.Command{
 		Use:   "simulate -f FILE|DIR|- [[NAMESPACE/]CANARY]",
-		Short: "Tell tick by tick what a rollout would do",
-		Long: `Simulate runs the analysis of a Canary with a clock of its own, and calls nothing. Tick 0 is the first sight of
-the canary; from tick 1 on there is a second revision. Each tick is printed with what is called in it. Everything goes well unless flags say otherwise. A value may have ticks: 403@4 is in tick 4, 403@1-4 in ticks 1
-to 4, 403@4- from tick 4 on; without ticks it is for all others. Of several values for a tick the last counts.
+		Short: "Print tick by tick what a rollout would do",
+		Long: `Simulate runs the analysis of a Canary with a clock of its own, and calls nothing. The canary appears at tick 0, and gets
+a new revision at tick 1. Each tick is printed with what a rollout would call. Everything succeeds unless a flag says
+otherwise. A value can be limited to ticks: 403@4 is for tick 4, 403@1-4 for ticks 1 to 4, 403@4- from tick 4 on; without
+ticks it is for all others. If a tick has several values, the last one counts.
 
-Exit codes: 0 the simulation is told, however the rollout ends, 2 usage or an invalid object.`,
+Exit codes: 0 the simulation was printed, however the rollout ends, 2 usage or an invalid object.`,
 		Example: `  headgate rollout simulate -f canary.yaml --hook load-test=500@3-5
   headgate rollout simulate -f canary.yaml --revision v3@6 --canary not-ready@2-3 -o json`,
 		Args: arguments(0, 1),
@@ -53,7 +54,7 @@ Exit codes: 0 the simulation is told, however the rollout ends, 2 usage or an in
 	for i, o := range outcomeFlags {
 		c.Flags().StringArrayVar(&f.outcomes[i], string(o.subject), nil, o.usage)
 	}
-	c.Flags().IntVar(&f.ticks, "ticks", 0, "most `NUMBER` of ticks; default 1000")
+	c.Flags().IntVar(&f.ticks, "ticks", 0, "maximum `NUMBER` of ticks; default 1000")
 	c.ValidArgsFunction = completeCanaries(&f.manifestFlags)
 	return c
 }

@@ -50,49 +50,49 @@ func (p *program) serve() *cobra.Command { return p.serveCommand(new(serveFlags)
 func (p *program) serveCommand(f *serveFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve -f FILE|DIR...",
-		Short: "Keep artifacts up to date with their origins, and serve them",
+		Short: "Keep artifacts up to date, and serve them",
 		Long: `Serve keeps the objects of files and directories up to date: see docs/serve.md. It checks every origin at the interval of
-its object, serves artifacts, statuses, events and a page over HTTP, answers webhooks, and tells the world what changed. Files and
-Secrets are read again when they change; a document that is wrong does not stop the others.
+its object; serves artifacts, statuses, events and a page over HTTP; answers webhooks; and sends events. It reads files
+and Secrets again when they change. An invalid document does not stop the others.
 
-Artifacts, statuses and events are in --store, which one server has at a time: a new one goes on where the last one ended,
-whatever ended it. headgate get, reconcile, suspend, resume and events find it by the store, or with --server. An interrupt or
-SIGTERM ends it when what is under way has ended or is undone; a second one ends it at once, which tears nothing either.
+Artifacts, statuses and events are in --store, which one server can use at a time. After a restart or crash it continues
+where it was. headgate get, reconcile, suspend, resume and events find the server through the store, or with --server. An
+interrupt or SIGTERM stops it after the checks that are running; a second one stops it at once, without damage.
 
-Exit codes: 0 it was told to end; 1 it cannot listen or keep its store; 2 usage.`,
+Exit codes: 0 stopped by a signal, 1 it cannot listen or use its store, 2 usage.`,
 		Example: `  headgate serve -f sources.yaml --secrets ./secrets --store ./store --events-addr https://alerts.example.org/hook
   headgate serve -f sources/ --store ./store --addr :9090 --base-url https://sources.example.org --tokens tokens.yaml --tls-cert tls.crt --tls-key tls.key`,
 		Args: arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error { return asFailure(p.runServe(c.Context(), f)) },
 	}
 	fl, config := c.Flags(), &f.config
-	fl.StringArrayVarP(&f.files, "filename", "f", nil, "`FILE` or directory with objects and Secrets, watched; repeatable")
+	fl.StringArrayVarP(&f.files, "filename", "f", nil, "`FILE` or directory with objects and Secrets; repeatable")
 	f.registerFrom(c)
-	fl.StringVar(&f.secrets, "secrets", "", "`DIR` of Secrets, as NAME/KEY or NAMESPACE/NAME/KEY, watched; looked up after the documents, and before the variables HEADGATE_SECRET_NAME_KEY")
+	registerSecrets(c, &f.secrets)
 	f.registerLogin(c)
 	f.storingFlags.register(c)
-	fl.IntVar(&f.records, "artifact-retention-records", 2, "superseded artifacts of an object that stay; -1 keeps all")
-	spanVar(c, &f.recordsFor, "artifact-retention-ttl", time.Minute, "how long a superseded artifact stays; -1s keeps it for ever")
+	fl.IntVar(&f.records, "artifact-retention-records", 2, "number of superseded artifacts kept for an object; -1 keeps all")
+	spanVar(c, &f.recordsFor, "artifact-retention-ttl", time.Minute, "how long a superseded artifact is kept; -1s keeps it forever")
 	f.listenFlags.register(c, listenWords{
-		addr: "127.0.0.1:9090", baseURL: "that artifacts are served at, in their status; default that of --addr", open: "reads artifacts and statuses and triggers checks",
-		grace: 20 * time.Second, ending: "answers have to be read, and events to be delivered,",
+		addr: "127.0.0.1:9090", baseURL: "at which clients reach the server, used in statuses; default that of --addr", open: "read artifacts and statuses, and trigger checks",
+		grace: 20 * time.Second, ending: "open requests and the delivery of events",
 	})
-	fl.StringVar(&f.socket, "socket", ".serve.sock", "`PATH` of the socket for commands of this machine, which may do everything; relative to the store; empty for none")
-	fl.BoolVar(&config.OpenArtifacts, "open-artifacts", false, "artifacts need no token although everything else does")
-	fl.BoolVar(&config.Profiles, "profiles", false, "profiles of the process are at /debug/pprof/, for those who may debug")
+	fl.StringVar(&f.socket, "socket", ".serve.sock", "`PATH` of the socket for commands on this machine, which have all rights; relative to the store; empty for none")
+	fl.BoolVar(&config.OpenArtifacts, "open-artifacts", false, "serve artifacts without a token, even if the rest needs one")
+	fl.BoolVar(&config.Profiles, "profiles", false, "serve profiles of the process at /debug/pprof/, for tokens that may debug")
 	f.logFlags.register(c)
-	fl.IntVar(&config.Runs, "parallel", 256, "objects checked at a time")
-	fl.IntVar(&config.PerHost, "per-host", 16, "of them with one upstream host")
-	fl.IntVar(&config.Fetches, "fetches", 0, "contents fetched and packed at a time, half of them from one host at most; default 2 for each processor")
-	fl.BoolVar(&config.Apart, "apart", false, "objects with the same upstream and credentials do not share its answers: each asks for itself")
-	fl.Float64Var(&f.jitter, "interval-jitter-percentage", 5, "`PERCENT` by which intervals and retries vary")
-	spanVar(c, &config.MinRetry, "min-retry-delay", 750*time.Millisecond, "time until the first attempt after a failure")
-	spanVar(c, &config.MaxRetry, "max-retry-delay", 15*time.Minute, "the longest between two attempts, which is never longer than the interval of the object")
-	spanVar(c, &config.Retention, "retention", time.Hour, "how long the artifacts of an object stay that is no longer in the files")
-	bytesVar(c, &config.Scrub, "scrub-rate", 32<<20, 0, "`BYTES` of artifacts hashed again in a second, in the background; 0 is none")
-	fl.StringArrayVar(&f.eventURLs, "events-addr", nil, "`[SEVERITY=]URL` that events are posted to, all or those of a severity and above; repeatable")
-	fl.StringVar(&f.eventsFile, "events-file", "", "`FILE` of receivers of events, with their Secrets")
-	fl.StringVar(&config.Hooks, "hook-secret", "", "`NAME` of the Secret of webhooks, in the namespace of the object, for those that name none")
+	fl.IntVar(&config.Runs, "parallel", 256, "number of objects checked at the same time")
+	fl.IntVar(&config.PerHost, "per-host", 16, "number of these with the same upstream host")
+	fl.IntVar(&config.Fetches, "fetches", 0, "number of contents fetched and packed at the same time, at most half of them from one host; default 2 for each processor")
+	fl.BoolVar(&config.Apart, "apart", false, "send requests for each object, even if others have the same upstream and credentials")
+	fl.Float64Var(&f.jitter, "interval-jitter-percentage", 5, "`PERCENT` by which intervals and retry delays vary at random")
+	spanVar(c, &config.MinRetry, "min-retry-delay", 750*time.Millisecond, "delay of the first retry after a failure")
+	spanVar(c, &config.MaxRetry, "max-retry-delay", 15*time.Minute, "maximum delay of a retry, which is never longer than the interval of the object")
+	spanVar(c, &config.Retention, "retention", time.Hour, "how long artifacts are kept after their object was removed from the files")
+	bytesVar(c, &config.Scrub, "scrub-rate", 32<<20, 0, "`BYTES` of artifacts that are checked for damage each second, in the background; 0 for none")
+	fl.StringArrayVar(&f.eventURLs, "events-addr", nil, "`[SEVERITY=]URL` that gets events, all or those of a severity and above; repeatable")
+	fl.StringVar(&f.eventsFile, "events-file", "", "`FILE` with receivers of events, and their Secrets")
+	fl.StringVar(&config.Hooks, "hook-secret", "", "`NAME` of the Secret for webhooks, in the namespace of the object, if the object names none")
 	return c
 }
 
@@ -316,14 +316,14 @@ func (f *listenFlags) register(c *cobra.Command, words listenWords) {
 	fl := c.Flags()
 	fl.StringVar(&f.addr, "addr", words.addr, "`HOST:PORT` to listen on; port 0 takes a free one")
 	fl.StringVar(&f.baseURL, "base-url", "", "`URL` "+words.baseURL)
-	fl.StringVar(&f.tokens, "tokens", "", "`FILE` of tokens and client certificates, and what each allows: callers have to have one; read again when it changes")
-	fl.StringVar(&f.cert, "tls-cert", "", "`FILE` with the certificate of the server: it speaks TLS; read again when it changes")
-	fl.StringVar(&f.key, "tls-key", "", "`FILE` with its key")
-	fl.StringVar(&f.clientCA, "client-ca", "", "`FILE` with the CA of client certificates, one of which callers have to have")
-	fl.BoolVar(&f.optional, "client-cert-optional", false, "callers without a certificate have to have a token")
-	fl.BoolVar(&f.insecure, "insecure-listen", false, "listen where others can reach it although nobody is asked who they are: whoever does "+words.open)
-	fl.BoolVar(&f.openMetrics, "open-metrics", false, "metrics need no token although everything else does")
-	spanVar(c, &f.grace, "shutdown-grace", words.grace, "how long "+words.ending+" when it is told to end")
+	fl.StringVar(&f.tokens, "tokens", "", "`FILE` with tokens and client certificates, and what each allows; callers then need one; read again when it changes")
+	fl.StringVar(&f.cert, "tls-cert", "", "`FILE` with the certificate for TLS; read again when it changes")
+	fl.StringVar(&f.key, "tls-key", "", "`FILE` with the key of --tls-cert")
+	fl.StringVar(&f.clientCA, "client-ca", "", "`FILE` with the CA of client certificates; callers then need one")
+	fl.BoolVar(&f.optional, "client-cert-optional", false, "let callers without a client certificate use a token")
+	fl.BoolVar(&f.insecure, "insecure-listen", false, "listen where other machines can reach it, without tokens or client certificates: any client can "+words.open)
+	fl.BoolVar(&f.openMetrics, "open-metrics", false, "serve metrics without a token, even if the rest needs one")
+	spanVar(c, &f.grace, "shutdown-grace", words.grace, "time limit for "+words.ending+" when it is stopped")
 }
 
 // guarded reports whether callers have to say who they are.
@@ -374,7 +374,7 @@ func listenError(err error) error {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("--addr: %w: another program is there; port 0 takes a free one", err)
 	case errors.As(err, &network) && errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("--addr: %w: ports below 1024 need the right to", err)
+		return fmt.Errorf("--addr: %w: listening below port 1024 needs more rights", err)
 	case errors.As(err, &network):
 		return fmt.Errorf("--addr: %w", err)
 	}

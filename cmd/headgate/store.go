@@ -38,11 +38,11 @@ type serverFlags struct {
 func (f *serverFlags) register(c *cobra.Command, what string) {
 	fl := c.Flags()
 	fl.StringVar(&f.server, "server", "", "`URL` of "+what)
-	fl.StringVar(&f.token, "token-file", "", "`FILE` of the token that it is shown; default the token in the variable HEADGATE_TOKEN")
-	fl.StringVar(&f.ca, "ca-file", "", "`FILE` of the certificates that its certificate is verified with")
-	fl.StringVar(&f.cert, "cert", "", "`FILE` of the client certificate; with --key")
-	fl.StringVar(&f.key, "key", "", "`FILE` of the key of --cert")
-	spanVar(c, &f.request, "request-timeout", 30*time.Second, "bound of a request; 0 for none")
+	fl.StringVar(&f.token, "token-file", "", "`FILE` with the token for the server; default the token in the variable HEADGATE_TOKEN")
+	fl.StringVar(&f.ca, "ca-file", "", "`FILE` with the CA certificates of the server; default those of the system")
+	fl.StringVar(&f.cert, "cert", "", "`FILE` with the client certificate; needs --key")
+	fl.StringVar(&f.key, "key", "", "`FILE` with the key of --cert")
+	spanVar(c, &f.request, "request-timeout", 30*time.Second, "time limit of one request; 0 for none")
 }
 
 // bounded is the context of one request.
@@ -157,7 +157,7 @@ func lockStore(dir string) (*storeLock, error) {
 			return &storeLock{f}, nil
 		}
 		if err == nil && wait > 300*time.Millisecond {
-			err = fmt.Errorf("the store %s is kept by another server%s: end it first, or give this one a store of its own with --store", dir, readNote(f))
+			err = fmt.Errorf("the store %s is used by another server%s: stop it first, or give this one a store of its own with --store", dir, readNote(f))
 		}
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
@@ -229,7 +229,7 @@ type keptFlags struct {
 }
 
 func (f *keptFlags) register(p *program, c *cobra.Command) {
-	f.serverFlags.register(c, "the server, or unix:PATH of its socket; default the one that has --store")
+	f.serverFlags.register(c, "the server, or unix:PATH of its socket; default the server of --store")
 	registerStore(c, &f.store)
 	f.selection.register(c)
 	c.ValidArgsFunction = p.completeKept(f)
@@ -267,9 +267,9 @@ func (p *program) openKept(f *keptFlags, args []string, needed, server bool) (*k
 		case err != nil:
 			return nil, fmt.Errorf("--store %s: %w", f.store, err)
 		case note == nil && server:
-			return nil, fmt.Errorf("no server has the store %s: start one with headgate serve, or name it with --server URL", f.store)
+			return nil, fmt.Errorf("no server uses the store %s: start one with headgate serve, or name it with --server URL", f.store)
 		case note == nil:
-			fmt.Fprintf(p.stderr, "headgate: no server keeps %s: its files are used\n", f.store)
+			fmt.Fprintf(p.stderr, "headgate: no server uses the store %s: working on its files\n", f.store)
 			return k, nil
 		case note.PID == 0 || note.Socket != "" && !exists(note.Socket):
 			return nil, fmt.Errorf("the server of %s%s is about to start or to end: try again", f.store, note)

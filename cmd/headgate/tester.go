@@ -37,16 +37,15 @@ func (p *program) tester() *cobra.Command { return p.testerCommand(new(testerFla
 func (p *program) testerCommand(f *testerFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tester",
-		Short: "Serve the webhooks of rollouts: tests, loads, gates and rollback switches",
-		Long: `Tester is the service that the webhooks of a canary rollout call: see docs/tester.md. It runs tests and loads,
-and keeps gates and rollback switches. It does what it is asked to on this machine, so it listens on loopback unless
-callers have to say who they are.
+		Short: "Answer the webhooks of rollouts: tests, load, gates and rollback switches",
+		Long: `Tester answers the webhooks of canary rollouts: see docs/tester.md. It runs tests and load, and keeps gates and rollback
+switches. Its callers run commands on this machine, so it listens on loopback unless it has tokens or client certificates.
 
-It prints one line that says where it listens; its log goes to standard error. An interrupt or SIGTERM has it refuse
-new work, end the runs under way and record them; a second one ends it at once.
+It prints its URL to standard output, and logs to standard error. After an interrupt or SIGTERM it refuses new work, ends
+active runs and records them; a second one stops it at once.
 
-Exit codes: 0 it was told to end, and all is recorded; 1 it cannot listen or keep its state, or runs did not end
-within --shutdown-grace; 2 usage.`,
+Exit codes: 0 stopped by a signal, and everything is recorded, 1 it cannot listen or use its state, or runs did not end
+within --shutdown-grace, 2 usage.`,
 		Example: `  headgate tester --state ./tester --types cmd,bash --concurrency 4 --run-timeout 10m
   headgate tester --addr :8080 --state ./tester --tokens tokens.yaml --tls-cert tls.crt --tls-key tls.key
   headgate tester --state ./tester --command smoke="./smoke.sh --fast" --only-named`,
@@ -59,42 +58,42 @@ within --shutdown-grace; 2 usage.`,
 		},
 	}
 	f.listenFlags.register(c, listenWords{
-		addr: "127.0.0.1:8080", baseURL: "that people reach it by, for links in answers; default that of the request", open: "runs commands here",
-		grace: 20 * time.Second, ending: "runs have to end, and answers to be read,",
+		addr: "127.0.0.1:8080", baseURL: "at which people reach the test runner, used in links; default that of the request", open: "run commands here",
+		grace: 20 * time.Second, ending: "active runs and open requests",
 	})
 	f.logFlags.register(c)
 	fl, s, r, t := c.Flags(), &f.server, &f.runs, &f.server.Tools
-	fl.StringVar(&r.Dir, "state", "", "`DIR` of gates, audit trail and history, which one test runner has at a time; without it they end with the process")
-	fl.StringSliceVar(&s.Types, "types", nil, "`TYPE,…` of tests that may be asked for; default all")
+	fl.StringVar(&r.Dir, "state", "", "`DIR` of gates, audit trail and history, which one test runner can use at a time; without it they are lost at the end")
+	fl.StringSliceVar(&s.Types, "types", nil, "`TYPE,…` of tests that callers can run; default all")
 	fl.IntVar(&s.FailureStatus, "failure-status", 422, "`STATUS` of the answer when a test failed: 400 to 599, but not 408, 425, 429 or 503")
-	fl.BoolVar(&s.Strict, "strict", false, "tests are asked for at / alone; other unknown paths are not found")
-	bytesVar(c, &s.MaxBody, "max-body", 1<<20, 1, "most `BYTES` of a request")
+	fl.BoolVar(&s.Strict, "strict", false, "accept tests at / only, and answer 404 for other unknown paths")
+	bytesVar(c, &s.MaxBody, "max-body", 1<<20, 1, "maximum `BYTES` of a request")
 	complete(c, "types", api.Types()...)
 
-	spanVar(c, &r.Timeout, "run-timeout", time.Hour, "bound of a run; metadata may set a lower one")
+	spanVar(c, &r.Timeout, "run-timeout", time.Hour, "time limit of a run; metadata can set a lower one")
 	fl.Var(spanValue{&r.Timeout}, "timeout", "")
 	_ = fl.MarkHidden("timeout") // what --run-timeout was called; there is such a flag
-	fl.IntVar(&r.Concurrency, "concurrency", 100, "runs at a time")
-	fl.IntVar(&r.Queue, "queue", 1000, "requests that wait for a place; beyond, the answer is 429")
-	bytesVar(c, &f.outputLimit, "output-limit", 256<<10, 1, "`BYTES` of output that are kept of a run, half from its beginning and half from its end")
-	fl.IntVar(&r.Keep, "history", 1000, "finished runs that are kept")
-	spanVar(c, &r.KeepFor, "history-for", 7*24*time.Hour, "how long they are kept")
-	spanVar(c, &r.Verdict, "verdict-ttl", 5*time.Minute, "how long a verdict that was not delivered waits for an equal request with the same checksum")
+	fl.IntVar(&r.Concurrency, "concurrency", 100, "number of runs at the same time")
+	fl.IntVar(&r.Queue, "queue", 1000, "number of requests that wait for a run to end; others are answered 429")
+	bytesVar(c, &f.outputLimit, "output-limit", 256<<10, 1, "`BYTES` of output kept of a run, half from its beginning and half from its end")
+	fl.IntVar(&r.Keep, "history", 1000, "number of finished runs that are kept")
+	spanVar(c, &r.KeepFor, "history-for", 7*24*time.Hour, "how long finished runs are kept")
+	spanVar(c, &r.Verdict, "verdict-ttl", 5*time.Minute, "how long an undelivered verdict waits for an equal request with the same checksum")
 
-	fl.StringSliceVar(&t.Allow, "allow", nil, "`PROGRAM`s that may be run, by name or absolute path, separated by commas; no shell is used then; repeatable")
-	fl.BoolVar(&t.NoShell, "no-shell", false, "run commands without a shell: words and quotes, nothing else")
-	fl.StringArrayVar(&f.commands, "command", nil, "`NAME=LINE` of a command that metadata cmd: \"@NAME\" runs; repeatable")
-	fl.BoolVar(&t.OnlyNamed, "only-named", false, "run nothing but the commands of --command")
-	fl.StringArrayVar(&f.env, "env", nil, "`NAME[=VALUE]` in the environment of programs, which is PATH and little more otherwise; without a value that of this process; repeatable")
-	fl.StringSliceVar(&t.PassEnv, "pass-env", nil, "`NAME,…` that metadata may set as env.NAME")
-	fl.StringVar(&t.Dir, "dir", "", "`DIR` where programs run; default one of its own for each run, removed afterwards")
-	fl.BoolVar(&t.NoPipefail, "no-pipefail", false, "bash runs without pipefail unless metadata asks for it, as that of the reference")
-	fl.BoolVar(&t.Privileges, "allow-privileges", false, "programs may gain privileges, as sudo does")
+	fl.StringSliceVar(&t.Allow, "allow", nil, "run only this `PROGRAM`, by name or absolute path, without a shell; repeatable, or separated by commas")
+	fl.BoolVar(&t.NoShell, "no-shell", false, "run commands without a shell: only words and quotes")
+	fl.StringArrayVar(&f.commands, "command", nil, "`NAME=LINE`: metadata cmd: \"@NAME\" runs the command LINE; repeatable")
+	fl.BoolVar(&t.OnlyNamed, "only-named", false, "run only the commands of --command")
+	fl.StringArrayVar(&f.env, "env", nil, "`NAME[=VALUE]` to add to the environment of programs, which is PATH and little more; without a value, that of this process; repeatable")
+	fl.StringSliceVar(&t.PassEnv, "pass-env", nil, "`NAME,…` of variables that metadata can set as env.NAME")
+	fl.StringVar(&t.Dir, "dir", "", "`DIR` in which programs run; default a new one for each run, which is removed afterwards")
+	fl.BoolVar(&t.NoPipefail, "no-pipefail", false, "run bash without pipefail unless metadata asks for it, as Flagger's load tester does")
+	fl.BoolVar(&t.Privileges, "allow-privileges", false, "let programs gain privileges, as sudo does")
 
-	fl.StringSliceVar(&s.Servers.Hosts, "hosts", nil, "`HOST[:PORT],…` of nGrinder and Concord that metadata may name; *.DOMAIN for all below it")
-	fl.StringVar(&s.Servers.Keys, "keys", "", "`DIR` of API keys and passwords for them, one file each")
-	fl.StringVar(&s.Servers.LoadURL, "ngrinder-url", "", "`URL` of nGrinder when metadata names none")
-	fl.StringVar(&s.Servers.ProcessURL, "concord-url", "", "`URL` of Concord when metadata names none")
+	fl.StringSliceVar(&s.Servers.Hosts, "hosts", nil, "`HOST[:PORT],…` of nGrinder and Concord that metadata can name; *.DOMAIN for all hosts below it")
+	fl.StringVar(&s.Servers.Keys, "keys", "", "`DIR` of API keys and passwords for nGrinder and Concord, one file each")
+	fl.StringVar(&s.Servers.LoadURL, "ngrinder-url", "", "`URL` of nGrinder, if metadata names none")
+	fl.StringVar(&s.Servers.ProcessURL, "concord-url", "", "`URL` of Concord, if metadata names none")
 	return c
 }
 

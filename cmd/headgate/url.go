@@ -44,21 +44,21 @@ type urlFlag struct {
 
 func (f *urlFlags) all() []urlFlag {
 	all := []urlFlag{
-		{"provider", "spec.provider", "git oci s3 gs azblob charts", false, &f.provider, "`NAME` of who issues the credentials for a URL: azure, aws, gcp, or github with the app in the Secret called as the repository; generic for none with an s3:// URL"},
-		{"endpoint", "spec.endpoint", "s3 gs azblob", false, &f.endpoint, "`HOST[:PORT]` of the server of an s3:// URL, or URL of that of a gs:// or azblob:// URL"},
-		{"region", "spec.region", "s3", false, &f.region, "`NAME` of the region of the bucket of an s3:// URL"},
+		{"provider", "spec.provider", "git oci s3 gs azblob charts", false, &f.provider, "`NAME` of the provider of the credentials for a URL: azure, aws, gcp, or github with the app in the Secret named after the repository; generic for an s3:// URL without one"},
+		{"endpoint", "spec.endpoint", "s3 gs azblob", false, &f.endpoint, "`HOST[:PORT]` of the server of an s3:// URL, or the URL of the server of a gs:// or azblob:// URL"},
+		{"region", "spec.region", "s3", false, &f.region, "`NAME` of the region of an s3:// URL"},
 		{"secret-ref", "spec.secretRef", "git oci s3 gs azblob index charts", false, &f.secret, "`NAME` of the Secret with the credentials for a URL"},
-		{"cert-secret-ref", "spec.certSecretRef", "oci s3 gs azblob index charts", false, &f.cert, "`NAME` of the Secret with ca.crt, or tls.crt and tls.key, for the URL of a registry, bucket or repository of charts; a Git repository has ca.crt in the Secret of --secret-ref"},
-		{"proxy-secret-ref", "spec.proxySecretRef", "git oci s3 gs azblob", false, &f.proxy, "`NAME` of the Secret with the address of the proxy to a URL"},
-		{"insecure", "spec.insecure", "oci s3 gs azblob charts", false, &f.insecure, "reach the server of the URL of a registry or bucket over http"},
-		{"name", "metadata.name", "", true, &f.name, "`NAME` of the object that a URL stands for; default made of the URL, with a hash of it"},
+		{"cert-secret-ref", "spec.certSecretRef", "oci s3 gs azblob index charts", false, &f.cert, "`NAME` of the Secret with ca.crt, or tls.crt and tls.key, for the URL of a registry, bucket or chart repository; for a Git repository put ca.crt into the Secret of --secret-ref"},
+		{"proxy-secret-ref", "spec.proxySecretRef", "git oci s3 gs azblob", false, &f.proxy, "`NAME` of the Secret with the address of the proxy for a URL"},
+		{"insecure", "spec.insecure", "oci s3 gs azblob charts", false, &f.insecure, "use http instead of https for the URL of a registry or bucket"},
+		{"name", "metadata.name", "", true, &f.name, "`NAME` of the object of a URL; default the last part of the URL with a hash"},
 		{"branch", "spec.ref.branch", "git", true, &f.branch, "`BRANCH` of the Git repository at a URL"},
-		{"tag", "spec.ref.tag", "git oci", true, &f.tag, "`TAG` of the Git repository or of the repository in a registry at a URL"},
-		{"semver", "spec.ref.semver", "git oci", true, &f.semver, "`RANGE` of versions among the tags there"},
-		{"path", "spec.sparseCheckout", "git", true, &f.path, "`DIR` of the Git repository at a URL: only what is below it"},
-		{"chart", "spec.chart", "index charts", true, &f.chart, "`NAME` of a chart in the repository of charts at a URL (https, http or oci)"},
-		{"version", "spec.version", "index charts", true, &f.version, "version or `RANGE` of --chart; default the newest that is no pre-release"},
-		{"values-file", "spec.valuesFiles", "index charts", true, &f.values, "`FILE` in --chart with values that replace those of its values.yaml; repeatable, the last wins"},
+		{"tag", "spec.ref.tag", "git oci", true, &f.tag, "`TAG` of the Git repository or artifact at a URL"},
+		{"semver", "spec.ref.semver", "git oci", true, &f.semver, "`RANGE` of versions, of which the newest tag at a URL is taken"},
+		{"path", "spec.sparseCheckout", "git", true, &f.path, "only the directory `DIR` of the Git repository at a URL"},
+		{"chart", "spec.chart", "index charts", true, &f.chart, "`NAME` of a chart in the chart repository at a URL (https, http or oci)"},
+		{"version", "spec.version", "index charts", true, &f.version, "version or `RANGE` of versions of --chart; default the newest that is not a pre-release"},
+		{"values-file", "spec.valuesFiles", "index charts", true, &f.values, "`FILE` in --chart to use in place of its values.yaml; repeatable, the last one wins"},
 	}
 	return slices.DeleteFunc(all, func(flag urlFlag) bool { return flag.object && !f.objects })
 }
@@ -128,7 +128,7 @@ func (s *session) objectOf(ctx context.Context, arg string) (source.Object, erro
 		return s.chartOf(m[1], m[2], m[3])
 	case isFile, !strings.Contains(arg, "://") && (scp == nil || isDir(arg)):
 		if !isDir(local) {
-			return nil, usage("%q is neither a URL nor a directory that is there; give objects with -f, or URLs such as https://HOST/PATH", arg)
+			return nil, usage("%q is neither a URL nor an existing directory; give objects with -f, or URLs such as https://HOST/PATH", arg)
 		}
 		dir, err := filepath.Abs(local)
 		if err != nil {
@@ -177,7 +177,7 @@ func (s *session) complete(obj source.Object, words, name string) error {
 		case err != nil:
 			return &exitError{codeOf(err), err}
 		case identity(saved) != id:
-			return usage("--name %s: %s has this name, and another URL: choose another name, or forget that one with headgate delete", name, sourceName(ref))
+			return usage("--name %s: %s has this name, and another URL: choose another name, or remove that one with headgate delete", name, sourceName(ref))
 		}
 	}
 	if err := source.Validate(obj); err != nil {
@@ -299,7 +299,7 @@ func (s *session) branchOrTag(ctx context.Context, g *source.GitRepository, ref 
 		case err == nil:
 			return failed(fmt.Errorf("%s has no branch and no tag %q", redact.String(g.Spec.URL), ref))
 		case !errors.Is(err, fs.ErrNotExist):
-			return failed(fmt.Errorf("%s: %w", redact.String(g.Spec.URL), err))
+			return failed(fmt.Errorf("%s: %w%s", redact.String(g.Spec.URL), err, unreachable(err)))
 		}
 	}
 	return failed(fmt.Errorf("%s: %w", redact.String(g.Spec.URL), err))
@@ -442,7 +442,7 @@ func (s *session) repositoryOf(arg string) (*source.PkgRepository, error) {
 	case "oci":
 		sort, r.Spec.Type, r.Spec.Provider, r.Spec.Insecure = "charts", source.RepositoryOCI, f.provider, f.insecure
 	default:
-		return nil, usage("%s: a repository of charts is at https://HOST/PATH, http://HOST/PATH or oci://HOST/PATH; for a chart in another source write objects, and give them with -f", redact.String(arg))
+		return nil, usage("%s: a chart repository is at https://HOST/PATH, http://HOST/PATH or oci://HOST/PATH; for a chart in another source write objects, and give them with -f", redact.String(arg))
 	}
 	return r, errors.Join(f.fits(sort), s.complete(r, u.Hostname()+strings.TrimSuffix(u.Path, "/"), ""))
 }

@@ -28,21 +28,21 @@ func (p *program) validate() *cobra.Command {
 	f := new(validateFlags)
 	c := &cobra.Command{
 		Use:   "validate -f FILE|DIR|-",
-		Short: "Check objects as an API server would, and tell what is deprecated",
-		Long: `Validate checks sources and Secrets, and the Canary, MetricTemplate and AlertProvider objects of rollouts. It lists the objects that
-are valid, whatever else is wrong. Directories are read as headgate fetch reads them: without what a file .headgateignore leaves out,
-and a Helm template is a warning.
+		Short: "Check objects as an API server would, and report deprecated fields",
+		Long: `Validate checks sources, Secrets, and the Canary, MetricTemplate and AlertProvider objects of rollouts, and lists those
+that are valid. It reads directories as headgate fetch does: files named in .headgateignore are left out, and a Helm
+template is a warning.
 
-Documents of other kinds are counted, with -v named, and with --strict errors. A document that is no mapping is an error, and so is one
-whose apiVersion or kind is nearly one of ours.
+Documents of other kinds are counted; -v lists them, and --strict makes them errors. A document that is not a mapping is
+an error, and so is a misspelled apiVersion or kind.
 
-Exit codes: 0 all are valid; 2 there are errors.`,
+Exit codes: 0 all objects are valid, 2 there are errors.`,
 		Args: f.noArguments,
 		RunE: func(*cobra.Command, []string) error { return asFailure(p.runValidate(f)) },
 	}
 	f.registerFiles(c)
 	f.outputFlags.register(c, "text", "json")
-	c.Flags().BoolVar(&f.strict, "strict", false, "documents of other kinds are errors")
+	c.Flags().BoolVar(&f.strict, "strict", false, "treat documents of other kinds as errors")
 	return c
 }
 
@@ -220,8 +220,8 @@ func (p *program) convert() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "convert -f FILE|DIR|- [--to v1|v1beta2] [--group GROUP]",
 		Short: "Rewrite objects in another API version or group",
-		Long: `Convert prints the objects in another version (v1, v1beta2), in another group (` + source.Group + `, or
-` + source.ReferenceGroup + ` with the kind names that go with it), or both. What the version cannot say is dropped with a warning.`,
+		Long: `Convert prints objects in another version (v1, v1beta2), in another group (` + source.Group + `, or
+` + source.ReferenceGroup + ` with its names of kinds), or both. Fields that the version lacks are dropped with a warning.`,
 		Args: f.noArguments,
 	}
 	c.RunE = func(*cobra.Command, []string) error {
@@ -243,8 +243,8 @@ func (p *program) convert() *cobra.Command {
 		return bad
 	}
 	f.registerFiles(c)
-	c.Flags().StringVar(&version, "to", "", "`VERSION`: v1 or v1beta2; default as it is")
-	c.Flags().StringVar(&group, "group", "", "`GROUP` of the result; default as it is")
+	c.Flags().StringVar(&version, "to", "", "`VERSION`: v1 or v1beta2; default unchanged")
+	c.Flags().StringVar(&group, "group", "", "`GROUP` of the result; default unchanged")
 	out.registerFormat(c, "yaml", "json")
 	complete(c, "to", "v1", "v1beta2")
 	complete(c, "group", source.Group, source.ReferenceGroup)

@@ -65,13 +65,15 @@ type asset struct {
 //	live.js     listings that follow the stream of changes
 //	session.js  signing in and out
 //	words.js    text made safe to look at, times, problems
+//	index.html  the document, which loads style.css, page.css and app.js
 //	style.css   how all of it looks, light and dark
 //	icon.svg    the icon
 //
 // The app.js of a page calls frame(app, views). Views are
 //
-//	[FIRST, MORE, view]   the first segment of an address, the number of those after it, and
-//	                      view(app, query, ...segments) → {title, nodes, load?, notice?, visible?, close?}
+//	[FIRST, MORE, view, TITLE]   the first segment of an address, the number of those after it,
+//	                             view(app, query, ...segments) → {title, nodes, load?, notice?, visible?, close?},
+//	                             and its title in the navigation, if it is there
 //
 // and app is the object that views get. It is given session, view, notice,
 // announce, setTitle, refused and attempt, and may have
@@ -83,15 +85,11 @@ type asset struct {
 //	ended()           the session has ended
 //	mark()            words before the title
 //
-// The index.html of a page has the elements views (navigation), main, live,
-// session, announcements and skip, and on html, as data-server, what the server
-// is called.
-//
 // The headers forbid scripts, styles and connections of any other origin,
 // scripts within the page, and frames.
 //
 // Page serves the page whose own files are in a directory of an embedded
-// file system, index.html among them, and the shared ones, below /ui/, to GET
+// file system, app.js and page.css among them, and the shared ones, below /ui/, to GET
 // and HEAD: 405 for other methods, 404 for other paths. /ui is redirected to
 // /ui/. A file of the page's own hides a shared one of the same name.
 func Page(own embed.FS, dir string) http.Handler {

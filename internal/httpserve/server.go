@@ -33,7 +33,7 @@ type Endpoint struct {
 }
 
 // ErrExposed is an address that others can reach, of a server that asks for no credential.
-var ErrExposed = errors.New("others can reach it, and it asks nobody who they are")
+var ErrExposed = errors.New("other machines can reach it, without a token or a client certificate")
 
 // A Listener is where a server can be reached.
 type Listener struct {

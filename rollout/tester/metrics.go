@@ -61,7 +61,7 @@ func (m *metrics) build(s *Server) {
 			gauge("gates", "Gates and rollback switches that are known, by state.", func() float64 { n, _ := s.count(kind, state); return float64(n) },
 				prometheus.Labels{"kind": string(kind), "state": state})
 		}
-		gauge("gate_waiting_since_seconds", "Unix time since which somebody waits at a gate, of the one that waits longest; 0 when nobody does.",
+		gauge("gate_waiting_since_seconds", "Unix time since which a check waits at a gate, the longest; 0 if none does.",
 			func() float64 { _, since := s.count(kind, "waiting"); return since }, prometheus.Labels{"kind": string(kind)})
 		for _, result := range []string{"closed", "open"} {
 			m.checks.WithLabelValues(string(kind), result)

@@ -17,8 +17,9 @@ export function h(tag, properties, ...children) {
 
 export const button = (text, onclick, more) => h("button", { type: "button", onclick, ...more }, text);
 
-// remote is text of others: its control characters are shown, and its direction stays its own.
-export const remote = (text, kind = "") => h("bdi", { class: kind || null }, inline(text ?? ""));
+// remote is text of others: its control characters are shown, and its direction stays its own. Long words break after a slash or @.
+export const remote = (text, kind = "") => h("bdi", { class: kind || null },
+  inline(text ?? "").split(/(?<=[/@])(?!\/)/).map((part, i) => [i > 0 && h("wbr"), part]));
 
 export const optional = (text) => (text ? remote(text) : "");
 

@@ -8,8 +8,10 @@ import { trouble } from "./words.js";
 const element = (id) => document.getElementById(id);
 const main = element("main");
 
-// frame starts a page. Package page says what app and views are.
+// frame starts a page. Package httpserve says what app and views are.
 export function frame(app, views) {
+  document.querySelector("#views ul").append(...views.filter(([, , , title]) => title)
+    .map(([first, , , title]) => h("li", null, h("a", { href: `#/${first}` }, title))));
   let streams = new AbortController();
 
   const setState = (name) => {

@@ -59,20 +59,18 @@ export function when(time) {
 // exact words a time to the second, in UTC as logs have it.
 export const exact = (time) => `${new Date(time).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 
-// server is what the page calls its server.
-const { server } = document.documentElement.dataset;
 const said = {
-  0: `${server} does not answer. It may be down, or the network is. Try again.`,
+  0: "The server does not answer. It may be down, or the network is. Try again.",
   401: "You are not signed in any more, or the token is not known.",
   403: "You may not do this",
   409: "Something has changed in the meantime",
-  429: `${server} has too much to do. Try again in a moment`,
-  503: `${server} is shutting down or overloaded. Try again in a moment`,
+  429: "The server has too much to do. Try again in a moment",
+  503: "The server is shutting down or overloaded. Try again in a moment",
 };
 
 // trouble words an error of the API.
 export function trouble(error) {
   if (!("status" in error)) return `Something went wrong in this page: ${inline(error.message)}`;
-  const words = said[error.status] ?? `${server} refused this (${error.status})`;
+  const words = said[error.status] ?? `The server refused this (${error.status})`;
   return error.reason && error.status !== 401 ? `${words.replace(/\.$/, "")}: ${inline(error.reason)}` : words;
 }

@@ -35,7 +35,7 @@ type Filter struct {
 	Checksum  string // of runs
 	Type      string
 	State     RunState
-	Waiting   bool   // only gates that somebody waits at,
+	Waiting   bool   // only gates where a check waits,
 	Stale     bool   // with Waiting also those whose wait is stale
 	Limit     int    // default 100, at most 1000
 	Before    string // the ID to go on from

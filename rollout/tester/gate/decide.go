@@ -214,7 +214,7 @@ func (c *change) reject(k api.Key, by api.Change) error {
 	opening := by
 	if opening.Mode = api.Bound; by.Checksum == "" {
 		if waits == nil {
-			return fmt.Errorf("%w: checksum: nobody waits at %s: close it, or name the checksum of the revision that is rejected", ErrInvalid, k)
+			return fmt.Errorf("%w: checksum: no revision is waiting at %s: close it, or name the checksum of the revision that is rejected", ErrInvalid, k)
 		}
 		by.Checksum, opening.Checksum = waits.Checksum, waits.Checksum
 		if waits.Checksum == "" {

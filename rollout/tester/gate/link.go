@@ -38,7 +38,7 @@ func (s *Store) Issue(k api.Key, ttl time.Duration, actor string) (approve, reje
 	case ttl < time.Second || ttl > maxLinkTTL:
 		err = fmt.Errorf("%w: ttl: want from 1 second to 7 days", ErrInvalid)
 	case k.Kind == api.KindRollback:
-		err = fmt.Errorf("%w: kind: links are for gates: nobody waits at a %s switch", ErrInvalid, k.Kind)
+		err = fmt.Errorf("%w: kind: links are for gates: no revision waits at a %s switch", ErrInvalid, k.Kind)
 	default:
 		err = cmp.Or(checkKey(k), checkText("actor", actor, maxPart))
 	}
@@ -47,7 +47,7 @@ func (s *Store) Issue(k api.Key, ttl time.Duration, actor string) (approve, reje
 			r := c.gates[k]
 			w := c.waits(r, c.now)
 			if w == nil || r.judge(c.now, w.Checksum).passes() {
-				return fmt.Errorf("%w: nobody waits at %s", ErrInvalid, k)
+				return fmt.Errorf("%w: no revision is waiting at %s", ErrInvalid, k)
 			}
 			t.Checksum, t.Expires, t.Decision = w.Checksum, c.now.Add(ttl).Truncate(time.Second), r.Decision
 			c.note(k, api.Entry{Action: "link", Checksum: t.Checksum, Actor: actor, Reason: "good until " + t.Expires.Format(time.RFC3339)})
@@ -92,11 +92,11 @@ func (c *change) good(t Ticket) error {
 	w := c.waits(r, c.now)
 	switch {
 	case r.Decision != t.Decision:
-		return fmt.Errorf("%w: it was used, or somebody decided otherwise since", ErrLink)
+		return fmt.Errorf("%w: it was used, or there was another decision", ErrLink)
 	case w != nil && w.Checksum != t.Checksum:
 		return fmt.Errorf("%w: another revision waits now", ErrLink)
 	case w == nil && t.Checksum == "":
-		return fmt.Errorf("%w: nobody waits any more", ErrLink)
+		return fmt.Errorf("%w: no revision is waiting any more", ErrLink)
 	}
 	return nil
 }

@@ -41,8 +41,8 @@ func dead(t *testing.T, b *gate.Store, secret, reason string) {
 func TestLinks(t *testing.T) {
 	c := gate.Config{Dir: t.TempDir()}
 	b := open(t, c)
-	if _, _, _, err := b.Issue(key, 0, "me"); !errors.Is(err, gate.ErrInvalid) || !strings.Contains(err.Error(), "nobody waits") {
-		t.Errorf("nobody waits: %v", err)
+	if _, _, _, err := b.Issue(key, 0, "me"); !errors.Is(err, gate.ErrInvalid) || !strings.Contains(err.Error(), "no revision is waiting") {
+		t.Errorf("no revision is waiting: %v", err)
 	}
 	check(b, key, "a")
 	approve, reject := issue(t, b, 0)
@@ -88,7 +88,7 @@ func TestLinks(t *testing.T) {
 	dead(t, b, approve, "another revision waits")
 	check(b, key, "c")
 	b.Change("close", key, api.Change{})
-	dead(t, b, approve, "somebody decided otherwise")
+	dead(t, b, approve, "there was another decision")
 	if e := b.Audit(api.Filter{Limit: 2}); e[1].Action != "link" || e[1].Actor != "me" || e[1].Checksum != "c" {
 		t.Errorf("audit: %v", e)
 	}
@@ -100,7 +100,7 @@ func TestLinks(t *testing.T) {
 	}
 	approve, _ = issue(t, b, 0)
 	b.EndWaits(key.Namespace, key.Name, api.Key{})
-	dead(t, b, approve, "nobody waits")
+	dead(t, b, approve, "no revision is waiting")
 }
 
 // TestLinkTime ends links by the clock.

@@ -134,8 +134,8 @@ func TestInvalid(t *testing.T) {
 			_, err := b.Change("close", key, api.Change{Reason: strings.Repeat("x", 1001)})
 			return err
 		},
-		"checksum: nobody waits": func() error { _, err := b.Change("reject", key, api.Change{}); return err },
-		"kind: a rollback":       func() error { _, err := b.Change("reject", undo, api.Change{Checksum: "a"}); return err },
+		"checksum: no revision is waiting": func() error { _, err := b.Change("reject", key, api.Change{}); return err },
+		"kind: a rollback":                 func() error { _, err := b.Change("reject", undo, api.Change{Checksum: "a"}); return err },
 	} {
 		err := do()
 		if !errors.Is(err, gate.ErrInvalid) || !strings.Contains(err.Error(), want) || strings.ContainsAny(err.Error(), "\x1b\n\x00") {

@@ -2,12 +2,15 @@
 
 import { read } from "./api.js";
 import { asks, awaits } from "./decide.js";
+import { h } from "./dom.js";
 import { frame } from "./frame.js";
 import { approvals, auditView, gateView, gatesView, keyOf } from "./gates.js";
 import { Collection, every } from "./live.js";
 import { runView } from "./run.js";
 import { runsView } from "./runs.js";
 import { inline } from "./words.js";
+
+const count = h("span", { class: "count", id: "count" }); // of the approvals that wait
 
 const app = {
   pending: new Collection({
@@ -35,7 +38,7 @@ let known = null;
 let saying;
 function pendingChanged() {
   const waiting = asking();
-  document.getElementById("count").textContent = waiting.length || "";
+  count.textContent = waiting.length || "";
   app.setTitle();
   app.view?.pending?.();
   known ??= new Set([...app.pending.items.values()].map(keyOf));
@@ -53,10 +56,11 @@ function pendingChanged() {
 
 // A view may have pending, called when what waits for approval changed.
 frame(app, [
-  ["", 0, approvals],
-  ["gates", 0, gatesView],
+  ["", 0, approvals, "Approvals"],
+  ["gates", 0, gatesView, "Gates"],
   ["gates", 4, (_, query, kind, namespace, name, gate) => gateView(app, { kind, namespace, name, gate })],
-  ["runs", 0, runsView],
+  ["runs", 0, runsView, "Runs"],
   ["runs", 1, (_, query, id) => runView(app, id)],
-  ["audit", 0, auditView],
+  ["audit", 0, auditView, "Audit"],
 ]);
+document.querySelector("#views a").append(" ", count);

@@ -19,15 +19,15 @@ const label = (gate) => inline(`${canaryOf(gate)}, ${kindOf(gate).toLowerCase()}
 // What can be done: by which path of the API, how its button looks, what comes of it.
 const actions = {
   approve: { path: "open", title: "Approve", look: "primary", done: "approved",
-    effect: "The rollout goes on when it asks the next time." },
+    effect: "The rollout continues at its next check." },
   reject: { path: "reject", title: "Reject", look: "danger", done: "rejected",
     effect: "The gate stays closed, and the rollback switch of the canary opens for this revision: with a rollback hook it is rolled back." },
   open: { path: "open", title: "Open", done: "opened",
-    effect: "A rollout that asks at this gate goes on." },
+    effect: "Rollouts that check this gate continue." },
   rollback: { path: "open", title: "Roll back", look: "danger", done: "open",
-    effect: "A canary with a rollback hook for this switch is rolled back when it asks the next time." },
+    effect: "A canary with a rollback hook for this switch is rolled back at its next check." },
   close: { path: "close", title: "Close", done: "closed",
-    effect: "Who asks from now on is refused." },
+    effect: "Checks are refused from now on." },
 };
 
 const possible = (gate) => [
@@ -37,16 +37,16 @@ const possible = (gate) => [
 
 // modes are what an opening can hold for: a certain revision only when one waits.
 const modes = ({ waiting }) => [
-  ...(waiting?.checksum ? [["checksum", "This revision only", "Another one has to be approved anew."]] : []),
-  ["one-shot", "The next revision that asks", "Until another one does."],
-  ["sticky", "Every revision", "Also all later ones, until it is closed."],
+  ...(waiting?.checksum ? [["checksum", "This revision only", "Another revision needs a new approval."]] : []),
+  ["one-shot", "The next revision that checks", "Until another revision does."],
+  ["sticky", "Every revision", "All later ones too, until the gate is closed."],
 ];
 
 const lifetimes = [["", "none"], ["15m", "15 minutes"], ["1h", "1 hour"], ["8h", "8 hours"], ["24h", "1 day"], ["168h", "7 days"]];
 
-let yourName = ""; // for the audit trail, where nobody has to sign in
+let yourName = ""; // for the audit trail of a server without tokens
 
-// visit is what is known of who waits.
+// visit is what is known of the check that waits.
 export const visit = ({ waiting }) => (waiting ? [
   ["Phase", optional(waiting.phase)],
   ["Revision", (waiting.revision || waiting.checksum) && remote(waiting.revision || waiting.checksum, "code")],
@@ -103,7 +103,7 @@ function decide(app, what, gate, current, refuge) {
     watch: (forbid) => {
       const timer = setInterval(() => {
         const seen = current()?.waiting?.checksum ?? checksum;
-        if (checksum && seen !== checksum) forbid(`Another revision waits by now: ${inline(seen)}. Close this and look again.`);
+        if (checksum && seen !== checksum) forbid(`Another revision is waiting now: ${inline(seen)}. Close this dialog and look again.`);
       }, 250);
       return () => clearInterval(timer);
     },

@@ -34,7 +34,7 @@ export function approvals(app) {
     if (!app.pending.loaded) return;
     const waiting = [...app.pending.items.values()].sort((a, b) => asks(b) - asks(a) || Date.parse(a.waiting.since) - Date.parse(b.waiting.since) || byName(a, b));
     sync(list, waiting, keyOf, card, part.heading);
-    empty.textContent = "Nothing waits for approval.";
+    empty.textContent = "Nothing is waiting for approval.";
     empty.hidden = waiting.length > 0;
   };
   const running = runningSection(app);
@@ -71,7 +71,7 @@ export function gatesView(app) {
   const filter = h("input", { type: "search", autocomplete: "off", oninput: () => all.changed() });
   const part = listing({
     title: "Gates and rollback switches",
-    caption: "Those that were asked or changed",
+    caption: "Gates and rollback switches that were checked or changed",
     columns: ["Canary", "Gate", "State", "Holds for", "Changed", "Reason", "Action"],
     before: field("Find by name", filter),
     keyOf,
@@ -89,7 +89,7 @@ export function gatesView(app) {
       const wanted = filter.value.trim().toLowerCase();
       const found = [...all.items.values()].filter((gate) => `${canaryOf(gate)} ${gate.gate}`.toLowerCase().includes(wanted)).sort(byName);
       part.show(found, all.items.size >= 1000 ? "Only the first 1000 are here."
-        : found.length ? "" : wanted ? "No gate has such a name." : "No gate was asked or changed yet.");
+        : found.length ? "" : wanted ? "No gate has this name." : "There are no gates yet.");
     },
   });
   return {
@@ -159,7 +159,7 @@ function auditSection(app, level, key = {}) {
   });
   const { load, soon } = pages(app, part, async (limit) => {
     const entries = (await read("audit", { ...key, limit })).entries ?? [];
-    part.show(entries, entries.length ? "" : "Nothing was done yet.");
+    part.show(entries, entries.length ? "" : "There are no decisions yet.");
     return entries;
   });
   return { node: part.node, load, soon };

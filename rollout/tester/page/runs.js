@@ -23,7 +23,7 @@ const newest = (a, b) => Date.parse(b.created) - Date.parse(a.created) || b.id.l
 export function cancel(app, run, refuge) {
   return ask({
     title: `Cancel: ${run.type} of ${inline(canaryOf(run))}`,
-    content: h("p", null, "Everything that it started is ended. Who waits for its result is told that it was cancelled."),
+    content: h("p", null, "Its processes are ended, and its callers are told that it was cancelled."),
     confirm: "End the run",
     danger: true,
     refuge,
@@ -87,7 +87,7 @@ export function runsView(app, query) {
     belongs: (run) => Object.entries(wanted).every(([name, value]) => !value || run[name] === value),
     fetchAll: async (limit) => (await read("runs", { ...wanted, limit })).runs ?? [],
     changed: () => part.show([...runs.items.values()].sort(newest),
-      runs.items.size ? "" : Object.values(wanted).some(Boolean) ? "No run is like that." : "Nothing was run yet."),
+      runs.items.size ? "" : Object.values(wanted).some(Boolean) ? "No run matches." : "There are no runs yet."),
   });
   return {
     title: "Runs",

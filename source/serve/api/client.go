@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/call"
@@ -53,11 +53,11 @@ func (c *Client) at(operation string) string {
 
 // advised adds what to do to an error of the network.
 func (c *Client) advised(err error) error {
-	if errors.Is(err, syscall.ECONNREFUSED) || c.Socket != "" && errors.Is(err, syscall.ENOENT) {
-		return fmt.Errorf("%w: there is no server; start one by headgate serve, or name it by --server", err)
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
+		return fmt.Errorf("%w: no server answers there: start one with headgate serve, or name one with --server", err)
 	}
 	if _, unknown := errors.AsType[x509.UnknownAuthorityError](err); unknown {
-		return fmt.Errorf("%w: give the certificates of its authority by --ca-file", err)
+		return fmt.Errorf("%w: give the certificates of its authority with --ca-file", err)
 	}
 	return err
 }
@@ -266,8 +266,8 @@ func (c *Client) follow(ctx context.Context, operation string, request func(agai
 // advice says what to do about answers that do not say it themselves.
 var advice = map[int]string{
 	http.StatusBadRequest:         "perhaps the server speaks TLS alone: try https://",
-	http.StatusUnauthorized:       "the server does not know who calls: give a token of its file that has not expired by --token-file or the variable HEADGATE_TOKEN",
-	http.StatusForbidden:          "the token does not allow this: give another by --token-file or the variable HEADGATE_TOKEN, or have its entry in the file of the server changed",
+	http.StatusUnauthorized:       "the server needs a token that is in its file and has not expired: give one with --token-file or the variable HEADGATE_TOKEN",
+	http.StatusForbidden:          "the token does not allow this: give another one with --token-file or the variable HEADGATE_TOKEN, or change its entry in the file of the server",
 	http.StatusServiceUnavailable: "the server is starting or shutting down: try again",
 }
 

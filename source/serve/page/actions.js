@@ -48,15 +48,15 @@ export async function reconcile(app, source) {
   }
 }
 
-let yourName = ""; // where nobody has to sign in
+let yourName = ""; // for a server without tokens
 
 export function suspend(app, source, refuge) {
   return ask({
     title: `Suspend ${label(source)}`,
     content: [
-      h("p", null, "It is left alone until it is resumed. Its artifact stays where it is."),
+      h("p", null, "It is not checked until it is resumed. Its artifact stays available."),
       !app.session.required && field("Your name", h("input", { name: "by", maxlength: "200", autocomplete: "name", value: yourName }), "Optional."),
-      field("Reason", h("textarea", { name: "reason", rows: "2", maxlength: "1000" }), "Everybody who looks at the source sees it. Optional."),
+      field("Reason", h("textarea", { name: "reason", rows: "2", maxlength: "1000" }), "Shown to everyone who can see the source. Optional."),
     ],
     confirm: "Suspend",
     refuge,

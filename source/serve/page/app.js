@@ -71,7 +71,7 @@ every(1000, always, () => document.hidden || tickBrief());
 every(10_000, always, () => app.session && !document.hidden && !heard && app.refresh()); // defects are not told
 listen(app);
 frame(app, [
-  ["", 0, listView],
-  ["events", 0, eventsView],
+  ["", 0, listView, "Sources"],
+  ["events", 0, eventsView, "Events"],
   ["sources", 3, (_, query, kind, namespace, name) => sourceView(app, { kind, namespace, name })],
 ]);

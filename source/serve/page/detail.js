@@ -52,7 +52,7 @@ const about = (app, source) => facts([
   ["Since", source.since && ago(source.since)],
   ["Last checked", source.checked && ago(source.checked)],
   ["Next run", source.next && source.phase === "idle" && ago(source.next)],
-  ["Interval", optional(source.interval)],
+  ["Interval", optional(source.interval?.replace(/(?<=[hm])(0m)?0s$/, ""))],
   ["Failed runs", source.failures],
   ["Origin", origin(source)],
   ["Revision", copied(app, "revision", source.revision)],
@@ -102,7 +102,7 @@ function conditionSection() {
   // What a run said that has ended is not going on any more.
   const show = ({ conditions: all = [], phase }) => {
     const now = all.filter(({ type }) => type !== "Reconciling" || phase === "running");
-    part.show(now, now.length ? "" : "It has none.");
+    part.show(now, now.length ? "" : "There are none yet.");
   };
   return { node: part.node, show };
 }
@@ -112,7 +112,7 @@ const outcomes = { __proto__: null, stored: "good", unchanged: "good", waiting: 
 function runSection(app, source) {
   const part = listing({
     level: "h2", title: "Runs", caption: "Newest first",
-    columns: ["Began", "Why", "Outcome", "Took", "Says"],
+    columns: ["Started", "Trigger", "Outcome", "Duration", "Message"],
     keyOf: (run) => String(run.number),
     cells: (run) => [
       ago(run.started), remote(run.trigger), badge(inline(run.outcome), outcomes[run.outcome] ?? "off"), span(1000 * run.took),
@@ -123,7 +123,7 @@ function runSection(app, source) {
     node: part.node,
     ...pages(app, part, async (limit) => {
       const runs = ((await read(target(source, "runs"))).runs ?? []).slice(0, limit);
-      part.show(runs, runs.length ? "" : "It was not run yet.");
+      part.show(runs, runs.length ? "" : "There are no runs yet.");
       return runs;
     }),
   };

@@ -31,7 +31,7 @@ export function eventSection(app, level, query, before) {
   });
   const { load, soon } = pages(app, part, async (limit) => {
     const events = ((await read("events", { ...query, limit })).events ?? []).reverse();
-    part.show(events, events.length ? "" : "Nothing happened yet.");
+    part.show(events, events.length ? "" : "There are no events yet.");
     return events;
   });
   return { node: part.node, load, soon };

@@ -47,7 +47,7 @@ export function fileSection(app, source) {
   function show() {
     const chosen = found();
     part.show(chosen.slice(0, reach), !reach ? "" : chosen.length ? `${number(Math.min(reach, chosen.length))} of ${ended ? "" : "at least "}${number(chosen.length)}`
-      : ended ? "No file is like that." : "Loading");
+      : ended ? "No file matches." : "Loading");
     box.hidden = !reach;
     more.textContent = reach ? "Show more" : "Show the files";
     more.hidden = reach > 0 && ((ended && chosen.length <= reach) || reach >= most);

@@ -41,7 +41,7 @@ function help(on, change) {
 export function listen(app) {
   let on = load();
   const show = () => help(on, (wanted) => save(on = wanted));
-  document.getElementById("keys").addEventListener("click", show);
+  document.getElementById("session").before(button("Keys", show, { class: "quiet", id: "keys" }));
   addEventListener("keydown", (event) => {
     if (!on || !app.session || event.ctrlKey || event.altKey || event.metaKey || event.isComposing) return;
     if (event.target.closest?.("input, textarea, select, dialog") || document.querySelector("dialog[open]")) return;

@@ -4,7 +4,7 @@
 import { buttons, copier, reconcile, toggle } from "./actions.js";
 import { field } from "./dialog.js";
 import { button, h, listing, remote } from "./dom.js";
-import { brief, route, short, stateOf, states, why } from "./sources.js";
+import { brief, nameOf, route, short, stateOf, states, why } from "./sources.js";
 import { count, number } from "./words.js";
 
 const size = 50; // sources on a page
@@ -96,7 +96,7 @@ const revisionOf = (app, { source, open }, flip) => source.revision && h("span",
 // defects is what is wrong with documents.
 function defects() {
   const list = h("ul", { class: "failures" });
-  const node = h("section", { class: "problem", hidden: true, "aria-label": "Problems of documents" }, h("h2", null, "Problems of documents"), list);
+  const node = h("section", { class: "problem", hidden: true, "aria-label": "Problems in documents" }, h("h2", null, "Problems in documents"), list);
   const show = (all = []) => {
     node.hidden = !all.length;
     list.replaceChildren(...all.slice(0, 20).map((text) => h("li", null, remote(text))),
@@ -149,7 +149,7 @@ export function listView(app, query) {
     cells: (item) => {
       const { source } = item;
       return [
-        h("span", null, h("a", { class: "name", href: route(source) }, remote(`${source.namespace}/`), h("wbr"), remote(source.name)), h("span", { class: "kind" }, remote(source.kind))),
+        h("span", null, h("a", { class: "name", href: route(source) }, remote(nameOf(source))), h("span", { class: "kind" }, remote(source.kind))),
         h("span", null, stateOf(source), reason(source)),
         revisionOf(app, item, () => { opened.delete(item.key) || opened.add(item.key); draw(); }) || "",
         source.artifact ? brief(source.artifact.lastUpdateTime) : "",
@@ -174,7 +174,7 @@ export function listView(app, query) {
     chips.show(found);
     part.show(shown.map(({ key, source }) => ({ key, source, busy: app.asked.has(key), open: opened.has(key) })), !synced ? "Loading"
       : !items.size ? "There are no sources."
-        : !chosen.length ? "No source is like that."
+        : !chosen.length ? "No source matches."
           : `${number(first + 1)} to ${number(first + shown.length)} of ${count(chosen.length, "source")}`);
     where.textContent = `Page ${number(wanted.page)} of ${number(pages)}`;
     pager.hidden = pages < 2;

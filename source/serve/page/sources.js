@@ -61,7 +61,7 @@ export function why(source) {
   const { suspension, blockers, last } = source;
   if (suspension) return [`Suspended${suspension.by ? " by " : ""}`, remote(suspension.by), suspension.reason && [": ", remote(suspension.reason)]];
   if (source.suspended) return "Suspended by its document";
-  if (source.phase === "removed") return "Its document is gone; its artifacts follow";
+  if (source.phase === "removed") return "Its document was removed; its artifacts will be too";
   if (blockers?.length) return ["Waits for ", blockers.map((name, i) => [i > 0 && ", ", linkTo(name)])];
   if (source.ready !== "True") return remote(source.message || source.reason);
   if (source.failures && last?.error) return remote(last.error);
