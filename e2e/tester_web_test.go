@@ -88,7 +88,7 @@ func TestTesterWebKeyboard(t *testing.T) {
 	}
 	p.open("about:blank")
 	p.open(r.url + "/ui/")
-	p.sees("Nothing waits")
+	p.sees("Nothing is waiting")
 	p.press(kb.Tab, kb.Enter) // the way past the navigation
 	p.until(`document.activeElement.id == "main"`)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -111,7 +112,7 @@ func (p *program) readTexts(name string, exclude []string) (texts []text, err er
 		return texts, err
 	}
 	if info, err := os.Stat(name); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("-f: %w", err)
 	} else if !info.IsDir() {
 		f, err := os.Open(name)
 		err = read(name, false, f, err)

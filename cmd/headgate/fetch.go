@@ -181,6 +181,9 @@ func (s *session) run(ctx context.Context, o headgate.Options, m *meter, each fu
 			if origin := source.OriginOf(r.Object); !strings.Contains(doing, origin) {
 				doing += " of " + origin
 			}
+			if cause := context.Cause(ctx); errors.Is(r.err, cause) {
+				r.err = cause
+			}
 			r.err = fmt.Errorf("%s: %w", doing, r.err)
 		}
 		m.done(addressOf(r.Object), r.Object.Head().String(), string(r.Outcome))

@@ -46,7 +46,7 @@ func (f *outputFlags) registerFormat(c *cobra.Command, formats ...string) {
 	f.formats, f.output, f.asked = formats, formats[0], func() bool { return c.Flags().Changed("output") }
 	words := slices.Clone(formats)
 	if slices.Contains(words, "json") {
-		words = slices.Insert(words, len(words)-1, "jsonpath=TEMPLATE")
+		words = append(words, "jsonpath=TEMPLATE")
 	}
 	c.Flags().VarP(f, "output", "o", "output format: "+either(words))
 	complete(c, "output", formats...)

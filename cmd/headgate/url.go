@@ -119,7 +119,7 @@ var (
 )
 
 // objectOf returns the object that an argument stands for: a URL, a path of a
-// repository or directory of this machine, or USER@HOST:PATH.
+// repository or directory of this machine, or USER@HOST:PATH, perhaps with @REF.
 func (s *session) objectOf(ctx context.Context, arg string) (source.Object, error) {
 	local, isFile := strings.CutPrefix(arg, "file://")
 	scp := scpForm.FindStringSubmatch(arg)
@@ -127,6 +127,10 @@ func (s *session) objectOf(ctx context.Context, arg string) (source.Object, erro
 	case m != nil && s.flags.chart == "":
 		return s.chartOf(m[1], m[2], m[3])
 	case isFile, !strings.Contains(arg, "://") && (scp == nil || isDir(arg)):
+		ref := ""
+		if at := strings.LastIndexByte(local, '@'); at > 0 && !isDir(local) {
+			local, ref = local[:at], local[at:]
+		}
 		if !isDir(local) {
 			return nil, usage("%q is neither a URL nor an existing directory; give objects with -f, or URLs such as https://HOST/PATH", arg)
 		}
@@ -134,8 +138,8 @@ func (s *session) objectOf(ctx context.Context, arg string) (source.Object, erro
 		if err != nil {
 			return nil, err
 		}
-		arg = strings.ReplaceAll((&url.URL{Scheme: "http", Host: "localhost", Path: filepath.ToSlash(dir)}).String(), "@", "%40")
-		s.env.Local[arg] = dir
+		address := strings.ReplaceAll((&url.URL{Scheme: "http", Host: "localhost", Path: filepath.ToSlash(dir)}).String(), "@", "%40")
+		s.env.Local[address], arg = dir, address+ref
 	case !strings.Contains(arg, "://"):
 		arg = "ssh://" + scp[1] + scp[2] + "/" + strings.TrimPrefix(scp[3], "/")
 	}

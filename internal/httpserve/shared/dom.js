@@ -17,9 +17,11 @@ export function h(tag, properties, ...children) {
 
 export const button = (text, onclick, more) => h("button", { type: "button", onclick, ...more }, text);
 
-// remote is text of others: its control characters are shown, and its direction stays its own. Long words break after a slash or @.
-export const remote = (text, kind = "") => h("bdi", { class: kind || null },
-  inline(text ?? "").split(/(?<=[/@])(?!\/)/).map((part, i) => [i > 0 && h("wbr"), part]));
+// breakable is text whose URLs break after a slash.
+export const breakable = (text) => (text.includes("://") ? text.split(/(?<=[^/]\/)(?!\/)/) : [text]).map((part, i) => [i > 0 && h("wbr"), part]);
+
+// remote is text of others: its control characters are shown, and its direction stays its own.
+export const remote = (text, kind = "") => h("bdi", { class: kind || null }, breakable(inline(text ?? "")));
 
 export const optional = (text) => (text ? remote(text) : "");
 

@@ -57,7 +57,7 @@ export function approvals(app) {
 const readOnlyNote = (app) => app.session.readOnly && h("p", { class: "note" },
   "Read-only: ", remote(app.session.actor, "actor"), " may look at everything here and change nothing.");
 
-const stateOf = (gate) => h("span", null,
+const stateOf = (gate) => h("span", { class: "states" },
   badge(gate.open ? "open" : "closed", gate.open ? (gate.kind === "gate" ? "good" : "bad") : "off"),
   awaits(gate) && [" ", badge("waiting", asks(gate) ? "warn" : "off")]);
 
@@ -87,7 +87,7 @@ export function gatesView(app) {
     fetchAll: async () => (await read("gates", { limit: "1000" })).gates ?? [],
     changed: () => {
       const wanted = filter.value.trim().toLowerCase();
-      const found = [...all.items.values()].filter((gate) => `${canaryOf(gate)} ${gate.gate}`.toLowerCase().includes(wanted)).sort(byName);
+      const found = [...all.items.values()].filter((gate) => `${canaryOf(gate)} ${gate.gate}`.toLowerCase().includes(wanted)).sort((a, b) => asks(b) - asks(a) || byName(a, b));
       part.show(found, all.items.size >= 1000 ? "Only the first 1000 are here."
         : found.length ? "" : wanted ? "No gate has this name." : "There are no gates yet.");
     },

@@ -3,7 +3,7 @@
 
 import { buttons, copier, reconcile, result, target, toggle } from "./actions.js";
 import { read } from "./api.js";
-import { ago, badge, facts, h, listing, optional, remote, section, sync } from "./dom.js";
+import { ago, badge, breakable, facts, h, listing, optional, remote, section, sync } from "./dom.js";
 import { eventSection } from "./events.js";
 import { bytes, fileSection } from "./files.js";
 import { readOnlyNote } from "./list.js";
@@ -69,8 +69,8 @@ const troubles = (source) => [
   !source.suspension && source.suspended && h("p", { class: "note" }, "Suspended by its document: spec.suspend is true."),
   source.missing && h("p", { class: "note" }, "Its document is missing, and others are defective: it goes on as it was."),
   source.blockers?.length > 0 && h("p", { class: "note" }, "Waits for ", source.blockers.map((name, i) => [i > 0 && ", ", linkTo(name)])),
-  source.ready !== "True" && source.message && h("p", { class: "verdict" }, h("bdi", null, lines(source.message))),
-  source.ready === "True" && source.failures > 0 && source.last?.error && h("p", { class: "verdict" }, h("bdi", null, lines(source.last.error))),
+  source.ready !== "True" && source.message && h("p", { class: "verdict" }, h("bdi", null, breakable(lines(source.message)))),
+  source.ready === "True" && source.failures > 0 && source.last?.error && h("p", { class: "verdict" }, h("bdi", null, breakable(lines(source.last.error)))),
 ];
 
 const stored = (app, { artifact, ...source }) => h("div", { class: "stack" },

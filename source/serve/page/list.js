@@ -4,7 +4,7 @@
 import { buttons, copier, reconcile, toggle } from "./actions.js";
 import { field } from "./dialog.js";
 import { button, h, listing, remote } from "./dom.js";
-import { brief, nameOf, route, short, stateOf, states, why } from "./sources.js";
+import { brief, route, short, stateOf, states, why } from "./sources.js";
 import { count, number } from "./words.js";
 
 const size = 50; // sources on a page
@@ -149,7 +149,7 @@ export function listView(app, query) {
     cells: (item) => {
       const { source } = item;
       return [
-        h("span", null, h("a", { class: "name", href: route(source) }, remote(nameOf(source))), h("span", { class: "kind" }, remote(source.kind))),
+        h("span", null, h("a", { class: "name", href: route(source) }, remote(`${source.namespace}/`), h("wbr"), remote(source.name)), h("span", { class: "kind" }, remote(source.kind))),
         h("span", null, stateOf(source), reason(source)),
         revisionOf(app, item, () => { opened.delete(item.key) || opened.add(item.key); draw(); }) || "",
         source.artifact ? brief(source.artifact.lastUpdateTime) : "",
