@@ -283,7 +283,7 @@ var updateImage = flag.Bool("update-image", false, "write the picture of the pag
 func TestServeWebShapes(t *testing.T) {
 	s := keepStaged(t)
 	p := newTab(t)
-	p.look(1200, 880, "light")
+	p.look(1200, 800, "light")
 	p.lists(s, "")
 	if *updateImage {
 		image, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())

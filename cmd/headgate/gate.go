@@ -69,14 +69,14 @@ revision, for one check. If nothing is waiting, it names the gates of the canary
 --checksum. If the canary has a rollback webhook, it is rolled back.`, `  headgate KIND reject prod/web --reason "error rate"`, "reason checksum ttl gateOnly", act("reject")},
 	{"get [NAMESPACE/]NAME", "Print one KIND", "Get prints the state of one KIND, and which revision is waiting.", `  headgate KIND get prod/web -o json`, "", (*gateCall).get},
 	{"list", "Print KINDs", `List prints the KINDs that were opened or closed, or where a revision is waiting. All others are closed.`, `  headgate KIND list --namespace prod`, "select limit", (*gateCall).list},
-	{"watch", "Print changes as they happen", `Watch prints the KINDs, and then a line for each change, until it is interrupted. If the connection is lost, it connects
-again and prints what changed in the meantime.`, `  headgate KIND watch --namespace prod`, "select remote long", (*gateCall).watch},
+	{"watch", "Print changes as they happen", `Watch prints the KINDs, and then a line for each change, until it is interrupted. If the connection is lost, it
+connects again and prints what changed in the meantime.`, `  headgate KIND watch --namespace prod`, "select remote long", (*gateCall).watch},
 	{"wait [NAMESPACE/]NAME", "Wait until a KIND is open", `Wait ends when the KIND is open for the revision with --checksum, by default the one that is waiting, or any if none is.
 It changes nothing, and does not count as a check. If the test runner cannot be reached, it tries again. It exits with 1
 when --timeout is over.`, `  headgate KIND wait prod/web --timeout 30m`, "checksum remote gateOnly long", (*gateCall).wait},
 	{"link [NAMESPACE/]NAME", "Print links that approve or reject the revision that is waiting", `Link prints the URLs of two pages with a button: one approves the revision that is waiting now, the other rejects it.
 They need no token, so anyone who has one can decide. Both expire with the next decision, and after --ttl, at most 7 days.`, `  headgate KIND link prod/web --ttl 8h`, "ttl remote gateOnly", (*gateCall).link},
-	{"audit [[NAMESPACE/]NAME]", "Print decisions, newest first", "Audit prints the decisions about KINDs, newest first, with their author and reason, and openings that were used up or expired.", `  headgate KIND audit prod/web --limit 10`, "select limit before", (*gateCall).audit},
+	{"audit [[NAMESPACE/]NAME]", "Print decisions, newest first", "Audit prints the decisions about KINDs, newest first: who, what and why. Openings that were used up or expired are\nthere too.", `  headgate KIND audit prod/web --limit 10`, "select limit before", (*gateCall).audit},
 }
 
 // gate is the command about gates, and the one about rollback switches.
@@ -89,8 +89,9 @@ func (p *program) gate(kind api.Kind) *cobra.Command {
 	c := group(string(kind), words.Replace("Open, close, list and watch the KINDs of a test runner"))
 	c.Long = words.Replace(`A test runner, headgate tester, keeps the KINDs of canaries: see docs/tester.md, Gates and rollback switches.
 
-NAMESPACE/NAME is a canary; the default namespace is default. If it has several KINDs, --gate or NAMESPACE/NAME/GATE names
-one. The command calls the test runner at --server; if none is running, give its directory with --state.
+A canary is named NAMESPACE/NAME, or NAME in the namespace default. If it has several KINDs, name one with
+--gate, or as NAMESPACE/NAME/GATE. The command calls the test runner at --server; if none is running, give its
+directory with --state.
 
 Exit codes: 0 done, 1 refused or the test runner cannot be reached, 2 usage or an invalid value.`)
 	for _, verb := range gateVerbs {

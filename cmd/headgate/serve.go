@@ -57,7 +57,7 @@ and Secrets again when they change. An invalid document does not stop the others
 
 Artifacts, statuses and events are in --store, which one server can use at a time. After a restart or crash it continues
 where it was. headgate get, reconcile, suspend, resume and events find the server through the store, or with --server. An
-interrupt or SIGTERM stops it after the checks that are running; a second one stops it at once, without damage.
+interrupt or SIGTERM stops it when active checks have ended or are undone; a second one stops it at once, without damage.
 
 Exit codes: 0 stopped by a signal, 1 it cannot listen or use its store, 2 usage.`,
 		Example: `  headgate serve -f sources.yaml --secrets ./secrets --store ./store --events-addr https://alerts.example.org/hook
