@@ -107,7 +107,7 @@ func verified(ctx context.Context, obj source.Object, rev source.Revision, conte
 type kindError string
 
 func (kind kindError) Error() string {
-	return string(kind) + " objects are published by somebody else: headgate reads their status, and fetches nothing for them"
+	return string(kind) + " objects are published by other programs: headgate reads their status, and fetches nothing for them"
 }
 
 // Is makes the error one that wraps [source.ErrInvalid], without its text.

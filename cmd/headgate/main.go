@@ -183,7 +183,7 @@ func (p *program) fromEnvironment(c *cobra.Command) error {
 			continue
 		}
 		if err := flag.Value.Set(value); err != nil {
-			return usage("%s %q: %w", v.variable, value, err)
+			return usage("%s %q: %s", v.variable, value, wanted(flag, err))
 		}
 	}
 	return nil
@@ -230,8 +230,13 @@ func flagError(c *cobra.Command, err error) error {
 	if f.Name == "output" {
 		name = "-o"
 	}
+	return usage("%s %q: %s", name, invalid.GetValue(), wanted(f, invalid.Unwrap()))
+}
+
+// wanted says what a flag wants that did not take a value.
+func wanted(f *pflag.Flag, err error) string {
 	wants := map[string]string{"int": "want a whole number", "float64": "want a number", "bool": "want true or false"}
-	return usage("%s %q: %s", name, invalid.GetValue(), cmp.Or(wants[f.Value.Type()], invalid.Unwrap().Error()))
+	return cmp.Or(wants[f.Value.Type()], err.Error())
 }
 
 func (p *program) version() *cobra.Command {

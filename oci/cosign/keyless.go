@@ -119,11 +119,11 @@ func name(c certificate.Summary) string {
 func claimed(entity verify.SignedEntity) string {
 	content, err := entity.VerificationContent()
 	if err != nil || content.Certificate() == nil {
-		return "somebody"
+		return "an unknown identity"
 	}
 	c, err := certificate.SummarizeCertificate(content.Certificate())
 	if err != nil {
-		return "somebody"
+		return "an unknown identity"
 	}
 	return name(c)
 }
@@ -142,7 +142,7 @@ var means = []struct{ says, text string }{
 func explain(err error, entity verify.SignedEntity) error {
 	var stranger *verify.ErrNoMatchingCertificateIdentity
 	if errors.As(err, &stranger) {
-		return fmt.Errorf("it is by %s, whom no entry of spec.verify.matchOIDCIdentity matches", claimed(entity))
+		return fmt.Errorf("it is by %s, which matches no entry of spec.verify.matchOIDCIdentity", claimed(entity))
 	}
 	text := err.Error()
 	for _, m := range means {

@@ -209,8 +209,8 @@ func (r *roots) current(ctx context.Context, web *http.Client, useless *root.Tru
 	case again:
 		return known, nil // what failed with it failed, whatever the repository has to say
 	}
-	return nil, fmt.Errorf("whom keyless signatures can be trusted for, from %s: %w "+
-		"(a Secret in spec.verify.trustedRootSecretRef would say it without the network)", r.config.Mirror, err)
+	return nil, fmt.Errorf("read the trusted root of Sigstore from %s: %w "+
+		"(a Secret in spec.verify.trustedRootSecretRef needs no network)", r.config.Mirror, err)
 }
 
 // fetch asks the TUF repository or, unless what was cached is known, the cache.

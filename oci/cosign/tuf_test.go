@@ -244,11 +244,11 @@ func TestRefusalAsksTheMirror(t *testing.T) {
 	l.expect("", true)
 	l.trust.Identities = []source.OIDCIdentityMatch{{Issuer: "nobody", Subject: "nobody"}}
 	l.c.pass(time.Minute)
-	l.expect("whom no entry of spec.verify.matchOIDCIdentity matches", true)
-	l.expect("whom no entry of spec.verify.matchOIDCIdentity matches", false)
+	l.expect("which matches no entry of spec.verify.matchOIDCIdentity", true)
+	l.expect("which matches no entry of spec.verify.matchOIDCIdentity", false)
 	l.c.pass(time.Minute)
 	l.m.set(func() { l.m.fail = http.StatusBadGateway })
-	l.expect("whom no entry of spec.verify.matchOIDCIdentity matches", true) // that the mirror fails changes nothing
+	l.expect("which matches no entry of spec.verify.matchOIDCIdentity", true) // that the mirror fails changes nothing
 	l.trust.Identities = l.s.trust(t).Identities
 	l.expect("", false)
 }
@@ -256,7 +256,7 @@ func TestRefusalAsksTheMirror(t *testing.T) {
 // TestMirrorFails has a mirror that cannot be asked.
 func TestMirrorFails(t *testing.T) {
 	l := newMirrored(t, nil)
-	const want = "spec.verify.trustedRootSecretRef would say it|502"
+	const want = "spec.verify.trustedRootSecretRef needs no network|502"
 	l.m.set(func() { l.m.fail = http.StatusBadGateway })
 	l.expect(want+"|"+l.m.url, true)
 	l.expect(want, true) // anew: it may be reached another way
@@ -290,7 +290,7 @@ func TestMirrorIsNotTrusted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newMirrored(t, spoil)
 			err := l.verify(l.t.Context())
-			if missing := lacks(err, "whom keyless signatures can be trusted for, from "); missing != nil || errors.Is(err, source.ErrVerification) {
+			if missing := lacks(err, "read the trusted root of Sigstore from "); missing != nil || errors.Is(err, source.ErrVerification) {
 				t.Errorf("error %v", err)
 			}
 		})
@@ -365,7 +365,7 @@ func TestCache(t *testing.T) {
 
 	l.make = cosign.New(l.Config)
 	l.trust.Identities = []source.OIDCIdentityMatch{{Issuer: "nobody", Subject: "nobody"}}
-	l.expect("whom no entry", true) // the cache may be old
+	l.expect("which matches no entry", true) // the cache may be old
 
 	l = newMirrored(t, nil)
 	l.expect("", true)

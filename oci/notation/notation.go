@@ -254,7 +254,7 @@ func (j *judge) verified(outcome *notation.VerificationOutcome, subject ocispec.
 		v.Message = fmt.Sprintf("verified signature of '%s' by '%s' at level %s", subject.Digest, signer, j.level.Name)
 	} else {
 		v.Ignored = true
-		v.Message = fmt.Sprintf("nobody trusted vouches for the signature of '%s' at level %s", subject.Digest, j.level.Name)
+		v.Message = fmt.Sprintf("no trusted identity vouches for the signature of '%s' at level %s", subject.Digest, j.level.Name)
 	}
 	if checks := j.lenient(); checks != "" {
 		v.Message += ", which does not enforce " + checks

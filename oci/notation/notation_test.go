@@ -287,11 +287,11 @@ func TestLevels(t *testing.T) {
 			[]string{"authenticTimestamp: ", "it was expired at"}, ""},
 		{"audit", level("audit"), leaf, nil, "audit", true, []string{"verified signature of", "does not enforce authenticity, authenticTimestamp, expiry, revocation"}, "nobody"},
 		{"audit foreign", level("audit"), foreign, nil, "audit", true,
-			[]string{"nobody trusted vouches", "authenticity: "}, "verified"},
+			[]string{"no trusted identity vouches", "authenticity: "}, "verified"},
 		{"audit that enforces authenticity", sure, leaf, nil, "custom", false, []string{"verified signature of", "does not enforce authenticTimestamp, expiry, revocation"}, "nobody"},
 		{"skip", skip, foreign, expired, "skip", true, []string{"no signature was looked for", "'all'", "level skip"}, "verified"},
 		{"custom", custom, leaf, expired, "custom", false, []string{"at level custom, which does not enforce expiry, revocation; expiry: "}, ""},
-		{"custom authenticity", unsure, foreign, nil, "custom", true, []string{"nobody trusted vouches"}, ""},
+		{"custom authenticity", unsure, foreign, nil, "custom", true, []string{"no trusted identity vouches"}, ""},
 		{"custom authenticity that holds", unsure, leaf, nil, "custom", true, []string{"verified signature of", "does not enforce authenticity"}, ""},
 	} {
 		for _, mediaType := range mediaTypes {

@@ -133,7 +133,7 @@ func TestRevocation(t *testing.T) {
 		{"noise", level("strict"), ca, at(noise, nil), "revocation status is unknown: " + noise.URL, "", noise, nil},
 		{"noise for a CRL", level("strict"), ca, at(nil, noise), "revocation status is unknown: " + noise.URL, "", noise, nil},
 		{"revoked by OCSP, of an issuer not known", level("strict"), middle, at(revoking, nil), "is revoked", "", down, nil},
-		{"of nobody trusted", level("audit"), other, at(foreign, foreign), "", "nobody trusts the certificate", nil, foreign},
+		{"of nobody trusted", level("audit"), other, at(foreign, foreign), "", "the certificate is not trusted", nil, foreign},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newRepository(t, testenv.RegistryConfig{})

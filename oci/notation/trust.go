@@ -215,7 +215,7 @@ func inquirers(t *trust, web *http.Client) (signers, stamps *inquirer, err error
 func (q *inquirer) ValidateContext(ctx context.Context, o revocation.ValidateContextOptions) ([]*result.CertRevocationResult, error) {
 	revocable := slices.ContainsFunc(o.CertChain, func(c *x509.Certificate) bool { return len(c.OCSPServer)+len(c.CRLDistributionPoints) > 0 })
 	if q.trust != nil && revocable && !q.trust.trusts(o.CertChain) {
-		return nil, errors.New("not asked, for nobody trusts the certificate")
+		return nil, errors.New("not asked, because the certificate is not trusted")
 	}
 	results, err := q.Validator.ValidateContext(ctx, o)
 	q.cause = ""
