@@ -256,8 +256,8 @@ func (p *program) schema() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "schema [KIND] [--api-version v1|v1beta2]",
 		Short: "Print the JSON Schema of a kind of source",
-		Long: `Schema prints the JSON Schema (draft 2020-12) of the documents of a kind, in either group; of all kinds without KIND.
-What it refuses, headgate validate refuses; headgate validate checks more, such as ranges of versions.`,
+		Long: `Schema prints the JSON Schema (draft 2020-12) of the documents of a kind, in either group; without KIND, of all kinds.
+headgate validate refuses all that the schema refuses, and checks more, such as ranges of versions.`,
 		Example: `  headgate schema gitrepository > gitrepository.json`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
