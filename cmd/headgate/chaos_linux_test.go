@@ -31,7 +31,6 @@ var chaosSeed = flag.Uint64("chaos.seed", 1, "seed of TestServeChaos")
 type chaos struct {
 	*testing.T
 	rand    *rand.Rand
-	command string
 	dir     string
 	docs    string
 	store   string
@@ -78,14 +77,6 @@ func newChaos(t *testing.T) *chaos {
 	w.secret()
 	for _, x := range w.objects {
 		w.write(x, 1)
-	}
-	w.command = filepath.Join(t.TempDir(), "headgate.exe")
-	args := []string{"build", "-o", w.command}
-	if race {
-		args = append(args, "-race")
-	}
-	if out, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	return w
 }
@@ -173,7 +164,7 @@ const chaosBase = "http://sources.example.org"
 func (w *chaos) start(length time.Duration) *chaosServer {
 	w.Helper()
 	s := &chaosServer{ended: make(chan struct{}), log: new(bytes.Buffer)}
-	s.Cmd = exec.Command(w.command, "serve", "-f", w.docs, "--store", w.store, "--addr", "127.0.0.1:0", "--base-url", chaosBase, "--profiles", "--retention", "3s", "--log-level", "error",
+	s.Cmd = exec.Command("headgate", "serve", "-f", w.docs, "--store", w.store, "--addr", "127.0.0.1:0", "--base-url", chaosBase, "--profiles", "--retention", "3s", "--log-level", "error",
 		"--min-retry-delay", "50ms", "--max-retry-delay", "1s", "--artifact-retention-ttl", "3s")
 	s.Env = append(os.Environ(), "TMPDIR="+filepath.Join(w.dir, "tmp"), "GORACE=atexit_sleep_ms=0")
 	s.Stderr = s.log

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/fstest"
@@ -107,7 +108,7 @@ func (s *docShell) start(world []string) {
 	cmd := exec.Command(bash, "--norc", "--noprofile")
 	cmd.Dir, cmd.SysProcAttr = s.dir, &syscall.SysProcAttr{Setpgid: true}
 	cmd.Env = append(os.Environ(), world...)
-	cmd.Env = append(cmd.Env, "HOME="+s.dir, "GOCACHE="+goEnv(s.t, "GOCACHE"), "GOPATH="+goEnv(s.t, "GOPATH"), "GORACE=atexit_sleep_ms=0",
+	cmd.Env = append(cmd.Env, "HOME="+s.dir, "GOCACHE="+goEnv()[0], "GOPATH="+goEnv()[1], "GORACE=atexit_sleep_ms=0",
 		"HEADGATE_TESTER=http://"+s.loopback+":8080", "PAGER=cat")
 	shell, err := cmd.StdinPipe()
 	if err != nil {
@@ -131,13 +132,14 @@ func (s *docShell) start(world []string) {
 	s.send(prelude)
 }
 
-func goEnv(t *testing.T, name string) string {
-	out, err := exec.Command("go", "env", name).Output()
+// goEnv returns the cache of go, and where it installs.
+var goEnv = sync.OnceValue(func() []string {
+	out, err := exec.Command("go", "env", "GOCACHE", "GOPATH").Output()
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
-	return strings.TrimSpace(string(out))
-}
+	return strings.Split(strings.TrimSpace(string(out)), "\n")
+})
 
 // send has the shell do lines, and returns what they print. The test ends when one fails.
 func (s *docShell) send(lines string) string {

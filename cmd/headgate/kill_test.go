@@ -32,11 +32,6 @@ func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	store, out := filepath.Join(dir, "store"), filepath.Join(dir, "out")
 	manifest := filepath.Join(dir, "app.yaml")
-	// The real command: the test binary starts slowly under the race detector.
-	command := filepath.Join(t.TempDir(), "headgate.exe")
-	if out, err := exec.Command("go", "build", "-o", command, ".").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
 	start := func(i int) *exec.Cmd {
 		files := tree(fmt.Sprint(i))
 		for part := range 20 {
@@ -48,8 +43,8 @@ func TestKill(t *testing.T) {
 		if err := os.WriteFile(manifest, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		c := exec.Command(command, "fetch", "-f", manifest, "--store", store, "--out", out, "-q")
-		c.Env = append(os.Environ(), "TMPDIR="+dir)
+		c := exec.Command("headgate", "fetch", "-f", manifest, "--store", store, "--out", out, "-q")
+		c.Env = append(os.Environ(), "TMPDIR="+dir, "GORACE=atexit_sleep_ms=0")
 		c.Stderr = os.Stderr
 		if err := c.Start(); err != nil {
 			t.Fatal(err)

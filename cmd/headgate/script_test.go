@@ -22,12 +22,6 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
-		"headgate": main,
-	})
-}
-
 // Each script has a Git server of its own: $REPO is its URL, $COMMIT1 and
 // $COMMIT2 the commits of main, v1.0.0 is a tag at the first. $PRIVATE is the
 // same repository behind user "ci" and password "s3cret"; $BROKEN is a server
@@ -37,7 +31,8 @@ func TestMain(m *testing.M) {
 // $TESTDATA is the folder testdata of the module,
 // $SIGNED and $COSIGN have what gpg, ssh-keygen and cosign signed. The
 // command "commit" adds a commit to main; "exits" runs a command that has to
-// end with a code; "layer" pushes a file as a layer. Object stores are those of bucketServers, repositories of charts
+// end with a code; "layer" pushes a file as a layer. Commands of headgate are
+// executed by one process, a session; those after "exec" by one each. Object stores are those of bucketServers, repositories of charts
 // those of chartServers, what rollouts call is that of webhooks, a test runner that of startTester.
 func TestScripts(t *testing.T) {
 	signedDir, err := filepath.Abs("../../testdata/signed")
@@ -91,6 +86,13 @@ func TestScripts(t *testing.T) {
 					env.Setenv(name, value)
 				}
 			}
+			commands := new(commandSession)
+			env.Values[sessionKey{}] = commands
+			env.Defer(func() {
+				if err := commands.end(); err != nil {
+					t.Error(err)
+				}
+			})
 			for _, key := range []any{testerKey{}, keptKey{}} {
 				server := new(*serverProcess)
 				env.Values[key] = server
@@ -124,10 +126,15 @@ func TestScripts(t *testing.T) {
 					ts.Check(signed(ts.Value(repoKey{}).(*testenv.Repo), signedDir, name))
 				}
 			},
-			"bucket":  changeBucket,
-			"chart":   changeCharts,
-			"asked":   asked,
-			"exits":   exits,
+			"bucket": changeBucket,
+			"chart":  changeCharts,
+			"asked":  asked,
+			"exits":  exits,
+			"headgate": func(ts *testscript.TestScript, not bool, args []string) {
+				if code := execute(ts, args); (code == 0) == not {
+					ts.Fatalf("exit code %d", code)
+				}
+			},
 			"layer":   pushLayer,
 			"called":  called,
 			"until":   until,
@@ -228,10 +235,11 @@ func tree(at string) fstest.MapFS {
 
 // exits runs a command and compares its exit code: exits CODE COMMAND…
 func exits(ts *testscript.TestScript, _ bool, args []string) {
-	err := ts.Exec(args[1], args[2:]...)
 	code := 0
 	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if args[1] == "headgate" {
+		code = execute(ts, args[2:])
+	} else if err := ts.Exec(args[1], args[2:]...); errors.As(err, &exit) {
 		code = exit.ExitCode()
 	} else {
 		ts.Check(err)
