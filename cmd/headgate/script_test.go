@@ -11,10 +11,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -140,6 +142,7 @@ func TestScripts(t *testing.T) {
 			"until":   until,
 			"gate":    turn,
 			"expand":  expand,
+			"saved":   saved,
 			"serve":   serveStore,
 			"notes":   removeNotes,
 			"serving": startServe,
@@ -260,6 +263,20 @@ func expand(ts *testscript.TestScript, _ bool, args []string) {
 	for _, name := range args {
 		text := os.Expand(ts.ReadFile(name), ts.Getenv)
 		ts.Check(os.WriteFile(ts.MkAbs(name), []byte(text), 0o666))
+	}
+}
+
+// saved waits until a file has what matches: saved FILE PATTERN.
+func saved(ts *testscript.TestScript, _ bool, args []string) {
+	pattern := regexp.MustCompile(args[1])
+	for until := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		text, err := os.ReadFile(ts.MkAbs(args[0]))
+		if pattern.Match(text) {
+			return
+		}
+		if time.Now().After(until) {
+			ts.Fatalf("%s has %s, %v", args[0], text, err)
+		}
 	}
 }
 

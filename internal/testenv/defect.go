@@ -5,7 +5,7 @@
 // and Concord. Everything listens on loopback at
 // a port of its own and ends with the test. Only tests import it.
 //
-// Repositories are made by the git binary, in an environment without any
+// Repositories are served, and but for their objects made, by the git binary, in an environment without any
 // configuration of the machine; the same calls give the same ids everywhere.
 //
 // Servers record what they were asked, enforce the credentials they were

@@ -2,6 +2,10 @@ package testenv
 
 import (
 	"bytes"
+	"compress/zlib"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"io/fs"
@@ -9,9 +13,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -22,10 +28,11 @@ var Epoch = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // A Repo is a bare Git repository on disk.
 type Repo struct {
-	Dir   string
-	t     testing.TB
-	env   []string
-	ticks int
+	Dir    string
+	t      testing.TB
+	env    []string
+	ticks  int
+	sha256 bool
 }
 
 // NewRepo makes an empty repository whose HEAD is refs/heads/main.
@@ -34,11 +41,11 @@ func NewRepo(t testing.TB) *Repo {
 	return NewRepoIn(t, "sha1")
 }
 
-// NewRepoIn is [NewRepo] in an object format, sha1 or sha256. It is written
-// without git, which takes its time.
+// NewRepoIn is [NewRepo] in an object format, sha1 or sha256. Repositories, and
+// objects in them, are written without git, which takes its time.
 func NewRepoIn(t testing.TB, format string) *Repo {
 	t.Helper()
-	r := &Repo{Dir: filepath.Join(t.TempDir(), "repo.git"), t: t, env: GitEnv(t)}
+	r := &Repo{Dir: filepath.Join(t.TempDir(), "repo.git"), t: t, env: GitEnv(t), sha256: format == "sha256"}
 	config := "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectformat = " + format + "\n"
 	if format == "sha1" {
 		config = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
@@ -96,23 +103,21 @@ func (r *Repo) Commit(c Commit) string {
 	if c.Message == "" {
 		c.Message = "commit"
 	}
-	if c.Parents == nil && c.Branch != "" && r.has("refs/heads/"+c.Branch) {
-		c.Parents = []string{"refs/heads/" + c.Branch + "^0"}
-	}
-	if c.Tree == "" && c.Branch != "" {
-		return r.importCommit(c)
+	branch := "refs/heads/" + c.Branch
+	if c.Parents == nil && c.Branch != "" && r.has(branch) {
+		c.Parents = []string{branch}
 	}
 	if c.Tree == "" {
 		c.Tree = r.Tree(c.Files)
 	}
-	args := []string{"commit-tree", c.Tree}
+	text := "tree " + c.Tree + "\n"
 	for _, p := range c.Parents {
-		args = append(args, "-p", p)
+		text += "parent " + r.ID(p) + "\n"
 	}
-	date := r.date(c.Time)
-	id := r.run(strings.NewReader(c.Message), []string{"GIT_AUTHOR_DATE=" + date, "GIT_COMMITTER_DATE=" + date}, args...)
+	by := "tester <tester@example.com> " + r.date(c.Time)
+	id := r.Object("commit", fmt.Appendf(nil, "%sauthor %s\ncommitter %s\n\n%s", text, by, by, c.Message))
 	if c.Branch != "" {
-		r.Ref("refs/heads/"+c.Branch, id)
+		r.Ref(branch, id)
 	}
 	return id
 }
@@ -126,64 +131,76 @@ func (r *Repo) has(ref string) bool {
 	return strings.Contains(string(packed), " "+ref+"\n")
 }
 
-// importCommit makes tree, commit and branch by one process: a commit costs
-// little time that way.
-func (r *Repo) importCommit(c Commit) string {
-	var in bytes.Buffer
-	date := r.date(c.Time)
-	fmt.Fprintf(&in, "commit refs/heads/%s\nmark :1\n", c.Branch)
-	for _, who := range []string{"author", "committer"} {
-		fmt.Fprintf(&in, "%s tester <tester@example.com> %s\n", who, date)
-	}
-	fmt.Fprintf(&in, "data %d\n%s\n", len(c.Message), c.Message)
-	for i, p := range c.Parents {
-		fmt.Fprintf(&in, "%s %s\n", []string{"from", "merge"}[min(i, 1)], p)
-	}
-	writeTree(&in, c.Files)
-	fmt.Fprintf(&in, "get-mark :1\n")
-	return r.run(&in, nil, "fast-import", "--quiet", "--force")
-}
-
 // Tree stores a tree and returns its id. Executable files, symbolic links
 // (Data is the target) and gitlinks keep their kind; empty folders do not exist in Git.
 func (r *Repo) Tree(files fstest.MapFS) string {
 	r.t.Helper()
-	var in bytes.Buffer
-	fmt.Fprintf(&in, "commit refs/testenv/tree\ncommitter tester <tester@example.com> 0 +0000\ndata 0\n")
-	writeTree(&in, files)
-	r.run(&in, nil, "fast-import", "--quiet", "--force")
-	tree := r.ID("refs/testenv/tree^{tree}")
-	r.Git("update-ref", "-d", "refs/testenv/tree")
-	return tree
+	entries, folders := map[string]string{}, map[string]fstest.MapFS{} // entries by the names that they are sorted by
+	for name, f := range files {
+		if f.Mode.IsDir() {
+			continue
+		}
+		if folder, below, ok := strings.Cut(name, "/"); ok {
+			if folders[folder] == nil {
+				folders[folder] = fstest.MapFS{}
+			}
+			folders[folder][below] = f
+			continue
+		}
+		switch {
+		case f.Mode&fs.ModeIrregular != 0:
+			entries[name] = entry("160000", name, string(f.Data))
+		case f.Mode&fs.ModeSymlink != 0:
+			entries[name] = entry("120000", name, r.Object("blob", f.Data))
+		case f.Mode&0o100 != 0:
+			entries[name] = entry("100755", name, r.Object("blob", f.Data))
+		default:
+			entries[name] = entry("100644", name, r.Object("blob", f.Data))
+		}
+	}
+	for name, folder := range folders {
+		entries[name+"/"] = entry("40000", name, r.Tree(folder))
+	}
+	var tree strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		tree.WriteString(entries[name])
+	}
+	return r.Object("tree", []byte(tree.String()))
 }
 
-// writeTree writes the commands of git fast-import that make a tree.
-func writeTree(in *bytes.Buffer, files fstest.MapFS) {
-	fmt.Fprintf(in, "deleteall\n")
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		f := files[name]
-		kind := "100644"
-		switch mode := f.Mode; {
-		case mode.IsDir():
-			continue
-		case mode&fs.ModeIrregular != 0:
-			fmt.Fprintf(in, "M 160000 %s %q\n", f.Data, name)
-			continue
-		case mode&fs.ModeSymlink != 0:
-			kind = "120000"
-		case mode&0o100 != 0:
-			kind = "100755"
-		}
-		fmt.Fprintf(in, "M %s inline %q\ndata %d\n%s\n", kind, name, len(f.Data), f.Data)
-	}
+// entry returns an entry of a tree.
+func entry(mode, name, id string) string {
+	raw, _ := hex.DecodeString(id)
+	return mode + " " + name + "\x00" + string(raw)
 }
 
 // Object stores raw bytes as an object of a kind (blob, tree, commit, tag)
 // without any check, and returns its id.
 func (r *Repo) Object(kind string, raw []byte) string {
 	r.t.Helper()
-	return r.run(bytes.NewReader(raw), nil, "hash-object", "-t", kind, "--literally", "-w", "--stdin")
+	whole := fmt.Appendf(nil, "%s %d\x00%s", kind, len(raw), raw)
+	id := fmt.Sprintf("%x", sha1.Sum(whole))
+	if r.sha256 {
+		id = fmt.Sprintf("%x", sha256.Sum256(whole))
+	}
+	name := "objects/" + id[:2] + "/" + id[2:]
+	if _, err := os.Stat(filepath.Join(r.Dir, name)); err != nil {
+		var packed bytes.Buffer
+		w := deflaters.Get().(*zlib.Writer)
+		defer deflaters.Put(w)
+		w.Reset(&packed)
+		w.Write(whole)
+		w.Close()
+		r.write(name, packed.String())
+	}
+	return id
 }
+
+// deflaters are kept, because to make one costs more than what it writes here.
+var deflaters = sync.Pool{New: func() any {
+	w, _ := zlib.NewWriterLevel(nil, zlib.BestSpeed)
+	return w
+}}
 
 // Ref makes a ref of any full name point at an object.
 func (r *Repo) Ref(name, id string) { r.t.Helper(); r.write(name, id+"\n") }
@@ -199,7 +216,20 @@ func (r *Repo) AnnotatedTag(name, id, message string) string {
 }
 
 // ID returns the id that a revision expression stands for.
-func (r *Repo) ID(rev string) string { r.t.Helper(); return r.Git("rev-parse", "--verify", "-q", rev) }
+func (r *Repo) ID(rev string) string {
+	r.t.Helper()
+	if fullID.MatchString(rev) {
+		return rev
+	}
+	for _, folder := range []string{"", "refs/tags", "refs/heads"} { // without git, which takes its time
+		if text, err := os.ReadFile(filepath.Join(r.Dir, folder, filepath.FromSlash(rev))); err == nil && fullID.Match(bytes.TrimSpace(text)) {
+			return strings.TrimSpace(string(text))
+		}
+	}
+	return r.Git("rev-parse", "--verify", "-q", rev)
+}
+
+var fullID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
 // Git runs git in the repository and returns its output without the final line break.
 func (r *Repo) Git(args ...string) string { r.t.Helper(); return r.run(nil, nil, args...) }

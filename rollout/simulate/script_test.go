@@ -41,7 +41,6 @@ func TestParseOutcome(t *testing.T) {
 		{simulate.Revision, "v2@6-8,v3@9", "v2@6-8,v3@9-"},
 		{simulate.Revision, "user@host@6", "user@host@6-"},
 		{simulate.Revision, "v2\x1b[2J@6", `error: is not a text of printable characters`},
-		{simulate.Revision, strings.Repeat("v", 254), "error: is not a text"},
 		{simulate.Suspend, "on@3-5", ""},
 		{simulate.Suspend, "yes", "error: is not on or off"},
 		{"weather", "sunny", `error: unknown subject "weather"`},

@@ -288,10 +288,11 @@ func noLeaks(ctx context.Context, t TB, do func(ctx context.Context)) {
 	t.Helper()
 	label := fmt.Sprintf("%s %p", t.Name(), &do) // goroutines have that of the one that started them
 	pprof.Do(ctx, pprof.Labels("sourcetest", label), do)
-	deadline := time.After(time.Minute)
+	deadline, pause := time.After(time.Minute), time.Millisecond
 	for left := stacks(label); left != ""; left = stacks(label) {
 		select {
-		case <-time.After(time.Millisecond):
+		case <-time.After(pause): // longer each time, as to look is costly
+			pause = min(2*pause, 100*time.Millisecond)
 		case <-deadline:
 			t.Errorf("goroutines are left behind:\n%s", left)
 			return
