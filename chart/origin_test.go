@@ -320,7 +320,7 @@ func TestFailuresOfTrees(t *testing.T) {
 		{"values that are no map", with("p.yaml", "- 1\n"), values("app/values.yaml", "p.yaml"), stalled, "BuildFailed", "ValuesFilesError", `values file "p.yaml": `},
 		{"values that are no YAML", with("p.yaml", "{"), values("app/values.yaml", "p.yaml"), stalled, "BuildFailed", "ValuesFilesError", `values file "p.yaml": `},
 		{"values that are too long", with("p.yaml", "a: "+strings.Repeat("x", 1<<20)), values("p.yaml"), stalled, "BuildFailed", "ValuesFilesError", "more than 1048576 bytes"},
-		{"values that are too long together", with("p.yaml", "a: "+strings.Repeat("x", 1<<20-3)), values(slices.Repeat([]string{"p.yaml"}, 17)...), stalled, "BuildFailed", "ValuesFilesError", "more than 16777216 bytes"},
+		{"values that are too long together", with("p.yaml", "a: 1\n#"+strings.Repeat("x", 1<<20-6)), values(slices.Repeat([]string{"p.yaml"}, 17)...), stalled, "BuildFailed", "ValuesFilesError", "more than 16777216 bytes"},
 		{"values that lead out", good(), values("../x.yaml"), stalled, "BuildFailed", "ValuesFilesError", "must not lead out"},
 		{"values of another source that lead out", good(), values("source:lib/../../x.yaml"), stalled, "BuildFailed", "ValuesFilesError", "must not lead out"},
 		{"values of another source that are missing", good(), values("source:lib/no.yaml"), stalled, "BuildFailed", "ValuesFilesError", `values file "source:lib/no.yaml"`},

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -19,7 +20,7 @@ import (
 	"testing/fstest"
 	"time"
 
-	"sigs.k8s.io/yaml"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/chart"
@@ -285,24 +286,21 @@ func (u *repoUpstream) Publish(tree fstest.MapFS) error {
 			"annotations": map[string]string{"path": name, "mode": fmt.Sprintf("%o", tree[name].Mode), "data": base64.StdEncoding.EncodeToString(tree[name].Data)},
 		}}
 	}
-	text, err := yaml.Marshal(map[string]any{"apiVersion": "v1", "entries": entries, "generated": "2026-01-01T00:00:00Z"})
-	if err == nil && u.variant.config.JSON {
-		text, err = yaml.YAMLToJSON(text)
+	encode := yaml.Marshal
+	if u.variant.config.JSON {
+		encode = json.Marshal
 	}
+	text, err := encode(map[string]any{"apiVersion": "v1", "entries": entries, "generated": "2026-01-01T00:00:00Z"})
 	u.s.SetIndex(text)
 	return err
 }
 
 // repoRead returns the files that an index was made of.
 func repoRead(r io.Reader) (fs.FS, error) {
-	text, err := io.ReadAll(r)
-	if err != nil {
-		return nil, err
-	}
 	var index struct {
 		Entries map[string][]struct{ Annotations map[string]string }
 	}
-	if err := yaml.Unmarshal(text, &index); err != nil {
+	if err := yaml.NewDecoder(r).Decode(&index); err != nil {
 		return nil, err
 	}
 	tree := fstest.MapFS{}

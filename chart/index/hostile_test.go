@@ -179,7 +179,7 @@ func TestHostileYAML(t *testing.T) {
 // TestAliasesAreBounded reads versions that take over a large mapping, or are one,
 // many times.
 func TestAliasesAreBounded(t *testing.T) {
-	large := "x: &x {" + strings.Repeat("y: z,", 100_000) + "name: a, version: 1.0.0, urls: [a]}\n"
+	large := "x: &x {" + strings.Repeat("y: z,", 50_000) + "name: a, version: 1.0.0, urls: [a]}\n"
 	for name, entries := range map[string]string{
 		"elements": strings.Repeat("  - *x\n", 1000),
 		"merged":   strings.Repeat("  - {<<: *x}\n", 1000),
