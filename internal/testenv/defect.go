@@ -1,5 +1,5 @@
-// Package testenv serves real protocols inside a test: Git over HTTP by git's
-// own http-backend, Git over ssh by git's own upload-pack, the API of
+// Package testenv serves real protocols inside a test: Git over HTTP and
+// over ssh by git's own upload-pack, the API of
 // GitHub for apps, a registry of OCI artifacts, a repository of charts, object
 // stores, and http, https and socks5 proxies; handlers that answer like nGrinder
 // and Concord. Everything listens on loopback at

@@ -2,16 +2,14 @@ package testenv
 
 import (
 	"bytes"
+	"context"
 	"crypto/subtle"
 	"io"
 	"net/http"
-	"net/http/cgi"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -41,10 +39,9 @@ type Server struct {
 	fakeServer
 	URL string // without a slash at its end; the repository is URL/repo.git
 
-	config  HTTP
-	repos   map[string]*Repo
-	backend string
-	env     []string
+	config HTTP
+	repos  map[string]*Repo
+	env    []string
 }
 
 // A Request is one request to a [Server].
@@ -59,13 +56,7 @@ type Request struct {
 	Status        int // of the answer, 0 until there is one
 }
 
-// gitBackend is the path of git http-backend, which git is asked for once.
-var gitBackend = sync.OnceValues(func() (string, error) {
-	dir, err := exec.Command("git", "--exec-path").Output()
-	return filepath.Join(strings.TrimSpace(string(dir)), "git-http-backend"), err
-})
-
-// ServeHTTP serves a repository as /repo.git by git http-backend until the test ends.
+// ServeHTTP serves a repository as /repo.git by git upload-pack until the test ends.
 func ServeHTTP(t testing.TB, c HTTP, repo *Repo) *Server {
 	t.Helper()
 	return ServeAll(t, c, map[string]*Repo{"repo.git": repo})
@@ -74,9 +65,7 @@ func ServeHTTP(t testing.TB, c HTTP, repo *Repo) *Server {
 // ServeAll is [ServeHTTP] for several repositories, each by its path below the server.
 func ServeAll(t testing.TB, c HTTP, repos map[string]*Repo) *Server {
 	t.Helper()
-	backend, err := gitBackend()
-	check(t, err)
-	s := &Server{fakeServer: fakeServer{breaker: newBreaker(c.Defect)}, config: c, repos: repos, env: GitEnv(t), backend: backend}
+	s := &Server{fakeServer: fakeServer{breaker: newBreaker(c.Defect)}, config: c, repos: repos, env: GitEnv(t)}
 	s.listen(t, s.serve, secured(c.CA, c.Mutual, c.Names), true)
 	s.URL = s.Base
 	return s
@@ -164,22 +153,40 @@ func (s *Server) allowed(r *http.Request, phase Phase) bool {
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// backendFor returns git http-backend, set up for the repository that r names.
+// backendFor returns what answers a request of the smart protocol for the repository that r names.
 func (s *Server) backendFor(r *http.Request) http.Handler {
 	for path, repo := range s.repos {
-		if rest, ok := strings.CutPrefix(r.URL.Path, "/"+path); ok && (rest == "" || rest[0] == '/') {
-			r.URL.Path = "/" + filepath.Base(repo.Dir) + rest
-			if s.config.V0 {
-				r.Header.Del("Git-Protocol")
-			}
-			return &cgi.Handler{
-				Path: s.backend, Dir: repo.Dir, Logger: quiet, Stderr: io.Discard,
-				Env: slices.Concat(s.env, uploadPackConfig(s.config.NoFilter, s.config.NoAnyWant),
-					[]string{"GIT_PROJECT_ROOT=" + filepath.Dir(repo.Dir), "GIT_HTTP_EXPORT_ALL=1"}),
-			}
+		switch rest, _ := strings.CutPrefix(r.URL.Path, "/"+path+"/"); {
+		case r.Method == http.MethodGet && rest == "info/refs" && r.URL.Query().Get("service") == "git-upload-pack":
+			return s.uploadPack(repo, "advertisement", "--advertise-refs")
+		case r.Method == http.MethodPost && rest == "git-upload-pack" && r.Header.Get("Content-Type") == "application/x-git-upload-pack-request":
+			return s.uploadPack(repo, "result")
 		}
 	}
 	return http.NotFoundHandler()
+}
+
+// uploadPack has git upload-pack answer, as git http-backend does, which takes one process more.
+func (s *Server) uploadPack(repo *Repo, kind string, args ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		protocol := r.Header.Get("Git-Protocol")
+		if s.config.V0 {
+			protocol = ""
+		}
+		w.Header().Set("Content-Type", "application/x-git-upload-pack-"+kind)
+		if kind == "advertisement" && !strings.Contains(protocol, "version=2") {
+			io.WriteString(w, "001e# service=git-upload-pack\n0000")
+		}
+		ctx, cancel := context.WithCancel(r.Context())
+		cmd := exec.CommandContext(ctx, "git", slices.Concat([]string{"upload-pack", "--stateless-rpc"}, args, []string{"."})...)
+		defer func() { cancel(); cmd.Wait() }() // also when a defect ends this handler by a panic
+		cmd.Dir, cmd.Stdin = repo.Dir, r.Body
+		cmd.Env = slices.Concat(s.env, uploadPackConfig(s.config.NoFilter, s.config.NoAnyWant), []string{"GIT_PROTOCOL=" + protocol})
+		out, err := cmd.StdoutPipe()
+		if err == nil && cmd.Start() == nil {
+			io.Copy(w, out) // upload-pack says itself what is wrong
+		}
+	}
 }
 
 // uploadPackConfig returns what git upload-pack offers, as git's environment.
