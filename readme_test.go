@@ -13,8 +13,8 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// programs returns the programs that a document shows, built, in a directory of the test.
-func programs(t *testing.T, file string) (built []string) {
+// programs returns the files of the programs that a document shows.
+func programs(t *testing.T, file string) (files []string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -24,25 +24,29 @@ func programs(t *testing.T, file string) (built []string) {
 		if bytes.Count(block[1], []byte("\n")) > 40 {
 			t.Errorf("program %d of %s has more than 40 lines", i, file)
 		}
-		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "main.go"), block[1], 0o644); err != nil {
+		files = append(files, filepath.Join(t.TempDir(), "main.go"))
+		if err := os.WriteFile(files[len(files)-1], block[1], 0o644); err != nil {
 			t.Fatal(err)
 		}
-		build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "program.exe"), filepath.Join(dir, "main.go"))
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		built = append(built, filepath.Join(dir, "program.exe"))
 	}
-	return built
+	return files
+}
+
+func goCommand(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 }
 
 // The program in the README fetches, and finds nothing new the next time.
 func TestReadme(t *testing.T) {
-	built := programs(t, "README.md")
-	if len(built) != 1 {
-		t.Fatalf("the README has %d programs", len(built))
+	files := programs(t, "README.md")
+	if len(files) != 1 {
+		t.Fatalf("the README has %d programs", len(files))
 	}
+	program := filepath.Join(t.TempDir(), "program.exe")
+	goCommand(t, "build", "-ldflags=-w", "-o", program, files[0])
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "master", Message: "first", Files: fstest.MapFS{"app.yaml": {Data: []byte("replicas: 3\n")}}})
 	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
@@ -55,7 +59,7 @@ func TestReadme(t *testing.T) {
 		"GitRepository/default/app stored there was no artifact\n",
 		"GitRepository/default/app unchanged revision, spec and inputs are those of the artifact\n",
 	} {
-		run := exec.CommandContext(t.Context(), built[0])
+		run := exec.CommandContext(t.Context(), program)
 		run.Dir = dir
 		if out, err := run.CombinedOutput(); err != nil || string(out) != want {
 			t.Errorf("%v: %q, want %q", err, out, want)
@@ -65,7 +69,11 @@ func TestReadme(t *testing.T) {
 
 // The programs in the document about embedding compile.
 func TestEmbedding(t *testing.T) {
-	if len(programs(t, "docs/embedding.md")) == 0 {
+	files := programs(t, "docs/embedding.md")
+	if len(files) == 0 {
 		t.Error("there is no program")
+	}
+	for _, file := range files {
+		goCommand(t, "vet", file) // which compiles, and does not link
 	}
 }
