@@ -51,9 +51,7 @@ func ended(t *testing.T, set *source.Set, o headgate.Options) []string {
 func openStore(t *testing.T) *artifact.Store {
 	t.Helper()
 	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { store.Close() })
 	return store
 }
@@ -215,3 +213,5 @@ func TestOriginsExternal(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+var must = testenv.Must

@@ -17,17 +17,13 @@ import (
 func programs(t *testing.T, file string) (files []string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, block := range regexp.MustCompile("(?s)```go\n(package main\n.*?)```").FindAllSubmatch(text, -1) {
 		if bytes.Count(block[1], []byte("\n")) > 40 {
 			t.Errorf("program %d of %s has more than 40 lines", i, file)
 		}
 		files = append(files, filepath.Join(t.TempDir(), "main.go"))
-		if err := os.WriteFile(files[len(files)-1], block[1], 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(files[len(files)-1], block[1], 0o644))
 	}
 	return files
 }
@@ -52,9 +48,7 @@ func TestReadme(t *testing.T) {
 	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
 	document := fmt.Sprintf("apiVersion: source.headgate.dev/v1\nkind: GitRepository\nmetadata: {name: app}\nspec: {url: %q, interval: 5m}\n", server.Repo())
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "sources.yaml"), []byte(document), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "sources.yaml"), []byte(document), 0o644))
 	for _, want := range []string{
 		"GitRepository/default/app stored there was no artifact\n",
 		"GitRepository/default/app unchanged revision, spec and inputs are those of the artifact\n",

@@ -222,9 +222,7 @@ func walk(t *testing.T, tree fs.FS, visit func(name string)) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // folder writes files, NAME, CONTENT, …, and returns their directory.
@@ -234,9 +232,7 @@ func folder(t *testing.T, nameContent ...string) string {
 	for i := 0; i < len(nameContent); i += 2 {
 		name := filepath.Join(dir, filepath.FromSlash(nameContent[i]))
 		err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(nameContent[i+1]), 0o644))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	return dir
 }
@@ -298,9 +294,7 @@ func artifactOf(t *testing.T, o source.Origin) string {
 		t.Fatalf("%+v, %s, %v", rev, state, err)
 	}
 	c, err := o.Open(t.Context(), rev)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	out := new(strings.Builder)
 	if _, err := c.WriteTo(t.Context(), out); err != nil {
@@ -493,3 +487,5 @@ func TestETag(t *testing.T) {
 		}
 	}
 }
+
+var must = testenv.Must

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/internal/testenv/measure"
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
@@ -100,9 +101,7 @@ func small(n int) map[string]int64 {
 func checked(t *testing.T, archive io.Reader, sizes map[string]int64) {
 	t.Helper()
 	tree, err := artifact.Read(archive, artifact.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer tree.Close()
 	for key, size := range sizes {
 		got, err := fs.ReadFile(tree, key)
@@ -128,9 +127,7 @@ func TestFetch(t *testing.T) {
 			sourcetest.NoLeaks(t, func(ctx context.Context) {
 				var out bytes.Buffer
 				report, err := holding(t, &shop{}, sizes).WriteTo(ctx, &out)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				checked(t, &out, sizes)
 				if want := fmt.Sprintf("stored artifact with %d fetched files from 'apps' bucket", len(sizes)); report.Message != want {
 					t.Error(report.Message)
@@ -319,9 +316,7 @@ func TestExplainAgain(t *testing.T) {
 	c := holding(t, &shop{}, map[string]int64{"a": 9, "dir/b": 3, "dir-c": 1})
 	c.ignored = []Object{{Key: "dir", ETag: "e"}, {Key: "a/b", ETag: "e"}, {Key: "other/x", ETag: "e", Size: 4}}
 	first, _, err := c.Explain(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var names []string
 	if err := fs.WalkDir(first, ".", func(name string, _ fs.DirEntry, err error) error { names = append(names, name); return err }); err != nil {
 		t.Error(err)
@@ -402,9 +397,7 @@ func copied(t *testing.T, s *snapshot, r *rand.Rand) *previousArtifact {
 	if _, err := artifact.Pack(t.Context(), &archive, all); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.read(io.NopCloser(&archive)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.read(io.NopCloser(&archive)))
 	return p
 }
 
@@ -461,9 +454,7 @@ func TestResume(t *testing.T) {
 						}
 						return
 					}
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					if n := d.opened.Load(); n != c.opens {
 						t.Errorf("opened %d times instead of %d", n, c.opens)
 					}
@@ -635,9 +626,7 @@ func TestIssued(t *testing.T) {
 			}
 			return c, nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		get := func(refused *source.Credential, want string) *source.Credential {
 			t.Helper()
 			c, err := i.Get(t.Context(), refused)
@@ -680,3 +669,5 @@ func FuzzXMLPage(f *testing.F) {
 		}
 	})
 }
+
+var must = testenv.Must

@@ -32,9 +32,7 @@ import (
 func keyFile(t *testing.T, s *testenv.Store, nameValue ...any) string {
 	t.Helper()
 	file := map[string]any{}
-	if err := json.Unmarshal(s.Key(), &file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(s.Key(), &file))
 	for i := 0; i < len(nameValue); i += 2 {
 		if file[nameValue[i].(string)] = nameValue[i+1]; nameValue[i+1] == nil {
 			delete(file, nameValue[i].(string))
@@ -186,14 +184,10 @@ func TestForms(t *testing.T) {
 func certificate(t *testing.T) (cert, both []byte) {
 	t.Helper()
 	private, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "app"}, NotBefore: time.Now(), NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, _ := x509.MarshalPKCS8PrivateKey(private)
 	cert = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	return cert, append(bytes.Clone(cert), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text})...)

@@ -155,9 +155,7 @@ func FuzzKeys(f *testing.F) {
 			return
 		}
 		c, err := o.Open(t.Context(), rev)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer c.Close()
 		out := new(strings.Builder)
 		if _, err := c.WriteTo(t.Context(), out); err != nil {

@@ -219,9 +219,7 @@ func newScene(t *testing.T, c testenv.StoreConfig) *bucketHistory {
 	r.Stalls = r.s.Stalls
 	r.b = r.s.Bucket("app")
 	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { cache.Close() })
 	r.secrets = secrets{"keys": data("accesskey", "AKIA", "secretkey", canary)}
 	r.env = source.Env{Secrets: r.secrets, Cache: cache, Sources: &source.Inventory{Store: r.Store}}

@@ -42,9 +42,7 @@ func TestOrders(t *testing.T) {
 		d.put(fmt.Sprintf("many/%d", i), fmt.Sprint(i))
 	}
 	want, err := resolve(t, d, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, order := range map[string]func([]bucket.Object){
 		"backwards": slices.Reverse[[]bucket.Object],
 		"shuffled":  func(l []bucket.Object) { rand.Shuffle(len(l), func(i, j int) { l[i], l[j] = l[j], l[i] }) },
@@ -60,9 +58,7 @@ func TestOrders(t *testing.T) {
 func TestRevisionDepends(t *testing.T) {
 	base := func() *memoryDriver { return newMemory("a/b", "1", "c.png", "2", "d/e/f", "3") }
 	want, err := resolve(t, base(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, c := range map[string]struct {
 		change func(*memoryDriver)
 		edit   func(*source.BucketSpec)
@@ -155,9 +151,7 @@ func TestRequests(t *testing.T) {
 func TestForeignState(t *testing.T) {
 	d := newMemory("a", "1", ".sourceignore", "b\n")
 	_, state, err := d.origin(newBucket(nil), source.Env{}).Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !strings.Contains(string(state), `"generic store.example/stuff"`) {
 		t.Errorf("state %s", state)
 	}
@@ -240,19 +234,13 @@ func (d *memoryDriver) fetch(t *testing.T, edit func(*source.BucketSpec)) (sourc
 	t.Helper()
 	o := d.origin(newBucket(edit), source.Env{})
 	rev, _, err := o.Resolve(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c, err := o.Open(t.Context(), rev)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	out := new(strings.Builder)
 	report, err := c.WriteTo(t.Context(), out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return report, strings.Join(filesOf(t, strings.NewReader(out.String())), " ")
 }
 
@@ -260,9 +248,7 @@ func (d *memoryDriver) fetch(t *testing.T, edit func(*source.BucketSpec)) (sourc
 func filesOf(t *testing.T, archive io.Reader) (files []string) {
 	t.Helper()
 	tree, err := artifact.Read(archive, artifact.Limits{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer tree.Close()
 	walk(t, tree, func(name string) { files = append(files, name) })
 	return files

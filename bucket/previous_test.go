@@ -30,14 +30,10 @@ type rig struct {
 func newRig(t *testing.T, d *memoryDriver) *rig {
 	t.Helper()
 	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { store.Close() })
 	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { cache.Close() })
 	return &rig{memoryDriver: d, obj: newBucket(nil), store: store,
 		env: source.Env{Cache: cache, Sources: &source.Inventory{Store: store}}}
@@ -46,9 +42,7 @@ func newRig(t *testing.T, d *memoryDriver) *rig {
 // run reconciles the bucket and returns which objects were asked for, sorted.
 func (r *rig) run(t *testing.T) (opened string) {
 	t.Helper()
-	if err := r.try(t); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.try(t))
 	return r.opened()
 }
 
@@ -92,14 +86,10 @@ func (n notedContent) WriteTo(ctx context.Context, w io.Writer) (source.Report, 
 func (r *rig) archive(t *testing.T) []byte {
 	t.Helper()
 	f, err := r.store.Open(*r.obj.Status.Artifact)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	b, err := io.ReadAll(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 

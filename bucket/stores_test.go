@@ -123,9 +123,7 @@ func (m *maker) opened(t testing.TB, s *testenv.Store) bucket.Driver {
 func (m *maker) connected(t testing.TB, a *bucket.Access) bucket.Driver {
 	t.Helper()
 	d, err := m.connect(t.Context(), a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return d
 }
 
@@ -203,9 +201,7 @@ func trusting(t testing.TB, ca, own *testenv.CA) *tls.Config {
 	c := &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}
 	if own != nil {
 		pair, err := tls.X509KeyPair(own.Client("reader"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		c.Certificates = []tls.Certificate{pair}
 	}
 	return c
@@ -219,9 +215,7 @@ func through(t testing.TB, s *testenv.Store, hosts ...string) (*testenv.ProxySer
 	}
 	p := testenv.ServeProxy(t, testenv.Proxy{Hosts: to})
 	u, err := url.Parse(p.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p, http.ProxyURL(u)
 }
 

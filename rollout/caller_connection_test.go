@@ -267,3 +267,5 @@ func TestTLS(t *testing.T) {
 		})
 	}
 }
+
+var must = testenv.Must

@@ -36,9 +36,7 @@ type recorder struct {
 func record(t *testing.T, answer func(n int) string) *recorder {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r := &recorder{URL: "http://" + l.Addr().String(), answer: answer}
 	var all sync.WaitGroup
 	open := map[net.Conn]bool{}
@@ -422,9 +420,7 @@ func TestEchoOfProxyShowsNoCredentials(t *testing.T) {
 		return reply(502, all[n])
 	})
 	u, err := url.Parse(strings.Replace(r.URL, "://", "://proxy:canary-p%40ss@", 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	refused, err := refusal(t, &rollout.Caller{Proxy: http.ProxyURL(u)}, rollout.Hook{Name: "a", URL: "http://tester.invalid/"})
 	text := fmt.Sprintf("%v %s", err, refused.Body)
 	if !strings.Contains(text, "Proxy-Authorization: ***") || strings.Contains(text, base64.StdEncoding.EncodeToString([]byte("proxy:canary-p@ss"))) {

@@ -102,14 +102,10 @@ func TestDecisions(t *testing.T) {
 	}
 	const file = "testdata/decisions.txt"
 	if *updateManifests {
-		if err := os.WriteFile(file, []byte(rows.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(rows.String()), 0o644))
 	}
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := strings.Split(string(text), "\n")
 	for i, got := range strings.Split(rows.String(), "\n") {
 		if i >= len(want) || got != want[i] {

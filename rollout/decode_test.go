@@ -9,9 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/tools/txtar"
+
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout"
-	"golang.org/x/tools/txtar"
 )
 
 var updateManifests = flag.Bool("update-manifests", false, "rewrite the expectations in testdata/manifests")
@@ -52,9 +53,7 @@ func encode(t *testing.T, c *rollout.Canary) string {
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	if err := enc.Encode(c); err != nil {
-		t.Fatal(err)
-	}
+	must(t, enc.Encode(c))
 	return text.String()
 }
 

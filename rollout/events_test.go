@@ -16,9 +16,7 @@ func TestEvents(t *testing.T) {
 	for key, set := range scenarios {
 		x := prepared(key, set)
 		after, _, err := x.a.Step(t.Context(), x.time, x.s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		alerted := x.s.RollingBack
 		for i, e := range x.w.events {
 			seen[e.Code] = e.Message

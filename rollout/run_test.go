@@ -22,9 +22,7 @@ func TestRunPromotes(t *testing.T) {
 	c := canary(rollout.HookConfirmRollout, rollout.HookPreRollout, rollout.HookRollout, rollout.HookConfirmTrafficIncrease,
 		rollout.HookConfirmPromotion, rollout.HookPostRollout, rollout.HookRollback, rollout.HookEvent)
 	s, err := w.analysis(c).Run(t.Context(), rollout.Status{Phase: rollout.Initialized}, loop)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if s.Phase != rollout.Succeeded || s.PromotedSpec != "v2" || !s.Ended() {
 		t.Errorf("ended as %+v", s)
 	}
@@ -217,9 +215,7 @@ func TestRunFromSavedStatus(t *testing.T) {
 		s, now := begun, epoch
 		for !s.Ended() {
 			next, wait, err := b.Step(t.Context(), now, s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			s, now = stored(t, next), now.Add(wait)
 		}
 		if same := text(t, s) == text(t, want); !same || told(again.events) != told(w.events) {
@@ -308,9 +304,7 @@ func TestRunCutShort(t *testing.T) {
 		calls := 0
 		w.times = append(w.times, func(string) { calls++ })
 		want, err := a.Run(t.Context(), begun, clock())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for how, crash := range crashes {
 			for at := 1; at <= calls; at += thrift {
 				w, a := begin()

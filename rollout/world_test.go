@@ -192,17 +192,13 @@ func told(events []rollout.Event) string {
 func stored(t *testing.T, s rollout.Status) rollout.Status {
 	t.Helper()
 	var read rollout.Status
-	if err := json.Unmarshal([]byte(text(t, s)), &read); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(text(t, s)), &read))
 	return read
 }
 
 func text(t *testing.T, s rollout.Status) string {
 	t.Helper()
 	data, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(data)
 }

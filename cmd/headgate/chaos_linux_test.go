@@ -55,9 +55,7 @@ func newChaos(t *testing.T) *chaos {
 	w := &chaos{T: t, rand: rand.New(rand.NewPCG(*chaosSeed, 2)), dir: t.TempDir(), origins: newOrigins(t, *chaosSeed), http: &http.Client{Transport: &http.Transport{}}}
 	w.docs, w.store = filepath.Join(w.dir, "docs"), filepath.Join(w.dir, "store")
 	for _, dir := range []string{w.docs, filepath.Join(w.dir, "tmp")} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(dir, 0o700))
 	}
 	o := w.origins
 	add := func(kind, name string, origin int, spec string) {
@@ -103,9 +101,7 @@ func (w *chaos) replace(file, text string) {
 	if err == nil && next != file {
 		err = os.Rename(next, file)
 	}
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 }
 
 // secret rotates the password of the first repository.
@@ -172,9 +168,7 @@ func (w *chaos) start(length time.Duration) *chaosServer {
 	if err == nil {
 		err = s.Start()
 	}
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	var cancel context.CancelFunc
 	s.ctx, cancel = context.WithCancel(w.Context())
 	s.kill = sync.OnceFunc(func() {

@@ -123,9 +123,7 @@ func (o *chaosOrigins) fail(percent int64) {
 // proxy stands before a server, and returns its own URL.
 func (o *chaosOrigins) proxy(t *testing.T, base string) string {
 	to, err := url.Parse(base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	forward := &httputil.ReverseProxy{
 		Rewrite:      func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = to.Scheme, to.Host },
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },

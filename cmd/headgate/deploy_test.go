@@ -172,9 +172,7 @@ func TestDockerfile(t *testing.T) {
 			if line == nil {
 				t.Fatalf("%s: no %s", name, instruction)
 			}
-			if err := json.Unmarshal([]byte(line[1]), into); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(line[1]), into))
 		}
 		if got := words(entry); !slices.Equal(got, []string{"/usr/local/bin/headgate", name}) {
 			t.Errorf("%s: ENTRYPOINT %v", name, got)
@@ -209,8 +207,6 @@ func flagsOf(t *testing.T, name string, args []string) listenFlags {
 		t.Fatalf("%v, arguments %v", err, c.Flags().Args())
 	}
 	f, err := check()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return f
 }

@@ -61,9 +61,7 @@ func TestDocs(t *testing.T) {
 				}
 			}
 			if *update {
-				if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(page, []byte(text), 0o644))
 			}
 		})
 	}
@@ -357,9 +355,7 @@ func standIns(t *testing.T) []string {
 	hosts := map[string]*httputil.ReverseProxy{}
 	for host, base := range map[string]string{"git": testenv.ServeHTTP(t, testenv.HTTP{}, repo).URL, "registry": "http://" + registry.Host, "charts": charts.URL(), "minio": store.Base} {
 		to, err := url.Parse(base)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		hosts[host+".example.org"] = &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = to.Scheme, to.Host, r.In.Host
 			r.Out.URL.Path = regexp.MustCompile(`^/.*\.git/`).ReplaceAllString(r.Out.URL.Path, "/repo.git/")
@@ -394,9 +390,7 @@ func standIns(t *testing.T) []string {
 	t.Cleanup(proxy.Close)
 	roots, key := filepath.Join(t.TempDir(), "ca.pem"), filepath.Join(t.TempDir(), "cosign.pub")
 	for file, text := range map[string][]byte{roots: ca.PEM(), key: signer.Public()} {
-		if err := os.WriteFile(file, text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, text, 0o644))
 	}
 	return append(testenv.GitEnv(t), "HTTPS_PROXY="+proxy.URL, "NO_PROXY=127.0.0.0/8", "SSL_CERT_FILE="+roots, "CURL_CA_BUNDLE="+roots, "GIT_SSL_CAINFO="+roots, "COSIGN_PUB="+key)
 }

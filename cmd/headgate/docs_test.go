@@ -32,9 +32,7 @@ func pages(t *testing.T) []string {
 func read(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -188,9 +186,7 @@ func TestDocsCommands(t *testing.T) {
 	fmt.Fprint(&out, strings.Join(rows, ""))
 	const file = "../../docs/reference/cli.md"
 	if *update {
-		if err := os.WriteFile(file, out.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, out.Bytes(), 0o644))
 	}
 	if read(t, file) != out.String() {
 		t.Errorf("%s is not what the command says of itself: run this test with -update", file)

@@ -23,12 +23,8 @@ func TestGetReadOnly(t *testing.T) {
 	store := filepath.Join(top, "store")
 	command(t, exitReady, "fetch", testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), "--name", "app", "--store", store, "-q")
 	lock, err := lockStore(store)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := lock.release(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, lock.release())
 	var dirs []string
 	err = filepath.WalkDir(store, func(name string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
@@ -50,9 +46,7 @@ func TestGetReadOnly(t *testing.T) {
 			err = os.Chmod(dir, 0o755)
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var stdout, stderr bytes.Buffer
 	code := make(chan int)
 	go func() {

@@ -40,23 +40,17 @@ func TestKill(t *testing.T) {
 		repo.Commit(testenv.Commit{Branch: "main", Files: files})
 		text := fmt.Sprintf("apiVersion: source.headgate.dev/v1\nkind: GitRepository\nmetadata: {name: app}\n"+
 			"spec: {url: %q, interval: 5m, ref: {branch: main}, ignore: \"/ignored-%d\\n\"}\n", url, i)
-		if err := os.WriteFile(manifest, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(manifest, []byte(text), 0o644))
 		c := exec.Command("headgate", "fetch", "-f", manifest, "--store", store, "--out", out, "-q")
 		c.Env = append(os.Environ(), "TMPDIR="+dir, "GORACE=atexit_sleep_ms=0")
 		c.Stderr = os.Stderr
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Start())
 		return c
 	}
 	var whole time.Duration // of a run that is left alone, the second
 	for i := range 2 {
 		begin := time.Now()
-		if err := start(i).Wait(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, start(i).Wait())
 		whole = time.Since(begin)
 	}
 	unhurt := 0
@@ -99,9 +93,7 @@ func TestKill(t *testing.T) {
 func checkOut(t *testing.T, dir string) {
 	t.Helper()
 	want, err := os.ReadFile(filepath.Join(dir, "at"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for part := range 20 {
 		if got, err := os.ReadFile(filepath.Join(dir, "part", fmt.Sprint(part))); err != nil || string(got) != string(want) {
 			t.Errorf("part %d is %q, %v, want %q", part, got, err, want)
@@ -114,9 +106,7 @@ func checkOut(t *testing.T, dir string) {
 func checkStore(t *testing.T, dir string, sweep bool) {
 	t.Helper()
 	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer store.Close()
 	set, err := (&source.Ledger{Dir: filepath.Join(dir, ".status")}).List()
 	if err != nil {

@@ -22,9 +22,7 @@ func TestNamesOfBytes(t *testing.T) {
 	repo.Ref("refs/heads/main", repo.Git("commit-tree", "-m", "one", top))
 	url := testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()
 	file := filepath.Join(dir, name)
-	if err := os.WriteFile(file, []byte("apiVersion: source.headgate.dev/v1\nkind: Bucket\nmetadata: {name: b}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("apiVersion: source.headgate.dev/v1\nkind: Bucket\nmetadata: {name: b}\n"), 0o600))
 	command := func(args []string) (code int, text string) {
 		var out bytes.Buffer
 		code = run(context.Background(), args, strings.NewReader(""), &out, &out, noVariables)
@@ -38,9 +36,7 @@ func TestNamesOfBytes(t *testing.T) {
 		t.Errorf("extracted %q, %v", got, err)
 	}
 	empty := filepath.Join(dir, "empty")
-	if err := os.Mkdir(empty, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(empty, 0o700))
 	for _, c := range []struct {
 		args []string
 		want string

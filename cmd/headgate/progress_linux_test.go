@@ -103,9 +103,7 @@ func onTerminal(t *testing.T, use func(tty *os.File)) string {
 		drawn <- string(b)
 	}()
 	use(tty)
-	if err := tty.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tty.Close())
 	return <-drawn
 }
 
@@ -113,9 +111,7 @@ func onTerminal(t *testing.T, use func(tty *os.File)) string {
 func terminal(t *testing.T) (control, tty *os.File) {
 	t.Helper()
 	control, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { control.Close() })
 	var locked, number int32
 	for request, value := range map[uintptr]*int32{syscall.TIOCSPTLCK: &locked, syscall.TIOCGPTN: &number} {
@@ -124,9 +120,7 @@ func terminal(t *testing.T) (control, tty *os.File) {
 		}
 	}
 	tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return control, tty
 }
 
@@ -140,9 +134,7 @@ func TestTerminalGoesAway(t *testing.T) {
 	server.Stdin, server.Stderr = tty, tty
 	server.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	out, err := server.StdoutPipe()
-	if err := errors.Join(err, server.Start(), tty.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, server.Start(), tty.Close()))
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || !strings.Contains(line, " at http") {
 		server.Process.Kill()
 		t.Errorf("it printed %q, %v", line, err)

@@ -58,9 +58,7 @@ func TestRolloutOnTerminal(t *testing.T) {
 func TestPipeAmongDocuments(t *testing.T) {
 	s := newTheatre(t)
 	s.args(t, "rollout", "/", "{}")
-	if err := syscall.Mkfifo(filepath.Join(s.dir, "pipe.yaml"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Mkfifo(filepath.Join(s.dir, "pipe.yaml"), 0o600))
 	args := []string{"rollout", "simulate", "-f", s.dir}
 	if code := run(t.Context(), args, strings.NewReader(""), io.Discard, t.Output(), os.LookupEnv); code != exitReady {
 		t.Errorf("exit code %d", code)

@@ -64,9 +64,7 @@ spec:
     webhooks: [{name: stage, type: %s, url: %q, timeout: 30s}]
 %s`, kind, s.webhook+path, strings.Join(more, ""))
 	for name, data := range map[string]string{manifest: text, state: `{"name": "app", "namespace": "default", "status": ` + status + "}"} {
-		if err := os.WriteFile(name, []byte(data), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name, []byte(data), 0o600))
 	}
 	return []string{"rollout", "run", "-f", manifest, "--state", state, "--proxy", "127.0.0.1:0", "--primary", s.primary, "--canary", s.canary}
 }
@@ -279,9 +277,7 @@ func TestMirrorIsNotBegunAgain(t *testing.T) {
 // Credentials go to the one origin that they are for.
 func TestCredentialsOfRequests(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte("t0k3n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(token, []byte("t0k3n"), 0o600))
 	const one, other, template = "set-routes=https://lb.example/a", "promote=POST https://cd.example/b", "promote=https://{{.Name}}.example/"
 	for name, test := range map[string]struct {
 		flags *runFlags
@@ -311,16 +307,12 @@ func TestRestartsSkipNoInterval(t *testing.T) {
 	args := newTheatre(t).args(t, "post-rollout", "/", `{"phase": "Progressing", "lastAppliedSpec": "v2", "lastPromotedSpec": "v1"}`)
 	state := args[5]
 	text := strings.Replace(read(t, args[3]), "stepWeight: 20", "stepWeight: 1", 1)
-	if err := os.WriteFile(args[3], []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(args[3], []byte(text), 0o600))
 	var last rollout.Status
 	for kill := range 8 {
 		c := exec.Command("headgate", append(args[:6:6], "--revision", "v2", "--interval", interval.String(), "--no-traffic")...)
 		c.Stderr, c.Env = t.Output(), append(os.Environ(), "GORACE=atexit_sleep_ms=0")
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Start())
 		for readStatus(t, state).Sequence == last.Sequence { // until a step is saved
 			select {
 			case <-t.Context().Done():

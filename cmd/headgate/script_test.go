@@ -38,17 +38,11 @@ import (
 // those of chartServers, what rollouts call is that of webhooks, a test runner that of startTester.
 func TestScripts(t *testing.T) {
 	signedDir, err := filepath.Abs("../../testdata/signed")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cosignDir, err := filepath.Abs("../../testdata/cosign")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	shared, err := filepath.Abs("../../testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
@@ -288,3 +282,5 @@ func serveStore(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Defer(func() { server.Close(); store.Close() })
 	ts.Setenv(args[1], server.URL)
 }
+
+var must = testenv.Must

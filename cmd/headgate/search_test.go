@@ -20,9 +20,7 @@ func TestSearchBounds(t *testing.T) {
 	}
 	for _, version := range []string{"1.0.0", "1.0.0-rc.1"} {
 		s, err := newSearch(nil, "", false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := s.collect(t.Context(), charts(0, maxCharts, version)); err != nil {
 			t.Errorf("%s: %d charts: %v", version, maxCharts, err)
 		}

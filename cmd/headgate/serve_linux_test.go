@@ -14,16 +14,10 @@ import (
 func TestServeLog(t *testing.T) {
 	c := exec.CommandContext(t.Context(), "sh", "-c", `ulimit -n 24 && exec headgate artifact serve --store "$0" --addr 127.0.0.1:0`, t.TempDir())
 	stdout, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stderr, err := c.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, c.Start())
 	first, err := bufio.NewReader(stdout).ReadString('\n')
 	_, addr, found := strings.Cut(strings.TrimSpace(first), " at http://")
 	if !found {
@@ -31,9 +25,7 @@ func TestServeLog(t *testing.T) {
 	}
 	for range 40 {
 		conn, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer conn.Close()
 	}
 	line, err := bufio.NewReader(stderr).ReadString('\n')

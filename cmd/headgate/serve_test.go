@@ -98,23 +98,17 @@ func command(t *testing.T, code int, args ...string) {
 func ask(t *testing.T, method, url, header string) (*http.Response, string) {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if name, value, found := strings.Cut(header, ": "); name == "Host" {
 		q.Host = value
 	} else if found {
 		q.Header.Set(name, value)
 	}
 	resp, err := http.DefaultClient.Do(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return resp, string(body)
 }
 
@@ -130,9 +124,7 @@ func TestServe(t *testing.T) {
 	}
 	a := set.Objects[0].Artifact()
 	text, err := os.ReadFile(filepath.Join(store, filepath.FromSlash(a.Path)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	whole, url := string(text), served(t, "artifact", "serve", "--store", store)
 	got, _ := ask(t, "GET", url+"/"+a.Path, "")
 	if got.Header.Get("ETag") == "" {
@@ -168,9 +160,7 @@ func TestConnectionsAreLogged(t *testing.T) {
 	dir, ca := t.TempDir(), testenv.NewCA(t)
 	cert, key := ca.Server("127.0.0.1")
 	for name, text := range map[string][]byte{"tls.crt": cert, "tls.key": key, "docs.yaml": nil} {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
 	}
 	for _, args := range [][]string{
 		{"serve", "-f", filepath.Join(dir, "docs.yaml"), "--store", filepath.Join(dir, "store")},
@@ -179,9 +169,7 @@ func TestConnectionsAreLogged(t *testing.T) {
 		for level, want := range map[string]string{"warn": `level=WARN msg=connection problem="TLS handshake error from `, "error": ""} {
 			p := start(t, append(args, "--addr", "127.0.0.1:0", "--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"), "--log-level", level)...)
 			conn, err := net.Dial("tcp", p.line(p.out, " at https://"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if tls.Client(conn, &tls.Config{MaxVersion: tls.VersionTLS10, InsecureSkipVerify: true}).Handshake() == nil {
 				t.Error("TLS 1.0 is spoken")
 			}
@@ -202,9 +190,7 @@ func TestLost(t *testing.T) {
 	dir := t.TempDir()
 	docs, store := filepath.Join(dir, "docs.yaml"), filepath.Join(dir, "store")
 	const failing = "apiVersion: source.headgate.dev/v1\nkind: Bucket\nmetadata: {name: assets}\nspec: {interval: 1h, bucketName: assets, endpoint: \"127.0.0.1:1\", insecure: true}\n"
-	if err := os.WriteFile(docs, []byte(failing), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(docs, []byte(failing), 0o600))
 	for _, command := range []string{"get", "events"} {
 		var p *process
 		t.Run(command, func(t *testing.T) {

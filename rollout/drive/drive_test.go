@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/rollout/drive"
 	"github.com/headgate-io/headgate/rollout/metric"
@@ -50,9 +51,7 @@ func options(t *testing.T, settings rollout.Settings, v *view) drive.Options {
 	t.Helper()
 	canary := &rollout.Canary{Metadata: rollout.Metadata{Name: "app"}, Spec: rollout.CanarySpec{Analysis: settings}}
 	file, err := drive.Open(filepath.Join(t.TempDir(), "app.json"), canary.Metadata)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { file.Close() })
 	serve := func(name string) string {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, name) }))
@@ -69,9 +68,7 @@ func options(t *testing.T, settings rollout.Settings, v *view) drive.Options {
 func begin(t *testing.T, o drive.Options, v *view) (*drive.Rollout, string) {
 	t.Helper()
 	r, err := drive.Begin(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(r.Close)
 	_, url, _ := strings.Cut(v.said[0], "serving at ")
 	url, _, _ = strings.Cut(url, ": ")
@@ -89,9 +86,7 @@ func TestShareOfRequests(t *testing.T) {
 		}
 		for range 4000 {
 			resp, err := http.Get(url)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if body, _ := io.ReadAll(resp.Body); string(body) == "canary" {
 				canary++
 			}
@@ -134,3 +129,5 @@ func TestListenerThatIsTaken(t *testing.T) {
 		t.Errorf("%v, %s", err, fmt.Sprint(v.said))
 	}
 }
+
+var must = testenv.Must

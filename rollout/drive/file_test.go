@@ -19,9 +19,7 @@ var app = rollout.Metadata{Name: "app", Namespace: "prod"}
 func open(t *testing.T, path string) *drive.File {
 	t.Helper()
 	f, err := drive.Open(path, app)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
@@ -37,9 +35,7 @@ func TestSaveAndLoad(t *testing.T) {
 		Gate: &rollout.Gate{Type: rollout.HookConfirmRollout, Name: "approve", Since: time.Unix(1, 0).UTC()},
 	}
 	for range 2 {
-		if err := f.Save(want); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.Save(want))
 	}
 	f.Close()
 	if got, err := open(t, path).Load(); err != nil || !reflect.DeepEqual(got, want) {
@@ -75,9 +71,7 @@ func TestDefects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "app.json")
-			if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(path, []byte(c.text), 0o600))
 			if s, err := open(t, path).Load(); err == nil || !strings.Contains(err.Error(), c.want) || s.Phase != "" {
 				t.Errorf("%+v, %v", s, err)
 			}
@@ -89,15 +83,11 @@ func TestDefects(t *testing.T) {
 func TestLeftovers(t *testing.T) {
 	dir := t.TempDir()
 	other := filepath.Join(dir, "other")
-	if err := os.WriteFile(other, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(other, []byte("precious"), 0o600))
 	if err := os.Symlink(other, filepath.Join(dir, ".app.json.new")); err != nil {
 		t.Skip(err)
 	}
-	if err := open(t, filepath.Join(dir, "app.json")).Save(rollout.Status{Phase: rollout.Failed}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, open(t, filepath.Join(dir, "app.json")).Save(rollout.Status{Phase: rollout.Failed}))
 	if text, err := os.ReadFile(other); err != nil || string(text) != "precious" {
 		t.Errorf("%q, %v", text, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/rollout/notify"
 )
@@ -44,9 +45,7 @@ spec: {}
 
 func TestDecode(t *testing.T) {
 	got, err := notify.Decode("-", strings.NewReader(manifests))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := []*notify.Provider{{
 		APIVersion: "flagger.app/v1beta1", Kind: "AlertProvider", Metadata: rollout.Metadata{Name: "on-call", Namespace: "flagger"},
 		Spec: notify.ProviderSpec{Type: notify.Slack, Channel: "on-call-alerts", Username: "flagger", Address: "https://hooks.slack.com/services/YOUR/SLACK/WEBHOOK",
@@ -95,3 +94,5 @@ func TestDecodeDefects(t *testing.T) {
 		}
 	}
 }
+
+var must = testenv.Must

@@ -75,9 +75,7 @@ func TestSeverity(t *testing.T) {
 			Canary:    canary(rollout.Alert{Name: "a", Severity: severity, ProviderRef: rollout.ObjectRef{Name: "generic"}}),
 			Providers: []*notify.Provider{provider(notify.Generic, server.URL)},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i, alert := range []rollout.Severity{"", rollout.Info, rollout.Warn, rollout.Error} {
 			d.Emit(t.Context(), event(int64(i+1), alert))
 		}
@@ -87,9 +85,7 @@ func TestSeverity(t *testing.T) {
 		var got []string
 		for _, r := range server.all() {
 			var e rollout.Event
-			if err := json.Unmarshal([]byte(r.body), &e); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(r.body), &e))
 			got = append(got, fmt.Sprint(e.Sequence))
 		}
 		if s := strings.Join(got, " "); s != want {
@@ -126,9 +122,7 @@ func TestStart(t *testing.T) {
 	in := ref("slack")
 	in.ProviderRef.Namespace = "other"
 	d, err := notify.Start(t.Context(), notify.Config{Canary: canary(in), Providers: []*notify.Provider{elsewhere}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := d.Close(context.Background()); err != nil {
 		t.Error(err)
 	}
@@ -141,23 +135,17 @@ func TestBoth(t *testing.T) {
 	c := canary(rollout.Alert{Name: "a", ProviderRef: rollout.ObjectRef{Name: "msteams"}})
 	c.Spec.Analysis.Webhooks = []rollout.Hook{{Name: "events", Type: rollout.HookEvent, URL: hook.URL}}
 	d, err := notify.Start(t.Context(), notify.Config{Canary: c, Cluster: "prod", Providers: []*notify.Provider{provider(notify.MSTeams, chat.URL)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, code := range []rollout.EventCode{rollout.EventRevisionNew, rollout.EventWeightAdvanced, rollout.EventPromotionWaits, rollout.EventPromoted} {
 		e := event(int64(i+1), map[rollout.EventCode]rollout.Severity{rollout.EventRevisionNew: rollout.Info, rollout.EventPromotionWaits: rollout.Warn, rollout.EventPromoted: rollout.Info}[code])
 		e.Code, e.Phase, e.Time = code, []rollout.Phase{rollout.Progressing, rollout.Progressing, rollout.Progressing, rollout.Succeeded}[i], time.UnixMilli(1578607635167)
 		d.Emit(t.Context(), e)
 	}
-	if err := d.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Close(t.Context()))
 	var phases, facts []string
 	for _, r := range hook.all() {
 		var p rollout.Payload
-		if err := json.Unmarshal([]byte(r.body), &p); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(r.body), &p))
 		phases = append(phases, string(p.Phase)+" "+p.Metadata["eventMessage"]+" "+p.Metadata["eventsLost"])
 	}
 	if got, want := strings.Join(phases, ","), "Progressing podinfo.test event 1 ,Progressing podinfo.test event 2 ,Progressing podinfo.test event 3 ,Succeeded podinfo.test event 4 "; got != want {

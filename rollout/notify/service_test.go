@@ -175,9 +175,7 @@ func TestLostKey(t *testing.T) {
 		var got [3]string
 		for i, r := range server.all() {
 			var p rollout.Payload
-			if err := json.Unmarshal([]byte(r.body), &p); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(r.body), &p))
 			got[i] = p.Metadata["eventsLost"]
 			if p.Metadata["team"] != test.own["team"] {
 				t.Error(p.Metadata)
@@ -202,9 +200,7 @@ func TestEventAsksToWait(t *testing.T) {
 		w.WriteHeader(http.StatusTooManyRequests)
 	})
 	d, err := notify.Start(t.Context(), notify.Config{Canary: canary(), EventURL: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d.Emit(t.Context(), event(1, ""))
 	<-again
 	if err := d.Close(t.Context()); err != nil || times[1].Sub(times[0]) < 2*time.Second {

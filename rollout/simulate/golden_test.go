@@ -10,9 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/tools/txtar"
+
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/rollout/simulate"
-	"golang.org/x/tools/txtar"
 )
 
 var update = flag.Bool("update", false, "rewrite the expectations in testdata")
@@ -187,9 +189,7 @@ func script(t *testing.T, lines []string) simulate.Script {
 	for _, line := range lines {
 		of, text, _ := strings.Cut(line, " ")
 		o, err := simulate.ParseOutcome(simulate.Subject(of), text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		s = append(s, o)
 	}
 	return s
@@ -223,9 +223,7 @@ func TestGolden(t *testing.T) {
 				t.Errorf("%s has traces of situations that there are none of: %v", file, want)
 			}
 			if *update {
-				if err := os.WriteFile(file, txtar.Format(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(file, txtar.Format(got), 0o644))
 			}
 		})
 	}
@@ -287,3 +285,5 @@ func number(tick string) string { return strings.SplitN(tick, " ", 2)[0] }
 
 // after is a tick without its number and its time.
 func after(tick string) string { return strings.SplitN(tick, " ", 3)[2] }
+
+var must = testenv.Must

@@ -87,13 +87,9 @@ func TestTraceHostileNames(t *testing.T) {
 	canary.Spec.Analysis.Metrics[0].Name = "rate\x00\u202e"
 	s := &simulate.Simulation{Canary: canary, Script: script(t, []string{"hook confirm-promotion=403"})}
 	var b bytes.Buffer
-	if err := simulate.WriteTrace(&b, s.Run(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	must(t, simulate.WriteTrace(&b, s.Run(t.Context())))
 	all, err := ticks(t, t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, tick := range all {
 		b.WriteString(tick.String() + "\n")
 	}

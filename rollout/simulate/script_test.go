@@ -80,9 +80,7 @@ func TestScriptCheck(t *testing.T) {
 		{simulate.Canary, "stuck", ""},
 	} {
 		o, err := simulate.ParseOutcome(test.of, test.text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got := ""
 		if err := (simulate.Script{o}).Check(c); err != nil {
 			got = err.Error()

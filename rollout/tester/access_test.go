@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 const ok = "0123456789abcdef-secret"
@@ -17,9 +19,7 @@ const ok = "0123456789abcdef-secret"
 func write(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "callers.yaml")
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, []byte(text), 0o600))
 	return name
 }
 
@@ -86,9 +86,7 @@ tokens:
 - {name: ci, token: 0123456789abcdef, namespaces: []}
 - {name: old, token: 0123456789abcdef-old, expires: 2001-01-01T00:00:00Z}
 `)
-	if err := os.Chmod(file, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(file, 0o644))
 	var warnings []string
 	warn := func(err error) { warnings = append(warnings, err.Error()) }
 	if _, err := OpenGuard(file, false, warn); err != nil {
@@ -115,3 +113,5 @@ tokens:
 		t.Errorf("a file that is mounted from a Secret: %v, %q", err, warnings)
 	}
 }
+
+var must = testenv.Must

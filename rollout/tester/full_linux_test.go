@@ -33,9 +33,7 @@ func fillDisk(t *testing.T, path string) {
 		if err == nil {
 			err = syscall.Dup3(int(full.Fd()), n, syscall.O_CLOEXEC)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return
 	}
 	t.Fatalf("%s is not open", path)
@@ -45,15 +43,11 @@ func fillDisk(t *testing.T, path string) {
 // that works nor in the answer with the names of files.
 func TestGFull(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d := openDoor(t, func(w *doorway) { w.Runs.Dir = dir })
 	d.post("/gate/check", canary("shop", `{}`)).is(t, "a check", 403, "")
 	var link api.Link
-	if err := json.Unmarshal([]byte(d.post(gatePath+"/link", "{}").body), &link); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(d.post(gatePath+"/link", "{}").body), &link))
 	d.call("GET", "/readyz", "").is(t, "ready", 200, "OK")
 	fillDisk(t, filepath.Join(dir, "gates.db"))
 	approve := strings.TrimPrefix(link.Approve, d.url)

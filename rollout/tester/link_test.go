@@ -85,9 +85,7 @@ func TestLinkOfFormerCaller(t *testing.T) {
 	now := func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
 	file := filepath.Join(t.TempDir(), "tokens.yaml")
 	tokens := "tokens:\n- {name: stays, token: stays-token-0123456789}\n- {name: goes, token: goes-token-0123456789, expires: " + time.Now().Add(time.Hour).UTC().Format(time.RFC3339) + "}\n"
-	if err := os.WriteFile(file, []byte(tokens), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(tokens), 0o600))
 	s := newServer(t)
 	var err error
 	if s.Guard, err = httpserve.OpenGuard(httpserve.Config{File: file, Now: now}); err != nil {
@@ -134,14 +132,10 @@ func TestRootOfBrowser(t *testing.T) {
 		"/token/all-of-it-0123456789/ui": "/token/all-of-it-0123456789/ui/",
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		req.Header.Set("Accept", "text/html")
 		resp, err := client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		resp.Body.Close()
 		at, err := resp.Location()
 		if err != nil || at.String() != url+want {

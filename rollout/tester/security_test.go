@@ -224,9 +224,7 @@ func TestGMutualTLS(t *testing.T) {
 	cert, key := certificate(t, ca)
 	pair := func(cert, key []byte) *tls.Certificate {
 		p, err := tls.X509KeyPair(cert, key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return &p
 	}
 	const passes, cmd = `{"type": "bash", "cmd": "exit 0"}`, `{"cmd": "exit 0"}`
@@ -247,9 +245,7 @@ func TestGMutualTLS(t *testing.T) {
 			d := openDoor(t, func(w *doorway) {
 				g, err := tester.OpenGuard(file(t, []byte(
 					"certificates: [{name: ci, commonName: ci, types: [bash]}, {name: server, commonName: localhost}]")), true, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				w.server.Guard = g
 				w.Endpoint = tester.Endpoint{Addr: "127.0.0.1:0", Cert: cert, Key: key, ClientCA: file(t, ca.PEM()), Optional: optional}
 			})
@@ -277,9 +273,7 @@ func TestGCommandInjection(t *testing.T) {
 	mark := strings.TrimPrefix(command, "echo >>")
 	dir := t.TempDir()
 	for name, script := range map[string]string{"allowed": "#!/bin/sh\nfor a; do echo \"<$a>\"; done\n", "evil": "#!/bin/sh\necho >>" + mark + "\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755))
 	}
 	path := []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
 	for name, tt := range map[string]struct {
@@ -440,9 +434,7 @@ func TestGGateAbuse(t *testing.T) {
 	check("d")
 	var link, next api.Link
 	for _, l := range []*api.Link{&link, &next} {
-		if err := json.Unmarshal([]byte(d.post(gatePath+"/link", `{"ttl": "1h"}`).body), l); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(d.post(gatePath+"/link", `{"ttl": "1h"}`).body), l))
 	}
 	d.token = ""
 	path := func(u string) string { return strings.TrimPrefix(u, d.url) }
@@ -490,12 +482,8 @@ func TestGGateAbuse(t *testing.T) {
 	}
 
 	// Who decides while it ends is told to come again, and nothing was decided.
-	if err := json.Unmarshal([]byte(d.post(gatePath+"/link", "{}").body), &next); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Gates.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(d.post(gatePath+"/link", "{}").body), &next))
+	must(t, d.Gates.Close())
 	for p, body := range map[string]string{path(next.Approve): "", "/gate/open": canary("shop", `{}`), gatePath + "/open": ""} {
 		got := d.post(p, body)
 		if got.is(t, "a change when the gates are closed for good", 503, "shutting down"); got.header.Get("Retry-After") == "" {
@@ -639,9 +627,7 @@ func TestGLogInjection(t *testing.T) {
 		})
 		d.token = allToken
 		text, err := json.Marshal(forged)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		one := strings.Trim(string(text), `"`)
 		d.post("/", `{"name": "`+one+`", "namespace": "`+one+`", "phase": "`+one+`", "checksum": "`+one+`", "metadata": {"type": "bash", "logCmdOutput": "true", "cmd": "printf 'a\\nlevel=ERROR msg=forged\\n\\033[31mb\\rc'; exit 1"}}`)
 		d.post("/gate/"+url.PathEscape(forged)+"/open", `{"name": "`+one+`", "namespace": "`+one+`", "reason": "`+one+`", "actor": "`+one+`", "checksum": "`+one+`", "mode": "checksum"}`)
@@ -712,13 +698,9 @@ func keys(t *testing.T) (dir, outside string) {
 	t.Helper()
 	root := t.TempDir()
 	dir, outside = filepath.Join(root, "keys"), filepath.Join(root, "outside")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(dir, 0o700))
 	for name, text := range map[string]string{filepath.Join(dir, "concord"): apiKey + "\n", filepath.Join(dir, "load"): loadPassword + "\n", outside: "outside-canary-0123\n"} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 	return dir, outside
 }
@@ -769,9 +751,7 @@ func TestGSecretsInMetadata(t *testing.T) {
 	said += d.post("/api/v1/session", `{"token": "wrong-canary-0123456789"}`).body
 	var link api.Link
 	d.post("/gate/check", canary("shop", `{"gate": "linked"}`))
-	if err := json.Unmarshal([]byte(d.post("/api/v1/gates/gate/shop/podinfo/linked/link", "{}").body), &link); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(d.post("/api/v1/gates/gate/shop/podinfo/linked/link", "{}").body), &link))
 	secret := strings.TrimPrefix(link.Approve, d.url+"/link/")
 	d.call(http.MethodPost, "/link/"+secret, "").is(t, "a link", 200, "Approved")
 
@@ -815,3 +795,5 @@ func hostsOf(urls ...string) (hosts []string) {
 	}
 	return hosts
 }
+
+var must = testenv.Must

@@ -59,9 +59,7 @@ func TestHeaders(t *testing.T) {
 	d := openDoor(t, nil)
 	d.call(http.MethodGet, "/healthz", "", "X-Long", strings.Repeat("x", 63<<10)).is(t, "a long head", 200, "OK")
 	c, err := net.Dial("tcp", strings.TrimPrefix(d.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	go io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: "+strings.Repeat("x", 1<<20)) // it has no end
 	if res, err := http.ReadResponse(bufio.NewReader(c), nil); err == nil && res.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
@@ -76,13 +74,9 @@ func TestGracefulEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.url+"/api/v1/watch", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stream, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer stream.Body.Close()
 	waits := make(chan reply, 1)
 	go func() { waits <- d.post("/", body+`, "metadata": {"type": "bash", "cmd": "sleep 600"}}`) }()
@@ -111,9 +105,7 @@ func TestStreamEndsWithItsToken(t *testing.T) {
 	callers := file(t, []byte(oneCaller))
 	d := openDoor(t, func(w *doorway) {
 		g, err := httpserve.OpenGuard(httpserve.Config{File: callers, Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		w.server.Guard, w.server.Keepalive = g, time.Millisecond
 	})
 	stream := get(t, d.url+"/api/v1/watch", "Authorization", "Bearer 0123456789abcdef-ci")
@@ -123,9 +115,7 @@ func TestStreamEndsWithItsToken(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(callers, []byte("tokens: [{name: other, token: 0123456789abcdef-other}]"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(callers, []byte("tokens: [{name: other, token: 0123456789abcdef-other}]"), 0o600))
 	later.Store(int64(time.Minute))
 	if _, err := io.Copy(io.Discard, lines); err != nil {
 		t.Error(err)
@@ -136,9 +126,7 @@ func TestStreamEndsWithItsToken(t *testing.T) {
 func guard(t *testing.T, callers string) *tester.Guard {
 	t.Helper()
 	g, err := tester.OpenGuard(file(t, []byte(callers)), false, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return g
 }
 
@@ -236,9 +224,7 @@ func certificate(t *testing.T, ca *testenv.CA) (cert, key string) {
 func file(t *testing.T, content []byte) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(name, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, content, 0o600))
 	return name
 }
 
@@ -269,14 +255,10 @@ func TestSlowBodies(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			gates, err := gate.Open(gate.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer gates.Close()
 			runs, err := run.Open(run.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer runs.Shutdown(t.Context())
 			s := &tester.Server{Gates: gates, Runs: runs, Guard: g}
 			ctx, cancel := context.WithCancel(t.Context())
@@ -337,14 +319,10 @@ func (s *stuck) Write([]byte) (int, error) {
 func TestStuckReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gates, err := gate.Open(gate.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer gates.Close()
 		runs, err := run.Open(run.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer runs.Shutdown(t.Context())
 		for range 50 {
 			k := api.Key{Kind: api.KindGate, Namespace: "test", Name: "podinfo", Gate: time.Now().String()}
@@ -412,9 +390,7 @@ func TestManySlowBodies(t *testing.T) {
 	answers := make(chan int, slow)
 	for range slow {
 		c, err := net.Dial("tcp", strings.TrimPrefix(d.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer c.Close()
 		go func() {
 			io.WriteString(c, "POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1048576\r\n\r\n"+long)

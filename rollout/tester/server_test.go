@@ -54,9 +54,7 @@ func openDoor(t *testing.T, set func(*doorway)) *testServer {
 		t.Fatal(err)
 	}
 	l, err := d.Listen(t.Context(), w.Endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d.url = l.URL
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)

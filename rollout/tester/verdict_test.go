@@ -29,9 +29,7 @@ import (
 func post(t *testing.T, ctx context.Context, url, body string, header ...string) (int, string, error) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
@@ -47,9 +45,7 @@ func post(t *testing.T, ctx context.Context, url, body string, header ...string)
 func mustPost(t *testing.T, url, body string, header ...string) (int, string) {
 	t.Helper()
 	status, text, err := post(t, t.Context(), url, body, header...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return status, text
 }
 
@@ -260,16 +256,12 @@ func TestLaunchEndsWithItsCaller(t *testing.T) {
 func get(t *testing.T, url string, header ...string) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
 	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { resp.Body.Close() })
 	return resp
 }
@@ -282,9 +274,7 @@ func (n notices) next(t *testing.T) (notice api.Notice) {
 	t.Helper()
 	for n.lines.Scan() {
 		if data, is := strings.CutPrefix(n.lines.Text(), "data: "); is {
-			if err := json.Unmarshal([]byte(data), &notice); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(data), &notice))
 			return notice
 		}
 	}
@@ -318,9 +308,7 @@ func TestWatch(t *testing.T) {
 			break
 		}
 	}
-	if err := s.Shutdown(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Shutdown(t.Context()))
 	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
 		t.Errorf("the stream does not end well: %v", err)
 	}
@@ -341,9 +329,7 @@ func TestOutput(t *testing.T) {
 	if !lines.Scan() || lines.Text() != "one" {
 		t.Fatalf("%q", lines.Text())
 	}
-	if err := os.WriteFile(gate, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(gate, nil, 0o600))
 	if !lines.Scan() || lines.Text() != "two" || lines.Scan() || lines.Err() != nil {
 		t.Errorf("%q %v", lines.Text(), lines.Err())
 	}

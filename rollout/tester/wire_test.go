@@ -49,9 +49,7 @@ func programs(t testing.TB) string {
 			t.Skip(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "k6"), []byte(k6), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "k6"), []byte(k6), 0o755))
 	return dir
 }
 
@@ -114,9 +112,7 @@ func TestWire(t *testing.T) {
 				set[name](t, s)
 			}
 			exchanges, err := testenv.Exchanges(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			address := serve(t, s)
 			for _, x := range exchanges {
 				if err := x.Do(address); err != nil {
@@ -257,9 +253,7 @@ func TestLinkSaysWhatWaits(t *testing.T) {
 	}
 	resp := get(t, link.Approve)
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	shown := string(body)
 	for _, part := range []string{"<dt>Revision</dt><dd><bdi class=\"code\">main@sha1:69d8<", "<dt>Checksum</dt><dd><bdi class=\"code\">a<", "<dd>20%</dd>", "<dd>2/5</dd>", "<dd>1 of 5</dd>",
 		`<th scope="row">bash</th><td>failed</td>`, "exit status 3"} {
@@ -301,9 +295,7 @@ func waits(t *testing.T, url string, f api.Filter) string {
 	t.Helper()
 	f.Waiting = true
 	gates, err := (&api.Client{URL: url}).Gates(t.Context(), f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var names []string
 	for _, g := range gates {
 		names = append(names, g.Name+"/"+g.Gate)

@@ -51,9 +51,7 @@ var programs = map[string]func() int{
 func self(t *testing.T) string {
 	t.Helper()
 	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return path
 }
 
@@ -185,14 +183,10 @@ func TestRevisionsThatAreNone(t *testing.T) {
 // before a rollout begins.
 func TestExecCheckFindsSetRoutes(t *testing.T) {
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir()
 	plain := filepath.Join(dir, "weight.txt")
-	if err := os.WriteFile(plain, []byte("20"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(plain, []byte("20"), 0o600))
 	for program, found := range map[string]bool{
 		self: true, filepath.Base(self): true, "{{.Name}}.sh": true, // in the PATH, or not known yet
 		"absent": false, "./" + filepath.Base(self) + "-absent": false, plain: false, dir: false,
@@ -227,9 +221,7 @@ func TestHTTPRequest(t *testing.T) {
 		Body:   `{"primary":{{.Primary}},"revision":{{json .Revision}}}`,
 	})
 	a.Values.Revision = `a/../b?c=d&e#"é +%`
-	if err := a.SetRoutes(t.Context(), rollout.Routes{Primary: 80, Canary: 20}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.SetRoutes(t.Context(), rollout.Routes{Primary: 80, Canary: 20}))
 	const text = "a%2F..%2Fb%3Fc%3Dd%26e%23%22%C3%A9%20%2B%25"
 	want := "PUT /test/" + text + "?r=" + text + `&c=20 admin.example 20 {"primary":80,"revision":"a/../b?c=d\u0026e#\"é +%"}`
 	if text := <-got; text != want {

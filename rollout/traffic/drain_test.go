@@ -78,9 +78,7 @@ func TestParting(t *testing.T) {
 			default:
 			}
 			answer()
-			if err := <-scaled; err != nil {
-				t.Fatal(err)
-			}
+			must(t, <-scaled)
 			load.Wait()
 		})
 	}
@@ -137,9 +135,7 @@ func upgrade(w http.ResponseWriter, req *http.Request) {
 func dialUpgrade(t *testing.T, server *httptest.Server) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	io.WriteString(conn, "GET / HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: lines\r\n\r\n")
 	r := bufio.NewReader(conn)
@@ -166,9 +162,7 @@ func TestUpgrade(t *testing.T) {
 	echo()
 	set(t, p, rollout.Routes{Primary: 100})
 	echo()
-	if err := p.Target(new(traffic.Adapter)).ScaleDown(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Target(new(traffic.Adapter)).ScaleDown(t.Context()))
 	if _, err := lines.ReadByte(); err == nil {
 		t.Error("it is still open")
 	}
@@ -218,17 +212,13 @@ func TestScaleDownOfWhatStalls(t *testing.T) {
 			canary := serve(t, func(w http.ResponseWriter, req *http.Request) { close(arrived); test.canary(w, req) })
 			p := &traffic.Proxy{Canary: canary.URL, Start: rollout.Routes{Canary: 100}, DrainTimeout: 20 * time.Millisecond}
 			conn, err := net.Dial("tcp", front(t, p).Listener.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer conn.Close()
 			io.WriteString(conn, test.request)
 			<-arrived
 			set(t, p, rollout.Routes{Primary: 100})
 			target := p.Target(new(traffic.Adapter))
-			if err := target.ScaleDown(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, target.ScaleDown(t.Context()))
 			if s := p.Stats(); s.Running != 0 || s.Canary.Requests != 1 {
 				t.Errorf("%+v", s)
 			}

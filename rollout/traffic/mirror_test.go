@@ -19,9 +19,7 @@ var mirrored = rollout.Routes{Primary: 100, Mirrored: true}
 func post(t *testing.T, url, body string, header ...string) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/x?q=1", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return do(t, req, header...)
 }
 
@@ -58,9 +56,7 @@ func TestMirror(t *testing.T) {
 	if text := post(t, server.URL, "hello"); text != "primary" {
 		t.Errorf("got %q", text)
 	}
-	if err := p.Drain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Drain(t.Context()))
 	server.Close() // when all is counted
 	if s := p.Stats(); s.Canary.Requests != 2 || s.Primary.Requests != 3 || len(got) != 0 {
 		t.Errorf("%+v", s)
@@ -125,9 +121,7 @@ func TestMirrorIsolation(t *testing.T) {
 			if running := p.Stats().Running; running != 0 {
 				t.Errorf("%d copies outlive the proxy", running)
 			}
-			if err := p.Drain(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, p.Drain(t.Context()))
 			if stacks := make([]byte, 1<<20); strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "sendCopy") {
 				t.Error("a copy outlives the proxy")
 			}
@@ -146,9 +140,7 @@ func TestMirrorTimeout(t *testing.T) {
 	canary := serve(t, func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() })
 	p := &traffic.Proxy{Canary: canary.URL, Start: mirrored, MirrorTimeout: 20 * time.Millisecond}
 	ask(t, front(t, p).URL)
-	if err := p.Drain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Drain(t.Context()))
 	rate, err := p.Query(t.Context(), nil, rollout.Metric{Name: "request-success-rate"})
 	if err != nil || rate != 0 {
 		t.Errorf("a canary that hangs has a success rate of %v, %v", rate, err)
@@ -170,9 +162,7 @@ func TestNotMirrored(t *testing.T) {
 	server := front(t, p)
 	post(t, server.URL, "hello!")                                                            // too long, as it says
 	resp, err := http.Post(server.URL, "", struct{ io.Reader }{strings.NewReader("hello!")}) // too long, as it turns out
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	resp.Body.Close()
 	raw(t, server, "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n") // does not arrive
 	conn, _ := dialUpgrade(t, server)
@@ -205,9 +195,7 @@ func TestMirrorThatEndsDuringAnUpload(t *testing.T) {
 		w.Close()
 	}()
 	resp, err := http.Post(url, "", body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	resp.Body.Close()
 	p.Close()
 	if s := p.Stats(); s.Canary.Requests != 0 || s.MirrorsLeftOut != 1 {

@@ -54,9 +54,7 @@ func front(t *testing.T, p *traffic.Proxy) *httptest.Server {
 func ask(t *testing.T, url string, header ...string) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return do(t, req, header...)
 }
 
@@ -67,14 +65,10 @@ func do(t *testing.T, req *http.Request, header ...string) string {
 		req.Header.Add(header[i], header[i+1])
 	}
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Sprintf("%d %s", resp.StatusCode, strings.TrimSpace(string(body)))
 	}
@@ -83,9 +77,7 @@ func do(t *testing.T, req *http.Request, header ...string) string {
 
 func set(t *testing.T, p *traffic.Proxy, r rollout.Routes) {
 	t.Helper()
-	if err := p.SetRoutes(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.SetRoutes(t.Context(), r))
 }
 
 // Of any 100 requests in a row the canary gets exactly its weight.
@@ -183,20 +175,14 @@ func TestProxyThatIsWrong(t *testing.T) {
 func raw(t *testing.T, server *httptest.Server, text string) (*http.Response, string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	io.WriteString(conn, text)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return resp, string(body)
 }
 
@@ -264,9 +250,7 @@ func TestStreaming(t *testing.T) {
 		w.Header().Set("X-Sum", "3")
 	}).URL}
 	resp, err := http.Get(front(t, p).URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	lines := bufio.NewReader(resp.Body)
 	for i := range 3 {
@@ -307,14 +291,10 @@ func TestEarlyHintsAndExpectation(t *testing.T) {
 		return nil
 	}}
 	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodPost, front(t, p).URL, strings.NewReader("hello"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	req.Header.Set("Expect", "100-continue")
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || string(body) != "hello" || !slices.Contains(said, http.StatusEarlyHints) {
@@ -347,16 +327,12 @@ func TestEarlyAnswer(t *testing.T) {
 			server.Config.ErrorLog = log.New(&said, "", 0)
 			server.Start()
 			conn, err := net.Dial("tcp", server.Listener.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer conn.Close()
 			io.WriteString(conn, "POST / HTTP/1.1\r\nHost: h\r\n"+test.begin)
 			answers := bufio.NewReader(conn)
 			resp, err := http.ReadResponse(answers, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if body, err := io.ReadAll(resp.Body); resp.StatusCode != http.StatusRequestEntityTooLarge || string(body) != "no" || err != nil || !resp.Close {
 				t.Errorf("%s, %q, %v, %v", resp.Status, body, resp.Header, err)
 			}
@@ -445,9 +421,7 @@ func TestPostIsSentOnce(t *testing.T) {
 	url := front(t, p).URL
 	ask(t, url) // the connection is open now
 	resp, err := http.Post(url, "text/plain", strings.NewReader("pay"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	resp.Body.Close()
 	if n := len(got); resp.StatusCode != http.StatusBadGateway || n != 2 {
 		t.Errorf("status %d, the canary got %d requests", resp.StatusCode, n)
@@ -467,9 +441,7 @@ func TestUpstreamDiesInItsAnswer(t *testing.T) {
 			t.Errorf("%q looks complete", body)
 		}
 	}
-	if err := p.Drain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Drain(t.Context()))
 	if s := p.Stats(); s.Canary.Requests != 1 || s.Canary.Failed != 1 || s.Running != 0 {
 		t.Errorf("%+v", s)
 	}
@@ -488,16 +460,12 @@ func TestClientLeaves(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	go func() { <-arrived; leave() }()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := http.DefaultClient.Do(req); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	<-left
-	if err := p.Drain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Drain(t.Context()))
 	if s := p.Stats(); s.Canary.Requests != 1 || s.Canary.Failed != 0 || s.Canary.Gone != 1 {
 		t.Errorf("%+v", s)
 	}
@@ -518,9 +486,7 @@ func TestBodyThatDoesNotArrive(t *testing.T) {
 		p.ServeHTTP(w, req)
 	})
 	resp, err := http.Post(small.URL, "text/plain", strings.NewReader("four"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusRequestEntityTooLarge {
 		t.Error(resp.Status)
@@ -606,3 +572,5 @@ func TestMatch(t *testing.T) {
 		t.Errorf("the canary got %d of 100 that match", canary)
 	}
 }
+
+var must = testenv.Must

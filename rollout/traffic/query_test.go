@@ -62,18 +62,14 @@ func measured(t *testing.T) (p *traffic.Proxy, c *clock, send func(path string))
 	return p, c, func(path string) {
 		t.Helper()
 		ask(t, url+path)
-		if err := p.Drain(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Drain(t.Context()))
 	}
 }
 
 func value(t *testing.T, p *traffic.Proxy, m rollout.Metric) float64 {
 	t.Helper()
 	v, err := p.Query(t.Context(), nil, m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return v
 }
 

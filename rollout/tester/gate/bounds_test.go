@@ -12,6 +12,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/gate"
 )
@@ -44,9 +45,7 @@ func TestBounds(t *testing.T) {
 	if _, err := b.Change("reject", named(30001), api.Change{Checksum: "a"}); !errors.Is(err, gate.ErrInvalid) {
 		t.Errorf("rejecting without room: %v", err)
 	}
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Close())
 	b = open(t, config)
 	if n := len(b.List(api.Filter{})); n != 2*most || check(b, named(20000), "a") != "pass" {
 		t.Errorf("%d are known after a restart", n)
@@ -69,9 +68,7 @@ func TestFiles(t *testing.T) {
 	}
 	for name, text := range map[string]string{"garbage": strings.Repeat("garbage ", 4000), "short": "x"} {
 		path := filepath.Join(dir, "gates.db")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(text), 0o600))
 		if _, err := gate.Open(gate.Config{Dir: dir}); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "move it away") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -188,20 +185,14 @@ func TestStored(t *testing.T) {
 		"link key": {"meta", "link-key", `x`, "move it away"},
 	} {
 		dir := t.TempDir()
-		if err := open(t, gate.Config{Dir: dir}).Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, open(t, gate.Config{Dir: dir}).Close())
 		path := filepath.Join(dir, "gates.db")
 		db, err := bbolt.Open(path, 0o600, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		err = db.Update(func(tx *bbolt.Tx) error {
 			return tx.Bucket([]byte(test.bucket)).Put([]byte(test.key), []byte(test.value))
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		db.Close()
 		for range 2 { // and the lock is free again
 			if _, err := gate.Open(gate.Config{Dir: dir}); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\x00") {
@@ -210,3 +201,5 @@ func TestStored(t *testing.T) {
 		}
 	}
 }
+
+var must = testenv.Must

@@ -94,17 +94,11 @@ func TestKill(t *testing.T) {
 		cmd.Env = append(os.Environ(), crashDir+"="+dir)
 		cmd.Stderr = os.Stderr
 		stdin, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer stdin.Close()
 		stdout, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, cmd.Start())
 		acknowledged := [canaries]int{}
 		lines := bufio.NewScanner(stdout)
 		for n := 0; lines.Scan(); n++ {
@@ -136,9 +130,7 @@ func TestKill(t *testing.T) {
 				t.Errorf("entry %d is missing", all[0].ID-uint64(i))
 			}
 		}
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Close())
 	}
 }
 

@@ -15,9 +15,7 @@ import (
 func issue(t *testing.T, b *gate.Store, ttl time.Duration) (approve, reject string) {
 	t.Helper()
 	approve, reject, _, err := b.Issue(key, ttl, "me")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return approve, reject
 }
 
@@ -131,9 +129,7 @@ func TestLinkForgery(t *testing.T) {
 	check(other, key, "a")
 	approve, reject := issue(t, b, 0)
 	raw, err := base64.RawURLEncoding.DecodeString(approve)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range raw {
 		forged := append([]byte(nil), raw...)
 		forged[i] ^= 1

@@ -20,9 +20,7 @@ var (
 func open(t *testing.T, c gate.Config) *gate.Store {
 	t.Helper()
 	b, err := gate.Open(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
@@ -74,15 +72,11 @@ func TestModes(t *testing.T) {
 				if test.change.Reason == "close" {
 					_, err = b.Change("close", key, api.Change{})
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				var got []string
 				for _, one := range strings.Fields(test.checks) {
 					if place == "reopened" {
-						if err := b.Close(); err != nil {
-							t.Fatal(err)
-						}
+						must(t, b.Close())
 						b = open(t, c)
 					}
 					sum, _, _ := strings.Cut(one, ":")

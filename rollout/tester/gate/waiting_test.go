@@ -53,9 +53,7 @@ func TestWaiting(t *testing.T) {
 		b.Check(key, gate.Visitor{Phase: "Progressing", Checksum: "a"})
 		waits("a Progressing since 0s last 1m20s")
 		time.Sleep(500 * time.Millisecond)
-		if err := b.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Close())
 		b = open(t, gate.Config{Dir: dir, Idle: time.Minute})
 		waits("a Progressing since 0s last 1m20s")
 		time.Sleep(500 * time.Millisecond)

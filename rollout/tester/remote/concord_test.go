@@ -32,9 +32,7 @@ func newConcord(states ...string) *testenv.Concord {
 func runProcess(t *testing.T, ctx context.Context, s *remote.Servers, metadata map[string]string) (string, error) {
 	t.Helper()
 	task, secrets, err := s.Concord(metadata)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !slices.Equal(secrets, []string{apiKey}) {
 		t.Errorf("%d secrets to mask", len(secrets))
 	}
@@ -211,3 +209,5 @@ func TestConcordBears(t *testing.T) {
 		}
 	})
 }
+
+var must = testenv.Must

@@ -142,9 +142,7 @@ func world(t *testing.T) (*internet, *remote.Servers) {
 
 func write(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(text), 0o600))
 }
 
 // with returns metadata with other values; "" is as good as absent, "-" absent.

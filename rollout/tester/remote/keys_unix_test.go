@@ -12,9 +12,7 @@ import (
 // A pipe nobody writes to would keep who opens it.
 func TestKeyIsNoPipe(t *testing.T) {
 	_, s := world(t)
-	if err := syscall.Mkfifo(filepath.Join(s.Keys, "pipe"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Mkfifo(filepath.Join(s.Keys, "pipe"), 0o600))
 	if _, _, err := s.Concord(with(plain, "apiKeyPath", "pipe")); !strings.Contains(text(err), "file doesn't exist") {
 		t.Error(err)
 	}

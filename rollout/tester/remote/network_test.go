@@ -183,9 +183,7 @@ func TestKeys(t *testing.T) {
 	write(t, filepath.Join(keys, "control"), apiKey+"\x00")
 	write(t, filepath.Join(keys, "empty"), " \n")
 	for _, dir := range []string{"dir", "..2026"} {
-		if err := os.Mkdir(filepath.Join(keys, dir), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(filepath.Join(keys, dir), 0o700))
 	}
 	write(t, filepath.Join(keys, "..2026", "mounted"), apiKey+"\n")
 	for name, to := range map[string]string{
@@ -197,9 +195,7 @@ func TestKeys(t *testing.T) {
 		}
 	}
 	other := filepath.Join(outside, "keys")
-	if err := os.Symlink(keys, other); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(keys, other))
 	const missing, form, name = "file doesn't exist", "the file of the key must hold one line", "it is neither the name of a file"
 	for path, want := range map[string]string{
 		"concord": "", "link": "", "mounted": "", "longest": "", " concord ": "",

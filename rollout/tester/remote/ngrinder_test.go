@@ -29,9 +29,7 @@ func newGrinder(states ...string) *testenv.NGrinder {
 func runLoad(t *testing.T, ctx context.Context, s *remote.Servers, metadata map[string]string) (string, error) {
 	t.Helper()
 	task, secrets, err := s.NGrinder(metadata)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !slices.Contains(secrets, password) {
 		t.Errorf("the password is not among the %d secrets to mask", len(secrets))
 	}

@@ -20,9 +20,7 @@ import (
 
 func shutdown(t *testing.T, d *run.Runner) {
 	t.Helper()
-	if err := d.Shutdown(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Shutdown(t.Context()))
 }
 
 // A new process knows what the old one did, and owes what that one owed.
@@ -101,9 +99,7 @@ func TestDamagedHistoryIsSetAside(t *testing.T) {
 		wait(t, d, request("a"), &work{})
 		shutdown(t, d)
 		text, err := os.ReadFile(filepath.Join(c.Dir, "runs.db"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return text
 	}()
 	for name, damage := range map[string]func([]byte) []byte{
@@ -119,9 +115,7 @@ func TestDamagedHistoryIsSetAside(t *testing.T) {
 			var warned []error
 			c := run.Config{Dir: dir, Warn: func(err error) { warned = append(warned, err) }}
 			for n := 1; n <= 2; n++ {
-				if err := os.WriteFile(filepath.Join(dir, "runs.db"), damage(bytes.Clone(sound)), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(filepath.Join(dir, "runs.db"), damage(bytes.Clone(sound)), 0o600))
 				d := open(t, c)
 				aside := filepath.Join(dir, "runs.db.corrupt")
 				if _, err := os.Stat(aside); err != nil {

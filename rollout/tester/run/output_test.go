@@ -32,9 +32,7 @@ func writes(pieces ...string) run.Task {
 func output(t *testing.T, d *run.Runner, id string, follow bool) string {
 	t.Helper()
 	var b strings.Builder
-	if err := d.Output(t.Context(), id, follow, &b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Output(t.Context(), id, follow, &b))
 	return b.String()
 }
 
@@ -185,9 +183,7 @@ func TestSlowFollowerMissesTheMiddle(t *testing.T) {
 			return nil
 		}))
 		s := &slow{t: t}
-		if err := d.Output(t.Context(), got.ID, true, s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Output(t.Context(), got.ID, true, s))
 		text := s.all.String()
 		if !strings.HasPrefix(text, "größe 0\n") || !strings.HasSuffix(text, "größe 999\n") {
 			t.Errorf("got %q", text)

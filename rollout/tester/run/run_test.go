@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/run"
 )
@@ -61,9 +62,7 @@ func TestCrash(t *testing.T) {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), crashDir+"="+dir)
 		out, err := cmd.StdoutPipe()
-		if err := errors.Join(err, cmd.Start()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(err, cmd.Start()))
 		var all [][2]string // IDs of a run under way and of one that ended
 		for lines := bufio.NewScanner(out); len(all) < rounds && lines.Scan(); {
 			under, owed, _ := strings.Cut(lines.Text(), " ")
@@ -157,9 +156,7 @@ func open(t *testing.T, c run.Config) *run.Runner {
 		c.Warn = func(err error) { t.Errorf("warned of %v", err) }
 	}
 	d, err := run.Open(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { d.Shutdown(context.Background()) })
 	return d
 }
@@ -171,18 +168,14 @@ func request(text string) run.Request {
 func wait(t *testing.T, d *run.Runner, r run.Request, w run.Task) api.Run {
 	t.Helper()
 	got, err := d.Wait(t.Context(), r, w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return got
 }
 
 func start(t *testing.T, d *run.Runner, r run.Request, w run.Task) api.Run {
 	t.Helper()
 	got, err := d.Start(r, w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return got
 }
 
@@ -196,9 +189,7 @@ func state(t *testing.T, got api.Run, want api.RunState) {
 func lookUp(t *testing.T, d *run.Runner, id string) api.Run {
 	t.Helper()
 	got, err := d.Run(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return got
 }
 
@@ -207,3 +198,5 @@ func within(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, f)
 }
+
+var must = testenv.Must

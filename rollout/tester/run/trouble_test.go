@@ -9,9 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.etcd.io/bbolt"
+
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/internal/store"
-	"go.etcd.io/bbolt"
 )
 
 type said string
@@ -27,9 +29,7 @@ func TestTrouble(t *testing.T) {
 		dir := t.TempDir()
 		var warned []string
 		d, err := Open(Config{Dir: dir, Warn: func(err error) { warned = append(warned, err.Error()) }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		run := func(name string) string {
 			got, err := d.Wait(t.Context(), Request{Name: name, Checksum: "c1"}, said(name))
 			if err != nil || got.Output != name {
@@ -55,9 +55,7 @@ func TestTrouble(t *testing.T) {
 		}
 		synctest.Wait()
 		mended, err := bbolt.Open(filepath.Join(dir, fileName), 0o600, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		d.mu.Lock()
 		d.file.DB, d.file.Commit = mended, mended.Update
 		d.mu.Unlock()
@@ -90,22 +88,14 @@ func TestTrouble(t *testing.T) {
 func TestUnreadableRecords(t *testing.T) {
 	dir := t.TempDir()
 	d, err := Open(Config{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	good, err := d.Wait(t.Context(), Request{}, said("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for id, text := range map[string]string{"../x": `{"run":{"id":"../x","state":"failed"}}`, "y": "{", "z": `{"key":"00","run":{"id":"other"}}`} {
-		if err := d.file.Write([]store.Write{{Bucket: recordBucket, Key: []byte(id), Value: []byte(text)}}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.file.Write([]store.Write{{Bucket: recordBucket, Key: []byte(id), Value: []byte(text)}}))
 	}
 	for _, want := range []string{"history of runs: 3 of 4 records cannot be read and are removed", ""} {
-		if err := d.Shutdown(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Shutdown(t.Context()))
 		warned := ""
 		if d, err = Open(Config{Dir: dir, Warn: func(err error) { warned = err.Error() }}); err != nil {
 			t.Fatal(err)
@@ -116,3 +106,5 @@ func TestUnreadableRecords(t *testing.T) {
 	}
 	d.Shutdown(t.Context())
 }
+
+var must = testenv.Must

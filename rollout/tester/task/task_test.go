@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout/tester/task"
 )
 
@@ -20,9 +21,7 @@ func bin(t *testing.T, scripts map[string]string) (dir, path string) {
 	t.Helper()
 	dir = t.TempDir()
 	for name, text := range scripts {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700))
 	}
 	return dir, "PATH=" + dir + ":" + os.Getenv("PATH")
 }
@@ -34,9 +33,7 @@ const arguments = `printf '%s\n' "$@"`
 func run(t *testing.T, tools *task.Tools, kind string, metadata map[string]string) (string, error) {
 	t.Helper()
 	todo, _, err := tools.Task(kind, metadata)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var out bytes.Buffer
 	err = todo.Run(t.Context(), &out)
 	return out.String(), err
@@ -141,9 +138,7 @@ func TestEnvironment(t *testing.T) {
 		t.Fatal(secrets, err)
 	}
 	var out bytes.Buffer
-	if err := todo.Run(t.Context(), &out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, todo.Run(t.Context(), &out))
 	var names []string
 	for line := range strings.Lines(out.String()) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
@@ -175,9 +170,7 @@ func TestPath(t *testing.T) {
 // it; what a link points to stays.
 func TestDirectory(t *testing.T) {
 	temp, outside := t.TempDir(), t.TempDir()
-	if err := os.WriteFile(filepath.Join(outside, "file"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(outside, "file"), nil, 0o600))
 	tools := &task.Tools{Temp: temp}
 	out, err := run(t, tools, "cmd", map[string]string{"cmd": `
 		test "$PWD" = "$HOME" && test "$PWD" = "$TMPDIR" && ls -A && ls -ld . | cut -c1-10 &&
@@ -343,3 +336,5 @@ func TestK6(t *testing.T) {
 		}
 	}
 }
+
+var must = testenv.Must

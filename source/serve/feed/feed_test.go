@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve"
 	"github.com/headgate-io/headgate/source/serve/feed"
@@ -89,16 +90,12 @@ func watched(t *testing.T, f feed.Files, files map[string]string, test func(*rig
 func (r *rig) write(name, text string) {
 	r.Helper()
 	name = filepath.Join(r.dir, name)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)); err != nil {
-		r.Fatal(err)
-	}
+	must(r, errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)))
 }
 
 func (r *rig) do(err error) {
 	r.Helper()
-	if err != nil {
-		r.Fatal(err)
-	}
+	must(r, err)
 }
 
 // look lets the feed look once more.
@@ -300,9 +297,7 @@ func (r *rig) secret(name, value string) {
 
 func TestFollowSecrets(t *testing.T) {
 	more := new(source.Set)
-	if err := more.Decode("more", strings.NewReader(secret("doc", "more")+secret("file", "more")+secret("more", "more"))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, more.Decode("more", strings.NewReader(secret("doc", "more")+secret("file", "more")+secret("more", "more"))))
 	account := "---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: robot, namespace: apps}\nimagePullSecrets: [{name: file}]\n"
 	watched(t, feed.Files{Paths: []string{"docs"}, Secrets: "keys", More: more}, map[string]string{
 		"docs/a.yaml": secret("doc", "document") + account, "keys/doc/key": "file", "keys/apps/file/key": "file",
@@ -398,9 +393,7 @@ func TestFollowHalfWritten(t *testing.T) {
 func TestFollowNeedsItsPaths(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, nil, 0o600))
 	for _, f := range []feed.Files{
 		{}, {Paths: []string{filepath.Join(dir, "none")}}, {Paths: []string{dir, filepath.Join(dir, "none")}},
 		{Paths: []string{dir}, Secrets: filepath.Join(dir, "none")}, {Paths: []string{dir}, Secrets: file}, {Paths: []string{os.DevNull}},
@@ -411,3 +404,5 @@ func TestFollowNeedsItsPaths(t *testing.T) {
 		}
 	}
 }
+
+var must = testenv.Must

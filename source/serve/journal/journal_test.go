@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve/api"
 	"github.com/headgate-io/headgate/source/serve/journal"
@@ -35,9 +36,7 @@ func open(t *testing.T, c journal.Config) *journal.Journal {
 		c.Now = func() time.Time { return start }
 	}
 	j, err := journal.Open(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { j.Close() })
 	return j
 }
@@ -93,9 +92,7 @@ func TestEventIsWhole(t *testing.T) {
 	long := app(strings.Repeat("m", 39000))
 	long.Metadata["event.toolkit.fluxcd.io/x"] = strings.Repeat("x", 1<<20)
 	j.Append(long)
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, j.Close())
 	j.Append(app("after Close"))
 	list := open(t, journal.Config{Dir: dir}).Read(journal.Query{})
 	if len(list) != 2 || fmt.Sprint(list[0].Event) != fmt.Sprint(e) || !strings.HasPrefix(list[1].Message, "mmm") || list[1].Metadata != nil {
@@ -109,15 +106,11 @@ func TestIDsGrow(t *testing.T) {
 	last := int64(0)
 	for i, now := range []time.Time{start, start.Add(-time.Hour), {}, start.Add(time.Second), start.Add(2 * time.Second)} {
 		if i == 4 {
-			if err := os.Remove(filepath.Join(dir, "events.jsonl")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Remove(filepath.Join(dir, "events.jsonl")))
 		}
 		j := open(t, journal.Config{Dir: dir, Now: func() time.Time { return now }})
 		j.Append(app("x"))
-		if err := j.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, j.Close())
 		list := j.Read(journal.Query{After: last})
 		if len(list) != 1 {
 			t.Fatalf("%d: %v after %d", i, list, last)
@@ -136,9 +129,7 @@ func TestRotation(t *testing.T) {
 			n++
 			j.Append(app(fmt.Sprint(n, strings.Repeat("m", 1000))))
 		}
-		if err := j.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, j.Close())
 		names, _ := filepath.Glob(filepath.Join(dir, "*"))
 		for _, name := range names {
 			if info, err := os.Stat(name); err != nil || info.Size() > 8<<20 {
@@ -164,9 +155,7 @@ func TestTornLine(t *testing.T) {
 			j.Append(app("before"))
 			j.Close()
 			f, err := os.OpenFile(filepath.Join(dir, "events.jsonl"), os.O_WRONLY|os.O_APPEND, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if _, err := f.WriteString(tail); err != nil || f.Close() != nil {
 				t.Fatal(err)
 			}
@@ -188,9 +177,7 @@ func TestDiskTakesNothing(t *testing.T) {
 	j.Append(app("before"))
 	away := func(from, to string) {
 		t.Helper()
-		if err := os.Rename(from, to); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Rename(from, to))
 	}
 	away(dir, dir+".away")
 	lost := app(strings.Repeat("l", 30_000))
@@ -261,10 +248,10 @@ func TestFollow(t *testing.T) {
 	group.Wait()
 	ended := make(chan error)
 	go func() { ended <- j.Follow(t.Context(), journal.Query{Limit: 5}, func(api.Event) {}) }()
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, j.Close())
 	if err := <-ended; !errors.Is(err, fs.ErrClosed) {
 		t.Errorf("the end of the journal: %v", err)
 	}
 }
+
+var must = testenv.Must
