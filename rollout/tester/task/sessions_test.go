@@ -34,11 +34,15 @@ type job struct {
 func (j job) run(t *testing.T, ctx context.Context, line string) error {
 	t.Helper()
 	self, err := os.Executable()
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	tools := j.tools
 	tools.Env = append(j.env, "SELF="+self, "PATH="+os.Getenv("PATH"))
 	todo, _, err := tools.Task("cmd", map[string]string{"cmd": line, "wait": fmt.Sprint(j.waits)})
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if j.out == nil {
 		j.out = io.Discard
 	}
@@ -147,7 +151,9 @@ func TestOutputNobodyTakes(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "text"), []byte("text"), 0o700))
+	if err := os.WriteFile(filepath.Join(dir, "text"), []byte("text"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	for line, want := range map[string]string{
 		"helm":                    `exec: "helm": executable file not found in $PATH`,
 		dir + "/none":             "fork/exec " + dir + "/none: no such file or directory",
@@ -236,7 +242,9 @@ func read(c net.Conn, err error) int {
 func desk(t *testing.T) (addr string, up, gone <-chan int) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { l.Close() })
 	upped, left, first := make(chan int, 1000), make(chan int, 1000), make(chan struct{})
 	go func() {
@@ -281,5 +289,7 @@ func take(t *testing.T, from <-chan int) int {
 
 func terminate(t *testing.T, pid int) {
 	t.Helper()
-	must(t, syscall.Kill(pid, syscall.SIGTERM))
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout/tester/task"
 )
 
@@ -21,7 +20,9 @@ func bin(t *testing.T, scripts map[string]string) (dir, path string) {
 	t.Helper()
 	dir = t.TempDir()
 	for name, text := range scripts {
-		must(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700))
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return dir, "PATH=" + dir + ":" + os.Getenv("PATH")
 }
@@ -33,7 +34,9 @@ const arguments = `printf '%s\n' "$@"`
 func run(t *testing.T, tools *task.Tools, kind string, metadata map[string]string) (string, error) {
 	t.Helper()
 	todo, _, err := tools.Task(kind, metadata)
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var out bytes.Buffer
 	err = todo.Run(t.Context(), &out)
 	return out.String(), err
@@ -138,7 +141,9 @@ func TestEnvironment(t *testing.T) {
 		t.Fatal(secrets, err)
 	}
 	var out bytes.Buffer
-	must(t, todo.Run(t.Context(), &out))
+	if err := todo.Run(t.Context(), &out); err != nil {
+		t.Fatal(err)
+	}
 	var names []string
 	for line := range strings.Lines(out.String()) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
@@ -170,7 +175,9 @@ func TestPath(t *testing.T) {
 // it; what a link points to stays.
 func TestDirectory(t *testing.T) {
 	temp, outside := t.TempDir(), t.TempDir()
-	must(t, os.WriteFile(filepath.Join(outside, "file"), nil, 0o600))
+	if err := os.WriteFile(filepath.Join(outside, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	tools := &task.Tools{Temp: temp}
 	out, err := run(t, tools, "cmd", map[string]string{"cmd": `
 		test "$PWD" = "$HOME" && test "$PWD" = "$TMPDIR" && ls -A && ls -ld . | cut -c1-10 &&
@@ -336,5 +343,3 @@ func TestK6(t *testing.T) {
 		}
 	}
 }
-
-var must = testenv.Must
