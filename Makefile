@@ -3,7 +3,7 @@
 include .ci/versions
 
 GO      ?= go
-MODULES := . bench e2e
+MODULES := . bench e2e kubernetes
 PACKAGES ?= ./...
 FUZZTIME ?= 4s
 BENCHFLAGS ?=
@@ -41,6 +41,8 @@ cross: ## build and vet for every system that is supported
 	@set -e; for t in $(TARGETS); do echo "$$t"; \
 		CGO_ENABLED=0 GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build ./...; \
 		CGO_ENABLED=0 GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) vet ./...; done
+	@set -e; for t in linux/amd64 linux/arm64; do echo "kubernetes $$t"; \
+		(cd kubernetes && CGO_ENABLED=0 GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build ./...); done
 
 tidy: ## say what go mod tidy would change
 	@set -e; for m in $(MODULES); do echo "$$m: go mod tidy -diff"; (cd $$m && $(GO) mod tidy -diff); done
@@ -48,6 +50,7 @@ tidy: ## say what go mod tidy would change
 e2e: ## run the command against real servers and real clients; installs them (Debian, root)
 	@.ci/servers
 	cd e2e && $(GO) test -count=1 -timeout=30m ./...
+	cd kubernetes && $(GO) test -count=1 -timeout=10m ./...
 	$(GO) test -count=1 -run='^(TestKill|TestServeChaos)$$' ./cmd/headgate -chaos.for=2m
 
 bench-git: ## compare fetching from Git with other ways, side by side

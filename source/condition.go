@@ -32,6 +32,9 @@ var owned = []string{
 	SourceVerifiedCondition, ArtifactOutdatedCondition, ArtifactInStorageCondition,
 }
 
+// Owned reports whether conditions of a type are the [Reconciler]'s. It leaves others as they are.
+func Owned(condition string) bool { return slices.Contains(owned, condition) }
+
 // steps says which condition a failure in a step sets, and the reason when the
 // origin names none; no reason means that the kind has its own, [Words].Failed.
 var steps = map[Step]struct{ condition, status, reason string }{

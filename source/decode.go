@@ -1,6 +1,8 @@
 package source
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -94,6 +96,43 @@ func (s *Set) Decode(file string, r io.Reader) error {
 	s.Skipped += stream.Skipped
 	s.Others = append(s.Others, stream.Others...)
 	return stream.Err()
+}
+
+// DecodeObject reads one object, in JSON, as an API server hands it out. It is as strict as [Set.Decode], but not
+// about the status, of which it takes what it can read: another program may have written that. The error joins a
+// *DocumentError for each defect. The object is there beside it, with what can be read of it; it is nil
+// for a document of another kind.
+func DecodeObject(text []byte) (Object, error) {
+	var parts map[string]json.RawMessage
+	var head Header
+	if err := errors.Join(json.Unmarshal(text, &parts), json.Unmarshal(text, &head)); err != nil {
+		return nil, err
+	}
+	k := spelledKind(head.Kind)
+	if group := head.Group(); k == nil || group != Group && group != ReferenceGroup {
+		return nil, fmt.Errorf("%s %s is not a source", quote(head.APIVersion), quote(head.Kind))
+	}
+	status := parts["status"]
+	delete(parts, "status")
+	text, err := json.Marshal(parts)
+	if err != nil {
+		return nil, err
+	}
+	set := new(Set)
+	err = set.Decode("", bytes.NewReader(text))
+	var obj Object = k.make()
+	if len(set.Objects) == 1 {
+		obj = set.Objects[0]
+	} else {
+		_ = json.Unmarshal(text, obj) // err says what is wrong
+		obj.Head().spelled = head.Kind
+		Default(obj)
+	}
+	if len(status) > 0 {
+		_ = json.Unmarshal(status, statusOf(obj).Addr().Interface())
+	}
+	renewRevisions(obj)
+	return obj, err
 }
 
 // DecodeFS reads the documents of all files below root that end in .yaml,

@@ -347,3 +347,49 @@ func FuzzText(f *testing.F) {
 		}
 	})
 }
+
+// TestDecodeObject wants one object whatever its status is, and beside what is wrong with its spec.
+func TestDecodeObject(t *testing.T) {
+	const head = `{"apiVersion":"source.toolkit.fluxcd.io/v1","kind":"HelmChart","metadata":{"name":"a","namespace":"b","generation":3},`
+	const spec = `"spec":{"chart":"c","interval":"1m","sourceRef":{"kind":"HelmRepository","name":"r"}}`
+	for name, c := range map[string]struct{ text, defect, status string }{
+		"good": {head + spec + `,"status":{"observedGeneration":-1}}`, "", `{"observedGeneration":-1}`},
+		"fields of others in the status": {
+			head + spec + `,"status":{"other":1,"observedChartName":"c","conditions":[{"type":"Ready","status":"True","extra":[],"lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`, "",
+			`{"observedChartName":"c","conditions":[{"type":"Ready","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z","reason":"","message":""}]}`,
+		},
+		"a status of wrong types":          {head + spec + `,"status":{"observedGeneration":"x","artifact":[1],"conditions":7,"observedChartName":"c"}}`, "", `{"observedChartName":"c"}`},
+		"a status that is none":            {head + spec + `,"status":[]}`, "", `{}`},
+		"a spec with a field that is none": {head + strings.Replace(spec, `"chart"`, `"x":1,"chart"`, 1) + `}`, "spec.x", `{}`},
+		"a spec of wrong types":            {head + strings.Replace(spec, `"c"`, `{}`, 1) + `,"status":{"observedChartName":"c"}}`, "spec.chart", `{"observedChartName":"c"}`},
+		"no spec":                          {head + `"spec":null}`, "spec.chart", `{}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			obj, err := source.DecodeObject([]byte(c.text))
+			if obj == nil {
+				t.Fatal(err)
+			}
+			if (err != nil) != (c.defect != "") || err != nil && !strings.Contains(err.Error(), c.defect) {
+				t.Errorf("%v, want something about %q", err, c.defect)
+			}
+			if got := source.ReferenceTo(obj).String() + " " + source.Involved(obj).Kind; got != "PkgChart/b/a HelmChart" || obj.Head().Metadata.Generation != 3 {
+				t.Errorf("it is %s: %+v", got, obj.Head())
+			}
+			text, err := source.EncodeStatus(obj)
+			must(t, err)
+			if string(text) != c.status {
+				t.Errorf("status %s, want %s", text, c.status)
+			}
+			again := source.New(source.ReferenceTo(obj))
+			must(t, source.DecodeStatus(again, text))
+			if text, err = source.EncodeStatus(again); err != nil || string(text) != c.status {
+				t.Errorf("status %s, %v, want %s", text, err, c.status)
+			}
+		})
+	}
+	for _, text := range []string{``, `[]`, `{`, `null`, `{"apiVersion":"v1","kind":"Secret"}`, `{"apiVersion":"example.org/v1","kind":"GitRepository"}`} {
+		if obj, err := source.DecodeObject([]byte(text)); obj != nil || err == nil {
+			t.Errorf("%s is %v, %v", text, obj, err)
+		}
+	}
+}

@@ -53,6 +53,25 @@ func EncodeYAML(obj Object) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
+// EncodeStatus writes the status of obj as compact JSON, without the fields that the object's version does not have.
+func EncodeStatus(obj Object) ([]byte, error) {
+	out, err := copyOf(obj)
+	if err != nil {
+		return nil, fmt.Errorf("encode status of %s: %w", obj.Head(), err)
+	}
+	if k := spelledKind(out.Head().Kind); k != nil {
+		drop(out, k, versionSets[out.Head().Version()], new(document.Findings))
+	}
+	return json.Marshal(statusOf(out).Interface())
+}
+
+// DecodeStatus sets the status of obj to what [EncodeStatus] wrote.
+func DecodeStatus(obj Object, text []byte) error {
+	status := statusOf(obj)
+	status.SetZero()
+	return json.Unmarshal(text, status.Addr().Interface())
+}
+
 // written returns obj as its version and group write it.
 func written(obj Object) (*yaml.Node, error) {
 	out, err := copyOf(obj)

@@ -27,12 +27,13 @@ type ObjectReference struct {
 	Kind       string `json:"kind"` // as the object's document spells it: HelmChart in the reference's group
 	Namespace  string `json:"namespace"`
 	Name       string `json:"name"`
+	UID        string `json:"uid,omitempty"` // of an object in a cluster
 }
 
 // Involved returns the reference of events about obj.
 func Involved(obj Object) ObjectReference {
 	head := obj.Head()
-	return ObjectReference{head.APIVersion, head.spelling(), head.Metadata.space(), head.Metadata.Name}
+	return ObjectReference{head.APIVersion, head.spelling(), head.Metadata.space(), head.Metadata.Name, head.Metadata.UID}
 }
 
 // The severities of events. A trace is never forwarded.

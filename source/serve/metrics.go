@@ -23,6 +23,7 @@ import (
 // metrics are what a server counts, in a registry of its own. What the server
 // and its objects are is looked up when it is asked for.
 type metrics struct {
+	registry *prometheus.Registry
 	handler  http.Handler
 	inFlight prometheus.Gauge
 
@@ -55,9 +56,16 @@ func (m *metrics) build(s *Server) {
 	m.requests = counter("http_requests_total", "Requests that were answered.", "route", "code")
 	m.inFlight = prometheus.NewGauge(prometheus.GaugeOpts{Name: "headgate_http_requests_in_flight", Help: "Requests that wait for an answer, and streams."})
 	m.zero()
-	reg.MustRegister(m.inFlight, collector{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.handler = promhttp.HandlerFor(reg, promhttp.HandlerOpts{DisableCompression: true, MaxRequestsInFlight: 4})
+	reg.MustRegister(m.inFlight, collector{s})
+	process := prometheus.NewRegistry()
+	process.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry = reg
+	m.handler = promhttp.HandlerFor(prometheus.Gatherers{reg, process}, promhttp.HandlerOpts{DisableCompression: true, MaxRequestsInFlight: 4})
 }
+
+// Metrics returns what the server counts, for a registry of the program that it runs in. It is what /metrics
+// answers, without what is about the process.
+func (s *Server) Metrics() prometheus.Collector { return s.metrics.registry }
 
 // zero makes the series that are there from the beginning, so that the first
 // of each is seen as an increase.
@@ -120,8 +128,12 @@ var (
 	checkedDesc  = desc("source_checked_timestamp_seconds", "Unix time at which the origin of a source last answered, 0 when it has not since the server began.", "kind", "namespace", "name")
 )
 
-// Describe implements [prometheus.Collector]: its metrics are not checked against a list.
-func (c collector) Describe(chan<- *prometheus.Desc) {}
+// Describe implements [prometheus.Collector].
+func (c collector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{phasesDesc, defectsDesc, queueDesc, oldestDesc, runningDesc, fetchingDesc, answersDesc, cacheDesc, startDesc, readyDesc, staleDesc, checkedDesc} {
+		out <- d
+	}
+}
 
 // Collect implements [prometheus.Collector].
 func (c collector) Collect(out chan<- prometheus.Metric) {

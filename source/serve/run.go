@@ -59,7 +59,7 @@ type job struct {
 	obj     source.Object // a copy of the object at the start
 	began   time.Duration
 	secrets recorder
-	serial  uint64 // of the Desired whose Secrets it uses
+	rotated uint64 // how often Secrets may have changed when it began
 	since   time.Time
 	second  bool // it looks again after a webhook
 }
@@ -75,7 +75,7 @@ func (s *Server) start(e *entry) {
 		since = e.asked
 	}
 	j := &job{
-		entry: e, host: e.host, doc: e.doc, obj: clone(e.obj), began: now, serial: s.serial,
+		entry: e, host: e.host, doc: e.doc, obj: clone(e.obj), began: now, rotated: s.rotated,
 		secrets: recorder{Secrets: s.secrets}, since: s.began.Add(since), second: e.look != 0 && e.look <= now,
 		Run: Run{Number: e.begun, Object: e.ref, Kind: source.Involved(e.obj).Kind, Trigger: e.trigger, Due: started.Add(e.due - now), Started: started},
 	}
@@ -102,7 +102,7 @@ func (s *Server) run(j *job) {
 		s.config.Observe(j.Run)
 	}
 	if secrets := s.finish(j, s.observeRun(j.last.Result.Outcome, j.Run)); secrets != nil {
-		s.review(secrets, []*entry{j.entry})
+		s.review(secrets, []*entry{j.entry}, nil)
 	}
 }
 
@@ -208,7 +208,7 @@ func (s *Server) finish(j *job, notable *api.Run) (secrets source.Secrets) {
 		s.plan(e, trigger, due)
 	}
 	e.again = ""
-	if j.serial != s.serial {
+	if j.rotated != s.rotated {
 		secrets = s.secrets
 	}
 	s.inform(e)
@@ -359,14 +359,29 @@ func (r *recorder) noted() answers {
 	return maps.Clone(r.answers)
 }
 
-// review asks again for the Secrets that the last runs of entries asked for, and has
-// the objects run for which an answer is another.
-func (s *Server) review(from source.Secrets, entries []*entry) {
+// SecretChanged has the objects run whose last run looked up the Secret or the service account of that name, or a
+// service account of that namespace, if what it was answered is another now. Of an object that no run asked for
+// nothing is looked up.
+func (s *Server) SecretChanged(namespace, name string) {
+	s.mu.Lock()
+	s.rotated++
+	from, entries := s.secrets, s.sorted
+	s.mu.Unlock()
+	s.review(from, entries, func(q question) bool { return q.namespace == namespace && (q.name == name || q.account) })
+}
+
+// review asks again for the Secrets that the last runs of entries asked for, those that meant selects or all if it is
+// nil, and has the objects run for which an answer is another.
+func (s *Server) review(from source.Secrets, entries []*entry, meant func(question) bool) {
 	now := &recorder{Secrets: from, answers: make(answers)}
 	asked := make(answers)
 	s.mu.Lock()
 	for _, e := range entries {
-		maps.Copy(asked, e.lookups)
+		for q, answer := range e.lookups {
+			if meant == nil || meant(q) {
+				asked[q] = answer
+			}
+		}
 	}
 	s.mu.Unlock()
 	for q := range asked {

@@ -106,6 +106,11 @@ func TestTriggers(t *testing.T) {
 	login := func(r *rig) { r.up(site).secret, r.feed.now.Secrets = "login", secrets("old") }
 	stalls := func(r *rig) { r.up(site).err = fmt.Errorf("%w: no such branch", source.ErrInvalid) }
 	put := func(objects ...source.Object) func(*rig) { return func(r *rig) { r.put(objects...) } }
+	watched := func(password string) func(*rig) {
+		return func(r *rig) {
+			r.feed.put(serve.Desired{Objects: list(base), Secrets: secrets(password), Watched: true})
+		}
+	}
 	known := func(password string) func(*rig) {
 		return func(r *rig) { r.feed.put(serve.Desired{Objects: list(base), Secrets: secrets(password)}) }
 	}
@@ -128,6 +133,24 @@ func TestTriggers(t *testing.T) {
 		},
 		"a Secret that was missing":      {func(r *rig) { r.up(site).secret = "login" }, known("new"), "a secret stored"},
 		"a Secret that nobody asked for": {nil, known("new"), ""},
+		"Secrets that are watched":       {login, watched("new"), ""},
+		"a Secret that is told of": {login, func(r *rig) {
+			watched("new")(r)
+			r.SecretChanged("default", "login")
+		}, "a secret unchanged"},
+		"Secrets of others that are told of": {login, func(r *rig) {
+			watched("new")(r)
+			r.SecretChanged("default", "other")
+			r.SecretChanged("other", "login")
+		}, ""},
+		"a Secret that is told of during a run": {
+			func(r *rig) { login(r); r.up(site).hang = time.Second },
+			func(r *rig) {
+				watched("new")(r)
+				r.SecretChanged("default", "login")
+				time.Sleep(3 * time.Second)
+			}, "a start stored, a secret unchanged",
+		},
 		"another spec of what is stalled": {
 			stalls, put(repo("a", "https://one.example/b", time.Hour)), "a spec stored",
 		},

@@ -139,6 +139,9 @@ import (
 type Desired struct {
 	Objects []source.Object // valid, with defaults
 	Secrets source.Secrets  // for them; looked up anew for each Desired
+	// Watched says that the feed tells of each Secret that changed by [Server.SecretChanged]: Secrets are
+	// not looked up anew for this Desired.
+	Watched bool
 	// Defects says what is wrong with documents that are not among Objects. As
 	// long as there are defects no object is removed: what is missing
 	// may be in a document that cannot be read just now.
@@ -237,6 +240,7 @@ type Server struct {
 	version uint64          // of the last view that changed
 	news    chan struct{}   // closed and replaced when a view changes
 	secrets source.Secrets
+	rotated uint64 // how often Secrets may have changed
 	defects []error
 	entries map[source.Reference]*entry
 	sorted  []*entry                  // replaced and never changed

@@ -47,7 +47,9 @@ func (s *Server) set(d Desired) error {
 		}
 	})
 	s.setting.Unlock()
-	s.review(d.Secrets, all)
+	if !d.Watched {
+		s.review(d.Secrets, all, nil)
+	}
 	return nil
 }
 
@@ -146,6 +148,9 @@ func (s *Server) desire(d Desired, fresh map[source.Reference]*entry) (all []*en
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.serial++
+	if !d.Watched {
+		s.rotated++
+	}
 	s.secrets, s.defects = d.Secrets, d.Defects
 	for ref, e := range fresh {
 		s.entries[ref], e.serial = e, s.serial-1

@@ -1,0 +1,394 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source"
+)
+
+// A cluster is an API server with the definitions of sources, for all tests.
+type cluster struct {
+	client.Client
+	kubeconfig string
+}
+
+var (
+	startOnce sync.Once
+	shared    *cluster
+	servers   []*exec.Cmd
+	workDir   string
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		defer func() {
+			for _, cmd := range servers {
+				syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // each leads a group
+			}
+			if workDir != "" {
+				os.RemoveAll(workDir)
+			}
+		}()
+		return m.Run()
+	}())
+}
+
+// startCluster returns the cluster, which the first test starts.
+func startCluster(t *testing.T) *cluster {
+	t.Helper()
+	startOnce.Do(func() {
+		var err error
+		workDir, err = os.MkdirTemp("", "headgate-kubernetes-")
+		testenv.Must(t, err)
+		for range 5 { // another program may take a port first
+			if shared, err = newCluster(t); err == nil {
+				break
+			}
+			t.Log(err)
+		}
+		testenv.Must(t, err)
+		shared.define(t)
+	})
+	if shared == nil {
+		t.Fatal("the API server did not start")
+	}
+	return shared
+}
+
+// tool returns the path of a program that .ci/servers builds.
+func tool(t *testing.T, name, variable string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../../.ci/versions")
+	testenv.Must(t, err)
+	_, rest, found := strings.Cut(string(text), "\n"+variable+"=")
+	line, _, _ := strings.Cut(rest, "\n")
+	_, version, pinned := strings.Cut(line, "@")
+	cache, err := os.UserCacheDir()
+	testenv.Must(t, err)
+	path := filepath.Join(cache, "headgate", "e2e", "bin", name+"@"+version)
+	if _, err := os.Stat(path); err != nil || !found || !pinned {
+		t.Fatalf("%s is missing: run .ci/servers etcd kube-apiserver", path)
+	}
+	return path
+}
+
+// nextPort is where freePort goes on, below the ports that the system gives to others.
+var nextPort atomic.Int32
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	for range 10000 {
+		port := strconv.Itoa(int(20000 + (int32(os.Getpid())*100+nextPort.Add(1))%10000))
+		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			l.Close()
+			return port
+		}
+	}
+	t.Fatal("no port from 20000 to 29999 is free")
+	return ""
+}
+
+// launch starts a server. Its channel is closed when it has ended.
+func launch(t *testing.T, dir, path string, args ...string) (log string, ended chan struct{}) {
+	t.Helper()
+	log = filepath.Join(dir, filepath.Base(path)+".log")
+	out, err := os.Create(log)
+	testenv.Must(t, err)
+	defer out.Close()
+	cmd := exec.Command(path, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	testenv.Must(t, cmd.Start())
+	servers = append(servers, cmd)
+	ended = make(chan struct{})
+	go func() { cmd.Wait(); close(ended) }()
+	return log, ended
+}
+
+func newCluster(t *testing.T) (*cluster, error) {
+	dir, err := os.MkdirTemp(workDir, "")
+	testenv.Must(t, err)
+	write := func(name string, content []byte) string {
+		name = filepath.Join(dir, name)
+		testenv.Must(t, os.WriteFile(name, content, 0o600))
+		return name
+	}
+	ca := testenv.NewCA(t)
+	cert, key := ca.Server()
+	caFile, certFile, keyFile := write("ca.crt", ca.PEM()), write("api.crt", cert), write("api.key", key)
+	signing, err := rsa.GenerateKey(rand.Reader, 2048)
+	testenv.Must(t, err)
+	accounts := write("sa.key", pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(signing)}))
+	tokens := write("tokens.csv", []byte(`admintoken,admin,1,"system:masters"`+"\n"))
+	clients, peers, secure := "http://127.0.0.1:"+freePort(t), "http://127.0.0.1:"+freePort(t), freePort(t)
+	etcdLog, etcdEnded := launch(t, dir, tool(t, "etcd", "ETCD"), "--data-dir", "etcd", "--unsafe-no-fsync", "--log-level", "warn",
+		"--listen-client-urls", clients, "--advertise-client-urls", clients,
+		"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "default="+peers)
+	apiLog, apiEnded := launch(t, dir, tool(t, "kube-apiserver", "KUBE_APISERVER"), "--etcd-servers="+clients,
+		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port="+secure, "--tls-cert-file="+certFile, "--tls-private-key-file="+keyFile,
+		"--token-auth-file="+tokens, "--authorization-mode=RBAC", "--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file="+accounts, "--service-account-signing-key-file="+accounts,
+		"--service-cluster-ip-range=10.0.0.0/24", "--disable-admission-plugins=ServiceAccount", "--endpoint-reconciler-type=none")
+	url := "https://127.0.0.1:" + secure
+	if err := ready(url, ca, etcdEnded, apiEnded); err != nil {
+		for _, log := range []string{etcdLog, apiLog} {
+			text, _ := os.ReadFile(log)
+			err = fmt.Errorf("%w\n%s", err, text[max(0, len(text)-2000):])
+		}
+		return nil, err
+	}
+	kubeconfig := write("kubeconfig", fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: t,
+ clusters: [{name: t, cluster: {server: %q, certificate-authority: %q}}],
+ users: [{name: a, user: {token: admintoken}}], contexts: [{name: t, context: {cluster: t, user: a, namespace: default}}]}`, url, caFile))
+	config := &rest.Config{Host: url, BearerToken: "admintoken", QPS: 1000, Burst: 1000, TLSClientConfig: rest.TLSClientConfig{CAData: ca.PEM()}}
+	c, err := client.New(config, client.Options{})
+	return &cluster{c, kubeconfig}, err
+}
+
+// ready waits until the API server is ready, or a server has ended.
+func ready(url string, ca *testenv.CA, etcd, api chan struct{}) error {
+	web := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool()}}}
+	defer web.CloseIdleConnections()
+	for begun := time.Now(); time.Since(begun) < time.Minute; {
+		r, err := web.Get(url + "/readyz")
+		if err == nil {
+			r.Body.Close()
+			if r.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-etcd:
+			return errors.New("etcd has ended")
+		case <-api:
+			return errors.New("kube-apiserver has ended")
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return errors.New("the API server is not ready after a minute")
+}
+
+// define applies definitions of all kinds: of the field's shape, with any spec and status.
+func (c *cluster) define(t *testing.T) {
+	for _, kind := range []string{"GitRepository", "OCIRepository", "Bucket", "HelmRepository", "HelmChart", "ExternalArtifact"} {
+		plural := strings.ToLower(kind) + "s"
+		if strings.HasSuffix(kind, "Repository") {
+			plural = strings.ToLower(strings.TrimSuffix(kind, "y")) + "ies"
+		}
+		free := object{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
+		status := object{"type": "object", "x-kubernetes-preserve-unknown-fields": true, "default": object{"observedGeneration": -1}}
+		c.apply(t, object{
+			"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": object{"name": plural + "." + source.ReferenceGroup},
+			"spec": object{
+				"group": source.ReferenceGroup, "scope": "Namespaced",
+				"names": object{"kind": kind, "plural": plural, "listKind": kind + "List", "singular": strings.ToLower(kind)},
+				"versions": []any{object{
+					"name": source.V1, "served": true, "storage": true, "subresources": object{"status": object{}},
+					"schema": object{"openAPIV3Schema": object{"type": "object", "properties": object{"spec": free, "status": status}}},
+				}},
+			},
+		})
+	}
+	until(t, "the definitions are served", func() bool {
+		list := new(unstructured.UnstructuredList)
+		list.SetGroupVersionKind(schema.GroupVersionKind{Group: source.ReferenceGroup, Version: source.V1, Kind: "ExternalArtifactList"})
+		return c.List(context.Background(), list) == nil
+	})
+}
+
+type object = map[string]any
+
+// apply makes an object, or gives the one that is there another spec or data.
+func (c *cluster) apply(t *testing.T, o object) {
+	t.Helper()
+	text, err := json.Marshal(o) // so that all numbers are of the types that unstructured wants
+	testenv.Must(t, err)
+	u := new(unstructured.Unstructured)
+	testenv.Must(t, u.UnmarshalJSON(text))
+	err = c.Create(t.Context(), u.DeepCopy())
+	if client.IgnoreAlreadyExists(err) != nil {
+		t.Fatal(err)
+	}
+	if err != nil {
+		testenv.Must(t, c.Patch(t.Context(), u, client.RawPatch(types.MergePatchType, text)))
+	}
+}
+
+// patch changes an object, or its status.
+func (c *cluster) patch(t *testing.T, kind, namespace, name string, status bool, text string) {
+	t.Helper()
+	u, patch := blank(kind, namespace, name), client.RawPatch(types.MergePatchType, []byte(text))
+	if status {
+		testenv.Must(t, c.Status().Patch(t.Context(), u, patch))
+	} else {
+		testenv.Must(t, c.Patch(t.Context(), u, patch))
+	}
+}
+
+func blank(kind, namespace, name string) *unstructured.Unstructured {
+	u := new(unstructured.Unstructured)
+	u.SetGroupVersionKind(schema.GroupVersionKind{Group: source.ReferenceGroup, Version: source.V1, Kind: kind})
+	u.SetNamespace(namespace)
+	u.SetName(name)
+	return u
+}
+
+// get returns an object of the cluster.
+func (c *cluster) get(t *testing.T, kind, namespace, name string) source.Object {
+	t.Helper()
+	u := blank(kind, namespace, name)
+	testenv.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(u), u))
+	text, err := u.MarshalJSON()
+	testenv.Must(t, err)
+	obj, _ := source.DecodeObject(text)
+	return obj
+}
+
+// wait waits until an object is as it is wanted, and returns it.
+func (c *cluster) wait(t *testing.T, kind, namespace, name, what string, is func(source.Object) bool) (obj source.Object) {
+	t.Helper()
+	untilOr(t, kind+" "+name+" "+what, func() bool { obj = c.get(t, kind, namespace, name); return is(obj) }, func() string {
+		text, _ := source.EncodeJSON(obj)
+		return string(text)
+	})
+	return obj
+}
+
+func isReady(obj source.Object) bool {
+	s := obj.Common()
+	return s.Condition("Ready").Status == "True" && s.ObservedGeneration == obj.Head().Metadata.Generation
+}
+
+func until(t *testing.T, what string, is func() bool) { t.Helper(); untilOr(t, what, is, nil) }
+
+// untilOr waits a minute at most until something is so; last says what there was.
+func untilOr(t *testing.T, what string, is func() bool, last func() string) {
+	t.Helper()
+	for begun := time.Now(); time.Since(begun) < time.Minute; time.Sleep(20 * time.Millisecond) {
+		if is() {
+			return
+		}
+	}
+	text := ""
+	if last != nil {
+		text = ":\n" + last()
+	}
+	t.Fatalf("after a minute it is not so: %s%s", what, text)
+}
+
+// namespace makes a namespace for a test.
+func (c *cluster) namespace(t *testing.T) string {
+	t.Helper()
+	name := strings.ToLower(strings.ReplaceAll(t.Name(), "_", "-"))
+	c.apply(t, object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": name}})
+	return name
+}
+
+// A running is a controller that runs in this process.
+type running struct {
+	t     *testing.T
+	log   *logText
+	stop  context.CancelFunc
+	ended chan error
+}
+
+type logText struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (l *logText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Buffer.Write(p)
+}
+func (l *logText) text() string { l.mu.Lock(); defer l.mu.Unlock(); return l.Buffer.String() }
+
+// start starts the command for one namespace, with artifacts below dir.
+func (c *cluster) start(t *testing.T, namespace, dir string, args ...string) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{t: t, log: new(logText), stop: cancel, ended: make(chan error, 1)}
+	args = append([]string{
+		"--kubeconfig=" + c.kubeconfig, "--watch-all-namespaces=false", "--storage-path=" + dir, "--storage-addr=127.0.0.1:0",
+		"--storage-adv-addr=source-controller.example", "--metrics-addr=0", "--health-addr=127.0.0.1:0", "--min-retry-delay=200ms",
+	}, args...)
+	lookup := func(name string) (string, bool) { return namespace, name == "RUNTIME_NAMESPACE" }
+	go func() { r.ended <- run(ctx, args, lookup, r.log) }()
+	t.Cleanup(func() {
+		r.end()
+		if t.Failed() {
+			t.Logf("the controller said:\n%s", r.log.text())
+		}
+	})
+	until(t, "the controller is ready", func() bool {
+		select {
+		case err := <-r.ended:
+			r.ended <- err
+			t.Fatalf("the controller has ended: %v\n%s", err, r.log.text())
+		default:
+		}
+		addr := r.logged("health probe", "addr")
+		if addr == "" {
+			return false
+		}
+		resp, err := http.Get("http://" + addr + "/readyz")
+		if err != nil {
+			return false
+		}
+		resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+	return r
+}
+
+// end ends the controller, once.
+func (r *running) end() {
+	r.stop()
+	err := <-r.ended
+	r.ended <- nil
+	if err != nil {
+		r.t.Errorf("the controller ended: %v", err)
+	}
+}
+
+// logged returns a value of the first line of the log with a text.
+func (r *running) logged(with, key string) string {
+	for line := range strings.Lines(r.log.text()) {
+		var values map[string]any
+		if strings.Contains(line, with) && json.Unmarshal([]byte(line), &values) == nil {
+			if text, ok := values[key].(string); ok {
+				return text
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,330 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source"
+)
+
+// document returns a document of the reference's group.
+func document(kind, namespace, name string, spec object) object {
+	return object{"apiVersion": source.ReferenceGroup + "/" + source.V1, "kind": kind, "metadata": object{"name": name, "namespace": namespace}, "spec": spec}
+}
+
+// with returns a copy of an object with further fields.
+func with(o object, more object) object {
+	all := object{}
+	for _, from := range []object{o, more} {
+		for key, value := range from {
+			all[key] = value
+		}
+	}
+	return all
+}
+
+// runs returns how many runs of an object, or of all of a kind in a namespace, ended in this process.
+func runs(t *testing.T, kind, namespace, name string) (n uint64) {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	testenv.Must(t, err)
+	for _, f := range families {
+		if f.GetName() != "gotk_reconcile_duration_seconds" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if labels["kind"] == kind && labels["namespace"] == namespace && (name == "" || labels["name"] == name) {
+				n += m.GetHistogram().GetSampleCount()
+			}
+		}
+	}
+	return n
+}
+
+// TestAllKinds applies 60 objects at once, and bad ones. A restart then writes no status.
+func TestAllKinds(t *testing.T) {
+	c := startCluster(t)
+	ns := c.namespace(t)
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: fstest.MapFS{
+		"app.yaml":          {Data: []byte("a: 1\n")},
+		"charts/Chart.yaml": {Data: []byte("apiVersion: v2\nname: local\nversion: 0.1.0\n")},
+	}})
+	git := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	registry := testenv.StartRegistry(t, testenv.RegistryConfig{})
+	registry.Push("apps", "1.0.0", testenv.Manifest{Layers: []testenv.Blob{testenv.TarGzip(t, fstest.MapFS{"a.yaml": {Data: []byte("a: 1\n")}})}})
+	store := testenv.StartS3(t, testenv.StoreConfig{AccessKey: "access", SecretKey: "secret"})
+	store.Bucket("objects").Put("a.yaml", "a: 1\n")
+	charts := testenv.StartCharts(t, testenv.ChartsConfig{})
+	charts.Put(testenv.ChartVersion{Name: "podinfo", Version: "6.0.0"})
+	c.apply(t, object{"apiVersion": "v1", "kind": "Secret", "metadata": object{"name": "s3", "namespace": ns}, "stringData": object{"accesskey": "access", "secretkey": "secret"}})
+
+	type ref struct{ kind, name string }
+	var good []ref
+	add := func(kind string, n int, spec func(i int) object) {
+		for i := range n {
+			name := fmt.Sprintf("%s-%d", strings.ToLower(kind), i)
+			c.apply(t, document(kind, ns, name, with(spec(i), object{"interval": "1h"})))
+			good = append(good, ref{kind, name})
+		}
+	}
+	add("HelmChart", 12, func(i int) object { // before what they need
+		if i%2 == 0 {
+			return object{"chart": "podinfo", "version": "6.x", "sourceRef": object{"kind": "HelmRepository", "name": "helmrepository-0"}}
+		}
+		return object{"chart": "charts", "sourceRef": object{"kind": "GitRepository", "name": "gitrepository-0"}}
+	})
+	add("GitRepository", 20, func(i int) object {
+		spec := object{"url": git.Repo(), "ref": object{"branch": "main"}}
+		if i%4 == 1 {
+			spec["include"] = []any{object{"repository": object{"name": "gitrepository-0"}, "toPath": "included"}}
+		}
+		return spec
+	})
+	add("OCIRepository", 10, func(int) object {
+		return object{"url": registry.URL("apps"), "insecure": true, "ref": object{"semver": "1.x"}}
+	})
+	add("Bucket", 10, func(int) object {
+		return object{"endpoint": strings.TrimPrefix(store.URL, "http://"), "insecure": true, "bucketName": "objects", "secretRef": object{"name": "s3"}}
+	})
+	add("HelmRepository", 8, func(i int) object {
+		if i == 7 {
+			return object{"url": registry.URL("charts"), "type": "oci", "insecure": true}
+		}
+		return object{"url": charts.URL()}
+	})
+	testenv.Equal(t, len(good), 60)
+	bad := []struct {
+		name, kind string
+		spec       object
+		condition  string
+		reason     string
+		says       string
+	}{
+		{"bad-scheme", "GitRepository", object{"url": "ftp://example.org/r.git", "interval": "1h"}, "Stalled", "InvalidSpec", "spec.url"},
+		{"bad-field", "Bucket", object{"endpoint": "example.org", "bucketName": "x", "interval": "1h", "unknown": 1}, "Stalled", "InvalidSpec", "spec.unknown"},
+		{"bad-type", "OCIRepository", object{"url": object{"a": "b"}, "interval": []any{1}}, "Stalled", "InvalidSpec", "spec.interval"},
+		{"bad-null", "HelmChart", nil, "Stalled", "InvalidSpec", "spec"},
+		{"no-branch", "GitRepository", object{"url": git.Repo(), "interval": "1h", "ref": object{"branch": "none"}}, "FetchFailed", "GitOperationFailed", "none"},
+		{"no-secret", "GitRepository", object{"url": git.Repo(), "interval": "1h", "secretRef": object{"name": "none"}}, "FetchFailed", "AuthenticationFailed", "secret " + ns + "/none does not exist"},
+	}
+	for _, b := range bad {
+		c.apply(t, document(b.kind, ns, b.name, b.spec))
+	}
+	artifacts := t.TempDir()
+	r := c.start(t, ns, artifacts)
+	served := "http://" + r.logged("artifacts are served", "addr")
+	versions := map[ref]string{}
+	for _, g := range good {
+		obj := c.wait(t, g.kind, ns, g.name, "is ready", isReady)
+		if a := obj.Artifact(); a != nil {
+			checkArtifact(t, served, *a)
+		} else if g.name != "helmrepository-7" {
+			t.Errorf("%v has no artifact", g)
+		}
+	}
+	for _, b := range bad {
+		obj := c.wait(t, b.kind, ns, b.name, "has a condition", func(obj source.Object) bool { return obj.Common().Condition(b.condition).Status == "True" })
+		got := obj.Common().Condition(b.condition)
+		testenv.Equal(t, got.Reason, b.reason, b.name)
+		if !strings.Contains(got.Message, b.says) || obj.Common().Condition("Ready").Status != "False" {
+			t.Errorf("%s: %+v, want it to say %q and not be ready", b.name, obj.Common().Conditions, b.says)
+		}
+	}
+	r.end()
+
+	for _, g := range good {
+		versions[g] = c.get(t, g.kind, ns, g.name).Head().Metadata.ResourceVersion
+	}
+	needing, before := uint64(12+5), runs(t, "HelmChart", ns, "")+runs(t, "GitRepository", ns, "")
+	retried := runs(t, "GitRepository", ns, "no-branch") + runs(t, "GitRepository", ns, "no-secret") + runs(t, "GitRepository", ns, "bad-scheme") + runs(t, "HelmChart", ns, "bad-null")
+	r = c.start(t, ns, artifacts)
+	until(t, "all that need others ran again", func() bool {
+		now := runs(t, "GitRepository", ns, "no-branch") + runs(t, "GitRepository", ns, "no-secret") + runs(t, "GitRepository", ns, "bad-scheme") + runs(t, "HelmChart", ns, "bad-null")
+		return runs(t, "HelmChart", ns, "")+runs(t, "GitRepository", ns, "")-before >= needing+now-retried
+	})
+	r.end()
+	for _, g := range good {
+		testenv.Equal(t, c.get(t, g.kind, ns, g.name).Head().Metadata.ResourceVersion, versions[g], "resourceVersion of %v after a restart", g)
+	}
+}
+
+// checkArtifact fetches an artifact.
+func checkArtifact(t *testing.T, served string, a artifact.Artifact) {
+	t.Helper()
+	testenv.Equal(t, a.URL, "http://source-controller.example/"+a.Path)
+	resp, err := http.Get(served + "/" + a.Path)
+	testenv.Must(t, err)
+	defer resp.Body.Close()
+	hash, err := artifact.SHA256.New()
+	testenv.Must(t, err)
+	size, err := io.Copy(hash, resp.Body)
+	testenv.Must(t, err)
+	testenv.Equal(t, size, a.Size, a.Path)
+	testenv.Equal(t, fmt.Sprintf("sha256:%x", hash.Sum(nil)), a.Digest, a.Path)
+}
+
+// TestLife takes one object through its life.
+func TestLife(t *testing.T) {
+	c := startCluster(t)
+	ns := c.namespace(t)
+	repo := testenv.NewRepo(t)
+	commit := func(text string) string {
+		return repo.Commit(testenv.Commit{Branch: "main", Message: text, Files: fstest.MapFS{"a": {Data: []byte(text)}}})
+	}
+	first := commit("first")
+	git := testenv.ServeHTTP(t, testenv.HTTP{Username: "alice", Password: "s3cret"}, repo)
+	var events receiver
+	receives := httptest.NewServer(&events)
+	t.Cleanup(receives.Close)
+	dir := t.TempDir()
+	c.start(t, ns, dir, "--events-addr="+receives.URL, "--enable-leader-election")
+
+	const kind, name = "GitRepository", "app"
+	doc := document(kind, ns, name, object{"url": git.Repo(), "interval": "1h", "ref": object{"branch": "main"}, "secretRef": object{"name": "login"}})
+	doc["metadata"].(object)["finalizers"] = []string{"finalizers.fluxcd.io"}
+	secret := func(password string) {
+		c.apply(t, object{"apiVersion": "v1", "kind": "Secret", "metadata": object{"name": "login", "namespace": ns}, "stringData": object{"username": "alice", "password": password}})
+	}
+	revision := func(id string) func(source.Object) bool {
+		return func(obj source.Object) bool {
+			return isReady(obj) && obj.Artifact() != nil && obj.Artifact().Revision == "main@sha1:"+id
+		}
+	}
+	request := func(value string) {
+		c.patch(t, kind, ns, name, false, fmt.Sprintf(`{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":%q}}}`, value))
+	}
+	handled := func(value string) func(source.Object) bool {
+		return func(obj source.Object) bool { return obj.Common().LastHandledReconcileAt == value }
+	}
+	failing := func(obj source.Object) bool { return obj.Common().Condition("FetchFailed").Status == "True" }
+
+	c.apply(t, doc)
+	c.wait(t, kind, ns, name, "lacks its Secret", failing)
+	secret("s3cret") // long before it would be tried again
+	c.wait(t, kind, ns, name, "is ready by its Secret", revision(first))
+	lease := new(coordinationv1.Lease)
+	testenv.Must(t, c.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "source-controller-leader-election"}, lease))
+	until(t, "there are an Event and a post of the new artifact", func() bool {
+		list := new(corev1.EventList)
+		testenv.Must(t, c.List(t.Context(), list, client.InNamespace(ns)))
+		return events.has("NewArtifact", "first") && slices.ContainsFunc(list.Items, func(e corev1.Event) bool {
+			return e.Reason == "NewArtifact" && e.InvolvedObject.Name == name && e.InvolvedObject.UID != "" && e.Type == "Normal" && strings.Contains(e.Message, "first")
+		})
+	})
+
+	// One request is one run, which keeps the conditions of others.
+	c.patch(t, kind, ns, name, true, `{"status":{"conditions":`+conditions(t, c.get(t, kind, ns, name), source.Condition{Type: "Approved", Status: "True", Reason: "Human", Message: "m"})+`}}`)
+	second, before := commit("second"), runs(t, kind, ns, name)
+	request("1")
+	obj := c.wait(t, kind, ns, name, "is at the second commit", revision(second))
+	testenv.Equal(t, obj.Common().LastHandledReconcileAt, "1")
+	testenv.Equal(t, obj.Common().Condition("Approved").Reason, "Human")
+	testenv.Equal(t, runs(t, kind, ns, name)-before, 1, "runs by a request")
+
+	// A rotated Secret counts at once, in both directions.
+	secret("wrong")
+	obj = c.wait(t, kind, ns, name, "fails by its Secret", failing)
+	testenv.Equal(t, obj.Artifact().Revision, "main@sha1:"+second)
+	secret("s3cret")
+	c.wait(t, kind, ns, name, "is ready again", revision(second))
+
+	// A status that somebody changed is repaired.
+	c.patch(t, kind, ns, name, true, `{"status":{"artifact":{"revision":"main@sha1:0000000000000000000000000000000000000000","digest":"sha256:00"},"conditions":[]}}`)
+	obj = c.wait(t, kind, ns, name, "is repaired", revision(second))
+	if _, err := os.Stat(filepath.Join(dir, filepath.FromSlash(obj.Artifact().Path))); err != nil {
+		t.Error(err)
+	}
+
+	// What is suspended is left alone.
+	c.patch(t, kind, ns, name, false, `{"spec":{"suspend":true}}`)
+	third := commit("third")
+	request("2")
+	c.apply(t, with(doc, object{"metadata": object{"name": "other", "namespace": ns}}))
+	c.wait(t, kind, ns, "other", "is ready", revision(third))
+	testenv.Equal(t, c.get(t, kind, ns, name).Artifact().Revision, "main@sha1:"+second)
+	c.patch(t, kind, ns, name, false, `{"spec":{"suspend":false}}`)
+	c.wait(t, kind, ns, name, "goes on", func(obj source.Object) bool { return revision(third)(obj) && handled("2")(obj) })
+
+	// What is deleted goes with its artifacts, and can come back.
+	testenv.Must(t, c.Delete(t.Context(), blank(kind, ns, name)))
+	until(t, "the object is gone", func() bool {
+		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, blank(kind, ns, name)))
+	})
+	c.apply(t, doc)
+	c.wait(t, kind, ns, name, "is there again", revision(third))
+	testenv.Must(t, c.Delete(t.Context(), blank(kind, ns, name)))
+	until(t, "its files are gone", func() bool {
+		_, files := os.Stat(filepath.Join(dir, "gitrepository", ns, name))
+		_, state := os.Stat(filepath.Join(dir, ".state", "gitrepository", ns, name))
+		return os.IsNotExist(files) && os.IsNotExist(state)
+	})
+	c.wait(t, kind, ns, "other", "is as it was", revision(third))
+}
+
+// conditions returns those of an object and one more as JSON.
+func conditions(t *testing.T, obj source.Object, more source.Condition) string {
+	text, err := json.Marshal(append(obj.Common().Conditions, more))
+	testenv.Must(t, err)
+	return string(text)
+}
+
+// A receiver is told events.
+type receiver struct {
+	mu     sync.Mutex
+	events []source.Event
+}
+
+func (r *receiver) ServeHTTP(_ http.ResponseWriter, req *http.Request) {
+	var e source.Event
+	if json.NewDecoder(req.Body).Decode(&e) == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.events = append(r.events, e)
+	}
+}
+
+func (r *receiver) has(reason, text string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.events, func(e source.Event) bool {
+		return e.Reason == reason && strings.Contains(e.Message, text) && e.InvolvedObject.UID != ""
+	})
+}
+
+// TestFlags wants source-controller's flags accepted, and wrong ones refused.
+func TestFlags(t *testing.T) {
+	none := func(string) (string, bool) { return "", false }
+	env := func(name string) (string, bool) { return "events.example", name == "EVENTS_ADDR" }
+	f, warnings, err := parse([]string{"--concurrent=10", "--requeue-dependency=5s", "--helm-cache-max-size=10", "--feature-gates=CacheSecretsAndConfigMaps=true,DisableConfigWatchers=false"}, env, t.Output())
+	testenv.Must(t, err)
+	testenv.Equal(t, f.eventsAddr, "events.example")
+	testenv.Equal(t, len(warnings), 3, strings.Join(warnings, "\n"))
+	for _, args := range []string{"x", "--group=example.org", "--interval-jitter-percentage=51", "--artifact-retention-records=0", "--feature-gates=X", "--unknown", "--min-retry-delay=0s"} {
+		if _, _, err := parse([]string{args}, none, t.Output()); err == nil {
+			t.Errorf("%s is accepted", args)
+		}
+	}
+}

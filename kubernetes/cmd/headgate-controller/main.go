@@ -1,0 +1,238 @@
+// Command headgate-controller keeps the sources of a Kubernetes cluster up to date, in place of source-controller: it
+// takes its flags and environment, works on its objects, and serves their artifacts.
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/headgate-io/headgate"
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/bucket"
+	"github.com/headgate-io/headgate/bucket/azure"
+	"github.com/headgate-io/headgate/bucket/gcs"
+	"github.com/headgate-io/headgate/bucket/s3"
+	"github.com/headgate-io/headgate/internal/httpserve"
+	"github.com/headgate-io/headgate/kubernetes/controller"
+	"github.com/headgate-io/headgate/oci"
+	"github.com/headgate-io/headgate/oci/cosign"
+	"github.com/headgate-io/headgate/oci/notation"
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/login/aws"
+	azurelogin "github.com/headgate-io/headgate/source/login/azure"
+	"github.com/headgate-io/headgate/source/login/gcp"
+	"github.com/headgate-io/headgate/source/login/github"
+	"github.com/headgate-io/headgate/source/serve"
+	"github.com/headgate-io/headgate/source/serve/notify"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	err := run(ctx, os.Args[1:], os.LookupEnv, os.Stderr)
+	switch {
+	case err == nil || errors.Is(err, pflag.ErrHelp):
+	case errors.As(err, new(usageError)):
+		fmt.Fprintln(os.Stderr, "headgate-controller:", err)
+		os.Exit(2)
+	default:
+		fmt.Fprintln(os.Stderr, "headgate-controller:", err)
+		os.Exit(1)
+	}
+}
+
+// run runs the controller until ctx ends or the lease is lost.
+func run(ctx context.Context, args []string, lookup func(string) (string, bool), stderr io.Writer) (err error) {
+	f, warnings, err := parse(args, lookup, stderr)
+	if err != nil {
+		return err
+	}
+	logger, err := f.logger(stderr)
+	if err != nil {
+		return err
+	}
+	log.SetLogger(logr.FromSlogHandler(logger.Handler()))
+	klog.SetSlogLogger(logger)
+	for _, text := range warnings {
+		logger.Warn("flags", "problem", text)
+	}
+	selector, err := labels.Parse(f.selector)
+	if err != nil {
+		return usageError{fmt.Errorf("--watch-label-selector: %w", err)}
+	}
+	namespace := ""
+	if !f.allNamespaces {
+		if namespace = f.namespace; namespace == "" {
+			return usageError{errors.New("--watch-all-namespaces=false: set RUNTIME_NAMESPACE to the namespace that is watched")}
+		}
+	}
+	cluster, err := config.GetConfig()
+	if err != nil {
+		return err
+	}
+	cluster.QPS, cluster.Burst = f.qps, f.burst
+	options := manager.Options{
+		Logger:                 log.Log,
+		Cache:                  controller.CacheOptions(f.group, selector, namespace),
+		Metrics:                metricsserver.Options{BindAddress: f.metricsAddr},
+		HealthProbeBindAddress: f.healthAddr,
+
+		LeaderElection:                f.elect,
+		LeaderElectionID:              f.leaseName(),
+		LeaderElectionNamespace:       f.namespace,
+		LeaderElectionReleaseOnCancel: f.release,
+		LeaseDuration:                 &f.lease, RenewDeadline: &f.renew, RetryPeriod: &f.retry,
+	}
+	mgr, err := manager.New(cluster, options)
+	if err != nil {
+		return err
+	}
+	listener, err := httpserve.Listen(ctx, httpserve.Endpoint{Addr: f.storageAddr, Insecure: true}, false, "", func(err error) { logger.Warn("storage", "problem", err.Error()) })
+	if err != nil {
+		return fmt.Errorf("--storage-addr: %w", err)
+	}
+	served := false
+	defer func() {
+		if !served {
+			err = errors.Join(err, listener.Close())
+		}
+	}()
+	store, end, err := f.openStore(listener.Addr())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	c, err := f.serveConfig(lookup)
+	if err != nil {
+		return err
+	}
+	c.Store, c.Log = store, logger
+	if _, err := controller.Setup(mgr, controller.Options{Serve: c, Group: f.group, StateDir: filepath.Join(f.storagePath, ".state")}); err != nil {
+		return err
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	served = true
+	logger.Info("artifacts are served", "addr", listener.Addr().String(), "url", store.URL(""))
+	ended := make(chan error, 1)
+	go func() {
+		defer cancel()
+		ended <- listener.Serve(ctx, store.Handler(), logger, func(context.Context) error { return nil })
+	}()
+	err = mgr.Start(ctx)
+	cancel()
+	return errors.Join(err, <-ended)
+}
+
+// openStore opens the store and the cache below it. End closes them.
+func (f *flags) openStore(at net.Addr) (_ *artifact.Store, end func() error, err error) {
+	base := f.storageAdvAddr
+	if base == "" {
+		host, port, err := net.SplitHostPort(at.String())
+		if err != nil {
+			return nil, nil, err
+		}
+		if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+			if host, err = os.Hostname(); err != nil {
+				return nil, nil, err
+			}
+		}
+		base = net.JoinHostPort(host, port)
+	}
+	if err := os.MkdirAll(f.storagePath, 0o700); err != nil {
+		return nil, nil, fmt.Errorf("--storage-path: %w", err)
+	}
+	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: filepath.Join(f.storagePath, ".cache")})
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := artifact.OpenStore(artifact.StoreConfig{
+		Dir: f.storagePath, BaseURL: base, Algorithm: artifact.Algorithm(f.digest), Keep: f.records, KeepFor: f.recordsFor, Cache: cache,
+	})
+	if err != nil {
+		return nil, nil, errors.Join(err, cache.Close())
+	}
+	return store, func() error { return errors.Join(store.Close(), cache.Close()) }, nil
+}
+
+// serveConfig returns what the flags say of how sources are kept up to date.
+func (f *flags) serveConfig(lookup func(string) (string, bool)) (c serve.Config, err error) {
+	c = serve.Config{Fetches: f.concurrent, MinRetry: f.minRetry, MaxRetry: f.maxRetry, Jitter: float64(f.jitter) / 100}
+	if f.jitter == 0 { // which is the default
+		c.Jitter = -1
+	}
+	c.Env.Proxy = http.ProxyFromEnvironment
+	c.Env.Limits.Bytes = f.maxBytes
+	c.Origin = headgate.Origins{
+		Buckets:   map[string]bucket.Provider{"generic": s3.Connect, "aws": s3.Connect, "gcp": gcs.Connect, "azure": azure.Connect},
+		Verifiers: map[string]oci.Technology{"cosign": cosign.New(cosign.Config{Cache: filepath.Join(f.storagePath, ".cache", "sigstore")}), "notation": notation.New},
+		Logins: map[string]source.LoginFunc{
+			"aws":    aws.New(nil, lookup).Login,
+			"azure":  azurelogin.New(nil, lookup).Login,
+			"gcp":    gcp.New(nil, lookup).Login,
+			"github": github.New(nil).Login,
+		},
+	}.New
+	c.Notify.Proxy = http.ProxyFromEnvironment
+	c.Notify.Instance, _ = os.Hostname()
+	if f.eventsAddr != "" {
+		r, err := notify.ParseReceiver(f.eventsAddr)
+		if err != nil {
+			return c, usageError{fmt.Errorf("--events-addr: %w", err)}
+		}
+		c.Notify.Receivers = []notify.Receiver{r}
+	}
+	return c, nil
+}
+
+// logger returns the log that the flags ask for.
+func (f *flags) logger(w io.Writer) (*slog.Logger, error) {
+	level, known := map[string]slog.Level{"trace": slog.LevelDebug, "debug": slog.LevelDebug, "info": slog.LevelInfo, "error": slog.LevelError}[f.logLevel]
+	if !known {
+		return nil, usageError{fmt.Errorf("--log-level %q: want trace, debug, info or error", f.logLevel)}
+	}
+	options := &slog.HandlerOptions{Level: level}
+	switch f.logEncoding {
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, options)), nil
+	case "console":
+		return slog.New(slog.NewTextHandler(w, options)), nil
+	}
+	return nil, usageError{fmt.Errorf("--log-encoding %q: want json or console", f.logEncoding)}
+}
+
+// leaseName returns the name of the lease. It is source-controller's for its group: the two never run at once. There is
+// one for each selector, as there is one controller for each.
+func (f *flags) leaseName() string {
+	name := "source-controller-leader-election"
+	if f.group != source.ReferenceGroup {
+		name = "headgate-controller-leader-election"
+	}
+	if f.selector != "" {
+		name += fmt.Sprintf("-%x", sha256.Sum256([]byte(f.selector)))[:11]
+	}
+	return name
+}

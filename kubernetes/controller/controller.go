@@ -1,0 +1,173 @@
+// Package controller keeps the sources of a Kubernetes cluster up to date. The API server says which objects there
+// are and holds their statuses; the server of package serve does the work.
+//
+//   - An object is decoded as [source.DecodeObject] does. One whose spec cannot be used is stalled with the reason
+//     InvalidSpec; it neither stops the others nor loses its artifact.
+//   - A status is written by a merge patch of the subresource that carries metadata.resourceVersion, and only if it
+//     changed. Conditions that are not the controller's own are kept. After a conflict the object is read again. A
+//     status that another program changed is repaired by a run; that of a suspended object when it is resumed.
+//   - What a kind remembers between runs is in files below Options.StateDir. It may be lost.
+//   - The content of a Secret is read when a run asks for it and not kept. The metadata of Secrets and service accounts
+//     is watched: an object that uses one runs when its content changes.
+//   - Artifacts of an object that was deleted go at once, and with them the finalizer of source-controller.
+//   - Events become Events of Kubernetes, but for traces.
+//
+// Only the holder of the manager's lease runs sources. The manager is ready when the statuses are restored.
+package controller
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/serve"
+)
+
+// Options say what [Setup] puts into a manager.
+type Options struct {
+	// Serve says how sources are kept up to date. Store and Origin are required. Feed and Statuses are the
+	// controller's; Retention is 1s unless it is set.
+	Serve    serve.Config
+	Group    string // of the objects; default [source.ReferenceGroup]
+	StateDir string // required; made when it is not there
+	Name     string // of the controller in Events; default source-controller
+}
+
+// Setup has the manager keep the sources of its cluster up to date. The cache of the manager should be one of
+// [CacheOptions]. What the server counts is in the metrics of the manager as long as it runs.
+func Setup(mgr manager.Manager, o Options) (*serve.Server, error) {
+	c := &controller{
+		mgr: mgr, group: cmp.Or(o.Group, source.ReferenceGroup), name: cmp.Or(o.Name, "source-controller"), states: states{o.StateDir}, log: o.Serve.Log,
+		objects: make(map[source.Reference]*object), changes: make(map[source.Reference]serve.Trigger),
+		deleted: make(map[source.Reference]client.Object), secrets: make(map[types.NamespacedName]bool), dirty: make(chan struct{}, 1),
+	}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	config := o.Serve
+	config.Feed, config.Statuses = c, c
+	config.Retention = cmp.Or(config.Retention, time.Second)
+	config.Origin = func(obj source.Object, env source.Env) (source.Origin, error) {
+		if defect := c.defect(source.ReferenceTo(obj)); defect != nil {
+			return invalid{err: defect}, nil
+		}
+		return o.Serve.Origin(obj, env)
+	}
+	config.Emit = func(e source.Event) {
+		c.record(e)
+		if o.Serve.Emit != nil {
+			o.Serve.Emit(e)
+		}
+	}
+	config.Observe = func(r serve.Run) {
+		durations.WithLabelValues(r.Kind, r.Object.Name, r.Object.Namespace).Observe(r.Took.Seconds())
+		if o.Serve.Observe != nil {
+			o.Serve.Observe(r)
+		}
+	}
+	server, err := serve.New(config)
+	if err != nil {
+		return nil, err
+	}
+	c.server = server
+	ready := func(*http.Request) error {
+		if !server.Ready() {
+			return errors.New("the sources are not restored, or another replica has the lease")
+		}
+		return nil
+	}
+	return server, errors.Join(mgr.AddReadyzCheck("sources", ready), mgr.Add(c))
+}
+
+// CacheOptions returns what the cache of a manager should hold for [Setup]: objects of the group that a selector selects,
+// in a namespace; nil is all, and "" every namespace. Of Secrets and service accounts it holds the names.
+func CacheOptions(group string, selector labels.Selector, namespace string) cache.Options {
+	bare := func(in any) (any, error) {
+		if o, ok := in.(client.Object); ok {
+			o.SetManagedFields(nil)
+			o.SetLabels(nil)
+			o.SetAnnotations(nil) // kubectl keeps a copy of the Secret among them
+			o.SetOwnerReferences(nil)
+		}
+		return in, nil
+	}
+	options := cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject:         map[client.Object]cache.ByObject{&corev1.Secret{}: {Transform: bare}, &corev1.ServiceAccount{}: {Transform: bare}},
+	}
+	if namespace != "" {
+		options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+	}
+	for _, kind := range kinds {
+		if selector != nil {
+			options.ByObject[blank(group, kind)] = cache.ByObject{Label: selector}
+		}
+	}
+	return options
+}
+
+// A controller is the [serve.Feed], the [serve.Statuses] and the [source.Secrets] of a server.
+type controller struct {
+	mgr    manager.Manager
+	server *serve.Server
+	group  string
+	name   string
+	states states
+	log    *slog.Logger
+	events record.EventRecorder
+
+	mu      sync.Mutex
+	objects map[source.Reference]*object
+	changes map[source.Reference]serve.Trigger // objects that have to run
+	deleted map[source.Reference]client.Object // that have the finalizer
+	secrets map[types.NamespacedName]bool      // that changed, and service accounts
+	told    map[source.Reference]types.UID     // the objects that the server knows
+	dirty   chan struct{}                      // there is something new in the above
+}
+
+// Start implements [manager.Runnable]. It returns when ctx ends.
+func (c *controller) Start(ctx context.Context) error {
+	stop, err := c.startEvents(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if err := metrics.Registry.Register(c.server.Metrics()); err != nil {
+		return err
+	}
+	defer metrics.Registry.Unregister(c.server.Metrics())
+	return c.server.Run(ctx)
+}
+
+// durations has the name that dashboards of the reference read.
+var durations = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	Name: "gotk_reconcile_duration_seconds", Help: "The duration in seconds of a reconciliation.", Buckets: prometheus.ExponentialBuckets(10e-9, 10, 10),
+}, []string{"kind", "name", "namespace"})
+
+func init() { metrics.Registry.MustRegister(durations) }
+
+// invalid is the origin of an object whose spec cannot be used.
+type invalid struct {
+	source.Origin
+	err error
+}
+
+// Resolve implements [source.Origin].
+func (i invalid) Resolve(context.Context, source.State) (source.Revision, source.State, error) {
+	return source.Revision{}, nil, &source.StepError{Step: source.StepResolve, Reason: "InvalidSpec", Err: i.err}
+}

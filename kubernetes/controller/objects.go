@@ -1,0 +1,355 @@
+package controller
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	informers "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/serve"
+)
+
+// kinds are those that are watched, as the specification spells them.
+var kinds = []string{"GitRepository", "OCIRepository", "Bucket", "PkgRepository", "PkgChart", "ExternalArtifact"}
+
+// finalizer is that of source-controller on every object.
+const finalizer = "finalizers.fluxcd.io"
+
+// blank returns an object of a kind as documents of the group spell it.
+func blank(group, kind string) *unstructured.Unstructured {
+	spellings := source.Spellings(kind)
+	if group == source.ReferenceGroup {
+		kind = spellings[len(spellings)-1]
+	}
+	u := new(unstructured.Unstructured)
+	u.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: source.V1, Kind: kind})
+	return u
+}
+
+// An object is what is known of an object of the cluster.
+type object struct {
+	doc     source.Object // what the server has
+	defect  error         // why its spec cannot be used
+	uses    []string      // names of Secrets in its spec
+	uid     types.UID
+	version string
+	full    []byte // the status, encoded
+	own     []byte // that without conditions of others
+	sent    []byte // what own was last asked to be
+	pruned  []byte // what the API server made of that
+	others  []source.Condition
+}
+
+// Follow implements [serve.Feed].
+func (c *controller) Follow(ctx context.Context, set func(serve.Desired)) error {
+	var synced []informers.InformerSynced
+	for _, kind := range kinds {
+		informer, err := c.mgr.GetCache().GetInformer(ctx, blank(c.group, kind), cache.BlockUntilSynced(false))
+		if meta.IsNoMatchError(err) {
+			c.log.Warn("the cluster has no such kind, it is not watched", "kind", kind, "group", c.group)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		registration, err := informer.AddEventHandler(informers.ResourceEventHandlerFuncs{
+			AddFunc:    func(o any) { c.see(o, false) },
+			UpdateFunc: func(_, o any) { c.see(o, false) },
+			DeleteFunc: c.forget,
+		})
+		if err != nil {
+			return err
+		}
+		synced = append(synced, registration.HasSynced)
+	}
+	if len(synced) == 0 {
+		return fmt.Errorf("the cluster has no kind of the group %s: apply the definitions first", c.group)
+	}
+	if err := c.watchSecrets(ctx); err != nil {
+		return err
+	}
+	if !informers.WaitForCacheSync(ctx.Done(), synced...) {
+		return nil
+	}
+	d := c.desired()
+	if err := c.states.clean(d.Objects); err != nil {
+		c.log.Warn("remembered states", "problem", err.Error())
+	}
+	for {
+		set(d)
+		c.follow(ctx)
+		select {
+		case <-c.dirty:
+		case <-ctx.Done():
+			return nil
+		}
+		select {
+		case <-time.After(gather):
+		case <-ctx.Done():
+			return nil
+		}
+		d = c.desired()
+	}
+}
+
+// gather is how long changes are gathered before the server is told.
+const gather = 50 * time.Millisecond
+
+// desired returns what there is to be.
+func (c *controller) desired() serve.Desired {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := serve.Desired{Secrets: c, Watched: true, Objects: make([]source.Object, 0, len(c.objects))}
+	told := make(map[source.Reference]types.UID, len(c.objects))
+	for ref, k := range c.objects {
+		d.Objects, told[ref] = append(d.Objects, k.doc), k.uid
+		if before, known := c.told[ref]; known && before != k.uid { // it was made again, and has no status
+			c.changes[ref] = serve.Start
+		}
+	}
+	c.told = told
+	return d
+}
+
+// follow does what is left to do once the server knows the objects.
+func (c *controller) follow(ctx context.Context) {
+	c.mu.Lock()
+	changes, deleted, secrets := c.changes, c.deleted, c.secrets
+	c.changes, c.deleted, c.secrets = make(map[source.Reference]serve.Trigger), make(map[source.Reference]client.Object), make(map[types.NamespacedName]bool)
+	for ref, k := range c.objects {
+		if len(secrets) > 0 && slices.ContainsFunc(k.uses, func(name string) bool { return secrets[types.NamespacedName{Namespace: ref.Namespace, Name: name}] }) {
+			if v, err := c.server.View(ref); err == nil && v.Last.Number == 0 { // else the server knows what it used
+				changes[ref] = serve.Secret
+			}
+		}
+	}
+	c.mu.Unlock()
+	for ref, trigger := range changes {
+		_, _ = c.server.Request(ref, trigger) // one that is suspended or gone need not run
+	}
+	for name := range secrets {
+		c.server.SecretChanged(name.Namespace, name.Name)
+	}
+	for ref, o := range deleted {
+		if err := c.release(ctx, o); err != nil && ctx.Err() == nil {
+			c.log.Warn("remove finalizer", "object", ref.String(), "problem", err.Error())
+			time.AfterFunc(time.Second, func() {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				c.deleted[ref] = o
+				c.changed()
+			})
+		}
+	}
+}
+
+// changed has Follow look again.
+func (c *controller) changed() {
+	select {
+	case c.dirty <- struct{}{}:
+	default:
+	}
+}
+
+// release removes the finalizer of source-controller. After a conflict the object is seen again.
+func (c *controller) release(ctx context.Context, o client.Object) error {
+	left := slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(name string) bool { return name == finalizer })
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": o.GetResourceVersion(), "finalizers": left}})
+	if err != nil {
+		return err
+	}
+	err = c.mgr.GetClient().Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, body))
+	return ignoring(err, metav1.StatusReasonNotFound, metav1.StatusReasonConflict)
+}
+
+// forget takes over that an object was deleted.
+func (c *controller) forget(o any) {
+	if last, ok := o.(informers.DeletedFinalStateUnknown); ok {
+		o = last.Obj
+	}
+	u, ok := o.(*unstructured.Unstructured)
+	if !ok {
+		return
+	}
+	ref := referenceTo(u)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k := c.objects[ref]; k != nil && k.uid == u.GetUID() {
+		delete(c.objects, ref)
+		c.changed()
+	}
+}
+
+func referenceTo(u *unstructured.Unstructured) source.Reference {
+	return source.Reference{Kind: source.Spellings(u.GetKind())[0], Namespace: u.GetNamespace(), Name: u.GetName()}
+}
+
+// see takes over what the API server has of an object; ours says that it answered a patch of this controller.
+func (c *controller) see(o any, ours bool) {
+	u, ok := o.(*unstructured.Unstructured)
+	if !ok || c.known(u) {
+		return
+	}
+	ref := referenceTo(u)
+	if u.GetDeletionTimestamp() != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.objects, ref)
+		if slices.Contains(u.GetFinalizers(), finalizer) {
+			c.deleted[ref] = u
+		}
+		c.changed()
+		return
+	}
+	now, err := decode(u)
+	if err != nil {
+		c.log.Warn("object", "object", ref.String(), "problem", err.Error())
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.objects[ref]
+	_, external := now.doc.(*source.ExternalArtifact)
+	switch {
+	case k == nil:
+		c.objects[ref] = now
+		c.changed()
+		return
+	case k.uid == now.uid && !newer(now.version, k.version):
+		return
+	case k.uid == now.uid && !ours && !external && !bytes.Equal(now.own, k.own) && !bytes.Equal(now.own, k.sent):
+		c.changes[ref] = serve.Repair
+		c.changed()
+	}
+	now.sent, now.pruned = k.sent, k.pruned
+	if k.uid == now.uid && !external && sameDocument(now.doc.Head().Metadata, k.doc.Head().Metadata) {
+		now.doc, now.defect = k.doc, k.defect // by which the server sees that it is the same
+	} else {
+		c.changed()
+	}
+	c.objects[ref] = now
+}
+
+// known reports whether this version of an object, or a newer one, was seen.
+func (c *controller) known(u *unstructured.Unstructured) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.objects[referenceTo(u)]
+	return k != nil && k.uid == u.GetUID() && !newer(u.GetResourceVersion(), k.version)
+}
+
+// newer reports whether version a of an object is newer than b.
+func newer(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err != nil && a != b || order > 0
+}
+
+// sameDocument reports whether two versions of an object ask for the same.
+func sameDocument(a, b source.Metadata) bool {
+	return a.Generation == b.Generation && maps.Equal(a.Annotations, b.Annotations) && maps.Equal(a.Labels, b.Labels)
+}
+
+// decode reads an object.
+func decode(u *unstructured.Unstructured) (*object, error) {
+	text, err := u.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	doc, defect := source.DecodeObject(text)
+	if doc == nil {
+		return nil, defect
+	}
+	doc.Head().Metadata.ManagedFields = nil
+	k := &object{doc: doc, uses: secretNames(u.Object["spec"]), uid: u.GetUID(), version: u.GetResourceVersion()}
+	if defect != nil {
+		k.defect = fmt.Errorf("%w: %s", source.ErrInvalid, plain(defect))
+	}
+	return k, k.encode(doc)
+}
+
+// encode takes over the status of obj.
+func (k *object) encode(obj source.Object) (err error) {
+	if k.full, err = source.EncodeStatus(obj); err != nil {
+		return err
+	}
+	k.own, k.others = k.full, nil
+	all := obj.Common().Conditions
+	for _, condition := range all {
+		if !source.Owned(condition.Type) {
+			k.others = append(k.others, condition)
+		}
+	}
+	if len(k.others) > 0 {
+		obj.Common().Conditions = owned(all)
+		k.own, err = source.EncodeStatus(obj)
+		obj.Common().Conditions = all
+	}
+	return err
+}
+
+// owned returns the conditions that are the controller's own.
+func owned(all []source.Condition) []source.Condition {
+	return slices.DeleteFunc(slices.Clone(all), func(condition source.Condition) bool { return !source.Owned(condition.Type) })
+}
+
+// plain says what is wrong with a document: the fields and the rules.
+func plain(defect error) string {
+	list := []error{defect}
+	if joined, ok := defect.(interface{ Unwrap() []error }); ok {
+		list = joined.Unwrap()
+	}
+	var texts []string
+	for _, err := range list {
+		text := err.Error()
+		if d, ok := errors.AsType[*source.DocumentError](err); ok {
+			text = strings.TrimPrefix(d.Field+": "+d.Err.Error(), ": ")
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, "; ")
+}
+
+// secretNames returns the names in the fields of a spec that end in secretRef.
+func secretNames(spec any) (names []string) {
+	switch spec := spec.(type) {
+	case map[string]any:
+		for field, value := range spec {
+			ref, _ := value.(map[string]any)
+			if name, ok := ref["name"].(string); ok && strings.HasSuffix(strings.ToLower(field), "secretref") {
+				names = append(names, name)
+			}
+			names = append(names, secretNames(value)...)
+		}
+	case []any:
+		for _, value := range spec {
+			names = append(names, secretNames(value)...)
+		}
+	}
+	return names
+}
+
+// defect returns why the spec of an object cannot be used, nil if it can.
+func (c *controller) defect(ref source.Reference) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k := c.objects[ref]; k != nil {
+		return k.defect
+	}
+	return nil
+}

@@ -1,0 +1,224 @@
+package controller
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/headgate-io/headgate/internal/durable"
+	"github.com/headgate-io/headgate/source"
+)
+
+// answerTime is how long the API server may take to answer.
+const answerTime = 30 * time.Second
+
+// maxConflicts is how often an object is read again to write one status.
+const maxConflicts = 5
+
+// Load implements [serve.Statuses]: the status is that of the API server.
+func (c *controller) Load(_ context.Context, obj source.Object) (source.State, error) {
+	ref := source.ReferenceTo(obj)
+	c.mu.Lock()
+	k := c.objects[ref]
+	c.mu.Unlock()
+	if k == nil {
+		return nil, source.DecodeStatus(obj, []byte("{}"))
+	}
+	if err := source.DecodeStatus(obj, k.full); err != nil {
+		return nil, err
+	}
+	return c.states.load(ref)
+}
+
+// Save implements [serve.Statuses]. The status of an object that is gone, or was made again, is dropped.
+func (c *controller) Save(ctx context.Context, obj source.Object, state source.State) error {
+	ref, status := source.ReferenceTo(obj), obj.Common()
+	status.Conditions = owned(status.Conditions)
+	own, err := source.EncodeStatus(obj)
+	if err != nil {
+		return err
+	}
+	for range maxConflicts {
+		c.mu.Lock()
+		k := c.objects[ref]
+		if k == nil || string(k.uid) != obj.Head().Metadata.UID {
+			c.mu.Unlock()
+			return nil
+		}
+		if bytes.Equal(own, k.own) || bytes.Equal(own, k.sent) && bytes.Equal(k.own, k.pruned) {
+			c.mu.Unlock()
+			status.Conditions = append(status.Conditions, k.others...)
+			return c.states.save(ref, state)
+		}
+		k.sent, k.pruned = own, nil
+		c.mu.Unlock()
+		status.Conditions = append(owned(status.Conditions), k.others...)
+		switch err = c.patch(ctx, ref, obj, k, own); {
+		case err == nil:
+			return c.states.save(ref, state)
+		case !apierrors.IsConflict(err):
+			return ignoring(err, metav1.StatusReasonNotFound)
+		}
+		if err = c.read(ctx, ref); err != nil {
+			return ignoring(err, metav1.StatusReasonNotFound)
+		}
+	}
+	return err
+}
+
+// patch writes the status of obj over that of k.
+func (c *controller) patch(ctx context.Context, ref source.Reference, obj source.Object, k *object, own []byte) error {
+	full, err := source.EncodeStatus(obj)
+	if err != nil {
+		return err
+	}
+	diff, err := jsonpatch.CreateMergePatch(k.full, full)
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": k.version}, "status": json.RawMessage(diff)})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTime, errors.New("the API server did not answer"))
+	defer cancel()
+	u := blank(c.group, ref.Kind)
+	u.SetNamespace(ref.Namespace)
+	u.SetName(ref.Name)
+	if err := c.mgr.GetClient().Status().Patch(ctx, u, client.RawPatch(types.MergePatchType, body)); err != nil {
+		return err
+	}
+	c.see(u, true)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := c.objects[ref]; now != nil && string(now.uid) == string(k.uid) && bytes.Equal(now.sent, own) {
+		now.pruned = now.own
+	}
+	return nil
+}
+
+// read takes over an object as it is now.
+func (c *controller) read(ctx context.Context, ref source.Reference) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTime, errors.New("the API server did not answer"))
+	defer cancel()
+	u := blank(c.group, ref.Kind)
+	if err := c.mgr.GetAPIReader().Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, u); err != nil {
+		return err
+	}
+	c.see(u, true)
+	return nil
+}
+
+// ignoring returns err, unless it has one of the reasons.
+func ignoring(err error, reasons ...metav1.StatusReason) error {
+	if slices.Contains(reasons, apierrors.ReasonForError(err)) {
+		return nil
+	}
+	return err
+}
+
+// Remove implements [serve.Statuses].
+func (c *controller) Remove(ref source.Reference) error { return c.states.save(ref, nil) }
+
+// The methods below implement [serve.Statuses]: all that is saved is in the feed, and the spec suspends.
+
+func (c *controller) Object(source.Reference) (source.Object, error) { return nil, fs.ErrNotExist }
+func (c *controller) References() ([]source.Reference, error)        { return nil, nil }
+func (c *controller) Removed() (map[source.Reference]time.Time, error) {
+	return nil, nil
+}
+func (c *controller) SetRemoved(source.Reference, time.Time) error            { return nil }
+func (c *controller) Suspension(source.Reference) (*source.Suspension, error) { return nil, nil }
+func (c *controller) Suspend(source.Reference, source.Suspension) error       { return errSuspension }
+func (c *controller) Resume(source.Reference) error                           { return errSuspension }
+
+var errSuspension = errors.New("objects of a cluster are suspended by spec.suspend")
+
+// states are files KIND/NAMESPACE/NAME of what kinds remember between runs.
+type states struct{ dir string }
+
+// maxState is the size of a state that is read, in bytes.
+const maxState = 16 << 20
+
+func (s states) file(ref source.Reference) string {
+	return filepath.Join(strings.ToLower(ref.Kind), ref.Namespace, ref.Name)
+}
+
+// load returns a state, nil if there is none that can be read.
+func (s states) load(ref source.Reference) (source.State, error) {
+	root, err := os.OpenRoot(s.dir)
+	if err != nil {
+		return nil, nil
+	}
+	defer root.Close()
+	if info, err := root.Stat(s.file(ref)); err != nil || info.Size() > maxState {
+		return nil, nil
+	}
+	state, err := root.ReadFile(s.file(ref))
+	if err != nil {
+		return nil, nil
+	}
+	return state, nil
+}
+
+// save replaces a state, or removes it if it is empty.
+func (s states) save(ref source.Reference, state source.State) error {
+	name := s.file(ref)
+	old, _ := s.load(ref)
+	if bytes.Equal(old, state) {
+		return nil
+	}
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(s.dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if len(state) > 0 {
+		err = durable.ReplaceIn(root, filepath.ToSlash(name), state)
+	} else if err = root.Remove(name); errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err != nil {
+		return fmt.Errorf("state of %s: %w", ref, err)
+	}
+	return nil
+}
+
+// clean removes the states of all objects but those.
+func (s states) clean(but []source.Object) error {
+	keep := make(map[string]bool, len(but))
+	for _, obj := range but {
+		keep[filepath.ToSlash(s.file(source.ReferenceTo(obj)))] = true
+	}
+	root, err := os.OpenRoot(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || keep[name] {
+			return err
+		}
+		return root.Remove(name)
+	})
+}
