@@ -128,11 +128,25 @@ func DecodeObject(text []byte) (Object, error) {
 		obj.Head().spelled = head.Kind
 		Default(obj)
 	}
-	if len(status) > 0 {
-		_ = json.Unmarshal(status, statusOf(obj).Addr().Interface())
+	if len(status) > 0 && DecodeStatus(obj, status) != nil {
+		status, _ = json.Marshal(readable(obj, status))
+		_ = DecodeStatus(obj, status)
 	}
 	renewRevisions(obj)
 	return obj, err
+}
+
+// readable returns the fields of a status of obj that can be read.
+func readable(obj Object, status []byte) map[string]json.RawMessage {
+	var fields map[string]json.RawMessage
+	_ = json.Unmarshal(status, &fields) // what is no object has none
+	for name, value := range fields {
+		one, err := json.Marshal(map[string]json.RawMessage{name: value})
+		if err != nil || DecodeStatus(obj, one) != nil {
+			delete(fields, name)
+		}
+	}
+	return fields
 }
 
 // DecodeFS reads the documents of all files below root that end in .yaml,

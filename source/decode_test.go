@@ -356,13 +356,13 @@ func TestDecodeObject(t *testing.T) {
 		"good": {head + spec + `,"status":{"observedGeneration":-1}}`, "", `{"observedGeneration":-1}`},
 		"fields of others in the status": {
 			head + spec + `,"status":{"other":1,"observedChartName":"c","conditions":[{"type":"Ready","status":"True","extra":[],"lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`, "",
-			`{"observedChartName":"c","conditions":[{"type":"Ready","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z","reason":"","message":""}]}`,
+			`{"conditions":[{"type":"Ready","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z","reason":"","message":""}],"observedChartName":"c"}`,
 		},
 		"a status of wrong types":          {head + spec + `,"status":{"observedGeneration":"x","artifact":[1],"conditions":7,"observedChartName":"c"}}`, "", `{"observedChartName":"c"}`},
 		"a status that is none":            {head + spec + `,"status":[]}`, "", `{}`},
 		"a spec with a field that is none": {head + strings.Replace(spec, `"chart"`, `"x":1,"chart"`, 1) + `}`, "spec.x", `{}`},
 		"a spec of wrong types":            {head + strings.Replace(spec, `"c"`, `{}`, 1) + `,"status":{"observedChartName":"c"}}`, "spec.chart", `{"observedChartName":"c"}`},
-		"no spec":                          {head + `"spec":null}`, "spec.chart", `{}`},
+		"no spec":                          {head + `"spec":null}`, "spec: is required", `{}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			obj, err := source.DecodeObject([]byte(c.text))

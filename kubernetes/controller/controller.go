@@ -97,6 +97,7 @@ func Setup(mgr manager.Manager, o Options) (*serve.Server, error) {
 // CacheOptions returns what the cache of a manager should hold for [Setup]: objects of the group that a selector selects,
 // in a namespace; nil is all, and "" every namespace. Of Secrets and service accounts it holds the names.
 func CacheOptions(group string, selector labels.Selector, namespace string) cache.Options {
+	group = cmp.Or(group, source.ReferenceGroup)
 	bare := func(in any) (any, error) {
 		if o, ok := in.(client.Object); ok {
 			o.SetManagedFields(nil)

@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -27,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -76,6 +78,7 @@ func startCluster(t *testing.T) *cluster {
 		}
 		testenv.Must(t, err)
 		shared.define(t)
+		shared.roles(t, "")
 	})
 	if shared == nil {
 		t.Fatal("the API server did not start")
@@ -147,7 +150,7 @@ func newCluster(t *testing.T) (*cluster, error) {
 	signing, err := rsa.GenerateKey(rand.Reader, 2048)
 	testenv.Must(t, err)
 	accounts := write("sa.key", pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(signing)}))
-	tokens := write("tokens.csv", []byte(`admintoken,admin,1,"system:masters"`+"\n"))
+	tokens := write("tokens.csv", []byte("admintoken,admin,1,\"system:masters\"\ncontrollertoken,controller,2\n"))
 	clients, peers, secure := "http://127.0.0.1:"+freePort(t), "http://127.0.0.1:"+freePort(t), freePort(t)
 	etcdLog, etcdEnded := launch(t, dir, tool(t, "etcd", "ETCD"), "--data-dir", "etcd", "--unsafe-no-fsync", "--log-level", "warn",
 		"--listen-client-urls", clients, "--advertise-client-urls", clients,
@@ -167,7 +170,7 @@ func newCluster(t *testing.T) (*cluster, error) {
 	}
 	kubeconfig := write("kubeconfig", fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: t,
  clusters: [{name: t, cluster: {server: %q, certificate-authority: %q}}],
- users: [{name: a, user: {token: admintoken}}], contexts: [{name: t, context: {cluster: t, user: a, namespace: default}}]}`, url, caFile))
+ users: [{name: a, user: {token: controllertoken}}], contexts: [{name: t, context: {cluster: t, user: a, namespace: default}}]}`, url, caFile))
 	config := &rest.Config{Host: url, BearerToken: "admintoken", QPS: 1000, Burst: 1000, TLSClientConfig: rest.TLSClientConfig{CAData: ca.PEM()}}
 	c, err := client.New(config, client.Options{})
 	return &cluster{c, kubeconfig}, err
@@ -222,6 +225,30 @@ func (c *cluster) define(t *testing.T) {
 		list.SetGroupVersionKind(schema.GroupVersionKind{Group: source.ReferenceGroup, Version: source.V1, Kind: "ExternalArtifactList"})
 		return c.List(context.Background(), list) == nil
 	})
+}
+
+// roles applies the roles of the kustomization for the user of the controller: in a namespace, or those of the cluster.
+func (c *cluster) roles(t *testing.T, namespace string) {
+	t.Helper()
+	f, err := os.Open("../../deploy/rbac.yaml")
+	testenv.Must(t, err)
+	defer f.Close()
+	for d := yaml.NewYAMLToJSONDecoder(f); ; {
+		var o object
+		if err := d.Decode(&o); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		kind := o["kind"].(string)
+		if strings.HasPrefix(kind, "Cluster") != (namespace == "") || kind == "ServiceAccount" {
+			continue
+		}
+		if o["metadata"].(object)["namespace"] = namespace; o["subjects"] != nil {
+			o["subjects"] = []any{object{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "controller"}}
+		}
+		c.apply(t, o)
+	}
 }
 
 type object = map[string]any
@@ -309,6 +336,7 @@ func (c *cluster) namespace(t *testing.T) string {
 	t.Helper()
 	name := strings.ToLower(strings.ReplaceAll(t.Name(), "_", "-"))
 	c.apply(t, object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": name}})
+	c.roles(t, name)
 	return name
 }
 
