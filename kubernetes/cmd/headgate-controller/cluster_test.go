@@ -363,11 +363,12 @@ func (l *logText) text() string { l.mu.Lock(); defer l.mu.Unlock(); return l.Buf
 // start starts the command for one namespace, with artifacts below dir.
 func (c *cluster) start(t *testing.T, namespace, dir string, args ...string) *running {
 	t.Helper()
+	health := "127.0.0.1:" + freePort(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &running{t: t, log: new(logText), stop: cancel, ended: make(chan error, 1)}
 	args = append([]string{
 		"--kubeconfig=" + c.kubeconfig, "--watch-all-namespaces=false", "--storage-path=" + dir, "--storage-addr=127.0.0.1:0",
-		"--storage-adv-addr=source-controller.example", "--metrics-addr=0", "--health-addr=127.0.0.1:0", "--min-retry-delay=200ms",
+		"--storage-adv-addr=source-controller.example", "--metrics-addr=0", "--health-addr=" + health, "--min-retry-delay=200ms",
 	}, args...)
 	lookup := func(name string) (string, bool) { return namespace, name == "RUNTIME_NAMESPACE" }
 	go func() { r.ended <- run(ctx, args, lookup, r.log) }()
@@ -384,11 +385,7 @@ func (c *cluster) start(t *testing.T, namespace, dir string, args ...string) *ru
 			t.Fatalf("the controller has ended: %v\n%s", err, r.log.text())
 		default:
 		}
-		addr := r.logged("health probe", "addr")
-		if addr == "" {
-			return false
-		}
-		resp, err := http.Get("http://" + addr + "/readyz")
+		resp, err := http.Get("http://" + health + "/readyz")
 		if err != nil {
 			return false
 		}

@@ -71,7 +71,8 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	if err != nil {
 		return err
 	}
-	log.SetLogger(logr.FromSlogHandler(logger.Handler()))
+	libraries := logr.FromSlogHandler(logger.Handler())
+	log.SetLogger(libraries)
 	klog.SetSlogLogger(logger)
 	for _, text := range warnings {
 		logger.Warn("flags", "problem", text)
@@ -92,7 +93,7 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	}
 	cluster.QPS, cluster.Burst = f.qps, f.burst
 	options := manager.Options{
-		Logger:                 log.Log,
+		Logger:                 libraries,
 		Cache:                  controller.CacheOptions(f.group, selector, namespace),
 		Metrics:                metricsserver.Options{BindAddress: f.metricsAddr},
 		HealthProbeBindAddress: f.healthAddr,
