@@ -60,7 +60,7 @@ func EncodeStatus(obj Object) ([]byte, error) {
 		return nil, fmt.Errorf("encode status of %s: %w", obj.Head(), err)
 	}
 	if k := spelledKind(out.Head().Kind); k != nil {
-		drop(out, k, versionSets[out.Head().Version()], new(document.Findings))
+		drop(out, k, out.Head().Version(), new(document.Findings))
 	}
 	return json.Marshal(statusOf(out).Interface())
 }

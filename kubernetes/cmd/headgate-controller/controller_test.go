@@ -17,12 +17,14 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/schema"
 )
 
 // document returns a document of the reference's group.
@@ -280,6 +282,60 @@ func TestLife(t *testing.T) {
 		return os.IsNotExist(files) && os.IsNotExist(state)
 	})
 	c.wait(t, kind, ns, "other", "is as it was", revision(third))
+}
+
+// TestOwnGroup has the definitions of our own group in the cluster, and objects of it.
+func TestOwnGroup(t *testing.T) {
+	c := startCluster(t)
+	ns := c.namespace(t)
+	definitions, err := schema.Definitions(source.Group, false)
+	testenv.Must(t, err)
+	for _, d := range definitions {
+		c.apply(t, d)
+	}
+	c.apply(t, object{
+		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": object{"name": "own-group"},
+		"rules": []any{object{"apiGroups": []any{source.Group}, "resources": []any{"*"}, "verbs": []any{"get", "list", "watch", "patch"}}},
+	})
+	c.apply(t, object{
+		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": object{"name": "own-group"},
+		"roleRef":  object{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "own-group"},
+		"subjects": []any{object{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "controller"}},
+	})
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: fstest.MapFS{"chart/Chart.yaml": {Data: []byte("apiVersion: v2\nname: local\nversion: 0.1.0\n")}}})
+	git := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	own := func(kind, name string, spec object) *unstructured.Unstructured {
+		doc := with(document(kind, ns, name, spec), object{"apiVersion": source.Group + "/" + source.V1})
+		text, err := json.Marshal(doc)
+		testenv.Must(t, err)
+		u := new(unstructured.Unstructured)
+		testenv.Must(t, u.UnmarshalJSON(text))
+		return u
+	}
+	objects := []*unstructured.Unstructured{
+		own("GitRepository", "app", object{"url": git.Repo(), "interval": "1h", "ref": object{"branch": "main"}}),
+		own("PkgChart", "app", object{"chart": "chart", "interval": "1h", "sourceRef": object{"kind": "GitRepository", "name": "app"}}),
+	}
+	for _, u := range objects {
+		until(t, "the definition is served", func() bool { return client.IgnoreAlreadyExists(c.Create(t.Context(), u.DeepCopy())) == nil })
+	}
+	for _, bad := range []object{{"url": "ftp://example.org/r.git", "interval": "1h"}, {"url": git.Repo(), "interval": "soon"}} {
+		if err := c.Create(t.Context(), own("GitRepository", "bad", bad)); !apierrors.IsInvalid(err) {
+			t.Errorf("%v: %v, want it to be refused", bad, err)
+		}
+	}
+	c.start(t, ns, t.TempDir(), "--group="+source.Group)
+	for _, u := range objects {
+		untilOr(t, u.GetKind()+" is ready", func() bool {
+			testenv.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(u), u))
+			text, err := u.MarshalJSON()
+			testenv.Must(t, err)
+			obj, err := source.DecodeObject(text)
+			testenv.Must(t, err)
+			return isReady(obj)
+		}, func() string { return fmt.Sprint(u.Object) })
+	}
 }
 
 // conditions returns those of an object and one more as JSON.
