@@ -143,7 +143,7 @@ var goEnv = sync.OnceValue(func() []string {
 func (s *docShell) send(lines string) string {
 	s.t.Helper()
 	const mark = "\x01done"
-	if err := s.pipe.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := s.pipe.SetReadDeadline(time.Now().Add(5 * time.Minute)); err != nil {
 		s.t.Fatal(err)
 	}
 	fmt.Fprintf(s.shell, "%s\nprintf '%s\\n'\n", lines, mark)
@@ -192,7 +192,7 @@ func (s *docShell) enter(line string) string {
 		}
 	}
 	out := s.send(server + " >>" + filepath.Join(s.dir, ".log") + " 2>&1 &")
-	for until := time.Now().Add(20 * time.Second); address != ""; {
+	for until := time.Now().Add(time.Minute); address != ""; {
 		conn, err := net.Dial("tcp", address)
 		if err == nil {
 			conn.Close()

@@ -263,7 +263,7 @@ func expand(ts *testscript.TestScript, _ bool, args []string) {
 // saved waits until a file has what matches: saved FILE PATTERN.
 func saved(ts *testscript.TestScript, _ bool, args []string) {
 	pattern := regexp.MustCompile(args[1])
-	for until := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for until := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		text, err := os.ReadFile(ts.MkAbs(args[0]))
 		if pattern.Match(text) {
 			return

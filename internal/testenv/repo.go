@@ -58,12 +58,13 @@ func NewRepoIn(t testing.TB, format string) *Repo {
 	return r
 }
 
-// write writes a file of the repository.
+// write writes a file of the repository, whole for git, which may be reading refs: it passes over the name before.
 func (r *Repo) write(name, content string) {
 	r.t.Helper()
 	name = filepath.Join(r.Dir, filepath.FromSlash(name))
 	check(r.t, os.MkdirAll(filepath.Dir(name), 0o755))
-	check(r.t, os.WriteFile(name, []byte(content), 0o644))
+	check(r.t, os.WriteFile(name+".lock", []byte(content), 0o644))
+	check(r.t, os.Rename(name+".lock", name))
 }
 
 // GitEnv returns an environment in which git reads no configuration of the machine.

@@ -32,7 +32,7 @@ func newBench(t TB, k Kind) *bench {
 }
 
 // patience is how long to wait for what must happen, which only failing tests take.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // tree returns a tree of text files, NAME, CONTENT, …
 func tree(nameContent ...string) fstest.MapFS {

@@ -17,8 +17,8 @@ export function h(tag, properties, ...children) {
 
 export const button = (text, onclick, more) => h("button", { type: "button", onclick, ...more }, text);
 
-// breakable is text whose URLs break after a slash.
-export const breakable = (text) => (text.includes("://") ? text.split(/(?<=[^/]\/)(?!\/)/) : [text]).map((part, i) => [i > 0 && h("wbr"), part]);
+// breakable is text whose URLs break after a slash, unless it is so long that there could be very many.
+export const breakable = (text) => (text.length < 2000 && text.includes("://") ? text.split(/(?<=[^/]\/)(?!\/)/) : [text]).map((part, i) => [i > 0 && h("wbr"), part]);
 
 // remote is text of others: its control characters are shown, and its direction stays its own.
 export const remote = (text, kind = "") => h("bdi", { class: kind || null }, breakable(inline(text ?? "")));
