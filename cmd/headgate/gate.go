@@ -406,7 +406,7 @@ func (c *gateCall) wait(ctx context.Context, k api.Key) error {
 		refused, is := errors.AsType[*api.Problem](err)
 		switch {
 		case ctx.Err() != nil:
-		case is && !refused.Temporary() || err == nil && opensFor(g, c.change.Checksum):
+		case is && !refused.Transient() || err == nil && opensFor(g, c.change.Checksum):
 			return c.printGate(g, err)
 		case lost != (err != nil):
 			lost = err != nil

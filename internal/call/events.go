@@ -85,7 +85,7 @@ func (s Server) Follow(ctx context.Context, f Following) error {
 			return nil
 		case own != nil:
 			return own
-		case !ever || errors.As(err, &refused) && !refused.Temporary() || errors.Is(err, ErrNoStream):
+		case !ever || errors.As(err, &refused) && !refused.Transient() || errors.Is(err, ErrNoStream):
 			return err
 		case !lost:
 			tell(err)
@@ -96,10 +96,10 @@ func (s Server) Follow(ctx context.Context, f Following) error {
 	}
 }
 
-// A Refusal is the error of an answer. A temporary one may be another next time.
+// A Refusal is the error of an answer. A transient one may be another next time.
 type Refusal interface {
 	error
-	Temporary() bool
+	Transient() bool // not Temporary, which errors of package net have
 }
 
 // ErrNoStream is an answer that is no stream of events.

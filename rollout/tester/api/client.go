@@ -142,8 +142,8 @@ func ask[T any](ctx context.Context, c *Client, operation string, r call.Request
 // Error returns status and reason.
 func (p *Problem) Error() string { return call.Status(p.Status, p.Reason) }
 
-// Temporary reports whether the answer may be another next time.
-func (p *Problem) Temporary() bool { return retry.Status(p.Status) }
+// Transient reports whether the answer may be another next time.
+func (p *Problem) Transient() bool { return retry.Status(p.Status) }
 
 // Watch calls each with the gates that f selects, and then with every change of
 // one of them or of a run. It connects again when the connection breaks, and

@@ -284,8 +284,8 @@ func (p *Problem) Error() string {
 	return call.Status(p.Status, p.Reason)
 }
 
-// Temporary reports whether the answer may be another next time.
-func (p *Problem) Temporary() bool { return retry.Status(p.Status) }
+// Transient reports whether the answer may be another next time.
+func (p *Problem) Transient() bool { return retry.Status(p.Status) }
 
 // Is reports whether the problem is that there is no such thing, or that the
 // caller may not see it: [fs.ErrNotExist], [fs.ErrPermission].

@@ -9,10 +9,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/headgate-io/headgate/source"
@@ -79,13 +81,23 @@ func TestWatchAgain(t *testing.T) {
 	}
 }
 
-// TestFollowAgain goes on after the last event, and tells none twice.
+// restarts is a transport to a server that does not listen at the second request.
+type restarts int
+
+func (n *restarts) RoundTrip(r *http.Request) (*http.Response, error) {
+	if *n++; *n == 2 {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// TestFollowAgain goes on after the last event, also of a server that is not there for a while, and tells none twice.
 func TestFollowAgain(t *testing.T) {
 	event := func(id int) string { return fmt.Sprintf("id: %d\ndata: {\"id\":%d}\n\n", id, id) }
 	var asked []string
 	s := streams(t, &asked, event(3)+event(5), event(5)+event(6), event(9))
 	var told []int64
-	err := (&api.Client{Base: s.URL}).FollowEvents(t.Context(), api.EventQuery{Limit: 10}, func(e api.Event) error {
+	err := (&api.Client{Base: s.URL, HTTP: &http.Client{Transport: new(restarts)}}).FollowEvents(t.Context(), api.EventQuery{Limit: 10}, func(e api.Event) error {
 		if told = append(told, e.ID); e.ID == 9 {
 			return errEnough
 		}
