@@ -94,10 +94,9 @@ func Setup(mgr manager.Manager, o Options) (*serve.Server, error) {
 	return server, errors.Join(mgr.AddReadyzCheck("sources", ready), mgr.Add(c))
 }
 
-// CacheOptions returns what the cache of a manager should hold for [Setup]: objects of the group that a selector selects,
-// in a namespace; nil is all, and "" every namespace. Of Secrets and service accounts it holds the names.
-func CacheOptions(group string, selector labels.Selector, namespace string) cache.Options {
-	group = cmp.Or(group, source.ReferenceGroup)
+// CacheOptions returns what the cache of a manager should hold for [Setup]: objects that a selector selects, in a
+// namespace; nil is all, and "" every namespace. Of Secrets and service accounts it holds the names of all.
+func CacheOptions(selector labels.Selector, namespace string) cache.Options {
 	bare := func(in any) (any, error) {
 		if o, ok := in.(client.Object); ok {
 			o.SetManagedFields(nil)
@@ -107,17 +106,14 @@ func CacheOptions(group string, selector labels.Selector, namespace string) cach
 		}
 		return in, nil
 	}
+	names := cache.ByObject{Label: labels.Everything(), Transform: bare}
 	options := cache.Options{
-		DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject:         map[client.Object]cache.ByObject{&corev1.Secret{}: {Transform: bare}, &corev1.ServiceAccount{}: {Transform: bare}},
+		DefaultLabelSelector: selector, // ByObject would want each kind to be in the cluster
+		DefaultTransform:     cache.TransformStripManagedFields(),
+		ByObject:             map[client.Object]cache.ByObject{&corev1.Secret{}: names, &corev1.ServiceAccount{}: names},
 	}
 	if namespace != "" {
 		options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
-	}
-	for _, kind := range kinds {
-		if selector != nil {
-			options.ByObject[blank(group, kind)] = cache.ByObject{Label: selector}
-		}
 	}
 	return options
 }

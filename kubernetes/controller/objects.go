@@ -174,6 +174,8 @@ func (c *controller) release(ctx context.Context, o client.Object) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := answering(ctx)
+	defer cancel()
 	err = c.mgr.GetClient().Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, body))
 	return ignoring(err, metav1.StatusReasonNotFound, metav1.StatusReasonConflict)
 }
@@ -231,7 +233,7 @@ func (c *controller) see(o any, ours bool) {
 		c.objects[ref] = now
 		c.changed()
 		return
-	case k.uid == now.uid && !newer(now.version, k.version):
+	case !newer(now.version, k.version):
 		return
 	case k.uid == now.uid && !ours && !external && !bytes.Equal(now.own, k.own) && !bytes.Equal(now.own, k.sent):
 		c.changes[ref] = serve.Repair
@@ -246,12 +248,12 @@ func (c *controller) see(o any, ours bool) {
 	c.objects[ref] = now
 }
 
-// known reports whether this version of an object, or a newer one, was seen.
+// known reports whether this version of an object, or a newer one, was seen; it may be one of that name that came later.
 func (c *controller) known(u *unstructured.Unstructured) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.objects[referenceTo(u)]
-	return k != nil && k.uid == u.GetUID() && !newer(u.GetResourceVersion(), k.version)
+	return k != nil && !newer(u.GetResourceVersion(), k.version)
 }
 
 // newer reports whether version a of an object is newer than b.

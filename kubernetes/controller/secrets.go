@@ -43,6 +43,8 @@ func (c *controller) PullSecrets(ctx context.Context, namespace, account string)
 
 // get reads an object from the API server. The error wraps fs.ErrNotExist if there is none.
 func (c *controller) get(ctx context.Context, kind, namespace, name string, into client.Object) error {
+	ctx, cancel := answering(ctx)
+	defer cancel()
 	err := c.mgr.GetAPIReader().Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, into)
 	if apierrors.IsNotFound(err) {
 		return missing(fmt.Sprintf("%s %s/%s does not exist", kind, namespace, name))

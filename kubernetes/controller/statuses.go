@@ -23,8 +23,10 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// answerTime is how long the API server may take to answer.
-const answerTime = 30 * time.Second
+// answering returns a context for one question to the API server.
+func answering(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, 30*time.Second, errors.New("the API server did not answer"))
+}
 
 // maxConflicts is how often an object is read again to write one status.
 const maxConflicts = 5
@@ -94,7 +96,7 @@ func (c *controller) patch(ctx context.Context, ref source.Reference, obj source
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, answerTime, errors.New("the API server did not answer"))
+	ctx, cancel := answering(ctx)
 	defer cancel()
 	u := blank(c.group, ref.Kind)
 	u.SetNamespace(ref.Namespace)
@@ -105,7 +107,7 @@ func (c *controller) patch(ctx context.Context, ref source.Reference, obj source
 	c.see(u, true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now := c.objects[ref]; now != nil && string(now.uid) == string(k.uid) && bytes.Equal(now.sent, own) {
+	if now := c.objects[ref]; now != nil && now.version == u.GetResourceVersion() && bytes.Equal(now.sent, own) {
 		now.pruned = now.own
 	}
 	return nil
@@ -113,7 +115,7 @@ func (c *controller) patch(ctx context.Context, ref source.Reference, obj source
 
 // read takes over an object as it is now.
 func (c *controller) read(ctx context.Context, ref source.Reference) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, answerTime, errors.New("the API server did not answer"))
+	ctx, cancel := answering(ctx)
 	defer cancel()
 	u := blank(c.group, ref.Kind)
 	if err := c.mgr.GetAPIReader().Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, u); err != nil {

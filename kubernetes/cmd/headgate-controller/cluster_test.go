@@ -180,7 +180,7 @@ func newCluster(t *testing.T) (*cluster, error) {
 func ready(url string, ca *testenv.CA, etcd, api chan struct{}) error {
 	web := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool()}}}
 	defer web.CloseIdleConnections()
-	for begun := time.Now(); time.Since(begun) < time.Minute; {
+	for begun := time.Now(); time.Since(begun) < 3*time.Minute; {
 		r, err := web.Get(url + "/readyz")
 		if err == nil {
 			r.Body.Close()
@@ -196,7 +196,7 @@ func ready(url string, ca *testenv.CA, etcd, api chan struct{}) error {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-	return errors.New("the API server is not ready after a minute")
+	return errors.New("the API server is not ready after 3 minutes")
 }
 
 // define applies definitions of all kinds: of the field's shape, with any spec and status.
@@ -342,10 +342,12 @@ func (c *cluster) namespace(t *testing.T) string {
 
 // A running is a controller that runs in this process.
 type running struct {
-	t     *testing.T
-	log   *logText
-	stop  context.CancelFunc
-	ended chan error
+	t      *testing.T
+	begin  func() // also after its port was taken
+	health string
+	log    *logText
+	stop   context.CancelFunc
+	ended  chan error
 }
 
 type logText struct {
@@ -360,39 +362,59 @@ func (l *logText) Write(p []byte) (int, error) {
 }
 func (l *logText) text() string { l.mu.Lock(); defer l.mu.Unlock(); return l.Buffer.String() }
 
-// start starts the command for one namespace, with artifacts below dir.
+// start starts the command for one namespace, with artifacts below dir, and waits until it is ready.
 func (c *cluster) start(t *testing.T, namespace, dir string, args ...string) *running {
 	t.Helper()
-	health := "127.0.0.1:" + freePort(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	r := &running{t: t, log: new(logText), stop: cancel, ended: make(chan error, 1)}
-	args = append([]string{
-		"--kubeconfig=" + c.kubeconfig, "--watch-all-namespaces=false", "--storage-path=" + dir, "--storage-addr=127.0.0.1:0",
-		"--storage-adv-addr=source-controller.example", "--metrics-addr=0", "--health-addr=" + health, "--min-retry-delay=200ms",
-	}, args...)
-	lookup := func(name string) (string, bool) { return namespace, name == "RUNTIME_NAMESPACE" }
-	go func() { r.ended <- run(ctx, args, lookup, r.log) }()
+	r := c.begin(t, namespace, dir, args...)
+	until(t, "the controller is ready", func() bool { return r.readyz() == http.StatusOK })
+	return r
+}
+
+// begin starts the command.
+func (c *cluster) begin(t *testing.T, namespace, dir string, args ...string) *running {
+	r := &running{t: t, log: new(logText)}
+	lookup := func(name string) (string, bool) {
+		return map[string]string{"RUNTIME_NAMESPACE": namespace}[name], name == "RUNTIME_NAMESPACE"
+	}
+	r.begin = func() {
+		r.health = "127.0.0.1:" + freePort(t)
+		ctx, cancel := context.WithCancel(context.Background())
+		r.stop, r.ended = cancel, make(chan error, 1)
+		all, ended := append([]string{
+			"--kubeconfig=" + c.kubeconfig, "--watch-all-namespaces=false", "--storage-path=" + dir, "--storage-addr=127.0.0.1:0",
+			"--storage-adv-addr=source-controller.example", "--metrics-addr=0", "--health-addr=" + r.health, "--min-retry-delay=200ms",
+		}, args...), r.ended
+		go func() { ended <- run(ctx, all, lookup, r.log) }()
+	}
+	r.begin()
 	t.Cleanup(func() {
 		r.end()
 		if t.Failed() {
 			t.Logf("the controller said:\n%s", r.log.text())
 		}
 	})
-	until(t, "the controller is ready", func() bool {
-		select {
-		case err := <-r.ended:
-			r.ended <- err
-			t.Fatalf("the controller has ended: %v\n%s", err, r.log.text())
-		default:
-		}
-		resp, err := http.Get("http://" + health + "/readyz")
-		if err != nil {
-			return false
-		}
-		resp.Body.Close()
-		return resp.StatusCode == http.StatusOK
-	})
 	return r
+}
+
+// readyz returns the code that /readyz answers, 0 if nothing answers yet.
+func (r *running) readyz() int {
+	r.t.Helper()
+	select {
+	case err := <-r.ended:
+		if err != nil && strings.Contains(err.Error(), "address already in use") {
+			r.begin() // another program took the port first
+			return 0
+		}
+		r.ended <- nil
+		r.t.Fatalf("the controller has ended: %v", err)
+	default:
+	}
+	resp, err := http.Get("http://" + r.health + "/readyz")
+	if err != nil {
+		return 0
+	}
+	resp.Body.Close()
+	return resp.StatusCode
 }
 
 // end ends the controller, once.

@@ -22,7 +22,6 @@ type flags struct {
 	namespace     string // of the lease, and with allNamespaces off the one that is watched
 	allNamespaces bool
 	selector      string
-	noCross       bool
 
 	storagePath, storageAddr, storageAdvAddr string
 	digest                                   string
@@ -57,12 +56,11 @@ var ignored = map[string]string{
 	"token-cache-max-size":         "tokens are kept as long as the objects that use them",
 	"token-cache-max-duration":     "tokens are kept until they expire",
 	"default-service-account":      "identities of service accounts of objects are not supported yet",
-	"artifact-storage-sweep":       "what no object has is removed once a day",
 	"watch-configs-label-selector": "Secrets that objects name are watched, whatever their labels",
 }
 
 // gates are the feature gates of source-controller, and whether they may be on.
-var gates = map[string]bool{"CacheSecretsAndConfigMaps": false, "ObjectLevelWorkloadIdentity": false, "DisableConfigWatchers": false}
+var gates = map[string]bool{"CacheSecretsAndConfigMaps": false, "ObjectLevelWorkloadIdentity": false}
 
 // usageError is an error of the arguments.
 type usageError struct{ error }
@@ -73,7 +71,7 @@ func (e usageError) Unwrap() error { return e.error }
 func parse(args []string, lookup func(string) (string, bool), out io.Writer) (f *flags, warnings []string, err error) {
 	f = new(flags)
 	env := func(name, value string) string {
-		if text, set := lookup(name); set {
+		if text, _ := lookup(name); text != "" {
 			return text
 		}
 		return value
@@ -85,7 +83,6 @@ func parse(args []string, lookup func(string) (string, bool), out io.Writer) (f 
 	fl.StringVar(&f.group, "group", source.ReferenceGroup, "API group of the objects: "+source.ReferenceGroup+" or "+source.Group)
 	fl.BoolVar(&f.allNamespaces, "watch-all-namespaces", true, "watch objects in all namespaces; else in that of RUNTIME_NAMESPACE")
 	fl.StringVar(&f.selector, "watch-label-selector", "", "watch objects with matching labels, such as 'sharding.fluxcd.io/key=shard1'")
-	fl.BoolVar(&f.noCross, "no-cross-namespace-refs", false, "refuse references to other namespaces; there are none in sources, so this changes nothing")
 	fl.StringVar(&f.storagePath, "storage-path", env("STORAGE_PATH", "/data"), "directory of the artifacts (STORAGE_PATH)")
 	fl.StringVar(&f.storageAddr, "storage-addr", env("STORAGE_ADDR", ":9090"), "address at which artifacts are served (STORAGE_ADDR)")
 	fl.StringVar(&f.storageAdvAddr, "storage-adv-addr", env("STORAGE_ADV_ADDR", ""), "host and port in URLs of artifacts (STORAGE_ADV_ADDR); default the name of the host")

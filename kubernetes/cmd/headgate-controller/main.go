@@ -94,7 +94,7 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	cluster.QPS, cluster.Burst = f.qps, f.burst
 	options := manager.Options{
 		Logger:                 libraries,
-		Cache:                  controller.CacheOptions(f.group, selector, namespace),
+		Cache:                  controller.CacheOptions(selector, namespace),
 		Metrics:                metricsserver.Options{BindAddress: f.metricsAddr},
 		HealthProbeBindAddress: f.healthAddr,
 
@@ -233,7 +233,7 @@ func (f *flags) leaseName() string {
 		name = "headgate-controller-leader-election"
 	}
 	if f.selector != "" {
-		name += fmt.Sprintf("-%x", sha256.Sum256([]byte(f.selector)))[:11]
+		name += fmt.Sprintf("-%x", sha256.Sum256([]byte(f.selector)))[:9]
 	}
 	return name
 }
