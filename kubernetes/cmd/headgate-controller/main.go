@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync"
 	"syscall"
 
 	"github.com/go-logr/logr"
@@ -61,6 +62,9 @@ func main() {
 	}
 }
 
+// libraryLogs sets the logs that libraries have for the process, which goes well only before they log.
+var libraryLogs sync.Once
+
 // run runs the controller until ctx ends or the lease is lost.
 func run(ctx context.Context, args []string, lookup func(string) (string, bool), stderr io.Writer) (err error) {
 	f, warnings, err := parse(args, lookup, stderr)
@@ -72,8 +76,10 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 		return err
 	}
 	libraries := logr.FromSlogHandler(logger.Handler())
-	log.SetLogger(libraries)
-	klog.SetSlogLogger(logger)
+	libraryLogs.Do(func() {
+		log.SetLogger(libraries)
+		klog.SetSlogLogger(logger)
+	})
 	for _, text := range warnings {
 		logger.Warn("flags", "problem", text)
 	}
