@@ -334,7 +334,7 @@ func untilOr(t *testing.T, what string, is func() bool, last func() string) {
 // namespace makes a namespace for a test.
 func (c *cluster) namespace(t *testing.T) string {
 	t.Helper()
-	name := strings.ToLower(strings.ReplaceAll(t.Name(), "_", "-"))
+	name := strings.ToLower(t.Name() + "-" + rand.Text()[:8]) // new each time, as with -count=2
 	c.apply(t, object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": name}})
 	c.roles(t, name)
 	return name
