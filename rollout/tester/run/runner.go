@@ -371,10 +371,11 @@ func (r *Runner) changed(e *entry) {
 // launch starts e: there is a place for it.
 func (r *Runner) launch(e *entry) {
 	ctx, cancel := context.WithCancelCause(r.root)
-	e.job.cancel = cancel
+	j := e.job // which is nil once the run has ended, as at a shutdown before it began
+	j.cancel = cancel
 	r.running++
 	e.run.State, e.run.Started = api.Running, r.config.Now().UTC()
-	r.tasks.Go(func() { r.execute(ctx, e, e.job) })
+	r.tasks.Go(func() { r.execute(ctx, e, j) })
 	r.changed(e)
 	r.config.Observe(e.run, false)
 }

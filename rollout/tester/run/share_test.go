@@ -449,3 +449,15 @@ func TestShutdownGivesUp(t *testing.T) {
 		state(t, lookUp(t, d, left.ID), api.Stopped)
 	})
 }
+
+// A run that ends before its goroutine has begun ends as others do.
+func TestShutdownAtOnce(t *testing.T) {
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 200 {
+		d := open(t, run.Config{})
+		left := start(t, d, request("a"), task(func(ctx context.Context, _ io.Writer) error { <-ctx.Done(); return ctx.Err() }))
+		d.Shutdown(over) // which may have to give up
+		state(t, lookUp(t, d, left.ID), api.Stopped)
+	}
+}
