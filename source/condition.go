@@ -62,9 +62,9 @@ type verdict struct {
 
 // verdicts in order of precedence. The last is for errors that wrap none of the others.
 var verdicts = []verdict{
-	{ErrInvalid, Stalled, 0, severityError, StalledCondition, ""},
-	{ErrWaiting, Waiting, waitingDelay, severityInfo, ReconcilingCondition, "ProgressingWithRetry"},
-	{nil, Failed, retryDelay, severityError, ReconcilingCondition, "ProgressingWithRetry"},
+	{ErrInvalid, Stalled, 0, SeverityError, StalledCondition, ""},
+	{ErrWaiting, Waiting, waitingDelay, SeverityInfo, ReconcilingCondition, "ProgressingWithRetry"},
+	{nil, Failed, retryDelay, SeverityError, ReconcilingCondition, "ProgressingWithRetry"},
 }
 
 // judge returns the verdict on err.

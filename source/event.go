@@ -38,9 +38,9 @@ func Involved(obj Object) ObjectReference {
 
 // The severities of events. A trace is never forwarded.
 const (
-	severityTrace = "trace"
-	severityInfo  = "info"
-	severityError = "error"
+	SeverityTrace = "trace"
+	SeverityInfo  = "info"
+	SeverityError = "error"
 )
 
 // Keys of event metadata.

@@ -12,8 +12,8 @@ import (
 )
 
 // Facts returns what is true of the fields of a kind beyond their Go types:
-// defaults, versions, and what must hold for their values. Package
-// source/schema makes schemas of it.
+// defaults, versions, and what must hold for their values. It is
+// for package source/schema, which makes schemas of them.
 func Facts(kind string) []document.Fact {
 	return slices.Concat(append(slices.Clone(tables[kind]), metadataFacts)...)
 }

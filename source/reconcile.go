@@ -103,7 +103,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, obj Object, from Origin) (Re
 	unlock, locked := run.lock(ctx)
 	defer unlock()
 	if err := run.load(ctx); err != nil {
-		run.announce(severityError, "ReadOperationFailed", err.Error())
+		run.announce(SeverityError, "ReadOperationFailed", err.Error())
 	}
 	run.published, run.url = obj.Artifact(), obj.Common().URL
 	if locked != nil {

@@ -34,7 +34,7 @@ func (r *run) record(ctx context.Context, err error) (Result, error) {
 		undo()
 		failed = unsaved(err, failed)
 		r.events = nil
-		r.announce(severityError, failed.Reason, failed.Error())
+		r.announce(SeverityError, failed.Reason, failed.Error())
 	}
 	r.emit()
 	if failed != nil {
@@ -117,22 +117,22 @@ func (r *run) write(failed *StepError) (undo func()) {
 func (r *run) note(failed *StepError) {
 	before := r.obj.Common()
 	if r.lost != nil {
-		r.announce(severityError, "ArtifactVerificationFailed", fmt.Sprintf("artifact %s disappeared from storage: %v", before.Artifact.Path, r.lost))
+		r.announce(SeverityError, "ArtifactVerificationFailed", fmt.Sprintf("artifact %s disappeared from storage: %v", before.Artifact.Path, r.lost))
 	}
 	switch {
 	case failed != nil:
 		r.announce(judge(failed).severity, failed.Reason, failed.Error())
 	case r.rev.ID == "":
 	case r.stored && (before.Artifact == nil || r.lost != nil || before.Artifact.Digest != r.published.Digest):
-		r.announce(severityInfo, cmp.Or(r.report.Reason, "NewArtifact"), cmp.Or(r.report.Message, r.storedMessage()))
+		r.announce(SeverityInfo, cmp.Or(r.report.Reason, "NewArtifact"), cmp.Or(r.report.Message, r.storedMessage()))
 		if r.report.Emptied {
-			r.announce(severityError, "EmptyArtifact", emptied)
+			r.announce(SeverityError, "EmptyArtifact", emptied)
 		}
 	case before.Condition(ReadyCondition).Status == "False":
 		c := r.storing()[0] // in the words in which it was stored
-		r.announce(severityInfo, c.Reason, c.Message)
+		r.announce(SeverityInfo, c.Reason, c.Message)
 	default:
-		r.announce(severityTrace, "ArtifactUpToDate", fmt.Sprintf("artifact is up to date with revision '%s'", r.rev.ID))
+		r.announce(SeverityTrace, "ArtifactUpToDate", fmt.Sprintf("artifact is up to date with revision '%s'", r.rev.ID))
 	}
 }
 
@@ -175,7 +175,7 @@ func (r *run) prune() {
 	}
 	if err != nil {
 		r.events = nil
-		r.announce(severityError, "GarbageCollectionFailed", fmt.Sprintf("remove superseded artifacts: %v", err))
+		r.announce(SeverityError, "GarbageCollectionFailed", fmt.Sprintf("remove superseded artifacts: %v", err))
 		r.emit()
 	}
 }

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -88,7 +89,7 @@ func (b *bound) RoundTrip(req *http.Request) (*http.Response, error) {
 	mine := b.mine(req)
 	t, req := b.to(stepped, s, mine)
 	resp, err := t.RoundTrip(req)
-	if hint := s.asked.Load(); err != nil && hint != nil && req.Context().Err() == nil {
+	if hint := s.asked.Load(); err != nil && hint != nil && req.Context().Err() == nil && !timedOut(err) {
 		err = fmt.Errorf("%w: %s", err, *hint)
 	}
 	if err == nil && resp.StatusCode == http.StatusProxyAuthRequired && s.proxy != nil {
@@ -99,6 +100,11 @@ func (b *bound) RoundTrip(req *http.Request) (*http.Response, error) {
 		b.way.Refused()
 	}
 	return resp, err
+}
+
+func timedOut(err error) bool {
+	e, ok := errors.AsType[net.Error](err)
+	return ok && e.Timeout()
 }
 
 // mine reports whether req goes to the bound origin and no redirect led it through another.

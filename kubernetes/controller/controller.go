@@ -19,8 +19,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -51,8 +53,15 @@ type Options struct {
 // Setup has the manager keep the sources of its cluster up to date. The cache of the manager should be one of
 // [CacheOptions]. What the server counts is in the metrics of the manager as long as it runs.
 func Setup(mgr manager.Manager, o Options) (*serve.Server, error) {
+	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
+		return nil, fmt.Errorf("Options.StateDir: %w", err)
+	}
+	root, err := os.OpenRoot(o.StateDir)
+	if err != nil {
+		return nil, fmt.Errorf("Options.StateDir: %w", err)
+	}
 	c := &controller{
-		mgr: mgr, group: cmp.Or(o.Group, source.ReferenceGroup), name: cmp.Or(o.Name, "source-controller"), states: states{o.StateDir}, log: o.Serve.Log,
+		mgr: mgr, group: cmp.Or(o.Group, source.ReferenceGroup), name: cmp.Or(o.Name, "source-controller"), states: states{root}, log: o.Serve.Log,
 		objects: make(map[source.Reference]*object), changes: make(map[source.Reference]serve.Trigger),
 		deleted: make(map[source.Reference]client.Object), secrets: make(map[types.NamespacedName]bool), dirty: make(chan struct{}, 1),
 	}
@@ -139,6 +148,7 @@ type controller struct {
 
 // Start implements [manager.Runnable]. It returns when ctx ends.
 func (c *controller) Start(ctx context.Context) error {
+	defer c.states.root.Close()
 	stop, err := c.startEvents(ctx)
 	if err != nil {
 		return err

@@ -26,11 +26,11 @@ func (c *controller) startEvents(ctx context.Context) (stop func(), err error) {
 // record writes an event as an Event. The server leaves out repetitions.
 func (c *controller) record(e source.Event) {
 	about := e.InvolvedObject
-	if e.Severity == "trace" || about.Name == "" {
+	if e.Severity == source.SeverityTrace || about.Name == "" {
 		return
 	}
 	kind := corev1.EventTypeNormal
-	if e.Severity == "error" {
+	if e.Severity == source.SeverityError {
 		kind = corev1.EventTypeWarning
 	}
 	to := &corev1.ObjectReference{APIVersion: about.APIVersion, Kind: about.Kind, Namespace: about.Namespace, Name: about.Name, UID: types.UID(about.UID)}

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -43,7 +43,7 @@ func (c *controller) Load(_ context.Context, obj source.Object) (source.State, e
 	if err := source.DecodeStatus(obj, k.full); err != nil {
 		return nil, err
 	}
-	return c.states.load(ref)
+	return c.states.load(ref), nil
 }
 
 // Save implements [serve.Statuses]. The status of an object that is gone, or was made again, is dropped.
@@ -151,51 +151,29 @@ func (c *controller) Resume(source.Reference) error                           { 
 var errSuspension = errors.New("objects of a cluster are suspended by spec.suspend")
 
 // states are files KIND/NAMESPACE/NAME of what kinds remember between runs.
-type states struct{ dir string }
+type states struct{ root *os.Root }
 
-// maxState is the size of a state that is read, in bytes.
-const maxState = 16 << 20
-
-func (s states) file(ref source.Reference) string {
-	return filepath.Join(strings.ToLower(ref.Kind), ref.Namespace, ref.Name)
+func stateFile(ref source.Reference) string {
+	return path.Join(strings.ToLower(ref.Kind), ref.Namespace, ref.Name)
 }
 
 // load returns a state, nil if there is none that can be read.
-func (s states) load(ref source.Reference) (source.State, error) {
-	root, err := os.OpenRoot(s.dir)
-	if err != nil {
-		return nil, nil
-	}
-	defer root.Close()
-	if info, err := root.Stat(s.file(ref)); err != nil || info.Size() > maxState {
-		return nil, nil
-	}
-	state, err := root.ReadFile(s.file(ref))
-	if err != nil {
-		return nil, nil
-	}
-	return state, nil
+func (s states) load(ref source.Reference) source.State {
+	state, _ := s.root.ReadFile(stateFile(ref))
+	return state
 }
 
 // save replaces a state, or removes it if it is empty.
-func (s states) save(ref source.Reference, state source.State) error {
-	name := s.file(ref)
-	old, _ := s.load(ref)
-	if bytes.Equal(old, state) {
+func (s states) save(ref source.Reference, state source.State) (err error) {
+	switch {
+	case bytes.Equal(s.load(ref), state):
 		return nil
-	}
-	if err := os.MkdirAll(s.dir, 0o700); err != nil {
-		return err
-	}
-	root, err := os.OpenRoot(s.dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	if len(state) > 0 {
-		err = durable.ReplaceIn(root, filepath.ToSlash(name), state)
-	} else if err = root.Remove(name); errors.Is(err, fs.ErrNotExist) {
-		err = nil
+	case len(state) > 0:
+		err = durable.ReplaceIn(s.root, stateFile(ref), state)
+	default:
+		if err = s.root.Remove(stateFile(ref)); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("state of %s: %w", ref, err)
@@ -207,20 +185,12 @@ func (s states) save(ref source.Reference, state source.State) error {
 func (s states) clean(but []source.Object) error {
 	keep := make(map[string]bool, len(but))
 	for _, obj := range but {
-		keep[filepath.ToSlash(s.file(source.ReferenceTo(obj)))] = true
+		keep[stateFile(source.ReferenceTo(obj))] = true
 	}
-	root, err := os.OpenRoot(s.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+	return fs.WalkDir(s.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || keep[name] {
 			return err
 		}
-		return root.Remove(name)
+		return s.root.Remove(name)
 	})
 }

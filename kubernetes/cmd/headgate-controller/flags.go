@@ -106,6 +106,7 @@ func parse(args []string, lookup func(string) (string, bool), out io.Writer) (f 
 	fl.DurationVar(&f.retry, "leader-election-retry-period", 5*time.Second, "time between two attempts at the lease")
 	fl.Float32Var(&f.qps, "kube-api-qps", 400, "requests to the API server in a second")
 	fl.IntVar(&f.burst, "kube-api-burst", 800, "requests to the API server at once")
+	fl.Bool("no-cross-namespace-refs", false, "accepted: sources never refer to other namespaces")
 	switched := fl.StringSlice("feature-gates", nil, "list of NAME=true or NAME=false")
 	for name, why := range ignored {
 		fl.String(name, "", "accepted without effect: "+why)
