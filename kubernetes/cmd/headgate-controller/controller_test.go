@@ -421,7 +421,7 @@ func TestFlags(t *testing.T) {
 	env := func(name string) (string, bool) { // one that is set and empty counts for nothing
 		return map[string]string{"EVENTS_ADDR": "events.example"}[name], true
 	}
-	f, warnings, err := parse([]string{"--concurrent=10", "--requeue-dependency=5s", "--helm-cache-max-size=10", "--feature-gates=CacheSecretsAndConfigMaps=true,ObjectLevelWorkloadIdentity=false"}, env, t.Output())
+	f, warnings, err := parse([]string{"--concurrent=10", "--no-cross-namespace-refs", "--requeue-dependency=5s", "--helm-cache-max-size=10", "--feature-gates=CacheSecretsAndConfigMaps=true,ObjectLevelWorkloadIdentity=false"}, env, t.Output())
 	testenv.Must(t, err)
 	testenv.Equal(t, f.eventsAddr, "events.example")
 	testenv.Equal(t, f.healthAddr, ":9440")
