@@ -30,7 +30,9 @@ type Client struct {
 	// HTTP sends the requests; its CheckRedirect is not used. Default: a
 	// client that knows no proxy and no cookies, and connects anew for each
 	// request.
-	HTTP     *http.Client
+	HTTP *http.Client
+	// Allow returns why no request may be sent to a URL, that of a redirect too, nil if one may. Default: all may.
+	Allow    func(*url.URL) error
 	MaxBytes int64         // size of an artifact; default 1 GiB, negative means no limit
 	Attempts int           // requests for one artifact, first one included; default 5
 	Pause    time.Duration // before the second request, doubled for each further one; default 500ms, negative means none
@@ -62,7 +64,7 @@ func (c *Client) Open(ctx context.Context, a Artifact) (io.ReadSeekCloser, error
 }
 
 func (c *Client) open(ctx context.Context, a Artifact) (*os.File, error) {
-	if err := fetchable(a); err != nil {
+	if err := c.fetchable(a); err != nil {
 		return nil, fmt.Errorf("%w: %w", fs.ErrInvalid, err)
 	}
 	f, err := Limits{Temp: c.Temp}.Spool()
@@ -94,7 +96,7 @@ func (c *Client) open(ctx context.Context, a Artifact) (*os.File, error) {
 }
 
 // fetchable returns an error unless a can be fetched.
-func fetchable(a Artifact) error {
+func (c *Client) fetchable(a Artifact) error {
 	if a.Digest == "" {
 		return errors.New("it has no digest, so its content cannot be checked")
 	}
@@ -107,7 +109,9 @@ func fetchable(a Artifact) error {
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return errors.New("its URL is not http://HOST/… or https://HOST/…")
 	}
-	_, _, err = ParseDigest(a.Digest)
+	if _, _, err = ParseDigest(a.Digest); err == nil && c.Allow != nil {
+		err = c.Allow(u)
+	}
 	return err
 }
 
@@ -123,20 +127,25 @@ func (c *Client) client() *http.Client {
 	if c.HTTP != nil {
 		client = *c.HTTP
 	}
-	client.CheckRedirect = checkRedirect
+	client.CheckRedirect = c.checkRedirect
 	return &client
 }
 
 // errRedirect is wrapped by errors about redirects that are not followed.
 var errRedirect = errors.New("redirect refused")
 
-func checkRedirect(r *http.Request, via []*http.Request) error {
+func (c *Client) checkRedirect(r *http.Request, via []*http.Request) error {
 	last := via[len(via)-1].URL
 	switch {
 	case len(via) > 5:
 		return fmt.Errorf("%w: more than five", errRedirect)
 	case r.URL.Scheme != "https" && (r.URL.Scheme != "http" || last.Scheme == "https"):
 		return fmt.Errorf("%w: from %s to %s", errRedirect, last.Scheme, r.URL.Scheme)
+	}
+	if c.Allow != nil {
+		if err := c.Allow(r.URL); err != nil {
+			return fmt.Errorf("%w: %w", errRedirect, err)
+		}
 	}
 	r.URL.User = nil
 	r.Header.Del("Referer")

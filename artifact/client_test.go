@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -280,26 +281,33 @@ func TestClientGivesUp(t *testing.T) {
 		want     func(error) bool
 		requests int
 	}{
-		"not found":            {answer: status(404), want: is(fs.ErrNotExist), requests: 1},
-		"gone":                 {answer: status(410), want: is(fs.ErrNotExist), requests: 1},
-		"unauthorised":         {answer: status(401), want: is(fs.ErrPermission), requests: 1},
-		"forbidden":            {answer: status(403), want: is(fs.ErrPermission), requests: 1},
-		"other refusal":        {answer: status(418), want: says("418"), requests: 1},
-		"partial unasked":      {answer: status(206), want: says("206"), requests: 1},
-		"always unavailable":   {answer: status(503), want: says("after 5 attempts: the server answers 503"), requests: 5},
-		"fewer attempts":       {answer: status(503), client: artifact.Client{Attempts: 2}, want: says("503"), requests: 2},
-		"one attempt":          {answer: status(503), client: artifact.Client{Attempts: 1}, want: says("503"), requests: 1},
-		"always broken":        {answer: broken(content, 10), want: is(io.ErrUnexpectedEOF), requests: 5},
-		"other content":        {answer: whole(content + "x"), want: corrupt, requests: 1},
-		"empty":                {answer: whole(""), want: corrupt, requests: 1},
-		"announced too large":  {answer: whole(content), client: artifact.Client{MaxBytes: 35}, want: limited, requests: 1},
-		"endless":              {answer: endless, client: artifact.Client{MaxBytes: 1 << 20}, want: limited, requests: 1},
-		"endless, known size":  {answer: endless, size: 1 << 17, want: says("more than the 131072 bytes"), requests: 1},
-		"larger than it says":  {answer: whole(content), size: 35, want: says("more than the 35 bytes"), requests: 1},
-		"redirect loop":        {answer: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/again", http.StatusFound) }, want: says("redirect refused: more than five"), requests: 6},
-		"redirect to a file":   {answer: status(302, "Location", "file:///etc/passwd"), want: says("redirect refused"), requests: 1},
-		"redirect to ftp":      {answer: status(302, "Location", "ftp://127.0.0.1/a"), want: says("redirect refused"), requests: 1},
-		"redirect to nowhere":  {answer: status(302), want: says("302"), requests: -1},
+		"not found":           {answer: status(404), want: is(fs.ErrNotExist), requests: 1},
+		"gone":                {answer: status(410), want: is(fs.ErrNotExist), requests: 1},
+		"unauthorised":        {answer: status(401), want: is(fs.ErrPermission), requests: 1},
+		"forbidden":           {answer: status(403), want: is(fs.ErrPermission), requests: 1},
+		"other refusal":       {answer: status(418), want: says("418"), requests: 1},
+		"partial unasked":     {answer: status(206), want: says("206"), requests: 1},
+		"always unavailable":  {answer: status(503), want: says("after 5 attempts: the server answers 503"), requests: 5},
+		"fewer attempts":      {answer: status(503), client: artifact.Client{Attempts: 2}, want: says("503"), requests: 2},
+		"one attempt":         {answer: status(503), client: artifact.Client{Attempts: 1}, want: says("503"), requests: 1},
+		"always broken":       {answer: broken(content, 10), want: is(io.ErrUnexpectedEOF), requests: 5},
+		"other content":       {answer: whole(content + "x"), want: corrupt, requests: 1},
+		"empty":               {answer: whole(""), want: corrupt, requests: 1},
+		"announced too large": {answer: whole(content), client: artifact.Client{MaxBytes: 35}, want: limited, requests: 1},
+		"endless":             {answer: endless, client: artifact.Client{MaxBytes: 1 << 20}, want: limited, requests: 1},
+		"endless, known size": {answer: endless, size: 1 << 17, want: says("more than the 131072 bytes"), requests: 1},
+		"larger than it says": {answer: whole(content), size: 35, want: says("more than the 35 bytes"), requests: 1},
+		"redirect loop":       {answer: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/again", http.StatusFound) }, want: says("redirect refused: more than five"), requests: 6},
+		"redirect to a file":  {answer: status(302, "Location", "file:///etc/passwd"), want: says("redirect refused"), requests: 1},
+		"redirect to ftp":     {answer: status(302, "Location", "ftp://127.0.0.1/a"), want: says("redirect refused"), requests: 1},
+		"redirect to nowhere": {answer: status(302), want: says("302"), requests: -1},
+		"not allowed":         {client: artifact.Client{Allow: func(*url.URL) error { return errors.New("not there") }}, want: says("not there")},
+		"redirect that is not allowed": {answer: status(302, "Location", "/b"), client: artifact.Client{Allow: func(u *url.URL) error {
+			if u.Path != "/a.tar.gz" {
+				return errors.New("not there")
+			}
+			return nil
+		}}, want: says("redirect refused: not there"), requests: 1},
 		"huge header":          {answer: status(200, "X-Huge", strings.Repeat("x", 1<<20)), want: says("header"), requests: -1},
 		"secret in a redirect": {answer: status(302, "Location", "ftp://u:canary@h/?sig=canary"), want: says("redirect refused"), requests: 1},
 	}

@@ -44,6 +44,7 @@ func quote(s string) string { return document.Quote(s) }
 // It is a [Secrets] as well: that of the Secret and ServiceAccount documents.
 type Set struct {
 	Objects  []Object          // in the order of the documents
+	Invalid  []Invalid         // documents with defects, whose names are known
 	Secrets  map[string]Secret // Secret documents by NAMESPACE/NAME
 	Skipped  int               // documents of other kinds
 	Others   []Other           // the first 1000 of them, of each stream
@@ -52,6 +53,12 @@ type Set struct {
 	places   map[string]DocumentError // by KIND/NAMESPACE/NAME: where the document is
 	accounts map[string][]string      // by NAMESPACE/NAME: the pull secrets of a ServiceAccount
 	unusable map[string]error         // by KIND/NAMESPACE/NAME: why a Secret or ServiceAccount cannot be used
+}
+
+// An Invalid is an object whose document has defects.
+type Invalid struct {
+	Object Object // with what can be read of it
+	Err    error  // joins a *DocumentError for each defect
 }
 
 // Decode reads the documents of file into s: YAML documents, JSON values, or
@@ -239,8 +246,11 @@ func (d *decoding) object(o document.Object, k *kind) {
 	Default(obj)
 	renewRevisions(obj)
 	advise(obj, &dec.Warnings)
-	if d.file(o, o.Name(k.name, DefaultNamespace), dec, check(obj)) {
+	switch filed := d.file(o, o.Name(k.name, DefaultNamespace), dec, check(obj)); {
+	case filed:
 		d.set.Objects = append(d.set.Objects, obj)
+	case len(dec.Errors) > 0 && !dec.About("metadata"):
+		d.set.Invalid = append(d.set.Invalid, Invalid{obj, errors.Join(dec.Of(o.Name(o.Type, DefaultNamespace))...)})
 	}
 }
 
@@ -325,6 +335,7 @@ func (s *Set) Add(other *Set) error {
 			put(&s.unusable, name, why)
 		}
 	}
+	s.Invalid = append(s.Invalid, other.Invalid...)
 	s.Skipped += other.Skipped
 	s.Others = append(s.Others, other.Others...)
 	s.Warnings = append(s.Warnings, other.Warnings...)

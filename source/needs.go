@@ -233,7 +233,7 @@ func (v *Inventory) Open(ctx context.Context, a artifact.Artifact) (io.ReadClose
 			return content, nil
 		}
 	}
-	if v.Client == nil || strings.HasPrefix(a.URL, "file:") {
+	if v.Client == nil || strings.HasPrefix(a.URL, "file:") || v.Store != nil && a.URL == v.Store.URL(a.Path) {
 		return nil, err
 	}
 	return v.Client.Open(ctx, a)

@@ -176,7 +176,19 @@ func TestLostArtifact(t *testing.T) {
 	r := newRig(t)
 	g := repository()
 	r.run(g, at(revision1), source.Stored)
-	must(t, os.Remove(filepath.Join(r.dir, filepath.FromSlash(g.Artifact().Path))))
+	file := filepath.Join(r.dir, filepath.FromSlash(g.Artifact().Path))
+	must(t, os.Remove(file))
+	r.reasons()
+	r.run(repository(), at(revision1), source.Stored)
+	if got := r.reasons(); strings.Contains(got, "error/") || strings.Contains(got, "info/") {
+		t.Errorf("events %s about an artifact that consumers know", got)
+	}
+	must(t, os.WriteFile(file, []byte("damaged"), 0o600))
+	r.run(repository(), at(revision1), source.Stored)
+	if got := r.reasons(); !strings.Contains(got, "error/ArtifactVerificationFailed") || strings.Contains(got, "info/") {
+		t.Errorf("events %s", got)
+	}
+	must(t, os.Remove(file))
 	lost := repository()
 	r.run(lost, fails(io.EOF), source.Failed)
 	if got := conditions(lost); lost.Artifact() != nil || got != "Ready=False/GitOperationFailed Reconciling=True/ProgressingWithRetry FetchFailed=True/GitOperationFailed" {
@@ -185,7 +197,7 @@ func TestLostArtifact(t *testing.T) {
 	if m := lost.Common().Condition("Reconciling").Message; m != "building artifact: disappeared from storage" {
 		t.Errorf("message of Reconciling %q", m)
 	}
-	if r.reasons() != "error/ArtifactVerificationFailed error/GitOperationFailed" {
+	if r.reasons() != "error/GitOperationFailed" {
 		t.Errorf("events %s", r.reasons())
 	}
 	r.run(repository(), at(revision1), source.Stored)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"reflect"
 	"slices"
 	"time"
@@ -116,14 +117,14 @@ func (r *run) write(failed *StepError) (undo func()) {
 // note adds the events that tell how the run ended (reference A3).
 func (r *run) note(failed *StepError) {
 	before := r.obj.Common()
-	if r.lost != nil {
-		r.announce(SeverityError, "ArtifactVerificationFailed", fmt.Sprintf("artifact %s disappeared from storage: %v", before.Artifact.Path, r.lost))
+	if r.lost != nil && !errors.Is(r.lost, fs.ErrNotExist) { // a volume that is new lacks all artifacts
+		r.announce(SeverityError, "ArtifactVerificationFailed", fmt.Sprintf("artifact %s is damaged: %v", before.Artifact.Path, r.lost))
 	}
 	switch {
 	case failed != nil:
 		r.announce(judge(failed).severity, failed.Reason, failed.Error())
 	case r.rev.ID == "":
-	case r.stored && (before.Artifact == nil || r.lost != nil || before.Artifact.Digest != r.published.Digest):
+	case r.stored && (before.Artifact == nil || before.Artifact.Digest != r.published.Digest):
 		r.announce(SeverityInfo, cmp.Or(r.report.Reason, "NewArtifact"), cmp.Or(r.report.Message, r.storedMessage()))
 		if r.report.Emptied {
 			r.announce(SeverityError, "EmptyArtifact", emptied)

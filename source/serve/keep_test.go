@@ -339,7 +339,7 @@ func TestScrub(t *testing.T) {
 		if r.serves("a") != 200 || r.serves("b") != 200 || r.serves("held") == 200 {
 			r.Errorf("served %d, %d, %d", r.serves("a"), r.serves("b"), r.serves("held"))
 		}
-		r.told("ArtifactVerificationFailed", 3)
+		r.told("ArtifactVerificationFailed", 2)
 		r.must(r.Resume(named("held")))
 		if synctest.Wait(); r.serves("held") != 200 {
 			r.Errorf("served %d after it was resumed", r.serves("held"))

@@ -21,9 +21,13 @@ type entry struct {
 	doc source.Object // as the feed has it
 	obj source.Object // the spec of doc with the status of the last run
 
+	foreign bool  // another program keeps it up to date
+	invalid error // why its spec cannot be used
+
 	state  state
-	timer  *time.Timer // of the plan
-	ticket *ticket     // for a slot, nil when it does not wait for one
+	timer  *time.Timer             // of the plan
+	ticket *ticket                 // for a slot, nil when it does not wait for one
+	cancel context.CancelCauseFunc // ends the run under way
 
 	trigger  Trigger // of the run that is due; of a new entry, "" when its saved status is good
 	again    Trigger // of a run after the one under way, "" for none
@@ -79,17 +83,21 @@ const (
 func (e *entry) suspended() bool { return e.hold != nil || e.doc.Plan().Suspend }
 
 // external reports whether the object is published by another program, and never fetched.
-func external(obj source.Object) bool {
-	_, is := obj.(*source.ExternalArtifact)
-	return is
+func (e *entry) external() bool {
+	_, is := e.doc.(*source.ExternalArtifact)
+	return is || e.foreign
 }
 
-// adopt returns doc with the status that the object has, last, which may be nil.
+// adopt makes doc the document of e, with the status that the object has, last, which may be nil.
+func (e *entry) adopt(doc, last source.Object) {
+	if e.doc, e.obj = doc, doc; !e.external() {
+		e.obj = adopt(doc, last)
+	}
+}
+
+// adopt returns doc with the status of last, which may be nil.
 // If the document has no generation, it is that of last, and one more if the spec is another.
 func adopt(doc, last source.Object) source.Object {
-	if external(doc) {
-		return doc
-	}
 	obj := clone(doc)
 	if last == nil || reflect.TypeOf(last) != reflect.TypeOf(doc) {
 		statusOf(obj).SetZero()
@@ -194,9 +202,9 @@ type View struct {
 	Blockers   []source.Reference // what it waits for when it is blocked
 }
 
-// live returns the entry of an object that is in the feed.
+// live returns the entry of an object that is in the feed, and is not foreign.
 func (s *Server) live(ref source.Reference) (*entry, error) {
-	if e := s.entries[ref]; e != nil && e.removed == nil {
+	if e := s.entries[ref]; e != nil && e.removed == nil && !e.foreign {
 		return e, nil
 	}
 	return nil, fmt.Errorf("%s: %w", ref, errNoObject)
@@ -250,9 +258,11 @@ func (s *Server) changed(e *entry) {
 func (s *Server) Views() []View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	views := make([]View, len(s.sorted))
-	for i, e := range s.sorted {
-		views[i] = s.view(e)
+	views := make([]View, 0, len(s.sorted))
+	for _, e := range s.sorted {
+		if !e.foreign {
+			views = append(views, s.view(e))
+		}
 	}
 	return views
 }
@@ -261,7 +271,7 @@ func (s *Server) Views() []View {
 func (s *Server) View(ref source.Reference) (View, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := s.entries[ref]; e != nil {
+	if e := s.entries[ref]; e != nil && !e.foreign {
 		return s.view(e), nil
 	}
 	return View{}, fmt.Errorf("%s: %w", ref, errNoObject)
@@ -291,7 +301,7 @@ func (s *Server) Watch(ctx context.Context, each func([]View)) error {
 			}
 		}
 		for _, e := range s.sorted {
-			if e.version > version {
+			if e.version > version && !e.foreign {
 				fresh = append(fresh, s.view(e))
 			}
 		}
@@ -369,7 +379,7 @@ func (s *Server) Request(ref source.Reference, by Trigger) (int64, error) {
 		return 0, err
 	case e.suspended():
 		return 0, suspension(e)
-	case external(e.obj):
+	case e.external():
 		return 0, nil
 	}
 	s.kick(e, by, s.clock())

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -54,6 +55,8 @@ type Run struct {
 type job struct {
 	*entry
 	Run
+	ctx     context.Context
+	defect  error // why the spec cannot be used
 	host    string
 	doc     source.Object // at the start
 	obj     source.Object // a copy of the object at the start
@@ -77,8 +80,10 @@ func (s *Server) start(e *entry) {
 	j := &job{
 		entry: e, host: e.host, doc: e.doc, obj: clone(e.obj), began: now, rotated: s.rotated,
 		secrets: recorder{Secrets: s.secrets}, since: s.began.Add(since), second: e.look != 0 && e.look <= now,
-		Run: Run{Number: e.begun, Object: e.ref, Kind: source.Involved(e.obj).Kind, Trigger: e.trigger, Due: started.Add(e.due - now), Started: started},
+		defect: e.invalid,
+		Run:    Run{Number: e.begun, Object: e.ref, Kind: source.Involved(e.obj).Kind, Trigger: e.trigger, Due: started.Add(e.due - now), Started: started},
 	}
+	j.ctx, e.cancel = context.WithCancelCause(s.ctx)
 	if e.asked = 0; j.second {
 		e.look = 0
 	}
@@ -89,12 +94,16 @@ func (s *Server) start(e *entry) {
 // run does one job and tells of it.
 func (s *Server) run(j *job) {
 	j.Result, j.Err = s.reconcile(j)
-	if j.Result.Outcome == "" { // the end of the server interrupted it
+	j.entry.cancel(nil)
+	if j.Result.Outcome == "" { // the end of the server or of the object interrupted it
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.runs.done(j.host)
 		j.state = resting
 		s.changed(j.entry)
+		if s.ctx.Err() == nil {
+			s.next(j.entry, "", 0)
+		}
 		return
 	}
 	j.Took, j.Artifact = s.clock()-j.began, j.obj.Artifact()
@@ -130,11 +139,14 @@ func (s *Server) reconcile(j *job) (result source.Result, err error) {
 	}
 	env := s.config.Env
 	env.Secrets, env.Since = &j.secrets, j.since
-	from, err := s.config.Origin(j.obj, env)
-	if err != nil {
-		from = noOrigin{err: fmt.Errorf("%w: %w", source.ErrInvalid, err)}
+	from, err := source.Origin(nil), j.defect
+	if err == nil {
+		from, err = s.config.Origin(j.obj, env)
 	}
-	return r.Reconcile(s.ctx, j.obj, from)
+	if err != nil {
+		from = noOrigin{err: err}
+	}
+	return r.Reconcile(j.ctx, j.obj, from)
 }
 
 // show has the view of j's object say what was saved, before the artifact that
@@ -151,20 +163,32 @@ func (s *Server) show(j *job, obj source.Object) {
 // replace makes obj, on which j works, the object of its entry, with the spec that the feed has now.
 func (s *Server) replace(j *job, obj source.Object) {
 	if j.entry.obj = obj; j.entry.doc != j.doc {
-		j.entry.obj = adopt(j.entry.doc, obj)
+		j.entry.adopt(j.entry.doc, obj)
 	}
 	s.changed(j.entry)
 }
 
-// noOrigin is the origin of an object that has none.
+// noOrigin is the origin of an object whose spec cannot be used.
 type noOrigin struct {
 	source.Origin
 	err error
 }
 
-// Resolve implements [source.Origin].
+// Resolve implements [source.Origin]. Of a defect of the document its error has the field and the rule.
 func (r noOrigin) Resolve(context.Context, source.State) (source.Revision, source.State, error) {
-	return source.Revision{}, nil, r.err
+	defects, texts := []error{r.err}, []string(nil)
+	if joined, ok := r.err.(interface{ Unwrap() []error }); ok {
+		defects = joined.Unwrap()
+	}
+	for _, err := range defects {
+		text := err.Error()
+		if d, ok := errors.AsType[*source.DocumentError](err); ok {
+			text = strings.TrimPrefix(d.Field+": "+d.Err.Error(), ": ")
+		}
+		texts = append(texts, text)
+	}
+	err := fmt.Errorf("%w: %s", source.ErrInvalid, strings.Join(texts, "; "))
+	return source.Revision{}, nil, &source.StepError{Step: source.StepResolve, Reason: "InvalidSpec", Err: err}
 }
 
 // secondLook is when an upstream is looked at again that had nothing new when it
@@ -195,25 +219,30 @@ func (s *Server) finish(j *job, notable *api.Run) (secrets source.Secrets) {
 	if j.Trigger == Hook && j.Result.Outcome == source.Unchanged && !j.second {
 		e.look = e.since + secondLook
 	}
+	if j.rotated != s.rotated {
+		secrets = s.secrets
+	}
+	s.next(e, trigger, due)
+	return secrets
+}
+
+// next plans what comes after a run of e has ended: at due, unless that is 0, or sooner.
+func (s *Server) next(e *entry, by Trigger, due time.Duration) {
 	switch {
 	case e.removed != nil:
 		s.plan(e, "", e.removed.due)
-	case e.suspended():
+	case e.suspended() || e.external():
 	case e.again != "":
-		s.plan(e, e.again, e.since)
+		s.plan(e, e.again, s.clock())
 	case e.look != 0 && (due == 0 || due > e.look):
 		e.asked = e.look
 		s.plan(e, Hook, e.look)
 	case due != 0:
-		s.plan(e, trigger, due)
+		s.plan(e, by, due)
 	}
 	e.again = ""
-	if j.rotated != s.rotated {
-		secrets = s.secrets
-	}
 	s.inform(e)
 	s.dispatch()
-	return secrets
 }
 
 // judge takes over how a run ended, and returns when the next is due, 0 for not

@@ -21,7 +21,7 @@ var rank = map[Trigger]int{Tick: 1, Retry: 2, Input: 3, Repair: 4, Secret: 5, St
 // kick has e run now, or once more after the run that is under way. Answers of
 // its upstream that are older than asked do not count, unless asked is 0.
 func (s *Server) kick(e *entry, t Trigger, asked time.Duration) {
-	if e.removed != nil || e.suspended() || external(e.obj) {
+	if e.removed != nil || e.suspended() || e.external() {
 		return
 	}
 	if asked != 0 {
@@ -355,7 +355,7 @@ func (s *Server) locate(e *entry) {
 		}
 	case *source.PkgChart:
 		if ref, ok := o.Source(); ok {
-			if from, err := s.live(ref); err == nil {
+			if from := s.entries[ref]; from != nil && from.removed == nil {
 				s.locate(from)
 				e.upstream, e.host = from.upstream, from.host
 			}

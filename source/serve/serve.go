@@ -25,7 +25,7 @@
 //     ([source.Result].After). If a source that it needs is not ready, it is tried again in
 //     30 s. A stalled object is not tried again before something changes.
 //   - A suspended object does not run, by its spec or by [Server.Suspend]. A run that
-//     is under way ends first.
+//     is under way ends first. That of an object that is removed is interrupted.
 //
 // Due times are of the monotonic clock: a date that jumps moves none. [View].Next and
 // [Run].Started are by Config.Now.
@@ -51,8 +51,9 @@
 // is the object as it was after its last run, and is never changed. A defect of one
 // object, a panic of its origin included, is its own failure.
 //
-// An [source.ExternalArtifact] is never run. An object that is not in the feed any more is
-// [Removed], and gone with its artifacts after Retention; while the feed has
+// An [source.ExternalArtifact] is never run, nor is a foreign object ([Desired]), which no view and no metric is
+// about. An object whose spec cannot be used is stalled with the reason InvalidSpec and keeps its artifact. An object
+// that is not in the feed any more is [Removed], and gone with its artifacts after Retention; while the feed has
 // defects it is [View].Missing instead, and goes on as it was.
 //
 // An event that equals the last one of its object is not emitted again within 5 minutes; the
@@ -121,6 +122,7 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
+	"iter"
 	"log/slog"
 	"net/http"
 	"runtime"
@@ -138,7 +140,13 @@ import (
 // A Desired is which objects there are to be. It is not changed once it was handed over.
 type Desired struct {
 	Objects []source.Object // valid, with defaults
-	Secrets source.Secrets  // for them; looked up anew for each Desired
+	// Invalid are further objects, whose specs cannot be used: they keep their artifacts, and are stalled with
+	// the reason InvalidSpec. An object that is in Objects too counts as it is there.
+	Invalid []source.Invalid
+	// Foreign reports whether another program keeps an object up to date, as is the case for each ExternalArtifact:
+	// others are made of it, it is not run, and neither its status nor files of it in the store are touched. Nil: none is.
+	Foreign func(source.Reference) bool
+	Secrets source.Secrets // for them; looked up anew for each Desired
 	// Watched says that the feed tells of each Secret that changed by [Server.SecretChanged]: Secrets are
 	// not looked up anew for this Desired.
 	Watched bool
@@ -147,6 +155,25 @@ type Desired struct {
 	// may be in a document that cannot be read just now.
 	Defects []error
 }
+
+// all returns the objects of d, and why the spec of some cannot be used.
+func (d Desired) all() iter.Seq2[source.Object, error] {
+	return func(yield func(source.Object, error) bool) {
+		for _, obj := range d.Objects {
+			if !yield(obj, nil) {
+				return
+			}
+		}
+		for _, invalid := range d.Invalid {
+			if !yield(invalid.Object, invalid.Err) {
+				return
+			}
+		}
+	}
+}
+
+// foreign reports whether another program keeps an object up to date.
+func (d Desired) foreign(ref source.Reference) bool { return d.Foreign != nil && d.Foreign(ref) }
 
 // A Feed says which objects there are to be.
 type Feed interface {
@@ -180,6 +207,8 @@ type Config struct {
 	Store    *artifact.Store
 	// Origin returns the origin of an object. Its error is for an object of a kind it does not know.
 	Origin func(source.Object, source.Env) (source.Origin, error)
+	// Artifacts fetches the artifacts of foreign objects and ExternalArtifacts; default one with the limits of Env.
+	Artifacts *artifact.Client
 	// Env is what origins get; Sources, Secrets, Share and Since are the server's, and so are Reuse,
 	// Cache and Limits.Temp where they are not set.
 	Env source.Env
@@ -242,6 +271,7 @@ type Server struct {
 	secrets source.Secrets
 	rotated uint64 // how often Secrets may have changed
 	defects []error
+	foreign func(source.Reference) bool // as the last Desired has it
 	entries map[source.Reference]*entry
 	sorted  []*entry                  // replaced and never changed
 	pending []*entry                  // due, for dispatch
@@ -273,8 +303,10 @@ func New(c Config) (*Server, error) {
 	fetches := cmp.Or(c.Fetches, 2*runtime.GOMAXPROCS(0))
 	s.runs = slots{all: cmp.Or(c.Runs, 256), each: cmp.Or(c.PerHost, 16), failed: s.failed, lines: make(map[string]*line)}
 	s.fetches = slots{all: fetches, each: max(fetches/2, 1), failed: s.failed, lines: make(map[string]*line)}
-	client := &artifact.Client{MaxBytes: c.Env.Limits.Bytes, Temp: c.Env.Limits.Temp}
-	c.Env.Sources = &sources{s, &source.Inventory{Store: c.Store, Client: client}}
+	if c.Artifacts == nil {
+		c.Artifacts = &artifact.Client{MaxBytes: c.Env.Limits.Bytes, Temp: c.Env.Limits.Temp}
+	}
+	c.Env.Sources = &sources{s, &source.Inventory{Store: c.Store, Client: c.Artifacts}}
 	if !c.Apart {
 		c.Env.Share = &s.share
 	}

@@ -61,9 +61,11 @@ func (s *Server) restore(d Desired) (map[source.Reference]*entry, error) {
 	s.mu.Lock()
 	known := maps.Clone(s.entries)
 	s.mu.Unlock()
-	for _, doc := range d.Objects {
-		if ref := source.ReferenceTo(doc); known[ref] == nil && fresh[ref] == nil {
-			fresh[ref] = &entry{ref: ref, doc: doc, obj: adopt(doc, nil)}
+	for doc, invalid := range d.all() {
+		ref := source.ReferenceTo(doc)
+		if e := known[ref]; (e == nil || e.foreign && !d.foreign(ref)) && fresh[ref] == nil {
+			fresh[ref] = &entry{ref: ref, foreign: d.foreign(ref), invalid: invalid}
+			fresh[ref].adopt(doc, nil)
 		}
 	}
 	if !s.listed {
@@ -106,14 +108,14 @@ func (s *Server) restoreOne(e *entry) {
 			return
 		}
 		e.doc, e.obj = obj, obj
-	} else if obj := clone(e.doc); !external(obj) {
+	} else if obj := clone(e.doc); !e.external() {
 		if _, err := s.config.Statuses.Load(s.ctx, obj); err == nil {
-			e.obj = adopt(e.doc, obj)
+			e.adopt(e.doc, obj)
 		}
 	}
 	switch a := e.obj.Artifact(); {
-	case external(e.obj):
-	case !settled(e.obj) || a != nil && a.URL != s.config.Store.URL(a.Path): // the store was served elsewhere
+	case e.external():
+	case !settled(e.obj) || e.invalid != nil || a != nil && a.URL != s.config.Store.URL(a.Path): // the store was served elsewhere
 		e.trigger = Start
 	case a != nil && damaged(s.config.Store.Check(*a)):
 		e.trigger = Repair
@@ -151,19 +153,21 @@ func (s *Server) desire(d Desired, fresh map[source.Reference]*entry) (all []*en
 	if !d.Watched {
 		s.rotated++
 	}
-	s.secrets, s.defects = d.Secrets, d.Defects
+	s.secrets, s.defects, s.foreign = d.Secrets, d.Defects, d.foreign
 	for ref, e := range fresh {
 		s.entries[ref], e.serial = e, s.serial-1
 		s.changed(e)
 	}
-	for _, doc := range d.Objects {
+	for doc, invalid := range d.all() {
 		if e := s.entries[source.ReferenceTo(doc)]; e.serial != s.serial { // of several documents the first counts
-			s.update(e, doc)
+			s.update(e, doc, invalid, d.foreign(e.ref))
 		}
 	}
 	for _, e := range s.entries {
 		switch {
 		case e.serial == s.serial || e.removed != nil:
+		case len(d.Defects) == 0 && e.foreign:
+			delete(s.entries, e.ref)
 		case len(d.Defects) == 0:
 			s.remove(e)
 		case e.serial == s.serial-1:
@@ -195,7 +199,7 @@ func (s *Server) settle(fresh map[source.Reference]*entry) {
 	s.sorted = slices.SortedFunc(maps.Values(s.entries), compare)
 	s.link()
 	for _, e := range s.sorted {
-		if e.removed == nil && !external(e.obj) {
+		if e.removed == nil {
 			s.locate(e)
 		}
 	}
@@ -207,7 +211,7 @@ func (s *Server) settle(fresh map[source.Reference]*entry) {
 			if inputsOf(e) != e.inputs {
 				s.kick(e, Input, 0)
 			}
-		case external(e.obj) || e.suspended():
+		case e.external() || e.suspended():
 		case e.trigger != "":
 			s.kick(e, e.trigger, s.clock())
 		case len(e.before) > 0: // another artifact of these may have been stored before the end
@@ -222,24 +226,35 @@ func (s *Server) settle(fresh map[source.Reference]*entry) {
 }
 
 // update gives an entry the document that the feed has now.
-func (s *Server) update(e *entry, doc source.Object) {
+func (s *Server) update(e *entry, doc source.Object, invalid error, foreign bool) {
 	missing, removed := e.serial != s.serial-1, e.removed != nil
 	e.serial = s.serial
-	if e.doc == doc && !removed && !missing {
+	if e.doc == doc && !removed && !missing && e.foreign == foreign {
 		return
 	}
-	before := e.obj
-	e.doc, e.obj, e.removed = doc, adopt(doc, before), nil
+	before, mended := e.obj, fmt.Sprint(invalid) != fmt.Sprint(e.invalid)
+	e.foreign, e.invalid, e.removed = foreign, invalid, nil
+	e.adopt(doc, before)
 	s.changed(e)
-	switch now := s.clock(); {
+	switch now, generation := s.clock(), doc.Head().Metadata.Generation; {
+	case foreign:
+		s.rest(e)
+		s.interrupt(e, "another program keeps the object up to date now")
 	case e.suspended():
 		s.rest(e)
 	case removed:
 		s.kick(e, Start, now)
-	case string(source.CanonicalSpec(doc)) != string(source.CanonicalSpec(before)):
+	case mended || generation != 0 && generation != before.Head().Metadata.Generation || string(source.CanonicalSpec(doc)) != string(source.CanonicalSpec(before)):
 		s.kick(e, Spec, now)
 	case requestedAt(doc) != "" && requestedAt(doc) != requestedAt(before):
 		s.kick(e, Request, now)
+	}
+}
+
+// interrupt ends the run of e that is under way, if there is one.
+func (s *Server) interrupt(e *entry, why string) {
+	if e.state == running {
+		e.cancel(errors.New(why))
 	}
 }
 
@@ -255,6 +270,7 @@ func (s *Server) remove(e *entry) {
 	if s.rest(e); e.state != running {
 		s.plan(e, "", e.removed.due)
 	}
+	s.interrupt(e, "the object was removed")
 	s.changed(e)
 }
 
@@ -331,7 +347,7 @@ func (s *Server) scrub() {
 		views := s.Views()
 		rand.Shuffle(len(views), func(i, j int) { views[i], views[j] = views[j], views[i] }) // else short lives would hash the same artifacts
 		for _, v := range views {
-			if a := v.Object.Artifact(); a != nil && !external(v.Object) {
+			if a := v.Object.Artifact(); a != nil && v.Object.Head().Kind != "ExternalArtifact" {
 				s.verify(source.ReferenceTo(v.Object), *a)
 				pause := float64(a.Size) / float64(s.config.Scrub) * float64(time.Second)
 				if retry.Sleep(s.ctx, time.Duration(pause)) != nil {
@@ -348,16 +364,19 @@ func (s *Server) verify(ref source.Reference, a artifact.Artifact) {
 	if !damaged(err) {
 		return
 	}
+	missing := errors.Is(err, fs.ErrNotExist) // nobody was served anything wrong
 	s.mu.Lock()
 	e := s.entries[ref]
-	if e == nil || e.obj.Artifact() == nil || e.obj.Artifact().Path != a.Path { // it was replaced meanwhile
+	if e == nil || e.obj.Artifact() == nil || e.obj.Artifact().Path != a.Path || missing && e.state == running { // it is replaced
 		s.mu.Unlock()
 		return
 	}
 	s.kick(e, Repair, 0)
 	s.dispatch()
 	s.mu.Unlock()
-	s.tell(ref, verificationFailed, err)
+	if !missing {
+		s.tell(ref, verificationFailed, err)
+	}
 }
 
 // damaged reports whether an artifact is not what it was, or not there.
@@ -384,7 +403,8 @@ func (s *Server) clean() error {
 		dir := path.Dir(path.Dir(a.Path))
 		s.mu.Lock() // the store holds the lock of the directory: no run is about to save the object
 		defer s.mu.Unlock()
-		return saved[dir] || slices.ContainsFunc(s.sorted, func(e *entry) bool { return directory(e.ref) == dir })
+		ref, err := source.ParseReference(dir)
+		return saved[dir] || err == nil && s.foreign(ref) || slices.ContainsFunc(s.sorted, func(e *entry) bool { return directory(e.ref) == dir })
 	}})
 	return err
 }

@@ -262,7 +262,7 @@ func (w *watch) read(files []file) (d serve.Desired, another bool) {
 	if w.More != nil {
 		secrets = append(secrets, w.More)
 	}
-	d.Objects, d.Secrets = all.Objects, source.Chain(secrets...)
+	d.Objects, d.Invalid, d.Secrets = all.Objects, all.Invalid, source.Chain(secrets...)
 	told := make(map[string]bool)
 	for _, err := range slices.Concat(d.Defects, all.Warnings) {
 		text := err.Error()
@@ -301,7 +301,7 @@ func (w *watch) document(f file, before *document) *document {
 		next.bad = flat(next.set.Decode(f.name, bytes.NewReader(text)))
 		if len(next.bad) > 0 && f.listed && bytes.Contains(text, []byte("{{")) {
 			template := errors.New("is a Helm template, which is not read: leave it out in .headgateignore")
-			next.bad, next.set.Warnings = nil, append(next.set.Warnings, &source.DocumentError{File: f.name, Err: template})
+			next.bad, next.set.Invalid, next.set.Warnings = nil, nil, append(next.set.Warnings, &source.DocumentError{File: f.name, Err: template})
 		}
 	}
 	return next

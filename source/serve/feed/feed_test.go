@@ -167,12 +167,12 @@ func TestFollowReadsWhatFetchReads(t *testing.T) {
 func TestFollowLeavesOut(t *testing.T) {
 	watched(t, feed.Files{}, map[string]string{
 		".headgateignore": "/out\n", "a.yaml": document("a", "1m"), "out/b.yaml": document("b", "1m"), "out/bad.yaml": "a: [",
-		"chart/templates/deploy.yaml": "kind: Deployment\nmetadata:\n  {{- with .Values.labels }}\n",
+		"chart/templates/deploy.yaml": document("{{ .name }}", "soon") + document("x", "soon") + "---\nkind: Deployment\nmetadata:\n  {{- with .Values.labels }}\n",
 	}, func(r *rig) {
 		const template = "chart/templates/deploy.yaml: is a Helm template, which is not read: leave it out in .headgateignore"
 		r.want("a=1m0s")
-		if len(r.warn) != 1 || r.warn[0] != template {
-			r.Errorf("warnings %q", r.warn)
+		if len(r.warn) != 1 || r.warn[0] != template || len(r.last.Invalid) > 0 {
+			r.Errorf("warnings %q, %+v", r.warn, r.last.Invalid)
 		}
 		r.write(".headgateignore", "/a.yaml\n")
 		r.rest()
@@ -213,6 +213,9 @@ func TestFollowDefects(t *testing.T) {
 	}, func(r *rig) {
 		const bad = "bad.yaml:8: document 1: GitRepository/apps/b: spec.interval: "
 		r.want("a=1m0s c=1m0s d=1m0s", bad)
+		if in := r.last.Invalid; len(in) != 1 || source.ReferenceTo(in[0].Object).String() != "GitRepository/apps/b" || !strings.Contains(in[0].Err.Error(), bad) {
+			r.Errorf("%+v", in)
+		}
 		r.rest()
 		r.do(os.Rename(filepath.Join(r.dir, "file.yaml"), filepath.Join(r.dir, "away")))
 		r.rest()

@@ -1,0 +1,188 @@
+package serve_test
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/serve"
+)
+
+// A spec that cannot be used stalls its object with a reason of its own, over restarts, and until it is mended. The
+// artifact stays.
+func TestInvalidSpec(t *testing.T) {
+	good, other := repo("a", site, time.Hour), repo("b", other, time.Hour)
+	live(t, list(good, other), nil, func(r *rig) {
+		had := r.view("a").Object.Artifact().Digest
+		defect := errors.Join(
+			&source.DocumentError{File: "docs/a.yaml", Line: 7, Object: "GitRepository/default/a", Field: "spec.x", Err: errors.New("is unknown")},
+			&source.DocumentError{File: "docs/a.yaml", Line: 8, Object: "GitRepository/default/a", Field: "spec.y", Err: errors.New("is unknown")},
+		)
+		r.feed.put(serve.Desired{Objects: list(other), Invalid: []source.Invalid{{Object: repo("a", site, time.Hour), Err: defect}}})
+		r.ran("a spec stalled") // although the rest of its spec is what it was
+		for range 2 {
+			v := r.view("a")
+			c := v.Object.Common().Condition(source.StalledCondition)
+			if c.Reason != "InvalidSpec" || c.Message != "invalid spec: spec.x: is unknown; spec.y: is unknown" || v.Phase != serve.Stalled || v.Missing || v.Object.Artifact().Digest != had {
+				r.Errorf("%+v, %+v", c, v)
+			}
+			time.Sleep(10 * time.Hour)
+			for _, run := range r.took() {
+				if run.Object != named("b") {
+					r.Errorf("ran %+v", run)
+				}
+			}
+			r.restart(nil)
+			r.ran("a start stalled")
+		}
+		_, opens := r.asked(site)
+		r.put(repo("a", site, time.Hour), other)
+		r.ran("a spec unchanged")
+		if _, again := r.asked(site); again != opens {
+			r.Errorf("fetched %d times again", again-opens)
+		}
+		r.feed.put(serve.Desired{Objects: list(good, other), Invalid: []source.Invalid{{Object: repo("a", site, 2*time.Hour), Err: defect}}})
+		r.ran("") // of two documents the good one counts
+	})
+}
+
+// The run of an object that is removed is interrupted, so that its files go when their time has come and it can come back.
+func TestRemovedDuringRun(t *testing.T) {
+	for name, hang := range map[string]func(*upstream, time.Duration){
+		"resolve": func(u *upstream, d time.Duration) { u.hang = d }, "fetch": func(u *upstream, d time.Duration) { u.slow = d },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := repo("a", site, time.Hour), repo("b", other, time.Hour)
+			live(t, list(a, b), func(r *rig) { r.Retention = time.Second }, func(r *rig) {
+				r.up(site).push()
+				r.up(site).set(func(u *upstream) { hang(u, 59*time.Second) })
+				r.must(r.Suspend(named("b"), source.Suspension{}))
+				began := time.Now()
+				r.Request(named("a"), serve.Request)
+				settle()
+				r.is(serve.Running, "a")
+				r.put(b)
+				time.Sleep(2 * time.Second)
+				r.ran("")
+				r.left("b.hold b.yaml", 1)
+				if took := time.Since(began); took > 10*time.Second {
+					r.Errorf("it took %s", took)
+				}
+				r.put(a, b) // as one that is new
+				settle()
+				r.put(b)
+				r.up(site).set(func(u *upstream) { hang(u, 0) })
+				r.put(a, b) // before the run under way has ended, or behind it
+				r.ran("a start stored")
+				r.is(serve.Idle, "a")
+			})
+		})
+	}
+}
+
+// Objects that another program keeps are inputs, and nothing else: they are not run, shown, or touched.
+func TestForeign(t *testing.T) {
+	keeps, old := map[source.Reference]bool{named("base"): true}, strings.Repeat("0", 64)
+	foreign := func(digest string) source.Object {
+		base := repo("base", site, time.Hour)
+		base.Status.Artifact = &artifact.Artifact{Path: "gitrepository/default/base/1/a.tar.gz", URL: "http://elsewhere/gitrepository/default/base/1/a.tar.gz", Revision: "1", Digest: "sha256:" + strings.Repeat(digest, 64)}
+		return base
+	}
+	app := repo("app", other, time.Hour, "base")
+	put := func(r *rig, objects ...source.Object) {
+		var now []source.Reference
+		for ref := range keeps {
+			now = append(now, ref)
+		}
+		r.feed.put(serve.Desired{Objects: objects, Foreign: func(ref source.Reference) bool {
+			for _, one := range now {
+				if one == ref {
+					return true
+				}
+			}
+			return false
+		}})
+	}
+	live(t, nil, nil, func(r *rig) {
+		r.must(os.MkdirAll(r.stored("default", "base", old), 0o700), os.WriteFile(r.stored("default", "base", old, "a.tar.gz"), []byte("x"), 0o600))
+		put(r, app, foreign("1"))
+		r.ran("app start stored")
+		put(r, app, foreign("2"))
+		r.ran("app input stored")
+		if views := r.Views(); len(views) != 1 || source.ReferenceTo(views[0].Object) != named("app") {
+			r.Errorf("%+v", views)
+		}
+		_, err := r.View(named("base"))
+		_, asked := r.Request(named("base"), serve.Request)
+		if !errors.Is(err, fs.ErrNotExist) || !errors.Is(asked, fs.ErrNotExist) {
+			r.Errorf("%v, %v", err, asked)
+		}
+		r.restart(nil) // which cleans the store
+		r.ran("app input unchanged")
+		time.Sleep(25 * time.Hour)
+		r.left("app.yaml", 2)
+		r.took()
+
+		clear(keeps) // it is to be kept here
+		put(r, app, foreign("2"))
+		r.ran("base start stored, app input stored")
+		r.up(site).set(func(u *upstream) { u.rev, u.slow = "main@sha1:3", 50*time.Second })
+		r.Request(named("base"), serve.Request)
+		settle()
+		keeps[named("base")] = true // and elsewhere again, while it runs
+		put(r, app, foreign("4"))
+		r.ran("app input stored")
+		if len(r.Views()) != 1 || r.Stats().Fetching != 0 {
+			r.Errorf("%+v", r.Views())
+		}
+		put(r, app)
+		r.ran("app input waiting")
+		if _, err := os.Stat(r.stored("default", "base")); err != nil {
+			r.Error(err)
+		}
+	})
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Artifacts that the store does not have are fetched from elsewhere, and never from the server itself.
+func TestForeignArtifacts(t *testing.T) {
+	var asked []string
+	var from source.Sources
+	live(t, list(repo("a", site, time.Hour)), func(r *rig) {
+		r.Artifacts = &artifact.Client{Temp: r.Store.Temp, HTTP: &http.Client{Transport: roundTrip(func(req *http.Request) (*http.Response, error) {
+			asked = append(asked, req.URL.String())
+			return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("x")), ContentLength: 1}, nil
+		})}}
+		r.Origin = func(obj source.Object, env source.Env) (source.Origin, error) {
+			from = env.Sources
+			return r.origin(obj, env)
+		}
+	}, func(r *rig) {
+		a := artifact.Artifact{Path: "bucket/default/b/1/x", URL: "http://elsewhere/bucket/default/b/1/x", Digest: fmt.Sprintf("sha256:%x", sha256.Sum256([]byte("x")))}
+		content, err := from.Open(r.Context(), a)
+		r.must(err)
+		defer content.Close()
+		if text, err := io.ReadAll(content); err != nil || string(text) != "x" {
+			r.Errorf("%q, %v", text, err)
+		}
+		a.URL = r.Store.URL(a.Path)
+		if _, err := from.Open(r.Context(), a); !errors.Is(err, fs.ErrNotExist) {
+			r.Error(err)
+		}
+		if got := strings.Join(asked, " "); got != "http://elsewhere/bucket/default/b/1/x" {
+			r.Errorf("asked %s", got)
+		}
+	})
+}
