@@ -9,7 +9,10 @@
 //   - What a kind remembers between runs is in files below Options.StateDir. It may be lost.
 //   - The content of a Secret is read when a run asks for it and not kept. The metadata of Secrets and service accounts
 //     is watched: an object that uses one runs when its content changes.
-//   - Artifacts of an object that was deleted go at once, and with them the finalizer of source-controller.
+//   - Artifacts of an object that was deleted go at once, and with them the finalizer of source-controller. A fetch
+//     that is under way ends.
+//   - Objects outside of Options.Scope are inputs of those in it: their artifacts are fetched as Options.Serve.Artifacts
+//     allows. Nothing is written to them, and no files of them are removed.
 //   - Events become Events of Kubernetes, but for traces.
 //
 // Only the holder of the manager's lease runs sources. The manager is ready when the statuses are restored.
@@ -28,7 +31,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -46,8 +48,14 @@ type Options struct {
 	// controller's; Retention is 1s unless it is set.
 	Serve    serve.Config
 	Group    string // of the objects; default [source.ReferenceGroup]
+	Scope    Scope  // which objects are kept up to date
 	StateDir string // required; made when it is not there
 	Name     string // of the controller in Events; default source-controller
+
+	// Begin is called when the lease is held, before anything runs; its error ends the manager. Nil: nothing is.
+	Begin func(context.Context) error
+	// Held returns an error if the lease is lost. It is asked before each write. Nil: it is never lost.
+	Held func() error
 }
 
 // Setup has the manager keep the sources of its cluster up to date. The cache of the manager should be one of
@@ -62,21 +70,19 @@ func Setup(mgr manager.Manager, o Options) (*serve.Server, error) {
 	}
 	c := &controller{
 		mgr: mgr, group: cmp.Or(o.Group, source.ReferenceGroup), name: cmp.Or(o.Name, "source-controller"), states: states{root}, log: o.Serve.Log,
+		scope: o.Scope, begin: o.Begin, held: o.Held,
 		objects: make(map[source.Reference]*object), changes: make(map[source.Reference]serve.Trigger),
 		deleted: make(map[source.Reference]client.Object), secrets: make(map[types.NamespacedName]bool), dirty: make(chan struct{}, 1),
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
+	if c.held == nil {
+		c.held = func() error { return nil }
+	}
 	config := o.Serve
 	config.Feed, config.Statuses = c, c
 	config.Retention = cmp.Or(config.Retention, time.Second)
-	config.Origin = func(obj source.Object, env source.Env) (source.Origin, error) {
-		if defect := c.defect(source.ReferenceTo(obj)); defect != nil {
-			return invalid{err: defect}, nil
-		}
-		return o.Serve.Origin(obj, env)
-	}
 	config.Emit = func(e source.Event) {
 		c.record(e)
 		if o.Serve.Emit != nil {
@@ -103,9 +109,10 @@ func Setup(mgr manager.Manager, o Options) (*serve.Server, error) {
 	return server, errors.Join(mgr.AddReadyzCheck("sources", ready), mgr.Add(c))
 }
 
-// CacheOptions returns what the cache of a manager should hold for [Setup]: objects that a selector selects, in a
-// namespace; nil is all, and "" every namespace. Of Secrets and service accounts it holds the names of all.
-func CacheOptions(selector labels.Selector, namespace string) cache.Options {
+// CacheOptions returns what the cache of a manager should hold for [Setup]: the objects of a scope and, of other
+// sources, what objects can be made of, in a namespace, "" for every one. Of Secrets and service accounts it holds the
+// names of all.
+func CacheOptions(scope Scope, namespace string) cache.Options {
 	bare := func(in any) (any, error) {
 		if o, ok := in.(client.Object); ok {
 			o.SetManagedFields(nil)
@@ -115,11 +122,10 @@ func CacheOptions(selector labels.Selector, namespace string) cache.Options {
 		}
 		return in, nil
 	}
-	names := cache.ByObject{Label: labels.Everything(), Transform: bare}
+	names := cache.ByObject{Transform: bare}
 	options := cache.Options{
-		DefaultLabelSelector: selector, // ByObject would want each kind to be in the cluster
-		DefaultTransform:     cache.TransformStripManagedFields(),
-		ByObject:             map[client.Object]cache.ByObject{&corev1.Secret{}: names, &corev1.ServiceAccount{}: names},
+		DefaultTransform: scope.strip, // ByObject would want each kind to be in the cluster
+		ByObject:         map[client.Object]cache.ByObject{&corev1.Secret{}: names, &corev1.ServiceAccount{}: names},
 	}
 	if namespace != "" {
 		options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
@@ -134,6 +140,9 @@ type controller struct {
 	group  string
 	name   string
 	states states
+	scope  Scope
+	begin  func(context.Context) error
+	held   func() error
 	log    *slog.Logger
 	events record.EventRecorder
 
@@ -149,6 +158,11 @@ type controller struct {
 // Start implements [manager.Runnable]. It returns when ctx ends.
 func (c *controller) Start(ctx context.Context) error {
 	defer c.states.root.Close()
+	if c.begin != nil {
+		if err := c.begin(ctx); err != nil {
+			return err
+		}
+	}
 	stop, err := c.startEvents(ctx)
 	if err != nil {
 		return err
@@ -167,14 +181,3 @@ var durations = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 }, []string{"kind", "name", "namespace"})
 
 func init() { metrics.Registry.MustRegister(durations) }
-
-// invalid is the origin of an object whose spec cannot be used.
-type invalid struct {
-	source.Origin
-	err error
-}
-
-// Resolve implements [source.Origin].
-func (i invalid) Resolve(context.Context, source.State) (source.Revision, source.State, error) {
-	return source.Revision{}, nil, &source.StepError{Step: source.StepResolve, Reason: "InvalidSpec", Err: i.err}
-}

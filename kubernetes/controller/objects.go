@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -45,6 +44,7 @@ func blank(group, kind string) *unstructured.Unstructured {
 // An object is what is known of an object of the cluster.
 type object struct {
 	doc     source.Object // what the server has
+	foreign bool          // another controller keeps it up to date
 	defect  error         // why its spec cannot be used
 	uses    []string      // names of Secrets in its spec
 	uid     types.UID
@@ -88,7 +88,7 @@ func (c *controller) Follow(ctx context.Context, set func(serve.Desired)) error 
 		return nil
 	}
 	d := c.desired()
-	if err := c.states.clean(d.Objects); err != nil {
+	if err := c.states.clean(c.told); err != nil {
 		c.log.Warn("remembered states", "problem", err.Error())
 	}
 	for {
@@ -111,18 +111,43 @@ func (c *controller) Follow(ctx context.Context, set func(serve.Desired)) error 
 // gather is how long changes are gathered before the server is told.
 const gather = 50 * time.Millisecond
 
-// desired returns what there is to be.
+// desired returns what there is to be: the objects of this controller, and what they are made of.
 func (c *controller) desired() serve.Desired {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	d := serve.Desired{Secrets: c, Watched: true, Objects: make([]source.Object, 0, len(c.objects))}
-	told := make(map[source.Reference]types.UID, len(c.objects))
-	for ref, k := range c.objects {
-		d.Objects, told[ref] = append(d.Objects, k.doc), k.uid
+	told, foreign, charts := make(map[source.Reference]types.UID, len(c.objects)), make(map[source.Reference]bool), make(map[string]bool)
+	var add func(source.Reference)
+	add = func(ref source.Reference) {
+		k := c.objects[ref]
+		if _, known := told[ref]; known || k == nil {
+			return
+		}
 		if before, known := c.told[ref]; known && before != k.uid { // it was made again, and has no status
 			c.changes[ref] = serve.Start
 		}
+		told[ref], foreign[ref] = k.uid, k.foreign
+		if k.defect != nil && !k.foreign {
+			d.Invalid = append(d.Invalid, source.Invalid{Object: k.doc, Err: k.defect})
+		} else {
+			d.Objects = append(d.Objects, k.doc)
+		}
+		for _, need := range k.doc.Plan().Needs {
+			add(need)
+		}
 	}
+	for ref, k := range c.objects {
+		if !k.foreign {
+			add(ref)
+			charts[ref.Namespace] = charts[ref.Namespace] || ref.Kind == "PkgChart"
+		}
+	}
+	for ref := range c.objects {
+		if ref.Kind == "PkgRepository" && charts[ref.Namespace] { // a dependency of a chart names it by its URL
+			add(ref)
+		}
+	}
+	d.Foreign = func(ref source.Reference) bool { return foreign[ref] || !c.scope.Has(ref) }
 	c.told = told
 	return d
 }
@@ -169,6 +194,9 @@ func (c *controller) changed() {
 
 // release removes the finalizer of source-controller. After a conflict the object is seen again.
 func (c *controller) release(ctx context.Context, o client.Object) error {
+	if err := c.held(); err != nil {
+		return err
+	}
 	left := slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(name string) bool { return name == finalizer })
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": o.GetResourceVersion(), "finalizers": left}})
 	if err != nil {
@@ -193,13 +221,21 @@ func (c *controller) forget(o any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if k := c.objects[ref]; k != nil && k.uid == u.GetUID() {
-		delete(c.objects, ref)
+		c.drop(ref)
+	}
+}
+
+// drop has the server know an object no more.
+func (c *controller) drop(ref source.Reference) {
+	delete(c.objects, ref)
+	if _, known := c.told[ref]; known {
 		c.changed()
 	}
 }
 
-func referenceTo(u *unstructured.Unstructured) source.Reference {
-	return source.Reference{Kind: source.Spellings(u.GetKind())[0], Namespace: u.GetNamespace(), Name: u.GetName()}
+func referenceTo(o client.Object) source.Reference {
+	kind := o.GetObjectKind().GroupVersionKind().Kind
+	return source.Reference{Kind: append(source.Spellings(kind), kind)[0], Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
 // see takes over what the API server has of an object; ours says that it answered a patch of this controller.
@@ -208,15 +244,15 @@ func (c *controller) see(o any, ours bool) {
 	if !ok || c.known(u) {
 		return
 	}
-	ref := referenceTo(u)
-	if u.GetDeletionTimestamp() != nil {
+	ref, foreign := referenceTo(u), !c.scope.selects(u)
+	if gone := u.GetDeletionTimestamp() != nil; gone || foreign && ref.Kind == "PkgChart" { // which nothing is made of
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(c.objects, ref)
-		if slices.Contains(u.GetFinalizers(), finalizer) {
+		c.drop(ref)
+		if gone && !foreign && slices.Contains(u.GetFinalizers(), finalizer) {
 			c.deleted[ref] = u
+			c.changed()
 		}
-		c.changed()
 		return
 	}
 	now, err := decode(u)
@@ -228,6 +264,7 @@ func (c *controller) see(o any, ours bool) {
 	defer c.mu.Unlock()
 	k := c.objects[ref]
 	_, external := now.doc.(*source.ExternalArtifact)
+	now.foreign, external = foreign, external || foreign
 	switch {
 	case k == nil:
 		c.objects[ref] = now
@@ -235,14 +272,15 @@ func (c *controller) see(o any, ours bool) {
 		return
 	case !newer(now.version, k.version):
 		return
-	case k.uid == now.uid && !ours && !external && !bytes.Equal(now.own, k.own) && !bytes.Equal(now.own, k.sent):
+	case k.uid == now.uid && k.foreign == foreign && !ours && !external && !bytes.Equal(now.own, k.own) && !bytes.Equal(now.own, k.sent):
 		c.changes[ref] = serve.Repair
 		c.changed()
 	}
 	now.sent, now.pruned = k.sent, k.pruned
-	if k.uid == now.uid && !external && sameDocument(now.doc.Head().Metadata, k.doc.Head().Metadata) {
+	same := k.uid == now.uid && k.foreign == foreign && sameDocument(now.doc.Head().Metadata, k.doc.Head().Metadata)
+	if same && (!external || bytes.Equal(now.full, k.full)) {
 		now.doc, now.defect = k.doc, k.defect // by which the server sees that it is the same
-	} else {
+	} else if _, known := c.told[ref]; known || !foreign {
 		c.changed()
 	}
 	c.objects[ref] = now
@@ -278,10 +316,7 @@ func decode(u *unstructured.Unstructured) (*object, error) {
 		return nil, defect
 	}
 	doc.Head().Metadata.ManagedFields = nil
-	k := &object{doc: doc, uses: secretNames(u.Object["spec"]), uid: u.GetUID(), version: u.GetResourceVersion()}
-	if defect != nil {
-		k.defect = fmt.Errorf("%w: %s", source.ErrInvalid, plain(defect))
-	}
+	k := &object{doc: doc, defect: defect, uses: secretNames(u.Object["spec"]), uid: u.GetUID(), version: u.GetResourceVersion()}
 	return k, k.encode(doc)
 }
 
@@ -310,23 +345,6 @@ func owned(all []source.Condition) []source.Condition {
 	return slices.DeleteFunc(slices.Clone(all), func(condition source.Condition) bool { return !source.Owned(condition.Type) })
 }
 
-// plain says what is wrong with a document: the fields and the rules.
-func plain(defect error) string {
-	list := []error{defect}
-	if joined, ok := defect.(interface{ Unwrap() []error }); ok {
-		list = joined.Unwrap()
-	}
-	var texts []string
-	for _, err := range list {
-		text := err.Error()
-		if d, ok := errors.AsType[*source.DocumentError](err); ok {
-			text = strings.TrimPrefix(d.Field+": "+d.Err.Error(), ": ")
-		}
-		texts = append(texts, text)
-	}
-	return strings.Join(texts, "; ")
-}
-
 // secretNames returns the names in the fields of a spec that end in secretRef.
 func secretNames(spec any) (names []string) {
 	switch spec := spec.(type) {
@@ -344,14 +362,4 @@ func secretNames(spec any) (names []string) {
 		}
 	}
 	return names
-}
-
-// defect returns why the spec of an object cannot be used, nil if it can.
-func (c *controller) defect(ref source.Reference) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if k := c.objects[ref]; k != nil {
-		return k.defect
-	}
-	return nil
 }

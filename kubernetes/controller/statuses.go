@@ -46,7 +46,8 @@ func (c *controller) Load(_ context.Context, obj source.Object) (source.State, e
 	return c.states.load(ref), nil
 }
 
-// Save implements [serve.Statuses]. The status of an object that is gone, or was made again, is dropped.
+// Save implements [serve.Statuses]. The status of an object that is gone, was made again, or is kept up to date by
+// another controller now, is dropped.
 func (c *controller) Save(ctx context.Context, obj source.Object, state source.State) error {
 	ref, status := source.ReferenceTo(obj), obj.Common()
 	status.Conditions = owned(status.Conditions)
@@ -57,7 +58,7 @@ func (c *controller) Save(ctx context.Context, obj source.Object, state source.S
 	for range maxConflicts {
 		c.mu.Lock()
 		k := c.objects[ref]
-		if k == nil || string(k.uid) != obj.Head().Metadata.UID {
+		if k == nil || k.foreign || string(k.uid) != obj.Head().Metadata.UID {
 			c.mu.Unlock()
 			return nil
 		}
@@ -94,6 +95,9 @@ func (c *controller) patch(ctx context.Context, ref source.Reference, obj source
 	}
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": k.version}, "status": json.RawMessage(diff)})
 	if err != nil {
+		return err
+	}
+	if err := c.held(); err != nil {
 		return err
 	}
 	ctx, cancel := answering(ctx)
@@ -182,10 +186,10 @@ func (s states) save(ref source.Reference, state source.State) (err error) {
 }
 
 // clean removes the states of all objects but those.
-func (s states) clean(but []source.Object) error {
+func (s states) clean(but map[source.Reference]types.UID) error {
 	keep := make(map[string]bool, len(but))
-	for _, obj := range but {
-		keep[stateFile(source.ReferenceTo(obj))] = true
+	for ref := range but {
+		keep[stateFile(ref)] = true
 	}
 	return fs.WalkDir(s.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || keep[name] {

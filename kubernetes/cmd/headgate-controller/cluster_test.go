@@ -50,6 +50,10 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(asController) != "" {
+		main()
+		return
+	}
 	os.Exit(func() int {
 		defer func() {
 			for _, cmd := range servers {

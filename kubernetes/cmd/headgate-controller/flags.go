@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -40,6 +41,11 @@ type flags struct {
 	lease, renew, retry time.Duration
 	qps                 float32
 	burst               int
+
+	shards      int
+	shard       int
+	pod         string   // the name that ends in the ordinal of the shard
+	sourceAddrs []string // below which artifacts of other controllers are fetched
 }
 
 // ignored are flags of source-controller that say nothing here, and why.
@@ -83,6 +89,8 @@ func parse(args []string, lookup func(string) (string, bool), out io.Writer) (f 
 	fl.StringVar(&f.group, "group", source.ReferenceGroup, "API group of the objects: "+source.ReferenceGroup+" or "+source.Group)
 	fl.BoolVar(&f.allNamespaces, "watch-all-namespaces", true, "watch objects in all namespaces; else in that of RUNTIME_NAMESPACE")
 	fl.StringVar(&f.selector, "watch-label-selector", "", "watch objects with matching labels, such as 'sharding.fluxcd.io/key=shard1'")
+	fl.IntVar(&f.shards, "shards", 1, "controllers that share the objects, by a hash of their names. The ordinal at the end of the pod's name (POD_NAME, or that of the host) says which one this is. More than 1 asks for a lease")
+	fl.StringSliceVar(&f.sourceAddrs, "source-addrs", nil, "further addresses, as host and port or URL, below which artifacts are fetched that this controller does not keep; default that of --storage-adv-addr and those of the other shards")
 	fl.StringVar(&f.storagePath, "storage-path", env("STORAGE_PATH", "/data"), "directory of the artifacts (STORAGE_PATH)")
 	fl.StringVar(&f.storageAddr, "storage-addr", env("STORAGE_ADDR", ":9090"), "address at which artifacts are served (STORAGE_ADDR)")
 	fl.StringVar(&f.storageAdvAddr, "storage-adv-addr", env("STORAGE_ADV_ADDR", ""), "host and port in URLs of artifacts (STORAGE_ADV_ADDR); default the name of the host")
@@ -129,6 +137,10 @@ func parse(args []string, lookup func(string) (string, bool), out io.Writer) (f 
 	if err == nil {
 		err = f.check(fl.Args())
 	}
+	if host, _ := os.Hostname(); err == nil && f.shards > 1 {
+		f.elect, f.pod = true, env("POD_NAME", host)
+		f.shard, err = f.ordinal()
+	}
 	if err != nil {
 		return nil, nil, usageError{err}
 	}
@@ -161,6 +173,7 @@ func (f *flags) check(rest []string) error {
 		{f.jitter > 50, "--interval-jitter-percentage: want 50 or less"},
 		{f.minRetry <= 0 || f.maxRetry < f.minRetry, "--min-retry-delay: want a time above 0, and --max-retry-delay or less"},
 		{f.records < 1, "--artifact-retention-records: want 1 or more: consumers fetch what a status told them a moment ago"},
+		{f.shards < 1, "--shards: want 1 or more"},
 		{f.concurrent < 0, "--concurrent: want 1 or more"},
 	} {
 		if wrong.is {

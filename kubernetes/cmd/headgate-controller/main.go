@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -98,17 +97,27 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 		return err
 	}
 	cluster.QPS, cluster.Burst = f.qps, f.burst
+	scope := controller.Scope{Selector: selector, Shards: f.shards, Shard: f.shard}
+	setup := controller.Options{Group: f.group, StateDir: filepath.Join(f.storagePath, ".state"), Scope: scope}
 	options := manager.Options{
 		Logger:                 libraries,
-		Cache:                  controller.CacheOptions(selector, namespace),
+		Cache:                  controller.CacheOptions(scope, namespace),
 		Metrics:                metricsserver.Options{BindAddress: f.metricsAddr},
 		HealthProbeBindAddress: f.healthAddr,
 
 		LeaderElection:                f.elect,
-		LeaderElectionID:              f.leaseName(),
-		LeaderElectionNamespace:       f.namespace,
 		LeaderElectionReleaseOnCancel: f.release,
 		LeaseDuration:                 &f.lease, RenewDeadline: &f.renew, RetryPeriod: &f.retry,
+	}
+	if f.elect {
+		l, err := f.openLease(cluster)
+		if err != nil {
+			return err
+		}
+		if err := l.alone(ctx); err != nil {
+			return err
+		}
+		options.LeaderElectionResourceLockInterface, setup.Begin, setup.Held = l, l.alone, l.held
 	}
 	mgr, err := manager.New(cluster, options)
 	if err != nil {
@@ -124,7 +133,15 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 			err = errors.Join(err, listener.Close())
 		}
 	}()
-	store, end, err := f.openStore(listener.Addr())
+	base, err := f.advertised(listener.Addr())
+	if err != nil {
+		return err
+	}
+	allow, err := f.allowed(base)
+	if err != nil {
+		return usageError{err}
+	}
+	store, end, err := f.openStore(base)
 	if err != nil {
 		return err
 	}
@@ -134,7 +151,9 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 		return err
 	}
 	c.Store, c.Log = store, logger
-	if _, err := controller.Setup(mgr, controller.Options{Serve: c, Group: f.group, StateDir: filepath.Join(f.storagePath, ".state")}); err != nil {
+	c.Artifacts = &artifact.Client{MaxBytes: f.maxBytes, Temp: store.Temp, Allow: allow}
+	setup.Serve = c
+	if _, err := controller.Setup(mgr, setup); err != nil {
 		return err
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
@@ -154,21 +173,25 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	return errors.Join(err, <-ended)
 }
 
-// openStore opens the store and the cache below it. End closes them.
-func (f *flags) openStore(at net.Addr) (_ *artifact.Store, end func() error, err error) {
-	base := f.storageAdvAddr
-	if base == "" {
-		host, port, err := net.SplitHostPort(at.String())
-		if err != nil {
-			return nil, nil, err
-		}
-		if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
-			if host, err = os.Hostname(); err != nil {
-				return nil, nil, err
-			}
-		}
-		base = net.JoinHostPort(host, port)
+// advertised returns the address in URLs of artifacts, which are served at another one.
+func (f *flags) advertised(at net.Addr) (string, error) {
+	if f.storageAdvAddr != "" {
+		return f.storageAdvAddr, nil
 	}
+	host, port, err := net.SplitHostPort(at.String())
+	if err != nil {
+		return "", err
+	}
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		if host, err = os.Hostname(); err != nil {
+			return "", err
+		}
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// openStore opens the store and the cache below it. End closes them.
+func (f *flags) openStore(base string) (_ *artifact.Store, end func() error, err error) {
 	if err := os.MkdirAll(f.storagePath, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("--storage-path: %w", err)
 	}
@@ -229,17 +252,4 @@ func (f *flags) logger(w io.Writer) (*slog.Logger, error) {
 		return slog.New(slog.NewTextHandler(w, options)), nil
 	}
 	return nil, usageError{fmt.Errorf("--log-encoding %q: want json or console", f.logEncoding)}
-}
-
-// leaseName returns the name of the lease. It is source-controller's for its group: the two never run at once. There is
-// one for each selector, as there is one controller for each.
-func (f *flags) leaseName() string {
-	name := "source-controller-leader-election"
-	if f.group != source.ReferenceGroup {
-		name = "headgate-controller-leader-election"
-	}
-	if f.selector != "" {
-		name += fmt.Sprintf("-%x", sha256.Sum256([]byte(f.selector)))[:9]
-	}
-	return name
 }

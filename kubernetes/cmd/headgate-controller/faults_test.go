@@ -1,0 +1,368 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source"
+)
+
+// A proxy is between a controller and the API server.
+type proxy struct {
+	*cluster // by way of it
+
+	mu       sync.Mutex
+	answered []string // METHOD PATH STATUS
+}
+
+// through returns the cluster by way of a proxy. It calls before with each request; a status other than 0 answers it.
+func (c *cluster) through(t *testing.T, before func(*http.Request) (status int)) *proxy {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig)
+	testenv.Must(t, err)
+	to, err := url.Parse(config.Host)
+	testenv.Must(t, err)
+	transport, err := rest.TransportFor(config)
+	testenv.Must(t, err)
+	p := new(proxy)
+	pass := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, Transport: transport,
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+		ModifyResponse: func(r *http.Response) error {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.answered = append(p.answered, fmt.Sprintf("%s %s %d", r.Request.Method, r.Request.URL.Path, r.StatusCode))
+			return nil
+		},
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if status := before(r); status != 0 {
+			w.WriteHeader(status)
+			return
+		}
+		pass.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	p.cluster = &cluster{c.Client, filepath.Join(t.TempDir(), "kubeconfig")}
+	testenv.Must(t, os.WriteFile(p.kubeconfig, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: t, clusters: [{name: t, cluster: {server: %q}}],
+ users: [{name: a, user: {token: controllertoken}}], contexts: [{name: t, context: {cluster: t, user: a, namespace: default}}]}`, server.URL), 0o600))
+	return p
+}
+
+// patches returns the statuses of the answers to patches of the status of an object.
+func (p *proxy) patches(name string) (statuses []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, text := range p.answered {
+		if rest, is := strings.CutPrefix(text, "PATCH "); is && strings.Contains(rest, "/"+name+"/status ") {
+			statuses = append(statuses, rest[strings.LastIndexByte(rest, ' ')+1:])
+		}
+	}
+	return statuses
+}
+
+// merge changes an object, or its status, from any goroutine.
+func (c *cluster) merge(kind, namespace, name string, status bool, text string) error {
+	u, patch := blank(kind, namespace, name), client.RawPatch(types.MergePatchType, []byte(text))
+	if status {
+		return c.Status().Patch(context.Background(), u, patch)
+	}
+	return c.Patch(context.Background(), u, patch)
+}
+
+// A gatedRepo is a repository whose server can be made to answer nothing.
+type gatedRepo struct {
+	*testenv.Repo
+	url    string
+	held   atomic.Bool
+	closed atomic.Bool
+	came   chan struct{} // a request that is held
+	left   chan struct{} // the client of one is gone
+}
+
+func newGatedRepo(t *testing.T) *gatedRepo {
+	g := &gatedRepo{Repo: testenv.NewRepo(t), came: make(chan struct{}, 100), left: make(chan struct{}, 100)}
+	g.Commit(testenv.Commit{Branch: "main", Message: "first", Files: fstest.MapFS{"a": {Data: []byte("first")}}})
+	done := make(chan struct{})
+	server := testenv.ServeHTTP(t, testenv.HTTP{Allow: func(r *http.Request) bool {
+		if g.held.Load() {
+			g.came <- struct{}{}
+			select {
+			case <-r.Context().Done():
+				g.left <- struct{}{}
+			case <-done:
+			}
+		}
+		return !g.closed.Load()
+	}}, g.Repo)
+	t.Cleanup(func() { close(done) })
+	g.url = server.Repo()
+	return g
+}
+
+// receive waits for a value.
+func receive[V any](t *testing.T, what string, from <-chan V) (v V) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(time.Minute):
+		t.Fatalf("after a minute it is not so: %s", what)
+	}
+	return v
+}
+
+// TestConflict has an object edited just before its status is written: the status is written on the edited object.
+func TestConflict(t *testing.T) {
+	c := startCluster(t)
+	ns := c.namespace(t)
+	repo := newGatedRepo(t)
+	const kind, name = "GitRepository", "app"
+	var once sync.Once
+	var failed error
+	p := c.through(t, func(r *http.Request) int {
+		if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/app/status") {
+			once.Do(func() {
+				failed = errors.Join(
+					c.merge(kind, ns, name, false, `{"metadata":{"labels":{"edited":"yes"}},"spec":{"timeout":"45s"}}`),
+					c.merge(kind, ns, name, true, `{"status":{"conditions":[{"type":"Approved","status":"True","reason":"Human","message":"m","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`))
+			})
+		}
+		return 0
+	})
+	p.start(t, ns, t.TempDir(), "--min-retry-delay=5m") // nothing runs by a retry
+	c.apply(t, document(kind, ns, name, object{"url": repo.url, "interval": "1h", "ref": object{"branch": "main"}}))
+	obj := c.wait(t, kind, ns, name, "is ready", func(obj source.Object) bool { return isReady(obj) && obj.Head().Metadata.Generation == 2 })
+	testenv.Must(t, failed)
+	if got := p.patches(name); got[0] != "409" || len(got) < 2 || got[1] != "200" {
+		t.Errorf("patches of the status: %v", got)
+	}
+	testenv.Equal(t, obj.Head().Metadata.Labels["edited"], "yes")
+	testenv.Equal(t, obj.Common().Condition("Approved").Reason, "Human")
+	testenv.Equal(t, time.Duration(obj.(*source.GitRepository).Spec.Timeout), 45*time.Second)
+}
+
+// lasting are the flags of a lease that a busy machine can renew.
+var lasting = []string{"--enable-leader-election", "--leader-election-lease-duration=24s", "--leader-election-renew-deadline=16s", "--leader-election-retry-period=1s"}
+
+// losesLease waits until a controller ends because its lease is lost.
+func (p *process) losesLease() {
+	p.t.Helper()
+	receive(p.t, "the controller has ended", p.ended)
+	if p.cmd.ProcessState.ExitCode() != 1 || !strings.Contains(p.log.text(), "headgate-controller: leader election lost") {
+		p.t.Errorf("it ended with %s", p.cmd.ProcessState)
+	}
+}
+
+// TestLeaseTaken has another take the lease, and write a status, while one is about to write it. That one overwrites
+// nothing, and ends.
+func TestLeaseTaken(t *testing.T) {
+	c := startCluster(t)
+	t.Parallel()
+	ns, repo := c.namespace(t), newGatedRepo(t)
+	const kind, name, lock = "GitRepository", "app", "source-controller-leader-election"
+	var once sync.Once
+	var failed error
+	var taken atomic.Bool
+	seen := make(chan struct{}, 100)
+	p := c.through(t, func(r *http.Request) int {
+		switch {
+		case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/leases/"+lock) && taken.Load():
+			select {
+			case seen <- struct{}{}:
+			default:
+			}
+		case r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/app/status"):
+			once.Do(func() {
+				l := new(coordinationv1.Lease)
+				l.Namespace, l.Name = ns, lock
+				text, err := json.Marshal(object{"spec": object{"holderIdentity": "other", "leaseDurationSeconds": 3600, "renewTime": metav1.NowMicro()}})
+				failed = errors.Join(err, c.Patch(context.Background(), l, client.RawPatch(types.MergePatchType, text)),
+					c.merge(kind, ns, name, true, `{"status":{"observedGeneration":7,"conditions":[{"type":"Ready","status":"True","reason":"ByTheOther","message":"m","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`))
+				taken.Store(true)
+				for range 2 { // the answer to the first has been read when the second comes
+					select {
+					case <-seen:
+					case <-time.After(time.Minute):
+						failed = errors.Join(failed, errors.New("the lease is not looked at"))
+					}
+				}
+			})
+		}
+		return 0
+	})
+	c.apply(t, document(kind, ns, name, object{"url": repo.url, "interval": "1h", "ref": object{"branch": "main"}}))
+	holder := p.spawn(t, ns, "holder", t.TempDir(), lasting...)
+	holder.losesLease()
+	testenv.Must(t, failed)
+	testenv.Equal(t, strings.Join(p.patches(name), " "), "409")
+	testenv.Equal(t, c.get(t, kind, ns, name).Common().Condition("Ready").Reason, "ByTheOther")
+	if !strings.Contains(holder.log.text(), "the lease "+ns+"/"+lock+" is lost: other holds it") {
+		t.Error("the log does not say that the lease is lost")
+	}
+}
+
+// TestLeaseNotRenewed has a controller that cannot renew its lease end in the midst of a fetch. Another goes on.
+func TestLeaseNotRenewed(t *testing.T) {
+	c := startCluster(t)
+	t.Parallel()
+	ns, repo := c.namespace(t), newGatedRepo(t)
+	const kind, name = "GitRepository", "app"
+	var cut atomic.Bool
+	p := c.through(t, func(r *http.Request) int {
+		if cut.Load() && strings.Contains(r.URL.Path, "/leases/") {
+			return http.StatusServiceUnavailable
+		}
+		return 0
+	})
+	repo.held.Store(true)
+	c.apply(t, document(kind, ns, name, object{"url": repo.url, "interval": "1h", "timeout": "10m", "ref": object{"branch": "main"}}))
+	first := p.spawn(t, ns, "first", t.TempDir(), lasting...)
+	receive(t, "the repository is fetched", repo.came)
+	c.spawn(t, ns, "second", t.TempDir(), lasting...)
+	cut.Store(true)
+	first.losesLease()
+	receive(t, "the fetch has ended", repo.left)
+	repo.held.Store(false)
+	c.wait(t, kind, ns, name, "is ready by the second", isReady)
+	testenv.Equal(t, len(p.patches(name)), 0)
+}
+
+// TestDeletedDuringFetch has an object deleted while its repository does not answer.
+func TestDeletedDuringFetch(t *testing.T) {
+	c := startCluster(t)
+	ns, repo, dir := c.namespace(t), newGatedRepo(t), t.TempDir()
+	c.start(t, ns, dir)
+	const kind, name = "GitRepository", "app"
+	doc := document(kind, ns, name, object{"url": repo.url, "interval": "1h", "timeout": "10m", "ref": object{"branch": "main"}})
+	doc["metadata"].(object)["finalizers"] = []string{"finalizers.fluxcd.io"}
+	repo.held.Store(true)
+	c.apply(t, doc)
+	receive(t, "the repository is fetched", repo.came)
+	testenv.Must(t, c.Delete(t.Context(), blank(kind, ns, name)))
+	until(t, "the object is gone", func() bool {
+		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: name}, blank(kind, ns, name)))
+	})
+	receive(t, "the fetch has ended", repo.left)
+	repo.held.Store(false)
+	c.apply(t, doc)
+	c.wait(t, kind, ns, name, "is there again", isReady)
+	testenv.Must(t, c.Delete(t.Context(), blank(kind, ns, name)))
+	until(t, "its files are gone", func() bool {
+		_, err := os.Stat(filepath.Join(dir, "gitrepository", ns, name))
+		return os.IsNotExist(err)
+	})
+}
+
+// TestEmptyVolume restarts a controller without its files. Statuses stay while they are made again, in the order of what
+// needs what, artifacts answer 404 until then, and nobody is told. What cannot be made again is not ready.
+func TestEmptyVolume(t *testing.T) {
+	c := startCluster(t)
+	ns, repo := c.namespace(t), newGatedRepo(t)
+	const kind = "GitRepository"
+	spec := object{"url": repo.url, "interval": "1h", "ref": object{"branch": "main"}}
+	c.apply(t, document(kind, ns, "base", spec))
+	c.apply(t, document(kind, ns, "app", with(spec, object{"include": []any{object{"repository": object{"name": "base"}, "toPath": "base"}}})))
+	var events receiver
+	receives := httptest.NewServer(&events)
+	t.Cleanup(receives.Close)
+	args := []string{"--events-addr=" + receives.URL, "--min-retry-delay=5m"}
+	r := c.start(t, ns, t.TempDir(), args...)
+	before := map[string]source.Object{}
+	for _, name := range []string{"base", "app"} {
+		before[name] = c.wait(t, kind, ns, name, "is ready", isReady)
+	}
+	until(t, "there are posts of two artifacts", func() bool { return events.count("NewArtifact") == 2 })
+	r.end()
+
+	get := func(r *running, a artifact.Artifact) int {
+		resp, err := http.Get("http://" + r.logged("artifacts are served", "addr") + "/" + a.Path)
+		testenv.Must(t, err)
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	repo.held.Store(true)
+	r = c.start(t, ns, t.TempDir(), args...) // and is ready, so that others find it
+	receive(t, "the repository is fetched", repo.came)
+	for name, obj := range before {
+		now := c.get(t, kind, ns, name)
+		testenv.Equal(t, now.Head().Metadata.ResourceVersion, obj.Head().Metadata.ResourceVersion, name)
+		testenv.Equal(t, get(r, *now.Artifact()), http.StatusNotFound, name)
+	}
+	r.end()
+	repo.held.Store(false)
+	r = c.start(t, ns, t.TempDir(), args...)
+	for name, obj := range before {
+		until(t, name+" is served again", func() bool { return get(r, *obj.Artifact()) == http.StatusOK })
+		now := c.wait(t, kind, ns, name, "is ready", isReady)
+		testenv.Equal(t, now.Artifact().Digest, obj.Artifact().Digest, name)
+		testenv.Equal(t, now.Common().Condition("Ready"), obj.Common().Condition("Ready"), name)
+	}
+	r.end()
+	testenv.Equal(t, events.count("NewArtifact"), 2)
+	testenv.Equal(t, events.count("ArtifactVerificationFailed"), 0)
+
+	repo.closed.Store(true)
+	c.start(t, ns, t.TempDir(), args...)
+	obj := c.wait(t, kind, ns, "base", "is not ready", func(obj source.Object) bool { return obj.Common().Condition("Ready").Status == "False" })
+	if obj.Artifact() != nil {
+		t.Errorf("its artifact is %+v", obj.Artifact())
+	}
+}
+
+// count returns how many events of a reason came.
+func (r *receiver) count(reason string) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.events {
+		if e.Reason == reason {
+			n++
+		}
+	}
+	return n
+}
+
+// TestInvalidEdit has a good object edited so that its spec cannot be used, by a field that the library does not know.
+func TestInvalidEdit(t *testing.T) {
+	c := startCluster(t)
+	ns, repo := c.namespace(t), newGatedRepo(t)
+	const kind, name = "GitRepository", "app"
+	c.apply(t, document(kind, ns, name, object{"url": repo.url, "interval": "1h", "ref": object{"branch": "main"}}))
+	c.start(t, ns, t.TempDir())
+	c.wait(t, kind, ns, name, "is ready", isReady)
+	c.patch(t, kind, ns, name, false, `{"spec":{"unknown":1}}`)
+	obj := c.wait(t, kind, ns, name, "is stalled", func(obj source.Object) bool { return obj.Common().Condition("Stalled").Status == "True" })
+	got := obj.Common().Condition("Stalled")
+	if got.Reason != "InvalidSpec" || !strings.Contains(got.Message, "spec.unknown") || obj.Artifact() == nil || obj.Common().ObservedGeneration != 2 {
+		t.Errorf("%+v", obj.Common())
+	}
+	c.patch(t, kind, ns, name, false, `{"spec":{"unknown":null}}`)
+	obj = c.wait(t, kind, ns, name, "is ready again", isReady)
+	if slices.ContainsFunc(obj.Common().Conditions, func(c source.Condition) bool { return c.Type == "Stalled" }) {
+		t.Errorf("%+v", obj.Common())
+	}
+}
