@@ -126,7 +126,9 @@ func (c *controller) desired() serve.Desired {
 		if before, known := c.told[ref]; known && before != k.uid { // it was made again, and has no status
 			c.changes[ref] = serve.Start
 		}
-		told[ref], foreign[ref] = k.uid, k.foreign
+		if told[ref] = k.uid; k.foreign {
+			foreign[ref] = true
+		}
 		if k.defect != nil && !k.foreign {
 			d.Invalid = append(d.Invalid, source.Invalid{Object: k.doc, Err: k.defect})
 		} else {
