@@ -20,6 +20,8 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -93,10 +95,15 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 			return usageError{errors.New("--watch-all-namespaces=false: set RUNTIME_NAMESPACE to the namespace that is watched")}
 		}
 	}
-	cluster, err := config.GetConfig()
+	reach := config.GetConfig
+	if f.kubeconfig != "" {
+		reach = func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", f.kubeconfig) }
+	}
+	cluster, err := reach()
 	if err != nil {
 		return err
 	}
+	cluster.Wrap(controller.LogRefusals(logger))
 	cluster.QPS, cluster.Burst = f.qps, f.burst
 	options := manager.Options{
 		Logger:                 libraries,
@@ -134,8 +141,17 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 		return err
 	}
 	c.Store, c.Log = store, logger
-	if _, err := controller.Setup(mgr, controller.Options{Serve: c, Group: f.group, StateDir: filepath.Join(f.storagePath, ".state")}); err != nil {
+	server, err := controller.Setup(mgr, controller.Options{
+		Serve: c, Group: f.group, StateDir: filepath.Join(f.storagePath, ".state"),
+		Unwatched: !f.watchSecrets, Identities: f.gates[identities], DefaultAccount: f.defaultAccount,
+	})
+	if err != nil {
 		return err
+	}
+	if f.hooksAddr != "" {
+		if err := mgr.Add(always(func(ctx context.Context) error { return f.serveHooks(ctx, server, logger) })); err != nil {
+			return err
+		}
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return err
@@ -153,6 +169,22 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	cancel()
 	return errors.Join(err, <-ended)
 }
+
+// serveHooks serves the webhooks of the objects until ctx ends.
+func (f *flags) serveHooks(ctx context.Context, server *serve.Server, logger *slog.Logger) error {
+	listener, err := httpserve.Listen(ctx, httpserve.Endpoint{Addr: f.hooksAddr, Insecure: true}, false, "", func(err error) { logger.Warn("webhooks", "problem", err.Error()) })
+	if err != nil {
+		return fmt.Errorf("--hooks-addr: %w", err)
+	}
+	logger.Info("webhooks are served", "addr", listener.Addr().String())
+	return listener.Serve(ctx, controller.Hooks(server), logger, func(context.Context) error { return nil })
+}
+
+// always is a [manager.Runnable] that needs no lease.
+type always func(context.Context) error
+
+func (a always) Start(ctx context.Context) error { return a(ctx) }
+func (a always) NeedLeaderElection() bool        { return false }
 
 // openStore opens the store and the cache below it. End closes them.
 func (f *flags) openStore(at net.Addr) (_ *artifact.Store, end func() error, err error) {
@@ -203,6 +235,10 @@ func (f *flags) serveConfig(lookup func(string) (string, bool)) (c serve.Config,
 			"github": github.New(nil).Login,
 		},
 	}.New
+	c.Hooks = f.hookSecret
+	if c.Callers, err = controller.NoCallers(); err != nil {
+		return c, err
+	}
 	c.Notify.Proxy = http.ProxyFromEnvironment
 	c.Notify.Instance, _ = os.Hostname()
 	if f.eventsAddr != "" {
