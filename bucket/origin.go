@@ -32,7 +32,7 @@ type Origin struct {
 // New returns the origin of b. providers are what buckets can be read with, by
 // spec.provider. It does no I/O; what is wrong with b surfaces from [Origin.Resolve].
 func New(b *source.Bucket, env source.Env, providers map[string]Provider) *Origin {
-	return &Origin{bucket: b, env: env, providers: providers, vault: transport.Vault{Namespace: b.Metadata.Namespace, From: env.Secrets}}
+	return &Origin{bucket: b, env: env, providers: providers, vault: transport.Vault{Namespace: b.Metadata.Namespace, From: env.Secrets, Accounts: env.Accounts}}
 }
 
 // Secrets returns the credentials that were given to the origin so far, which

@@ -82,7 +82,8 @@ func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReferen
 			Err: invalid(fmt.Errorf("spec.secretRef: an ssh URL needs a Secret with identity and known_hosts"))}
 	}
 	n := &network{url: u, env: o.env, object: name, lent: login, web: transport.Outside(o.env), end: func() {}}
-	n.scope = cacheScope(u, spec, o.repo.Metadata.Namespace, login, secret, proxySecret)
+	own := spec.ServiceAccountName != "" || o.env.Accounts != nil // which may know an account for objects that name none
+	n.scope = cacheScope(u, spec, o.repo.Metadata.Namespace, login, own, secret, proxySecret)
 	n.web.Fence = fence
 	if n.web.TLS, err = transport.GitTLS(secret.Name, secret.Secret); err != nil {
 		return nil, err
@@ -168,14 +169,15 @@ func parseURL(s string) (*url.URL, error) {
 }
 
 // cacheScope hashes the URL and the credentials, those of the Secrets and those that
-// a provider is asked for, so that objects share cached data only if all are equal.
-func cacheScope(u *url.URL, spec *source.GitRepositorySpec, namespace string, asked bool, secrets ...transport.Secret) string {
+// a provider is asked for, so that objects share cached data only if all are equal. With
+// own the provider may know namespaces apart.
+func cacheScope(u *url.URL, spec *source.GitRepositorySpec, namespace string, asked, own bool, secrets ...transport.Secret) string {
 	h := sha256.New()
 	transport.Note(h, u.String())
 	switch {
 	case !asked:
 		transport.Note(h, "")
-	case spec.ServiceAccountName == "":
+	case !own:
 		transport.Note(h, spec.Provider, "")
 	default:
 		transport.Note(h, spec.Provider, spec.ServiceAccountName, namespace)

@@ -37,7 +37,7 @@ type Origin struct {
 // surfaces from [Origin.Resolve].
 func New(r *source.OCIRepository, env source.Env, technologies map[string]Technology) *Origin {
 	return &Origin{repo: r, env: env, technologies: technologies,
-		vault: transport.Vault{Namespace: r.Metadata.Namespace, From: env.Secrets}}
+		vault: transport.Vault{Namespace: r.Metadata.Namespace, From: env.Secrets, Accounts: env.Accounts}}
 }
 
 // Resolve implements [source.Origin]: it returns what spec.ref selects now. A

@@ -43,6 +43,10 @@ type LoginRequest struct {
 	Namespace      string   // of the object
 	ServiceAccount string   // spec.serviceAccountName, "" for the identity of the program itself
 
+	// Account returns the service account whose identity is used, see [AccountFunc]. It is
+	// nil where nothing issues tokens of service accounts.
+	Account func(context.Context) (*Account, error)
+
 	// Client is for the provider's own requests: it goes through
 	// spec.proxySecretRef, trusts the CA of the Secret, and has no credentials.
 	Client *http.Client
@@ -51,6 +55,19 @@ type LoginRequest struct {
 	// identity of the program itself must not be used.
 	OwnTrust bool
 }
+
+// An Account is a service account of a cluster. Providers exchange its tokens for credentials.
+type Account struct {
+	Namespace, Name, UID string
+	Annotations          map[string]string // say who the account is with the provider
+	// Token returns a new identity token of the account for an audience. Errors do not hold it.
+	Token func(ctx context.Context, audience string) (string, error)
+}
+
+// An AccountFunc returns a service account by its name, which is that of spec.serviceAccountName.
+// For the name "" it returns the account of objects that name none, nil for the
+// identity of the program itself. Errors are as those of a [LoginFunc], or a *[StepError].
+type AccountFunc func(ctx context.Context, namespace, name string) (*Account, error)
 
 // A Credential is what a provider issued: a bearer token, or a user name and a
 // password. All of them are to be kept out of texts.

@@ -175,6 +175,7 @@ type Env struct {
 	Sources  Sources           // default: no other source exists
 	Cache    *artifact.Cache   // content that later fetches can use; default: none is kept
 	Login    LoginFunc         // credentials of spec.provider; default: no provider is known
+	Accounts AccountFunc       // service accounts as identities with a provider; default: there are none
 	Local    map[string]string // origins by URL that a local path stands in for
 	Limits   artifact.Limits   // bounds of the content of one fetch, and where it is spooled
 	Keychain KeychainFunc      // credentials for registries when the spec names none; default: anonymous

@@ -24,8 +24,9 @@ type Secret struct {
 // A Vault reads the Secrets that the spec of one object names, and remembers
 // their values so that they can be kept out of texts. It is safe for concurrent use.
 type Vault struct {
-	Namespace string         // of the object
-	From      source.Secrets // nil: there are none
+	Namespace string             // of the object
+	From      source.Secrets     // nil: there are none
+	Accounts  source.AccountFunc // identities of service accounts; nil: there are none
 
 	mu     sync.Mutex
 	values []string
@@ -105,18 +106,25 @@ func (v *Vault) Values() []string {
 // LogIn gets credentials for request.URL from request.Provider, whose servers
 // are reached like those of c; it fills in the rest of the request. What is issued is remembered.
 // Errors are *[source.StepError] with the reason InvalidProviderConfiguration
-// or AuthenticationFailed.
+// or AuthenticationFailed, or that of the service account.
 func (v *Vault) LogIn(ctx context.Context, login source.LoginFunc, c Config, request source.LoginRequest) (source.Credential, error) {
 	client := Client(Config{TLS: c.TLS, Proxy: c.Proxy, Networks: c.Networks})
 	defer client.CloseIdleConnections()
 	request.Namespace, request.Client, request.OwnTrust = v.Namespace, client, c.TLS != nil
+	if v.Accounts != nil {
+		request.Account = func(ctx context.Context) (*source.Account, error) {
+			return v.Accounts(ctx, v.Namespace, request.ServiceAccount)
+		}
+	}
 	issued, err := login(ctx, request)
 	if err == nil {
 		v.Conceal(issued.Username, issued.Password, issued.Token, issued.Refresh)
 		return issued, nil
 	}
 	reason := "AuthenticationFailed"
-	if errors.Is(err, source.ErrProvider) {
+	if own, ok := errors.AsType[*source.StepError](err); ok {
+		reason = own.Reason
+	} else if errors.Is(err, source.ErrProvider) {
 		reason = "InvalidProviderConfiguration"
 	}
 	return source.Credential{}, &source.StepError{Step: source.StepResolve, Reason: reason,

@@ -8,7 +8,8 @@
 //     status that another program changed is repaired by a run; that of a suspended object when it is resumed.
 //   - What a kind remembers between runs is in files below Options.StateDir. It may be lost.
 //   - The content of a Secret is read when a run asks for it and not kept. The metadata of Secrets and service accounts
-//     is watched: an object that uses one runs when its content changes.
+//     is watched, unless Options.Unwatched: an object that uses one runs when its content changes.
+//   - With Options.Identities an object acts as the service account that it names, by tokens that the API server issues.
 //   - Artifacts of an object that was deleted go at once, and with them the finalizer of source-controller. A fetch
 //     that is under way ends.
 //   - Objects outside of Options.Scope are inputs of those in it: their artifacts are fetched as Options.Serve.Artifacts
@@ -29,14 +30,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve"
@@ -56,6 +55,13 @@ type Options struct {
 	Begin func(context.Context) error
 	// Held returns an error if the lease is lost. It is asked before each write. Nil: it is never lost.
 	Held func() error
+
+	// Unwatched has Secrets and service accounts read and not watched: a changed one counts at the next interval.
+	Unwatched bool
+	// Identities has spec.serviceAccountName with a provider name the identity that is shown to it. Without it such
+	// an object is stalled. DefaultAccount is the name for objects without one, "" for the identity of the controller.
+	Identities     bool
+	DefaultAccount string
 }
 
 // Setup has the manager keep the sources of its cluster up to date. The cache of the manager should be one of
@@ -73,6 +79,7 @@ func Setup(mgr manager.Manager, o Options) (*serve.Server, error) {
 		scope: o.Scope, begin: o.Begin, held: o.Held,
 		objects: make(map[source.Reference]*object), changes: make(map[source.Reference]serve.Trigger),
 		deleted: make(map[source.Reference]client.Object), secrets: make(map[types.NamespacedName]bool), dirty: make(chan struct{}, 1),
+		unwatched: o.Unwatched, identities: o.Identities, defaultAccount: o.DefaultAccount,
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
@@ -81,7 +88,8 @@ func Setup(mgr manager.Manager, o Options) (*serve.Server, error) {
 		c.held = func() error { return nil }
 	}
 	config := o.Serve
-	config.Feed, config.Statuses = c, c
+	config.Feed, config.Statuses, config.Env.Accounts = c, c, c.account
+	config.Notify.Controller = c.name
 	config.Retention = cmp.Or(config.Retention, time.Second)
 	config.Emit = func(e source.Event) {
 		c.record(e)
@@ -90,7 +98,9 @@ func Setup(mgr manager.Manager, o Options) (*serve.Server, error) {
 		}
 	}
 	config.Observe = func(r serve.Run) {
-		durations.WithLabelValues(r.Kind, r.Object.Name, r.Object.Namespace).Observe(r.Took.Seconds())
+		if c.exists(r.Object) { // else its series would stay
+			durations.WithLabelValues(r.Kind, r.Object.Name, r.Object.Namespace).Observe(r.Took.Seconds())
+		}
 		if o.Serve.Observe != nil {
 			o.Serve.Observe(r)
 		}
@@ -146,6 +156,10 @@ type controller struct {
 	log    *slog.Logger
 	events record.EventRecorder
 
+	unwatched      bool
+	identities     bool
+	defaultAccount string
+
 	mu      sync.Mutex
 	objects map[source.Reference]*object
 	changes map[source.Reference]serve.Trigger // objects that have to run
@@ -168,16 +182,10 @@ func (c *controller) Start(ctx context.Context) error {
 		return err
 	}
 	defer stop()
-	if err := metrics.Registry.Register(c.server.Metrics()); err != nil {
-		return err
+	unregister, err := register(c.server)
+	if err != nil {
+		c.log.Warn("metrics", "problem", err.Error())
 	}
-	defer metrics.Registry.Unregister(c.server.Metrics())
+	defer unregister()
 	return c.server.Run(ctx)
 }
-
-// durations has the name that dashboards of the reference read.
-var durations = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-	Name: "gotk_reconcile_duration_seconds", Help: "The duration in seconds of a reconciliation.", Buckets: prometheus.ExponentialBuckets(10e-9, 10, 10),
-}, []string{"kind", "name", "namespace"})
-
-func init() { metrics.Registry.MustRegister(durations) }

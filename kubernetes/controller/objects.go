@@ -2,6 +2,7 @@ package controller
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -47,6 +48,7 @@ type object struct {
 	foreign bool          // another controller keeps it up to date
 	defect  error         // why its spec cannot be used
 	uses    []string      // names of Secrets in its spec
+	account *string       // the service account that it acts as with a provider, "" for the default; nil without a provider
 	uid     types.UID
 	version string
 	full    []byte // the status, encoded
@@ -81,8 +83,10 @@ func (c *controller) Follow(ctx context.Context, set func(serve.Desired)) error 
 	if len(synced) == 0 {
 		return fmt.Errorf("the cluster has no kind of the group %s: apply the definitions first", c.group)
 	}
-	if err := c.watchSecrets(ctx); err != nil {
-		return err
+	if !c.unwatched {
+		if err := c.watchSecrets(ctx); err != nil {
+			return err
+		}
 	}
 	if !informers.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil
@@ -150,6 +154,11 @@ func (c *controller) desired() serve.Desired {
 		}
 	}
 	d.Foreign = func(ref source.Reference) bool { return foreign[ref] || !c.scope.Has(ref) }
+	for ref := range c.told {
+		if _, exists := told[ref]; !exists {
+			durations.DeleteLabelValues(blank(c.group, ref.Kind).GetKind(), ref.Name, ref.Namespace)
+		}
+	}
 	c.told = told
 	return d
 }
@@ -160,7 +169,14 @@ func (c *controller) follow(ctx context.Context) {
 	changes, deleted, secrets := c.changes, c.deleted, c.secrets
 	c.changes, c.deleted, c.secrets = make(map[source.Reference]serve.Trigger), make(map[source.Reference]client.Object), make(map[types.NamespacedName]bool)
 	for ref, k := range c.objects {
-		if len(secrets) > 0 && slices.ContainsFunc(k.uses, func(name string) bool { return secrets[types.NamespacedName{Namespace: ref.Namespace, Name: name}] }) {
+		if len(secrets) == 0 {
+			break
+		}
+		changed := func(name string) bool { return secrets[types.NamespacedName{Namespace: ref.Namespace, Name: name}] }
+		if c.identities && k.account != nil && changed(cmp.Or(*k.account, c.defaultAccount)) {
+			changes[ref] = serve.Secret
+		}
+		if slices.ContainsFunc(k.uses, changed) {
 			if v, err := c.server.View(ref); err == nil && v.Last.Number == 0 { // else the server knows what it used
 				changes[ref] = serve.Secret
 			}
@@ -319,6 +335,9 @@ func decode(u *unstructured.Unstructured) (*object, error) {
 	}
 	doc.Head().Metadata.ManagedFields = nil
 	k := &object{doc: doc, defect: defect, uses: secretNames(u.Object["spec"]), uid: u.GetUID(), version: u.GetResourceVersion()}
+	if name, provided := accountOf(u.Object["spec"]); provided {
+		k.account = &name
+	}
 	return k, k.encode(doc)
 }
 
@@ -364,4 +383,11 @@ func secretNames(spec any) (names []string) {
 		}
 	}
 	return names
+}
+
+// exists reports whether an object is in the cluster.
+func (c *controller) exists(ref source.Reference) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.objects[ref] != nil
 }

@@ -50,7 +50,7 @@ func (c *controller) get(ctx context.Context, kind, namespace, name string, into
 		return missing(fmt.Sprintf("%s %s/%s does not exist", kind, namespace, name))
 	}
 	if err != nil {
-		return fmt.Errorf("%s %s/%s: %w", kind, namespace, name, err)
+		return fmt.Errorf("%s %s/%s: %w", kind, namespace, name, granting(err))
 	}
 	return nil
 }

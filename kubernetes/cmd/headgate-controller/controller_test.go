@@ -429,7 +429,7 @@ func TestFlags(t *testing.T) {
 	f.selector = "sharding.fluxcd.io/key=shard1"
 	testenv.Equal(t, f.leaseName(), "source-controller-leader-election-73fdc1be") // as source-controller v1.9.5 has it
 	testenv.Equal(t, len(warnings), 3, strings.Join(warnings, "\n"))
-	for _, args := range []string{"x", "--group=example.org", "--interval-jitter-percentage=51", "--artifact-retention-records=0", "--feature-gates=X", "--unknown", "--min-retry-delay=0s"} {
+	for _, args := range []string{"x", "--group=example.org", "--interval-jitter-percentage=51", "--artifact-retention-records=0", "--feature-gates=X", "--unknown", "--min-retry-delay=0s", "--default-service-account=tenant", "--hook-secret=hooks"} {
 		if _, _, err := parse([]string{args}, none, t.Output()); err == nil {
 			t.Errorf("%s is accepted", args)
 		}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/source"
@@ -23,6 +21,13 @@ type flags struct {
 	namespace     string // of the lease, and with allNamespaces off the one that is watched
 	allNamespaces bool
 	selector      string
+	kubeconfig    string
+
+	watchSecrets   bool
+	gates          map[string]bool
+	defaultAccount string
+	hooksAddr      string
+	hookSecret     string
 
 	storagePath, storageAddr, storageAdvAddr string
 	digest                                   string
@@ -61,12 +66,14 @@ var ignored = map[string]string{
 	"ssh-hostkey-algos":            "those of the known hosts are offered",
 	"token-cache-max-size":         "tokens are kept as long as the objects that use them",
 	"token-cache-max-duration":     "tokens are kept until they expire",
-	"default-service-account":      "identities of service accounts of objects are not supported yet",
-	"watch-configs-label-selector": "Secrets that objects name are watched, whatever their labels",
+	"watch-configs-label-selector": "Secrets that objects name are watched, whatever their labels: see --watch-secrets",
 }
 
 // gates are the feature gates of source-controller, and whether they may be on.
-var gates = map[string]bool{"CacheSecretsAndConfigMaps": false, "ObjectLevelWorkloadIdentity": false}
+var gates = map[string]bool{"CacheSecretsAndConfigMaps": false, identities: true}
+
+// identities is the gate of spec.serviceAccountName with a provider.
+const identities = "ObjectLevelWorkloadIdentity"
 
 // usageError is an error of the arguments.
 type usageError struct{ error }
@@ -114,14 +121,16 @@ func parse(args []string, lookup func(string) (string, bool), out io.Writer) (f 
 	fl.DurationVar(&f.retry, "leader-election-retry-period", 5*time.Second, "time between two attempts at the lease")
 	fl.Float32Var(&f.qps, "kube-api-qps", 400, "requests to the API server in a second")
 	fl.IntVar(&f.burst, "kube-api-burst", 800, "requests to the API server at once")
+	fl.BoolVar(&f.watchSecrets, "watch-secrets", true, "check sources when Secrets and service accounts change; if false these are read only, and a changed one counts at the next interval")
+	fl.StringVar(&f.defaultAccount, "default-service-account", "", "name of the service account whose identity objects with a cloud provider use if they name none; needs the gate "+identities)
+	fl.StringVar(&f.hooksAddr, "hooks-addr", "", "address of webhooks, /hook/KIND/NAMESPACE/NAME; none if empty")
+	fl.StringVar(&f.hookSecret, "hook-secret", "", "name of the Secret for webhooks, in the namespace of the object, if the object names none")
+	fl.StringVar(&f.kubeconfig, "kubeconfig", "", "file that says how to reach the API server; default that of the pod, of KUBECONFIG or ~/.kube/config")
 	fl.Bool("no-cross-namespace-refs", false, "accepted: sources never refer to other namespaces")
-	switched := fl.StringSlice("feature-gates", nil, "list of NAME=true or NAME=false")
+	switched := fl.StringSlice("feature-gates", nil, "list of NAME=true or NAME=false; "+identities+"=true has spec.serviceAccountName be the identity that a cloud provider is shown")
 	for name, why := range ignored {
 		fl.String(name, "", "accepted without effect: "+why)
 	}
-	standard := flag.NewFlagSet("", flag.ContinueOnError)
-	config.RegisterFlags(standard) // --kubeconfig
-	fl.AddGoFlagSet(standard)
 	if err := fl.Parse(args); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
 			return nil, nil, err
@@ -133,7 +142,7 @@ func parse(args []string, lookup func(string) (string, bool), out io.Writer) (f 
 			warnings = append(warnings, fmt.Sprintf("--%s has no effect: %s", one.Name, why))
 		}
 	})
-	more, err := gateWarnings(*switched)
+	more, err := f.readGates(*switched)
 	if err == nil {
 		err = f.check(fl.Args())
 	}
@@ -147,8 +156,9 @@ func parse(args []string, lookup func(string) (string, bool), out io.Writer) (f 
 	return f, append(warnings, more...), nil
 }
 
-// gateWarnings reads feature gates.
-func gateWarnings(switched []string) (warnings []string, err error) {
+// readGates reads feature gates.
+func (f *flags) readGates(switched []string) (warnings []string, err error) {
+	f.gates = make(map[string]bool)
 	for _, text := range switched {
 		name, value, _ := strings.Cut(text, "=")
 		on, err := strconv.ParseBool(value)
@@ -158,6 +168,7 @@ func gateWarnings(switched []string) (warnings []string, err error) {
 		if may, known := gates[name]; !known || on && !may {
 			warnings = append(warnings, fmt.Sprintf("--feature-gates: %s has no effect", name))
 		}
+		f.gates[name] = on
 	}
 	return warnings, nil
 }
@@ -175,6 +186,8 @@ func (f *flags) check(rest []string) error {
 		{f.records < 1, "--artifact-retention-records: want 1 or more: consumers fetch what a status told them a moment ago"},
 		{f.shards < 1, "--shards: want 1 or more"},
 		{f.concurrent < 0, "--concurrent: want 1 or more"},
+		{f.defaultAccount != "" && !f.gates[identities], "--default-service-account: it needs --feature-gates=" + identities + "=true"},
+		{f.hookSecret != "" && f.hooksAddr == "", "--hook-secret: it needs --hooks-addr"},
 	} {
 		if wrong.is {
 			return errors.New(wrong.text)

@@ -19,6 +19,8 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -92,10 +94,15 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 			return usageError{errors.New("--watch-all-namespaces=false: set RUNTIME_NAMESPACE to the namespace that is watched")}
 		}
 	}
-	cluster, err := config.GetConfig()
+	reach := config.GetConfig
+	if f.kubeconfig != "" {
+		reach = func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", f.kubeconfig) }
+	}
+	cluster, err := reach()
 	if err != nil {
 		return err
 	}
+	cluster.Wrap(controller.LogRefusals(logger))
 	cluster.QPS, cluster.Burst = f.qps, f.burst
 	scope := controller.Scope{Selector: selector, Shards: f.shards, Shard: f.shard}
 	setup := controller.Options{Group: f.group, StateDir: filepath.Join(f.storagePath, ".state"), Scope: scope}
@@ -152,9 +159,15 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	}
 	c.Store, c.Log = store, logger
 	c.Artifacts = &artifact.Client{MaxBytes: f.maxBytes, Temp: store.Temp, Allow: allow}
-	setup.Serve = c
-	if _, err := controller.Setup(mgr, setup); err != nil {
+	setup.Serve, setup.Unwatched, setup.Identities, setup.DefaultAccount = c, !f.watchSecrets, f.gates[identities], f.defaultAccount
+	server, err := controller.Setup(mgr, setup)
+	if err != nil {
 		return err
+	}
+	if f.hooksAddr != "" {
+		if err := mgr.Add(always(func(ctx context.Context) error { return f.serveHooks(ctx, server, logger) })); err != nil {
+			return err
+		}
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return err
@@ -172,6 +185,22 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	cancel()
 	return errors.Join(err, <-ended)
 }
+
+// serveHooks serves the webhooks of the objects until ctx ends.
+func (f *flags) serveHooks(ctx context.Context, server *serve.Server, logger *slog.Logger) error {
+	listener, err := httpserve.Listen(ctx, httpserve.Endpoint{Addr: f.hooksAddr, Insecure: true}, false, "", func(err error) { logger.Warn("webhooks", "problem", err.Error()) })
+	if err != nil {
+		return fmt.Errorf("--hooks-addr: %w", err)
+	}
+	logger.Info("webhooks are served", "addr", listener.Addr().String())
+	return listener.Serve(ctx, controller.Hooks(server), logger, func(context.Context) error { return nil })
+}
+
+// always is a [manager.Runnable] that needs no lease.
+type always func(context.Context) error
+
+func (a always) Start(ctx context.Context) error { return a(ctx) }
+func (a always) NeedLeaderElection() bool        { return false }
 
 // advertised returns the address in URLs of artifacts, which are served at another one.
 func (f *flags) advertised(at net.Addr) (string, error) {
@@ -226,6 +255,10 @@ func (f *flags) serveConfig(lookup func(string) (string, bool)) (c serve.Config,
 			"github": github.New(nil).Login,
 		},
 	}.New
+	c.Hooks = f.hookSecret
+	if c.Callers, err = controller.NoCallers(); err != nil {
+		return c, err
+	}
 	c.Notify.Proxy = http.ProxyFromEnvironment
 	c.Notify.Instance, _ = os.Hostname()
 	if f.eventsAddr != "" {

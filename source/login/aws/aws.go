@@ -1,7 +1,9 @@
 // Package aws logs in to CodeCommit (reference A9), to buckets of S3 (reference
 // A10), and to private and public registries of ECR (reference A11).
 //
-// The identity is that of the program. In a job of GitHub or Forgejo Actions
+// The identity of a service account is the role in its annotation
+// eks.amazonaws.com/role-arn, assumed with a token of the account for the
+// audience sts.amazonaws.com. Otherwise the identity is that of the program. In a job of GitHub or Forgejo Actions
 // with AWS_ROLE_ARN, and without AWS_ACCESS_KEY_ID, AWS_WEB_IDENTITY_TOKEN_FILE
 // and AWS_PROFILE, it is that role, assumed with the job's identity token for
 // the audience sts.amazonaws.com. Otherwise it is what the chain of the AWS SDK
@@ -30,6 +32,7 @@
 package aws
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -84,15 +87,15 @@ func New(now func() time.Time, lookup func(string) (string, bool)) *Provider {
 
 // Login is a [source.LoginFunc].
 func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Credential, error) {
-	at, client, err := exchange.Begin(r, endpointOf)
+	at, account, client, err := exchange.Begin(ctx, r, endpointOf)
 	if err != nil {
 		return source.Credential{}, err
 	}
 	defer client.CloseIdleConnections()
 	if at.service == registry || at.service == gallery {
-		return p.registryCredential(ctx, client, at)
+		return p.registryCredential(ctx, client, at, account)
 	}
-	keys, err := p.identify(ctx, client, at)
+	keys, err := p.identify(ctx, client, at, account)
 	if err != nil || at.service == buckets {
 		return keys, err
 	}
@@ -105,15 +108,20 @@ func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Cre
 	return c, nil
 }
 
-// identify returns the keys of the program as a credential for buckets.
-func (p *Provider) identify(ctx context.Context, client *http.Client, at endpoint) (source.Credential, error) {
-	return p.keys.Get(ctx, at.region+" "+at.issuer, func(ctx context.Context) (source.Credential, error) {
-		if err := p.belongs(at.region); err != nil {
-			return source.Credential{}, err
+// identify returns the keys of an account, or of the program, as a credential for buckets.
+func (p *Provider) identify(ctx context.Context, client *http.Client, at endpoint, account *source.Account) (source.Credential, error) {
+	return p.keys.Get(ctx, at.region+" "+at.issuer+exchange.Key(account), func(ctx context.Context) (source.Credential, error) {
+		var keys aws.Credentials
+		err := p.belongs(at.region, account)
+		if err == nil && account != nil {
+			keys, err = p.assume(ctx, exchange.Until(ctx, client), at, account)
+		} else if err == nil {
+			if keys, err = p.retrieve(ctx, exchange.Until(ctx, client), at); err != nil {
+				err = p.explain(ctx, "get the keys of this program", err, nil)
+			}
 		}
-		keys, err := p.retrieve(ctx, exchange.Until(ctx, client), at)
 		if err != nil {
-			return source.Credential{}, p.explain(ctx, "get the keys of this program", err)
+			return source.Credential{}, err
 		}
 		c := source.Credential{Username: keys.AccessKeyID, Password: keys.SecretAccessKey, Token: keys.SessionToken}
 		if keys.CanExpire {
@@ -125,15 +133,15 @@ func (p *Provider) identify(ctx context.Context, client *http.Client, at endpoin
 
 // registryCredential returns a credential for the registries at an endpoint. Keys
 // that are refused are not used again.
-func (p *Provider) registryCredential(ctx context.Context, client *http.Client, at endpoint) (source.Credential, error) {
-	return p.tokens.Get(ctx, fmt.Sprint(at), func(ctx context.Context) (source.Credential, error) {
-		keys, err := p.identify(ctx, client, at)
+func (p *Provider) registryCredential(ctx context.Context, client *http.Client, at endpoint, account *source.Account) (source.Credential, error) {
+	return p.tokens.Get(ctx, fmt.Sprint(at)+exchange.Key(account), func(ctx context.Context) (source.Credential, error) {
+		keys, err := p.identify(ctx, client, at, account)
 		if err != nil {
 			return source.Credential{}, err
 		}
 		text, expires, err := ask(ctx, at, credentials.NewStaticCredentialsProvider(keys.Username, keys.Password, keys.Token), through(client))
 		if err != nil {
-			if err = p.explain(ctx, "get a token of "+at.service, err, keys.Password, keys.Token); errors.Is(err, source.ErrProvider) {
+			if err = p.explain(ctx, "get a token of "+at.service, err, account, keys.Password, keys.Token); errors.Is(err, source.ErrProvider) {
 				keys.Refused()
 			}
 			return source.Credential{}, err
@@ -258,13 +266,38 @@ func (p *Provider) retrieve(ctx context.Context, client *http.Client, at endpoin
 	if err != nil {
 		return aws.Credentials{}, err
 	}
+	return inRole(ctx, c, p.env.Value("AWS_ROLE_ARN"), cmp.Or(p.env.Value("AWS_ROLE_SESSION_NAME"), "headgate"), token)
+}
+
+// inRole assumes a role with an identity token.
+func inRole(ctx context.Context, c aws.Config, role, session, token string) (aws.Credentials, error) {
 	c.Credentials = aws.AnonymousCredentials{}
-	role := stscreds.NewWebIdentityRoleProvider(sts.NewFromConfig(c), p.env.Value("AWS_ROLE_ARN"), identityToken(token), func(o *stscreds.WebIdentityRoleOptions) {
-		if o.RoleSessionName = p.env.Value("AWS_ROLE_SESSION_NAME"); o.RoleSessionName == "" {
-			o.RoleSessionName = "headgate"
-		}
-	})
-	return role.Retrieve(ctx)
+	return stscreds.NewWebIdentityRoleProvider(sts.NewFromConfig(c), role, identityToken(token), func(o *stscreds.WebIdentityRoleOptions) {
+		o.RoleSessionName = session
+	}).Retrieve(ctx)
+}
+
+// The annotation that names the role of a service account.
+const roleAnnotation = "eks.amazonaws.com/role-arn"
+
+var roleForm = regexp.MustCompile(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/[\w+=,.@/-]{1,576}$`)
+
+// assume gets keys of the role of a service account.
+func (p *Provider) assume(ctx context.Context, client *http.Client, at endpoint, account *source.Account) (aws.Credentials, error) {
+	token, err := account.Token(ctx, audience)
+	if err != nil {
+		return aws.Credentials{}, err
+	}
+	c := aws.Config{Region: at.region, RetryMaxAttempts: attempts, Logger: logging.Nop{}, APIOptions: []func(*middleware.Stack) error{through(client)}}
+	if at.issuer != "" {
+		c.APIOptions = append(c.APIOptions, issuedBy(at.issuer))
+	}
+	session := account.Name + "." + account.Namespace + "." + at.region + ".fluxcd.io" // as the reference has it
+	keys, err := inRole(ctx, c, account.Annotations[roleAnnotation], session[:min(len(session), 64)], token)
+	if err != nil {
+		err = p.explain(ctx, "assume the role of service account "+account.Namespace+"/"+account.Name, err, account, token)
+	}
+	return keys, err
 }
 
 // through makes every request of the SDK go through client, as the last step
@@ -300,20 +333,30 @@ func issuedBy(host string) func(*middleware.Stack) error {
 
 // inJob reports whether the identity is a role that a job of Actions assumes.
 func (p *Provider) inJob() bool {
-	return p.inRole() && !p.env.Has("AWS_WEB_IDENTITY_TOKEN_FILE")
+	return p.hasRole() && !p.env.Has("AWS_WEB_IDENTITY_TOKEN_FILE")
 }
 
-// inRole reports whether the identity is AWS_ROLE_ARN, assumed with an identity token.
-func (p *Provider) inRole() bool {
+// hasRole reports whether the identity is AWS_ROLE_ARN, assumed with an identity token.
+func (p *Provider) hasRole() bool {
 	return p.env.Has("AWS_ROLE_ARN") && !p.env.Has("AWS_ACCESS_KEY_ID") && !p.env.Has("AWS_PROFILE") &&
 		(p.env.Has("AWS_WEB_IDENTITY_TOKEN_FILE") || p.env.Has(exchange.JobVariables...))
 }
 
-// belongs reports why the role of this program may not be assumed in region,
+// belongs reports why the role of an account, or of this program, may not be assumed in region,
 // whose token service would be shown an identity token that is good elsewhere.
-func (p *Provider) belongs(region string) error {
+func (p *Provider) belongs(region string, account *source.Account) error {
 	cloud := partitionOf(region).name
-	if p.inRole() && !strings.HasPrefix(p.env.Value("AWS_ROLE_ARN"), "arn:"+cloud+":") {
+	if account != nil {
+		role, err := exchange.Annotation(account, roleAnnotation, true, roleForm, "the ARN of the role that the account is to assume, as arn:aws:iam::ACCOUNT:role/NAME")
+		if err == nil && !strings.HasPrefix(role, "arn:"+cloud+":") {
+			err = fmt.Errorf("%w: annotation %s is not a role of %s, the partition that region %s is in: set it to a role there", source.ErrProvider, roleAnnotation, cloud, region)
+		}
+		if err != nil {
+			err = fmt.Errorf("service account %s/%s: %w", account.Namespace, account.Name, err)
+		}
+		return err
+	}
+	if p.hasRole() && !strings.HasPrefix(p.env.Value("AWS_ROLE_ARN"), "arn:"+cloud+":") {
 		return fmt.Errorf("%w: AWS_ROLE_ARN is not a role of %s, the partition that region %s is in: set it to a role there",
 			source.ErrProvider, cloud, region)
 	}
@@ -328,14 +371,14 @@ func (t identityToken) GetIdentityToken() ([]byte, error) { return []byte(t), ni
 
 // explain returns an error of one line for an error of the SDK. what is the work
 // that failed. The error shows neither secrets nor those of the environment.
-func (p *Provider) explain(ctx context.Context, what string, err error, secrets ...string) error {
+func (p *Provider) explain(ctx context.Context, what string, err error, account *source.Account, secrets ...string) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
 	}
 	for _, name := range []string{"AWS_CONTAINER_AUTHORIZATION_TOKEN", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"} {
 		secrets = append(secrets, p.env.Value(name))
 	}
-	const hint = "check the role and the AWS_ variables that this program runs with"
+	hint := exchange.Advice(account, "AWS")
 	if api, ok := errors.AsType[smithy.APIError](err); ok && refused(api, err) {
 		return fmt.Errorf("%w: %s: %s: %s", source.ErrProvider, exchange.Said(api.ErrorCode()), exchange.Said(api.ErrorMessage(), secrets...), hint)
 	}

@@ -2,7 +2,10 @@
 // Container Registry (reference A11), and to accounts of Azure Blob Storage
 // (reference A10).
 //
-// The identity is that of the program. The first of these decides whose
+// The identity of a service account is the application that its annotations
+// azure.workload.identity/tenant-id and azure.workload.identity/client-id name; it proves
+// itself with a token of the account for the audience api://AzureADTokenExchange.
+// Otherwise the identity is that of the program. The first of these decides whose
 // variables are all set:
 //
 //	AZURE_TENANT_ID, AZURE_CLIENT_ID and                 an application with
@@ -74,21 +77,21 @@ func New(now func() time.Time, lookup func(string) (string, bool)) *Provider {
 
 // Login is a [source.LoginFunc].
 func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Credential, error) {
-	at, client, err := exchange.Begin(r, endpointOf)
+	at, account, client, err := exchange.Begin(ctx, r, endpointOf)
 	if err != nil {
 		return source.Credential{}, err
 	}
 	defer client.CloseIdleConnections()
 	if at.registry != "" {
-		return p.registryCredential(ctx, client, at)
+		return p.registryCredential(ctx, client, at, account)
 	}
-	return p.identify(ctx, client, at)
+	return p.identify(ctx, client, at, account)
 }
 
-// identify returns a token of the program for an endpoint.
-func (p *Provider) identify(ctx context.Context, client *http.Client, at endpoint) (source.Credential, error) {
-	return p.tokens.Get(ctx, at.authority+" "+at.scope, func(ctx context.Context) (source.Credential, error) {
-		t, err := identity{env: p.env, client: client, authority: at.authority, at: at.String()}.token(ctx, at.scope)
+// identify returns a token of an account, or of the program, for an endpoint.
+func (p *Provider) identify(ctx context.Context, client *http.Client, at endpoint, account *source.Account) (source.Credential, error) {
+	return p.tokens.Get(ctx, at.authority+" "+at.scope+exchange.Key(account), func(ctx context.Context) (source.Credential, error) {
+		t, err := identity{env: p.env, account: account, client: client, authority: at.authority, at: at.String()}.token(ctx, at.scope)
 		return source.Credential{Token: t.Token, Expires: t.ExpiresOn}, err
 	})
 }
@@ -115,18 +118,18 @@ func (i identity) token(ctx context.Context, scope string) (azcore.AccessToken, 
 // user is whose password a registry's refresh token is.
 const user = "00000000-0000-0000-0000-000000000000"
 
-// registryCredential exchanges a token of the program for a password of the
+// registryCredential exchanges a token of an account, or of the program, for a password of the
 // registry at an endpoint. A token that is refused is not used again.
-func (p *Provider) registryCredential(ctx context.Context, client *http.Client, at endpoint) (source.Credential, error) {
-	return p.passwords.Get(ctx, at.registry, func(ctx context.Context) (source.Credential, error) {
-		token, err := p.identify(ctx, client, at)
+func (p *Provider) registryCredential(ctx context.Context, client *http.Client, at endpoint, account *source.Account) (source.Credential, error) {
+	return p.passwords.Get(ctx, at.registry+exchange.Key(account), func(ctx context.Context) (source.Credential, error) {
+		token, err := p.identify(ctx, client, at, account)
 		if err != nil {
 			return source.Credential{}, err
 		}
 		password, err := trade(ctx, client, at.registry, token.Token)
 		if refused, ok := errors.AsType[*exchange.StatusError](err); ok && refused.Final() {
 			token.Refused()
-			err = fmt.Errorf("%w: %w: check that the identity of this program may use this registry", source.ErrProvider, err)
+			err = fmt.Errorf("%w: %w: check that the identity may use this registry", source.ErrProvider, err)
 		}
 		return source.Credential{Username: user, Password: password, Expires: token.Expires, Refused: token.Refused}, err // the password lives longer
 	})
@@ -159,9 +162,10 @@ const audience = "api://AzureADTokenExchange"
 // authorityVariable names the authority of the cloud that the program is of.
 const authorityVariable = "AZURE_AUTHORITY_HOST"
 
-// An identity is what the program can prove, and how it asks for tokens.
+// An identity is what an account, or the program, can prove, and how it asks for tokens.
 type identity struct {
 	env       exchange.Environment
+	account   *source.Account // nil for the program
 	client    *http.Client
 	authority string // of the cloud that the token is for, unless the environment names one
 	at        string // what that is, for messages
@@ -189,8 +193,20 @@ var methods = []method{
 	{"managed identity", nil, identity.byMachine},
 }
 
-// method returns the first that has what it needs.
+// The annotations that name the application of a service account.
+const (
+	tenantAnnotation = "azure.workload.identity/tenant-id"
+	clientAnnotation = "azure.workload.identity/client-id"
+)
+
+// idForm is that of tenants, which are in the path of a URL, and of applications.
+var idForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]*$`)
+
+// method returns the account's, or else the first that has what it needs.
 func (i identity) method() (m method) {
+	if i.account != nil {
+		return method{"service account " + i.account.Namespace + "/" + i.account.Name, with(), identity.byAccount}
+	}
 	for _, m = range methods {
 		if i.env.Has(m.variables...) {
 			break
@@ -202,6 +218,14 @@ func (i identity) method() (m method) {
 // belongs reports why m must not be used for a token of the cloud of i: it shows
 // an authority what would be good at another.
 func (i identity) belongs(m method) error {
+	for _, annotation := range [][2]string{{tenantAnnotation, "the id of a tenant"}, {clientAnnotation, "the id of an application"}} {
+		if i.account == nil {
+			break
+		}
+		if _, err := exchange.Annotation(i.account, annotation[0], true, idForm, annotation[1]); err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+	}
 	if m.variables == nil || i.env.Has(authorityVariable) || i.authority == cloud.AzurePublic.ActiveDirectoryAuthorityHost {
 		return nil
 	}
@@ -209,8 +233,16 @@ func (i identity) belongs(m method) error {
 		source.ErrProvider, m.name, i.at, authorityVariable, i.authority)
 }
 
-func (i identity) tenant() string { return i.env.Value("AZURE_TENANT_ID") }
-func (i identity) id() string     { return i.env.Value("AZURE_CLIENT_ID") }
+func (i identity) tenant() string { return i.value("AZURE_TENANT_ID", tenantAnnotation) }
+func (i identity) id() string     { return i.value("AZURE_CLIENT_ID", clientAnnotation) }
+
+// value returns what a variable says of the program, or an annotation of the account.
+func (i identity) value(variable, annotation string) string {
+	if i.account != nil {
+		return i.account.Annotations[annotation]
+	}
+	return i.env.Value(variable)
+}
 
 func (i identity) options() azcore.ClientOptions {
 	authority := i.env.Value(authorityVariable)
@@ -253,6 +285,10 @@ func (i identity) byJob() (azcore.TokenCredential, error) {
 	return i.asserted(func(ctx context.Context) (string, error) { return exchange.JobToken(ctx, i.client, i.env, audience) })
 }
 
+func (i identity) byAccount() (azcore.TokenCredential, error) {
+	return i.asserted(func(ctx context.Context) (string, error) { return i.account.Token(ctx, audience) })
+}
+
 // asserted is a credential for an application that trusts who issued the token.
 func (i identity) asserted(token func(context.Context) (string, error)) (azcore.TokenCredential, error) {
 	return azidentity.NewClientAssertionCredential(i.tenant(), i.id(), token,
@@ -272,7 +308,7 @@ func (i identity) explain(ctx context.Context, how string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", how, context.Cause(ctx))
 	}
-	const hint = "check the identity and the AZURE_ variables that this program runs with"
+	hint := exchange.Advice(i.account, "AZURE")
 	failed, ok := errors.AsType[*azidentity.AuthenticationFailedError](err)
 	if !ok || failed.RawResponse == nil {
 		return fmt.Errorf("%s: %s: %s", how, exchange.Said(err.Error(), i.secrets()...), hint)

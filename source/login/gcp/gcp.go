@@ -1,7 +1,11 @@
 // Package gcp logs in to Artifact Registry, Container Registry and Cloud Storage
 // of Google Cloud (reference A10, A11, A16).
 //
-// The identity is that of the program. The first of these that there is decides:
+// The identity of a service account of a cluster is a token of it, as what the workload
+// identity provider in its annotation gcp.auth.fluxcd.io/workload-identity-provider makes
+// of it, or without the annotation the pool of the GKE cluster that the program runs in; or
+// it is the service account of Google in the annotation iam.gke.io/gcp-service-account.
+// Otherwise the identity is that of the program. The first of these that there is decides:
 //
 //	GOOGLE_APPLICATION_CREDENTIALS                  the file it names
 //	GOOGLE_WORKLOAD_IDENTITY_PROVIDER, in a job     the job of GitHub or Forgejo Actions, as what that provider makes of
@@ -78,13 +82,13 @@ func New(now func() time.Time, lookup func(string) (string, bool)) *Provider {
 
 // Login is a [source.LoginFunc].
 func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Credential, error) {
-	at, client, err := exchange.Begin(r, endpointOf)
+	at, account, client, err := exchange.Begin(ctx, r, endpointOf)
 	if err != nil {
 		return source.Credential{}, err
 	}
 	defer client.CloseIdleConnections()
-	c, err := p.tokens.Get(ctx, at.universe+" "+at.scope, func(ctx context.Context) (source.Credential, error) {
-		return identity{p.env, exchange.Until(ctx, client), at}.token(ctx)
+	c, err := p.tokens.Get(ctx, at.universe+" "+at.scope+exchange.Key(account), func(ctx context.Context) (source.Credential, error) {
+		return identity{p.env, account, exchange.Until(ctx, client), at}.token(ctx)
 	})
 	if err == nil && !at.bucket {
 		c.Username, c.Password, c.Token = User, c.Token, ""
@@ -173,10 +177,11 @@ const (
 	metadataVariable = "GCE_METADATA_HOST"
 )
 
-// An identity is what the program can prove, and how it asks for tokens of a cloud.
+// An identity is what an account, or the program, can prove, and how it asks for tokens of a cloud.
 type identity struct {
-	env    exchange.Environment
-	client *http.Client
+	env     exchange.Environment
+	account *source.Account // nil for the program
+	client  *http.Client
 	endpoint
 }
 
@@ -188,12 +193,15 @@ func (i identity) token(ctx context.Context) (source.Credential, error) {
 		return source.Credential{}, fmt.Errorf("%s: %w", name, context.Cause(ctx))
 	}
 	if err != nil {
-		return source.Credential{}, explain(name, err)
+		return source.Credential{}, i.explain(name, err)
 	}
 	return t, nil
 }
 
 func (i identity) method() (name string, issue func(context.Context) (source.Credential, error)) {
+	if i.account != nil {
+		return "service account " + i.account.Namespace + "/" + i.account.Name, i.byAccount
+	}
 	if file := i.env.Value(fileVariable); file != "" {
 		return fileVariable, func(ctx context.Context) (source.Credential, error) { return i.byFile(ctx, file) }
 	}
@@ -222,10 +230,10 @@ func (i identity) developer() string {
 }
 
 // explain says what to do about a failure, and tells those that will stay.
-func explain(name string, err error) error {
+func (i identity) explain(name string, err error) error {
 	status, ok := errors.AsType[*exchange.StatusError](err)
 	if ok && status.Final() {
-		return fmt.Errorf("%w: %s: %w: check the identity and the GOOGLE_ variables that this program runs with", source.ErrProvider, name, err)
+		return fmt.Errorf("%w: %s: %w: %s", source.ErrProvider, name, err, exchange.Advice(i.account, "GOOGLE"))
 	}
 	return fmt.Errorf("%s: %w", name, err)
 }
@@ -275,8 +283,67 @@ func (i identity) byJob(ctx context.Context) (source.Credential, error) {
 	if err != nil {
 		return source.Credential{}, err
 	}
+	return i.federate(ctx, "//iam.googleapis.com/"+provider, subject, account)
+}
+
+// The annotations of a service account.
+const (
+	providerAnnotation = "gcp.auth.fluxcd.io/workload-identity-provider"
+	accountAnnotation  = "iam.gke.io/gcp-service-account"
+)
+
+// byAccount exchanges a token of a service account of the cluster.
+func (i identity) byAccount(ctx context.Context) (source.Credential, error) {
+	provider, err := exchange.Annotation(i.account, providerAnnotation, false, providerForm, "projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/NAME")
+	if err != nil {
+		return source.Credential{}, err
+	}
+	email, err := exchange.Annotation(i.account, accountAnnotation, false, accountForm, "the e-mail address of a service account")
+	if err != nil {
+		return source.Credential{}, err
+	}
+	if err := i.belongs(i.env.Value(universeVariable)); err != nil {
+		return source.Credential{}, err
+	}
+	audience := "//iam.googleapis.com/" + provider
+	pool := audience
+	if provider == "" {
+		if audience, pool, err = i.cluster(ctx); err != nil {
+			return source.Credential{}, err
+		}
+	}
+	subject, err := i.account.Token(ctx, audience)
+	if err != nil {
+		return source.Credential{}, err
+	}
+	return i.federate(ctx, pool, subject, email)
+}
+
+// cluster returns the audience of tokens of the GKE cluster that the program runs in, and what exchanges them.
+func (i identity) cluster(ctx context.Context) (audience, pool string, err error) {
+	var values []any
+	for _, key := range []string{"project/project-id", "instance/attributes/cluster-location", "instance/attributes/cluster-name"} {
+		req, err := i.question(ctx, key)
+		if err != nil {
+			return "", "", err
+		}
+		value, err := exchange.Text(i.client, req)
+		if status, ok := errors.AsType[*exchange.StatusError](err); absent(err) || ok && status.Status == http.StatusNotFound || err == nil && strings.TrimSpace(value) == "" {
+			return "", "", wrong("annotation %s is missing, and this is no cluster of GKE: its metadata server does not know %s: set the annotation", providerAnnotation, key)
+		}
+		if err != nil {
+			return "", "", err
+		}
+		values = append(values, strings.TrimSpace(value))
+	}
+	audience = fmt.Sprintf("%s.svc.id.goog", values[0])
+	return audience, "identitynamespace:" + audience + ":" + fmt.Sprintf("https://container.googleapis.com/v1/projects/%s/locations/%s/clusters/%s", values...), nil
+}
+
+// federate exchanges an identity token for one of Google, or one of a service account of Google.
+func (i identity) federate(ctx context.Context, pool, subject, account string) (source.Credential, error) {
 	c := externalaccount.Config{
-		Audience:             "//iam.googleapis.com/" + provider,
+		Audience:             pool,
 		SubjectTokenType:     "urn:ietf:params:oauth:token-type:jwt",
 		SubjectTokenSupplier: identityToken(subject),
 		Scopes:               []string{i.scope},

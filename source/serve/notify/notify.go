@@ -144,11 +144,12 @@ func credentials(r secret.Reader, header http.Header) error {
 
 // A Config says which receivers are told what.
 type Config struct {
-	Receivers []Receiver
-	Secrets   source.Secrets                        // nil: a receiver that names a Secret is an error
-	Proxy     func(*http.Request) (*url.URL, error) // for receivers without one, as in [http.Transport]; nil for none
-	Instance  string                                // reportingInstance of the events, the name of the host
-	Timeout   time.Duration                         // of one post; default 5s
+	Receivers  []Receiver
+	Secrets    source.Secrets                        // nil: a receiver that names a Secret is an error
+	Proxy      func(*http.Request) (*url.URL, error) // for receivers without one, as in [http.Transport]; nil for none
+	Instance   string                                // reportingInstance of the events, the name of the host
+	Controller string                                // reportingController of the events; "" for their own
+	Timeout    time.Duration                         // of one post; default 5s
 
 	// Report is told of each event that was not delivered at the first attempt,
 	// and of events that are lost. Several goroutines may call it at once, and
@@ -204,7 +205,7 @@ func Start(c Config) (*Dispatcher, error) {
 func (c *Config) post(ctx context.Context, w *notify.Webhook, e source.Event, lost int) error {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(c.Timeout, notify.Timeout)) // of the Secrets as well
 	defer cancel()
-	e.Instance = c.Instance
+	e.Instance, e.Controller = c.Instance, cmp.Or(c.Controller, e.Controller)
 	e.Timestamp = e.Timestamp.UTC().Truncate(time.Second)
 	if lost > 0 {
 		metadata := make(map[string]string)

@@ -19,6 +19,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -142,27 +143,60 @@ func (u *until) RoundTrip(req *http.Request) (*http.Response, error) {
 	return u.RoundTripper.RoundTrip(req.WithContext(ctx))
 }
 
-// Begin begins a login with the identity of the program itself. at is the result
+// Begin begins a login with the identity of a service account, or of the program
+// itself if account is nil. at is the result
 // of find, which recognises the hosts of a provider, for the URL of r; client is
 // for the requests to token services, and the caller closes its idle connections.
 // The Secret of r is not read: OwnTrust tells what it says of TLS, and an object
 // whose Secret holds credentials for a registry does not log in.
-func Begin[Endpoint any](r source.LoginRequest, find func(*url.URL) (Endpoint, error)) (at Endpoint, client *http.Client, err error) {
+func Begin[Endpoint any](ctx context.Context, r source.LoginRequest, find func(*url.URL) (Endpoint, error)) (at Endpoint, account *source.Account, client *http.Client, err error) {
 	if at, err = find(r.URL); err != nil {
-		return at, nil, fmt.Errorf("%w: %w: %s: %w", source.ErrInvalid, source.ErrProvider, cmp.Or(fields[r.URL.Scheme], "spec.url"), err)
+		return at, nil, nil, fmt.Errorf("%w: %w: %s: %w", source.ErrInvalid, source.ErrProvider, cmp.Or(fields[r.URL.Scheme], "spec.url"), err)
 	}
 	switch where := "secret " + r.SecretName; {
-	case r.ServiceAccount != "":
-		return at, nil, fmt.Errorf("%w: %w: spec.serviceAccountName: only a cluster issues tokens of its service accounts; remove it to use the identity of this program",
+	case r.ServiceAccount != "" && r.Account == nil:
+		return at, nil, nil, fmt.Errorf("%w: %w: spec.serviceAccountName: only a cluster issues tokens of its service accounts; remove it to use the identity of this program",
 			source.ErrInvalid, source.ErrProvider)
 	case r.OwnTrust:
 		if r.SecretName == "" {
 			where = "spec.certSecretRef"
 		}
-		return at, nil, fmt.Errorf("%w: %s: ca.crt, tls.crt and tls.key do not go with the identity of this program, which is shown only to servers that the system trusts: "+
+		return at, nil, nil, fmt.Errorf("%w: %s: ca.crt, tls.crt and tls.key do not go with the identity of this program, which is shown only to servers that the system trusts: "+
 			"remove them, and add the CA to those of the system", source.ErrProvider, where)
 	}
-	return at, Client(r.Client), nil
+	if r.Account != nil {
+		if account, err = r.Account(ctx); err != nil {
+			return at, nil, nil, err
+		}
+	}
+	return at, account, Client(r.Client), nil
+}
+
+// Key tells the identity of a service account from others, for the keys of [Credentials]; it is "" for nil.
+func Key(a *source.Account) string {
+	if a == nil {
+		return ""
+	}
+	return fmt.Sprint(" ", a.Namespace, "/", a.Name, " ", a.UID, " ", a.Annotations)
+}
+
+// Annotation returns what an annotation of a service account says; one that is missing and
+// required, or that has another form than words describe, is an error, which does not name the account.
+func Annotation(a *source.Account, key string, required bool, form *regexp.Regexp, words string) (string, error) {
+	value := a.Annotations[key]
+	if value == "" && !required || form.MatchString(value) {
+		return value, nil
+	}
+	return "", fmt.Errorf("%w: annotation %s: want %s", source.ErrProvider, key, words)
+}
+
+// Advice says what to check when a provider refuses the identity of a service account, or that of the
+// program, which is in variables with a prefix.
+func Advice(a *source.Account, prefix string) string {
+	if a == nil {
+		return "check the identity and the " + prefix + "_ variables that this program runs with"
+	}
+	return fmt.Sprintf("check the annotations of service account %s/%s, and that what they name trusts it and the issuer of this cluster", a.Namespace, a.Name)
 }
 
 // fields are those that the hosts of URLs come from, by scheme.

@@ -171,15 +171,17 @@ func TestBegin(t *testing.T) {
 		"nowhere":         {source.LoginRequest{}, nowhere, true, "spec.url: not here"},
 		"no bucket":       {source.LoginRequest{URL: &url.URL{Scheme: "s3", Host: "example.com"}}, nowhere, true, "spec.endpoint: not here"},
 		"service account": {source.LoginRequest{ServiceAccount: "robot"}, find, true, "spec.serviceAccountName: only a cluster"},
+		"account":         {source.LoginRequest{ServiceAccount: "robot", Account: func(context.Context) (*source.Account, error) { return new(source.Account), nil }}, find, false, ""},
+		"no account":      {source.LoginRequest{Account: func(context.Context) (*source.Account, error) { return nil, source.ErrProvider }}, find, false, "invalid provider"},
 		"own trust":       {source.LoginRequest{OwnTrust: true}, find, false, "spec.certSecretRef: ca.crt"},
 		"CA of a Secret":  {source.LoginRequest{OwnTrust: true, SecretName: "default/ca"}, find, false, "secret default/ca: ca.crt"},
 	} {
 		if c.request.URL == nil {
 			c.request.URL = &url.URL{Scheme: "https", Host: "example.com"}
 		}
-		at, client, err := exchange.Begin(c.request, c.find)
+		at, account, client, err := exchange.Begin(t.Context(), c.request, c.find)
 		if c.say == "" {
-			if at != "here" || err != nil {
+			if at != "here" || (account != nil) != (c.request.Account != nil) || err != nil {
 				t.Errorf("%s: %s, %v", name, at, err)
 			}
 			client.CloseIdleConnections()

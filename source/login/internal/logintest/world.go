@@ -1,7 +1,9 @@
 package logintest
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -146,6 +148,44 @@ func (w *World) Request(provider, u string) source.LoginRequest {
 	client := &http.Client{Transport: &http.Transport{Proxy: func(*http.Request) (*url.URL, error) { return url.Parse(w.Proxy.URL) }}}
 	w.T.Cleanup(client.CloseIdleConnections)
 	return source.LoginRequest{Provider: provider, URL: at, Namespace: "default", Client: client}
+}
+
+// Robot is the name of the service account of [World.Account].
+const Robot = "robot"
+
+// Account returns a [source.AccountFunc] that knows [Robot], with annotations in names and values.
+// It has the identity token of jobs.
+func (w *World) Account(annotations ...string) source.AccountFunc {
+	return func(_ context.Context, namespace, name string) (*source.Account, error) {
+		if name != Robot {
+			return nil, fmt.Errorf("service account %s/%s does not exist", namespace, name)
+		}
+		a := &source.Account{Namespace: namespace, Name: name, UID: "1", Annotations: map[string]string{}}
+		for pair := range slices.Chunk(annotations, 2) {
+			a.Annotations[pair[0]] = pair[1]
+		}
+		a.Token = func(_ context.Context, audience string) (string, error) {
+			w.Note("account %s", audience)
+			if w.Revoked {
+				return "", errors.New("tokens of " + namespace + "/" + name + " are forbidden")
+			}
+			return Identity, nil
+		}
+		return a, nil
+	}
+}
+
+// Enter logs in to u as [Robot]; no error shows a secret.
+func (w *World) Enter(login source.LoginFunc, provider, u string, account source.AccountFunc) (source.Credential, error) {
+	w.T.Helper()
+	r := w.Request(provider, u)
+	r.ServiceAccount = Robot
+	r.Account = func(ctx context.Context) (*source.Account, error) { return account(ctx, r.Namespace, r.ServiceAccount) }
+	c, err := login(w.T.Context(), r)
+	if err != nil && (strings.Contains(err.Error(), "canary") || strings.Contains(err.Error(), "eyJ")) {
+		w.T.Errorf("a secret shows: %v", err)
+	}
+	return c, err
 }
 
 // Fetch is [Reconcile] with the Secrets of w.

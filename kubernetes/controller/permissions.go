@@ -1,0 +1,89 @@
+package controller
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// LogRefusals returns a wrapper, as [k8s.io/client-go/rest.Config] takes it, of the transport to an API server. It
+// logs each permission that a request lacked: verb, resource and namespace, once in 5 minutes.
+func LogRefusals(log *slog.Logger) func(http.RoundTripper) http.RoundTripper {
+	r := &refusals{log: log, told: make(map[string]time.Time)}
+	return func(next http.RoundTripper) http.RoundTripper { return refusing{next, r} }
+}
+
+// refusals are what an API server refused.
+type refusals struct {
+	log  *slog.Logger
+	mu   sync.Mutex
+	told map[string]time.Time // by what was missing
+}
+
+// refusing is a transport that tells refusals.
+type refusing struct {
+	next http.RoundTripper
+	told *refusals
+}
+
+const (
+	refusalsAgain = 5 * time.Minute
+	maxRefusals   = 1000
+)
+
+// RoundTrip implements [http.RoundTripper].
+func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := r.next.RoundTrip(req)
+	if err != nil || resp.StatusCode != http.StatusForbidden {
+		return resp, err
+	}
+	head, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // an error comes again
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(head), resp.Body), resp.Body}
+	answer, _, err := scheme.Codecs.UniversalDeserializer().Decode(head, nil, nil)
+	status, ok := answer.(*metav1.Status)
+	if err != nil || !ok {
+		return resp, nil
+	}
+	who, missing, authorizer := strings.Cut(status.Message, " cannot ") // verb resource "…" in API group "…" in the namespace "…"
+	if authorizer && r.told.first(missing) {
+		r.told.log.Warn("permission", "missing", missing, "user", strings.Trim(who[strings.LastIndex(who, " ")+1:], `"`), "do", grant)
+	}
+	return resp, nil
+}
+
+// first reports whether it is to be told that something is missing.
+func (r *refusals) first(missing string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	if last, told := r.told[missing]; told && now.Sub(last) < refusalsAgain {
+		return false
+	}
+	if len(r.told) == maxRefusals {
+		clear(r.told)
+	}
+	r.told[missing] = now
+	return true
+}
+
+const grant = "grant it to the service account of the controller by a Role or ClusterRole: kubernetes/deploy has the rules"
+
+// granting says what to do about err if the API server refused a request for lack of a permission.
+func granting(err error) error {
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("%w: %s", err, grant)
+	}
+	return err
+}
