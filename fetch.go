@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/lock"
 )
@@ -36,6 +37,9 @@ type Options struct {
 	// Offline, with Locked, asks no origin: what is locked comes from the store or the
 	// cache, or its PinError has the Problem [Absent].
 	Offline bool
+	// Bundle, with Locked, has what is locked beside the store and the cache. What comes
+	// from it has the content that is locked.
+	Bundle *oci.Bundle
 
 	Origins Origins
 	// Env is what origins get. Fetch fills in Sources, and if they are not set,

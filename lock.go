@@ -208,10 +208,6 @@ func (c *lockedContent) WriteTo(ctx context.Context, w io.Writer) (source.Report
 	}
 	if o.want != nil && !o.want.Open() && (o.want.Content != o.got.Content || o.want.Digest != o.got.Digest) {
 		err = o.differs(fmt.Errorf("the content is %s", cmp.Or(o.got.Content, o.got.Digest)))
-		if o.copy != nil { // the origin may have better
-			o.copy.lost()
-			err = fmt.Errorf("the cache has other content than is locked: %w", source.ErrMoved)
-		}
 	}
 	if err == nil && o.copy == nil {
 		k.keep(o.key(o.got), about{o.rev.File, o.rev.Metadata, report.Found, c.verification})

@@ -7,9 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
+	"strings"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/lock"
 )
@@ -26,12 +31,11 @@ type about struct {
 	Verification source.Verification `json:"verification,omitzero"`
 }
 
-// A copied is locked content at hand: in the store or the cache.
+// A copied is locked content at hand: in the store, a bundle or the cache.
 type copied struct {
 	about
 	open  func() (io.ReadCloser, error)
 	bytes bool // the lock has the digest of its bytes
-	lost  func()
 }
 
 // Verify implements [source.Content]: it returns what was found when the origin was asked.
@@ -55,12 +59,15 @@ func (c *copied) Close() error { return nil }
 func (o *lockedOrigin) atHand(ctx context.Context, signed bool) (rev source.Revision, found bool, err error) {
 	o.copy = nil
 	if a := o.before; a != nil && a.Revision == o.want.Revision && o.holds(*a) {
-		o.copy = &copied{about: about{File: path.Base(a.Path), Metadata: a.Metadata}, open: func() (io.ReadCloser, error) { return o.fetch.Store.Open(*a) }, lost: func() {}}
+		o.copy = &copied{about: about{File: path.Base(a.Path), Metadata: a.Metadata}, open: func() (io.ReadCloser, error) { return o.fetch.Store.Open(*a) }}
 		if c, ok := o.obj.(*source.PkgChart); ok {
 			o.copy.Found = c.Status.ObservedValuesFiles
 		}
-	} else if o.copy = o.cached(); o.copy == nil {
-		return rev, false, nil
+	} else if o.copy, err = o.bundled(); o.copy == nil && err == nil {
+		o.copy = o.cached()
+	}
+	if o.copy == nil {
+		return rev, false, err
 	}
 	o.copy.bytes = o.want.Digest != ""
 	rev = source.Revision{ID: o.want.Revision, File: o.copy.File, Metadata: o.copy.Metadata, Found: o.copy.Found, Tag: o.want.Tag}
@@ -69,6 +76,53 @@ func (o *lockedOrigin) atHand(ctx context.Context, signed bool) (rev source.Revi
 	}
 	rev.Inputs, err = o.inputs(ctx)
 	return rev, true, err
+}
+
+// aboutAnnotation is where a bundle has what is known of content.
+const aboutAnnotation = "dev.headgate.about"
+
+// bundled returns what the bundle has of the object, nil if that is nothing.
+func (o *lockedOrigin) bundled() (*copied, error) {
+	if o.fetch.Bundle == nil {
+		return nil, nil
+	}
+	annotations, open, err := o.fetch.Bundle.Find(bundleName(o.obj))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	c := &copied{open: open}
+	if err == nil {
+		err = json.Unmarshal([]byte(annotations[aboutAnnotation]), &c.about)
+	}
+	if is := annotations[ocispec.AnnotationRevision]; err == nil && is != o.want.Revision {
+		err = o.differs(fmt.Errorf("the bundle has another revision, %s", is))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// bundleName is the name of the artifact of obj in a bundle: KIND.NAMESPACE.NAME.
+func bundleName(obj source.Object) string {
+	return strings.ReplaceAll(source.ReferenceTo(obj).String(), "/", ".")
+}
+
+// Bundled returns the artifact of obj, which store has, for [oci.WriteBundle]; a
+// fetch with the bundle takes it from there. That its signature was verified is told
+// along, the signature is not.
+func Bundled(obj source.Object, store *artifact.Store) (oci.Bundled, error) {
+	a := *obj.Artifact()
+	known := about{File: path.Base(a.Path), Metadata: a.Metadata}
+	if c, ok := obj.(*source.PkgChart); ok {
+		known.Found = c.Status.ObservedValuesFiles
+	}
+	if c := obj.Common().Condition(source.SourceVerifiedCondition); c.Status == "True" {
+		known.Verification = source.Verification{Mode: cmp.Or(obj.Plan().Verify, "signature"), Message: "when it was exported: " + c.Message}
+	}
+	text, err := json.Marshal(known)
+	return oci.Bundled{Name: bundleName(obj), Size: a.Size, Open: func() (io.ReadCloser, error) { return store.Open(a) }, Publication: oci.Publication{
+		Revision: a.Revision, Source: source.OriginOf(obj), Annotations: map[string]string{aboutAnnotation: string(text)}}}, err
 }
 
 // cached returns what the cache has of the object as it is locked, nil if that is nothing.
@@ -82,7 +136,7 @@ func (o *lockedOrigin) cached() *copied {
 		return nil
 	}
 	defer text.Close()
-	c := &copied{open: func() (io.ReadCloser, error) { return cache.Open(key) }, lost: func() { cache.Remove(key + about{}.suffix()) }}
+	c := &copied{open: func() (io.ReadCloser, error) { return cache.Open(key) }}
 	entry, err := cache.Open(key)
 	if err != nil || json.NewDecoder(text).Decode(&c.about) != nil {
 		return nil
@@ -142,5 +196,5 @@ func (k *keeper) close() {
 
 // absent says that what is locked is not at hand.
 func (o *lockedOrigin) absent() error {
-	return &source.PinError{Problem: Absent, Err: fmt.Errorf("neither the store nor the cache has the locked revision %s", o.want.Revision)}
+	return &source.PinError{Problem: Absent, Err: fmt.Errorf("the locked revision %s is not at hand", o.want.Revision)}
 }

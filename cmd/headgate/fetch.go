@@ -93,6 +93,7 @@ type fetchFlags struct {
 	detailed bool
 	locked   bool
 	offline  bool
+	bundle   string
 }
 
 func (p *program) fetch() *cobra.Command {
@@ -123,7 +124,8 @@ or in the variables HEADGATE_SECRET_APP_IDENTITY and HEADGATE_SECRET_APP_KNOWN_H
 
 With --locked each source is brought to what the lock file has, see headgate lock: commits are asked for by id, manifests
 by digest, charts by URL. If something is missing in the lock, gone or different, the exit code is 5 and nothing is stored.
-With --offline it comes from the store or the cache, and nobody is asked.
+With --offline it comes from the store or the cache, and nobody is asked; with --bundle from a file of headgate bundle export
+too, by the lock in it unless --locked is given.
 
 Exit codes: 0 all objects are ready or suspended, 1 something failed, 2 usage or an invalid object, 3 a verification failed,
 5 an object cannot be had as it is locked.`,
@@ -143,6 +145,7 @@ Exit codes: 0 all objects are ready or suspended, 1 something failed, 2 usage or
 	f.lockFlags.register(c)
 	c.Flags().BoolVar(&f.locked, "locked", false, "fetch exactly what the lock file has, or exit with 5 and store nothing")
 	c.Flags().BoolVar(&f.offline, "offline", false, "as --locked, from the store and the cache alone; exit with 5 if something is not there")
+	c.Flags().StringVar(&f.bundle, "bundle", "", "as --offline, from a bundle `FILE` too; by the lock in it, or with --locked by that beside the documents")
 	c.Flags().BoolVar(&f.detailed, "detailed-exitcode", false, "exit with 4 instead of 0 when something changed")
 	return c
 }
@@ -152,7 +155,7 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	if err != nil {
 		return err
 	}
-	options := headgate.Options{Objects: named, Ledger: ledgerOf(f.store), Locked: f.locked || f.offline, Offline: f.offline}
+	options := headgate.Options{Objects: named, Ledger: ledgerOf(f.store), Locked: f.locked || f.offline, Offline: f.offline || f.bundle != ""}
 	if options.Locked {
 		locks, err := s.locks(f.lockFile)
 		if err != nil {
@@ -162,6 +165,11 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	} else if f.lockFile != "" {
 		return usage("--lock-file goes with --locked")
 	}
+	closeBundle, err := f.bundleOptions(&options)
+	if err != nil {
+		return err
+	}
+	defer closeBundle()
 	store, end, err := f.openStore(artifact.StoreConfig{BaseURL: f.baseURL})
 	if err != nil {
 		return err
@@ -202,7 +210,7 @@ func absent(rows []*row) error {
 	if names == nil {
 		return nil
 	}
-	return &exitError{exitLocked, fmt.Errorf("--offline: neither the store nor the cache has what is locked of %s: fetch it with --locked first", strings.Join(names, ", "))}
+	return &exitError{exitLocked, fmt.Errorf("neither the store, the cache nor a bundle has what is locked of %s: fetch it with --locked where there is a network", strings.Join(names, ", "))}
 }
 
 // run works on objects, and returns what became of them, in their order. Each has what is

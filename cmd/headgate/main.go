@@ -156,7 +156,7 @@ func (p *program) root() *cobra.Command {
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"fetch", "Fetch:", []*cobra.Command{p.fetch(), p.lock(), p.update(), p.resolve(), p.verify(), p.push()}},
+		{"fetch", "Fetch:", []*cobra.Command{p.fetch(), p.lock(), p.update(), p.bundle(), p.resolve(), p.verify(), p.push()}},
 		{"inspect", "Inspect:", []*cobra.Command{p.artifact(), p.diff(), p.explain(), p.index(), p.validate(), p.convert(), p.schema()}},
 		{"serve", "Keep up to date:", []*cobra.Command{p.serve(), p.get(), p.reconcile(), p.suspend(), p.resume(), p.delete(), p.events()}},
 		{"rollout", "Roll out:", []*cobra.Command{p.rollout(), p.hook()}},
