@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -201,7 +202,7 @@ func contents(t *testing.T, store *artifact.Store, set *source.Set) map[source.R
 	t.Helper()
 	all := map[source.Reference]string{}
 	for _, obj := range set.Objects {
-		if _, index := obj.(*source.PkgRepository); index || obj.Artifact() == nil {
+		if kind := obj.Head().Kind; kind == "PkgRepository" || kind == "ExternalArtifact" || obj.Artifact() == nil {
 			continue
 		}
 		file, err := store.Open(*obj.Artifact())
@@ -379,5 +380,105 @@ func TestLockedStale(t *testing.T) {
 	}
 	if err != nil && strings.Contains(err.Error(), "PkgRepository") || u.charts.Count() > 0 {
 		t.Errorf("%v after %d requests", err, u.charts.Count())
+	}
+}
+
+// Each way in which a lock and an object do not go together has an error that names
+// what is wrong.
+func TestLockedErrors(t *testing.T) {
+	u := startUpstreams(t)
+	entries, _ := lockAll(t, u.set("PkgChart/app", "PkgChart/web"))
+	ref := func(kind, name string) source.Reference {
+		return source.Reference{Kind: kind, Namespace: "default", Name: name}
+	}
+	for _, c := range []struct {
+		name   string
+		change func(e *lock.Entry)
+		want   string
+	}{
+		{"PkgChart/app", func(e *lock.Entry) { e.Dependencies = nil }, `dependency "dep" .* of "app".*: the lock has no version for it`},
+		{"PkgChart/app", func(e *lock.Entry) { e.Revision = "9.9.9+1" }, `the revision is 0\.1\.0\+1`},
+		{"PkgChart/web", func(e *lock.Entry) { e.Chart = nil }, "the lock does not say which version"},
+		{"PkgChart/web", func(e *lock.Entry) { e.Revision = "" }, "has no revision"},
+		{"PkgChart/web", func(e *lock.Entry) { e.Chart.URL = "ftp://example.org/x" }, "want http, https or oci"},
+		{"GitRepository/tree", func(e *lock.Entry) { e.Revision = "master@sha1:zz" }, "the lock: "},
+		{"GitRepository/tree", func(e *lock.Entry) { e.Tag = "zz" }, "the lock: "},
+		{"GitRepository/tree", func(e *lock.Entry) { e.Content = "sha256:" + strings.Repeat("0", 64) }, "the content is sha256:"},
+	} {
+		kind, name, _ := strings.Cut(c.name, "/")
+		changed := maps.Clone(entries)
+		entry := changed[ref(kind, name)]
+		if entry.Chart != nil {
+			entry.Chart = new(*entry.Chart)
+		}
+		c.change(&entry)
+		changed[ref(kind, name)] = entry
+		store := openStore(t)
+		errs := locked(t.Context(), u.set(c.name), headgate.Options{Lock: changed, Store: store})
+		err := errors.Join(slices.Collect(maps.Values(errs))...)
+		if err == nil || !regexp.MustCompile(c.want).MatchString(err.Error()) {
+			t.Errorf("%s: %v, want %s", c.name, err, c.want)
+		}
+		empty(t, store)
+	}
+	external := func(status string) *source.Set {
+		set := new(source.Set)
+		must(t, set.Decode("", strings.NewReader("apiVersion: source.headgate.dev/v1\nkind: ExternalArtifact\nmetadata: {name: built}\nspec: {}\n"+status)))
+		return set
+	}
+	const artifact = "status: {artifact: {path: externalartifact/default/built/f, url: \"https://example.org/f\", revision: \"1\", lastUpdateTime: 2026-01-01T00:00:00Z, digest: \"sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae\"}}\n"
+	entries, _ = lockAll(t, external(artifact))
+	for status, want := range map[string]string{
+		artifact: "",
+		strings.Replace(artifact, "revision: \"1\"", "revision: \"2\"", 1): "published again since it was locked",
+		"": "status.artifact is not set yet",
+	} {
+		errs := locked(t.Context(), external(status), headgate.Options{Lock: entries, Store: openStore(t)})
+		if err := errs["ExternalArtifact/default/built"]; (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	for r, err := range headgate.Fetch(t.Context(), external(""), headgate.Options{Offline: true, Store: openStore(t)}) {
+		if r.Object != nil || err == nil || !strings.Contains(err.Error(), "without Locked") {
+			t.Error(err)
+		}
+	}
+}
+
+// What an artifact was before comes back when another object is not what is locked.
+func TestLockedWithdrawn(t *testing.T) {
+	u := startUpstreams(t)
+	names := []string{"Bucket/assets", "OCIRepository/copied"}
+	before, _ := lockAll(t, u.set(names...))
+	store, ledger := openStore(t), &source.Ledger{Dir: t.TempDir()}
+	set := u.set(names...)
+	if errs := locked(t.Context(), set, headgate.Options{Lock: before, Store: store, Ledger: ledger}); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	was := contents(t, store, set)
+	u.move["OCIRepository/copied"]()
+	now, _ := lockAll(t, u.set(names...))
+	now[source.Reference{Kind: "Bucket", Namespace: "default", Name: "assets"}] = lock.Entry{
+		SpecDigest: now[source.Reference{Kind: "Bucket", Namespace: "default", Name: "assets"}].SpecDigest,
+		Content:    "sha256:" + strings.Repeat("0", 64), Pin: source.Pin{Revision: "sha256:" + strings.Repeat("0", 64)}}
+	set = u.set(names...)
+	errs := locked(t.Context(), set, headgate.Options{Lock: now, Store: store, Ledger: ledger, Parallel: 1})
+	if len(errs) != 2 || !strings.Contains(fmt.Sprint(errs), "not stored: another object is not what is locked") {
+		t.Errorf("%v", errs)
+	}
+	if got := contents(t, store, set); !maps.Equal(got, was) {
+		t.Errorf("%q, want %q", got, was)
+	}
+	stored := 0
+	for _, err := range store.All() {
+		must(t, err)
+		stored++
+	}
+	if stored != 2 {
+		t.Errorf("%d artifacts are stored", stored)
+	}
+	// without a ledger, too
+	if errs := locked(t.Context(), u.set(names...), headgate.Options{Lock: now, Store: store, Parallel: 1}); len(errs) != 2 {
+		t.Errorf("%v", errs)
 	}
 }
