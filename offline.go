@@ -63,7 +63,7 @@ func (o *lockedOrigin) atHand(ctx context.Context, signed bool) (rev source.Revi
 		if c, ok := o.obj.(*source.PkgChart); ok {
 			o.copy.Found = c.Status.ObservedValuesFiles
 		}
-	} else if o.copy, err = o.bundled(); o.copy == nil && err == nil {
+	} else if o.copy, err = o.bundled(ctx); o.copy == nil && err == nil {
 		o.copy = o.cached()
 	}
 	if o.copy == nil {
@@ -82,11 +82,11 @@ func (o *lockedOrigin) atHand(ctx context.Context, signed bool) (rev source.Revi
 const aboutAnnotation = "dev.headgate.about"
 
 // bundled returns what the bundle has of the object, nil if that is nothing.
-func (o *lockedOrigin) bundled() (*copied, error) {
+func (o *lockedOrigin) bundled(ctx context.Context) (*copied, error) {
 	if o.fetch.Bundle == nil {
 		return nil, nil
 	}
-	annotations, open, err := o.fetch.Bundle.Find(bundleName(o.obj))
+	annotations, open, err := o.fetch.Bundle.Find(ctx, bundleName(o.obj))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -3,6 +3,7 @@ package oci
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -133,149 +134,145 @@ func (b *bundleWriter) entry(name string, size int64, content io.Reader) error {
 
 // A Bundle is an open file that [WriteBundle] wrote, or another image layout of that
 // form. Nothing of it is trusted: sizes are bounded, and all has the digest that leads to it.
-type Bundle struct {
-	file  *os.File
+type Bundle struct{ layout }
+
+// An archiveFiles has the files of a layout in a tar archive.
+type archiveFiles struct {
+	*os.File
 	parts map[string][2]int64 // offset and size by name
-	named map[string]ocispec.Descriptor
 }
 
 // maxParts bounds the files in a bundle.
 const maxParts = 100_000
 
 // OpenBundle opens a bundle.
-func OpenBundle(name string) (_ *Bundle, err error) {
-	b := &Bundle{parts: map[string][2]int64{}, named: map[string]ocispec.Descriptor{}}
-	if b.file, err = os.Open(name); err != nil {
+func OpenBundle(name string) (*Bundle, error) {
+	file, err := os.Open(name)
+	if err != nil {
 		return nil, err
 	}
-	if err = b.read(); err != nil {
-		b.Close()
+	files := archiveFiles{file, map[string][2]int64{}}
+	b := &Bundle{layout{files: files}}
+	if err = files.scan(); err == nil {
+		err = b.read()
+	}
+	if err != nil {
+		file.Close()
 		return nil, fmt.Errorf("bundle %s: %w", name, err)
 	}
 	return b, nil
 }
 
 // Close closes the file.
-func (b *Bundle) Close() error { return b.file.Close() }
+func (b *Bundle) Close() error { return b.files.Close() }
 
-func (b *Bundle) read() error {
-	for r := tar.NewReader(b.file); ; {
+// scan finds the files.
+func (a archiveFiles) scan() error {
+	for r := tar.NewReader(a.File); ; {
 		h, err := r.Next()
 		if err == io.EOF {
-			break
+			return nil
 		}
 		if err != nil {
 			return err
 		}
-		at, err := b.file.Seek(0, io.SeekCurrent) // the reader does not read ahead
+		at, err := a.Seek(0, io.SeekCurrent) // the reader does not read ahead
 		if err != nil {
 			return err
 		}
-		if len(b.parts) == maxParts {
+		if len(a.parts) == maxParts {
 			return fmt.Errorf("it has more than %d files", maxParts)
 		}
 		if h.Typeflag == tar.TypeReg {
-			b.parts[strings.TrimPrefix(h.Name, "./")] = [2]int64{at, h.Size}
+			a.parts[strings.TrimPrefix(h.Name, "./")] = [2]int64{at, h.Size}
 		}
 	}
-	text, err := b.text(ocispec.ImageIndexFile, maxManifest)
-	var index struct{ Manifests descriptors }
-	if err == nil {
-		err = json.Unmarshal(text, &index)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", ocispec.ImageIndexFile, err)
-	}
-	for _, d := range index.Manifests {
-		b.named[d.Annotations[ocispec.AnnotationRefName]] = d
-	}
-	return nil
 }
 
-// text returns a file of at most limit bytes.
-func (b *Bundle) text(name string, limit int64) ([]byte, error) {
-	part, found := b.parts[name]
-	switch {
-	case !found:
-		return nil, fmt.Errorf("%s: %w", name, fs.ErrNotExist)
-	case part[1] > limit:
-		return nil, fmt.Errorf("%s has more than %d bytes", name, limit)
-	}
-	return io.ReadAll(io.NewSectionReader(b.file, part[0], part[1]))
-}
-
-// blob opens what has a descriptor.
-func (b *Bundle) blob(d ocispec.Descriptor) (io.ReadCloser, error) {
-	if err := checkDescriptor(d); err != nil {
-		return nil, err
-	}
-	part, found := b.parts[blobFile(d.Digest)]
+func (a archiveFiles) open(name string) (io.ReadCloser, int64, error) {
+	part, found := a.parts[name]
 	if !found {
-		return nil, fmt.Errorf("blob %s: %w", d.Digest, fs.ErrNotExist)
+		return nil, 0, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	}
-	return newVerifyReader(io.NopCloser(io.NewSectionReader(b.file, part[0], part[1])), d, true), nil
+	return io.NopCloser(io.NewSectionReader(a.File, part[0], part[1])), part[1], nil
 }
 
-// A bundled is what is read of a manifest or index.
-type bundled struct {
+// A member is what is read of a manifest or index.
+type member struct {
 	Annotations map[string]string
 	Manifests   descriptors
 	Layers      descriptors
 }
 
-// decode reads a document that has a descriptor.
-func (b *Bundle) decode(d ocispec.Descriptor, v *bundled) error {
-	if d.Size > maxManifest {
-		return fmt.Errorf("%s has more than %d bytes", d.Digest, maxManifest)
-	}
-	r, err := b.blob(d)
-	if err != nil {
-		return err
-	}
-	text, err := io.ReadAll(r)
+// member reads the manifest or index d.
+func (b *Bundle) member(ctx context.Context, d ocispec.Descriptor) (m member, err error) {
+	_, text, err := readManifest(ctx, b, d.Digest.String(), d)
 	if err == nil {
-		err = json.Unmarshal(text, v)
+		err = json.Unmarshal(text, &m)
 	}
-	return err
+	return m, err
+}
+
+// named returns the manifest or index of that name.
+func (b *Bundle) named(ctx context.Context, name string) (m member, err error) {
+	for _, d := range b.index {
+		if d.Annotations[ocispec.AnnotationRefName] == name {
+			if m, err = b.member(ctx, d); err != nil {
+				err = fmt.Errorf("%s in the bundle: %w", name, err)
+			}
+			return m, err
+		}
+	}
+	return m, &fs.PathError{Op: "find", Path: name, Err: fs.ErrNotExist}
+}
+
+// layer returns what opens the one layer of m.
+func (b *Bundle) layer(ctx context.Context, m member) (func() (io.ReadCloser, error), error) {
+	if len(m.Layers) != 1 {
+		return nil, fmt.Errorf("it has %d layers, want one", len(m.Layers))
+	}
+	d := m.Layers[0]
+	return func() (io.ReadCloser, error) {
+		blob, err := b.blob(ctx, d)
+		if err != nil {
+			return nil, err
+		}
+		return newVerifyReader(blob, d, true), nil
+	}, checkDescriptor(d)
 }
 
 // Find returns the annotations of the archive of that name, and what opens it. The
 // error wraps fs.ErrNotExist if there is none.
-func (b *Bundle) Find(name string) (annotations map[string]string, open func() (io.ReadCloser, error), err error) {
-	var m bundled
-	d, found := b.named[name]
-	if !found {
-		return nil, nil, fmt.Errorf("%s: %w", name, fs.ErrNotExist)
+func (b *Bundle) Find(ctx context.Context, name string) (annotations map[string]string, open func() (io.ReadCloser, error), err error) {
+	m, err := b.named(ctx, name)
+	if err == nil {
+		open, err = b.layer(ctx, m)
 	}
-	if err = b.decode(d, &m); err == nil && len(m.Layers) != 1 {
-		err = fmt.Errorf("it has %d layers, want one", len(m.Layers))
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s in the bundle: %w", name, err)
-	}
-	return m.Annotations, func() (io.ReadCloser, error) { return b.blob(m.Layers[0]) }, nil
+	return m.Annotations, open, err
 }
 
 // Lock returns the text of the lock.
-func (b *Bundle) Lock() ([]byte, error) {
-	var index, m bundled
-	err := b.decode(b.named[BundleName], &index)
-	if err == nil {
-		i := slices.IndexFunc(index.Manifests, func(d ocispec.Descriptor) bool { return d.ArtifactType == lockType })
-		if i < 0 {
-			return nil, errors.New("the bundle has no lock")
-		}
-		err = b.decode(index.Manifests[i], &m)
+func (b *Bundle) Lock(ctx context.Context) ([]byte, error) {
+	index, err := b.named(ctx, BundleName)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil && (len(m.Layers) != 1 || m.Layers[0].Size > maxLock) {
-		err = fmt.Errorf("want one layer of at most %d bytes", maxLock)
+	i := slices.IndexFunc(index.Manifests, func(d ocispec.Descriptor) bool { return d.ArtifactType == lockType })
+	if i < 0 {
+		return nil, errors.New("the bundle has no lock")
+	}
+	m, err := b.member(ctx, index.Manifests[i])
+	var open func() (io.ReadCloser, error)
+	if err == nil {
+		open, err = b.layer(ctx, m)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the lock in the bundle: %w", err)
 	}
-	r, err := b.blob(m.Layers[0])
+	r, err := open()
 	if err != nil {
 		return nil, err
 	}
-	return io.ReadAll(r)
+	defer r.Close()
+	return readAll(r, maxLock)
 }

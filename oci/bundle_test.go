@@ -50,9 +50,9 @@ func TestBundle(t *testing.T) {
 	}
 	b, err := openBundle(t, text)
 	must(t, err)
-	lock, err := b.Lock()
+	lock, err := b.Lock(t.Context())
 	must(t, err)
-	annotations, open, err := b.Find("Bucket.default.b")
+	annotations, open, err := b.Find(t.Context(), "Bucket.default.b")
 	must(t, err)
 	r, err := open()
 	must(t, err)
@@ -60,7 +60,7 @@ func TestBundle(t *testing.T) {
 	if err != nil || string(content) != "same" || string(lock) != "version: 1\n" || annotations[ocispec.AnnotationRevision] != "main@sha1:1" {
 		t.Errorf("%v: %q, %q, %v", err, content, lock, annotations)
 	}
-	if _, _, err := b.Find("GitRepository.default.none"); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := b.Find(t.Context(), "GitRepository.default.none"); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 	file := filepath.Join(t.TempDir(), "bundle.tar")
@@ -82,6 +82,7 @@ func TestBundleHostile(t *testing.T) {
 	files := func(pairs ...string) []byte {
 		var out bytes.Buffer
 		w := tar.NewWriter(&out)
+		pairs = append([]string{"oci-layout", `{"imageLayoutVersion":"1.0.0"}`}, pairs...)
 		for i := 0; i < len(pairs); i += 2 {
 			must(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: pairs[i], Mode: 0o644, Size: int64(len(pairs[i+1]))}))
 			_, err := w.Write([]byte(pairs[i+1]))
@@ -95,9 +96,11 @@ func TestBundleHostile(t *testing.T) {
 		want string
 	}{
 		{[]byte("no tar"), "unexpected EOF"},
-		{files("other", "x"), "index.json: index.json"},
+		{files("other", "x"), "index.json: open index.json"},
 		{files("index.json", "{"), "index.json: unexpected end"},
+		{files("oci-layout", "{}"), "oci-layout: version"},
 		{files("index.json", strings.Repeat(" ", 4<<20+1)), "more than 4194304 bytes"},
+		{files("index.json", `{"manifests":[{"digest":"x"}]}`), "entry 0"},
 	} {
 		if _, err := openBundle(t, bad.text); err == nil || !strings.Contains(err.Error(), bad.want) {
 			t.Errorf("%.40q: %v, want %s", bad.text, err, bad.want)
@@ -106,7 +109,7 @@ func TestBundleHostile(t *testing.T) {
 	const none = "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a" // of {}
 	const blob = "blobs/sha256/44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
 	index := func(name, size string) string {
-		return `{"manifests":[{"digest":"` + none + `","size":` + size + `,"annotations":{"org.opencontainers.image.ref.name":"` + name + `"}}]}`
+		return `{"manifests":[{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"` + none + `","size":` + size + `,"annotations":{"org.opencontainers.image.ref.name":"` + name + `"}}]}`
 	}
 	for _, bad := range []struct {
 		text []byte
@@ -115,8 +118,8 @@ func TestBundleHostile(t *testing.T) {
 		{files("index.json", index("a", "2")), "no such file|file does not exist"},
 		{files("index.json", index("a", "2"), blob, "{}"), "it has 0 layers"},
 		{files("index.json", index("a", "2"), blob, "[]"), "digest"},
-		{files("index.json", index("a", "9000000"), blob, "{}"), "more than 4194304 bytes"},
-		{files("index.json", `{"manifests":[{"digest":"x","size":2,"annotations":{"org.opencontainers.image.ref.name":"a"}}]}`), "digest"},
+		{files("index.json", index("a", "9"), blob, "{}"), "of 9 bytes"},
+		{files("index.json", index("a", "5000000"), blob, strings.Repeat("{", 5000000)), "more than 4194304 bytes"},
 		{bytes.Replace(good, []byte("content of a"), []byte("content of b"), 1), "digest"},
 	} {
 		b, err := openBundle(t, bad.text)
@@ -125,7 +128,7 @@ func TestBundleHostile(t *testing.T) {
 		if bytes.Contains(bad.text, []byte("GitRepository.default.a")) {
 			name = "GitRepository.default.a"
 		}
-		_, open, err := b.Find(name)
+		_, open, err := b.Find(t.Context(), name)
 		if err == nil {
 			var r io.ReadCloser
 			if r, err = open(); err == nil {
@@ -143,7 +146,7 @@ func TestBundleHostile(t *testing.T) {
 	for _, text := range [][]byte{files("index.json", index("a", "2"), blob, "{}"), files("index.json", index("bundle", "2"), blob, "{}")} {
 		b, err := openBundle(t, text)
 		must(t, err)
-		if lock, err := b.Lock(); err == nil {
+		if lock, err := b.Lock(t.Context()); err == nil {
 			t.Errorf("the lock is %q", lock)
 		}
 	}

@@ -37,7 +37,8 @@ Signatures are verified before, and are not carried along.`,
   headgate fetch -f sources.yaml --bundle sources.tar --locked --out ./sources`,
 		Args: arguments(1, -1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return asFailure(p.runExport(c.Context(), f, args[0], args[1:]))
+			f.export, f.locked = args[0], true
+			return asFailure(p.runFetch(c.Context(), f, args[1:]))
 		},
 	}
 	f.registerLocked(c)
@@ -78,7 +79,7 @@ func (f *fetchFlags) registerLocked(c *cobra.Command) {
 
 // bundleOptions takes what is locked from a bundle, and the lock as well unless that
 // beside the documents counts.
-func (f *fetchFlags) bundleOptions(o *headgate.Options) (end func() error, err error) {
+func (f *fetchFlags) bundleOptions(ctx context.Context, o *headgate.Options) (end func() error, err error) {
 	switch {
 	case f.bundle == "":
 		return func() error { return nil }, nil
@@ -92,7 +93,7 @@ func (f *fetchFlags) bundleOptions(o *headgate.Options) (end func() error, err e
 	o.Bundle, o.Offline = b, true
 	if !o.Locked {
 		var text []byte
-		if text, err = b.Lock(); err == nil {
+		if text, err = b.Lock(ctx); err == nil {
 			o.Lock, err = lock.Read(bytes.NewReader(text))
 		}
 		o.Locked = true
@@ -103,58 +104,30 @@ func (f *fetchFlags) bundleOptions(o *headgate.Options) (end func() error, err e
 	return b.Close, nil
 }
 
-func (p *program) runExport(ctx context.Context, f *fetchFlags, file string, args []string) error {
-	s, named, err := p.prepare(ctx, &f.sourceFlags, args)
-	if err != nil {
-		return err
-	}
-	if s.bad != nil {
-		return &exitError{exitUsage, s.bad}
-	}
-	locks, err := s.locks(f.lockFile)
-	if err != nil {
-		return err
-	}
-	store, end, err := f.openStore(artifact.StoreConfig{})
-	if err != nil {
-		return err
-	}
-	defer end()
-	meter := newMeter(s.stderr, f.quiet, named)
-	s.env.Progress, s.origins = meter.show, p.origins(f.cacheDir())
+// export writes what was fetched by a lock to a bundle.
+func (s *session) export(file string, rows []*row, locked lock.Entries, store *artifact.Store) error {
 	var archives []oci.Bundled
 	entries := lock.Entries{}
-	rows, err := s.run(ctx, headgate.Options{Objects: named, Store: store, Ledger: ledgerOf(f.store), Lock: locks.entries, Locked: true, Offline: f.offline}, meter, func(*row) {})
-	if err == nil {
-		err = absent(rows)
-	}
-	if err != nil {
-		return err
-	}
 	for _, r := range rows {
 		ref := source.ReferenceTo(r.Object)
-		if entry, known := locks.entries[ref]; known && r.err == nil {
+		if entry, known := locked[ref]; known {
 			entries[ref] = entry
 		}
-		if _, external := r.Object.(*source.ExternalArtifact); !external && r.err == nil && r.Object.Artifact() != nil {
-			packed, err := headgate.Bundled(r.Object, store)
-			if err != nil {
-				return err
-			}
-			archives = append(archives, packed)
+		if _, external := r.Object.(*source.ExternalArtifact); external || r.Object.Artifact() == nil {
+			continue
 		}
-	}
-	slices.SortFunc(archives, func(a, b oci.Bundled) int { return strings.Compare(a.Name, b.Name) })
-	if !slices.ContainsFunc(rows, func(r *row) bool { return r.err != nil }) {
-		text, err := entries.Encode()
-		if err == nil {
-			err = writeBeside(file, func(w *os.File) error { return oci.WriteBundle(w, archives, text) })
-		}
+		packed, err := headgate.Bundled(r.Object, store)
 		if err != nil {
 			return err
 		}
+		archives = append(archives, packed)
 	}
-	return s.printObjects(rows, false)
+	slices.SortFunc(archives, func(a, b oci.Bundled) int { return strings.Compare(a.Name, b.Name) })
+	text, err := entries.Encode()
+	if err != nil {
+		return err
+	}
+	return writeBeside(file, func(w *os.File) error { return oci.WriteBundle(w, archives, text) })
 }
 
 // writeBeside writes a file beside its name, and renames it when all of it is written.

@@ -93,7 +93,8 @@ type fetchFlags struct {
 	detailed bool
 	locked   bool
 	offline  bool
-	bundle   string
+	bundle   string // that is read
+	export   string // the bundle that is written
 }
 
 func (p *program) fetch() *cobra.Command {
@@ -165,7 +166,7 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	} else if f.lockFile != "" {
 		return usage("--lock-file goes with --locked")
 	}
-	closeBundle, err := f.bundleOptions(&options)
+	closeBundle, err := f.bundleOptions(ctx, &options)
 	if err != nil {
 		return err
 	}
@@ -195,6 +196,11 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	}
 	if err := absent(rows); err != nil {
 		return err
+	}
+	if f.export != "" && !slices.ContainsFunc(rows, func(r *row) bool { return r.err != nil }) && s.bad == nil {
+		if err := s.export(f.export, rows, options.Lock, store); err != nil {
+			return err
+		}
 	}
 	return s.printObjects(rows, f.detailed)
 }
