@@ -18,6 +18,8 @@ import (
 	"github.com/headgate-io/headgate/bucket"
 	"github.com/headgate-io/headgate/bucket/s3"
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/oci"
+	"github.com/headgate-io/headgate/oci/cosign"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/lock"
 )
@@ -480,5 +482,49 @@ func TestLockedWithdrawn(t *testing.T) {
 	// without a ledger, too
 	if errs := locked(t.Context(), u.set(names...), headgate.Options{Lock: now, Store: store, Parallel: 1}); len(errs) != 2 {
 		t.Errorf("%v", errs)
+	}
+}
+
+// Signatures in registries are verified of what is locked: by the digest alone.
+func TestLockedSigned(t *testing.T) {
+	u, signer := startUpstreams(t), testenv.NewCosign(t, 1)
+	for _, path := range []string{"team/copied", "charts/regweb"} {
+		tag := map[string]string{"team/copied": "latest", "charts/regweb": "2.0.0"}[path]
+		text := u.registry.Manifest(path, tag)
+		d := u.registry.PushRaw(path, tag, "application/vnd.oci.image.manifest.v1+json", text)
+		signer.Sign(u.registry, path, d, d.Digest)
+	}
+	verify := ", verify: {provider: cosign, secretRef: {name: keys}}}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: keys}\nstringData:\n  cosign.pub: |\n    "
+	indented := func(s *testenv.Cosign) string { return strings.ReplaceAll(string(s.Public()), "\n", "\n    ") }
+	for _, name := range []string{"OCIRepository/copied", "PkgChart/regweb"} {
+		plain := u.documents[name]
+		u.documents[name] = strings.TrimSuffix(plain, "}\n") + verify + indented(signer) + "\n"
+		set := u.set(name)
+		origins := s3Origins
+		origins.Verifiers = map[string]oci.Technology{"cosign": cosign.New(cosign.Config{})}
+		fetch := func(set *source.Set, o headgate.Options) (v source.Verification, entries lock.Entries, failed error) {
+			entries, o.Origins = lock.Entries{}, origins
+			for r, err := range headgate.Fetch(t.Context(), set, o) {
+				entries[source.ReferenceTo(r.Object)] = r.Entry
+				failed = errors.Join(failed, err)
+				if r.Verification != (source.Verification{}) {
+					v = r.Verification
+				}
+			}
+			return v, entries, failed
+		}
+		v, entries, err := fetch(set, headgate.Options{Store: openStore(t), Lock: lock.Entries{}})
+		if err != nil || v.Message == "" {
+			t.Fatalf("%s: %v, %v", name, v, err)
+		}
+		if v, _, err = fetch(u.set(name), headgate.Options{Store: openStore(t), Lock: entries, Locked: true}); err != nil || v.Message == "" {
+			t.Errorf("%s, locked: %v, %v", name, v, err)
+		}
+		u.documents[name] = strings.TrimSuffix(plain, "}\n") + verify + indented(testenv.NewCosign(t, 2)) + "\n"
+		store := openStore(t)
+		if _, _, err = fetch(u.set(name), headgate.Options{Store: store, Lock: entries, Locked: true}); !errors.Is(err, source.ErrVerification) {
+			t.Errorf("%s with another key: %v", name, err)
+		}
+		empty(t, store)
 	}
 }

@@ -294,8 +294,6 @@ func (s *session) relock(ctx context.Context, f *relockFlags, anew []source.Obje
 	rows, err := s.run(ctx, headgate.Options{Objects: anew, Store: store, Lock: fixed}, meter, func(r *row) {
 		switch {
 		case r.err != nil || r.Outcome == source.Suspended:
-		case strings.HasPrefix(r.Entry.Revision, "local@"):
-			r.err = errors.New("it comes from a local directory: only what other machines can fetch is locked")
 		case slices.Contains(anew, r.Object):
 			found[source.ReferenceTo(r.Object)] = r.Entry
 		}
