@@ -8,9 +8,12 @@ import (
 	"iter"
 	"os"
 	"slices"
+	"sync"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/lock"
 )
 
 // Options say what [Fetch] does, and with what.
@@ -22,6 +25,21 @@ type Options struct {
 	// [source.StepVerify] fetches and verifies it. Neither stores anything.
 	// Default: [source.StepStore].
 	Until source.Step
+
+	// Lock has what objects are to be brought to, in the place of what their origins
+	// are at now; an entry that leaves the content open brings its revision. Results have
+	// the entries of objects as they are now. Nil: nothing is locked, and there are none.
+	Lock lock.Entries
+	// Locked wants an entry in Lock for each object that is worked on, and does all or
+	// nothing: what cannot be had as it is locked is a [source.PinError], and then nothing
+	// is stored. Repositories of charts are not asked. Results come when all have ended.
+	Locked bool
+	// Offline, with Locked, asks no origin: what is locked comes from the store or the
+	// cache, or its PinError has the Problem [Absent].
+	Offline bool
+	// Bundle, with Locked, has what is locked beside the store and the cache. What comes
+	// from it has the content that is locked.
+	Bundle *oci.Bundle
 
 	Origins Origins
 	// Env is what origins get. Fetch fills in Sources, and if they are not set,
@@ -40,6 +58,7 @@ type Result struct {
 	Index  int // the place of the object: those wanted come first, in their order
 	source.Result
 	Revision source.Revision // that Until StepResolve or StepVerify found
+	Entry    lock.Entry      // what locks the object, if it succeeded and Lock is not nil
 }
 
 // Fetch brings the objects of a set up to date with their origins once. An object
@@ -72,7 +91,11 @@ func Fetch(ctx context.Context, set *source.Set, o Options) iter.Seq2[Result, er
 			yield(Result{}, err)
 			return
 		}
-		f.run(ctx, yield)
+		if f.Locked && f.stores {
+			f.allOrNothing(ctx, yield)
+		} else {
+			f.run(ctx, yield)
+		}
 	}
 }
 
@@ -86,6 +109,9 @@ type fetch struct {
 	inputs     map[source.Object]bool // what charts are made of, if nothing is to be stored
 	reconciler source.Reconciler
 	temporary  string // directory of the store if it is a temporary one
+
+	mu      sync.Mutex
+	unsaved map[source.Object]*unsaved // of a run that does all or nothing
 }
 
 // begin finds the objects, and prepares what their origins get.
@@ -98,6 +124,8 @@ func (f *fetch) begin(ctx context.Context) error {
 	switch {
 	case !f.stores && f.Until != source.StepResolve && f.Until != source.StepVerify:
 		return fmt.Errorf("fetch until %q: want %s, %s or %s", f.Until, source.StepResolve, source.StepVerify, source.StepStore)
+	case f.Offline && !f.Locked:
+		return errors.New("fetch: without Locked, origins have to be asked")
 	case f.stores && f.Store == nil:
 		return errors.New("fetch: there is no store")
 	}
@@ -141,7 +169,11 @@ func (f *fetch) begin(ctx context.Context) error {
 	if f.Ledger != nil && f.stores {
 		f.reconciler.Load, f.reconciler.Save = f.Ledger.Load, f.Ledger.Save
 	}
-	return nil
+	if !f.Locked {
+		return nil
+	}
+	f.reconciler.Save, f.unsaved = f.hold, map[source.Object]*unsaved{}
+	return f.checkLock()
 }
 
 // charts returns the charts among objects. Their versions are wanted although they
@@ -242,16 +274,27 @@ func (f *fetch) do(ctx context.Context, i int) ending {
 }
 
 // reconcile brings one object up to date.
-func (f *fetch) reconcile(ctx context.Context, r *Result) error {
+func (f *fetch) reconcile(ctx context.Context, r *Result) (err error) {
+	if f.Lock != nil {
+		if r.Entry, err = lock.New(r.Object); err != nil {
+			return err
+		}
+		if f.Ledger == nil {
+			source.AssignGeneration(r.Object, nil) // it is part of the version of a chart
+		}
+	}
 	if _, external := r.Object.(*source.ExternalArtifact); external {
 		r.Outcome, r.Why = source.Unchanged, "its artifact is published elsewhere"
-		if r.Object.Artifact() == nil {
+		if err = f.external(r); err != nil {
 			r.Outcome = source.Failed
-			return errors.New("status.artifact is not set yet")
 		}
+		return err
+	}
+	if f.Locked && indexOnly(r.Object) {
+		r.Outcome, r.Why = source.Unchanged, "the charts of it are locked, not the repository"
 		return nil
 	}
-	from, err := f.Origins.New(r.Object, f.Env)
+	from, locked, err := f.locked(r.Object)
 	if err != nil {
 		r.Outcome = source.Stalled
 		return err
@@ -261,5 +304,30 @@ func (f *fetch) reconcile(ctx context.Context, r *Result) error {
 		f.Env.Progress(source.Progress{Object: address, Phase: "asking " + source.OriginOf(r.Object)})
 	}
 	r.Result, err = f.reconciler.Reconcile(ctx, r.Object, from)
+	switch {
+	case err != nil || locked == nil:
+	case locked.want != nil && !locked.want.Open():
+		r.Entry = *locked.want
+	default:
+		r.Entry.Content, r.Entry.Digest, r.Entry.Pin = locked.got.Content, locked.got.Digest, locked.got.Pin
+	}
 	return err
+}
+
+// external takes the artifact of an ExternalArtifact from its status.
+func (f *fetch) external(r *Result) error {
+	a := r.Object.Artifact()
+	switch {
+	case a == nil:
+		return errors.New("status.artifact is not set yet")
+	case f.Lock != nil && a.Digest == "":
+		return errors.New("status.artifact has no digest: it cannot be locked")
+	}
+	r.Entry.Pin, r.Entry.Digest = source.Pin{Revision: a.Revision, URL: a.URL}, a.Digest
+	o := &lockedOrigin{obj: r.Object}
+	if entry, known := f.Lock[source.ReferenceTo(r.Object)]; known && !entry.Open() && !entry.Equal(r.Entry) && !r.Object.Plan().Suspend {
+		o.want = &entry
+		return o.differs(fmt.Errorf("revision %s with digest %s is at %s", a.Revision, a.Digest, a.URL))
+	}
+	return nil
 }

@@ -14,7 +14,7 @@ func (f *fetch) look(ctx context.Context, r *Result) error {
 	if err != nil {
 		return err
 	}
-	from, err := f.Origins.New(obj, f.Env)
+	from, _, err := f.locked(obj)
 	if err != nil {
 		return err
 	}

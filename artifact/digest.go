@@ -10,6 +10,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/klauspost/compress/gzip"
 	"lukechampine.com/blake3"
 )
 
@@ -68,6 +69,20 @@ func ParseDigest(digest string) (a Algorithm, value string, err error) {
 		return "", "", fmt.Errorf("digest %q is not lower-case hexadecimal", digest)
 	}
 	return a, value, nil
+}
+
+// ContentDigest returns the SHA-256 of the tar stream in a gzip-compressed archive,
+// sha256:HEX, which does not depend on the compressor. It reads r to its end.
+func ContentDigest(r io.Reader) (string, error) {
+	content, err := gzip.NewReader(r)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, content); err != nil {
+		return "", err
+	}
+	return string(SHA256) + ":" + hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // A DigestError reports content that is not what its digest promised.

@@ -167,6 +167,19 @@ func (s *Store) drop(p storePath) error {
 	return err
 }
 
+// Withdraw removes one artifact, for a caller that stored it and does not publish
+// it. The caller holds [Store.Lock].
+func (s *Store) Withdraw(a Artifact) (err error) {
+	defer wrap(&err, "withdraw artifact %q", a.Path)
+	p, _, err := locate(a)
+	if err != nil {
+		return err
+	}
+	err = s.drop(p)
+	s.removeEmpty(p.dir)
+	return err
+}
+
 // Remove removes everything of the object dir. The caller holds [Store.Lock].
 func (s *Store) Remove(dir string) (err error) {
 	defer wrap(&err, "remove %s", dir)

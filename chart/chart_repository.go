@@ -98,18 +98,39 @@ func (u *chartRepository) fetch(ctx context.Context, s *selected) (*bundle.Chart
 			return nil, err
 		}
 	}
-	if c := s.verified; c != nil {
-		s.verified = nil
-		return c, nil
+	c := s.verified
+	if s.verified = nil; c == nil {
+		digest := s.digest
+		if u.http.local != "" {
+			digest = "" // what is here is not cached
+		}
+		var err error
+		c, err = u.fromCache(ctx, s, digest, string(u.http.print[:]), func() (*bundle.Chart, error) {
+			got, err := u.download(ctx, s)
+			return got.Chart, err
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
-	digest := s.digest
-	if u.http.local != "" {
-		digest = "" // what is here is not cached
+	s.pin.Version, s.pin.Digest = s.version, c.Digest
+	for _, text := range s.entry.URLs { // of a chart from the cache the first, which download would ask first
+		if at, err := u.resolve(text); err == nil && s.pin.URL == "" {
+			s.pin.URL = u.spell(at)
+		}
 	}
-	return u.fromCache(ctx, s, digest, string(u.http.print[:]), func() (*bundle.Chart, error) {
-		got, err := u.download(ctx, s)
-		return got.Chart, err
-	})
+	return c, nil
+}
+
+// spell returns a URL as a lock has it: without user information, and without the
+// query of the repository, which resolve adds.
+func (u *chartRepository) spell(at *url.URL) string {
+	to := *at
+	to.User = nil
+	if query := u.http.at.RawQuery; query != "" && transport.SameOrigin(at, u.http.at) {
+		to.RawQuery = strings.TrimSuffix(strings.TrimSuffix(to.RawQuery, query), "&")
+	}
+	return to.String()
 }
 
 const (
@@ -131,6 +152,7 @@ func (u *chartRepository) download(ctx context.Context, s *selected) (download, 
 	for _, text := range s.entry.URLs[:min(len(s.entry.URLs), maxURLs)] {
 		got, err := u.try(ctx, s, text)
 		if err == nil {
+			s.pin.URL = u.spell(got.from)
 			return got, nil
 		}
 		if failed != nil {
@@ -173,7 +195,7 @@ func (u *chartRepository) resolve(text string) (*url.URL, error) {
 	if err != nil {
 		return nil, fmt.Errorf("URL %.100q cannot be read", redact.String(text))
 	}
-	relative := !to.IsAbs()
+	relative := !to.IsAbs() || u.env.Pin != nil // a lock has the URLs of relative ones
 	at := u.http.at.ResolveReference(to)
 	if relative {
 		at.RawQuery = to.RawQuery
@@ -296,5 +318,10 @@ func (u *chartRepository) pullFrom(ctx context.Context, s *selected, at *url.URL
 		}
 	}
 	got.from = at
+	if named.ValidateReferenceAsDigest() != nil {
+		exact := *at
+		exact.Path = strings.TrimSuffix(at.Path, ":"+named.Reference) + "@" + subject.Digest.String()
+		got.from = &exact
+	}
 	return got, nil
 }

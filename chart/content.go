@@ -73,8 +73,8 @@ func (o *Origin) inputs(ctx context.Context) (*inputs, error) {
 	for i, obj := range needed {
 		a := obj.Artifact()
 		switch {
-		case i == 0 && in.repository != nil && inRegistry(in.repository):
-			a = &artifact.Artifact{} // it may have one of before it was a registry
+		case i == 0 && in.repository != nil && (inRegistry(in.repository) || o.env.Pin != nil):
+			a = &artifact.Artifact{} // it may have one of before it was a registry, or that no lock speaks of
 		case a == nil:
 			return nil, unavailable("NoSourceArtifact", source.NoArtifact(obj))
 		}
@@ -167,6 +167,12 @@ func (in *inputs) ask(ctx context.Context, up upstream) (*selected, error) {
 	if err := checkName(in.chart.Spec.Chart); err != nil {
 		return nil, err
 	}
+	if pin := in.env.Pin; pin != nil {
+		if pin.Chart == nil {
+			return nil, &source.PinError{Problem: "missing", Err: errors.New("the lock does not say which version of the chart it was made of")}
+		}
+		return pinned(in.chart.Spec.Chart, *pin.Chart), nil
+	}
 	s, err := up.find(ctx, in.chart.Spec.Chart, in.chart.Spec.Version)
 	if step, ok := errors.AsType[*source.StepError](err); ok && step.Reason == badReference && !inRegistry(in.repository) {
 		err = badChart(err)
@@ -258,7 +264,11 @@ func (in *inputs) stamp() string {
 		parts = append(parts, hash[:min(12, len(hash))]) // the whole would be too long for a label
 	}
 	if in.merges() {
-		parts = append(parts, strconv.FormatInt(in.chart.Metadata.Generation, 10))
+		generation := strconv.FormatInt(in.chart.Metadata.Generation, 10)
+		if pin := in.env.Pin; pin != nil { // that of the store may be another
+			generation = pin.Revision[strings.LastIndexAny(pin.Revision, ".+")+1:]
+		}
+		parts = append(parts, generation)
 	}
 	return strings.Join(parts, ".")
 }
@@ -462,10 +472,11 @@ func (c *content) write(ctx context.Context, w io.Writer) (report source.Report,
 	}
 	if b.Archived() && c.stamp() == "" && values == nil {
 		report.Files = 1
+		report.Copied = true
 		report.Bytes, err = b.WriteTo(w)
 		report.Reason, report.Ready = "ChartPullSucceeded", "pulled"
 	} else {
-		report.Report, err = c.build(ctx, w, b, own, values)
+		report.Report, report.Dependencies, err = c.build(ctx, w, b, own, values)
 		report.Reason, report.Ready = "ChartPackageSucceeded", "packaged"
 	}
 	report.Ready += fmt.Sprintf(" '%s' chart with version '%s'", b.Metadata.Name, c.rev.ID)
@@ -473,6 +484,9 @@ func (c *content) write(ctx context.Context, w io.Writer) (report source.Report,
 		report.Ready += fmt.Sprintf(" and merged values files %v", used)
 	}
 	report.Message, report.Found = report.Ready, append([]string{}, used...)
+	if c.upstream != nil {
+		report.Chart = &c.selected.pin
+	}
 	return report, err
 }
 
@@ -520,7 +534,7 @@ func (c *content) whole(ctx context.Context) (b *bundle.Chart, err error) {
 
 // build writes the archive of a chart with what is to be different in it. A
 // directory, which lies in tree, gets what it depends on.
-func (c *content) build(ctx context.Context, w io.Writer, b *bundle.Chart, tree fs.FS, values []byte) (report artifact.Report, err error) {
+func (c *content) build(ctx context.Context, w io.Writer, b *bundle.Chart, tree fs.FS, values []byte) (report artifact.Report, added []source.ChartPin, err error) {
 	edit := bundle.Edit{Values: values, Limits: bundle.Limits(c.env.Limits)}
 	if c.stamp() != "" {
 		edit.Version = c.rev.ID
@@ -531,17 +545,17 @@ func (c *content) build(ctx context.Context, w io.Writer, b *bundle.Chart, tree 
 			err = errors.New("the chart has no values.yaml that spec.valuesFiles could replace: add an empty one to it")
 		}
 		if err != nil {
-			return report, badValues(err)
+			return report, nil, badValues(err)
 		}
 	}
 	if !b.Archived() {
 		dir, err := c.path()
 		if err != nil {
-			return report, err
+			return report, nil, err
 		}
-		charts, end, err := c.complete(ctx, tree, dir, b)
+		charts, end, err := c.complete(ctx, tree, dir, b, &added)
 		if err != nil {
-			return report, err
+			return report, nil, err
 		}
 		defer end()
 		edit.Charts = charts
@@ -552,9 +566,9 @@ func (c *content) build(ctx context.Context, w io.Writer, b *bundle.Chart, tree 
 	})
 	switch {
 	case errors.Is(err, bundle.ErrVersion):
-		return report, badVersion(err)
+		return report, nil, badVersion(err)
 	case err != nil:
-		return report, &source.StepError{Step: source.StepBuild, Reason: "ChartPackageError", Err: err}
+		return report, nil, &source.StepError{Step: source.StepBuild, Reason: "ChartPackageError", Err: err}
 	}
-	return report, nil
+	return report, added, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"slices"
@@ -45,8 +46,8 @@ const (
 //
 // The order of charts is that of Chart.yaml. The first failure ends the rest. It
 // is a *[source.StepError] with reason DependencyBuildError, which never wraps
-// [source.ErrInvalid].
-func (o *opener) complete(ctx context.Context, tree fs.FS, dir string, c *bundle.Chart) (charts []*bundle.Chart, end func() error, err error) {
+// [source.ErrInvalid]. What came from repositories is appended to added.
+func (o *opener) complete(ctx context.Context, tree fs.FS, dir string, c *bundle.Chart, added *[]source.ChartPin) (charts []*bundle.Chart, end func() error, err error) {
 	limits := bundle.Limits(o.env.Limits)
 	p := &plan{tree: tree, limits: limits, budget: bundle.NewBudget(limits), members: map[string]*member{}}
 	root, err := p.complete(ctx, dir, c)
@@ -55,6 +56,9 @@ func (o *opener) complete(ctx context.Context, tree fs.FS, dir string, c *bundle
 	}
 	if err == nil {
 		charts, err = root.additions()
+	}
+	for _, m := range p.fetches {
+		*added = append(*added, m.pin)
 	}
 	if err != nil {
 		return nil, nil, dependencyError(errors.Join(err, p.close()))
@@ -90,7 +94,8 @@ type member struct {
 
 	// Of a repository:
 	dependency *chart.Dependency
-	subject    string // for errors
+	subject    string          // for errors
+	pin        source.ChartPin // once it is fetched
 }
 
 // A need is a dependency that a chart lacks, and what meets it.
@@ -306,7 +311,7 @@ func (u *upstreams) fetch(ctx context.Context, m *member, budget *bundle.Budget)
 	if err != nil {
 		return err
 	}
-	s, err := up.find(ctx, d.Name, d.Version)
+	s, err := u.find(ctx, up, d)
 	if err != nil {
 		return err
 	}
@@ -320,7 +325,22 @@ func (u *upstreams) fetch(ctx context.Context, m *member, budget *bundle.Budget)
 	if got := m.chart.Metadata; got.Name != d.Name || !admits(d.Version, got.Version) {
 		return fmt.Errorf("chart %q %q came", got.Name, got.Version)
 	}
+	m.pin = s.pin
+	m.pin.Name, m.pin.Range, m.pin.Repository = d.Name, d.Version, d.Repository
 	return budget.Spend(m.chart)
+}
+
+// find returns the version that d selects, or that a lock has for it.
+func (u *upstreams) find(ctx context.Context, up upstream, d *chart.Dependency) (*selected, error) {
+	if u.env.Pin == nil {
+		return up.find(ctx, d.Name, d.Version)
+	}
+	for _, pin := range u.env.Pin.Dependencies {
+		if pin.Name == d.Name && pin.Range == d.Version && pin.Repository == d.Repository {
+			return pinned(d.Name, pin), nil
+		}
+	}
+	return nil, &source.PinError{Problem: "missing", Err: errors.New("the lock has no version for it")}
 }
 
 // upstream returns the upstream of a repository as a dependency names it.
@@ -337,7 +357,11 @@ func (u *upstreams) upstream(ctx context.Context, repository string) (upstream, 
 	u.mu.Lock()
 	open := u.open[key]
 	if open == nil {
-		open = sync.OnceValues(func() (upstream, error) { return u.opener.open(u.ctx, repo, nil) })
+		var index func(context.Context) (io.ReadCloser, error) // nil: it is fetched
+		if u.env.Pin != nil {
+			index = func(context.Context) (io.ReadCloser, error) { return nil, errors.ErrUnsupported } // a lock needs none
+		}
+		open = sync.OnceValues(func() (upstream, error) { return u.opener.open(u.ctx, repo, index) })
 		u.open[key] = open
 	}
 	u.mu.Unlock()

@@ -68,7 +68,7 @@ func completedWithin(ctx context.Context, t *testing.T, s *opener, tree fs.FS, d
 	t.Helper()
 	c, err := bundle.Open(tree, dir, artifact.Limits{})
 	must(t, err)
-	charts, end, err := s.complete(ctx, tree, dir, c)
+	charts, end, err := s.complete(ctx, tree, dir, c, new([]source.ChartPin))
 	if err != nil {
 		if charts != nil || end != nil {
 			t.Errorf("charts and an end come with error %v", err)

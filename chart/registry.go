@@ -195,6 +195,8 @@ func (r *registry) fetch(ctx context.Context, s *selected) (*bundle.Chart, error
 	if err == nil {
 		got, err = r.pull(ctx, s, from, r.repo, s.subject, false)
 	}
+	s.pin = source.ChartPin{Version: s.version, Digest: s.subject.Digest.String(),
+		URL: r.url + "/" + s.name + ":" + strings.ReplaceAll(s.version, "+", "_")}
 	if err != nil {
 		return nil, stepError(source.StepFetch, pullFailed, fmt.Errorf("chart %s %s: %w", s.name, s.version, err))
 	}

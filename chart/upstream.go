@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/headgate-io/headgate/artifact"
@@ -53,7 +54,15 @@ type selected struct {
 	digest  string             // sha256:HEX, "" when the index does not tell
 	subject ocispec.Descriptor // the manifest in a registry
 
-	verified *bundle.Chart // what verify fetched, until fetch takes it
+	verified *bundle.Chart   // what verify fetched, until fetch takes it
+	pin      source.ChartPin // once it is fetched: what fetches it again
+}
+
+// pinned is the version of the named chart that a lock has.
+func pinned(name string, pin source.ChartPin) *selected {
+	entry := index.Entry{Version: pin.Version, URLs: []string{pin.URL}}
+	return &selected{name: name, version: pin.Version, identity: pin.Digest, entry: entry,
+		digest: pin.Digest, subject: ocispec.Descriptor{Digest: digest.Digest(pin.Digest)}}
 }
 
 // release closes what verify fetched.

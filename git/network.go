@@ -266,7 +266,7 @@ func (n *network) deepen(ctx context.Context, tips []object.Ref, commit object.I
 		pack.Close()
 		more = cut && depth > 0
 	}
-	return nil, nil, fmt.Errorf("commit %s is in the history of no branch or tag that the server offers", commit)
+	return nil, nil, notFound(fmt.Sprintf("commit %s is in the history of no branch or tag that the server offers", commit))
 }
 
 // receive spools one pack. cut tells that history goes on behind it.

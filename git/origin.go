@@ -66,7 +66,7 @@ func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revisio
 		rev.Inputs = inputs
 		return rev, state, err
 	}
-	sel, err := selectRef(o.repo.Spec.Ref)
+	sel, err := o.selection()
 	if err != nil {
 		return source.Revision{}, nil, err
 	}
@@ -77,10 +77,14 @@ func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revisio
 	}
 	o.keep(nil, "", before.Server)
 	rev := revision(sel.label, sel.commit)
-	if sel.commit.IsZero() {
-		if rev, err = o.locate(ctx, sel, before, &now); err != nil {
-			return source.Revision{}, nil, err
-		}
+	switch {
+	case sel.commit.IsZero():
+		rev, err = o.locate(ctx, sel, before, &now)
+	case sel.locked && o.env.Pin.Prove:
+		err = o.proveSelected(ctx, sel)
+	}
+	if err != nil {
+		return source.Revision{}, nil, err
 	}
 	rev.Inputs, rev.Reverify = inputs, now.Trust != before.Trust
 	now.Revision = rev.ID
@@ -137,7 +141,7 @@ func (o *Origin) open(ctx context.Context, rev source.Revision) (source.Content,
 	} else if ok {
 		return dir.Open(ctx, rev)
 	}
-	sel, err := selectRef(o.repo.Spec.Ref)
+	sel, err := o.selection()
 	if err != nil {
 		return nil, err
 	}
@@ -161,6 +165,9 @@ func (o *Origin) open(ctx context.Context, rev source.Revision) (source.Content,
 		return nil, err
 	}
 	c, err := o.selected(ctx, up, sel, rev, id)
+	if sel.locked && errors.Is(err, wire.ErrUnreachable) {
+		err = notFound(fmt.Sprintf("the server has no commit %s, or does not send it: %v", id, err))
+	}
 	if err != nil {
 		return nil, errors.Join(err, up.Close())
 	}
@@ -174,7 +181,7 @@ func (o *Origin) open(ctx context.Context, rev source.Revision) (source.Content,
 
 // selected fetches the commit id of rev, which sel selects, and what proves that it may.
 func (o *Origin) selected(ctx context.Context, up upstream, sel selection, rev source.Revision, id object.ID) (*content, error) {
-	if !sel.commit.IsZero() && sel.ref != "" {
+	if !sel.commit.IsZero() && sel.ref != "" && !sel.locked {
 		if err := prove(ctx, up, sel); err != nil {
 			return nil, err
 		}
@@ -187,7 +194,11 @@ func (o *Origin) selected(ctx context.Context, up upstream, sel selection, rev s
 	if tag.Commit() == id {
 		want = tag.ID // both come at once
 	}
-	c, err := o.fetch(ctx, up, want, id, sel.ref, o.lean())
+	via := sel.ref
+	if sel.locked {
+		via = "" // the refs of today need not lead to it
+	}
+	c, err := o.fetch(ctx, up, want, id, via, o.lean())
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package git
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,6 +24,8 @@ type selection struct {
 	ref    string              // full name of the one ref to look up, "" with commit or semver
 	commit object.ID           // pinned commit: the revision is known without asking anybody
 	semver *semver.Constraints // range of tags
+	locked bool                // commit is that of a lock, whatever the other fields say
+	tag    object.ID           // of a tag object in a lock, zero if it has none
 }
 
 func selectRef(ref *source.GitRepositoryRef) (selection, error) {
@@ -55,6 +58,50 @@ func selectRef(ref *source.GitRepositoryRef) (selection, error) {
 	return selection{field: "branch", label: b, ref: "refs/heads/" + b}, nil
 }
 
+// selection returns what spec.ref comes to, or what a lock has in its place.
+func (o *Origin) selection() (selection, error) {
+	s, err := selectRef(o.repo.Spec.Ref)
+	pin := o.env.Pin
+	if pin == nil || err != nil {
+		return s, err
+	}
+	s.locked = true
+	if s.commit, err = commitOf(source.Revision{ID: pin.Revision}); err == nil && pin.Tag != "" {
+		s.tag, err = object.ParseID(pin.Tag)
+	}
+	if err != nil {
+		return s, fmt.Errorf("%w: the lock: %w", source.ErrInvalid, err)
+	}
+	s.label = labelOf(pin.Revision)
+	return s, nil
+}
+
+// proveSelected checks that spec.ref leads to the commit of the lock.
+func (o *Origin) proveSelected(ctx context.Context, locked selection) error {
+	sel, err := selectRef(o.repo.Spec.Ref)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !sel.commit.IsZero() && sel.commit != locked.commit:
+		return notFound(fmt.Sprintf("spec.ref.commit is %s, the lock has %s", sel.commit, locked.commit))
+	case !sel.commit.IsZero() && sel.ref == "":
+		return nil
+	case sel.semver != nil:
+		v, err := semver.NewVersion(locked.label)
+		if err != nil || !sel.semver.Check(v) {
+			return notFound(fmt.Sprintf("tag %q of the lock is not in the range %q of spec.ref.semver", locked.label, sel.label))
+		}
+		sel.label, sel.ref = locked.label, "refs/tags/"+locked.label
+	}
+	sel.commit = locked.commit
+	up, err := o.connect(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(prove(ctx, up, sel), up.Close())
+}
+
 // tagged reports whether s selects a tag, which a later run may find elsewhere.
 func (s selection) tagged() bool { return s.semver != nil || strings.HasPrefix(s.ref, "refs/tags/") }
 
@@ -66,6 +113,9 @@ func revision(label string, commit object.ID) source.Revision {
 	}
 	return source.Revision{ID: id, File: commit.String() + ".tar.gz"}
 }
+
+// labelOf returns what stands before the @ of a revision, "" if nothing does.
+func labelOf(revision string) string { return revision[:max(0, strings.LastIndexByte(revision, '@'))] }
 
 // commitOf is the inverse of revision.
 func commitOf(rev source.Revision) (object.ID, error) {
@@ -81,10 +131,18 @@ func choose(ctx context.Context, up upstream, sel selection, before state, now *
 	if sel.semver != nil {
 		tag, tie, err := highest(ctx, up, sel, before.Tie)
 		now.Tie = tie
-		return revision(tag.Tag(), tag.Commit()), err
+		return tagged(revision(tag.Tag(), tag.Commit()), tag), err
 	}
 	ref, err := lookUp(ctx, up, sel)
-	return revision(sel.label, ref.Commit()), err
+	return tagged(revision(sel.label, ref.Commit()), ref), err
+}
+
+// tagged returns rev with the tag object that ref leads to, if it leads to one.
+func tagged(rev source.Revision, ref object.Ref) source.Revision {
+	if ref.ID != ref.Commit() {
+		rev.Tag = ref.ID.String()
+	}
+	return rev
 }
 
 // lookUp finds the one ref that sel names.
@@ -188,19 +246,26 @@ func prove(ctx context.Context, up upstream, sel selection) error {
 	if err != nil {
 		return err
 	}
+	what, remedy := "branch", ": correct spec.ref.commit or spec.ref.branch"
+	if sel.field != "commit" {
+		remedy = ""
+	}
+	if sel.tagged() || sel.field == "name" {
+		what = sel.field
+	}
 	for depth := 64; ; depth = deeper(depth) {
 		found, missing, err := ancestor(ctx, up, tip.Commit(), sel.commit, depth)
 		switch {
 		case err != nil:
-			return fmt.Errorf("prove that commit %s is on branch %q: %w", sel.commit, sel.label, err)
+			return fmt.Errorf("prove that commit %s is on %s %q: %w", sel.commit, what, sel.label, err)
 		case found:
 			return nil
 		case missing == nil:
-			return fmt.Errorf("commit %s is not on branch %q (its tip is %s): correct spec.ref.commit or spec.ref.branch",
-				sel.commit, sel.label, tip.Commit())
+			return notFound(fmt.Sprintf("commit %s is not on %s %q (its tip is %s)%s",
+				sel.commit, what, sel.label, tip.Commit(), remedy))
 		case depth == 0:
-			return fmt.Errorf("commit %s cannot be proved to be on branch %q, whose history is incomplete (its tip is %s): %w",
-				sel.commit, sel.label, tip.Commit(), missing)
+			return fmt.Errorf("commit %s cannot be proved to be on %s %q, whose history is incomplete (its tip is %s): %w",
+				sel.commit, what, sel.label, tip.Commit(), missing)
 		}
 	}
 }

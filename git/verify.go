@@ -1,6 +1,7 @@
 package git
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -88,8 +89,15 @@ func (o *Origin) signedTag(ctx context.Context, up upstream, sel selection, rev 
 	if err != nil || !modes[mode].tag {
 		return object.Ref{}, err
 	}
+	if sel.locked {
+		tag := object.Ref{Name: cmp.Or(sel.ref, "refs/tags/"+sel.label), ID: sel.commit}
+		if !sel.tag.IsZero() {
+			tag.ID, tag.Peeled = sel.tag, sel.commit
+		}
+		return tag, nil
+	}
 	if sel.semver != nil {
-		sel.label = rev.ID[:max(0, strings.LastIndexByte(rev.ID, '@'))]
+		sel.label = labelOf(rev.ID)
 		sel.ref = "refs/tags/" + sel.label
 	}
 	return lookUp(ctx, up, sel)

@@ -36,7 +36,7 @@ func (c *content) WriteTo(ctx context.Context, w io.Writer) (source.Report, erro
 		write = c.copy
 	}
 	report, err := write(ctx, w)
-	return source.Report{Report: report, Message: c.message(), Notes: c.notes, Emptied: c.rules.Emptied(report)}, err
+	return source.Report{Report: report, Message: c.message(), Notes: c.notes, Emptied: c.rules.Emptied(report), Copied: c.copies()}, err
 }
 
 // copies reports whether the layer is wanted as it is.

@@ -19,12 +19,18 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A layout is an image layout in a directory (image specification 1.1, "OCI
-// Image Layout"). Nothing outside the directory is read, whatever its links say.
+// A layout is an image layout (image specification 1.1, "OCI Image Layout") in a
+// directory or, as a [Bundle], in a tar archive.
 type layout struct {
-	root  *os.Root
+	files interface {
+		open(name string) (io.ReadCloser, int64, error) // a regular file and its size
+		Close() error
+	}
 	index descriptors
 }
+
+// A directory has files of a layout. Nothing outside it is read, whatever its links say.
+type directory struct{ *os.Root }
 
 // openLayout opens the layout at dir. Errors wrap those of the file system.
 func openLayout(dir string) (*layout, error) {
@@ -32,7 +38,7 @@ func openLayout(dir string) (*layout, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &layout{root: root}
+	l := &layout{files: directory{root}}
 	if err := l.read(); err != nil {
 		root.Close()
 		return nil, fmt.Errorf("image layout %s: %w", dir, err)
@@ -75,7 +81,7 @@ func (l *layout) decode(name string, v any) error {
 
 // file reads a file of at most the size of a manifest.
 func (l *layout) file(name string) ([]byte, error) {
-	f, _, err := l.open(name)
+	f, _, err := l.files.open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -84,15 +90,15 @@ func (l *layout) file(name string) ([]byte, error) {
 }
 
 // open opens a regular file: opening others may never end.
-func (l *layout) open(name string) (io.ReadCloser, int64, error) {
-	info, err := l.root.Stat(name)
+func (dir directory) open(name string) (io.ReadCloser, int64, error) {
+	info, err := dir.Stat(name)
 	if err != nil {
 		return nil, 0, err
 	}
 	if !info.Mode().IsRegular() {
 		return nil, 0, fmt.Errorf("%s is no regular file", name)
 	}
-	f, err := l.root.Open(name)
+	f, err := dir.Open(name)
 	return f, info.Size(), err
 }
 
@@ -130,7 +136,7 @@ func (l *layout) head(_ context.Context, reference string) (found ocispec.Descri
 	case want == "":
 		return found, fmt.Errorf("%s has no manifest for it: %w", ocispec.ImageIndexFile, fs.ErrNotExist)
 	}
-	f, size, err := l.open(blobFile(want)) // an index may lead to it
+	f, size, err := l.files.open(blobFile(want)) // an index may lead to it
 	if err != nil {
 		return found, err
 	}
@@ -147,7 +153,7 @@ func (l *layout) manifest(ctx context.Context, reference string) (string, []byte
 }
 
 func (l *layout) blob(_ context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
-	f, _, err := l.open(blobFile(d.Digest))
+	f, _, err := l.files.open(blobFile(d.Digest))
 	return f, err
 }
 
@@ -174,7 +180,7 @@ func (l *layout) referrers(ctx context.Context, subject digest.Digest, _ string)
 	return all, errNoReferrers
 }
 
-func (l *layout) close() { l.root.Close() }
+func (l *layout) close() { l.files.Close() }
 
 // directory returns the origin that reads the plain directory which stands in
 // for spec.url, nil when an image layout does, or nothing.

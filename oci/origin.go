@@ -60,7 +60,7 @@ func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revisio
 	} else if dir != nil {
 		return dir.Resolve(ctx, nil)
 	}
-	sel, err := selectRef(&o.repo.Spec)
+	sel, err := o.selection()
 	if err != nil {
 		return source.Revision{}, nil, stepError(source.StepResolve, listFailed, invalid(err))
 	}
@@ -85,14 +85,14 @@ func (o *Origin) locate(ctx context.Context, sel selection, before state) (tag s
 	o.keep(nil) // what an earlier Resolve left was fetched with the Secrets of then
 	url := o.repo.Spec.URL
 	if sel.digest != "" && before.knows(url, sel.digest) {
-		return "", before, nil
+		return sel.tag, before, nil
 	}
 	repo, err := o.connect(ctx)
 	if err != nil {
 		return "", now, err
 	}
 	d := ocispec.Descriptor{Digest: sel.digest}
-	if sel.digest == "" {
+	if tag = sel.tag; sel.digest == "" {
 		tag, d, err = o.lookUp(ctx, repo, sel)
 	}
 	if err != nil || before.knows(url, d.Digest) {

@@ -24,13 +24,25 @@ type selection struct {
 	span   string              // semver as the spec has it
 	filter *regexp.Regexp      // what names of tags must match first; nil: nothing
 	chart  bool                // _ in a tag stands for the + of a version
-	tag    string
+	tag    string              // with digest: what a lock found it by, "" if that was the digest
 }
 
 const (
 	defaultTag = "latest"
 	chartLayer = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 )
+
+// selection returns what spec.ref comes to, or what a lock has in its place.
+func (o *Origin) selection() (selection, error) {
+	s, err := selectRef(&o.repo.Spec)
+	if err == nil && o.env.Pin != nil {
+		s.tag = o.env.Pin.Revision[:max(0, strings.LastIndexByte(o.env.Pin.Revision, '@'))]
+		if s.digest, err = digestOf(source.Revision{ID: o.env.Pin.Revision}); err != nil {
+			err = fmt.Errorf("the lock: %w", err)
+		}
+	}
+	return s, err
+}
 
 func selectRef(spec *source.OCIRepositorySpec) (s selection, err error) {
 	ref := cmp.Or(spec.Ref, &source.OCIRepositoryRef{})

@@ -67,6 +67,7 @@ type Revision struct {
 	Reverify bool                // the keys or identities that are trusted are not those that the last run trusted
 	Verify   string              // the verification that a source it comes from asks for, where the spec of the object asks for none itself
 	Note     string              // why the published artifact may not be what one expects, where it stays
+	Tag      string              // of a Git repository: id of the tag object that led to the commit, where it was looked up
 }
 
 // State is what a kind remembers between runs, private to the kind: a cache,
@@ -128,6 +129,10 @@ type Report struct {
 	Notes   []string // what a user should know about how it went, for example a fall-back
 	Emptied bool     // the ignore rules removed every file: a warning event and a note say so
 	Found   []string // of the files the spec lists, those it was made of; nil: those of [Revision]
+	Copied  bool     // it is what the origin has, byte for byte, and was not packed here
+
+	Chart        *ChartPin  // which version of a chart in a repository it is or was made of
+	Dependencies []ChartPin // charts of repositories that were added to it
 }
 
 // Errors that an [Origin] wraps to say how a failure is to be treated.
@@ -180,6 +185,7 @@ type Env struct {
 	Limits   artifact.Limits   // bounds of the content of one fetch, and where it is spooled
 	Keychain KeychainFunc      // credentials for registries when the spec names none; default: anonymous
 	Progress func(Progress)    // default: not reported
+	Pin      *Pin              // the state to go to, of the one object that the origin is made for; default: the current one
 	Share    *Share            // answers of upstreams that several objects use; default: each asks for itself
 	Since    time.Time         // answers of Share that were asked for before do not count
 	Reuse    *Connections      // connections to upstreams that several objects use; default: each opens its own

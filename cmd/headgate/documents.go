@@ -23,6 +23,7 @@ import (
 // documentFlags say which documents are read, and which of them count.
 type documentFlags struct {
 	files   []string
+	counts  []int // how many objects the set had after each of files
 	exclude []string
 	verbose bool
 	selection
@@ -194,6 +195,7 @@ func (p *program) skipped(others []source.Other, count int, verbose bool) {
 // the set all the same. A Helm template in a directory is a warning of the set.
 func (p *program) load(set *source.Set, f *documentFlags) error {
 	var errs []error
+	f.counts = nil
 	for _, name := range f.files {
 		texts, err := p.readTexts(name, f.exclude)
 		errs = append(errs, err)
@@ -204,6 +206,7 @@ func (p *program) load(set *source.Set, f *documentFlags) error {
 			}
 			errs = append(errs, err)
 		}
+		f.counts = append(f.counts, len(set.Objects))
 	}
 	return errors.Join(errs...)
 }

@@ -30,9 +30,14 @@ type storingFlags struct {
 
 func (f *storingFlags) register(c *cobra.Command) {
 	registerLimit(c, &f.maxBytes)
-	registerStore(c, &f.store)
+	f.registerCache(c)
 	c.Flags().StringVar(&f.digest, "digest", string(artifact.SHA256), "`ALGORITHM` of artifact digests: sha256, sha384, sha512 or blake3")
 	complete(c, "digest", "sha256", "sha384", "sha512", "blake3")
+}
+
+// registerCache adds the flags of the store and of its cache.
+func (f *storingFlags) registerCache(c *cobra.Command) {
+	registerStore(c, &f.store)
 	c.Flags().StringVar(&f.cache, "cache", "", "`DIR` of the cache, with which later fetches transfer and compress only what is new; default .cache in the store")
 	bytesVar(c, &f.cacheSize, "cache-size", unsetBytes, -1, "maximum `BYTES` of the cache, which drops what was used longest ago; 0 disables it, -1 is no limit; default the smaller of 1Gi and a tenth of the volume")
 }
@@ -83,8 +88,13 @@ func ledgerOf(store string) *source.Ledger {
 type fetchFlags struct {
 	storingFlags
 	outFlags
+	lockFlags
 	baseURL  string
 	detailed bool
+	locked   bool
+	offline  bool
+	bundle   string // that is read
+	export   string // the bundle that is written
 }
 
 func (p *program) fetch() *cobra.Command {
@@ -113,8 +123,15 @@ or in the variables HEADGATE_SECRET_APP_IDENTITY and HEADGATE_SECRET_APP_KNOWN_H
 
 ` + outRule + `
 
-Exit codes: 0 all objects are ready or suspended, 1 something failed, 2 usage or an invalid object, 3 a verification failed.`,
+With --locked each source is brought to what the lock file has, see headgate lock: commits are asked for by id, manifests
+by digest, charts by URL. If something is missing in the lock, gone or different, the exit code is 5 and nothing is stored.
+With --offline it comes from the store or the cache, and nobody is asked; with --bundle from a file of headgate bundle export
+too, by the lock in it unless --locked is given.
+
+Exit codes: 0 all objects are ready or suspended, 1 something failed, 2 usage or an invalid object, 3 a verification failed,
+5 an object cannot be had as it is locked.`,
 		Example: `  headgate fetch -f sources.yaml gitrepository/app --out ./app
+  headgate fetch -f sources.yaml --locked --out ./sources
   headgate fetch https://example.org/app.git@v1.2.3 --out ./app
   headgate fetch oci://registry.example.org/app:v1.2.3 --out ./app --docker-config
   headgate fetch s3://assets/app/ --endpoint minio.example.org --secret-ref minio --out ./app
@@ -126,6 +143,10 @@ Exit codes: 0 all objects are ready or suspended, 1 something failed, 2 usage or
 	f.storingFlags.register(c)
 	f.outFlags.register(c, "`DIR` to extract the source to; several sources go to KIND/NAMESPACE/NAME in it; each directory is replaced as a whole")
 	c.Flags().StringVar(&f.baseURL, "base-url", "", "`URL` at which the store is served, used in statuses; default its file URL")
+	f.lockFlags.register(c)
+	c.Flags().BoolVar(&f.locked, "locked", false, "fetch exactly what the lock file has, or exit with 5 and store nothing")
+	c.Flags().BoolVar(&f.offline, "offline", false, "as --locked, from the store and the cache alone; exit with 5 if something is not there")
+	c.Flags().StringVar(&f.bundle, "bundle", "", "as --offline, from a bundle `FILE` too; by the lock in it, or with --locked by that beside the documents")
 	c.Flags().BoolVar(&f.detailed, "detailed-exitcode", false, "exit with 4 instead of 0 when something changed")
 	return c
 }
@@ -135,6 +156,21 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	if err != nil {
 		return err
 	}
+	options := headgate.Options{Objects: named, Ledger: ledgerOf(f.store), Locked: f.locked || f.offline, Offline: f.offline || f.bundle != ""}
+	if options.Locked {
+		locks, err := s.locks(f.lockFile)
+		if err != nil {
+			return err
+		}
+		options.Lock = locks.entries
+	} else if f.lockFile != "" {
+		return usage("--lock-file goes with --locked")
+	}
+	closeBundle, err := f.bundleOptions(ctx, &options)
+	if err != nil {
+		return err
+	}
+	defer closeBundle()
 	store, end, err := f.openStore(artifact.StoreConfig{BaseURL: f.baseURL})
 	if err != nil {
 		return err
@@ -149,7 +185,8 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	meter := newMeter(p.stderr, f.quiet, slices.Concat(s.set.Objects, named))
 	s.env.Progress = meter.show
 	s.origins = p.origins(f.cacheDir())
-	rows, err := s.run(ctx, headgate.Options{Objects: named, Store: store, Ledger: ledgerOf(f.store)}, meter, func(r *row) {
+	options.Store = store
+	rows, err := s.run(ctx, options, meter, func(r *row) {
 		if f.out != "" && slices.Contains(named, r.Object) {
 			r.extract(ctx, store, f, f.outDir(r.Object, len(named)))
 		}
@@ -157,7 +194,29 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	if err != nil {
 		return err
 	}
+	if err := absent(rows); err != nil {
+		return err
+	}
+	if f.export != "" && !slices.ContainsFunc(rows, func(r *row) bool { return r.err != nil }) && s.bad == nil {
+		if err := s.export(f.export, rows, options.Lock, store); err != nil {
+			return err
+		}
+	}
 	return s.printObjects(rows, f.detailed)
+}
+
+// absent names the objects that are locked and not at hand, in one error.
+func absent(rows []*row) error {
+	var names []string
+	for _, r := range rows {
+		if pin, ok := errors.AsType[*source.PinError](r.err); ok && pin.Problem == headgate.Absent {
+			names = append(names, r.Object.Head().String())
+		}
+	}
+	if names == nil {
+		return nil
+	}
+	return &exitError{exitLocked, fmt.Errorf("neither the store, the cache nor a bundle has what is locked of %s: fetch it with --locked where there is a network", strings.Join(names, ", "))}
 }
 
 // run works on objects, and returns what became of them, in their order. Each has what is
@@ -168,7 +227,7 @@ func (s *session) run(ctx context.Context, o headgate.Options, m *meter, each fu
 	var rows []*row
 	for result, err := range headgate.Fetch(ctx, s.set, o) {
 		if result.Object == nil {
-			return nil, err
+			return nil, &exitError{codeOf(err), err}
 		}
 		r := &row{Result: result, err: err}
 		if r.Outcome == source.Suspended && err != nil { // it was asked nothing: nothing failed
@@ -228,6 +287,7 @@ func (r *row) note(text string) { r.Report.Notes = append(r.Report.Notes, text) 
 // else's store, and never fetched.
 func (r *row) extract(ctx context.Context, store *artifact.Store, f *fetchFlags, dir string) {
 	_, external := r.Object.(*source.ExternalArtifact)
+	_, indexed := r.Object.(*source.PkgRepository) // whose charts are locked in its place
 	suspended := r.Outcome == source.Suspended
 	a := r.Object.Artifact()
 	switch {
@@ -235,6 +295,8 @@ func (r *row) extract(ctx context.Context, store *artifact.Store, f *fetchFlags,
 		return
 	case a == nil && suspended:
 		r.err = errors.New("not extracted: it is suspended, and has no artifact: set spec.suspend to false to fetch one")
+		return
+	case a == nil && indexed && (f.locked || f.offline):
 		return
 	case a == nil:
 		r.note("not extracted: it has no artifact")
@@ -305,16 +367,18 @@ func codeOf(err error) int {
 		return coded.code
 	case errors.Is(err, source.ErrVerification):
 		return exitVerify
+	case isPin(err):
+		return exitLocked
 	case errors.Is(err, source.ErrInvalid):
 		return exitUsage
 	}
 	return exitFailed
 }
 
-// worse returns the exit code that says more: a refused signature before an
-// invalid object, before a failure, before a change.
+// worse returns the exit code that says more: a refused signature before a pin that
+// does not hold, before an invalid object, before a failure, before a change.
 func worse(a, b int) int {
-	rank := []int{exitReady, exitChanged, exitFailed, exitUsage, exitVerify}
+	rank := []int{exitReady, exitChanged, exitFailed, exitUsage, exitLocked, exitVerify}
 	return rank[max(slices.Index(rank, a), slices.Index(rank, b))]
 }
 

@@ -9,7 +9,8 @@
 //	headgate rollout run -f canary.yaml --revision v2 --proxy 127.0.0.1:8000 --primary URL --canary URL
 //
 // Exit codes: 0 everything that is not suspended is ready, 1 something failed,
-// 2 usage or an invalid object, 3 a verification failed. With --detailed-exitcode
+// 2 usage or an invalid object, 3 a verification failed, 5 an object cannot be had
+// as it is locked, or a lock is not current. With --detailed-exitcode
 // fetch exits with 4 instead of 0 when something changed, diff always does when its
 // two arguments differ. Rollout run has its own: 0 promoted, 1 rolled back, 2 every
 // error, 3 not over.
@@ -89,6 +90,7 @@ const (
 	exitUsage   = 2
 	exitVerify  = 3
 	exitChanged = 4
+	exitLocked  = 5
 )
 
 // An exitError ends the command with a code; err is printed when it is not nil.
@@ -154,7 +156,7 @@ func (p *program) root() *cobra.Command {
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"fetch", "Fetch:", []*cobra.Command{p.fetch(), p.resolve(), p.verify(), p.push()}},
+		{"fetch", "Fetch:", []*cobra.Command{p.fetch(), p.lock(), p.update(), p.bundle(), p.resolve(), p.verify(), p.push()}},
 		{"inspect", "Inspect:", []*cobra.Command{p.artifact(), p.diff(), p.explain(), p.index(), p.validate(), p.convert(), p.schema()}},
 		{"serve", "Keep up to date:", []*cobra.Command{p.serve(), p.get(), p.reconcile(), p.suspend(), p.resume(), p.delete(), p.events()}},
 		{"rollout", "Roll out:", []*cobra.Command{p.rollout(), p.hook()}},

@@ -83,6 +83,9 @@ func (f *urlFlags) register(c *cobra.Command, objects bool) {
 // index or charts, which is a repository of charts in a registry. Without a URL it is "",
 // and none does. What is empty may be a variable that is not set, and is not the default.
 func (f *urlFlags) fits(sort string) error {
+	if f.given == nil { // the command takes no URLs
+		return nil
+	}
 	for _, flag := range f.all() {
 		given := f.given.Lookup(flag.name)
 		if !given.Changed || !flag.object && (given.Value.String() == "" || given.Value.String() == "false") {

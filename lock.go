@@ -1,0 +1,379 @@
+package headgate
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"strings"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/oci"
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/lock"
+)
+
+// checkLock wants a current entry for each object that is to be brought to what is locked.
+func (f *fetch) checkLock() error {
+	var errs []error
+	for _, obj := range f.objects {
+		if obj.Plan().Suspend {
+			continue
+		}
+		fail := func(problem, format string, args ...any) {
+			err := fmt.Errorf("%s: "+format, append([]any{obj.Head()}, args...)...)
+			errs = append(errs, &source.PinError{Problem: problem, Err: err})
+		}
+		entry, locked := f.Lock[source.ReferenceTo(obj)]
+		sum, err := lock.SpecDigest(obj)
+		switch {
+		case err != nil:
+			errs = append(errs, err)
+		case !locked:
+			fail("missing", "is not in the lock: run headgate lock")
+		case sum != entry.SpecDigest:
+			fail("stale", "its spec has changed since it was locked: run headgate lock")
+		case entry.Revision == "" && !indexOnly(obj):
+			fail("missing", "its entry in the lock has no revision: run headgate lock")
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// indexOnly reports whether the lock of obj is that of its spec alone.
+func indexOnly(obj source.Object) bool {
+	_, is := obj.(*source.PkgRepository)
+	return is
+}
+
+// locked returns the origin of obj, which goes to what the lock has for it, or tells
+// what it found.
+func (f *fetch) locked(obj source.Object) (source.Origin, *lockedOrigin, error) {
+	env, o := f.Env, &lockedOrigin{fetch: f, obj: obj}
+	if entry, known := f.Lock[source.ReferenceTo(obj)]; known && !indexOnly(obj) {
+		o.want, env.Pin = &entry, &entry.Pin
+	}
+	var err error
+	if o.Origin, err = f.Origins.New(obj, env); err != nil || f.Lock == nil || indexOnly(obj) {
+		return o.Origin, nil, err
+	}
+	return o, o, nil
+}
+
+// A lockedOrigin is an origin of which a lock has an entry, or is to get one.
+type lockedOrigin struct {
+	source.Origin
+	fetch  *fetch
+	obj    source.Object
+	want   *lock.Entry        // nil: there is none yet
+	got    lock.Entry         // of what was written
+	before *artifact.Artifact // in the store; nil: there is none
+	rev    source.Revision
+	copy   *copied // content at hand, nil: the origin is asked
+}
+
+// Secrets returns the credentials that must not show.
+func (o *lockedOrigin) Secrets() []string {
+	if from, ok := o.Origin.(interface{ Secrets() []string }); ok {
+		return from.Secrets()
+	}
+	return nil
+}
+
+// Resolve implements [source.Origin]. What the store or the cache has needs no request
+// if it is what is locked, and no signature is to be verified again.
+func (o *lockedOrigin) Resolve(ctx context.Context, last source.State) (rev source.Revision, state source.State, err error) {
+	o.before = o.obj.Artifact()
+	if o.fetch.unsaved != nil {
+		o.fetch.mu.Lock()
+		o.fetch.unsaved[o.obj] = &unsaved{before: o.before}
+		o.fetch.mu.Unlock()
+	}
+	if signed := o.signed(ctx); o.want != nil && !o.want.Open() && !o.want.Prove && (o.fetch.Offline || !signed) {
+		rev, found, err := o.atHand(ctx, signed)
+		if found || err != nil {
+			o.rev = rev
+			return rev, last, err
+		}
+		if o.fetch.Offline {
+			return rev, nil, o.absent()
+		}
+	}
+	if rev, state, err = o.Origin.Resolve(ctx, last); err == nil {
+		switch {
+		case o.want == nil:
+			rev.Renew = cmp.Or(rev.Renew, "it is to be locked")
+		case rev.ID != o.want.Revision:
+			err = o.differs(fmt.Errorf("the revision is %s", rev.ID))
+		case o.want.Open():
+			rev.Renew = cmp.Or(rev.Renew, "its content is to be locked")
+		case o.before != nil && o.before.Revision == rev.ID && !o.holds(*o.before):
+			rev.Renew = "the stored artifact is not the one that is locked"
+		}
+	}
+	o.rev = rev
+	return rev, state, o.blame(err)
+}
+
+// signed reports whether a signature is asked for.
+func (o *lockedOrigin) signed(ctx context.Context) bool {
+	if c, ok := o.obj.(*source.PkgChart); ok && o.obj.Plan().Verify == "" {
+		from, _ := c.Source()
+		repo, err := o.fetch.Env.Sources.Source(ctx, from)
+		of, index := repo.(*source.PkgRepository)
+		return err != nil || index && of.Spec.Verify != nil
+	}
+	return o.obj.Plan().Verify != ""
+}
+
+// inputs returns the artifacts that the object is made of; of repositories of charts none.
+func (o *lockedOrigin) inputs(ctx context.Context) ([]artifact.Artifact, error) {
+	needed, err := source.Needed(ctx, o.obj, o.fetch.Env.Sources)
+	var all []artifact.Artifact
+	for _, obj := range needed {
+		a := obj.Artifact()
+		if indexOnly(obj) {
+			a = new(artifact.Artifact)
+		}
+		if a == nil {
+			return nil, source.NoArtifact(obj)
+		}
+		all = append(all, *a)
+	}
+	return all, err
+}
+
+// holds reports whether an artifact in the store is what is locked.
+func (o *lockedOrigin) holds(a artifact.Artifact) bool {
+	if o.fetch.Store == nil {
+		return false
+	}
+	file, err := o.fetch.Store.Open(a)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	m := newMeasure(io.Discard)
+	_, err = io.Copy(m, file)
+	content, digest := m.end()
+	return err == nil && (o.want.Content == content || o.want.Content == "") && (o.want.Digest == digest || o.want.Digest == "")
+}
+
+// Open implements [source.Origin].
+func (o *lockedOrigin) Open(ctx context.Context, rev source.Revision) (source.Content, error) {
+	if o.copy != nil {
+		return &lockedContent{Content: o.copy, origin: o}, nil
+	}
+	c, err := o.Origin.Open(ctx, rev)
+	if err != nil {
+		return nil, o.blame(err)
+	}
+	return &lockedContent{Content: c, origin: o}, nil
+}
+
+// A lockedContent is content of a lockedOrigin.
+type lockedContent struct {
+	source.Content
+	origin       *lockedOrigin
+	verification source.Verification
+}
+
+// Verify implements [source.Content].
+func (c *lockedContent) Verify(ctx context.Context) (source.Verification, error) {
+	v, err := c.Content.Verify(ctx)
+	c.verification = v
+	return v, c.origin.blame(err)
+}
+
+// WriteTo implements [source.Content]: it fails at the end if what was written is
+// not what is locked.
+func (c *lockedContent) WriteTo(ctx context.Context, w io.Writer) (source.Report, error) {
+	o := c.origin
+	k := newKeeper(o.fetch.Env.Cache)
+	defer k.close()
+	m := newMeasure(w, k)
+	report, err := c.Content.WriteTo(ctx, m)
+	content, digest := m.end()
+	if err != nil {
+		return report, o.blame(err)
+	}
+	o.got.Pin = source.Pin{Revision: o.rev.ID, Tag: o.rev.Tag, Chart: report.Chart, Dependencies: report.Dependencies}
+	if o.got.Content = content; report.Copied {
+		o.got.Content, o.got.Digest = "", digest
+	}
+	if o.want != nil && !o.want.Open() && (o.want.Content != o.got.Content || o.want.Digest != o.got.Digest) {
+		err = o.differs(fmt.Errorf("the content is %s", cmp.Or(o.got.Content, o.got.Digest)))
+	}
+	if err == nil && o.copy == nil {
+		k.keep(o.key(o.got), about{o.rev.File, o.rev.Metadata, report.Found, c.verification})
+	}
+	return report, err
+}
+
+// A measure tells the digests of what is written.
+type measure struct {
+	io.Writer
+	sum     interface{ Sum() string } // of the writer behind it, nil if that tells no SHA-256
+	hash    hash.Hash                 // in its place
+	pipe    *io.PipeWriter
+	content chan string
+}
+
+func newMeasure(w io.Writer, more ...io.Writer) *measure {
+	m := &measure{content: make(chan string, 1)}
+	var r *io.PipeReader
+	r, m.pipe = io.Pipe()
+	go func() {
+		content, err := artifact.ContentDigest(r)
+		if err != nil {
+			content = ""
+		}
+		io.Copy(io.Discard, r)
+		m.content <- content
+	}()
+	if s, ok := w.(interface{ Sum() string }); ok && strings.HasPrefix(s.Sum(), "sha256:") {
+		m.sum, m.Writer = s, io.MultiWriter(append(more, w, m.pipe)...)
+	} else {
+		m.hash = sha256.New()
+		m.Writer = io.MultiWriter(append(more, w, m.pipe, m.hash)...)
+	}
+	return m
+}
+
+// Sum returns the SHA-256 of what was written so far.
+func (m *measure) Sum() string {
+	if m.sum != nil {
+		return m.sum.Sum()
+	}
+	return "sha256:" + hex.EncodeToString(m.hash.Sum(nil))
+}
+
+// end returns the digests of what was written: of its content, "" if it is no
+// archive, and of its bytes.
+func (m *measure) end() (content, digest string) {
+	m.pipe.Close()
+	return <-m.content, m.Sum()
+}
+
+// What may have become of what is locked, by kind.
+var losses = map[string]struct{ gone, different string }{
+	"GitRepository":    {"the history of the repository may have been rewritten", "the server sends something else for it"},
+	"OCIRepository":    {"the manifest was deleted, or the repository moved", "the registry sends something else for it"},
+	"Bucket":           {"the bucket or an object of it was deleted", "objects were overwritten, added or deleted since it was locked"},
+	"PkgChart":         {"the version was deleted from its repository", "the version was published again with other content"},
+	"ExternalArtifact": {"", "it was published again since it was locked"},
+}
+
+// differs says that a pin leads to something else.
+func (o *lockedOrigin) differs(err error) error {
+	return o.lost("different", losses[source.ReferenceTo(o.obj).Kind].different, err)
+}
+
+func (o *lockedOrigin) lost(problem, hint string, err error) error {
+	words := map[string]string{"gone": "is gone", "different": "is not what it was"}
+	if o.want.Prove {
+		words["gone"], hint = "is not what spec.ref leads to", "it may be of a fork, or the history was rewritten"
+	}
+	pin := o.want.Revision
+	if c := o.want.Chart; c != nil {
+		pin += " at " + c.URL
+	}
+	name := o.obj.Head()
+	return &source.StepError{Step: source.StepFetch, Err: &source.PinError{Problem: problem, Err: fmt.Errorf(
+		"locked revision %s %s: %w: %s; headgate update %s/%s locks what there is now", pin, words[problem], err, hint, strings.ToLower(name.Kind), name.Metadata.Name)}}
+}
+
+// blame makes an error that says of what is locked that it is gone or another one of
+// that kind.
+func (o *lockedOrigin) blame(err error) error {
+	step, _ := errors.AsType[*source.StepError](err)
+	_, told := errors.AsType[*source.PinError](err)
+	_, damaged := errors.AsType[*artifact.DigestError](err)
+	_, other := errors.AsType[*oci.ContentError](err)
+	switch {
+	case err == nil, o.want == nil, told, errors.Is(err, source.ErrVerification), errors.Is(err, source.ErrWaiting), step != nil && step.Reason == "AuthenticationFailed":
+		return err
+	case errors.Is(err, fs.ErrNotExist):
+		return o.lost("gone", losses[source.ReferenceTo(o.obj).Kind].gone, err)
+	case damaged || other:
+		return o.differs(err)
+	}
+	return err
+}
+
+// allOrNothing does the objects; what it stored is published if each of them is what
+// is locked, and removed otherwise.
+func (f *fetch) allOrNothing(ctx context.Context, yield func(Result, error) bool) {
+	var all []ending
+	failed := false
+	f.run(ctx, func(r Result, err error) bool {
+		all, failed = append(all, ending{r, err}), failed || err != nil
+		return true
+	})
+	ctx = context.WithoutCancel(ctx)
+	for _, e := range all {
+		save := f.unsaved[e.Object]
+		switch {
+		case failed && e.Outcome == source.Stored:
+			e.err = errors.Join(errors.New("not stored: another object is not what is locked"), f.withdraw(ctx, e.Object, save))
+			e.Result.Result = source.Result{Outcome: source.Failed, Why: e.Why}
+		case !failed && save != nil && f.Ledger != nil:
+			if e.err = f.Ledger.Save(ctx, e.Object, save.state); e.err != nil {
+				e.Outcome = source.Failed
+			}
+		}
+		if !yield(e.Result, e.err) {
+			yield = func(Result, error) bool { return true }
+		}
+	}
+}
+
+// An unsaved is what is to be saved of an object once all are what is locked.
+type unsaved struct {
+	before *artifact.Artifact
+	state  source.State
+}
+
+// hold is the Save of a reconciler whose work is published later, or not.
+func (f *fetch) hold(_ context.Context, obj source.Object, state source.State) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.unsaved[obj] == nil { // its origin was not asked
+		f.unsaved[obj] = new(unsaved)
+	}
+	f.unsaved[obj].state = state
+	return nil
+}
+
+// withdraw takes back what was stored of an object.
+func (f *fetch) withdraw(ctx context.Context, obj source.Object, was *unsaved) error {
+	stored := *obj.Artifact()
+	dir, err := source.Address(obj)
+	if err != nil {
+		return err
+	}
+	unlock, err := f.Store.Lock(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if before := was.before; before == nil || before.Path != stored.Path {
+		err = f.Store.Withdraw(stored)
+		if latest := obj.Plan().Words.Latest; before != nil && latest != "" {
+			_, moved := f.Store.Point(dir, latest, *before)
+			err = errors.Join(err, moved)
+		}
+	}
+	if f.Ledger != nil {
+		_, read := f.Ledger.Load(ctx, obj)
+		return errors.Join(err, read)
+	}
+	status := obj.Common()
+	status.Artifact, status.URL, status.Conditions = was.before, "", nil
+	return err
+}

@@ -1,0 +1,200 @@
+package headgate
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/oci"
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/lock"
+)
+
+// Absent is the Problem of a [source.PinError] about what is locked and, without
+// asking anybody, cannot be had.
+const Absent = "absent"
+
+// An about is what is known of locked content beside its bytes.
+type about struct {
+	File         string              `json:"file"` // of the artifact
+	Metadata     map[string]string   `json:"metadata,omitempty"`
+	Found        []string            `json:"found,omitempty"`
+	Verification source.Verification `json:"verification,omitzero"`
+}
+
+// A copied is locked content at hand: in the store, a bundle or the cache.
+type copied struct {
+	about
+	open  func() (io.ReadCloser, error)
+	bytes bool // the lock has the digest of its bytes
+}
+
+// Verify implements [source.Content]: it returns what was found when the origin was asked.
+func (c *copied) Verify(context.Context) (source.Verification, error) { return c.Verification, nil }
+
+// WriteTo implements [source.Content].
+func (c *copied) WriteTo(_ context.Context, w io.Writer) (source.Report, error) {
+	r, err := c.open()
+	if err != nil {
+		return source.Report{}, err
+	}
+	defer r.Close()
+	_, err = io.Copy(w, r)
+	return source.Report{Message: "stored artifact as it is locked, without asking its origin", Found: c.Found, Copied: c.bytes}, err
+}
+
+// Close implements [source.Content].
+func (c *copied) Close() error { return nil }
+
+// atHand finds what is locked in the store or the cache.
+func (o *lockedOrigin) atHand(ctx context.Context, signed bool) (rev source.Revision, found bool, err error) {
+	o.copy = nil
+	if a := o.before; a != nil && a.Revision == o.want.Revision && o.holds(*a) {
+		o.copy = &copied{about: about{File: path.Base(a.Path), Metadata: a.Metadata}, open: func() (io.ReadCloser, error) { return o.fetch.Store.Open(*a) }}
+		if c, ok := o.obj.(*source.PkgChart); ok {
+			o.copy.Found = c.Status.ObservedValuesFiles
+		}
+	} else if o.copy, err = o.bundled(ctx); o.copy == nil && err == nil {
+		o.copy = o.cached()
+	}
+	if o.copy == nil {
+		return rev, false, err
+	}
+	o.copy.bytes = o.want.Digest != ""
+	rev = source.Revision{ID: o.want.Revision, File: o.copy.File, Metadata: o.copy.Metadata, Found: o.copy.Found, Tag: o.want.Tag}
+	if signed {
+		rev.Verify = cmp.Or(o.copy.Verification.Mode, "signature")
+	}
+	rev.Inputs, err = o.inputs(ctx)
+	return rev, true, err
+}
+
+// aboutAnnotation is where a bundle has what is known of content.
+const aboutAnnotation = "dev.headgate.about"
+
+// bundled returns what the bundle has of the object, nil if that is nothing.
+func (o *lockedOrigin) bundled(ctx context.Context) (*copied, error) {
+	if o.fetch.Bundle == nil {
+		return nil, nil
+	}
+	annotations, open, err := o.fetch.Bundle.Find(ctx, bundleName(o.obj))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	c := &copied{open: open}
+	if err == nil {
+		err = json.Unmarshal([]byte(annotations[aboutAnnotation]), &c.about)
+	}
+	if is := annotations[ocispec.AnnotationRevision]; err == nil && is != o.want.Revision {
+		err = o.differs(fmt.Errorf("the bundle has another revision, %s", is))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// bundleName is the name of the artifact of obj in a bundle: KIND.NAMESPACE.NAME.
+func bundleName(obj source.Object) string {
+	return strings.ReplaceAll(source.ReferenceTo(obj).String(), "/", ".")
+}
+
+// Bundled returns the artifact of obj, which store has, for [oci.WriteBundle]; a
+// fetch with the bundle takes it from there. That its signature was verified is told
+// along, the signature is not.
+func Bundled(obj source.Object, store *artifact.Store) (oci.Bundled, error) {
+	a := *obj.Artifact()
+	known := about{File: path.Base(a.Path), Metadata: a.Metadata}
+	if c, ok := obj.(*source.PkgChart); ok {
+		known.Found = c.Status.ObservedValuesFiles
+	}
+	if c := obj.Common().Condition(source.SourceVerifiedCondition); c.Status == "True" {
+		known.Verification = source.Verification{Mode: cmp.Or(obj.Plan().Verify, "signature"), Message: "when it was exported: " + c.Message}
+	}
+	text, err := json.Marshal(known)
+	return oci.Bundled{Name: bundleName(obj), Size: a.Size, Open: func() (io.ReadCloser, error) { return store.Open(a) }, Publication: oci.Publication{
+		Revision: a.Revision, Source: source.OriginOf(obj), Annotations: map[string]string{aboutAnnotation: string(text)}}}, err
+}
+
+// cached returns what the cache has of the object as it is locked, nil if that is nothing.
+func (o *lockedOrigin) cached() *copied {
+	cache, key := o.fetch.Env.Cache, o.key(*o.want)
+	if cache == nil {
+		return nil
+	}
+	text, err := cache.Open(key + about{}.suffix())
+	if err != nil {
+		return nil
+	}
+	defer text.Close()
+	c := &copied{open: func() (io.ReadCloser, error) { return cache.Open(key) }}
+	entry, err := cache.Open(key)
+	if err != nil || json.NewDecoder(text).Decode(&c.about) != nil {
+		return nil
+	}
+	entry.Close()
+	return c
+}
+
+// suffix is what follows the key of content in that of what is known of it.
+func (about) suffix() string { return "\x00about" }
+
+// key is that of locked content in the cache. It names the spec, with the names of the
+// Secrets that it was fetched with.
+func (o *lockedOrigin) key(e lock.Entry) string {
+	return "locked 1\x00" + source.ReferenceTo(o.obj).String() + "\x00" + string(source.CanonicalSpec(o.obj)) + "\x00" + e.Revision + "\x00" + e.Content + e.Digest
+}
+
+// A keeper writes what is fetched to the cache as well. That it cannot be kept is no error.
+type keeper struct {
+	cache *artifact.Cache
+	draft *artifact.Draft
+	err   error
+}
+
+func newKeeper(cache *artifact.Cache) *keeper {
+	k := &keeper{cache: cache, err: errors.ErrUnsupported}
+	if cache != nil {
+		k.draft, k.err = cache.Create()
+	}
+	return k
+}
+
+func (k *keeper) Write(p []byte) (int, error) {
+	if k.err == nil {
+		_, k.err = k.draft.File().Write(p)
+	}
+	return len(p), nil
+}
+
+// keep keeps what was written under key.
+func (k *keeper) keep(key string, a about) {
+	if k.err == nil {
+		k.err = k.draft.Commit(key)
+	}
+	text, err := json.Marshal(a)
+	if k.err == nil && err == nil {
+		_ = k.cache.Put(key+a.suffix(), func(w io.Writer) error { _, err := w.Write(text); return err })
+	}
+}
+
+func (k *keeper) close() {
+	if k.draft != nil {
+		k.draft.Discard()
+		k.draft.File().Close()
+	}
+}
+
+// absent says that what is locked is not at hand.
+func (o *lockedOrigin) absent() error {
+	return &source.PinError{Problem: Absent, Err: fmt.Errorf("the locked revision %s is not at hand", o.want.Revision)}
+}
