@@ -98,6 +98,11 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 		return err
 	}
 	cluster.QPS, cluster.Burst = f.qps, f.burst
+	if f.crds {
+		if err := controller.Define(ctx, cluster, f.group, f.beta); err != nil {
+			return fmt.Errorf("--crds: %w", err)
+		}
+	}
 	options := manager.Options{
 		Logger:                 libraries,
 		Cache:                  controller.CacheOptions(selector, namespace),
@@ -134,7 +139,8 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 		return err
 	}
 	c.Store, c.Log = store, logger
-	if _, err := controller.Setup(mgr, controller.Options{Serve: c, Group: f.group, StateDir: filepath.Join(f.storagePath, ".state")}); err != nil {
+	server, err := controller.Setup(mgr, controller.Options{Serve: c, Group: f.group, StateDir: filepath.Join(f.storagePath, ".state")})
+	if err != nil {
 		return err
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
@@ -147,11 +153,23 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	ended := make(chan error, 1)
 	go func() {
 		defer cancel()
-		ended <- listener.Serve(ctx, store.Handler(), logger, func(context.Context) error { return nil })
+		ended <- listener.Serve(ctx, artifacts(store.Handler(), server.Ready), logger, func(context.Context) error { return nil })
 	}()
 	err = mgr.Start(ctx)
 	cancel()
 	return errors.Join(err, <-ended)
+}
+
+// artifacts serves artifacts, and answers the probe of source-controller's Deployment, which is for the root.
+func artifacts(stored http.Handler, ready func() bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path != "/":
+			stored.ServeHTTP(w, r)
+		case !ready():
+			http.Error(w, "the sources are not restored, or another replica has the lease", http.StatusServiceUnavailable)
+		}
+	})
 }
 
 // openStore opens the store and the cache below it. End closes them.
