@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -69,8 +70,8 @@ func command(t *testing.T, input []byte, path string, args ...string) []byte {
 func TestDeploy(t *testing.T) {
 	c := startCluster(t)
 	kubectl, helm := tool(t, "kubectl", "KUBECTL"), tool(t, "helm3", "HELM3")
-	for _, name := range []string{"flux-system", "headgate-system", "restricted"} {
-		c.apply(t, object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": name, "labels": object{"pod-security.kubernetes.io/enforce": "restricted"}}})
+	for _, name := range []string{"flux-system", "headgate-system"} {
+		c.apply(t, object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": name}})
 	}
 	kustomize := func(dir string) func(t *testing.T) []byte {
 		return func(t *testing.T) []byte { return command(t, nil, kubectl, "kustomize", dir) }
@@ -153,6 +154,7 @@ func (d deployed) check(t *testing.T, c *cluster) {
 		workload = d.one("StatefulSet")
 	}
 	template := at(workload.Object, "spec.template").(object)
+	c.apply(t, object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "restricted", "labels": object{"pod-security.kubernetes.io/enforce": "restricted"}}})
 	pod := &unstructured.Unstructured{Object: object{"apiVersion": "v1", "kind": "Pod", "spec": template["spec"]}}
 	pod.SetName("pod")
 	pod.SetNamespace("restricted")
@@ -300,6 +302,50 @@ func TestFluxSystem(t *testing.T) {
 	testenv.Equal(t, fmt.Sprint(at(d.one("Deployment").Object, "spec.template.spec.containers.readinessProbe.httpGet")), "map[path:/ port:http]")
 	testenv.Equal(t, d.one("Deployment").GetName()+" "+d.one("Service").GetName(), "source-controller source-controller")
 	d.check(t, startCluster(t))
+}
+
+// TestPage runs the commands of kubectl and helm that docs/kubernetes.md shows, in their order.
+func TestPage(t *testing.T) {
+	c := startCluster(t)
+	c.undefine(t, source.Group)
+	page, err := os.ReadFile("../../../docs/kubernetes.md")
+	testenv.Must(t, err)
+	kubernetes, err := filepath.Abs("../..")
+	testenv.Must(t, err)
+	dir := t.TempDir()
+	namespace := "apps-" + strings.ToLower(rand.Text()[:8])
+	config, err := os.ReadFile(c.admin)
+	testenv.Must(t, err)
+	for name, text := range map[string]string{
+		"kubeconfig":        strings.ReplaceAll(string(config), "namespace: default", "namespace: "+namespace),
+		"sources/app.yaml":  "{apiVersion: source.headgate.dev/v1, kind: GitRepository, metadata: {name: app}, spec: {url: https://git.example.org/app.git, interval: 5m, secretRef: {name: git}}}",
+		"secrets/git/token": "s3cret",
+	} {
+		testenv.Must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
+		testenv.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	for name, path := range map[string]string{"kubernetes": kubernetes, "kubectl": tool(t, "kubectl", "KUBECTL"), "helm": tool(t, "helm3", "HELM3")} {
+		testenv.Must(t, os.Symlink(path, filepath.Join(dir, name)))
+	}
+	c.apply(t, object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": "flux-system"}})
+	lines := []string{"kubectl apply -k kubernetes/cmd/headgate-controller/testdata/flux-system"}
+	for _, m := range regexp.MustCompile("(?m)^    ((?:kubectl|helm|for) .*)$|^\\|.*`(kubectl .*)` \\|$").FindAllStringSubmatch(string(page), -1) {
+		lines = append(lines, strings.ReplaceAll(m[1]+m[2], " apps", " "+namespace))
+	}
+	if len(lines) < 15 {
+		t.Fatalf("only %d commands", len(lines))
+	}
+	cmd := exec.Command("bash", "-euxc", strings.Join(append(lines, "helm uninstall sources -n flux-system", "helm uninstall sources -n headgate-system"), "\n"))
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "KUBECONFIG="+filepath.Join(dir, "kubeconfig"), "HOME="+dir)
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "gitrepository.source.headgate.dev/app") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	app := c.in(t, source.V1, versioned(t, source.V1, "GitRepository", namespace, "app", nil))
+	if app.GetAnnotations()["reconcile.fluxcd.io/requestedAt"] == "" || at(app.Object, "spec.suspend") != true {
+		t.Errorf("the object is %v", app.Object)
+	}
 }
 
 // TestProbe asks what the Deployment of source-controller asks: the root of the address of artifacts.
