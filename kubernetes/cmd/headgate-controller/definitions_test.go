@@ -64,8 +64,8 @@ func decodeAll(t *testing.T, r io.Reader) (all []*unstructured.Unstructured) {
 	}
 }
 
-// grant gives the user of the controller the roles of a file that are of the cluster.
-func (c *cluster) grant(t *testing.T, file string) {
+// grantFile gives the user of the controller the roles of a file that are of the cluster.
+func (c *cluster) grantFile(t *testing.T, file string) {
 	t.Helper()
 	f, err := os.Open(file)
 	testenv.Must(t, err)
@@ -144,8 +144,8 @@ func TestDefinitions(t *testing.T) {
 	refused(err, "--crds", `"buckets.source.headgate.dev" is forbidden`, `cannot get resource "customresourcedefinitions"`)
 
 	// With another field manager, which gives way by the command that the error names.
-	c.grant(t, "../../deploy/with-crds/rbac.yaml")
-	c.grant(t, "../../deploy/headgate/rbac.yaml")
+	c.grantFile(t, "../../deploy/with-crds/rbac.yaml")
+	c.grantFile(t, "../../deploy/headgate/rbac.yaml")
 	until(t, "the rights count", func() bool { err = attempt(); return !apierrors.IsForbidden(err) })
 	refused(err, "--crds", "pkgcharts.source.headgate.dev (kustomize-controller)", "managedFields")
 	if c.definition(t, "buckets", source.Group) != nil {

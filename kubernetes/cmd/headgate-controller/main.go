@@ -98,10 +98,8 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 		return err
 	}
 	cluster.QPS, cluster.Burst = f.qps, f.burst
-	if f.crds {
-		if err := controller.Define(ctx, cluster, f.group, f.beta); err != nil {
-			return fmt.Errorf("--crds: %w", err)
-		}
+	if err := f.define(ctx, cluster); err != nil {
+		return err
 	}
 	options := manager.Options{
 		Logger:                 libraries,
@@ -158,18 +156,6 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	err = mgr.Start(ctx)
 	cancel()
 	return errors.Join(err, <-ended)
-}
-
-// artifacts serves artifacts, and answers the probe of source-controller's Deployment, which is for the root.
-func artifacts(stored http.Handler, ready func() bool) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.URL.Path != "/":
-			stored.ServeHTTP(w, r)
-		case !ready():
-			http.Error(w, "the sources are not restored, or another replica has the lease", http.StatusServiceUnavailable)
-		}
-	})
 }
 
 // openStore opens the store and the cache below it. End closes them.
