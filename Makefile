@@ -11,7 +11,7 @@ BENCHFLAGS ?=
 PLAIN := github.com/klauspost/compress/... go.yaml.in/yaml/... compress/flate
 TARGETS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 
-.PHONY: help build test race lint vuln fuzz e2e bench-git bench-oci bench-bucket bench-chart bench-rollout bench-tester bench-serve journeys cross tidy
+.PHONY: help build test race lint vuln fuzz e2e bench-git bench-oci bench-bucket bench-chart bench-rollout bench-tester bench-serve journeys cross tidy release-modules
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -78,3 +78,6 @@ bench-serve: ## measure continuous mode with 10,000 objects, and the serving of 
 
 journeys: ## count the functions that the shortest ways through the command execute
 	cd bench && $(GO) run ./journeys $(BENCHFLAGS)
+
+release-modules: ## make the tag kubernetes/VERSION beside the tag VERSION, which is there
+	@.ci/release-modules $(VERSION)

@@ -53,6 +53,7 @@ type Set struct {
 	places   map[string]DocumentError // by KIND/NAMESPACE/NAME: where the document is
 	accounts map[string][]string      // by NAMESPACE/NAME: the pull secrets of a ServiceAccount
 	unusable map[string]error         // by KIND/NAMESPACE/NAME: why a Secret or ServiceAccount cannot be used
+	stored   bool                     // documents are as an API server stores them: with the fields of all versions
 }
 
 // An Invalid is an object whose document has defects.
@@ -106,7 +107,8 @@ func (s *Set) Decode(file string, r io.Reader) error {
 }
 
 // DecodeObject reads one object, in JSON, as an API server hands it out. It is as strict as [Set.Decode], but not
-// about the status, of which it takes what it can read: another program may have written that. The error joins a
+// about the status, of which it takes what it can read: another program may have written that. Fields of v1beta2 count
+// in v1 too, because a server that has both stores either as v1. The error joins a
 // *DocumentError for each defect. The object is there beside it, with what can be read of it; it is nil
 // for a document of another kind.
 func DecodeObject(text []byte) (Object, error) {
@@ -125,7 +127,7 @@ func DecodeObject(text []byte) (Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	set := new(Set)
+	set := &Set{stored: true}
 	err = set.Decode("", bytes.NewReader(text))
 	var obj Object = k.make()
 	if len(set.Objects) == 1 {
@@ -237,7 +239,11 @@ func (d *decoding) ours(o document.Object) {
 // object files an object of the kind k.
 func (d *decoding) object(o document.Object, k *kind) {
 	obj := k.make()
-	dec := d.Decoder(k.rules(o.Version))
+	version := o.Version
+	if d.set.stored {
+		version = ""
+	}
+	dec := d.Decoder(k.rules(version))
 	dec.Decode(o.Node, obj, "")
 	for _, r := range dec.Retired {
 		carry(obj, r)

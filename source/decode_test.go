@@ -362,6 +362,7 @@ func TestDecodeObject(t *testing.T) {
 		"a status that is none":            {head + spec + `,"status":[]}`, "", `{}`},
 		"a spec with a field that is none": {head + strings.Replace(spec, `"chart"`, `"x":1,"chart"`, 1) + `}`, "spec.x", `{}`},
 		"a spec of wrong types":            {head + strings.Replace(spec, `"c"`, `{}`, 1) + `,"status":{"observedChartName":"c"}}`, "spec.chart", `{"observedChartName":"c"}`},
+		"a field of v1beta2":               {head + strings.Replace(spec, `"chart"`, `"valuesFile":"first.yaml","accessFrom":{"namespaceSelectors":[]},"chart"`, 1) + `}`, "", `{}`},
 		"no spec":                          {head + `"spec":null}`, "spec: is required", `{}`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -374,6 +375,9 @@ func TestDecodeObject(t *testing.T) {
 			}
 			if got := source.ReferenceTo(obj).String() + " " + source.Involved(obj).Kind; got != "PkgChart/b/a HelmChart" || obj.Head().Metadata.Generation != 3 {
 				t.Errorf("it is %s: %+v", got, obj.Head())
+			}
+			if values := obj.(*source.PkgChart).Spec.ValuesFiles; strings.Contains(c.text, "valuesFile") != slices.Equal(values, []string{"first.yaml"}) {
+				t.Errorf("values files %q", values)
 			}
 			text, err := source.EncodeStatus(obj)
 			must(t, err)

@@ -191,16 +191,16 @@ func (k *kind) fact(path string) *document.Fact {
 	return nil
 }
 
-// rules returns what the facts say of documents of a kind in a version.
+// rules returns what the facts say of documents of a kind in a version; "" has the fields of all versions.
 func (k *kind) rules(version string) func(string) document.Rule {
 	return func(path string) document.Rule {
 		f := k.fact(path)
 		if f == nil {
 			return document.Rule{}
 		}
-		rule := document.Rule{Optional: f.Optional == version, Text: f.Text, Shape: f.Shape, Warning: f.Warning}
+		rule := document.Rule{Optional: f.Optional != "" && f.Optional == version, Text: f.Text, Shape: f.Shape, Warning: f.Warning}
 		switch {
-		case cmp.Or(f.Only, version) == version:
+		case cmp.Or(f.Only, version) == version || version == "" && f.Only != nowhere:
 		case f.Only == V1:
 			rule.Refused = "exists in v1 only: set apiVersion to v1"
 		case f.Only == nowhere:

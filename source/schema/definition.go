@@ -35,20 +35,34 @@ var columns = map[string][]column{
 	"ExternalArtifact": {age, ready, status, {"Source", "string", ".spec.sourceRef.name"}},
 }
 
+// categories are names for all kinds at once, as in kubectl get fluxcd-sources.
+var categories = map[string][]string{
+	source.Group:          {"all", "headgate", "headgate-sources"},
+	source.ReferenceGroup: {"all", "fluxcd", "fluxcd-sources"},
+}
+
 // Definitions returns the CustomResourceDefinition of each kind in a group, which is
 // [source.Group] or [source.ReferenceGroup], as objects that package json can encode.
-// Version v1 is stored; v1beta2 is served as well if beta says so.
+// Version v1 is stored; v1beta2 is served as well if beta says so. Both have the fields of
+// both then: a server does not convert them, and drops what the schema of the version that
+// somebody reads or writes lacks.
 func Definitions(group string, beta bool) ([]map[string]any, error) {
 	if group != source.Group && group != source.ReferenceGroup {
 		return nil, fmt.Errorf("there is no group %q", group)
 	}
 	var all []map[string]any
 	for _, k := range source.Kinds(group) {
+		served := []string{source.V1}
+		if beta {
+			served = k.Versions
+		}
 		var versions []object
-		for _, name := range k.Versions {
-			if name == source.V1 || beta {
-				versions = append(versions, version(k.Name, name))
+		for _, name := range served {
+			v := version(k.Name, name, served[len(served)-1])
+			if name != source.V1 {
+				v["deprecated"] = true
 			}
+			versions = append(versions, v)
 		}
 		all = append(all, object{
 			"apiVersion": "apiextensions.k8s.io/v1",
@@ -59,6 +73,7 @@ func Definitions(group string, beta bool) ([]map[string]any, error) {
 				"scope": "Namespaced",
 				"names": object{
 					"kind": k.Spelling, "listKind": k.Spelling + "List", "singular": strings.ToLower(k.Spelling), "plural": k.Plural, "shortNames": k.Short,
+					"categories": categories[group],
 				},
 				"versions": versions,
 			},
@@ -81,9 +96,9 @@ func YAML(group string, beta bool) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// version returns one version of a definition.
-func version(kind, name string) object {
-	g := generator{facts: source.Facts(kind), version: name}
+// version returns one version of a definition, with the fields of another.
+func version(kind, name, fields string) object {
+	g := generator{facts: source.Facts(kind), version: fields}
 	schema := g.value(typeOf(kind), "")
 	properties := schema["properties"].(object)
 	for _, field := range []string{"apiVersion", "kind"} {

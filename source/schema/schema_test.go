@@ -417,14 +417,29 @@ func TestDefinitions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	shown := map[string]string{ // as source-controller v1.9.5 has them
+		"Age": "date .metadata.creationTimestamp", "Ready": `string .status.conditions[?(@.type=="Ready")].status`, "Status": `string .status.conditions[?(@.type=="Ready")].message`,
+		"URL": "string .spec.url", "Endpoint": "string .spec.endpoint", "Chart": "string .spec.chart", "Version": "string .spec.version",
+		"Source Kind": "string .spec.sourceRef.kind", "Source Name": "string .spec.sourceRef.name", "Source": "string .spec.sourceRef.name",
+	}
 	var got []string
 	for _, d := range all {
 		spec := d["spec"].(map[string]any)
 		names := spec["names"].(map[string]any)
-		for _, v := range spec["versions"].([]map[string]any) {
+		if !slices.Equal(names["categories"].([]string), []string{"all", "fluxcd", "fluxcd-sources"}) {
+			t.Errorf("%s: categories %v", names["kind"], names["categories"])
+		}
+		versions := spec["versions"].([]map[string]any)
+		for _, v := range versions {
+			if !reflect.DeepEqual(v["schema"], versions[0]["schema"]) { // nothing converts between them
+				t.Errorf("%s: version %s has another schema", names["kind"], v["name"])
+			}
 			var columns []string
 			for _, c := range v["additionalPrinterColumns"].([]map[string]any) {
 				columns = append(columns, fmt.Sprint(c["name"]))
+				if text := fmt.Sprint(c["type"], " ", c["jsonPath"]); text != shown[fmt.Sprint(c["name"])] {
+					t.Errorf("column %s: %s", c["name"], text)
+				}
 			}
 			got = append(got, fmt.Sprint(names["kind"], " ", d["metadata"].(map[string]any)["name"], " ", names["shortNames"], " ", v["name"], " ", v["storage"], " ", strings.Join(columns, ",")))
 		}

@@ -39,7 +39,8 @@ import (
 // A cluster is an API server with the definitions of sources, for all tests.
 type cluster struct {
 	client.Client
-	kubeconfig string
+	kubeconfig string // of the user controller, who has the roles of the kustomization
+	admin      string // of a user who may do everything
 }
 
 var (
@@ -102,7 +103,7 @@ func tool(t *testing.T, name, variable string) string {
 	testenv.Must(t, err)
 	path := filepath.Join(cache, "headgate", "e2e", "bin", name+"@"+version)
 	if _, err := os.Stat(path); err != nil || !found || !pinned {
-		t.Fatalf("%s is missing: run .ci/servers etcd kube-apiserver", path)
+		t.Fatalf("%s is missing: run .ci/servers %s", path, name)
 	}
 	return path
 }
@@ -172,12 +173,14 @@ func newCluster(t *testing.T) (*cluster, error) {
 		}
 		return nil, err
 	}
-	kubeconfig := write("kubeconfig", fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: t,
+	kubeconfig := func(token string) string {
+		return write(token+".kubeconfig", fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: t,
  clusters: [{name: t, cluster: {server: %q, certificate-authority: %q}}],
- users: [{name: a, user: {token: controllertoken}}], contexts: [{name: t, context: {cluster: t, user: a, namespace: default}}]}`, url, caFile))
+ users: [{name: a, user: {token: %q}}], contexts: [{name: t, context: {cluster: t, user: a, namespace: default}}]}`, url, caFile, token))
+	}
 	config := &rest.Config{Host: url, BearerToken: "admintoken", QPS: 1000, Burst: 1000, TLSClientConfig: rest.TLSClientConfig{CAData: ca.PEM()}}
 	c, err := client.New(config, client.Options{})
-	return &cluster{c, kubeconfig}, err
+	return &cluster{c, kubeconfig("controllertoken"), kubeconfig("admintoken")}, err
 }
 
 // ready waits until the API server is ready, or a server has ended.

@@ -329,6 +329,7 @@ func TestLease(t *testing.T) {
 func TestOwnGroup(t *testing.T) {
 	c := startCluster(t)
 	ns := c.namespace(t)
+	c.undefine(t, source.Group)
 	definitions, err := schema.Definitions(source.Group, false)
 	testenv.Must(t, err)
 	left := slices.IndexFunc(definitions, func(d object) bool {
@@ -429,7 +430,7 @@ func TestFlags(t *testing.T) {
 	f.selector = "sharding.fluxcd.io/key=shard1"
 	testenv.Equal(t, f.leaseName(), "source-controller-leader-election-73fdc1be") // as source-controller v1.9.5 has it
 	testenv.Equal(t, len(warnings), 3, strings.Join(warnings, "\n"))
-	for _, args := range []string{"x", "--group=example.org", "--interval-jitter-percentage=51", "--artifact-retention-records=0", "--feature-gates=X", "--unknown", "--min-retry-delay=0s", "--default-service-account=tenant", "--hook-secret=hooks"} {
+	for _, args := range []string{"x", "--group=example.org", "--interval-jitter-percentage=51", "--artifact-retention-records=0", "--feature-gates=X", "--unknown", "--min-retry-delay=0s", "--with-v1beta2", "--default-service-account=tenant", "--hook-secret=hooks"} {
 		if _, _, err := parse([]string{args}, none, t.Output()); err == nil {
 			t.Errorf("%s is accepted", args)
 		}

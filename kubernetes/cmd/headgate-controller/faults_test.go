@@ -68,7 +68,7 @@ func (c *cluster) through(t *testing.T, before func(*http.Request) (status int))
 		pass.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
-	p.cluster = &cluster{c.Client, filepath.Join(t.TempDir(), "kubeconfig")}
+	p.cluster = &cluster{Client: c.Client, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
 	testenv.Must(t, os.WriteFile(p.kubeconfig, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: t, clusters: [{name: t, cluster: {server: %q}}],
  users: [{name: a, user: {token: controllertoken}}], contexts: [{name: t, context: {cluster: t, user: a, namespace: default}}]}`, server.URL), 0o600))
 	return p

@@ -18,6 +18,7 @@ import (
 // flags are what the command was told by its arguments and its environment.
 type flags struct {
 	group         string
+	crds, beta    bool   // definitions are applied; with v1beta2
 	namespace     string // of the lease, and with allNamespaces off the one that is watched
 	allNamespaces bool
 	selector      string
@@ -94,6 +95,8 @@ func parse(args []string, lookup func(string) (string, bool), out io.Writer) (f 
 	fl.SortFlags = false
 	f.namespace = env("RUNTIME_NAMESPACE", "")
 	fl.StringVar(&f.group, "group", source.ReferenceGroup, "API group of the objects: "+source.ReferenceGroup+" or "+source.Group)
+	fl.BoolVar(&f.crds, "crds", false, "apply the definitions of the group at the start; refused if another field manager has them")
+	fl.BoolVar(&f.beta, "with-v1beta2", false, "with --crds: have version v1beta2 served as well")
 	fl.BoolVar(&f.allNamespaces, "watch-all-namespaces", true, "watch objects in all namespaces; else in that of RUNTIME_NAMESPACE")
 	fl.StringVar(&f.selector, "watch-label-selector", "", "watch objects with matching labels, such as 'sharding.fluxcd.io/key=shard1'")
 	fl.IntVar(&f.shards, "shards", 1, "controllers that share the objects, by a hash of their names. The ordinal at the end of the pod's name (POD_NAME, or that of the host) says which one this is. More than 1 asks for a lease")
@@ -181,6 +184,7 @@ func (f *flags) check(rest []string) error {
 	}{
 		{len(rest) > 0, "arguments are not taken, only flags"},
 		{f.group != source.ReferenceGroup && f.group != source.Group, "--group: want " + source.ReferenceGroup + " or " + source.Group},
+		{f.beta && !f.crds, "--with-v1beta2: goes with --crds"},
 		{f.jitter > 50, "--interval-jitter-percentage: want 50 or less"},
 		{f.minRetry <= 0 || f.maxRetry < f.minRetry, "--min-retry-delay: want a time above 0, and --max-retry-delay or less"},
 		{f.records < 1, "--artifact-retention-records: want 1 or more: consumers fetch what a status told them a moment ago"},

@@ -104,6 +104,9 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	}
 	cluster.Wrap(controller.LogRefusals(logger))
 	cluster.QPS, cluster.Burst = f.qps, f.burst
+	if err := f.define(ctx, cluster); err != nil {
+		return err
+	}
 	scope := controller.Scope{Selector: selector, Shards: f.shards, Shard: f.shard}
 	setup := controller.Options{Group: f.group, StateDir: filepath.Join(f.storagePath, ".state"), Scope: scope}
 	options := manager.Options{
@@ -179,7 +182,7 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	ended := make(chan error, 1)
 	go func() {
 		defer cancel()
-		ended <- listener.Serve(ctx, store.Handler(), logger, func(context.Context) error { return nil })
+		ended <- listener.Serve(ctx, artifacts(store.Handler(), server.Ready), logger, func(context.Context) error { return nil })
 	}()
 	err = mgr.Start(ctx)
 	cancel()

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/kubernetes/controller"
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/schema"
+)
+
+// definition returns the definition of a kind, nil if there is none.
+func (c *cluster) definition(t *testing.T, plural, group string) *unstructured.Unstructured {
+	t.Helper()
+	u := new(unstructured.Unstructured)
+	u.SetAPIVersion("apiextensions.k8s.io/v1")
+	u.SetKind("CustomResourceDefinition")
+	err := c.Get(t.Context(), client.ObjectKey{Name: plural + "." + group}, u)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	testenv.Must(t, err)
+	return u
+}
+
+// undefine removes the definitions of a group with their objects.
+func (c *cluster) undefine(t *testing.T, group string) {
+	t.Helper()
+	for _, k := range source.Kinds(group) {
+		if m := c.definition(t, k.Plural, group); m != nil {
+			testenv.Must(t, client.IgnoreNotFound(c.Delete(t.Context(), m)))
+			until(t, k.Plural+" are gone", func() bool { return c.definition(t, k.Plural, group) == nil })
+		}
+	}
+}
+
+// decodeAll returns the documents of a file.
+func decodeAll(t *testing.T, r io.Reader) (all []*unstructured.Unstructured) {
+	t.Helper()
+	for d := yaml.NewYAMLOrJSONDecoder(r, 4096); ; {
+		u := new(unstructured.Unstructured)
+		if err := d.Decode(&u.Object); err == io.EOF {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if len(u.Object) > 0 {
+			all = append(all, u)
+		}
+	}
+}
+
+// grantFile gives the user of the controller the roles of a file that are of the cluster.
+func (c *cluster) grantFile(t *testing.T, file string) {
+	t.Helper()
+	f, err := os.Open(file)
+	testenv.Must(t, err)
+	defer f.Close()
+	for _, u := range decodeAll(t, f) {
+		if !strings.HasPrefix(u.GetKind(), "Cluster") {
+			continue
+		}
+		if u.GetKind() == "ClusterRoleBinding" {
+			u.Object["subjects"] = []any{object{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "controller"}}
+		}
+		c.apply(t, u.Object)
+	}
+}
+
+// versioned returns an object of our group in a version.
+func versioned(t *testing.T, version, kind, namespace, name string, spec object) *unstructured.Unstructured {
+	t.Helper()
+	text, err := json.Marshal(with(document(kind, namespace, name, spec), object{"apiVersion": source.Group + "/" + version}))
+	testenv.Must(t, err)
+	u := new(unstructured.Unstructured)
+	testenv.Must(t, u.UnmarshalJSON(text))
+	return u
+}
+
+// in returns an object as the API server has it in a version.
+func (c *cluster) in(t *testing.T, version string, u *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	now := new(unstructured.Unstructured)
+	now.SetAPIVersion(source.Group + "/" + version)
+	now.SetKind(u.GetKind())
+	testenv.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(u), now))
+	return now
+}
+
+// TestDefinitions has the controller apply the definitions of our group.
+func TestDefinitions(t *testing.T) {
+	c := startCluster(t)
+	ns := c.namespace(t)
+	c.undefine(t, source.Group)
+	attempt := func() error {
+		args := []string{"--kubeconfig=" + c.kubeconfig, "--group=" + source.Group, "--crds", "--storage-path=" + t.TempDir()}
+		return run(t.Context(), args, func(string) (string, bool) { return "", false }, io.Discard)
+	}
+	refused := func(err error, texts ...string) {
+		t.Helper()
+		for _, text := range texts {
+			if err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("%v, want something about %s", err, text)
+			}
+		}
+	}
+	create := func(plural string, change func(names object)) *unstructured.Unstructured {
+		all, err := schema.Definitions(source.Group, false)
+		testenv.Must(t, err)
+		kind := slices.IndexFunc(all, func(d object) bool { return d["spec"].(object)["names"].(object)["plural"] == plural })
+		change(all[kind]["spec"].(object)["names"].(object))
+		all[kind]["metadata"].(object)["name"] = all[kind]["spec"].(object)["names"].(object)["plural"].(string) + "." + source.Group
+		text, err := json.Marshal(all[kind])
+		testenv.Must(t, err)
+		u := new(unstructured.Unstructured)
+		testenv.Must(t, u.UnmarshalJSON(text))
+		testenv.Must(t, c.Create(t.Context(), u, client.FieldOwner("kustomize-controller")))
+		return u
+	}
+	theirs := create("pkgcharts", func(names object) { names["singular"] = "chart-of-another" })
+
+	// Without the rights.
+	binding := new(unstructured.Unstructured)
+	binding.SetAPIVersion("rbac.authorization.k8s.io/v1")
+	binding.SetKind("ClusterRoleBinding")
+	binding.SetName("headgate-controller-definitions")
+	testenv.Must(t, client.IgnoreNotFound(c.Delete(t.Context(), binding)))
+	var err error
+	until(t, "there are no rights", func() bool { err = attempt(); return apierrors.IsForbidden(err) })
+	refused(err, "--crds", `"buckets.source.headgate.dev" is forbidden`, `cannot get resource "customresourcedefinitions"`)
+
+	// With another field manager, which gives way by the command that the error names.
+	c.grantFile(t, "../../deploy/with-crds/rbac.yaml")
+	c.grantFile(t, "../../deploy/headgate/rbac.yaml")
+	until(t, "the rights count", func() bool { err = attempt(); return !apierrors.IsForbidden(err) })
+	refused(err, "--crds", "pkgcharts.source.headgate.dev (kustomize-controller)", "managedFields")
+	if c.definition(t, "buckets", source.Group) != nil {
+		t.Error("a definition was applied beside one of another manager")
+	}
+	_, command, _ := strings.Cut(err.Error(), "hand each over: ")
+	command = strings.NewReplacer("kubectl", tool(t, "kubectl", "KUBECTL")+" --kubeconfig="+c.admin, "NAME", theirs.GetName()).Replace(command)
+	if out, err := exec.Command("sh", "-c", command).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+
+	// With a kind that another definition has.
+	twin := create("buckets", func(names object) { names["plural"], names["singular"] = "others", "other" })
+	until(t, "the other definition has the name", func() bool {
+		testenv.Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(twin), twin))
+		return strings.Contains(fmt.Sprint(twin.Object["status"]), "Established")
+	})
+	refused(attempt(), "--crds", "definition buckets.source.headgate.dev was applied and is not served", "is already in use")
+	testenv.Must(t, c.Delete(t.Context(), twin))
+	until(t, "the name is free", func() bool {
+		return !strings.Contains(fmt.Sprint(c.definition(t, "buckets", source.Group).Object["status"]), "already in use")
+	})
+
+	// A document of v1beta2 keeps its fields, and those that only v1 had, and can be read in both versions.
+	repo := testenv.NewRepo(t)
+	repo.Commit(testenv.Commit{Branch: "main", Files: fstest.MapFS{
+		"chart/Chart.yaml":  {Data: []byte("apiVersion: v2\nname: local\nversion: 0.1.0\n")},
+		"chart/values.yaml": {Data: []byte("a: 0\n")},
+		"chart/first.yaml":  {Data: []byte("a: 1\n")},
+	}})
+	git := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
+	r := c.start(t, ns, t.TempDir(), "--group="+source.Group, "--crds", "--with-v1beta2")
+	beta := []*unstructured.Unstructured{
+		versioned(t, source.V1Beta2, "GitRepository", ns, "app", object{
+			"url": git.Repo(), "interval": "1h", "ref": object{"branch": "main"}, "gitImplementation": "go-git", "sparseCheckout": []any{"chart"},
+		}),
+		versioned(t, source.V1Beta2, "PkgChart", ns, "app", object{
+			"chart": "chart", "interval": "1h", "sourceRef": object{"kind": "GitRepository", "name": "app"}, "valuesFile": "chart/first.yaml",
+		}),
+	}
+	ready := func(u *unstructured.Unstructured, is func(source.Object) bool) *unstructured.Unstructured {
+		t.Helper()
+		var now *unstructured.Unstructured
+		untilOr(t, u.GetKind()+" is ready", func() bool {
+			now = c.in(t, source.V1, u)
+			text, err := now.MarshalJSON()
+			testenv.Must(t, err)
+			obj, err := source.DecodeObject(text)
+			testenv.Must(t, err)
+			return isReady(obj) && is(obj)
+		}, func() string { return fmt.Sprint(now.Object) })
+		return now
+	}
+	for _, u := range beta {
+		until(t, "v1beta2 is served", func() bool { return client.IgnoreAlreadyExists(c.Create(t.Context(), u.DeepCopy())) == nil })
+	}
+	for _, u := range beta {
+		now := ready(u, func(source.Object) bool { return true })
+		before := c.in(t, source.V1Beta2, u)
+		testenv.Equal(t, fmt.Sprint(before.Object["status"]), fmt.Sprint(now.Object["status"]), "status in v1beta2")
+		testenv.Equal(t, fmt.Sprint(before.Object["spec"]), fmt.Sprint(now.Object["spec"]), "spec in v1beta2")
+		for field, value := range u.Object["spec"].(object) {
+			testenv.Equal(t, fmt.Sprint(now.Object["spec"].(object)[field]), fmt.Sprint(value), field)
+		}
+	}
+	files, _, err := unstructured.NestedStringSlice(c.in(t, source.V1, beta[1]).Object, "status", "observedValuesFiles")
+	testenv.Must(t, err)
+	testenv.Equal(t, strings.Join(files, " "), "chart/first.yaml", "spec.valuesFile")
+
+	// A restart changes no definition. Without v1beta2 it is served no more, and the objects stay.
+	versions := func() (all []string) {
+		for _, k := range source.Kinds(source.Group) {
+			m := c.definition(t, k.Plural, source.Group)
+			all = append(all, m.GetName()+" "+m.GetResourceVersion())
+			if !slices.ContainsFunc(m.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == controller.FieldManager }) {
+				t.Errorf("%s has the field managers %v", m.GetName(), m.GetManagedFields())
+			}
+		}
+		return all
+	}
+	before := versions()
+	r.end()
+	r = c.start(t, ns, t.TempDir(), "--group="+source.Group, "--crds", "--with-v1beta2")
+	testenv.Equal(t, strings.Join(versions(), "\n"), strings.Join(before, "\n"), "definitions after a restart")
+	r.end()
+	c.start(t, ns, t.TempDir(), "--group="+source.Group, "--crds")
+	until(t, "v1beta2 is not served", func() bool {
+		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(beta[0]), beta[0].DeepCopy()))
+	})
+	for _, u := range beta {
+		testenv.Must(t, c.Patch(t.Context(), c.in(t, source.V1, u), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"1"}}}`))))
+		ready(u, func(obj source.Object) bool { return obj.Common().LastHandledReconcileAt == "1" })
+	}
+}

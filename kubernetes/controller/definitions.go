@@ -1,0 +1,137 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/schema"
+)
+
+// FieldManager is the field manager of the definitions that [Define] applies.
+const FieldManager = "headgate-controller"
+
+// Define applies the definitions of a group by server-side apply, and returns when the API server serves them. Version
+// v1beta2 is served as well if beta says so. If the spec of a definition has another field manager, Define changes
+// nothing and returns an error that names it.
+func Define(ctx context.Context, config *rest.Config, group string, beta bool) error {
+	definitions, err := schema.Definitions(group, beta)
+	if err != nil {
+		return err
+	}
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		return err
+	}
+	var foreign []string
+	for _, d := range definitions {
+		at := metadata(d)
+		there := described(at)
+		err := c.Get(ctx, client.ObjectKeyFromObject(there), there)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("definition %s: %w", at["name"], err)
+		}
+		at["resourceVersion"] = there.ResourceVersion // what changes in between is a conflict
+		if manager := otherManager(there.ManagedFields); manager != "" {
+			foreign = append(foreign, there.Name+" ("+manager+")")
+		}
+	}
+	if foreign != nil {
+		return fmt.Errorf(`definitions with another field manager are left as they are: %s. Have that manager go on and install none here, or end its work on them and hand each over: `+
+			`kubectl patch customresourcedefinition NAME --type=merge --patch='{"metadata":{"managedFields":[{}]}}'`, strings.Join(foreign, ", "))
+	}
+	for _, d := range definitions {
+		text, err := json.Marshal(d)
+		if err != nil {
+			return err
+		}
+		options := []client.PatchOption{client.FieldOwner(FieldManager)}
+		if metadata(d)["resourceVersion"] != nil { // nothing but what came before all field managers is overwritten
+			options = append(options, client.ForceOwnership)
+		}
+		if err := c.Patch(ctx, described(metadata(d)), client.RawPatch(types.ApplyPatchType, text), options...); err != nil {
+			return fmt.Errorf("definition %s: %w", metadata(d)["name"], err)
+		}
+	}
+	return served(ctx, config, c, group)
+}
+
+func metadata(definition map[string]any) map[string]any {
+	return definition["metadata"].(map[string]any)
+}
+
+// described returns a definition, of which there is only the metadata, by its name.
+func described(at map[string]any) *metav1.PartialObjectMetadata {
+	m := new(metav1.PartialObjectMetadata)
+	m.APIVersion, m.Kind, m.Name = "apiextensions.k8s.io/v1", "CustomResourceDefinition", at["name"].(string)
+	return m
+}
+
+// otherManager returns the field manager, other than this program, of a spec.
+func otherManager(fields []metav1.ManagedFieldsEntry) string {
+	for _, e := range fields {
+		// The API server writes the second name when it applies to an object that no manager had.
+		if e.Manager != FieldManager && e.Manager != "before-first-apply" && strings.Contains(e.FieldsV1.GetRawString(), `"f:spec"`) {
+			return e.Manager
+		}
+	}
+	return ""
+}
+
+// served waits until the API server serves all kinds of a group.
+func served(ctx context.Context, config *rest.Config, c client.Client, group string) error {
+	api, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return err
+	}
+	waiting, last := "", error(nil)
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		list, err := api.ServerResourcesForGroupVersionWithContext(ctx, group+"/"+source.V1)
+		for _, k := range source.Kinds(group) {
+			if err == nil && slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == k.Plural }) {
+				continue
+			}
+			waiting, last = k.Plural+"."+group, err
+			return false, refused(ctx, c, waiting)
+		}
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("definition %s was applied and is not served: %w", waiting, errors.Join(err, last))
+	}
+	return nil
+}
+
+// refused returns why a definition will not be served, nil if it may be.
+func refused(ctx context.Context, c client.Client, name string) error {
+	u := new(unstructured.Unstructured)
+	u.SetAPIVersion("apiextensions.k8s.io/v1")
+	u.SetKind("CustomResourceDefinition")
+	if err := c.Get(ctx, types.NamespacedName{Name: name}, u); err != nil {
+		return err
+	}
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, value := range conditions {
+		if one, _ := value.(map[string]any); one["type"] == "NamesAccepted" && one["status"] == "False" {
+			return fmt.Errorf("%v", one["message"])
+		}
+	}
+	return nil
+}
