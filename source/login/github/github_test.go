@@ -353,7 +353,7 @@ func TestConformance(t *testing.T) {
 	const fetch = "FetchFailed"
 	sourcetest.Run(t, sourcetest.Kind{
 		Name: "GitRepository of a GitHub App",
-		Open: func(sourcetest.TB) sourcetest.Upstream { return newForge(t) },
+		Open: func(tb sourcetest.TB) sourcetest.Upstream { return newForge(tb.(*testing.T)) }, Variant: true,
 		Drift: func(obj source.Object) {
 			ignore := "/nothing-of-that-name\n"
 			obj.(*source.GitRepository).Spec.Ignore = &ignore
