@@ -24,6 +24,8 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
+func TestMain(m *testing.M) { testenv.Main(m) }
+
 // files makes a tree from path and content pairs.
 func files(pairs ...string) fstest.MapFS {
 	m := fstest.MapFS{}

@@ -30,6 +30,8 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
+func TestMain(m *testing.M) { testenv.Main(m) }
+
 // key is made once: it takes a while.
 var key = sync.OnceValue(func() *rsa.PrivateKey { return newKey() })
 
