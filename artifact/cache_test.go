@@ -13,7 +13,10 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
+
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 func openCache(t *testing.T, c artifact.CacheConfig) (*artifact.Cache, string) {
 	t.Helper()

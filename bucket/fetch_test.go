@@ -156,9 +156,9 @@ func TestFetchMemory(t *testing.T) {
 		return io.NopCloser(io.LimitReader(zeros{}, o.Size-offset)), nil
 	}}
 	for name, sizes := range map[string]map[string]int64{
-		"one of 1 GiB": {"a": 1 << 30},
-		"many":         {"a": 100 << 20, "b": 9, "c": 7 << 20, "d": 8 << 20, "e": 8 << 20, "f": 7 << 20, "g": 100 << 20},
-		"small":        small(5000),
+		"one of 256 MiB": {"a": 256 << 20},
+		"many":           {"a": 70 << 20, "b": 9, "c": 7 << 20, "d": 8 << 20, "e": 8 << 20, "f": 7 << 20, "g": 70 << 20},
+		"small":          small(5000),
 	} {
 		f := newFetch(t.Context(), holding(t, d, sizes).snapshot, nil, func(int) {})
 		used := measure.Allocated(func() {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,7 +26,7 @@ var update = flag.Bool("update", false, "rewrite the expectations in testdata/st
 func TestMain(m *testing.M) {
 	flag.Parse()
 	flag.Set("test.parallel", "6")
-	os.Exit(m.Run())
+	testenv.Main(m)
 }
 
 // A life is what happens to one object, step by step. After each its outcome,

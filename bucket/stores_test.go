@@ -488,7 +488,7 @@ func (p *pool) Secrets() []string { return append(p.s.Issued(), secretForms()...
 // only leaves failures that a variant might have another way to end in.
 func only(left ...sourcetest.Defect) func(*sourcetest.Kind) {
 	return func(k *sourcetest.Kind) {
-		k.Hostile = k.Hostile[:2]
+		k.Variant, k.Hostile = true, k.Hostile[:2]
 		k.Only(left...)
 	}
 }
@@ -555,7 +555,7 @@ func TestConformance(t *testing.T) {
 			t.Parallel()
 			k := sourcetest.Kind{
 				Name: "Bucket", Under: v.under,
-				Open: func(sourcetest.TB) sourcetest.Upstream { return newPool(t, v) },
+				Open: func(tb sourcetest.TB) sourcetest.Upstream { return newPool(tb.(*testing.T), v) },
 				Drift: func(obj source.Object) {
 					ignore := "/nothing-of-that-name\n"
 					obj.(*source.Bucket).Spec.Ignore = &ignore

@@ -30,7 +30,7 @@ func hurry(up sourcetest.Upstream) { up.(*chartServer).timeout(250 * time.Millis
 func conforming(t *testing.T, said string, open func(*testing.T) *chartServer, edit func(*sourcetest.Kind)) {
 	k := sourcetest.Kind{
 		Name: "PkgChart", Under: under, Said: said, Hurry: hurry,
-		Open:   func(sourcetest.TB) sourcetest.Upstream { return open(t) },
+		Open:   func(tb sourcetest.TB) sourcetest.Upstream { return open(tb.(*testing.T)) },
 		Drift:  func(obj source.Object) { obj.(*source.PkgChart).Spec.ValuesFiles = []string{"values.yaml"} },
 		Stalls: []sourcetest.Defect{sourcetest.StallFetch},
 	}
@@ -121,7 +121,7 @@ func TestConformanceOfCharts(t *testing.T) {
 			return sourcetest.Failure{Defect: d, Outcome: source.Failed, Condition: "SourceVerified", Reason: reason, Message: message}
 		}
 		conforming(t, "ChartPullSucceeded", open, func(k *sourcetest.Kind) {
-			k.Verifies = true
+			k.Variant, k.Verifies = true, true
 			k.Failures = []sourcetest.Failure{
 				refused(sourcetest.Forged, "ChartVerificationError", "signature of something else"),
 				refused(unsigned, "ChartVerificationError", "is not signed"),

@@ -393,8 +393,9 @@ func TestRepositoryConformance(t *testing.T) {
 	for name, v := range repoVariants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			kind := repoKind(func(sourcetest.TB) sourcetest.Upstream { return newRepoUpstream(t, v) })
+			kind := repoKind(func(tb sourcetest.TB) sourcetest.Upstream { return newRepoUpstream(tb.(*testing.T), v) })
 			if v.kind != nil {
+				kind.Variant = true
 				v.kind(&kind)
 			}
 			sourcetest.Run(t, kind)

@@ -26,6 +26,8 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
+func TestMain(m *testing.M) { testenv.Main(m) }
+
 // A chartSetup reconciles charts, and has the sources that they are made of.
 type chartSetup struct {
 	*testing.T

@@ -32,6 +32,9 @@ func TestEveryReferenceOverEveryTransport(t *testing.T) {
 				continue
 			}
 			for _, row := range rows {
+				if strings.Contains(row.name, " over ") && name != "http" && name != "local" {
+					continue // which field counts is decided before anything is asked
+				}
 				t.Run(format+"/"+name+"/"+row.name, func(t *testing.T) {
 					ref := row.ref
 					if ref.Commit != "" {

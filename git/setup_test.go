@@ -24,6 +24,8 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
+func TestMain(m *testing.M) { testenv.Main(m) }
+
 // files makes a tree from path and content pairs.
 func files(pairs ...string) fstest.MapFS {
 	m := fstest.MapFS{}
@@ -370,12 +372,13 @@ func TestConformance(t *testing.T) {
 			config := c.config
 			config.Username, config.Password = "user", password
 			kind := conforming(func(tb sourcetest.TB) sourcetest.Upstream {
+				t := tb.(*testing.T)
 				repo := testenv.NewRepo(t)
 				return &remote{t: tb, repo: repo, server: testenv.ServeHTTP(t, config, repo), ref: c.ref, mode: c.verify, signer: newSSHSigner(t), greets: config.V0}
 			})
 			if config.V0 { // what is in a pack, and in a Secret, is the same in every version
 				kind.Only(sourcetest.Gone, sourcetest.Denied, sourcetest.Truncated)
-				kind.Hostile = nil
+				kind.Variant, kind.Hostile = true, nil
 			}
 			sourcetest.Run(t, kind)
 		})
@@ -482,6 +485,7 @@ func (o *together) Traffic() sourcetest.Traffic {
 func TestConformanceTogether(t *testing.T) {
 	t.Parallel()
 	kind := conforming(func(tb sourcetest.TB) sourcetest.Upstream {
+		t := tb.(*testing.T)
 		repo, modules, objects := testenv.NewRepo(t), testenv.NewRepo(t), new(testenv.LFS)
 		server := testenv.ServeAll(t, testenv.HTTP{Username: "user", Password: password, LFS: objects}, map[string]*testenv.Repo{"repo.git": repo, "modules.git": modules})
 		return &together{&remote{t: tb, repo: repo, server: server, ref: source.GitRepositoryRef{SemVer: "1.x"}, mode: source.VerifyTagAndHEAD,

@@ -25,6 +25,8 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
+func TestMain(m *testing.M) { testenv.Main(m) }
+
 // A setup reconciles OCIRepository objects with a real store and a real ledger.
 type setup struct {
 	*testing.T

@@ -14,9 +14,12 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
+
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // signed is the defect of a directory that ought to have a signature.
 const signed sourcetest.Defect = "signed directory"

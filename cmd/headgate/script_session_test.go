@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // TestMain puts this program into PATH as headgate and as session, and is one of
@@ -51,6 +53,8 @@ func withPrograms(m *testing.M) int {
 		}
 	}
 	os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	os.Setenv("GOGC", "400") // the commands collect to save memory, which takes a third of the time of most
+	defer testenv.InMemory()()
 	return m.Run()
 }
 

@@ -47,6 +47,7 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("TESTDATA", shared)
+			env.Setenv("GOGC", os.Getenv("GOGC"))
 			script := read(t, filepath.Join("testdata/script", strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")+".txtar"))
 			used := func(names ...string) bool { // what no script names is not started
 				return slices.ContainsFunc(names, func(name string) bool { return strings.Contains(script, name) })

@@ -6,6 +6,7 @@ import (
 	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -192,7 +193,13 @@ func (r *Repo) Object(kind string, raw []byte) string {
 		w.Reset(&packed)
 		w.Write(whole)
 		w.Close()
-		r.write(name, packed.String())
+		name = filepath.Join(r.Dir, name) // which nothing reads before a ref leads to it
+		err := os.WriteFile(name, packed.Bytes(), 0o644)
+		if errors.Is(err, fs.ErrNotExist) {
+			check(r.t, os.MkdirAll(filepath.Dir(name), 0o755))
+			err = os.WriteFile(name, packed.Bytes(), 0o644)
+		}
+		check(r.t, err)
 	}
 	return id
 }

@@ -51,7 +51,7 @@ func sample() fstest.MapFS {
 		"deploy/app.yaml", "kind: Deployment\n",
 		"deploy/base/kustomization.yaml", "resources: []\n",
 		"deploy/base/empty", "",
-		"large", strings.Repeat("0123456789abcdef\n", 20000),
+		"large", strings.Repeat("0123456789abcdef\n", 5000),
 	)
 	t["bin/run.sh"] = &fstest.MapFile{Data: []byte("#!/bin/sh\n"), Mode: 0o755}
 	return t

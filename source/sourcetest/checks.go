@@ -165,7 +165,8 @@ func failures(t TB, k Kind) {
 	}
 }
 
-// failureKeepsArtifact checks, for every failure, a run that had a newer revision to fetch.
+// failureKeepsArtifact checks, for every failure, a run that had a newer revision to fetch,
+// and that a request to reconcile counts as handled when it failed.
 func failureKeepsArtifact(t TB, k Kind) {
 	for _, f := range k.Failures {
 		b := newBench(t, k)
@@ -175,7 +176,9 @@ func failureKeepsArtifact(t TB, k Kind) {
 		b.publish(sample())
 		b.up.Break(f.Defect)
 		obj := b.up.Object()
+		b.request(obj, 0, string(f.Defect))
 		b.fails(obj, f)
+		b.acknowledged(obj, string(f.Defect))
 		b.kept(string(f.Defect), good, obj)
 		if obj.Artifact() != nil && !bytes.Equal(content, b.served(obj.Artifact())) {
 			t.Errorf("%s: the artifact is served with other bytes", f.Defect)
@@ -397,29 +400,30 @@ func requestIsAcknowledged(t TB, k Kind) {
 	b := newBench(t, k)
 	b.publish(sample())
 	b.want(source.Stored)
-	keys := []string{"reconcile.fluxcd.io/requestedAt", "reconcile.headgate.dev/requestedAt"}
-	request := func(i int, at string) source.Object {
+	for i, key := range requestKeys {
 		obj := b.up.Object()
-		b.edit(obj, func(document map[string]any) {
-			document["metadata"].(map[string]any)["annotations"] = map[string]string{keys[i%2]: at}
-		})
-		return obj
-	}
-	acknowledged := func(obj source.Object, want string) {
-		if at := obj.Common().LastHandledReconcileAt; at != want {
-			t.Errorf("lastHandledReconcileAt is %q, want %q", at, want)
-		}
-	}
-	for i, key := range keys {
-		obj := request(i, key)
+		b.request(obj, i, key)
 		b.wantOf(obj, source.Unchanged)
-		acknowledged(obj, key)
+		b.acknowledged(obj, key)
 	}
-	for i, f := range k.Failures {
-		b.up.Break(f.Defect)
-		obj := request(i, string(f.Defect))
-		b.run(obj)
-		acknowledged(obj, string(f.Defect))
+}
+
+// requestKeys are the annotations that ask for a reconciliation.
+var requestKeys = []string{"reconcile.fluxcd.io/requestedAt", "reconcile.headgate.dev/requestedAt"}
+
+// request asks by one of them that obj is reconciled.
+func (b *bench) request(obj source.Object, key int, at string) {
+	b.Helper()
+	b.edit(obj, func(document map[string]any) {
+		document["metadata"].(map[string]any)["annotations"] = map[string]string{requestKeys[key]: at}
+	})
+}
+
+// acknowledged checks that the status tells of a request.
+func (b *bench) acknowledged(obj source.Object, want string) {
+	b.Helper()
+	if at := obj.Common().LastHandledReconcileAt; at != want {
+		b.Errorf("lastHandledReconcileAt is %q, want %q", at, want)
 	}
 }
 

@@ -38,6 +38,7 @@ type Rig struct {
 
 	t       TB
 	secrets func() []string
+	label   string // of the goroutines that runs start, "" before the first run
 }
 
 // NewRig returns a Rig with an empty store. No text of a run may show what
@@ -56,8 +57,10 @@ func NewRig(t TB, secrets func() []string) *Rig {
 	return r
 }
 
-// Reconcile runs the reconciler once. No run leaves goroutines behind, or shows
-// a secret or, in its error, a control character.
+// Reconcile runs the reconciler once. No run leaves goroutines behind, which is
+// checked at the end of the test, before servers that were started earlier end,
+// and after a run that was cancelled. No run shows a secret or, in its error, a
+// control character.
 func (r *Rig) Reconcile(obj source.Object, from source.Origin) (source.Result, error) {
 	r.t.Helper()
 	return r.reconcile(r.t.Context(), obj, from)
@@ -73,7 +76,14 @@ func (r *Rig) reconcile(ctx context.Context, obj source.Object, from source.Orig
 	if r.Stalls != nil {
 		from = late{from, r.Stalls}
 	}
-	noLeaks(ctx, r.t, func(ctx context.Context) { result, err = reconciler.Reconcile(ctx, obj, from) })
+	if r.label == "" {
+		r.label = fmt.Sprintf("%s %p", r.t.Name(), r)
+		r.t.Cleanup(func() { noneLeft(r.t, r.label) })
+	}
+	pprof.Do(ctx, pprof.Labels(labelKey, r.label), func(ctx context.Context) { result, err = reconciler.Reconcile(ctx, obj, from) })
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		noneLeft(r.t, r.label) // before the upstream, once it is mended, lets go of them
+	}
 	r.noSecrets(obj, err)
 	return result, err
 }
@@ -281,13 +291,17 @@ func Secret(keyValue ...string) source.Secret {
 // time. It fails the test when that takes a minute.
 func NoLeaks(t TB, do func(ctx context.Context)) {
 	t.Helper()
-	noLeaks(t.Context(), t, do)
+	label := fmt.Sprintf("%s %p", t.Name(), &do)
+	pprof.Do(t.Context(), pprof.Labels(labelKey, label), do)
+	noneLeft(t, label)
 }
 
-func noLeaks(ctx context.Context, t TB, do func(ctx context.Context)) {
+// labelKey names the label of goroutines, which have that of the one that started them.
+const labelKey = "sourcetest"
+
+// noneLeft waits until no goroutine with the label is left.
+func noneLeft(t TB, label string) {
 	t.Helper()
-	label := fmt.Sprintf("%s %p", t.Name(), &do) // goroutines have that of the one that started them
-	pprof.Do(ctx, pprof.Labels("sourcetest", label), do)
 	deadline, pause := time.After(time.Minute), time.Millisecond
 	for left := stacks(label); left != ""; left = stacks(label) {
 		select {

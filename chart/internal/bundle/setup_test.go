@@ -26,7 +26,7 @@ import (
 // The package manager's own packages write to the standard logger.
 func TestMain(m *testing.M) {
 	log.SetOutput(io.Discard)
-	os.Exit(m.Run())
+	testenv.Main(m)
 }
 
 // files are the files of a chart or of a source, by path.

@@ -26,6 +26,8 @@ import (
 	"github.com/headgate-io/headgate/internal/transport"
 )
 
+func TestMain(m *testing.M) { testenv.Main(m) }
+
 const canary = "cAnArY-t0ken"
 
 // An lfsServer is an LFS server and a client of it with credentials.

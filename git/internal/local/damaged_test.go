@@ -15,7 +15,10 @@ import (
 
 	"github.com/headgate-io/headgate/git/internal/local"
 	"github.com/headgate-io/headgate/git/internal/object"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
+
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 func TestOpenRefuses(t *testing.T) {
 	for name, test := range map[string]struct {

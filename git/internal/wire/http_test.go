@@ -20,6 +20,8 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
+func TestMain(m *testing.M) { testenv.Main(m) }
+
 // TestHungUp has a server, or a proxy, that ends connections without an
 // answer: a request is sent again, but not for ever.
 func TestHungUp(t *testing.T) {

@@ -30,6 +30,8 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
+func TestMain(m *testing.M) { testenv.Main(m) }
+
 // key is made once: it takes a while.
 var key = sync.OnceValue(func() *rsa.PrivateKey { return newKey() })
 
@@ -353,7 +355,7 @@ func TestConformance(t *testing.T) {
 	const fetch = "FetchFailed"
 	sourcetest.Run(t, sourcetest.Kind{
 		Name: "GitRepository of a GitHub App",
-		Open: func(sourcetest.TB) sourcetest.Upstream { return newForge(t) },
+		Open: func(tb sourcetest.TB) sourcetest.Upstream { return newForge(tb.(*testing.T)) }, Variant: true,
 		Drift: func(obj source.Object) {
 			ignore := "/nothing-of-that-name\n"
 			obj.(*source.GitRepository).Spec.Ignore = &ignore
