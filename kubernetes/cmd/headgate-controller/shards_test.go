@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -40,7 +41,8 @@ func (c *cluster) spawn(t *testing.T, namespace, pod, dir string, args ...string
 		"--metrics-addr=0", "--health-addr=0", "--min-retry-delay=200ms", "--max-retry-delay=1s",
 	}, args...)...), make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), asController+"=1", "POD_NAME="+pod, "RUNTIME_NAMESPACE="+namespace)
-	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	out := struct{ io.Writer }{p.log} // without the other methods of a buffer, which do not lock
+	p.cmd.Stdout, p.cmd.Stderr = out, out
 	testenv.Must(t, p.cmd.Start())
 	go func() { p.cmd.Wait(); close(p.ended) }()
 	t.Cleanup(func() {
