@@ -237,8 +237,14 @@ func TestShards(t *testing.T) {
 	c.wait(t, app.kind, ns, app.name, "ran without shard 1", handled("2"))
 	c.wait(t, chart.kind, ns, chart.name, "ran without shard 1", handled("2"))
 	testenv.Equal(t, c.get(t, base.kind, ns, base.name).Common().LastHandledReconcileAt, "1")
+	dirs[1] = t.TempDir() // its volume is lost
 	begin(1)
-	c.wait(t, base.kind, ns, base.name, "ran by the new shard 1", handled("2"))
+	obj := c.wait(t, base.kind, ns, base.name, "ran by the new shard 1", handled("2"))
+	resp, err := http.Get(obj.Artifact().URL)
+	testenv.Must(t, err)
+	resp.Body.Close()
+	testenv.Equal(t, resp.StatusCode, http.StatusOK)
+	testenv.Equal(t, obj.Artifact().Revision, "main@sha1:"+second)
 }
 
 // TestSelector has a controller of labelled objects that are made of others.
