@@ -318,6 +318,9 @@ func inputsOf(e *entry) string {
 		fmt.Fprintln(&text, b.ref, b.obj.Head().Metadata.Generation, b.obj.Common().Condition(source.ReadyCondition).Status)
 		if a := b.obj.Artifact(); a != nil {
 			fmt.Fprintln(&text, a.Digest, a.Revision)
+			if b.foreign { // it may have been missing where it is, and be there again
+				fmt.Fprintln(&text, a.URL, a.LastUpdateTime)
+			}
 		}
 	}
 	return text.String()

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -40,7 +41,8 @@ func (c *cluster) spawn(t *testing.T, namespace, pod, dir string, args ...string
 		"--metrics-addr=0", "--health-addr=0", "--min-retry-delay=200ms", "--max-retry-delay=1s",
 	}, args...)...), make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), asController+"=1", "POD_NAME="+pod, "RUNTIME_NAMESPACE="+namespace)
-	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	out := struct{ io.Writer }{p.log} // without the other methods of a buffer, which do not lock
+	p.cmd.Stdout, p.cmd.Stderr = out, out
 	testenv.Must(t, p.cmd.Start())
 	go func() { p.cmd.Wait(); close(p.ended) }()
 	t.Cleanup(func() {
@@ -235,8 +237,14 @@ func TestShards(t *testing.T) {
 	c.wait(t, app.kind, ns, app.name, "ran without shard 1", handled("2"))
 	c.wait(t, chart.kind, ns, chart.name, "ran without shard 1", handled("2"))
 	testenv.Equal(t, c.get(t, base.kind, ns, base.name).Common().LastHandledReconcileAt, "1")
+	dirs[1] = t.TempDir() // its volume is lost
 	begin(1)
-	c.wait(t, base.kind, ns, base.name, "ran by the new shard 1", handled("2"))
+	obj := c.wait(t, base.kind, ns, base.name, "ran by the new shard 1", handled("2"))
+	resp, err := http.Get(obj.Artifact().URL)
+	testenv.Must(t, err)
+	resp.Body.Close()
+	testenv.Equal(t, resp.StatusCode, http.StatusOK)
+	testenv.Equal(t, obj.Artifact().Revision, "main@sha1:"+second)
 }
 
 // TestSelector has a controller of labelled objects that are made of others.
