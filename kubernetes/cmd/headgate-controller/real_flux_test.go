@@ -47,6 +47,7 @@ func fluxSession(t *testing.T, start func(*cluster, *testing.T, string, *service
 	flux("get sources git --all-namespaces")
 	u.push("main", "second")
 	flux("reconcile source git app")
+	flux("reconcile source git including")
 	flux("get sources git app")
 	u.pushImage(t, "1.1.0")
 	flux("reconcile source oci images")
