@@ -34,8 +34,8 @@ const (
 // upstreams.
 func TestRealSideBySide(t *testing.T) {
 	b := newBench(t)
-	theirs := b.measure("theirs", "reference", (*cluster).theirs)
-	ours := b.measure("ours", "controller", (*cluster).ours)
+	theirs := b.measure("theirs", "reference", (*cluster).theirs) // which can have no lease outside of a cluster
+	ours := b.measure("ours", "controller", (*cluster).ours, benchElection...)
 	fmt.Fprintf(b, "%d GitRepositories of %d repositories, interval %v; nothing new for %v\n", benchObjects, benchRepositories, benchInterval, benchWatched)
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\tsource-controller\theadgate-controller\t\t")
@@ -110,11 +110,11 @@ func (b *bench) most(what string, number, limit float64, unit string) {
 var benchElection = []string{"--enable-leader-election", "--leader-election-lease-duration=15s", "--leader-election-renew-deadline=10s", "--leader-election-retry-period=2s"}
 
 // measure has a controller bring up objects, look after them, and do so again after a restart.
-func (b *bench) measure(ns, user string, start func(*cluster, *testing.T, string, *service, string, ...string) *program) (r result) {
+func (b *bench) measure(ns, user string, start func(*cluster, *testing.T, string, *service, string, ...string) *program, flags ...string) (r result) {
 	b.fill(ns, benchObjects)
 	s, dir := newService(b.t), b.t.TempDir()
 	begun := time.Now()
-	p := start(b.c, b.t, ns, s, dir, benchElection...)
+	p := start(b.c, b.t, ns, s, dir, flags...)
 	b.allReady(ns, benchObjects)
 	r.ready = time.Since(begun)
 	time.Sleep(benchInterval / 2) // what follows from the first fetches is done
@@ -123,7 +123,7 @@ func (b *bench) measure(ns, user string, start func(*cluster, *testing.T, string
 	r.cpu, r.writes, r.memory, r.peak = p.cpu(b.t)-cpu, b.writesOf(user).less(before), p.memory(b.t, "VmRSS"), p.memory(b.t, "VmHWM")
 	p.end(b.t)
 	before, fetches := b.writesOf(user), b.u.fetches.Load()
-	p = start(b.c, b.t, ns, s, dir, benchElection...)
+	p = start(b.c, b.t, ns, s, dir, flags...)
 	time.Sleep(benchInterval + benchInterval/6)
 	r.again, r.fetches = b.writesOf(user).less(before), b.u.fetches.Load()-fetches
 	p.end(b.t)
