@@ -9,12 +9,13 @@ FUZZTIME ?= 4s
 BENCHFLAGS ?=
 # What others wrote and only computes: under the race detector it would take most of the time.
 PLAIN := github.com/klauspost/compress/... go.yaml.in/yaml/... compress/flate
+FLUXTOOLS := etcd kube-apiserver flux source-controller source-controller-crds kustomize-controller kustomize-controller-crds
 TARGETS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 
-.PHONY: help build test race lint vuln fuzz e2e bench-git bench-oci bench-bucket bench-chart bench-rollout bench-tester bench-serve journeys cross tidy release-modules
+.PHONY: help build test race lint vuln fuzz e2e e2e-kubernetes bench-git bench-oci bench-bucket bench-chart bench-rollout bench-tester bench-serve bench-kubernetes journeys cross tidy release-modules
 
 help: ## list what can be made
-	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 18
 
 build: ## build bin/headgate
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/headgate ./cmd/headgate
@@ -53,6 +54,10 @@ e2e: ## run the command against real servers and real clients; installs them (De
 	cd kubernetes && $(GO) test -count=1 -timeout=10m ./...
 	$(GO) test -count=1 -run='^(TestKill|TestServeChaos)$$' ./cmd/headgate -chaos.for=2m
 
+e2e-kubernetes: ## run the controller beside those of Flux and through kills, and compare it with source-controller; builds them
+	@.ci/servers $(FLUXTOOLS)
+	cd kubernetes && $(GO) test -count=1 -timeout=40m -v -run='^TestReal' ./cmd/headgate-controller -full
+
 bench-git: ## compare fetching from Git with other ways, side by side
 	cd bench && $(GO) run ./git $(BENCHFLAGS)
 
@@ -75,6 +80,10 @@ bench-tester: ## compare the test runner with the load tester of Flagger, side b
 
 bench-serve: ## measure continuous mode with 10,000 objects, and the serving of artifacts side by side with nginx
 	cd bench && $(GO) run ./serve $(BENCHFLAGS)
+
+bench-kubernetes: ## compare the controller with source-controller, side by side at one API server; builds them
+	@.ci/servers $(FLUXTOOLS)
+	cd kubernetes && $(GO) test -count=1 -timeout=40m -v -run='^TestRealSideBySide$$' ./cmd/headgate-controller -full
 
 journeys: ## count the functions that the shortest ways through the command execute
 	cd bench && $(GO) run ./journeys $(BENCHFLAGS)

@@ -151,7 +151,7 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case !data:
 			s.other(s, w, r, phase)
-		case r.Method != http.MethodGet:
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			s.dialect.refuse(w, r, &refusal{status: 405, code: "MethodNotAllowed", message: "The specified method is not allowed against this resource."})
 		case b == nil:
 			s.dialect.refuse(w, r, &refusal{status: 404, code: cmp.Or(s.codes[-404], s.codes[404]), message: "The specified bucket does not exist"})

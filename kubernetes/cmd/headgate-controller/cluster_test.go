@@ -36,17 +36,42 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A cluster is an API server with the definitions of sources, for all tests.
+// A cluster is an API server with the definitions of sources.
 type cluster struct {
 	client.Client
-	kubeconfig string // of the user controller, who has the roles of the kustomization
-	admin      string // of a user who may do everything
+	kubeconfig string             // of the user controller, who has the roles of the kustomization
+	admin      string             // of a user who may do everything
+	reference  string             // of another
+	restart    func(t *testing.T) // kills the API server and starts it again
+}
+
+// A server is a program that runs.
+type server struct {
+	cmd   *exec.Cmd
+	log   string
+	ended chan struct{} // closed when it has
+}
+
+// kill ends it at once.
+func (s *server) kill() {
+	select {
+	case <-s.ended:
+	default:
+		syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) // it leads a group
+		<-s.ended
+	}
+}
+
+// said returns the end of its log.
+func (s *server) said() string {
+	text, _ := os.ReadFile(s.log)
+	return string(text[max(0, len(text)-3000):])
 }
 
 var (
 	startOnce sync.Once
 	shared    *cluster
-	servers   []*exec.Cmd
+	servers   []*server
 	workDir   string
 )
 
@@ -56,13 +81,16 @@ func TestMain(m *testing.M) {
 		return
 	}
 	os.Exit(func() int {
+		var err error
+		if workDir, err = os.MkdirTemp("", "headgate-kubernetes-"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 		defer func() {
-			for _, cmd := range servers {
-				syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // each leads a group
+			for _, s := range servers {
+				s.kill()
 			}
-			if workDir != "" {
-				os.RemoveAll(workDir)
-			}
+			os.RemoveAll(workDir)
 		}()
 		return m.Run()
 	}())
@@ -72,16 +100,7 @@ func TestMain(m *testing.M) {
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
 	startOnce.Do(func() {
-		var err error
-		workDir, err = os.MkdirTemp("", "headgate-kubernetes-")
-		testenv.Must(t, err)
-		for range 5 { // another program may take a port first
-			if shared, err = newCluster(t); err == nil {
-				break
-			}
-			t.Log(err)
-		}
-		testenv.Must(t, err)
+		shared = newCluster(t)
 		shared.define(t)
 		shared.roles(t, "")
 	})
@@ -124,24 +143,36 @@ func freePort(t *testing.T) string {
 	return ""
 }
 
-// launch starts a server. Its channel is closed when it has ended.
-func launch(t *testing.T, dir, path string, args ...string) (log string, ended chan struct{}) {
+// launch starts a program with more variables than this process has. It ends with all tests.
+func launch(t *testing.T, dir, path string, env []string, args ...string) *server {
 	t.Helper()
-	log = filepath.Join(dir, filepath.Base(path)+".log")
-	out, err := os.Create(log)
+	out, err := os.CreateTemp(dir, filepath.Base(path)+"-*.log")
 	testenv.Must(t, err)
 	defer out.Close()
-	cmd := exec.Command(path, args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	testenv.Must(t, cmd.Start())
-	servers = append(servers, cmd)
-	ended = make(chan struct{})
-	go func() { cmd.Wait(); close(ended) }()
-	return log, ended
+	s := &server{exec.Command(path, args...), out.Name(), make(chan struct{})}
+	s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr, s.cmd.Env = dir, out, out, append(os.Environ(), env...)
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	testenv.Must(t, s.cmd.Start())
+	servers = append(servers, s)
+	go func() { s.cmd.Wait(); close(s.ended) }()
+	return s
 }
 
-func newCluster(t *testing.T) (*cluster, error) {
+// newCluster starts an API server and its store, with more flags.
+func newCluster(t *testing.T, flags ...string) (c *cluster) {
+	t.Helper()
+	var err error
+	for range 5 { // another program may take a port first
+		if c, err = tryCluster(t, flags); err == nil {
+			return c
+		}
+		t.Log(err)
+	}
+	t.Fatal(err)
+	return nil
+}
+
+func tryCluster(t *testing.T, flags []string) (*cluster, error) {
 	dir, err := os.MkdirTemp(workDir, "")
 	testenv.Must(t, err)
 	write := func(name string, content []byte) string {
@@ -155,36 +186,45 @@ func newCluster(t *testing.T) (*cluster, error) {
 	signing, err := rsa.GenerateKey(rand.Reader, 2048)
 	testenv.Must(t, err)
 	accounts := write("sa.key", pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(signing)}))
-	tokens := write("tokens.csv", []byte("admintoken,admin,1,\"system:masters\"\ncontrollertoken,controller,2\n"))
+	tokens := write("tokens.csv", []byte("admintoken,admin,1,\"system:masters\"\ncontrollertoken,controller,2\nreferencetoken,reference,3,\"system:masters\"\n"))
 	clients, peers, secure := "http://127.0.0.1:"+freePort(t), "http://127.0.0.1:"+freePort(t), freePort(t)
-	etcdLog, etcdEnded := launch(t, dir, tool(t, "etcd", "ETCD"), "--data-dir", "etcd", "--unsafe-no-fsync", "--log-level", "warn",
+	etcd := launch(t, dir, tool(t, "etcd", "ETCD"), nil, "--data-dir", "etcd", "--unsafe-no-fsync", "--log-level", "warn",
 		"--listen-client-urls", clients, "--advertise-client-urls", clients,
 		"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "default="+peers)
-	apiLog, apiEnded := launch(t, dir, tool(t, "kube-apiserver", "KUBE_APISERVER"), "--etcd-servers="+clients,
-		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port="+secure, "--tls-cert-file="+certFile, "--tls-private-key-file="+keyFile,
-		"--token-auth-file="+tokens, "--authorization-mode=RBAC", "--service-account-issuer=https://kubernetes.default.svc",
-		"--service-account-key-file="+accounts, "--service-account-signing-key-file="+accounts,
-		"--service-cluster-ip-range=10.0.0.0/24", "--disable-admission-plugins=ServiceAccount", "--endpoint-reconciler-type=none")
+	flags = append([]string{"--etcd-servers=" + clients,
+		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=" + secure, "--tls-cert-file=" + certFile, "--tls-private-key-file=" + keyFile,
+		"--token-auth-file=" + tokens, "--authorization-mode=RBAC", "--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file=" + accounts, "--service-account-signing-key-file=" + accounts,
+		"--service-cluster-ip-range=10.0.0.0/24", "--disable-admission-plugins=ServiceAccount", "--endpoint-reconciler-type=none"}, flags...)
 	url := "https://127.0.0.1:" + secure
-	if err := ready(url, ca, etcdEnded, apiEnded); err != nil {
-		for _, log := range []string{etcdLog, apiLog} {
-			text, _ := os.ReadFile(log)
-			err = fmt.Errorf("%w\n%s", err, text[max(0, len(text)-2000):])
-		}
-		return nil, err
+	var api *server
+	begin := func() error {
+		api = launch(t, dir, tool(t, "kube-apiserver", "KUBE_APISERVER"), nil, flags...)
+		return ready(url, ca, etcd, api)
 	}
-	kubeconfig := func(token string) string {
-		return write(token+".kubeconfig", fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: t,
+	if err := begin(); err != nil {
+		etcd.kill()
+		api.kill()
+		return nil, fmt.Errorf("%w\n%s\n%s", err, etcd.said(), api.said())
+	}
+	kubeconfig := func(user string) string {
+		return write(user+".kubeconfig", fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: t,
  clusters: [{name: t, cluster: {server: %q, certificate-authority: %q}}],
- users: [{name: a, user: {token: %q}}], contexts: [{name: t, context: {cluster: t, user: a, namespace: default}}]}`, url, caFile, token))
+ users: [{name: a, user: {token: %q}}], contexts: [{name: t, context: {cluster: t, user: a, namespace: default}}]}`, url, caFile, user+"token"))
 	}
-	config := &rest.Config{Host: url, BearerToken: "admintoken", QPS: 1000, Burst: 1000, TLSClientConfig: rest.TLSClientConfig{CAData: ca.PEM()}}
-	c, err := client.New(config, client.Options{})
-	return &cluster{c, kubeconfig("controllertoken"), kubeconfig("admintoken")}, err
+	config := &rest.Config{Host: url, BearerToken: "admintoken", QPS: 1000, Burst: 1000, WarningHandler: rest.NoWarnings{}, TLSClientConfig: rest.TLSClientConfig{CAData: ca.PEM()}}
+	all, err := client.New(config, client.Options{})
+	return &cluster{
+		Client: all, kubeconfig: kubeconfig("controller"), admin: kubeconfig("admin"), reference: kubeconfig("reference"),
+		restart: func(t *testing.T) {
+			api.kill()
+			testenv.Must(t, begin())
+		},
+	}, err
 }
 
 // ready waits until the API server is ready, or a server has ended.
-func ready(url string, ca *testenv.CA, etcd, api chan struct{}) error {
+func ready(url string, ca *testenv.CA, etcd, api *server) error {
 	web := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool()}}}
 	defer web.CloseIdleConnections()
 	for begun := time.Now(); time.Since(begun) < 3*time.Minute; {
@@ -196,9 +236,9 @@ func ready(url string, ca *testenv.CA, etcd, api chan struct{}) error {
 			}
 		}
 		select {
-		case <-etcd:
+		case <-etcd.ended:
 			return errors.New("etcd has ended")
-		case <-api:
+		case <-api.ended:
 			return errors.New("kube-apiserver has ended")
 		case <-time.After(100 * time.Millisecond):
 		}
@@ -326,7 +366,12 @@ func until(t *testing.T, what string, is func() bool) { t.Helper(); untilOr(t, w
 // untilOr waits a minute at most until something is so; last says what there was.
 func untilOr(t *testing.T, what string, is func() bool, last func() string) {
 	t.Helper()
-	for begun := time.Now(); time.Since(begun) < time.Minute; time.Sleep(20 * time.Millisecond) {
+	within(t, time.Minute, what, is, last)
+}
+
+func within(t *testing.T, most time.Duration, what string, is func() bool, last func() string) {
+	t.Helper()
+	for begun := time.Now(); time.Since(begun) < most; time.Sleep(20 * time.Millisecond) {
 		if is() {
 			return
 		}
@@ -335,7 +380,7 @@ func untilOr(t *testing.T, what string, is func() bool, last func() string) {
 	if last != nil {
 		text = ":\n" + last()
 	}
-	t.Fatalf("after a minute it is not so: %s%s", what, text)
+	t.Fatalf("after %v it is not so: %s%s", most, what, text)
 }
 
 // namespace makes a namespace for a test.

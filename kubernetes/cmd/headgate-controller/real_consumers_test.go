@@ -1,0 +1,123 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"testing"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source"
+)
+
+const kustomizations = "kustomize.toolkit.fluxcd.io/v1"
+
+// consume starts kustomize-controller, and has it apply what is below app of GitRepository app.
+func (c *cluster) consume(t *testing.T, ns string) {
+	t.Helper()
+	c.program(t, tool(t, "kustomize-controller", "KUSTOMIZE_CONTROLLER"), c.admin, ns, "--watch-all-namespaces=false")
+	c.apply(t, object{"apiVersion": kustomizations, "kind": "Kustomization", "metadata": object{"name": "app", "namespace": ns}, "spec": object{
+		"interval": "1h", "path": "./app", "prune": true, "targetNamespace": ns, "sourceRef": object{"kind": "GitRepository", "name": "app"},
+	}})
+}
+
+// applied waits until the ConfigMap of a revision is in the cluster and the Kustomization says so.
+func (c *cluster) applied(t *testing.T, ns, text, revision string) {
+	t.Helper()
+	untilOr(t, "kustomize-controller applied "+text, func() bool {
+		return c.field(t, "v1", "ConfigMap", ns, "app", "data", "text") == text && c.field(t, kustomizations, "Kustomization", ns, "app", "status", "lastAppliedRevision") == revision
+	}, func() string { return c.field(t, kustomizations, "Kustomization", ns, "app", "status") })
+}
+
+// TestRealConsumers has kustomize-controller apply what is in an artifact of ours, and makes the HelmChart of a HelmRelease.
+func TestRealConsumers(t *testing.T) {
+	needFull(t)
+	const ns = "shop"
+	c, u, s := realCluster(t, ns), newUpstreams(t), newService(t)
+	docs, all := u.documents(ns)
+	for _, o := range docs {
+		c.apply(t, o)
+	}
+	c.ours(t, ns, s, t.TempDir())
+	c.consume(t, ns)
+	first := c.wait(t, "GitRepository", ns, "app", "is ready", isReady).Artifact()
+	c.applied(t, ns, "first", first.Revision)
+	second := u.push("main", "second")
+	c.request(t, ns, all[:1], "1")
+	c.applied(t, ns, "second", second)
+
+	// helm-controller itself is not there: this is what it makes of a HelmRelease, and all that it reads of a source.
+	chart := document("HelmChart", ns, ns+"-podinfo", object{
+		"chart": "podinfo", "version": "6.x", "interval": "1h", "reconcileStrategy": "ChartVersion", "sourceRef": object{"kind": "HelmRepository", "name": "charts"},
+	})
+	chart["metadata"].(object)["labels"] = object{"helm.toolkit.fluxcd.io/name": "podinfo", "helm.toolkit.fluxcd.io/namespace": ns}
+	c.apply(t, chart)
+	a := c.wait(t, "HelmChart", ns, ns+"-podinfo", "is ready", isReady).Artifact()
+	testenv.Equal(t, a.Revision, "6.0.0")
+	s.verified(t, a)
+	testenv.Equal(t, path.Base(a.URL), "podinfo-6.0.0.tgz")
+}
+
+// TestRealTakeover has headgate-controller take the place of source-controller with a volume of its own, and give it back.
+func TestRealTakeover(t *testing.T) {
+	needFull(t)
+	const ns = "shop"
+	c, u, s := realCluster(t, ns), newUpstreams(t), newService(t)
+	docs, all := u.documents(ns)
+	for _, o := range docs {
+		c.apply(t, o)
+	}
+	made := func(name string) named {
+		c.apply(t, document("OCIRepository", ns, name, object{"url": u.registry.URL("images"), "insecure": true, "ref": object{"tag": "1.0.0"}, "interval": "1h"}))
+		c.wait(t, "OCIRepository", ns, name, "is ready", isReady)
+		return named{"OCIRepository", name}
+	}
+	remove := func(o named) {
+		testenv.Must(t, c.Delete(t.Context(), blank(o.kind, ns, o.name)))
+		c.gone(t, ns, o)
+	}
+	dirs := []string{t.TempDir(), t.TempDir()}
+	p := c.theirs(t, ns, s, dirs[0])
+	c.consume(t, ns)
+	c.request(t, ns, all, "0")
+	one, two := made("one"), made("two")
+	before := map[named]source.Object{}
+	for _, o := range all {
+		before[o] = c.get(t, o.kind, ns, o.name)
+		s.verified(t, before[o].Artifact())
+	}
+	c.applied(t, ns, "first", before[all[0]].Artifact().Revision)
+	same := func(step string) {
+		t.Helper()
+		c.request(t, ns, all, step)
+		equal := 0
+		for _, o := range all {
+			was, is := before[o].Artifact(), c.get(t, o.kind, ns, o.name).Artifact()
+			testenv.Equal(t, is.Revision, was.Revision, "revision of %s %s, step %s", o.kind, o.name, step)
+			if is.Digest == was.Digest {
+				equal++
+			}
+			s.verified(t, is)
+		}
+		t.Logf("%s: %d of %d artifacts are equal byte for byte to those before", step, equal, len(all))
+	}
+
+	p.end(t)
+	p = c.ours(t, ns, s, dirs[1])
+	same("by headgate-controller")
+	remove(one)
+	three := made("three")
+	p.end(t)
+	p = c.theirs(t, ns, s, dirs[0])
+	same("by source-controller again")
+	remove(two)
+	remove(three)
+
+	second := u.push("main", "second")
+	c.request(t, ns, all[:1], "last")
+	c.applied(t, ns, "second", second)
+	var history []struct{ TotalReconciliations int }
+	testenv.Must(t, json.Unmarshal([]byte(c.field(t, kustomizations, "Kustomization", ns, "app", "status", "history")), &history))
+	testenv.Equal(t, fmt.Sprint(history), "[{1} {1}]", "how often each of the two was applied")
+	p.end(t)
+}
