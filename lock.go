@@ -40,6 +40,8 @@ func (f *fetch) checkLock() error {
 			fail("stale", "its spec has changed since it was locked: run headgate lock")
 		case entry.Revision == "" && !indexOnly(obj):
 			fail("missing", "its entry in the lock has no revision: run headgate lock")
+		case f.Offline && entry.Open() && !indexOnly(obj):
+			fail("missing", "its entry in the lock has no digest of the content, without which only its origin can bring it")
 		}
 	}
 	return errors.Join(errs...)
@@ -94,7 +96,7 @@ func (o *lockedOrigin) Resolve(ctx context.Context, last source.State) (rev sour
 		o.fetch.unsaved[o.obj] = &unsaved{before: o.before}
 		o.fetch.mu.Unlock()
 	}
-	if signed := o.signed(ctx); o.want != nil && !o.want.Open() && !o.want.Prove && (o.fetch.Offline || !signed) {
+	if signed := o.signed(ctx); o.want != nil && (o.fetch.Offline || !o.want.Open() && !o.want.Prove && !signed) {
 		rev, found, err := o.atHand(ctx, signed)
 		if found || err != nil {
 			o.rev = rev
@@ -262,7 +264,7 @@ func (m *measure) end() (content, digest string) {
 
 // What may have become of what is locked, by kind.
 var losses = map[string]struct{ gone, different string }{
-	"GitRepository":    {"the history of the repository may have been rewritten", "the server sends something else for it"},
+	"GitRepository":    {"the history of the repository may have been rewritten, or it was removed", "the server sends something else for it"},
 	"OCIRepository":    {"the manifest was deleted, or the repository moved", "the registry sends something else for it"},
 	"Bucket":           {"the bucket or an object of it was deleted", "objects were overwritten, added or deleted since it was locked"},
 	"PkgChart":         {"the version was deleted from its repository", "the version was published again with other content"},
@@ -291,12 +293,16 @@ func (o *lockedOrigin) lost(problem, hint string, err error) error {
 // blame makes an error that says of what is locked that it is gone or another one of
 // that kind.
 func (o *lockedOrigin) blame(err error) error {
-	step, _ := errors.AsType[*source.StepError](err)
+	for step, ok := errors.AsType[*source.StepError](err); ok; step, ok = errors.AsType[*source.StepError](step.Err) {
+		if step.Reason == "AuthenticationFailed" { // also because a Secret is missing
+			return err
+		}
+	}
 	_, told := errors.AsType[*source.PinError](err)
 	_, damaged := errors.AsType[*artifact.DigestError](err)
 	_, other := errors.AsType[*oci.ContentError](err)
 	switch {
-	case err == nil, o.want == nil, told, errors.Is(err, source.ErrVerification), errors.Is(err, source.ErrWaiting), step != nil && step.Reason == "AuthenticationFailed":
+	case err == nil, o.want == nil, told, errors.Is(err, source.ErrVerification), errors.Is(err, source.ErrWaiting):
 		return err
 	case errors.Is(err, fs.ErrNotExist):
 		return o.lost("gone", losses[source.ReferenceTo(o.obj).Kind].gone, err)

@@ -62,7 +62,7 @@ func startUpstreams(t *testing.T) *upstreams {
 	branch := repo("branch", files("app.yaml", "one\n", "values.yaml", "size: 1\n"))
 	tagged := repo("tagged", files("app.yaml", "tagged\n"))
 	tree := repo("tree", files("charts/app/values.yaml", "size: 0\n", "charts/app/Chart.yaml",
-		"apiVersion: v2\nname: app\nversion: 0.1.0\ndependencies:\n- {name: dep, version: ^1, repository: \""+u.charts.URL()+"\"}\n"))
+		"apiVersion: v2\nname: app\nversion: 0.1.0\ndependencies:\n- {name: dep, version: ^1, repository: \""+strings.Replace(u.charts.URL(), "://", "://ci:s3cret@", 1)+"\"}\n"))
 	tagged.AnnotatedTag("v1.0.0", tagged.ID("master"), "first release")
 	u.git = testenv.ServeAll(t, testenv.HTTP{}, repos)
 	for _, name := range []string{"web", "dep", "valued"} {
@@ -189,6 +189,9 @@ func lockAll(t *testing.T, set *source.Set) (lock.Entries, map[source.Reference]
 	}
 	text, err := entries.Encode()
 	must(t, err)
+	if strings.Contains(string(text), "s3cret") {
+		t.Errorf("a password is in\n%s", text)
+	}
 	again, err := lock.Read(strings.NewReader(string(text)))
 	must(t, err)
 	for ref, entry := range again {
@@ -439,6 +442,19 @@ func TestLockedErrors(t *testing.T) {
 		if err := errs["ExternalArtifact/default/built"]; (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
+	}
+	entries, _ = lockAll(t, u.set("PkgChart/web"))
+	entry := entries[ref("PkgChart", "web")]
+	entry.Digest = ""
+	entries[ref("PkgChart", "web")] = entry
+	u.reset()
+	err := locked(t.Context(), u.set("PkgChart/web"), headgate.Options{Lock: entries, Offline: true, Store: openStore(t)})[""]
+	if err == nil || !strings.Contains(err.Error(), "has no digest of the content") {
+		t.Error(err)
+	}
+	errs := locked(t.Context(), u.set("PkgRepository/charts"), headgate.Options{Lock: entries, Offline: true, Until: source.StepResolve})
+	if len(errs) > 0 || u.charts.Count() > 0 {
+		t.Errorf("%v after %d requests", errs, u.charts.Count())
 	}
 	for r, err := range headgate.Fetch(t.Context(), external(""), headgate.Options{Offline: true, Store: openStore(t)}) {
 		if r.Object != nil || err == nil || !strings.Contains(err.Error(), "without Locked") {

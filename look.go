@@ -9,6 +9,9 @@ import (
 
 // look asks the origin of an object, and stores nothing.
 func (f *fetch) look(ctx context.Context, r *Result) error {
+	if f.Locked && indexOnly(r.Object) { // its charts are locked
+		return nil
+	}
 	source.AssignGeneration(r.Object, nil) // it is part of the version of a chart, as a first fetch would make it
 	obj, err := f.alone(ctx, r.Object)
 	if err != nil {

@@ -59,15 +59,22 @@ func (c *copied) Close() error { return nil }
 func (o *lockedOrigin) atHand(ctx context.Context, signed bool) (rev source.Revision, found bool, err error) {
 	o.copy = nil
 	if a := o.before; a != nil && a.Revision == o.want.Revision && o.holds(*a) {
-		o.copy = &copied{about: about{File: path.Base(a.Path), Metadata: a.Metadata}, open: func() (io.ReadCloser, error) { return o.fetch.Store.Open(*a) }}
-		if c, ok := o.obj.(*source.PkgChart); ok {
-			o.copy.Found = c.Status.ObservedValuesFiles
+		o.copy = &copied{about: known(o.obj, *a), open: func() (io.ReadCloser, error) { return o.fetch.Store.Open(*a) }}
+	}
+	if o.copy == nil || signed && o.copy.Verification == (source.Verification{}) { // what was verified is preferred
+		other, err := o.bundled(ctx)
+		if other == nil && err == nil {
+			other = o.cached()
 		}
-	} else if o.copy, err = o.bundled(ctx); o.copy == nil && err == nil {
-		o.copy = o.cached()
+		if o.copy == nil && err != nil {
+			return rev, false, err
+		}
+		if other != nil {
+			o.copy = other
+		}
 	}
 	if o.copy == nil {
-		return rev, false, err
+		return rev, false, nil
 	}
 	o.copy.bytes = o.want.Digest != ""
 	rev = source.Revision{ID: o.want.Revision, File: o.copy.File, Metadata: o.copy.Metadata, Found: o.copy.Found, Tag: o.want.Tag}
@@ -103,6 +110,18 @@ func (o *lockedOrigin) bundled(ctx context.Context) (*copied, error) {
 	return c, nil
 }
 
+// known returns what the status of obj says of its artifact in the store.
+func known(obj source.Object, a artifact.Artifact) about {
+	k := about{File: path.Base(a.Path), Metadata: a.Metadata}
+	if c, ok := obj.(*source.PkgChart); ok {
+		k.Found = c.Status.ObservedValuesFiles
+	}
+	if c := obj.Common().Condition(source.SourceVerifiedCondition); c.Status == "True" {
+		k.Verification = source.Verification{Mode: cmp.Or(obj.Plan().Verify, "signature"), Message: c.Message}
+	}
+	return k
+}
+
 // bundleName is the name of the artifact of obj in a bundle: KIND.NAMESPACE.NAME.
 func bundleName(obj source.Object) string {
 	return strings.ReplaceAll(source.ReferenceTo(obj).String(), "/", ".")
@@ -113,14 +132,11 @@ func bundleName(obj source.Object) string {
 // along, the signature is not.
 func Bundled(obj source.Object, store *artifact.Store) (oci.Bundled, error) {
 	a := *obj.Artifact()
-	known := about{File: path.Base(a.Path), Metadata: a.Metadata}
-	if c, ok := obj.(*source.PkgChart); ok {
-		known.Found = c.Status.ObservedValuesFiles
+	about := known(obj, a)
+	if v := &about.Verification; v.Message != "" {
+		v.Message = "when it was exported: " + v.Message
 	}
-	if c := obj.Common().Condition(source.SourceVerifiedCondition); c.Status == "True" {
-		known.Verification = source.Verification{Mode: cmp.Or(obj.Plan().Verify, "signature"), Message: "when it was exported: " + c.Message}
-	}
-	text, err := json.Marshal(known)
+	text, err := json.Marshal(about)
 	return oci.Bundled{Name: bundleName(obj), Size: a.Size, Open: func() (io.ReadCloser, error) { return store.Open(a) }, Publication: oci.Publication{
 		Revision: a.Revision, Source: source.OriginOf(obj), Annotations: map[string]string{aboutAnnotation: string(text)}}}, err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -326,8 +327,19 @@ func (u *upstreams) fetch(ctx context.Context, m *member, budget *bundle.Budget)
 		return fmt.Errorf("chart %q %q came", got.Name, got.Version)
 	}
 	m.pin = s.pin
-	m.pin.Name, m.pin.Range, m.pin.Repository = d.Name, d.Version, d.Repository
+	m.pin.Name, m.pin.Range, m.pin.Repository = d.Name, d.Version, plain(d.Repository)
 	return budget.Spend(m.chart)
+}
+
+// plain returns the repository of a dependency as a lock has it: without user
+// information and query, which may be credentials.
+func plain(repository string) string {
+	u, err := url.Parse(repository)
+	if err != nil || u.User == nil && u.RawQuery == "" {
+		return repository
+	}
+	u.User, u.RawQuery = nil, ""
+	return u.String()
 }
 
 // find returns the version that d selects, or that a lock has for it.
@@ -336,7 +348,7 @@ func (u *upstreams) find(ctx context.Context, up upstream, d *chart.Dependency) 
 		return up.find(ctx, d.Name, d.Version)
 	}
 	for _, pin := range u.env.Pin.Dependencies {
-		if pin.Name == d.Name && pin.Range == d.Version && pin.Repository == d.Repository {
+		if pin.Name == d.Name && pin.Range == d.Version && pin.Repository == plain(d.Repository) {
 			return pinned(d.Name, pin), nil
 		}
 	}

@@ -145,6 +145,9 @@ type archiveFiles struct {
 // maxParts bounds the files in a bundle.
 const maxParts = 100_000
 
+// maxPart is the length of the longest name that a layout has: others need not be remembered.
+const maxPart = 200
+
 // OpenBundle opens a bundle.
 func OpenBundle(name string) (*Bundle, error) {
 	file, err := os.Open(name)
@@ -183,7 +186,7 @@ func (a archiveFiles) scan() error {
 		if len(a.parts) == maxParts {
 			return fmt.Errorf("it has more than %d files", maxParts)
 		}
-		if h.Typeflag == tar.TypeReg {
+		if h.Typeflag == tar.TypeReg && len(h.Name) <= maxPart {
 			a.parts[strings.TrimPrefix(h.Name, "./")] = [2]int64{at, h.Size}
 		}
 	}

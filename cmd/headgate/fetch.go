@@ -194,7 +194,7 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	if err != nil {
 		return err
 	}
-	if err := absent(rows); err != nil {
+	if err := s.absent(rows); err != nil {
 		return err
 	}
 	if f.export != "" && !slices.ContainsFunc(rows, func(r *row) bool { return r.err != nil }) && s.bad == nil {
@@ -205,18 +205,26 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	return s.printObjects(rows, f.detailed)
 }
 
-// absent names the objects that are locked and not at hand, in one error.
-func absent(rows []*row) error {
+// absent names the objects that are locked and not at hand, in one error, after what went
+// wrong with others.
+func (s *session) absent(rows []*row) error {
 	var names []string
+	var others []*row
+	code := exitLocked
 	for _, r := range rows {
 		if pin, ok := errors.AsType[*source.PinError](r.err); ok && pin.Problem == headgate.Absent {
 			names = append(names, r.Object.Head().String())
+		} else if r.err != nil {
+			others, code = append(others, r), worse(code, codeOf(r.err))
 		}
 	}
 	if names == nil {
 		return nil
 	}
-	return &exitError{exitLocked, fmt.Errorf("neither the store, the cache nor a bundle has what is locked of %s: fetch it with --locked where there is a network", strings.Join(names, ", "))}
+	for _, r := range others {
+		s.remarks(r)
+	}
+	return &exitError{code, fmt.Errorf("neither the store, the cache nor a bundle has what is locked of %s: fetch it with --locked where there is a network", strings.Join(names, ", "))}
 }
 
 // run works on objects, and returns what became of them, in their order. Each has what is

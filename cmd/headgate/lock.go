@@ -86,7 +86,8 @@ func (p *program) update() *cobra.Command {
 		Use:   "update -f FILE|DIR|- [KIND/NAME | KIND/NAMESPACE/NAME]...",
 		Short: "Move the entries of a lock to what sources are at now",
 		Long: `Update locks the named objects anew, or all of them, and prints from where to where they moved. Objects that are made of
-them are locked anew too, at the revisions that they have. Suspended objects stay as they are.
+them are locked anew too, at the revisions that they have. Suspended objects stay as they are, and so do entries of
+objects that are not in the documents given: headgate lock removes those.
 
 Exit codes: 0 the lock is current, 1 something failed, 2 usage or an invalid object, 3 a verification failed.`,
 		Example: `  headgate update -f sources.yaml
@@ -136,6 +137,11 @@ func (s *session) locks(file string) (*lockFiles, error) {
 		default:
 			at = filepath.Join(filepath.Dir(root), lock.File)
 		}
+		for known := range l.files {
+			if samePath(known, at) { // two spellings of one file are not read and written twice
+				at = known
+			}
+		}
 		if l.files[at] == nil {
 			entries, err := readLock(at)
 			if err != nil {
@@ -150,6 +156,13 @@ func (s *session) locks(file string) (*lockFiles, error) {
 		begin = s.flags.counts[i]
 	}
 	return l, nil
+}
+
+// samePath reports whether two names lead to one file, whether it is there or not.
+func samePath(a, b string) bool {
+	one, err1 := os.Stat(filepath.Dir(a))
+	other, err2 := os.Stat(filepath.Dir(b))
+	return err1 == nil && err2 == nil && os.SameFile(one, other) && filepath.Base(a) == filepath.Base(b)
 }
 
 // readLock reads a lock file; one that does not exist is empty.
@@ -217,6 +230,8 @@ func (p *program) runLock(ctx context.Context, f *relockFlags, args []string, up
 		return err
 	}
 	changes := locks.apply(s.set.Objects, found)
+	changes = append(changes, locks.tidy(update)...)
+	slices.SortStableFunc(changes, func(a, b lockChange) int { return strings.Compare(a.Object, b.Object) })
 	failed := slices.ContainsFunc(rows, func(r *row) bool { return r.err != nil })
 	if !failed && !f.dryRun {
 		if err := locks.write(); err != nil {
@@ -301,8 +316,7 @@ func (s *session) relock(ctx context.Context, f *relockFlags, anew []source.Obje
 	return rows, found, err
 }
 
-// apply puts entries into the files, removes those of objects that are gone, and
-// returns what changed, in the order of the names.
+// apply puts entries into the files, and returns what changed.
 func (l *lockFiles) apply(objects []source.Object, found lock.Entries) (changes []lockChange) {
 	for _, obj := range objects {
 		ref := source.ReferenceTo(obj)
@@ -318,18 +332,25 @@ func (l *lockFiles) apply(objects []source.Object, found lock.Entries) (changes 
 			l.files[l.of[ref]][ref] = now
 		}
 	}
+	return changes
+}
+
+// tidy removes entries of objects that are in another file now, and of those that are
+// gone, unless keep says that other documents may have them; it returns the latter.
+func (l *lockFiles) tidy(keep bool) (gone []lockChange) {
 	for file, entries := range l.files {
 		for ref, entry := range entries {
-			if l.of[ref] != file {
-				if l.of[ref] == "" {
-					changes = append(changes, lockChange{Object: ref.String(), Change: "removed", From: entry.Revision, ref: ref})
-				}
-				delete(entries, ref)
+			switch {
+			case l.of[ref] == file || l.of[ref] == "" && keep:
+				continue
+			case l.of[ref] == "":
+				gone = append(gone, lockChange{Object: ref.String(), Change: "removed", From: entry.Revision, ref: ref})
 			}
+			delete(entries, ref)
 		}
 	}
-	slices.SortFunc(changes, func(a, b lockChange) int { return strings.Compare(a.Object, b.Object) })
-	return changes
+	slices.SortFunc(gone, func(a, b lockChange) int { return strings.Compare(a.Object, b.Object) })
+	return gone
 }
 
 // write writes the files that change. One that has nothing to say and is not there
@@ -402,7 +423,7 @@ func (s *session) checkLocks(ctx context.Context, f *relockFlags, l *lockFiles, 
 			fail(obj.Head().String(), "is not in the lock")
 		}
 	}
-	for _, c := range l.apply(s.set.Objects, nil) {
+	for _, c := range l.tidy(false) {
 		fail(c.Object, "is in the lock, but not in the documents")
 	}
 	if len(errs) > 0 {
