@@ -37,9 +37,24 @@ func Define(ctx context.Context, config *rest.Config, group string, beta bool) e
 	if err != nil {
 		return err
 	}
+	for range maxConflicts { // the API server itself changes the statuses of definitions, and so may another replica
+		if err = apply(ctx, c, definitions); !apierrors.IsConflict(err) {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return served(ctx, config, c, group)
+}
+
+// apply applies definitions, or none of them if one has another field manager. The error is a conflict if one of them
+// was changed after it was read.
+func apply(ctx context.Context, c client.Client, definitions []map[string]any) error {
 	var foreign []string
 	for _, d := range definitions {
 		at := metadata(d)
+		delete(at, "resourceVersion")
 		there := described(at)
 		err := c.Get(ctx, client.ObjectKeyFromObject(there), there)
 		if apierrors.IsNotFound(err) {
@@ -70,7 +85,7 @@ func Define(ctx context.Context, config *rest.Config, group string, beta bool) e
 			return fmt.Errorf("definition %s: %w", metadata(d)["name"], err)
 		}
 	}
-	return served(ctx, config, c, group)
+	return nil
 }
 
 func metadata(definition map[string]any) map[string]any {

@@ -243,7 +243,7 @@ func (c *controller) forget(o any) {
 	}
 }
 
-// drop has the server know an object no more.
+// drop removes an object. The server is told if it knows the object.
 func (c *controller) drop(ref source.Reference) {
 	delete(c.objects, ref)
 	if _, known := c.told[ref]; known {
@@ -284,6 +284,8 @@ func (c *controller) see(o any, ours bool) {
 	_, external := now.doc.(*source.ExternalArtifact)
 	now.foreign, external = foreign, external || foreign
 	switch {
+	case k == nil && ours: // it was deleted while the patch was answered
+		return
 	case k == nil:
 		c.objects[ref] = now
 		c.changed()

@@ -29,7 +29,7 @@ type refusals struct {
 	told map[string]time.Time // by what was missing
 }
 
-// refusing is a transport that tells refusals.
+// refusing is a transport that logs refusals.
 type refusing struct {
 	next http.RoundTripper
 	told *refusals
@@ -63,7 +63,7 @@ func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// first reports whether it is to be told that something is missing.
+// first reports whether a missing permission was not logged in the last 5 minutes, and notes that it is logged now.
 func (r *refusals) first(missing string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

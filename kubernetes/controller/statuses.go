@@ -28,7 +28,7 @@ func answering(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, 30*time.Second, errors.New("the API server did not answer"))
 }
 
-// maxConflicts is how often an object is read again to write one status.
+// maxConflicts is how often an object is read again to write one status, or the definitions.
 const maxConflicts = 5
 
 // Load implements [serve.Statuses]: the status is that of the API server.

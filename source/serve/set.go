@@ -364,7 +364,7 @@ func (s *Server) verify(ref source.Reference, a artifact.Artifact) {
 	if !damaged(err) {
 		return
 	}
-	missing := errors.Is(err, fs.ErrNotExist) // nobody was served anything wrong
+	missing := errors.Is(err, fs.ErrNotExist) // no client was served anything wrong
 	s.mu.Lock()
 	e := s.entries[ref]
 	if e == nil || e.obj.Artifact() == nil || e.obj.Artifact().Path != a.Path || missing && e.state == running { // it is replaced

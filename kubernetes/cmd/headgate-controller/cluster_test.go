@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,6 +26,7 @@ import (
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -248,7 +250,8 @@ func ready(url string, ca *testenv.CA, etcd, api *server) error {
 
 // define applies definitions of all kinds: of the field's shape, with any spec and status.
 func (c *cluster) define(t *testing.T) {
-	for _, kind := range []string{"GitRepository", "OCIRepository", "Bucket", "HelmRepository", "HelmChart", "ExternalArtifact"} {
+	kinds := append(slices.Clone(scenarioKinds), "ExternalArtifact")
+	for _, kind := range kinds {
 		plural := strings.ToLower(kind) + "s"
 		if strings.HasSuffix(kind, "Repository") {
 			plural = strings.ToLower(strings.TrimSuffix(kind, "y")) + "ies"
@@ -267,10 +270,31 @@ func (c *cluster) define(t *testing.T) {
 			},
 		})
 	}
-	until(t, "the definitions are served", func() bool {
+	for _, kind := range kinds {
+		c.served(t, source.ReferenceGroup, source.V1, kind)
+	}
+}
+
+// served waits until a kind is served, which is so a moment after its definition is established.
+func (c *cluster) served(t *testing.T, group, version, kind string) {
+	t.Helper()
+	until(t, kind+" is served", func() bool {
 		list := new(unstructured.UnstructuredList)
-		list.SetGroupVersionKind(schema.GroupVersionKind{Group: source.ReferenceGroup, Version: source.V1, Kind: "ExternalArtifactList"})
-		return c.List(context.Background(), list) == nil
+		list.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: version, Kind: kind + "List"})
+		return c.List(context.Background(), list, client.Limit(1)) == nil
+	})
+}
+
+// may waits until a user has a right, which is so a moment after it was granted.
+func (c *cluster) may(t *testing.T, user, namespace string, r right) {
+	t.Helper()
+	resource, sub, _ := strings.Cut(r.resource, "/")
+	until(t, fmt.Sprintf("%s may %s", user, r), func() bool {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: namespace, Verb: r.verb, Group: r.group, Resource: resource, Subresource: sub,
+		}}}
+		testenv.Must(t, c.Create(t.Context(), review))
+		return review.Status.Allowed
 	})
 }
 
@@ -283,6 +307,11 @@ func (c *cluster) roles(t *testing.T, namespace string) {
 	for d := yaml.NewYAMLToJSONDecoder(f); ; {
 		var o object
 		if err := d.Decode(&o); errors.Is(err, io.EOF) {
+			one := right{"update", "leases", "coordination.k8s.io"}
+			if namespace == "" {
+				one = right{"watch", "secrets", ""}
+			}
+			c.may(t, "controller", namespace, one)
 			return
 		} else if err != nil {
 			t.Fatal(err)
@@ -363,10 +392,13 @@ func isReady(obj source.Object) bool {
 
 func until(t *testing.T, what string, is func() bool) { t.Helper(); untilOr(t, what, is, nil) }
 
-// untilOr waits a minute at most until something is so; last says what there was.
+// patience is how long tests wait for what takes less than a second, or as long as a lease, on a machine that is idle.
+const patience = 2 * time.Minute
+
+// untilOr waits until something is so; last says what there was.
 func untilOr(t *testing.T, what string, is func() bool, last func() string) {
 	t.Helper()
-	within(t, time.Minute, what, is, last)
+	within(t, patience, what, is, last)
 }
 
 func within(t *testing.T, most time.Duration, what string, is func() bool, last func() string) {

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
+	"path"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 
@@ -231,7 +235,25 @@ func TestDefinitions(t *testing.T) {
 	r = c.start(t, ns, t.TempDir(), "--group="+source.Group, "--crds", "--with-v1beta2")
 	testenv.Equal(t, strings.Join(versions(), "\n"), strings.Join(before, "\n"), "definitions after a restart")
 	r.end()
-	c.start(t, ns, t.TempDir(), "--group="+source.Group, "--crds")
+	var once sync.Once
+	edited := c.through(t, func(r *http.Request) int {
+		if r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/customresourcedefinitions/") {
+			once.Do(func() { // a definition that is changed after it was read is read again
+				m := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"}, ObjectMeta: metav1.ObjectMeta{Name: path.Base(r.URL.Path)}}
+				err = c.Patch(context.Background(), m, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"edited":"yes"}}}`)))
+			})
+		}
+		return 0
+	})
+	edited.start(t, ns, t.TempDir(), "--group="+source.Group, "--crds")
+	testenv.Must(t, err)
+	edited.mu.Lock()
+	if conflict := func(text string) bool {
+		return strings.Contains(text, "/customresourcedefinitions/") && strings.HasSuffix(text, " 409")
+	}; !slices.ContainsFunc(edited.answered, conflict) {
+		t.Error("there was no conflict")
+	}
+	edited.mu.Unlock()
 	until(t, "v1beta2 is not served", func() bool {
 		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(beta[0]), beta[0].DeepCopy()))
 	})

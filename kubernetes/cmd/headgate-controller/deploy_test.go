@@ -347,6 +347,9 @@ func TestPage(t *testing.T) {
 	lines := []string{"kubectl apply -k kubernetes/cmd/headgate-controller/testdata/flux-system"}
 	for _, m := range regexp.MustCompile("(?m)^    ((?:kubectl|helm|for) .*)$|^\\|.*`(kubectl .*)` \\|$").FindAllStringSubmatch(string(page), -1) {
 		lines = append(lines, strings.ReplaceAll(m[1]+m[2], " apps", " "+namespace))
+		if strings.HasPrefix(m[1], "kubectl wait ") { // a definition is established a moment before its kind is served
+			lines = append(lines, "for i in $(seq 600); do kubectl get gitrepositories.v1.source.headgate.dev && break; sleep 0.2; done")
+		}
 	}
 	if len(lines) < 15 {
 		t.Fatalf("only %d commands", len(lines))

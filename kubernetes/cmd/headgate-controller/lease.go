@@ -80,7 +80,7 @@ func (f *flags) leaseName() string {
 	return f.leaseBase()
 }
 
-// alone returns an error if a controller that is one of another number runs, which would keep the same objects.
+// alone returns an error if a controller with another --shards has a lease: it would keep the same objects up to date.
 func (l *lease) alone(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("the API server did not answer"))
 	defer cancel()
@@ -101,7 +101,7 @@ func (l *lease) alone(ctx context.Context) error {
 	return nil
 }
 
-// shardsOf returns of how many controllers the lease of that name is one's, 0 if it is no lease of such a controller.
+// shardsOf returns the --shards of the controllers that use the lease of that name, 0 if it is another program's.
 func (f *flags) shardsOf(name string) (shards int) {
 	base, shard := f.leaseBase(), 0
 	if name == base {
@@ -125,12 +125,12 @@ func holds(l coordinationv1.Lease) (holder string, until time.Time) {
 
 // Create implements [resourcelock.Interface].
 func (l *lease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.renew(func() error { return l.Interface.Create(ctx, record) })
+	return l.renew(record, func() error { return l.Interface.Create(ctx, record) })
 }
 
 // Update implements [resourcelock.Interface].
 func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.renew(func() error { return l.Interface.Update(ctx, record) })
+	return l.renew(record, func() error { return l.Interface.Update(ctx, record) })
 }
 
 // Get implements [resourcelock.Interface].
@@ -144,12 +144,16 @@ func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	return record, raw, err
 }
 
-func (l *lease) renew(write func() error) error {
+// renew writes a record. One without a holder gives the lease back.
+func (l *lease) renew(record resourcelock.LeaderElectionRecord, write func() error) error {
 	begun := time.Now()
 	err := write()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err == nil {
+	switch {
+	case record.HolderIdentity != l.Identity():
+		l.renewed = time.Time{}
+	case err == nil:
 		l.renewed = begun
 	}
 	return err
@@ -162,6 +166,8 @@ func (l *lease) held() error {
 	switch {
 	case l.other != "":
 		return fmt.Errorf("the lease %s is lost: %s holds it", l.Describe(), l.other)
+	case l.renewed.IsZero():
+		return fmt.Errorf("the lease %s was given back", l.Describe())
 	case time.Since(l.renewed) > l.flags.lease:
 		return fmt.Errorf("the lease %s is lost: it was not renewed since %s", l.Describe(), l.renewed.UTC().Format(time.RFC3339))
 	}

@@ -54,15 +54,11 @@ func realCluster(t *testing.T, namespace string, flags ...string) *cluster {
 		c.apply(t, o)
 	}
 	for _, o := range definitions {
-		until(t, "a definition is served", func() bool {
-			now := object(nil)
-			u := new(unstructured.Unstructured)
-			u.SetAPIVersion("apiextensions.k8s.io/v1")
-			u.SetKind("CustomResourceDefinition")
-			testenv.Must(t, c.Get(t.Context(), client.ObjectKey{Name: o["metadata"].(object)["name"].(string)}, u))
-			now, _ = u.Object["status"].(object)
-			return strings.Contains(fmt.Sprint(now["conditions"]), "status:True type:Established")
-		})
+		for _, version := range at(o, "spec.versions").([]any) {
+			if name := at(version.(object), "name").(string); at(version.(object), "served") == true {
+				c.served(t, at(o, "spec.group").(string), name, at(o, "spec.names.kind").(string))
+			}
+		}
 	}
 	c.roles(t, "")
 	c.apply(t, object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": namespace}})

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -189,15 +190,19 @@ func TestShards(t *testing.T) {
 		testenv.Equal(t, resp.StatusCode, http.StatusOK, obj.Artifact().URL)
 	}
 	stored := map[string]int{}
-	for i, p := range pods {
-		for object, n := range p.ran() {
-			kind, rest, _ := strings.Cut(object, "/")
-			if owner(kind, strings.TrimPrefix(rest, ns+"/")) != i {
-				t.Errorf("shard %d ran %s", i, object)
+	until(t, "all are logged", func() bool { // which a run is after its status is written
+		clear(stored)
+		for i, p := range pods {
+			for object, n := range p.ran() {
+				kind, rest, _ := strings.Cut(object, "/")
+				if owner(kind, strings.TrimPrefix(rest, ns+"/")) != i {
+					t.Errorf("shard %d ran %s", i, object)
+				}
+				stored[object] += n
 			}
-			stored[object] += n
 		}
-	}
+		return !slices.ContainsFunc(all, func(r ref) bool { return stored[r.kind+"/"+ns+"/"+r.name] == 0 })
+	})
 	for _, r := range all {
 		testenv.Equal(t, stored[r.kind+"/"+ns+"/"+r.name], 1, "artifacts stored of %v", r)
 	}

@@ -203,7 +203,9 @@ func TestHooks(t *testing.T) {
 	c.patch(t, "GitRepository", ns, "other", false, `{"metadata":{"annotations":{"hook.headgate.dev/secret":"none"}}}`)
 	args := []string{"--hooks-addr=127.0.0.1:0", "--hook-secret=hooks", "--enable-leader-election", "--leader-election-retry-period=200ms"}
 	r := c.start(t, ns, t.TempDir(), args...)
-	c.wait(t, "GitRepository", ns, "app", "is ready", at(first))
+	for _, name := range []string{"app", "other"} {
+		c.wait(t, "GitRepository", ns, name, "is ready", at(first))
+	}
 	call := func(r *running, path, token string) int {
 		t.Helper()
 		until(t, "webhooks are served", func() bool { return r.logged("webhooks are served", "addr") != "" })
