@@ -109,8 +109,11 @@ type program struct {
 	health string
 }
 
-// controllerBinary builds the controller of this checkout.
+// controllerBinary returns the controller of this checkout: this program, or with -full one that is built as for users.
 var controllerBinary = sync.OnceValues(func() (string, error) {
+	if !*full {
+		return os.Executable()
+	}
 	path := filepath.Join(workDir, "headgate-controller")
 	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
 	if err != nil {
@@ -149,7 +152,7 @@ func (c *cluster) program(t *testing.T, path, kubeconfig, namespace string, flag
 		for _, flag := range append(flags, "--metrics-addr=0", "--events-addr=", "--health-addr="+health) {
 			args = append(args, strings.ReplaceAll(flag, "PORT", freePort(t)))
 		}
-		p := &program{launch(t, t.TempDir(), path, []string{"KUBECONFIG=" + kubeconfig, "RUNTIME_NAMESPACE=" + namespace}, args...), health}
+		p := &program{launch(t, t.TempDir(), path, []string{asController + "=1", "KUBECONFIG=" + kubeconfig, "RUNTIME_NAMESPACE=" + namespace}, args...), health}
 		t.Cleanup(func() {
 			p.kill()
 			if t.Failed() {
