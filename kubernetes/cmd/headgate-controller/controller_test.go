@@ -197,7 +197,7 @@ func TestLife(t *testing.T) {
 	receives := httptest.NewServer(&events)
 	t.Cleanup(receives.Close)
 	dir := t.TempDir()
-	c.start(t, ns, dir, "--events-addr="+receives.URL, "--min-retry-delay=5m") // nothing runs by a retry
+	r := c.start(t, ns, dir, "--events-addr="+receives.URL, "--min-retry-delay=5m") // nothing runs by a retry
 
 	const kind, name = "GitRepository", "app"
 	doc := document(kind, ns, name, object{"url": git.Repo(), "interval": "1h", "ref": object{"branch": "main"}, "secretRef": object{"name": "login"}})
@@ -232,6 +232,7 @@ func TestLife(t *testing.T) {
 
 	// One request is one run, which keeps the conditions of others.
 	c.patch(t, kind, ns, name, true, `{"status":{"conditions":`+conditions(t, c.get(t, kind, ns, name), source.Condition{Type: "Approved", Status: "True", Reason: "Human", Message: "m"})+`}}`)
+	until(t, "the run is logged", func() bool { return r.ran()[kind+"/"+ns+"/"+name] == 1 }) // and counted before that
 	second, before := commit("second"), runs(t, kind, ns, name)
 	request(name, "1")
 	obj := c.wait(t, kind, ns, name, "is at the second commit", revision(second))

@@ -108,7 +108,7 @@ func (f *front) spawn(t *testing.T, c *cluster, namespace, pod, dir string, args
 func (f *front) base(pod string) string { return strings.TrimPrefix(f.URL, "http://") + "/" + pod }
 
 // ran returns the objects that a controller ran, with how often it stored an artifact of each.
-func (p *process) ran() map[string]int {
+func (p *running) ran() map[string]int {
 	ran := map[string]int{}
 	for line := range strings.Lines(p.log.text()) {
 		var run struct{ Msg, Object, Outcome string }
