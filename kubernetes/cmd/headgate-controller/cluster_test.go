@@ -101,15 +101,20 @@ func TestMain(m *testing.M) {
 // startCluster returns the cluster, which the first test starts.
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
-	startOnce.Do(func() {
-		shared = newCluster(t)
-		shared.define(t)
-		shared.roles(t, "")
-	})
+	startOnce.Do(func() { shared = freshCluster(t) })
 	if shared == nil {
 		t.Fatal("the API server did not start")
 	}
 	return shared
+}
+
+// freshCluster returns a cluster of the test's own, which has no definition of our group.
+func freshCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := newCluster(t)
+	c.define(t)
+	c.roles(t, "")
+	return c
 }
 
 // tool returns the path of a program that .ci/servers builds.

@@ -328,9 +328,8 @@ func TestLease(t *testing.T) {
 
 // TestOwnGroup has the definitions of our own group in the cluster, and objects of it.
 func TestOwnGroup(t *testing.T) {
-	c := startCluster(t)
+	c := freshCluster(t)
 	ns := c.namespace(t)
-	c.undefine(t, source.Group)
 	definitions, err := schema.Definitions(source.Group, false)
 	testenv.Must(t, err)
 	left := slices.IndexFunc(definitions, func(d object) bool {

@@ -41,17 +41,6 @@ func (c *cluster) definition(t *testing.T, plural, group string) *unstructured.U
 	return u
 }
 
-// undefine removes the definitions of a group with their objects.
-func (c *cluster) undefine(t *testing.T, group string) {
-	t.Helper()
-	for _, k := range source.Kinds(group) {
-		if m := c.definition(t, k.Plural, group); m != nil {
-			testenv.Must(t, client.IgnoreNotFound(c.Delete(t.Context(), m)))
-			until(t, k.Plural+" are gone", func() bool { return c.definition(t, k.Plural, group) == nil })
-		}
-	}
-}
-
 // decodeAll returns the documents of a file.
 func decodeAll(t *testing.T, r io.Reader) (all []*unstructured.Unstructured) {
 	t.Helper()
@@ -107,9 +96,8 @@ func (c *cluster) in(t *testing.T, version string, u *unstructured.Unstructured)
 
 // TestDefinitions has the controller apply the definitions of our group.
 func TestDefinitions(t *testing.T) {
-	c := startCluster(t)
+	c := freshCluster(t)
 	ns := c.namespace(t)
-	c.undefine(t, source.Group)
 	attempt := func() error {
 		args := []string{"--kubeconfig=" + c.kubeconfig, "--group=" + source.Group, "--crds", "--storage-path=" + t.TempDir()}
 		return run(t.Context(), args, func(string) (string, bool) { return "", false }, io.Discard)
@@ -138,11 +126,6 @@ func TestDefinitions(t *testing.T) {
 	theirs := create("pkgcharts", func(names object) { names["singular"] = "chart-of-another" })
 
 	// Without the rights.
-	binding := new(unstructured.Unstructured)
-	binding.SetAPIVersion("rbac.authorization.k8s.io/v1")
-	binding.SetKind("ClusterRoleBinding")
-	binding.SetName("headgate-controller-definitions")
-	testenv.Must(t, client.IgnoreNotFound(c.Delete(t.Context(), binding)))
 	var err error
 	until(t, "there are no rights", func() bool { err = attempt(); return apierrors.IsForbidden(err) })
 	refused(err, "--crds", `"buckets.source.headgate.dev" is forbidden`, `cannot get resource "customresourcedefinitions"`)

@@ -321,9 +321,7 @@ func TestFluxSystem(t *testing.T) {
 
 // TestPage runs the commands of kubectl and helm that docs/kubernetes.md shows, in their order.
 func TestPage(t *testing.T) {
-	c := startCluster(t)
-	defer c.roles(t, "") // the commands change roles of these names
-	c.undefine(t, source.Group)
+	c := freshCluster(t)
 	page, err := os.ReadFile("../../../docs/kubernetes.md")
 	testenv.Must(t, err)
 	kubernetes, err := filepath.Abs("../..")
