@@ -216,6 +216,9 @@ func TestMeasurementsAfterARestart(t *testing.T) {
 		for range 10 {
 			ask(t, url) // and is answered by the canary, or copied
 		}
+		if err := p.Drain(t.Context()); err != nil { // copies end when they end
+			t.Fatal(err)
+		}
 		c.pass(canary.Interval() - time.Nanosecond)
 		if _, err := p.Query(t.Context(), canary, rate); !errors.Is(err, rollout.ErrTooEarly) {
 			t.Errorf("%s: before an interval: %v", name, err)

@@ -83,6 +83,7 @@ func TestFiles(t *testing.T) {
 func TestFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, gate.Config{Dir: t.TempDir()})
+		synctest.Wait() // its first tick is over, which would write again what failed
 		if err := b.Ready(); err != nil {
 			t.Error(err)
 		}
