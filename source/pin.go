@@ -35,7 +35,7 @@ type ChartPin struct {
 // A PinError says that what is locked cannot be had: its pin is missing in the
 // lock, gone from the origin, or leads to something different.
 type PinError struct {
-	Problem string // missing, stale, gone or different
+	Problem string // missing, stale, gone, different, or absent from what is at hand offline
 	Err     error
 }
 

@@ -64,6 +64,9 @@ type Options struct {
 	DefaultAccount string
 }
 
+// ErrNotReady says why a replica serves nothing.
+var ErrNotReady = errors.New("the sources are not restored, or another replica has the lease")
+
 // Setup has the manager keep the sources of its cluster up to date. The cache of the manager should be one of
 // [CacheOptions]. What the server counts is in the metrics of the manager as long as it runs.
 func Setup(mgr manager.Manager, o Options) (*serve.Server, error) {
@@ -112,7 +115,7 @@ func Setup(mgr manager.Manager, o Options) (*serve.Server, error) {
 	c.server = server
 	ready := func(*http.Request) error {
 		if !server.Ready() {
-			return errors.New("the sources are not restored, or another replica has the lease")
+			return ErrNotReady
 		}
 		return nil
 	}

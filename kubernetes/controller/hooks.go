@@ -16,7 +16,7 @@ func Hooks(server *serve.Server) http.Handler {
 		case !strings.HasPrefix(r.URL.Path, "/hook/"):
 			http.Error(w, "there are webhooks only, below /hook/", http.StatusNotFound)
 		case !server.Ready():
-			http.Error(w, "the sources are not restored, or another replica has the lease", http.StatusServiceUnavailable)
+			http.Error(w, ErrNotReady.Error(), http.StatusServiceUnavailable)
 		default:
 			server.Handler().ServeHTTP(w, r)
 		}

@@ -198,8 +198,8 @@ func SpecDigest(obj source.Object) (string, error) {
 	return "sha256:" + hex.EncodeToString(sum[:]), err
 }
 
-// strip removes references to credentials, versions of references, and mappings that
-// say nothing. That a signature is asked for counts, whoever made it.
+// strip removes references to credentials, versions of references, and empty mappings.
+// An empty spec.verify stays: it asks for a signature.
 func strip(fields map[string]any) {
 	for name, value := range fields {
 		inner, _ := value.(map[string]any)

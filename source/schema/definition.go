@@ -44,8 +44,8 @@ var categories = map[string][]string{
 // Definitions returns the CustomResourceDefinition of each kind in a group, which is
 // [source.Group] or [source.ReferenceGroup], as objects that package json can encode.
 // Version v1 is stored; v1beta2 is served as well if beta says so. Both have the fields of
-// both then: a server does not convert them, and drops what the schema of the version that
-// somebody reads or writes lacks.
+// both then: the API server does not convert them, and drops fields that the schema of the
+// requested version lacks.
 func Definitions(group string, beta bool) ([]map[string]any, error) {
 	if group != source.Group && group != source.ReferenceGroup {
 		return nil, fmt.Errorf("there is no group %q", group)

@@ -108,8 +108,10 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	}
 	cluster.Wrap(controller.LogRefusals(logger))
 	cluster.QPS, cluster.Burst = f.qps, f.burst
-	if err := f.define(ctx, cluster); err != nil {
-		return err
+	if f.crds {
+		if err := controller.Define(ctx, cluster, f.group, f.beta); err != nil {
+			return fmt.Errorf("--crds: %w", err)
+		}
 	}
 	scope := controller.Scope{Selector: selector, Shards: f.shards, Shard: f.shard}
 	setup := controller.Options{Group: f.group, StateDir: filepath.Join(f.storagePath, ".state"), Scope: scope}
@@ -191,6 +193,18 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	err = mgr.Start(ctx)
 	cancel()
 	return errors.Join(err, <-ended)
+}
+
+// artifacts serves artifacts, and answers the probe of source-controller's Deployment, which is for the root.
+func artifacts(stored http.Handler, ready func() bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path != "/":
+			stored.ServeHTTP(w, r)
+		case !ready():
+			http.Error(w, controller.ErrNotReady.Error(), http.StatusServiceUnavailable)
+		}
+	})
 }
 
 // serveHooks serves the webhooks of the objects until ctx ends.
