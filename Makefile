@@ -21,7 +21,7 @@ build: ## build bin/headgate
 	CGO_ENABLED=0 $(GO) build -trimpath -o bin/headgate ./cmd/headgate
 
 test: ## run the tests; needs Go and git only
-	$(GO) test $(PACKAGES)
+	$(GO) test -ldflags=-w $(PACKAGES)
 
 race: ## run the tests in random order under the race detector
 	GORACE=atexit_sleep_ms=0 GOFLAGS="$(GOFLAGS) $(PLAIN:%=-gcflags=%=-race=false) -ldflags=-w" \

@@ -280,7 +280,7 @@ func inRole(ctx context.Context, c aws.Config, role, session, token string) (aws
 // The annotation that names the role of a service account.
 const roleAnnotation = "eks.amazonaws.com/role-arn"
 
-var roleForm = regexp.MustCompile(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/[\w+=,.@/-]{1,576}$`)
+var roleForm = regexp.MustCompile(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/[\w+=,.@/-]+$`)
 
 // assume gets keys of the role of a service account.
 func (p *Provider) assume(ctx context.Context, client *http.Client, at endpoint, account *source.Account) (aws.Credentials, error) {
