@@ -12,7 +12,7 @@ PLAIN := github.com/klauspost/compress/... go.yaml.in/yaml/... compress/flate
 FLUXTOOLS := etcd kube-apiserver flux source-controller source-controller-crds kustomize-controller kustomize-controller-crds
 TARGETS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 
-.PHONY: help build test race lint vuln fuzz e2e e2e-kubernetes bench-git bench-oci bench-bucket bench-chart bench-rollout bench-tester bench-serve bench-kubernetes journeys cross tidy release-modules
+.PHONY: help build test race lint vuln fuzz e2e e2e-kubernetes bench-git bench-oci bench-bucket bench-chart bench-rollout bench-tester bench-serve bench-kubernetes journeys cross tidy release-check release-modules
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -87,6 +87,9 @@ bench-kubernetes: ## compare the controller with source-controller, side by side
 
 journeys: ## count the functions that the shortest ways through the command execute
 	cd bench && $(GO) run ./journeys $(BENCHFLAGS)
+
+release-check: ## check the workflows and the configuration of releases, and make a snapshot for this machine
+	@.ci/release-check
 
 release-modules: ## make the tag kubernetes/VERSION beside the tag VERSION, which is there
 	@.ci/release-modules $(VERSION)

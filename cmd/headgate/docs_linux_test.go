@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"flag"
 	"fmt"
 	"html"
 	"io"
@@ -26,6 +27,8 @@ import (
 
 	"github.com/headgate-io/headgate/internal/testenv"
 )
+
+var released = flag.String("headgate", "", "directory of the headgate that documents run, in place of the one of this test")
 
 // The commands of documents do what they say. Blocks with a name are files, sh
 // and console blocks are typed into a shell, and of CI recipes the script is.
@@ -108,6 +111,9 @@ func (s *docShell) start(world []string) {
 	cmd.Env = append(os.Environ(), world...)
 	cmd.Env = append(cmd.Env, "HOME="+s.dir, "GOCACHE="+goEnv()[0], "GOPATH="+goEnv()[1], "GORACE=atexit_sleep_ms=0",
 		"HEADGATE_TESTER=http://"+s.loopback+":8080", "PAGER=cat")
+	if *released != "" {
+		cmd.Env = append(cmd.Env, "PATH="+*released+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	}
 	shell, err := cmd.StdinPipe()
 	if err != nil {
 		s.t.Fatal(err)

@@ -88,7 +88,7 @@ func TestDocsUsage(t *testing.T) {
 
 // Links in documents lead to files, and to headings of them.
 func TestDocsLinks(t *testing.T) {
-	for _, page := range append(append(pages(t), referencePages(t)...), "../../CONTRIBUTING.md") {
+	for _, page := range append(append(pages(t), referencePages(t)...), "../../CONTRIBUTING.md", "../../CHANGELOG.md", "../../SECURITY.md") {
 		for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(read(t, page), -1) {
 			file, heading, _ := strings.Cut(m[1], "#")
 			if strings.Contains(file, "://") {

@@ -131,7 +131,7 @@ var variables = []struct{ flag, variable string }{
 func (p *program) root() *cobra.Command {
 	root := group("headgate", "Fetch declared sources as verified, reproducible artifacts, and roll out canaries")
 	root.Long = root.Short + ".\n\nThese environment variables set flags that are not given:\n"
-	root.Version, root.SilenceErrors, root.SilenceUsage = buildVersion(), true, true
+	root.Version, root.SilenceErrors, root.SilenceUsage = thisBuild().String(), true, true
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
 		if err := p.fromEnvironment(c); err != nil {
 			return err
@@ -242,29 +242,50 @@ func wanted(f *pflag.Flag, err error) string {
 }
 
 func (p *program) version() *cobra.Command {
-	return &cobra.Command{
+	var f outputFlags
+	c := &cobra.Command{
 		Use:   "version",
-		Short: "Print the version",
+		Short: "Print the version, the commit and its date",
 		Args:  arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(p.stdout, buildVersion())
+			if f.documents() {
+				return printValue(p.stdout, f.output, thisBuild())
+			}
+			_, err := fmt.Fprintln(p.stdout, thisBuild())
 			return err
 		},
 	}
+	f.registerFormat(c, "text", "json", "yaml")
+	return c
 }
 
-// buildVersion tells the module's version, the commit it was built from and the toolchain.
-func buildVersion() string {
-	version, commit := "(devel)", ""
+// A build is what the toolchain wrote into the binary. Commit and date are there if it was built in a checkout.
+type build struct {
+	Version  string `json:"version"`
+	Commit   string `json:"commit,omitempty"`
+	Date     string `json:"date,omitempty"` // of the commit
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+}
+
+func thisBuild() build {
+	b := build{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {
-		version = cmp.Or(info.Main.Version, version)
+		b.Version = cmp.Or(info.Main.Version, b.Version)
 		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				commit = " " + s.Value
+			switch s.Key {
+			case "vcs.revision":
+				b.Commit = s.Value
+			case "vcs.time":
+				b.Date = s.Value
 			}
 		}
 	}
-	return "headgate " + version + commit + " " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH
+	return b
+}
+
+func (b build) String() string {
+	return strings.Join(strings.Fields(fmt.Sprint("headgate ", b.Version, " ", b.Commit, " ", b.Date, " ", b.Go, " ", b.Platform)), " ")
 }
 
 // isTerminal reports whether w is a terminal.
