@@ -38,6 +38,8 @@ vuln: ## look for known vulnerabilities, where their database can be reached
 fuzz: ## run every fuzz target for FUZZTIME
 	@.ci/fuzz $(FUZZTIME)
 
+# The snapshot of a release uses what this compiles.
+cross: export GOFLAGS += -trimpath
 cross: ## build and vet for every system that is supported
 	@set -e; for t in $(TARGETS); do echo "$$t"; \
 		CGO_ENABLED=0 GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build ./...; \
