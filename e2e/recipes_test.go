@@ -65,7 +65,6 @@ func TestRecipes(t *testing.T) {
 					}
 				}
 			}
-			t.Log(runs, copies)
 			if binary == "release" {
 				if len(runs) > 0 || !slices.Contains(copies, "/linux/arm64/"+r.binary+" /"+r.binary) {
 					t.Errorf("%s of a release runs %q and copies %q", r.file, runs, copies)
