@@ -526,3 +526,29 @@ func TestServeUnit(t *testing.T) {
 		t.Error(out)
 	}
 }
+
+// What packages have beside the unit makes its user, and directories that this user alone reads.
+func TestServePackage(t *testing.T) {
+	root := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(root, "etc"), 0o755))
+	for _, kind := range []string{"sysusers", "tmpfiles"} {
+		if _, err := exec.LookPath("systemd-" + kind); err != nil {
+			t.Skip("there is no systemd here")
+		}
+		dir := filepath.Join(root, "usr/lib", kind+".d")
+		must(t, os.MkdirAll(dir, 0o755))
+		write(t, filepath.Join(dir, "headgate.conf"), read(t, "../docs/deploy/package/"+kind+".conf"))
+	}
+	run(t, "systemd-sysusers", "--root="+root, "headgate.conf")
+	run(t, "systemd-tmpfiles", "--root="+root, "--create", "headgate.conf")
+	if users := read(t, filepath.Join(root, "etc/passwd")); !strings.HasPrefix(users, "headgate:") {
+		t.Errorf("users are\n%s", users)
+	}
+	for _, dir := range []string{"sources", "secrets"} {
+		info, err := os.Stat(filepath.Join(root, "etc/headgate", dir))
+		must(t, err)
+		if info.Mode().Perm() != 0o750 || info.Sys().(*syscall.Stat_t).Gid == 0 {
+			t.Errorf("%s: %v, of group %d", dir, info.Mode(), info.Sys().(*syscall.Stat_t).Gid)
+		}
+	}
+}
