@@ -121,7 +121,7 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 		Metrics:                metricsserver.Options{BindAddress: f.metricsAddr},
 		HealthProbeBindAddress: f.healthAddr,
 
-		LeaderElection:                f.elect,
+		LeaderElection: f.elect, LeaderElectionID: f.leaseName(), // the ID is a label of metrics; the lease is l
 		LeaderElectionReleaseOnCancel: f.release,
 		LeaseDuration:                 &f.lease, RenewDeadline: &f.renew, RetryPeriod: &f.retry,
 	}
