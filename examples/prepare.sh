@@ -19,7 +19,7 @@ try() {
 	"$@"
 }
 
-# await COMMAND…: waits until a command succeeds.
+# await COMMAND…: waits until a command succeeds, for 30 seconds at most.
 await() {
 	for _ in {1..300}; do
 		"$@" && return
@@ -35,7 +35,7 @@ url() {
 	found "$1" || { cat ./*.log >&2; return 1; }
 }
 settled() { found "$1" >/dev/null || ! kill -0 "$2" 2>/dev/null; }
-found() { sed -n 's#.* at \(http://[0-9.:]*[0-9]\).*#\1#p' "$1" | grep -m1 .; }
+found() { sed -n '/ at http:/{s#.* at \(http://[0-9.:]*[0-9]\).*#\1#p;q;}' "$1" 2>/dev/null | grep .; }
 
 # stay URL: leaves servers running until Enter is pressed, in a terminal.
 stay() {

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"strings"
@@ -35,7 +36,7 @@ func TestRun(t *testing.T) {
 	}
 	wants("applying GitRepository/default/app local@sha256:")
 	wants("replicas: 1")
-	if err := os.WriteFile("app/deploy.yaml", []byte("replicas: 3\n"), 0o644); err != nil {
+	if err := errors.Join(os.WriteFile("new", []byte("replicas: 3\n"), 0o644), os.Rename("new", "app/deploy.yaml")); err != nil {
 		t.Fatal(err)
 	}
 	wants("applying GitRepository/default/app local@sha256:")
