@@ -169,6 +169,16 @@ func (p *program) root() *cobra.Command {
 			c.GroupID = g.id
 		}
 	}
+	root.InitDefaultHelpCmd()
+	help, _, _ := root.Find([]string{"help"})
+	show := help.Run
+	help.Run, help.RunE = nil, func(c *cobra.Command, args []string) error {
+		if found, rest, err := root.Find(args); err != nil || len(rest) > 0 {
+			return noCommand(found, rest)
+		}
+		show(c, args)
+		return nil
+	}
 	root.SetHelpCommandGroupID("other")
 	root.SetCompletionCommandGroupID("other")
 	return root
