@@ -217,6 +217,9 @@ func (p *program) runLock(ctx context.Context, f *relockFlags, args []string, up
 	if err != nil {
 		return err
 	}
+	if err := f.checkFrom(s.env.Local, ""); err != nil {
+		return &exitError{exitUsage, err}
+	}
 	if !update {
 		named = nil
 	}
