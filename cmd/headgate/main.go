@@ -171,13 +171,9 @@ func (p *program) root() *cobra.Command {
 	}
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})
-	show := help.Run
-	help.Run, help.RunE = nil, func(c *cobra.Command, args []string) error {
-		if found, rest, err := root.Find(args); err != nil || len(rest) > 0 {
-			return noCommand(found, rest)
-		}
-		show(c, args)
-		return nil
+	help.PreRunE = func(_ *cobra.Command, args []string) error {
+		found, rest, _ := root.Find(args)
+		return noCommand(found, rest)
 	}
 	root.SetHelpCommandGroupID("other")
 	root.SetCompletionCommandGroupID("other")

@@ -1,10 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -14,6 +14,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/spf13/cobra"
 
+	"github.com/headgate-io/headgate/internal/durable"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
@@ -55,39 +56,34 @@ func checkParent(what, file string) error {
 }
 
 // writeProvenance writes the statements about objects, all of which succeeded.
-func (f *provenanceFlags) writeProvenance(rows []*row, objects []source.Object) error {
+func (f *provenanceFlags) writeProvenance(rows []*row, objects []source.Object) (err error) {
 	if len(objects) > 1 {
-		if err := os.MkdirAll(f.provenance, 0o755); err != nil {
-			return err
-		}
+		err = os.MkdirAll(f.provenance, 0o755)
 	}
 	for _, r := range rows {
-		if r.Provenance == nil && slices.Contains(objects, r.Object) {
-			r.note("no provenance: this run fetched no artifact of it")
-		}
-		if r.Provenance == nil || !slices.Contains(objects, r.Object) {
-			continue
-		}
 		file := f.provenance
-		if isDir(file) {
+		switch {
+		case !slices.Contains(objects, r.Object):
+			continue
+		case r.Provenance == nil:
+			r.note("no provenance: this run fetched no artifact of it")
+			continue
+		case isDir(file):
 			file = filepath.Join(file, strings.ReplaceAll(r.Provenance.Object(), "/", ".")+".json")
 		}
-		if err := writeStatement(file, r.Provenance); err != nil {
-			return err
-		}
+		_, wrong := writeStatement(file, r.Provenance)
+		err = errors.Join(err, wrong)
 	}
-	return nil
+	return err
 }
 
-func writeStatement(file string, s *provenance.Statement) error {
+// writeStatement writes a statement to a file, and returns its text.
+func writeStatement(file string, s *provenance.Statement) ([]byte, error) {
 	text, err := s.Encode()
-	if err != nil {
-		return err
+	if err == nil {
+		err = errors.Join(durable.Replace(file, text), os.Chmod(file, 0o644))
 	}
-	return writeBeside(file, func(w *os.File) error {
-		_, err := w.Write(text)
-		return err
-	})
+	return text, err
 }
 
 // readStatement returns the statement in a file, nil without a file.
@@ -115,10 +111,7 @@ func refuted(file, what string, err error) error {
 // it, and returns the digest of what was attached.
 func attach(ctx context.Context, to *oci.Origin, repo string, d ocispec.Descriptor, file string, s *provenance.Statement) (string, error) {
 	s.Add(strings.TrimPrefix(repo, ociScheme), d.Digest.String())
-	text, err := s.Encode()
-	if err == nil {
-		err = writeStatement(file, s)
-	}
+	text, err := writeStatement(file, s)
 	if err != nil {
 		return "", err
 	}
@@ -144,7 +137,7 @@ func (p *program) verifyProvenance(ctx context.Context, f *sourceFlags, file, st
 	if err != nil {
 		return err
 	}
-	object, digest := statement.Object(), ""
+	object := statement.Object()
 	if len(f.files) > 0 {
 		found, err := s.set.Find(object)
 		if err != nil {
@@ -155,18 +148,7 @@ func (p *program) verifyProvenance(ctx context.Context, f *sourceFlags, file, st
 		}
 	}
 	at := append(args, object)[0]
-	if strings.HasPrefix(at, ociScheme) {
-		digest, err = s.manifestDigest(ctx, at)
-		if err == nil {
-			err = statement.Verify(digest)
-		}
-	} else {
-		var archive io.ReadCloser
-		if archive, err = (&artifactLookup{store: store}).open(ctx, at); err == nil {
-			defer archive.Close()
-			digest, err = statement.VerifyArchive(archive)
-		}
-	}
+	digest, err := s.verifyArtifact(ctx, statement, at, store)
 	if err != nil {
 		return refuted(file, at, err)
 	}
@@ -175,13 +157,23 @@ func (p *program) verifyProvenance(ctx context.Context, f *sourceFlags, file, st
 		[][]string{{"ARTIFACT", "DIGEST", "OBJECT", "BUILDER"}, {at, digest, object, builder}})
 }
 
-// manifestDigest returns the digest of the manifest at oci://HOST/PATH[:TAG][@DIGEST | @RANGE].
-func (s *session) manifestDigest(ctx context.Context, at string) (string, error) {
-	obj, err := s.registryOf(at)
+// verifyArtifact compares what is at oci://HOST/PATH[:TAG][@DIGEST | @RANGE], in a file or
+// in the store with a statement, and returns its digest.
+func (s *session) verifyArtifact(ctx context.Context, statement *provenance.Statement, at, store string) (string, error) {
+	if !strings.HasPrefix(at, ociScheme) {
+		archive, err := (&artifactLookup{store: store}).open(ctx, at)
+		if err != nil {
+			return "", err
+		}
+		defer archive.Close()
+		return statement.VerifyArchive(archive)
+	}
+	repo, err := s.registryOf(at)
 	if err != nil {
 		return "", err
 	}
-	from := oci.New(obj.(*source.OCIRepository), s.env, nil)
+	from := oci.New(repo.(*source.OCIRepository), s.env, nil)
 	rev, _, err := from.Resolve(ctx, nil)
-	return rev.ID[strings.LastIndexByte(rev.ID, '@')+1:], source.Conceal(err, from)
+	digest := rev.ID[strings.LastIndexByte(rev.ID, '@')+1:]
+	return digest, cmp.Or(source.Conceal(err, from), statement.Verify(digest))
 }

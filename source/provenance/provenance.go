@@ -98,20 +98,16 @@ func New(by Builder, obj source.Object, entry lock.Entry, inputs []source.Object
 // dependencies returns what the origin of obj had, and the artifacts that obj was made
 // of. A repository of charts is none of them: its charts are.
 func dependencies(obj source.Object, entry lock.Entry, inputs []source.Object) []Resource {
-	all, charts := []Resource{}, entry.Dependencies
-	if entry.Chart != nil {
-		charts = append([]source.ChartPin{*entry.Chart}, charts...)
-	}
+	all := []Resource{}
 	if at := origin(obj); at != "" {
 		revision := obj.Artifact().Revision
 		all = append(all, newResource("", at, revision, map[string]string{"revision": revision, "tag": entry.Tag, "verified": verified(obj)}))
 	}
-	for _, pin := range charts {
-		about := map[string]string{"revision": pin.Version}
-		if pin.Name == "" { // it is no dependency
-			about["verified"] = verified(obj)
-		}
-		all = append(all, newResource(pin.Name, pin.URL, pin.Digest, about))
+	if c := entry.Chart; c != nil {
+		all = append(all, newResource("", c.URL, c.Digest, map[string]string{"revision": c.Version, "verified": verified(obj)}))
+	}
+	for _, c := range entry.Dependencies {
+		all = append(all, newResource(c.Name, c.URL, c.Digest, map[string]string{"revision": c.Version}))
 	}
 	for _, input := range inputs {
 		if a := input.Artifact(); a != nil && input.Head().Kind != "PkgRepository" {
@@ -138,14 +134,14 @@ func origin(obj source.Object) string {
 	switch o := obj.(type) {
 	case *source.GitRepository:
 		return "git+" + at
-	case *source.PkgChart:
-		return ""
 	case *source.Bucket:
 		if !strings.Contains(at, "://") {
 			return map[bool]string{false: "https://", true: "http://"}[o.Spec.Insecure] + at
 		}
-	case *source.ExternalArtifact:
-		return o.Artifact().URL
+	case *source.PkgChart, *source.ExternalArtifact:
+		if at = ""; len(obj.Plan().Needs) == 0 {
+			return obj.Artifact().URL
+		}
 	}
 	return at
 }
@@ -166,9 +162,6 @@ func Parse(text []byte) (*Statement, error) {
 	err := dec.Decode(s)
 	if got := []string{s.Type, s.PredicateType, s.Predicate.BuildDefinition.BuildType}; err == nil && !slices.Equal(got, []string{statementType, PredicateType, buildType}) {
 		err = fmt.Errorf("its _type, predicateType and buildType are %q", got)
-	}
-	if err == nil {
-		_, err = source.ParseReference(s.Object())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("it is no statement of headgate fetch --provenance: %w", err)
