@@ -14,6 +14,7 @@ import (
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/lock"
+	"github.com/headgate-io/headgate/source/provenance"
 )
 
 // Options say what [Fetch] does, and with what.
@@ -41,6 +42,10 @@ type Options struct {
 	// from it has the content that is locked.
 	Bundle *oci.Bundle
 
+	// A Builder with an ID is in whose name Results have the provenance of artifacts.
+	// Unless it is Locked, each is made anew: the provenance is of what this call fetched.
+	Builder provenance.Builder
+
 	Origins Origins
 	// Env is what origins get. Fetch fills in Sources, and if they are not set,
 	// Secrets (those of the set), Cache and Limits.Temp (those of Store).
@@ -59,6 +64,9 @@ type Result struct {
 	source.Result
 	Revision source.Revision // that Until StepResolve or StepVerify found
 	Entry    lock.Entry      // what locks the object, if it succeeded and Lock is not nil
+	// Provenance of the artifact, if it was asked for and the object succeeded; that of a
+	// suspended object, or of one that another program publishes, is not known.
+	Provenance *provenance.Statement
 }
 
 // Fetch brings the objects of a set up to date with their origins once. An object
@@ -120,6 +128,9 @@ func (f *fetch) begin(ctx context.Context) error {
 	f.stores = f.Until == source.StepStore
 	if f.Parallel < 1 {
 		f.Parallel = 4
+	}
+	if f.Builder.ID != "" && f.Lock == nil {
+		f.Lock = lock.Entries{} // entries tell what it was made of
 	}
 	switch {
 	case !f.stores && f.Until != source.StepResolve && f.Until != source.StepVerify:
@@ -311,7 +322,26 @@ func (f *fetch) reconcile(ctx context.Context, r *Result) (err error) {
 	default:
 		r.Entry.Content, r.Entry.Digest, r.Entry.Pin = locked.got.Content, locked.got.Digest, locked.got.Pin
 	}
+	if err == nil && f.Builder.ID != "" && f.stores && r.Outcome != source.Suspended && r.Object.Artifact() != nil {
+		if r.Provenance, err = f.provenance(ctx, r); err != nil {
+			r.Outcome = source.Failed
+		}
+	}
 	return err
+}
+
+// provenance returns how the artifact of r was made.
+func (f *fetch) provenance(ctx context.Context, r *Result) (*provenance.Statement, error) {
+	inputs, err := source.Needed(ctx, r.Object, f.Env.Sources)
+	if err != nil {
+		return nil, err
+	}
+	archive, err := f.Store.Open(*r.Object.Artifact())
+	if err != nil {
+		return nil, err
+	}
+	defer archive.Close()
+	return provenance.New(f.Builder, r.Object, r.Entry, inputs, archive)
 }
 
 // external takes the artifact of an ExternalArtifact from its status.

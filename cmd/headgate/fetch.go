@@ -18,6 +18,7 @@ import (
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/provenance"
 )
 
 // storingFlags are those of commands that store artifacts.
@@ -89,6 +90,7 @@ type fetchFlags struct {
 	storingFlags
 	outFlags
 	lockFlags
+	provenanceFlags
 	baseURL  string
 	detailed bool
 	locked   bool
@@ -128,10 +130,15 @@ by digest, charts by URL. If something is missing in the lock, gone or different
 With --offline it comes from the store or the cache, and nobody is asked; with --bundle from a file of headgate bundle export
 too, by the lock in it unless --locked is given.
 
+With --provenance an in-toto statement says how each artifact was made: from which commit, manifest, chart or bucket, by
+whose signature, for which spec. Unless --locked is given, everything is fetched anew for it. If anything fails, none is
+written. Sign it with cosign attest-blob --statement, publish it with headgate push, compare with headgate verify.
+
 Exit codes: 0 all objects are ready or suspended, 1 something failed, 2 usage or an invalid object, 3 a verification failed,
 5 an object cannot be had as it is locked.`,
 		Example: `  headgate fetch -f sources.yaml gitrepository/app --out ./app
   headgate fetch -f sources.yaml --locked --out ./sources
+  headgate fetch -f sources.yaml gitrepository/app --provenance app.json --builder-id https://ci.example.org/release
   headgate fetch https://example.org/app.git@v1.2.3 --out ./app
   headgate fetch oci://registry.example.org/app:v1.2.3 --out ./app --docker-config
   headgate fetch s3://assets/app/ --endpoint minio.example.org --secret-ref minio --out ./app
@@ -144,6 +151,7 @@ Exit codes: 0 all objects are ready or suspended, 1 something failed, 2 usage or
 	f.outFlags.register(c, "`DIR` to extract the source to; several sources go to KIND/NAMESPACE/NAME in it; each directory is replaced as a whole")
 	c.Flags().StringVar(&f.baseURL, "base-url", "", "`URL` at which the store is served, used in statuses; default its file URL")
 	f.lockFlags.register(c)
+	f.provenanceFlags.register(c)
 	c.Flags().BoolVar(&f.locked, "locked", false, "fetch exactly what the lock file has, or exit with 5 and store nothing")
 	c.Flags().BoolVar(&f.offline, "offline", false, "as --locked, from the store and the cache alone; exit with 5 if something is not there")
 	c.Flags().StringVar(&f.bundle, "bundle", "", "as --offline, from a bundle `FILE` too; by the lock in it, or with --locked by that beside the documents")
@@ -166,6 +174,10 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	} else if f.lockFile != "" {
 		return usage("--lock-file goes with --locked")
 	}
+	if err := cmp.Or(f.checkProvenance(len(named), s.env.Local), checkParent(f.export, f.export)); err != nil {
+		return err
+	}
+	options.Builder = provenance.Builder{ID: f.builder, Version: map[string]string{"headgate": strings.Fields(buildVersion())[1]}}
 	closeBundle, err := f.bundleOptions(ctx, &options)
 	if err != nil {
 		return err
@@ -197,10 +209,14 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	if err := s.absent(rows); err != nil {
 		return err
 	}
-	if f.export != "" && !slices.ContainsFunc(rows, func(r *row) bool { return r.err != nil }) && s.bad == nil {
-		if err := s.export(f.export, rows, options.Lock, store); err != nil {
-			return err
-		}
+	all := s.bad == nil && !slices.ContainsFunc(rows, func(r *row) bool { return r.err != nil })
+	if f.export != "" && all {
+		err = s.export(f.export, rows, options.Lock, store)
+	} else if f.provenance != "" && all {
+		err = f.writeProvenance(rows, named)
+	}
+	if err != nil {
+		return err
 	}
 	return s.printObjects(rows, f.detailed)
 }
@@ -482,12 +498,26 @@ chart, unless that source is suspended.`,
 
 func (p *program) verify() *cobra.Command {
 	c, f := p.look(source.StepVerify, &cobra.Command{
-		Use:   "verify {-f FILE|DIR|- [KIND/NAME]...}",
+		Use:   "verify {-f FILE|DIR|- [KIND/NAME]... | --provenance FILE [KIND/NAME | ARCHIVE | oci://HOST/PATH[:TAG]]}",
 		Short: "Check the signatures of sources, without storing anything",
 		Long: `Verify checks the signature of each source as its spec.verify says. It stores nothing. A source without spec.verify
-counts as not verified: the exit code is 3. A chart is verified by its own spec.verify, or by that of its PkgRepository.`,
+counts as not verified: the exit code is 3. A chart is verified by its own spec.verify, or by that of its PkgRepository.
+
+With --provenance, verify checks that an artifact is what a statement of headgate fetch --provenance says: that of the
+object in the store, an archive, or one in a registry that headgate push --provenance published; with -f also that the spec
+is the one that it was made for. It does not check a signature of the statement: cosign verify-blob-attestation does.`,
 	}, "OBJECT", "REVISION", "MODE", "SIGNER")
 	registerLimit(c, &f.maxBytes)
+	var file, store string
+	c.Flags().StringVar(&file, "provenance", "", "compare an artifact with the statement in `FILE`")
+	registerStore(c, &store)
+	look := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if file == "" {
+			return look(c, args)
+		}
+		return asFailure(p.verifyProvenance(c.Context(), f, file, store, args))
+	}
 	return c
 }
 

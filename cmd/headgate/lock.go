@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -39,6 +40,7 @@ type relockFlags struct {
 
 func (f *relockFlags) register(c *cobra.Command) {
 	f.lockFlags.register(c)
+	f.registerFrom(c)
 	c.Flags().IntVar(&f.parallel, "parallel", 4, "number of objects processed at the same time")
 	registerSecrets(c, &f.secrets)
 	f.registerLogin(c)
@@ -215,6 +217,9 @@ func (p *program) runLock(ctx context.Context, f *relockFlags, args []string, up
 	if err != nil {
 		return err
 	}
+	if err := f.checkFrom(s.env.Local, ""); err != nil {
+		return &exitError{exitUsage, err}
+	}
 	if !update {
 		named = nil
 	}
@@ -290,6 +295,12 @@ func (s *session) relock(ctx context.Context, f *relockFlags, anew []source.Obje
 	found := lock.Entries{}
 	if len(anew) == 0 {
 		return nil, found, nil
+	}
+	for _, obj := range s.set.Objects { // what is suspended and locked is fetched for others, as it is locked
+		suspend := reflect.ValueOf(obj).Elem().FieldByName("Spec").FieldByName("Suspend")
+		if _, locked := fixed[source.ReferenceTo(obj)]; locked && suspend.IsValid() {
+			suspend.SetBool(false)
+		}
 	}
 	dir, err := os.MkdirTemp("", "headgate-*")
 	if err != nil {

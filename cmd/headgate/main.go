@@ -169,6 +169,12 @@ func (p *program) root() *cobra.Command {
 			c.GroupID = g.id
 		}
 	}
+	root.InitDefaultHelpCmd()
+	help, _, _ := root.Find([]string{"help"})
+	help.PreRunE = func(_ *cobra.Command, args []string) error {
+		found, rest, _ := root.Find(args)
+		return noCommand(found, rest)
+	}
 	root.SetHelpCommandGroupID("other")
 	root.SetCompletionCommandGroupID("other")
 	return root

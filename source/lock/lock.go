@@ -160,9 +160,16 @@ func (e Entries) Encode() ([]byte, error) {
 // and without what [source.Masked] leaves out. Specs that ask for the same content
 // have the same digest in both groups and versions, however they were written.
 func SpecDigest(obj source.Object) (string, error) {
+	text, err := Spec(obj)
+	sum := sha256.Sum256(text)
+	return "sha256:" + hex.EncodeToString(sum[:]), err
+}
+
+// Spec returns the text that [SpecDigest] is the digest of.
+func Spec(obj source.Object) ([]byte, error) {
 	v1, _, err := source.Convert(obj, source.V1, source.Group)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	source.Default(v1)
 	v1 = source.Masked(v1)
@@ -185,17 +192,16 @@ func SpecDigest(obj source.Object) (string, error) {
 		err = json.Unmarshal(text, &object)
 	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	for _, field := range []string{"interval", "timeout", "suspend"} {
 		delete(object.Spec, field)
 	}
 	strip(object.Spec)
-	if text, err = json.Marshal(object.Spec); err == nil {
-		text, err = jsoncanonicalizer.Transform(text)
+	if text, err = json.Marshal(object.Spec); err != nil {
+		return nil, err
 	}
-	sum := sha256.Sum256(text)
-	return "sha256:" + hex.EncodeToString(sum[:]), err
+	return jsoncanonicalizer.Transform(text)
 }
 
 // strip removes references to credentials, versions of references, and empty mappings.
