@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,9 @@ import (
 	"io/fs"
 	"maps"
 	"net"
+	"os"
+	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -390,7 +394,129 @@ func unreachable(err error) string {
 
 // warn prints warnings, a line each.
 func (p *program) warn(errs ...error) {
+	p.noteAll(true, errs...)
 	for _, err := range flatten(errors.Join(errs...)) {
 		fmt.Fprintf(p.stderr, "warning: %s\n", redact.String(err.Error()))
 	}
+}
+
+// annotations are what CI systems show beside the documents that a command read.
+type annotations struct {
+	format string    // of --format: github, gitlab, or "" for none
+	report io.Writer // standard output, where the report of GitLab takes the place of the result
+	noted  []annotation
+}
+
+// An annotation is an error or a warning, and where it belongs.
+type annotation struct {
+	warning     bool
+	file        string // "" for none
+	line        int    // 1-based, 0 for none
+	title, text string
+}
+
+// registerAnnotations adds --format.
+func (p *program) registerAnnotations(c *cobra.Command) {
+	c.Flags().StringVar(&p.format, "format", "", "`SYSTEM` that shows errors and warnings beside the documents: github prints annotations beside the messages, gitlab a code quality report in place of the result")
+	complete(c, "format", "github", "gitlab")
+}
+
+func (p *program) beginAnnotations(c *cobra.Command) error {
+	switch {
+	case p.format != "" && p.format != "github" && p.format != "gitlab":
+		return usage("--format %q: want github or gitlab", p.format)
+	case p.format == "gitlab" && c.Flags().Changed("output"):
+		return usage("--format gitlab prints its report in place of the result: leave out -o")
+	case p.format == "gitlab":
+		p.report, p.stdout = p.stdout, io.Discard
+	}
+	return nil
+}
+
+// noteAll notes errors or warnings, at the documents that they name.
+func (p *program) noteAll(warning bool, errs ...error) {
+	for _, err := range flatten(errors.Join(errs...)) {
+		at := source.DocumentError{Err: err}
+		if e, ok := errors.AsType[*source.DocumentError](err); ok {
+			at = *e
+		}
+		p.note(warning, at, (&source.DocumentError{Field: at.Field, Err: at.Err}).Error())
+	}
+}
+
+// note notes an error or a warning at a place, whose file is named as CI systems do: by its path below the working directory.
+func (p *program) note(warning bool, at source.DocumentError, text string) {
+	file := at.File
+	if p.format == "" {
+		return
+	} else if file == "-" {
+		file, at.Line = "", 0
+	} else if dir, err := os.Getwd(); err == nil && filepath.IsAbs(file) {
+		if inside, err := filepath.Rel(dir, file); err == nil && filepath.IsLocal(inside) {
+			file = inside
+		}
+	}
+	if file != "" {
+		file = path.Clean(filepath.ToSlash(file))
+	}
+	p.noted = append(p.noted, annotation{warning, file, at.Line, cmp.Or(at.Object, "headgate"), redact.String(text)})
+}
+
+// What GitHub escapes in the text and in the properties of a workflow command.
+var (
+	commandText     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	commandProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+)
+
+// A codeQualityIssue is an entry of GitLab's code quality report.
+type codeQualityIssue struct {
+	Description string `json:"description"`
+	CheckName   string `json:"check_name"`
+	Fingerprint string `json:"fingerprint"` // of all but the line, so that an issue that moves is the same
+	Severity    string `json:"severity"`
+	Location    struct {
+		Path  string `json:"path"`
+		Lines struct {
+			Begin int `json:"begin"`
+		} `json:"lines"`
+	} `json:"location"`
+}
+
+// annotate prints what was noted, and the error with which the command ends. GitLab
+// takes what is in files alone.
+func (p *program) annotate(err error) error {
+	p.noteAll(false, err)
+	if p.format == "github" {
+		for _, a := range p.noted {
+			command, at := "error", ""
+			if a.warning {
+				command = "warning"
+			}
+			if a.file != "" {
+				at = "file=" + commandProperty.Replace(a.file) + ","
+			}
+			if a.line > 0 {
+				at += "line=" + strconv.Itoa(a.line) + ","
+			}
+			fmt.Fprintf(p.stderr, "::%s %stitle=%s::%s\n", command, at, commandProperty.Replace(a.title), commandText.Replace(a.text))
+		}
+	}
+	if p.report == nil {
+		return nil
+	}
+	issues, seen := []codeQualityIssue{}, map[string]int{}
+	for _, a := range p.noted {
+		if a.file == "" {
+			continue
+		}
+		id := a.file + "\x00" + a.title + "\x00" + a.text
+		issue := codeQualityIssue{Description: a.title + ": " + a.text, CheckName: "headgate", Severity: "major"}
+		issue.Fingerprint = fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, id, seen[id])))
+		if seen[id]++; a.warning {
+			issue.Severity = "minor"
+		}
+		issue.Location.Path, issue.Location.Lines.Begin = a.file, max(a.line, 1)
+		issues = append(issues, issue)
+	}
+	return printJSON(p.report, issues)
 }
