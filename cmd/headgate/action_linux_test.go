@@ -301,7 +301,8 @@ func TestGitLabTemplate(t *testing.T) {
 	m := newCIMachine(t)
 	good, missing := ciDocuments(t)
 	m.write(filepath.Join(m.dir, "sources.yaml"), good, 0o644)
-	report := func() (issues []codeQualityIssue) {
+	type issue struct{ Location struct{ Path string } }
+	report := func() (issues []issue) {
 		must(t, json.Unmarshal([]byte(read(t, filepath.Join(m.dir, "gl-code-quality-report.json"))), &issues))
 		return issues
 	}

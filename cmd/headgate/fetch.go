@@ -215,7 +215,7 @@ func (s *session) absent(rows []*row) error {
 	for _, r := range rows {
 		if pin, ok := errors.AsType[*source.PinError](r.err); ok && pin.Problem == headgate.Absent {
 			names = append(names, r.Object.Head().String())
-			s.note(false, s.set.At(r.Object), r.err.Error())
+			s.noteRow(r, r.err.Error())
 		} else if r.err != nil {
 			others, code = append(others, r), worse(code, codeOf(r.err))
 		}
@@ -403,9 +403,7 @@ func (s *session) remarks(r *row) {
 		}
 		text += unreachable(r.err)
 		fmt.Fprintf(s.stderr, "%s: %s\n", name, text)
-		at := s.set.At(r.Object)
-		at.Object = name
-		s.note(false, at, text)
+		s.noteRow(r, text)
 	}
 	if s.flags.quiet {
 		return
@@ -414,6 +412,13 @@ func (s *session) remarks(r *row) {
 		fmt.Fprintf(s.stderr, "%s: note: %s\n", name, redact.String(note))
 	}
 	s.leftOut(name, r.Report.Report)
+}
+
+// noteRow notes what went wrong with an object at its document.
+func (s *session) noteRow(r *row, text string) {
+	at := s.set.At(r.Object)
+	at.Object, at.Err = r.Object.Head().String(), errors.New(strings.ReplaceAll(text, "\n", "; "))
+	s.note("error", &at)
 }
 
 // leftOut tells what is not in the archive of what name says.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -37,13 +38,7 @@ branch or a tag. See headgate fetch for the forms of URLs.`,
   headgate init oci://registry.example.org/app:v1.2.3 s3://assets/app/
   headgate init --chart app --version "^1.2" https://charts.example.org -f charts.yaml`,
 		Args: arguments(1, -1),
-		RunE: func(c *cobra.Command, args []string) error {
-			s, objects, err := p.prepare(c.Context(), &f.sourceFlags, args)
-			if err != nil {
-				return asFailure(err)
-			}
-			return asFailure(s.runInit(f, objects))
-		},
+		RunE: func(c *cobra.Command, args []string) error { return asFailure(p.runInit(c.Context(), f, args)) },
 	}
 	f.registerAccess(c, true)
 	c.Flags().StringVarP(&f.file, "filename", "f", "sources.yaml", "`FILE` that is written, or - for standard output")
@@ -51,7 +46,11 @@ branch or a tag. See headgate fetch for the forms of URLs.`,
 	return c
 }
 
-func (s *session) runInit(f *initFlags, objects []source.Object) error {
+func (p *program) runInit(ctx context.Context, f *initFlags, args []string) error {
+	s, objects, err := p.prepare(ctx, &f.sourceFlags, args)
+	if err != nil {
+		return err
+	}
 	for _, dir := range s.env.Local {
 		return usage("%s is a directory of this machine: give its URL, and read the directory in its place with headgate fetch --from", dir)
 	}
@@ -77,15 +76,15 @@ func (s *session) runInit(f *initFlags, objects []source.Object) error {
 	}
 	switch {
 	case f.file == "-":
-		_, err := s.stdout.Write([]byte(text))
+		_, err = p.stdout.Write([]byte(text))
 		return err
 	case exists(f.file) && !f.force:
 		return usage("%s is there already: choose another file with -f, or replace it with --force", f.file)
 	}
-	if err := errors.Join(durable.Replace(f.file, []byte(text)), os.Chmod(f.file, 0o644)); err != nil {
+	if err = errors.Join(durable.Replace(f.file, []byte(text)), os.Chmod(f.file, 0o644)); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(s.stdout, `wrote %[1]s. Next:
+	_, err = fmt.Fprintf(p.stdout, `wrote %[1]s. Next:
   headgate fetch -f %[1]s                                  # fetch, verify and store in ./.headgate
   headgate lock -f %[1]s                                   # write down what it is at now: commit the lock too
   headgate fetch -f %[1]s --locked --out ./sources         # in CI: exactly that
@@ -107,7 +106,6 @@ var explained = []struct{ field, kinds, example, comment string }{
 	{"ignore", "GitRepository OCIRepository Bucket", `"*.md"`, "what is left out, as in .gitignore"},
 	{"sparseCheckout", "GitRepository", "[deploy]", "the directories that are fetched; default all"},
 	{"valuesFiles", "PkgChart", "[values-production.yaml]", "in place of values.yaml of the chart; the last one wins"},
-	{"suspend", "GitRepository OCIRepository Bucket PkgRepository PkgChart", "true", "the object is left as it is"},
 }
 
 // implied are lines of a document that it means without them too.

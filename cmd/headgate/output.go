@@ -12,7 +12,6 @@ import (
 	"maps"
 	"net"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -394,7 +393,7 @@ func unreachable(err error) string {
 
 // warn prints warnings, a line each.
 func (p *program) warn(errs ...error) {
-	p.noteAll(true, errs...)
+	p.note("warning", errs...)
 	for _, err := range flatten(errors.Join(errs...)) {
 		fmt.Fprintf(p.stderr, "warning: %s\n", redact.String(err.Error()))
 	}
@@ -409,9 +408,9 @@ type annotations struct {
 
 // An annotation is an error or a warning, and where it belongs.
 type annotation struct {
-	warning     bool
+	severity    string // error or warning
 	file        string // "" for none
-	line        int    // 1-based, 0 for none
+	line        int
 	title, text string
 }
 
@@ -433,33 +432,28 @@ func (p *program) beginAnnotations(c *cobra.Command) error {
 	return nil
 }
 
-// noteAll notes errors or warnings, at the documents that they name.
-func (p *program) noteAll(warning bool, errs ...error) {
+// note notes errors or warnings at the documents that they name, whose files are named by
+// their paths below the working directory, as CI systems do.
+func (p *program) note(severity string, errs ...error) {
+	if p.format == "" { // of a server they have no end
+		return
+	}
+	dir, _ := os.Getwd()
 	for _, err := range flatten(errors.Join(errs...)) {
 		at := source.DocumentError{Err: err}
 		if e, ok := errors.AsType[*source.DocumentError](err); ok {
 			at = *e
 		}
-		p.note(warning, at, (&source.DocumentError{Field: at.Field, Err: at.Err}).Error())
-	}
-}
-
-// note notes an error or a warning at a place, whose file is named as CI systems do: by its path below the working directory.
-func (p *program) note(warning bool, at source.DocumentError, text string) {
-	file := at.File
-	if p.format == "" {
-		return
-	} else if file == "-" {
-		file, at.Line = "", 0
-	} else if dir, err := os.Getwd(); err == nil && filepath.IsAbs(file) {
-		if inside, err := filepath.Rel(dir, file); err == nil && filepath.IsLocal(inside) {
-			file = inside
+		if inside, err := filepath.Rel(dir, at.File); err == nil && filepath.IsLocal(inside) {
+			at.File = inside
+		} else if at.File == "-" {
+			at.File = ""
+		} else if at.File != "" {
+			at.File = filepath.Clean(at.File)
 		}
+		text := (&source.DocumentError{Field: at.Field, Err: at.Err}).Error()
+		p.noted = append(p.noted, annotation{severity, filepath.ToSlash(at.File), max(at.Line, 1), cmp.Or(at.Object, "headgate"), redact.String(text)})
 	}
-	if file != "" {
-		file = path.Clean(filepath.ToSlash(file))
-	}
-	p.noted = append(p.noted, annotation{warning, file, at.Line, cmp.Or(at.Object, "headgate"), redact.String(text)})
 }
 
 // What GitHub escapes in the text and in the properties of a workflow command.
@@ -468,55 +462,33 @@ var (
 	commandProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 )
 
-// A codeQualityIssue is an entry of GitLab's code quality report.
-type codeQualityIssue struct {
-	Description string `json:"description"`
-	CheckName   string `json:"check_name"`
-	Fingerprint string `json:"fingerprint"` // of all but the line, so that an issue that moves is the same
-	Severity    string `json:"severity"`
-	Location    struct {
-		Path  string `json:"path"`
-		Lines struct {
-			Begin int `json:"begin"`
-		} `json:"lines"`
-	} `json:"location"`
-}
-
 // annotate prints what was noted, and the error with which the command ends. GitLab
-// takes what is in files alone.
+// takes what is in files alone. The fingerprint of an issue has no line: one that moves is
+// the same.
 func (p *program) annotate(err error) error {
-	p.noteAll(false, err)
-	if p.format == "github" {
-		for _, a := range p.noted {
-			command, at := "error", ""
-			if a.warning {
-				command = "warning"
-			}
+	p.note("error", err)
+	issues, seen := []map[string]any{}, map[string]int{}
+	for _, a := range p.noted {
+		if p.format == "github" {
+			at := ""
 			if a.file != "" {
-				at = "file=" + commandProperty.Replace(a.file) + ","
+				at = fmt.Sprintf("file=%s,line=%d,", commandProperty.Replace(a.file), a.line)
 			}
-			if a.line > 0 {
-				at += "line=" + strconv.Itoa(a.line) + ","
-			}
-			fmt.Fprintf(p.stderr, "::%s %stitle=%s::%s\n", command, at, commandProperty.Replace(a.title), commandText.Replace(a.text))
+			fmt.Fprintf(p.stderr, "::%s %stitle=%s::%s\n", a.severity, at, commandProperty.Replace(a.title), commandText.Replace(a.text))
+		} else if a.file != "" {
+			id := a.file + "\x00" + a.title + "\x00" + a.text
+			issues = append(issues, map[string]any{
+				"check_name":  "headgate",
+				"description": a.title + ": " + a.text,
+				"fingerprint": fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, id, seen[id]))),
+				"severity":    map[string]string{"error": "major", "warning": "minor"}[a.severity],
+				"location":    map[string]any{"path": a.file, "lines": map[string]int{"begin": a.line}},
+			})
+			seen[id]++
 		}
 	}
 	if p.report == nil {
 		return nil
-	}
-	issues, seen := []codeQualityIssue{}, map[string]int{}
-	for _, a := range p.noted {
-		if a.file == "" {
-			continue
-		}
-		id := a.file + "\x00" + a.title + "\x00" + a.text
-		issue := codeQualityIssue{Description: a.title + ": " + a.text, CheckName: "headgate", Severity: "major"}
-		issue.Fingerprint = fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, id, seen[id])))
-		if seen[id]++; a.warning {
-			issue.Severity = "minor"
-		}
-		issue.Location.Path, issue.Location.Lines.Begin = a.file, max(a.line, 1)
-		issues = append(issues, issue)
 	}
 	return printJSON(p.report, issues)
 }

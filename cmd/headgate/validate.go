@@ -117,7 +117,7 @@ func (p *program) runValidate(f *validateFlags) error {
 	warnings = append(set.Warnings, warnings...)
 	var err error
 	if v.Errors, v.Warnings = defectLines(v.errs), defectLines(warnings); f.documents() {
-		p.noteAll(true, warnings...)
+		p.note("warning", warnings...)
 		err = printValue(p.stdout, f.output, v)
 	} else if p.warn(warnings...); f.prints() {
 		p.skipped(v.Others, v.Skipped, f.verbose)

@@ -41,10 +41,8 @@ func JSON(kind, version string) ([]byte, error) {
 	if refs == nil {
 		return nil, fmt.Errorf("there is no kind %q in version %q", kind, version)
 	}
-	definitions["Secrets"] = object{ // which documents of sources may stand beside
-		"type": "object", "required": []string{"apiVersion", "kind"},
-		"properties": object{"apiVersion": object{"enum": []string{"v1"}}, "kind": object{"enum": []string{"Secret", "ServiceAccount"}}},
-	}
+	beside := object{"apiVersion": object{"enum": []string{"v1"}}, "kind": object{"enum": []string{"Secret", "ServiceAccount"}}} // sources in a file
+	definitions["Secrets"] = object{"type": "object", "required": []string{"apiVersion", "kind"}, "properties": beside}
 	refs = append(refs, object{"$ref": "#/$defs/Secrets"})
 	out := object{"title": "Sources of headgate, " + version, "oneOf": refs, "$defs": definitions}
 	if kind != "" {
