@@ -190,7 +190,7 @@ func (m *ciMachine) gitlab(inputs map[string]string) (string, int) {
 		for name, text := range job.Variables {
 			env = append(env, name+"="+fill(text))
 		}
-		return m.shell("sh", strings.Join(job.Script, "\n"), env...)
+		return m.shell("sh", fill(strings.Join(job.Script, "\n")), env...)
 	}
 	return "", -1
 }
@@ -310,7 +310,10 @@ func TestGitLabTemplate(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 	m.write(filepath.Join(m.dir, "sources.yaml"), missing, 0o644)
-	if out, code := m.gitlab(map[string]string{"version": "v9.1.0", "out": "sources"}); code != 1 || len(report()) != 1 || report()[0].Location.Path != "sources.yaml" {
+	if out, code := m.gitlab(map[string]string{"version": "v9.1.0", "locked": "false"}); code != 1 || len(report()) != 1 || report()[0].Location.Path != "sources.yaml" {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	if out, code := m.gitlab(map[string]string{"version": "v9.1.0", "locked": "true"}); code != 5 || len(report()) != 1 {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 }
