@@ -27,18 +27,18 @@ import (
 // A ciMachine runs the action, or the template of GitLab, in a directory of its own, with
 // the programs of an image and a release that this machine serves.
 type ciMachine struct {
-	t     *testing.T
-	dir   string            // working directory
-	bin   string            // the only directory of PATH
-	files map[string][]byte // of the releases, by path
-	env   []string
+	t        *testing.T
+	dir      string // working directory
+	bin      string // the only directory of PATH
+	releases string // what the server of releases has
+	env      []string
 }
 
 // headgateCI is the script of both.
 const headgateCI = "../../action/headgate-ci"
 
 func newCIMachine(t *testing.T) *ciMachine {
-	m := &ciMachine{t: t, dir: t.TempDir(), bin: t.TempDir(), files: map[string][]byte{}}
+	m := &ciMachine{t: t, dir: t.TempDir(), bin: t.TempDir(), releases: t.TempDir()}
 	for _, name := range strings.Fields("bash sh uname mkdir mktemp rm sed cut sha256sum tar gzip mv tee cat dirname curl wget") {
 		if at, err := exec.LookPath(name); err == nil {
 			must(t, os.Symlink(at, filepath.Join(m.bin, name)))
@@ -60,23 +60,23 @@ func newCIMachine(t *testing.T) *ciMachine {
 	must(t, errors.Join(err, tw.Close(), zip.Close()))
 	name := "headgate_9.1.0_" + runtime.GOOS + "_" + runtime.GOARCH + ".tar.gz"
 	sums := fmt.Sprintf("%x  %s\n%064d  headgate_9.1.0_plan9_mips.tar.gz\n", sha256.Sum256(archive.Bytes()), name, 0)
-	m.files["/download/v9.1.0/"+name] = archive.Bytes()
-	for _, path := range []string{"/latest/download/", "/download/v9.1.0/"} {
-		m.files[path+"checksums.txt"] = []byte(sums)
-	}
-	m.files["/headgate-ci"], err = os.ReadFile(headgateCI)
-	must(t, err)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if data, found := m.files[r.URL.Path]; found {
-			w.Write(data)
-		} else {
-			http.NotFound(w, r)
-		}
-	}))
+	m.release("download/v9.1.0/"+name, archive.String())
+	m.release("download/v9.1.0/checksums.txt", sums)
+	m.release("latest/download/checksums.txt", sums)
+	m.release("headgate-ci", read(t, headgateCI))
+	server := httptest.NewServer(http.FileServer(http.Dir(m.releases)))
 	t.Cleanup(server.Close)
 	m.env = append(testenv.GitEnv(t), "HOME="+m.dir, "GORACE=atexit_sleep_ms=0",
 		"HEADGATE_CI_RELEASES="+server.URL, "HEADGATE_CI_SCRIPT="+server.URL+"/headgate-ci", "RUNNER_TEMP="+m.dir)
 	return m
+}
+
+// release puts a file on the server of releases.
+func (m *ciMachine) release(name, text string) {
+	m.t.Helper()
+	name = filepath.Join(m.releases, name)
+	must(m.t, os.MkdirAll(filepath.Dir(name), 0o755))
+	m.write(name, text, 0o644)
 }
 
 func (m *ciMachine) write(name, text string, mode os.FileMode) {
@@ -255,10 +255,10 @@ func TestActionRefuses(t *testing.T) {
 		version string
 		want    string // "" for an installation
 	}{
-		"tampered":   {func(m *ciMachine) { m.files["/download/v9.1.0/"+archive][100]++ }, "", "is not what checksums.txt of v9.1.0 says: nothing was installed"},
-		"no sum":     {func(m *ciMachine) { m.files["/download/v9.1.0/checksums.txt"] = []byte("\n") }, "v9.1.0", "checksums.txt of v9.1.0 does not have " + archive},
-		"no archive": {func(m *ciMachine) { delete(m.files, "/download/v9.1.0/"+archive) }, "", "download/v9.1.0/" + archive + ", or it cannot be reached"},
-		"no latest":  {func(m *ciMachine) { m.files["/latest/download/checksums.txt"] = []byte("\n") }, "latest", "the latest release has nothing for linux on"},
+		"tampered":   {func(m *ciMachine) { m.release("download/v9.1.0/"+archive, "another") }, "", "is not what checksums.txt of v9.1.0 says: nothing was installed"},
+		"no sum":     {func(m *ciMachine) { m.release("download/v9.1.0/checksums.txt", "\n") }, "v9.1.0", "checksums.txt of v9.1.0 does not have " + archive},
+		"no archive": {func(m *ciMachine) { os.Remove(filepath.Join(m.releases, "download/v9.1.0", archive)) }, "", "download/v9.1.0/" + archive + ", or it cannot be reached"},
+		"no latest":  {func(m *ciMachine) { m.release("latest/download/checksums.txt", "\n") }, "latest", "the latest release has nothing for linux on"},
 		"no release": {func(m *ciMachine) {}, "v9.2.0", "there is no .*/download/v9.2.0/checksums.txt"},
 		"no version": {func(m *ciMachine) {}, "9.1.0", "version is 9.1.0: want one such as v0.1.0, or latest"},
 		"a path":     {func(m *ciMachine) {}, "v9.1.0/../x", "version is v9.1.0/../x: want one"},
@@ -268,11 +268,11 @@ func TestActionRefuses(t *testing.T) {
 		}, "", "neither curl nor wget is installed"},
 		"no signature": {func(m *ciMachine) { m.write(filepath.Join(m.bin, "cosign"), stub, 0o755) }, "", "checksums.txt.sigstore.json, or it cannot be reached"},
 		"wrong signature": {func(m *ciMachine) {
-			m.files["/download/v9.1.0/checksums.txt.sigstore.json"] = []byte("{}")
+			m.release("download/v9.1.0/checksums.txt.sigstore.json", "{}")
 			m.write(filepath.Join(m.bin, "cosign"), "#!/bin/sh\nexit 1\n", 0o755)
 		}, "", "is not that of the release workflow: nothing was installed"},
 		"signature": {func(m *ciMachine) {
-			m.files["/download/v9.1.0/checksums.txt.sigstore.json"] = []byte("{}")
+			m.release("download/v9.1.0/checksums.txt.sigstore.json", "{}")
 			m.write(filepath.Join(m.bin, "cosign"), stub, 0o755)
 		}, "", ""},
 		"wget": {func(m *ciMachine) {
