@@ -25,9 +25,10 @@ func (f *fetch) checkLock() error {
 		if obj.Plan().Suspend {
 			continue
 		}
-		fail := func(problem, format string, args ...any) {
-			err := fmt.Errorf("%s: "+format, append([]any{obj.Head()}, args...)...)
-			errs = append(errs, &source.PinError{Problem: problem, Err: err})
+		fail := func(problem, text string) {
+			at := f.set.At(obj)
+			at.Object, at.Err = obj.Head().String(), errors.New(text)
+			errs = append(errs, &source.PinError{Problem: problem, Err: &at})
 		}
 		entry, locked := f.Lock[source.ReferenceTo(obj)]
 		sum, err := lock.SpecDigest(obj)

@@ -310,6 +310,10 @@ func (s *Set) place(name string, here DocumentError) error {
 	return nil
 }
 
+// At returns where the document of an object of s is, without what is wrong with it. Of
+// an object that was not decoded into s it is the zero value.
+func (s *Set) At(obj Object) DocumentError { return s.places[ReferenceTo(obj).String()] }
+
 // Add adds what other holds, as if its streams had been decoded into s after
 // those of s: of two documents of one object the one in s stays, and the error
 // joins a *DocumentError for each that names both places. They share objects

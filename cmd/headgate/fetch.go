@@ -148,6 +148,7 @@ Exit codes: 0 all objects are ready or suspended, 1 something failed, 2 usage or
 	}
 	f.sourceFlags.register(c)
 	f.storingFlags.register(c)
+	p.registerAnnotations(c)
 	f.outFlags.register(c, "`DIR` to extract the source to; several sources go to KIND/NAMESPACE/NAME in it; each directory is replaced as a whole")
 	c.Flags().StringVar(&f.baseURL, "base-url", "", "`URL` at which the store is served, used in statuses; default its file URL")
 	f.lockFlags.register(c)
@@ -230,6 +231,7 @@ func (s *session) absent(rows []*row) error {
 	for _, r := range rows {
 		if pin, ok := errors.AsType[*source.PinError](r.err); ok && pin.Problem == headgate.Absent {
 			names = append(names, r.Object.Head().String())
+			s.noteRow(r, r.err.Error())
 		} else if r.err != nil {
 			others, code = append(others, r), worse(code, codeOf(r.err))
 		}
@@ -415,7 +417,9 @@ func (s *session) remarks(r *row) {
 		if s.typed {
 			text = byFlag(text)
 		}
-		fmt.Fprintf(s.stderr, "%s: %s%s\n", name, text, unreachable(r.err))
+		text += unreachable(r.err)
+		fmt.Fprintf(s.stderr, "%s: %s\n", name, text)
+		s.noteRow(r, text)
 	}
 	if s.flags.quiet {
 		return
@@ -424,6 +428,13 @@ func (s *session) remarks(r *row) {
 		fmt.Fprintf(s.stderr, "%s: note: %s\n", name, redact.String(note))
 	}
 	s.leftOut(name, r.Report.Report)
+}
+
+// noteRow notes what went wrong with an object at its document.
+func (s *session) noteRow(r *row, text string) {
+	at := s.set.At(r.Object)
+	at.Object, at.Err = r.Object.Head().String(), errors.New(strings.ReplaceAll(text, "\n", "; "))
+	s.note("error", &at)
 }
 
 // leftOut tells what is not in the archive of what name says.

@@ -31,6 +31,7 @@ type urlFlags struct {
 	values                                          []string
 	given                                           *pflag.FlagSet
 	objects                                         bool // are made of URLs
+	plain                                           bool // their names have no hash
 }
 
 // A urlFlag is one of urlFlags.
@@ -175,7 +176,9 @@ func (s *session) complete(obj source.Object, words, name string) error {
 	head.Kind = source.ReferenceTo(obj).Kind
 	source.Default(obj)
 	id := identity(obj)
-	if head.Metadata.Name = name; name == "" {
+	if head.Metadata.Name = name; name == "" && s.flags.plain {
+		head.Metadata.Name = nameFor(words, 63)
+	} else if name == "" {
 		head.Metadata.Name = fmt.Sprintf("%s-%.5x", nameFor(words, 52), sha256.Sum256([]byte(id)))
 	} else if ref := source.ReferenceTo(obj); s.flags.store != "" {
 		saved, err := ledgerOf(s.flags.store).Object(ref)

@@ -42,6 +42,7 @@ Exit codes: 0 all objects are valid, 2 there are errors.`,
 	}
 	f.registerFiles(c)
 	f.outputFlags.register(c, "text", "json")
+	p.registerAnnotations(c)
 	c.Flags().BoolVar(&f.strict, "strict", false, "treat documents of other kinds as errors")
 	return c
 }
@@ -116,6 +117,7 @@ func (p *program) runValidate(f *validateFlags) error {
 	warnings = append(set.Warnings, warnings...)
 	var err error
 	if v.Errors, v.Warnings = defectLines(v.errs), defectLines(warnings); f.documents() {
+		p.note("warning", warnings...)
 		err = printValue(p.stdout, f.output, v)
 	} else if p.warn(warnings...); f.prints() {
 		p.skipped(v.Others, v.Skipped, f.verbose)

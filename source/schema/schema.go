@@ -10,6 +10,7 @@ package schema
 
 import (
 	"bytes"
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"fmt"
@@ -40,10 +41,14 @@ func JSON(kind, version string) ([]byte, error) {
 	if refs == nil {
 		return nil, fmt.Errorf("there is no kind %q in version %q", kind, version)
 	}
+	beside := object{"apiVersion": object{"enum": []string{"v1"}}, "kind": object{"enum": []string{"Secret", "ServiceAccount"}}} // sources in a file
+	definitions["Secrets"] = object{"type": "object", "required": []string{"apiVersion", "kind"}, "properties": beside}
+	refs = append(refs, object{"$ref": "#/$defs/Secrets"})
 	out := object{"title": "Sources of headgate, " + version, "oneOf": refs, "$defs": definitions}
 	if kind != "" {
 		out = definitions[kind].(object)
 	}
+	out["$id"] = URL(kind, version)
 	out["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
@@ -51,6 +56,11 @@ func JSON(kind, version string) ([]byte, error) {
 	enc.SetIndent("", "  ")
 	err := enc.Encode(out)
 	return text.Bytes(), err
+}
+
+// URL returns where the schema that [JSON] returns is published, which is its $id as well.
+func URL(kind, version string) string {
+	return "https://raw.githubusercontent.com/headgate-io/headgate/main/docs/schemas/" + strings.ToLower(cmp.Or(kind, "all")) + "_" + version + ".json"
 }
 
 // documents returns the JSON Schema of the documents of a kind.

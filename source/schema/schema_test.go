@@ -96,6 +96,78 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// TestSeveralKinds reads the schema of all kinds from where it is published, as editors
+// do, and the documents of a file with it: Secrets may stand beside sources, what is no
+// source may not.
+func TestSeveralKinds(t *testing.T) {
+	published, err := os.Open("../../docs/schemas/all_v1.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer published.Close()
+	value, err := jsonschema.UnmarshalJSON(published)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if id := value.(map[string]any)["$id"]; id != schema.URL("", source.V1) {
+		t.Errorf("$id is %v", id)
+	}
+	if err := c.AddResource(schema.URL("", source.V1), value); err != nil {
+		t.Fatal(err)
+	}
+	all, err := c.Compile(schema.URL("", source.V1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const file = `apiVersion: source.headgate.dev/v1
+kind: GitRepository
+metadata: {name: app}
+spec: {url: "https://example.org/app", interval: 5m, secretRef: {name: login}}
+---
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: HelmRepository
+metadata: {name: charts}
+spec: {url: "https://charts.example.org", interval: 5m}
+---
+apiVersion: source.headgate.dev/v1
+kind: PkgChart
+metadata: {name: web}
+spec: {chart: web, interval: 5m, sourceRef: {kind: PkgRepository, name: charts}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: login}
+stringData: {username: ci}
+---
+apiVersion: source.headgate.dev/v1
+kind: GitRepository
+metadata: {name: typo}
+spec: {uri: "https://example.org/app", interval: 5m}
+---
+apiVersion: source.headgate.dev/v1
+kind: Secret
+metadata: {name: wrong}
+`
+	stream, err := document.Open("sources.yaml", strings.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var valid []bool
+	for o := range stream.Objects() {
+		var raw json.RawMessage
+		stream.Decoder(nil).Decode(o.Node, &raw, "")
+		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		valid = append(valid, all.Validate(value) == nil)
+	}
+	if want := []bool{true, true, true, true, false, false}; !slices.Equal(valid, want) {
+		t.Errorf("valid: %v, want %v", valid, want)
+	}
+}
+
 // A judge compares what source and the schemas say of documents.
 type judge struct {
 	schemas     map[string]*jsonschema.Schema
