@@ -41,7 +41,7 @@ import (
 
 func main() {
 	if _, set := os.LookupEnv("GOGC"); !set {
-		debug.SetGCPercent(35) // most of what is in use are buffers, which cost the collector no time
+		debug.SetGCPercent(45) // most of what is in use are buffers, which cost the collector no time
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
