@@ -323,9 +323,7 @@ func (f *fetch) reconcile(ctx context.Context, r *Result) (err error) {
 		r.Entry.Content, r.Entry.Digest, r.Entry.Pin = locked.got.Content, locked.got.Digest, locked.got.Pin
 	}
 	if err == nil && f.Builder.ID != "" && f.stores && r.Outcome != source.Suspended && r.Object.Artifact() != nil {
-		if r.Provenance, err = f.provenance(ctx, r); err != nil {
-			r.Outcome = source.Failed
-		}
+		r.Provenance, err = f.provenance(ctx, r)
 	}
 	return err
 }

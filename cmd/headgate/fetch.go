@@ -188,7 +188,7 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 		return err
 	}
 	defer end()
-	if err := errors.Join(f.checkOut(ctx, named), f.checkFrom(s.env.Local, f.out)); err != nil {
+	if err := errors.Join(f.checkOut(ctx, named), f.checkFrom(s.env.Local, "--out", f.out)); err != nil {
 		return &exitError{exitUsage, err}
 	}
 	if _, err := store.Sweep(ctx); err != nil { // of runs that were killed
@@ -213,7 +213,7 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	if f.export != "" && all {
 		err = s.export(f.export, rows, options.Lock, store)
 	} else if f.provenance != "" && all {
-		err = f.writeProvenance(rows, named)
+		err = f.writeProvenance(rows[:len(named)])
 	}
 	if err != nil {
 		return err
