@@ -349,7 +349,7 @@ func (f *fetch) external(r *Result) error {
 	case a == nil:
 		return errors.New("status.artifact is not set yet")
 	case f.Lock != nil && a.Digest == "":
-		return errors.New("status.artifact has no digest: it cannot be locked")
+		return errors.New("status.artifact has no digest, which a lock and a provenance need")
 	}
 	r.Entry.Pin, r.Entry.Digest = source.Pin{Revision: a.Revision, URL: a.URL}, a.Digest
 	o := &lockedOrigin{obj: r.Object}

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	"github.com/spf13/cobra"
 
 	"github.com/headgate-io/headgate"
 	"github.com/headgate-io/headgate/internal/durable"
@@ -20,16 +19,8 @@ import (
 	"github.com/headgate-io/headgate/source/provenance"
 )
 
-// provenanceFlags say where fetch writes how artifacts were made, and in whose name.
-type provenanceFlags struct{ provenance, builder string }
-
-func (f *provenanceFlags) register(c *cobra.Command) {
-	c.Flags().StringVar(&f.provenance, "provenance", "", "write an in-toto statement with SLSA provenance of the artifact to `FILE`; of several objects, or to a directory, as KIND.NAMESPACE.NAME.json in it")
-	c.Flags().StringVar(&f.builder, "builder-id", "", "`URI` of who fetches, such as that of a pipeline; needed for --provenance")
-}
-
 // checkProvenance refuses, before anything is fetched, what could not be written or would not be true.
-func (f *provenanceFlags) checkProvenance(objects int, local map[string]string) error {
+func (f *fetchFlags) checkProvenance(objects int, local map[string]string) error {
 	u, err := url.Parse(f.builder)
 	at, missing := os.Stat(f.provenance)
 	switch {
@@ -56,7 +47,7 @@ func checkParent(what, file string) error {
 }
 
 // writeProvenance writes the statements about objects, all of which succeeded.
-func (f *provenanceFlags) writeProvenance(rows []*row) (err error) {
+func (f *fetchFlags) writeProvenance(rows []*row) (err error) {
 	if len(rows) > 1 || strings.HasSuffix(f.provenance, "/") {
 		err = os.MkdirAll(f.provenance, 0o755)
 	}
