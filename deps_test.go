@@ -27,7 +27,7 @@ var rooms = map[string]room{
 	"source": {imports: "artifact internal/document internal/durable internal/redact internal/zone", modules: "sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3 github.com/Masterminds/semver/v3"},
 
 	"source/lock":       {imports: "artifact source internal/document", modules: "go.yaml.in/yaml/v3 github.com/cyberphone/json-canonicalization"},
-	"source/provenance": {imports: "artifact source source/lock", modules: "github.com/cyberphone/json-canonicalization"},
+	"source/provenance": {imports: "artifact internal/redact source source/lock", modules: "github.com/cyberphone/json-canonicalization"},
 	"source/schema":     {imports: "source internal/document", modules: "go.yaml.in/yaml/v3"},
 
 	"source/serve":         {imports: "artifact internal/document internal/httpserve internal/redact internal/retry internal/secret source source/serve/api source/serve/journal source/serve/notify", modules: prometheusModules + " golang.org/x/sync"},

@@ -323,9 +323,7 @@ func (f *fetch) reconcile(ctx context.Context, r *Result) (err error) {
 		r.Entry.Content, r.Entry.Digest, r.Entry.Pin = locked.got.Content, locked.got.Digest, locked.got.Pin
 	}
 	if err == nil && f.Builder.ID != "" && f.stores && r.Outcome != source.Suspended && r.Object.Artifact() != nil {
-		if r.Provenance, err = f.provenance(ctx, r); err != nil {
-			r.Outcome = source.Failed
-		}
+		r.Provenance, err = f.provenance(ctx, r)
 	}
 	return err
 }
@@ -351,7 +349,7 @@ func (f *fetch) external(r *Result) error {
 	case a == nil:
 		return errors.New("status.artifact is not set yet")
 	case f.Lock != nil && a.Digest == "":
-		return errors.New("status.artifact has no digest: it cannot be locked")
+		return errors.New("status.artifact has no digest, which a lock and a provenance need")
 	}
 	r.Entry.Pin, r.Entry.Digest = source.Pin{Revision: a.Revision, URL: a.URL}, a.Digest
 	o := &lockedOrigin{obj: r.Object}

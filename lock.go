@@ -110,7 +110,7 @@ func (o *lockedOrigin) Resolve(ctx context.Context, last source.State) (rev sour
 	if rev, state, err = o.Origin.Resolve(ctx, last); err == nil {
 		switch {
 		case o.want == nil:
-			rev.Renew = cmp.Or(rev.Renew, "it is to be locked, or to have its provenance told")
+			rev.Renew = cmp.Or(rev.Renew, "what it is made of is to be told")
 		case rev.ID != o.want.Revision:
 			err = o.differs(fmt.Errorf("the revision is %s", rev.ID))
 		case o.want.Open():
@@ -327,11 +327,11 @@ func (f *fetch) allOrNothing(ctx context.Context, yield func(Result, error) bool
 		save := f.unsaved[e.Object]
 		switch {
 		case failed && e.Outcome == source.Stored:
-			e.err = errors.Join(errors.New("not stored: another object is not what is locked"), f.withdraw(ctx, e.Object, save))
+			e.err = errors.Join(cmp.Or(e.err, errors.New("not stored: another object is not what is locked")), f.withdraw(ctx, e.Object, save))
 			e.Result.Result, e.Provenance = source.Result{Outcome: source.Failed, Why: e.Why}, nil
 		case !failed && save != nil && f.Ledger != nil:
 			if e.err = f.Ledger.Save(ctx, e.Object, save.state); e.err != nil {
-				e.Outcome = source.Failed
+				e.Outcome, e.Provenance = source.Failed, nil
 			}
 		}
 		if !yield(e.Result, e.err) {

@@ -2,7 +2,10 @@ package headgate_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,6 +16,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/headgate-io/headgate"
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/provenance"
@@ -67,11 +71,11 @@ func TestProvenance(t *testing.T) {
 			t.Errorf("%s: content %s, locked is %s", name, content, entries[ref].Content)
 		}
 	}
-	store, ledger := openStore(t), &source.Ledger{Dir: t.TempDir()}
-	testenv.Equal(t, fetch(headgate.Options{Store: store, Ledger: ledger}), first, "in another store")
-	testenv.Equal(t, fetch(headgate.Options{Store: store, Ledger: ledger}), first, "again")
+	kept, ledger := openStore(t), &source.Ledger{Dir: t.TempDir()}
+	testenv.Equal(t, fetch(headgate.Options{Store: kept, Ledger: ledger}), first, "in another store")
+	testenv.Equal(t, fetch(headgate.Options{Store: kept, Ledger: ledger}), first, "again")
 	delete(first, "PkgRepository/default/charts") // it is locked without its index
-	for _, o := range []headgate.Options{{Store: openStore(t)}, {Store: store, Ledger: ledger}, {Store: store, Ledger: ledger, Offline: true}} {
+	for _, o := range []headgate.Options{{Store: openStore(t)}, {Store: kept, Ledger: ledger}, {Store: kept, Ledger: ledger, Offline: true}} {
 		o.Locked, o.Lock = true, entries
 		testenv.Equal(t, fetch(o), first, "as locked")
 	}
@@ -95,6 +99,23 @@ func TestProvenance(t *testing.T) {
 			t.Errorf("a password is in\n%s", first[name])
 		}
 	}
+
+	// One that is lost before its provenance is known fails, and all others are taken back.
+	dir := t.TempDir()
+	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: dir})
+	must(t, err)
+	defer store.Close()
+	lose := func(e source.Event) {
+		if e.InvolvedObject.Name == "copied" {
+			must(t, os.RemoveAll(filepath.Join(dir, "ocirepository", "default", "copied")))
+		}
+	}
+	for r, err := range headgate.Fetch(t.Context(), u.set("GitRepository/tree", "OCIRepository/copied"), headgate.Options{Lock: entries, Locked: true, Store: store, Emit: lose, Builder: provenance.Builder{ID: "urn:ci"}}) {
+		if says := map[bool]string{false: "not stored: another object", true: "no such file"}[r.Object.Head().Metadata.Name == "copied"]; r.Outcome != source.Failed || r.Provenance != nil || !strings.Contains(fmt.Sprint(err), says) {
+			t.Errorf("%s: %s, %v, want %q", r.Object.Head(), r.Outcome, err, says)
+		}
+	}
+	empty(t, store)
 
 	u.lose["PkgChart/web"]()
 	options := headgate.Options{Origins: s3Origins, Lock: entries, Locked: true, Store: openStore(t), Builder: provenance.Builder{ID: "urn:ci"}}

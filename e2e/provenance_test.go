@@ -2,7 +2,9 @@ package e2e
 
 import (
 	"encoding/json"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -33,8 +35,8 @@ func TestProvenance(t *testing.T) {
 	write(t, at("root.json"), `{"mediaType":"application/vnd.dev.sigstore.trustedroot+json;version=0.1"}`) // without it cosign asks for that of Sigstore
 	var p struct{ Digest, Provenance string }
 	pushed := "" // the repository
-	for registry, serve := range registries {
-		pushed = serve(t) + "/team/app"
+	for _, registry := range slices.Sorted(maps.Keys(registries)) {
+		pushed = registries[registry](t) + "/team/app"
 		must(t, json.Unmarshal([]byte(run("push", "gitrepository/app", "oci://"+pushed+":v1", "--insecure", "--store", at("store"), "--provenance", at("app.json"), "-o", "json", "-q")), &p))
 		run("verify", "--provenance", at("app.json"), "oci://"+pushed+":v1", "--insecure")
 		run("verify", "--provenance", at("app.json"), "-f", at("sources.yaml"), "--store", at("store"))

@@ -90,13 +90,15 @@ type fetchFlags struct {
 	storingFlags
 	outFlags
 	lockFlags
-	provenanceFlags
 	baseURL  string
 	detailed bool
 	locked   bool
 	offline  bool
 	bundle   string // that is read
 	export   string // the bundle that is written
+
+	provenance string // file or directory of the statements that are written
+	builder    string // URI of who fetches
 }
 
 func (p *program) fetch() *cobra.Command {
@@ -152,7 +154,8 @@ Exit codes: 0 all objects are ready or suspended, 1 something failed, 2 usage or
 	f.outFlags.register(c, "`DIR` to extract the source to; several sources go to KIND/NAMESPACE/NAME in it; each directory is replaced as a whole")
 	c.Flags().StringVar(&f.baseURL, "base-url", "", "`URL` at which the store is served, used in statuses; default its file URL")
 	f.lockFlags.register(c)
-	f.provenanceFlags.register(c)
+	c.Flags().StringVar(&f.provenance, "provenance", "", "write an in-toto statement with SLSA provenance of the artifact to `FILE`; of several objects, or to a directory, as KIND.NAMESPACE.NAME.json in it")
+	c.Flags().StringVar(&f.builder, "builder-id", "", "`URI` of who fetches, such as that of a pipeline; needed for --provenance")
 	c.Flags().BoolVar(&f.locked, "locked", false, "fetch exactly what the lock file has, or exit with 5 and store nothing")
 	c.Flags().BoolVar(&f.offline, "offline", false, "as --locked, from the store and the cache alone; exit with 5 if something is not there")
 	c.Flags().StringVar(&f.bundle, "bundle", "", "as --offline, from a bundle `FILE` too; by the lock in it, or with --locked by that beside the documents")
@@ -189,7 +192,7 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 		return err
 	}
 	defer end()
-	if err := errors.Join(f.checkOut(ctx, named), f.checkFrom(s.env.Local, f.out)); err != nil {
+	if err := errors.Join(f.checkOut(ctx, named), f.checkFrom(s.env.Local, "--out", f.out)); err != nil {
 		return &exitError{exitUsage, err}
 	}
 	if _, err := store.Sweep(ctx); err != nil { // of runs that were killed
@@ -214,7 +217,7 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	if f.export != "" && all {
 		err = s.export(f.export, rows, options.Lock, store)
 	} else if f.provenance != "" && all {
-		err = f.writeProvenance(rows, named)
+		err = f.writeProvenance(rows[:len(named)])
 	}
 	if err != nil {
 		return err

@@ -219,8 +219,10 @@ func (p *program) runLock(ctx context.Context, f *relockFlags, args []string, up
 	if err != nil {
 		return err
 	}
-	if err := f.checkFrom(s.env.Local, ""); err != nil {
-		return &exitError{exitUsage, err}
+	for _, file := range slices.Sorted(maps.Keys(locks.files)) {
+		if err := f.checkFrom(s.env.Local, "--lock-file", file); err != nil {
+			return &exitError{exitUsage, err}
+		}
 	}
 	if !update {
 		named = nil

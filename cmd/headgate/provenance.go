@@ -1,19 +1,17 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	"github.com/spf13/cobra"
 
+	"github.com/headgate-io/headgate"
 	"github.com/headgate-io/headgate/internal/durable"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/oci"
@@ -21,17 +19,10 @@ import (
 	"github.com/headgate-io/headgate/source/provenance"
 )
 
-// provenanceFlags say where fetch writes how artifacts were made, and in whose name.
-type provenanceFlags struct{ provenance, builder string }
-
-func (f *provenanceFlags) register(c *cobra.Command) {
-	c.Flags().StringVar(&f.provenance, "provenance", "", "write an in-toto statement with SLSA provenance of the artifact to `FILE`; of several objects, or to a directory, as KIND.NAMESPACE.NAME.json in it")
-	c.Flags().StringVar(&f.builder, "builder-id", "", "`URI` of who fetches, such as that of a pipeline; needed for --provenance")
-}
-
 // checkProvenance refuses, before anything is fetched, what could not be written or would not be true.
-func (f *provenanceFlags) checkProvenance(objects int, local map[string]string) error {
+func (f *fetchFlags) checkProvenance(objects int, local map[string]string) error {
 	u, err := url.Parse(f.builder)
+	at, missing := os.Stat(f.provenance)
 	switch {
 	case f.provenance == "" && f.builder == "":
 		return nil
@@ -41,10 +32,10 @@ func (f *provenanceFlags) checkProvenance(objects int, local map[string]string) 
 		return usage("--builder-id %q: want a URI, such as https://ci.example.org/release", f.builder)
 	case len(local) > 0:
 		return usage("--provenance goes neither with --from nor with a directory: it says what the origin had")
-	case objects > 1 && exists(f.provenance) && !isDir(f.provenance):
-		return usage("--provenance %s: want a directory for the statements about %d objects", f.provenance, objects)
+	case missing == nil && !at.IsDir() && (objects > 1 || !at.Mode().IsRegular()):
+		return usage("--provenance %s: want a directory for the statements about %d objects, or a file for one", f.provenance, objects)
 	}
-	return checkParent("--provenance "+f.provenance, f.provenance)
+	return checkParent("--provenance "+f.provenance, filepath.Clean(f.provenance))
 }
 
 // checkParent wants the directory of a file that is going to be written.
@@ -56,19 +47,17 @@ func checkParent(what, file string) error {
 }
 
 // writeProvenance writes the statements about objects, all of which succeeded.
-func (f *provenanceFlags) writeProvenance(rows []*row, objects []source.Object) (err error) {
-	if len(objects) > 1 {
+func (f *fetchFlags) writeProvenance(rows []*row) (err error) {
+	if len(rows) > 1 || strings.HasSuffix(f.provenance, "/") {
 		err = os.MkdirAll(f.provenance, 0o755)
 	}
 	for _, r := range rows {
 		file := f.provenance
-		switch {
-		case !slices.Contains(objects, r.Object):
-			continue
-		case r.Provenance == nil:
+		if r.Provenance == nil {
 			r.note("no provenance: this run fetched no artifact of it")
 			continue
-		case isDir(file):
+		}
+		if isDir(file) {
 			file = filepath.Join(file, strings.ReplaceAll(r.Provenance.Object(), "/", ".")+".json")
 		}
 		_, wrong := writeStatement(file, r.Provenance)
@@ -102,20 +91,15 @@ func readStatement(file string) (*provenance.Statement, error) {
 	return s, nil
 }
 
-// refuted is what is wrong with an artifact by the statement in a file.
-func refuted(file, what string, err error) error {
-	return &exitError{codeOf(err), fmt.Errorf("%s: %s: %w", file, redact.String(what), err)}
-}
-
 // attach attaches the statement in a file to the manifest d, which becomes a subject of
 // it, and returns the digest of what was attached.
 func attach(ctx context.Context, to *oci.Origin, repo string, d ocispec.Descriptor, file string, s *provenance.Statement) (string, error) {
 	s.Add(strings.TrimPrefix(repo, ociScheme), d.Digest.String())
+	var attached ocispec.Descriptor
 	text, err := writeStatement(file, s)
-	if err != nil {
-		return "", err
+	if err == nil {
+		attached, err = to.Attach(ctx, d, provenance.MediaType, text, map[string]string{"in-toto.io/predicate-type": provenance.PredicateType})
 	}
-	attached, err := to.Attach(ctx, d, provenance.MediaType, text, map[string]string{"in-toto.io/predicate-type": provenance.PredicateType})
 	if err != nil {
 		err = fmt.Errorf("%s was pushed, its provenance was not: %w", d.Digest, err)
 	}
@@ -140,17 +124,17 @@ func (p *program) verifyProvenance(ctx context.Context, f *sourceFlags, file, st
 	object := statement.Object()
 	if len(f.files) > 0 {
 		found, err := s.set.Find(object)
-		if err != nil {
-			return &exitError{exitUsage, errors.Join(s.bad, err)}
+		if err = errors.Join(s.bad, err); err != nil {
+			return &exitError{exitUsage, err}
 		}
 		if err := statement.VerifySpec(found[0]); err != nil {
-			return refuted(file, strings.Join(f.files, ", "), err)
+			return s.about(file+": "+strings.Join(f.files, ", "), err)
 		}
 	}
 	at := append(args, object)[0]
 	digest, err := s.verifyArtifact(ctx, statement, at, store)
 	if err != nil {
-		return refuted(file, at, err)
+		return s.about(file+": "+at, err)
 	}
 	at, builder := redact.String(at), statement.Predicate.RunDetails.Builder.ID
 	return p.result(&f.outputFlags, map[string]string{"artifact": at, "digest": digest, "object": object, "builder": builder}, []string{at},
@@ -160,7 +144,7 @@ func (p *program) verifyProvenance(ctx context.Context, f *sourceFlags, file, st
 // verifyArtifact compares what is at oci://HOST/PATH[:TAG][@DIGEST | @RANGE], in a file or
 // in the store with a statement, and returns its digest.
 func (s *session) verifyArtifact(ctx context.Context, statement *provenance.Statement, at, store string) (string, error) {
-	if !strings.HasPrefix(at, ociScheme) {
+	if !strings.Contains(at, "://") {
 		archive, err := (&artifactLookup{store: store}).open(ctx, at)
 		if err != nil {
 			return "", err
@@ -168,12 +152,22 @@ func (s *session) verifyArtifact(ctx context.Context, statement *provenance.Stat
 		defer archive.Close()
 		return statement.VerifyArchive(archive)
 	}
+	if !strings.HasPrefix(at, ociScheme) {
+		return "", usage("want KIND/NAME, an archive or oci://HOST/PATH[:TAG]")
+	}
 	repo, err := s.registryOf(at)
 	if err != nil {
 		return "", err
 	}
-	from := oci.New(repo.(*source.OCIRepository), s.env, nil)
-	rev, _, err := from.Resolve(ctx, nil)
-	digest := rev.ID[strings.LastIndexByte(rev.ID, '@')+1:]
-	return digest, cmp.Or(source.Conceal(err, from), statement.Verify(digest))
+	s.typed = true
+	rows, err := s.run(ctx, headgate.Options{Objects: []source.Object{repo}, Until: source.StepResolve}, newMeter(s.stderr, true, nil), func(*row) {})
+	if err == nil {
+		err = rows[0].err
+	}
+	if err != nil {
+		return "", err
+	}
+	revision := rows[0].Revision.ID
+	digest := revision[strings.LastIndexByte(revision, '@')+1:]
+	return digest, statement.Verify(digest)
 }

@@ -110,7 +110,7 @@ func (p *program) runPush(ctx context.Context, f *pushFlags, from, to string) er
 	}
 	if statement != nil {
 		if _, err := statement.VerifyArchive(io.NewSectionReader(b, 0, b.size)); err != nil {
-			return refuted(f.provenance, from, err)
+			return s.about(f.provenance+": "+from, err)
 		}
 	}
 	meter := newMeter(p.stderr, f.quiet, nil)

@@ -20,6 +20,7 @@ import (
 	"github.com/cyberphone/json-canonicalization/go/src/webpki.org/jsoncanonicalizer"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/lock"
 )
@@ -125,7 +126,7 @@ func newResource(name, uri, digest string, annotations map[string]string) Resour
 		algorithm = "gitCommit"
 	}
 	maps.DeleteFunc(annotations, func(_, text string) bool { return text == "" })
-	return Resource{name, uri, map[string]string{algorithm: value}, annotations}
+	return Resource{name, redact.String(uri), map[string]string{algorithm: value}, annotations}
 }
 
 // origin returns the URI that obj comes from, "" if it has none of its own.
@@ -160,6 +161,9 @@ func Parse(text []byte) (*Statement, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	err := dec.Decode(s)
+	if _, more := dec.Token(); err == nil && more != io.EOF {
+		err = errors.New("more follows it")
+	}
 	if got := []string{s.Type, s.PredicateType, s.Predicate.BuildDefinition.BuildType}; err == nil && !slices.Equal(got, []string{statementType, PredicateType, buildType}) {
 		err = fmt.Errorf("its _type, predicateType and buildType are %q", got)
 	}

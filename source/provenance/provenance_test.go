@@ -29,7 +29,7 @@ apiVersion: source.toolkit.fluxcd.io/v1
 kind: ExternalArtifact
 metadata: {name: lib}
 status:
-  artifact: {path: b, url: "https://x/b.tar.gz", revision: "latest@sha256:22", digest: "sha256:33", lastUpdateTime: "2026-01-01T00:00:00Z"}
+  artifact: {path: b, url: "https://ci:s3cret@x/b.tar.gz?sig=s3cret", revision: "latest@sha256:22", digest: "sha256:33", lastUpdateTime: "2026-01-01T00:00:00Z"}
 `
 
 // statement returns that of the first document, whose archive is given.
@@ -104,7 +104,7 @@ func TestStatement(t *testing.T) {
         },
         {
           "name": "ExternalArtifact/default/lib",
-          "uri": "https://x/b.tar.gz",
+          "uri": "https://x/b.tar.gz?sig=***",
           "digest": {
             "sha256": "33"
           },
@@ -177,6 +177,7 @@ func TestParse(t *testing.T) {
 	testenv.Must(t, err)
 	for old, c := range map[string]struct{ new, says string }{
 		string(text):                          {"apiVersion: v1", "invalid character"},
+		"\n}\n":                               {"\n}\n{}", "more follows it"},
 		`"_type"`:                             {`"mediaType"`, `unknown field "mediaType"`},
 		"https://slsa.dev/provenance/v1":      {"https://spdx.dev/Document", `"https://spdx.dev/Document"`},
 		"headgate.dev/fetch/v1":               {"headgate.dev/fetch/v2", "headgate.dev/fetch/v2"},
