@@ -85,9 +85,8 @@ var rooms = map[string]room{
 		modules: "github.com/spf13/cobra github.com/spf13/pflag github.com/inconshreveable/mousetrap github.com/jedib0t/go-pretty/v6 github.com/mattn/go-runewidth github.com/clipperhouse/uax29/v2 golang.org/x/term golang.org/x/text github.com/rogpeppe/go-internal",
 	},
 
-	"examples/canary": {}, // programs that the examples start
+	"examples/canary": {}, // a program that its example starts
 	"examples/embed":  {imports: "headgate artifact source source/serve source/serve/feed"},
-	"examples/origin": {},
 
 	"internal/call":        {imports: "internal/httpserve internal/origin internal/redact internal/retry"},
 	"internal/durable":     {},

@@ -115,7 +115,7 @@ func startScraper(t *testing.T, rules string, urls ...string) scraper {
 	t.Helper()
 	dir := t.TempDir()
 	config := write(t, filepath.Join(dir, "prometheus.yml"), fmt.Sprintf(`
-global: {scrape_interval: 200ms, scrape_timeout: 200ms, evaluation_interval: 1s}
+global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
 rule_files: [%q]
 scrape_configs:
 - job_name: headgate

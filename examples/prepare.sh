@@ -60,11 +60,3 @@ charts() {
 		  - {apiVersion: v2, name: web, version: 1.2.3, urls: [web-1.2.3.tgz]}
 	END
 }
-
-# origin: serves the repositories and files of this directory as all hosts of http URLs.
-origin() {
-	go build -o origin ../../origin/main.go
-	./origin . >origin.out 2>origin.log &
-	http_proxy=$(url origin.out)
-	export http_proxy
-}

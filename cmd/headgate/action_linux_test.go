@@ -317,14 +317,3 @@ func TestGitLabTemplate(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 }
-
-// Shellcheck finds nothing in the script, where it is installed.
-func TestActionShellcheck(t *testing.T) {
-	shellcheck, err := exec.LookPath("shellcheck")
-	if err != nil {
-		t.Skip(err)
-	}
-	if out, err := exec.Command(shellcheck, headgateCI).CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-}

@@ -42,6 +42,7 @@ Signatures are verified before, and are not carried along.`,
 		},
 	}
 	f.registerLocked(c)
+	f.registerFrom(c)
 	c.Flags().BoolVar(&f.offline, "offline", false, "use the store and the cache alone; exit with 5 if something is not there")
 	return c
 }

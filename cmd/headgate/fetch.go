@@ -436,7 +436,7 @@ func (s *session) remarks(r *row) {
 // noteRow notes what went wrong with an object at its document.
 func (s *session) noteRow(r *row, text string) {
 	at := s.set.At(r.Object)
-	at.Object, at.Err = r.Object.Head().String(), errors.New(strings.ReplaceAll(text, "\n", "; "))
+	at.Object, at.Err = r.Object.Head().String(), errors.New(text)
 	s.note("error", &at)
 }
 

@@ -435,7 +435,7 @@ func (p *program) beginAnnotations(c *cobra.Command) error {
 // note notes errors or warnings at the documents that they name, whose files are named by
 // their paths below the working directory, as CI systems do.
 func (p *program) note(severity string, errs ...error) {
-	if p.format == "" { // of a server they have no end
+	if p.format == "" { // a server would collect them as long as it runs
 		return
 	}
 	dir, _ := os.Getwd()
