@@ -52,7 +52,7 @@ func (f *urlFlags) all() []urlFlag {
 		{"cert-secret-ref", "spec.certSecretRef", "oci s3 gs azblob index charts", false, &f.cert, "`NAME` of the Secret with ca.crt, or tls.crt and tls.key, for the URL of a registry, bucket or chart repository; for a Git repository put ca.crt into the Secret of --secret-ref"},
 		{"proxy-secret-ref", "spec.proxySecretRef", "git oci s3 gs azblob", false, &f.proxy, "`NAME` of the Secret with the address of the proxy for a URL"},
 		{"insecure", "spec.insecure", "oci s3 gs azblob charts", false, &f.insecure, "use http instead of https for the URL of a registry or bucket"},
-		{"name", "metadata.name", "", true, &f.name, "`NAME` of the object of a URL; default the last part of the URL with a hash"},
+		{"name", "metadata.name", "", true, &f.name, "`NAME` of the object of a URL; default one made of the URL"},
 		{"branch", "spec.ref.branch", "git", true, &f.branch, "`BRANCH` of the Git repository at a URL"},
 		{"tag", "spec.ref.tag", "git oci", true, &f.tag, "`TAG` of the Git repository or artifact at a URL"},
 		{"semver", "spec.ref.semver", "git oci", true, &f.semver, "`RANGE` of versions, of which the newest tag at a URL is taken"},
