@@ -319,7 +319,9 @@ func (c *controller) see(o any, ours bool) {
 		c.changes[ref] = serve.Repair
 		c.changed()
 	}
-	now.sent, now.pruned = k.sent, k.pruned
+	if now.sent, now.pruned = k.sent, k.pruned; bytes.Equal(now.sent, now.own) {
+		now.sent = now.own // which is held once
+	}
 	same := k.uid == now.uid && k.foreign == foreign && sameDocument(now.doc.Head().Metadata, k.doc.Head().Metadata)
 	if same && (!external || bytes.Equal(now.full, k.full)) {
 		now.doc, now.defect = k.doc, k.defect // by which the server sees that it is the same

@@ -115,7 +115,9 @@ var controllerBinary = sync.OnceValues(func() (string, error) {
 		return os.Executable()
 	}
 	path := filepath.Join(workDir, "headgate-controller")
-	out, err := exec.Command("go", "build", "-tags=disable_grpc_modules", "-o", path, ".").CombinedOutput()
+	build := exec.Command("go", "build", "-tags=disable_grpc_modules,grpcnotrace", "-trimpath", "-ldflags=-s -w", "-o", path, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("%w\n%s", err, out)
 	}
