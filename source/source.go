@@ -68,6 +68,7 @@ type Revision struct {
 	Verify   string              // the verification that a source it comes from asks for, where the spec of the object asks for none itself
 	Note     string              // why the published artifact may not be what one expects, where it stays
 	Tag      string              // of a Git repository: id of the tag object that led to the commit, where it was looked up
+	Ready    string              // message of Ready of an object without ID; "" if such an object has no conditions
 }
 
 // State is what a kind remembers between runs, private to the kind: a cache,

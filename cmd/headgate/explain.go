@@ -16,10 +16,11 @@ import (
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/generator"
 )
 
 func (p *program) explain() *cobra.Command {
-	return group("explain", "Explain which files are in an artifact", p.explainIgnore())
+	return group("explain", "Explain which files are in an artifact", p.explainIgnore(), p.explainSource())
 }
 
 func (p *program) explainIgnore() *cobra.Command {
@@ -56,10 +57,8 @@ func (p *program) runIgnore(ctx context.Context, f *sourceFlags, dir string, arg
 	case len(paths) == 0:
 		return usage("give the paths to explain")
 	}
-	for _, name := range paths {
-		if name == "" || !fs.ValidPath(path.Clean(filepath.ToSlash(name))) {
-			return usage("%q is no path inside a source", name)
-		}
+	if err := checkPaths(paths); err != nil {
+		return err
 	}
 	s, err := p.open(f)
 	if err != nil {
@@ -84,6 +83,96 @@ func (p *program) runIgnore(ctx context.Context, f *sourceFlags, dir string, arg
 		list, lines = append(list, e), append(lines, e.cells())
 	}
 	return p.result(&f.outputFlags, list, nil, lines)
+}
+
+func (p *program) explainSource() *cobra.Command {
+	f := new(sourceFlags)
+	c := &cobra.Command{
+		Use:   "source -f FILE|DIR|- KIND/NAME [PATH...]",
+		Short: "Print which operation of a generator a file comes from",
+		Long: `Source prints for each file of an artifact that an ArtifactGenerator makes which operation copied it, from where, and
+which operations it overwrote. A file that was merged has a line for each operation. A PATH that is a folder stands for
+all files in it; without PATH all files are printed. The sources are read from the store: fetch them first.`,
+		Example: `  headgate explain source -f sources.yaml artifactgenerator/app deploy/app.yaml`,
+		Args:    arguments(1, -1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return asFailure(p.runExplainSource(c.Context(), f, args))
+		},
+	}
+	f.register(c)
+	registerLimit(c, &f.maxBytes)
+	registerStore(c, &f.store)
+	f.formats = []string{"table", "json"}
+	return c
+}
+
+// An origination says where a file of an artifact comes from.
+type origination struct {
+	Path      string           `json:"path"`
+	From      []generator.Step `json:"from"` // several if they were merged
+	Overwrote []generator.Step `json:"overwrote,omitempty"`
+}
+
+func (p *program) runExplainSource(ctx context.Context, f *sourceFlags, args []string) error {
+	if len(f.files) == 0 {
+		return usage("give the generator with -f")
+	}
+	if err := checkPaths(args[1:]); err != nil {
+		return err
+	}
+	s, err := p.open(f)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	r, err := s.source(ctx, args[0])
+	if err != nil {
+		return err
+	}
+	tree, ok := r.tree.(*generator.Tree)
+	if !ok {
+		return usage("%s: no generator makes it: its files come from its origin alone", args[0])
+	}
+	paths := args[1:]
+	if len(paths) == 0 {
+		paths = []string{"."}
+	}
+	list, lines := []origination{}, [][]string{{"PATH", "OPERATION", "SOURCE", "FROM", "OVERWROTE"}}
+	for _, arg := range paths {
+		err := fs.WalkDir(r.rules.View(ctx, tree), path.Clean(filepath.ToSlash(arg)), func(name string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			o := origination{Path: name}
+			o.From, o.Overwrote = tree.Trace(name)
+			var overwrote []string
+			for _, step := range o.Overwrote {
+				overwrote = append(overwrote, step.Operation)
+			}
+			for _, step := range o.From {
+				lines = append(lines, []string{name, step.Operation, step.Source, step.Path, strings.Join(overwrote, ", ")})
+			}
+			list = append(list, o)
+			return nil
+		})
+		if errors.Is(err, fs.ErrNotExist) {
+			err = usage("%q is not in the artifact", arg)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return p.result(&f.outputFlags, list, nil, lines)
+}
+
+// checkPaths refuses what is no path inside a source.
+func checkPaths(paths []string) error {
+	for _, name := range paths {
+		if name == "" || !fs.ValidPath(path.Clean(filepath.ToSlash(name))) {
+			return usage("%q is no path inside a source", name)
+		}
+	}
+	return nil
 }
 
 // A ruled is a tree and the ignore rules that apply to it. Its session closes it.
@@ -119,6 +208,12 @@ func (s *session) source(ctx context.Context, arg string) (ruled, error) {
 	}
 	if !s.flags.quiet {
 		s.warn(s.bad)
+	}
+	if len(objects) > 1 {
+		objects = slices.DeleteFunc(objects, func(obj source.Object) bool {
+			_, generator := obj.(*source.ArtifactGenerator) // what it makes comes with it
+			return generator
+		})
 	}
 	if len(objects) != 1 {
 		return ruled{}, usage("%s names %d objects: write KIND/NAMESPACE/NAME", arg, len(objects))
@@ -182,7 +277,7 @@ func (s *session) lookBack(ctx context.Context, obj source.Object) error {
 	s.env.Sources = inventory
 	needed, err := source.Needed(ctx, obj, inventory)
 	for _, n := range needed {
-		if _, external := n.(*source.ExternalArtifact); !external && err == nil {
+		if !source.External(n) && err == nil {
 			_, err = ledgerOf(s.flags.store).Load(ctx, n)
 		}
 	}

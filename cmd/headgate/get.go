@@ -27,7 +27,7 @@ func (p *program) get() *cobra.Command {
 fetches nothing. A kind can be written as in documents of either group, in any case, in the plural, or short:
 
   Bucket, GitRepository (git, gitrepo), OCIRepository (oci, ocirepo), PkgRepository (pkgrepo, helmrepo),
-  PkgChart (chart, hc), ExternalArtifact (ea)
+  PkgChart (chart, hc), ExternalArtifact (ea), ArtifactGenerator (ag)
 
 AGE is the time since the artifact was stored. MESSAGE is the last error, or who suspended the source and why. -o yaml and
 json print documents as fetch does. With -w, which needs a server, it goes on with changes until it is interrupted, even

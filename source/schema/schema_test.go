@@ -51,7 +51,7 @@ func compiled(t *testing.T) map[string]*jsonschema.Schema {
 func texts(t *testing.T) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{}
-	for _, k := range append(source.Kinds(source.Group), source.Kind{Versions: []string{source.V1, source.V1Beta2}}) {
+	for _, k := range slices.Concat(source.Kinds(source.Group), source.Kinds(source.GeneratorGroup), []source.Kind{{Versions: []string{source.V1, source.V1Beta2}}}) {
 		for _, version := range k.Versions {
 			text, err := schema.JSON(k.Name, version)
 			if err != nil {
@@ -195,7 +195,7 @@ func (j *judge) stream(t *testing.T, file string, text []byte) {
 		t.Fatal(err)
 	}
 	for o := range s.Objects() {
-		if o.Group != source.Group && o.Group != source.ReferenceGroup {
+		if o.Group != source.Group && o.Group != source.ReferenceGroup && o.Type != "ArtifactGenerator" {
 			continue
 		}
 		var raw json.RawMessage
@@ -278,6 +278,18 @@ var pools = map[string]pool{
 	"metadata.labels[]":    words("a A_b.c", "-a a/b"),
 	"generateName":         words("a-", ""),
 	"controller":           words("a", ""),
+	"alias":                words("a a a b c_1", "A a- -a"),
+	"sources[].kind":       words("GitRepository Bucket HelmChart ExternalArtifact", "HelmRepository"),
+	"sources[].namespace":  words("a default", "A a.b"),
+	"revision":             words("@a", "a @ @A"),
+	"originRevision":       words("@a", "a @ @A"),
+	"from":                 words("@a/x @a/** @a/{x,y}/*", "a/x @a @a/../x @a/[ @a/{x"),
+	"to":                   words("@artifact/ @artifact/x", `artifact/ @artifact @artifact/../x @artifact/a\b`),
+	"exclude[]":            words("*.md x/**", "[ ../x"),
+	"strategy":             words("Overwrite Merge Extract", "Join"),
+	"labels":               words("a a.b/c", "A.B/c -a a/b/c"), // its keys
+	"labels[]":             words("a A_b.c", "-a a/b"),
+	"annotations":          words("a a.b/c", "-a a/b/c"),
 	"":                     {[]string{"a", "x y", ""}, []string{"a\x00b", "ü", "-"}},
 	"metadata.labels":      words("a a.b/c", "A.B/c -a a/b/c"), // its keys
 	"metadata.annotations": words("a a.b/c A.B/c", "-a a/b/c"),
@@ -325,6 +337,9 @@ func (r random) value(t reflect.Type, path string) any {
 		return r.structure(t, path)
 	case reflect.Slice:
 		items := make([]any, r.IntN(3))
+		if slices.Contains([]string{"spec.sources", "spec.artifacts", "spec.artifacts[].copy"}, path) && r.IntN(20) > 0 { // which have one
+			items = make([]any, 1+r.IntN(2))
+		}
 		for i := range items {
 			items[i] = r.value(t.Elem(), path+"[]")
 		}
@@ -366,7 +381,11 @@ func (r random) structure(t reflect.Type, path string) map[string]any {
 // TestRandom judges random documents of each kind and version.
 func TestRandom(t *testing.T) {
 	schemas := compiled(t)
-	for _, k := range source.Kinds(source.ReferenceGroup) {
+	for _, k := range slices.Concat(source.Kinds(source.ReferenceGroup), source.Kinds(source.GeneratorGroup)) {
+		groups := []string{source.Group, source.ReferenceGroup}
+		if k.Versions[0] == source.GeneratorVersion {
+			groups = []string{source.GeneratorGroup}
+		}
 		for i, version := range k.Versions {
 			t.Run(k.Name+"/"+version, func(t *testing.T) {
 				j := judge{schemas: schemas}
@@ -376,7 +395,7 @@ func TestRandom(t *testing.T) {
 				paths := slices.Sorted(maps.Keys(retired)) // so that a seed gives one document
 				for range 200 {
 					doc := r.structure(typ, "")
-					doc["apiVersion"] = r.one([]string{source.Group, source.ReferenceGroup}) + "/" + version
+					doc["apiVersion"] = r.one(groups) + "/" + version
 					doc["kind"] = r.one([]string{k.Name, k.Spelling})
 					for _, path := range paths {
 						parent, name, _ := strings.Cut(path, ".")

@@ -83,10 +83,7 @@ const (
 func (e *entry) suspended() bool { return e.hold != nil || e.doc.Plan().Suspend }
 
 // external reports whether the object is published by another program, and never fetched.
-func (e *entry) external() bool {
-	_, is := e.doc.(*source.ExternalArtifact)
-	return is || e.foreign
-}
+func (e *entry) external() bool { return e.foreign || source.External(e.doc) }
 
 // adopt makes doc the document of e, with the status that the object has, last, which may be nil.
 func (e *entry) adopt(doc, last source.Object) {
@@ -368,8 +365,8 @@ func suspension(e *entry) error {
 }
 
 // Request asks for a run of an object at once, after the one under way if there
-// is one, and returns the number of that run; of an ExternalArtifact, which is
-// never run, 0. The error wraps fs.ErrNotExist, or [ErrSuspended].
+// is one, and returns the number of that run; of an ExternalArtifact of another
+// program, which is never run, 0. The error wraps fs.ErrNotExist, or [ErrSuspended].
 func (s *Server) Request(ref source.Reference, by Trigger) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
