@@ -24,9 +24,9 @@ var rooms = map[string]room{
 
 	"artifact": {imports: "internal/durable internal/redact internal/retry", modules: "github.com/klauspost/compress lukechampine.com/blake3 github.com/klauspost/cpuid/v2 " +
 		"github.com/go-git/go-git/v5 github.com/go-git/go-billy/v5 github.com/go-git/gcfg github.com/jbenet/go-context gopkg.in/warnings.v0 golang.org/x/net golang.org/x/sync"}, // go-git: patterns of ignore rules; x/sync: files written at a time
-	"source": {imports: "artifact internal/document internal/durable internal/redact internal/zone", modules: "sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3 github.com/Masterminds/semver/v3"},
+	"source": {imports: "artifact internal/document internal/durable internal/redact internal/zone", modules: "sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3 github.com/Masterminds/semver/v3 github.com/bmatcuk/doublestar/v4"},
 
-	"source/generator": {imports: "artifact source", modules: "github.com/bmatcuk/doublestar/v4 sigs.k8s.io/yaml go.yaml.in/yaml/v2"},
+	"source/generator": {imports: "artifact source"},
 	"source/lock":      {imports: "artifact source internal/document", modules: "go.yaml.in/yaml/v3 github.com/cyberphone/json-canonicalization"},
 	"source/schema":    {imports: "source internal/document", modules: "go.yaml.in/yaml/v3"},
 

@@ -13,6 +13,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/bmatcuk/doublestar/v4"
+
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/document"
 )
@@ -34,7 +36,7 @@ type ArtifactGenerator struct {
 
 // ArtifactGeneratorSpec says what is made of which sources.
 type ArtifactGeneratorSpec struct {
-	CommonMetadata *CommonMetadata   `json:"commonMetadata,omitempty"` // of each ExternalArtifact
+	CommonMetadata CommonMetadata    `json:"commonMetadata,omitzero"` // of each ExternalArtifact
 	Sources        []GeneratorSource `json:"sources"`
 	Artifacts      []OutputArtifact  `json:"artifacts"`
 }
@@ -164,22 +166,10 @@ type Composition struct {
 // Reference names the source.
 func (s GeneratorSource) Reference() Reference { return Reference{s.Kind, s.Namespace, s.Name} }
 
-// Find returns the source with an alias, which may have an @ before it.
-func (c *Composition) Find(alias string) (Reference, bool) {
-	i := slices.IndexFunc(c.Sources, func(s GeneratorSource) bool { return s.Alias == strings.TrimPrefix(alias, "@") })
-	if i < 0 {
-		return Reference{}, false
-	}
-	return c.Sources[i].Reference(), true
-}
-
-// use adds the aliases of the sources that the artifact is made of.
-func (a *OutputArtifact) use(aliases map[string]bool) {
-	aliases[strings.TrimPrefix(a.Revision, "@")], aliases[strings.TrimPrefix(a.OriginRevision, "@")] = true, true
-	for _, c := range a.Copy {
-		alias, _ := c.Source()
-		aliases[alias] = true
-	}
+// Find returns the source with an alias, which has an @ before it.
+func (c *Composition) Find(alias string) Reference {
+	i := slices.IndexFunc(c.Sources, func(s GeneratorSource) bool { return "@"+s.Alias == alias })
+	return c.Sources[i].Reference()
 }
 
 // Outputs returns the ExternalArtifacts that g makes, in the order of spec.artifacts.
@@ -188,33 +178,26 @@ func (a *OutputArtifact) use(aliases map[string]bool) {
 // spec.commonMetadata. It fills in the defaults of g.
 func (g *ArtifactGenerator) Outputs() []*ExternalArtifact {
 	Default(g)
-	head, space, suspended := g.Head(), g.Metadata.space(), g.Plan().Suspend
-	labels, annotations := maps.Clone(g.Metadata.Labels), map[string]string{}
+	space, suspended, outputs := g.Metadata.space(), g.Plan().Suspend, make([]*ExternalArtifact, len(g.Spec.Artifacts))
+	labels, annotations := map[string]string{}, map[string]string{}
+	maps.Copy(labels, g.Metadata.Labels)
+	maps.Copy(labels, g.Spec.CommonMetadata.Labels)
+	maps.Copy(annotations, g.Spec.CommonMetadata.Annotations)
 	for _, key := range requestAnnotations {
-		if at := head.Metadata.Annotations[key]; at != "" {
+		if at := g.Metadata.Annotations[key]; at != "" {
 			annotations[key] = at
 		}
 	}
-	if c := g.Spec.CommonMetadata; c != nil {
-		maps.Copy(annotations, c.Annotations)
-		for key, value := range c.Labels {
-			put(&labels, key, value)
-		}
-	}
-	outputs := make([]*ExternalArtifact, len(g.Spec.Artifacts))
 	for i, a := range g.Spec.Artifacts {
 		c := &Composition{Artifact: a, Field: fmt.Sprintf("spec.artifacts[%d]", i), Suspend: suspended}
-		c.Artifact.Copy = slices.Clone(a.Copy)
-		for j := range c.Artifact.Copy {
-			if op := &c.Artifact.Copy[j]; op.Strategy == CopyOverwrite {
-				op.Strategy = "" // equal compositions are equal texts
-			}
+		used := map[string]bool{a.Revision: true, a.OriginRevision: true}
+		for _, op := range a.Copy {
+			alias, _ := op.Source()
+			used["@"+alias] = true
 		}
-		used := map[string]bool{}
-		a.use(used)
 		for _, s := range g.Spec.Sources {
 			or(&s.Namespace, space)
-			if used[s.Alias] {
+			if used["@"+s.Alias] {
 				c.Sources = append(c.Sources, s)
 			}
 		}
@@ -223,7 +206,7 @@ func (g *ArtifactGenerator) Outputs() []*ExternalArtifact {
 				Name: a.Name, Namespace: space, Labels: labels, Annotations: annotations,
 				Generation: 1, // its spec stays as it is
 			}},
-			Spec:     ExternalArtifactSpec{&ExternalSourceReference{head.APIVersion, head.Kind, head.Metadata.Name, space}},
+			Spec:     ExternalArtifactSpec{&ExternalSourceReference{g.APIVersion, g.Kind, g.Metadata.Name, space}},
 			Composed: c,
 		}
 	}
@@ -255,44 +238,22 @@ var generatorSources = []string{"GitRepository", "OCIRepository", "Bucket", "Pkg
 const aliasForm = `[a-z0-9]([a-z0-9_-]*[a-z0-9])?`
 
 var generatorFacts = slices.Concat([]document.Fact{
-	{At: "spec.commonMetadata.labels", Must: musts{goOnly(func(labels map[string]string) error {
-		return checkPairs(labels, labelForm().MatchString)
-	})}},
-	{At: "spec.commonMetadata.annotations", Must: musts{goOnly(func(all map[string]string) error {
-		return checkPairs(all, func(string) bool { return true })
-	})}},
-	{At: "spec.sources", Must: musts{items[GeneratorSource](), distinct("alias", func(s GeneratorSource) string { return s.Alias })}},
-	{At: "spec.sources[].alias", Must: musts{
-		matching("^"+aliasForm+"$", "must be lower-case letters, digits, '-' and '_', with a letter or digit at both ends, not %s"), atMost(63),
-	}},
+	{At: "spec.sources", Must: musts{items(1, maxItems)}},
+	{At: "spec.sources[].alias", Must: musts{matching("^"+aliasForm+"$", "must be lower-case letters, digits, '-' and '_', with a letter or digit at both ends, not %s"), atMost(63)}},
 	{At: "spec.sources[].kind", Must: musts{filled, also(oneOf(generatorSources...), "HelmChart")}},
-	{At: "spec.sources[].namespace", Must: musts{says(keywords{"pattern": "^(" + document.DNSLabel + ")?$", "maxLength": 63}, func(name string) error {
-		if name == "" {
-			return nil
-		}
-		return document.CheckNamespace(name)
-	})}},
-	{At: "spec.artifacts", Must: musts{items[OutputArtifact](), distinct("name", func(a OutputArtifact) string { return a.Name })}},
+	{At: "spec.sources[].namespace", Must: musts{optionalName}},
+	{At: "spec.artifacts", Must: musts{items(1, maxItems), distinct}},
 	{At: "spec.artifacts[].name", Must: musts{objectName}},
 	{At: "spec.artifacts[].revision", Must: musts{oneAlias, declared}},
 	{At: "spec.artifacts[].originRevision", Must: musts{oneAlias, declared}},
-	{At: "spec.artifacts[].copy", Must: musts{says(keywords{"minItems": 1}, func(all []CopyOperation) error { return unless(len(all) > 0, "must have at least one operation", "") })}},
+	{At: "spec.artifacts[].copy", Must: musts{items(1, maxItems)}},
 	{At: "spec.artifacts[].copy[].from", Must: musts{
-		matching("^@"+aliasForm+"/", "must be @ALIAS/PATTERN, ALIAS one of spec.sources, not %s"), atMost(1024), declared,
-		goOnly(func(from string) error { return checkPattern(from[strings.IndexByte(from, '/')+1:]) }),
+		matching("^@"+aliasForm+"/", "must be @ALIAS/PATTERN, ALIAS one of spec.sources, not %s"), atMost(1024), declared, goOnly(checkPattern),
 	}},
 	{At: "spec.artifacts[].copy[].to", Must: musts{
-		matching("^@artifact/", "must be @artifact/PATH, a path in the artifact, not %s"), atMost(1024),
-		goOnly(func(to string) error {
-			if slices.Contains(strings.Split(to, "/"), "..") {
-				return errors.New("must not lead out of the artifact by '..'")
-			}
-			return insidePath(to)
-		}),
+		matching("^@artifact/", "must be @artifact/PATH, a path in the artifact, not %s"), atMost(1024), goOnly(upwards), goOnly(insidePath),
 	}},
-	{At: "spec.artifacts[].copy[].exclude", Must: musts{says(keywords{"maxItems": 100}, func(all []string) error {
-		return unless(len(all) <= 100, "must have at most 100 patterns", "")
-	})}},
+	{At: "spec.artifacts[].copy[].exclude", Must: musts{items(0, 100)}},
 	{At: "spec.artifacts[].copy[].exclude[]", Must: musts{filled, goOnly(checkPattern)}},
 	{At: "spec.artifacts[].copy[].strategy", Default: CopyOverwrite, Must: musts{oneOf(CopyOverwrite, CopyMerge, CopyExtract)}},
 	{At: "status.artifact", Only: nowhere},
@@ -305,37 +266,37 @@ var oneAlias = form("^@"+aliasForm+"$", "be @ALIAS, the alias of one of spec.sou
 // declared wants the alias, with which a text begins, of one of the sources.
 var declared = document.Must{Check: func(object, v reflect.Value) error {
 	alias, _, _ := strings.Cut(strings.TrimPrefix(v.String(), "@"), "/")
-	g := object.Interface().(*ArtifactGenerator)
-	if v.String() == "" || len(g.Spec.Sources) > maxItems || slices.ContainsFunc(g.Spec.Sources, func(s GeneratorSource) bool { return s.Alias == alias }) {
+	has := 0
+	for _, s := range object.Interface().(*ArtifactGenerator).Spec.Sources {
+		if s.Alias == alias {
+			has++
+		}
+	}
+	if has == 1 || alias == "" {
 		return nil
 	}
-	return fmt.Errorf("names @%s, which is the alias of none of spec.sources", alias)
+	return fmt.Errorf("names @%s, which is the alias of %d of spec.sources: it must be that of one", alias, has)
 }}
+
+// distinct wants artifacts with different names.
+var distinct = goOnly(func(all []OutputArtifact) error {
+	seen := map[string]bool{}
+	for _, a := range all {
+		if seen[a.Name] {
+			return fmt.Errorf("must not have two entries with the name %s", quote(a.Name))
+		}
+		seen[a.Name] = true
+	}
+	return nil
+})
 
 const maxItems = 1000 // of a list
 
-// items wants a list of 1 to 1000 values.
-func items[T any]() document.Must {
-	return says(keywords{"minItems": 1, "maxItems": maxItems}, func(all []T) error {
-		if len(all) == 0 || len(all) > maxItems {
-			return fmt.Errorf("must have 1 to %d entries", maxItems)
-		}
-		return nil
-	})
-}
-
-// distinct wants values of which each has a name of its own.
-func distinct[T any](field string, name func(T) string) document.Must {
-	return goOnly(func(all []T) error {
-		seen := map[string]int{}
-		for i, item := range all {
-			if first, twice := seen[name(item)]; twice {
-				return fmt.Errorf("must not have two entries with the %s %s: these are %d and %d", field, quote(name(item)), first, i)
-			}
-			seen[name(item)] = i
-		}
-		return nil
-	})
+// items wants a list with some number of values.
+func items(least, most int) document.Must {
+	return document.Must{Schema: keywords{"minItems": least, "maxItems": most}, Check: func(_, v reflect.Value) error {
+		return unless(least <= v.Len() && v.Len() <= most, fmt.Sprintf("must have %d to %d entries", least, most), "")
+	}}
 }
 
 // atMost wants a text of at most n characters.
@@ -345,62 +306,18 @@ func atMost(n int) document.Must {
 	})
 }
 
-// maxAlternatives bounds the patterns that one with braces stands for.
-const maxAlternatives = 1000
+func upwards(name string) error {
+	return unless(!slices.Contains(strings.Split(name, "/"), ".."), "must not have '..' as a part", "")
+}
 
-// checkPattern checks a pattern of paths. Package path knows all of its syntax but braces.
+// checkPattern checks a pattern of paths. Each group of braces multiplies how often it
+// is matched.
 func checkPattern(pattern string) error {
-	if slices.Contains(strings.Split(pattern, "/"), "..") {
-		return errors.New("must not lead out of the source by '..'")
-	}
-	if _, err := path.Match(pattern, ""); err != nil {
-		return fmt.Errorf("%s is no pattern: a bracket is not closed, or a backslash stands at the end", quote(pattern))
-	}
-	alternatives := 1
-	var open []int // how many alternatives each brace has
-	for i := 0; i < len(pattern) && alternatives <= maxAlternatives; i++ {
-		switch last := len(open) - 1; {
-		case pattern[i] == '\\':
-			i++
-		case pattern[i] == '{':
-			open = append(open, 1)
-		case pattern[i] == ',' && last >= 0:
-			open[last]++
-		case pattern[i] == '}' && last >= 0:
-			alternatives *= open[last]
-			open = open[:last]
-		case pattern[i] == '}':
-			return fmt.Errorf("%s closes a brace that is not open", quote(pattern))
-		}
-	}
 	switch {
-	case alternatives > maxAlternatives:
-		return fmt.Errorf("stands for more than %d patterns: write several operations", maxAlternatives)
-	case len(open) > 0:
-		return fmt.Errorf("%s has a brace that is not closed", quote(pattern))
+	case strings.Count(pattern, "{") > 3 || strings.Count(pattern, ",") > 30:
+		return errors.New("must have at most 3 groups in braces and 30 commas: write several operations")
+	case !doublestar.ValidatePattern(pattern):
+		return fmt.Errorf("%s is no pattern: a bracket or brace is not closed, or a backslash stands at the end", quote(pattern))
 	}
-	return printing(pattern)
-}
-
-// checkPairs checks labels or annotations.
-func checkPairs(all map[string]string, valid func(string) bool) error {
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		if err := checkKey(key); err != nil {
-			return fmt.Errorf("%s: %w", quote(key), err)
-		}
-		if !valid(all[key]) {
-			return fmt.Errorf("%s: %s is no label value: write at most 63 letters, digits, '-', '_' and '.'", quote(key), quote(all[key]))
-		}
-	}
-	return nil
-}
-
-func (g *ArtifactGenerator) advise(found *document.Findings) {
-	used := map[string]bool{}
-	for _, a := range g.Spec.Artifacts {
-		a.use(used)
-	}
-	for i, s := range g.Spec.Sources {
-		found.AddIf(!used[s.Alias], fmt.Sprintf("spec.sources[%d]", i), "has no effect: no artifact uses @%s", s.Alias)
-	}
+	return errors.Join(upwards(pattern), printing(pattern))
 }

@@ -90,9 +90,9 @@ func (p *program) explainSource() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "source -f FILE|DIR|- KIND/NAME [PATH...]",
 		Short: "Print which operation of a generator a file comes from",
-		Long: `Source prints for each file of an artifact that an ArtifactGenerator makes which operation copied it, from where, and
-which operations it overwrote. A file that was merged has a line for each operation. A PATH that is a folder stands for
-all files in it; without PATH all files are printed. The sources are read from the store: fetch them first.`,
+		Long: `Source prints for each file of an artifact that an ArtifactGenerator makes which operations copied it, and from where, in
+their order: those that others overwrote, and several where files were merged. A PATH that is a folder stands for all files
+in it; without PATH all files are printed. The sources are read from the store: fetch them first.`,
 		Example: `  headgate explain source -f sources.yaml artifactgenerator/app deploy/app.yaml`,
 		Args:    arguments(1, -1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -106,11 +106,10 @@ all files in it; without PATH all files are printed. The sources are read from t
 	return c
 }
 
-// An origination says where a file of an artifact comes from.
-type origination struct {
-	Path      string           `json:"path"`
-	From      []generator.Step `json:"from"` // several if they were merged
-	Overwrote []generator.Step `json:"overwrote,omitempty"`
+// A fileStep is a [generator.Step] and the file that it made.
+type fileStep struct {
+	File string `json:"file"`
+	generator.Step
 }
 
 func (p *program) runExplainSource(ctx context.Context, f *sourceFlags, args []string) error {
@@ -137,22 +136,19 @@ func (p *program) runExplainSource(ctx context.Context, f *sourceFlags, args []s
 	if len(paths) == 0 {
 		paths = []string{"."}
 	}
-	list, lines := []origination{}, [][]string{{"PATH", "OPERATION", "SOURCE", "FROM", "OVERWROTE"}}
+	list, lines := []fileStep{}, [][]string{{"FILE", "OPERATION", "SOURCE", "PATH", "NOTE"}}
 	for _, arg := range paths {
 		err := fs.WalkDir(r.rules.View(ctx, tree), path.Clean(filepath.ToSlash(arg)), func(name string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
 				return err
 			}
-			o := origination{Path: name}
-			o.From, o.Overwrote = tree.Trace(name)
-			var overwrote []string
-			for _, step := range o.Overwrote {
-				overwrote = append(overwrote, step.Operation)
+			for _, step := range tree.Steps(name) {
+				note := ""
+				if step.Overwritten {
+					note = "overwritten"
+				}
+				list, lines = append(list, fileStep{name, step}), append(lines, []string{name, step.Operation, step.Source, step.Path, note})
 			}
-			for _, step := range o.From {
-				lines = append(lines, []string{name, step.Operation, step.Source, step.Path, strings.Join(overwrote, ", ")})
-			}
-			list = append(list, o)
 			return nil
 		})
 		if errors.Is(err, fs.ErrNotExist) {

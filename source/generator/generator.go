@@ -107,8 +107,7 @@ func (o *origin) String() string {
 
 // input returns the artifact of the source with an alias.
 func (o *origin) input(alias string, inputs []artifact.Artifact) artifact.Artifact {
-	ref, _ := o.obj.Composed.Find(alias)
-	return inputs[slices.Index(o.needs, ref)]
+	return inputs[slices.Index(o.needs, o.obj.Composed.Find(alias))]
 }
 
 // digest returns the digest of the archive.

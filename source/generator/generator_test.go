@@ -329,7 +329,7 @@ func TestLimits(t *testing.T) {
 	}{
 		{artifact.Limits{Bytes: 40000, Entries: 10}, both, ""},
 		{artifact.Limits{Bytes: -1, Entries: -1}, both, ""},
-		{artifact.Limits{Bytes: 14000}, both, "copy[1].from: Bucket/apps/b: .*together with what was opened before it"},
+		{artifact.Limits{Bytes: 11000}, both, "copy[1].from: Bucket/apps/b: .*all that the artifact is made of"},
 		{artifact.Limits{Bytes: 1 << 20}, `from: "@bomb/zeros.tgz", to: "@artifact/", strategy: Extract`, "copy[0].from: extract zeros.tgz: "},
 		{artifact.Limits{Entries: 3}, both, "copy[1].from: Bucket/apps/b: "},
 		{artifact.Limits{Bytes: 13000}, "from: \"@a/a\", to: \"@artifact/\"\nfrom: \"@a/a\", to: \"@artifact/x\"\nfrom: \"@a/a\", to: \"@artifact/y\"", "copy[2].to: "},
@@ -352,7 +352,7 @@ from: "@b/config.yaml", to: "@artifact/", strategy: Merge
 from: "@b/charts/*.tgz", to: "@artifact/charts/", strategy: Extract`))
 	_, notes, err := r.build("out")
 	must(t, err)
-	if want := []string{"spec.artifacts[0].copy[1] overwrites configs/one.yaml of copy[0]"}; !slices.Equal(notes, want) {
+	if want := []string{"spec.artifacts[0].copy[1] overwrites files of earlier operations, 1 in all: configs/one.yaml"}; !slices.Equal(notes, want) {
 		t.Errorf("%q, want %q", notes, want)
 	}
 	from := r.made("out")
@@ -364,29 +364,24 @@ from: "@b/charts/*.tgz", to: "@artifact/charts/", strategy: Extract`))
 	files, _, err := content.(source.Explainer).Explain(t.Context())
 	must(t, err)
 	for name, want := range map[string]string{
-		"configs/one.yaml":      "copy[1] Bucket/apps/b configs/one.yaml, over copy[0] Bucket/apps/a configs/one.yaml",
+		"configs/one.yaml":      "copy[0] Bucket/apps/a configs/one.yaml overwritten + copy[1] Bucket/apps/b configs/one.yaml",
 		"configs/two.yaml":      "copy[0] Bucket/apps/a configs/two.yaml",
 		"config.yaml":           "copy[0] Bucket/apps/a config.yaml + copy[2] Bucket/apps/b config.yaml",
 		"charts/app/Chart.yaml": "copy[3] Bucket/apps/b charts/app-1.0.0.tgz:app/Chart.yaml",
 		"configs":               "",
 		"none":                  "",
 	} {
-		said := func(steps []generator.Step) string {
-			var all []string
-			for _, s := range steps {
-				all = append(all, strings.TrimPrefix(s.Operation, "spec.artifacts[0].")+" "+s.Source+" "+s.Path)
-				if s.Revision == "" {
-					t.Errorf("%+v", s)
-				}
+		var all []string
+		for _, s := range files.(*generator.Tree).Steps(name) {
+			text := strings.TrimPrefix(s.Operation, "spec.artifacts[0].") + " " + s.Source + " " + s.Path
+			if s.Overwritten {
+				text += " overwritten"
 			}
-			return strings.Join(all, " + ")
+			if all = append(all, text); s.Revision == "" {
+				t.Errorf("%+v", s)
+			}
 		}
-		steps, overwrote := files.(*generator.Tree).Trace(name)
-		got := said(steps)
-		if len(overwrote) > 0 {
-			got += ", over " + said(overwrote)
-		}
-		if got != want {
+		if got := strings.Join(all, " + "); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}
@@ -395,7 +390,7 @@ from: "@b/charts/*.tgz", to: "@artifact/charts/", strategy: Extract`))
 		many[fmt.Sprint(i)] = &fstest.MapFile{}
 	}
 	r = newRig(t, map[string]string{"a": pack(t, many)}, operations("from: \"@a/**\", to: \"@artifact/\"\nfrom: \"@a/**\", to: \"@artifact/\""))
-	if _, notes, err = r.build("out"); err != nil || len(notes) != 11 || notes[10] != "and 2 more files are overwritten" {
+	if _, notes, err = r.build("out"); err != nil || len(notes) != 1 || !strings.HasSuffix(notes[0], "12 in all: 0, 1, 10, 11, 2") {
 		t.Errorf("%q %v", notes, err)
 	}
 }
