@@ -166,10 +166,14 @@ type Composition struct {
 // Reference names the source.
 func (s GeneratorSource) Reference() Reference { return Reference{s.Kind, s.Namespace, s.Name} }
 
-// Find returns the source with an alias, which has an @ before it.
-func (c *Composition) Find(alias string) Reference {
-	i := slices.IndexFunc(c.Sources, func(s GeneratorSource) bool { return "@"+s.Alias == alias })
-	return c.Sources[i].Reference()
+// Find returns the source with an alias, which has an @ before it; the zero Reference if there is none.
+func (c *Composition) Find(alias string) (found Reference) {
+	for _, s := range c.Sources {
+		if "@"+s.Alias == alias {
+			found = s.Reference()
+		}
+	}
+	return found
 }
 
 // Outputs returns the ExternalArtifacts that g makes, in the order of spec.artifacts.
@@ -266,13 +270,13 @@ var oneAlias = form("^@"+aliasForm+"$", "be @ALIAS, the alias of one of spec.sou
 // declared wants the alias, with which a text begins, of one of the sources.
 var declared = document.Must{Check: func(object, v reflect.Value) error {
 	alias, _, _ := strings.Cut(strings.TrimPrefix(v.String(), "@"), "/")
-	has := 0
-	for _, s := range object.Interface().(*ArtifactGenerator).Spec.Sources {
+	has, sources := 0, object.Interface().(*ArtifactGenerator).Spec.Sources
+	for _, s := range sources[:min(len(sources), maxItems)] { // more are refused
 		if s.Alias == alias {
 			has++
 		}
 	}
-	if has == 1 || alias == "" {
+	if has == 1 || alias == "" || len(sources) > maxItems {
 		return nil
 	}
 	return fmt.Errorf("names @%s, which is the alias of %d of spec.sources: it must be that of one", alias, has)

@@ -36,7 +36,9 @@ A PATH is relative to the top of the source. It need not exist; a slash at its e
 are read from the store.`,
 		Example: `  headgate explain ignore deploy/app.yaml logo.png vendor/
   headgate explain ignore -f sources.yaml gitrepository/app docs/`,
-		RunE: func(c *cobra.Command, args []string) error { return asFailure(p.runIgnore(c.Context(), f, dir, args)) },
+		RunE: func(c *cobra.Command, args []string) error {
+			return asFailure(p.explainPaths(c.Context(), f, dir, args, false))
+		},
 	}
 	f.register(c)
 	registerLimit(c, &f.maxBytes)
@@ -46,7 +48,8 @@ are read from the store.`,
 	return c
 }
 
-func (p *program) runIgnore(ctx context.Context, f *sourceFlags, dir string, args []string) error {
+// explainPaths prints which pattern decides about paths, or which operations they come from.
+func (p *program) explainPaths(ctx context.Context, f *sourceFlags, dir string, args []string, operations bool) error {
 	paths, sourced := args, len(f.files) > 0 || len(args) > 0 && strings.Contains(args[0], "://")
 	if sourced && len(args) > 0 {
 		paths = args[1:]
@@ -57,8 +60,10 @@ func (p *program) runIgnore(ctx context.Context, f *sourceFlags, dir string, arg
 	case len(paths) == 0:
 		return usage("give the paths to explain")
 	}
-	if err := checkPaths(paths); err != nil {
-		return err
+	for _, name := range paths {
+		if name == "" || !fs.ValidPath(path.Clean(filepath.ToSlash(name))) {
+			return usage("%q is no path inside a source", name)
+		}
 	}
 	s, err := p.open(f)
 	if err != nil {
@@ -75,12 +80,28 @@ func (p *program) runIgnore(ctx context.Context, f *sourceFlags, dir string, arg
 		return err
 	}
 	list, lines := []explanation{}, [][]string{{"PATH", "INCLUDED", "DECIDED BY", "NOTE"}}
+	if operations {
+		lines[0] = []string{"PATH", "OPERATION", "SOURCE", "FROM", "NOTE"}
+	}
 	for _, name := range paths {
 		e, err := r.explain(ctx, name)
 		if err != nil {
 			return err
 		}
-		list, lines = append(list, e), append(lines, e.cells())
+		if list = append(list, e); !operations {
+			lines = append(lines, e.cells())
+			continue
+		}
+		if len(e.Operations) == 0 {
+			return usage("%q is no file that an operation of a generator copies to %s", name, args[0])
+		}
+		for _, step := range e.Operations {
+			note := ""
+			if step.Overwritten {
+				note = "overwritten"
+			}
+			lines = append(lines, []string{name, step.Operation, step.Source, step.Path, note})
+		}
 	}
 	return p.result(&f.outputFlags, list, nil, lines)
 }
@@ -88,15 +109,18 @@ func (p *program) runIgnore(ctx context.Context, f *sourceFlags, dir string, arg
 func (p *program) explainSource() *cobra.Command {
 	f := new(sourceFlags)
 	c := &cobra.Command{
-		Use:   "source -f FILE|DIR|- KIND/NAME [PATH...]",
+		Use:   "source -f FILE|DIR|- KIND/NAME PATH...",
 		Short: "Print which operation of a generator a file comes from",
-		Long: `Source prints for each file of an artifact that an ArtifactGenerator makes which operations copied it, and from where, in
-their order: those that others overwrote, and several where files were merged. A PATH that is a folder stands for all files
-in it; without PATH all files are printed. The sources are read from the store: fetch them first.`,
-		Example: `  headgate explain source -f sources.yaml artifactgenerator/app deploy/app.yaml`,
-		Args:    arguments(1, -1),
+		Long: `Source prints for each PATH of an artifact that an ArtifactGenerator makes which operations copied it, and from where, in
+their order: those that others overwrote, and several where files were merged. The sources are read from the store: fetch
+them first.`,
+		Example: `  headgate explain source -f sources.yaml externalartifact/app deploy/app.yaml`,
+		Args:    arguments(2, -1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return asFailure(p.runExplainSource(c.Context(), f, args))
+			if len(f.files) == 0 {
+				return usage("give the generator with -f")
+			}
+			return asFailure(p.explainPaths(c.Context(), f, ".", args, true))
 		},
 	}
 	f.register(c)
@@ -104,71 +128,6 @@ in it; without PATH all files are printed. The sources are read from the store: 
 	registerStore(c, &f.store)
 	f.formats = []string{"table", "json"}
 	return c
-}
-
-// A fileStep is a [generator.Step] and the file that it made.
-type fileStep struct {
-	File string `json:"file"`
-	generator.Step
-}
-
-func (p *program) runExplainSource(ctx context.Context, f *sourceFlags, args []string) error {
-	if len(f.files) == 0 {
-		return usage("give the generator with -f")
-	}
-	if err := checkPaths(args[1:]); err != nil {
-		return err
-	}
-	s, err := p.open(f)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	r, err := s.source(ctx, args[0])
-	if err != nil {
-		return err
-	}
-	tree, ok := r.tree.(*generator.Tree)
-	if !ok {
-		return usage("%s: no generator makes it: its files come from its origin alone", args[0])
-	}
-	paths := args[1:]
-	if len(paths) == 0 {
-		paths = []string{"."}
-	}
-	list, lines := []fileStep{}, [][]string{{"FILE", "OPERATION", "SOURCE", "PATH", "NOTE"}}
-	for _, arg := range paths {
-		err := fs.WalkDir(r.rules.View(ctx, tree), path.Clean(filepath.ToSlash(arg)), func(name string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return err
-			}
-			for _, step := range tree.Steps(name) {
-				note := ""
-				if step.Overwritten {
-					note = "overwritten"
-				}
-				list, lines = append(list, fileStep{name, step}), append(lines, []string{name, step.Operation, step.Source, step.Path, note})
-			}
-			return nil
-		})
-		if errors.Is(err, fs.ErrNotExist) {
-			err = usage("%q is not in the artifact", arg)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return p.result(&f.outputFlags, list, nil, lines)
-}
-
-// checkPaths refuses what is no path inside a source.
-func checkPaths(paths []string) error {
-	for _, name := range paths {
-		if name == "" || !fs.ValidPath(path.Clean(filepath.ToSlash(name))) {
-			return usage("%q is no path inside a source", name)
-		}
-	}
-	return nil
 }
 
 // A ruled is a tree and the ignore rules that apply to it. Its session closes it.
@@ -296,6 +255,8 @@ type explanation struct {
 	Source    string `json:"source,omitempty"`  // the file that Pattern stands in, spec.ignore or default
 	Line      int    `json:"line,omitempty"`
 	Note      string `json:"note,omitempty"`
+
+	Operations []generator.Step `json:"operations,omitempty"` // of a generator, in order
 }
 
 func (e explanation) cells() []string {
@@ -316,6 +277,9 @@ func (e explanation) cells() []string {
 func (r ruled) explain(ctx context.Context, arg string) (explanation, error) {
 	name := path.Clean(filepath.ToSlash(arg))
 	e := explanation{Path: name}
+	if tree, ok := r.tree.(*generator.Tree); ok {
+		e.Operations = tree.Steps(name)
+	}
 	mode, err := modeOf(r.tree, name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -107,7 +107,10 @@ func (o *origin) String() string {
 
 // input returns the artifact of the source with an alias.
 func (o *origin) input(alias string, inputs []artifact.Artifact) artifact.Artifact {
-	return inputs[slices.Index(o.needs, o.obj.Composed.Find(alias))]
+	if i := slices.Index(o.needs, o.obj.Composed.Find(alias)); i >= 0 {
+		return inputs[i]
+	}
+	return artifact.Artifact{} // of an object that was not validated
 }
 
 // digest returns the digest of the archive.
