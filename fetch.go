@@ -42,7 +42,7 @@ type Options struct {
 	Bundle *oci.Bundle
 
 	Origins Origins
-	// Env is what origins get. Fetch fills in Sources, and if they are not set,
+	// Env is what origins get. Fetch fills in Sources and Archives, and if they are not set,
 	// Secrets (those of the set), Cache and Limits.Temp (those of Store).
 	Env source.Env
 
@@ -87,6 +87,7 @@ func Fetch(ctx context.Context, set *source.Set, o Options) iter.Seq2[Result, er
 		if f.temporary != "" {
 			defer f.removeStore()
 		}
+		defer f.archives.Close()
 		if err != nil {
 			yield(Result{}, err)
 			return
@@ -109,6 +110,7 @@ type fetch struct {
 	inputs     map[source.Object]bool // what charts and outputs of generators are made of, if nothing is to be stored
 	reconciler source.Reconciler
 	temporary  string // directory of the store if it is a temporary one
+	archives   source.Archives
 
 	mu      sync.Mutex
 	unsaved map[source.Object]*unsaved // of a run that does all or nothing
@@ -152,6 +154,7 @@ func (f *fetch) begin(ctx context.Context) error {
 	if f.Env.Secrets == nil {
 		f.Env.Secrets = f.set
 	}
+	f.Env.Archives = &f.archives
 	f.Env.Sources = &source.Inventory{Objects: f.set.Objects, Store: f.Store,
 		Client: &artifact.Client{MaxBytes: f.Env.Limits.Bytes, Temp: f.Env.Limits.Temp}}
 	all, err := source.WithNeeds(ctx, needing, f.Env.Sources)

@@ -190,6 +190,7 @@ type Env struct {
 	Share    *Share            // answers of upstreams that several objects use; default: each asks for itself
 	Since    time.Time         // answers of Share that were asked for before do not count
 	Reuse    *Connections      // connections to upstreams that several objects use; default: each opens its own
+	Archives *Archives         // artifacts that several objects are made of; default: each reads for itself
 
 	// Proxy is the proxy for what goes over HTTP, as in [http.Transport], where a
 	// spec names none; it is not asked about ssh. Default: none.

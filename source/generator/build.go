@@ -179,7 +179,10 @@ func (b *builder) extract(op *operation, src fs.FS, name string) error {
 		return err
 	}
 	defer f.Close()
-	archive, err := b.hold(artifact.Read(f, b.origin.env.Limits))
+	archive, err := artifact.Read(f, b.origin.env.Limits)
+	if err == nil {
+		err = b.hold(archive, func() { archive.Close() })
+	}
 	if err != nil {
 		return fmt.Errorf("extract %s: %w", name, err)
 	}
@@ -261,27 +264,28 @@ func (b *builder) within(bytes int64, entries int, name string) error {
 }
 
 // open returns the tree of the artifact of a source.
-func (b *builder) open(a artifact.Artifact) (tree *artifact.Tree, err error) {
-	if tree = b.trees[a.Digest]; tree != nil {
+func (b *builder) open(a artifact.Artifact) (fs.FS, error) {
+	if tree := b.trees[a.Digest]; tree != nil {
 		return tree, nil
 	}
-	tree, err = b.hold(source.OpenArchive(b.ctx, b.origin.env.Sources, a, b.origin.env.Limits))
-	if errors.Is(err, artifact.ErrFormat) {
+	tree, release, err := b.origin.env.Archives.Open(b.ctx, b.origin.env.Sources, a, b.origin.env.Limits)
+	switch {
+	case err == nil:
+		b.trees[a.Digest] = tree
+		return tree, b.hold(tree, release)
+	case errors.Is(err, artifact.ErrFormat):
 		err = fmt.Errorf("%w: only a source whose artifact is an archive of files can be copied from", err)
 	}
-	b.trees[a.Digest] = tree
-	return tree, err
+	release()
+	return nil, err
 }
 
 // hold has an archive closed with the content. All of them together keep to the limits.
-func (b *builder) hold(tree *artifact.Tree, err error) (*artifact.Tree, error) {
-	if err != nil {
-		return nil, err
-	}
-	b.holding = append(b.holding, tree)
+func (b *builder) hold(tree *artifact.Tree, end func()) error {
+	b.holding = append(b.holding, end)
 	r := tree.Report()
 	b.openedBytes, b.openedEntries = b.openedBytes+r.Bytes, b.openedEntries+r.Files+r.Dirs
-	return tree, b.within(b.openedBytes, b.openedEntries, "all that the artifact is made of")
+	return b.within(b.openedBytes, b.openedEntries, "all that the artifact is made of")
 }
 
 // merge merges a file of src into n.

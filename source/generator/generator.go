@@ -138,7 +138,7 @@ type content struct {
 	origin  *origin
 	tree    *Tree
 	rules   *artifact.Rules
-	holding []io.Closer
+	holding []func() // end what is read
 	notes   []string
 }
 
@@ -160,11 +160,10 @@ func (c *content) Explain(context.Context) (fs.FS, *artifact.Rules, error) {
 
 // Close implements [source.Content].
 func (c *content) Close() error {
-	var err error
-	for _, h := range c.holding {
-		err = errors.Join(err, h.Close())
+	for _, end := range c.holding {
+		end()
 	}
-	return err
+	return nil
 }
 
 type summary struct {

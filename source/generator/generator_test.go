@@ -12,6 +12,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 
@@ -553,5 +555,57 @@ func TestTree(t *testing.T) {
 	}
 	if v, err := content.Verify(t.Context()); err != nil || cmp.Or(v.Message, v.Mode) != "" {
 		t.Error(err)
+	}
+}
+
+// counted counts how often an artifact is opened.
+type counted struct {
+	source.Sources
+	opened *atomic.Int32
+}
+
+func (c counted) Open(ctx context.Context, a artifact.Artifact) (io.ReadCloser, error) {
+	c.opened.Add(1)
+	return c.Sources.Open(ctx, a)
+}
+
+// What many artifacts are made of is read once.
+func TestArchives(t *testing.T) {
+	r := newRig(t, map[string]string{"repo": pack(t, tree("web/a", "1", "api/a", "2"))}, split)
+	archives, opened := new(source.Archives), new(atomic.Int32)
+	defer archives.Close()
+	whole := r.env
+	r.env.Archives, r.env.Sources = archives, counted{r.env.Sources, opened}
+	var all sync.WaitGroup
+	for _, name := range []string{"web", "api", "web"} {
+		all.Go(func() {
+			if _, _, err := r.build(name); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if n := opened.Load(); n != 1 {
+		t.Errorf("opened %d times", n)
+	}
+	archives.Close()
+	must(t, r.store.Withdraw(*r.object("Bucket", "repo").Artifact()))
+	if _, _, err := r.build("web"); !errors.Is(err, source.ErrWaiting) {
+		t.Errorf("%v", err)
+	}
+	r.publish("repo", pack(t, tree("web/a", "1", "api/a", "2"))) // one that could not be read is read again
+	if _, _, err := r.build("web"); err != nil || opened.Load() != 3 {
+		t.Errorf("%v, opened %d times", err, opened.Load())
+	}
+	tree, release, err := archives.Open(t.Context(), whole.Sources, *r.object("Bucket", "repo").Artifact(), artifact.Limits{})
+	must(t, err)
+	archives.Close() // has a user
+	if _, err := fs.ReadFile(tree, "web/a"); err != nil {
+		t.Error(err)
+	}
+	release()
+	archives.Close()
+	if _, err := fs.ReadFile(tree, "web/a"); err == nil {
+		t.Error("an archive without users is open")
 	}
 }

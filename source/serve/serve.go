@@ -209,7 +209,7 @@ type Config struct {
 	Origin func(source.Object, source.Env) (source.Origin, error)
 	// Artifacts fetches the artifacts of foreign objects and ExternalArtifacts; default one with the limits of Env.
 	Artifacts *artifact.Client
-	// Env is what origins get; Sources, Secrets, Share and Since are the server's, and so are Reuse,
+	// Env is what origins get; Sources, Secrets, Share, Since and Archives are the server's, and so are Reuse,
 	// Cache and Limits.Temp where they are not set.
 	Env source.Env
 
@@ -252,12 +252,14 @@ type Server struct {
 	told    *notify.Dispatcher // nil for no receivers
 	share   source.Share
 	reuse   source.Connections
-	seed    maphash.Seed // of ticks
-	began   time.Time
-	ready   chan struct{}   // closed when the feed was read and the saved statuses are restored
-	ending  context.Context // has ended when that of Run has: streams end
-	end     context.CancelFunc
-	ended   chan struct{} // closed when Run has ended
+
+	archives source.Archives
+	seed     maphash.Seed // of ticks
+	began    time.Time
+	ready    chan struct{}   // closed when the feed was read and the saved statuses are restored
+	ending   context.Context // has ended when that of Run has: streams end
+	end      context.CancelFunc
+	ended    chan struct{} // closed when Run has ended
 
 	setting sync.Mutex // one Desired, suspension or removal after the other; taken before mu
 	listed  bool       // all statuses were, for a Desired without defects
@@ -313,6 +315,7 @@ func New(c Config) (*Server, error) {
 	if c.Env.Reuse == nil {
 		c.Env.Reuse = &s.reuse
 	}
+	c.Env.Archives = &s.archives
 	s.config = c
 	s.metrics.build(s)
 	s.handler = s.routes()
@@ -376,6 +379,7 @@ func (s *Server) Run(parent context.Context) error {
 	s.mu.Unlock()
 	s.work.Wait()
 	s.reuse.Close()
+	s.archives.Close()
 	close(s.ended)
 	if s.told != nil {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(parent), s.config.Grace)
