@@ -10,8 +10,7 @@ import (
 )
 
 // Archives lets objects that are made of the same artifacts read them once. The zero
-// value is ready to use; with a nil one each object reads for itself. It is safe for
-// concurrent use.
+// value is ready to use. It is safe for concurrent use.
 type Archives struct {
 	mu   sync.Mutex
 	open map[string]*openArchive // by digest
@@ -28,14 +27,6 @@ const linger = 5 * time.Second
 
 // Open is [OpenArchive]. Release, which is never nil, is called in the place of Close.
 func (s *Archives) Open(ctx context.Context, from Sources, a artifact.Artifact, l artifact.Limits) (tree *artifact.Tree, release func(), err error) {
-	if s == nil {
-		tree, err = OpenArchive(ctx, from, a, l)
-		return tree, func() {
-			if tree != nil {
-				tree.Close()
-			}
-		}, err
-	}
 	o := s.use(a.Digest)
 	o.reading.Lock()
 	defer o.reading.Unlock()

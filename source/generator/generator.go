@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/source"
@@ -26,17 +26,15 @@ type origin struct {
 
 // New returns the origin of obj, which a generator makes: it has a Composition.
 func New(obj *source.ExternalArtifact, env source.Env) source.Origin {
+	if env.Archives == nil {
+		env.Archives = new(source.Archives)
+	}
 	return &origin{obj, env, obj.Plan().Needs}
 }
 
-// A state says what the content of the last run was.
-type state struct {
-	Of     string `json:"of"`     // a digest of what decides about the content
-	Digest string `json:"digest"` // of the archive
-}
-
 // Resolve implements [source.Origin]. It makes the archive to know its digest, unless
-// the last run had the same composition and sources.
+// the last run had the same composition and sources: the state is a digest of these, and
+// that of the archive.
 func (o *origin) Resolve(ctx context.Context, last source.State) (rev source.Revision, _ source.State, err error) {
 	if rev.Inputs, err = o.inputs(ctx); err != nil {
 		return rev, nil, err
@@ -51,27 +49,28 @@ func (o *origin) Resolve(ctx context.Context, last source.State) (rev source.Rev
 		rev.ID = o.env.Pin.Revision
 		return rev, nil, nil
 	}
-	var was, is state
-	_ = json.Unmarshal(last, &was)
+	of, digest, _ := strings.Cut(string(last), " ")
 	sum := sha256.New()
 	sum.Write(source.CanonicalSpec(o.obj))
 	for _, a := range rev.Inputs {
 		fmt.Fprintln(sum, a.Digest)
 	}
-	is.Of = fmt.Sprintf("%x", sum.Sum(nil))
-	if is.Digest = was.Digest; is.Of != was.Of {
-		if is.Digest, err = o.digest(ctx, rev.Inputs); err != nil {
+	now, published := fmt.Sprintf("%x", sum.Sum(nil)), digest
+	if a := o.obj.Artifact(); a != nil && strings.HasPrefix(a.Digest, "sha256:") {
+		published = a.Digest // another run may have left it, with a lock
+	}
+	if now != of {
+		if digest, err = o.digest(ctx, rev.Inputs); err != nil {
 			return rev, nil, err
 		}
 	}
-	if rev.ID = "latest@" + is.Digest; out.Revision != "" {
+	if rev.ID = "latest@" + digest; out.Revision != "" {
 		rev.ID = o.input(out.Revision, rev.Inputs).Revision
-		if a := o.obj.Artifact(); is.Digest != was.Digest && (a == nil || a.Digest != is.Digest) {
+		if digest != published {
 			rev.Renew = "its content changed"
 		}
 	}
-	next, err := json.Marshal(is)
-	return rev, next, err
+	return rev, source.State(now + " " + digest), nil
 }
 
 // inputs returns the artifacts of the sources, in the order of o.needs.

@@ -452,6 +452,15 @@ func TestRevision(t *testing.T) {
 	run("another composition of the same revision", source.Unchanged, source.Stored)
 	*states["api"] = nil
 	run("a state that was lost", source.Unchanged, source.Unchanged)
+	api = r.object("ExternalArtifact", "api").Artifact()
+	a, err := r.store.Put(t.Context(), "externalartifact/apps/api", "api.tar.gz", func(w io.Writer) error { _, err := io.WriteString(w, "locked"); return err })
+	must(t, err)
+	a.Revision = api.Revision
+	e.Status.Artifact = &a
+	run("an artifact of another run", source.Unchanged, source.Stored)
+	if now := r.object("ExternalArtifact", "api").Artifact(); now.Digest != api.Digest {
+		t.Errorf("%+v", now)
+	}
 	r.object("Bucket", "repo").Artifact().Metadata = map[string]string{"org.opencontainers.image.revision": "main@sha1:1234"}
 	rev, _, err := r.made("web").Resolve(t.Context(), nil)
 	if err != nil || rev.Metadata["org.opencontainers.image.revision"] != "main@sha1:1234" {
