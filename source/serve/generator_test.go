@@ -95,6 +95,18 @@ func TestGenerator(t *testing.T) {
 		r.put(objects(`reconcile.fluxcd.io/requestedAt: "1"`, both)...)
 		ran(r, "api request unchanged", "web request unchanged")
 
+		r.must(r.Suspend(app, source.Suspension{By: "anna"})) // with what it makes
+		push(r, "four@sha1:2")
+		ran(r, "mono hook stored")
+		if v, err := r.View(output("web")); err != nil || v.Phase != serve.Suspended || v.Suspension.By != "anna" {
+			t.Errorf("%+v, %v", v, err)
+		}
+		r.must(r.Resume(app))
+		ran(r, "api request unchanged", "web request stored")
+		_, err = r.Request(app, serve.Request)
+		r.must(err)
+		ran(r, "api request unchanged", "web request unchanged")
+
 		r.put(objects("", strings.Replace(both, "web/**", "api/**", 1))...) // another composition
 		ran(r, "web spec stored")
 		r.put(objects("", strings.Split(both, "\n")[0]+"\n")...) // one artifact is listed no more
