@@ -310,6 +310,13 @@ func (k *kept) change(ctx context.Context, ref source.Reference, why api.Change,
 	if err != nil {
 		return s, err
 	}
+	if g, ok := obj.(*source.ArtifactGenerator); ok { // with what it makes
+		for _, out := range g.Plan().Needs {
+			if _, err := k.change(ctx, out, why, suspend); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return s, err
+			}
+		}
+	}
 	if s, err = k.saved(obj); err == nil && !suspend && s.Suspended {
 		err = fmt.Errorf("%s is suspended by its spec: set spec.suspend to false", argument(s))
 	}
