@@ -172,39 +172,42 @@ type summary struct {
 
 // NewSummary returns the origin of a generator, which has no artifact: it finds out
 // whether all that the generator makes is ready. The objects of env.Sources have the
-// ExternalArtifacts, with their status.
+// ExternalArtifacts, with their status. (A generator may need more of them than
+// [source.Needed] allows, and nothing needs a generator.)
 func NewSummary(obj *source.ArtifactGenerator, env source.Env) source.Origin {
+	if env.Sources == nil {
+		env.Sources = &source.Inventory{}
+	}
 	return &summary{obj, env}
 }
 
 // Resolve implements [source.Origin].
 func (s *summary) Resolve(ctx context.Context, _ source.State) (rev source.Revision, _ source.State, err error) {
-	needed, err := source.Needed(ctx, s.obj, s.env.Sources)
-	if err != nil {
-		return rev, nil, &source.StepError{Step: source.StepBuild, Reason: "ReconciliationFailed", Err: fmt.Errorf("spec.artifacts: %w", err)}
-	}
-	var sources []source.Reference
-	for _, obj := range needed {
+	var inputs []artifact.Artifact // of the sources
+	seen := map[source.Reference]bool{}
+	for _, ref := range s.obj.Plan().Needs {
+		obj, missing := s.env.Sources.Source(ctx, ref)
+		if missing != nil {
+			return source.Revision{}, nil, &source.StepError{Step: source.StepBuild, Reason: "ReconciliationFailed",
+				Err: fmt.Errorf("spec.artifacts: %w: %s: %w", source.ErrWaiting, ref, missing)}
+		}
 		var a artifact.Artifact
 		if made := obj.Artifact(); made != nil {
 			a = *made
 		}
 		rev.Inputs = append(rev.Inputs, a)
 		for _, ref := range obj.Plan().Needs {
-			if !slices.Contains(sources, ref) {
-				sources = append(sources, ref)
+			if obj, missing := s.env.Sources.Source(ctx, ref); !seen[ref] && missing == nil && obj.Artifact() != nil {
+				inputs = append(inputs, *obj.Artifact())
 			}
+			seen[ref] = true
 		}
 		if ready := obj.Common().Condition(source.ReadyCondition); err == nil && ready.Status != "True" {
 			err = s.unready(obj, ready)
 		}
 	}
-	for _, ref := range sources {
-		if obj, missing := s.env.Sources.Source(ctx, ref); missing == nil && obj.Artifact() != nil {
-			rev.Inputs = append(rev.Inputs, *obj.Artifact())
-		}
-	}
-	rev.Ready = fmt.Sprintf("reconciliation succeeded, generated %d artifact(s)", len(needed))
+	rev.Ready = fmt.Sprintf("reconciliation succeeded, generated %d artifact(s)", len(rev.Inputs))
+	rev.Inputs = append(rev.Inputs, inputs...)
 	return rev, nil, err
 }
 

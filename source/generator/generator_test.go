@@ -618,3 +618,22 @@ func TestArchives(t *testing.T) {
 		t.Error("an archive without users is open")
 	}
 }
+
+// A generator may make as many artifacts as the specification lets it.
+func TestManyArtifacts(t *testing.T) {
+	var artifacts strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&artifacts, "  - {name: a%d, copy: [{from: \"@repo/a\", to: \"@artifact/\"}]}\n", i)
+	}
+	r := newRig(t, map[string]string{"repo": pack(t, tree("a", "1"))}, artifacts.String())
+	for _, obj := range r.set.Objects {
+		if e, ok := obj.(*source.ExternalArtifact); ok {
+			e.Status.Artifact = &artifact.Artifact{Digest: "sha256:1"}
+			e.Status.Conditions = []source.Condition{{Type: source.ReadyCondition, Status: "True"}}
+		}
+	}
+	rev, _, err := generator.NewSummary(r.object("ArtifactGenerator", "app").(*source.ArtifactGenerator), r.env).Resolve(t.Context(), nil)
+	if err != nil || rev.Ready != "reconciliation succeeded, generated 1000 artifact(s)" || len(rev.Inputs) != 1001 {
+		t.Errorf("%q, %d inputs, %v", rev.Ready, len(rev.Inputs), err)
+	}
+}
