@@ -114,7 +114,7 @@ func (s *session) export(file string, rows []*row, locked lock.Entries, store *a
 		if entry, known := locked[ref]; known {
 			entries[ref] = entry
 		}
-		if _, external := r.Object.(*source.ExternalArtifact); external || r.Object.Artifact() == nil {
+		if source.External(r.Object) || r.Object.Artifact() == nil {
 			continue
 		}
 		packed, err := headgate.Bundled(r.Object, store)

@@ -108,7 +108,8 @@ func (p *program) fetch() *cobra.Command {
 		Short: "Fetch sources and store them as artifacts",
 		Long: `Fetch asks the origin of each object for its revision. If something changed, it fetches the content, verifies it and stores
 the artifact; the next run fetches only what changed since. If an object fails, its last good artifact stays. Included
-sources and the sources of charts are fetched first, even if they were not named. Objects with spec.suspend are skipped.
+sources and the sources of charts and generators are fetched first, even if they were not named. Objects with spec.suspend
+are skipped.
 With -o wide, json or yaml the output says why an artifact was stored or not.
 
 Instead of objects, fetch takes URLs:
@@ -192,7 +193,11 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 		return err
 	}
 	defer end()
-	if err := errors.Join(f.checkOut(ctx, named), f.checkFrom(s.env.Local, "--out", f.out)); err != nil {
+	extracted := slices.DeleteFunc(slices.Clone(named), func(obj source.Object) bool {
+		_, generator := obj.(*source.ArtifactGenerator) // what it makes is extracted
+		return generator
+	})
+	if err := errors.Join(f.checkOut(ctx, extracted), f.checkFrom(s.env.Local, "--out", f.out)); err != nil {
 		return &exitError{exitUsage, err}
 	}
 	if _, err := store.Sweep(ctx); err != nil { // of runs that were killed
@@ -203,8 +208,8 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	s.origins = p.origins(f.cacheDir())
 	options.Store = store
 	rows, err := s.run(ctx, options, meter, func(r *row) {
-		if f.out != "" && slices.Contains(named, r.Object) {
-			r.extract(ctx, store, f, f.outDir(r.Object, len(named)))
+		if f.out != "" && slices.Contains(extracted, r.Object) {
+			r.extract(ctx, store, f, f.outDir(r.Object, len(extracted)))
 		}
 	})
 	if err != nil {
@@ -315,7 +320,7 @@ func (r *row) note(text string) { r.Report.Notes = append(r.Report.Notes, text) 
 // suspended source the stored one. That of an ExternalArtifact is in somebody
 // else's store, and never fetched.
 func (r *row) extract(ctx context.Context, store *artifact.Store, f *fetchFlags, dir string) {
-	_, external := r.Object.(*source.ExternalArtifact)
+	external := source.External(r.Object)
 	_, indexed := r.Object.(*source.PkgRepository) // whose charts are locked in its place
 	suspended := r.Outcome == source.Suspended
 	a := r.Object.Artifact()

@@ -233,6 +233,9 @@ func (p *program) convert() *cobra.Command {
 		p.skipped(set.Others, set.Skipped, f.verbose)
 		var converted []source.Object
 		for _, obj := range set.Objects {
+			if e, ok := obj.(*source.ExternalArtifact); ok && e.Composed != nil {
+				continue // no document has it
+			}
 			to, warnings, err := source.Convert(obj, version, group)
 			if p.warn(warnings...); err == nil {
 				converted = append(converted, to)
@@ -279,7 +282,7 @@ headgate validate refuses all that the schema refuses, and checks more, such as 
 			return asFailure(err)
 		},
 	}
-	for _, k := range source.Kinds(source.Group) {
+	for _, k := range slices.Concat(source.Kinds(source.Group), source.Kinds(source.GeneratorGroup)) {
 		c.ValidArgs = append(c.ValidArgs, k.Name)
 	}
 	c.Flags().StringVar(&version, "api-version", source.V1, "`VERSION` of the documents: v1 or v1beta2")

@@ -24,7 +24,7 @@ import (
 func Texts(t testing.TB) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{}
-	for _, k := range append(source.Kinds(source.Group), source.Kind{Versions: []string{source.V1, source.V1Beta2}}) {
+	for _, k := range slices.Concat(source.Kinds(source.Group), source.Kinds(source.GeneratorGroup), []source.Kind{{Versions: []string{source.V1, source.V1Beta2}}}) {
 		for _, version := range k.Versions {
 			text, err := schema.JSON(k.Name, version)
 			if err != nil {
@@ -148,6 +148,18 @@ var pools = map[string]pool{
 	"metadata.labels[]":    words("a A_b.c", "-a a/b"),
 	"generateName":         words("a-", ""),
 	"controller":           words("a", ""),
+	"alias":                words("a a a b c_1", "A a- -a"),
+	"sources[].kind":       words("GitRepository Bucket HelmChart ExternalArtifact", "HelmRepository"),
+	"sources[].namespace":  words("a default", "A a.b"),
+	"revision":             words("@a", "a @ @A"),
+	"originRevision":       words("@a", "a @ @A"),
+	"from":                 words("@a/x @a/** @a/{x,y}/*", "a/x @a @a/../x @a/[ @a/{x"),
+	"to":                   words("@artifact/ @artifact/x", `artifact/ @artifact @artifact/../x @artifact/a\b`),
+	"exclude[]":            words("*.md x/**", "[ ../x"),
+	"strategy":             words("Overwrite Merge Extract", "Join"),
+	"labels":               words("a a.b/c", "A.B/c -a a/b/c"), // its keys
+	"labels[]":             words("a A_b.c", "-a a/b"),
+	"annotations":          words("a a.b/c", "-a a/b/c"),
 	"":                     {[]string{"a", "x y", ""}, []string{"a\x00b", "ü", "-"}},
 	"metadata.labels":      words("a a.b/c", "A.B/c -a a/b/c"), // its keys
 	"metadata.annotations": words("a a.b/c A.B/c", "-a a/b/c"),
@@ -196,6 +208,9 @@ func (r Random) value(t reflect.Type, path string) any {
 		return r.structure(t, path)
 	case reflect.Slice:
 		items := make([]any, r.IntN(3))
+		if slices.Contains([]string{"spec.sources", "spec.artifacts", "spec.artifacts[].copy"}, path) && r.IntN(20) > 0 { // which have one
+			items = make([]any, 1+r.IntN(2))
+		}
 		for i := range items {
 			items[i] = r.value(t.Elem(), path+"[]")
 		}
@@ -234,10 +249,14 @@ func (r Random) structure(t reflect.Type, path string) map[string]any {
 	return out
 }
 
-// Document returns a document of a kind in a version, of either group, in either spelling of the kind.
+// Document returns a document of a kind in a version, of one of its groups, in either spelling of the kind.
 func (r Random) Document(k source.Kind, version string) map[string]any {
 	doc := r.structure(reflect.TypeOf(source.New(source.Reference{Kind: k.Name})).Elem(), "")
-	doc["apiVersion"] = r.one([]string{source.Group, source.ReferenceGroup}) + "/" + version
+	groups := []string{source.Group, source.ReferenceGroup}
+	if version == source.GeneratorVersion {
+		groups = []string{source.GeneratorGroup}
+	}
+	doc["apiVersion"] = r.one(groups) + "/" + version
 	doc["kind"] = r.one([]string{k.Name, k.Spelling})
 	if version != source.V1Beta2 {
 		return doc

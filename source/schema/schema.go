@@ -28,13 +28,17 @@ type object = map[string]any
 
 // JSON returns the JSON Schema of a kind in a version, or of all kinds in it if kind is
 // empty, as indented text. Documents of both groups and in both spellings of the
-// kind are valid by it.
+// kind are valid by it. ArtifactGenerator has one version, whichever is asked for.
 func JSON(kind, version string) ([]byte, error) {
 	var refs []object
 	definitions := object{}
-	for _, k := range source.Kinds(source.Group) {
-		if slices.Contains(k.Versions, version) && (kind == "" || kind == k.Name) {
-			definitions[k.Name] = documents(k.Name, version)
+	for _, k := range slices.Concat(source.Kinds(source.Group), source.Kinds(source.GeneratorGroup)) {
+		of := version
+		if k.Versions[0] == source.GeneratorVersion { // it has no other
+			of = source.GeneratorVersion
+		}
+		if slices.Contains(k.Versions, of) && (kind == "" || kind == k.Name) {
+			definitions[k.Name] = documents(k.Name, of)
 			refs = append(refs, object{"$ref": "#/$defs/" + k.Name})
 		}
 	}
@@ -68,7 +72,11 @@ func documents(kind, version string) object {
 	g := generator{facts: source.Facts(kind), version: version, strict: true}
 	out := g.value(typeOf(kind), "")
 	properties := out["properties"].(object)
-	properties["apiVersion"] = object{"type": "string", "enum": []string{source.Group + "/" + version, source.ReferenceGroup + "/" + version}}
+	versions := []string{source.Group + "/" + version, source.ReferenceGroup + "/" + version}
+	if version == source.GeneratorVersion {
+		versions = []string{source.GeneratorGroup + "/" + version}
+	}
+	properties["apiVersion"] = object{"type": "string", "enum": versions}
 	properties["kind"] = object{"type": "string", "enum": source.Spellings(kind)}
 	out["title"] = kind + ", " + version
 	var rules []object

@@ -179,7 +179,7 @@ func (j *judge) stream(t *testing.T, file string, text []byte) {
 		t.Fatal(err)
 	}
 	for o := range s.Objects() {
-		if o.Group != source.Group && o.Group != source.ReferenceGroup {
+		if o.Group != source.Group && o.Group != source.ReferenceGroup && o.Type != "ArtifactGenerator" {
 			continue
 		}
 		var raw json.RawMessage
@@ -220,7 +220,7 @@ func TestDocuments(t *testing.T) {
 // TestRandom judges random documents of each kind and version.
 func TestRandom(t *testing.T) {
 	schemas := schematest.Compile(t)
-	for _, k := range source.Kinds(source.ReferenceGroup) {
+	for _, k := range slices.Concat(source.Kinds(source.ReferenceGroup), source.Kinds(source.GeneratorGroup)) {
 		for i, version := range k.Versions {
 			t.Run(k.Name+"/"+version, func(t *testing.T) {
 				j := judge{schemas: schemas}
