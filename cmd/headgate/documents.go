@@ -323,6 +323,14 @@ func decoded(document string) (source.Object, error) {
 	return set.Objects[0], nil // behind a generator comes what it makes
 }
 
+// withoutGenerators returns the objects that can have artifacts: a generator is named with what it makes.
+func withoutGenerators(objects []source.Object) []source.Object {
+	return slices.DeleteFunc(slices.Clone(objects), func(obj source.Object) bool {
+		_, generator := obj.(*source.ArtifactGenerator)
+		return generator
+	})
+}
+
 // argumentOf names an object as its document does, in the form that commands take.
 func argumentOf(obj source.Object) string {
 	o := source.Involved(obj)

@@ -165,10 +165,7 @@ func (s *session) source(ctx context.Context, arg string) (ruled, error) {
 		s.warn(s.bad)
 	}
 	if len(objects) > 1 {
-		objects = slices.DeleteFunc(objects, func(obj source.Object) bool {
-			_, generator := obj.(*source.ArtifactGenerator) // what it makes comes with it
-			return generator
-		})
+		objects = withoutGenerators(objects)
 	}
 	if len(objects) != 1 {
 		return ruled{}, usage("%s names %d objects: write KIND/NAMESPACE/NAME", arg, len(objects))

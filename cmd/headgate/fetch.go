@@ -193,10 +193,7 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 		return err
 	}
 	defer end()
-	extracted := slices.DeleteFunc(slices.Clone(named), func(obj source.Object) bool {
-		_, generator := obj.(*source.ArtifactGenerator) // what it makes is extracted
-		return generator
-	})
+	extracted := withoutGenerators(named)
 	if err := errors.Join(f.checkOut(ctx, extracted), f.checkFrom(s.env.Local, "--out", f.out)); err != nil {
 		return &exitError{exitUsage, err}
 	}

@@ -366,7 +366,8 @@ func suspension(e *entry) error {
 
 // Request asks for a run of an object at once, after the one under way if there
 // is one, and returns the number of that run; of an ExternalArtifact of another
-// program, which is never run, 0. What a generator makes runs before it. The error wraps fs.ErrNotExist, or [ErrSuspended].
+// program, which is never run, 0. What a generator makes runs before it. The error
+// wraps fs.ErrNotExist, or [ErrSuspended].
 func (s *Server) Request(ref source.Reference, by Trigger) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -51,8 +51,8 @@
 // is the object as it was after its last run, and is never changed. A defect of one
 // object, a panic of its origin included, is its own failure.
 //
-// An [source.ExternalArtifact] that no generator makes is never run, nor is a foreign object ([Desired]), which no view and no metric is
-// about. An object whose spec cannot be used is stalled with the reason InvalidSpec and keeps its artifact. An object
+// A [source.ExternalArtifact] that no generator makes is never run, nor is a foreign object ([Desired]), which no view
+// and no metric is about. An object whose spec cannot be used is stalled with the reason InvalidSpec and keeps its artifact. An object
 // that is not in the feed any more is [Removed], and gone with its artifacts after Retention; while the feed has
 // defects it is [View].Missing instead, and goes on as it was.
 //
@@ -143,8 +143,8 @@ type Desired struct {
 	// Invalid are further objects, whose specs cannot be used: they keep their artifacts, and are stalled with
 	// the reason InvalidSpec. An object that is in Objects too counts as it is there.
 	Invalid []source.Invalid
-	// Foreign reports whether another program keeps an object up to date, as is the case for an ExternalArtifact that no generator makes:
-	// others are made of it, it is not run, and neither its status nor files of it in the store are touched. Nil: none is.
+	// Foreign reports whether another program keeps an object up to date, as is the case for an ExternalArtifact that
+	// no generator makes: others are made of it, it is not run, and neither its status nor files of it in the store are touched. Nil: none is.
 	Foreign func(source.Reference) bool
 	Secrets source.Secrets // for them; looked up anew for each Desired
 	// Watched says that the feed tells of each Secret that changed by [Server.SecretChanged]: Secrets are
@@ -244,15 +244,14 @@ type Config struct {
 
 // A Server keeps sources up to date and serves them.
 type Server struct {
-	config  Config
-	log     *slog.Logger
-	handler http.Handler
-	bodies  *httpserve.Bodies
-	metrics metrics
-	told    *notify.Dispatcher // nil for no receivers
-	share   source.Share
-	reuse   source.Connections
-
+	config   Config
+	log      *slog.Logger
+	handler  http.Handler
+	bodies   *httpserve.Bodies
+	metrics  metrics
+	told     *notify.Dispatcher // nil for no receivers
+	share    source.Share
+	reuse    source.Connections
 	archives source.Archives
 	seed     maphash.Seed // of ticks
 	began    time.Time
