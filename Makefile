@@ -9,6 +9,9 @@ FUZZTIME ?= 4s
 BENCHFLAGS ?=
 # What others wrote and only computes: under the race detector it would take most of the time.
 PLAIN := github.com/klauspost/compress/... go.yaml.in/yaml/... compress/flate
+# Leaves out what Google's SDK links of gRPC and nothing here uses: xDS, and pages of traces whose
+# templates keep every method of every type. The command is a fifth smaller, in memory too.
+export GOFLAGS := -tags=disable_grpc_modules,grpcnotrace $(GOFLAGS)
 FLUXTOOLS := etcd kube-apiserver flux source-controller source-controller-crds kustomize-controller kustomize-controller-crds
 TARGETS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 

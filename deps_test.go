@@ -20,14 +20,16 @@ type room struct {
 // rooms is the import graph. A new package, a new edge and a new module each
 // need a line here, and with it a reason.
 var rooms = map[string]room{
-	"headgate": {imports: "artifact bucket chart git oci source source/lock"}, // the module root: no cloud SDK, no technology of signatures
+	"headgate": {imports: "artifact bucket chart git oci source source/generator source/lock source/provenance"}, // the module root: no cloud SDK, no technology of signatures
 
 	"artifact": {imports: "internal/durable internal/redact internal/retry", modules: "github.com/klauspost/compress lukechampine.com/blake3 github.com/klauspost/cpuid/v2 " +
 		"github.com/go-git/go-git/v5 github.com/go-git/go-billy/v5 github.com/go-git/gcfg github.com/jbenet/go-context gopkg.in/warnings.v0 golang.org/x/net golang.org/x/sync"}, // go-git: patterns of ignore rules; x/sync: files written at a time
-	"source": {imports: "artifact internal/document internal/durable internal/redact internal/zone", modules: "sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3 github.com/Masterminds/semver/v3"},
+	"source": {imports: "artifact internal/document internal/durable internal/redact internal/zone", modules: "sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3 github.com/Masterminds/semver/v3 github.com/bmatcuk/doublestar/v4"},
 
-	"source/lock":   {imports: "artifact source internal/document", modules: "go.yaml.in/yaml/v3 github.com/cyberphone/json-canonicalization"},
-	"source/schema": {imports: "source internal/document", modules: "go.yaml.in/yaml/v3"},
+	"source/generator":  {imports: "artifact source"},
+	"source/lock":       {imports: "artifact source internal/document", modules: "go.yaml.in/yaml/v3 github.com/cyberphone/json-canonicalization"},
+	"source/provenance": {imports: "artifact internal/redact source source/lock", modules: "github.com/cyberphone/json-canonicalization"},
+	"source/schema":     {imports: "source internal/document", modules: "go.yaml.in/yaml/v3"},
 
 	"source/serve":         {imports: "artifact internal/document internal/httpserve internal/redact internal/retry internal/secret source source/serve/api source/serve/journal source/serve/notify", modules: prometheusModules + " golang.org/x/sync"},
 	"source/serve/api":     {imports: "artifact internal/call internal/retry source"},
@@ -79,10 +81,13 @@ var rooms = map[string]room{
 	"rollout/tester/task":           {imports: "rollout/tester/api rollout/tester/run internal/command", modules: "golang.org/x/sys"},
 
 	"cmd/headgate": {
-		imports: "headgate rollout/tester rollout/tester/api rollout/tester/gate rollout/tester/run rollout/tester/task rollout rollout/metric rollout/notify rollout/drive rollout/simulate rollout/traffic artifact bucket bucket/azure bucket/gcs bucket/s3 chart chart/index source source/lock git oci oci/cosign oci/notation internal/command internal/document internal/durable internal/httpserve internal/redact internal/retry internal/zone source/login/aws source/login/azure source/login/gcp source/login/github source/schema " +
+		imports: "headgate rollout/tester rollout/tester/api rollout/tester/gate rollout/tester/run rollout/tester/task rollout rollout/metric rollout/notify rollout/drive rollout/simulate rollout/traffic artifact bucket bucket/azure bucket/gcs bucket/s3 chart chart/index source source/generator source/lock source/provenance git oci oci/cosign oci/notation internal/command internal/document internal/durable internal/httpserve internal/redact internal/retry internal/zone source/login/aws source/login/azure source/login/gcp source/login/github source/schema " +
 			"source/serve source/serve/api source/serve/feed source/serve/journal source/serve/notify", // sigs.k8s.io/yaml comes with source
 		modules: "github.com/spf13/cobra github.com/spf13/pflag github.com/inconshreveable/mousetrap github.com/jedib0t/go-pretty/v6 github.com/mattn/go-runewidth github.com/clipperhouse/uax29/v2 golang.org/x/term golang.org/x/text github.com/rogpeppe/go-internal",
 	},
+
+	"examples/canary": {}, // a program that its example starts
+	"examples/embed":  {imports: "headgate artifact source source/serve source/serve/feed"},
 
 	"internal/call":        {imports: "internal/httpserve internal/origin internal/redact internal/retry"},
 	"internal/durable":     {},
@@ -103,6 +108,7 @@ var rooms = map[string]room{
 
 	"internal/httpserve/pagetest":     {test: true},
 	"internal/testenv/measure":        {test: true},
+	"internal/schematest":             {imports: "internal/document source source/schema", modules: "github.com/santhosh-tekuri/jsonschema/v6 golang.org/x/text", test: true},
 	"internal/testenv":                {imports: "internal/transport", modules: "github.com/aws/aws-sdk-go-v2 github.com/aws/smithy-go github.com/golang-jwt/jwt/v5 golang.org/x/crypto golang.org/x/sys golang.org/x/tools github.com/google/go-containerregistry github.com/opencontainers/image-spec github.com/opencontainers/go-digest github.com/klauspost/compress github.com/Masterminds/semver/v3 sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3", test: true},
 	"source/login/internal/logintest": {imports: "artifact source git oci internal/testenv", test: true},
 	"source/sourcetest":               {imports: "artifact source", test: true},

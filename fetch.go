@@ -14,6 +14,7 @@ import (
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/lock"
+	"github.com/headgate-io/headgate/source/provenance"
 )
 
 // Options say what [Fetch] does, and with what.
@@ -41,8 +42,12 @@ type Options struct {
 	// from it has the content that is locked.
 	Bundle *oci.Bundle
 
+	// A Builder with an ID is in whose name Results have the provenance of artifacts.
+	// Unless it is Locked, each is made anew: the provenance is of what this call fetched.
+	Builder provenance.Builder
+
 	Origins Origins
-	// Env is what origins get. Fetch fills in Sources, and if they are not set,
+	// Env is what origins get. Fetch fills in Sources and Archives, and if they are not set,
 	// Secrets (those of the set), Cache and Limits.Temp (those of Store).
 	Env source.Env
 
@@ -59,6 +64,9 @@ type Result struct {
 	source.Result
 	Revision source.Revision // that Until StepResolve or StepVerify found
 	Entry    lock.Entry      // what locks the object, if it succeeded and Lock is not nil
+	// Provenance of the artifact, if it was asked for and the object succeeded; that of a
+	// suspended object, or of one that another program publishes, is not known.
+	Provenance *provenance.Statement
 }
 
 // Fetch brings the objects of a set up to date with their origins once. An object
@@ -75,8 +83,8 @@ type Result struct {
 // error, and its Object is nil. Objects begin when the loop asks for the next
 // result; leaving the loop ends the objects that run.
 //
-// With Until StepResolve or StepVerify the objects that charts are made of are
-// fetched into a temporary directory. They have a result if they failed, or are
+// With Until StepResolve or StepVerify the objects that charts are made of, and what
+// generators make, are fetched into a temporary directory. They have a result if they failed, or are
 // wanted themselves. Includes only have to exist. The spec.timeout of an object
 // bounds all of its steps. Verifying an object whose spec asks for no verification
 // fails with [source.ErrVerification].
@@ -87,6 +95,7 @@ func Fetch(ctx context.Context, set *source.Set, o Options) iter.Seq2[Result, er
 		if f.temporary != "" {
 			defer f.removeStore()
 		}
+		defer f.archives.Close()
 		if err != nil {
 			yield(Result{}, err)
 			return
@@ -106,9 +115,10 @@ type fetch struct {
 	stores     bool                   // artifacts are wanted, not only what origins say
 	objects    []source.Object        // those wanted, and behind them what they need
 	wanted     map[source.Object]bool // Options.Objects
-	inputs     map[source.Object]bool // what charts are made of, if nothing is to be stored
+	inputs     map[source.Object]bool // what charts and outputs of generators are made of, if nothing is to be stored
 	reconciler source.Reconciler
 	temporary  string // directory of the store if it is a temporary one
+	archives   source.Archives
 
 	mu      sync.Mutex
 	unsaved map[source.Object]*unsaved // of a run that does all or nothing
@@ -120,6 +130,9 @@ func (f *fetch) begin(ctx context.Context) error {
 	f.stores = f.Until == source.StepStore
 	if f.Parallel < 1 {
 		f.Parallel = 4
+	}
+	if f.Builder.ID != "" && f.Lock == nil {
+		f.Lock = lock.Entries{} // entries tell what it was made of
 	}
 	switch {
 	case !f.stores && f.Until != source.StepResolve && f.Until != source.StepVerify:
@@ -140,7 +153,7 @@ func (f *fetch) begin(ctx context.Context) error {
 	}
 	needing := f.Objects
 	if !f.stores {
-		if needing = charts(f.Objects); len(needing) > 0 {
+		if needing = made(f.Objects); len(needing) > 0 {
 			if err := f.makeStore(); err != nil {
 				return err
 			}
@@ -152,6 +165,7 @@ func (f *fetch) begin(ctx context.Context) error {
 	if f.Env.Secrets == nil {
 		f.Env.Secrets = f.set
 	}
+	f.Env.Archives = &f.archives
 	f.Env.Sources = &source.Inventory{Objects: f.set.Objects, Store: f.Store,
 		Client: &artifact.Client{MaxBytes: f.Env.Limits.Bytes, Temp: f.Env.Limits.Temp}}
 	all, err := source.WithNeeds(ctx, needing, f.Env.Sources)
@@ -176,18 +190,25 @@ func (f *fetch) begin(ctx context.Context) error {
 	return f.checkLock()
 }
 
-// charts returns the charts among objects. Their versions are wanted although they
-// are suspended, so that the copies are not.
-func charts(objects []source.Object) []source.Object {
-	var charts []source.Object
+// made returns the charts and the outputs of generators among objects, whose revisions
+// depend on what they are made of. These are wanted although they are suspended, so that
+// the copies are not.
+func made(objects []source.Object) (made []source.Object) {
 	for _, obj := range objects {
-		if c, ok := obj.(*source.PkgChart); ok {
-			running := *c
+		switch o := obj.(type) {
+		case *source.PkgChart:
+			running := *o
 			running.Spec.Suspend = false
-			charts = append(charts, &running)
+			made = append(made, &running)
+		case *source.ExternalArtifact:
+			if running := *o; o.Composed != nil {
+				running.Composed = new(*o.Composed)
+				running.Composed.Suspend = false
+				made = append(made, &running)
+			}
 		}
 	}
-	return charts
+	return made
 }
 
 // makeStore makes a store in a temporary directory.
@@ -283,14 +304,14 @@ func (f *fetch) reconcile(ctx context.Context, r *Result) (err error) {
 			source.AssignGeneration(r.Object, nil) // it is part of the version of a chart
 		}
 	}
-	if _, external := r.Object.(*source.ExternalArtifact); external {
+	if source.External(r.Object) {
 		r.Outcome, r.Why = source.Unchanged, "its artifact is published elsewhere"
 		if err = f.external(r); err != nil {
 			r.Outcome = source.Failed
 		}
 		return err
 	}
-	if f.Locked && indexOnly(r.Object) {
+	if _, repository := r.Object.(*source.PkgRepository); f.Locked && repository {
 		r.Outcome, r.Why = source.Unchanged, "the charts of it are locked, not the repository"
 		return nil
 	}
@@ -311,7 +332,24 @@ func (f *fetch) reconcile(ctx context.Context, r *Result) (err error) {
 	default:
 		r.Entry.Content, r.Entry.Digest, r.Entry.Pin = locked.got.Content, locked.got.Digest, locked.got.Pin
 	}
+	if err == nil && f.Builder.ID != "" && f.stores && r.Outcome != source.Suspended && r.Object.Artifact() != nil {
+		r.Provenance, err = f.provenance(ctx, r)
+	}
 	return err
+}
+
+// provenance returns how the artifact of r was made.
+func (f *fetch) provenance(ctx context.Context, r *Result) (*provenance.Statement, error) {
+	inputs, err := source.Needed(ctx, r.Object, f.Env.Sources)
+	if err != nil {
+		return nil, err
+	}
+	archive, err := f.Store.Open(*r.Object.Artifact())
+	if err != nil {
+		return nil, err
+	}
+	defer archive.Close()
+	return provenance.New(f.Builder, r.Object, r.Entry, inputs, archive)
 }
 
 // external takes the artifact of an ExternalArtifact from its status.
@@ -321,7 +359,7 @@ func (f *fetch) external(r *Result) error {
 	case a == nil:
 		return errors.New("status.artifact is not set yet")
 	case f.Lock != nil && a.Digest == "":
-		return errors.New("status.artifact has no digest: it cannot be locked")
+		return errors.New("status.artifact has no digest, which a lock and a provenance need")
 	}
 	r.Entry.Pin, r.Entry.Digest = source.Pin{Revision: a.Revision, URL: a.URL}, a.Digest
 	o := &lockedOrigin{obj: r.Object}

@@ -20,6 +20,7 @@ import (
 	"github.com/headgate-io/headgate/git"
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/generator"
 )
 
 // Origins says what a program can fetch. The zero value reads Git repositories,
@@ -33,7 +34,7 @@ type Origins struct {
 
 // New returns the origin of obj, whose defaults it fills in (see [source.Default]).
 // It does no I/O. The error wraps [source.ErrInvalid]: the artifact of an
-// ExternalArtifact is published by others.
+// ExternalArtifact that no generator makes is published by others.
 func (o Origins) New(obj source.Object, env source.Env) (source.Origin, error) {
 	source.Default(obj)
 	if env.Login == nil && o.Logins != nil {
@@ -50,6 +51,12 @@ func (o Origins) New(obj source.Object, env source.Env) (source.Origin, error) {
 		return chart.NewRepository(obj, env), nil
 	case *source.PkgChart:
 		return chart.New(obj, env, o.Verifiers), nil
+	case *source.ArtifactGenerator:
+		return generator.NewSummary(obj, env), nil
+	case *source.ExternalArtifact:
+		if obj.Composed != nil {
+			return generator.New(obj, env), nil
+		}
 	}
 	return nil, kindError(obj.Head().Kind)
 }
@@ -65,8 +72,8 @@ func (o Origins) login(ctx context.Context, r source.LoginRequest) (source.Crede
 
 // Write writes the artifact of obj, as its origin has it now, to w. It verifies
 // the content first if the spec asks for it, and stores nothing. Includes of a
-// GitRepository and the source of a PkgChart come from env.Sources, and have to
-// have artifacts. The spec.timeout of obj bounds all of it.
+// GitRepository, the source of a PkgChart and those of a generator come from
+// env.Sources, and have to have artifacts. The spec.timeout of obj bounds all of it.
 func (o Origins) Write(ctx context.Context, w io.Writer, obj source.Object, env source.Env) (source.Revision, source.Report, error) {
 	from, err := o.New(obj, env)
 	if err != nil {

@@ -25,9 +25,10 @@ func (f *fetch) checkLock() error {
 		if obj.Plan().Suspend {
 			continue
 		}
-		fail := func(problem, format string, args ...any) {
-			err := fmt.Errorf("%s: "+format, append([]any{obj.Head()}, args...)...)
-			errs = append(errs, &source.PinError{Problem: problem, Err: err})
+		fail := func(problem, text string) {
+			at := f.set.At(obj)
+			at.Object, at.Err = obj.Head().String(), errors.New(text)
+			errs = append(errs, &source.PinError{Problem: problem, Err: &at})
 		}
 		entry, locked := f.Lock[source.ReferenceTo(obj)]
 		sum, err := lock.SpecDigest(obj)
@@ -38,30 +39,33 @@ func (f *fetch) checkLock() error {
 			fail("missing", "is not in the lock: run headgate lock")
 		case sum != entry.SpecDigest:
 			fail("stale", "its spec has changed since it was locked: run headgate lock")
-		case entry.Revision == "" && !indexOnly(obj):
+		case entry.Revision == "" && !specOnly(obj):
 			fail("missing", "its entry in the lock has no revision: run headgate lock")
-		case f.Offline && entry.Open() && !indexOnly(obj):
+		case f.Offline && entry.Open() && !specOnly(obj):
 			fail("missing", "its entry in the lock has no digest of the content, without which only its origin can bring it")
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// indexOnly reports whether the lock of obj is that of its spec alone.
-func indexOnly(obj source.Object) bool {
-	_, is := obj.(*source.PkgRepository)
-	return is
+// specOnly reports whether the lock of obj is that of its spec alone.
+func specOnly(obj source.Object) bool {
+	switch obj.(type) {
+	case *source.PkgRepository, *source.ArtifactGenerator:
+		return true
+	}
+	return false
 }
 
 // locked returns the origin of obj, which goes to what the lock has for it, or tells
 // what it found.
 func (f *fetch) locked(obj source.Object) (source.Origin, *lockedOrigin, error) {
 	env, o := f.Env, &lockedOrigin{fetch: f, obj: obj}
-	if entry, known := f.Lock[source.ReferenceTo(obj)]; known && !indexOnly(obj) {
+	if entry, known := f.Lock[source.ReferenceTo(obj)]; known && !specOnly(obj) {
 		o.want, env.Pin = &entry, &entry.Pin
 	}
 	var err error
-	if o.Origin, err = f.Origins.New(obj, env); err != nil || f.Lock == nil || indexOnly(obj) {
+	if o.Origin, err = f.Origins.New(obj, env); err != nil || f.Lock == nil || specOnly(obj) {
 		return o.Origin, nil, err
 	}
 	return o, o, nil
@@ -109,7 +113,7 @@ func (o *lockedOrigin) Resolve(ctx context.Context, last source.State) (rev sour
 	if rev, state, err = o.Origin.Resolve(ctx, last); err == nil {
 		switch {
 		case o.want == nil:
-			rev.Renew = cmp.Or(rev.Renew, "it is to be locked")
+			rev.Renew = cmp.Or(rev.Renew, "what it is made of is to be told")
 		case rev.ID != o.want.Revision:
 			err = o.differs(fmt.Errorf("the revision is %s", rev.ID))
 		case o.want.Open():
@@ -139,7 +143,7 @@ func (o *lockedOrigin) inputs(ctx context.Context) ([]artifact.Artifact, error) 
 	var all []artifact.Artifact
 	for _, obj := range needed {
 		a := obj.Artifact()
-		if indexOnly(obj) {
+		if specOnly(obj) {
 			a = new(artifact.Artifact)
 		}
 		if a == nil {
@@ -264,16 +268,21 @@ func (m *measure) end() (content, digest string) {
 
 // What may have become of what is locked, by kind.
 var losses = map[string]struct{ gone, different string }{
-	"GitRepository":    {"the history of the repository may have been rewritten, or it was removed", "the server sends something else for it"},
-	"OCIRepository":    {"the manifest was deleted, or the repository moved", "the registry sends something else for it"},
-	"Bucket":           {"the bucket or an object of it was deleted", "objects were overwritten, added or deleted since it was locked"},
-	"PkgChart":         {"the version was deleted from its repository", "the version was published again with other content"},
-	"ExternalArtifact": {"", "it was published again since it was locked"},
+	"GitRepository":     {"the history of the repository may have been rewritten, or it was removed", "the server sends something else for it"},
+	"OCIRepository":     {"the manifest was deleted, or the repository moved", "the registry sends something else for it"},
+	"Bucket":            {"the bucket or an object of it was deleted", "objects were overwritten, added or deleted since it was locked"},
+	"PkgChart":          {"the version was deleted from its repository", "the version was published again with other content"},
+	"ExternalArtifact":  {"", "it was published again since it was locked"},
+	"ArtifactGenerator": {"", "its sources are those that are locked: another version of headgate made it"},
 }
 
 // differs says that a pin leads to something else.
 func (o *lockedOrigin) differs(err error) error {
-	return o.lost("different", losses[source.ReferenceTo(o.obj).Kind].different, err)
+	kind := source.ReferenceTo(o.obj).Kind
+	if kind == "ExternalArtifact" && !source.External(o.obj) {
+		kind = "ArtifactGenerator"
+	}
+	return o.lost("different", losses[kind].different, err)
 }
 
 func (o *lockedOrigin) lost(problem, hint string, err error) error {
@@ -326,11 +335,11 @@ func (f *fetch) allOrNothing(ctx context.Context, yield func(Result, error) bool
 		save := f.unsaved[e.Object]
 		switch {
 		case failed && e.Outcome == source.Stored:
-			e.err = errors.Join(errors.New("not stored: another object is not what is locked"), f.withdraw(ctx, e.Object, save))
-			e.Result.Result = source.Result{Outcome: source.Failed, Why: e.Why}
+			e.err = errors.Join(cmp.Or(e.err, errors.New("not stored: another object is not what is locked")), f.withdraw(ctx, e.Object, save))
+			e.Result.Result, e.Provenance = source.Result{Outcome: source.Failed, Why: e.Why}, nil
 		case !failed && save != nil && f.Ledger != nil:
 			if e.err = f.Ledger.Save(ctx, e.Object, save.state); e.err != nil {
-				e.Outcome = source.Failed
+				e.Outcome, e.Provenance = source.Failed, nil
 			}
 		}
 		if !yield(e.Result, e.err) {

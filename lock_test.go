@@ -122,6 +122,28 @@ func startUpstreams(t *testing.T) *upstreams {
 	add("registry", "PkgRepository", "insecure: true, type: oci, url: "+u.registry.URL("charts"), none, nil)
 	add("web", "PkgChart", "chart: web, sourceRef: {kind: PkgRepository, name: charts}", put("web", "1.2.0"), remove("web"))
 	add("valued", "PkgChart", "chart: valued, sourceRef: {kind: PkgRepository, name: charts}, valuesFiles: [prod.yaml, values.yaml]", put("valued", "2.0.0"), remove("valued"))
+	u.documents["ArtifactGenerator/composed"] = `apiVersion: source.extensions.fluxcd.io/v1beta1
+kind: ArtifactGenerator
+metadata: {name: composed}
+spec:
+  sources:
+  - {alias: git, kind: GitRepository, name: branch}
+  - {alias: oci, kind: OCIRepository, name: extracted}
+  - {alias: bucket, kind: Bucket, name: assets}
+  - {alias: chart, kind: PkgChart, name: web}
+  artifacts:
+  - name: whole
+    copy:
+    - {from: "@git/*.yaml", to: "@artifact/"}
+    - {from: "@oci/**", to: "@artifact/layer/"}
+    - {from: "@bucket/app", to: "@artifact/"}
+    - {from: "@chart/**", to: "@artifact/", exclude: [templates]}
+    - {from: "@git/values.yaml", to: "@artifact/web/values.yaml", strategy: Merge, optional: true}
+  - {name: half, revision: "@git", originRevision: "@oci", copy: [{from: "@git/app.yaml", to: "@artifact/app.yaml"}]}
+`
+	for _, name := range []string{"ArtifactGenerator/composed", "ExternalArtifact/whole", "ExternalArtifact/half"} {
+		u.move[name] = none
+	}
 	add("regweb", "PkgChart", "chart: regweb, sourceRef: {kind: PkgRepository, name: registry}", pushChart("2.1.0"), untag("charts/regweb"))
 	return u
 }
@@ -207,7 +229,7 @@ func contents(t *testing.T, store *artifact.Store, set *source.Set) map[source.R
 	t.Helper()
 	all := map[source.Reference]string{}
 	for _, obj := range set.Objects {
-		if kind := obj.Head().Kind; kind == "PkgRepository" || kind == "ExternalArtifact" || obj.Artifact() == nil {
+		if obj.Head().Kind == "PkgRepository" || source.External(obj) || obj.Artifact() == nil {
 			continue
 		}
 		file, err := store.Open(*obj.Artifact())

@@ -9,7 +9,8 @@ import (
 
 // look asks the origin of an object, and stores nothing.
 func (f *fetch) look(ctx context.Context, r *Result) error {
-	if f.Locked && indexOnly(r.Object) { // its charts are locked
+	_, generator := r.Object.(*source.ArtifactGenerator) // has no revision: what it makes has
+	if generator || f.Locked && specOnly(r.Object) {
 		return nil
 	}
 	source.AssignGeneration(r.Object, nil) // it is part of the version of a chart, as a first fetch would make it
@@ -82,6 +83,8 @@ func unsigned(obj source.Object) error {
 		return fmt.Errorf("indexes have no signatures: nothing was verified: %w", source.ErrVerification)
 	case *source.PkgChart:
 		return nil // its repository may ask for it
+	case *source.ExternalArtifact:
+		return fmt.Errorf("it is made of other sources, or elsewhere: verify these: %w", source.ErrVerification)
 	}
 	if obj.Plan().Verify == "" {
 		return errNotAsked

@@ -338,7 +338,7 @@ func (c *Cache) shrink(most func(total int64) int64) (removed int, freed, left i
 // cacheLimit is that of a cache whose configuration names none: the smaller of
 // 1 GiB and a tenth of its volume.
 func cacheLimit(dir string) int64 {
-	volume, err := durable.VolumeSize(dir)
+	volume, _, err := durable.Volume(dir)
 	if err != nil || volume <= 0 {
 		volume = math.MaxInt64
 	}

@@ -114,6 +114,9 @@ func (s *Store) Close() error { return s.root.Close() }
 // Cache returns the cache that gives way to the store, nil if there is none.
 func (s *Store) Cache() *Cache { return s.cache }
 
+// Volume returns how many bytes the volume of the store holds in all, and how many are free.
+func (s *Store) Volume() (size, free int64, err error) { return durable.Volume(s.root.Name()) }
+
 // URL returns the URL of a path in the store. It follows the configuration of
 // today, while an old [Artifact] has the one of the day it was stored.
 func (s *Store) URL(path string) string {

@@ -12,7 +12,7 @@ import (
 )
 
 // TestBundle has other programs read an exported bundle: oras from the file, crane
-// from the directory that it unpacks to. What they push, headgate fetches.
+// from the directory that it unpacks to. What they push, headgate fetches and flux pulls.
 func TestBundle(t *testing.T) {
 	addr := distribution{root: t.TempDir()}.serve(t)
 	repo := testenv.NewRepo(t)
@@ -44,8 +44,13 @@ func TestBundle(t *testing.T) {
 	for i, url := range []string{"oci://" + addr + "/team/app:oras", "oci://" + addr + "/team/all@" + index.Manifests[0].Digest} {
 		out := at("out" + string(rune('0'+i)))
 		run("fetch", url, "--insecure", "--store", at("other"), "--out", out)
-		if text, err := os.ReadFile(filepath.Join(out, "app.yaml")); err != nil || string(text) != "replicas: 3\n" {
-			t.Errorf("%s: %q, %v", url, text, err)
+		pulled := out + ".flux"
+		must(t, os.Mkdir(pulled, 0o755))
+		h.run(t, "flux", "pull", "artifact", url, "--insecure-registry", "--output", pulled)
+		for _, dir := range []string{out, pulled} {
+			if text, err := os.ReadFile(filepath.Join(dir, "app.yaml")); err != nil || string(text) != "replicas: 3\n" {
+				t.Errorf("%s in %s: %q, %v", url, dir, text, err)
+			}
 		}
 	}
 }

@@ -2,7 +2,7 @@
 // artifacts against real clients: nginx with fcgiwrap and git http-backend,
 // OpenSSH's sshd with git-shell, git-lfs, tinyproxy, microsocks, the registries
 // distribution and olareg, oras, crane, cosign 2 and 3, notation, helm 3 and 4,
-// chartmuseum, Prometheus, hey, the load tester of Flagger, Chromium, the object stores MinIO (with slapd behind it), versitygw,
+// chartmuseum, Prometheus, hey, the load tester of Flagger, the flux command, Chromium, the object stores MinIO (with slapd behind it), versitygw,
 // Azurite and fake-gcs-server, and the fetchers that Flux's controllers use.
 //
 // It is a module of its own, so that go test ./... at the root needs none of

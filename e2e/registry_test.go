@@ -193,13 +193,19 @@ type home string
 
 func newHome(t *testing.T) home { return home(t.TempDir()) }
 
-// run runs a client to its end and returns its standard output.
-func (h home) run(t *testing.T, name string, args ...string) string {
+// command is a client that is to run.
+func (h home) command(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), tool(t, name), args...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + string(h), "COSIGN_PASSWORD="}
 	cmd.Dir = string(h) // oras takes paths below it only
-	out, err := cmd.Output()
+	return cmd
+}
+
+// run runs a client to its end and returns its standard output.
+func (h home) run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := h.command(t, name, args...).Output()
 	if err != nil {
 		said := []byte(nil)
 		if exit, ok := err.(*exec.ExitError); ok {

@@ -81,16 +81,9 @@ func (o *Origin) Publish(ctx context.Context, archive io.ReaderAt, size int64, p
 		return ocispec.Descriptor{}, err
 	}
 	defer repo.Close()
-	for _, part := range []struct {
-		ocispec.Descriptor
-		content io.ReaderAt
-	}{{layer, archiveReader{archive, progress}}, {config, bytes.NewReader(config.Data)}, {manifest, bytes.NewReader(text)}} {
-		err := o.within(ctx, "push", func(ctx context.Context) error {
-			return repo.Push(ctx, part.Descriptor, io.NewSectionReader(part.content, 0, part.Size))
-		})
-		if err != nil {
-			return ocispec.Descriptor{}, err
-		}
+	err = o.push(ctx, repo, upload{layer, archiveReader{archive, progress}}, upload{config, bytes.NewReader(config.Data)}, upload{manifest, bytes.NewReader(text)})
+	if err != nil {
+		return ocispec.Descriptor{}, err
 	}
 	for _, tag := range tags {
 		if err := o.within(ctx, "tag", func(ctx context.Context) error { return retag(ctx, repo, manifest, tag) }); err != nil {
@@ -98,6 +91,45 @@ func (o *Origin) Publish(ctx context.Context, archive io.ReaderAt, size int64, p
 		}
 	}
 	return manifest, nil
+}
+
+// Attach uploads a document about the manifest subject, such as [Origin.Publish]
+// returns, as an artifact that refers to it and is of the document's type.
+// It returns the descriptor of the manifest.
+func (o *Origin) Attach(ctx context.Context, subject ocispec.Descriptor, mediaType string, document []byte, annotations map[string]string) (ocispec.Descriptor, error) {
+	layer, config := describe(mediaType, document), ocispec.DescriptorEmptyJSON
+	layer.Annotations = annotations
+	text, err := json.Marshal(ocispec.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest,
+		ArtifactType: mediaType, Config: config, Layers: []ocispec.Descriptor{layer}, Subject: &subject, Annotations: annotations})
+	if err != nil {
+		return ocispec.Descriptor{}, err
+	}
+	manifest := describe(ocispec.MediaTypeImageManifest, text)
+	repo, err := o.connect(ctx)
+	if err != nil {
+		return ocispec.Descriptor{}, err
+	}
+	defer repo.Close()
+	return manifest, o.push(ctx, repo, upload{layer, bytes.NewReader(document)}, upload{config, bytes.NewReader(config.Data)}, upload{manifest, bytes.NewReader(text)})
+}
+
+// An upload is a blob or a manifest that is pushed.
+type upload struct {
+	ocispec.Descriptor
+	content io.ReaderAt
+}
+
+// push uploads all parts, in their order.
+func (o *Origin) push(ctx context.Context, repo *Repository, parts ...upload) error {
+	for _, part := range parts {
+		err := o.within(ctx, "push", func(ctx context.Context) error {
+			return repo.Push(ctx, part.Descriptor, io.NewSectionReader(part.content, 0, part.Size))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // tagsOf returns the tags that p asks for, each once.

@@ -16,9 +16,12 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/oci/cosign"
 	"github.com/headgate-io/headgate/source"
@@ -199,6 +202,47 @@ func TestPublishErrors(t *testing.T) {
 				t.Errorf("it asked %v before it looked at what it publishes", g.Requests())
 			}
 		})
+	}
+}
+
+// A document is attached to what was published, once, in registries with a list of
+// referrers and without.
+func TestAttach(t *testing.T) {
+	for _, config := range []testenv.RegistryConfig{{}, {NoReferrers: true}} {
+		g := testenv.StartRegistry(t, config)
+		origin := oci.New(target(g), source.Env{}, nil)
+		subject, err := origin.Publish(t.Context(), packed(t, manifests), length(t), oci.Publication{})
+		must(t, err)
+		const kind, text = "application/vnd.in-toto+json", `{"_type": "https://in-toto.io/Statement/v1"}`
+		var attached []string
+		for range 2 {
+			d, err := origin.Attach(t.Context(), subject, kind, []byte(text), map[string]string{"a": "b"})
+			must(t, err)
+			attached = append(attached, d.Digest.String())
+		}
+		testenv.Equal(t, attached[0], attached[1])
+		repo, err := oci.Connect(t.Context(), oci.Access{URL: g.URL("team/app"), Insecure: true}, source.Env{}, new(transport.Vault))
+		must(t, err)
+		defer repo.Close()
+		var found []string
+		for d, err := range repo.Referrers(t.Context(), subject, kind) {
+			must(t, err)
+			found = append(found, d.Digest.String())
+		}
+		testenv.Equal(t, found, attached[:1])
+		testenv.Equal(t, string(g.Manifest("team/app", attached[0])), `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","artifactType":"`+kind+`",`+
+			`"config":{"mediaType":"application/vnd.oci.empty.v1+json","digest":"sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a","size":2,"data":"e30="},`+
+			`"layers":[{"mediaType":"`+kind+`","digest":"`+digest.FromString(text).String()+`","size":44,"annotations":{"a":"b"}}],`+
+			`"subject":{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"`+subject.Digest.String()+`","size":`+fmt.Sprint(subject.Size)+`},"annotations":{"a":"b"}}`)
+	}
+	g := testenv.StartRegistry(t, testenv.RegistryConfig{Defect: &testenv.Defect{Phase: testenv.PutManifest, Status: http.StatusForbidden}})
+	if _, err := oci.New(target(g), source.Env{}, nil).Attach(t.Context(), ocispec.Descriptor{}, "a/b", nil, nil); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("a registry that forbids: %v", err)
+	}
+	o := target(g)
+	o.Spec.SecretRef = ref("login")
+	if _, err := oci.New(o, source.Env{Secrets: secrets{}}, nil).Attach(t.Context(), ocispec.Descriptor{}, "a/b", nil, nil); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a Secret that is missing: %v", err)
 	}
 }
 

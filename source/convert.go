@@ -21,12 +21,15 @@ func Convert(obj Object, version, group string) (Object, []error, error) {
 	if k == nil {
 		return nil, nil, fmt.Errorf("convert %s: unknown kind", head)
 	}
+	if k.group != "" { // it is in one version of one group
+		version, group = k.only, k.group
+	}
 	or(&version, head.Version())
 	or(&group, head.Group())
 	switch {
-	case group != Group && group != ReferenceGroup:
+	case group != cmp.Or(k.group, Group) && group != cmp.Or(k.group, ReferenceGroup):
 		return nil, nil, fmt.Errorf("convert %s: unknown group %s: use %s or %s", head, quote(group), Group, ReferenceGroup)
-	case version != V1 && version != V1Beta2:
+	case version != V1 && version != V1Beta2 && version != k.only:
 		return nil, nil, fmt.Errorf("convert %s: unknown version %s: use v1 or v1beta2", head, quote(version))
 	case !k.exists(version):
 		return nil, nil, fmt.Errorf("convert %s: the kind does not exist in %s", head, version)

@@ -2,6 +2,7 @@ package source
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -54,6 +55,7 @@ type Set struct {
 	accounts map[string][]string      // by NAMESPACE/NAME: the pull secrets of a ServiceAccount
 	unusable map[string]error         // by KIND/NAMESPACE/NAME: why a Secret or ServiceAccount cannot be used
 	stored   bool                     // documents are as an API server stores them: with the fields of all versions
+	saved    bool                     // documents are those of a ledger, which has what generators make as well
 }
 
 // An Invalid is an object whose document has defects.
@@ -64,8 +66,9 @@ type Invalid struct {
 
 // Decode reads the documents of file into s: YAML documents, JSON values, or
 // lists (kind List) of either. Objects of the groups [Group] and
-// [ReferenceGroup] and v1 Secret and ServiceAccount documents are kept, and the
-// PkgChart that a cluster would make of spec.chart of a HelmRelease;
+// [ReferenceGroup] and v1 Secret and ServiceAccount documents are kept, the
+// PkgChart that a cluster would make of spec.chart of a HelmRelease, and an
+// [ArtifactGenerator] with the ExternalArtifacts that it makes behind it;
 // documents of other kinds, and those that are no objects at all, are counted
 // in s.Skipped. A document whose apiVersion or kind differs from one of ours in
 // two letters, or has no group, is an error: it would be lost without a word.
@@ -83,7 +86,7 @@ func (s *Set) Decode(file string, r io.Reader) error {
 	d := &decoding{Stream: stream, set: s}
 	for o := range stream.Objects() {
 		switch {
-		case o.Group == Group || o.Group == ReferenceGroup:
+		case o.Group == Group || o.Group == ReferenceGroup || o.Group == GeneratorGroup && o.Type == "ArtifactGenerator":
 			d.ours(o)
 		case o.Group == releaseGroup && o.Type == "HelmRelease":
 			d.release(o)
@@ -212,10 +215,11 @@ type decoding struct {
 // known are the documents that [Set.Decode] reads.
 var known = func() []document.Known {
 	ours, theirs := document.Known{Group: Group, Version: V1}, document.Known{Group: ReferenceGroup, Version: V1}
-	for _, k := range kinds {
-		ours.Kinds, theirs.Kinds = append(ours.Kinds, k.name), append(theirs.Kinds, k.reference)
+	for _, k := range Kinds(Group) {
+		ours.Kinds, theirs.Kinds = append(ours.Kinds, k.Name), append(theirs.Kinds, spelledKind(k.Name).reference)
 	}
-	return []document.Known{{Version: "v1", Kinds: []string{"Secret", "ServiceAccount"}}, ours, theirs}
+	return []document.Known{{Version: "v1", Kinds: []string{"Secret", "ServiceAccount"}}, ours, theirs,
+		{Group: GeneratorGroup, Version: GeneratorVersion, Kinds: []string{"ArtifactGenerator"}}}
 }()
 
 // ours files an object of one of the groups of this package.
@@ -227,10 +231,12 @@ func (d *decoding) ours(o document.Object) {
 		d.Fail(o.Node, object, "unknown kind %s: did you mean %s?", quote(o.Type), calledKind(o.Type).spell(o.Group))
 	case k == nil:
 		d.Fail(o.Node, object, "unknown kind %s of group %s", quote(o.Type), o.Group)
-	case o.Version == notServed:
+	case cmp.Or(k.group, o.Group) != o.Group:
+		d.Fail(o.Node, object, "%s does not exist in group %s: set apiVersion to %s", k.name, o.Group, k.apiVersion(""))
+	case o.Version == notServed && !k.exists(notServed):
 		d.Fail(o.Node, object, "version v1beta1 is no longer read: set apiVersion to %s/v1 and see what validation says", o.Group)
 	case !k.exists(o.Version):
-		d.Fail(o.Node, object, "%s does not exist in version %s: set apiVersion to %s/v1", k.spell(o.Group), quote(o.Version), o.Group)
+		d.Fail(o.Node, object, "%s does not exist in version %s: set apiVersion to %s", k.spell(o.Group), quote(o.Version), k.apiVersion(o.Group))
 	default:
 		d.object(o, k)
 	}
@@ -255,6 +261,9 @@ func (d *decoding) object(o document.Object, k *kind) {
 	switch filed := d.file(o, o.Name(k.name, DefaultNamespace), dec, check(obj)); {
 	case filed:
 		d.set.Objects = append(d.set.Objects, obj)
+		if g, ok := obj.(*ArtifactGenerator); ok && !d.set.saved {
+			d.outputs(o, g)
+		}
 	case len(dec.Errors) > 0 && !dec.About("metadata"):
 		d.set.Invalid = append(d.set.Invalid, Invalid{obj, errors.Join(dec.Of(o.Name(o.Type, DefaultNamespace))...)})
 	}
@@ -309,6 +318,10 @@ func (s *Set) place(name string, here DocumentError) error {
 	put(&s.places, name, here)
 	return nil
 }
+
+// At returns where the document of an object of s is, without what is wrong with it. Of
+// an object that was not decoded into s it is the zero value.
+func (s *Set) At(obj Object) DocumentError { return s.places[ReferenceTo(obj).String()] }
 
 // Add adds what other holds, as if its streams had been decoded into s after
 // those of s: of two documents of one object the one in s stays, and the error

@@ -5,8 +5,8 @@
 // # Objects
 //
 // An [Object] is a declared interest in content that lives elsewhere. There
-// are six kinds: [GitRepository], [Bucket], [OCIRepository], [PkgRepository],
-// [PkgChart] and [ExternalArtifact]. Each has a header, a spec, which says
+// are seven kinds: [GitRepository], [Bucket], [OCIRepository], [PkgRepository],
+// [PkgChart], [ExternalArtifact] and [ArtifactGenerator]. Each has a header, a spec, which says
 // what is wanted, and a status, which says what was observed. The common
 // interface of the specification is [Source].
 //
@@ -15,7 +15,7 @@
 // of the group [ReferenceGroup], its later additions among them, are those of
 // the group [Group]; only the names of kinds differ: PkgChart is HelmChart and
 // PkgRepository is HelmRepository there. [Convert] goes from any version and
-// group to any other.
+// group to any other. ArtifactGenerator is in [GeneratorGroup] alone.
 //
 // Deprecated fields (accessFrom, gitImplementation, valuesFile, checksum,
 // contentConfigChecksum) are read and warned about, carried over to what

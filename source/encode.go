@@ -85,6 +85,11 @@ func written(obj Object) (*yaml.Node, error) {
 		if c, ok := out.(*PkgChart); ok && head.Kind == k.reference {
 			c.Spec.SourceRef.Kind = c.kindOf(c.Spec.SourceRef.Kind)
 		}
+		if g, ok := out.(*ArtifactGenerator); ok {
+			for i := range g.Spec.Sources {
+				g.Spec.Sources[i].Kind = g.kindOf(g.Spec.Sources[i].Kind)
+			}
+		}
 	}
 	text, err := json.Marshal(out)
 	var doc yaml.Node

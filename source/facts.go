@@ -28,6 +28,8 @@ var tables = map[string][][]document.Fact{
 	"PkgRepository":    {repositoryFacts, artifactFacts},
 	"PkgChart":         {chartFacts, verifyFacts, artifactFacts},
 	"ExternalArtifact": {externalFacts, artifactFacts},
+
+	"ArtifactGenerator": {generatorFacts},
 }
 
 // nowhere is the version of a field that a Go type has and a kind that shares it has not.

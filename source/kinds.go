@@ -19,7 +19,8 @@ type kind struct {
 	name      string       // the specification's spelling
 	reference string       // the reference's spelling
 	short     []string     // other names on command lines, in lower case: the first is that in a cluster, the last where the reference's kind is another
-	only      string       // the version that alone has it; "" for each version
+	group     string       // the group that alone has it; "" for [Group] and [ReferenceGroup]
+	only      string       // the version that alone has it; "" for v1 and v1beta2
 	object    reflect.Type // a struct
 	words     Words
 }
@@ -56,6 +57,11 @@ var kinds = []kind{
 		object: reflect.TypeFor[ExternalArtifact](),
 		words:  Words{Stored: "artifact of revision '%s' is published elsewhere", Failed: "Failed"},
 	},
+	{
+		name: "ArtifactGenerator", reference: "ArtifactGenerator", short: []string{"ag"}, group: GeneratorGroup, only: GeneratorVersion,
+		object: reflect.TypeFor[ArtifactGenerator](),
+		words:  Words{Failed: "ReconciliationFailed"},
+	},
 }
 
 // spelledKind finds a kind by either of its exact spellings.
@@ -82,7 +88,15 @@ func (k *kind) make() Object { return reflect.New(k.object).Interface().(Object)
 
 // exists reports whether there is such a version of the kind.
 func (k *kind) exists(version string) bool {
-	return (version == V1 || version == V1Beta2) && cmp.Or(k.only, version) == version
+	if k.only != "" {
+		return version == k.only
+	}
+	return version == V1 || version == V1Beta2
+}
+
+// apiVersion returns that of a document of the kind: of group, if the kind is in it.
+func (k *kind) apiVersion(group string) string {
+	return cmp.Or(k.group, group) + "/" + cmp.Or(k.only, V1)
 }
 
 // calledKind finds a kind as people call it: any case, short names, plurals.
@@ -133,7 +147,10 @@ type Kind struct {
 func Kinds(group string) (all []Kind) {
 	for i := range kinds {
 		k := &kinds[i]
-		info := Kind{Name: k.name, Spelling: k.spell(group), Versions: slices.DeleteFunc([]string{V1, V1Beta2}, func(v string) bool { return !k.exists(v) })}
+		if (k.group != "" || group == GeneratorGroup) && k.group != group {
+			continue
+		}
+		info := Kind{Name: k.name, Spelling: k.spell(group), Versions: slices.DeleteFunc([]string{V1, V1Beta2, GeneratorVersion}, func(v string) bool { return !k.exists(v) })}
 		if info.Plural = strings.ToLower(info.Spelling) + "s"; strings.HasSuffix(info.Plural, "ys") {
 			info.Plural = strings.TrimSuffix(info.Plural, "ys") + "ies"
 		}
@@ -149,7 +166,7 @@ func Kinds(group string) (all []Kind) {
 
 // spell returns the name of the kind as documents of group write it.
 func (k *kind) spell(group string) string {
-	if group == ReferenceGroup {
+	if group == ReferenceGroup || group == GeneratorGroup {
 		return k.reference
 	}
 	return k.name
@@ -184,7 +201,7 @@ func New(ref Reference) Object {
 		return nil
 	}
 	obj := k.make()
-	*obj.Head() = Header{APIVersion: Group + "/" + V1, Kind: k.name, Metadata: Metadata{Name: ref.Name, Namespace: ref.Namespace}}
+	*obj.Head() = Header{APIVersion: k.apiVersion(Group), Kind: k.name, Metadata: Metadata{Name: ref.Name, Namespace: ref.Namespace}}
 	return obj
 }
 
@@ -207,7 +224,7 @@ func Default(obj Object) {
 		return
 	}
 	or(&head.Kind, k.name)
-	or(&head.APIVersion, Group+"/"+V1)
+	or(&head.APIVersion, k.apiVersion(Group))
 	canonical(&head.Kind)
 	switch obj := obj.(type) {
 	case *GitRepository:
@@ -216,6 +233,10 @@ func Default(obj Object) {
 		}
 	case *PkgChart:
 		canonical(&obj.Spec.SourceRef.Kind)
+	case *ArtifactGenerator:
+		for i := range obj.Spec.Sources {
+			canonical(&obj.Spec.Sources[i].Kind)
+		}
 	}
 	for _, facts := range tables[k.name] {
 		document.Fill(obj, facts)

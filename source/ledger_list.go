@@ -20,7 +20,7 @@ import (
 // List decodes all saved documents, in the order of their names. The error
 // joins one for each that cannot be read; the others are in the set.
 func (l *Ledger) List() (*Set, error) {
-	set := new(Set)
+	set := &Set{saved: true}
 	root, err := l.open()
 	if errors.Is(err, fs.ErrNotExist) {
 		return set, nil
@@ -55,7 +55,7 @@ func (l *Ledger) Object(ref Reference) (Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ledger: saved %s: %w", ref, err)
 	}
-	set := new(Set)
+	set := &Set{saved: true}
 	if err := set.Decode(l.file(name), bytes.NewReader(text)); err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}

@@ -196,8 +196,13 @@ func sameContent(a, b []artifact.Artifact) bool {
 
 // CanonicalSpec returns the spec of obj, defaults filled in, as compact JSON
 // with a stable order of fields: equal specs give equal bytes, however they
-// were written. It is nil for an object that has no JSON encoding.
+// were written. Of an ExternalArtifact that a generator makes it is the
+// [Composition]. It is nil for an object that has no JSON encoding.
 func CanonicalSpec(obj Object) []byte {
+	if e, ok := obj.(*ExternalArtifact); ok && e.Composed != nil {
+		text, _ := json.Marshal(e.Composed)
+		return text
+	}
 	full, err := copyOf(obj)
 	if err != nil {
 		return nil
@@ -268,8 +273,8 @@ func Masked(obj Object) Object {
 }
 
 // OriginOf returns the URL or the endpoint that obj comes from, without
-// credentials; of a chart its name and the source that has it; "" for an object
-// that another program publishes.
+// credentials; of a chart its name and the source that has it; the generator that
+// makes it; "" for an object that another program publishes.
 func OriginOf(obj Object) string {
 	switch o := obj.(type) {
 	case *GitRepository:
@@ -283,6 +288,10 @@ func OriginOf(obj Object) string {
 		return redact.String(strings.TrimSuffix(endpoint, "/") + "/" + o.Spec.BucketName)
 	case *PkgChart:
 		return redact.String(o.Spec.Chart + " of " + o.kindOf(o.Spec.SourceRef.Kind) + "/" + o.Spec.SourceRef.Name)
+	case *ExternalArtifact:
+		if o.Composed != nil {
+			return o.Spec.SourceRef.Kind + "/" + o.Spec.SourceRef.Name
+		}
 	}
 	return ""
 }

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"slices"
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
@@ -82,11 +83,20 @@ func (p *PkgRepository) Drift(Revision) string { return "" }
 func (p *PkgRepository) Observe(Revision) {}
 
 // ExternalArtifact is an artifact that another program publishes (reference,
-// section 0). It is resolved from its status and never fetched.
+// section 0), which is resolved from its status and never fetched, or one that an
+// [ArtifactGenerator] makes.
 type ExternalArtifact struct {
 	Header
 	Spec   ExternalArtifactSpec `json:"spec,omitzero"`
 	Status Status               `json:"status,omitzero"` // what its publisher wrote
+
+	Composed *Composition `json:"-"` // how a generator makes it; nil: another program publishes it
+}
+
+// External reports whether the artifact of obj is published by another program.
+func External(obj Object) bool {
+	e, is := obj.(*ExternalArtifact)
+	return is && e.Composed == nil
 }
 
 // ExternalArtifactSpec says what the artifact is made of.
@@ -108,11 +118,27 @@ func (e *ExternalArtifact) Common() *Status { return &e.Status }
 // Artifact implements [Source].
 func (e *ExternalArtifact) Artifact() *artifact.Artifact { return e.Status.Artifact }
 
-// Interval implements [Source]. There is nothing to check.
-func (e *ExternalArtifact) Interval() time.Duration { return 0 }
+// Interval implements [Source]. Of what another program publishes there is nothing to check.
+func (e *ExternalArtifact) Interval() time.Duration {
+	if e.Composed == nil {
+		return 0
+	}
+	return generatorInterval
+}
 
-// Plan implements [Object].
-func (e *ExternalArtifact) Plan() Plan { return Plan{Words: spelledKind("ExternalArtifact").words} }
+// Plan implements [Object]. An artifact that a generator makes needs its sources.
+func (e *ExternalArtifact) Plan() Plan {
+	p := Plan{Words: spelledKind("ExternalArtifact").words}
+	if c := e.Composed; c != nil {
+		p.Suspend, p.Words = c.Suspend, Words{Stored: "stored artifact of revision '%s'", Failed: "ReconciliationFailed"}
+		for _, s := range c.Sources {
+			if ref := s.Reference(); !slices.Contains(p.Needs, ref) {
+				p.Needs = append(p.Needs, ref)
+			}
+		}
+	}
+	return p
+}
 
 // Drift implements [Object].
 func (e *ExternalArtifact) Drift(Revision) string { return "" }

@@ -91,6 +91,9 @@ func (r *run) write(failed *StepError) (undo func()) {
 	conditions := r.conditions(failed)
 	if static := failed == nil && r.rev.ID == ""; static {
 		conditions, r.published, r.url = nil, nil, ""
+		if r.rev.Ready != "" {
+			conditions = r.set(ReadyCondition, "True", "Succeeded", r.rev.Ready)
+		}
 	}
 	status.Conditions = merged(status.Conditions, conditions, head.Metadata.Generation, r.now())
 	switch {

@@ -68,6 +68,7 @@ type Revision struct {
 	Verify   string              // the verification that a source it comes from asks for, where the spec of the object asks for none itself
 	Note     string              // why the published artifact may not be what one expects, where it stays
 	Tag      string              // of a Git repository: id of the tag object that led to the commit, where it was looked up
+	Ready    string              // message of Ready of an object without ID; "" if such an object has no conditions
 }
 
 // State is what a kind remembers between runs, private to the kind: a cache,
@@ -189,6 +190,7 @@ type Env struct {
 	Share    *Share            // answers of upstreams that several objects use; default: each asks for itself
 	Since    time.Time         // answers of Share that were asked for before do not count
 	Reuse    *Connections      // connections to upstreams that several objects use; default: each opens its own
+	Archives *Archives         // artifacts that several objects are made of; default: each reads for itself
 
 	// Proxy is the proxy for what goes over HTTP, as in [http.Transport], where a
 	// spec names none; it is not asked about ssh. Default: none.

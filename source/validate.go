@@ -1,10 +1,13 @@
 package source
 
 import (
+	"cmp"
 	"errors"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/headgate-io/headgate/internal/document"
 )
@@ -82,4 +85,149 @@ var metadataFacts = []document.Fact{
 	{At: "metadata.labels", Must: musts{{Schema: keywords{"propertyNames": keywords{"pattern": keyPattern}}}}},
 	{At: "metadata.labels[]", Must: musts{{Schema: keywords{"pattern": labelPattern}}}},
 	{At: "metadata.annotations", Must: musts{{Schema: keywords{"propertyNames": keywords{"pattern": strings.ReplaceAll(keyPattern, "[a-z0-9]", "[A-Za-z0-9]")}}}}},
+}
+
+// Warnings returns what is legal in an object and yet hardly meant: fields
+// that have no effect, that conflict or that give credentials away. Each is a
+// *DocumentError.
+func Warnings(obj Object) []error {
+	var found document.Findings
+	advise(obj, &found)
+	return found.Of(obj.Head().String())
+}
+
+func advise(obj Object, found *document.Findings) {
+	head := obj.Head()
+	found.AddIf(head.Version() == V1Beta2, "apiVersion", "v1beta2 is no longer served by clusters: convert the object to %s/v1", head.Group())
+	if a, ok := obj.(interface{ advise(*document.Findings) }); ok {
+		a.advise(found)
+	}
+}
+
+const shortInterval = 5 * time.Second
+
+func adviseInterval(found *document.Findings, interval time.Duration) {
+	found.AddIf(interval == 0, "spec.interval", "0s: the origin is not checked again until the object changes")
+	found.AddIf(interval > 0 && interval < shortInterval, "spec.interval", "%s asks the origin more often than every %s", interval, shortInterval)
+}
+
+// adviseChoice names the fields of spec.ref, given as NAME, VALUE, …, that the
+// first that is set overrules.
+func adviseChoice(found *document.Findings, choices ...string) {
+	wins := ""
+	for i := 0; i < len(choices); i += 2 {
+		found.AddIf(choices[i+1] != "" && wins != "", "spec.ref."+choices[i], "has no effect: %s wins", wins)
+		if choices[i+1] != "" {
+			wins = cmp.Or(wins, choices[i])
+		}
+	}
+}
+
+// adviseURL warns of credentials in a URL and of those that travel in the clear.
+func adviseURL(found *document.Findings, text string, insecure bool, secret *LocalReference) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return
+	}
+	_, password := u.User.Password()
+	found.AddIf(password, "spec.url", "holds a password, which anyone who reads the object sees: use secretRef")
+	found.AddIf((insecure || u.Scheme == "http") && (secret != nil || u.User != nil), "spec.url", "sends credentials in the clear: use TLS")
+}
+
+// adviseIgnore warns of an ignore list without a pattern.
+func adviseIgnore(found *document.Findings, ignore *string) {
+	if ignore == nil {
+		return
+	}
+	for line := range strings.Lines(*ignore) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			return
+		}
+	}
+	found.Add("spec.ignore", "holds no pattern, so that the default patterns still apply: to disable them write !*")
+}
+
+func (g *GitRepository) advise(found *document.Findings) {
+	adviseInterval(found, g.Interval())
+	adviseURL(found, g.Spec.URL, false, g.Spec.SecretRef)
+	adviseIgnore(found, g.Spec.Ignore)
+	ref := g.Spec.Ref
+	if ref == nil {
+		return
+	}
+	branch := ref.Branch
+	if ref.Commit != "" && ref.Name+ref.SemVer+ref.Tag == "" {
+		branch = "" // the branch that must hold the commit
+	}
+	adviseChoice(found, "commit", ref.Commit, "name", ref.Name, "semver", ref.SemVer, "tag", ref.Tag, "branch", branch)
+	found.AddIf(ref.Commit+ref.Name == "" && ref.SemVer != "" && ref.Tag != "", "spec.ref", "the reference implementation lets tag win over semver: remove one of the two")
+}
+
+func (b *Bucket) advise(found *document.Findings) {
+	adviseInterval(found, b.Interval())
+	b.Spec.adviseEndpoint(found)
+	if p := generic(b.Spec.Provider); b.Spec.Region != "" && (p == "gcp" || p == "azure") {
+		found.Add("spec.region", "has no effect with provider %s", p)
+	}
+	found.AddIf(strings.HasPrefix(b.Spec.Prefix, "/"), "spec.prefix", "begins with a slash, as keys hardly ever do: leave it out")
+	if b.Spec.STS == nil {
+		return
+	}
+	found.AddIf(b.Spec.SecretRef != nil, "spec.sts", "has no effect: the keys of secretRef are used")
+	found.AddIf(strings.HasPrefix(b.Spec.STS.Endpoint, "http://"), "spec.sts.endpoint", "sends credentials in the clear: use TLS")
+}
+
+// adviseEndpoint warns of credentials in the endpoint, and of what travels in the clear.
+func (s *BucketSpec) adviseEndpoint(found *document.Findings) {
+	u, err := s.endpoint()
+	if err != nil {
+		return
+	}
+	found.AddIf(u.RawQuery != "", "spec.endpoint", "holds a signature, which anyone who reads the object sees: use sasKey of secretRef")
+	found.AddIf(s.Insecure && u.Scheme == "https", "spec.insecure", "has no effect: the endpoint begins with https://")
+	found.AddIf(s.Insecure && u.Scheme == "http" && (s.SecretRef != nil || u.RawQuery != ""), "spec.insecure", "sends what the bucket holds in the clear")
+}
+
+func (o *OCIRepository) advise(found *document.Findings) {
+	adviseInterval(found, o.Interval())
+	adviseURL(found, o.Spec.URL, o.Spec.Insecure, o.Spec.SecretRef)
+	if o.Spec.LayerSelector.selection().Operation == LayerExtract {
+		adviseIgnore(found, o.Spec.Ignore)
+	} else if o.Spec.Ignore != nil {
+		found.Add("spec.ignore", "has no effect with layerSelector.operation copy")
+	}
+	o.Spec.Verify.advise(found)
+	if ref := o.Spec.Ref; ref != nil {
+		adviseChoice(found, "digest", ref.Digest, "semver", ref.SemVer, "tag", ref.Tag)
+		found.AddIf(ref.SemVerFilter != "" && ref.SemVer == "", "spec.ref.semverFilter", "has no effect without semver")
+	}
+}
+
+func (v *OCIRepositoryVerification) advise(found *document.Findings) {
+	if v == nil || v.SecretRef == nil || v.provider() != "cosign" {
+		return
+	}
+	found.AddIf(len(v.MatchOIDCIdentity) > 0, "spec.verify.matchOIDCIdentity", "has no effect: the keys of secretRef decide")
+	found.AddIf(v.TrustedRootSecretRef != nil, "spec.verify.trustedRootSecretRef", "has no effect: the keys of secretRef decide")
+}
+
+func (p *PkgRepository) advise(found *document.Findings) {
+	adviseInterval(found, p.Interval())
+	adviseURL(found, p.Spec.URL, p.Spec.Type == RepositoryOCI && p.Spec.Insecure, p.Spec.SecretRef)
+	found.AddIf(p.Spec.AccessFrom != nil, "spec.accessFrom", accessNote)
+	if p.Spec.Type == RepositoryOCI {
+		found.AddIf(p.Spec.PassCredentials, "spec.passCredentials", "has no effect: it goes with type default")
+		return
+	}
+	found.AddIf(p.Spec.PassCredentials && p.Spec.SecretRef == nil && !strings.Contains(p.Spec.URL, "@"), "spec.passCredentials", "has no effect without secretRef")
+	found.AddIf(p.Spec.Insecure, "spec.insecure", "has no effect: it goes with type oci")
+	found.AddIf(generic(p.Spec.Provider) != "generic", "spec.provider", "has no effect: it goes with type oci")
+	found.AddIf(strings.HasPrefix(p.Spec.URL, "oci://"), "spec.type", "must be oci for this URL to work")
+}
+
+func (c *PkgChart) advise(found *document.Findings) {
+	adviseInterval(found, c.Interval())
+	c.Spec.Verify.advise(found)
+	found.AddIf(c.Spec.inTree() && c.Spec.Version != "" && c.Spec.Version != "*", "spec.version", "has no effect with a chart from a %s", c.kindOf(c.Spec.SourceRef.Kind))
+	found.AddIf(c.Spec.IgnoreMissingValuesFiles && len(c.Spec.ValuesFiles) == 0, "spec.ignoreMissingValuesFiles", "has no effect without valuesFiles")
 }

@@ -42,6 +42,7 @@ Signatures are verified before, and are not carried along.`,
 		},
 	}
 	f.registerLocked(c)
+	f.registerFrom(c)
 	c.Flags().BoolVar(&f.offline, "offline", false, "use the store and the cache alone; exit with 5 if something is not there")
 	return c
 }
@@ -113,7 +114,7 @@ func (s *session) export(file string, rows []*row, locked lock.Entries, store *a
 		if entry, known := locked[ref]; known {
 			entries[ref] = entry
 		}
-		if _, external := r.Object.(*source.ExternalArtifact); external || r.Object.Artifact() == nil {
+		if source.External(r.Object) || r.Object.Artifact() == nil {
 			continue
 		}
 		packed, err := headgate.Bundled(r.Object, store)

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -128,16 +129,16 @@ func (p *program) readTexts(name string, exclude []string) (texts []text, err er
 		return nil, err
 	}
 	var errs []error
-	err = fs.WalkDir(dir, ".", func(name string, entry fs.DirEntry, err error) error {
+	err = fs.WalkDir(dir, ".", func(file string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-		case entry.IsDir() && name != "." && strings.HasPrefix(entry.Name(), "."):
+		case entry.IsDir() && file != "." && strings.HasPrefix(entry.Name(), "."):
 			return fs.SkipDir
-		case !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(path.Ext(name))):
+		case !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(path.Ext(file))):
 			var info fs.FileInfo
-			if info, err = fs.Stat(dir, name); err == nil && info.Mode().IsRegular() { // a pipe would wait for its writer
-				f, open := dir.Open(name)
-				err = read(name, true, f, open)
+			if info, err = fs.Stat(dir, file); err == nil && info.Mode().IsRegular() { // a pipe would wait for its writer
+				f, open := dir.Open(file)
+				err = read(path.Join(filepath.ToSlash(name), file), true, f, open)
 			}
 		}
 		errs = append(errs, err)

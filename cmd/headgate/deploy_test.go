@@ -45,6 +45,9 @@ func deployed(t *testing.T) map[string]object {
 	}
 	all := map[string]object{}
 	for _, file := range files {
+		if strings.Contains(file, "alerts") { // rules of Prometheus, which promtool checks
+			continue
+		}
 		for document := range strings.SplitSeq(read(t, file), "\n---\n") {
 			var o object
 			if err := yaml.UnmarshalStrict([]byte(document), &o); err != nil {
@@ -216,4 +219,34 @@ func flagsOf(t *testing.T, name string, args []string) listenFlags {
 	f, err := check()
 	must(t, err)
 	return f
+}
+
+// The alerts say what is wrong and what to do, and lead to a heading of a document. promtool
+// checks them in the module e2e.
+func TestDeployedAlerts(t *testing.T) {
+	var rules struct {
+		Groups []struct {
+			Rules []struct {
+				Alert       string
+				Labels      map[string]string
+				Annotations struct {
+					Summary, Description string
+					Runbook              string `json:"runbook_url"`
+				}
+			}
+		}
+	}
+	must(t, yaml.Unmarshal([]byte(read(t, "../../docs/deploy/alerts.yaml")), &rules))
+	for _, group := range rules.Groups {
+		for _, rule := range group.Rules {
+			a := rule.Annotations
+			file, heading, _ := strings.Cut(strings.TrimPrefix(a.Runbook, "https://github.com/headgate-io/headgate/blob/main/"), "#")
+			if a.Summary == "" || a.Description == "" || rule.Labels["severity"] == "" || !slices.Contains(headings(read(t, "../../"+file)), heading) {
+				t.Errorf("%+v", rule)
+			}
+		}
+	}
+	if len(rules.Groups) != 2 {
+		t.Errorf("%d groups", len(rules.Groups))
+	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"flag"
 	"fmt"
 	"html"
@@ -246,7 +247,8 @@ func (s *docShell) file(name, text string) {
 	}
 }
 
-// recipe types the commands of headgate in a workflow of GitHub or a pipeline of GitLab.
+// recipe types the commands of headgate in a workflow of GitHub or a pipeline of GitLab, and
+// does what the action and the template of GitLab do with their inputs.
 func (s *docShell) recipe(world []string, b block) {
 	if !strings.HasPrefix(b.name, ".git") {
 		return
@@ -257,7 +259,25 @@ func (s *docShell) recipe(world []string, b block) {
 	}
 	s.start(world)
 	var walk func(key string, n *yaml.Node)
+	script, err := filepath.Abs(headgateCI)
+	must(s.t, err)
+	fetch := func(inputs map[string]string, ci string) {
+		line := "GITHUB_ACTIONS= GITLAB_CI= GITHUB_STEP_SUMMARY= " + ci + " HEADGATE_STORE=" + cmp.Or(inputs["store"], ".headgate")
+		for _, name := range []string{"files", "locked", "out", "args"} {
+			line += " HEADGATE_CI_" + strings.ToUpper(name) + "='" + inputs[name] + "'"
+		}
+		s.send(line + " sh " + script + " fetch")
+	}
 	walk = func(key string, n *yaml.Node) {
+		var used struct {
+			Uses, Remote string
+			With, Inputs map[string]string
+		}
+		if n.Kind == yaml.MappingNode && n.Decode(&used) == nil && strings.HasPrefix(used.Uses, "headgate-io/headgate/action@v") {
+			fetch(used.With, "GITHUB_ACTIONS=true")
+		} else if strings.HasSuffix(used.Remote, "/templates/headgate.yml") {
+			fetch(used.Inputs, "GITLAB_CI=true")
+		}
 		for i, child := range n.Content {
 			if n.Kind == yaml.MappingNode && i%2 == 1 {
 				walk(n.Content[i-1].Value, child)

@@ -58,6 +58,16 @@ func referencePages(t *testing.T) []string {
 	return all
 }
 
+// examplePages returns the documents of the examples.
+func examplePages(t *testing.T) []string {
+	t.Helper()
+	all, err := filepath.Glob("../../examples/*/README.md")
+	if err != nil || len(all) < 6 {
+		t.Fatalf("%d examples, %v", len(all), err)
+	}
+	return append(all, "../../examples/README.md")
+}
+
 // The objects in documents are valid and have no warnings.
 func TestDocsManifests(t *testing.T) {
 	for _, page := range append(pages(t), referencePages(t)...) {
@@ -88,7 +98,7 @@ func TestDocsUsage(t *testing.T) {
 
 // Links in documents lead to files, and to headings of them.
 func TestDocsLinks(t *testing.T) {
-	for _, page := range append(append(pages(t), referencePages(t)...), "../../CONTRIBUTING.md", "../../CHANGELOG.md", "../../SECURITY.md") {
+	for _, page := range append(append(append(pages(t), referencePages(t)...), examplePages(t)...), "../../CONTRIBUTING.md", "../../CHANGELOG.md", "../../SECURITY.md") {
 		for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(read(t, page), -1) {
 			file, heading, _ := strings.Cut(m[1], "#")
 			if strings.Contains(file, "://") {

@@ -283,8 +283,13 @@ func (s *session) selected(args []string) ([]source.Object, error) {
 	}
 	var objects []source.Object
 	names := map[string]bool{}
+	var outputs []source.Reference // of selected generators, which are before them
 	for _, obj := range s.set.Objects {
-		if s.flags.selects(source.ReferenceTo(obj), obj.Head().Metadata.Labels) {
+		ref := source.ReferenceTo(obj)
+		if s.flags.selects(ref, obj.Head().Metadata.Labels) || slices.Contains(outputs, ref) {
+			if _, generator := obj.(*source.ArtifactGenerator); generator {
+				outputs = append(outputs, obj.Plan().Needs...)
+			}
 			objects = append(objects, obj)
 			names[obj.Head().String()] = true
 		}
@@ -312,10 +317,18 @@ func decoded(document string) (source.Object, error) {
 	if err := set.Decode("status", strings.NewReader(document)); err != nil {
 		return nil, err
 	}
-	if len(set.Objects) != 1 {
-		return nil, fmt.Errorf("%d objects, want one", len(set.Objects))
+	if len(set.Objects) == 0 {
+		return nil, errors.New("it is no document of a source")
 	}
-	return set.Objects[0], nil
+	return set.Objects[0], nil // behind a generator comes what it makes
+}
+
+// withoutGenerators returns the objects that can have artifacts: a generator is named with what it makes.
+func withoutGenerators(objects []source.Object) []source.Object {
+	return slices.DeleteFunc(slices.Clone(objects), func(obj source.Object) bool {
+		_, generator := obj.(*source.ArtifactGenerator)
+		return generator
+	})
 }
 
 // argumentOf names an object as its document does, in the form that commands take.

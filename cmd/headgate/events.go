@@ -178,7 +178,7 @@ func (p *program) runReconcile(ctx context.Context, f *keptFlags, args []string,
 	if err != nil {
 		return err
 	}
-	s := &session{program: p, flags: &sourceFlags{outputFlags: f.outputFlags}}
+	s := &session{program: p, flags: &sourceFlags{outputFlags: f.outputFlags}, set: new(source.Set)}
 	return s.printObjects(rows, false)
 }
 

@@ -16,10 +16,11 @@ import (
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/generator"
 )
 
 func (p *program) explain() *cobra.Command {
-	return group("explain", "Explain which files are in an artifact", p.explainIgnore())
+	return group("explain", "Explain which files are in an artifact", p.explainIgnore(), p.explainSource())
 }
 
 func (p *program) explainIgnore() *cobra.Command {
@@ -35,7 +36,9 @@ A PATH is relative to the top of the source. It need not exist; a slash at its e
 are read from the store.`,
 		Example: `  headgate explain ignore deploy/app.yaml logo.png vendor/
   headgate explain ignore -f sources.yaml gitrepository/app docs/`,
-		RunE: func(c *cobra.Command, args []string) error { return asFailure(p.runIgnore(c.Context(), f, dir, args)) },
+		RunE: func(c *cobra.Command, args []string) error {
+			return asFailure(p.explainPaths(c.Context(), f, dir, args, false))
+		},
 	}
 	f.register(c)
 	registerLimit(c, &f.maxBytes)
@@ -45,7 +48,8 @@ are read from the store.`,
 	return c
 }
 
-func (p *program) runIgnore(ctx context.Context, f *sourceFlags, dir string, args []string) error {
+// explainPaths prints which pattern decides about paths, or which operations they come from.
+func (p *program) explainPaths(ctx context.Context, f *sourceFlags, dir string, args []string, operations bool) error {
 	paths, sourced := args, len(f.files) > 0 || len(args) > 0 && strings.Contains(args[0], "://")
 	if sourced && len(args) > 0 {
 		paths = args[1:]
@@ -76,14 +80,54 @@ func (p *program) runIgnore(ctx context.Context, f *sourceFlags, dir string, arg
 		return err
 	}
 	list, lines := []explanation{}, [][]string{{"PATH", "INCLUDED", "DECIDED BY", "NOTE"}}
+	if operations {
+		lines[0] = []string{"PATH", "OPERATION", "SOURCE", "FROM", "NOTE"}
+	}
 	for _, name := range paths {
 		e, err := r.explain(ctx, name)
 		if err != nil {
 			return err
 		}
-		list, lines = append(list, e), append(lines, e.cells())
+		if list = append(list, e); !operations {
+			lines = append(lines, e.cells())
+			continue
+		}
+		if len(e.Operations) == 0 {
+			return usage("%q is no file that an operation of a generator copies to %s", name, args[0])
+		}
+		for _, step := range e.Operations {
+			note := ""
+			if step.Overwritten {
+				note = "overwritten"
+			}
+			lines = append(lines, []string{name, step.Operation, step.Source, step.Path, note})
+		}
 	}
 	return p.result(&f.outputFlags, list, nil, lines)
+}
+
+func (p *program) explainSource() *cobra.Command {
+	f := new(sourceFlags)
+	c := &cobra.Command{
+		Use:   "source -f FILE|DIR|- KIND/NAME PATH...",
+		Short: "Print which operation of a generator a file comes from",
+		Long: `Source prints for each PATH of an artifact that an ArtifactGenerator makes which operations copied it, and from where, in
+their order: those that others overwrote, and several where files were merged. The sources are read from the store: fetch
+them first.`,
+		Example: `  headgate explain source -f sources.yaml externalartifact/app deploy/app.yaml`,
+		Args:    arguments(2, -1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(f.files) == 0 {
+				return usage("give the generator with -f")
+			}
+			return asFailure(p.explainPaths(c.Context(), f, ".", args, true))
+		},
+	}
+	f.register(c)
+	registerLimit(c, &f.maxBytes)
+	registerStore(c, &f.store)
+	f.formats = []string{"table", "json"}
+	return c
 }
 
 // A ruled is a tree and the ignore rules that apply to it. Its session closes it.
@@ -119,6 +163,9 @@ func (s *session) source(ctx context.Context, arg string) (ruled, error) {
 	}
 	if !s.flags.quiet {
 		s.warn(s.bad)
+	}
+	if len(objects) > 1 {
+		objects = withoutGenerators(objects)
 	}
 	if len(objects) != 1 {
 		return ruled{}, usage("%s names %d objects: write KIND/NAMESPACE/NAME", arg, len(objects))
@@ -182,7 +229,7 @@ func (s *session) lookBack(ctx context.Context, obj source.Object) error {
 	s.env.Sources = inventory
 	needed, err := source.Needed(ctx, obj, inventory)
 	for _, n := range needed {
-		if _, external := n.(*source.ExternalArtifact); !external && err == nil {
+		if !source.External(n) && err == nil {
 			_, err = ledgerOf(s.flags.store).Load(ctx, n)
 		}
 	}
@@ -205,6 +252,8 @@ type explanation struct {
 	Source    string `json:"source,omitempty"`  // the file that Pattern stands in, spec.ignore or default
 	Line      int    `json:"line,omitempty"`
 	Note      string `json:"note,omitempty"`
+
+	Operations []generator.Step `json:"operations,omitempty"` // of a generator, in order
 }
 
 func (e explanation) cells() []string {
@@ -225,6 +274,9 @@ func (e explanation) cells() []string {
 func (r ruled) explain(ctx context.Context, arg string) (explanation, error) {
 	name := path.Clean(filepath.ToSlash(arg))
 	e := explanation{Path: name}
+	if tree, ok := r.tree.(*generator.Tree); ok {
+		e.Operations = tree.Steps(name)
+	}
 	mode, err := modeOf(r.tree, name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -18,6 +18,7 @@ import (
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/provenance"
 )
 
 // storingFlags are those of commands that store artifacts.
@@ -95,6 +96,9 @@ type fetchFlags struct {
 	offline  bool
 	bundle   string // that is read
 	export   string // the bundle that is written
+
+	provenance string // file or directory of the statements that are written
+	builder    string // URI of who fetches
 }
 
 func (p *program) fetch() *cobra.Command {
@@ -104,7 +108,8 @@ func (p *program) fetch() *cobra.Command {
 		Short: "Fetch sources and store them as artifacts",
 		Long: `Fetch asks the origin of each object for its revision. If something changed, it fetches the content, verifies it and stores
 the artifact; the next run fetches only what changed since. If an object fails, its last good artifact stays. Included
-sources and the sources of charts are fetched first, even if they were not named. Objects with spec.suspend are skipped.
+sources and the sources of charts and generators are fetched first, even if they were not named. Objects with spec.suspend
+are skipped.
 With -o wide, json or yaml the output says why an artifact was stored or not.
 
 Instead of objects, fetch takes URLs:
@@ -128,10 +133,15 @@ by digest, charts by URL. If something is missing in the lock, gone or different
 With --offline it comes from the store or the cache, and nobody is asked; with --bundle from a file of headgate bundle export
 too, by the lock in it unless --locked is given.
 
+With --provenance an in-toto statement says how each artifact was made: from which commit, manifest, chart or bucket, by
+whose signature, for which spec. Unless --locked is given, everything is fetched anew for it. If anything fails, none is
+written. Sign it with cosign attest-blob --statement, publish it with headgate push, compare with headgate verify.
+
 Exit codes: 0 all objects are ready or suspended, 1 something failed, 2 usage or an invalid object, 3 a verification failed,
 5 an object cannot be had as it is locked.`,
 		Example: `  headgate fetch -f sources.yaml gitrepository/app --out ./app
   headgate fetch -f sources.yaml --locked --out ./sources
+  headgate fetch -f sources.yaml gitrepository/app --provenance app.json --builder-id https://ci.example.org/release
   headgate fetch https://example.org/app.git@v1.2.3 --out ./app
   headgate fetch oci://registry.example.org/app:v1.2.3 --out ./app --docker-config
   headgate fetch s3://assets/app/ --endpoint minio.example.org --secret-ref minio --out ./app
@@ -141,9 +151,12 @@ Exit codes: 0 all objects are ready or suspended, 1 something failed, 2 usage or
 	}
 	f.sourceFlags.register(c)
 	f.storingFlags.register(c)
+	p.registerAnnotations(c)
 	f.outFlags.register(c, "`DIR` to extract the source to; several sources go to KIND/NAMESPACE/NAME in it; each directory is replaced as a whole")
 	c.Flags().StringVar(&f.baseURL, "base-url", "", "`URL` at which the store is served, used in statuses; default its file URL")
 	f.lockFlags.register(c)
+	c.Flags().StringVar(&f.provenance, "provenance", "", "write an in-toto statement with SLSA provenance of the artifact to `FILE`; of several objects, or to a directory, as KIND.NAMESPACE.NAME.json in it")
+	c.Flags().StringVar(&f.builder, "builder-id", "", "`URI` of who fetches, such as that of a pipeline; needed for --provenance")
 	c.Flags().BoolVar(&f.locked, "locked", false, "fetch exactly what the lock file has, or exit with 5 and store nothing")
 	c.Flags().BoolVar(&f.offline, "offline", false, "as --locked, from the store and the cache alone; exit with 5 if something is not there")
 	c.Flags().StringVar(&f.bundle, "bundle", "", "as --offline, from a bundle `FILE` too; by the lock in it, or with --locked by that beside the documents")
@@ -166,6 +179,10 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	} else if f.lockFile != "" {
 		return usage("--lock-file goes with --locked")
 	}
+	if err := cmp.Or(f.checkProvenance(len(named), s.env.Local), checkParent(f.export, f.export)); err != nil {
+		return err
+	}
+	options.Builder = provenance.Builder{ID: f.builder, Version: map[string]string{"headgate": strings.Fields(buildVersion())[1]}}
 	closeBundle, err := f.bundleOptions(ctx, &options)
 	if err != nil {
 		return err
@@ -176,7 +193,8 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 		return err
 	}
 	defer end()
-	if err := errors.Join(f.checkOut(ctx, named), f.checkFrom(s.env.Local, f.out)); err != nil {
+	extracted := withoutGenerators(named)
+	if err := errors.Join(f.checkOut(ctx, extracted), f.checkFrom(s.env.Local, "--out", f.out)); err != nil {
 		return &exitError{exitUsage, err}
 	}
 	if _, err := store.Sweep(ctx); err != nil { // of runs that were killed
@@ -187,8 +205,8 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	s.origins = p.origins(f.cacheDir())
 	options.Store = store
 	rows, err := s.run(ctx, options, meter, func(r *row) {
-		if f.out != "" && slices.Contains(named, r.Object) {
-			r.extract(ctx, store, f, f.outDir(r.Object, len(named)))
+		if f.out != "" && slices.Contains(extracted, r.Object) {
+			r.extract(ctx, store, f, f.outDir(r.Object, len(extracted)))
 		}
 	})
 	if err != nil {
@@ -197,10 +215,14 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	if err := s.absent(rows); err != nil {
 		return err
 	}
-	if f.export != "" && !slices.ContainsFunc(rows, func(r *row) bool { return r.err != nil }) && s.bad == nil {
-		if err := s.export(f.export, rows, options.Lock, store); err != nil {
-			return err
-		}
+	all := s.bad == nil && !slices.ContainsFunc(rows, func(r *row) bool { return r.err != nil })
+	if f.export != "" && all {
+		err = s.export(f.export, rows, options.Lock, store)
+	} else if f.provenance != "" && all {
+		err = f.writeProvenance(rows[:len(named)])
+	}
+	if err != nil {
+		return err
 	}
 	return s.printObjects(rows, f.detailed)
 }
@@ -214,6 +236,7 @@ func (s *session) absent(rows []*row) error {
 	for _, r := range rows {
 		if pin, ok := errors.AsType[*source.PinError](r.err); ok && pin.Problem == headgate.Absent {
 			names = append(names, r.Object.Head().String())
+			s.noteRow(r, r.err.Error())
 		} else if r.err != nil {
 			others, code = append(others, r), worse(code, codeOf(r.err))
 		}
@@ -294,7 +317,7 @@ func (r *row) note(text string) { r.Report.Notes = append(r.Report.Notes, text) 
 // suspended source the stored one. That of an ExternalArtifact is in somebody
 // else's store, and never fetched.
 func (r *row) extract(ctx context.Context, store *artifact.Store, f *fetchFlags, dir string) {
-	_, external := r.Object.(*source.ExternalArtifact)
+	external := source.External(r.Object)
 	_, indexed := r.Object.(*source.PkgRepository) // whose charts are locked in its place
 	suspended := r.Outcome == source.Suspended
 	a := r.Object.Artifact()
@@ -399,7 +422,9 @@ func (s *session) remarks(r *row) {
 		if s.typed {
 			text = byFlag(text)
 		}
-		fmt.Fprintf(s.stderr, "%s: %s%s\n", name, text, unreachable(r.err))
+		text += unreachable(r.err)
+		fmt.Fprintf(s.stderr, "%s: %s\n", name, text)
+		s.noteRow(r, text)
 	}
 	if s.flags.quiet {
 		return
@@ -408,6 +433,13 @@ func (s *session) remarks(r *row) {
 		fmt.Fprintf(s.stderr, "%s: note: %s\n", name, redact.String(note))
 	}
 	s.leftOut(name, r.Report.Report)
+}
+
+// noteRow notes what went wrong with an object at its document.
+func (s *session) noteRow(r *row, text string) {
+	at := s.set.At(r.Object)
+	at.Object, at.Err = r.Object.Head().String(), errors.New(text)
+	s.note("error", &at)
 }
 
 // leftOut tells what is not in the archive of what name says.
@@ -482,12 +514,26 @@ chart, unless that source is suspended.`,
 
 func (p *program) verify() *cobra.Command {
 	c, f := p.look(source.StepVerify, &cobra.Command{
-		Use:   "verify {-f FILE|DIR|- [KIND/NAME]...}",
+		Use:   "verify {-f FILE|DIR|- [KIND/NAME]... | --provenance FILE [KIND/NAME | ARCHIVE | oci://HOST/PATH[:TAG]]}",
 		Short: "Check the signatures of sources, without storing anything",
 		Long: `Verify checks the signature of each source as its spec.verify says. It stores nothing. A source without spec.verify
-counts as not verified: the exit code is 3. A chart is verified by its own spec.verify, or by that of its PkgRepository.`,
+counts as not verified: the exit code is 3. A chart is verified by its own spec.verify, or by that of its PkgRepository.
+
+With --provenance, verify checks that an artifact is what a statement of headgate fetch --provenance says: that of the
+object in the store, an archive, or one in a registry that headgate push --provenance published; with -f also that the spec
+is the one that it was made for. It does not check a signature of the statement: cosign verify-blob-attestation does.`,
 	}, "OBJECT", "REVISION", "MODE", "SIGNER")
 	registerLimit(c, &f.maxBytes)
+	var file, store string
+	c.Flags().StringVar(&file, "provenance", "", "compare an artifact with the statement in `FILE`")
+	registerStore(c, &store)
+	look := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if file == "" {
+			return look(c, args)
+		}
+		return asFailure(p.verifyProvenance(c.Context(), f, file, store, args))
+	}
 	return c
 }
 

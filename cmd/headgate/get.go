@@ -27,7 +27,7 @@ func (p *program) get() *cobra.Command {
 fetches nothing. A kind can be written as in documents of either group, in any case, in the plural, or short:
 
   Bucket, GitRepository (git, gitrepo), OCIRepository (oci, ocirepo), PkgRepository (pkgrepo, helmrepo),
-  PkgChart (chart, hc), ExternalArtifact (ea)
+  PkgChart (chart, hc), ExternalArtifact (ea), ArtifactGenerator (ag)
 
 AGE is the time since the artifact was stored. MESSAGE is the last error, or who suspended the source and why. -o yaml and
 json print documents as fetch does. With -w, which needs a server, it goes on with changes until it is interrupted, even
@@ -309,6 +309,13 @@ func (k *kept) change(ctx context.Context, ref source.Reference, why api.Change,
 	obj, err := k.ledger.Object(ref)
 	if err != nil {
 		return s, err
+	}
+	if g, ok := obj.(*source.ArtifactGenerator); ok { // with what it makes
+		for _, out := range g.Plan().Needs {
+			if _, err := k.change(ctx, out, why, suspend); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return s, err
+			}
+		}
 	}
 	if s, err = k.saved(obj); err == nil && !suspend && s.Suspended {
 		err = fmt.Errorf("%s is suspended by its spec: set spec.suspend to false", argument(s))

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -39,6 +40,7 @@ type relockFlags struct {
 
 func (f *relockFlags) register(c *cobra.Command) {
 	f.lockFlags.register(c)
+	f.registerFrom(c)
 	c.Flags().IntVar(&f.parallel, "parallel", 4, "number of objects processed at the same time")
 	registerSecrets(c, &f.secrets)
 	f.registerLogin(c)
@@ -75,6 +77,7 @@ not current.`,
 	}
 	f.registerFiles(c)
 	f.register(c)
+	p.registerAnnotations(c)
 	c.Flags().BoolVar(&f.check, "check", false, "write nothing, and exit with 5 if the lock is not current with the documents")
 	c.Flags().BoolVar(&f.online, "online", false, "with --check, ask Git repositories whether spec.ref leads to the locked commit")
 	return c
@@ -185,7 +188,8 @@ type lockChange struct {
 	From   string `json:"from,omitempty"`
 	To     string `json:"to,omitempty"`
 
-	ref source.Reference
+	ref  source.Reference
+	file string // of the lock that it is removed from
 }
 
 // change says what becomes of the entry of an object.
@@ -214,6 +218,11 @@ func (p *program) runLock(ctx context.Context, f *relockFlags, args []string, up
 	locks, err := s.locks(f.lockFile)
 	if err != nil {
 		return err
+	}
+	for _, file := range slices.Sorted(maps.Keys(locks.files)) {
+		if err := f.checkFrom(s.env.Local, "--lock-file", file); err != nil {
+			return &exitError{exitUsage, err}
+		}
 	}
 	if !update {
 		named = nil
@@ -291,6 +300,12 @@ func (s *session) relock(ctx context.Context, f *relockFlags, anew []source.Obje
 	if len(anew) == 0 {
 		return nil, found, nil
 	}
+	for _, obj := range s.set.Objects { // what is suspended and locked is fetched for others, as it is locked
+		suspend := reflect.ValueOf(obj).Elem().FieldByName("Spec").FieldByName("Suspend")
+		if _, locked := fixed[source.ReferenceTo(obj)]; locked && suspend.IsValid() {
+			suspend.SetBool(false)
+		}
+	}
 	dir, err := os.MkdirTemp("", "headgate-*")
 	if err != nil {
 		return nil, nil, err
@@ -344,7 +359,7 @@ func (l *lockFiles) tidy(keep bool) (gone []lockChange) {
 			case l.of[ref] == file || l.of[ref] == "" && keep:
 				continue
 			case l.of[ref] == "":
-				gone = append(gone, lockChange{Object: ref.String(), Change: "removed", From: entry.Revision, ref: ref})
+				gone = append(gone, lockChange{Object: ref.String(), Change: "removed", From: entry.Revision, ref: ref, file: file})
 			}
 			delete(entries, ref)
 		}
@@ -413,18 +428,19 @@ func (s *session) rowsEnd(rows []*row, means string) error {
 // checkLocks says whether the lock files are current.
 func (s *session) checkLocks(ctx context.Context, f *relockFlags, l *lockFiles, anew []source.Object) error {
 	var errs []error
-	fail := func(object, text string) {
-		errs = append(errs, &source.PinError{Problem: "stale", Err: fmt.Errorf("%s: %s", object, text)})
+	fail := func(at source.DocumentError, object, text string) {
+		at.Object, at.Err = object, errors.New(text)
+		errs = append(errs, &source.PinError{Problem: "stale", Err: &at})
 	}
 	for _, obj := range anew {
 		if _, known := l.entries[source.ReferenceTo(obj)]; known {
-			fail(obj.Head().String(), "its spec, or that of a source that it is made of, has changed since it was locked")
+			fail(s.set.At(obj), obj.Head().String(), "its spec, or that of a source that it is made of, has changed since it was locked")
 		} else {
-			fail(obj.Head().String(), "is not in the lock")
+			fail(s.set.At(obj), obj.Head().String(), "is not in the lock")
 		}
 	}
 	for _, c := range l.tidy(false) {
-		fail(c.Object, "is in the lock, but not in the documents")
+		fail(source.DocumentError{File: c.file}, c.Object, "is in the lock, but not in the documents")
 	}
 	if len(errs) > 0 {
 		return &exitError{exitLocked, errors.Join(append(errs, errors.New("the lock is not current: run headgate lock"))...)}

@@ -41,7 +41,7 @@ import (
 
 func main() {
 	if _, set := os.LookupEnv("GOGC"); !set {
-		debug.SetGCPercent(35) // most of what is in use are buffers, which cost the collector no time
+		debug.SetGCPercent(45) // most of what is in use are buffers, which cost the collector no time
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
@@ -57,6 +57,8 @@ type program struct {
 	stderr  io.Writer
 	lookup  func(string) (string, bool) // environment
 	timeout time.Duration               // of the whole command; 0 for none
+
+	annotations
 }
 
 // run is the whole command: it parses args, does one thing and returns the exit code.
@@ -68,12 +70,12 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
-	if err == nil {
-		return exitReady
-	}
-	var e *exitError
-	if !errors.As(err, &e) {
+	e := new(exitError)
+	if err != nil && !errors.As(err, &e) {
 		e = &exitError{exitUsage, err} // cobra's own errors are about usage
+	}
+	if err := p.annotate(e.err); err != nil {
+		e = &exitError{worse(exitFailed, e.code), errors.Join(e.err, err)}
 	}
 	if e.err != nil {
 		for line := range strings.Lines(e.err.Error()) { // joined errors have a line each
@@ -144,7 +146,7 @@ func (p *program) root() *cobra.Command {
 			context.AfterFunc(ctx, cancel)
 			c.SetContext(ctx)
 		}
-		return nil
+		return p.beginAnnotations(c)
 	}
 	for _, v := range variables {
 		root.Long += fmt.Sprintf("\n  %-18s --%s", v.variable, v.flag)
@@ -156,7 +158,7 @@ func (p *program) root() *cobra.Command {
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"fetch", "Fetch:", []*cobra.Command{p.fetch(), p.lock(), p.update(), p.bundle(), p.resolve(), p.verify(), p.push()}},
+		{"fetch", "Fetch:", []*cobra.Command{p.init(), p.fetch(), p.lock(), p.update(), p.bundle(), p.resolve(), p.verify(), p.push()}},
 		{"inspect", "Inspect:", []*cobra.Command{p.artifact(), p.diff(), p.explain(), p.index(), p.validate(), p.convert(), p.schema()}},
 		{"serve", "Keep up to date:", []*cobra.Command{p.serve(), p.get(), p.reconcile(), p.suspend(), p.resume(), p.delete(), p.events()}},
 		{"rollout", "Roll out:", []*cobra.Command{p.rollout(), p.hook()}},
@@ -168,6 +170,12 @@ func (p *program) root() *cobra.Command {
 		for _, c := range g.commands {
 			c.GroupID = g.id
 		}
+	}
+	root.InitDefaultHelpCmd()
+	help, _, _ := root.Find([]string{"help"})
+	help.PreRunE = func(_ *cobra.Command, args []string) error {
+		found, rest, _ := root.Find(args)
+		return noCommand(found, rest)
 	}
 	root.SetHelpCommandGroupID("other")
 	root.SetCompletionCommandGroupID("other")

@@ -84,13 +84,14 @@ func (f *fetchFlags) checkOut(ctx context.Context, objects []source.Object) erro
 
 // checkFrom refuses a plain directory of --from that the command itself would
 // change: its revision is that of all its files. Of a Git repository and an image
-// layout only what is committed or in the index counts. The store exists.
-func (f *storingFlags) checkFrom(local map[string]string, out string) error {
+// layout only what is committed or in the index counts. The store exists. The flag
+// what says where the command writes beside store and cache.
+func (f *storingFlags) checkFrom(local map[string]string, what, written string) error {
 	for _, dir := range local {
 		if exists(filepath.Join(dir, ".git")) || exists(filepath.Join(dir, "HEAD")) || exists(filepath.Join(dir, "oci-layout")) {
 			continue
 		}
-		for _, mine := range []struct{ flag, dir string }{{"--store", f.store}, {"--cache", f.cacheDir()}, {"--out", out}} {
+		for _, mine := range []struct{ flag, dir string }{{"--store", f.store}, {"--cache", f.cacheDir()}, {what, written}} {
 			if mine.dir != "" && holds(dir, mine.dir) {
 				return fmt.Errorf("--from: the directory %s holds %s %s, which is no part of the source: choose another one", dir, mine.flag, mine.dir)
 			}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"io/fs"
 	"maps"
 	"net"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -390,7 +393,102 @@ func unreachable(err error) string {
 
 // warn prints warnings, a line each.
 func (p *program) warn(errs ...error) {
+	p.note("warning", errs...)
 	for _, err := range flatten(errors.Join(errs...)) {
 		fmt.Fprintf(p.stderr, "warning: %s\n", redact.String(err.Error()))
 	}
+}
+
+// annotations are what CI systems show beside the documents that a command read.
+type annotations struct {
+	format string    // of --format: github, gitlab, or "" for none
+	report io.Writer // standard output, where the report of GitLab takes the place of the result
+	noted  []annotation
+}
+
+// An annotation is an error or a warning, and where it belongs.
+type annotation struct {
+	severity    string // error or warning
+	file        string // "" for none
+	line        int
+	title, text string
+}
+
+// registerAnnotations adds --format.
+func (p *program) registerAnnotations(c *cobra.Command) {
+	c.Flags().StringVar(&p.format, "format", "", "`SYSTEM` that shows errors and warnings beside the documents: github prints annotations beside the messages, gitlab a code quality report in place of the result")
+	complete(c, "format", "github", "gitlab")
+}
+
+func (p *program) beginAnnotations(c *cobra.Command) error {
+	switch {
+	case p.format != "" && p.format != "github" && p.format != "gitlab":
+		return usage("--format %q: want github or gitlab", p.format)
+	case p.format == "gitlab" && c.Flags().Changed("output"):
+		return usage("--format gitlab prints its report in place of the result: leave out -o")
+	case p.format == "gitlab":
+		p.report, p.stdout = p.stdout, io.Discard
+	}
+	return nil
+}
+
+// note notes errors or warnings at the documents that they name, whose files are named by
+// their paths below the working directory, as CI systems do.
+func (p *program) note(severity string, errs ...error) {
+	if p.format == "" { // a server would collect them as long as it runs
+		return
+	}
+	dir, _ := os.Getwd()
+	for _, err := range flatten(errors.Join(errs...)) {
+		at := source.DocumentError{Err: err}
+		if e, ok := errors.AsType[*source.DocumentError](err); ok {
+			at = *e
+		}
+		if inside, err := filepath.Rel(dir, at.File); err == nil && filepath.IsLocal(inside) {
+			at.File = inside
+		} else if at.File == "-" {
+			at.File = ""
+		} else if at.File != "" {
+			at.File = filepath.Clean(at.File)
+		}
+		text := (&source.DocumentError{Field: at.Field, Err: at.Err}).Error()
+		p.noted = append(p.noted, annotation{severity, filepath.ToSlash(at.File), max(at.Line, 1), cmp.Or(at.Object, "headgate"), redact.String(text)})
+	}
+}
+
+// What GitHub escapes in the text and in the properties of a workflow command.
+var (
+	commandText     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	commandProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+)
+
+// annotate prints what was noted, and the error with which the command ends. GitLab
+// takes what is in files alone. The fingerprint of an issue has no line: one that moves is
+// the same.
+func (p *program) annotate(err error) error {
+	p.note("error", err)
+	issues, seen := []map[string]any{}, map[string]int{}
+	for _, a := range p.noted {
+		if p.format == "github" {
+			at := ""
+			if a.file != "" {
+				at = fmt.Sprintf("file=%s,line=%d,", commandProperty.Replace(a.file), a.line)
+			}
+			fmt.Fprintf(p.stderr, "::%s %stitle=%s::%s\n", a.severity, at, commandProperty.Replace(a.title), commandText.Replace(a.text))
+		} else if a.file != "" {
+			id := a.file + "\x00" + a.title + "\x00" + a.text
+			issues = append(issues, map[string]any{
+				"check_name":  "headgate",
+				"description": a.title + ": " + a.text,
+				"fingerprint": fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, id, seen[id]))),
+				"severity":    map[string]string{"error": "major", "warning": "minor"}[a.severity],
+				"location":    map[string]any{"path": a.file, "lines": map[string]int{"begin": a.line}},
+			})
+			seen[id]++
+		}
+	}
+	if p.report == nil {
+		return nil
+	}
+	return printJSON(p.report, issues)
 }

@@ -32,6 +32,7 @@ type pushFlags struct {
 	origin      string
 	revision    string
 	created     string
+	provenance  string
 }
 
 func (p *program) push() *cobra.Command {
@@ -49,7 +50,10 @@ A directory is packed as fetch packs a Git repository: without links, devices, t
 files or the default patterns ignore (see headgate explain ignore). Archives and artifacts of the store are published byte
 for byte. The digest does not depend on the machine, its umask or the time; a time of creation is only published with
 --created or SOURCE_DATE_EPOCH. The source and the revision of an object are published, without credentials, unless
---source and --revision give others.`,
+--source and --revision give others.
+
+With --provenance the statement of headgate fetch --provenance about the archive is published too, as an artifact that
+refers to the manifest. The manifest becomes a second subject of it, in FILE as well: sign that afterwards.`,
 		Example: `  headgate push ./manifests oci://registry.example.org/team/app --revision "$(git rev-parse HEAD)" --docker-config
   headgate push gitrepository/app oci://registry.example.org/team/app:v1.2.3 --tag stable
   headgate push pkgchart/web oci://registry.example.org/charts/web`,
@@ -64,6 +68,7 @@ for byte. The digest does not depend on the machine, its umask or the time; a ti
 	fl.StringVar(&f.revision, "revision", "", "`REVISION` of the content, such as main@sha1:COMMIT, for the annotation org.opencontainers.image.revision")
 	fl.StringVar(&f.created, "created", "", "`TIME` (RFC 3339) for the annotation org.opencontainers.image.created; default SOURCE_DATE_EPOCH, if it is set")
 	fl.StringArrayVar(&f.annotations, "annotation", nil, "additional annotation `NAME=VALUE`; repeatable")
+	fl.StringVar(&f.provenance, "provenance", "", "attach the statement in `FILE`, which headgate fetch wrote about the archive")
 	registerStore(c, &f.store)
 	f.registerAccess(c, false)
 	registerLimit(c, &f.maxBytes)
@@ -86,6 +91,10 @@ func (p *program) runPush(ctx context.Context, f *pushFlags, from, to string) er
 	if err != nil {
 		return err
 	}
+	statement, err := readStatement(f.provenance)
+	if err != nil {
+		return err
+	}
 	if p.timeout == 0 {
 		bounded, cancel := context.WithTimeoutCause(ctx, 5*time.Minute, errors.New("not done within 5m: --timeout sets another bound"))
 		defer cancel()
@@ -99,18 +108,27 @@ func (p *program) runPush(ctx context.Context, f *pushFlags, from, to string) er
 	if err := b.describe(&publication, repo.Spec.URL); err != nil {
 		return err
 	}
+	if statement != nil {
+		if _, err := statement.VerifyArchive(io.NewSectionReader(b, 0, b.size)); err != nil {
+			return s.about(f.provenance+": "+from, err)
+		}
+	}
 	meter := newMeter(p.stderr, f.quiet, nil)
 	meter.names[addressOf(repo)] = repo.Spec.URL
 	s.env.Progress = meter.show
 	origin := oci.New(repo, s.env, nil)
 	d, err := origin.Publish(ctx, b, b.size, publication)
+	attached := ""
+	if err == nil && statement != nil {
+		attached, err = attach(ctx, origin, repo.Spec.URL, d, f.provenance, statement)
+	}
 	meter.done(addressOf(repo), "", "")
 	meter.stop()
 	if err != nil {
 		return s.about(from+" to "+to, source.Conceal(err, origin))
 	}
 	slices.Sort(publication.Tags)
-	done := pushed{repo.Spec.URL, slices.Compact(publication.Tags), d.Digest.String(), b.size, publication.Source, publication.Revision}
+	done := pushed{repo.Spec.URL, slices.Compact(publication.Tags), d.Digest.String(), b.size, publication.Source, publication.Revision, attached}
 	name := redact.String(done.URL) + "@" + done.Digest
 	return p.result(&f.outputFlags, done, []string{name}, [][]string{{"ARTIFACT", "TAGS", "SIZE"}, {name, strings.Join(done.Tags, ", "), humanSize(done.Size)}})
 }
@@ -123,6 +141,8 @@ type pushed struct {
 	Size     int64    `json:"size"` // of the archive
 	Source   string   `json:"source,omitempty"`
 	Revision string   `json:"revision,omitempty"`
+
+	Provenance string `json:"provenance,omitempty"` // digest of the manifest that has the statement
 }
 
 // target returns the repository that a URL names. The command bounds its use.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -28,7 +29,8 @@ import (
 // $COMMIT2 the commits of main, v1.0.0 is a tag at the first. $PRIVATE is the
 // same repository behind user "ci" and password "s3cret"; $BROKEN is a server
 // that answers 500; $CANARY is $PRIVATE with user and password in the URL.
-// $REGISTRY, $LOCKED for the same user, $DENYING and $ECHOING, which sends back
+// $REGISTRY, $LOCKED for the same user, $DENYING, $UNREFERRED, which refuses manifests
+// that refer to others, and $ECHOING, which sends back
 // the password that it gets, are the hosts of registries, $OVERTLS is one with TLS,
 // $TESTDATA is the folder testdata of the module,
 // $SIGNED and $COSIGN have what gpg, ssh-keygen and cosign signed. The
@@ -58,6 +60,7 @@ func TestScripts(t *testing.T) {
 			env.Values[desksKey{}] = map[string]desk{}
 			for name, config := range map[string]testenv.RegistryConfig{
 				"REGISTRY": {}, "LOCKED": {Username: "ci", Password: "s3cret"}, "DENYING": {Defect: &testenv.Defect{Phase: testenv.PutBlob, Status: 403}},
+				"UNREFERRED": {Defect: &testenv.Defect{Phase: testenv.PutManifest, Do: testenv.Serve, Handler: refuseSubjects}},
 			} {
 				if used(name) {
 					registry := testenv.StartRegistry(t, config)
@@ -285,3 +288,14 @@ func serveStore(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 var must = testenv.Must
+
+// refuseSubjects refuses manifests that refer to others.
+func refuseSubjects(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	text, err := io.ReadAll(r.Body)
+	if err != nil || bytes.Contains(text, []byte(`"subject"`)) {
+		w.WriteHeader(http.StatusForbidden)
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(text))
+	next.ServeHTTP(w, r)
+}

@@ -242,7 +242,7 @@ func (p *program) serveConfig(f *serveFlags, problem func(string) func(error)) (
 	if err := f.receivers(&c.Notify); err != nil {
 		return c, err
 	}
-	if err := f.checkFrom(c.Env.Local, ""); err != nil {
+	if err := f.checkFrom(c.Env.Local, "", ""); err != nil {
 		return c, &exitError{exitUsage, err}
 	}
 	return c, nil

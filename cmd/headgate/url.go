@@ -31,6 +31,7 @@ type urlFlags struct {
 	values                                          []string
 	given                                           *pflag.FlagSet
 	objects                                         bool // are made of URLs
+	plain                                           bool // their names have no hash
 }
 
 // A urlFlag is one of urlFlags.
@@ -51,7 +52,7 @@ func (f *urlFlags) all() []urlFlag {
 		{"cert-secret-ref", "spec.certSecretRef", "oci s3 gs azblob index charts", false, &f.cert, "`NAME` of the Secret with ca.crt, or tls.crt and tls.key, for the URL of a registry, bucket or chart repository; for a Git repository put ca.crt into the Secret of --secret-ref"},
 		{"proxy-secret-ref", "spec.proxySecretRef", "git oci s3 gs azblob", false, &f.proxy, "`NAME` of the Secret with the address of the proxy for a URL"},
 		{"insecure", "spec.insecure", "oci s3 gs azblob charts", false, &f.insecure, "use http instead of https for the URL of a registry or bucket"},
-		{"name", "metadata.name", "", true, &f.name, "`NAME` of the object of a URL; default the last part of the URL with a hash"},
+		{"name", "metadata.name", "", true, &f.name, "`NAME` of the object of a URL; default one made of the URL"},
 		{"branch", "spec.ref.branch", "git", true, &f.branch, "`BRANCH` of the Git repository at a URL"},
 		{"tag", "spec.ref.tag", "git oci", true, &f.tag, "`TAG` of the Git repository or artifact at a URL"},
 		{"semver", "spec.ref.semver", "git oci", true, &f.semver, "`RANGE` of versions, of which the newest tag at a URL is taken"},
@@ -175,7 +176,9 @@ func (s *session) complete(obj source.Object, words, name string) error {
 	head.Kind = source.ReferenceTo(obj).Kind
 	source.Default(obj)
 	id := identity(obj)
-	if head.Metadata.Name = name; name == "" {
+	if head.Metadata.Name = name; name == "" && s.flags.plain {
+		head.Metadata.Name = nameFor(words, 63)
+	} else if name == "" {
 		head.Metadata.Name = fmt.Sprintf("%s-%.5x", nameFor(words, 52), sha256.Sum256([]byte(id)))
 	} else if ref := source.ReferenceTo(obj); s.flags.store != "" {
 		saved, err := ledgerOf(s.flags.store).Object(ref)

@@ -42,6 +42,7 @@ Exit codes: 0 all objects are valid, 2 there are errors.`,
 	}
 	f.registerFiles(c)
 	f.outputFlags.register(c, "text", "json")
+	p.registerAnnotations(c)
 	c.Flags().BoolVar(&f.strict, "strict", false, "treat documents of other kinds as errors")
 	return c
 }
@@ -116,6 +117,7 @@ func (p *program) runValidate(f *validateFlags) error {
 	warnings = append(set.Warnings, warnings...)
 	var err error
 	if v.Errors, v.Warnings = defectLines(v.errs), defectLines(warnings); f.documents() {
+		p.note("warning", warnings...)
 		err = printValue(p.stdout, f.output, v)
 	} else if p.warn(warnings...); f.prints() {
 		p.skipped(v.Others, v.Skipped, f.verbose)
@@ -231,6 +233,9 @@ func (p *program) convert() *cobra.Command {
 		p.skipped(set.Others, set.Skipped, f.verbose)
 		var converted []source.Object
 		for _, obj := range set.Objects {
+			if e, ok := obj.(*source.ExternalArtifact); ok && e.Composed != nil {
+				continue // no document has it
+			}
 			to, warnings, err := source.Convert(obj, version, group)
 			if p.warn(warnings...); err == nil {
 				converted = append(converted, to)
@@ -277,7 +282,7 @@ headgate validate refuses all that the schema refuses, and checks more, such as 
 			return asFailure(err)
 		},
 	}
-	for _, k := range source.Kinds(source.Group) {
+	for _, k := range slices.Concat(source.Kinds(source.Group), source.Kinds(source.GeneratorGroup)) {
 		c.ValidArgs = append(c.ValidArgs, k.Name)
 	}
 	c.Flags().StringVar(&version, "api-version", source.V1, "`VERSION` of the documents: v1 or v1beta2")

@@ -13,11 +13,12 @@ func NoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// VolumeSize returns how many bytes the volume of a directory holds in all.
-func VolumeSize(dir string) (int64, error) {
+// Volume returns how many bytes the volume of a directory holds in all, and how many
+// are free for this user.
+func Volume(dir string) (size, free int64, err error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return int64(st.Blocks) * int64(st.Bsize), nil
+	return int64(st.Blocks) * int64(st.Bsize), int64(st.Bavail) * int64(st.Bsize), nil
 }

@@ -20,15 +20,16 @@ func NoSpace(err error) bool {
 	return errors.Is(err, diskFull) || errors.Is(err, handleDiskFull) || errors.Is(err, diskQuotaExceeded)
 }
 
-// VolumeSize returns how many bytes the volume of a directory holds in all.
-func VolumeSize(dir string) (int64, error) {
+// Volume returns how many bytes the volume of a directory holds in all, and how many
+// are free for this user.
+func Volume(dir string) (size, free int64, err error) {
 	name, err := syscall.UTF16PtrFromString(dir)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	var available, total, free int64
-	if ok, _, err := getDiskFreeSpaceEx.Call(uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(&available)), uintptr(unsafe.Pointer(&total)), uintptr(unsafe.Pointer(&free))); ok == 0 {
-		return 0, err
+	var available, total, all int64
+	if ok, _, err := getDiskFreeSpaceEx.Call(uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(&available)), uintptr(unsafe.Pointer(&total)), uintptr(unsafe.Pointer(&all))); ok == 0 {
+		return 0, 0, err
 	}
-	return total, nil
+	return total, available, nil
 }

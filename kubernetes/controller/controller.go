@@ -81,7 +81,7 @@ func Setup(mgr manager.Manager, o Options) (*serve.Server, error) {
 		mgr: mgr, group: cmp.Or(o.Group, source.ReferenceGroup), name: cmp.Or(o.Name, "source-controller"), states: states{root}, log: o.Serve.Log,
 		scope: o.Scope, begin: o.Begin, held: o.Held,
 		objects: make(map[source.Reference]*object), changes: make(map[source.Reference]serve.Trigger),
-		deleted: make(map[source.Reference]client.Object), secrets: make(map[types.NamespacedName]bool), dirty: make(chan struct{}, 1),
+		deleted: make(map[source.Reference]deletion), secrets: make(map[types.NamespacedName]bool), dirty: make(chan struct{}, 1),
 		unwatched: o.Unwatched, identities: o.Identities, defaultAccount: o.DefaultAccount,
 	}
 	if c.log == nil {
@@ -122,9 +122,9 @@ func Setup(mgr manager.Manager, o Options) (*serve.Server, error) {
 	return server, errors.Join(mgr.AddReadyzCheck("sources", ready), mgr.Add(c))
 }
 
-// CacheOptions returns what the cache of a manager should hold for [Setup]: the objects of a scope and, of other
-// sources, what objects can be made of, in a namespace, "" for every one. Of Secrets and service accounts it holds the
-// names of all.
+// CacheOptions returns the options of a manager's cache for [Setup], in a namespace, "" for every one. Of sources the cache
+// holds metadata that only the controller reads: others read sources from the API server. Of Secrets and service accounts
+// it holds the names.
 func CacheOptions(scope Scope, namespace string) cache.Options {
 	bare := func(in any) (any, error) {
 		if o, ok := in.(client.Object); ok {
@@ -137,7 +137,7 @@ func CacheOptions(scope Scope, namespace string) cache.Options {
 	}
 	names := cache.ByObject{Transform: bare}
 	options := cache.Options{
-		DefaultTransform: scope.strip, // ByObject would want each kind to be in the cluster
+		DefaultTransform: scope.keep, // ByObject would want each kind to be in the cluster
 		ByObject:         map[client.Object]cache.ByObject{&corev1.Secret{}: names, &corev1.ServiceAccount{}: names},
 	}
 	if namespace != "" {
@@ -166,7 +166,7 @@ type controller struct {
 	mu      sync.Mutex
 	objects map[source.Reference]*object
 	changes map[source.Reference]serve.Trigger // objects that have to run
-	deleted map[source.Reference]client.Object // that have the finalizer
+	deleted map[source.Reference]deletion      // that have the finalizer
 	secrets map[types.NamespacedName]bool      // that changed, and service accounts
 	told    map[source.Reference]types.UID     // the objects that the server knows
 	dirty   chan struct{}                      // there is something new in the above

@@ -167,7 +167,7 @@ func (c *controller) desired() serve.Desired {
 func (c *controller) follow(ctx context.Context) {
 	c.mu.Lock()
 	changes, deleted, secrets := c.changes, c.deleted, c.secrets
-	c.changes, c.deleted, c.secrets = make(map[source.Reference]serve.Trigger), make(map[source.Reference]client.Object), make(map[types.NamespacedName]bool)
+	c.changes, c.deleted, c.secrets = make(map[source.Reference]serve.Trigger), make(map[source.Reference]deletion), make(map[types.NamespacedName]bool)
 	for ref, k := range c.objects {
 		if len(secrets) == 0 {
 			break
@@ -189,18 +189,32 @@ func (c *controller) follow(ctx context.Context) {
 	for name := range secrets {
 		c.server.SecretChanged(name.Namespace, name.Name)
 	}
-	for ref, o := range deleted {
-		if err := c.release(ctx, o); err != nil && ctx.Err() == nil {
-			c.log.Warn("remove finalizer", "object", ref.String(), "problem", err.Error())
-			time.AfterFunc(time.Second, func() {
+	for ref, d := range deleted {
+		if err := c.release(ctx, d.Object); err != nil && ctx.Err() == nil {
+			c.log.Warn("remove finalizer", "object", ref.String(), "problem", granting(err).Error(), "again", d.wait.String())
+			time.AfterFunc(d.wait, func() {
 				c.mu.Lock()
 				defer c.mu.Unlock()
-				c.deleted[ref] = o
-				c.changed()
+				if _, newer := c.deleted[ref]; !newer {
+					c.deleted[ref] = deletion{d.Object, min(2*d.wait, maxReleaseWait)}
+					c.changed()
+				}
 			})
 		}
 	}
 }
+
+// A deletion is an object that was deleted and has the finalizer.
+type deletion struct {
+	client.Object
+	wait time.Duration // after another failure to remove it
+}
+
+// The first and the longest wait before the removal of a finalizer is tried again.
+const (
+	releaseWait    = time.Second
+	maxReleaseWait = time.Minute
+)
 
 // changed has Follow look again.
 func (c *controller) changed() {
@@ -231,14 +245,14 @@ func (c *controller) forget(o any) {
 	if last, ok := o.(informers.DeletedFinalStateUnknown); ok {
 		o = last.Obj
 	}
-	u, ok := o.(*unstructured.Unstructured)
+	gone, ok := o.(client.Object)
 	if !ok {
 		return
 	}
-	ref := referenceTo(u)
+	ref := referenceTo(gone)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k := c.objects[ref]; k != nil && k.uid == u.GetUID() {
+	if k := c.objects[ref]; k != nil && k.uid == gone.GetUID() {
 		c.drop(ref)
 	}
 }
@@ -258,31 +272,40 @@ func referenceTo(o client.Object) source.Reference {
 
 // see takes over what the API server has of an object; ours says that it answered a patch of this controller.
 func (c *controller) see(o any, ours bool) {
-	u, ok := o.(*unstructured.Unstructured)
-	if !ok || c.known(u) {
+	seen, ok := o.(*sighting)
+	if u, raw := o.(*unstructured.Unstructured); raw && !c.known(u) { // an answer, or of a cache with other options
+		seen, ok = c.scope.sight(u), true
+	}
+	if !ok {
 		return
 	}
-	ref, foreign := referenceTo(u), !c.scope.selects(u)
-	if gone := u.GetDeletionTimestamp() != nil; gone || foreign && ref.Kind == "PkgChart" { // which nothing is made of
+	now := seen.object
+	seen.object = nil
+	if c.known(seen) {
+		return
+	}
+	ref, foreign := referenceTo(seen), seen.foreign
+	if gone := seen.DeletionTimestamp != nil; gone || foreign && ref.Kind == "PkgChart" { // which nothing is made of
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.drop(ref)
-		if gone && !foreign && slices.Contains(u.GetFinalizers(), finalizer) {
-			c.deleted[ref] = u
+		if gone && !foreign && slices.Contains(seen.Finalizers, finalizer) {
+			c.deleted[ref] = deletion{&seen.PartialObjectMetadata, releaseWait}
 			c.changed()
 		}
 		return
 	}
-	now, err := decode(u)
-	if err != nil {
-		c.log.Warn("object", "object", ref.String(), "problem", err.Error())
+	if now == nil {
+		if seen.problem != nil {
+			c.log.Warn("object", "object", ref.String(), "problem", seen.problem.Error())
+		}
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.objects[ref]
 	_, external := now.doc.(*source.ExternalArtifact)
-	now.foreign, external = foreign, external || foreign
+	external = external || foreign
 	switch {
 	case k == nil && ours: // it was deleted while the patch was answered
 		return
@@ -296,7 +319,9 @@ func (c *controller) see(o any, ours bool) {
 		c.changes[ref] = serve.Repair
 		c.changed()
 	}
-	now.sent, now.pruned = k.sent, k.pruned
+	if now.sent, now.pruned = k.sent, k.pruned; bytes.Equal(now.sent, now.own) {
+		now.sent = now.own // which is held once
+	}
 	same := k.uid == now.uid && k.foreign == foreign && sameDocument(now.doc.Head().Metadata, k.doc.Head().Metadata)
 	if same && (!external || bytes.Equal(now.full, k.full)) {
 		now.doc, now.defect = k.doc, k.defect // by which the server sees that it is the same
@@ -307,11 +332,11 @@ func (c *controller) see(o any, ours bool) {
 }
 
 // known reports whether this version of an object, or a newer one, was seen; it may be one of that name that came later.
-func (c *controller) known(u *unstructured.Unstructured) bool {
+func (c *controller) known(o client.Object) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	k := c.objects[referenceTo(u)]
-	return k != nil && !newer(u.GetResourceVersion(), k.version)
+	k := c.objects[referenceTo(o)]
+	return k != nil && !newer(o.GetResourceVersion(), k.version)
 }
 
 // newer reports whether version a of an object is newer than b.
@@ -335,7 +360,6 @@ func decode(u *unstructured.Unstructured) (*object, error) {
 	if doc == nil {
 		return nil, defect
 	}
-	doc.Head().Metadata.ManagedFields = nil
 	k := &object{doc: doc, defect: defect, uses: secretNames(u.Object["spec"]), uid: u.GetUID(), version: u.GetResourceVersion()}
 	if name, provided := accountOf(u.Object["spec"]); provided {
 		k.account = &name

@@ -35,6 +35,9 @@ type refusing struct {
 	told *refusals
 }
 
+// WrappedRoundTripper returns the transport below, by which client-go cancels a request.
+func (r refusing) WrappedRoundTripper() http.RoundTripper { return r.next }
+
 const (
 	refusalsAgain = 5 * time.Minute
 	maxRefusals   = 1000

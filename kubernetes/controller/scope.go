@@ -2,7 +2,11 @@ package controller
 
 import (
 	"crypto/sha256"
+	"maps"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,22 +39,49 @@ func (s Scope) selects(o client.Object) bool {
 	return s.Has(referenceTo(o))
 }
 
-// strip removes what nothing reads: of a source outside of the scope all but what others are made of.
-func (s Scope) strip(in any) (any, error) {
-	o, ok := in.(client.Object)
-	if !ok {
-		return in, nil
+// A sighting is an object as the cache of the manager keeps it: what tells it from others and how it was deleted. What
+// it asks for is beside that until the controller has taken it over.
+type sighting struct {
+	metav1.PartialObjectMetadata
+	foreign bool    // outside of the scope
+	object  *object // nil after it was taken over
+	problem error   // why there is none
+}
+
+// keep is the transform of the cache: of a source it makes a sighting.
+func (s Scope) keep(in any) (any, error) {
+	if o, ok := in.(client.Object); ok {
+		o.SetManagedFields(nil)
 	}
-	o.SetManagedFields(nil)
-	u, ok := in.(*unstructured.Unstructured)
-	if !ok || u.GroupVersionKind().Group != source.ReferenceGroup && u.GroupVersionKind().Group != source.Group || s.selects(u) {
-		return in, nil
+	if u, ok := in.(*unstructured.Unstructured); ok && slices.Contains([]string{source.Group, source.ReferenceGroup}, u.GroupVersionKind().Group) {
+		return s.sight(u), nil
 	}
-	u.SetAnnotations(nil)
-	u.SetOwnerReferences(nil)
-	artifact, found, _ := unstructured.NestedFieldNoCopy(u.Object, "status", "artifact")
-	if delete(u.Object, "status"); found {
-		u.Object["status"] = map[string]any{"artifact": artifact}
+	return in, nil
+}
+
+// sight decodes an object: of one outside of the scope what others are made of.
+func (s Scope) sight(u *unstructured.Unstructured) *sighting {
+	seen := &sighting{foreign: !s.selects(u)}
+	seen.SetGroupVersionKind(u.GroupVersionKind())
+	seen.Namespace, seen.Name, seen.UID, seen.ResourceVersion = u.GetNamespace(), u.GetName(), u.GetUID(), u.GetResourceVersion()
+	seen.DeletionTimestamp, seen.Finalizers = u.GetDeletionTimestamp(), u.GetFinalizers()
+	if seen.foreign {
+		artifact, found, _ := unstructured.NestedFieldNoCopy(u.Object, "status", "artifact")
+		bare := maps.Clone(u.Object)
+		delete(bare, "status")
+		if found {
+			bare["status"] = map[string]any{"artifact": artifact}
+		}
+		u = &unstructured.Unstructured{Object: bare}
 	}
-	return u, nil
+	if seen.object, seen.problem = decode(u); seen.object != nil {
+		seen.object.foreign = seen.foreign
+		m := &seen.object.doc.Head().Metadata
+		m.ManagedFields = nil
+		delete(m.Annotations, corev1.LastAppliedConfigAnnotation)
+		if seen.foreign {
+			m.Annotations, m.OwnerReferences = nil, nil
+		}
+	}
+	return seen
 }

@@ -35,8 +35,8 @@ const (
 	header  = "# Written by headgate lock. Commit it beside the documents; headgate update moves its entries.\n"
 )
 
-// An Entry is what a lock has of one object. That of a PkgRepository has the digest
-// of its spec alone.
+// An Entry is what a lock has of one object. Those of a PkgRepository and of an
+// ArtifactGenerator have the digest of the spec alone.
 type Entry struct {
 	SpecDigest string `yaml:"specDigest"` // see [SpecDigest]
 	// Content is the SHA-256 of the uncompressed archive of an artifact that is packed
@@ -157,12 +157,20 @@ func (e Entries) Encode() ([]byte, error) {
 // SpecDigest returns the SHA-256, sha256:HEX, of the canonical JSON (RFC 8785) of the
 // spec of obj as version v1 of headgate's group has it: without fields that have
 // their default, interval, timeout and suspend, without references to credentials,
-// and without what [source.Masked] leaves out. Specs that ask for the same content
+// and without what [source.Masked] leaves out; of an ExternalArtifact that a generator
+// makes, of its [source.Composition]. Specs that ask for the same content
 // have the same digest in both groups and versions, however they were written.
 func SpecDigest(obj source.Object) (string, error) {
+	text, err := Spec(obj)
+	sum := sha256.Sum256(text)
+	return "sha256:" + hex.EncodeToString(sum[:]), err
+}
+
+// Spec returns the text that [SpecDigest] is the digest of.
+func Spec(obj source.Object) ([]byte, error) {
 	v1, _, err := source.Convert(obj, source.V1, source.Group)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	source.Default(v1)
 	v1 = source.Masked(v1)
@@ -181,21 +189,22 @@ func SpecDigest(obj source.Object) (string, error) {
 	}
 	object.Spec = map[string]any{} // of a kind that has none
 	text, err := json.Marshal(v1)
-	if err == nil {
+	if e, ok := obj.(*source.ExternalArtifact); ok && e.Composed != nil {
+		err = json.Unmarshal(source.CanonicalSpec(e), &object.Spec)
+	} else if err == nil {
 		err = json.Unmarshal(text, &object)
 	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	for _, field := range []string{"interval", "timeout", "suspend"} {
 		delete(object.Spec, field)
 	}
 	strip(object.Spec)
-	if text, err = json.Marshal(object.Spec); err == nil {
-		text, err = jsoncanonicalizer.Transform(text)
+	if text, err = json.Marshal(object.Spec); err != nil {
+		return nil, err
 	}
-	sum := sha256.Sum256(text)
-	return "sha256:" + hex.EncodeToString(sum[:]), err
+	return jsoncanonicalizer.Transform(text)
 }
 
 // strip removes references to credentials, versions of references, and empty mappings.

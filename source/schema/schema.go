@@ -10,6 +10,7 @@ package schema
 
 import (
 	"bytes"
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"fmt"
@@ -27,23 +28,31 @@ type object = map[string]any
 
 // JSON returns the JSON Schema of a kind in a version, or of all kinds in it if kind is
 // empty, as indented text. Documents of both groups and in both spellings of the
-// kind are valid by it.
+// kind are valid by it. ArtifactGenerator has one version, whichever is asked for.
 func JSON(kind, version string) ([]byte, error) {
 	var refs []object
 	definitions := object{}
-	for _, k := range source.Kinds(source.Group) {
-		if slices.Contains(k.Versions, version) && (kind == "" || kind == k.Name) {
-			definitions[k.Name] = documents(k.Name, version)
+	for _, k := range slices.Concat(source.Kinds(source.Group), source.Kinds(source.GeneratorGroup)) {
+		of := version
+		if k.Versions[0] == source.GeneratorVersion { // it has no other
+			of = source.GeneratorVersion
+		}
+		if slices.Contains(k.Versions, of) && (kind == "" || kind == k.Name) {
+			definitions[k.Name] = documents(k.Name, of)
 			refs = append(refs, object{"$ref": "#/$defs/" + k.Name})
 		}
 	}
 	if refs == nil {
 		return nil, fmt.Errorf("there is no kind %q in version %q", kind, version)
 	}
+	beside := object{"apiVersion": object{"enum": []string{"v1"}}, "kind": object{"enum": []string{"Secret", "ServiceAccount"}}} // sources in a file
+	definitions["Secrets"] = object{"type": "object", "required": []string{"apiVersion", "kind"}, "properties": beside}
+	refs = append(refs, object{"$ref": "#/$defs/Secrets"})
 	out := object{"title": "Sources of headgate, " + version, "oneOf": refs, "$defs": definitions}
 	if kind != "" {
 		out = definitions[kind].(object)
 	}
+	out["$id"] = URL(kind, version)
 	out["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
@@ -53,12 +62,21 @@ func JSON(kind, version string) ([]byte, error) {
 	return text.Bytes(), err
 }
 
+// URL returns where the schema that [JSON] returns is published, which is its $id as well.
+func URL(kind, version string) string {
+	return "https://raw.githubusercontent.com/headgate-io/headgate/main/docs/schemas/" + strings.ToLower(cmp.Or(kind, "all")) + "_" + version + ".json"
+}
+
 // documents returns the JSON Schema of the documents of a kind.
 func documents(kind, version string) object {
 	g := generator{facts: source.Facts(kind), version: version, strict: true}
 	out := g.value(typeOf(kind), "")
 	properties := out["properties"].(object)
-	properties["apiVersion"] = object{"type": "string", "enum": []string{source.Group + "/" + version, source.ReferenceGroup + "/" + version}}
+	versions := []string{source.Group + "/" + version, source.ReferenceGroup + "/" + version}
+	if version == source.GeneratorVersion {
+		versions = []string{source.GeneratorGroup + "/" + version}
+	}
+	properties["apiVersion"] = object{"type": "string", "enum": versions}
 	properties["kind"] = object{"type": "string", "enum": source.Spellings(kind)}
 	out["title"] = kind + ", " + version
 	var rules []object

@@ -3,10 +3,8 @@ package schema_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -19,55 +17,18 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/headgate-io/headgate/internal/document"
+	"github.com/headgate-io/headgate/internal/schematest"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/schema"
 )
 
 var update = flag.Bool("update", false, "write docs/schemas anew")
 
-// compiled returns the schema of each kind and version, by KIND/VERSION, and that of
-// all kinds by /VERSION.
-func compiled(t *testing.T) map[string]*jsonschema.Schema {
-	t.Helper()
-	all := map[string]*jsonschema.Schema{}
-	for name, text := range texts(t) {
-		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-		c := jsonschema.NewCompiler()
-		c.AssertFormat()
-		if err == nil {
-			err = c.AddResource(name, value)
-		}
-		if err == nil {
-			all[name], err = c.Compile(name)
-		}
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-	}
-	return all
-}
-
-// texts returns the schemas by KIND/VERSION.
-func texts(t *testing.T) map[string][]byte {
-	t.Helper()
-	all := map[string][]byte{}
-	for _, k := range append(source.Kinds(source.Group), source.Kind{Versions: []string{source.V1, source.V1Beta2}}) {
-		for _, version := range k.Versions {
-			text, err := schema.JSON(k.Name, version)
-			if err != nil {
-				t.Fatal(err)
-			}
-			all[k.Name+"/"+version] = text
-		}
-	}
-	return all
-}
-
 // TestFiles compares docs/schemas with what the package makes.
 func TestFiles(t *testing.T) {
 	const dir = "../../docs/schemas"
 	files := map[string]bool{}
-	for name, text := range texts(t) {
+	for name, text := range schematest.Texts(t) {
 		kind, version, _ := strings.Cut(name, "/")
 		if kind == "" {
 			kind = "all"
@@ -93,6 +54,78 @@ func TestFiles(t *testing.T) {
 		if _, err := schema.JSON(name, source.V1Beta2); err == nil {
 			t.Errorf("a schema of %s in v1beta2", name)
 		}
+	}
+}
+
+// TestSeveralKinds reads the schema of all kinds from where it is published, as editors
+// do, and the documents of a file with it: Secrets may stand beside sources, what is no
+// source may not.
+func TestSeveralKinds(t *testing.T) {
+	published, err := os.Open("../../docs/schemas/all_v1.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer published.Close()
+	value, err := jsonschema.UnmarshalJSON(published)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if id := value.(map[string]any)["$id"]; id != schema.URL("", source.V1) {
+		t.Errorf("$id is %v", id)
+	}
+	if err := c.AddResource(schema.URL("", source.V1), value); err != nil {
+		t.Fatal(err)
+	}
+	all, err := c.Compile(schema.URL("", source.V1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const file = `apiVersion: source.headgate.dev/v1
+kind: GitRepository
+metadata: {name: app}
+spec: {url: "https://example.org/app", interval: 5m, secretRef: {name: login}}
+---
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: HelmRepository
+metadata: {name: charts}
+spec: {url: "https://charts.example.org", interval: 5m}
+---
+apiVersion: source.headgate.dev/v1
+kind: PkgChart
+metadata: {name: web}
+spec: {chart: web, interval: 5m, sourceRef: {kind: PkgRepository, name: charts}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: login}
+stringData: {username: ci}
+---
+apiVersion: source.headgate.dev/v1
+kind: GitRepository
+metadata: {name: typo}
+spec: {uri: "https://example.org/app", interval: 5m}
+---
+apiVersion: source.headgate.dev/v1
+kind: Secret
+metadata: {name: wrong}
+`
+	stream, err := document.Open("sources.yaml", strings.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var valid []bool
+	for o := range stream.Objects() {
+		var raw json.RawMessage
+		stream.Decoder(nil).Decode(o.Node, &raw, "")
+		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		valid = append(valid, all.Validate(value) == nil)
+	}
+	if want := []bool{true, true, true, true, false, false}; !slices.Equal(valid, want) {
+		t.Errorf("valid: %v, want %v", valid, want)
 	}
 }
 
@@ -122,10 +155,8 @@ func (j *judge) object(t *testing.T, text []byte, apiVersion, spelling string) {
 	case refused != nil && wrong == nil:
 		t.Errorf("valid, and refused by the schema: %v\n%s", refused, text)
 	case refused == nil:
-		for _, err := range split(wrong) {
-			if !goOnly(kind, text, err) {
-				t.Errorf("%v, and taken by the schema\n%s", err, text)
-			}
+		for _, err := range schematest.Expressible(kind, text, wrong) {
+			t.Errorf("%v, and taken by the schema\n%s", err, text)
 		}
 		fallthrough
 	default:
@@ -140,53 +171,6 @@ func (j *judge) object(t *testing.T, text []byte, apiVersion, spelling string) {
 	}
 }
 
-func split(err error) []error {
-	if all, ok := err.(interface{ Unwrap() []error }); ok {
-		return all.Unwrap()
-	}
-	if err != nil {
-		return []error{err}
-	}
-	return nil
-}
-
-// bounds are the ends of errors about values that their Go types cannot hold.
-var bounds = []string{"is too long: the limit is 292 years", "is no time: write it as 2006-01-02T15:04:05Z", "must be an integer of 64 bits"}
-
-// goOnly reports whether an error about an object comes of a fact that no schema can
-// say, or of the bounds of a Go type.
-func goOnly(kind string, text []byte, err error) bool {
-	if slices.ContainsFunc(bounds, func(end string) bool { return strings.HasSuffix(err.Error(), end) }) {
-		return true
-	}
-	obj := source.New(source.Reference{Kind: kind})
-	if json.Unmarshal(text, obj) != nil {
-		return false
-	}
-	if c, ok := obj.(*source.PkgChart); ok { // as Decode reads what valuesFiles replaced
-		var old struct{ Spec struct{ ValuesFile string } }
-		json.Unmarshal(text, &old)
-		c.Spec.ValuesFiles = append([]string{old.Spec.ValuesFile}, c.Spec.ValuesFiles...)
-		if c.Version() != source.V1Beta2 || old.Spec.ValuesFile == "" {
-			c.Spec.ValuesFiles = c.Spec.ValuesFiles[1:]
-		}
-	}
-	source.Default(obj)
-	var facts []document.Fact
-	for _, f := range source.Facts(kind) {
-		f.Must = slices.DeleteFunc(slices.Clone(f.Must), func(m document.Must) bool { return m.Schema != nil || m.Required || m.Refused })
-		if len(f.Must) > 0 {
-			facts = append(facts, f)
-		}
-	}
-	var found document.Findings
-	found.Examine(obj, facts)
-	var at *source.DocumentError
-	return errors.As(err, &at) && slices.ContainsFunc(found.Errors, func(e *document.Error) bool {
-		return e.Field == at.Field && e.Err.Error() == at.Err.Error()
-	})
-}
-
 // stream judges the objects of a stream that belong to one of the groups.
 func (j *judge) stream(t *testing.T, file string, text []byte) {
 	t.Helper()
@@ -195,7 +179,7 @@ func (j *judge) stream(t *testing.T, file string, text []byte) {
 		t.Fatal(err)
 	}
 	for o := range s.Objects() {
-		if o.Group != source.Group && o.Group != source.ReferenceGroup {
+		if o.Group != source.Group && o.Group != source.ReferenceGroup && o.Type != "ArtifactGenerator" {
 			continue
 		}
 		var raw json.RawMessage
@@ -206,7 +190,7 @@ func (j *judge) stream(t *testing.T, file string, text []byte) {
 
 // TestDocuments judges the documents that tests, documents and examples have.
 func TestDocuments(t *testing.T) {
-	j := judge{schemas: compiled(t)}
+	j := judge{schemas: schematest.Compile(t)}
 	for _, pattern := range []string{"../../testdata/sources/*.yaml", "../../testdata/sources/*/*.yaml", "../testdata/documents/*.txtar"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
@@ -233,157 +217,16 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// A pool is what random documents have for a field: mostly one of the good texts.
-type pool struct{ good, bad []string }
-
-func words(good, bad string) pool { return pool{strings.Fields(good), append(strings.Fields(bad), "")} }
-
-// pools are the texts of fields by the ends of their paths.
-var pools = map[string]pool{
-	"url":                  {[]string{"https://h/x", "oci://h/x", "ssh://git@h:22/x", "https://h"}, []string{"", "ftp://h/x", "oci://h/x:v1", "https:///x", "https://h/x\ny", "https://u:p@h/"}},
-	"provider":             words("generic aws gcp azure generic generic", "github x"),
-	"sts.provider":         words("aws ldap webidentity", "x"),
-	"verify.provider":      words("cosign notation cosign", "gpg"),
-	"verify.mode":          words("head HEAD Tag TagAndHEAD", "Commit"),
-	"kind":                 words("HelmRepository PkgRepository GitRepository Bucket OCIRepository PkgChart HelmChart ExternalArtifact", "Cat"),
-	"name":                 words("a a.b 0-1", "A -a a_b ../x"),
-	"namespace":            words("default a", "a.b A"),
-	"serviceAccountName":   words("sa", "S_A"),
-	"interval":             words("1m 1h30m 1.5h", "1d -1s 1us"),
-	"timeout":              words("1m 90s 1.5m", "1h 1d"),
-	"type":                 words("default oci", "git"),
-	"operation":            words("copy extract", "untar"),
-	"reconcileStrategy":    words("ChartVersion Revision", "Always"),
-	"branch":               words("main feature/x a@b", "-x /a a..b a.lock a^ @{ a//b .a a/.b a. a/ a.lock/b"),
-	"ref.name":             words("refs/heads/main HEAD refs/tags/v1^{} refs/heads/@", "@ a..b a^b ^{} a^{}^{} a.lock^{} a/^{} @^{} a^"),
-	"commit":               {[]string{strings.Repeat("a", 40), strings.Repeat("B", 64)}, []string{"0123abcd", strings.Repeat("a", 41)}},
-	"semver":               words(">=1.0.0 1.x *", "latest"),
-	"version":              words(">=1.0.0 1.x *", "latest"),
-	"semverFilter":         words("^v .*", "("),
-	"issuer":               words("^https .*", "["),
-	"subject":              words("^repo .*", "["),
-	"tag":                  words("v1 1.0", "a/b a..b -a"),
-	"digest":               {[]string{"sha256:" + strings.Repeat("0", 64)}, []string{"sha256:0", "sha256", "SHA256:00"}},
-	"chart":                words("app charts/app", "../x a/../../b"),
-	"endpoint":             words("minio:9000 h https://h", "h/b h? http://h"),
-	"bucketName":           words("b b.c $web", `a/b a\b .. a?b`),
-	"valuesFiles[]":        words("values.yaml ./a source:app/a", "../a source:app source:Cat/a/b"),
-	"sparseCheckout[]":     words("a ./a a/b.. .", `/a ../b a\b a/../b`),
-	"fromPath":             words("a ./a/../b /x", `../a a\b`),
-	"gitImplementation":    words("go-git libgit2", "gogit"),
-	"creationTimestamp":    words("2026-01-02T03:04:05Z", "now"),
-	"lastUpdateTime":       words("2026-01-02T03:04:05Z", "now"),
-	"lastTransitionTime":   words("2026-01-02T03:04:05Z", "now"),
-	"deletionTimestamp":    words("2026-01-02T03:04:05Z", "now"),
-	"metadata.labels[]":    words("a A_b.c", "-a a/b"),
-	"generateName":         words("a-", ""),
-	"controller":           words("a", ""),
-	"":                     {[]string{"a", "x y", ""}, []string{"a\x00b", "ü", "-"}},
-	"metadata.labels":      words("a a.b/c", "A.B/c -a a/b/c"), // its keys
-	"metadata.annotations": words("a a.b/c A.B/c", "-a a/b/c"),
-}
-
-func poolOf(path string) pool {
-	best := ""
-	for end := range pools {
-		if len(end) > len(best) && (path == end || strings.HasSuffix(path, "."+end)) {
-			best = end
-		}
-	}
-	return pools[best]
-}
-
-// random makes documents.
-type random struct{ *rand.Rand }
-
-func (r random) one(texts []string) string { return texts[r.IntN(len(texts))] }
-
-func (r random) text(path string) string {
-	p := poolOf(path)
-	if r.IntN(40) == 0 {
-		return r.one(p.bad)
-	}
-	return r.one(p.good)
-}
-
-// value returns a value of a type, or sometimes one of another.
-func (r random) value(t reflect.Type, path string) any {
-	if r.IntN(400) == 0 {
-		return []any{nil, 1, 1.5, "text", true, []any{}, map[string]any{}}[r.IntN(7)]
-	}
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	switch {
-	case t == reflect.TypeFor[json.RawMessage]():
-		return []any{"a", 1}
-	case reflect.PointerTo(t).Implements(reflect.TypeFor[interface{ UnmarshalText([]byte) error }]()):
-		return r.text(path)
-	}
-	switch t.Kind() {
-	case reflect.Struct:
-		return r.structure(t, path)
-	case reflect.Slice:
-		items := make([]any, r.IntN(3))
-		for i := range items {
-			items[i] = r.value(t.Elem(), path+"[]")
-		}
-		return items
-	case reflect.Map:
-		items := map[string]any{}
-		for range r.IntN(3) {
-			items[r.text(path)] = r.value(t.Elem(), path+"[]")
-		}
-		return items
-	case reflect.Bool:
-		return r.IntN(2) == 0
-	case reflect.Int64:
-		return r.IntN(100)
-	}
-	return r.text(path)
-}
-
-func (r random) structure(t reflect.Type, path string) map[string]any {
-	fields, out := document.FieldsOf(t), map[string]any{}
-	names := make([]string, 0, len(fields.Index))
-	for name := range fields.Index {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		at := strings.TrimPrefix(path+"."+name, ".")
-		needed := slices.Contains(fields.Required, name) || at == "metadata.name"
-		if needed && r.IntN(60) > 0 || r.IntN(5) == 0 {
-			out[name] = r.value(t.FieldByIndex(fields.Index[name]).Type, at)
-		}
-	}
-	if r.IntN(60) == 0 {
-		out["colour"] = "red"
-	}
-	return out
-}
-
 // TestRandom judges random documents of each kind and version.
 func TestRandom(t *testing.T) {
-	schemas := compiled(t)
-	for _, k := range source.Kinds(source.ReferenceGroup) {
+	schemas := schematest.Compile(t)
+	for _, k := range slices.Concat(source.Kinds(source.ReferenceGroup), source.Kinds(source.GeneratorGroup)) {
 		for i, version := range k.Versions {
 			t.Run(k.Name+"/"+version, func(t *testing.T) {
 				j := judge{schemas: schemas}
-				r := random{rand.New(rand.NewPCG(uint64(len(k.Name)), uint64(i)))}
-				typ := reflect.TypeOf(source.New(source.Reference{Kind: k.Name})).Elem()
-				retired := retiredOf(k.Name)
-				paths := slices.Sorted(maps.Keys(retired)) // so that a seed gives one document
+				r := schematest.Random{Rand: rand.New(rand.NewPCG(uint64(len(k.Name)), uint64(i)))}
 				for range 200 {
-					doc := r.structure(typ, "")
-					doc["apiVersion"] = r.one([]string{source.Group, source.ReferenceGroup}) + "/" + version
-					doc["kind"] = r.one([]string{k.Name, k.Spelling})
-					for _, path := range paths {
-						parent, name, _ := strings.Cut(path, ".")
-						if at, ok := doc[parent].(map[string]any); ok && version == source.V1Beta2 && r.IntN(8) == 0 {
-							at[name] = r.value(retired[path], path)
-						}
-					}
+					doc := r.Document(k, version)
 					text, err := json.Marshal(doc)
 					if err != nil {
 						t.Fatal(err)
@@ -398,17 +241,6 @@ func TestRandom(t *testing.T) {
 			})
 		}
 	}
-}
-
-// retiredOf returns the deprecated fields of spec and status that have no Go field.
-func retiredOf(kind string) map[string]reflect.Type {
-	all := map[string]reflect.Type{}
-	for _, f := range source.Facts(kind) {
-		if f.Shape != nil && strings.Count(f.At, ".") == 1 {
-			all[f.At] = f.Shape
-		}
-	}
-	return all
 }
 
 // TestDefinitions checks what a cluster shows of the kinds.

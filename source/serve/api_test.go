@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -513,6 +514,9 @@ func TestMetrics(t *testing.T) {
 		if !strings.Contains(body, want+"\n") {
 			t.Errorf("there is no line %s", want)
 		}
+	}
+	if !regexp.MustCompile(`(?m)^headgate_store_free_bytes [1-9]`).MatchString(body) || !regexp.MustCompile(`(?m)^headgate_store_size_bytes [1-9]`).MatchString(body) {
+		t.Error("the volume of the store is not told")
 	}
 	if t.Failed() {
 		t.Log(body)

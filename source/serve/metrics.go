@@ -122,6 +122,8 @@ var (
 	fetchingDesc = desc("fetching", "Contents that are being fetched and packed.")
 	answersDesc  = desc("upstream_answers_total", "Answers of upstreams that objects can share, by whether an object asked itself or was given that to another.", "by")
 	cacheDesc    = desc("cache_requests_total", "Lookups in the cache of content, by whether it was there.", "result")
+	sizeDesc     = desc("store_size_bytes", "Bytes that the volume of the store holds in all.")
+	freeDesc     = desc("store_free_bytes", "Bytes that are free on the volume of the store.")
 	startDesc    = desc("start_time_seconds", "Unix time at which the server began.")
 	readyDesc    = desc("source_ready", "Whether a source is ready: 1, 0, or -1 when that is not known.", "kind", "namespace", "name")
 	staleDesc    = desc("source_staleness_ratio", "Time since the origin of a source last answered, over its interval; since the server began when it has not yet. Above 2 it is overdue.", "kind", "namespace", "name")
@@ -130,7 +132,7 @@ var (
 
 // Describe implements [prometheus.Collector].
 func (c collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{phasesDesc, defectsDesc, queueDesc, oldestDesc, runningDesc, fetchingDesc, answersDesc, cacheDesc, startDesc, readyDesc, staleDesc, checkedDesc} {
+	for _, d := range []*prometheus.Desc{phasesDesc, defectsDesc, queueDesc, oldestDesc, runningDesc, fetchingDesc, answersDesc, cacheDesc, sizeDesc, freeDesc, startDesc, readyDesc, staleDesc, checkedDesc} {
 		out <- d
 	}
 }
@@ -172,6 +174,10 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	gauge(runningDesc, float64(count[Running]))
 	gauge(fetchingDesc, float64(stats.Fetching))
 	gauge(startDesc, unix(s.began))
+	if size, free, err := s.config.Store.Volume(); err == nil {
+		gauge(sizeDesc, float64(size))
+		gauge(freeDesc, float64(free))
+	}
 	counter(answersDesc, stats.Asked, "asked")
 	counter(answersDesc, stats.Shared, "shared")
 	if s.config.Env.Cache != nil {

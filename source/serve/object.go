@@ -83,10 +83,7 @@ const (
 func (e *entry) suspended() bool { return e.hold != nil || e.doc.Plan().Suspend }
 
 // external reports whether the object is published by another program, and never fetched.
-func (e *entry) external() bool {
-	_, is := e.doc.(*source.ExternalArtifact)
-	return is || e.foreign
-}
+func (e *entry) external() bool { return e.foreign || source.External(e.doc) }
 
 // adopt makes doc the document of e, with the status that the object has, last, which may be nil.
 func (e *entry) adopt(doc, last source.Object) {
@@ -368,8 +365,9 @@ func suspension(e *entry) error {
 }
 
 // Request asks for a run of an object at once, after the one under way if there
-// is one, and returns the number of that run; of an ExternalArtifact, which is
-// never run, 0. The error wraps fs.ErrNotExist, or [ErrSuspended].
+// is one, and returns the number of that run; of an ExternalArtifact of another
+// program, which is never run, 0. What a generator makes runs before it. The error
+// wraps fs.ErrNotExist, or [ErrSuspended].
 func (s *Server) Request(ref source.Reference, by Trigger) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -381,6 +379,11 @@ func (s *Server) Request(ref source.Reference, by Trigger) (int64, error) {
 		return 0, suspension(e)
 	case e.external():
 		return 0, nil
+	}
+	for _, out := range outputs(e) {
+		if made := s.entries[out]; made != nil {
+			s.kick(made, by, s.clock())
+		}
 	}
 	s.kick(e, by, s.clock())
 	s.dispatch()
@@ -437,8 +440,33 @@ func (s *Server) Suspend(ref source.Reference, hold source.Suspension) error {
 // [ErrSuspended] when the spec itself suspends the object.
 func (s *Server) Resume(ref source.Reference) error { return s.hold(ref, nil) }
 
-// hold makes a suspension, or with nil its end, durable and then effective.
+// outputs returns what e makes if it is a generator.
+func outputs(e *entry) []source.Reference {
+	if g, is := e.doc.(*source.ArtifactGenerator); is {
+		return g.Plan().Needs
+	}
+	return nil
+}
+
+// hold makes a suspension, or with nil its end, durable and then effective, for what a
+// generator makes as well.
 func (s *Server) hold(ref source.Reference, hold *source.Suspension) error {
+	var made []source.Reference
+	s.mu.Lock()
+	if e := s.entries[ref]; e != nil {
+		made = outputs(e)
+	}
+	s.mu.Unlock()
+	for _, out := range made {
+		if err := s.holdOne(out, hold); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return s.holdOne(ref, hold)
+}
+
+// holdOne does hold for one object.
+func (s *Server) holdOne(ref source.Reference, hold *source.Suspension) error {
 	s.setting.Lock() // in memory and on the disk they come in the same order
 	defer s.setting.Unlock()
 	s.mu.Lock()

@@ -51,8 +51,8 @@
 // is the object as it was after its last run, and is never changed. A defect of one
 // object, a panic of its origin included, is its own failure.
 //
-// An [source.ExternalArtifact] is never run, nor is a foreign object ([Desired]), which no view and no metric is
-// about. An object whose spec cannot be used is stalled with the reason InvalidSpec and keeps its artifact. An object
+// A [source.ExternalArtifact] that no generator makes is never run, nor is a foreign object ([Desired]), which no view
+// and no metric is about. An object whose spec cannot be used is stalled with the reason InvalidSpec and keeps its artifact. An object
 // that is not in the feed any more is [Removed], and gone with its artifacts after Retention; while the feed has
 // defects it is [View].Missing instead, and goes on as it was.
 //
@@ -143,8 +143,8 @@ type Desired struct {
 	// Invalid are further objects, whose specs cannot be used: they keep their artifacts, and are stalled with
 	// the reason InvalidSpec. An object that is in Objects too counts as it is there.
 	Invalid []source.Invalid
-	// Foreign reports whether another program keeps an object up to date, as is the case for each ExternalArtifact:
-	// others are made of it, it is not run, and neither its status nor files of it in the store are touched. Nil: none is.
+	// Foreign reports whether another program keeps an object up to date, as is the case for an ExternalArtifact that
+	// no generator makes: others are made of it, it is not run, and neither its status nor files of it in the store are touched. Nil: none is.
 	Foreign func(source.Reference) bool
 	Secrets source.Secrets // for them; looked up anew for each Desired
 	// Watched says that the feed tells of each Secret that changed by [Server.SecretChanged]: Secrets are
@@ -209,7 +209,7 @@ type Config struct {
 	Origin func(source.Object, source.Env) (source.Origin, error)
 	// Artifacts fetches the artifacts of foreign objects and ExternalArtifacts; default one with the limits of Env.
 	Artifacts *artifact.Client
-	// Env is what origins get; Sources, Secrets, Share and Since are the server's, and so are Reuse,
+	// Env is what origins get; Sources, Secrets, Share, Since and Archives are the server's, and so are Reuse,
 	// Cache and Limits.Temp where they are not set.
 	Env source.Env
 
@@ -244,20 +244,21 @@ type Config struct {
 
 // A Server keeps sources up to date and serves them.
 type Server struct {
-	config  Config
-	log     *slog.Logger
-	handler http.Handler
-	bodies  *httpserve.Bodies
-	metrics metrics
-	told    *notify.Dispatcher // nil for no receivers
-	share   source.Share
-	reuse   source.Connections
-	seed    maphash.Seed // of ticks
-	began   time.Time
-	ready   chan struct{}   // closed when the feed was read and the saved statuses are restored
-	ending  context.Context // has ended when that of Run has: streams end
-	end     context.CancelFunc
-	ended   chan struct{} // closed when Run has ended
+	config   Config
+	log      *slog.Logger
+	handler  http.Handler
+	bodies   *httpserve.Bodies
+	metrics  metrics
+	told     *notify.Dispatcher // nil for no receivers
+	share    source.Share
+	reuse    source.Connections
+	archives source.Archives
+	seed     maphash.Seed // of ticks
+	began    time.Time
+	ready    chan struct{}   // closed when the feed was read and the saved statuses are restored
+	ending   context.Context // has ended when that of Run has: streams end
+	end      context.CancelFunc
+	ended    chan struct{} // closed when Run has ended
 
 	setting sync.Mutex // one Desired, suspension or removal after the other; taken before mu
 	listed  bool       // all statuses were, for a Desired without defects
@@ -313,6 +314,7 @@ func New(c Config) (*Server, error) {
 	if c.Env.Reuse == nil {
 		c.Env.Reuse = &s.reuse
 	}
+	c.Env.Archives = &s.archives
 	s.config = c
 	s.metrics.build(s)
 	s.handler = s.routes()
@@ -376,6 +378,7 @@ func (s *Server) Run(parent context.Context) error {
 	s.mu.Unlock()
 	s.work.Wait()
 	s.reuse.Close()
+	s.archives.Close()
 	close(s.ended)
 	if s.told != nil {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(parent), s.config.Grace)

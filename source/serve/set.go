@@ -237,14 +237,14 @@ func (s *Server) update(e *entry, doc source.Object, invalid error, foreign bool
 	e.adopt(doc, before)
 	s.changed(e)
 	switch now, generation := s.clock(), doc.Head().Metadata.Generation; {
-	case foreign:
+	case e.external():
 		s.rest(e)
 		s.interrupt(e, "another program keeps the object up to date now")
 	case e.suspended():
 		s.rest(e)
 	case removed:
 		s.kick(e, Start, now)
-	case mended || generation != 0 && generation != before.Head().Metadata.Generation || string(source.CanonicalSpec(doc)) != string(source.CanonicalSpec(before)):
+	case mended || doc.Plan().Suspend != before.Plan().Suspend || generation != 0 && generation != before.Head().Metadata.Generation || string(source.CanonicalSpec(doc)) != string(source.CanonicalSpec(before)):
 		s.kick(e, Spec, now)
 	case requestedAt(doc) != "" && requestedAt(doc) != requestedAt(before):
 		s.kick(e, Request, now)
@@ -347,7 +347,7 @@ func (s *Server) scrub() {
 		views := s.Views()
 		rand.Shuffle(len(views), func(i, j int) { views[i], views[j] = views[j], views[i] }) // else short lives would hash the same artifacts
 		for _, v := range views {
-			if a := v.Object.Artifact(); a != nil && v.Object.Head().Kind != "ExternalArtifact" {
+			if a := v.Object.Artifact(); a != nil && !source.External(v.Object) {
 				s.verify(source.ReferenceTo(v.Object), *a)
 				pause := float64(a.Size) / float64(s.config.Scrub) * float64(time.Second)
 				if retry.Sleep(s.ctx, time.Duration(pause)) != nil {

@@ -382,7 +382,11 @@ func suspendedIsLeftAlone(t TB, k Kind) {
 	stored := b.want(source.Stored)
 	b.publish(tree("a", "newer\n"))
 	obj := b.up.Object()
-	b.editSpec(obj, "suspend", true)
+	if k.Suspend != nil {
+		k.Suspend(obj)
+	} else {
+		b.editSpec(obj, "suspend", true)
+	}
 	before := b.up.Traffic()
 	if result := b.wantOf(obj, source.Suspended); result.After != 0 {
 		t.Errorf("next run of a suspended object after %v", result.After)

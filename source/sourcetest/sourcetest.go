@@ -52,6 +52,9 @@ type Kind struct {
 	// nothing in the spec shapes the artifact.
 	Drift func(obj source.Object)
 
+	// Suspend suspends obj, for a kind without spec.suspend; nil for others.
+	Suspend func(obj source.Object)
+
 	// Read returns the files of an artifact that is no archive; nil when it is one.
 	Read func(r io.Reader) (fs.FS, error)
 

@@ -18,39 +18,86 @@ var digits = regexp.MustCompile(`([0-9a-f]{8})[0-9a-f]{56}`)
 // file: result, err, the events and the status of obj. Times are those of the
 // day. A kind adds what it observed and what it has to say of an artifact.
 func (r *Rig) Told(obj source.Object, result source.Result, err error, observed string, more any) string {
-	var b strings.Builder
-	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-24s %s\n", name, fmt.Sprintf(format, args...))
-	}
-	line("outcome", "%s, next run after %s", result.Outcome, result.After)
+	var b lines
+	b.add("outcome", "%s, next run after %s", result.Outcome, result.After)
 	if result.Why != "" {
-		line("why", "%s", result.Why)
+		b.add("why", "%s", result.Why)
 	}
 	if err != nil {
-		line("error", "%v", err)
+		b.add("error", "%v", err)
 	}
 	same := func(message string) string {
 		if err != nil && message == err.Error() {
-			return "the error"
+			return theError
 		}
 		return message
 	}
 	for _, e := range r.Events {
-		line("event "+e.Severity, "%s: %s %v", e.Reason, same(e.Message), e.Metadata)
+		b.add("event "+e.Severity, "%s: %s %v", e.Reason, same(e.Message), e.Metadata)
 	}
-	s := obj.Common()
-	line("generation", "%d, observed %d, request %q", obj.Head().Metadata.Generation, s.ObservedGeneration, s.LastHandledReconcileAt)
-	for _, c := range s.Conditions {
-		line(c.Type, "%s %s: %s (of %d, since %s)", c.Status, c.Reason, same(c.Message), c.ObservedGeneration, c.LastTransitionTime.Format(time.TimeOnly))
-	}
-	line("observed", "%s", observed)
-	line("url", "%s", s.URL)
-	if a := s.Artifact; a != nil {
-		line("artifact", "%s", a.URL)
-		line("", "%s, %d bytes, %s, of %s", a.Digest, a.Size, a.Revision, a.LastUpdateTime.Format(time.TimeOnly))
-		line("", "%v", more)
+	b.status(obj, observed, same)
+	if obj.Artifact() != nil {
+		b.add("", "%v", more)
 	}
 	return digits.ReplaceAllString(b.String(), "$1…") + "\n"
+}
+
+// theError is written for a message that is the error of the run.
+const theError = "the error"
+
+// Status is what the status of obj tells, with a message in full where [Rig.Told]
+// writes that it is the error.
+func Status(obj source.Object, observed string) string {
+	var b lines
+	b.status(obj, observed, func(message string) string { return message })
+	return digits.ReplaceAllString(b.String(), "$1…")
+}
+
+// GoldenStatuses returns the statuses in a golden file of what [Rig.Told] returned,
+// as [Status] returns them, by the text after the # before each.
+func GoldenStatuses(t TB, file string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("read golden file: %v", err)
+	}
+	all := map[string]string{}
+	for block := range strings.SplitSeq(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n\n") {
+		name, told, _ := strings.Cut(strings.TrimPrefix(block, "# "), "\n")
+		_, failed, _ := strings.Cut(told, "\nerror ")
+		failed, _, _ = strings.Cut(strings.TrimLeft(failed, " "), "\n")
+		at := strings.Index(told, "generation ")
+		if at < 0 {
+			continue
+		}
+		status := strings.ReplaceAll(told[at:], ": "+theError+" (of ", ": "+failed+" (of ") + "\n"
+		if _, rest, stored := strings.Cut(status, "\nartifact "); stored { // what a kind says of it is no status
+			status = strings.TrimSuffix(status, strings.SplitAfterN(rest, "\n", 3)[2])
+		}
+		all[name] = status
+	}
+	return all
+}
+
+// lines are things that are told.
+type lines struct{ strings.Builder }
+
+func (b *lines) add(name, format string, args ...any) {
+	fmt.Fprintf(b, "%-24s %s\n", name, fmt.Sprintf(format, args...))
+}
+
+func (b *lines) status(obj source.Object, observed string, same func(string) string) {
+	s := obj.Common()
+	b.add("generation", "%d, observed %d, request %q", obj.Head().Metadata.Generation, s.ObservedGeneration, s.LastHandledReconcileAt)
+	for _, c := range s.Conditions {
+		b.add(c.Type, "%s %s: %s (of %d, since %s)", c.Status, c.Reason, same(c.Message), c.ObservedGeneration, c.LastTransitionTime.Format(time.TimeOnly))
+	}
+	b.add("observed", "%s", observed)
+	b.add("url", "%s", s.URL)
+	if a := s.Artifact; a != nil {
+		b.add("artifact", "%s", a.URL)
+		b.add("", "%s, %d bytes, %s, of %s", a.Digest, a.Size, a.Revision, a.LastUpdateTime.Format(time.TimeOnly))
+	}
 }
 
 // Golden demands that a text is that of a file, which update writes first.

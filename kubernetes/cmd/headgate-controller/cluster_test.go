@@ -64,10 +64,16 @@ func (s *server) kill() {
 	}
 }
 
+// text returns its log.
+func (s *server) text() string {
+	text, _ := os.ReadFile(s.log)
+	return string(text)
+}
+
 // said returns the end of its log.
 func (s *server) said() string {
-	text, _ := os.ReadFile(s.log)
-	return string(text[max(0, len(text)-3000):])
+	text := s.text()
+	return text[max(0, len(text)-3000):]
 }
 
 var (
@@ -517,8 +523,10 @@ func (r *running) end() {
 }
 
 // logged returns a value of the first line of the log with a text.
-func (r *running) logged(with, key string) string {
-	for line := range strings.Lines(r.log.text()) {
+func (r *running) logged(with, key string) string { return logged(r.log.text(), with, key) }
+
+func logged(log, with, key string) string {
+	for line := range strings.Lines(log) {
 		var values map[string]any
 		if strings.Contains(line, with) && json.Unmarshal([]byte(line), &values) == nil {
 			if text, ok := values[key].(string); ok {

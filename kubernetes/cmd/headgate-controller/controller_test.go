@@ -303,6 +303,15 @@ func TestLease(t *testing.T) {
 	c.wait(t, kind, ns, name, "is ready", isReady)
 	lease := new(coordinationv1.Lease)
 	testenv.Must(t, c.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: "source-controller-leader-election"}, lease))
+	families, err := metrics.Registry.Gather()
+	testenv.Must(t, err)
+	told := false // of a lease of this name, which the alerts ask for
+	for _, f := range families {
+		told = told || f.GetName() == "leader_election_master_status" && strings.Contains(f.String(), `"`+lease.Name+`"`)
+	}
+	if !told {
+		t.Error("the lease is not in the metrics")
+	}
 	second := c.begin(t, ns, t.TempDir(), election...)
 	notReady := func() bool { return second.readyz() == http.StatusInternalServerError }
 	until(t, "the second waits", notReady)

@@ -285,6 +285,36 @@ func TestDeletedDuringFetch(t *testing.T) {
 	})
 }
 
+// TestFinalizerRefused has the API server refuse to remove the finalizer until it was tried again later each time.
+func TestFinalizerRefused(t *testing.T) {
+	c := startCluster(t)
+	ns, repo := c.namespace(t), newGatedRepo(t)
+	const kind, name = "GitRepository", "app"
+	var r *running
+	waits := func() (all string) {
+		for line := range strings.Lines(r.log.text()) {
+			var entry struct{ Msg, Problem, Again string }
+			if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == "remove finalizer" && strings.Contains(entry.Problem, "grant it") {
+				all += " " + entry.Again
+			}
+		}
+		return all
+	}
+	p := c.through(t, func(req *http.Request) int {
+		if req.Method == http.MethodPatch && strings.HasSuffix(req.URL.Path, "/gitrepositories/app") && !strings.HasSuffix(waits(), " 1s 2s") {
+			return http.StatusForbidden
+		}
+		return 0
+	})
+	r = p.start(t, ns, t.TempDir())
+	doc := document(kind, ns, name, object{"url": repo.url, "interval": "1h", "ref": object{"branch": "main"}})
+	doc["metadata"].(object)["finalizers"] = []string{"finalizers.fluxcd.io"}
+	c.apply(t, doc)
+	c.wait(t, kind, ns, name, "is ready", isReady)
+	testenv.Must(t, c.Delete(t.Context(), blank(kind, ns, name)))
+	c.gone(t, ns, named{kind, name})
+}
+
 // TestEmptyVolume restarts a controller without its files. Statuses stay while they are made again, in the order of what
 // needs what, artifacts answer 404 until then, and nobody is told. What cannot be made again is not ready.
 func TestEmptyVolume(t *testing.T) {

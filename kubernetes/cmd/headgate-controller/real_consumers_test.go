@@ -29,22 +29,26 @@ func (c *cluster) applied(t *testing.T, ns, text, revision string) {
 	}, func() string { return c.field(t, kustomizations, "Kustomization", ns, "app", "status") })
 }
 
-// TestRealConsumers has kustomize-controller apply what is in an artifact of ours, and makes the HelmChart of a HelmRelease.
+// TestRealConsumers has kustomize-controller apply what is in an artifact of ours, and again after a push that calls our
+// webhook, and makes the HelmChart of a HelmRelease. The interval of all objects is an hour.
 func TestRealConsumers(t *testing.T) {
 	needFull(t)
 	const ns = "shop"
 	c, u, s := realCluster(t, ns), newUpstreams(t), newService(t)
-	docs, all := u.documents(ns)
-	for _, o := range docs {
+	docs, _ := u.documents(ns)
+	for _, o := range append(docs, secretOf(ns, "hooks", "Opaque", object{"token": "t0ken"})) {
 		c.apply(t, o)
 	}
-	c.ours(t, ns, s, t.TempDir())
+	p := c.ours(t, ns, s, t.TempDir(), "--hooks-addr=127.0.0.1:0", "--hook-secret=hooks")
 	c.consume(t, ns)
 	first := c.wait(t, "GitRepository", ns, "app", "is ready", isReady).Artifact()
 	c.applied(t, ns, "first", first.Revision)
 	second := u.push("main", "second")
-	c.request(t, ns, all[:1], "1")
+	served := func() string { return logged(p.text(), "webhooks are served", "addr") }
+	until(t, "webhooks are served", func() bool { return served() != "" })
+	testenv.Equal(t, push(t, "http://"+served()+"/hook/gitrepository/"+ns+"/app", "t0ken"), 202)
 	c.applied(t, ns, "second", second)
+	testenv.Equal(t, c.get(t, "GitRepository", ns, "app").Common().LastHandledReconcileAt, "") // nobody else asked
 
 	// helm-controller itself is not there: this is what it makes of a HelmRelease, and all that it reads of a source.
 	chart := document("HelmChart", ns, ns+"-podinfo", object{

@@ -152,9 +152,7 @@ func (b *bench) large(ns string) (r result) {
 // leaseTime returns when the controller got the lease, by its log.
 func (p *program) leaseTime(t *testing.T) time.Time {
 	t.Helper()
-	text, err := os.ReadFile(p.log)
-	testenv.Must(t, err)
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(p.text()) {
 		var entry struct {
 			Time time.Time
 			Msg  string

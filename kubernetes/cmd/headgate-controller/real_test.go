@@ -109,13 +109,15 @@ type program struct {
 	health string
 }
 
-// controllerBinary returns the controller of this checkout: this program, or with -full one that is built as for users.
+// controllerBinary returns the controller of this checkout: this program, or with -full one that is built as in the Containerfile.
 var controllerBinary = sync.OnceValues(func() (string, error) {
 	if !*full {
 		return os.Executable()
 	}
 	path := filepath.Join(workDir, "headgate-controller")
-	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
+	build := exec.Command("go", "build", "-tags=disable_grpc_modules,grpcnotrace", "-trimpath", "-ldflags=-s -w", "-o", path, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("%w\n%s", err, out)
 	}

@@ -182,6 +182,24 @@ func TestAccounts(t *testing.T) {
 	until(t, "the account acts as another one", func() bool { return len(w.tokens("iamcredentials.googleapis.com")) > 0 })
 }
 
+// push calls a webhook as GitHub does after a push, without a proof if the token is empty, and returns the status of the answer.
+func push(t *testing.T, url, token string) int {
+	t.Helper()
+	const body = `{"ref":"refs/heads/main"}`
+	req, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
+	testenv.Must(t, err)
+	mac := hmac.New(sha256.New, []byte(token))
+	fmt.Fprint(mac, body)
+	req.Header.Set("X-GitHub-Event", "push")
+	if token != "" {
+		req.Header.Set("X-Hub-Signature-256", fmt.Sprintf("sha256=%x", mac.Sum(nil)))
+	}
+	resp, err := http.DefaultClient.Do(req)
+	testenv.Must(t, err)
+	resp.Body.Close()
+	return resp.StatusCode
+}
+
 // TestHooks has a push tell the controller, whose interval is long.
 func TestHooks(t *testing.T) {
 	c := startCluster(t)
@@ -209,19 +227,7 @@ func TestHooks(t *testing.T) {
 	call := func(r *running, path, token string) int {
 		t.Helper()
 		until(t, "webhooks are served", func() bool { return r.logged("webhooks are served", "addr") != "" })
-		const body = `{"ref":"refs/heads/main"}`
-		req, err := http.NewRequest(http.MethodPost, "http://"+r.logged("webhooks are served", "addr")+path, strings.NewReader(body))
-		testenv.Must(t, err)
-		mac := hmac.New(sha256.New, []byte(token))
-		fmt.Fprint(mac, body)
-		req.Header.Set("X-GitHub-Event", "push")
-		if token != "" {
-			req.Header.Set("X-Hub-Signature-256", fmt.Sprintf("sha256=%x", mac.Sum(nil)))
-		}
-		resp, err := http.DefaultClient.Do(req)
-		testenv.Must(t, err)
-		resp.Body.Close()
-		return resp.StatusCode
+		return push(t, "http://"+r.logged("webhooks are served", "addr")+path, token)
 	}
 	path := "/hook/gitrepository/" + ns + "/"
 	token := func(value string) { c.apply(t, secretOf(ns, "hooks", "Opaque", object{"token": value})) }

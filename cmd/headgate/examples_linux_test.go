@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/headgate-io/headgate/internal/testenv"
+)
+
+// Each example does what its README shows, in a copy of examples. What it prints is compared as that
+// of documents is; -update writes it. The command that it asks for is typed as soon as it is printed.
+func TestExamples(t *testing.T) {
+	scripts, err := filepath.Glob("../../examples/*/run")
+	if err != nil || len(scripts) < 5 {
+		t.Fatalf("%d examples, %v", len(scripts), err)
+	}
+	for _, tool := range []string{"bash", "curl"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skip(err)
+		}
+	}
+	me, err := user.Current()
+	must(t, err)
+	for _, script := range scripts {
+		name := filepath.Base(filepath.Dir(script))
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			must(t, os.CopyFS(dir, os.DirFS("../../examples")))
+			env := append(testenv.GitEnv(t), "GORACE=atexit_sleep_ms=0", "GOCACHE="+goEnv()[0], "GOPATH="+goEnv()[1], "INTERVAL=500ms")
+			for _, address := range []string{"ADDR", "TESTER", "PROXY"} {
+				env = append(env, address+"=127.0.0.1:0")
+			}
+			cmd := exec.CommandContext(t.Context(), "./run")
+			cmd.Dir, cmd.Env, cmd.SysProcAttr = filepath.Join(dir, name), append(os.Environ(), env...), &syscall.SysProcAttr{Setpgid: true}
+			var errs bytes.Buffer
+			cmd.Stderr = &errs
+			r, err := cmd.StdoutPipe()
+			must(t, err)
+			must(t, cmd.Start())
+			stop := time.AfterFunc(5*time.Minute, func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+			defer stop.Stop()
+			shown := "$ ./run\n"
+			for lines := bufio.NewScanner(r); lines.Scan(); {
+				shown += lines.Text() + "\n"
+				if page := regexp.MustCompile(`http://\S+/ui/`).FindString(lines.Text()); page != "" {
+					if r, text := ask(t, "GET", page, ""); r.StatusCode != http.StatusOK {
+						t.Errorf("%s: %s %s", page, r.Status, text)
+					}
+				}
+				if strings.HasPrefix(lines.Text(), "headgate ") {
+					typed := exec.CommandContext(t.Context(), "sh", "-c", lines.Text())
+					typed.Dir, typed.Env = cmd.Dir, cmd.Env
+					if out, err := typed.CombinedOutput(); err != nil {
+						t.Errorf("%s: %v\n%s", lines.Text(), err, out)
+					}
+				}
+			}
+			if err := cmd.Wait(); err != nil {
+				logs, _ := filepath.Glob(filepath.Join(cmd.Dir, "work", "*.log"))
+				for _, log := range logs {
+					fmt.Fprintf(&errs, "%s:\n%s", filepath.Base(log), read(t, log))
+				}
+				t.Errorf("%v\n%s%s", err, shown, &errs)
+			}
+			for until := time.Now().Add(time.Minute); syscall.Kill(-cmd.Process.Pid, 0) != syscall.ESRCH; time.Sleep(10 * time.Millisecond) {
+				if time.Now().After(until) {
+					syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+					t.Error("a process of it is left")
+				}
+			}
+			shown = strings.NewReplacer(dir, "/home/anna/examples", me.Username+"  looks good", "anna  looks good").Replace(shown)
+			page := filepath.Join("../../examples", name, "README.md")
+			text := read(t, page)
+			for _, b := range blocks(text) {
+				if b.lang != "console" {
+					continue
+				}
+				if *update {
+					must(t, os.WriteFile(page, []byte(strings.Replace(text, b.text, shown, 1)), 0o644))
+				} else if alike(b.text) != alike(shown) {
+					t.Errorf("the README shows\n%s\nbut it is\n%s\n%s", b.text, shown, &errs)
+				}
+			}
+			if n := strings.Count(text, "\n"); n > 25 && !*update {
+				t.Errorf("the README has %d lines", n)
+			}
+		})
+	}
+}

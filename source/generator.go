@@ -1,0 +1,327 @@
+package source
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/document"
+)
+
+// The API group and version of ArtifactGenerator. It is in no other.
+const (
+	GeneratorGroup   = "source.extensions.fluxcd.io"
+	GeneratorVersion = "v1beta1"
+)
+
+// ArtifactGenerator makes artifacts of parts of the artifacts of other sources. Each of
+// them belongs to an ExternalArtifact, see [ArtifactGenerator.Outputs]; the generator
+// itself has none, and sums up their state.
+type ArtifactGenerator struct {
+	Header
+	Spec   ArtifactGeneratorSpec   `json:"spec"`
+	Status ArtifactGeneratorStatus `json:"status,omitzero"`
+}
+
+// ArtifactGeneratorSpec says what is made of which sources.
+type ArtifactGeneratorSpec struct {
+	CommonMetadata CommonMetadata    `json:"commonMetadata,omitzero"` // of each ExternalArtifact
+	Sources        []GeneratorSource `json:"sources"`
+	Artifacts      []OutputArtifact  `json:"artifacts"`
+}
+
+// CommonMetadata is added to the metadata of what a generator makes.
+type CommonMetadata struct {
+	Annotations map[string]string `json:"annotations,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+}
+
+// A GeneratorSource names a source of a generator.
+type GeneratorSource struct {
+	Alias     string `json:"alias"` // unique in the generator
+	Kind      string `json:"kind"`
+	Name      string `json:"name"`
+	Namespace string `json:"namespace,omitempty"` // default that of the generator
+}
+
+// An OutputArtifact says how one artifact is made.
+type OutputArtifact struct {
+	Name           string          `json:"name"`                     // of the ExternalArtifact
+	Revision       string          `json:"revision,omitempty"`       // @ALIAS of the source whose revision it has; default latest@ and its digest
+	OriginRevision string          `json:"originRevision,omitempty"` // @ALIAS of the source whose revision its metadata have
+	Copy           []CopyOperation `json:"copy"`                     // in order
+}
+
+// A CopyOperation copies files of a source. Package source/generator says how.
+type CopyOperation struct {
+	From     string   `json:"from"` // @ALIAS/PATTERN
+	To       string   `json:"to"`   // @artifact/PATH
+	Exclude  []string `json:"exclude,omitempty"`
+	Strategy string   `json:"strategy,omitempty"`
+	Optional bool     `json:"optional,omitempty"` // it is no error that nothing matches
+}
+
+// The values of spec.artifacts[].copy[].strategy.
+const (
+	CopyOverwrite = "Overwrite" // the default
+	CopyMerge     = "Merge"     // YAML files, as helm merges values
+	CopyExtract   = "Extract"   // archives
+)
+
+// Source returns the alias of the source, and the path or pattern inside it.
+func (c *CopyOperation) Source() (alias, pattern string) {
+	alias, pattern, _ = strings.Cut(strings.TrimPrefix(c.From, "@"), "/")
+	return alias, within(pattern)
+}
+
+// Target returns the path in the artifact, and whether it is that of a folder.
+func (c *CopyOperation) Target() (name string, folder bool) {
+	name = strings.TrimPrefix(c.To, "@artifact/")
+	return within(name), name == "" || strings.HasSuffix(name, "/")
+}
+
+// within returns a path as fs.ValidPath has it.
+func within(name string) string { return cmp.Or(path.Clean("/" + name)[1:], ".") }
+
+// ArtifactGeneratorStatus is what was observed.
+type ArtifactGeneratorStatus struct {
+	Status
+	Inventory             []InventoryEntry `json:"inventory,omitempty"`
+	ObservedSourcesDigest string           `json:"observedSourcesDigest,omitempty"` // of the artifacts of the sources
+}
+
+// An InventoryEntry names an artifact that a generator made.
+type InventoryEntry struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	Digest    string `json:"digest"`
+	Filename  string `json:"filename"`
+}
+
+// Common implements [Object].
+func (g *ArtifactGenerator) Common() *Status { return &g.Status.Status }
+
+// Artifact implements [Source]. There is none.
+func (g *ArtifactGenerator) Artifact() *artifact.Artifact { return nil }
+
+const generatorInterval = time.Hour
+
+// Interval implements [Source]. Changes of sources do not wait for it.
+func (g *ArtifactGenerator) Interval() time.Duration { return generatorInterval }
+
+// suspension is the annotation that suspends a generator, with any spelling of disabled.
+const suspension = GeneratorGroup + "/reconcile"
+
+// Plan implements [Object]. A generator needs what it makes, whose state it sums up.
+func (g *ArtifactGenerator) Plan() Plan {
+	p := Plan{Suspend: strings.EqualFold(g.Metadata.Annotations[suspension], "disabled"), Words: spelledKind("ArtifactGenerator").words}
+	for _, a := range g.Spec.Artifacts {
+		p.Needs = append(p.Needs, Reference{"ExternalArtifact", g.Metadata.space(), a.Name})
+	}
+	return p
+}
+
+// Drift implements [Object].
+func (g *ArtifactGenerator) Drift(Revision) string { return "" }
+
+// Observe implements [Object].
+func (g *ArtifactGenerator) Observe(Revision) {}
+
+// see records what was made, and of what: seen has the artifacts in the order of the
+// spec, the zero Artifact for one that is missing, and behind them those of the sources.
+func (g *ArtifactGenerator) see(seen []artifact.Artifact) {
+	g.Status.Inventory = nil
+	for i, out := range g.Spec.Artifacts {
+		if a := seen[i]; a.Digest != "" {
+			g.Status.Inventory = append(g.Status.Inventory, InventoryEntry{out.Name, g.Metadata.space(), a.Digest, path.Base(a.Path)})
+		}
+	}
+	sum := sha256.New()
+	for _, a := range seen[len(g.Spec.Artifacts):] {
+		fmt.Fprintln(sum, a.Revision, a.Digest)
+	}
+	g.Status.ObservedSourcesDigest = fmt.Sprintf("sha256:%x", sum.Sum(nil))
+}
+
+// A Composition says how the artifact of an [ExternalArtifact] is made.
+type Composition struct {
+	Sources  []GeneratorSource `json:"sources"` // those that Artifact names, with their namespaces
+	Artifact OutputArtifact    `json:"artifact"`
+
+	Field   string `json:"-"` // that has Artifact in the generator: spec.artifacts[0]
+	Suspend bool   `json:"-"`
+}
+
+// Reference names the source.
+func (s GeneratorSource) Reference() Reference { return Reference{s.Kind, s.Namespace, s.Name} }
+
+// Find returns the source with an alias, which has an @ before it; the zero Reference if there is none.
+func (c *Composition) Find(alias string) (found Reference) {
+	for _, s := range c.Sources {
+		if "@"+s.Alias == alias {
+			found = s.Reference()
+		}
+	}
+	return found
+}
+
+// Outputs returns the ExternalArtifacts that g makes, in the order of spec.artifacts.
+// [Set.Decode] adds them to its set; a program that makes a generator in Go adds them
+// to the objects beside it. They have the labels of g, and those of its
+// spec.commonMetadata. It fills in the defaults of g.
+func (g *ArtifactGenerator) Outputs() []*ExternalArtifact {
+	Default(g)
+	space, suspended, outputs := g.Metadata.space(), g.Plan().Suspend, make([]*ExternalArtifact, len(g.Spec.Artifacts))
+	labels, annotations := map[string]string{}, map[string]string{}
+	maps.Copy(labels, g.Metadata.Labels)
+	maps.Copy(labels, g.Spec.CommonMetadata.Labels)
+	maps.Copy(annotations, g.Spec.CommonMetadata.Annotations)
+	for _, key := range requestAnnotations {
+		if at := g.Metadata.Annotations[key]; at != "" {
+			annotations[key] = at
+		}
+	}
+	for i, a := range g.Spec.Artifacts {
+		c := &Composition{Artifact: a, Field: fmt.Sprintf("spec.artifacts[%d]", i), Suspend: suspended}
+		used := map[string]bool{a.Revision: true, a.OriginRevision: true}
+		for _, op := range a.Copy {
+			alias, _ := op.Source()
+			used["@"+alias] = true
+		}
+		for _, s := range g.Spec.Sources {
+			or(&s.Namespace, space)
+			if used["@"+s.Alias] {
+				c.Sources = append(c.Sources, s)
+			}
+		}
+		outputs[i] = &ExternalArtifact{
+			Header: Header{APIVersion: ReferenceGroup + "/" + V1, Kind: "ExternalArtifact", Metadata: Metadata{
+				Name: a.Name, Namespace: space, Labels: labels, Annotations: annotations,
+				Generation: 1, // its spec stays as it is
+			}},
+			Spec:     ExternalArtifactSpec{&ExternalSourceReference{g.APIVersion, g.Kind, g.Metadata.Name, space}},
+			Composed: c,
+		}
+	}
+	return outputs
+}
+
+// outputs files what a generator makes. One that would make what is there already is
+// taken out of the set again.
+func (d *decoding) outputs(o document.Object, g *ArtifactGenerator) {
+	before, failed := len(d.set.Objects)-1, false
+	for _, e := range g.Outputs() {
+		name := ReferenceTo(e).String()
+		err := d.set.place(name, DocumentError{File: d.File, Document: d.Number, Line: o.Line, Object: g.Head().String(), Field: e.Composed.Field + ".name"})
+		if there, ok := errors.AsType[*DocumentError](err); ok {
+			there.Err = fmt.Errorf("makes %s, which %w", name, there.Err)
+			d.Note(there)
+			failed = true
+		}
+		d.set.Objects = append(d.set.Objects, e)
+	}
+	if failed {
+		d.set.Objects = d.set.Objects[:before]
+	}
+}
+
+// generatorSources are the kinds that a generator copies from.
+var generatorSources = []string{"GitRepository", "OCIRepository", "Bucket", "PkgChart", "ExternalArtifact"}
+
+const aliasForm = `[a-z0-9]([a-z0-9_-]*[a-z0-9])?`
+
+var generatorFacts = slices.Concat([]document.Fact{
+	{At: "spec.sources", Must: musts{items(1, maxItems)}},
+	{At: "spec.sources[].alias", Must: musts{matching("^"+aliasForm+"$", "must be lower-case letters, digits, '-' and '_', with a letter or digit at both ends, not %s"), atMost(63)}},
+	{At: "spec.sources[].kind", Must: musts{filled, also(oneOf(generatorSources...), "HelmChart")}},
+	{At: "spec.sources[].namespace", Must: musts{optionalName}},
+	{At: "spec.artifacts", Must: musts{items(1, maxItems), distinct}},
+	{At: "spec.artifacts[].name", Must: musts{objectName}},
+	{At: "spec.artifacts[].revision", Must: musts{oneAlias, declared}},
+	{At: "spec.artifacts[].originRevision", Must: musts{oneAlias, declared}},
+	{At: "spec.artifacts[].copy", Must: musts{items(1, maxItems)}},
+	{At: "spec.artifacts[].copy[].from", Must: musts{
+		matching("^@"+aliasForm+"/", "must be @ALIAS/PATTERN, ALIAS one of spec.sources, not %s"), atMost(1024), declared, goOnly(checkPattern),
+	}},
+	{At: "spec.artifacts[].copy[].to", Must: musts{
+		matching("^@artifact/", "must be @artifact/PATH, a path in the artifact, not %s"), atMost(1024), goOnly(upwards), goOnly(insidePath),
+	}},
+	{At: "spec.artifacts[].copy[].exclude", Must: musts{items(0, 100)}},
+	{At: "spec.artifacts[].copy[].exclude[]", Must: musts{filled, goOnly(checkPattern)}},
+	{At: "spec.artifacts[].copy[].strategy", Default: CopyOverwrite, Must: musts{oneOf(CopyOverwrite, CopyMerge, CopyExtract)}},
+	{At: "status.artifact", Only: nowhere},
+	{At: "status.url", Only: nowhere},
+}, references("spec.sources[]"))
+
+// oneAlias wants @ALIAS.
+var oneAlias = form("^@"+aliasForm+"$", "be @ALIAS, the alias of one of spec.sources")
+
+// declared wants the alias, with which a text begins, of one of the sources.
+var declared = document.Must{Check: func(object, v reflect.Value) error {
+	alias, _, _ := strings.Cut(strings.TrimPrefix(v.String(), "@"), "/")
+	has, sources := 0, object.Interface().(*ArtifactGenerator).Spec.Sources
+	for _, s := range sources[:min(len(sources), maxItems)] { // more are refused
+		if s.Alias == alias {
+			has++
+		}
+	}
+	if has == 1 || alias == "" || len(sources) > maxItems {
+		return nil
+	}
+	return fmt.Errorf("names @%s, which is the alias of %d of spec.sources: it must be that of one", alias, has)
+}}
+
+// distinct wants artifacts with different names.
+var distinct = goOnly(func(all []OutputArtifact) error {
+	seen := map[string]bool{}
+	for _, a := range all {
+		if seen[a.Name] {
+			return fmt.Errorf("must not have two entries with the name %s", quote(a.Name))
+		}
+		seen[a.Name] = true
+	}
+	return nil
+})
+
+const maxItems = 1000 // of a list
+
+// items wants a list with some number of values.
+func items(least, most int) document.Must {
+	return document.Must{Schema: keywords{"minItems": least, "maxItems": most}, Check: func(_, v reflect.Value) error {
+		return unless(least <= v.Len() && v.Len() <= most, fmt.Sprintf("must have %d to %d entries", least, most), "")
+	}}
+}
+
+// atMost wants a text of at most n characters.
+func atMost(n int) document.Must {
+	return says(keywords{"maxLength": n}, func(text string) error {
+		return unless(utf8.RuneCountInString(text) <= n, fmt.Sprintf("must have at most %d characters", n), "")
+	})
+}
+
+func upwards(name string) error {
+	return unless(!slices.Contains(strings.Split(name, "/"), ".."), "must not have '..' as a part", "")
+}
+
+// checkPattern checks a pattern of paths. Each group of braces multiplies how often it
+// is matched.
+func checkPattern(pattern string) error {
+	switch {
+	case strings.Count(pattern, "{") > 3 || strings.Count(pattern, ",") > 30:
+		return errors.New("must have at most 3 groups in braces and 30 commas: write several operations")
+	case !doublestar.ValidatePattern(pattern):
+		return fmt.Errorf("%s is no pattern: a bracket or brace is not closed, or a backslash stands at the end", quote(pattern))
+	}
+	return errors.Join(upwards(pattern), printing(pattern))
+}

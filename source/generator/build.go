@@ -1,0 +1,352 @@
+package generator
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"sigs.k8s.io/yaml"
+
+	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/source"
+)
+
+// Bounds of what one artifact is made of. The first two count where those of the
+// environment are not set.
+const (
+	maxBytes   = 1 << 30
+	maxEntries = 1_000_000
+	maxName    = 4096     // bytes, as [artifact.Read] has it
+	maxYAML    = 4 << 20  // bytes of a file that is merged
+	maxMerged  = 64 << 20 // bytes of all that was merged
+)
+
+// A builder runs the operations of one artifact.
+type builder struct {
+	*content
+	ctx           context.Context
+	trees         map[string]*artifact.Tree // of sources, by digest
+	field         string                    // of the operation, which an error is about
+	bytes         int64                     // of the tree
+	merged        int
+	openedBytes   int64
+	openedEntries int
+}
+
+// build runs the operations.
+func (o *origin) build(ctx context.Context, inputs []artifact.Artifact) (*content, error) {
+	c := &content{origin: o, tree: &Tree{nodes: map[string]*node{".": {name: ".", mode: fs.ModeDir | 0o755}}}}
+	b := &builder{content: c, ctx: ctx, trees: map[string]*artifact.Tree{}}
+	for i := range o.obj.Composed.Artifact.Copy {
+		err := b.run(i, inputs)
+		switch {
+		case err == nil:
+			continue
+		case ctx.Err() != nil:
+			err = context.Cause(ctx)
+		case errors.Is(err, source.ErrWaiting):
+			err = o.unavailable(err)
+		default:
+			err = &source.StepError{Step: source.StepBuild, Reason: "BuildFailed", Err: fmt.Errorf("%s: %s.%s: %w", o, o.field(i), b.field, err)}
+		}
+		return nil, errors.Join(err, c.Close())
+	}
+	var err error
+	c.rules, err = artifact.Ignore{Base: artifact.DefaultIgnore().Base}.Compile(ctx, nil)
+	return c, err
+}
+
+// field returns the field of operation i.
+func (o *origin) field(i int) string { return fmt.Sprintf("%s.copy[%d]", o.obj.Composed.Field, i) }
+
+// An operation is a [source.CopyOperation] under way.
+type operation struct {
+	*source.CopyOperation
+	step   Step // that files have of it, but for their paths
+	target string
+	exact  bool   // the pattern is a path
+	base   string // where what the pattern matches begins
+
+	overwrote []string // files of other operations
+}
+
+// run runs operation i.
+func (b *builder) run(i int, inputs []artifact.Artifact) error {
+	c := &b.origin.obj.Composed.Artifact.Copy[i]
+	b.field = "from"
+	alias, pattern := c.Source()
+	ref, in := b.origin.obj.Composed.Find("@"+alias), b.origin.input("@"+alias, inputs)
+	src, err := b.open(in)
+	if err != nil {
+		return fmt.Errorf("%s: %w", ref, err)
+	}
+	op := &operation{CopyOperation: c, step: Step{Operation: b.origin.field(i), Source: ref.String(), Revision: in.Revision},
+		exact: !strings.ContainsAny(pattern, "*?[]"), base: pattern}
+	target, folder := c.Target()
+	op.target = target
+	cut := "" // of the paths in the source
+	if op.exact {
+		if cut = pattern; pattern == "." {
+			cut = ""
+		}
+		if isDir(src, pattern) || folder || isDir(b.tree, target) {
+			target = path.Join(target, path.Base(pattern))
+		}
+	} else if op.base, _ = doublestar.SplitPattern(pattern); pattern == op.base+"/**" {
+		cut = op.base
+	}
+	matched, kept, chosen := 0, 0, "" // a folder that is copied with what it holds
+	err = fs.WalkDir(src, op.base, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case name == op.base && errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil || b.ctx.Err() != nil:
+			return cmp.Or(err, b.ctx.Err())
+		}
+		if chosen == "" || !strings.HasPrefix(name, chosen+"/") {
+			chosen = ""
+			if match, err := doublestar.Match(pattern, name); !op.exact && (!match || name == op.base) {
+				return err
+			}
+			if matched++; d.IsDir() && c.Strategy != source.CopyExtract {
+				chosen = name
+			}
+		}
+		if op.excludes(name) && !(op.exact && name == op.base && d.IsDir()) {
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		kept++
+		return b.copy(op, src, name, d, path.Join(target, strings.TrimPrefix(name, cut)))
+	})
+	if n := len(op.overwrote); n > 0 {
+		b.notes = append(b.notes, fmt.Sprintf("%s overwrites files of earlier operations, %d in all: %s", op.step.Operation, n, strings.Join(op.overwrote[:min(n, 5)], ", ")))
+	}
+	switch {
+	case err != nil || c.Optional:
+		return err
+	case matched == 0:
+		return fmt.Errorf("nothing in %s of revision %s matches %q: correct it, or set optional", ref, in.Revision, pattern)
+	case kept == 0:
+		b.field = "exclude"
+		return fmt.Errorf("all that %q matches in %s is excluded: correct it, or set optional", pattern, ref)
+	}
+	return nil
+}
+
+func isDir(tree fs.FS, name string) bool {
+	info, err := fs.Stat(tree, name)
+	return err == nil && info.IsDir()
+}
+
+// excludes reports whether a path is excluded. Documents with what is no pattern are refused.
+func (op *operation) excludes(name string) bool {
+	return slices.ContainsFunc(op.Exclude, func(pattern string) bool {
+		return doublestar.MatchUnvalidated(pattern, name) || doublestar.MatchUnvalidated(pattern, strings.TrimPrefix(name, op.base+"/")) ||
+			!strings.Contains(pattern, "/") && doublestar.MatchUnvalidated(pattern, path.Base(name))
+	})
+}
+
+// copy copies one file or folder of a source.
+func (b *builder) copy(op *operation, src fs.FS, name string, d fs.DirEntry, dest string) error {
+	b.field = "from"
+	switch lower := strings.ToLower(name); {
+	case op.Strategy != source.CopyExtract:
+		return b.put(op, src, name, name, d, dest)
+	case !d.IsDir() && (strings.HasSuffix(lower, ".tar.gz") || strings.HasSuffix(lower, ".tgz")):
+		return b.extract(op, src, name)
+	case op.exact:
+		return fmt.Errorf("%s is no archive: only a file that ends in .tar.gz or .tgz can be extracted", name)
+	}
+	return nil
+}
+
+// extract copies what an archive holds.
+func (b *builder) extract(op *operation, src fs.FS, name string) error {
+	f, err := src.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	archive, err := artifact.Read(f, b.origin.env.Limits)
+	if err == nil {
+		err = b.hold(archive, func() { archive.Close() })
+	}
+	if err != nil {
+		return fmt.Errorf("extract %s: %w", name, err)
+	}
+	if left := archive.Report().LeftOutTotal; left > 0 {
+		b.notes = append(b.notes, fmt.Sprintf("left out of %s: %d links or devices", name, left))
+	}
+	return fs.WalkDir(archive, ".", func(inner string, d fs.DirEntry, err error) error {
+		if err != nil || b.ctx.Err() != nil {
+			return cmp.Or(err, b.ctx.Err())
+		}
+		return b.put(op, archive, inner, name+":"+inner, d, path.Join(op.target, inner))
+	})
+}
+
+// put makes dest of a file or folder of src. Shown is what it is called.
+func (b *builder) put(op *operation, src fs.FS, name, shown string, d fs.DirEntry, dest string) error {
+	b.field = "to"
+	if d.IsDir() {
+		return b.mkdir(dest)
+	}
+	info, err := d.Info()
+	if err != nil {
+		return err
+	}
+	step := op.step
+	step.Path = shown
+	n := b.tree.nodes[dest]
+	switch {
+	case n == nil:
+		if err := b.mkdir(path.Dir(dest)); err != nil {
+			return err
+		}
+		n = &node{name: dest}
+		b.tree.add(n)
+	case n.IsDir():
+		return fmt.Errorf("%s is a folder in the artifact by then, and cannot be a file", dest)
+	case op.Strategy == source.CopyMerge:
+		b.field = "from"
+		return b.merge(n, src, name, step)
+	default:
+		for i := range n.steps {
+			n.steps[i].Overwritten = true
+		}
+		op.overwrote = append(op.overwrote, dest)
+	}
+	b.bytes += info.Size() - n.size
+	n.mode, n.size, n.tree, n.path, n.steps = info.Mode(), info.Size(), src, name, append(n.steps, step)
+	return b.within(b.bytes, len(b.tree.nodes), dest)
+}
+
+// mkdir makes a folder, and those that it is in.
+func (b *builder) mkdir(name string) error {
+	n := b.tree.nodes[name]
+	switch {
+	case n != nil && !n.IsDir():
+		return fmt.Errorf("%s is a file in the artifact by then, and cannot be a folder", name)
+	case n != nil:
+		return nil
+	}
+	if err := b.mkdir(path.Dir(name)); err != nil {
+		return err
+	}
+	b.tree.add(&node{name: name, mode: fs.ModeDir | 0o755})
+	return b.within(b.bytes, len(b.tree.nodes), name)
+}
+
+// within returns an error if sums are more than the limits.
+func (b *builder) within(bytes int64, entries int, name string) error {
+	l := b.origin.env.Limits
+	switch mostBytes, mostEntries := cmp.Or(l.Bytes, maxBytes), cmp.Or(l.Entries, maxEntries); {
+	case len(name) > maxName:
+		return fmt.Errorf("a path in the artifact would have more than %d bytes", maxName)
+	case mostBytes > 0 && bytes > mostBytes:
+		return &artifact.LimitError{What: "bytes", Limit: mostBytes, Name: name}
+	case mostEntries > 0 && entries > mostEntries:
+		return &artifact.LimitError{What: "entries", Limit: int64(mostEntries), Name: name}
+	}
+	return nil
+}
+
+// open returns the tree of the artifact of a source.
+func (b *builder) open(a artifact.Artifact) (fs.FS, error) {
+	if tree := b.trees[a.Digest]; tree != nil {
+		return tree, nil
+	}
+	tree, release, err := b.origin.env.Archives.Open(b.ctx, b.origin.env.Sources, a, b.origin.env.Limits)
+	switch {
+	case err == nil:
+		b.trees[a.Digest] = tree
+		return tree, b.hold(tree, release)
+	case errors.Is(err, artifact.ErrFormat):
+		err = fmt.Errorf("%w: only a source whose artifact is an archive of files can be copied from", err)
+	}
+	release()
+	return nil, err
+}
+
+// hold has an archive closed with the content. All of them together keep to the limits.
+func (b *builder) hold(tree *artifact.Tree, end func()) error {
+	b.holding = append(b.holding, end)
+	r := tree.Report()
+	b.openedBytes, b.openedEntries = b.openedBytes+r.Bytes, b.openedEntries+r.Files+r.Dirs
+	return b.within(b.openedBytes, b.openedEntries, "all that the artifact is made of")
+}
+
+// merge merges a file of src into n.
+func (b *builder) merge(n *node, src fs.FS, name string, step Step) error {
+	into, err := readYAML(b.tree, n.name)
+	if err != nil {
+		return fmt.Errorf("merge into %s of the artifact: %w", n.name, err)
+	}
+	from, err := readYAML(src, name)
+	if err != nil {
+		return fmt.Errorf("merge %s: %w", name, err)
+	}
+	text, err := yaml.Marshal(overlay(into, from))
+	if err != nil {
+		return err
+	}
+	if b.merged += len(text); b.merged > maxMerged {
+		return fmt.Errorf("all that is merged has more than %d MiB", maxMerged>>20)
+	}
+	b.bytes += int64(len(text)) - n.size
+	n.tree, n.merged, n.size, n.steps = nil, text, int64(len(text)), append(n.steps, step)
+	return b.within(b.bytes, len(b.tree.nodes), n.name)
+}
+
+// separator stands before each YAML document of a file but the first.
+var separator = regexp.MustCompile(`(?m)^---(?:[ \t\r]|$)`)
+
+// readYAML reads the documents of a file as one mapping. Numbers stay as they are written.
+func readYAML(tree fs.FS, name string) (all map[string]any, err error) {
+	info, err := fs.Stat(tree, name)
+	if err == nil && info.Size() > maxYAML {
+		err = fmt.Errorf("it has more than %d MiB", maxYAML>>20)
+	}
+	if err != nil {
+		return nil, err
+	}
+	text, err := fs.ReadFile(tree, name)
+	for _, document := range separator.Split(string(text), -1) {
+		var one map[string]any
+		if err == nil {
+			err = yaml.Unmarshal([]byte(document), &one, func(d *json.Decoder) *json.Decoder { d.UseNumber(); return d })
+		}
+		all = overlay(all, one)
+	}
+	if err != nil {
+		err = fmt.Errorf("it is no YAML with a mapping in each document: %w", err)
+	}
+	return all, err
+}
+
+// overlay returns base with the values of over: mappings are merged, all else is replaced.
+func overlay(base, over map[string]any) map[string]any {
+	out := map[string]any{}
+	maps.Copy(out, base)
+	for key, value := range over {
+		into, was := out[key].(map[string]any)
+		from, is := value.(map[string]any)
+		if was && is {
+			value = overlay(into, from)
+		}
+		out[key] = value
+	}
+	return out
+}

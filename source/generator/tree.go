@@ -1,0 +1,100 @@
+package generator
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Tree is the content of an artifact: files of sources, which it opens when they are
+// read, and files that were merged. It implements [fs.ReadDirFS] and [fs.StatFS].
+type Tree struct{ nodes map[string]*node }
+
+// A node is a file or a folder. It is its own [fs.FileInfo].
+type node struct {
+	name     string // whole path
+	mode     fs.FileMode
+	size     int64
+	tree     fs.FS // that has the file
+	path     string
+	merged   []byte // the content if tree is nil
+	children []fs.DirEntry
+	steps    []Step
+}
+
+func (n *node) Name() string       { return path.Base(n.name) }
+func (n *node) Size() int64        { return n.size }
+func (n *node) Mode() fs.FileMode  { return n.mode }
+func (n *node) ModTime() time.Time { return time.Unix(0, 0).UTC() }
+func (n *node) IsDir() bool        { return n.mode.IsDir() }
+func (n *node) Sys() any           { return nil }
+
+// A Step is what one operation had to do with a file.
+type Step struct {
+	Operation   string `json:"operation"` // spec.artifacts[0].copy[1]
+	Source      string `json:"source"`    // KIND/NAMESPACE/NAME
+	Revision    string `json:"revision"`  // of its artifact
+	Path        string `json:"path"`      // in the source; behind that of an archive and a colon, in the archive
+	Overwritten bool   `json:"overwritten,omitempty"`
+}
+
+// Steps returns the operations that a file comes from, in order, those among them that
+// are overwritten; several of the others were merged.
+func (t *Tree) Steps(name string) []Step {
+	if n := t.nodes[name]; n != nil {
+		return n.steps
+	}
+	return nil
+}
+
+// add adds a node whose folder is there.
+func (t *Tree) add(n *node) {
+	dir := t.nodes[path.Dir(n.name)]
+	dir.children = append(dir.children, fs.FileInfoToDirEntry(n))
+	t.nodes[n.name] = n
+}
+
+// Open implements [fs.FS] for files.
+func (t *Tree) Open(name string) (fs.File, error) {
+	info, err := t.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	switch n := info.(*node); {
+	case n.IsDir():
+		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("is a folder: list it")}
+	case n.tree == nil:
+		return file{io.NopCloser(bytes.NewReader(n.merged)), n}, nil
+	default:
+		f, err := n.tree.Open(n.path)
+		return file{f, n}, err
+	}
+}
+
+type file struct {
+	io.ReadCloser
+	node *node
+}
+
+func (f file) Stat() (fs.FileInfo, error) { return f.node, nil }
+
+// Stat implements [fs.StatFS].
+func (t *Tree) Stat(name string) (fs.FileInfo, error) {
+	if n := t.nodes[name]; n != nil {
+		return n, nil
+	}
+	return nil, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrNotExist}
+}
+
+// ReadDir implements [fs.ReadDirFS].
+func (t *Tree) ReadDir(name string) ([]fs.DirEntry, error) {
+	if _, err := t.Stat(name); err != nil {
+		return nil, err
+	}
+	return slices.SortedFunc(slices.Values(t.nodes[name].children), func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) }), nil
+}
