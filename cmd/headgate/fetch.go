@@ -182,7 +182,7 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	if err := cmp.Or(f.checkProvenance(len(named), s.env.Local), checkParent(f.export, f.export)); err != nil {
 		return err
 	}
-	options.Builder = provenance.Builder{ID: f.builder, Version: map[string]string{"headgate": strings.Fields(buildVersion())[1]}}
+	options.Builder = provenance.Builder{ID: f.builder, Version: map[string]string{"headgate": thisBuild().Version}}
 	closeBundle, err := f.bundleOptions(ctx, &options)
 	if err != nil {
 		return err
