@@ -235,7 +235,6 @@ func TestCopy(t *testing.T) {
 		"a pattern keeps the path":           {`from: "@a/configs/*.yaml", to: "@artifact/out/"`, "out/configs/one.yaml out/configs/two.yaml"},
 		"a pattern across folders":           {`from: "@a/configs/**/*.yaml", to: "@artifact/"`, "configs/one.yaml configs/two.yaml configs/sub/three.yaml configs/sub/deep/four.yaml configs/sub/testdata/x.yaml"},
 		"across folders from the root":       {`from: "@a/**/t*.yaml", to: "@artifact/"`, "configs/two.yaml configs/sub/three.yaml"},
-		"a folder that matches":              {`from: "@a/configs/d*/../sub*", to: "@artifact/"`, ""},
 		"a folder that matches, with all":    {`from: "@a/con*/s*", to: "@artifact/out"`, below("out", "configs/sub/three.yaml configs/sub/deep/four.yaml configs/sub/testdata/x.yaml configs/sub/notes.md")},
 		"a pattern before **":                {`from: "@a/con*/sub/**", to: "@artifact/out"`, below("out", "configs/sub/three.yaml configs/sub/deep/four.yaml configs/sub/testdata/x.yaml configs/sub/notes.md")},
 		"a source":                           {`from: "@a/", to: "@artifact/"`, whole},
@@ -265,9 +264,6 @@ func TestCopy(t *testing.T) {
 		"version control files are left out": {`from: "@b/", to: "@artifact/", exclude: [charts, "config*"]`, "images/logo.png .sourceignore sub/"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if c.want == "" {
-				t.Skip("refused when it is read")
-			}
 			got, _, err := newRig(t, archives, operations(c.copy)).build("out")
 			must(t, err)
 			want := map[string]string{}
