@@ -117,7 +117,7 @@ func (c *Cache) open(id cacheKey) (*Entry, error) {
 	}
 	size, err := checkEntry(f, id)
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) && sameFile(c.root, name, f) {
+		if same, _ := sameFile(c.root, name, f); same && errors.Is(err, fs.ErrNotExist) {
 			c.root.Remove(name)
 		}
 		return nil, errors.Join(err, f.Close())

@@ -142,7 +142,11 @@ func openLocked(root *os.Root, name string, flag int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if ok, err := durable.TryLock(f); !ok || err != nil || !sameFile(root, name, f) {
+	ok, err := durable.TryLock(f)
+	if ok && err == nil {
+		ok, err = sameFile(root, name, f)
+	}
+	if !ok || err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -150,13 +154,13 @@ func openLocked(root *os.Root, name string, flag int) (*os.File, error) {
 }
 
 // sameFile reports whether name still leads to f.
-func sameFile(root *os.Root, name string, f *os.File) bool {
+func sameFile(root *os.Root, name string, f *os.File) (bool, error) {
 	a, err := f.Stat()
 	if err != nil {
-		return false
+		return false, err
 	}
 	b, err := root.Lstat(name)
-	return err == nil && os.SameFile(a, b)
+	return err == nil && os.SameFile(a, b), ignore(err, fs.ErrNotExist)
 }
 
 // readDir lists a directory; one that does not exist is empty.
