@@ -198,12 +198,11 @@ func made(objects []source.Object) (made []source.Object) {
 		switch o := obj.(type) {
 		case *source.PkgChart:
 			running := *o
-			running.Spec.Suspend = false
+			source.Unsuspend(&running)
 			made = append(made, &running)
 		case *source.ExternalArtifact:
 			if running := *o; o.Composed != nil {
-				running.Composed = new(*o.Composed)
-				running.Composed.Suspend = false
+				source.Unsuspend(&running)
 				made = append(made, &running)
 			}
 		}

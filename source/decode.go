@@ -258,12 +258,12 @@ func (d *decoding) object(o document.Object, k *kind) {
 	Default(obj)
 	renewRevisions(obj)
 	advise(obj, &dec.Warnings)
+	g, generator := obj.(*ArtifactGenerator)
 	switch filed := d.file(o, o.Name(k.name, DefaultNamespace), dec, check(obj)); {
+	case filed && generator && !d.set.saved:
+		d.generator(g)
 	case filed:
 		d.set.Objects = append(d.set.Objects, obj)
-		if g, ok := obj.(*ArtifactGenerator); ok && !d.set.saved {
-			d.outputs(o, g)
-		}
 	case len(dec.Errors) > 0 && !dec.About("metadata"):
 		d.set.Invalid = append(d.set.Invalid, Invalid{obj, errors.Join(dec.Of(o.Name(o.Type, DefaultNamespace))...)})
 	}
@@ -311,12 +311,20 @@ func (d *decoding) file(o document.Object, name string, dec *document.Decoder, r
 
 // place notes where an object is, and refuses one that is in the set already.
 func (s *Set) place(name string, here DocumentError) error {
-	if there, found := s.places[name]; found {
-		here.Err = fmt.Errorf("is in %s:%d (document %d) already: remove one of the two", there.File, there.Line, there.Document)
+	if here.Err = s.taken(name); here.Err != nil {
 		return &here
 	}
 	put(&s.places, name, here)
 	return nil
+}
+
+// taken returns an error that says where an object of the set is, nil if there is none of that name.
+func (s *Set) taken(name string) error {
+	there, found := s.places[name]
+	if !found {
+		return nil
+	}
+	return fmt.Errorf("is in %s:%d (document %d) already: remove one of the two", there.File, there.Line, there.Document)
 }
 
 // At returns where the document of an object of s is, without what is wrong with it. Of
@@ -334,9 +342,22 @@ func (s *Set) Add(other *Set) error {
 		errs = append(errs, err)
 		return err == nil
 	}
+	left := map[Reference]bool{} // outputs of generators that are not added
 	for _, obj := range other.Objects {
-		if admit(ReferenceTo(obj).String()) {
+		ref := ReferenceTo(obj)
+		added := !left[ref] && admit(ref.String())
+		g, generator := obj.(*ArtifactGenerator)
+		if added && generator {
+			clashes := s.clashes(g, other.At(g))
+			errs, added = append(errs, clashes...), clashes == nil
+		}
+		switch {
+		case added:
 			s.Objects = append(s.Objects, obj)
+		case generator:
+			for _, output := range g.Plan().Needs {
+				left[output] = true
+			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(other.Secrets)) {

@@ -217,22 +217,29 @@ func (g *ArtifactGenerator) Outputs() []*ExternalArtifact {
 	return outputs
 }
 
-// outputs files what a generator makes. One that would make what is there already is
-// taken out of the set again.
-func (d *decoding) outputs(o document.Object, g *ArtifactGenerator) {
-	before, failed := len(d.set.Objects)-1, false
-	for _, e := range g.Outputs() {
-		name := ReferenceTo(e).String()
-		err := d.set.place(name, DocumentError{File: d.File, Document: d.Number, Line: o.Line, Object: g.Head().String(), Field: e.Composed.Field + ".name"})
-		if there, ok := errors.AsType[*DocumentError](err); ok {
-			there.Err = fmt.Errorf("makes %s, which %w", name, there.Err)
-			d.Note(there)
-			failed = true
+// clashes returns an error for each output of g that the set has already.
+func (s *Set) clashes(g *ArtifactGenerator, here DocumentError) (errs []error) {
+	for i, output := range g.Plan().Needs {
+		if err := s.taken(output.String()); err != nil {
+			at := here
+			at.Field, at.Err = fmt.Sprintf("spec.artifacts[%d].name", i), fmt.Errorf("makes %s, which %w", output, err)
+			errs = append(errs, &at)
 		}
-		d.set.Objects = append(d.set.Objects, e)
 	}
-	if failed {
-		d.set.Objects = d.set.Objects[:before]
+	return errs
+}
+
+// generator files a generator with what it makes, or neither if some of that is in the set already.
+func (d *decoding) generator(g *ArtifactGenerator) {
+	here := d.set.At(g)
+	if clashes := d.set.clashes(g, here); clashes != nil {
+		d.Note(clashes...)
+		return
+	}
+	d.set.Objects = append(d.set.Objects, g)
+	for _, output := range g.Outputs() {
+		put(&d.set.places, ReferenceTo(output).String(), here)
+		d.set.Objects = append(d.set.Objects, output)
 	}
 }
 
@@ -314,12 +321,17 @@ func upwards(name string) error {
 	return unless(!slices.Contains(strings.Split(name, "/"), ".."), "must not have '..' as a part", "")
 }
 
-// checkPattern checks a pattern of paths. Each group of braces multiplies how often it
-// is matched.
+const maxAlternatives = 4096 // of a pattern, which is matched with each of them
+
+// checkPattern checks a pattern of paths. Each group in braces multiplies its alternatives.
 func checkPattern(pattern string) error {
+	alternatives := 1
+	for _, group := range strings.Split(pattern, "{")[1:] {
+		alternatives = min(alternatives*(1+strings.Count(group, ",")), maxAlternatives+1)
+	}
 	switch {
-	case strings.Count(pattern, "{") > 3 || strings.Count(pattern, ",") > 30:
-		return errors.New("must have at most 3 groups in braces and 30 commas: write several operations")
+	case alternatives > maxAlternatives:
+		return fmt.Errorf("must have at most %d alternatives, the product of those of each group in braces: write several operations", maxAlternatives)
 	case !doublestar.ValidatePattern(pattern):
 		return fmt.Errorf("%s is no pattern: a bracket or brace is not closed, or a backslash stands at the end", quote(pattern))
 	}

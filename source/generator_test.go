@@ -79,6 +79,9 @@ func TestGenerator(t *testing.T) {
 	if err != nil || !suspended.Objects[0].Plan().Suspend || !suspended.Objects[1].Plan().Suspend {
 		t.Errorf("%v", err)
 	}
+	if groups, err := decodeAll(t, strings.Replace(generatorDocument, "@repo/web/**", "@repo/"+strings.Repeat("{x,y}", 12), 1)); err != nil || len(groups.Objects) != 3 {
+		t.Errorf("%v", err)
+	}
 	converted, _, err := source.Convert(g, source.V1, source.Group)
 	if err != nil || converted.Head().APIVersion != "source.extensions.fluxcd.io/v1beta1" {
 		t.Errorf("%v, %v", converted, err)
@@ -93,7 +96,7 @@ func TestGenerator(t *testing.T) {
 
 // What is wrong with a generator is told with its field.
 func TestGeneratorErrors(t *testing.T) {
-	many := strings.Repeat("{x,y}", 12)
+	many := strings.Repeat("{x,y}", 13)
 	for _, c := range []struct{ old, new, want string }{
 		{"alias: repo", "alias: Repo", `spec.sources[0].alias: must be lower-case letters`},
 		{"alias: chart_1", "alias: repo", `spec.artifacts[0].copy[0].from: names @repo, which is the alias of 2 of spec.sources: it must be that of one`},
@@ -112,7 +115,8 @@ func TestGeneratorErrors(t *testing.T) {
 		{"@repo/web/**", "@repo/[web", "spec.artifacts[0].copy[0].from: "},
 		{"@repo/web/**", "@repo/{web", "is no pattern: a bracket or brace is not closed"},
 		{"@repo/web/**", "@repo/web}", "is no pattern: a bracket or brace is not closed"},
-		{"@repo/web/**", "@repo/" + many, "must have at most 3 groups in braces and 30 commas"},
+		{"@repo/web/**", "@repo/" + many, "must have at most 4096 alternatives"},
+		{"@repo/web/**", "@repo/" + strings.Repeat("{x,y}", 64), "must have at most 4096 alternatives"},
 		{"@repo/web/**", "@repo/" + strings.Repeat("a", 1024), "must have at most 1024 characters"},
 		{`to: "@artifact/"`, `to: "@other/"`, "spec.artifacts[0].copy[0].to: must be @artifact/PATH"},
 		{`"@artifact/"`, `"@artifact/a/../../b"`, "spec.artifacts[0].copy[0].to: must not have '..' as a part"},
@@ -160,7 +164,11 @@ func TestGeneratorsOfOneName(t *testing.T) {
 	}
 	first, _ := decodeAll(t, generatorDocument)
 	other, _ := decodeAll(t, second)
-	if err := first.Add(other); err == nil || len(first.Objects) != 4 {
+	if err := first.Add(other); err == nil || !strings.Contains(err.Error(), "ArtifactGenerator/apps/second: spec.artifacts[0].name: makes ExternalArtifact/apps/web, which is in f.yaml:1") || len(first.Objects) != 3 {
+		t.Errorf("%v, %v", first.Objects, err)
+	}
+	again, _ := decodeAll(t, strings.Replace(generatorDocument, "name: web\n    originRevision", "name: more\n    originRevision", 1))
+	if err := first.Add(again); err == nil || strings.Contains(err.Error(), "makes") || len(first.Objects) != 3 {
 		t.Errorf("%v, %v", first.Objects, err)
 	}
 }

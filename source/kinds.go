@@ -243,6 +243,27 @@ func Default(obj Object) {
 	}
 }
 
+// Unsuspend has the spec of obj suspend it no more; a generator is suspended by its metadata.
+func Unsuspend(obj Object) {
+	switch o := obj.(type) {
+	case *GitRepository:
+		o.Spec.Suspend = false
+	case *Bucket:
+		o.Spec.Suspend = false
+	case *OCIRepository:
+		o.Spec.Suspend = false
+	case *PkgRepository:
+		o.Spec.Suspend = false
+	case *PkgChart:
+		o.Spec.Suspend = false
+	case *ExternalArtifact:
+		if o.Composed != nil {
+			o.Composed = clone(o.Composed) // copies of obj share it
+			o.Composed.Suspend = false
+		}
+	}
+}
+
 // or sets an empty field.
 func or[T comparable](field *T, value T) {
 	var zero T

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -301,9 +300,8 @@ func (s *session) relock(ctx context.Context, f *relockFlags, anew []source.Obje
 		return nil, found, nil
 	}
 	for _, obj := range s.set.Objects { // what is suspended and locked is fetched for others, as it is locked
-		suspend := reflect.ValueOf(obj).Elem().FieldByName("Spec").FieldByName("Suspend")
-		if _, locked := fixed[source.ReferenceTo(obj)]; locked && suspend.IsValid() {
-			suspend.SetBool(false)
+		if _, locked := fixed[source.ReferenceTo(obj)]; locked {
+			source.Unsuspend(obj)
 		}
 	}
 	dir, err := os.MkdirTemp("", "headgate-*")

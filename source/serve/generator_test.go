@@ -35,6 +35,7 @@ func (archivedContent) Close() error { return nil }
 // A generator's artifacts follow their sources, one by one, and go with it.
 func TestGenerator(t *testing.T) {
 	const both = `  - {name: web, copy: [{from: "@mono/web/**", to: "@artifact/"}]}` + "\n" + `  - {name: api, copy: [{from: "@mono/api/**", to: "@artifact/"}]}` + "\n"
+	const more = `  - {name: more, copy: [{from: "@mono/api/**", to: "@artifact/"}]}` + "\n"
 	objects := func(annotations, artifacts string) []source.Object {
 		set := new(source.Set)
 		if err := set.Decode("", strings.NewReader("apiVersion: source.extensions.fluxcd.io/v1beta1\nkind: ArtifactGenerator\nmetadata: {name: app, annotations: {"+annotations+"}}\n"+
@@ -101,8 +102,16 @@ func TestGenerator(t *testing.T) {
 		if v, err := r.View(output("web")); err != nil || v.Phase != serve.Suspended || v.Suspension.By != "anna" {
 			t.Errorf("%+v, %v", v, err)
 		}
+		r.put(objects("", both+more)...) // what it makes now as well is suspended with it
+		r.restart(nil)
+		ran(r, "")
+		if v, err := r.View(output("more")); err != nil || v.Phase != serve.Suspended || v.Suspension.By != "anna" {
+			t.Errorf("%+v, %v", v, err)
+		}
 		r.must(r.Resume(app))
-		ran(r, "api request unchanged", "web request stored")
+		ran(r, "api request unchanged", "more request stored", "web request stored")
+		r.put(objects("", both)...)
+		r.took()
 		_, err = r.Request(app, serve.Request)
 		r.must(err)
 		ran(r, "api request unchanged", "web request unchanged")

@@ -102,6 +102,10 @@ func (s *Server) restoreOne(e *entry) {
 	var err error
 	e.hold, err = s.config.Statuses.Suspension(e.ref)
 	s.tell(e.ref, readFailed, err)
+	if out, ok := e.doc.(*source.ExternalArtifact); ok && out.Composed != nil && e.hold == nil {
+		e.hold, err = s.inherited(e.ref, out.Spec.SourceRef)
+		s.tell(e.ref, readFailed, err)
+	}
 	if e.doc == nil {
 		obj, err := s.config.Statuses.Object(e.ref)
 		if s.tell(e.ref, readFailed, err); err != nil {
@@ -120,6 +124,19 @@ func (s *Server) restoreOne(e *entry) {
 	case a != nil && damaged(s.config.Store.Check(*a)):
 		e.trigger = Repair
 	}
+}
+
+// inherited returns the suspension of the generator, which becomes that of what it makes, of
+// an object that was never run.
+func (s *Server) inherited(ref source.Reference, generator *source.ExternalSourceReference) (*source.Suspension, error) {
+	if _, err := s.config.Statuses.Object(ref); !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	hold, err := s.config.Statuses.Suspension(source.Reference{Kind: generator.Kind, Namespace: generator.Namespace, Name: generator.Name})
+	if hold != nil && err == nil {
+		err = s.config.Statuses.Suspend(ref, *hold)
+	}
+	return hold, err
 }
 
 // settled reports whether the status of obj says that nothing is to be done
