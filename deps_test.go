@@ -26,7 +26,7 @@ var rooms = map[string]room{
 		"github.com/go-git/go-git/v5 github.com/go-git/go-billy/v5 github.com/go-git/gcfg github.com/jbenet/go-context gopkg.in/warnings.v0 golang.org/x/net golang.org/x/sync"}, // go-git: patterns of ignore rules; x/sync: files written at a time
 	"source": {imports: "artifact internal/document internal/durable internal/redact internal/zone", modules: "sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3 github.com/Masterminds/semver/v3 github.com/bmatcuk/doublestar/v4"},
 
-	"source/generator":  {imports: "artifact source"},
+	"source/generator":  {imports: "artifact source internal/document"},
 	"source/lock":       {imports: "artifact source internal/document", modules: "go.yaml.in/yaml/v3 github.com/cyberphone/json-canonicalization"},
 	"source/provenance": {imports: "artifact internal/redact source source/lock", modules: "github.com/cyberphone/json-canonicalization"},
 	"source/schema":     {imports: "source internal/document", modules: "go.yaml.in/yaml/v3"},
@@ -57,7 +57,7 @@ var rooms = map[string]room{
 
 	"chart":                 {imports: "artifact source oci chart/index chart/internal/bundle internal/redact internal/signature internal/transport internal/version", modules: "helm.sh/helm/v3 golang.org/x/sync"},
 	"chart/index":           {modules: "github.com/Masterminds/semver/v3 go.yaml.in/yaml/v3"},
-	"chart/internal/bundle": {imports: "artifact", modules: "helm.sh/helm/v3 github.com/pkg/errors github.com/Masterminds/semver/v3 sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3"},
+	"chart/internal/bundle": {imports: "artifact internal/document", modules: "helm.sh/helm/v3 github.com/pkg/errors github.com/Masterminds/semver/v3 sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3"},
 
 	"source/login/aws":               {imports: "source source/login/internal/exchange", modules: awsModules},
 	"source/login/azure":             {imports: "source source/login/internal/exchange", modules: azureModules},

@@ -1,11 +1,13 @@
 package generator
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"path"
@@ -17,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/document"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -38,8 +41,9 @@ type builder struct {
 	field         string                    // of the operation, which an error is about
 	bytes         int64                     // of the tree
 	merged        int
-	openedBytes   int64
+	openedBytes   int64 // of archives
 	openedEntries int
+	spooled       int64
 }
 
 // build runs the operations.
@@ -163,7 +167,7 @@ func (b *builder) copy(op *operation, src fs.FS, name string, d fs.DirEntry, des
 	b.field = "from"
 	switch lower := strings.ToLower(name); {
 	case op.Strategy != source.CopyExtract:
-		return b.put(op, src, name, name, d, dest)
+		return b.put(op, d, name, func() (io.ReadCloser, error) { return src.Open(name) }, dest)
 	case !d.IsDir() && (strings.HasSuffix(lower, ".tar.gz") || strings.HasSuffix(lower, ".tgz")):
 		return b.extract(op, src, name)
 	case op.exact:
@@ -181,7 +185,8 @@ func (b *builder) extract(op *operation, src fs.FS, name string) error {
 	defer f.Close()
 	archive, err := artifact.Read(f, b.origin.env.Limits)
 	if err == nil {
-		err = b.hold(archive, func() { archive.Close() })
+		defer archive.Close()
+		err = b.opened(archive)
 	}
 	if err != nil {
 		return fmt.Errorf("extract %s: %w", name, err)
@@ -193,12 +198,35 @@ func (b *builder) extract(op *operation, src fs.FS, name string) error {
 		if err != nil || b.ctx.Err() != nil {
 			return cmp.Or(err, b.ctx.Err())
 		}
-		return b.put(op, archive, inner, name+":"+inner, d, path.Join(op.target, inner))
+		var open opener
+		if !d.IsDir() {
+			content, err := archive.Open(inner)
+			if err == nil {
+				open, err = b.keep(content)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return b.put(op, d, name+":"+inner, open, path.Join(op.target, inner))
 	})
 }
 
-// put makes dest of a file or folder of src. Shown is what it is called.
-func (b *builder) put(op *operation, src fs.FS, name, shown string, d fs.DirEntry, dest string) error {
+// keep writes content to the spool, where it can be opened: archives do not stay open, there may be many.
+func (b *builder) keep(content io.Reader) (_ opener, err error) {
+	if b.spool == nil {
+		if b.spool, err = b.origin.env.Limits.Spool(); err != nil {
+			return nil, err
+		}
+	}
+	spool, begin := b.spool, b.spooled
+	size, err := io.Copy(spool, content)
+	b.spooled += size
+	return func() (io.ReadCloser, error) { return io.NopCloser(io.NewSectionReader(spool, begin, size)), nil }, err
+}
+
+// put makes dest of a file or folder, which is called name in its source.
+func (b *builder) put(op *operation, d fs.DirEntry, name string, open opener, dest string) error {
 	b.field = "to"
 	if d.IsDir() {
 		return b.mkdir(dest)
@@ -208,7 +236,7 @@ func (b *builder) put(op *operation, src fs.FS, name, shown string, d fs.DirEntr
 		return err
 	}
 	step := op.step
-	step.Path = shown
+	step.Path = name
 	n := b.tree.nodes[dest]
 	switch {
 	case n == nil:
@@ -221,7 +249,7 @@ func (b *builder) put(op *operation, src fs.FS, name, shown string, d fs.DirEntr
 		return fmt.Errorf("%s is a folder in the artifact by then, and cannot be a file", dest)
 	case op.Strategy == source.CopyMerge:
 		b.field = "from"
-		return b.merge(n, src, name, step)
+		return b.merge(n, open, step)
 	default:
 		for i := range n.steps {
 			n.steps[i].Overwritten = true
@@ -229,7 +257,7 @@ func (b *builder) put(op *operation, src fs.FS, name, shown string, d fs.DirEntr
 		op.overwrote = append(op.overwrote, dest)
 	}
 	b.bytes += info.Size() - n.size
-	n.mode, n.size, n.tree, n.path, n.steps = info.Mode(), info.Size(), src, name, append(n.steps, step)
+	n.mode, n.size, n.open, n.steps = info.Mode(), info.Size(), open, append(n.steps, step)
 	return b.within(b.bytes, len(b.tree.nodes), dest)
 }
 
@@ -272,7 +300,8 @@ func (b *builder) open(a artifact.Artifact) (fs.FS, error) {
 	switch {
 	case err == nil:
 		b.trees[a.Digest] = tree
-		return tree, b.hold(tree, release)
+		b.holding = append(b.holding, release)
+		return tree, b.opened(tree)
 	case errors.Is(err, artifact.ErrFormat):
 		err = fmt.Errorf("%w: only a source whose artifact is an archive of files can be copied from", err)
 	}
@@ -280,23 +309,22 @@ func (b *builder) open(a artifact.Artifact) (fs.FS, error) {
 	return nil, err
 }
 
-// hold has an archive closed with the content. All of them together keep to the limits.
-func (b *builder) hold(tree *artifact.Tree, end func()) error {
-	b.holding = append(b.holding, end)
+// opened returns an error if all archives that were opened, together, are more than the limits.
+func (b *builder) opened(tree *artifact.Tree) error {
 	r := tree.Report()
 	b.openedBytes, b.openedEntries = b.openedBytes+r.Bytes, b.openedEntries+r.Files+r.Dirs
 	return b.within(b.openedBytes, b.openedEntries, "all that the artifact is made of")
 }
 
-// merge merges a file of src into n.
-func (b *builder) merge(n *node, src fs.FS, name string, step Step) error {
-	into, err := readYAML(b.tree, n.name)
+// merge merges a file into n.
+func (b *builder) merge(n *node, open opener, step Step) error {
+	into, err := readYAML(n.open)
 	if err != nil {
 		return fmt.Errorf("merge into %s of the artifact: %w", n.name, err)
 	}
-	from, err := readYAML(src, name)
+	from, err := readYAML(open)
 	if err != nil {
-		return fmt.Errorf("merge %s: %w", name, err)
+		return fmt.Errorf("merge %s: %w", step.Path, err)
 	}
 	text, err := yaml.Marshal(overlay(into, from))
 	if err != nil {
@@ -306,7 +334,10 @@ func (b *builder) merge(n *node, src fs.FS, name string, step Step) error {
 		return fmt.Errorf("all that is merged has more than %d MiB", maxMerged>>20)
 	}
 	b.bytes += int64(len(text)) - n.size
-	n.tree, n.merged, n.size, n.steps = nil, text, int64(len(text)), append(n.steps, step)
+	n.size, n.steps = int64(len(text)), append(n.steps, step)
+	if n.open, err = b.keep(bytes.NewReader(text)); err != nil {
+		return err
+	}
 	return b.within(b.bytes, len(b.tree.nodes), n.name)
 }
 
@@ -314,26 +345,31 @@ func (b *builder) merge(n *node, src fs.FS, name string, step Step) error {
 var separator = regexp.MustCompile(`(?m)^---(?:[ \t\r]|$)`)
 
 // readYAML reads the documents of a file as one mapping. Numbers stay as they are written.
-func readYAML(tree fs.FS, name string) (all map[string]any, err error) {
-	info, err := fs.Stat(tree, name)
-	if err == nil && info.Size() > maxYAML {
+func readYAML(open opener) (all map[string]any, err error) {
+	f, err := open()
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxYAML+1))
+	if err == nil && len(text) > maxYAML {
 		err = fmt.Errorf("it has more than %d MiB", maxYAML>>20)
 	}
 	if err != nil {
 		return nil, err
 	}
-	text, err := fs.ReadFile(tree, name)
-	for _, document := range separator.Split(string(text), -1) {
-		var one map[string]any
+	for _, one := range separator.Split(string(text), -1) {
+		var fields map[string]any
+		err := document.CheckYAML([]byte(one), maxYAML)
 		if err == nil {
-			err = yaml.Unmarshal([]byte(document), &one, func(d *json.Decoder) *json.Decoder { d.UseNumber(); return d })
+			err = yaml.Unmarshal([]byte(one), &fields, func(d *json.Decoder) *json.Decoder { d.UseNumber(); return d })
 		}
-		all = overlay(all, one)
+		if err != nil {
+			return nil, fmt.Errorf("it is no YAML with a mapping in each document: %w", err)
+		}
+		all = overlay(all, fields)
 	}
-	if err != nil {
-		err = fmt.Errorf("it is no YAML with a mapping in each document: %w", err)
-	}
-	return all, err
+	return all, nil
 }
 
 // overlay returns base with the values of over: mappings are merged, all else is replaced.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 
@@ -138,6 +139,7 @@ type content struct {
 	tree    *Tree
 	rules   *artifact.Rules
 	holding []func() // end what is read
+	spool   *os.File // of files that were extracted or merged, nil without any
 	notes   []string
 }
 
@@ -161,6 +163,9 @@ func (c *content) Explain(context.Context) (fs.FS, *artifact.Rules, error) {
 func (c *content) Close() error {
 	for _, end := range c.holding {
 		end()
+	}
+	if c.spool != nil {
+		return c.spool.Close()
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -284,28 +285,32 @@ func TestCopy(t *testing.T) {
 func TestCopyErrors(t *testing.T) {
 	archives := sampleArchives(t)
 	archives["odd"] = pack(t, tree("broken.tgz", "no archive", "list.yaml", "- 1\n", "bad.yaml", "a: [\n", "big.yaml", strings.Repeat("# big\n", 1<<20), "map.yaml", "a: 1\n",
+		"alias.yaml", "a: &a "+strings.Repeat("a", 1<<20)+"\nb: ["+strings.Repeat("*a,", 1<<17)+"]\n", "deep.yaml", "a: "+strings.Repeat("{a: ", 9000)+"1"+strings.Repeat("}", 9000)+"\n", "keys.yaml", "1: a\n\"1\": b\n",
 		"up.tgz", string(testenv.Gzip(t, testenv.Tar(t, testenv.Entry{Header: tar.Header{Typeflag: tar.TypeReg, Name: "../up", Mode: 0o644}, Data: []byte("x")})))))
 	archives["raw"] = "no archive at all"
 	for copy, want := range map[string]string{
-		`from: "@a/none", to: "@artifact/"`:                                                                                      `ArtifactGenerator/apps/app: spec.artifacts[0].copy[0].from: nothing in Bucket/apps/a of revision rev-.* matches "none": correct it, or set optional`,
-		"from: \"@a/configs\", to: \"@artifact/\"\nfrom: \"@a/*.json\", to: \"@artifact/\"":                                      `copy[1].from: nothing in Bucket/apps/a`,
-		`from: "@a/{README}.md", to: "@artifact/"`:                                                                               `matches "{README}.md"`,
-		`from: "@a/README.md/x", to: "@artifact/"`:                                                                               `matches "README.md/x"`,
-		`from: "@a/README.md/**", to: "@artifact/"`:                                                                              `matches "README.md/**"`,
-		`from: "@a/*.md", to: "@artifact/", exclude: ["*"]`:                                                                      `copy[0].exclude: all that "*.md" matches in Bucket/apps/a is excluded`,
-		`from: "@a/README.md", to: "@artifact/", exclude: ["*.md"]`:                                                              `copy[0].exclude: all that "README.md" matches`,
-		`from: "@a/configs", to: "@artifact/", strategy: Extract`:                                                                `copy[0].from: configs is no archive`,
-		`from: "@b/charts/readme.txt", to: "@artifact/", strategy: Extract`:                                                      `copy[0].from: charts/readme.txt is no archive`,
-		`from: "@odd/broken.tgz", to: "@artifact/", strategy: Extract`:                                                           `copy[0].from: extract broken.tgz: `,
-		`from: "@odd/up.tgz", to: "@artifact/", strategy: Extract`:                                                               `copy[0].from: extract up.tgz: .*../up`,
-		`from: "@raw/x", to: "@artifact/"`:                                                                                       `copy[0].from: Bucket/apps/raw: .*only a source whose artifact is an archive of files`,
-		"from: \"@a/README.md\", to: \"@artifact/x\"\nfrom: \"@a/README.md\", to: \"@artifact/x/\"":                              `copy[1].to: x is a file in the artifact by then`,
-		"from: \"@a/README.md\", to: \"@artifact/configs\"\nfrom: \"@a/configs\", to: \"@artifact/\"":                            `copy[1].to: configs is a file in the artifact by then`,
-		"from: \"@a/configs\", to: \"@artifact/README.md\"\nfrom: \"@a/*.md\", to: \"@artifact/\"":                               `copy[1].to: README.md is a folder in the artifact by then`,
-		"from: \"@a/config.yaml\", to: \"@artifact/\"\nfrom: \"@odd/list.yaml\", to: \"@artifact/config.yaml\", strategy: Merge": `copy[1].from: merge list.yaml: it is no YAML`,
-		"from: \"@a/config.yaml\", to: \"@artifact/\"\nfrom: \"@odd/bad.yaml\", to: \"@artifact/config.yaml\", strategy: Merge":  `copy[1].from: merge bad.yaml: `,
-		"from: \"@a/config.yaml\", to: \"@artifact/\"\nfrom: \"@odd/big.yaml\", to: \"@artifact/config.yaml\", strategy: Merge":  `copy[1].from: merge big.yaml: it has more than 4 MiB`,
-		"from: \"@odd/list.yaml\", to: \"@artifact/\"\nfrom: \"@odd/map.yaml\", to: \"@artifact/list.yaml\", strategy: Merge":    `copy[1].from: merge into list.yaml of the artifact: `,
+		`from: "@a/none", to: "@artifact/"`:                                                                                       `ArtifactGenerator/apps/app: spec.artifacts[0].copy[0].from: nothing in Bucket/apps/a of revision rev-.* matches "none": correct it, or set optional`,
+		"from: \"@a/configs\", to: \"@artifact/\"\nfrom: \"@a/*.json\", to: \"@artifact/\"":                                       `copy[1].from: nothing in Bucket/apps/a`,
+		`from: "@a/{README}.md", to: "@artifact/"`:                                                                                `matches "{README}.md"`,
+		`from: "@a/README.md/x", to: "@artifact/"`:                                                                                `matches "README.md/x"`,
+		`from: "@a/README.md/**", to: "@artifact/"`:                                                                               `matches "README.md/**"`,
+		`from: "@a/*.md", to: "@artifact/", exclude: ["*"]`:                                                                       `copy[0].exclude: all that "*.md" matches in Bucket/apps/a is excluded`,
+		`from: "@a/README.md", to: "@artifact/", exclude: ["*.md"]`:                                                               `copy[0].exclude: all that "README.md" matches`,
+		`from: "@a/configs", to: "@artifact/", strategy: Extract`:                                                                 `copy[0].from: configs is no archive`,
+		`from: "@b/charts/readme.txt", to: "@artifact/", strategy: Extract`:                                                       `copy[0].from: charts/readme.txt is no archive`,
+		`from: "@odd/broken.tgz", to: "@artifact/", strategy: Extract`:                                                            `copy[0].from: extract broken.tgz: `,
+		`from: "@odd/up.tgz", to: "@artifact/", strategy: Extract`:                                                                `copy[0].from: extract up.tgz: .*../up`,
+		`from: "@raw/x", to: "@artifact/"`:                                                                                        `copy[0].from: Bucket/apps/raw: .*only a source whose artifact is an archive of files`,
+		"from: \"@a/README.md\", to: \"@artifact/x\"\nfrom: \"@a/README.md\", to: \"@artifact/x/\"":                               `copy[1].to: x is a file in the artifact by then`,
+		"from: \"@a/README.md\", to: \"@artifact/configs\"\nfrom: \"@a/configs\", to: \"@artifact/\"":                             `copy[1].to: configs is a file in the artifact by then`,
+		"from: \"@a/configs\", to: \"@artifact/README.md\"\nfrom: \"@a/*.md\", to: \"@artifact/\"":                                `copy[1].to: README.md is a folder in the artifact by then`,
+		"from: \"@a/config.yaml\", to: \"@artifact/\"\nfrom: \"@odd/list.yaml\", to: \"@artifact/config.yaml\", strategy: Merge":  `copy[1].from: merge list.yaml: it is no YAML`,
+		"from: \"@a/config.yaml\", to: \"@artifact/\"\nfrom: \"@odd/bad.yaml\", to: \"@artifact/config.yaml\", strategy: Merge":   `copy[1].from: merge bad.yaml: `,
+		"from: \"@a/config.yaml\", to: \"@artifact/\"\nfrom: \"@odd/big.yaml\", to: \"@artifact/config.yaml\", strategy: Merge":   `copy[1].from: merge big.yaml: it has more than 4 MiB`,
+		"from: \"@a/config.yaml\", to: \"@artifact/\"\nfrom: \"@odd/alias.yaml\", to: \"@artifact/config.yaml\", strategy: Merge": `copy[1].from: merge alias.yaml: .*its aliases stand for more than 4194304 bytes`,
+		"from: \"@a/config.yaml\", to: \"@artifact/\"\nfrom: \"@odd/deep.yaml\", to: \"@artifact/config.yaml\", strategy: Merge":  `copy[1].from: merge deep.yaml: .*more than 100 levels`,
+		"from: \"@a/config.yaml\", to: \"@artifact/\"\nfrom: \"@odd/keys.yaml\", to: \"@artifact/config.yaml\", strategy: Merge":  `copy[1].from: merge keys.yaml: .*two keys are "1"`,
+		"from: \"@odd/list.yaml\", to: \"@artifact/\"\nfrom: \"@odd/map.yaml\", to: \"@artifact/list.yaml\", strategy: Merge":     `copy[1].from: merge into list.yaml of the artifact: `,
 	} {
 		r := newRig(t, archives, operations(copy))
 		_, _, err := r.build("out")
@@ -339,6 +344,46 @@ func TestLimits(t *testing.T) {
 		if (err == nil) != (c.want == "") || c.want != "" && !says(err, c.want) {
 			t.Errorf("%+v: %v, want %s", c.limits, err, c.want)
 		}
+	}
+}
+
+// However many archives are extracted, few files are open.
+func TestExtractMany(t *testing.T) {
+	archives := fstest.MapFS{}
+	for i := range 20 {
+		archives[fmt.Sprintf("%d.tgz", i)] = &fstest.MapFile{Data: []byte(pack(t, tree(fmt.Sprint(i), fmt.Sprint("text ", i))))}
+	}
+	r := newRig(t, map[string]string{"a": pack(t, archives)}, operations(`from: "@a/**", to: "@artifact/", strategy: Extract`))
+	var spools []*os.File
+	r.env.Limits.Temp = func() (*os.File, error) {
+		f, err := r.store.Temp()
+		spools = append(spools, f)
+		return f, err
+	}
+	open := func() (n int) {
+		for _, f := range spools {
+			if _, err := f.Stat(); err == nil {
+				n++
+			}
+		}
+		return n
+	}
+	from := r.made("out")
+	rev, _, err := from.Resolve(t.Context(), nil)
+	must(t, err)
+	content, err := from.Open(t.Context(), rev)
+	must(t, err)
+	files, _, err := content.(source.Explainer).Explain(t.Context())
+	must(t, err)
+	for i := range 20 {
+		if text, err := fs.ReadFile(files, fmt.Sprint(i)); err != nil || string(text) != fmt.Sprint("text ", i) {
+			t.Errorf("%d: %q, %v", i, text, err)
+		}
+	}
+	before := open()
+	must(t, content.Close())
+	if after := open(); before-after != 1 || before > 3 {
+		t.Errorf("%d of %d spools are open, then %d", before, len(spools), after)
 	}
 }
 

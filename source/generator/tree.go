@@ -1,7 +1,6 @@
 package generator
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"io/fs"
@@ -12,17 +11,18 @@ import (
 )
 
 // A Tree is the content of an artifact: files of sources, which it opens when they are
-// read, and files that were merged. It implements [fs.ReadDirFS] and [fs.StatFS].
+// read, and files that were extracted or merged. It implements [fs.ReadDirFS] and [fs.StatFS].
 type Tree struct{ nodes map[string]*node }
+
+// An opener opens the content of a file.
+type opener func() (io.ReadCloser, error)
 
 // A node is a file or a folder. It is its own [fs.FileInfo].
 type node struct {
 	name     string // whole path
 	mode     fs.FileMode
 	size     int64
-	tree     fs.FS // that has the file
-	path     string
-	merged   []byte // the content if tree is nil
+	open     opener // of a file
 	children []fs.DirEntry
 	steps    []Step
 }
@@ -65,15 +65,15 @@ func (t *Tree) Open(name string) (fs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch n := info.(*node); {
-	case n.IsDir():
+	n := info.(*node)
+	if n.IsDir() {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("is a folder: list it")}
-	case n.tree == nil:
-		return file{io.NopCloser(bytes.NewReader(n.merged)), n}, nil
-	default:
-		f, err := n.tree.Open(n.path)
-		return file{f, n}, err
 	}
+	content, err := n.open()
+	if err != nil {
+		return nil, err
+	}
+	return file{content, n}, nil
 }
 
 type file struct {

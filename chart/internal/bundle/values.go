@@ -9,17 +9,15 @@ import (
 	"strings"
 
 	yaml2 "go.yaml.in/yaml/v2"
-	yaml3 "go.yaml.in/yaml/v3"
 	"sigs.k8s.io/yaml"
+
+	"github.com/headgate-io/headgate/internal/document"
 )
 
 // Bounds of a YAML text.
 const (
 	textBytes   = 1 << 20 // of the text
 	aliasBytes  = 8 << 20 // of what its aliases stand for, together
-	nodeBytes   = 32      // that a node counts beside its text
-	levels      = 100
-	maxTags     = 1000    // occurrences of %TAG, each of which is compared with all before
 	valuesBytes = 5 << 20 // of values.yaml, as of any file of a chart
 )
 
@@ -88,8 +86,11 @@ func overlay(m, over map[string]any) {
 // decode decodes a text as the package manager does, into a value with json tags.
 func decode(text []byte, into any, options ...yaml.JSONOpt) error {
 	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")) // a byte order mark
-	if err := measure(text); err != nil {
-		return err
+	if len(text) > textBytes {
+		return fmt.Errorf("it has more than %d bytes", textBytes)
+	}
+	if err := document.CheckYAML(text, aliasBytes); err != nil {
+		return problem(err)
 	}
 	return problem(yaml.Unmarshal(text, into, options...))
 }
@@ -98,51 +99,6 @@ func decode(text []byte, into any, options ...yaml.JSONOpt) error {
 func digits(d *json.Decoder) *json.Decoder {
 	d.UseNumber()
 	return d
-}
-
-// measure fails unless a text is small and its aliases stand for little: a
-// decoder writes them out, so that 1 MiB can become gigabytes.
-func measure(text []byte) error {
-	if len(text) > textBytes {
-		return fmt.Errorf("it has more than %d bytes", textBytes)
-	}
-	if bytes.Count(text, []byte("%TAG")) > maxTags {
-		return fmt.Errorf("it has more than %d directives %%TAG", maxTags)
-	}
-	var doc yaml3.Node
-	if err := yaml3.Unmarshal(text, &doc); err != nil {
-		return problem(err)
-	}
-	left := aliasBytes
-	return visit(&doc, 0, false, &left)
-}
-
-// visit measures a node, which an alias stands for or not.
-func visit(n *yaml3.Node, level int, aliased bool, left *int) error {
-	if level > levels {
-		return fmt.Errorf("it is more than %d levels deep, aliases written out", levels)
-	}
-	if n.Kind == yaml3.AliasNode {
-		return visit(n.Alias, level, true, left)
-	}
-	if aliased {
-		if *left -= nodeBytes + len(n.Value) + len(n.Tag); *left < 0 {
-			return fmt.Errorf("its aliases stand for more than %d bytes", aliasBytes)
-		}
-	}
-	keys := map[string]string{} // tag of each key
-	for i, child := range n.Content {
-		if n.Kind == yaml3.MappingNode && i%2 == 0 {
-			if tag, twice := keys[child.Value]; twice && tag != child.Tag && child.Kind == yaml3.ScalarNode {
-				return fmt.Errorf("two keys are %.120q", child.Value)
-			}
-			keys[child.Value] = child.Tag
-		}
-		if err := visit(child, level+1, aliased, left); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // problem returns what a decoder says, without the content it says it about.
