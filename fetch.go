@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"os"
 	"slices"
@@ -331,8 +332,26 @@ func (f *fetch) reconcile(ctx context.Context, r *Result) (err error) {
 	default:
 		r.Entry.Content, r.Entry.Digest, r.Entry.Pin = locked.got.Content, locked.got.Digest, locked.got.Pin
 	}
+	if err == nil && f.unsaved == nil && r.Outcome != source.Suspended {
+		err = f.collect(ctx, r.Object)
+	}
 	if err == nil && f.Builder.ID != "" && f.stores && r.Outcome != source.Suspended && r.Object.Artifact() != nil {
 		r.Provenance, err = f.provenance(ctx, r)
+	}
+	return err
+}
+
+// collect removes what obj made, if it is a generator, and does not list any more.
+func (f *fetch) collect(ctx context.Context, obj source.Object) error {
+	generator, is := obj.(*source.ArtifactGenerator)
+	if !is || f.Ledger == nil || !f.stores {
+		return nil
+	}
+	made, err := f.Ledger.MadeBy(source.ReferenceTo(generator))
+	for _, ref := range made {
+		if _, missing := f.Env.Sources.Source(ctx, ref); errors.Is(missing, fs.ErrNotExist) {
+			err = errors.Join(err, f.Ledger.Forget(ctx, f.Store, ref))
+		}
 	}
 	return err
 }

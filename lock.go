@@ -338,7 +338,10 @@ func (f *fetch) allOrNothing(ctx context.Context, yield func(Result, error) bool
 			e.err = errors.Join(cmp.Or(e.err, errors.New("not stored: another object is not what is locked")), f.withdraw(ctx, e.Object, save))
 			e.Result.Result, e.Provenance = source.Result{Outcome: source.Failed, Why: e.Why}, nil
 		case !failed && save != nil && f.Ledger != nil:
-			if e.err = f.Ledger.Save(ctx, e.Object, save.state); e.err != nil {
+			if e.err = f.Ledger.Save(ctx, e.Object, save.state); e.err == nil && e.Outcome != source.Suspended {
+				e.err = f.collect(ctx, e.Object)
+			}
+			if e.err != nil {
 				e.Outcome, e.Provenance = source.Failed, nil
 			}
 		}

@@ -3,6 +3,7 @@ package source
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +15,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/durable"
 )
 
@@ -127,6 +129,44 @@ func (l *Ledger) Remove(ref Reference) error {
 		return fmt.Errorf("ledger: remove %s: %w", ref, err)
 	}
 	return nil
+}
+
+// Forget removes all that the ledger and a store have of an object. The status goes first:
+// it never names an artifact that is not there.
+func (l *Ledger) Forget(ctx context.Context, store *artifact.Store, ref Reference) error {
+	dir, err := ref.address()
+	if err != nil {
+		return err
+	}
+	unlock, err := store.Lock(ctx, dir)
+	if err != nil {
+		return err
+	}
+	if err = l.Remove(ref); err == nil {
+		err = store.Remove(dir)
+	}
+	unlock()
+	if err == nil {
+		err = store.Tidy(dir)
+	}
+	return err
+}
+
+// MadeBy returns the objects that a generator made last, whether it still lists them or not.
+func (l *Ledger) MadeBy(generator Reference) (made []Reference, err error) {
+	all, err := l.references(documentFile)
+	for _, ref := range all {
+		if ref.Kind != "ExternalArtifact" || ref.Namespace != generator.Namespace {
+			continue
+		}
+		obj, _ := l.Object(ref) // of what cannot be read, it is not known
+		if e, is := obj.(*ExternalArtifact); is && e.Spec.SourceRef != nil {
+			if by := e.Spec.SourceRef; generator == (Reference{by.Kind, by.Namespace, by.Name}) {
+				made = append(made, ref)
+			}
+		}
+	}
+	return made, err
 }
 
 // references returns the names of the objects that have a file with one of the extensions.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve/api"
 )
@@ -329,8 +328,8 @@ func (p *program) delete() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "delete {KIND/NAME... | --all | -n NAMESPACE | -l LABELS}",
 		Short: "Delete objects and their artifacts from a store",
-		Long: `Delete removes objects from the store: artifacts, URLs of the newest ones, status and suspension. Origins and documents
-stay as they are.
+		Long: `Delete removes objects from the store: artifacts, URLs of the newest ones, status and suspension. What a generator made
+goes with it. Origins and documents stay as they are.
 
 While a server uses the store, delete is refused. With --force it is done; the server then fetches again what is in its
 documents, and keeps suspensions until it is restarted.
@@ -377,6 +376,13 @@ func (p *program) runDelete(ctx context.Context, f *keptFlags, force bool, args 
 		}
 		return !f.selects(ref, labels)
 	})
+	for _, ref := range found {
+		if ref.Kind == "ArtifactGenerator" {
+			made, unread := ledger.MadeBy(ref)
+			err = errors.Join(err, unread)
+			found = append(found, slices.DeleteFunc(made, func(ref source.Reference) bool { return slices.Contains(found, ref) })...)
+		}
+	}
 	errs := []error{err, f.missing(found, true)}
 	if codeOf(errs[1]) == exitUsage {
 		return errs[1]
@@ -387,29 +393,11 @@ func (p *program) runDelete(ctx context.Context, f *keptFlags, force bool, args 
 	}
 	defer store.Close()
 	for _, ref := range found {
-		err := forget(ctx, store, ledger, ref)
+		err := ledger.Forget(ctx, store, ref)
 		if err == nil {
 			_, err = fmt.Fprintf(p.stdout, "%s deleted\n", sourceName(ref))
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
-}
-
-// forget removes all that a store has of an object. The status goes first: it never
-// names an artifact that is not there.
-func forget(ctx context.Context, store *artifact.Store, ledger *source.Ledger, ref source.Reference) error {
-	name := sourceName(ref)
-	unlock, err := store.Lock(ctx, name)
-	if err != nil {
-		return err
-	}
-	if err = ledger.Remove(ref); err == nil {
-		err = store.Remove(name)
-	}
-	unlock()
-	if err == nil {
-		err = store.Tidy(name)
-	}
-	return err
 }
