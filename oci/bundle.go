@@ -51,9 +51,7 @@ func WriteBundle(w io.Writer, archives []Bundled, lock []byte) error {
 		all, named = append(all, d), append(named, d)
 	}
 	layer := describe(lockType, lock)
-	manifest := ocispec.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest,
-		ArtifactType: lockType, Config: ocispec.DescriptorEmptyJSON, Layers: []ocispec.Descriptor{layer}}
-	d, err := b.json(ocispec.MediaTypeImageManifest, manifest)
+	d, err := b.manifest(manifestOf(layer))
 	if err == nil {
 		d.ArtifactType = lockType
 		all = append(all, d)
@@ -61,7 +59,10 @@ func WriteBundle(w io.Writer, archives []Bundled, lock []byte) error {
 	}
 	index := ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex, Manifests: all}
 	if err == nil {
-		d, err = b.json(ocispec.MediaTypeImageIndex, index)
+		var text []byte
+		text, err = json.Marshal(index)
+		d = describe(ocispec.MediaTypeImageIndex, text)
+		err = errors.Join(err, b.blob(d, bytes.NewReader(text)))
 	}
 	if err == nil {
 		d.Annotations = map[string]string{ocispec.AnnotationRefName: BundleName}
@@ -91,22 +92,24 @@ func (b *bundleWriter) archive(a Bundled) (d ocispec.Descriptor, err error) {
 		layer.Digest, err = digest.FromReader(r)
 		return err
 	})
+	if err != nil {
+		return d, err
+	}
 	config := a.config()
-	var text []byte
-	if err == nil {
-		text, err = a.manifest(layer, config)
+	manifest, err := a.manifest(layer, config)
+	if err != nil {
+		return d, err
 	}
-	if err == nil {
-		err = errors.Join(read(func(r io.Reader) error { return b.blob(layer, r) }), b.blob(config, bytes.NewReader(config.Data)))
+	if err = errors.Join(read(func(r io.Reader) error { return b.blob(layer, r) }), b.blob(config, bytes.NewReader(config.Data))); err != nil {
+		return d, err
 	}
-	d = describe(ocispec.MediaTypeImageManifest, text)
-	return d, errors.Join(err, b.blob(d, bytes.NewReader(text)))
+	return b.manifest(manifest)
 }
 
-// json writes a document as a blob.
-func (b *bundleWriter) json(mediaType string, v any) (ocispec.Descriptor, error) {
-	text, err := json.Marshal(v)
-	d := describe(mediaType, text)
+// manifest writes a manifest as a blob.
+func (b *bundleWriter) manifest(m ocispec.Manifest) (ocispec.Descriptor, error) {
+	text, err := encode(m)
+	d := describe(ocispec.MediaTypeImageManifest, text)
 	return d, errors.Join(err, b.blob(d, bytes.NewReader(text)))
 }
 

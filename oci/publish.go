@@ -71,46 +71,38 @@ func (o *Origin) Publish(ctx context.Context, archive io.ReaderAt, size int64, p
 		return ocispec.Descriptor{}, invalid(err)
 	}
 	config := p.config()
-	text, err := p.manifest(layer, config)
+	manifest, err := p.manifest(layer, config)
 	if err != nil {
 		return ocispec.Descriptor{}, err
 	}
-	manifest := describe(ocispec.MediaTypeImageManifest, text)
-	repo, err := o.connect(ctx)
-	if err != nil {
-		return ocispec.Descriptor{}, err
-	}
-	defer repo.Close()
-	err = o.push(ctx, repo, upload{layer, archiveReader{archive, progress}}, upload{config, bytes.NewReader(config.Data)}, upload{manifest, bytes.NewReader(text)})
-	if err != nil {
-		return ocispec.Descriptor{}, err
-	}
-	for _, tag := range tags {
-		if err := o.within(ctx, "tag", func(ctx context.Context) error { return retag(ctx, repo, manifest, tag) }); err != nil {
-			return ocispec.Descriptor{}, err
-		}
-	}
-	return manifest, nil
+	return o.push(ctx, manifest, upload{layer, archiveReader{archive, progress}}, upload{config, bytes.NewReader(config.Data)}, tags...)
 }
 
 // Attach uploads a document about the manifest subject, such as [Origin.Publish]
 // returns, as an artifact that refers to it and is of the document's type.
 // It returns the descriptor of the manifest.
 func (o *Origin) Attach(ctx context.Context, subject ocispec.Descriptor, mediaType string, document []byte, annotations map[string]string) (ocispec.Descriptor, error) {
-	layer, config := describe(mediaType, document), ocispec.DescriptorEmptyJSON
+	layer := describe(mediaType, document)
 	layer.Annotations = annotations
-	text, err := json.Marshal(ocispec.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest,
-		ArtifactType: mediaType, Config: config, Layers: []ocispec.Descriptor{layer}, Subject: &subject, Annotations: annotations})
-	if err != nil {
-		return ocispec.Descriptor{}, err
+	manifest := manifestOf(layer)
+	manifest.Subject, manifest.Annotations = &subject, annotations
+	config := upload{manifest.Config, bytes.NewReader(manifest.Config.Data)}
+	return o.push(ctx, manifest, upload{layer, bytes.NewReader(document)}, config)
+}
+
+// manifestOf returns the manifest of a document, which is the one layer.
+func manifestOf(layer ocispec.Descriptor) ocispec.Manifest {
+	return ocispec.Manifest{ArtifactType: layer.MediaType, Config: ocispec.DescriptorEmptyJSON, Layers: []ocispec.Descriptor{layer}}
+}
+
+// encode returns the text of a manifest.
+func encode(m ocispec.Manifest) ([]byte, error) {
+	m.Versioned, m.MediaType = specs.Versioned{SchemaVersion: 2}, ocispec.MediaTypeImageManifest
+	text, err := json.Marshal(m)
+	if err == nil && len(text) > maxManifest {
+		err = invalid(fmt.Errorf("the annotations make a manifest of %d bytes, of which registries take %d", len(text), maxManifest))
 	}
-	manifest := describe(ocispec.MediaTypeImageManifest, text)
-	repo, err := o.connect(ctx)
-	if err != nil {
-		return ocispec.Descriptor{}, err
-	}
-	defer repo.Close()
-	return manifest, o.push(ctx, repo, upload{layer, bytes.NewReader(document)}, upload{config, bytes.NewReader(config.Data)}, upload{manifest, bytes.NewReader(text)})
+	return text, err
 }
 
 // An upload is a blob or a manifest that is pushed.
@@ -119,17 +111,33 @@ type upload struct {
 	content io.ReaderAt
 }
 
-// push uploads all parts, in their order.
-func (o *Origin) push(ctx context.Context, repo *Repository, parts ...upload) error {
-	for _, part := range parts {
+// push uploads a layer, a config and the manifest with both, and then sets tags. It returns the
+// descriptor of the manifest.
+func (o *Origin) push(ctx context.Context, m ocispec.Manifest, layer, config upload, tags ...string) (ocispec.Descriptor, error) {
+	text, err := encode(m)
+	if err != nil {
+		return ocispec.Descriptor{}, err
+	}
+	repo, err := o.connect(ctx)
+	if err != nil {
+		return ocispec.Descriptor{}, err
+	}
+	defer repo.Close()
+	manifest := describe(ocispec.MediaTypeImageManifest, text)
+	for _, part := range []upload{layer, config, {manifest, bytes.NewReader(text)}} {
 		err := o.within(ctx, "push", func(ctx context.Context) error {
 			return repo.Push(ctx, part.Descriptor, io.NewSectionReader(part.content, 0, part.Size))
 		})
 		if err != nil {
-			return err
+			return ocispec.Descriptor{}, err
 		}
 	}
-	return nil
+	for _, tag := range tags {
+		if err := o.within(ctx, "tag", func(ctx context.Context) error { return retag(ctx, repo, manifest, tag) }); err != nil {
+			return ocispec.Descriptor{}, err
+		}
+	}
+	return manifest, nil
 }
 
 // tagsOf returns the tags that p asks for, each once.
@@ -192,21 +200,11 @@ func (p Publication) config() ocispec.Descriptor {
 	return d
 }
 
-// manifest returns the text of the manifest with that layer.
-func (p Publication) manifest(layer, config ocispec.Descriptor) ([]byte, error) {
+// manifest returns the manifest with that layer.
+func (p Publication) manifest(layer, config ocispec.Descriptor) (ocispec.Manifest, error) {
 	annotations, err := p.annotations()
-	if err != nil {
-		return nil, err
-	}
 	config.Data = nil
-	text, err := json.Marshal(ocispec.Manifest{
-		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest,
-		Config: config, Layers: []ocispec.Descriptor{layer}, Annotations: annotations,
-	})
-	if err == nil && len(text) > maxManifest {
-		err = invalid(fmt.Errorf("the annotations make a manifest of %d bytes, of which registries take %d", len(text), maxManifest))
-	}
-	return text, err
+	return ocispec.Manifest{Config: config, Layers: []ocispec.Descriptor{layer}, Annotations: annotations}, err
 }
 
 // annotations returns the annotations of the manifest.
