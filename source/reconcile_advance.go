@@ -18,6 +18,9 @@ func (r *run) advance(ctx context.Context) error {
 		return err
 	}
 	if r.why = r.outdatedBy(); r.why == "" {
+		if r.published != nil && r.rev.Metadata != nil { // what was observed of the same content may have changed
+			r.published.Metadata = r.rev.Metadata
+		}
 		return nil
 	}
 	end, err := r.admit(ctx)

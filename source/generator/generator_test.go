@@ -480,6 +480,9 @@ func TestRevision(t *testing.T) {
 	run("again", source.Unchanged, source.Unchanged)
 	r.publish("repo", pack(t, tree("web/a", "1", "api/a", "1", "c", "2")))
 	run("neither half", source.Unchanged, source.Stored) // its revision is that of the source
+	if now := r.object("ExternalArtifact", "web").Artifact(); now.Digest != web.Digest || now.Metadata["org.opencontainers.image.revision"] != repo().Revision {
+		t.Errorf("%+v", now)
+	}
 	if now := r.object("ExternalArtifact", "api").Artifact(); now.Digest != api.Digest || now.Revision != repo().Revision {
 		t.Errorf("%+v", now)
 	}
