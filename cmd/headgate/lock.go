@@ -191,18 +191,6 @@ type lockChange struct {
 	file string // of the lock that it is removed from
 }
 
-// change says what becomes of the entry of an object.
-func change(name string, ref source.Reference, from lock.Entry, known bool, to lock.Entry) lockChange {
-	c := lockChange{Object: name, Change: "changed", From: from.Revision, To: to.Revision, ref: ref}
-	switch {
-	case !known:
-		c.Change = "added"
-	case from.Revision != to.Revision:
-		c.Change = "moved"
-	}
-	return c
-}
-
 func (p *program) runLock(ctx context.Context, f *relockFlags, args []string, update bool) error {
 	if f.online && !f.check {
 		return usage("--online goes with --check")
@@ -320,9 +308,7 @@ func (s *session) relock(ctx context.Context, f *relockFlags, anew []source.Obje
 	s.env.Progress = meter.show
 	s.origins = s.program.origins(f.cacheDir())
 	rows, err := s.run(ctx, headgate.Options{Objects: anew, Store: store, Lock: fixed}, meter, func(r *row) {
-		switch {
-		case r.err != nil || r.Outcome == source.Suspended:
-		case slices.Contains(anew, r.Object):
+		if r.err == nil && r.Outcome != source.Suspended && slices.Contains(anew, r.Object) {
 			found[source.ReferenceTo(r.Object)] = r.Entry
 		}
 	})
@@ -338,12 +324,21 @@ func (l *lockFiles) apply(objects []source.Object, found lock.Entries) (changes 
 		if !anew {
 			now = before
 		}
-		if known || anew {
-			if !known || !now.Equal(before) {
-				changes = append(changes, change(obj.Head().String(), ref, before, known, now))
-			}
-			l.files[l.of[ref]][ref] = now
+		c := lockChange{Object: obj.Head().String(), From: before.Revision, To: now.Revision, ref: ref}
+		switch {
+		case !known && !anew:
+			continue
+		case !known:
+			c.Change = "added"
+		case before.Revision != now.Revision:
+			c.Change = "moved"
+		case !now.Equal(before):
+			c.Change = "changed"
 		}
+		if c.Change != "" {
+			changes = append(changes, c)
+		}
+		l.files[l.of[ref]][ref] = now // which may be another file than before
 	}
 	return changes
 }
