@@ -2,6 +2,7 @@ package serve_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -112,6 +113,13 @@ func TestGenerator(t *testing.T) {
 		ran(r, "api request unchanged", "more request stored", "web request stored")
 		r.put(objects("", both)...)
 		r.took()
+		r.must(r.Suspend(app, source.Suspension{By: "anna"}))
+		r.put(objects("source.extensions.fluxcd.io/reconcile: disabled", both)...)
+		if err := r.Resume(app); !errors.Is(err, serve.ErrSuspended) {
+			t.Errorf("%v", err)
+		}
+		r.put(objects("", both)...) // neither is suspended by the command any more
+		ran(r, "api spec unchanged", "web spec unchanged")
 		_, err = r.Request(app, serve.Request)
 		r.must(err)
 		ran(r, "api request unchanged", "web request unchanged")

@@ -458,7 +458,11 @@ func (s *Server) hold(ref source.Reference, hold *source.Suspension) error {
 	}
 	s.mu.Unlock()
 	for _, out := range made {
-		if err := s.holdOne(out, hold); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		err := s.holdOne(out, hold)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrSuspended) { // the generator itself says so, too
+			continue
+		}
+		if err != nil {
 			return err
 		}
 	}
