@@ -73,7 +73,8 @@ type Result struct {
 // Fetch brings the objects of a set up to date with their origins once. An object
 // begins when those that it needs have ended, whatever became of them. Objects
 // that do not need each other run at the same time; they begin in the order of the
-// set. A suspended object stays as it is, and so do those that only it needs.
+// set. A suspended object stays as it is, and so do those that only it needs. What a
+// generator made once and does not list any more is removed, as far as Ledger knows it.
 //
 // Fetch fills in the defaults of all objects of the set (see [source.Default]), and
 // writes the status of those that it brings up to date. The set must not change meanwhile.
@@ -333,7 +334,7 @@ func (f *fetch) reconcile(ctx context.Context, r *Result) (err error) {
 		r.Entry.Content, r.Entry.Digest, r.Entry.Pin = locked.got.Content, locked.got.Digest, locked.got.Pin
 	}
 	if err == nil && f.unsaved == nil && r.Outcome != source.Suspended {
-		err = f.collect(ctx, r.Object)
+		err = f.collect(ctx, r)
 	}
 	if err == nil && f.Builder.ID != "" && f.stores && r.Outcome != source.Suspended && r.Object.Artifact() != nil {
 		r.Provenance, err = f.provenance(ctx, r)
@@ -341,17 +342,21 @@ func (f *fetch) reconcile(ctx context.Context, r *Result) (err error) {
 	return err
 }
 
-// collect removes what obj made, if it is a generator, and does not list any more.
-func (f *fetch) collect(ctx context.Context, obj source.Object) error {
-	generator, is := obj.(*source.ArtifactGenerator)
-	if !is || f.Ledger == nil || !f.stores {
+// collect removes what the object of r made, if it is a generator, and does not list any more.
+func (f *fetch) collect(ctx context.Context, r *Result) error {
+	if _, generator := r.Object.(*source.ArtifactGenerator); !generator || f.Ledger == nil || !f.stores {
 		return nil
 	}
-	made, err := f.Ledger.MadeBy(source.ReferenceTo(generator))
+	made, err := f.Ledger.MadeBy(source.ReferenceTo(r.Object))
 	for _, ref := range made {
-		if _, missing := f.Env.Sources.Source(ctx, ref); errors.Is(missing, fs.ErrNotExist) {
-			err = errors.Join(err, f.Ledger.Forget(ctx, f.Store, ref))
+		if _, missing := f.Env.Sources.Source(ctx, ref); !errors.Is(missing, fs.ErrNotExist) {
+			continue
 		}
+		if left := f.Ledger.Forget(ctx, f.Store, ref); left != nil {
+			err = errors.Join(err, left)
+			continue
+		}
+		r.Report.Notes = append(r.Report.Notes, fmt.Sprintf("%s is not listed any more, and was removed from the store", ref))
 	}
 	return err
 }

@@ -339,7 +339,7 @@ func (f *fetch) allOrNothing(ctx context.Context, yield func(Result, error) bool
 			e.Result.Result, e.Provenance = source.Result{Outcome: source.Failed, Why: e.Why}, nil
 		case !failed && save != nil && f.Ledger != nil:
 			if e.err = f.Ledger.Save(ctx, e.Object, save.state); e.err == nil && e.Outcome != source.Suspended {
-				e.err = f.collect(ctx, e.Object)
+				e.err = f.collect(ctx, &e.Result)
 			}
 			if e.err != nil {
 				e.Outcome, e.Provenance = source.Failed, nil
