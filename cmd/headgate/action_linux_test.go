@@ -156,7 +156,10 @@ func (m *ciMachine) gitlab(inputs map[string]string) (string, int) {
 	m.t.Helper()
 	var head struct {
 		Spec struct {
-			Inputs map[string]struct{ Default any }
+			Inputs map[string]struct {
+				Default any
+				Regex   string
+			}
 		}
 	}
 	documents := yaml.NewDecoder(strings.NewReader(read(m.t, "../../templates/headgate.yml")))
@@ -175,6 +178,9 @@ func (m *ciMachine) gitlab(inputs map[string]string) (string, int) {
 			name := strings.Fields(e)[1][len("inputs."):]
 			input, known := head.Spec.Inputs[name]
 			if text, given := inputs[name]; given {
+				if !regexp.MustCompile(input.Regex).MatchString(text) {
+					m.t.Errorf("the template refuses %s %s", name, text)
+				}
 				return text
 			} else if !known || input.Default == nil {
 				m.t.Errorf("the template has no input %s with a default", name)
@@ -314,6 +320,9 @@ func TestGitLabTemplate(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 	if out, code := m.gitlab(map[string]string{"version": "v9.1.0", "locked": "true"}); code != 5 || len(report()) != 1 {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	if out, code := m.gitlab(map[string]string{"version": "v9.1.0", "args": "--no-such-flag"}); code != 2 || len(report()) != 0 {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 }

@@ -81,8 +81,11 @@ func (p *program) runInit(ctx context.Context, f *initFlags, args []string) erro
 	case exists(f.file) && !f.force:
 		return usage("%s is there already: choose another file with -f, or replace it with --force", f.file)
 	}
-	if err = errors.Join(durable.Replace(f.file, []byte(text)), os.Chmod(f.file, 0o644)); err != nil {
-		return err
+	if err = durable.Replace(f.file, []byte(text)); err == nil {
+		err = os.Chmod(f.file, 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", f.file, err)
 	}
 	_, err = fmt.Fprintf(p.stdout, `wrote %[1]s. Next:
   headgate fetch -f %[1]s                                  # fetch, verify and store in ./.headgate

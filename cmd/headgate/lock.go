@@ -96,7 +96,7 @@ Exit codes: 0 the lock is current, 1 something failed, 2 usage or an invalid obj
   headgate update -f sources.yaml gitrepository/app --dry-run`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(f.files) == 0 {
-				return usage("give objects with -f")
+				return usage("give objects with -f FILE or -f DIR")
 			}
 			return asFailure(p.runLock(c.Context(), f, args, true))
 		},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -117,9 +118,11 @@ func byFlag(text string) string {
 }
 
 var (
-	scpForm   = regexp.MustCompile(`^([\w.-]+@)?([\w.-]{2,}|\[[\da-fA-F:]+\]):([^/].*|/.*)$`) // one letter is a drive
-	chartFile = regexp.MustCompile(`^(https?://.+)/([^/]+?)-(v?\d+\.\d+\.[^/]*)\.tgz$`)
-	minute    = source.Duration(time.Minute)
+	scpForm = regexp.MustCompile(`^([\w.-]+@)?([\w.-]{2,}|\[[\da-fA-F:]+\]):([^/].*|/.*)$`) // one letter is a drive
+	// hostAndPath is a URL without its scheme.
+	hostAndPath = regexp.MustCompile(`^[\w-]+(\.[\w-]+)+/`)
+	chartFile   = regexp.MustCompile(`^(https?://.+)/([^/]+?)-(v?\d+\.\d+\.[^/]*)\.tgz$`)
+	minute      = source.Duration(time.Minute)
 )
 
 // objectOf returns the object that an argument stands for: a URL, a path of a
@@ -135,7 +138,13 @@ func (s *session) objectOf(ctx context.Context, arg string) (source.Object, erro
 		if at := strings.LastIndexByte(local, '@'); at > 0 && !isDir(local) {
 			local, ref = local[:at], local[at:]
 		}
-		if !isDir(local) {
+		switch {
+		case isDir(local):
+		case exists(local):
+			return nil, usage("%q is a file: give files of objects with -f", arg)
+		case hostAndPath.MatchString(arg):
+			return nil, usage("%q is neither a URL nor an existing directory; a URL has a scheme: https://%[1]s is a Git repository, oci://%[1]s is in a registry", arg)
+		default:
 			return nil, usage("%q is neither a URL nor an existing directory; give objects with -f, or URLs such as https://HOST/PATH", arg)
 		}
 		dir, err := filepath.Abs(local)
@@ -296,6 +305,7 @@ func splitRef(arg string) (address, ref string) {
 func (s *session) branchOrTag(ctx context.Context, g *source.GitRepository, ref string) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Duration(g.Spec.Timeout))
 	defer cancel()
+	name := cmp.Or(s.env.Local[g.Spec.URL], redact.String(g.Spec.URL))
 	var err error
 	for _, choice := range []*source.GitRepositoryRef{{Branch: ref}, {Tag: ref}, {Name: "HEAD"}} {
 		g.Spec.Ref = choice
@@ -307,12 +317,12 @@ func (s *session) branchOrTag(ctx context.Context, g *source.GitRepository, ref 
 		case err == nil && choice.Name == "":
 			return nil
 		case err == nil:
-			return failed(fmt.Errorf("%s has no branch and no tag %q", redact.String(g.Spec.URL), ref))
+			return failed(fmt.Errorf("%s has no branch and no tag %q", name, ref))
 		case !errors.Is(err, fs.ErrNotExist):
-			return failed(fmt.Errorf("%s: %w%s", redact.String(g.Spec.URL), err, unreachable(err)))
+			return failed(fmt.Errorf("%s: %w%s", name, err, unreachable(err)))
 		}
 	}
-	return failed(fmt.Errorf("%s: %w", redact.String(g.Spec.URL), err))
+	return failed(fmt.Errorf("%s: %w", name, err))
 }
 
 const ociScheme = "oci://"

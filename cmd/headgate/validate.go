@@ -53,7 +53,7 @@ func (f *documentFlags) noArguments(c *cobra.Command, args []string) error {
 		return usage("%s takes no arguments, but got %q: give files and directories with -f", c.Name(), args[0])
 	}
 	if len(f.files) == 0 {
-		return usage("give objects with -f")
+		return usage("give objects with -f FILE or -f DIR")
 	}
 	return nil
 }
