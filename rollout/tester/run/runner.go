@@ -661,6 +661,12 @@ func (r *Runner) Shutdown(ctx context.Context) error {
 	r.quit()
 	r.writer.Wait()
 	r.mu.Lock()
+	left := len(r.pending)
+	r.mu.Unlock()
+	if left > 0 {
+		r.flush()
+	}
+	r.mu.Lock()
 	defer r.mu.Unlock()
 	return errors.Join(err, r.trouble, r.file.Close())
 }
