@@ -272,11 +272,11 @@ func NewBodies(limit int64) *Bodies {
 	return &Bodies{Limit: limit, large: make(chan struct{}, largeBodies)}
 }
 
-// Read calls use with the body of a request, which is only good until use returns. When
-// it is too long, does not arrive or finds too many others, the error is a [*Refusal].
-func (b *Bodies) Read(w http.ResponseWriter, r *http.Request, use func([]byte) error) error {
+// Read returns the body of a request. When it is too long, does not arrive or finds too
+// many others, the error is a [*Refusal].
+func (b *Bodies) Read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > b.Limit {
-		return b.long()
+		return nil, b.long()
 	}
 	body := http.MaxBytesReader(w, r.Body, b.Limit)
 	var text bytes.Buffer
@@ -286,18 +286,18 @@ func (b *Bodies) Read(w http.ResponseWriter, r *http.Request, use func([]byte) e
 		case b.large <- struct{}{}:
 			context.AfterFunc(r.Context(), func() { <-b.large }) // what was made of it lives as long as the request
 		default:
-			return Refuse(http.StatusServiceUnavailable, "too many requests with long bodies are served at the same time: come again")
+			return nil, Refuse(http.StatusServiceUnavailable, "too many requests with long bodies are served at the same time: come again")
 		}
 		text.Grow(int(max(r.ContentLength-smallBody, 0)) + bytes.MinRead)
 		_, err = text.ReadFrom(body)
 	}
 	if _, is := errors.AsType[*http.MaxBytesError](err); is {
-		return b.long()
+		return nil, b.long()
 	}
 	if err != nil && err != io.EOF {
-		return Refuse(http.StatusBadRequest, "the body did not arrive whole")
+		return nil, Refuse(http.StatusBadRequest, "the body did not arrive whole")
 	}
-	return use(text.Bytes())
+	return text.Bytes(), nil
 }
 
 func (b *Bodies) long() error {
@@ -307,23 +307,22 @@ func (b *Bodies) long() error {
 // JSON reads the JSON object of a request into value, strictly: what is unknown
 // is refused. No body is an empty object. The error is a [*Refusal].
 func (b *Bodies) JSON(w http.ResponseWriter, r *http.Request, value any) error {
-	return b.Read(w, r, func(text []byte) error {
-		if len(bytes.TrimSpace(text)) == 0 {
-			return nil
-		}
-		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-			return Refuse(http.StatusUnsupportedMediaType, "send JSON, with the header Content-Type: application/json")
-		}
-		decoder := json.NewDecoder(bytes.NewReader(text))
-		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(value); err != nil {
-			return Refuse(http.StatusBadRequest, "%s", Describe(err))
-		}
-		if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-			return Refuse(http.StatusBadRequest, "the body is not a JSON object: something follows it")
-		}
-		return nil
-	})
+	text, err := b.Read(w, r)
+	if err != nil || len(bytes.TrimSpace(text)) == 0 {
+		return err
+	}
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return Refuse(http.StatusUnsupportedMediaType, "send JSON, with the header Content-Type: application/json")
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(value); err != nil {
+		return Refuse(http.StatusBadRequest, "%s", Describe(err))
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return Refuse(http.StatusBadRequest, "the body is not a JSON object: something follows it")
+	}
+	return nil
 }
 
 // article is the value of JSON that a Go type is read from, or encoding/json names.

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
-	"io/fs"
 	"net/http"
 	"path"
 	"strings"
@@ -43,13 +42,6 @@ var pageTypes = map[string]string{
 	".css":  "text/css; charset=utf-8",
 	".js":   "text/javascript; charset=utf-8",
 	".svg":  "image/svg+xml",
-}
-
-// An asset is one file of a page.
-type asset struct {
-	content []byte
-	kind    string
-	tag     string // the ETag: of the content
 }
 
 // A page is a handful of files as they were written (HTML, CSS, ECMAScript
@@ -93,9 +85,6 @@ type asset struct {
 // and HEAD: 405 for other methods, 404 for other paths. /ui is redirected to
 // /ui/. A file of the page's own hides a shared one of the same name.
 func Page(own embed.FS, dir string) http.Handler {
-	assets := map[string]asset{}
-	loadAssets(assets, shared, "shared")
-	loadAssets(assets, own, dir)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, h := range pageHeaders {
 			w.Header().Set(h[0], h[1])
@@ -106,36 +95,26 @@ func Page(own embed.FS, dir string) http.Handler {
 			return
 		}
 		name, below := strings.CutPrefix(r.URL.Path, "/ui/")
-		a, found := assets[name]
+		if name == "" {
+			name = "index.html"
+		} else if name == "index.html" {
+			below = false // the document has one address
+		}
+		content, err := own.ReadFile(dir + "/" + name)
+		if err != nil {
+			content, err = shared.ReadFile("shared/" + name)
+		}
 		switch {
-		case !below || !found:
+		case !below || err != nil:
 			http.Error(w, "there is no such page", http.StatusNotFound)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			w.Header().Set("Allow", "GET, HEAD")
 			http.Error(w, "the page can be read with GET only", http.StatusMethodNotAllowed)
 		default:
-			w.Header().Set("Content-Type", a.kind)
-			w.Header().Set("ETag", a.tag)
-			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(a.content))
+			sum := sha256.Sum256(content)
+			w.Header().Set("Content-Type", pageTypes[path.Ext(name)])
+			w.Header().Set("ETag", `"`+base64.RawURLEncoding.EncodeToString(sum[:12])+`"`)
+			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 		}
 	})
-}
-
-// loadAssets adds the files of a directory by their path below /ui/; the page itself is "".
-func loadAssets(assets map[string]asset, files embed.FS, dir string) {
-	entries, _ := fs.ReadDir(files, dir) // it is embedded: it is there
-	for _, entry := range entries {
-		name := entry.Name()
-		content, _ := fs.ReadFile(files, path.Join(dir, name))
-		sum := sha256.Sum256(content)
-		a := asset{
-			content: content,
-			kind:    pageTypes[path.Ext(name)],
-			tag:     `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`,
-		}
-		if name == "index.html" {
-			name = ""
-		}
-		assets[name] = a
-	}
 }

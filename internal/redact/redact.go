@@ -56,8 +56,8 @@ func String(text string, secrets ...string) string {
 		text = pem.ReplaceAllString(text, Mask)
 	}
 	// Twice: an escape sequence may split a secret, and cleaning may change one.
-	text = maskSecrets(text, secrets)
-	text = maskSecrets(clean(text), secrets)
+	text = Secrets(text, secrets...)
+	text = Secrets(clean(text), secrets...)
 	text = strings.ToValidUTF8(text, string(utf8.RuneError)) // a secret may be a part of a character
 	return maskPatterns(text)
 }
@@ -82,10 +82,6 @@ func maskPatterns(text string) string {
 	}
 	return text
 }
-
-// Secrets returns text without the secrets, and otherwise as it is: for what is
-// kept or passed on whole, such as the body of an answer.
-func Secrets(text string, secrets ...string) string { return maskSecrets(text, secrets) }
 
 // Excerpt returns the beginning of a text that a server sent, as [String] has it, for an
 // error: of a long text about limit bytes.

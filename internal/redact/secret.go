@@ -66,8 +66,9 @@ func lineBreak[T string | []byte](text T) int {
 	return n
 }
 
-// maskSecrets masks every form of every secret.
-func maskSecrets(text string, secrets []string) string {
+// Secrets returns text without any form of the secrets, and otherwise as it is: for what
+// is kept or passed on whole, such as the body of an answer.
+func Secrets(text string, secrets ...string) string {
 	if len(secrets) == 0 {
 		return text
 	}

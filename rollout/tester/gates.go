@@ -188,7 +188,7 @@ func (s *Server) issueLink(w http.ResponseWriter, r *http.Request, g grant, k ap
 	if err := s.bodies.JSON(w, r, &request); err != nil {
 		return err
 	}
-	ttl, err := api.ParseInterval(request.TTL, 24*time.Hour)
+	ttl, err := api.ParseInterval(request.TTL, 0)
 	if err != nil {
 		return httpserve.Refuse(http.StatusBadRequest, "ttl: %w", err)
 	}

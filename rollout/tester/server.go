@@ -215,6 +215,8 @@ var routes = map[string][]method{
 	"/metrics":     {on("GET", (*Server).serveMetrics)},
 	"/health":      {on("GET", (*Server).launcherHealth)},
 	"/launch-test": {on("POST", (*Server).launch)},
+	"/ui":          {on("", (*Server).ui)},
+	"/ui/":         {on("", (*Server).ui)},
 
 	"/gate/approve":             {on("", (*Server).constant)},
 	"/gate/halt":                {on("", (*Server).constant)},
@@ -254,9 +256,6 @@ func (s *Server) mux() *http.ServeMux {
 		mux.HandleFunc("/"+first, nothing)
 		mux.HandleFunc("/"+first+"/", nothing)
 	}
-	pages := httpserve.Page(page, "page")
-	mux.Handle("/ui", pages)
-	mux.Handle("/ui/", pages)
 	return mux
 }
 
@@ -286,6 +285,12 @@ func (s *Server) other(w http.ResponseWriter, r *http.Request) error {
 		return httpserve.ErrNothing
 	}
 	return httpserve.Dispatch(s, w, r, on(http.MethodPost, (*Server).task))
+}
+
+// ui answers the files of the page.
+func (s *Server) ui(w http.ResponseWriter, r *http.Request) error {
+	httpserve.Page(page, "page").ServeHTTP(w, r)
+	return nil
 }
 
 // healthz answers that the process serves.

@@ -72,12 +72,14 @@ func (s *Server) payload(w http.ResponseWriter, r *http.Request) (p payload, g g
 	if denied != nil && !missing(denied) {
 		return p, g, "", denied // before the body is read
 	}
-	err = s.bodies.Read(w, r, func(text []byte) error {
-		if err := json.Unmarshal(text, &p); err != nil {
-			return describe(text, err)
+	text, err := s.bodies.Read(w, r)
+	if err == nil {
+		if wrong := json.Unmarshal(text, &p); wrong != nil {
+			err = describe(text, wrong)
+		} else {
+			err = p.check()
 		}
-		return p.check()
-	})
+	}
 	if err != nil {
 		if own, ok := errors.AsType[*httpserve.Refusal](err); denied != nil && !(ok && own.Status == http.StatusServiceUnavailable) {
 			err = denied // a caller that is not known is told no more

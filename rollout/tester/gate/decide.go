@@ -317,7 +317,7 @@ func (s *Store) wait(k api.Key, v Visitor, now time.Time) {
 	}
 	r.Waiting, r.told = next, false
 	if s.put(k, r); !same {
-		s.feed.Send(s.view(k, now))
+		s.feed.Send(func() api.Gate { return s.view(k, now) })
 	}
 }
 

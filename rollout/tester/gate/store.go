@@ -266,7 +266,7 @@ func (s *Store) endWait(k api.Key, now time.Time) {
 	r := s.gates[k]
 	r.Waiting = nil
 	s.put(k, r)
-	s.feed.Send(s.view(k, now))
+	s.feed.Send(func() api.Gate { return s.view(k, now) })
 }
 
 // room reports whether a gate is known, or can be: fewer than most are.
@@ -284,7 +284,7 @@ func (s *Store) tick(c *change) error {
 		case !r.told && r.stale(w, c.now):
 			r.told = true
 			s.gates[k] = r
-			s.feed.Send(s.view(k, c.now))
+			s.feed.Send(func() api.Gate { return s.view(k, c.now) })
 		}
 		if r.over(c.now) {
 			c.set(k, r.at(c.now), api.Entry{Action: "expire", Mode: r.Mode, Checksum: r.Checksum, Reason: "its time was over at " + r.Expires.Format(time.RFC3339)})
@@ -353,7 +353,7 @@ func (s *Store) write(c *change) error {
 	s.trail = slices.Delete(trail, 0, old)
 	for k, r := range c.records {
 		s.put(k, r)
-		s.feed.Send(s.view(k, c.now))
+		s.feed.Send(func() api.Gate { return s.view(k, c.now) })
 	}
 	clear(s.dirty)
 	return nil

@@ -78,11 +78,11 @@ func (r *Runner) recall() (err error) {
 	ctx, quit := context.WithCancel(context.Background())
 	r.quit = quit
 	r.writer.Go(func() {
-		for ended := false; !ended; {
+		for {
 			select {
 			case <-r.wake:
 			case <-ctx.Done():
-				ended = true
+				return
 			}
 			if !r.flush() {
 				time.AfterFunc(retryAfter, r.poke)

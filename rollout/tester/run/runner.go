@@ -137,7 +137,6 @@ type Runner struct {
 	config Config
 	root   context.Context // of all runs
 	stop   context.CancelCauseFunc
-	tasks  sync.WaitGroup
 	feed   store.Feed[api.Run]
 	history
 
@@ -365,7 +364,7 @@ func (r *Runner) add(e *entry) {
 // changed tells the history and watchers of a change of e.
 func (r *Runner) changed(e *entry) {
 	r.write(e.run.ID)
-	r.feed.Send(e.run)
+	r.feed.Send(func() api.Run { return e.run })
 }
 
 // launch starts e: there is a place for it.
@@ -375,7 +374,7 @@ func (r *Runner) launch(e *entry) {
 	j.cancel = cancel
 	r.running++
 	e.run.State, e.run.Started = api.Running, r.config.Now().UTC()
-	r.tasks.Go(func() { r.execute(ctx, e, j) })
+	go r.execute(ctx, e, j)
 	r.changed(e)
 	r.config.Observe(e.run, false)
 }
@@ -627,23 +626,20 @@ func (r *Runner) Stop(ctx context.Context) error {
 	for _, e := range queue {
 		r.finish(e, o)
 	}
+	all := slices.Clone(r.all)
 	r.mu.Unlock()
 	r.stop(o)
-	returned := make(chan struct{})
-	go func() {
-		defer close(returned)
-		r.tasks.Wait()
-	}()
-	select {
-	case <-returned:
-		return nil
-	case <-ctx.Done():
+	for _, e := range all {
+		select {
+		case <-e.done:
+		case <-ctx.Done():
+		}
 	}
 	o.reason += ", and the task did not end in time"
 	var names []string
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, e := range slices.Clone(r.all) {
+	for _, e := range all {
 		if r.finish(e, o) {
 			names = append(names, fmt.Sprintf("%s of %s/%s (%s)", e.run.Type, e.run.Namespace, e.run.Name, e.run.ID))
 		}
@@ -664,6 +660,12 @@ func (r *Runner) Shutdown(ctx context.Context) error {
 	}
 	r.quit()
 	r.writer.Wait()
+	r.mu.Lock()
+	left := len(r.pending)
+	r.mu.Unlock()
+	if left > 0 {
+		r.flush()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return errors.Join(err, r.trouble, r.file.Close())

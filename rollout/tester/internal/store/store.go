@@ -156,11 +156,15 @@ type Feed[T any] struct {
 	closed   bool
 }
 
-// Send sends a value, and never blocks: a watcher that is 1024 values behind is
-// given up, its channel is closed.
-func (f *Feed[T]) Send(value T) {
+// Send sends the value that now returns, which is not called without watchers. It never
+// blocks: a watcher that is 1024 values behind is given up, its channel is closed.
+func (f *Feed[T]) Send(now func() T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if len(f.watchers) == 0 {
+		return
+	}
+	value := now()
 	for w := range f.watchers {
 		select {
 		case w <- &value:
