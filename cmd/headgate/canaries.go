@@ -54,29 +54,23 @@ func (p *program) readBook(f *manifestFlags) (*book, error) {
 	b := &book{documents: new(source.Set)}
 	var errs []error
 	for _, name := range f.files {
-		texts, err := p.readTexts(name, nil)
-		b.texts, errs = append(b.texts, texts...), append(errs, err)
-	}
-	for _, t := range b.texts {
-		canaries, warnings, err := rollout.Decode(t.name, bytes.NewReader(t.data))
-		b.canaries, b.warnings = append(b.canaries, canaries...), append(b.warnings, warnings...)
-		if err == nil { // or the same defects are told twice
-			err = b.documents.Decode(t.name, bytes.NewReader(t.data))
-		}
-		if err != nil && t.below && isTemplate(t.data) {
-			b.warnings, err = append(b.warnings, templateWarning(t.name)), nil
-		}
-		errs = append(errs, err)
+		errs = append(errs, p.decode(name, nil, &b.warnings, func(t text) error {
+			b.texts = append(b.texts, t)
+			canaries, warnings, err := rollout.Decode(t.name, bytes.NewReader(t.data))
+			b.canaries, b.warnings = append(b.canaries, canaries...), append(b.warnings, warnings...)
+			if err == nil { // or the same defects are told twice
+				err = b.documents.Decode(t.name, bytes.NewReader(t.data))
+			}
+			return err
+		}))
 	}
 	b.warnings = append(b.warnings, b.documents.Warnings...)
 	if err := errors.Join(errs...); err != nil {
-		p.tellWarnings(b)
+		p.warn(b.warnings...)
 		return nil, err
 	}
 	return b, nil
 }
-
-func (p *program) tellWarnings(b *book) { p.warn(b.warnings...) }
 
 // refusal returns what no analysis of a canary starts with. Decode has warned of
 // the same, with the line: that is the error then, and no warning any more.
@@ -91,6 +85,22 @@ func (b *book) refusal(c *rollout.Canary) error {
 		located = append(located, rule)
 	}
 	return errors.Join(located...)
+}
+
+// decode decodes the texts of a value of -f, good ones all the same if others are
+// defective. A Helm template in a directory is a warning.
+func (p *program) decode(name string, exclude []string, warnings *[]error, decode func(text) error) error {
+	texts, err := p.readTexts(name, exclude)
+	errs := []error{err}
+	for _, t := range texts {
+		err := decode(t)
+		if err != nil && t.below && bytes.Contains(t.data, []byte("{{")) {
+			template := errors.New("is a Helm template, which is not read: leave it out with --exclude, or in .headgateignore")
+			*warnings, err = append(*warnings, &source.DocumentError{File: t.name, Err: template}), nil
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // readTexts reads a file, standard input, or the files of a directory that are
@@ -182,7 +192,7 @@ func (p *program) chosenCanary(f *manifestFlags, name string) (*rollout.Canary, 
 	if err == nil {
 		err = b.refusal(canary)
 	}
-	p.tellWarnings(b)
+	p.warn(b.warnings...)
 	return canary, b, err
 }
 

@@ -105,14 +105,10 @@ func (p *program) runEvents(ctx context.Context, f *eventFlags, args []string) e
 			switch {
 			case !f.names(sourceRef(of(e))):
 				return nil
-			case f.output == "json":
-				return encode(p.stdout, e, "")
-			case f.output == "yaml":
-				fmt.Fprintln(p.stdout, "---")
-			case !f.documents():
-				return t.print(cells(e))
+			case f.documents():
+				return printItem(p.stdout, f.output, e)
 			}
-			return printValue(p.stdout, f.output, e)
+			return t.print(cells(e))
 		})
 		if ctx.Err() != nil {
 			return nil

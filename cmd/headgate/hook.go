@@ -152,7 +152,7 @@ func (p *program) declaredHook(c *cobra.Command, f *hookFlags, args []string) (r
 	if err != nil {
 		return nil, err
 	}
-	p.tellWarnings(b)
+	p.warn(b.warnings...)
 	last := len(args) - 1
 	canary, err := b.find(strings.Join(args[:last], ""))
 	if err != nil {

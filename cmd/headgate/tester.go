@@ -190,7 +190,7 @@ func (p *program) runTester(ctx context.Context, f *testerFlags) (err error) {
 	s := &f.server
 	s.Log = log
 	if f.guarded() {
-		s.Guard, err = tester.OpenGuard(f.listenFlags.tokens, f.clientCA != "", func(err error) { log.Warn("tokens", "problem", err.Error()) })
+		s.Guard, err = tester.OpenGuard(f.listenFlags.tokens, f.at.ClientCA != "", func(err error) { log.Warn("tokens", "problem", err.Error()) })
 		if err != nil {
 			return usage("--tokens: %w", err)
 		}
@@ -209,7 +209,7 @@ func (p *program) runTester(ctx context.Context, f *testerFlags) (err error) {
 	var l *tester.Listener
 	s.Tools.Reaper = new(task.Reaper)
 	if err = s.Tools.Reaper.Adopt(); err == nil {
-		l, err = s.Listen(ctx, tester.Endpoint{Addr: f.addr, Cert: f.cert, Key: f.key, ClientCA: f.clientCA, Optional: f.optional, Insecure: f.insecure, Grace: f.grace})
+		l, err = s.Listen(ctx, f.at)
 	}
 	if err != nil {
 		return errors.Join(listenError(err), s.Shutdown(context.WithoutCancel(ctx)))
