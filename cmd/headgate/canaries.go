@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate-io/headgate/internal/document"
 	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/source"
 )
@@ -111,8 +112,7 @@ func (p *program) readTexts(name string, exclude []string) (texts []text, err er
 			return err
 		}
 		defer f.Close()
-		const most = 64<<20 + 1 // bytes, one more than decoders take
-		data, err := io.ReadAll(io.LimitReader(f, most))
+		data, err := io.ReadAll(io.LimitReader(f, source.MaxStream+1)) // decoders refuse so much
 		if err == nil { // of half a document fields may be missing
 			texts = append(texts, text{name, data, below})
 		}
@@ -139,22 +139,18 @@ func (p *program) readTexts(name string, exclude []string) (texts []text, err er
 		return nil, err
 	}
 	var errs []error
-	err = fs.WalkDir(dir, ".", func(file string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-		case entry.IsDir() && file != "." && strings.HasPrefix(entry.Name(), "."):
-			return fs.SkipDir
-		case !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(path.Ext(file))):
-			var info fs.FileInfo
-			if info, err = fs.Stat(dir, file); err == nil && info.Mode().IsRegular() { // a pipe would wait for its writer
-				f, open := dir.Open(file)
-				err = read(path.Join(filepath.ToSlash(name), file), true, f, open)
-			}
+	for file, err := range document.Files(dir, ".") {
+		var info fs.FileInfo
+		if err == nil {
+			info, err = fs.Stat(dir, file)
+		}
+		if err == nil && info.Mode().IsRegular() { // a pipe would wait for its writer
+			f, open := dir.Open(file)
+			err = read(path.Join(filepath.ToSlash(name), file), true, f, open)
 		}
 		errs = append(errs, err)
-		return nil
-	})
-	return texts, errors.Join(append(errs, err)...)
+	}
+	return texts, errors.Join(errs...)
 }
 
 // find returns the canary called NAME or NAMESPACE/NAME, with "" the only one there is.

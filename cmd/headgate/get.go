@@ -192,25 +192,24 @@ func (k *kept) watch(ctx context.Context) error {
 // printDocument prints the document of a source, of JSON in a line.
 func (k *kept) printDocument(ctx context.Context, ref source.Reference) error {
 	s, err := k.client.Source(ctx, ref)
-	switch {
-	case errors.Is(err, fs.ErrNotExist): // it is gone again
+	if errors.Is(err, fs.ErrNotExist) { // it is gone again
 		return nil
-	case err != nil:
-		return err
-	case k.output == "yaml":
-		fmt.Fprintln(k.stdout, "---")
-	case k.output == "json":
-		obj, err := decoded(s.Document)
-		if err != nil {
-			return err
-		}
-		text, err := source.EncodeJSON(obj)
-		if err != nil {
-			return err
-		}
-		return encode(k.stdout, json.RawMessage(text), "")
 	}
-	return k.printSources(&k.outputFlags, []api.Source{s})
+	var obj source.Object
+	if err == nil {
+		obj, err = decoded(s.Document)
+	}
+	if err != nil {
+		return err
+	}
+	if k.output != "json" {
+		return printItem(k.stdout, k.output, []source.Object{obj})
+	}
+	text, err := source.EncodeJSON(obj)
+	if err != nil {
+		return err
+	}
+	return encode(k.stdout, json.RawMessage(text), "")
 }
 
 func (p *program) suspend() *cobra.Command {

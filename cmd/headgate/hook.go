@@ -30,16 +30,15 @@ func (p *program) hook() *cobra.Command {
 type hookFlags struct {
 	manifestFlags
 	outputFlags
-	hook                     rollout.Hook // at a URL
-	kind                     string
-	ca, cert, key            string // files
-	bearer, hmac             string // files
-	headers                  []string
-	payload                  rollout.Payload
-	phase, revision, message string
-	metadata                 []string
-	warning                  bool
-	attempt                  time.Duration
+	hook              rollout.Hook // at a URL
+	ca, cert, key     string       // files
+	bearer, hmac      string       // files
+	headers           []string
+	payload           rollout.Payload
+	revision, message string
+	metadata          []string
+	warning           bool
+	attempt           time.Duration
 }
 
 // hookURLFlags describe a webhook at a URL: in a manifest fields do.
@@ -68,7 +67,7 @@ an invalid object.`,
 	}
 	f.manifestFlags.register(c)
 	fl := c.Flags()
-	fl.StringVar(&f.kind, "type", "", "`TYPE` of the webhook at a URL: "+either(textsOf(rollout.HookTypes()))+"; default rollout")
+	fl.StringVar((*string)(&f.hook.Type), "type", "", "`TYPE` of the webhook at a URL: "+either(textsOf(rollout.HookTypes()))+"; default rollout")
 	fl.IntVar(&f.hook.Retries, "retries", 0, "`NUMBER` of attempts after the first, for a URL")
 	fl.BoolVar(&f.hook.DisableTLS, "insecure-skip-verify", false, "do not verify the certificate of a URL, like disableTLS in a manifest")
 	fl.StringVar(&f.ca, "ca-file", "", "`FILE` with the CA certificates of a URL; default those of the system")
@@ -79,7 +78,7 @@ an invalid object.`,
 	fl.StringVar(&f.hmac, "hmac-key-file", "", "`FILE` with a key that signs requests to a URL")
 	fl.StringVar(&f.payload.Name, "name", "", "`NAME` of the canary; default that of the manifest, or app")
 	fl.StringVarP(&f.payload.Namespace, "namespace", "n", "", "`NAMESPACE` of the canary; default that of the manifest, or default")
-	fl.StringVar(&f.phase, "phase", "", "`PHASE` of the canary; default one in which webhooks of the type are called")
+	fl.StringVar((*string)(&f.payload.Phase), "phase", "", "`PHASE` of the canary; default one in which webhooks of the type are called")
 	fl.StringVar(&f.payload.Checksum, "checksum", "", "`TEXT` to send as the checksum of the revision; default that of --revision")
 	fl.StringVar(&f.revision, "revision", "", "`TEXT` of the revision whose checksum is sent")
 	fl.StringArrayVar(&f.metadata, "metadata", nil, "`KEY=VALUE` of the metadata in the payload; repeatable")
@@ -182,12 +181,12 @@ func (f *hookFlags) hookAt(args []string) (rollout.Secrets, error) {
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return nil, usage("%q is no URL with http or https; webhooks of a Canary need -f", redact.Password(args[0]))
-	case f.kind != "" && !slices.Contains(textsOf(rollout.HookTypes()), f.kind):
-		return nil, usage("--type %q: want %s", f.kind, either(textsOf(rollout.HookTypes())))
+	case f.hook.Type != "" && !slices.Contains(rollout.HookTypes(), f.hook.Type):
+		return nil, usage("--type %q: want %s", f.hook.Type, either(textsOf(rollout.HookTypes())))
 	case (f.cert == "") != (f.key == ""):
 		return nil, usage("--cert and --key go together")
 	}
-	f.hook.Name, f.hook.Type, f.hook.URL = u.Hostname(), rollout.HookType(f.kind), args[0]
+	f.hook.Name, f.hook.URL = u.Hostname(), args[0]
 	access, certificates := map[string][]byte{}, map[string][]byte{}
 	for _, text := range f.headers {
 		if name, _, found := strings.Cut(text, ":"); !found || strings.TrimSpace(name) == "" {
@@ -216,11 +215,11 @@ func (f *hookFlags) hookAt(args []string) (rollout.Secrets, error) {
 func (f *hookFlags) fill() error {
 	l := &f.payload
 	l.Name, l.Namespace = cmp.Or(l.Name, "app"), cmp.Or(l.Namespace, rollout.DefaultNamespace)
-	l.Phase = cmp.Or(rollout.Phase(f.phase), map[rollout.HookType]rollout.Phase{
+	l.Phase = cmp.Or(l.Phase, map[rollout.HookType]rollout.Phase{
 		rollout.HookConfirmRollout: rollout.Waiting, rollout.HookPostRollout: rollout.Succeeded,
 	}[f.hook.Type], rollout.Progressing)
 	if !slices.Contains(rollout.Phases(), l.Phase) {
-		return usage("--phase %q: want one of %s", f.phase, strings.Join(textsOf(rollout.Phases()), " "))
+		return usage("--phase %q: want one of %s", l.Phase, strings.Join(textsOf(rollout.Phases()), " "))
 	}
 	if l.Checksum == "" && f.revision != "" {
 		l.Checksum = rollout.Checksum(f.revision)

@@ -91,9 +91,7 @@ func (p *program) table(wide bool) *table {
 	if !wide {
 		t.limit = 100
 	}
-	if colour, _ := p.lookup("NO_COLOR"); colour == "" && isTerminal(p.stdout) {
-		t.paint = true
-	}
+	t.paint = p.getenv("NO_COLOR") == "" && isTerminal(p.stdout)
 	return t
 }
 
@@ -246,7 +244,7 @@ func printValue(w io.Writer, format string, v any) error {
 		return printPath(w, template, v)
 	}
 	if format == "json" {
-		return printJSON(w, v)
+		return encode(w, v, "  ")
 	}
 	text, err := yaml.Marshal(v)
 	if err == nil {
@@ -254,8 +252,6 @@ func printValue(w io.Writer, format string, v any) error {
 	}
 	return err
 }
-
-func printJSON(w io.Writer, v any) error { return encode(w, v, "  ") }
 
 // encode writes v as JSON, without an indent in one line.
 func encode(w io.Writer, v any, indent string) error {
@@ -490,5 +486,5 @@ func (p *program) annotate(err error) error {
 	if p.report == nil {
 		return nil
 	}
-	return printJSON(p.report, issues)
+	return encode(p.report, issues, "  ")
 }

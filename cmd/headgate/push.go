@@ -181,7 +181,7 @@ func (p *program) publication(f *pushFlags, repo *source.OCIRepository) (oci.Pub
 		if out.Created, err = time.Parse(time.RFC3339, f.created); err != nil {
 			return out, usage("--created %q: want a time such as 2006-01-02T15:04:05Z", f.created)
 		}
-	} else if epoch, _ := p.lookup("SOURCE_DATE_EPOCH"); epoch != "" {
+	} else if epoch := p.getenv("SOURCE_DATE_EPOCH"); epoch != "" {
 		seconds, err := strconv.ParseInt(epoch, 10, 64)
 		if err != nil || seconds < 0 {
 			return out, usage("SOURCE_DATE_EPOCH %q: want the seconds since 1970", epoch)

@@ -62,8 +62,7 @@ type connection struct {
 // connect returns how the server of the flags is called. If they name none it is
 // that of a variable, or else at the URL fallback, which may be "".
 func (p *program) connect(f *serverFlags, variable, fallback string) (c connection, err error) {
-	named, _ := p.lookup(variable)
-	c.base = cmp.Or(f.server, named, fallback)
+	c.base = cmp.Or(f.server, p.getenv(variable), fallback)
 	if c.base != "" && !strings.HasPrefix(c.base, "http://") && !strings.HasPrefix(c.base, "https://") {
 		return c, usage("--server %q is no URL with http or https", redact.Password(c.base))
 	}
@@ -75,8 +74,7 @@ func (p *program) connect(f *serverFlags, variable, fallback string) (c connecti
 	if err := readKeys(data, files); err != nil {
 		return c, err
 	}
-	token, _ := p.lookup("HEADGATE_TOKEN")
-	if c.token = token; f.token != "" {
+	if c.token = p.getenv("HEADGATE_TOKEN"); f.token != "" {
 		c.token = string(data["token"])
 	}
 	config := new(tls.Config)
@@ -102,7 +100,7 @@ func (p *program) connect(f *serverFlags, variable, fallback string) (c connecti
 
 // user returns the name of who runs the command, "" if it has none.
 func (p *program) user() string {
-	name, _ := p.lookup("USER")
+	name := p.getenv("USER")
 	if name == "" { // as of services, and in containers
 		if u, err := user.Current(); err == nil {
 			name = u.Username

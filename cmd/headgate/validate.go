@@ -77,22 +77,18 @@ type validObject struct {
 
 // A defectLine is an error or a warning.
 type defectLine struct {
-	File     string `json:"file,omitempty"`
-	Document int    `json:"document,omitempty"`
-	Line     int    `json:"line,omitempty"`
-	Object   string `json:"object,omitempty"`
-	Field    string `json:"field,omitempty"`
-	Message  string `json:"message"`
+	source.DocumentError
+	Message string `json:"message"`
 }
 
 func defectLines(errs []error) []defectLine {
 	out := []defectLine{}
 	for _, err := range errs {
+		line := defectLine{Message: err.Error()}
 		if e, ok := errors.AsType[*source.DocumentError](err); ok {
-			out = append(out, defectLine{e.File, e.Document, e.Line, e.Object, e.Field, e.Err.Error()})
-		} else {
-			out = append(out, defectLine{Message: err.Error()})
+			line = defectLine{*e, e.Err.Error()}
 		}
+		out = append(out, line)
 	}
 	return out
 }
