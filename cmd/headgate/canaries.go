@@ -112,11 +112,12 @@ func (p *program) readTexts(name string, exclude []string) (texts []text, err er
 			return err
 		}
 		defer f.Close()
-		data, err := io.ReadAll(io.LimitReader(f, source.MaxStream+1)) // decoders refuse so much
-		if err == nil { // of half a document fields may be missing
-			texts = append(texts, text{name, data, below})
+		data, err := io.ReadAll(io.LimitReader(f, source.MaxStream+1)) // one byte more than decoders take
+		if err != nil {
+			return err // of half a document fields may be missing
 		}
-		return err
+		texts = append(texts, text{name, data, below})
+		return nil
 	}
 	if name == "-" {
 		err = read(name, false, io.NopCloser(p.stdin), nil)
@@ -217,14 +218,14 @@ func (p *program) secretsOf(dir string, documents *source.Set) (rollout.Secrets,
 
 // completeCanaries offers the canaries in the files of -f.
 func completeCanaries(f *manifestFlags) cobra.CompletionFunc {
-	return func(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+	return offer(func(_ context.Context, _ *cobra.Command, args []string) (names []string) {
 		for _, canary := range f.offered() {
 			if len(args) == 0 {
 				names = append(names, nameOf(canary))
 			}
 		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	}
+		return names
+	})
 }
 
 // offered returns the canaries that can be read; never those on standard

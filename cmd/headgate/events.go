@@ -27,8 +27,6 @@ type eventFlags struct {
 // mostEvents is how many events a server is asked for at once.
 const mostEvents = 1000
 
-var severities = []string{"trace", "info", "error"}
-
 func (p *program) events() *cobra.Command {
 	f := new(eventFlags)
 	c := &cobra.Command{
@@ -46,10 +44,9 @@ Exit codes: 0 the events were printed, 1 the server refused or cannot be reached
 	f.registerFormat(c, "table", "wide", "json", "yaml")
 	fl := c.Flags()
 	fl.BoolVarP(&f.watch, "watch", "w", false, "print new events as they happen")
-	fl.StringVar(&f.query.Severity, "severity", "info", "least severe events that are printed: trace, info or error")
+	choiceVar(c, &f.query.Severity, "severity", "info", "least severe events that are printed: trace, info or error", "trace", "info", "error")
 	fl.StringVar(&f.since, "since", "", "only events since `TIME`: a duration before now such as 2h, or a date such as 2026-01-02T15:04:05Z")
 	fl.IntVar(&f.query.Limit, "limit", 100, "maximum number of events, the newest ones; up to 1000")
-	complete(c, "severity", severities...)
 	return c
 }
 
@@ -61,8 +58,6 @@ func (f *eventFlags) eventQuery(now time.Time) (q api.EventQuery, err error) {
 		q.Limit = mostEvents // some of them are of others
 	}
 	switch {
-	case !slices.Contains(severities, q.Severity):
-		return q, usage("--severity %q: want %s", q.Severity, either(severities))
 	case f.query.Limit < 1 || f.query.Limit > mostEvents:
 		return q, usage("--limit %d: want 1 to %d", f.query.Limit, mostEvents)
 	case f.selector != "":

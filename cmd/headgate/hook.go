@@ -67,7 +67,8 @@ an invalid object.`,
 	}
 	f.manifestFlags.register(c)
 	fl := c.Flags()
-	fl.StringVar((*string)(&f.hook.Type), "type", "", "`TYPE` of the webhook at a URL: "+either(textsOf(rollout.HookTypes()))+"; default rollout")
+	types := textsOf(rollout.HookTypes())
+	choiceVar(c, (*string)(&f.hook.Type), "type", "", "`TYPE` of the webhook at a URL: "+either(types)+"; default rollout", types...)
 	fl.IntVar(&f.hook.Retries, "retries", 0, "`NUMBER` of attempts after the first, for a URL")
 	fl.BoolVar(&f.hook.DisableTLS, "insecure-skip-verify", false, "do not verify the certificate of a URL, like disableTLS in a manifest")
 	fl.StringVar(&f.ca, "ca-file", "", "`FILE` with the CA certificates of a URL; default those of the system")
@@ -86,7 +87,6 @@ an invalid object.`,
 	fl.BoolVar(&f.warning, "event-warning", false, "make the event a warning, for type event")
 	spanVar(c, &f.attempt, "request-timeout", 0, "time limit of each attempt; default that of the manifest, or 10s")
 	f.registerFormat(c, "text", "json", "body")
-	complete(c, "type", textsOf(rollout.HookTypes())...)
 	complete(c, "phase", textsOf(rollout.Phases())...)
 	c.ValidArgsFunction = completeHooks(&f.manifestFlags)
 	return c
@@ -181,25 +181,23 @@ func (f *hookFlags) hookAt(args []string) (rollout.Secrets, error) {
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return nil, usage("%q is no URL with http or https; webhooks of a Canary need -f", redact.Password(args[0]))
-	case f.hook.Type != "" && !slices.Contains(rollout.HookTypes(), f.hook.Type):
-		return nil, usage("--type %q: want %s", f.hook.Type, either(textsOf(rollout.HookTypes())))
 	case (f.cert == "") != (f.key == ""):
 		return nil, usage("--cert and --key go together")
 	}
 	f.hook.Name, f.hook.URL = u.Hostname(), args[0]
-	access, certificates := map[string][]byte{}, map[string][]byte{}
+	access, err := readKeys(keyFile{"bearer-token-file", f.bearer, "bearerToken", true}, keyFile{"hmac-key-file", f.hmac, "hmacKey", true})
+	if err != nil {
+		return nil, err
+	}
+	certificates, err := readKeys(keyFile{"ca-file", f.ca, "ca.crt", false}, keyFile{"cert", f.cert, "tls.crt", false}, keyFile{"key", f.key, "tls.key", false})
+	if err != nil {
+		return nil, err
+	}
 	for _, text := range f.headers {
 		if name, _, found := strings.Cut(text, ":"); !found || strings.TrimSpace(name) == "" {
 			return nil, usage("--header %q: want NAME: VALUE", redact.String(text))
 		}
 		access["headers"] = []byte(strings.Join(f.headers, "\n"))
-	}
-	err = readKeys(access, []keyFile{{"bearer-token-file", f.bearer, "bearerToken", true}, {"hmac-key-file", f.hmac, "hmacKey", true}})
-	if err == nil {
-		err = readKeys(certificates, []keyFile{{"ca-file", f.ca, "ca.crt", false}, {"cert", f.cert, "tls.crt", false}, {"key", f.key, "tls.key", false}})
-	}
-	if err != nil {
-		return nil, err
 	}
 	secrets := map[string]map[string][]byte{"access": access, "certificates": certificates}
 	if len(access) > 0 {
@@ -250,24 +248,26 @@ type keyFile struct {
 	line            bool // a line break at its end is none of it
 }
 
-func readKeys(data map[string][]byte, files []keyFile) error {
+// readKeys returns the keys of the flags that are given.
+func readKeys(files ...keyFile) (map[string][]byte, error) {
+	data := map[string][]byte{}
 	for _, f := range files {
 		if f.file == "" {
 			continue
 		}
 		value, err := os.ReadFile(f.file)
 		if err != nil {
-			return usage("--%s: %w", f.flag, err)
+			return nil, usage("--%s: %w", f.flag, err)
 		}
 		if f.line {
 			value = []byte(strings.TrimRight(string(value), "\r\n"))
 		}
 		if len(value) == 0 {
-			return usage("--%s: %s is empty", f.flag, f.file)
+			return nil, usage("--%s: %s is empty", f.flag, f.file)
 		}
 		data[f.key] = value
 	}
-	return nil
+	return data, nil
 }
 
 // meanings say what a verdict does to a rollout.
@@ -360,7 +360,7 @@ func printable(text string) string {
 
 // completeHooks offers the webhooks of the canaries in the files of -f.
 func completeHooks(f *manifestFlags) cobra.CompletionFunc {
-	return func(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+	return offer(func(_ context.Context, _ *cobra.Command, args []string) (names []string) {
 		canaries := f.offered()
 		for _, canary := range canaries {
 			if len(args) == 0 && len(canaries) > 1 {
@@ -371,6 +371,6 @@ func completeHooks(f *manifestFlags) cobra.CompletionFunc {
 				}
 			}
 		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	}
+		return names
+	})
 }

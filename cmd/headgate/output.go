@@ -412,14 +412,11 @@ type annotation struct {
 
 // registerAnnotations adds --format.
 func (p *program) registerAnnotations(c *cobra.Command) {
-	c.Flags().StringVar(&p.format, "format", "", "`SYSTEM` that shows errors and warnings beside the documents: github prints annotations beside the messages, gitlab a code quality report in place of the result")
-	complete(c, "format", "github", "gitlab")
+	choiceVar(c, &p.format, "format", "", "`SYSTEM` that shows errors and warnings beside the documents: github prints annotations beside the messages, gitlab a code quality report in place of the result", "github", "gitlab")
 }
 
 func (p *program) beginAnnotations(c *cobra.Command) error {
 	switch {
-	case p.format != "" && p.format != "github" && p.format != "gitlab":
-		return usage("--format %q: want github or gitlab", p.format)
 	case p.format == "gitlab" && c.Flags().Changed("output"):
 		return usage("--format gitlab prints its report in place of the result: leave out -o")
 	case p.format == "gitlab":

@@ -128,10 +128,7 @@ func closing(err *error, closer func() error) { *err = errors.Join(*err, closer(
 // runServe serves until ctx ends. What is cut off then, after its grace, is no
 // failure.
 func (p *program) runServe(ctx context.Context, f *serveFlags) (err error) {
-	log, err := f.log(p.stderr)
-	if err != nil {
-		return err
-	}
+	log := f.log(p.stderr)
 	problem := func(of string) func(error) { return func(err error) { log.Warn(of, "problem", err.Error()) } }
 	c, err := p.serveConfig(f, problem)
 	if err != nil {
@@ -320,17 +317,13 @@ func (f *listenFlags) register(c *cobra.Command, words listenWords) {
 func (f *listenFlags) guarded() bool { return f.tokens != "" || f.at.ClientCA != "" }
 
 func (f *listenFlags) check() error {
-	switch {
-	case (f.at.Cert == "") != (f.at.Key == ""):
-		return usage("--tls-cert and --tls-key go together")
-	case f.at.ClientCA != "" && f.at.Cert == "":
-		return usage("--client-ca needs --tls-cert and --tls-key")
-	case f.at.Optional && (f.at.ClientCA == "" || f.tokens == ""):
-		return usage("--client-cert-optional needs --client-ca and --tokens")
-	case f.at.Grace <= 0:
-		return usage("--shutdown-grace %s: want a positive time", f.at.Grace)
-	}
-	if err := checkHostPort(f.at.Addr); err != nil || f.baseURL == "" {
+	err := refuse([]wrong{
+		{(f.at.Cert == "") != (f.at.Key == ""), "--tls-cert and --tls-key go together"},
+		{f.at.ClientCA != "" && f.at.Cert == "", "--client-ca needs --tls-cert and --tls-key"},
+		{f.at.Optional && (f.at.ClientCA == "" || f.tokens == ""), "--client-cert-optional needs --client-ca and --tokens"},
+		{f.at.Grace <= 0, fmt.Sprintf("--shutdown-grace %s: want a positive time", f.at.Grace)},
+	})
+	if err = cmp.Or(err, checkHostPort(f.at.Addr)); err != nil || f.baseURL == "" {
 		return err
 	}
 	if err := checkWebURL(f.baseURL); err != nil {

@@ -174,13 +174,10 @@ func (f *testerFlags) tools(lookup func(string) (string, bool)) error {
 
 // runTester serves until ctx ends.
 func (p *program) runTester(ctx context.Context, f *testerFlags) (err error) {
-	log, err := f.log(p.stderr)
-	if err == nil {
-		err = f.check(p.lookup)
-	}
-	if err != nil {
+	if err := f.check(p.lookup); err != nil {
 		return err
 	}
+	log := f.log(p.stderr)
 	if _, set := p.lookup("GOGC"); !set {
 		debug.SetGCPercent(400) // a check of a gate leaves garbage only, and what is in use is small
 	}
