@@ -228,11 +228,10 @@ func completeCanaries(f *manifestFlags) cobra.CompletionFunc {
 	})
 }
 
-// offered returns the canaries that can be read; never those on standard
-// input, which is the user's terminal.
+// offered returns the canaries that can be read; none of standard input, which is the
+// user's terminal.
 func (f *manifestFlags) offered() []*rollout.Canary {
 	files := slices.Compact(slices.Sorted(slices.Values(f.files))) // flags are parsed twice for completion
-	files = slices.DeleteFunc(files, func(name string) bool { return name == "-" })
 	quiet := &program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
 	b, err := quiet.readBook(&manifestFlags{files: files})
 	if err != nil {

@@ -96,7 +96,7 @@ func (p *program) runEvents(ctx context.Context, f *eventFlags, args []string) e
 	}
 	if f.watch {
 		t := p.table(f.output == "wide")
-		err := k.client.FollowEvents(ctx, q, func(e api.Event) error {
+		return k.client.FollowEvents(ctx, q, func(e api.Event) error {
 			switch {
 			case !f.names(sourceRef(of(e))):
 				return nil
@@ -105,10 +105,6 @@ func (p *program) runEvents(ctx context.Context, f *eventFlags, args []string) e
 			}
 			return t.print(cells(e))
 		})
-		if ctx.Err() != nil {
-			return nil
-		}
-		return err
 	}
 	ctx, cancel := k.bounded(ctx)
 	defer cancel()

@@ -147,10 +147,10 @@ func (k *kept) watch(ctx context.Context) error {
 	wide, synced := k.output == "wide", false
 	t, lines := k.table(wide), [][]string{sourceTitles(wide)}
 	told := map[source.Reference]string{}
-	err := k.client.Watch(ctx, k.filter(), func(n api.Notice) error {
+	return k.client.Watch(ctx, k.filter(), func(n api.Notice) error {
 		s := api.Source{Phase: "removed"}
 		switch {
-		case n.Synced && !synced:
+		case n.Synced:
 			synced = true
 			if k.documents() || k.output == "name" {
 				return nil
@@ -183,10 +183,6 @@ func (k *kept) watch(ctx context.Context) error {
 		lines = append(lines, sourceCells(s, wide, time.Now()))
 		return nil
 	})
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
 }
 
 // printDocument prints the document of a source, of JSON in a line.
