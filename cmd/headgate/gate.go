@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -489,22 +488,4 @@ func waiting(g api.Gate) string {
 		text += ", asked last " + instant(g.Waiting.Last)
 	}
 	return strings.Join(strings.Fields(text), " ")
-}
-
-func instant(at time.Time) string {
-	if at.IsZero() {
-		return ""
-	}
-	return at.UTC().Format(time.RFC3339)
-}
-
-// printItem writes one value of several: JSON on a line, YAML as a document.
-func printItem(w io.Writer, format string, v any) error {
-	switch format {
-	case "json":
-		return encode(w, v, "")
-	case "yaml":
-		fmt.Fprintln(w, "---")
-	}
-	return printValue(w, format, v)
 }

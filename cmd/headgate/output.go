@@ -178,6 +178,14 @@ func age(d time.Duration) string {
 	return fmt.Sprintf("%ds", max(int64(d/time.Second), 0))
 }
 
+// instant writes a time, "" for the zero one.
+func instant(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.UTC().Format(time.RFC3339)
+}
+
 // kindOfFile names what an archive never holds.
 func kindOfFile(m fs.FileMode) string {
 	switch {
@@ -251,6 +259,17 @@ func printValue(w io.Writer, format string, v any) error {
 		_, err = w.Write(text)
 	}
 	return err
+}
+
+// printItem writes one value of several: JSON on a line, YAML as a document.
+func printItem(w io.Writer, format string, v any) error {
+	switch format {
+	case "json":
+		return encode(w, v, "")
+	case "yaml":
+		fmt.Fprintln(w, "---")
+	}
+	return printValue(w, format, v)
 }
 
 // encode writes v as JSON, without an indent in one line.

@@ -151,12 +151,7 @@ func (p *program) runServe(ctx context.Context, f *serveFlags) (err error) {
 	if err != nil {
 		return listenError(err)
 	}
-	served := false
-	defer func() {
-		if !served {
-			closing(&err, l.Close)
-		}
-	}()
+	defer l.Close() // if it does not come so far that l serves, which closes it
 	note.URL = l.URL
 	if err := lock.tell(note); err != nil {
 		return err
@@ -181,7 +176,6 @@ func (p *program) runServe(ctx context.Context, f *serveFlags) (err error) {
 	fmt.Fprintf(p.stdout, "serving sources at %s\n", l.URL)
 	ctx, cancel := context.WithCancel(told)
 	defer cancel()
-	served = true
 	ended := make(chan error, 1)
 	go func() {
 		defer cancel()

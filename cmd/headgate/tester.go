@@ -199,7 +199,7 @@ func (p *program) runTester(ctx context.Context, f *testerFlags) (err error) {
 	if s.Gates, err = gate.Open(gate.Config{Dir: f.runs.Dir}); err != nil {
 		return fmt.Errorf("--state: %w", err)
 	}
-	defer func() { err = errors.Join(err, s.Gates.Close()) }()
+	defer closing(&err, s.Gates.Close)
 	if s.Runs, err = testrun.Open(f.runs); err != nil {
 		return fmt.Errorf("--state: %w", err)
 	}
