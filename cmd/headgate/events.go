@@ -50,7 +50,7 @@ Exit codes: 0 the events were printed, 1 the server refused or cannot be reached
 	return c
 }
 
-// eventQuery returns what of the flags. A server selects by one reference at most.
+// eventQuery returns what the flags ask for. A server selects by one reference at most.
 func (f *eventFlags) eventQuery(now time.Time) (q api.EventQuery, err error) {
 	q = f.query
 	q.Filter = f.filter()
