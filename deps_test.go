@@ -33,7 +33,7 @@ var rooms = map[string]room{
 
 	"source/serve":         {imports: "artifact internal/document internal/httpserve internal/redact internal/retry internal/secret source source/serve/api source/serve/journal source/serve/notify", modules: prometheusModules + " golang.org/x/sync"},
 	"source/serve/api":     {imports: "artifact internal/call internal/retry source"},
-	"source/serve/feed":    {imports: "artifact internal/durable source source/serve"},
+	"source/serve/feed":    {imports: "artifact internal/document internal/durable source source/serve"},
 	"source/serve/journal": {imports: "source source/serve/api"},
 	"source/serve/notify":  {imports: "source internal/document internal/notify internal/secret"},
 

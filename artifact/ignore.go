@@ -88,10 +88,10 @@ func DefaultIgnore() Ignore {
 
 // A Rule is one pattern and where it stands.
 type Rule struct {
-	Pattern string // as written
-	Source  string // the file it stands in, "spec.ignore" or "default"
-	Line    int    // 1-based; 0 for defaults
-	Negate  bool
+	Pattern string `json:"pattern,omitempty"` // as written
+	Source  string `json:"source,omitempty"`  // the file it stands in, "spec.ignore" or "default"
+	Line    int    `json:"line,omitempty"`    // 1-based; 0 for defaults
+	Negate  bool   `json:"-"`
 }
 
 // Compile reads the ignore files of tree, in one walk, and compiles them with

@@ -9,9 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"path"
 	"slices"
-	"strings"
 
 	"github.com/headgate-io/headgate/internal/document"
 )
@@ -167,28 +165,20 @@ func readable(obj Object, status []byte) map[string]json.RawMessage {
 // root that is a file is read whatever its name.
 func (s *Set) DecodeFS(fsys fs.FS, root string) error {
 	var errs []error
-	fs.WalkDir(fsys, root, func(name string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
+	for name, err := range document.Files(fsys, root) {
+		if err == nil {
+			err = s.decodeFile(fsys, name)
+		}
+		switch all := err.(type) {
+		case nil:
+		case interface{ Unwrap() []error }:
+			errs = append(errs, all.Unwrap()...)
+		case *DocumentError:
+			errs = append(errs, err)
+		default:
 			errs = append(errs, &DocumentError{File: name, Err: err})
-			return nil
-		case entry.IsDir() && name != root && strings.HasPrefix(entry.Name(), "."):
-			return fs.SkipDir
-		case entry.IsDir() || name != root && !slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(path.Ext(name))):
-			return nil
 		}
-		if err = s.decodeFile(fsys, name); err != nil {
-			switch all := err.(type) {
-			case interface{ Unwrap() []error }:
-				errs = append(errs, all.Unwrap()...)
-			case *DocumentError:
-				errs = append(errs, err)
-			default:
-				errs = append(errs, &DocumentError{File: name, Err: err})
-			}
-		}
-		return nil
-	})
+	}
 	return errors.Join(errs...)
 }
 

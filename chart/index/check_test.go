@@ -84,8 +84,8 @@ func TestUsable(t *testing.T) {
 	if err != nil || len(list) != 2 {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	const want = `{Name:a Version:v1.2 AppVersion:2 Description:two
-lines Type:library Deprecated:true Created:2024-01-02 03:04:05 +0000 UTC Digest:sha256:` + sha + ` URLs:[a.tgz oci://x/y] Line:4}`
+	const want = `{Name:a Version:v1.2 AppVersion:2 Created:2024-01-02 03:04:05 +0000 UTC Description:two
+lines Type:library Deprecated:true Digest:sha256:` + sha + ` URLs:[a.tgz oci://x/y] Line:4}`
 	testenv.Equal(t, fmt.Sprintf("%+v", list[0]), want)
 	if !list[1].Created.IsZero() || list[1].Line != 15 {
 		t.Errorf("%+v", list[1])

@@ -13,16 +13,16 @@ import (
 
 // An Entry is one version of a chart.
 type Entry struct {
-	Name        string
-	Version     string // as it is spelled
-	AppVersion  string
-	Description string
-	Type        string // application, library or ""
-	Deprecated  bool
-	Created     time.Time // zero when it is not told
-	Digest      string    // sha256 in hex or sha256:HEX, "" when it is not told
-	URLs        []string  // where its archive is, as they are spelled; at least one
-	Line        int       // of the index, where the entry begins, from 1
+	Name        string    `json:"name"`
+	Version     string    `json:"version"` // as it is spelled
+	AppVersion  string    `json:"appVersion,omitempty"`
+	Created     time.Time `json:"created,omitzero"` // zero when it is not told
+	Description string    `json:"description,omitempty"`
+	Type        string    `json:"type,omitempty"` // application, library or ""
+	Deprecated  bool      `json:"deprecated,omitempty"`
+	Digest      string    `json:"digest,omitempty"` // sha256 in hex or sha256:HEX, "" when it is not told
+	URLs        []string  `json:"urls,omitempty"`   // where its archive is, as they are spelled; at least one
+	Line        int       `json:"-"`                // of the index, where the entry begins, from 1
 }
 
 // Entries returns the versions of the named chart, in the order of the index.

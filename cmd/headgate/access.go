@@ -104,12 +104,12 @@ func (p *program) keychain(config string) (source.KeychainFunc, error) {
 		return nil, nil
 	}
 	if config == dockerDefault {
-		if config, _ = p.lookup("DOCKER_CONFIG"); config == "" {
+		if config = p.getenv("DOCKER_CONFIG"); config == "" {
 			name := "HOME"
 			if runtime.GOOS == "windows" {
 				name = "USERPROFILE"
 			}
-			home, _ := p.lookup(name)
+			home := p.getenv(name)
 			if home == "" {
 				return nil, usage("--docker-config: neither DOCKER_CONFIG nor %s is set: write --docker-config=FILE", name)
 			}
@@ -140,12 +140,10 @@ func (p *program) keychain(config string) (source.KeychainFunc, error) {
 // Errors do not repeat values, which may hold a password.
 func (p *program) proxyOf() (func(*http.Request) (*url.URL, error), error) {
 	first := func(name string) (string, string) { // that in lower case wins
-		value, _ := p.lookup(name)
-		if value == "" {
+		if p.getenv(name) == "" {
 			name = strings.ToUpper(name)
-			value, _ = p.lookup(name)
 		}
-		return name, value
+		return name, p.getenv(name)
 	}
 	var c httpproxy.Config
 	for variable, proxy := range map[string]*string{"http_proxy": &c.HTTPProxy, "https_proxy": &c.HTTPSProxy} {
@@ -172,8 +170,7 @@ func (p *program) proxyOf() (func(*http.Request) (*url.URL, error), error) {
 		return nil, nil
 	}
 	c.NoProxy = except
-	method, _ := p.lookup("REQUEST_METHOD")
-	c.CGI = method != ""
+	c.CGI = p.getenv("REQUEST_METHOD") != ""
 	choose := c.ProxyFunc()
 	return func(req *http.Request) (*url.URL, error) {
 		if zone.OfHost(req.URL) == zone.Link {

@@ -252,10 +252,6 @@ func (p *program) runArtifactServe(ctx context.Context, dir string, at httpserve
 	if err := checkHostPort(at.Addr); err != nil {
 		return err
 	}
-	log, err := logs.log(p.stderr)
-	if err != nil {
-		return err
-	}
 	store, err := openExisting(dir)
 	if err != nil {
 		return err
@@ -277,7 +273,7 @@ func (p *program) runArtifactServe(ctx context.Context, dir string, at httpserve
 		}
 		http.Error(w, fmt.Sprintf("Forbidden: the request is for the host %q, and this answers those for this machine alone: "+
 			"call it by its IP address or as localhost, or serve with --insecure-listen", r.Host), http.StatusForbidden)
-	}), log, func(context.Context) error { return nil })
+	}), logs.log(p.stderr), func(context.Context) error { return nil })
 }
 
 // An artifactLookup finds the artifacts that arguments of commands name.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate-io/headgate/internal/document"
 	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/source"
 )
@@ -54,29 +55,23 @@ func (p *program) readBook(f *manifestFlags) (*book, error) {
 	b := &book{documents: new(source.Set)}
 	var errs []error
 	for _, name := range f.files {
-		texts, err := p.readTexts(name, nil)
-		b.texts, errs = append(b.texts, texts...), append(errs, err)
-	}
-	for _, t := range b.texts {
-		canaries, warnings, err := rollout.Decode(t.name, bytes.NewReader(t.data))
-		b.canaries, b.warnings = append(b.canaries, canaries...), append(b.warnings, warnings...)
-		if err == nil { // or the same defects are told twice
-			err = b.documents.Decode(t.name, bytes.NewReader(t.data))
-		}
-		if err != nil && t.below && isTemplate(t.data) {
-			b.warnings, err = append(b.warnings, templateWarning(t.name)), nil
-		}
-		errs = append(errs, err)
+		errs = append(errs, p.decode(name, nil, &b.warnings, func(t text) error {
+			b.texts = append(b.texts, t)
+			canaries, warnings, err := rollout.Decode(t.name, bytes.NewReader(t.data))
+			b.canaries, b.warnings = append(b.canaries, canaries...), append(b.warnings, warnings...)
+			if err == nil { // or the same defects are told twice
+				err = b.documents.Decode(t.name, bytes.NewReader(t.data))
+			}
+			return err
+		}))
 	}
 	b.warnings = append(b.warnings, b.documents.Warnings...)
 	if err := errors.Join(errs...); err != nil {
-		p.tellWarnings(b)
+		p.warn(b.warnings...)
 		return nil, err
 	}
 	return b, nil
 }
-
-func (p *program) tellWarnings(b *book) { p.warn(b.warnings...) }
 
 // refusal returns what no analysis of a canary starts with. Decode has warned of
 // the same, with the line: that is the error then, and no warning any more.
@@ -93,6 +88,22 @@ func (b *book) refusal(c *rollout.Canary) error {
 	return errors.Join(located...)
 }
 
+// decode decodes the texts of a value of -f, good ones all the same if others are
+// defective. A Helm template in a directory is a warning.
+func (p *program) decode(name string, exclude []string, warnings *[]error, decode func(text) error) error {
+	texts, err := p.readTexts(name, exclude)
+	errs := []error{err}
+	for _, t := range texts {
+		err := decode(t)
+		if err != nil && t.below && bytes.Contains(t.data, []byte("{{")) {
+			template := errors.New("is a Helm template, which is not read: leave it out with --exclude, or in .headgateignore")
+			*warnings, err = append(*warnings, &source.DocumentError{File: t.name, Err: template}), nil
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
 // readTexts reads a file, standard input, or the files of a directory that are
 // named like documents, as [source.Set.DecodeFS] does: of these all that it can.
 func (p *program) readTexts(name string, exclude []string) (texts []text, err error) {
@@ -101,12 +112,12 @@ func (p *program) readTexts(name string, exclude []string) (texts []text, err er
 			return err
 		}
 		defer f.Close()
-		const most = 64<<20 + 1 // bytes, one more than decoders take
-		data, err := io.ReadAll(io.LimitReader(f, most))
-		if err == nil { // of half a document fields may be missing
-			texts = append(texts, text{name, data, below})
+		data, err := io.ReadAll(io.LimitReader(f, source.MaxStream+1)) // one byte more than decoders take
+		if err != nil {
+			return err // of half a document fields may be missing
 		}
-		return err
+		texts = append(texts, text{name, data, below})
+		return nil
 	}
 	if name == "-" {
 		err = read(name, false, io.NopCloser(p.stdin), nil)
@@ -129,22 +140,18 @@ func (p *program) readTexts(name string, exclude []string) (texts []text, err er
 		return nil, err
 	}
 	var errs []error
-	err = fs.WalkDir(dir, ".", func(file string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-		case entry.IsDir() && file != "." && strings.HasPrefix(entry.Name(), "."):
-			return fs.SkipDir
-		case !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(path.Ext(file))):
-			var info fs.FileInfo
-			if info, err = fs.Stat(dir, file); err == nil && info.Mode().IsRegular() { // a pipe would wait for its writer
-				f, open := dir.Open(file)
-				err = read(path.Join(filepath.ToSlash(name), file), true, f, open)
-			}
+	for file, err := range document.Files(dir, ".") {
+		var info fs.FileInfo
+		if err == nil {
+			info, err = fs.Stat(dir, file)
+		}
+		if err == nil && info.Mode().IsRegular() { // a pipe would wait for its writer
+			f, open := dir.Open(file)
+			err = read(path.Join(filepath.ToSlash(name), file), true, f, open)
 		}
 		errs = append(errs, err)
-		return nil
-	})
-	return texts, errors.Join(append(errs, err)...)
+	}
+	return texts, errors.Join(errs...)
 }
 
 // find returns the canary called NAME or NAMESPACE/NAME, with "" the only one there is.
@@ -182,7 +189,7 @@ func (p *program) chosenCanary(f *manifestFlags, name string) (*rollout.Canary, 
 	if err == nil {
 		err = b.refusal(canary)
 	}
-	p.tellWarnings(b)
+	p.warn(b.warnings...)
 	return canary, b, err
 }
 
@@ -211,21 +218,20 @@ func (p *program) secretsOf(dir string, documents *source.Set) (rollout.Secrets,
 
 // completeCanaries offers the canaries in the files of -f.
 func completeCanaries(f *manifestFlags) cobra.CompletionFunc {
-	return func(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+	return offer(func(_ context.Context, _ *cobra.Command, args []string) (names []string) {
 		for _, canary := range f.offered() {
 			if len(args) == 0 {
 				names = append(names, nameOf(canary))
 			}
 		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	}
+		return names
+	})
 }
 
-// offered returns the canaries that can be read; never those on standard
-// input, which is the user's terminal.
+// offered returns the canaries that can be read; none of standard input, which is the
+// user's terminal.
 func (f *manifestFlags) offered() []*rollout.Canary {
 	files := slices.Compact(slices.Sorted(slices.Values(f.files))) // flags are parsed twice for completion
-	files = slices.DeleteFunc(files, func(name string) bool { return name == "-" })
 	quiet := &program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
 	b, err := quiet.readBook(&manifestFlags{files: files})
 	if err != nil {

@@ -118,7 +118,7 @@ func TestDeployedManifests(t *testing.T) {
 			}
 			args = args[1:]
 		}
-		grace := flagsOf(t, d.command, args).grace
+		grace := flagsOf(t, d.command, args).at.Grace
 		if seconds := pod.at("spec.terminationGracePeriodSeconds").(float64); time.Duration(seconds)*time.Second <= grace {
 			t.Errorf("the pod is killed after %v s, what is under way has %s", seconds, grace)
 		}
@@ -150,7 +150,7 @@ func TestDeployedUnit(t *testing.T) {
 	if !slices.Contains(args, "--store=/var/lib/"+settings["StateDirectory"]) {
 		t.Errorf("ExecStart=%v, StateDirectory=%s", args, settings["StateDirectory"])
 	}
-	grace := flagsOf(t, "serve", args[2:]).grace
+	grace := flagsOf(t, "serve", args[2:]).at.Grace
 	if stop, err := time.ParseDuration(settings["TimeoutStopSec"]); err != nil || stop <= grace {
 		t.Errorf("TimeoutStopSec=%s, and answers have %s", settings["TimeoutStopSec"], grace)
 	}

@@ -197,15 +197,7 @@ func (p *program) load(set *source.Set, f *documentFlags) error {
 	var errs []error
 	f.counts = nil
 	for _, name := range f.files {
-		texts, err := p.readTexts(name, f.exclude)
-		errs = append(errs, err)
-		for _, t := range texts {
-			err := set.Decode(t.name, bytes.NewReader(t.data))
-			if err != nil && t.below && isTemplate(t.data) {
-				set.Warnings, err = append(set.Warnings, templateWarning(t.name)), nil
-			}
-			errs = append(errs, err)
-		}
+		errs = append(errs, p.decode(name, f.exclude, &set.Warnings, func(t text) error { return set.Decode(t.name, bytes.NewReader(t.data)) }))
 		f.counts = append(f.counts, len(set.Objects))
 	}
 	return errors.Join(errs...)
@@ -218,13 +210,6 @@ func documentsIn(dir fs.FS, exclude []string) (fs.FS, error) {
 		return nil, err
 	}
 	return rules.View(context.Background(), dir), nil
-}
-
-// isTemplate reports whether a file with a defect is taken for a Helm template.
-func isTemplate(text []byte) bool { return bytes.Contains(text, []byte("{{")) }
-
-func templateWarning(file string) error {
-	return &source.DocumentError{File: file, Err: errors.New("is a Helm template, which is not read: leave it out with --exclude, or in .headgateignore")}
 }
 
 // prepare opens a session and returns the objects that the command works on.

@@ -20,15 +20,12 @@ import (
 // eventFlags say which events are shown, and how.
 type eventFlags struct {
 	keptFlags
-	severity string
-	since    string
-	limit    int
+	query api.EventQuery
+	since string
 }
 
 // mostEvents is how many events a server is asked for at once.
 const mostEvents = 1000
-
-var severities = []string{"trace", "info", "error"}
 
 func (p *program) events() *cobra.Command {
 	f := new(eventFlags)
@@ -47,24 +44,22 @@ Exit codes: 0 the events were printed, 1 the server refused or cannot be reached
 	f.registerFormat(c, "table", "wide", "json", "yaml")
 	fl := c.Flags()
 	fl.BoolVarP(&f.watch, "watch", "w", false, "print new events as they happen")
-	fl.StringVar(&f.severity, "severity", "info", "least severe events that are printed: trace, info or error")
+	choiceVar(c, &f.query.Severity, "severity", "info", "least severe events that are printed: trace, info or error", "trace", "info", "error")
 	fl.StringVar(&f.since, "since", "", "only events since `TIME`: a duration before now such as 2h, or a date such as 2026-01-02T15:04:05Z")
-	fl.IntVar(&f.limit, "limit", 100, "maximum number of events, the newest ones; up to 1000")
-	complete(c, "severity", severities...)
+	fl.IntVar(&f.query.Limit, "limit", 100, "maximum number of events, the newest ones; up to 1000")
 	return c
 }
 
-// query returns what the flags ask for. A server selects by one reference at most.
-func (f *eventFlags) query(now time.Time) (q api.EventQuery, err error) {
-	q = api.EventQuery{Filter: f.filter(), Severity: f.severity, Limit: f.limit}
+// eventQuery returns what the flags ask for. A server selects by one reference at most.
+func (f *eventFlags) eventQuery(now time.Time) (q api.EventQuery, err error) {
+	q = f.query
+	q.Filter = f.filter()
 	if len(f.refs) > 1 {
 		q.Limit = mostEvents // some of them are of others
 	}
 	switch {
-	case !slices.Contains(severities, f.severity):
-		return q, usage("--severity %q: want %s", f.severity, either(severities))
-	case f.limit < 1 || f.limit > mostEvents:
-		return q, usage("--limit %d: want 1 to %d", f.limit, mostEvents)
+	case f.query.Limit < 1 || f.query.Limit > mostEvents:
+		return q, usage("--limit %d: want 1 to %d", f.query.Limit, mostEvents)
 	case f.selector != "":
 		return q, usage("-l: events have no labels: name an object, or give a namespace with -n")
 	case f.since == "":
@@ -84,7 +79,7 @@ func (p *program) runEvents(ctx context.Context, f *eventFlags, args []string) e
 	if err := f.choose(args, false); err != nil {
 		return err
 	}
-	q, err := f.query(time.Now())
+	q, err := f.eventQuery(time.Now())
 	if err != nil {
 		return err
 	}
@@ -101,23 +96,15 @@ func (p *program) runEvents(ctx context.Context, f *eventFlags, args []string) e
 	}
 	if f.watch {
 		t := p.table(f.output == "wide")
-		err := k.client.FollowEvents(ctx, q, func(e api.Event) error {
+		return k.client.FollowEvents(ctx, q, func(e api.Event) error {
 			switch {
 			case !f.names(sourceRef(of(e))):
 				return nil
-			case f.output == "json":
-				return encode(p.stdout, e, "")
-			case f.output == "yaml":
-				fmt.Fprintln(p.stdout, "---")
-			case !f.documents():
-				return t.print(cells(e))
+			case f.documents():
+				return printItem(p.stdout, f.output, e)
 			}
-			return printValue(p.stdout, f.output, e)
+			return t.print(cells(e))
 		})
-		if ctx.Err() != nil {
-			return nil
-		}
-		return err
 	}
 	ctx, cancel := k.bounded(ctx)
 	defer cancel()
@@ -126,7 +113,7 @@ func (p *program) runEvents(ctx context.Context, f *eventFlags, args []string) e
 		return err
 	}
 	events = slices.DeleteFunc(events, func(e api.Event) bool { return !f.names(sourceRef(of(e))) })
-	events = events[max(0, len(events)-f.limit):]
+	events = events[max(0, len(events)-f.query.Limit):]
 	lines := [][]string{{"TIME", "SEVERITY", "REASON", "OBJECT", "MESSAGE"}}
 	for _, e := range events {
 		lines = append(lines, cells(e))

@@ -244,14 +244,12 @@ func (s *session) lookBack(ctx context.Context, obj source.Object) error {
 
 // An explanation says what becomes of one path.
 type explanation struct {
-	Path      string `json:"path"`
-	Exists    bool   `json:"exists"`
-	Directory bool   `json:"directory"`
-	Included  bool   `json:"included"`          // in the artifact; it would be, if it existed
-	Pattern   string `json:"pattern,omitempty"` // the one that decides; "" if none does
-	Source    string `json:"source,omitempty"`  // the file that Pattern stands in, spec.ignore or default
-	Line      int    `json:"line,omitempty"`
-	Note      string `json:"note,omitempty"`
+	Path          string `json:"path"`
+	Exists        bool   `json:"exists"`
+	Directory     bool   `json:"directory"`
+	Included      bool   `json:"included"` // in the artifact; it would be, if it existed
+	artifact.Rule        // that decides, without a Pattern if none does
+	Note          string `json:"note,omitempty"`
 
 	Operations []generator.Step `json:"operations,omitempty"` // of a generator, in order
 }
@@ -290,7 +288,7 @@ func (r ruled) explain(ctx context.Context, arg string) (explanation, error) {
 	if err != nil {
 		return e, err
 	}
-	e.Included, e.Pattern, e.Source, e.Line = !ignored, rule.Pattern, rule.Source, rule.Line
+	e.Included, e.Rule = !ignored, rule
 	switch {
 	case e.Exists && !mode.IsDir() && !mode.IsRegular():
 		e.Included, e.Note = false, "is "+kindOfFile(mode)+", which no artifact holds"

@@ -317,22 +317,19 @@ func (r *row) note(text string) { r.Report.Notes = append(r.Report.Notes, text) 
 // suspended source the stored one. That of an ExternalArtifact is in somebody
 // else's store, and never fetched.
 func (r *row) extract(ctx context.Context, store *artifact.Store, f *fetchFlags, dir string) {
-	external := source.External(r.Object)
 	_, indexed := r.Object.(*source.PkgRepository) // whose charts are locked in its place
 	suspended := r.Outcome == source.Suspended
 	a := r.Object.Artifact()
 	switch {
-	case r.err != nil:
+	case r.err != nil || a == nil && indexed && !suspended && (f.locked || f.offline):
 		return
 	case a == nil && suspended:
 		r.err = errors.New("not extracted: it is suspended, and has no artifact: set spec.suspend to false to fetch one")
 		return
-	case a == nil && indexed && (f.locked || f.offline):
-		return
 	case a == nil:
 		r.note("not extracted: it has no artifact")
 		return
-	case external:
+	case source.External(r.Object):
 		r.note("not extracted: its artifact is at " + a.URL)
 		return
 	case suspended:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -77,6 +78,17 @@ func complete(c *cobra.Command, flag string, values ...string) {
 	}
 }
 
+// offer completes arguments by names, of which the shell gets those that begin as what is written does.
+func offer(names func(ctx context.Context, c *cobra.Command, args []string) []string) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(c.Context(), 2*time.Second) // for a server to answer
+		defer cancel()
+		return slices.DeleteFunc(names(ctx, c, args), func(name string) bool {
+			return !strings.HasPrefix(strings.ToLower(name), strings.ToLower(start))
+		}), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
 // either lists words in a sentence.
 func either(words []string) string {
 	last := len(words) - 1
@@ -102,31 +114,45 @@ func arguments(least, most int) cobra.PositionalArgs {
 // logFlags say what a server logs.
 type logFlags struct{ level, format string }
 
-// logLevels are those of --log-level.
-var logLevels = []string{"debug", "info", "warn", "error"}
-
 func (f *logFlags) register(c *cobra.Command) {
-	c.Flags().StringVar(&f.level, "log-level", "info", "least severe messages that are logged: "+either(logLevels))
-	c.Flags().StringVar(&f.format, "log-format", "text", "format of the log: text or json")
-	complete(c, "log-level", logLevels...)
-	complete(c, "log-format", "text", "json")
+	choiceVar(c, &f.level, "log-level", "info", "least severe messages that are logged: debug, info, warn or error", "debug", "info", "warn", "error")
+	choiceVar(c, &f.format, "log-format", "text", "format of the log: text or json", "text", "json")
 }
 
 // log returns the log that the flags ask for.
-func (f *logFlags) log(w io.Writer) (*slog.Logger, error) {
+func (f *logFlags) log(w io.Writer) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(f.level)) // it knows all of them
 	options := &slog.HandlerOptions{Level: level}
-	switch {
-	case !slices.Contains(logLevels, f.level):
-		return nil, usage("--log-level %q: want %s", f.level, either(logLevels))
-	case f.format == "json":
-		return slog.New(slog.NewJSONHandler(w, options)), nil
-	case f.format != "text":
-		return nil, usage("--log-format %q: want text or json", f.format)
+	if f.format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
 	}
-	return slog.New(slog.NewTextHandler(w, options)), nil
+	return slog.New(slog.NewTextHandler(w, options))
 }
+
+// A choice is a flag of one of some words, or of its default.
+type choice struct {
+	value    *string
+	standard string
+	words    []string
+}
+
+func choiceVar(c *cobra.Command, value *string, name, standard, usage string, words ...string) {
+	*value = standard
+	c.Flags().Var(choice{value, standard, words}, name, usage)
+	complete(c, name, words...)
+}
+
+func (v choice) Set(text string) error {
+	if text != v.standard && !slices.Contains(v.words, text) {
+		return errors.New("want " + either(v.words))
+	}
+	*v.value = text
+	return nil
+}
+
+func (v choice) String() string { return *v.value }
+func (v choice) Type() string   { return "string" }
 
 // A byteValue is a flag of a number of bytes, at least as many as least.
 type byteValue struct {

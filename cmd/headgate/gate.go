@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -236,25 +235,21 @@ func (h inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // completeGates offers the gates that are known, to commands that take one.
 func (p *program) completeGates(f *gateFlags, most int) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, start string) (names []string, _ cobra.ShellCompDirective) {
+	return offer(func(ctx context.Context, _ *cobra.Command, args []string) (names []string) {
 		if len(args) >= most {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+			return nil
 		}
 		client, done, err := p.gates(f)
 		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+			return nil
 		}
 		defer done()
-		ctx, cancel := context.WithTimeout(c.Context(), completionTime)
-		defer cancel()
 		gates, _ := client.Gates(ctx, api.Filter{Kind: f.Kind, Limit: 1000}) // what can be read is offered
 		for _, g := range gates {
-			if name := pathOf(g.Key); strings.HasPrefix(name, start) {
-				names = append(names, name)
-			}
+			names = append(names, pathOf(g.Key))
 		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	}
+		return names
+	})
 }
 
 // key returns the gate that an argument names, and has the filter select it.
@@ -493,22 +488,4 @@ func waiting(g api.Gate) string {
 		text += ", asked last " + instant(g.Waiting.Last)
 	}
 	return strings.Join(strings.Fields(text), " ")
-}
-
-func instant(at time.Time) string {
-	if at.IsZero() {
-		return ""
-	}
-	return at.UTC().Format(time.RFC3339)
-}
-
-// printItem writes one value of several: JSON on a line, YAML as a document.
-func printItem(w io.Writer, format string, v any) error {
-	switch format {
-	case "json":
-		return encode(w, v, "")
-	case "yaml":
-		fmt.Fprintln(w, "---")
-	}
-	return printValue(w, format, v)
 }

@@ -146,10 +146,10 @@ func (k *kept) watch(ctx context.Context) error {
 	wide, synced := k.output == "wide", false
 	t, lines := k.table(wide), [][]string{sourceTitles(wide)}
 	told := map[source.Reference]string{}
-	err := k.client.Watch(ctx, k.filter(), func(n api.Notice) error {
+	return k.client.Watch(ctx, k.filter(), func(n api.Notice) error {
 		s := api.Source{Phase: "removed"}
 		switch {
-		case n.Synced && !synced:
+		case n.Synced:
 			synced = true
 			if k.documents() || k.output == "name" {
 				return nil
@@ -182,34 +182,29 @@ func (k *kept) watch(ctx context.Context) error {
 		lines = append(lines, sourceCells(s, wide, time.Now()))
 		return nil
 	})
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
 }
 
 // printDocument prints the document of a source, of JSON in a line.
 func (k *kept) printDocument(ctx context.Context, ref source.Reference) error {
 	s, err := k.client.Source(ctx, ref)
-	switch {
-	case errors.Is(err, fs.ErrNotExist): // it is gone again
+	if errors.Is(err, fs.ErrNotExist) { // it is gone again
 		return nil
-	case err != nil:
-		return err
-	case k.output == "yaml":
-		fmt.Fprintln(k.stdout, "---")
-	case k.output == "json":
-		obj, err := decoded(s.Document)
-		if err != nil {
-			return err
-		}
-		text, err := source.EncodeJSON(obj)
-		if err != nil {
-			return err
-		}
-		return encode(k.stdout, json.RawMessage(text), "")
 	}
-	return k.printSources(&k.outputFlags, []api.Source{s})
+	var obj source.Object
+	if err == nil {
+		obj, err = decoded(s.Document)
+	}
+	if err != nil {
+		return err
+	}
+	if k.output != "json" {
+		return printItem(k.stdout, k.output, []source.Object{obj})
+	}
+	text, err := source.EncodeJSON(obj)
+	if err != nil {
+		return err
+	}
+	return encode(k.stdout, json.RawMessage(text), "")
 }
 
 func (p *program) suspend() *cobra.Command {

@@ -30,16 +30,15 @@ func (p *program) hook() *cobra.Command {
 type hookFlags struct {
 	manifestFlags
 	outputFlags
-	hook                     rollout.Hook // at a URL
-	kind                     string
-	ca, cert, key            string // files
-	bearer, hmac             string // files
-	headers                  []string
-	payload                  rollout.Payload
-	phase, revision, message string
-	metadata                 []string
-	warning                  bool
-	attempt                  time.Duration
+	hook              rollout.Hook // at a URL
+	ca, cert, key     string       // files
+	bearer, hmac      string       // files
+	headers           []string
+	payload           rollout.Payload
+	revision, message string
+	metadata          []string
+	warning           bool
+	attempt           time.Duration
 }
 
 // hookURLFlags describe a webhook at a URL: in a manifest fields do.
@@ -68,7 +67,8 @@ an invalid object.`,
 	}
 	f.manifestFlags.register(c)
 	fl := c.Flags()
-	fl.StringVar(&f.kind, "type", "", "`TYPE` of the webhook at a URL: "+either(textsOf(rollout.HookTypes()))+"; default rollout")
+	types := textsOf(rollout.HookTypes())
+	choiceVar(c, (*string)(&f.hook.Type), "type", "", "`TYPE` of the webhook at a URL: "+either(types)+"; default rollout", types...)
 	fl.IntVar(&f.hook.Retries, "retries", 0, "`NUMBER` of attempts after the first, for a URL")
 	fl.BoolVar(&f.hook.DisableTLS, "insecure-skip-verify", false, "do not verify the certificate of a URL, like disableTLS in a manifest")
 	fl.StringVar(&f.ca, "ca-file", "", "`FILE` with the CA certificates of a URL; default those of the system")
@@ -79,7 +79,7 @@ an invalid object.`,
 	fl.StringVar(&f.hmac, "hmac-key-file", "", "`FILE` with a key that signs requests to a URL")
 	fl.StringVar(&f.payload.Name, "name", "", "`NAME` of the canary; default that of the manifest, or app")
 	fl.StringVarP(&f.payload.Namespace, "namespace", "n", "", "`NAMESPACE` of the canary; default that of the manifest, or default")
-	fl.StringVar(&f.phase, "phase", "", "`PHASE` of the canary; default one in which webhooks of the type are called")
+	fl.StringVar((*string)(&f.payload.Phase), "phase", "", "`PHASE` of the canary; default one in which webhooks of the type are called")
 	fl.StringVar(&f.payload.Checksum, "checksum", "", "`TEXT` to send as the checksum of the revision; default that of --revision")
 	fl.StringVar(&f.revision, "revision", "", "`TEXT` of the revision whose checksum is sent")
 	fl.StringArrayVar(&f.metadata, "metadata", nil, "`KEY=VALUE` of the metadata in the payload; repeatable")
@@ -87,7 +87,6 @@ an invalid object.`,
 	fl.BoolVar(&f.warning, "event-warning", false, "make the event a warning, for type event")
 	spanVar(c, &f.attempt, "request-timeout", 0, "time limit of each attempt; default that of the manifest, or 10s")
 	f.registerFormat(c, "text", "json", "body")
-	complete(c, "type", textsOf(rollout.HookTypes())...)
 	complete(c, "phase", textsOf(rollout.Phases())...)
 	c.ValidArgsFunction = completeHooks(&f.manifestFlags)
 	return c
@@ -152,7 +151,7 @@ func (p *program) declaredHook(c *cobra.Command, f *hookFlags, args []string) (r
 	if err != nil {
 		return nil, err
 	}
-	p.tellWarnings(b)
+	p.warn(b.warnings...)
 	last := len(args) - 1
 	canary, err := b.find(strings.Join(args[:last], ""))
 	if err != nil {
@@ -182,25 +181,23 @@ func (f *hookFlags) hookAt(args []string) (rollout.Secrets, error) {
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return nil, usage("%q is no URL with http or https; webhooks of a Canary need -f", redact.Password(args[0]))
-	case f.kind != "" && !slices.Contains(textsOf(rollout.HookTypes()), f.kind):
-		return nil, usage("--type %q: want %s", f.kind, either(textsOf(rollout.HookTypes())))
 	case (f.cert == "") != (f.key == ""):
 		return nil, usage("--cert and --key go together")
 	}
-	f.hook.Name, f.hook.Type, f.hook.URL = u.Hostname(), rollout.HookType(f.kind), args[0]
-	access, certificates := map[string][]byte{}, map[string][]byte{}
+	f.hook.Name, f.hook.URL = u.Hostname(), args[0]
+	access, err := readKeys(keyFile{"bearer-token-file", f.bearer, "bearerToken", true}, keyFile{"hmac-key-file", f.hmac, "hmacKey", true})
+	if err != nil {
+		return nil, err
+	}
+	certificates, err := readKeys(keyFile{"ca-file", f.ca, "ca.crt", false}, keyFile{"cert", f.cert, "tls.crt", false}, keyFile{"key", f.key, "tls.key", false})
+	if err != nil {
+		return nil, err
+	}
 	for _, text := range f.headers {
 		if name, _, found := strings.Cut(text, ":"); !found || strings.TrimSpace(name) == "" {
 			return nil, usage("--header %q: want NAME: VALUE", redact.String(text))
 		}
 		access["headers"] = []byte(strings.Join(f.headers, "\n"))
-	}
-	err = readKeys(access, []keyFile{{"bearer-token-file", f.bearer, "bearerToken", true}, {"hmac-key-file", f.hmac, "hmacKey", true}})
-	if err == nil {
-		err = readKeys(certificates, []keyFile{{"ca-file", f.ca, "ca.crt", false}, {"cert", f.cert, "tls.crt", false}, {"key", f.key, "tls.key", false}})
-	}
-	if err != nil {
-		return nil, err
 	}
 	secrets := map[string]map[string][]byte{"access": access, "certificates": certificates}
 	if len(access) > 0 {
@@ -216,11 +213,11 @@ func (f *hookFlags) hookAt(args []string) (rollout.Secrets, error) {
 func (f *hookFlags) fill() error {
 	l := &f.payload
 	l.Name, l.Namespace = cmp.Or(l.Name, "app"), cmp.Or(l.Namespace, rollout.DefaultNamespace)
-	l.Phase = cmp.Or(rollout.Phase(f.phase), map[rollout.HookType]rollout.Phase{
+	l.Phase = cmp.Or(l.Phase, map[rollout.HookType]rollout.Phase{
 		rollout.HookConfirmRollout: rollout.Waiting, rollout.HookPostRollout: rollout.Succeeded,
 	}[f.hook.Type], rollout.Progressing)
 	if !slices.Contains(rollout.Phases(), l.Phase) {
-		return usage("--phase %q: want one of %s", f.phase, strings.Join(textsOf(rollout.Phases()), " "))
+		return usage("--phase %q: want one of %s", l.Phase, strings.Join(textsOf(rollout.Phases()), " "))
 	}
 	if l.Checksum == "" && f.revision != "" {
 		l.Checksum = rollout.Checksum(f.revision)
@@ -251,24 +248,26 @@ type keyFile struct {
 	line            bool // a line break at its end is none of it
 }
 
-func readKeys(data map[string][]byte, files []keyFile) error {
+// readKeys returns the keys of the flags that are given.
+func readKeys(files ...keyFile) (map[string][]byte, error) {
+	data := map[string][]byte{}
 	for _, f := range files {
 		if f.file == "" {
 			continue
 		}
 		value, err := os.ReadFile(f.file)
 		if err != nil {
-			return usage("--%s: %w", f.flag, err)
+			return nil, usage("--%s: %w", f.flag, err)
 		}
 		if f.line {
 			value = []byte(strings.TrimRight(string(value), "\r\n"))
 		}
 		if len(value) == 0 {
-			return usage("--%s: %s is empty", f.flag, f.file)
+			return nil, usage("--%s: %s is empty", f.flag, f.file)
 		}
 		data[f.key] = value
 	}
-	return nil
+	return data, nil
 }
 
 // meanings say what a verdict does to a rollout.
@@ -361,7 +360,7 @@ func printable(text string) string {
 
 // completeHooks offers the webhooks of the canaries in the files of -f.
 func completeHooks(f *manifestFlags) cobra.CompletionFunc {
-	return func(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+	return offer(func(_ context.Context, _ *cobra.Command, args []string) (names []string) {
 		canaries := f.offered()
 		for _, canary := range canaries {
 			if len(args) == 0 && len(canaries) > 1 {
@@ -372,6 +371,6 @@ func completeHooks(f *manifestFlags) cobra.CompletionFunc {
 				}
 			}
 		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	}
+		return names
+	})
 }

@@ -92,7 +92,7 @@ func (p *program) runSearch(ctx context.Context, f *sourceFlags, arg string, sea
 	r, err := s.openIndex(ctx, arg)
 	if err == nil {
 		defer r.Close()
-		err = search.read(ctx, r)
+		err = search.collect(ctx, search.entries(r))
 	}
 	if err != nil {
 		return s.about(shown(arg), err)
@@ -224,12 +224,12 @@ func within(versions string, devel bool) (func(*semver.Version) bool, error) {
 	return c.Check, nil
 }
 
-// read reads an index. One name alone is looked up without decoding the rest.
-func (s *search) read(ctx context.Context, r io.ReadSeeker) error {
+// entries returns those of an index. One name alone is looked up without decoding the rest.
+func (s *search) entries(r io.ReadSeeker) iter.Seq2[index.Entry, error] {
 	if len(s.names) == 1 && !strings.ContainsAny(s.names[0], `*?[\`) {
-		return s.collect(ctx, index.Entries(r, s.names[0]))
+		return index.Entries(r, s.names[0])
 	}
-	return s.collect(ctx, index.All(r))
+	return index.All(r)
 }
 
 func (s *search) collect(ctx context.Context, entries iter.Seq2[index.Entry, error]) error {
@@ -292,19 +292,6 @@ func (s *search) missing() error {
 	return errors.Join(errs...)
 }
 
-// A chartVersion is one version of a chart as search prints it.
-type chartVersion struct {
-	Name        string   `json:"name"`
-	Version     string   `json:"version"`
-	AppVersion  string   `json:"appVersion,omitempty"`
-	Created     string   `json:"created,omitempty"` // RFC 3339
-	Description string   `json:"description,omitempty"`
-	Type        string   `json:"type,omitempty"`
-	Deprecated  bool     `json:"deprecated,omitempty"`
-	Digest      string   `json:"digest,omitempty"`
-	URLs        []string `json:"urls,omitempty"`
-}
-
 // print prints what was found, by name, the newest version first. Text of an index is
 // remote data: it is printed without control characters.
 func (s *search) print(p *program, f *outputFlags) error {
@@ -313,27 +300,26 @@ func (s *search) print(p *program, f *outputFlags) error {
 		all = append(all, chart.versions...)
 	}
 	slices.SortFunc(all, func(a, b candidate) int { return cmp.Or(strings.Compare(a.Name, b.Name), a.compare(b)) })
-	wide, list, names := f.output == "wide", []chartVersion{}, []string(nil)
+	wide, list, names := f.output == "wide", []index.Entry{}, []string(nil)
 	lines := [][]string{{"NAME", "VERSION", "APP VERSION", "CREATED", "DESCRIPTION"}}
 	if wide {
 		lines[0] = slices.Insert(lines[0], 4, "DIGEST")
 	}
 	for _, c := range all {
-		v := chartVersion{
-			Name: redact.String(c.Name), Version: redact.String(c.Version), AppVersion: redact.String(c.AppVersion),
-			Description: redact.String(c.Description), Type: redact.String(c.Type), Deprecated: c.Deprecated, Digest: redact.String(c.Digest),
+		v, day := c.Entry, ""
+		for _, text := range []*string{&v.Name, &v.Version, &v.AppVersion, &v.Description, &v.Type, &v.Digest} {
+			*text = redact.String(*text)
 		}
-		if !c.Created.IsZero() {
-			v.Created = c.Created.UTC().Format(time.RFC3339)
+		for i, u := range v.URLs {
+			v.URLs[i] = redact.String(u)
 		}
-		for _, u := range c.URLs {
-			v.URLs = append(v.URLs, redact.String(u))
+		if v.Created = v.Created.UTC().Truncate(time.Second); !v.Created.IsZero() {
+			day = v.Created.Format(time.DateOnly)
 		}
 		remark := v.Description
 		if v.Deprecated {
 			remark = strings.TrimSpace("(deprecated) " + remark)
 		}
-		day, _, _ := strings.Cut(v.Created, "T")
 		line := []string{v.Name, v.Version, v.AppVersion, day, prettytext.Snip(remark, 60, "…")}
 		if wide {
 			line = append(line[:4], v.Digest, remark)

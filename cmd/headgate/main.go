@@ -182,13 +182,19 @@ func (p *program) root() *cobra.Command {
 	return root
 }
 
+// getenv returns a variable of the environment, "" if it is not set.
+func (p *program) getenv(name string) string {
+	value, _ := p.lookup(name)
+	return value
+}
+
 // fromEnvironment sets the flags that were not given by their variables. A store
 // that was named counts more than the variable of a server.
 func (p *program) fromEnvironment(c *cobra.Command) error {
 	stored := c.Flags().Changed("store")
 	for _, v := range variables {
 		flag := c.Flags().Lookup(v.flag)
-		value, _ := p.lookup(v.variable)
+		value := p.getenv(v.variable)
 		if flag == nil || flag.Changed || value == "" || flag.NoOptDefVal != "" || v.flag == "server" && (stored || c.Flags().Lookup("store") == nil) {
 			continue
 		}

@@ -91,9 +91,7 @@ func (p *program) table(wide bool) *table {
 	if !wide {
 		t.limit = 100
 	}
-	if colour, _ := p.lookup("NO_COLOR"); colour == "" && isTerminal(p.stdout) {
-		t.paint = true
-	}
+	t.paint = p.getenv("NO_COLOR") == "" && isTerminal(p.stdout)
 	return t
 }
 
@@ -180,6 +178,14 @@ func age(d time.Duration) string {
 	return fmt.Sprintf("%ds", max(int64(d/time.Second), 0))
 }
 
+// instant writes a time, "" for the zero one.
+func instant(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.UTC().Format(time.RFC3339)
+}
+
 // kindOfFile names what an archive never holds.
 func kindOfFile(m fs.FileMode) string {
 	switch {
@@ -246,7 +252,7 @@ func printValue(w io.Writer, format string, v any) error {
 		return printPath(w, template, v)
 	}
 	if format == "json" {
-		return printJSON(w, v)
+		return encode(w, v, "  ")
 	}
 	text, err := yaml.Marshal(v)
 	if err == nil {
@@ -255,7 +261,16 @@ func printValue(w io.Writer, format string, v any) error {
 	return err
 }
 
-func printJSON(w io.Writer, v any) error { return encode(w, v, "  ") }
+// printItem writes one value of several: JSON on a line, YAML as a document.
+func printItem(w io.Writer, format string, v any) error {
+	switch format {
+	case "json":
+		return encode(w, v, "")
+	case "yaml":
+		fmt.Fprintln(w, "---")
+	}
+	return printValue(w, format, v)
+}
 
 // encode writes v as JSON, without an indent in one line.
 func encode(w io.Writer, v any, indent string) error {
@@ -416,14 +431,11 @@ type annotation struct {
 
 // registerAnnotations adds --format.
 func (p *program) registerAnnotations(c *cobra.Command) {
-	c.Flags().StringVar(&p.format, "format", "", "`SYSTEM` that shows errors and warnings beside the documents: github prints annotations beside the messages, gitlab a code quality report in place of the result")
-	complete(c, "format", "github", "gitlab")
+	choiceVar(c, &p.format, "format", "", "`SYSTEM` that shows errors and warnings beside the documents: github prints annotations beside the messages, gitlab a code quality report in place of the result", "github", "gitlab")
 }
 
 func (p *program) beginAnnotations(c *cobra.Command) error {
 	switch {
-	case p.format != "" && p.format != "github" && p.format != "gitlab":
-		return usage("--format %q: want github or gitlab", p.format)
 	case p.format == "gitlab" && c.Flags().Changed("output"):
 		return usage("--format gitlab prints its report in place of the result: leave out -o")
 	case p.format == "gitlab":
@@ -490,5 +502,5 @@ func (p *program) annotate(err error) error {
 	if p.report == nil {
 		return nil
 	}
-	return printJSON(p.report, issues)
+	return encode(p.report, issues, "  ")
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"math"
 	"net/url"
 	"os"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/chart"
+	"github.com/headgate-io/headgate/internal/durable"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
@@ -181,7 +181,7 @@ func (p *program) publication(f *pushFlags, repo *source.OCIRepository) (oci.Pub
 		if out.Created, err = time.Parse(time.RFC3339, f.created); err != nil {
 			return out, usage("--created %q: want a time such as 2006-01-02T15:04:05Z", f.created)
 		}
-	} else if epoch, _ := p.lookup("SOURCE_DATE_EPOCH"); epoch != "" {
+	} else if epoch := p.getenv("SOURCE_DATE_EPOCH"); epoch != "" {
 		seconds, err := strconv.ParseInt(epoch, 10, 64)
 		if err != nil || seconds < 0 {
 			return out, usage("SOURCE_DATE_EPOCH %q: want the seconds since 1970", epoch)
@@ -204,40 +204,25 @@ func withoutLogin(address string) string {
 	return u.String()
 }
 
-// A spool is a file that is gone once it is closed. Where the system can, it is
-// gone with the process.
-type spool struct{ *os.File }
-
-// newSpool returns a file with what write writes, at its beginning.
-func newSpool(write func(*os.File) error) (spool, error) {
-	f, err := os.CreateTemp("", "headgate-*")
+// newSpool returns a file with what write writes, at its beginning. It is gone once it is closed.
+func newSpool(write func(*os.File) error) (*os.File, error) {
+	f, err := durable.TempFile()
 	if err != nil {
-		return spool{}, err
+		return nil, err
 	}
-	_ = os.Remove(f.Name()) // an open file cannot be removed everywhere: Close does it
-	s := spool{f}
 	if err = write(f); err == nil {
-		_, err = s.Seek(0, io.SeekStart)
+		_, err = f.Seek(0, io.SeekStart)
 	}
 	if err != nil {
-		return spool{}, errors.Join(err, s.Close())
+		return nil, errors.Join(err, f.Close())
 	}
-	return s, nil
-}
-
-// Close removes the file.
-func (s spool) Close() error {
-	err := s.File.Close()
-	if gone := os.Remove(s.Name()); !errors.Is(gone, fs.ErrNotExist) {
-		err = errors.Join(err, gone)
-	}
-	return err
+	return f, nil
 }
 
 // A pushArchive is the archive that push publishes, in a file of its own: it does
 // not change between its digest and its upload.
 type pushArchive struct {
-	spool
+	*os.File
 	size int64
 	told oci.Publication // what is known of an object: its source and revision, or how a chart is published
 }
@@ -268,7 +253,7 @@ func (s *session) pushArchive(ctx context.Context, arg string) (b *pushArchive, 
 		return nil, usage("want a directory, an archive, or an object of the store: fetch a URL first")
 	}
 	b = new(pushArchive)
-	b.spool, err = newSpool(func(w *os.File) error {
+	b.File, err = newSpool(func(w *os.File) error {
 		var err error
 		if isDir(arg) {
 			err = s.pack(ctx, w, arg)

@@ -106,10 +106,7 @@ func (f *serveFlags) check() error {
 			return usage("-f %s holds the store %s: choose a --store outside, or one whose name begins with a dot", file, f.store)
 		}
 	}
-	for _, wrong := range []struct {
-		is   bool
-		text string
-	}{
+	if err := refuse([]wrong{
 		{len(f.files) == 0, "give objects with -f FILE or -f DIR"},
 		{f.config.Runs < 1, "--parallel: want 1 or more"},
 		{f.config.PerHost < 1, "--per-host: want 1 or more"},
@@ -119,10 +116,8 @@ func (f *serveFlags) check() error {
 		{f.config.MaxRetry < f.config.MinRetry, "--max-retry-delay: want --min-retry-delay or more"},
 		{f.config.Retention <= 0, "--retention: want a time above 0"},
 		{f.records < 1 && f.records != -1, "--artifact-retention-records: want 1 or more, or -1: consumers fetch what a status told them a moment ago"},
-	} {
-		if wrong.is {
-			return usage("%s", wrong.text)
-		}
+	}); err != nil {
+		return err
 	}
 	return f.listenFlags.check()
 }
@@ -133,10 +128,7 @@ func closing(err *error, closer func() error) { *err = errors.Join(*err, closer(
 // runServe serves until ctx ends. What is cut off then, after its grace, is no
 // failure.
 func (p *program) runServe(ctx context.Context, f *serveFlags) (err error) {
-	log, err := f.log(p.stderr)
-	if err != nil {
-		return err
-	}
+	log := f.log(p.stderr)
 	problem := func(of string) func(error) { return func(err error) { log.Warn(of, "problem", err.Error()) } }
 	c, err := p.serveConfig(f, problem)
 	if err != nil {
@@ -154,17 +146,12 @@ func (p *program) runServe(ctx context.Context, f *serveFlags) (err error) {
 	if f.socket != "" && !filepath.IsAbs(f.socket) {
 		note.Socket, _ = filepath.Abs(filepath.Join(f.store, f.socket))
 	}
-	at := httpserve.Endpoint{Addr: f.addr, Socket: note.Socket, Cert: f.cert, Key: f.key, ClientCA: f.clientCA, Optional: f.optional, Insecure: f.insecure, Grace: f.grace}
-	l, err := httpserve.Listen(ctx, at, c.Callers.Required(), f.baseURL, problem("certificates"))
+	f.at.Socket = note.Socket
+	l, err := httpserve.Listen(ctx, f.at, c.Callers.Required(), f.baseURL, problem("certificates"))
 	if err != nil {
 		return listenError(err)
 	}
-	served := false
-	defer func() {
-		if !served {
-			closing(&err, l.Close)
-		}
-	}()
+	defer l.Close() // if it does not come so far that l serves, which closes it
 	note.URL = l.URL
 	if err := lock.tell(note); err != nil {
 		return err
@@ -189,7 +176,6 @@ func (p *program) runServe(ctx context.Context, f *serveFlags) (err error) {
 	fmt.Fprintf(p.stdout, "serving sources at %s\n", l.URL)
 	ctx, cancel := context.WithCancel(told)
 	defer cancel()
-	served = true
 	ended := make(chan error, 1)
 	go func() {
 		defer cancel()
@@ -218,7 +204,7 @@ func (p *program) serveConfig(f *serveFlags, problem func(string) func(error)) (
 		}
 	}
 	c = f.config
-	c.Jitter, c.BaseURL, c.Grace, c.OpenMetrics = f.jitter/100, f.baseURL, f.grace, f.openMetrics
+	c.Jitter, c.BaseURL, c.Grace, c.OpenMetrics = f.jitter/100, f.baseURL, f.at.Grace, f.openMetrics
 	if c.Jitter == 0 { // which is the default
 		c.Jitter = -1
 	}
@@ -231,7 +217,7 @@ func (p *program) serveConfig(f *serveFlags, problem func(string) func(error)) (
 		return c, err
 	}
 	if f.guarded() {
-		c.Callers, err = serve.OpenCallers(serve.CallersConfig{File: f.tokens, Certificates: f.clientCA != "", Warn: problem("tokens")})
+		c.Callers, err = serve.OpenCallers(serve.CallersConfig{File: f.tokens, Certificates: f.at.ClientCA != "", Warn: problem("tokens")})
 		if err != nil {
 			return c, usage("--tokens: %w", err)
 		}
@@ -292,15 +278,10 @@ func (f *serveFlags) receivers(c *notify.Config) error {
 
 // listenFlags say where a server listens, and who may call it.
 type listenFlags struct {
-	addr        string
+	at          httpserve.Endpoint
 	baseURL     string
 	tokens      string
-	cert, key   string
-	clientCA    string
-	optional    bool
-	insecure    bool
 	openMetrics bool
-	grace       time.Duration
 }
 
 // listenWords are what differs between servers.
@@ -314,33 +295,29 @@ type listenWords struct {
 
 func (f *listenFlags) register(c *cobra.Command, words listenWords) {
 	fl := c.Flags()
-	fl.StringVar(&f.addr, "addr", words.addr, "`HOST:PORT` to listen on; port 0 takes a free one")
+	fl.StringVar(&f.at.Addr, "addr", words.addr, "`HOST:PORT` to listen on; port 0 takes a free one")
 	fl.StringVar(&f.baseURL, "base-url", "", "`URL` "+words.baseURL)
 	fl.StringVar(&f.tokens, "tokens", "", "`FILE` with tokens and client certificates, and what each allows; callers then need one; read again when it changes")
-	fl.StringVar(&f.cert, "tls-cert", "", "`FILE` with the certificate for TLS; read again when it changes")
-	fl.StringVar(&f.key, "tls-key", "", "`FILE` with the key of --tls-cert")
-	fl.StringVar(&f.clientCA, "client-ca", "", "`FILE` with the CA of client certificates; callers then need one")
-	fl.BoolVar(&f.optional, "client-cert-optional", false, "let callers without a client certificate use a token")
-	fl.BoolVar(&f.insecure, "insecure-listen", false, "listen where other machines can reach it, without tokens or client certificates: any client can "+words.open)
+	fl.StringVar(&f.at.Cert, "tls-cert", "", "`FILE` with the certificate for TLS; read again when it changes")
+	fl.StringVar(&f.at.Key, "tls-key", "", "`FILE` with the key of --tls-cert")
+	fl.StringVar(&f.at.ClientCA, "client-ca", "", "`FILE` with the CA of client certificates; callers then need one")
+	fl.BoolVar(&f.at.Optional, "client-cert-optional", false, "let callers without a client certificate use a token")
+	fl.BoolVar(&f.at.Insecure, "insecure-listen", false, "listen where other machines can reach it, without tokens or client certificates: any client can "+words.open)
 	fl.BoolVar(&f.openMetrics, "open-metrics", false, "serve metrics without a token, even if the rest needs one")
-	spanVar(c, &f.grace, "shutdown-grace", words.grace, "time limit for "+words.ending+" when it is stopped")
+	spanVar(c, &f.at.Grace, "shutdown-grace", words.grace, "time limit for "+words.ending+" when it is stopped")
 }
 
 // guarded reports whether callers have to say who they are.
-func (f *listenFlags) guarded() bool { return f.tokens != "" || f.clientCA != "" }
+func (f *listenFlags) guarded() bool { return f.tokens != "" || f.at.ClientCA != "" }
 
 func (f *listenFlags) check() error {
-	switch {
-	case (f.cert == "") != (f.key == ""):
-		return usage("--tls-cert and --tls-key go together")
-	case f.clientCA != "" && f.cert == "":
-		return usage("--client-ca needs --tls-cert and --tls-key")
-	case f.optional && (f.clientCA == "" || f.tokens == ""):
-		return usage("--client-cert-optional needs --client-ca and --tokens")
-	case f.grace <= 0:
-		return usage("--shutdown-grace %s: want a positive time", f.grace)
-	}
-	if err := checkHostPort(f.addr); err != nil || f.baseURL == "" {
+	err := refuse([]wrong{
+		{(f.at.Cert == "") != (f.at.Key == ""), "--tls-cert and --tls-key go together"},
+		{f.at.ClientCA != "" && f.at.Cert == "", "--client-ca needs --tls-cert and --tls-key"},
+		{f.at.Optional && (f.at.ClientCA == "" || f.tokens == ""), "--client-cert-optional needs --client-ca and --tokens"},
+		{f.at.Grace <= 0, fmt.Sprintf("--shutdown-grace %s: want a positive time", f.at.Grace)},
+	})
+	if err = cmp.Or(err, checkHostPort(f.at.Addr)); err != nil || f.baseURL == "" {
 		return err
 	}
 	if err := checkWebURL(f.baseURL); err != nil {

@@ -62,21 +62,18 @@ type connection struct {
 // connect returns how the server of the flags is called. If they name none it is
 // that of a variable, or else at the URL fallback, which may be "".
 func (p *program) connect(f *serverFlags, variable, fallback string) (c connection, err error) {
-	named, _ := p.lookup(variable)
-	c.base = cmp.Or(f.server, named, fallback)
+	c.base = cmp.Or(f.server, p.getenv(variable), fallback)
 	if c.base != "" && !strings.HasPrefix(c.base, "http://") && !strings.HasPrefix(c.base, "https://") {
 		return c, usage("--server %q is no URL with http or https", redact.Password(c.base))
 	}
-	data := map[string][]byte{}
 	if (f.cert == "") != (f.key == "") {
 		return c, usage("--cert and --key go together")
 	}
-	files := []keyFile{{"token-file", f.token, "token", true}, {"ca-file", f.ca, "ca", false}, {"cert", f.cert, "cert", false}, {"key", f.key, "key", false}}
-	if err := readKeys(data, files); err != nil {
+	data, err := readKeys(keyFile{"token-file", f.token, "token", true}, keyFile{"ca-file", f.ca, "ca", false}, keyFile{"cert", f.cert, "cert", false}, keyFile{"key", f.key, "key", false})
+	if err != nil {
 		return c, err
 	}
-	token, _ := p.lookup("HEADGATE_TOKEN")
-	if c.token = token; f.token != "" {
+	if c.token = p.getenv("HEADGATE_TOKEN"); f.token != "" {
 		c.token = string(data["token"])
 	}
 	config := new(tls.Config)
@@ -102,7 +99,7 @@ func (p *program) connect(f *serverFlags, variable, fallback string) (c connecti
 
 // user returns the name of who runs the command, "" if it has none.
 func (p *program) user() string {
-	name, _ := p.lookup("USER")
+	name := p.getenv("USER")
 	if name == "" { // as of services, and in containers
 		if u, err := user.Current(); err == nil {
 			name = u.Username
@@ -373,10 +370,8 @@ func refsOf(found []api.Source) []source.Reference {
 
 // completeKept offers the sources of the store, and kinds.
 func (p *program) completeKept(f *keptFlags) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
+	return offer(func(ctx context.Context, c *cobra.Command, args []string) []string {
 		quiet := &program{stdin: p.stdin, stdout: p.stderr, stderr: io.Discard, lookup: p.lookup}
-		ctx, cancel := context.WithTimeout(c.Context(), completionTime)
-		defer cancel()
 		var found []api.Source
 		_ = quiet.fromEnvironment(c)
 		k, err := quiet.openKept(f, nil, false, false)
@@ -384,17 +379,12 @@ func (p *program) completeKept(f *keptFlags) cobra.CompletionFunc {
 			found, _, err = k.sources(ctx, false)
 		}
 		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+			return nil
 		}
 		names := []string{"bucket", "git", "oci", "helmrepo", "helmchart", "ea"}
 		for _, s := range found {
 			names = append(names, argument(s))
 		}
-		return slices.DeleteFunc(names, func(name string) bool {
-			return !strings.HasPrefix(name, strings.ToLower(start)) || slices.Contains(args, name)
-		}), cobra.ShellCompDirectiveNoFileComp
-	}
+		return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) })
+	})
 }
-
-// completionTime is how long a server may take to say what there is to offer.
-const completionTime = 2 * time.Second

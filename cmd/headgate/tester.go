@@ -177,13 +177,10 @@ func (f *testerFlags) tools(lookup func(string) (string, bool)) error {
 
 // runTester serves until ctx ends.
 func (p *program) runTester(ctx context.Context, f *testerFlags) (err error) {
-	log, err := f.log(p.stderr)
-	if err == nil {
-		err = f.check(p.lookup)
-	}
-	if err != nil {
+	if err := f.check(p.lookup); err != nil {
 		return err
 	}
+	log := f.log(p.stderr)
 	if _, set := p.lookup("GOGC"); !set {
 		debug.SetGCPercent(400) // a check of a gate leaves garbage only, and what is in use is small
 	}
@@ -193,7 +190,7 @@ func (p *program) runTester(ctx context.Context, f *testerFlags) (err error) {
 	s := &f.server
 	s.Log = log
 	if f.guarded() {
-		s.Guard, err = tester.OpenGuard(f.listenFlags.tokens, f.clientCA != "", func(err error) { log.Warn("tokens", "problem", err.Error()) })
+		s.Guard, err = tester.OpenGuard(f.listenFlags.tokens, f.at.ClientCA != "", func(err error) { log.Warn("tokens", "problem", err.Error()) })
 		if err != nil {
 			return usage("--tokens: %w", err)
 		}
@@ -205,14 +202,14 @@ func (p *program) runTester(ctx context.Context, f *testerFlags) (err error) {
 	if s.Gates, err = gate.Open(gate.Config{Dir: f.runs.Dir}); err != nil {
 		return fmt.Errorf("--state: %w", err)
 	}
-	defer func() { err = errors.Join(err, s.Gates.Close()) }()
+	defer closing(&err, s.Gates.Close)
 	if s.Runs, err = testrun.Open(f.runs); err != nil {
 		return fmt.Errorf("--state: %w", err)
 	}
 	var l *tester.Listener
 	s.Tools.Reaper = new(task.Reaper)
 	if err = s.Tools.Reaper.Adopt(); err == nil {
-		l, err = s.Listen(ctx, tester.Endpoint{Addr: f.addr, Cert: f.cert, Key: f.key, ClientCA: f.clientCA, Optional: f.optional, Insecure: f.insecure, Grace: f.grace})
+		l, err = s.Listen(ctx, f.at)
 	}
 	if err != nil {
 		return errors.Join(listenError(err), s.Shutdown(context.WithoutCancel(ctx)))

@@ -77,22 +77,18 @@ type validObject struct {
 
 // A defectLine is an error or a warning.
 type defectLine struct {
-	File     string `json:"file,omitempty"`
-	Document int    `json:"document,omitempty"`
-	Line     int    `json:"line,omitempty"`
-	Object   string `json:"object,omitempty"`
-	Field    string `json:"field,omitempty"`
-	Message  string `json:"message"`
+	source.DocumentError
+	Message string `json:"message"`
 }
 
 func defectLines(errs []error) []defectLine {
 	out := []defectLine{}
 	for _, err := range errs {
+		line := defectLine{Message: err.Error()}
 		if e, ok := errors.AsType[*source.DocumentError](err); ok {
-			out = append(out, defectLine{e.File, e.Document, e.Line, e.Object, e.Field, e.Err.Error()})
-		} else {
-			out = append(out, defectLine{Message: err.Error()})
+			line = defectLine{*e, e.Err.Error()}
 		}
+		out = append(out, line)
 	}
 	return out
 }
@@ -102,16 +98,11 @@ func (p *program) runValidate(f *validateFlags) error {
 	set := new(source.Set)
 	var warnings []error
 	for _, name := range f.files {
-		texts, err := p.readTexts(name, f.exclude)
-		v.fail(err)
-		for _, t := range texts {
-			before := len(v.errs)
-			told := v.read(set, t)
-			if len(v.errs) > before && t.below && isTemplate(t.data) {
-				v.errs, told = v.errs[:before], []error{templateWarning(t.name)}
-			}
+		v.fail(p.decode(name, f.exclude, &warnings, func(t text) error {
+			told, err := v.read(set, t)
 			warnings = append(warnings, told...)
-		}
+			return err
+		}))
 	}
 	v.judgeOthers(f.strict)
 	warnings = append(set.Warnings, warnings...)
@@ -142,50 +133,51 @@ func (v *validation) fail(err error) {
 
 // read checks the documents of one text, adds its sources to set, and returns the
 // warnings about the others.
-func (v *validation) read(set *source.Set, t text) (warnings []error) {
+func (v *validation) read(set *source.Set, t text) ([]error, error) {
 	objects, others, skipped := len(set.Objects), len(set.Others), set.Skipped
-	v.fail(set.Decode(t.name, bytes.NewReader(t.data)))
+	errs := []error{set.Decode(t.name, bytes.NewReader(t.data))}
 	for _, o := range set.Objects[objects:] {
 		v.valid(t, o.Head().String())
 	}
 	canaries, warnings, err := rollout.Decode(t.name, bytes.NewReader(t.data))
-	v.fail(err)
+	errs = append(errs, err)
 	b := &book{warnings: warnings}
 	for _, c := range canaries {
 		if err := b.refusal(c); err != nil {
-			v.fail(err)
+			errs = append(errs, err)
 		} else {
 			v.valid(t, c.String())
 		}
 	}
 	templates, err := metric.Decode(t.name, bytes.NewReader(t.data))
-	v.fail(err)
+	errs = append(errs, err)
 	for _, m := range templates {
 		v.valid(t, "MetricTemplate/"+cmp.Or(m.Metadata.Namespace, rollout.DefaultNamespace)+"/"+m.Metadata.Name)
 	}
 	providers, err := notify.Decode(t.name, bytes.NewReader(t.data))
-	v.fail(err)
+	errs = append(errs, err)
 	for _, a := range providers {
 		v.valid(t, "AlertProvider/"+a.String())
 	}
+	err = errors.Join(errs...)
 	v.Skipped += set.Skipped - skipped
 	for _, o := range set.Others[others:] {
-		if group, _, _ := strings.Cut(o.APIVersion, "/"); group == rollout.Group || group == rollout.ReferenceGroup || v.told(o) {
+		if group, _, _ := strings.Cut(o.APIVersion, "/"); group == rollout.Group || group == rollout.ReferenceGroup || told(err, o) {
 			v.Skipped--
 		} else {
 			v.Others = append(v.Others, o)
 		}
 	}
-	return b.warnings
+	return b.warnings, err
 }
 
 func (v *validation) valid(t text, object string) {
 	v.Objects = append(v.Objects, validObject{object, t.name})
 }
 
-// told reports whether an error is about the document o.
-func (v *validation) told(o source.Other) bool {
-	return slices.ContainsFunc(v.errs, func(err error) bool {
+// told reports whether one of joined errors is about the document o.
+func told(err error, o source.Other) bool {
+	return slices.ContainsFunc(flatten(err), func(err error) bool {
 		e, ok := errors.AsType[*source.DocumentError](err)
 		return ok && e.File == o.File && e.Line == o.Line && e.Document == o.Document
 	})

@@ -12,12 +12,12 @@ import (
 
 // An Error says where an object is wrong and which rule it breaks.
 type Error struct {
-	File     string // name of the file, "-" for standard input; "" for an object made in Go
-	Document int    // 1-based, 0 when it is not about one document
-	Line     int    // of the file, 1-based; 0 when unknown
-	Object   string // KIND/NAMESPACE/NAME as far as known
-	Field    string // path of the field, for example spec.interval
-	Err      error  // the rule
+	File     string `json:"file,omitempty"`     // name of the file, "-" for standard input; "" for an object made in Go
+	Document int    `json:"document,omitempty"` // 1-based, 0 when it is not about one document
+	Line     int    `json:"line,omitempty"`     // of the file, 1-based; 0 when unknown
+	Object   string `json:"object,omitempty"`   // KIND/NAMESPACE/NAME as far as known
+	Field    string `json:"field,omitempty"`    // path of the field, for example spec.interval
+	Err      error  `json:"-"`                  // the rule
 }
 
 // Bounds of the parts of an error, in bytes. The name of an object is repeated

@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
+	documents "github.com/headgate-io/headgate/internal/document"
 	"github.com/headgate-io/headgate/internal/durable"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve"
@@ -164,22 +165,20 @@ func (w *watch) look(ctx context.Context) (files []file) {
 			if err != nil {
 				bad(root, err)
 			}
-			fs.WalkDir(tree, ".", func(inTree string, e fs.DirEntry, err error) error {
+			for inTree, err := range documents.Files(tree, ".") {
 				name := filepath.Join(root, filepath.FromSlash(inTree))
-				switch {
-				case err != nil:
-					bad(name, err)
-				case e.IsDir() && inTree != "." && strings.HasPrefix(e.Name(), "."):
-					return fs.SkipDir
-				case !e.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(name))):
-					if info, err := os.Stat(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-						bad(name, err)
-					} else if err == nil && info.Mode().IsRegular() {
-						found(file{name: name, listed: true}, info)
+				var info fs.FileInfo
+				if err == nil {
+					if info, err = os.Stat(name); errors.Is(err, fs.ErrNotExist) { // it is gone again
+						continue
 					}
 				}
-				return nil
-			})
+				if err != nil {
+					bad(name, err)
+				} else if info.Mode().IsRegular() {
+					found(file{name: name, listed: true}, info)
+				}
+			}
 		}
 	}
 	if w.Secrets != "" {
