@@ -78,7 +78,7 @@ func (s *Server) start(e *entry) {
 		since = e.asked
 	}
 	j := &job{
-		entry: e, host: e.host, doc: e.doc, obj: clone(e.obj), began: now, rotated: s.rotated,
+		entry: e, host: e.host, doc: e.doc, obj: source.Clone(e.obj), began: now, rotated: s.rotated,
 		secrets: recorder{Secrets: s.secrets}, since: s.began.Add(since), second: e.look != 0 && e.look <= now,
 		defect: e.invalid,
 		Run:    Run{Number: e.begun, Object: e.ref, Kind: source.Involved(e.obj).Kind, Trigger: e.trigger, Due: started.Add(e.due - now), Started: started},
@@ -117,7 +117,7 @@ func (s *Server) run(j *job) {
 
 // reconcile brings the object of j up to date. A panic is a failure of this run.
 func (s *Server) reconcile(j *job) (result source.Result, err error) {
-	was := clone(j.obj)
+	was := source.Clone(j.obj)
 	defer func() {
 		if v := recover(); v != nil {
 			value := fmt.Sprintf("%.500q", fmt.Sprint(v)) // fit to be shown
@@ -156,7 +156,7 @@ func (s *Server) show(j *job, obj source.Object) {
 	defer s.mu.Unlock()
 	before, after := j.entry.obj.Artifact(), obj.Artifact()
 	if before != nil && after != nil && before.Path != after.Path {
-		s.replace(j, clone(obj))
+		s.replace(j, source.Clone(obj))
 	}
 }
 
