@@ -402,13 +402,13 @@ func (s *Server) SecretChanged(namespace, name string) {
 // review asks again for the Secrets that the last runs of entries asked for, those that meant selects or all if it is
 // nil, and has the objects run for which an answer is another.
 func (s *Server) review(from source.Secrets, entries []*entry, meant func(question) bool) {
-	now := &recorder{Secrets: from, answers: make(answers)}
-	asked := make(answers)
+	now := &recorder{Secrets: from}
+	asked := make(map[question]bool)
 	s.mu.Lock()
 	for _, e := range entries {
-		for q, answer := range e.lookups {
+		for q := range e.lookups {
 			if meant == nil || meant(q) {
-				asked[q] = answer
+				asked[q] = true
 			}
 		}
 	}
