@@ -281,7 +281,7 @@ const repeat = 5 * time.Minute
 
 // emit gives an event to all that want events, unless it is a repetition of the last one of e, which may be nil.
 func (s *Server) emit(e *entry, event source.Event) {
-	if e != nil && event.Severity != "trace" && s.repeats(e, &event) {
+	if e != nil && event.Severity != source.SeverityTrace && s.repeats(e, &event) {
 		return
 	}
 	s.observeEvent(event)
@@ -327,7 +327,12 @@ func (s *Server) tell(ref source.Reference, reason string, err error) {
 		involved = source.Involved(e.doc)
 	}
 	s.mu.Unlock()
-	s.emit(e, source.Event{InvolvedObject: involved, Severity: "error", Timestamp: s.config.Now().UTC().Truncate(time.Second), Message: err.Error(), Reason: reason, Controller: "headgate"})
+	s.emit(e, s.event(involved, source.SeverityError, reason, err.Error()))
+}
+
+// event returns an event that is no part of a run.
+func (s *Server) event(of source.ObjectReference, severity, reason, message string) source.Event {
+	return source.Event{InvolvedObject: of, Severity: severity, Timestamp: s.config.Now().UTC().Truncate(time.Second), Message: message, Reason: reason, Controller: "headgate"}
 }
 
 // A question names a Secret, or the service account whose Secrets are asked for.
