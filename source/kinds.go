@@ -307,11 +307,11 @@ func (s *Set) Find(ref string) ([]Object, error) {
 	case len(found) > 0:
 		return found, nil
 	case len(alike) == 0:
-		return nil, fmt.Errorf("%s: %w, nor any other of its kind", quote(ref), errNoObject)
+		return nil, fmt.Errorf("%s: %w, nor any other of its kind", quote(ref), ErrNoObject)
 	case len(alike) > 5:
 		alike = append(alike[:5], "...")
 	}
-	return nil, fmt.Errorf("%s: %w among %s", quote(ref), errNoObject, strings.Join(alike, ", "))
+	return nil, fmt.Errorf("%s: %w among %s", quote(ref), ErrNoObject, strings.Join(alike, ", "))
 }
 
 // ParseReference reads how people call objects: KIND, KIND/NAME or

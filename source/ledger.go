@@ -56,7 +56,7 @@ const (
 //
 // The error says which file cannot be read; then obj has no status.
 func (l *Ledger) Load(_ context.Context, obj Object) (State, error) {
-	statusOf(obj).SetZero()
+	SetStatus(obj, nil)
 	address, err := Address(obj)
 	if err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (l *Ledger) Load(_ context.Context, obj Object) (State, error) {
 	if err != nil {
 		return nil, l.damaged(address+documentFile, err)
 	}
-	statusOf(obj).Set(statusOf(saved))
+	SetStatus(obj, saved)
 	AssignGeneration(obj, saved)
 	state, err := l.get(address+stateFile, maxSaved)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -220,6 +220,30 @@ func blank(obj Object) Object {
 	return reflect.New(reflect.TypeOf(obj).Elem()).Interface().(Object)
 }
 
+// Clone returns a copy of obj. What its fields refer to is shared.
+func Clone(obj Object) Object {
+	copied := blank(obj)
+	reflect.ValueOf(copied).Elem().Set(reflect.ValueOf(obj).Elem())
+	return copied
+}
+
+// SetStatus gives obj the status of another object of its kind. It has none if from is nil or of another kind.
+func SetStatus(obj, from Object) {
+	statusOf(obj).SetZero()
+	if reflect.TypeOf(from) == reflect.TypeOf(obj) {
+		statusOf(obj).Set(statusOf(from))
+	}
+}
+
+// requestAnnotations ask for a reconciliation now; the first that is set counts.
+var requestAnnotations = []string{"reconcile.headgate.dev/requestedAt", "reconcile.fluxcd.io/requestedAt"}
+
+// RequestedAt returns the annotation of obj that asks for a reconciliation now, "" if there is none.
+func RequestedAt(obj Object) string {
+	a := obj.Head().Metadata.Annotations
+	return cmp.Or(a[requestAnnotations[0]], a[requestAnnotations[1]])
+}
+
 // part returns the field of that name of the struct that every kind is, nil if it has none.
 func part(obj Object, name string) any {
 	field := reflect.ValueOf(obj).Elem().FieldByName(name)
@@ -254,10 +278,8 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 // status keeps the spec as it was written. What is below the spec and the
 // status is shared with obj.
 func Masked(obj Object) Object {
-	copied := blank(obj)
-	value := reflect.ValueOf(copied).Elem()
-	value.Set(reflect.ValueOf(obj).Elem())
-	if spec := value.FieldByName("Spec"); spec.Kind() == reflect.Struct {
+	copied := Clone(obj)
+	if spec := reflect.ValueOf(copied).Elem().FieldByName("Spec"); spec.Kind() == reflect.Struct {
 		for _, name := range []string{"URL", "Endpoint"} {
 			if url := spec.FieldByName(name); url.Kind() == reflect.String {
 				url.SetString(redact.Query(redact.Password(url.String())))

@@ -197,7 +197,7 @@ func (v *Inventory) Source(_ context.Context, ref Reference) (Object, error) {
 	})
 	obj, ok := v.index[ref]
 	if !ok {
-		return nil, errNoObject
+		return nil, ErrNoObject
 	}
 	return obj, nil
 }
@@ -216,8 +216,8 @@ func (v *Inventory) List(_ context.Context, kind, namespace string) ([]Object, e
 	return found, nil
 }
 
-// errNoObject is fs.ErrNotExist in other words.
-var errNoObject = noObject{}
+// ErrNoObject is the error about an object that does not exist. It is [fs.ErrNotExist] in other words.
+var ErrNoObject error = noObject{}
 
 type noObject struct{}
 

@@ -7,14 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"reflect"
-	"slices"
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
 )
-
-// requestAnnotations ask for a reconciliation now; the first that is set counts.
-var requestAnnotations = []string{"reconcile.headgate.dev/requestedAt", "reconcile.fluxcd.io/requestedAt"}
 
 // unobserved is the observedGeneration of an object none of whose generations
 // was dealt with, as an API server has it (reference, section 0).
@@ -102,10 +98,8 @@ func (r *run) write(failed *StepError) (undo func()) {
 	case status.ObservedGeneration == 0 && head.Metadata.Generation != 0:
 		status.ObservedGeneration = unobserved
 	}
-	for _, key := range slices.Backward(requestAnnotations) {
-		if at := head.Metadata.Annotations[key]; at != "" {
-			status.LastHandledReconcileAt = at
-		}
+	if at := RequestedAt(r.obj); at != "" {
+		status.LastHandledReconcileAt = at
 	}
 	status.Artifact, status.URL = r.published, r.url
 	if r.stored {

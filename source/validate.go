@@ -99,17 +99,17 @@ func Warnings(obj Object) []error {
 func advise(obj Object, found *document.Findings) {
 	head := obj.Head()
 	found.AddIf(head.Version() == V1Beta2, "apiVersion", "v1beta2 is no longer served by clusters: convert the object to %s/v1", head.Group())
-	if a, ok := obj.(interface{ advise(*document.Findings) }); ok {
-		a.advise(found)
+	a, ok := obj.(interface{ advise(*document.Findings) })
+	if !ok {
+		return
 	}
+	interval := obj.Interval()
+	found.AddIf(interval == 0, "spec.interval", "0s: the origin is not checked again until the object changes")
+	found.AddIf(interval > 0 && interval < shortInterval, "spec.interval", "%s asks the origin more often than every %s", interval, shortInterval)
+	a.advise(found)
 }
 
 const shortInterval = 5 * time.Second
-
-func adviseInterval(found *document.Findings, interval time.Duration) {
-	found.AddIf(interval == 0, "spec.interval", "0s: the origin is not checked again until the object changes")
-	found.AddIf(interval > 0 && interval < shortInterval, "spec.interval", "%s asks the origin more often than every %s", interval, shortInterval)
-}
 
 // adviseChoice names the fields of spec.ref, given as NAME, VALUE, …, that the
 // first that is set overrules.
@@ -148,7 +148,6 @@ func adviseIgnore(found *document.Findings, ignore *string) {
 }
 
 func (g *GitRepository) advise(found *document.Findings) {
-	adviseInterval(found, g.Interval())
 	adviseURL(found, g.Spec.URL, false, g.Spec.SecretRef)
 	adviseIgnore(found, g.Spec.Ignore)
 	ref := g.Spec.Ref
@@ -164,7 +163,6 @@ func (g *GitRepository) advise(found *document.Findings) {
 }
 
 func (b *Bucket) advise(found *document.Findings) {
-	adviseInterval(found, b.Interval())
 	b.Spec.adviseEndpoint(found)
 	if p := generic(b.Spec.Provider); b.Spec.Region != "" && (p == "gcp" || p == "azure") {
 		found.Add("spec.region", "has no effect with provider %s", p)
@@ -189,7 +187,6 @@ func (s *BucketSpec) adviseEndpoint(found *document.Findings) {
 }
 
 func (o *OCIRepository) advise(found *document.Findings) {
-	adviseInterval(found, o.Interval())
 	adviseURL(found, o.Spec.URL, o.Spec.Insecure, o.Spec.SecretRef)
 	if o.Spec.LayerSelector.selection().Operation == LayerExtract {
 		adviseIgnore(found, o.Spec.Ignore)
@@ -212,7 +209,6 @@ func (v *OCIRepositoryVerification) advise(found *document.Findings) {
 }
 
 func (p *PkgRepository) advise(found *document.Findings) {
-	adviseInterval(found, p.Interval())
 	adviseURL(found, p.Spec.URL, p.Spec.Type == RepositoryOCI && p.Spec.Insecure, p.Spec.SecretRef)
 	found.AddIf(p.Spec.AccessFrom != nil, "spec.accessFrom", accessNote)
 	if p.Spec.Type == RepositoryOCI {
@@ -226,7 +222,6 @@ func (p *PkgRepository) advise(found *document.Findings) {
 }
 
 func (c *PkgChart) advise(found *document.Findings) {
-	adviseInterval(found, c.Interval())
 	c.Spec.Verify.advise(found)
 	found.AddIf(c.Spec.inTree() && c.Spec.Version != "" && c.Spec.Version != "*", "spec.version", "has no effect with a chart from a %s", c.kindOf(c.Spec.SourceRef.Kind))
 	found.AddIf(c.Spec.IgnoreMissingValuesFiles && len(c.Spec.ValuesFiles) == 0, "spec.ignoreMissingValuesFiles", "has no effect without valuesFiles")

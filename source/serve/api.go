@@ -431,10 +431,7 @@ func (c *call) did(why api.Change, reason, message string) {
 	}
 	log.Info("change", "remote", remote(c.r))
 	if c.config.Journal != nil {
-		c.config.Journal.Append(source.Event{
-			InvolvedObject: source.Involved(c.view.Object), Severity: "info", Timestamp: time.Now(),
-			Message: message, Reason: reason, Controller: "headgate",
-		})
+		c.config.Journal.Append(c.event(source.Involved(c.view.Object), source.SeverityInfo, reason, message))
 	}
 }
 

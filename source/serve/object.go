@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"reflect"
 	"strings"
 	"time"
 
@@ -95,39 +94,12 @@ func (e *entry) adopt(doc, last source.Object) {
 // adopt returns doc with the status of last, which may be nil.
 // If the document has no generation, it is that of last, and one more if the spec is another.
 func adopt(doc, last source.Object) source.Object {
-	obj := clone(doc)
-	if last == nil || reflect.TypeOf(last) != reflect.TypeOf(doc) {
-		statusOf(obj).SetZero()
-		return obj
-	}
-	statusOf(obj).Set(statusOf(last))
-	if last.Head().Metadata.Generation != 0 {
+	obj := source.Clone(doc)
+	source.SetStatus(obj, last)
+	if last != nil && last.Head().Metadata.Generation != 0 {
 		source.AssignGeneration(obj, last)
 	}
 	return obj
-}
-
-// clone returns a copy of obj that shares what its fields refer to.
-func clone(obj source.Object) source.Object {
-	to := reflect.New(reflect.TypeOf(obj).Elem())
-	to.Elem().Set(reflect.ValueOf(obj).Elem())
-	return to.Interface().(source.Object)
-}
-
-// statusOf returns the status of obj: the field Status of its struct, or else
-// the part that all kinds have.
-func statusOf(obj source.Object) reflect.Value {
-	if status := reflect.ValueOf(obj).Elem().FieldByName("Status"); status.IsValid() {
-		return status
-	}
-	return reflect.ValueOf(obj.Common()).Elem()
-}
-
-// requestedAt returns the annotation that asks for a run, of headgate's group
-// or else of the reference's.
-func requestedAt(obj source.Object) string {
-	a := obj.Head().Metadata.Annotations
-	return cmp.Or(a["reconcile.headgate.dev/requestedAt"], a["reconcile.fluxcd.io/requestedAt"])
 }
 
 // compare orders entries by kind, namespace and name.
@@ -148,7 +120,7 @@ func (s *sources) Source(_ context.Context, ref source.Reference) (source.Object
 	if e := s.entries[ref]; e != nil && e.removed == nil {
 		return e.obj, nil
 	}
-	return nil, errNoObject
+	return nil, source.ErrNoObject
 }
 
 // List implements [source.Sources].
@@ -162,14 +134,6 @@ func (s *sources) List(_ context.Context, kind, namespace string) (found []sourc
 	}
 	return found, nil
 }
-
-// errNoObject is fs.ErrNotExist in other words.
-var errNoObject = noObject{}
-
-type noObject struct{}
-
-func (noObject) Error() string        { return "no such object" }
-func (noObject) Is(target error) bool { return target == fs.ErrNotExist }
 
 // A Phase says what an object is doing.
 type Phase string
@@ -204,7 +168,7 @@ func (s *Server) live(ref source.Reference) (*entry, error) {
 	if e := s.entries[ref]; e != nil && e.removed == nil && !e.foreign {
 		return e, nil
 	}
-	return nil, fmt.Errorf("%s: %w", ref, errNoObject)
+	return nil, fmt.Errorf("%s: %w", ref, source.ErrNoObject)
 }
 
 // view returns the view of e.
@@ -271,7 +235,7 @@ func (s *Server) View(ref source.Reference) (View, error) {
 	if e := s.entries[ref]; e != nil && !e.foreign {
 		return s.view(e), nil
 	}
-	return View{}, fmt.Errorf("%s: %w", ref, errNoObject)
+	return View{}, fmt.Errorf("%s: %w", ref, source.ErrNoObject)
 }
 
 // gather is how long changes are gathered before watchers are told.

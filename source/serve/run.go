@@ -78,7 +78,7 @@ func (s *Server) start(e *entry) {
 		since = e.asked
 	}
 	j := &job{
-		entry: e, host: e.host, doc: e.doc, obj: clone(e.obj), began: now, rotated: s.rotated,
+		entry: e, host: e.host, doc: e.doc, obj: source.Clone(e.obj), began: now, rotated: s.rotated,
 		secrets: recorder{Secrets: s.secrets}, since: s.began.Add(since), second: e.look != 0 && e.look <= now,
 		defect: e.invalid,
 		Run:    Run{Number: e.begun, Object: e.ref, Kind: source.Involved(e.obj).Kind, Trigger: e.trigger, Due: started.Add(e.due - now), Started: started},
@@ -117,7 +117,7 @@ func (s *Server) run(j *job) {
 
 // reconcile brings the object of j up to date. A panic is a failure of this run.
 func (s *Server) reconcile(j *job) (result source.Result, err error) {
-	was := clone(j.obj)
+	was := source.Clone(j.obj)
 	defer func() {
 		if v := recover(); v != nil {
 			value := fmt.Sprintf("%.500q", fmt.Sprint(v)) // fit to be shown
@@ -156,7 +156,7 @@ func (s *Server) show(j *job, obj source.Object) {
 	defer s.mu.Unlock()
 	before, after := j.entry.obj.Artifact(), obj.Artifact()
 	if before != nil && after != nil && before.Path != after.Path {
-		s.replace(j, clone(obj))
+		s.replace(j, source.Clone(obj))
 	}
 }
 
@@ -281,7 +281,7 @@ const repeat = 5 * time.Minute
 
 // emit gives an event to all that want events, unless it is a repetition of the last one of e, which may be nil.
 func (s *Server) emit(e *entry, event source.Event) {
-	if e != nil && event.Severity != "trace" && s.repeats(e, &event) {
+	if e != nil && event.Severity != source.SeverityTrace && s.repeats(e, &event) {
 		return
 	}
 	s.observeEvent(event)
@@ -327,7 +327,12 @@ func (s *Server) tell(ref source.Reference, reason string, err error) {
 		involved = source.Involved(e.doc)
 	}
 	s.mu.Unlock()
-	s.emit(e, source.Event{InvolvedObject: involved, Severity: "error", Timestamp: s.config.Now().UTC().Truncate(time.Second), Message: err.Error(), Reason: reason, Controller: "headgate"})
+	s.emit(e, s.event(involved, source.SeverityError, reason, err.Error()))
+}
+
+// event returns an event that is no part of a run.
+func (s *Server) event(of source.ObjectReference, severity, reason, message string) source.Event {
+	return source.Event{InvolvedObject: of, Severity: severity, Timestamp: s.config.Now().UTC().Truncate(time.Second), Message: message, Reason: reason, Controller: "headgate"}
 }
 
 // A question names a Secret, or the service account whose Secrets are asked for.
@@ -402,13 +407,13 @@ func (s *Server) SecretChanged(namespace, name string) {
 // review asks again for the Secrets that the last runs of entries asked for, those that meant selects or all if it is
 // nil, and has the objects run for which an answer is another.
 func (s *Server) review(from source.Secrets, entries []*entry, meant func(question) bool) {
-	now := &recorder{Secrets: from, answers: make(answers)}
-	asked := make(answers)
+	now := &recorder{Secrets: from}
+	asked := make(map[question]bool)
 	s.mu.Lock()
 	for _, e := range entries {
-		for q, answer := range e.lookups {
+		for q := range e.lookups {
 			if meant == nil || meant(q) {
-				asked[q] = answer
+				asked[q] = true
 			}
 		}
 	}

@@ -206,11 +206,12 @@ func (s *slots) add(t *ticket) {
 // remove has t wait no more and reports whether it did.
 func (s *slots) remove(t *ticket) bool {
 	l := s.lines[t.host]
-	if l == nil || !slices.Contains(l.waiting, t) {
+	if l == nil {
 		return false
 	}
+	before := len(l.waiting)
 	l.waiting = slices.DeleteFunc(l.waiting, func(other *ticket) bool { return other == t })
-	return true
+	return len(l.waiting) < before
 }
 
 // grant gives slots to those that wait, as far as they may have one.

@@ -112,7 +112,7 @@ func (s *Server) restoreOne(e *entry) {
 			return
 		}
 		e.doc, e.obj = obj, obj
-	} else if obj := clone(e.doc); !e.external() {
+	} else if obj := source.Clone(e.doc); !e.external() {
 		if _, err := s.config.Statuses.Load(s.ctx, obj); err == nil {
 			e.adopt(e.doc, obj)
 		}
@@ -145,7 +145,7 @@ func settled(obj source.Object) bool {
 	status, head := obj.Common(), obj.Head()
 	return status.Condition(source.ReadyCondition).Status == "True" &&
 		status.ObservedGeneration != 0 && status.ObservedGeneration == head.Metadata.Generation &&
-		(requestedAt(obj) == "" || requestedAt(obj) == status.LastHandledReconcileAt)
+		(source.RequestedAt(obj) == "" || source.RequestedAt(obj) == status.LastHandledReconcileAt)
 }
 
 // each calls do with entries, several at a time, until the server ends.
@@ -263,7 +263,7 @@ func (s *Server) update(e *entry, doc source.Object, invalid error, foreign bool
 		s.kick(e, Start, now)
 	case mended || doc.Plan().Suspend != before.Plan().Suspend || generation != 0 && generation != before.Head().Metadata.Generation || string(source.CanonicalSpec(doc)) != string(source.CanonicalSpec(before)):
 		s.kick(e, Spec, now)
-	case requestedAt(doc) != "" && requestedAt(doc) != requestedAt(before):
+	case source.RequestedAt(doc) != "" && source.RequestedAt(doc) != source.RequestedAt(before):
 		s.kick(e, Request, now)
 	}
 }

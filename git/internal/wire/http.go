@@ -81,7 +81,7 @@ func (c *httpConn) greet(ctx context.Context) (stream, error) {
 				s.release(false)
 				return nil, err
 			}
-			c.base = baseOf(at, c.base)
+			c.base = baseOf(at)
 			return s, nil
 		}
 		c.before = resp
@@ -250,7 +250,7 @@ func port(u *url.URL) string {
 }
 
 // baseOf returns the address of the repository whose greeting was found at u.
-func baseOf(u, was *url.URL) *url.URL {
+func baseOf(u *url.URL) *url.URL {
 	base := *u
 	base.RawQuery = ""
 	base.Path = strings.TrimSuffix(u.Path, "/info/refs")
