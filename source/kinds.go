@@ -243,7 +243,7 @@ func Default(obj Object) {
 	}
 }
 
-// Unsuspend has the spec of obj suspend it no more; a generator is suspended by its metadata.
+// Unsuspend clears spec.suspend of obj. An ArtifactGenerator stays as it is: an annotation suspends it.
 func Unsuspend(obj Object) {
 	switch o := obj.(type) {
 	case *GitRepository:

@@ -23,9 +23,10 @@
 //
 // With the strategy Overwrite a file replaces the one that is there. With Merge it is
 // merged into that one: both are read as YAML of at most 4 MiB and 100 levels, whose
-// aliases stand for at most 4 MiB, the documents of a file as one; mappings are merged, all else is replaced, and keys are written in order. With
-// Extract what archives (.tar.gz, .tgz) hold is copied to PATH; of what matches a
-// pattern, other files are passed over. A file never takes the place of a folder.
+// aliases stand for at most 4 MiB, the documents of a file as one; mappings are merged,
+// all else is replaced, and keys are written in order. With Extract what archives
+// (.tar.gz, .tgz) hold is copied to PATH; of what matches a pattern, other files are
+// passed over. A file never takes the place of a folder.
 //
 // # The artifact
 //
