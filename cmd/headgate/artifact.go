@@ -364,7 +364,7 @@ func (l *artifactLookup) open(ctx context.Context, arg string) (io.ReadCloser, e
 			io.Reader
 			io.Closer
 		}{r, f}, nil
-	case err == nil || !errors.Is(err, fs.ErrNotExist):
+	case err == nil || !errors.Is(err, fs.ErrNotExist) || strings.HasPrefix(arg, ".") || filepath.IsAbs(arg):
 		return f, err
 	}
 	store, err := openExisting(l.store)

@@ -57,6 +57,11 @@ func (f *storingFlags) cacheDir() string {
 // openStore opens the store, with the cache if there is one. It makes those that are
 // not there. End closes them.
 func (f *storingFlags) openStore(config artifact.StoreConfig) (store *artifact.Store, end func() error, err error) {
+	defer func() {
+		if _, ok := errors.AsType[*fs.PathError](err); ok {
+			err = fmt.Errorf("%w: --store and --cache name other directories", err)
+		}
+	}()
 	if _, err := artifact.Algorithm(f.digest).New(); err != nil {
 		return nil, nil, usage("--digest: %w", err)
 	}

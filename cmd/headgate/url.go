@@ -119,8 +119,8 @@ func byFlag(text string) string {
 
 var (
 	scpForm = regexp.MustCompile(`^([\w.-]+@)?([\w.-]{2,}|\[[\da-fA-F:]+\]):([^/].*|/.*)$`) // one letter is a drive
-	// hostAndPath is a URL without its scheme.
-	hostAndPath = regexp.MustCompile(`^[\w-]+(\.[\w-]+)+/`)
+	// hostAndPath is a URL without its scheme; of USER@HOST:PATH the host has no port.
+	hostAndPath = regexp.MustCompile(`^[\w-]+((\.[\w-]+)+(:\d+)?|:\d+)/`)
 	chartFile   = regexp.MustCompile(`^(https?://.+)/([^/]+?)-(v?\d+\.\d+\.[^/]*)\.tgz$`)
 	minute      = source.Duration(time.Minute)
 )
@@ -133,7 +133,7 @@ func (s *session) objectOf(ctx context.Context, arg string) (source.Object, erro
 	switch m := chartFile.FindStringSubmatch(arg); {
 	case m != nil && s.flags.chart == "":
 		return s.chartOf(m[1], m[2], m[3])
-	case isFile, !strings.Contains(arg, "://") && (scp == nil || isDir(arg)):
+	case isFile, !strings.Contains(arg, "://") && (scp == nil || isDir(arg) || hostAndPath.MatchString(arg)):
 		ref := ""
 		if at := strings.LastIndexByte(local, '@'); at > 0 && !isDir(local) {
 			local, ref = local[:at], local[at:]
@@ -167,8 +167,11 @@ func (s *session) objectOf(ctx context.Context, arg string) (source.Object, erro
 		return s.bucketOf(arg, scheme)
 	case "oci":
 		return s.registryOf(arg)
+	case "https", "http", "ssh":
+		return s.gitOf(ctx, arg)
+	default:
+		return nil, usage("%s: there are no sources with %s: want https, http or ssh for Git, or oci, s3, gs or azblob", redact.String(arg), scheme)
 	}
-	return s.gitOf(ctx, arg)
 }
 
 func isDir(name string) bool {
