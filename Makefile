@@ -43,10 +43,9 @@ fuzz: ## run every fuzz target for FUZZTIME
 
 # The snapshot of a release uses what this compiles.
 cross: export GOFLAGS += -trimpath
-cross: ## build and vet for every system that is supported
-	@set -e; for t in $(TARGETS); do echo "$$t"; \
-		CGO_ENABLED=0 GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build ./...; \
-		CGO_ENABLED=0 GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) vet ./...; done
+cross: ## build for every system that is supported, and vet for those that lint does not
+	@set -e; for t in $(TARGETS); do echo "$$t"; CGO_ENABLED=0 GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build ./...; done
+	@set -e; for os in darwin windows; do echo "go vet $$os"; CGO_ENABLED=0 GOOS=$$os GOARCH=amd64 $(GO) vet ./...; done
 	@set -e; for t in linux/amd64 linux/arm64; do echo "kubernetes $$t"; \
 		(cd kubernetes && CGO_ENABLED=0 GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build ./...); done
 

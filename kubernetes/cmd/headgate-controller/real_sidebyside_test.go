@@ -109,12 +109,18 @@ func (b *bench) most(what string, number, limit float64, unit string) {
 
 var benchElection = []string{"--enable-leader-election", "--leader-election-lease-duration=15s", "--leader-election-renew-deadline=10s", "--leader-election-retry-period=2s"}
 
-// measure has a controller bring up objects, look after them, and do so again after a restart.
+// measure has a controller bring up objects, look after them, and do so again after a restart. Before, it fetches each
+// repository once, so that the upstream knows its requests.
 func (b *bench) measure(ns, user string, start func(*cluster, *testing.T, string, *service, string, ...string) *program, flags ...string) (r result) {
+	first := ns + "-first"
+	b.fill(first, benchRepositories)
+	p := start(b.c, b.t, first, newService(b.t), b.t.TempDir(), flags...)
+	b.allReady(first, benchRepositories)
+	p.end(b.t)
 	b.fill(ns, benchObjects)
 	s, dir := newService(b.t), b.t.TempDir()
 	begun := time.Now()
-	p := start(b.c, b.t, ns, s, dir, flags...)
+	p = start(b.c, b.t, ns, s, dir, flags...)
 	b.allReady(ns, benchObjects)
 	r.ready = time.Since(begun)
 	time.Sleep(benchInterval / 2) // what follows from the first fetches is done
