@@ -20,7 +20,7 @@ import (
 )
 
 // Absent is the Problem of a [source.PinError] about what is locked and, without
-// asking anybody, cannot be had.
+// a request, cannot be had.
 const Absent = "absent"
 
 // An about is what is known of locked content beside its bytes.

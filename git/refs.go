@@ -22,7 +22,7 @@ type selection struct {
 	field  string              // the deciding field, for messages
 	label  string              // what stands before the @ of the revision
 	ref    string              // full name of the one ref to look up, "" with commit or semver
-	commit object.ID           // pinned commit: the revision is known without asking anybody
+	commit object.ID           // pinned commit: the revision is known without a request
 	semver *semver.Constraints // range of tags
 	locked bool                // commit is that of a lock, whatever the other fields say
 	tag    object.ID           // of a tag object in a lock, zero if it has none

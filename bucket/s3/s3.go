@@ -83,7 +83,7 @@ func Connect(ctx context.Context, a *bucket.Access) (bucket.Driver, error) {
 	}
 	guard := &bucket.Guard{Access: a, Send: d.send, Page: pages.Check, PageBytes: maxPage, Token: "continuation-token", Object: d.begin}
 	if d.issued == nil && d.fixed.Username == "" {
-		guard.Anonymous = "not everybody may read the bucket: set spec.secretRef to a Secret with accesskey and secretkey"
+		guard.Anonymous = "the bucket does not allow anonymous reads: set spec.secretRef to a Secret with accesskey and secretkey"
 	}
 	d.client, err = minio.NewCore("s3.invalid", &minio.Options{Creds: credentials.NewStaticV4("", "", ""), Secure: true, Transport: guard,
 		Region: defaultRegion, BucketLookup: minio.BucketLookupPath, MaxRetries: 1})

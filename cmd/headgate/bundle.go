@@ -52,7 +52,7 @@ func (p *program) bundleImport() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import FILE.tar -f FILE|DIR|- [KIND/NAME | KIND/NAMESPACE/NAME]...",
 		Short: "Store the sources in a bundle",
-		Long: `Import stores the artifacts of the objects in -f from a bundle, and asks nobody. It trusts the lock in the bundle; with
+		Long: `Import stores the artifacts of the objects in -f from a bundle, without a request. It trusts the lock in the bundle; with
 --locked that beside the documents.`,
 		Example: `  headgate bundle import sources.tar -f sources.yaml --locked`,
 		Args:    arguments(1, -1),

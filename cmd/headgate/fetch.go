@@ -135,7 +135,7 @@ or in the variables HEADGATE_SECRET_APP_IDENTITY and HEADGATE_SECRET_APP_KNOWN_H
 
 With --locked each source is brought to what the lock file has, see headgate lock: commits are asked for by id, manifests
 by digest, charts by URL. If something is missing in the lock, gone or different, the exit code is 5 and nothing is stored.
-With --offline it comes from the store or the cache, and nobody is asked; with --bundle from a file of headgate bundle export
+With --offline it comes from the store or the cache, without a request; with --bundle from a file of headgate bundle export
 too, by the lock in it unless --locked is given.
 
 With --provenance an in-toto statement says how each artifact was made: from which commit, manifest, chart or bucket, by

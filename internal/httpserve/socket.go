@@ -26,7 +26,7 @@ var ErrRunning = errors.New("another server is running")
 // Socket begins to listen at a socket of the file system, whose callers are
 // [Trusted]. Its mode is 0600, from the moment on that it is there; on Linux
 // callers of other users than that of the server and root are refused besides.
-// Its directory has to be one that not everybody may write to.
+// Its directory has to be one that others may not write to.
 //
 // Who listens has the lock of a file beside it, PATH.lock, which ends with the
 // process: a socket that a killed server left is replaced, one of a running

@@ -34,7 +34,7 @@
 // the limit is for the beginning and half for the end; a line between them says
 // how many bytes were left out. A follower that is slower than the task misses
 // what fell out of these halves before it came to it, and is told so in the same
-// way; the task waits for nobody.
+// way; the task does not wait for readers.
 //
 // # History
 //
