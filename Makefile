@@ -28,7 +28,7 @@ test: ## run the tests; needs Go and git only
 
 race: ## run the tests in random order under the race detector
 	GORACE=atexit_sleep_ms=0 GOFLAGS="$(GOFLAGS) $(PLAIN:%=-gcflags=%=-race=false) -ldflags=-w" \
-		$(GO) test -race -vet=off -shuffle=on -timeout=15m $(PACKAGES)
+		$(GO) test -race -vet=off -shuffle=on -timeout=30m $(PACKAGES)
 
 lint: ## gofmt, go vet and staticcheck in every module
 	@out=$$(gofmt -l .); [ -z "$$out" ] || { echo "not formatted: $$out"; exit 1; }
