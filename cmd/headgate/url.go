@@ -119,7 +119,7 @@ func byFlag(text string) string {
 
 var (
 	scpForm = regexp.MustCompile(`^([\w.-]+@)?([\w.-]{2,}|\[[\da-fA-F:]+\]):([^/].*|/.*)$`) // one letter is a drive
-	// hostAndPath is a URL without its scheme; of USER@HOST:PATH the host has no port.
+	// hostAndPath is a URL without its scheme: the host has a dot or a port.
 	hostAndPath = regexp.MustCompile(`^[\w-]+((\.[\w-]+)+(:\d+)?|:\d+)/`)
 	chartFile   = regexp.MustCompile(`^(https?://.+)/([^/]+?)-(v?\d+\.\d+\.[^/]*)\.tgz$`)
 	minute      = source.Duration(time.Minute)
