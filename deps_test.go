@@ -22,7 +22,7 @@ type room struct {
 var rooms = map[string]room{
 	"headgate": {imports: "artifact bucket chart git oci source source/generator source/lock source/provenance"}, // the module root: no cloud SDK, no technology of signatures
 
-	"artifact": {imports: "internal/durable internal/redact internal/retry", modules: "github.com/klauspost/compress lukechampine.com/blake3 github.com/klauspost/cpuid/v2 " +
+	"artifact": {imports: "internal/durable internal/redact internal/retry", modules: "github.com/klauspost/compress github.com/klauspost/readahead lukechampine.com/blake3 github.com/klauspost/cpuid/v2 " +
 		"github.com/go-git/go-git/v5 github.com/go-git/go-billy/v5 github.com/go-git/gcfg github.com/jbenet/go-context gopkg.in/warnings.v0 golang.org/x/net golang.org/x/sync"}, // go-git: patterns of ignore rules; x/sync: files written at a time
 	"source": {imports: "artifact internal/document internal/durable internal/redact internal/zone", modules: "sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3 github.com/Masterminds/semver/v3 github.com/bmatcuk/doublestar/v4"},
 

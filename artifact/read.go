@@ -15,9 +15,11 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+	"github.com/klauspost/readahead"
 
 	"github.com/headgate-io/headgate/internal/durable"
 )
@@ -43,10 +45,12 @@ func Read(r io.Reader, limit Limits) (_ *Tree, err error) {
 	}
 	spool, err := limit.Spool()
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, content.Close())
 	}
 	in := &intake{limit: limit, in: content, out: bufio.NewWriterSize(spool, spoolBuffer), buf: make([]byte, 64<<10), dirs: map[string][]node{}}
-	if err = in.read(); err != nil {
+	err = in.read()
+	_ = content.Close() // it only waits; what source failed with is looked at afterwards
+	if err != nil {
 		err = damaged(err, source)
 	}
 	if failed := in.out.Flush(); failed != nil { // also what a write failed with before
@@ -84,7 +88,8 @@ func uncompressed(source *sourceReader, limit Limits) (*guardReader, error) {
 			if err != nil {
 				return nil, err
 			}
-			return &guardReader{r: plain, limit: limit, source: source, packed: true}, nil
+			ahead, err := readahead.NewReaderSize(plain, 4, 128<<10) // one processor decompresses, another reads tar
+			return &guardReader{ReadCloser: ahead, limit: limit, source: source, packed: true}, err
 		}
 	}
 	for _, f := range foreign {
@@ -95,7 +100,7 @@ func uncompressed(source *sourceReader, limit Limits) (*guardReader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: it ends after %d bytes", ErrFormat, len(head))
 	}
-	return &guardReader{r: buffered, limit: limit, source: source}, nil
+	return &guardReader{ReadCloser: io.NopCloser(buffered), limit: limit, source: source}, nil
 }
 
 // damaged tells what went wrong: the source's own error first, then a limit;
@@ -195,15 +200,14 @@ func (e *LimitError) Error() string {
 // own error, so that it can be told from those of a decoder.
 type sourceReader struct {
 	r     io.Reader
-	n     int64
+	n     atomic.Int64 // a guardReader asks while another goroutine decompresses
 	limit int64
 	err   error
 }
 
 func (s *sourceReader) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
-	s.n += int64(n)
-	if s.n > s.limit {
+	if s.n.Add(int64(n)) > s.limit {
 		err = &LimitError{What: "compressed bytes", Limit: s.limit}
 	}
 	if err != nil && err != io.EOF {
@@ -212,19 +216,19 @@ func (s *sourceReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A guardReader counts the tar stream in r and fails as soon as there is more
-// of it than the limits allow.
+// A guardReader counts the tar stream and fails as soon as there is more of it
+// than the limits allow.
 type guardReader struct {
-	r      io.Reader
+	io.ReadCloser
 	n      int64
 	zeros  int64 // length of the run of zero bytes at n, at most tarBlock for one read
 	limit  Limits
 	source *sourceReader
-	packed bool // r decompresses source
+	packed bool // the stream decompresses source
 }
 
 func (g *guardReader) Read(p []byte) (int, error) {
-	n, err := g.r.Read(p)
+	n, err := g.ReadCloser.Read(p)
 	g.n += int64(n)
 	if tail := trailingZeros(p[:n]); tail == n {
 		g.zeros += int64(tail)
@@ -234,7 +238,7 @@ func (g *guardReader) Read(p []byte) (int, error) {
 	if g.n > g.limit.Bytes {
 		return n, &LimitError{What: "bytes in the archive", Limit: g.limit.Bytes}
 	}
-	if g.packed && g.n > ratioFree && g.n/int64(g.limit.Ratio) > g.source.n {
+	if g.packed && g.n > ratioFree && g.n/int64(g.limit.Ratio) > g.source.n.Load() {
 		return n, &LimitError{What: "bytes for each compressed byte", Limit: int64(g.limit.Ratio)}
 	}
 	return n, err
