@@ -14,13 +14,13 @@
 //   - The URL must be https://git-codecommit.REGION.amazonaws.com/v1/repos/NAME,
 //     oci://ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME, oci://public.ecr.aws/NAME or
 //     s3://s3.REGION.amazonaws.com/BUCKET, or what AWS calls those with FIPS, over
-//     IPv6, in a private network and in its other partitions (endpoint.go). No other
-//     host is shown anything.
+//     IPv6, in a private network and in its other partitions. No other host is
+//     shown anything.
 //   - A role that is assumed with an identity token is one of the partition of
 //     the URL: the token is shown to no other.
 //   - The user name and password for CodeCommit are made anew for each use: the
-//     password is a signature over host and path (its format is in sign.go) that
-//     is good for 15 minutes. What is asked later in the same conversation is refused.
+//     password is a signature over host and path that is good for 15 minutes.
+//     What is asked later in the same conversation is refused.
 //   - The password for a registry is a token that ECR issues for all registries
 //     of a region that the identity may use. Where it is issued follows from the
 //     region alone.
