@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -15,7 +18,9 @@ import (
 
 	"github.com/headgate-io/headgate"
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/document"
 	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve/api"
 )
@@ -195,21 +200,11 @@ func (p *program) skipped(others []source.Other, count int, verbose bool) {
 // the set all the same. A Helm template in a directory is a warning of the set.
 func (p *program) load(set *source.Set, f *documentFlags) error {
 	var errs []error
-	f.counts = nil
 	for _, name := range f.files {
 		errs = append(errs, p.decode(name, f.exclude, &set.Warnings, func(t text) error { return set.Decode(t.name, bytes.NewReader(t.data)) }))
 		f.counts = append(f.counts, len(set.Objects))
 	}
 	return errors.Join(errs...)
-}
-
-// documentsIn is a directory of -f without what exclude and the files .headgateignore in it leave out.
-func documentsIn(dir fs.FS, exclude []string) (fs.FS, error) {
-	rules, err := artifact.Ignore{Base: exclude, File: ".headgateignore"}.Compile(context.Background(), dir)
-	if err != nil {
-		return nil, err
-	}
-	return rules.View(context.Background(), dir), nil
 }
 
 // prepare opens a session and returns the objects that the command works on.
@@ -342,21 +337,214 @@ func addressOf(obj source.Object) string {
 func (f *documentFlags) completeObjects(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	set, quiet := new(source.Set), &program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
 	_ = quiet.load(set, f)
-	return argumentsOf(set), cobra.ShellCompDirectiveNoFileComp
+	return mapped(set.Objects, argumentOf), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeStored offers the objects of a store that can be read, and files.
 func completeStored(dir *string) cobra.CompletionFunc {
 	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		set, _ := ledgerOf(*dir).List()
-		return argumentsOf(set), cobra.ShellCompDirectiveDefault
+		return mapped(set.Objects, argumentOf), cobra.ShellCompDirectiveDefault
 	}
 }
 
-func argumentsOf(set *source.Set) []string {
-	names := make([]string, len(set.Objects))
-	for i, obj := range set.Objects {
-		names[i] = argumentOf(obj)
+// manifestFlags say where the documents of a rollout are.
+type manifestFlags struct {
+	files   []string
+	secrets string
+}
+
+func (f *manifestFlags) register(c *cobra.Command) {
+	c.Flags().StringArrayVarP(&f.files, "filename", "f", nil, "`FILE`, directory or - (standard input) with Canary objects, and the Secrets, alert providers and metric templates that they name; repeatable")
+	registerSecrets(c, &f.secrets)
+}
+
+// A book is what the documents of a rollout say.
+type book struct {
+	canaries  []*rollout.Canary
+	warnings  []error
+	texts     []text
+	documents *source.Set // the Secrets among the documents
+}
+
+// A text is a file that was read.
+type text struct {
+	name string
+	data []byte
+}
+
+// readBook reads the documents. Their warnings are told with an error, or else
+// by the caller.
+func (p *program) readBook(f *manifestFlags) (*book, error) {
+	if len(f.files) == 0 {
+		return nil, usage("give a Canary with -f")
 	}
-	return names
+	b := &book{documents: new(source.Set)}
+	var errs []error
+	for _, name := range f.files {
+		errs = append(errs, p.decode(name, nil, &b.warnings, func(t text) error {
+			b.texts = append(b.texts, t)
+			canaries, warnings, err := rollout.Decode(t.name, bytes.NewReader(t.data))
+			b.canaries, b.warnings = append(b.canaries, canaries...), append(b.warnings, warnings...)
+			if err == nil { // or the same defects are told twice
+				err = b.documents.Decode(t.name, bytes.NewReader(t.data))
+			}
+			return err
+		}))
+	}
+	b.warnings = append(b.warnings, b.documents.Warnings...)
+	if err := errors.Join(errs...); err != nil {
+		p.warn(b.warnings...)
+		return nil, err
+	}
+	return b, nil
+}
+
+// refusal returns what no analysis of a canary starts with. Decode has warned of
+// the same, with the line: that is the error then, and no warning any more.
+func (b *book) refusal(c *rollout.Canary) error {
+	var located []error
+	rules := flatten(c.Check())
+	for _, rule := range rules {
+		if i := slices.IndexFunc(b.warnings, func(w error) bool { return strings.HasSuffix(w.Error(), ": "+rule.Error()) }); i >= 0 {
+			rule = b.warnings[i]
+			b.warnings = slices.Delete(b.warnings, i, i+1)
+		}
+		located = append(located, rule)
+	}
+	return errors.Join(located...)
+}
+
+// decode decodes the texts of a value of -f: of a file, standard input, or the files of a
+// directory that are named like documents, as [source.Set.DecodeFS] does, without what exclude
+// and the files .headgateignore in it leave out. Good ones are decoded all the same if others
+// are defective. A Helm template in a directory is a warning.
+func (p *program) decode(root string, exclude []string, warnings *[]error, decode func(text) error) error {
+	read := func(name string, f io.ReadCloser, err error) error {
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		data, err := io.ReadAll(io.LimitReader(f, source.MaxStream+1)) // one byte more than decoders take
+		if err != nil {
+			return err // of half a document fields may be missing
+		}
+		if err = decode(text{name, data}); err != nil && name != root && bytes.Contains(data, []byte("{{")) {
+			err = errors.New("is a Helm template, which is not read: leave it out with --exclude, or in .headgateignore")
+			*warnings, err = append(*warnings, &source.DocumentError{File: name, Err: err}), nil
+		}
+		return err
+	}
+	info, err := os.Stat(root)
+	switch {
+	case root == "-":
+		return read(root, io.NopCloser(p.stdin), nil)
+	case err != nil:
+		return fmt.Errorf("-f: %w", err)
+	case !info.IsDir():
+		f, err := os.Open(root)
+		return read(root, f, err)
+	}
+	top, err := os.OpenRoot(root)
+	if err != nil {
+		return err
+	}
+	defer top.Close()
+	rules, err := artifact.Ignore{Base: exclude, File: ".headgateignore"}.Compile(context.Background(), top.FS())
+	if err != nil {
+		return err
+	}
+	dir := rules.View(context.Background(), top.FS())
+	var errs []error
+	for file, err := range document.Files(dir, ".") {
+		var info fs.FileInfo
+		if err == nil {
+			info, err = fs.Stat(dir, file)
+		}
+		if err == nil && info.Mode().IsRegular() { // a pipe would wait for its writer
+			f, open := dir.Open(file)
+			err = read(path.Join(filepath.ToSlash(root), file), f, open)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// find returns the canary called NAME or NAMESPACE/NAME, with "" the only one there is.
+func (b *book) find(name string) (*rollout.Canary, error) {
+	var found []*rollout.Canary
+	var names []string
+	for _, c := range b.canaries {
+		names = append(names, nameOf(c))
+		if name == "" || name == c.Metadata.Name || name == nameOf(c) {
+			found = append(found, c)
+		}
+	}
+	there := strings.Join(names, ", ")
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(names) == 0:
+		return nil, usage("no Canary in the files of -f")
+	case len(found) == 0:
+		return nil, usage("no canary %q; there are %s", name, there)
+	case !slices.ContainsFunc(found, func(c *rollout.Canary) bool { return nameOf(c) != nameOf(found[0]) }):
+		return nil, usage("canary %s is declared more than once", nameOf(found[0]))
+	}
+	return nil, usage("several canaries: name one of %s", there)
+}
+
+// chosenCanary reads the manifests and returns the canary that is named, if an
+// analysis runs with it.
+func (p *program) chosenCanary(f *manifestFlags, name string) (*rollout.Canary, *book, error) {
+	b, err := p.readBook(f)
+	if err != nil {
+		return nil, nil, err
+	}
+	canary, err := b.find(name)
+	if err == nil {
+		err = b.refusal(canary)
+	}
+	p.warn(b.warnings...)
+	return canary, b, err
+}
+
+// collect reads the documents of one kind from all files.
+func collect[T any](b *book, decode func(string, io.Reader) ([]T, error)) ([]T, error) {
+	var all []T
+	var errs []error
+	for _, t := range b.texts {
+		some, err := decode(t.name, bytes.NewReader(t.data))
+		all, errs = append(all, some...), append(errs, err)
+	}
+	return all, errors.Join(errs...)
+}
+
+// nameOf is the canary as the commands name it.
+func nameOf(c *rollout.Canary) string { return c.Namespace() + "/" + c.Metadata.Name }
+
+// secretsOf returns the Secrets of documents, of the directory dir and of the environment.
+func (p *program) secretsOf(dir string, documents *source.Set) (rollout.Secrets, error) {
+	places, err := p.secretPlaces(dir, documents)
+	return func(ctx context.Context, namespace, name string) (map[string][]byte, error) {
+		s, err := places.Secret(ctx, namespace, name)
+		return s.Data, err
+	}, err
+}
+
+// completeCanaries offers the canaries in the files of -f.
+func completeCanaries(f *manifestFlags) cobra.CompletionFunc {
+	return offer(1, func(context.Context, *cobra.Command, []string) []string { return mapped(f.offered(), nameOf) })
+}
+
+// offered returns the canaries that can be read; none of standard input, which is the
+// user's terminal.
+func (f *manifestFlags) offered() []*rollout.Canary {
+	files := slices.Compact(slices.Sorted(slices.Values(f.files))) // flags are parsed twice for completion
+	quiet := &program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
+	b, err := quiet.readBook(&manifestFlags{files: files})
+	if err != nil {
+		return nil
+	}
+	return b.canaries
 }

@@ -114,10 +114,7 @@ func (p *program) runEvents(ctx context.Context, f *eventFlags, args []string) e
 	}
 	events = slices.DeleteFunc(events, func(e api.Event) bool { return !f.names(sourceRef(of(e))) })
 	events = events[max(0, len(events)-f.query.Limit):]
-	lines := [][]string{{"TIME", "SEVERITY", "REASON", "OBJECT", "MESSAGE"}}
-	for _, e := range events {
-		lines = append(lines, cells(e))
-	}
+	lines := append([][]string{{"TIME", "SEVERITY", "REASON", "OBJECT", "MESSAGE"}}, mapped(events, cells)...)
 	return p.result(&f.outputFlags, map[string][]api.Event{"events": append([]api.Event{}, events...)}, nil, lines)
 }
 
@@ -147,7 +144,7 @@ func (p *program) runReconcile(ctx context.Context, f *keptFlags, args []string,
 		return err
 	}
 	found, _, err := k.sources(ctx, wait)
-	if err := errors.Join(err, k.missing(refsOf(found), false)); err != nil {
+	if err := errors.Join(err, k.missing(mapped(found, sourceRef), false)); err != nil {
 		return err
 	}
 	if !wait {

@@ -55,6 +55,8 @@ func (p *program) explainPaths(ctx context.Context, f *sourceFlags, dir string, 
 		paths = args[1:]
 	}
 	switch {
+	case operations && len(f.files) == 0:
+		return usage("give the generator with -f")
 	case sourced && dir != ".":
 		return usage("--dir goes without a source: --from URL=DIR lets a directory stand in for one")
 	case len(paths) == 0:
@@ -117,9 +119,6 @@ them first.`,
 		Example: `  headgate explain source -f sources.yaml externalartifact/app deploy/app.yaml`,
 		Args:    arguments(2, -1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if len(f.files) == 0 {
-				return usage("give the generator with -f")
-			}
 			return asFailure(p.explainPaths(c.Context(), f, ".", args, true))
 		},
 	}

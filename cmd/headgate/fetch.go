@@ -18,13 +18,12 @@ import (
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
-	"github.com/headgate-io/headgate/source/provenance"
 )
 
 // storingFlags are those of commands that store artifacts.
 type storingFlags struct {
 	sourceFlags
-	digest    string
+	stored    artifact.StoreConfig
 	cache     string
 	cacheSize int64
 }
@@ -32,7 +31,7 @@ type storingFlags struct {
 func (f *storingFlags) register(c *cobra.Command) {
 	registerLimit(c, &f.maxBytes)
 	f.registerCache(c)
-	c.Flags().StringVar(&f.digest, "digest", string(artifact.SHA256), "`ALGORITHM` of artifact digests: sha256, sha384, sha512 or blake3")
+	c.Flags().StringVar((*string)(&f.stored.Algorithm), "digest", string(artifact.SHA256), "`ALGORITHM` of artifact digests: sha256, sha384, sha512 or blake3")
 	complete(c, "digest", "sha256", "sha384", "sha512", "blake3")
 }
 
@@ -56,13 +55,13 @@ func (f *storingFlags) cacheDir() string {
 
 // openStore opens the store, with the cache if there is one. It makes those that are
 // not there. End closes them.
-func (f *storingFlags) openStore(config artifact.StoreConfig) (store *artifact.Store, end func() error, err error) {
+func (f *storingFlags) openStore() (store *artifact.Store, end func() error, err error) {
 	defer func() {
 		if _, ok := errors.AsType[*fs.PathError](err); ok {
 			err = fmt.Errorf("%w: --store and --cache name other directories", err)
 		}
 	}()
-	if _, err := artifact.Algorithm(f.digest).New(); err != nil {
+	if _, err := f.stored.Algorithm.New(); err != nil {
 		return nil, nil, usage("--digest: %w", err)
 	}
 	closeCache := func() error { return nil }
@@ -71,13 +70,13 @@ func (f *storingFlags) openStore(config artifact.StoreConfig) (store *artifact.S
 		if limit == unsetBytes {
 			limit = 0
 		}
-		if config.Cache, err = artifact.OpenCache(artifact.CacheConfig{Dir: dir, MaxBytes: limit}); err != nil {
+		if f.stored.Cache, err = artifact.OpenCache(artifact.CacheConfig{Dir: dir, MaxBytes: limit}); err != nil {
 			return nil, nil, err
 		}
-		closeCache = config.Cache.Close
+		closeCache = f.stored.Cache.Close
 	}
-	config.Dir, config.Algorithm = f.store, artifact.Algorithm(f.digest)
-	if store, err = artifact.OpenStore(config); errors.Is(err, fs.ErrInvalid) {
+	f.stored.Dir = f.store
+	if store, err = artifact.OpenStore(f.stored); errors.Is(err, fs.ErrInvalid) {
 		err = &exitError{exitUsage, err}
 	}
 	if err != nil {
@@ -95,15 +94,11 @@ type fetchFlags struct {
 	storingFlags
 	outFlags
 	lockFlags
-	baseURL  string
-	detailed bool
-	locked   bool
-	offline  bool
-	bundle   string // that is read
-	export   string // the bundle that is written
-
+	headgate.Options
+	detailed   bool
+	bundle     string // that is read
+	export     string // the bundle that is written
 	provenance string // file or directory of the statements that are written
-	builder    string // URI of who fetches
 }
 
 func (p *program) fetch() *cobra.Command {
@@ -158,12 +153,12 @@ Exit codes: 0 all objects are ready or suspended, 1 something failed, 2 usage or
 	f.storingFlags.register(c)
 	p.registerAnnotations(c)
 	f.outFlags.register(c, "`DIR` to extract the source to; several sources go to KIND/NAMESPACE/NAME in it; each directory is replaced as a whole")
-	c.Flags().StringVar(&f.baseURL, "base-url", "", "`URL` at which the store is served, used in statuses; default its file URL")
+	c.Flags().StringVar(&f.stored.BaseURL, "base-url", "", "`URL` at which the store is served, used in statuses; default its file URL")
 	f.lockFlags.register(c)
 	c.Flags().StringVar(&f.provenance, "provenance", "", "write an in-toto statement with SLSA provenance of the artifact to `FILE`; of several objects, or to a directory, as KIND.NAMESPACE.NAME.json in it")
-	c.Flags().StringVar(&f.builder, "builder-id", "", "`URI` of who fetches, such as that of a pipeline; needed for --provenance")
-	c.Flags().BoolVar(&f.locked, "locked", false, "fetch exactly what the lock file has, or exit with 5 and store nothing")
-	c.Flags().BoolVar(&f.offline, "offline", false, "as --locked, from the store and the cache alone; exit with 5 if something is not there")
+	c.Flags().StringVar(&f.Builder.ID, "builder-id", "", "`URI` of who fetches, such as that of a pipeline; needed for --provenance")
+	c.Flags().BoolVar(&f.Locked, "locked", false, "fetch exactly what the lock file has, or exit with 5 and store nothing")
+	c.Flags().BoolVar(&f.Offline, "offline", false, "as --locked, from the store and the cache alone; exit with 5 if something is not there")
 	c.Flags().StringVar(&f.bundle, "bundle", "", "as --offline, from a bundle `FILE` too; by the lock in it, or with --locked by that beside the documents")
 	c.Flags().BoolVar(&f.detailed, "detailed-exitcode", false, "exit with 4 instead of 0 when something changed")
 	return c
@@ -174,26 +169,27 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	if err != nil {
 		return err
 	}
-	options := headgate.Options{Objects: named, Ledger: ledgerOf(f.store), Locked: f.locked || f.offline, Offline: f.offline || f.bundle != ""}
-	if options.Locked {
+	defer s.close()
+	f.Objects, f.Ledger, f.Locked = named, ledgerOf(f.store), f.Locked || f.Offline
+	if f.Locked {
 		locks, err := s.locks(f.lockFile)
 		if err != nil {
 			return err
 		}
-		options.Lock = locks.entries
+		f.Lock = locks.entries
 	} else if f.lockFile != "" {
 		return usage("--lock-file goes with --locked")
 	}
 	if err := cmp.Or(f.checkProvenance(len(named), s.env.Local), checkParent(f.export, f.export)); err != nil {
 		return err
 	}
-	options.Builder = provenance.Builder{ID: f.builder, Version: map[string]string{"headgate": thisBuild().Version}}
-	closeBundle, err := f.bundleOptions(ctx, &options)
-	if err != nil {
-		return err
+	f.Builder.Version = map[string]string{"headgate": thisBuild().Version}
+	if f.bundle != "" {
+		if err := s.openBundle(ctx, f); err != nil {
+			return err
+		}
 	}
-	defer closeBundle()
-	store, end, err := f.openStore(artifact.StoreConfig{BaseURL: f.baseURL})
+	store, end, err := f.openStore()
 	if err != nil {
 		return err
 	}
@@ -208,8 +204,8 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	meter := newMeter(p.stderr, f.quiet, slices.Concat(s.set.Objects, named))
 	s.env.Progress = meter.show
 	s.origins = p.origins(f.cacheDir())
-	options.Store = store
-	rows, err := s.run(ctx, options, meter, func(r *row) {
+	f.Store = store
+	rows, err := s.run(ctx, f.Options, meter, func(r *row) {
 		if f.out != "" && slices.Contains(extracted, r.Object) {
 			r.extract(ctx, store, f, f.outDir(r.Object, len(extracted)))
 		}
@@ -222,7 +218,7 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 	}
 	all := s.bad == nil && !slices.ContainsFunc(rows, func(r *row) bool { return r.err != nil })
 	if f.export != "" && all {
-		err = s.export(f.export, rows, options.Lock, store)
+		err = s.export(f.export, rows, f.Lock, store)
 	} else if f.provenance != "" && all {
 		err = f.writeProvenance(rows[:len(named)])
 	}
@@ -237,22 +233,18 @@ func (p *program) runFetch(ctx context.Context, f *fetchFlags, args []string) er
 func (s *session) absent(rows []*row) error {
 	var names []string
 	var others []*row
-	code := exitLocked
 	for _, r := range rows {
 		if pin, ok := errors.AsType[*source.PinError](r.err); ok && pin.Problem == headgate.Absent {
 			names = append(names, r.Object.Head().String())
 			s.noteRow(r, r.err.Error())
 		} else if r.err != nil {
-			others, code = append(others, r), worse(code, codeOf(r.err))
+			others = append(others, r)
 		}
 	}
 	if names == nil {
 		return nil
 	}
-	for _, r := range others {
-		s.remarks(r)
-	}
-	return &exitError{code, fmt.Errorf("neither the store, the cache nor a bundle has what is locked of %s: fetch it with --locked where there is a network", strings.Join(names, ", "))}
+	return &exitError{worse(exitLocked, s.remarks(others)), fmt.Errorf("neither the store, the cache nor a bundle has what is locked of %s: fetch it with --locked where there is a network", strings.Join(names, ", "))}
 }
 
 // run works on objects, and returns what became of them, in their order. Each has what is
@@ -281,13 +273,11 @@ func (s *session) run(ctx context.Context, o headgate.Options, m *meter, each fu
 			}
 			r.err = fmt.Errorf("%s: %w", doing, r.err)
 		}
-		m.done(addressOf(r.Object), r.Object.Head().String(), string(r.Outcome))
-		rows = append(rows, r)
-	}
-	for _, r := range rows {
 		if o, ok := r.Object.(*source.OCIRepository); ok && s.typed && errors.Is(r.err, fs.ErrNotExist) && *o.Spec.Ref == (source.OCIRepositoryRef{}) {
 			r.err = s.withTags(ctx, o, r.err)
 		}
+		m.done(addressOf(r.Object), r.Object.Head().String(), string(r.Outcome))
+		rows = append(rows, r)
 	}
 	slices.SortFunc(rows, func(a, b *row) int { return cmp.Compare(a.Index, b.Index) })
 	return rows, nil
@@ -326,7 +316,7 @@ func (r *row) extract(ctx context.Context, store *artifact.Store, f *fetchFlags,
 	suspended := r.Outcome == source.Suspended
 	a := r.Object.Artifact()
 	switch {
-	case r.err != nil || a == nil && indexed && !suspended && (f.locked || f.offline):
+	case r.err != nil || a == nil && indexed && !suspended && f.Locked:
 		return
 	case a == nil && suspended:
 		r.err = errors.New("not extracted: it is suspended, and has no artifact: set spec.suspend to false to fetch one")
@@ -362,18 +352,15 @@ func (r *row) extract(ctx context.Context, store *artifact.Store, f *fetchFlags,
 // finish prints what became of the objects, and returns the error that carries the
 // exit code.
 func (s *session) finish(rows []*row, detailed bool, value any, lines [][]string) error {
-	code, bad := exitReady, 0
+	code, bad := s.remarks(rows), 0
 	var names []string
 	for _, r := range rows {
 		names = append(names, argumentOf(r.Object))
-		s.remarks(r)
-		mine := codeOf(r.err)
 		if r.err != nil {
 			bad++
 		} else if detailed && r.Changed {
-			mine = exitChanged
+			code = worse(code, exitChanged)
 		}
-		code = worse(code, mine)
 	}
 	if err := s.result(&s.flags.outputFlags, value, names, lines); err != nil {
 		return err
@@ -393,6 +380,7 @@ func (s *session) finish(rows []*row, detailed bool, value any, lines [][]string
 // codeOf returns the exit code that an error asks for.
 func codeOf(err error) int {
 	coded, ok := errors.AsType[*exitError](err)
+	_, isPin := errors.AsType[*source.PinError](err)
 	switch {
 	case err == nil:
 		return exitReady
@@ -400,7 +388,7 @@ func codeOf(err error) int {
 		return coded.code
 	case errors.Is(err, source.ErrVerification):
 		return exitVerify
-	case isPin(err):
+	case isPin:
 		return exitLocked
 	case errors.Is(err, source.ErrInvalid):
 		return exitUsage
@@ -415,26 +403,29 @@ func worse(a, b int) int {
 	return rank[max(slices.Index(rank, a), slices.Index(rank, b))]
 }
 
-// remarks prints what went wrong with an object and, unless it is to be quiet,
-// what its user should know.
-func (s *session) remarks(r *row) {
-	name := r.Object.Head().String()
-	if r.err != nil {
-		text := strings.TrimPrefix(redact.String(r.err.Error()), addressOf(r.Object)+": ")
-		if s.typed {
-			text = byFlag(text)
+// remarks prints what went wrong with objects and, unless it is to be quiet, what their
+// user should know. It returns the exit code that they ask for.
+func (s *session) remarks(rows []*row) (code int) {
+	for _, r := range rows {
+		name := r.Object.Head().String()
+		if code = worse(code, codeOf(r.err)); r.err != nil {
+			text := strings.TrimPrefix(redact.String(r.err.Error()), addressOf(r.Object)+": ")
+			if s.typed {
+				text = byFlag(text)
+			}
+			text += unreachable(r.err)
+			fmt.Fprintf(s.stderr, "%s: %s\n", name, text)
+			s.noteRow(r, text)
 		}
-		text += unreachable(r.err)
-		fmt.Fprintf(s.stderr, "%s: %s\n", name, text)
-		s.noteRow(r, text)
+		if s.flags.quiet {
+			continue
+		}
+		for _, note := range r.Report.Notes {
+			fmt.Fprintf(s.stderr, "%s: note: %s\n", name, redact.String(note))
+		}
+		s.leftOut(name, r.Report.Report)
 	}
-	if s.flags.quiet {
-		return
-	}
-	for _, note := range r.Report.Notes {
-		fmt.Fprintf(s.stderr, "%s: note: %s\n", name, redact.String(note))
-	}
-	s.leftOut(name, r.Report.Report)
+	return code
 }
 
 // noteRow notes what went wrong with an object at its document.

@@ -32,10 +32,17 @@ type sourceFlags struct {
 func (f *sourceFlags) register(c *cobra.Command) {
 	f.documentFlags.register(c)
 	f.registerFrom(c)
-	c.Flags().IntVar(&f.parallel, "parallel", 4, "number of objects processed at the same time")
-	f.registerAccess(c, true)
-	f.outputFlags.register(c, "table", "wide", "json", "yaml", "name")
+	f.registerWork(c)
+	f.urlFlags.register(c, true)
 	c.ValidArgsFunction = f.completeObjects
+}
+
+// registerWork adds the flags of commands that work on several objects at the same time.
+func (f *sourceFlags) registerWork(c *cobra.Command) {
+	c.Flags().IntVar(&f.parallel, "parallel", 4, "number of objects processed at the same time")
+	registerSecrets(c, &f.secrets)
+	f.registerLogin(c)
+	f.outputFlags.register(c, "table", "wide", "json", "yaml", "name")
 }
 
 // registerFrom adds the flag of what stands in for origins.
@@ -78,15 +85,28 @@ func complete(c *cobra.Command, flag string, values ...string) {
 	}
 }
 
-// offer completes arguments by names, of which the shell gets those that begin as what is written does.
-func offer(names func(ctx context.Context, c *cobra.Command, args []string) []string) cobra.CompletionFunc {
+// offer completes up to most arguments by names, of which the shell gets those that begin as what
+// is written does.
+func offer(most int, names func(ctx context.Context, c *cobra.Command, args []string) []string) cobra.CompletionFunc {
 	return func(c *cobra.Command, args []string, start string) ([]string, cobra.ShellCompDirective) {
+		if len(args) >= most {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
 		ctx, cancel := context.WithTimeout(c.Context(), 2*time.Second) // for a server to answer
 		defer cancel()
 		return slices.DeleteFunc(names(ctx, c, args), func(name string) bool {
 			return !strings.HasPrefix(strings.ToLower(name), strings.ToLower(start))
 		}), cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// mapped returns what f makes of each value.
+func mapped[T, U any](values []T, f func(T) U) []U {
+	all := make([]U, len(values))
+	for i, v := range values {
+		all[i] = f(v)
+	}
+	return all
 }
 
 // either lists words in a sentence.

@@ -66,7 +66,8 @@ revision, for one check. If nothing is waiting, it names the gates of the canary
 	{"close [NAMESPACE/]NAME", "Close a KIND", "Close closes the KIND of a canary. A KIND that was never opened is closed.", `  headgate KIND close prod/web`, "reason", act("close")},
 	{"reject [NAMESPACE/]NAME", "Close a KIND, and roll back the revision that is waiting", `Reject closes the KIND of a canary, and opens its rollback switch for the revision that is waiting, or for the one with
 --checksum. If the canary has a rollback webhook, it is rolled back.`, `  headgate KIND reject prod/web --reason "error rate"`, "reason checksum ttl gateOnly", act("reject")},
-	{"get [NAMESPACE/]NAME", "Print one KIND", "Get prints the state of one KIND, and which revision is waiting.", `  headgate KIND get prod/web -o json`, "", (*gateCall).get},
+	{"get [NAMESPACE/]NAME", "Print one KIND", "Get prints the state of one KIND, and which revision is waiting.", `  headgate KIND get prod/web -o json`, "",
+		func(c *gateCall, ctx context.Context, k api.Key) error { return c.printGate(c.client.Gate(ctx, k)) }},
 	{"list", "Print KINDs", `List prints the KINDs that were opened or closed, or where a revision is waiting. All others are closed.`, `  headgate KIND list --namespace prod`, "select limit", (*gateCall).list},
 	{"watch", "Print changes as they happen", `Watch prints the KINDs, and then a line for each change, until it is interrupted. If the connection is lost, it
 connects again and prints what changed in the meantime.`, `  headgate KIND watch --namespace prod`, "select remote long", (*gateCall).watch},
@@ -116,41 +117,39 @@ const defaultServer = "http://127.0.0.1:8080"
 func (f *gateFlags) register(c *cobra.Command, verb gateVerb) {
 	f.serverFlags.register(c, "the test runner; default the variable HEADGATE_TESTER, or "+defaultServer)
 	fl, has := c.Flags(), func(word string) bool { return strings.Contains(verb.has, word) }
-	formats, gates := []string{"table", "json", "yaml"}, "`NAME` of the gate, if the canary has several; default "+api.DefaultGate
-	if !has("remote") {
-		fl.StringVar(&f.state, "state", "", "`DIR` with the state of a test runner that is not running, instead of --server")
+	for _, flag := range []struct {
+		there       bool
+		value       *string
+		name, usage string
+	}{
+		{!has("remote"), &f.state, "state", "`DIR` with the state of a test runner that is not running, instead of --server"},
+		{has("select"), &f.Namespace, "namespace", "only canaries in `NAMESPACE`; default all"},
+		{has("select"), &f.Name, "name", "only canaries called `NAME`; default all"},
+		{has("select"), &f.Gate, "gate", "only gates called `NAME`; default all"},
+		{!has("select"), &f.Gate, "gate", "`NAME` of the gate, if the canary has several; default " + api.DefaultGate},
+		{has("before"), &f.Before, "before", "only entries before the one with this `ID`"},
+		{has("reason"), &f.change.Reason, "reason", "`TEXT` for the audit trail"},
+		{has("reason"), &f.change.Actor, "actor", "your `NAME` for the audit trail, if the server needs no token; default the user name"},
+		{has("mode"), (*string)(&f.change.Mode), "mode", "`MODE`: sticky, one-shot or checksum; default sticky, with --checksum checksum"},
+		{has("checksum"), &f.change.Checksum, "checksum", "`CHECKSUM` of the revision"},
+		{has("ttl"), &f.change.TTL, "ttl", "`TIME` after which an opening (default never) or a link (default 24h) ends: seconds, or a duration such as 2h"},
+	} {
+		if flag.there {
+			fl.StringVar(flag.value, flag.name, "", flag.usage)
+		}
 	}
-	if has("select") {
-		fl.StringVar(&f.Namespace, "namespace", "", "only canaries in `NAMESPACE`; default all")
-		fl.StringVar(&f.Name, "name", "", "only canaries called `NAME`; default all")
-		gates = "only gates called `NAME`; default all"
+	if has("mode") {
+		complete(c, "mode", string(api.Sticky), string(api.OneShot), string(api.Bound))
 	}
-	fl.StringVar(&f.Gate, "gate", "", gates)
 	if has("limit") {
 		fl.IntVar(&f.Limit, "limit", 1000, "maximum number to print, up to 1000")
 	}
+	formats := []string{"table", "json", "yaml"}
 	if verb.use == "list" {
 		formats = []string{"table", "wide", "json", "yaml", "name"}
-		if f.Kind == api.KindGate {
-			fl.BoolVar(&f.Waiting, "waiting", false, "only gates where a revision is waiting, with a check within the last two intervals")
-		}
 	}
-	if has("before") {
-		fl.StringVar(&f.Before, "before", "", "only entries before the one with this `ID`")
-	}
-	if has("reason") {
-		fl.StringVar(&f.change.Reason, "reason", "", "`TEXT` for the audit trail")
-		fl.StringVar(&f.change.Actor, "actor", "", "your `NAME` for the audit trail, if the server needs no token; default the user name")
-	}
-	if has("mode") {
-		fl.StringVar((*string)(&f.change.Mode), "mode", "", "`MODE`: sticky, one-shot or checksum; default sticky, with --checksum checksum")
-		complete(c, "mode", string(api.Sticky), string(api.OneShot), string(api.Bound))
-	}
-	if has("checksum") {
-		fl.StringVar(&f.change.Checksum, "checksum", "", "`CHECKSUM` of the revision")
-	}
-	if has("ttl") {
-		fl.StringVar(&f.change.TTL, "ttl", "", "`TIME` after which an opening (default never) or a link (default 24h) ends: seconds, or a duration such as 2h")
+	if verb.use == "list" && f.Kind == api.KindGate {
+		fl.BoolVar(&f.Waiting, "waiting", false, "only gates where a revision is waiting, with a check within the last two intervals")
 	}
 	f.registerFormat(c, formats...)
 }
@@ -200,7 +199,7 @@ func (p *program) runGate(ctx context.Context, verb gateVerb, f *gateFlags, args
 func (p *program) gates(f *gateFlags) (client *api.Client, done func() error, err error) {
 	if f.state == "" {
 		c, err := p.connect(&f.serverFlags, "HEADGATE_TESTER", defaultServer)
-		return &api.Client{URL: c.base, Token: c.token, HTTP: c.client}, func() error { return nil }, err
+		return &api.Client{URL: c.Base, Token: c.Token, HTTP: c.HTTP}, func() error { return nil }, err
 	}
 	if f.server != "" {
 		return nil, nil, usage("--state and --server exclude each other: with --server it is the test runner that has the state")
@@ -235,20 +234,14 @@ func (h inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // completeGates offers the gates that are known, to commands that take one.
 func (p *program) completeGates(f *gateFlags, most int) cobra.CompletionFunc {
-	return offer(func(ctx context.Context, _ *cobra.Command, args []string) (names []string) {
-		if len(args) >= most {
-			return nil
-		}
+	return offer(most, func(ctx context.Context, _ *cobra.Command, _ []string) []string {
 		client, done, err := p.gates(f)
 		if err != nil {
 			return nil
 		}
 		defer done()
 		gates, _ := client.Gates(ctx, api.Filter{Kind: f.Kind, Limit: 1000}) // what can be read is offered
-		for _, g := range gates {
-			names = append(names, pathOf(g.Key))
-		}
-		return names
+		return mapped(gates, func(g api.Gate) string { return pathOf(g.Key) })
 	})
 }
 
@@ -282,10 +275,6 @@ func act(action string) func(*gateCall, context.Context, api.Key) error {
 	return func(c *gateCall, ctx context.Context, k api.Key) error {
 		return c.printGate(c.client.Change(ctx, action, k, c.change))
 	}
-}
-
-func (c *gateCall) get(ctx context.Context, k api.Key) error {
-	return c.printGate(c.client.Gate(ctx, k))
 }
 
 func (c *gateCall) printGate(g api.Gate, err error) error {
@@ -338,11 +327,7 @@ func (c *gateCall) list(ctx context.Context, _ api.Key) error {
 		if err != nil {
 			return err
 		}
-		var words []string
-		for _, r := range runs {
-			words = append(words, r.Type+" "+string(r.State))
-		}
-		tests[g.Key] = strings.Join(words, ", ")
+		tests[g.Key] = strings.Join(mapped(runs, func(r api.Run) string { return r.Type + " " + string(r.State) }), ", ")
 	}
 	return c.result(&c.outputFlags, map[string][]api.Gate{"gates": append([]api.Gate{}, gates...)}, names, gateLines(gates, tests))
 }

@@ -61,7 +61,7 @@ func (p *program) runGet(ctx context.Context, f *keptFlags, args []string) error
 	for _, defect := range defects {
 		p.warn(errors.New(defect))
 	}
-	absent := k.missing(refsOf(found), false)
+	absent := k.missing(mapped(found, sourceRef), false)
 	if len(found) == 0 && absent != nil {
 		return absent
 	}
@@ -257,7 +257,7 @@ func (p *program) changeSources(ctx context.Context, f *keptFlags, args []string
 	if err != nil {
 		return err
 	}
-	errs := []error{k.missing(refsOf(found), true)}
+	errs := []error{k.missing(mapped(found, sourceRef), true)}
 	if codeOf(errs[0]) == exitUsage {
 		return errs[0]
 	}
@@ -342,11 +342,7 @@ Exit codes: 0 done, 1 refused, failed, or there is no such object, 2 usage.`,
 }
 
 func (p *program) runDelete(ctx context.Context, f *keptFlags, force bool, args []string) error {
-	err := f.choose(args, true)
-	if err == nil {
-		err = isStore(f.store)
-	}
-	if err != nil {
+	if err := cmp.Or(f.choose(args, true), isStore(f.store)); err != nil {
 		return err
 	}
 	if !force {

@@ -92,11 +92,8 @@ an invalid object.`,
 	return c
 }
 
-func textsOf[T ~string](values []T) (texts []string) {
-	for _, v := range values {
-		texts = append(texts, string(v))
-	}
-	return texts
+func textsOf[T ~string](values []T) []string {
+	return mapped(values, func(v T) string { return string(v) })
 }
 
 func (p *program) runCallHook(c *cobra.Command, f *hookFlags, args []string) (err error) {
@@ -166,10 +163,7 @@ func (p *program) declaredHook(c *cobra.Command, f *hookFlags, args []string) (r
 		}
 		names = append(names, hook.Name)
 	}
-	if len(names) == 0 {
-		return nil, usage("canary %s has no webhooks", nameOf(canary))
-	}
-	return nil, usage("canary %s has no webhook %q; there are %s", nameOf(canary), args[last], strings.Join(names, ", "))
+	return nil, usage("canary %s has no webhook %q; there are %s", nameOf(canary), args[last], cmp.Or(strings.Join(names, ", "), "none"))
 }
 
 // hookAt describes the webhook at a URL.
@@ -186,11 +180,8 @@ func (f *hookFlags) hookAt(args []string) (rollout.Secrets, error) {
 	}
 	f.hook.Name, f.hook.URL = u.Hostname(), args[0]
 	access, err := readKeys(keyFile{"bearer-token-file", f.bearer, "bearerToken", true}, keyFile{"hmac-key-file", f.hmac, "hmacKey", true})
-	if err != nil {
-		return nil, err
-	}
-	certificates, err := readKeys(keyFile{"ca-file", f.ca, "ca.crt", false}, keyFile{"cert", f.cert, "tls.crt", false}, keyFile{"key", f.key, "tls.key", false})
-	if err != nil {
+	certificates, err2 := readKeys(keyFile{"ca-file", f.ca, "ca.crt", false}, keyFile{"cert", f.cert, "tls.crt", false}, keyFile{"key", f.key, "tls.key", false})
+	if err := cmp.Or(err, err2); err != nil {
 		return nil, err
 	}
 	for _, text := range f.headers {
@@ -360,12 +351,12 @@ func printable(text string) string {
 
 // completeHooks offers the webhooks of the canaries in the files of -f.
 func completeHooks(f *manifestFlags) cobra.CompletionFunc {
-	return offer(func(_ context.Context, _ *cobra.Command, args []string) (names []string) {
+	return offer(2, func(_ context.Context, _ *cobra.Command, args []string) (names []string) {
 		canaries := f.offered()
 		for _, canary := range canaries {
 			if len(args) == 0 && len(canaries) > 1 {
 				names = append(names, nameOf(canary))
-			} else if len(args) == 0 || len(args) == 1 && (args[0] == nameOf(canary) || args[0] == canary.Metadata.Name) {
+			} else if len(args) == 0 || args[0] == nameOf(canary) || args[0] == canary.Metadata.Name {
 				for _, hook := range canary.Spec.Analysis.Webhooks {
 					names = append(names, hook.Name)
 				}

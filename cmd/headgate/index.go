@@ -29,8 +29,7 @@ func (p *program) index() *cobra.Command {
 
 func (p *program) indexSearch() *cobra.Command {
 	f := new(sourceFlags)
-	var within string // range of versions
-	var devel bool
+	var search search
 	c := &cobra.Command{
 		Use:   "search [-f FILE|DIR|-] SOURCE [NAME]...",
 		Short: "Print the versions of charts, newest first",
@@ -59,24 +58,20 @@ Exit codes: 0 every NAME was found, 1 one was not found or something failed, 2 u
 			}), directive
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			if c.Flags().Changed("version") && within == "" {
+			switch {
+			case c.Flags().Changed("version") && search.versions == "":
 				return usage("--version must not be empty: say what is wanted, or leave it out")
-			}
-			if len(args) == 0 {
+			case len(args) == 0:
 				return usage("give an index: the URL of a repository, a file, a directory, or a PkgRepository")
 			}
-			search, err := newSearch(args[1:], within, devel)
-			if err != nil {
-				return err
-			}
-			return asFailure(p.runSearch(c.Context(), f, args[0], search))
+			return asFailure(p.runSearch(c.Context(), f, args, &search))
 		},
 	}
 	fl := c.Flags()
 	f.documentFlags.register(c)
 	registerStore(c, &f.store)
-	fl.StringVar(&within, "version", "", "only this version, or versions in the `RANGE`")
-	fl.BoolVar(&devel, "devel", false, "include pre-releases")
+	fl.StringVar(&search.versions, "version", "", "only this version, or versions in the `RANGE`")
+	fl.BoolVar(&search.devel, "devel", false, "include pre-releases")
 	f.registerAccess(c, false)
 	registerLimit(c, &f.maxBytes)
 	f.outputFlags.register(c, "table", "wide", "json", "yaml", "name")
@@ -84,18 +79,25 @@ Exit codes: 0 every NAME was found, 1 one was not found or something failed, 2 u
 	return c
 }
 
-func (p *program) runSearch(ctx context.Context, f *sourceFlags, arg string, search *search) error {
+func (p *program) runSearch(ctx context.Context, f *sourceFlags, args []string, search *search) error {
+	if err := search.prepare(args[1:]); err != nil {
+		return err
+	}
 	s, err := p.open(f)
 	if err != nil {
 		return err
 	}
-	r, err := s.openIndex(ctx, arg)
+	r, err := s.openIndex(ctx, args[0])
 	if err == nil {
 		defer r.Close()
-		err = search.collect(ctx, search.entries(r))
+		entries := index.All(r)
+		if names := search.names; len(names) == 1 && !strings.ContainsAny(names[0], `*?[\`) { // the rest is not decoded
+			entries = index.Entries(r, names[0])
+		}
+		err = search.collect(ctx, entries)
 	}
 	if err != nil {
-		return s.about(shown(arg), err)
+		return s.about(shown(args[0]), err)
 	}
 	if err := search.print(p, &f.outputFlags); err != nil {
 		return err
@@ -105,69 +107,63 @@ func (p *program) runSearch(ctx context.Context, f *sourceFlags, arg string, sea
 
 // openIndex opens the index that an argument names. It can be read repeatedly.
 func (s *session) openIndex(ctx context.Context, arg string) (io.ReadSeekCloser, error) {
-	obj, err := s.repository(arg)
+	isURL, declared := strings.Contains(arg, "://"), len(s.flags.files) > 0
+	if !isURL || declared {
+		if err := s.flags.fits(""); err != nil {
+			return nil, err
+		}
+	}
+	var repo *source.PkgRepository
+	var err error
+	in := io.NopCloser(s.stdin)
+	switch {
+	case isURL && declared:
+		err = usage("-f goes with a PkgRepository of its objects: want pkgrepository/NAME")
+	case isURL:
+		repo, err = s.repositoryOf(arg)
+	case declared:
+		var found []source.Object
+		if found, err = s.selected([]string{arg}); len(found) == 1 {
+			repo, _ = found[0].(*source.PkgRepository)
+		}
+		if err == nil && repo == nil {
+			err = usage("names no single PkgRepository: want pkgrepository/NAME or pkgrepository/NAMESPACE/NAME")
+		}
+	case arg == "-":
+	case isDir(arg):
+		return os.Open(filepath.Join(arg, "index.yaml"))
+	case exists(arg):
+		return os.Open(arg)
+	default:
+		lookup := artifactLookup{store: s.flags.store}
+		if in, err = lookup.open(ctx, arg); err == nil && !isIndex(lookup.found) {
+			err = errors.Join(usage("is no PkgRepository: want one, or a URL, a file or a directory"), in.Close())
+		}
+	}
 	switch {
 	case err != nil:
 		return nil, err
-	case obj != nil && obj.Spec.Type == source.RepositoryOCI:
+	case repo != nil && repo.Spec.Type == source.RepositoryOCI:
 		return nil, usage("a registry has no index: its charts are repositories, and their versions tags")
-	case obj != nil:
-		return newSpool(func(w *os.File) error {
-			_, _, err := s.origins.Write(ctx, w, obj, s.env)
-			return err
-		})
-	case arg != "-" && isDir(arg):
-		return os.Open(filepath.Join(arg, "index.yaml"))
-	case arg != "-" && exists(arg):
-		return os.Open(arg)
-	}
-	in := io.NopCloser(s.stdin)
-	if arg != "-" {
-		lookup := artifactLookup{store: s.flags.store}
-		if in, err = lookup.open(ctx, arg); err != nil {
-			return nil, err
-		}
-		if !isIndex(lookup.found) {
-			return nil, errors.Join(usage("is no PkgRepository: want one, or a URL, a file or a directory"), in.Close())
-		}
 	}
 	defer in.Close()
-	return newSpool(func(w *os.File) error {
-		_, err := io.Copy(w, in)
+	return newSpool(func(w *os.File) (err error) {
+		if repo != nil {
+			_, _, err = s.origins.Write(ctx, w, repo, s.env)
+		} else {
+			_, err = io.Copy(w, in)
+		}
 		return err
 	})
 }
 
-// repository returns the PkgRepository whose index is to be fetched, nil if arg is
-// not about one.
-func (s *session) repository(arg string) (*source.PkgRepository, error) {
-	isURL := strings.Contains(arg, "://")
-	if len(s.flags.files) == 0 && isURL {
-		return s.repositoryOf(arg)
-	}
-	if err := s.flags.fits(""); err != nil || len(s.flags.files) == 0 {
-		return nil, err
-	}
-	if isURL {
-		return nil, usage("-f goes with a PkgRepository of its objects: want pkgrepository/NAME")
-	}
-	found, err := s.selected([]string{arg})
-	if err != nil {
-		return nil, err
-	}
-	if len(found) == 1 {
-		if repo, ok := found[0].(*source.PkgRepository); ok {
-			return repo, nil
-		}
-	}
-	return nil, usage("names no single PkgRepository: want pkgrepository/NAME or pkgrepository/NAMESPACE/NAME")
-}
-
 // A search looks for charts in an index.
 type search struct {
-	names             []string                   // names and patterns; empty for all charts, each with its newest version
-	within, withDevel func(*semver.Version) bool // whether a version is wanted, and would be with pre-releases
-	found             map[string]*foundChart     // by name, of each chart that was asked for
+	names    []string // names and patterns; empty for all charts, each with its newest version
+	versions string   // a version, or a range of them
+	devel    bool     // with pre-releases
+	within   func(v *semver.Version, devel bool) bool
+	found    map[string]*foundChart // by name, of each chart that was asked for
 }
 
 // A foundChart is what an index has of a chart.
@@ -191,45 +187,33 @@ func (c candidate) compare(d candidate) int {
 // maxCharts bounds how many charts a list holds.
 const maxCharts = 100_000
 
-func newSearch(names []string, versions string, devel bool) (*search, error) {
+// prepare checks what is searched for. A version is wanted if it is spelled like the one
+// that is asked for, or lies in the range.
+func (s *search) prepare(names []string) error {
 	for _, name := range names {
 		if _, err := path.Match(name, ""); err != nil || name == "" {
-			return nil, usage("%q is neither the name of a chart nor a pattern", name)
+			return usage("%q is neither the name of a chart nor a pattern", name)
 		}
 	}
-	s := &search{names: names, found: map[string]*foundChart{}}
-	var err error
-	if s.withDevel, err = within(versions, true); err == nil {
-		s.within, err = within(versions, devel)
-	}
-	return s, err
-}
-
-// within returns what tells whether a version is wanted: it is spelled like the one
-// that is asked for, or lies in the range.
-func within(versions string, devel bool) (func(*semver.Version) bool, error) {
-	if versions == "" {
-		return func(v *semver.Version) bool { return devel || v.Prerelease() == "" }, nil
-	}
-	if exact, err := semver.StrictNewVersion(strings.TrimPrefix(versions, "v")); err == nil {
-		return func(v *semver.Version) bool {
+	s.names, s.found = names, map[string]*foundChart{}
+	exact, notExact := semver.StrictNewVersion(strings.TrimPrefix(s.versions, "v"))
+	among, err := semver.NewConstraint(s.versions)
+	switch {
+	case s.versions == "":
+		s.within = func(v *semver.Version, devel bool) bool { return devel || v.Prerelease() == "" }
+	case notExact == nil:
+		s.within = func(v *semver.Version, _ bool) bool {
 			return v.Equal(exact) && (exact.Metadata() == "" || exact.Metadata() == v.Metadata())
-		}, nil
+		}
+	case err != nil:
+		return usage("--version %q is neither a version nor a range", s.versions)
+	default:
+		s.within = func(v *semver.Version, devel bool) bool {
+			among.IncludePrerelease = devel
+			return among.Check(v)
+		}
 	}
-	c, err := semver.NewConstraint(versions)
-	if err != nil {
-		return nil, usage("--version %q is neither a version nor a range", versions)
-	}
-	c.IncludePrerelease = devel
-	return c.Check, nil
-}
-
-// entries returns those of an index. One name alone is looked up without decoding the rest.
-func (s *search) entries(r io.ReadSeeker) iter.Seq2[index.Entry, error] {
-	if len(s.names) == 1 && !strings.ContainsAny(s.names[0], `*?[\`) {
-		return index.Entries(r, s.names[0])
-	}
-	return index.All(r)
+	return nil
 }
 
 func (s *search) collect(ctx context.Context, entries iter.Seq2[index.Entry, error]) error {
@@ -251,9 +235,10 @@ func (s *search) collect(ctx context.Context, entries iter.Seq2[index.Entry, err
 		v, err := semver.NewVersion(e.Version)
 		switch c := (candidate{e, v}); {
 		case err != nil: // no range can select it
-		case !s.within(v) && s.withDevel(v):
-			chart.hidden++
-		case !s.within(v):
+		case !s.within(v, s.devel):
+			if s.within(v, true) {
+				chart.hidden++
+			}
 		case len(s.names) > 0 || len(chart.versions) == 0:
 			chart.versions = append(chart.versions, c)
 		case c.compare(chart.versions[0]) < 0: // of all charts only the newest

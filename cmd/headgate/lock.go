@@ -16,7 +16,7 @@ import (
 
 	"github.com/headgate-io/headgate"
 	"github.com/headgate-io/headgate/artifact"
-	"github.com/headgate-io/headgate/internal/durable"
+	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/lock"
 )
@@ -40,13 +40,10 @@ type relockFlags struct {
 func (f *relockFlags) register(c *cobra.Command) {
 	f.lockFlags.register(c)
 	f.registerFrom(c)
-	c.Flags().IntVar(&f.parallel, "parallel", 4, "number of objects processed at the same time")
-	registerSecrets(c, &f.secrets)
-	f.registerLogin(c)
+	f.registerWork(c)
 	registerLimit(c, &f.maxBytes)
 	f.registerCache(c)
-	f.digest = string(artifact.SHA256)
-	f.outputFlags.register(c, "table", "wide", "json", "yaml", "name")
+	f.stored.Algorithm = artifact.SHA256
 }
 
 func (p *program) lock() *cobra.Command {
@@ -108,12 +105,6 @@ Exit codes: 0 the lock is current, 1 something failed, 2 usage or an invalid obj
 	return c
 }
 
-// isPin reports whether err is about what a lock has.
-func isPin(err error) bool {
-	_, pin := errors.AsType[*source.PinError](err)
-	return pin
-}
-
 // lockFiles are the lock files of a session, and what they have.
 type lockFiles struct {
 	of      map[source.Reference]string // the file of each object
@@ -140,13 +131,17 @@ func (s *session) locks(file string) (*lockFiles, error) {
 			at = filepath.Join(filepath.Dir(root), lock.File)
 		}
 		for known := range l.files {
-			if samePath(known, at) { // two spellings of one file are not read and written twice
+			if realPath(known) == realPath(at) { // two spellings of one file are not read and written twice
 				at = known
 			}
 		}
 		if l.files[at] == nil {
-			entries, err := readLock(at)
-			if err != nil {
+			entries := lock.Entries{}
+			text, err := os.ReadFile(at)
+			if err == nil {
+				entries, err = lock.Read(bytes.NewReader(text))
+			}
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return nil, &exitError{exitUsage, fmt.Errorf("%s: %w", at, err)}
 			}
 			l.files[at] = entries
@@ -158,26 +153,6 @@ func (s *session) locks(file string) (*lockFiles, error) {
 		begin = s.flags.counts[i]
 	}
 	return l, nil
-}
-
-// samePath reports whether two names lead to one file, whether it is there or not.
-func samePath(a, b string) bool {
-	one, err1 := os.Stat(filepath.Dir(a))
-	other, err2 := os.Stat(filepath.Dir(b))
-	return err1 == nil && err2 == nil && os.SameFile(one, other) && filepath.Base(a) == filepath.Base(b)
-}
-
-// readLock reads a lock file; one that does not exist is empty.
-func readLock(name string) (lock.Entries, error) {
-	file, err := os.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return lock.Entries{}, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	return lock.Read(file)
 }
 
 // A lockChange is what becomes of one entry.
@@ -225,16 +200,32 @@ func (p *program) runLock(ctx context.Context, f *relockFlags, args []string, up
 	if err != nil {
 		return err
 	}
-	changes := locks.apply(s.set.Objects, found)
-	changes = append(changes, locks.tidy(update)...)
+	changes := append(locks.apply(s.set.Objects, found), locks.tidy(update)...)
 	slices.SortStableFunc(changes, func(a, b lockChange) int { return strings.Compare(a.Object, b.Object) })
-	failed := slices.ContainsFunc(rows, func(r *row) bool { return r.err != nil })
-	if !failed && !f.dryRun {
+	if err := s.rowsEnd(rows, "the lock was not written"); err != nil {
+		return err
+	}
+	if !f.dryRun {
 		if err := locks.write(); err != nil {
 			return err
 		}
 	}
-	return s.printChanges(rows, changes)
+	if len(changes) == 0 {
+		if !f.quiet {
+			fmt.Fprintln(p.stderr, "the lock is current")
+		}
+		if !f.documents() {
+			return nil
+		}
+	}
+	var names []string
+	lines := [][]string{{"OBJECT", "CHANGE", "FROM", "TO"}}
+	for _, c := range changes {
+		wide := f.output == "wide"
+		names = append(names, sourceName(c.ref))
+		lines = append(lines, []string{c.Object, c.Change, shortRevision(c.From, wide), shortRevision(c.To, wide)})
+	}
+	return p.result(&f.outputFlags, changes, names, lines)
 }
 
 // outdated returns the objects that have to be locked anew: those that have no entry
@@ -242,7 +233,7 @@ func (p *program) runLock(ctx context.Context, f *relockFlags, args []string, up
 // entries of the others are fixed; the pins of some are, whose content may change.
 func (s *session) outdated(l *lockFiles, move []source.Object) (anew []source.Object, fixed lock.Entries, err error) {
 	fixed = lock.Entries{}
-	moves := map[source.Reference]bool{} // what is not pinned
+	affected := map[source.Reference]bool{}
 	for _, obj := range s.set.Objects {
 		ref := source.ReferenceTo(obj)
 		sum, err := lock.SpecDigest(obj)
@@ -250,12 +241,11 @@ func (s *session) outdated(l *lockFiles, move []source.Object) (anew []source.Ob
 			return nil, nil, err
 		}
 		entry, known := l.entries[ref]
-		moves[ref] = !obj.Plan().Suspend && (!known || entry.SpecDigest != sum || slices.Contains(move, obj))
-		if known && !moves[ref] {
+		affected[ref] = !obj.Plan().Suspend && (!known || entry.SpecDigest != sum || slices.Contains(move, obj))
+		if known && !affected[ref] {
 			fixed[ref] = entry
 		}
 	}
-	affected := maps.Clone(moves)
 	for again := true; again; {
 		again = false
 		for _, obj := range s.set.Objects {
@@ -272,11 +262,7 @@ func (s *session) outdated(l *lockFiles, move []source.Object) (anew []source.Ob
 			}
 		}
 	}
-	for _, obj := range s.set.Objects {
-		if affected[source.ReferenceTo(obj)] {
-			anew = append(anew, obj)
-		}
-	}
+	anew = slices.DeleteFunc(slices.Clone(s.set.Objects), func(obj source.Object) bool { return !affected[source.ReferenceTo(obj)] })
 	return anew, fixed, nil
 }
 
@@ -299,7 +285,7 @@ func (s *session) relock(ctx context.Context, f *relockFlags, anew []source.Obje
 	defer os.RemoveAll(dir)
 	scratch := f.storingFlags
 	scratch.cache, scratch.store = f.cacheDir(), dir
-	store, end, err := scratch.openStore(artifact.StoreConfig{})
+	store, end, err := scratch.openStore()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -316,7 +302,8 @@ func (s *session) relock(ctx context.Context, f *relockFlags, anew []source.Obje
 }
 
 // apply puts entries into the files, and returns what changed.
-func (l *lockFiles) apply(objects []source.Object, found lock.Entries) (changes []lockChange) {
+func (l *lockFiles) apply(objects []source.Object, found lock.Entries) []lockChange {
+	changes := []lockChange{}
 	for _, obj := range objects {
 		ref := source.ReferenceTo(obj)
 		before, known := l.entries[ref]
@@ -373,49 +360,20 @@ func (l *lockFiles) write() error {
 		if bytes.Equal(before, text) || errors.Is(err, fs.ErrNotExist) && len(entries) == 0 {
 			continue
 		}
-		if err := errors.Join(durable.Replace(file, text), os.Chmod(file, 0o644)); err != nil { // others read it too
+		if err := writePublic(file, text); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// printChanges prints what became of entries, and returns the error with the exit code.
-func (s *session) printChanges(rows []*row, changes []lockChange) error {
-	if len(changes) == 0 {
-		changes = []lockChange{} // of JSON
-		if !s.flags.quiet && !slices.ContainsFunc(rows, func(r *row) bool { return r.err != nil }) {
-			fmt.Fprintln(s.stderr, "the lock is current")
-		}
-	}
-	var names []string
-	lines := [][]string{{"OBJECT", "CHANGE", "FROM", "TO"}}
-	for _, c := range changes {
-		wide := s.flags.output == "wide"
-		names = append(names, sourceName(c.ref))
-		lines = append(lines, []string{c.Object, c.Change, shortRevision(c.From, wide), shortRevision(c.To, wide)})
-	}
-	if err := s.rowsEnd(rows, "the lock was not written"); err != nil {
-		return err
-	}
-	if len(changes) == 0 && !s.flags.documents() {
-		return nil
-	}
-	return s.result(&s.flags.outputFlags, changes, names, lines)
-}
-
 // rowsEnd prints what went wrong with objects, and returns the error that says what
 // that means.
 func (s *session) rowsEnd(rows []*row, means string) error {
-	code := exitReady
-	for _, r := range rows {
-		s.remarks(r)
-		code = worse(code, codeOf(r.err))
+	if code := s.remarks(rows); code != exitReady {
+		return &exitError{code, errors.New(means)}
 	}
-	if code == exitReady {
-		return nil
-	}
-	return &exitError{code, errors.New(means)}
+	return nil
 }
 
 // checkLocks says whether the lock files are current.
@@ -426,11 +384,11 @@ func (s *session) checkLocks(ctx context.Context, f *relockFlags, l *lockFiles, 
 		errs = append(errs, &source.PinError{Problem: "stale", Err: &at})
 	}
 	for _, obj := range anew {
+		text := "is not in the lock"
 		if _, known := l.entries[source.ReferenceTo(obj)]; known {
-			fail(s.set.At(obj), obj.Head().String(), "its spec, or that of a source that it is made of, has changed since it was locked")
-		} else {
-			fail(s.set.At(obj), obj.Head().String(), "is not in the lock")
+			text = "its spec, or that of a source that it is made of, has changed since it was locked"
 		}
+		fail(s.set.At(obj), obj.Head().String(), text)
 	}
 	for _, c := range l.tidy(false) {
 		fail(source.DocumentError{File: c.file}, c.Object, "is in the lock, but not in the documents")
@@ -469,4 +427,126 @@ func (s *session) prove(ctx context.Context, l *lockFiles) error {
 		return err
 	}
 	return s.rowsEnd(rows, "the lock is not current")
+}
+
+func (p *program) bundle() *cobra.Command {
+	return group("bundle", "Carry locked sources to where there is no network", p.bundleExport(), p.bundleImport())
+}
+
+func (p *program) bundleExport() *cobra.Command {
+	f := new(fetchFlags)
+	c := &cobra.Command{
+		Use:   "export FILE.tar -f FILE|DIR|- [KIND/NAME | KIND/NAMESPACE/NAME]...",
+		Short: "Write locked sources and their lock to one file",
+		Long: `Export fetches what is locked, as fetch --locked does, and writes it as an OCI image layout in a tar archive: a manifest
+for each artifact, named KIND.NAMESPACE.NAME, with the media types of Flux, and the index bundle that lists all of them and
+the lock. Tools such as oras and crane read it; what they push, headgate and flux pull. Equal input gives equal bytes.
+
+Signatures are verified before, and are not carried along.`,
+		Example: `  headgate bundle export sources.tar -f sources.yaml
+  headgate fetch -f sources.yaml --bundle sources.tar --locked --out ./sources`,
+		Args: arguments(1, -1),
+		RunE: func(c *cobra.Command, args []string) error {
+			f.export, f.Locked = args[0], true
+			return asFailure(p.runFetch(c.Context(), f, args[1:]))
+		},
+	}
+	f.registerLocked(c)
+	f.registerFrom(c)
+	c.Flags().BoolVar(&f.Offline, "offline", false, "use the store and the cache alone; exit with 5 if something is not there")
+	return c
+}
+
+func (p *program) bundleImport() *cobra.Command {
+	f := new(fetchFlags)
+	c := &cobra.Command{
+		Use:   "import FILE.tar -f FILE|DIR|- [KIND/NAME | KIND/NAMESPACE/NAME]...",
+		Short: "Store the sources in a bundle",
+		Long: `Import stores the artifacts of the objects in -f from a bundle, without a request. It trusts the lock in the bundle; with
+--locked that beside the documents.`,
+		Example: `  headgate bundle import sources.tar -f sources.yaml --locked`,
+		Args:    arguments(1, -1),
+		RunE: func(c *cobra.Command, args []string) error {
+			f.bundle = args[0]
+			return asFailure(p.runFetch(c.Context(), f, args[1:]))
+		},
+	}
+	f.registerLocked(c)
+	c.Flags().BoolVar(&f.Locked, "locked", false, "trust the lock file beside the documents, not the lock in the bundle")
+	return c
+}
+
+// registerLocked adds the flags of commands that bring sources to what is locked.
+func (f *fetchFlags) registerLocked(c *cobra.Command) {
+	f.documentFlags.register(c)
+	f.registerWork(c)
+	f.storingFlags.register(c)
+	f.lockFlags.register(c)
+	c.ValidArgsFunction = f.completeObjects
+}
+
+// openBundle has what is locked taken from a bundle, and the lock as well unless that
+// beside the documents counts.
+func (s *session) openBundle(ctx context.Context, f *fetchFlags) (err error) {
+	if s.typed {
+		return usage("a bundle is about objects: give them with -f")
+	}
+	if f.Bundle, err = oci.OpenBundle(f.bundle); err != nil {
+		return &exitError{exitUsage, err}
+	}
+	s.opened, f.Offline = append(s.opened, f.Bundle), true
+	if f.Locked {
+		return nil
+	}
+	f.Locked = true
+	text, err := f.Bundle.Lock(ctx)
+	if err == nil {
+		f.Lock, err = lock.Read(bytes.NewReader(text))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.bundle, err)
+	}
+	return nil
+}
+
+// export writes what was fetched by a lock to a bundle.
+func (s *session) export(file string, rows []*row, locked lock.Entries, store *artifact.Store) error {
+	var archives []oci.Bundled
+	entries := lock.Entries{}
+	for _, r := range rows {
+		ref := source.ReferenceTo(r.Object)
+		if entry, known := locked[ref]; known {
+			entries[ref] = entry
+		}
+		if source.External(r.Object) || r.Object.Artifact() == nil {
+			continue
+		}
+		packed, err := headgate.Bundled(r.Object, store)
+		if err != nil {
+			return err
+		}
+		archives = append(archives, packed)
+	}
+	slices.SortFunc(archives, func(a, b oci.Bundled) int { return strings.Compare(a.Name, b.Name) })
+	text, err := entries.Encode()
+	if err != nil {
+		return err
+	}
+	return writeBeside(file, func(w *os.File) error { return oci.WriteBundle(w, archives, text) })
+}
+
+// writeBeside writes a file beside its name, and renames it when all of it is written.
+func writeBeside(name string, write func(*os.File) error) error {
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
+	if err != nil {
+		return err
+	}
+	err = errors.Join(write(f), f.Chmod(0o644), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
 }

@@ -160,9 +160,9 @@ func (p *program) root() *cobra.Command {
 	}{
 		{"fetch", "Fetch:", []*cobra.Command{p.init(), p.fetch(), p.lock(), p.update(), p.bundle(), p.resolve(), p.verify(), p.push()}},
 		{"inspect", "Inspect:", []*cobra.Command{p.artifact(), p.diff(), p.explain(), p.index(), p.validate(), p.convert(), p.schema()}},
-		{"serve", "Keep up to date:", []*cobra.Command{p.serve(), p.get(), p.reconcile(), p.suspend(), p.resume(), p.delete(), p.events()}},
+		{"serve", "Keep up to date:", []*cobra.Command{p.serveCommand(new(serveFlags)), p.get(), p.reconcile(), p.suspend(), p.resume(), p.delete(), p.events()}},
 		{"rollout", "Roll out:", []*cobra.Command{p.rollout(), p.hook()}},
-		{"tester", "Test runner:", []*cobra.Command{p.tester(), p.gate(api.KindGate), p.gate(api.KindRollback)}},
+		{"tester", "Test runner:", []*cobra.Command{p.testerCommand(new(testerFlags)), p.gate(api.KindGate), p.gate(api.KindRollback)}},
 		{"other", "Other:", []*cobra.Command{p.version()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
@@ -262,11 +262,7 @@ func (p *program) version() *cobra.Command {
 		Short: "Print the version, the commit and its date",
 		Args:  arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
-			if f.documents() {
-				return printValue(p.stdout, f.output, thisBuild())
-			}
-			_, err := fmt.Fprintln(p.stdout, thisBuild())
-			return err
+			return p.result(&f, thisBuild(), nil, [][]string{{thisBuild().String()}})
 		},
 	}
 	f.registerFormat(c, "text", "json", "yaml")
@@ -302,8 +298,8 @@ func (b build) String() string {
 	return strings.Join(strings.Fields(fmt.Sprint("headgate ", b.Version, " ", b.Commit, " ", b.Date, " ", b.Go, " ", b.Platform)), " ")
 }
 
-// isTerminal reports whether w is a terminal.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+// isTerminal reports whether a reader or writer is a terminal.
+func isTerminal(file any) bool {
+	f, ok := file.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }

@@ -13,13 +13,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/durable"
 	"github.com/headgate-io/headgate/source"
 )
 
 // outFlags say where content is extracted to.
 type outFlags struct {
-	out   string
-	force bool
+	out string
+	artifact.Extractor
 }
 
 // outRule says in the help of commands what --out replaces.
@@ -29,17 +30,17 @@ directory, the working directory, a store, a Git repository, or a directory that
 
 func (f *outFlags) register(c *cobra.Command, use string) {
 	c.Flags().StringVar(&f.out, "out", "", use)
-	c.Flags().BoolVar(&f.force, "force", false, "let --out replace a directory that it did not write or that has changed")
+	c.Flags().BoolVar(&f.Force, "force", false, "let --out replace a directory that it did not write or that has changed")
 }
 
 // check reports whether dir can be replaced.
 func (f *outFlags) check(ctx context.Context, dir string) error {
-	return refusedOut(artifact.Extractor{Force: f.force}.Check(ctx, dir), dir)
+	return refusedOut(f.Check(ctx, dir), dir)
 }
 
 // extract replaces dir by the content of tree.
 func (f *outFlags) extract(ctx context.Context, tree *artifact.Tree, dir string) error {
-	return refusedOut(artifact.Extractor{Force: f.force}.Extract(ctx, tree, dir), dir)
+	return refusedOut(f.Extract(ctx, tree, dir), dir)
 }
 
 // refusedOut gives a directory that is not replaced the exit code of usage, and
@@ -98,6 +99,15 @@ func (f *storingFlags) checkFrom(local map[string]string, what, written string) 
 		}
 	}
 	return nil
+}
+
+// writePublic makes text the content of a file that others may read too.
+func writePublic(file string, text []byte) error {
+	err := durable.Replace(file, text)
+	if err == nil {
+		err = os.Chmod(file, 0o644)
+	}
+	return err
 }
 
 func exists(path string) bool {

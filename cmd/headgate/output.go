@@ -21,6 +21,7 @@ import (
 	"text/template"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	prettytext "github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
@@ -95,6 +96,9 @@ func (p *program) table(wide bool) *table {
 	return t
 }
 
+// colours are those of the status of a condition.
+var colours = map[string]prettytext.Color{"True": prettytext.FgGreen, "False": prettytext.FgRed, "Unknown": prettytext.FgYellow}
+
 // leastCell is what is left of a last cell that is cut.
 const leastCell = 40
 
@@ -115,7 +119,11 @@ func (t *table) print(rows ...[]string) error {
 		used, last := 0, len(cells)-1
 		for i, cell := range cells[:last] {
 			used += t.widths[i] + 2
-			out.WriteString(t.coloured(i, cell) + strings.Repeat(" ", t.widths[i]+2-prettytext.StringWidth(cell)))
+			space := strings.Repeat(" ", t.widths[i]+2-prettytext.StringWidth(cell))
+			if colour, known := colours[cell]; known && t.paint && i == 1 {
+				cell = colour.EscapeSeq() + cell + prettytext.Reset.EscapeSeq()
+			}
+			out.WriteString(cell + space)
 		}
 		if t.limit > 0 {
 			cells[last] = prettytext.Snip(cells[last], max(leastCell, t.limit-used), "…")
@@ -124,14 +132,6 @@ func (t *table) print(rows ...[]string) error {
 	}
 	_, err := io.WriteString(t.w, out.String())
 	return err
-}
-
-func (t *table) coloured(column int, cell string) string {
-	colour, known := map[string]prettytext.Color{"True": prettytext.FgGreen, "False": prettytext.FgRed, "Unknown": prettytext.FgYellow}[cell]
-	if !t.paint || column != 1 || !known {
-		return cell
-	}
-	return colour.EscapeSeq() + cell + prettytext.Reset.EscapeSeq()
 }
 
 // hexes are the digests and commits of revisions.
@@ -152,18 +152,7 @@ func shortDigest(digest string) string {
 }
 
 // humanSize writes a number of bytes with a binary unit.
-func humanSize(n int64) string {
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
-	}
-	size, unit := float64(n), ""
-	for _, unit = range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if size /= 1024; size < 1024 {
-			break
-		}
-	}
-	return fmt.Sprintf("%.1f %s", size, unit)
-}
+func humanSize(n int64) string { return humanize.IBytes(uint64(n)) }
 
 // age writes a time span in its largest unit.
 func age(d time.Duration) string {
@@ -238,7 +227,7 @@ func printDocuments(w io.Writer, format string, objects []source.Object) error {
 		if err != nil {
 			return err
 		}
-		list.Items[i] = bytes.TrimSpace(text)
+		list.Items[i] = text
 	}
 	return printValue(w, format, list)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,10 @@ import (
 	prettytext "github.com/jedib0t/go-pretty/v6/text"
 	"golang.org/x/term"
 
+	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/internal/retry"
+	"github.com/headgate-io/headgate/rollout"
+	"github.com/headgate-io/headgate/rollout/drive"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -24,7 +29,7 @@ type meter struct {
 	width  int // of the terminal; 0 for none
 	total  int
 	names  map[string]string // address → how tables and errors name the object
-	cancel chan struct{}     // closed at the end
+	cancel func()            // ends ticks
 
 	mu    sync.Mutex
 	ended int
@@ -41,7 +46,7 @@ type transfer struct {
 
 // newMeter returns a meter of objects on w.
 func newMeter(w io.Writer, quiet bool, objects []source.Object) *meter {
-	m := &meter{w: w, names: map[string]string{}, open: map[string]*transfer{}, cancel: make(chan struct{})}
+	m := &meter{w: w, names: map[string]string{}, open: map[string]*transfer{}}
 	if quiet {
 		m.w = io.Discard
 	}
@@ -49,24 +54,24 @@ func newMeter(w io.Writer, quiet bool, objects []source.Object) *meter {
 		m.names[addressOf(obj)] = obj.Head().String()
 	}
 	m.total = len(m.names)
-	every := 10 * time.Second
+	interval := 10 * time.Second
 	if isTerminal(m.w) {
 		width, _, _ := term.GetSize(int(w.(*os.File).Fd()))
-		m.width, every = cmp.Or(width, 80), time.Second/4
+		m.width, interval = cmp.Or(width, 80), time.Second/4
 	}
-	ticks := time.NewTicker(every)
+	m.cancel = every(interval, m.tick)
+	return m
+}
+
+// every calls do at an interval until the function that it returns is called.
+func every(interval time.Duration, do func()) (stop func()) {
+	ctx, stop := context.WithCancel(context.Background())
 	go func() {
-		defer ticks.Stop()
-		for {
-			select {
-			case <-m.cancel:
-				return
-			case <-ticks.C:
-				m.tick()
-			}
+		for retry.Sleep(ctx, interval) == nil {
+			do()
 		}
 	}()
-	return m
+	return stop
 }
 
 // tick tells what is waited for.
@@ -164,9 +169,193 @@ func (m *meter) erase() {
 
 // stop ends the meter: what is printed from now on stands below its lines.
 func (m *meter) stop() {
-	close(m.cancel)
+	m.cancel()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.erase()
 	clear(m.open) // or a tick that waits would draw again
+}
+
+// A view shows a rollout: events as lines or as documents and, on a terminal,
+// below them one line with where it is.
+type view struct {
+	*program
+	*runFlags
+	stop func() // ends the drawing of the line; nil without a terminal
+
+	mu       sync.Mutex
+	status   rollout.Status
+	shown    time.Time // of the last line
+	checksum string    // that was printed last
+}
+
+// silence is how long a log stays without a line before one says that the
+// rollout goes on.
+const silence = 5 * time.Minute
+
+func newView(p *program, f *runFlags) *view {
+	v := &view{program: p, runFlags: f, shown: time.Now()}
+	if !f.quiet && isTerminal(p.stderr) {
+		v.stop = every(time.Second, func() { // the time that a gate is closed for goes on
+			v.mu.Lock()
+			defer v.mu.Unlock()
+			v.draw()
+		})
+	}
+	return v
+}
+
+// end takes the line off the terminal.
+func (v *view) end() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.stop != nil {
+		v.stop()
+		v.erase()
+		v.stop = nil
+	}
+}
+
+// Show shows a status.
+func (v *view) Show(s rollout.Status) {
+	v.mu.Lock()
+	v.status = s
+	v.draw()
+	silent := v.stop == nil && time.Since(v.shown) >= silence
+	v.mu.Unlock()
+	if silent && !v.quiet && !v.documents() {
+		v.line(time.Now(), progressOf(v.Canary, s))
+	}
+}
+
+// Emit shows an event.
+func (v *view) Emit(_ context.Context, e rollout.Event) {
+	if v.documents() {
+		e.Message, e.Reason = redact.String(e.Message), redact.String(e.Reason)
+		_ = printItem(v.stdout, v.output, e) // a reader that left is noticed when the result is printed
+		return
+	}
+	if v.quiet {
+		return
+	}
+	if e.Checksum != "" && e.Checksum != v.checksum {
+		v.checksum = e.Checksum
+		v.line(e.Time, "webhooks are told the checksum "+e.Checksum)
+	}
+	text := e.Message
+	switch at := webhookAt(v.Canary, e.Hook); e.Code {
+	case rollout.EventRolloutWaits, rollout.EventTrafficWaits, rollout.EventPromotionWaits:
+		if !strings.Contains(text, strings.Trim(at, " ()")) {
+			text += at
+		}
+	}
+	if e.Warning {
+		text = "warning: " + text
+	}
+	v.line(e.Time, text)
+}
+
+// Say shows what is no event.
+func (v *view) Say(text string) {
+	if !v.quiet {
+		v.line(time.Now(), text)
+	}
+}
+
+// Warn shows an error that does not end the rollout.
+func (v *view) Warn(err error) { v.line(time.Now(), "warning: "+err.Error()) }
+
+// line writes a line.
+func (v *view) line(at time.Time, text string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.erase()
+	fmt.Fprintf(v.stderr, "%s %s\n", instant(at), redact.String(text))
+	v.shown = time.Now()
+	v.draw()
+}
+
+// draw writes the line with where the rollout is, as much of it as fits: a
+// terminal that went on below could not erase it. It is called with v.mu held.
+func (v *view) draw() {
+	if v.stop != nil {
+		fmt.Fprintf(v.stderr, "\r\x1b[K\x1b[?7l%s\x1b[?7h", progressOf(v.Canary, v.status))
+	}
+}
+
+func (v *view) erase() {
+	if v.stop != nil {
+		io.WriteString(v.stderr, "\r\x1b[K")
+	}
+}
+
+// result prints what became of a rollout, and how to go on. An error is told
+// with the exit code.
+func (v *view) result(r drive.Result) error {
+	switch {
+	case r.Settled && r.Outcome == drive.Promoted:
+		v.Say("nothing to do: the primary has revision " + r.Revision)
+	case r.Settled:
+		v.Say("nothing to do: the rollout of revision " + r.Revision + " has ended: --again starts it once more")
+	}
+	if v.documents() {
+		return printItem(v.stdout, v.output, r)
+	}
+	w := v.stdout
+	switch {
+	case r.Outcome == drive.Failed || !v.prints() && r.Outcome != drive.RolledBack:
+		return nil
+	case !v.prints():
+		w = v.stderr
+	}
+	text := r.Namespace + "/" + r.Name + " " + string(r.Outcome)
+	if r.Revision != "" {
+		text += ": revision " + redact.String(r.Revision)
+	}
+	if r.Reason != "" {
+		text += ": " + r.Reason
+	}
+	_, err := fmt.Fprintln(w, text)
+	if err == nil && r.Outcome == drive.NotOver && !v.quiet {
+		_, err = fmt.Fprintf(v.stderr, "%s; run the same command again to go on (status: %s)\n", progressOf(v.Canary, r.Status), v.File.Path)
+	}
+	return err
+}
+
+// webhookAt is where a webhook of a canary is, in brackets.
+func webhookAt(c *rollout.Canary, hook string) string {
+	for _, h := range c.Spec.Analysis.Webhooks {
+		if h.Name == hook {
+			return " (" + redact.String(h.URL) + ")"
+		}
+	}
+	return ""
+}
+
+// progressOf is where a rollout is, on one line. Of the canary no more than its
+// name need be known.
+func progressOf(c *rollout.Canary, s rollout.Status) string {
+	bar := func(part, whole int) string {
+		n := min(max(part, 0)*10/max(whole, 1), 10)
+		return "[" + strings.Repeat("#", n) + strings.Repeat(".", 10-n) + "]"
+	}
+	text := nameOf(c) + "  " + cmp.Or(string(s.Phase), "new")
+	if all := c.Spec.Analysis.Iterations; all > 0 {
+		text += fmt.Sprintf("  %s %d/%d iterations", bar(s.Iterations, all), s.Iterations, all)
+	} else {
+		text += fmt.Sprintf("  %s %d%% of the traffic", bar(s.CanaryWeight, 100), s.CanaryWeight)
+	}
+	if s.Mirrored {
+		text += "  mirrored to the canary"
+	}
+	if s.FailedChecks > 0 {
+		text += fmt.Sprintf("  failed checks %d", s.FailedChecks)
+		if c.Kind != "" {
+			text += fmt.Sprintf("/%d", c.Threshold())
+		}
+	}
+	if g := s.Gate; g != nil {
+		text += fmt.Sprintf("  waits on %s%s for %s", g.Name, webhookAt(c, g.Name), time.Since(g.Since).Round(time.Second))
+	}
+	return redact.String(text)
 }

@@ -12,7 +12,6 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/headgate-io/headgate"
-	"github.com/headgate-io/headgate/internal/durable"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/oci"
 	"github.com/headgate-io/headgate/source"
@@ -21,15 +20,15 @@ import (
 
 // checkProvenance refuses, before anything is fetched, what could not be written or would not be true.
 func (f *fetchFlags) checkProvenance(objects int, local map[string]string) error {
-	u, err := url.Parse(f.builder)
+	u, err := url.Parse(f.Builder.ID)
 	at, missing := os.Stat(f.provenance)
 	switch {
-	case f.provenance == "" && f.builder == "":
+	case f.provenance == "" && f.Builder.ID == "":
 		return nil
-	case f.provenance == "" || f.builder == "":
+	case f.provenance == "" || f.Builder.ID == "":
 		return usage("--provenance and --builder-id go together: one says where to write a statement, the other who makes it")
 	case err != nil || u.Scheme == "":
-		return usage("--builder-id %q: want a URI, such as https://ci.example.org/release", f.builder)
+		return usage("--builder-id %q: want a URI, such as https://ci.example.org/release", f.Builder.ID)
 	case len(local) > 0:
 		return usage("--provenance goes neither with --from nor with a directory: it says what the origin had")
 	case missing == nil && !at.IsDir() && (objects > 1 || !at.Mode().IsRegular()):
@@ -70,7 +69,7 @@ func (f *fetchFlags) writeProvenance(rows []*row) (err error) {
 func writeStatement(file string, s *provenance.Statement) ([]byte, error) {
 	text, err := s.Encode()
 	if err == nil {
-		err = errors.Join(durable.Replace(file, text), os.Chmod(file, 0o644))
+		err = writePublic(file, text)
 	}
 	return text, err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"math"
 	"net/url"
 	"os"
@@ -27,10 +28,8 @@ import (
 
 type pushFlags struct {
 	sourceFlags
-	tags        []string
+	oci.Publication
 	annotations []string
-	origin      string
-	revision    string
 	created     string
 	provenance  string
 }
@@ -63,9 +62,9 @@ refers to the manifest. The manifest becomes a second subject of it, in FILE as 
 		},
 	}
 	fl := c.Flags()
-	fl.StringArrayVar(&f.tags, "tag", nil, "additional `TAG`; repeatable")
-	fl.StringVar(&f.origin, "source", "", "`URL` of the content, for the annotation org.opencontainers.image.source")
-	fl.StringVar(&f.revision, "revision", "", "`REVISION` of the content, such as main@sha1:COMMIT, for the annotation org.opencontainers.image.revision")
+	fl.StringArrayVar(&f.Tags, "tag", nil, "additional `TAG`; repeatable")
+	fl.StringVar(&f.Source, "source", "", "`URL` of the content, for the annotation org.opencontainers.image.source")
+	fl.StringVar(&f.Revision, "revision", "", "`REVISION` of the content, such as main@sha1:COMMIT, for the annotation org.opencontainers.image.revision")
 	fl.StringVar(&f.created, "created", "", "`TIME` (RFC 3339) for the annotation org.opencontainers.image.created; default SOURCE_DATE_EPOCH, if it is set")
 	fl.StringArrayVar(&f.annotations, "annotation", nil, "additional annotation `NAME=VALUE`; repeatable")
 	fl.StringVar(&f.provenance, "provenance", "", "attach the statement in `FILE`, which headgate fetch wrote about the archive")
@@ -87,8 +86,7 @@ func (p *program) runPush(ctx context.Context, f *pushFlags, from, to string) er
 	if err != nil {
 		return err
 	}
-	publication, err := p.publication(f, repo)
-	if err != nil {
+	if err := p.publication(f, repo); err != nil {
 		return err
 	}
 	statement, err := readStatement(f.provenance)
@@ -105,9 +103,10 @@ func (p *program) runPush(ctx context.Context, f *pushFlags, from, to string) er
 		return s.about(from, err)
 	}
 	defer b.Close()
-	if err := b.describe(&publication, repo.Spec.URL); err != nil {
-		return err
+	if name := b.told.Annotations[ocispec.AnnotationTitle]; name != "" && path.Base(repo.Spec.URL) != name {
+		return usage("%s: a chart is in the repository of its name: want oci://HOST/PATH/%s", redact.String(repo.Spec.URL), name)
 	}
+	b.describe(&f.Publication)
 	if statement != nil {
 		if _, err := statement.VerifyArchive(io.NewSectionReader(b, 0, b.size)); err != nil {
 			return s.about(f.provenance+": "+from, err)
@@ -117,7 +116,7 @@ func (p *program) runPush(ctx context.Context, f *pushFlags, from, to string) er
 	meter.names[addressOf(repo)] = repo.Spec.URL
 	s.env.Progress = meter.show
 	origin := oci.New(repo, s.env, nil)
-	d, err := origin.Publish(ctx, b, b.size, publication)
+	d, err := origin.Publish(ctx, b, b.size, f.Publication)
 	attached := ""
 	if err == nil && statement != nil {
 		attached, err = attach(ctx, origin, repo.Spec.URL, d, f.provenance, statement)
@@ -127,8 +126,8 @@ func (p *program) runPush(ctx context.Context, f *pushFlags, from, to string) er
 	if err != nil {
 		return s.about(from+" to "+to, source.Conceal(err, origin))
 	}
-	slices.Sort(publication.Tags)
-	done := pushed{repo.Spec.URL, slices.Compact(publication.Tags), d.Digest.String(), b.size, publication.Source, publication.Revision, attached}
+	slices.Sort(f.Tags)
+	done := pushed{repo.Spec.URL, slices.Compact(f.Tags), d.Digest.String(), b.size, f.Source, f.Revision, attached}
 	name := redact.String(done.URL) + "@" + done.Digest
 	return p.result(&f.outputFlags, done, []string{name}, [][]string{{"ARTIFACT", "TAGS", "SIZE"}, {name, strings.Join(done.Tags, ", "), humanSize(done.Size)}})
 }
@@ -162,33 +161,32 @@ func (s *session) target(to string) (*source.OCIRepository, error) {
 	return repo, nil
 }
 
-// publication returns what the flags tell of what is pushed to repo. It was created
+// publication completes what the flags tell of what is pushed to repo. It was created
 // at the zero time if they do not say when.
-func (p *program) publication(f *pushFlags, repo *source.OCIRepository) (oci.Publication, error) {
-	out := oci.Publication{Tags: f.tags, Source: withoutLogin(f.origin), Revision: f.revision, Annotations: map[string]string{}}
+func (p *program) publication(f *pushFlags, repo *source.OCIRepository) (err error) {
+	f.Source, f.Annotations = withoutLogin(f.Source), map[string]string{}
 	if tag := repo.Spec.Ref.Tag; tag != "" {
-		out.Tags = append([]string{tag}, f.tags...)
+		f.Tags = append([]string{tag}, f.Tags...)
 	}
 	for _, s := range f.annotations {
 		name, value, found := strings.Cut(s, "=")
 		if !found || name == "" {
-			return out, usage("--annotation %q: want NAME=VALUE", s)
+			return usage("--annotation %q: want NAME=VALUE", s)
 		}
-		out.Annotations[name] = value
+		f.Annotations[name] = value
 	}
-	var err error
 	if f.created != "" {
-		if out.Created, err = time.Parse(time.RFC3339, f.created); err != nil {
-			return out, usage("--created %q: want a time such as 2006-01-02T15:04:05Z", f.created)
+		if f.Created, err = time.Parse(time.RFC3339, f.created); err != nil {
+			return usage("--created %q: want a time such as 2006-01-02T15:04:05Z", f.created)
 		}
 	} else if epoch := p.getenv("SOURCE_DATE_EPOCH"); epoch != "" {
 		seconds, err := strconv.ParseInt(epoch, 10, 64)
 		if err != nil || seconds < 0 {
-			return out, usage("SOURCE_DATE_EPOCH %q: want the seconds since 1970", epoch)
+			return usage("SOURCE_DATE_EPOCH %q: want the seconds since 1970", epoch)
 		}
-		out.Created = time.Unix(seconds, 0)
+		f.Created = time.Unix(seconds, 0)
 	}
-	return out, nil
+	return nil
 }
 
 // withoutLogin returns a URL without the credentials that a checkout in CI has in
@@ -227,23 +225,17 @@ type pushArchive struct {
 	told oci.Publication // what is known of an object: its source and revision, or how a chart is published
 }
 
-// describe tells of the object what no flag says. A chart needs a repository of
-// its name.
-func (b *pushArchive) describe(p *oci.Publication, repo string) error {
-	if name := b.told.Annotations[ocispec.AnnotationTitle]; name != "" && path.Base(repo) != name {
-		return usage("%s: a chart is in the repository of its name: want oci://HOST/PATH/%s", redact.String(repo), name)
-	}
+// describe tells of the object what no flag says.
+func (b *pushArchive) describe(p *oci.Publication) {
 	p.Source, p.Revision = cmp.Or(p.Source, b.told.Source), cmp.Or(p.Revision, b.told.Revision)
 	p.ConfigType, p.Config, p.LayerType = b.told.ConfigType, b.told.Config, b.told.LayerType
 	if len(p.Tags) == 0 {
 		p.Tags = append(b.told.Tags, "latest")[:1]
 	}
-	for name, text := range b.told.Annotations {
-		if _, said := p.Annotations[name]; !said {
-			p.Annotations[name] = text
-		}
-	}
-	return nil
+	annotations := map[string]string{}
+	maps.Copy(annotations, b.told.Annotations)
+	maps.Copy(annotations, p.Annotations)
+	p.Annotations = annotations
 }
 
 // pushArchive returns the archive of what arg names: a packed directory, or a copy

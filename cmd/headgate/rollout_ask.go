@@ -8,14 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/internal/retry"
@@ -137,10 +135,6 @@ Exit codes: 0 requested, 1 there is no analysis to skip, or it was not confirmed
 // fill completes what is asked of a rollout, and refuses what cannot be done.
 func (p *program) fill(f *askFlags, s rolloutState) error {
 	r := &f.asking
-	const most = 1000
-	if len(r.By) > most || len(r.Reason) > most {
-		return usage("--actor or --reason: longer than %d bytes", most)
-	}
 	r.ID, r.Revision, r.By, r.Time = rand.Text(), s.Status.AppliedSpec, cmp.Or(r.By, p.user(), "unknown"), time.Now().UTC().Round(0)
 	if err := s.Status.Accepts(*r); err != nil {
 		return failed(fmt.Errorf("%s: %w", nameOf(s.canary), err))
@@ -154,16 +148,13 @@ func (p *program) ask(ctx context.Context, f *askFlags, s rolloutState, then str
 	if err := drive.Ask(ctx, s.File, r); err != nil {
 		return err
 	}
-	if f.documents() {
-		return printValue(p.stdout, f.output, r)
-	}
-	_, err := fmt.Fprintf(p.stdout, "%s %s asked for: revision %s: %s\n", nameOf(s.canary), r.Action, redact.String(cmp.Or(r.Revision, "not known yet")), then)
-	return err
+	text := fmt.Sprintf("%s %s asked for: revision %s: %s", nameOf(s.canary), r.Action, cmp.Or(r.Revision, "not known yet"), then)
+	return p.result(&f.outputFlags, r, nil, [][]string{{text}})
 }
 
 // confirm asks on a terminal whether a promotion is meant.
 func (p *program) confirm(s rolloutState) error {
-	if in, ok := p.stdin.(*os.File); !ok || !term.IsTerminal(int(in.Fd())) {
+	if !isTerminal(p.stdin) {
 		return usage("there is no terminal to ask for a confirmation: give --yes")
 	}
 	fmt.Fprintf(p.stderr, "%s\nPromote revision %s without the rest of its analysis? [y/N] ", progressOf(s.canary, s.Status), redact.String(s.Status.AppliedSpec))
@@ -261,10 +252,8 @@ func (p *program) status(ctx context.Context, f *statusFlags, args []string) err
 			s.Request = nil
 		}
 		switch {
-		case !f.watch && f.documents():
-			return printValue(p.stdout, f.output, s)
 		case !f.watch:
-			return p.table(true).print(s.rows()...)
+			return p.result(&f.outputFlags, s, nil, s.rows())
 		case reflect.DeepEqual(s, last):
 		case f.documents():
 			err = printItem(p.stdout, f.output, s)

@@ -19,8 +19,8 @@ func TestSearchBounds(t *testing.T) {
 		}
 	}
 	for _, version := range []string{"1.0.0", "1.0.0-rc.1"} {
-		s, err := newSearch(nil, "", false)
-		must(t, err)
+		s := new(search)
+		must(t, s.prepare(nil))
 		if err := s.collect(t.Context(), charts(0, maxCharts, version)); err != nil {
 			t.Errorf("%s: %d charts: %v", version, maxCharts, err)
 		}

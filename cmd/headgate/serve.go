@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,7 +21,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
@@ -36,15 +36,11 @@ type serveFlags struct {
 	listenFlags
 	logFlags
 	config     serve.Config
-	records    int           // superseded artifacts that stay
-	recordsFor time.Duration // and how long
 	socket     string
 	jitter     float64 // percent
 	eventURLs  []string
 	eventsFile string
 }
-
-func (p *program) serve() *cobra.Command { return p.serveCommand(new(serveFlags)) }
 
 // serveCommand returns the command that sets f.
 func (p *program) serveCommand(f *serveFlags) *cobra.Command {
@@ -71,8 +67,8 @@ Exit codes: 0 stopped by a signal, 1 it cannot listen or use its store, 2 usage.
 	registerSecrets(c, &f.secrets)
 	f.registerLogin(c)
 	f.storingFlags.register(c)
-	fl.IntVar(&f.records, "artifact-retention-records", 2, "number of superseded artifacts kept for an object; -1 keeps all")
-	spanVar(c, &f.recordsFor, "artifact-retention-ttl", time.Minute, "how long a superseded artifact is kept; -1s keeps it forever")
+	fl.IntVar(&f.stored.Keep, "artifact-retention-records", 2, "number of superseded artifacts kept for an object; -1 keeps all")
+	spanVar(c, &f.stored.KeepFor, "artifact-retention-ttl", time.Minute, "how long a superseded artifact is kept; -1s keeps it forever")
 	f.listenFlags.register(c, listenWords{
 		addr: "127.0.0.1:9090", baseURL: "at which clients reach the server, used in statuses; default that of --addr", open: "read artifacts and statuses, and trigger checks",
 		grace: 20 * time.Second, ending: "open requests and the delivery of events",
@@ -106,7 +102,7 @@ func (f *serveFlags) check() error {
 			return usage("-f %s holds the store %s: choose a --store outside, or one whose name begins with a dot", file, f.store)
 		}
 	}
-	if err := refuse([]wrong{
+	return cmp.Or(refuse([]wrong{
 		{len(f.files) == 0, "give objects with -f FILE or -f DIR"},
 		{f.config.Runs < 1, "--parallel: want 1 or more"},
 		{f.config.PerHost < 1, "--per-host: want 1 or more"},
@@ -115,11 +111,8 @@ func (f *serveFlags) check() error {
 		{f.config.MinRetry <= 0, "--min-retry-delay: want a time above 0"},
 		{f.config.MaxRetry < f.config.MinRetry, "--max-retry-delay: want --min-retry-delay or more"},
 		{f.config.Retention <= 0, "--retention: want a time above 0"},
-		{f.records < 1 && f.records != -1, "--artifact-retention-records: want 1 or more, or -1: consumers fetch what a status told them a moment ago"},
-	}); err != nil {
-		return err
-	}
-	return f.listenFlags.check()
+		{f.stored.Keep < 1 && f.stored.Keep != -1, "--artifact-retention-records: want 1 or more, or -1: consumers fetch what a status told them a moment ago"},
+	}), f.listenFlags.check())
 }
 
 // closing closes what a function opened when it ends with an error or none.
@@ -142,7 +135,7 @@ func (p *program) runServe(ctx context.Context, f *serveFlags) (err error) {
 		return err
 	}
 	defer closing(&err, lock.release)
-	note := storeNote{Socket: f.socket}
+	note := storeNote{PID: os.Getpid(), Socket: f.socket}
 	if f.socket != "" && !filepath.IsAbs(f.socket) {
 		note.Socket, _ = filepath.Abs(filepath.Join(f.store, f.socket))
 	}
@@ -153,10 +146,11 @@ func (p *program) runServe(ctx context.Context, f *serveFlags) (err error) {
 	}
 	defer l.Close() // if it does not come so far that l serves, which closes it
 	note.URL = l.URL
-	if err := lock.tell(note); err != nil {
+	if err := json.NewEncoder(lock).Encode(note); err != nil {
 		return err
 	}
-	store, end, err := f.openStore(artifact.StoreConfig{BaseURL: cmp.Or(f.baseURL, l.URL), Keep: f.records, KeepFor: f.recordsFor})
+	f.stored.BaseURL = cmp.Or(f.baseURL, l.URL)
+	store, end, err := f.openStore()
 	if err != nil {
 		return err
 	}
@@ -204,13 +198,8 @@ func (p *program) serveConfig(f *serveFlags, problem func(string) func(error)) (
 		}
 	}
 	c = f.config
-	c.Jitter, c.BaseURL, c.Grace, c.OpenMetrics = f.jitter/100, f.baseURL, f.at.Grace, f.openMetrics
-	if c.Jitter == 0 { // which is the default
-		c.Jitter = -1
-	}
-	if c.Scrub == 0 {
-		c.Scrub = -1
-	}
+	c.BaseURL, c.Grace, c.OpenMetrics = f.baseURL, f.at.Grace, f.openMetrics
+	c.Jitter, c.Scrub = cmp.Or(f.jitter/100, -1), cmp.Or(c.Scrub, -1) // 0 is their default, and below is none
 	c.Notify.Proxy = http.ProxyFromEnvironment
 	c.Notify.Instance, _ = os.Hostname()
 	if c.Env, err = p.environment(&f.sourceFlags, nil); err != nil {
@@ -222,7 +211,7 @@ func (p *program) serveConfig(f *serveFlags, problem func(string) func(error)) (
 			return c, usage("--tokens: %w", err)
 		}
 	}
-	if _, err := artifact.Algorithm(f.digest).New(); err != nil {
+	if _, err := f.stored.Algorithm.New(); err != nil {
 		return c, usage("--digest: %w", err)
 	}
 	if err := f.receivers(&c.Notify); err != nil {
@@ -311,19 +300,12 @@ func (f *listenFlags) register(c *cobra.Command, words listenWords) {
 func (f *listenFlags) guarded() bool { return f.tokens != "" || f.at.ClientCA != "" }
 
 func (f *listenFlags) check() error {
-	err := refuse([]wrong{
+	return cmp.Or(refuse([]wrong{
 		{(f.at.Cert == "") != (f.at.Key == ""), "--tls-cert and --tls-key go together"},
 		{f.at.ClientCA != "" && f.at.Cert == "", "--client-ca needs --tls-cert and --tls-key"},
 		{f.at.Optional && (f.at.ClientCA == "" || f.tokens == ""), "--client-cert-optional needs --client-ca and --tokens"},
 		{f.at.Grace <= 0, fmt.Sprintf("--shutdown-grace %s: want a positive time", f.at.Grace)},
-	})
-	if err = cmp.Or(err, checkHostPort(f.at.Addr)); err != nil || f.baseURL == "" {
-		return err
-	}
-	if err := checkWebURL(f.baseURL); err != nil {
-		return usage("--base-url: %w", err)
-	}
-	return nil
+	}), checkHostPort(f.at.Addr), checkWebURL("base-url", f.baseURL))
 }
 
 func checkHostPort(addr string) error {
@@ -333,11 +315,11 @@ func checkHostPort(addr string) error {
 	return nil
 }
 
-// checkWebURL wants the URL of a server.
-func checkWebURL(text string) error {
+// checkWebURL wants the URL of a server as the value of a flag, or "".
+func checkWebURL(flag, text string) error {
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return errors.New("want http:// or https://, a host, and perhaps a path")
+	if text != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "") {
+		return usage("--%s: want http:// or https://, a host, and perhaps a path", flag)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"net/http"
 	"os"
 	"os/user"
@@ -53,18 +54,12 @@ func (f *serverFlags) bounded(ctx context.Context) (context.Context, context.Can
 	return context.WithTimeoutCause(ctx, f.request, fmt.Errorf("no answer within %s", f.request))
 }
 
-// A connection is how a server is called.
-type connection struct {
-	base, token string
-	client      *http.Client
-}
-
 // connect returns how the server of the flags is called. If they name none it is
 // that of a variable, or else at the URL fallback, which may be "".
-func (p *program) connect(f *serverFlags, variable, fallback string) (c connection, err error) {
-	c.base = cmp.Or(f.server, p.getenv(variable), fallback)
-	if c.base != "" && !strings.HasPrefix(c.base, "http://") && !strings.HasPrefix(c.base, "https://") {
-		return c, usage("--server %q is no URL with http or https", redact.Password(c.base))
+func (p *program) connect(f *serverFlags, variable, fallback string) (c api.Client, err error) {
+	c.Base = cmp.Or(f.server, p.getenv(variable), fallback)
+	if c.Base != "" && !strings.HasPrefix(c.Base, "http://") && !strings.HasPrefix(c.Base, "https://") {
+		return c, usage("--server %q is no URL with http or https", redact.Password(c.Base))
 	}
 	if (f.cert == "") != (f.key == "") {
 		return c, usage("--cert and --key go together")
@@ -73,12 +68,12 @@ func (p *program) connect(f *serverFlags, variable, fallback string) (c connecti
 	if err != nil {
 		return c, err
 	}
-	if c.token = p.getenv("HEADGATE_TOKEN"); f.token != "" {
-		c.token = string(data["token"])
+	if c.Token = p.getenv("HEADGATE_TOKEN"); f.token != "" {
+		c.Token = string(data["token"])
 	}
 	config := new(tls.Config)
 	switch {
-	case strings.ContainsAny(c.token, "\r\n"):
+	case strings.ContainsAny(c.Token, "\r\n"):
 		return c, usage("the token has more than one line")
 	case f.cert != "":
 		pair, err := tls.X509KeyPair(data["cert"], data["key"])
@@ -93,17 +88,15 @@ func (p *program) connect(f *serverFlags, variable, fallback string) (c connecti
 			return c, usage("--ca-file: %s has no certificates in PEM form", f.ca)
 		}
 	}
-	c.client = &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, ForceAttemptHTTP2: true}}
+	c.HTTP = &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, ForceAttemptHTTP2: true}}
 	return c, nil
 }
 
 // user returns the name of who runs the command, "" if it has none.
 func (p *program) user() string {
 	name := p.getenv("USER")
-	if name == "" { // as of services, and in containers
-		if u, err := user.Current(); err == nil {
-			name = u.Username
-		}
+	if u, err := user.Current(); err == nil && name == "" { // as of services, and in containers
+		name = u.Username
 	}
 	return name
 }
@@ -130,11 +123,8 @@ type storeNote struct {
 
 // String names the server behind a note, in an error.
 func (n storeNote) String() string {
-	switch {
-	case n.PID == 0:
+	if n.PID == 0 {
 		return ""
-	case n.URL == "":
-		return fmt.Sprintf(" (process %d)", n.PID)
 	}
 	return fmt.Sprintf(" (process %d, at %s)", n.PID, n.URL)
 }
@@ -163,16 +153,6 @@ func lockStore(dir string) (*storeLock, error) {
 	}
 }
 
-// tell leaves a note for others.
-func (l *storeLock) tell(note storeNote) error {
-	note.PID = os.Getpid()
-	text, err := json.Marshal(note)
-	if err == nil {
-		_, err = l.WriteAt(append(text, '\n'), 0)
-	}
-	return err
-}
-
 // release gives the lock back. The file stays: without it two servers could have
 // locked files of one name.
 func (l *storeLock) release() error { return errors.Join(l.Truncate(0), l.Close()) }
@@ -197,8 +177,7 @@ func noteOf(dir string) (*storeNote, error) {
 
 // readNote returns the note of a lock, an empty one if the server has not come so far.
 func readNote(f *os.File) (note storeNote) {
-	text, err := io.ReadAll(io.NewSectionReader(f, 0, 64<<10))
-	if err != nil || json.Unmarshal(text, &note) != nil {
+	if json.NewDecoder(io.NewSectionReader(f, 0, 64<<10)).Decode(&note) != nil {
 		return storeNote{}
 	}
 	return note
@@ -250,7 +229,7 @@ func (p *program) openKept(f *keptFlags, args []string, needed, server bool) (*k
 	socket, isSocket := strings.CutPrefix(f.server, "unix:")
 	if f.server != "" && !isSocket {
 		c, err := p.connect(&f.serverFlags, "", "")
-		k.client = &api.Client{Base: c.base, Token: c.token, HTTP: c.client, Lost: p.lost}
+		c.Lost, k.client = p.lost, &c
 		return k, err
 	}
 	if !isSocket {
@@ -359,18 +338,9 @@ func argument(s api.Source) string {
 	return sourceName(source.Reference{Kind: s.Kind, Namespace: s.Namespace, Name: s.Name})
 }
 
-// refsOf returns the references of sources.
-func refsOf(found []api.Source) []source.Reference {
-	refs := make([]source.Reference, len(found))
-	for i, s := range found {
-		refs[i] = sourceRef(s)
-	}
-	return refs
-}
-
 // completeKept offers the sources of the store, and kinds.
 func (p *program) completeKept(f *keptFlags) cobra.CompletionFunc {
-	return offer(func(ctx context.Context, c *cobra.Command, args []string) []string {
+	return offer(math.MaxInt, func(ctx context.Context, c *cobra.Command, args []string) []string {
 		quiet := &program{stdin: p.stdin, stdout: p.stderr, stderr: io.Discard, lookup: p.lookup}
 		var found []api.Source
 		_ = quiet.fromEnvironment(c)
@@ -381,10 +351,7 @@ func (p *program) completeKept(f *keptFlags) cobra.CompletionFunc {
 		if err != nil {
 			return nil
 		}
-		names := []string{"bucket", "git", "oci", "helmrepo", "helmchart", "ea"}
-		for _, s := range found {
-			names = append(names, argument(s))
-		}
+		names := append([]string{"bucket", "git", "oci", "helmrepo", "helmchart", "ea"}, mapped(found, argument)...)
 		return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) })
 	})
 }

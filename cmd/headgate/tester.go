@@ -31,8 +31,6 @@ type testerFlags struct {
 	env         []string
 }
 
-func (p *program) tester() *cobra.Command { return p.testerCommand(new(testerFlags)) }
-
 // testerCommand returns the command that sets f.
 func (p *program) testerCommand(f *testerFlags) *cobra.Command {
 	c := &cobra.Command{
@@ -124,17 +122,9 @@ func (f *testerFlags) check(lookup func(string) (string, bool)) error {
 			return usage("--hosts %q: want HOST, HOST:PORT or *.DOMAIN", host)
 		}
 	}
-	for flag, text := range map[string]string{"ngrinder-url": s.Servers.LoadURL, "concord-url": s.Servers.ProcessURL} {
-		if text == "" {
-			continue
-		}
-		if err := checkWebURL(text); err != nil {
-			return usage("--%s: %w", flag, err)
-		}
-	}
 	r.OutputLimit = int(f.outputLimit)
 	s.BaseURL, s.OpenMetrics, s.Servers.Proxy = f.baseURL, f.openMetrics, http.ProxyFromEnvironment
-	return cmp.Or(checkDir("keys", s.Servers.Keys, "a directory of keys"), checkDir("dir", s.Tools.Dir, "a directory where programs run"),
+	return cmp.Or(checkWebURL("ngrinder-url", s.Servers.LoadURL), checkWebURL("concord-url", s.Servers.ProcessURL), checkDir("keys", s.Servers.Keys, "a directory of keys"), checkDir("dir", s.Tools.Dir, "a directory where programs run"),
 		f.tools(lookup), f.listenFlags.check())
 }
 

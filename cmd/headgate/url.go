@@ -100,8 +100,7 @@ func (f *urlFlags) fits(sort string) error {
 			return usage("--%s must not be empty: say what is wanted, or leave it out", flag.name)
 		case flag.object && f.chart == "" && flag.sorts == "index charts": // not with the URL of an archive either
 			return usage("--%s goes with --chart", flag.name)
-		case flag.sorts == "" || slices.Contains(strings.Fields(flag.sorts), sort):
-		default:
+		case flag.sorts != "" && !slices.Contains(strings.Fields(flag.sorts), sort):
 			return usage("--%s does not go with this URL, but with those of %s", flag.name, strings.Join(strings.Fields(flag.sorts), ", "))
 		}
 	}
@@ -162,7 +161,11 @@ func (s *session) objectOf(ctx context.Context, arg string) (source.Object, erro
 	if s.flags.chart != "" {
 		return s.chartOf(arg, s.flags.chart, s.flags.version)
 	}
-	switch scheme := schemeOf(arg); scheme {
+	scheme, _, _ := strings.Cut(arg, "://")
+	if azureURL.MatchString(arg) {
+		scheme = "azblob"
+	}
+	switch scheme {
 	case "s3", "gs", "azblob":
 		return s.bucketOf(arg, scheme)
 	case "oci":
@@ -271,10 +274,11 @@ func (s *session) gitOf(ctx context.Context, arg string) (source.Object, error) 
 		g.Spec.SparseCheckout = []string{f.path}
 	}
 	hex := strings.Trim(ref, "0123456789abcdef") == ""
-	switch named := (source.GitRepositoryRef{Branch: f.branch, Tag: f.tag, SemVer: f.semver}); {
-	case named != (source.GitRepositoryRef{}) && ref != "":
+	named := source.GitRepositoryRef{Branch: f.branch, Tag: f.tag, SemVer: f.semver}
+	switch given := named != (source.GitRepositoryRef{}); {
+	case given && ref != "":
 		return nil, usage("%s: --branch, --tag and --semver exclude the %q in the URL", redact.String(address), "@"+ref)
-	case named != (source.GitRepositoryRef{}):
+	case given:
 		g.Spec.Ref = &named
 	case ref == "":
 		g.Spec.Ref = &source.GitRepositoryRef{Name: "HEAD"}
@@ -373,26 +377,14 @@ var objectStores = map[string]objectStore{
 // azureURL matches the URLs of blob services of Azure.
 var azureURL = regexp.MustCompile(`^https://([^/?#]*@)?[^/?#:]*(\.blob\.core\.(windows\.net|usgovcloudapi\.net|chinacloudapi\.cn)|\.blob\.storage\.azure\.net)(:[^/?#]*)?([/?#]|$)`)
 
-// schemeOf returns the scheme by which the kind of a URL is known: that of Azure's
-// own URLs is azblob.
-func schemeOf(arg string) string {
-	if azureURL.MatchString(arg) {
-		return "azblob"
-	}
-	scheme, _, _ := strings.Cut(arg, "://")
-	return scheme
-}
-
 // bucketOf returns the Bucket that a URL stands for.
 func (s *session) bucketOf(arg, scheme string) (source.Object, error) {
 	at, f := objectStores[scheme], s.flags
-	provider := f.provider
-	switch {
-	case provider == "" && f.endpoint != "":
+	provider := cmp.Or(f.provider, at.providers[0])
+	if f.provider == "" && f.endpoint != "" {
 		provider = at.providers[len(at.providers)-1]
-	case provider == "":
-		provider = at.providers[0]
-	case !slices.Contains(at.providers, provider):
+	}
+	if !slices.Contains(at.providers, provider) {
 		return nil, usage("--provider %s does not go with %s: want %s", provider, at.form, strings.Join(at.providers, " or "))
 	}
 	b := &source.Bucket{Spec: source.BucketSpec{
