@@ -41,7 +41,7 @@ var rooms = map[string]room{
 	"git/internal/config":   {},
 	"git/internal/lfs":      {imports: "artifact git/internal/config git/internal/object internal/redact internal/transport", modules: "golang.org/x/net golang.org/x/sync golang.org/x/text github.com/pjbgf/sha1cd"},
 	"git/internal/object":   {modules: "github.com/pjbgf/sha1cd github.com/klauspost/cpuid/v2"},
-	"git/internal/packfile": {imports: "git/internal/object", modules: "golang.org/x/sync github.com/klauspost/compress"},
+	"git/internal/packfile": {imports: "git/internal/object internal/durable", modules: "golang.org/x/sync github.com/klauspost/compress"},
 	"git/internal/local":    {imports: "git/internal/config git/internal/object", modules: "github.com/klauspost/compress github.com/go-git/go-git/v5 github.com/go-git/go-billy/v5 github.com/jbenet/go-context golang.org/x/net"},
 	"git/internal/wire":     {imports: "git/internal/object internal/origin internal/redact", modules: gitModules},
 

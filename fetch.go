@@ -333,7 +333,8 @@ func (f *fetch) reconcile(ctx context.Context, r *Result) (err error) {
 	default:
 		r.Entry.Content, r.Entry.Digest, r.Entry.Pin = locked.got.Content, locked.got.Digest, locked.got.Pin
 	}
-	if err == nil && f.unsaved == nil && r.Outcome != source.Suspended {
+	_, generator := r.Object.(*source.ArtifactGenerator)
+	if generator && err == nil && f.Ledger != nil && f.stores && !f.Locked && r.Outcome != source.Suspended {
 		err = f.collect(ctx, r)
 	}
 	if err == nil && f.Builder.ID != "" && f.stores && r.Outcome != source.Suspended && r.Object.Artifact() != nil {
@@ -342,11 +343,8 @@ func (f *fetch) reconcile(ctx context.Context, r *Result) (err error) {
 	return err
 }
 
-// collect removes what the object of r made, if it is a generator, and does not list any more.
+// collect removes what the object of r, a generator, made and does not list any more.
 func (f *fetch) collect(ctx context.Context, r *Result) error {
-	if _, generator := r.Object.(*source.ArtifactGenerator); !generator || f.Ledger == nil || !f.stores {
-		return nil
-	}
 	made, err := f.Ledger.MadeBy(source.ReferenceTo(r.Object))
 	for _, ref := range made {
 		if _, missing := f.Env.Sources.Source(ctx, ref); !errors.Is(missing, fs.ErrNotExist) {

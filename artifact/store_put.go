@@ -9,7 +9,6 @@ import (
 	"hash"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path"
 	"strings"
@@ -49,7 +48,7 @@ func (s *Store) Put(ctx context.Context, dir, file string, write func(io.Writer)
 	}
 	defer t.Close()
 	defer t.discard()
-	out := &hashingSink{sink{ctx: ctx, w: io.MultiWriter(roomyWriter{t, s}, h), limit: math.MaxInt64}, s.algorithm, h}
+	out := &putWriter{ctx: ctx, store: s, file: t, hash: h}
 	err = write(out)
 	if err = cmp.Or(err, out.err, ctx.Err()); err != nil {
 		return Artifact{}, err
@@ -90,7 +89,10 @@ func (s *Store) publish(ctx context.Context, t *tempFile, p storePath, digest st
 // retain reports whether p holds the content of digest already, and makes it
 // the newest of its object.
 func (s *Store) retain(ctx context.Context, p storePath, digest string) (bool, error) {
-	err := s.Verify(ctx, Artifact{Path: p.path(), Digest: digest})
+	f, err := s.open(p, digest)
+	if err == nil {
+		err = errors.Join(s.hash(ctx, f), f.Close())
+	}
 	_, corrupt := errors.AsType[*DigestError](err)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), corrupt:
@@ -156,16 +158,35 @@ func (s *sink) Write(b []byte) (n int, err error) {
 	return n, s.err
 }
 
-// A hashingSink knows the digest of what was written.
-type hashingSink struct {
-	sink
-	algorithm Algorithm
-	hash      hash.Hash
+// A putWriter writes to a file of a store until its context ends, and hashes what it
+// wrote. It remembers the first failure even if its user forgets it.
+type putWriter struct {
+	ctx   context.Context
+	store *Store
+	file  *tempFile
+	hash  hash.Hash
+	err   error
+}
+
+// Write implements [io.Writer]. The cache of the store gives way when there is no space.
+func (w *putWriter) Write(p []byte) (n int, err error) {
+	if w.err == nil {
+		w.err = w.ctx.Err()
+	}
+	for w.err == nil && n < len(p) {
+		m, err := w.file.Write(p[n:])
+		w.hash.Write(p[n : n+m])
+		n += m
+		if !durable.NoSpace(err) || !w.store.giveWay(2) {
+			w.err = err
+		}
+	}
+	return n, w.err
 }
 
 // Sum returns the digest of what was written.
-func (s *hashingSink) Sum() string {
-	return string(s.algorithm) + ":" + hex.EncodeToString(s.hash.Sum(nil))
+func (w *putWriter) Sum() string {
+	return string(w.store.algorithm) + ":" + hex.EncodeToString(w.hash.Sum(nil))
 }
 
 // Point makes the pointer name of the object dir lead to a, an artifact of the
@@ -309,20 +330,4 @@ func (s *Store) Writable() error {
 		_, err = f.Write(make([]byte, 64<<10))
 		return errors.Join(err, f.Close())
 	})
-}
-
-// A roomyWriter writes to a file in a store, whose cache gives way when there is no space for it.
-type roomyWriter struct {
-	file  *tempFile
-	store *Store
-}
-
-func (w roomyWriter) Write(p []byte) (n int, err error) {
-	for {
-		m, err := w.file.Write(p[n:])
-		n += m
-		if !durable.NoSpace(err) || !w.store.giveWay(2) {
-			return n, err
-		}
-	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"strings"
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/git/internal/object"
@@ -33,14 +32,7 @@ func (o *Origin) connect(ctx context.Context) (upstream, error) {
 	if err != nil {
 		return nil, &source.StepError{Step: source.StepResolve, Reason: "URLInvalid", Err: invalid(fmt.Errorf("spec.url: %w", err))}
 	}
-	up, err := o.reach(ctx, u, o.repo.Spec.SecretRef, ownSecret, transport.NewFence(u, nil))
-	o.mu.Lock()
-	known := o.server
-	o.mu.Unlock()
-	if n, ok := up.(*network); ok && known.URL == redact.URL(u) {
-		n.server = known
-	}
-	return up, err
+	return o.reach(ctx, u, o.repo.Spec.SecretRef, ownSecret, transport.NewFence(u, nil))
 }
 
 // reach returns the upstream at u, which is spec.url or that of a submodule,
@@ -67,7 +59,7 @@ func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReferen
 	login := provided && (field == ownSecret || transport.IsApp(secret.Secret))
 	top, _ := parseURL(spec.URL)
 	switch {
-	case spec.Provider != "github" && transport.IsApp(secret.Secret):
+	case secret.Name != "" && spec.Provider != "github" && transport.IsApp(secret.Secret):
 		return nil, badProvider("secret %s is for provider github: set spec.provider", secret.Name)
 	case provided && top != nil && top.Scheme != "ssh" && top.User != nil:
 		return nil, badProvider("spec.provider %s goes with a URL without user information: remove it from spec.url", spec.Provider)
@@ -82,11 +74,15 @@ func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReferen
 			Err: invalid(fmt.Errorf("spec.secretRef: an ssh URL needs a Secret with identity and known_hosts"))}
 	}
 	n := &network{url: u, env: o.env, object: name, lent: login, web: transport.Outside(o.env), end: func() {}}
-	own := spec.ServiceAccountName != "" || o.env.Accounts != nil // which may know an account for objects that name none
-	n.scope = cacheScope(u, spec, o.repo.Metadata.Namespace, login, own, secret, proxySecret)
 	n.web.Fence = fence
-	if n.web.TLS, err = transport.GitTLS(secret.Name, secret.Secret); err != nil {
-		return nil, err
+	if o.env.Cache != nil || o.env.Share != nil {
+		own := spec.ServiceAccountName != "" || o.env.Accounts != nil // which may know an account for objects that name none
+		n.scope = cacheScope(u, spec, o.repo.Metadata.Namespace, login, own, secret, proxySecret)
+	}
+	if secret.Name != "" {
+		if n.web.TLS, err = transport.GitTLS(secret.Name, secret.Secret); err != nil {
+			return nil, err
+		}
 	}
 	ssh := wire.SSHConfig{}
 	if u.Scheme == "ssh" {
@@ -108,15 +104,25 @@ func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReferen
 	}
 	if u.Scheme == "ssh" {
 		n.transport = wire.SSH(ssh, u)
-		return n, nil
+	} else {
+		n.web.Origin, n.web.Auth = transport.SplitUser(u)
+		if n.web.Reuse != nil {
+			n.web.Settings = transport.Settings("git", secret, proxySecret)
+		}
+		if login || secret.Name != "" {
+			if err := o.authenticate(ctx, n, secret); err != nil {
+				return nil, err
+			}
+		}
+		client := transport.Client(n.web)
+		n.transport, n.end = wire.HTTP(client, n.web.Origin), client.CloseIdleConnections
 	}
-	n.web.Origin, n.web.Auth = transport.SplitUser(u)
-	n.web.Settings = transport.Settings("git", secret, proxySecret)
-	if err := o.authenticate(ctx, n, secret); err != nil {
-		return nil, err
+	o.mu.Lock()
+	if o.server.URL == redact.URL(u) {
+		n.server = o.server
 	}
-	client := transport.Client(n.web)
-	n.transport, n.end = wire.HTTP(client, n.web.Origin), client.CloseIdleConnections
+	o.mu.Unlock()
+	n.remote = wire.New(n.transport, n.server.Capabilities)
 	return n, nil
 }
 
@@ -152,9 +158,6 @@ func (o *Origin) Secrets() []string { return o.vault.Values() }
 
 // parseURL accepts what the URL of a repository may be: http, https or ssh, with a host.
 func parseURL(s string) (*url.URL, error) {
-	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return nil, fmt.Errorf("it holds a control character")
-	}
 	u, err := url.Parse(s)
 	if err != nil {
 		return nil, err

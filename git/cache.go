@@ -46,16 +46,13 @@ type note struct {
 	Commit string `json:"commit"` // with its tree
 }
 
-// lock waits for other fetches of the upstream and returns what is held then. A
+// lock waits for other fetches of the upstream and returns what the cache holds then. A
 // held commit is not fetched again; with credentials of a provider the server is
 // still contacted, to prove that they are valid.
 func (n *network) lock(ctx context.Context) (*base, error) {
 	b := &base{key: "git pool 3\x00" + n.scope}
-	if n.env.Cache == nil {
-		return b, nil
-	}
 	if n.lent {
-		if _, err := n.open(ctx, true); err != nil {
+		if err := n.greet(ctx, true); err != nil {
 			return nil, err
 		}
 	}
@@ -92,17 +89,6 @@ func (b *base) load() {
 	if err != nil {
 		b.forget()
 	}
-}
-
-// take returns the objects if id is the commit that is held or the tag that it
-// was fetched by, and nil otherwise. The caller closes them.
-func (b *base) take(id object.ID) *packfile.Pack {
-	if b.objects == nil || id != b.commit && id != b.wanted {
-		return nil
-	}
-	pack := b.objects
-	b.objects = nil
-	return pack
 }
 
 // forget goes on as if nothing was held. The cache is left alone.

@@ -38,13 +38,13 @@ type content struct {
 	files  int64         // in the tree of the commit
 	notes  []string
 
-	links    []gitlink            // of own
-	module   *module              // the first place of a submodule
-	verified *source.Verification // nil until a signature was checked
-	rules    *artifact.Rules      // nil until the tree was composed
-	own      fs.FS                // what is packed of the commit itself, before the ignore rules
-	whole    fs.FS                // all that the ignore rules decide about
-	holding  []io.Closer          // what whole reads from, besides db
+	links    []gitlink       // of own
+	module   *module         // the first place of a submodule
+	verified bool            // what the spec asks for was checked
+	rules    *artifact.Rules // nil until the tree was composed
+	own      fs.FS           // what is packed of the commit itself, before the ignore rules
+	whole    fs.FS           // all that the ignore rules decide about
+	holding  []io.Closer     // what whole reads from, besides db
 
 	repositories map[*object.FS]func(context.Context) (upstream, error) // of trees, by which LFS objects are fetched
 }
@@ -94,37 +94,44 @@ func (c *content) compose(ctx context.Context) error {
 	if c.rules != nil {
 		return nil
 	}
-	if c.verified == nil {
+	if !c.verified {
 		if _, err := c.Verify(ctx); err != nil {
 			return err
 		}
 	}
+	spec := &c.origin.repo.Spec
+	_, lean := c.db.(*partial)
 	var err error
-	if c.own, err = c.origin.sparseView(ctx, c.tree); err == nil {
+	if c.own = c.tree; len(spec.SparseCheckout) > 0 {
+		c.own, err = c.origin.sparseView(ctx, c.tree)
+	}
+	if err == nil && lean {
 		err = c.prepare(ctx)
 	}
-	if err == nil {
+	if err == nil && c.total.Modules > 0 {
 		err = c.submodules(ctx)
 	}
-	if err == nil {
+	if c.whole = c.own; err == nil && len(spec.Include)+len(c.rev.Inputs) > 0 {
 		err = c.include(ctx)
 	}
 	if err != nil {
 		return err
 	}
 	rules, err := ignoreOf(c.origin.repo).Compile(ctx, c.whole)
-	switch {
-	case errors.Is(err, object.ErrCorrupt) || isAbsent(err): // the tree cannot be read at all
-		return err
-	case err != nil:
+	if err != nil {
+		if errors.Is(err, object.ErrCorrupt) || isAbsent(err) { // the tree cannot be read at all
+			return err
+		}
 		return &source.StepError{Step: source.StepFetch, Reason: "SourceIgnoreError", Err: err}
 	}
-	if !c.origin.repo.Spec.RecurseSubmodules {
+	if len(c.links) > 0 && !spec.RecurseSubmodules {
 		c.tellHollow(ctx, rules)
 	}
-	all := part{rules.View(ctx, c.own), func(string) bool { return true }}
-	if err := c.obtain(ctx, c.files, all); err != nil {
-		return err
+	if lean {
+		all := part{rules.View(ctx, c.own), func(string) bool { return true }}
+		if err := c.obtain(ctx, c.files, all); err != nil {
+			return err
+		}
 	}
 	if err := c.objects(ctx, rules); err != nil {
 		return err

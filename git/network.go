@@ -26,8 +26,8 @@ type network struct {
 	transport wire.Transport
 	web       transport.Config // reaches HTTP servers the same way; its Origin is that of a repository over HTTP
 	end       func()           // closes what transport holds
-	remote    *wire.Remote     // nil until it is needed
-	server    server           // what is known of it
+	remote    *wire.Remote
+	server    server // what is known of it
 	env       source.Env
 	object    string // KIND/NAMESPACE/NAME, for progress
 	scope     string // of what is cached: names the repository and the credentials
@@ -36,18 +36,13 @@ type network struct {
 	lent      bool   // the credentials are a provider's: scope does not tell whose they are
 }
 
-// begin begins a conversation, without a greeting where the server is known.
-func (n *network) begin() *wire.Remote {
-	if n.remote == nil {
-		n.remote = wire.New(n.transport, n.server.Capabilities)
+// greet greets the server, unless it is known what it can do and no proof is
+// wanted that it answers.
+func (n *network) greet(ctx context.Context, proof bool) error {
+	if err := n.remote.Greet(ctx, proof); err != nil {
+		return n.hint(err)
 	}
-	return n.remote
-}
-
-// open returns the conversation once it is known what the server can do.
-func (n *network) open(ctx context.Context, proof bool) (*wire.Remote, error) {
-	r := n.begin()
-	return r, n.hint(r.Greet(ctx, proof))
+	return nil
 }
 
 // hint tells that no credentials were sent to a server that wants some.
@@ -58,16 +53,8 @@ func (n *network) hint(err error) error {
 	return err
 }
 
-// hangUp ends the conversation; the next request begins another.
-func (n *network) hangUp() {
-	if n.remote != nil {
-		n.remote.Close()
-		n.remote = nil
-	}
-}
-
 func (n *network) Close() error {
-	n.hangUp()
+	n.remote.Close()
 	n.end()
 	return nil
 }
@@ -98,35 +85,38 @@ func (n *network) refs(ctx context.Context, exact bool, names ...string) ([]obje
 		h := sha256.New()
 		transport.Note(h, n.scope, n.web.Auth.Header(), strconv.FormatBool(exact))
 		transport.Note(h, names...)
-		known := *n
-		known.remote = nil
+		own := wire.New(n.transport, n.server.Capabilities)
 		var answer any
 		answer, err = n.env.Share.Do(ctx, "git refs "+string(h.Sum(nil)), n.env.Since, func(ctx context.Context) (any, error) {
-			defer known.hangUp()
-			refs, err := known.begin().Refs(ctx, exact, names...)
-			return refList{refs, known.remote.Capabilities()}, err
+			defer own.Close()
+			refs, err := own.Refs(ctx, exact, names...)
+			return refList{refs, own.Capabilities()}, err
 		})
 		list, _ = answer.(refList)
+		n.remote = wire.New(n.transport, list.capabilities)
 	} else {
-		list.refs, err = n.begin().Refs(ctx, exact, names...)
+		list.refs, err = n.remote.Refs(ctx, exact, names...)
 		list.capabilities = n.remote.Capabilities()
 	}
-	if n.server = (server{}); err == nil && list.capabilities != "" {
+	n.server = server{}
+	if err != nil {
+		return nil, n.hint(err)
+	}
+	if list.capabilities != "" {
 		n.server = server{redact.URL(n.url), list.capabilities}
 	}
-	return list.refs, n.hint(err)
+	return list.refs, nil
 }
 
 func (n *network) history(ctx context.Context, tips []object.ID, depth int) (database, error) {
-	r, err := n.open(ctx, false)
-	if err != nil {
+	if err := n.greet(ctx, false); err != nil {
 		return nil, err
 	}
 	q := wire.FetchRequest{Wants: tips, Depth: depth}
-	if !r.Supports("shallow") {
+	if !n.remote.Supports("shallow") {
 		q.Depth = 0
 	}
-	if r.Supports("filter") {
+	if n.remote.Supports("filter") {
 		q.Filter = "tree:0"
 	}
 	db, _, err := n.receive(ctx, q, packLimits(n.env.Limits, false), new(base))
@@ -136,12 +126,22 @@ func (n *network) history(ctx context.Context, tips []object.ID, depth int) (dat
 	return db, nil
 }
 
+// content returns a commit with all that it leads to. Where what is held may be
+// what makes the fetch fail, a fetch of everything is tried; where the cache is, one
+// without it.
 func (n *network) content(ctx context.Context, commit object.ID, via string, lean bool) (database, []string, error) {
-	held, err := n.lock(ctx)
-	if err != nil {
-		return nil, nil, err
+	held := new(base)
+	if n.env.Cache != nil {
+		var err error
+		if held, err = n.lock(ctx); err != nil {
+			return nil, nil, err
+		}
+		defer held.close()
 	}
-	defer held.close()
+	if pack := held.objects; pack != nil && (commit == held.commit || commit == held.wanted) {
+		held.objects = nil
+		return pack, nil, nil
+	}
 	var why []string
 	if lean && held.objects == nil { // else a difference is less than all trees
 		p, err := n.partial(ctx, commit, via)
@@ -153,20 +153,6 @@ func (n *network) content(ctx context.Context, commit object.ID, via string, lea
 		}
 		why = []string{wholeTree("the server cannot leave files out")}
 	}
-	pack, notes, err := n.whole(ctx, held, commit, via)
-	if err != nil {
-		return nil, nil, err
-	}
-	return pack, append(why, notes...), nil
-}
-
-// whole returns a commit with all that it leads to. Where what is held may be
-// what makes the fetch fail, a fetch of everything is tried; where the cache is, one
-// without it.
-func (n *network) whole(ctx context.Context, held *base, commit object.ID, via string) (*packfile.Pack, []string, error) {
-	if pack := held.take(commit); pack != nil {
-		return pack, nil, nil
-	}
 	pack, notes, err := n.download(ctx, commit, via, held)
 	if err != nil && held.doubtful(ctx, err) {
 		held.forget()
@@ -175,13 +161,25 @@ func (n *network) whole(ctx context.Context, held *base, commit object.ID, via s
 	if err != nil && held.unwritable(ctx, err) {
 		pack, notes, err = n.download(ctx, commit, via, new(base))
 	}
-	return pack, notes, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return pack, append(why, notes...), nil
 }
 
 // download fetches a commit with all that it leads to, less what is held, which
 // is added.
-func (n *network) download(ctx context.Context, commit object.ID, via string, held *base) (*packfile.Pack, []string, error) {
-	pack, notes, err := n.difference(ctx, commit, via, held)
+func (n *network) download(ctx context.Context, commit object.ID, via string, held *base) (pack *packfile.Pack, notes []string, err error) {
+	if err := n.greet(ctx, false); err != nil {
+		return nil, nil, err
+	}
+	direct := n.remote.WantsAny()
+	if direct {
+		pack, notes, err = n.one(ctx, commit, held)
+	}
+	if !direct || via != "" && errors.Is(err, wire.ErrUnreachable) { // the server sends only what refs point to, and via leads to the commit
+		pack, notes, err = n.offered(ctx, commit, via, held)
+	}
 	if err == nil && held.cache != nil {
 		if err = held.complete(ctx, pack, commit); err != nil {
 			pack.Close()
@@ -190,18 +188,8 @@ func (n *network) download(ctx context.Context, commit object.ID, via string, he
 	return pack, notes, err
 }
 
-// difference fetches a commit with all that it leads to, less what is held.
-func (n *network) difference(ctx context.Context, commit object.ID, via string, held *base) (*packfile.Pack, []string, error) {
-	r, err := n.open(ctx, false)
-	if err != nil {
-		return nil, nil, err
-	}
-	if r.WantsAny() {
-		pack, notes, err := n.one(ctx, commit, held)
-		if via == "" || !errors.Is(err, wire.ErrUnreachable) {
-			return pack, notes, err
-		} // else the server sends only what refs point to, and via leads to the commit
-	}
+// offered fetches a commit by a ref that leads to it: via, or else any branch or tag.
+func (n *network) offered(ctx context.Context, commit object.ID, via string, held *base) (*packfile.Pack, []string, error) {
 	exact, names := true, []string{via}
 	if via == "" {
 		exact, names = false, []string{"refs/heads/", "refs/tags/"}
@@ -218,17 +206,13 @@ func (n *network) difference(ctx context.Context, commit object.ID, via string, 
 
 // one fetches a commit, or a tag and its commit, without the history before it.
 func (n *network) one(ctx context.Context, id object.ID, held *base) (*packfile.Pack, []string, error) {
-	r, err := n.open(ctx, false)
-	if err != nil {
-		return nil, nil, err
-	}
 	q := wire.FetchRequest{Wants: []object.ID{id}, Depth: 1}
 	var notes []string
-	if held.objects != nil && held.commit.Format() == r.Format() {
+	if held.objects != nil && held.commit.Format() == n.remote.Format() {
 		q.Haves = []object.ID{held.commit}
 		q.Shallow = q.Haves
 	}
-	if !r.Supports("shallow") { // what the server leaves out of an older history is missed, and fetched then
+	if !n.remote.Supports("shallow") { // what the server leaves out of an older history is missed, and fetched then
 		q.Depth, q.Shallow = 0, nil
 		notes = []string{"the server has no shallow fetches: the whole history was transferred"}
 	}
@@ -239,16 +223,12 @@ func (n *network) one(ctx context.Context, id object.ID, held *base) (*packfile.
 // deepen fetches the tips with more and more of their history until it holds
 // commit or there is no more.
 func (n *network) deepen(ctx context.Context, tips []object.Ref, commit object.ID, held *base) (*packfile.Pack, []string, error) {
-	r, err := n.open(ctx, false)
-	if err != nil {
-		return nil, nil, err
-	}
 	wants := make([]object.ID, len(tips))
 	for i, t := range tips {
 		wants[i] = t.ID
 	}
 	depth := 8
-	if !r.Supports("shallow") {
+	if !n.remote.Supports("shallow") {
 		depth = 0
 	}
 	for more := len(tips) > 0; more; depth = deeper(depth) {
@@ -271,22 +251,21 @@ func (n *network) deepen(ctx context.Context, tips []object.Ref, commit object.I
 
 // receive spools one pack. cut tells that history goes on behind it.
 func (n *network) receive(ctx context.Context, q wire.FetchRequest, limits packfile.Limits, held *base) (pack *packfile.Pack, cut bool, err error) {
-	r := n.begin()
 	if q.MaxBytes = limits.PackBytes; q.MaxBytes < 0 {
 		q.MaxBytes = math.MaxInt64
 	}
-	answer, err := r.Fetch(ctx, q)
+	answer, err := n.remote.Fetch(ctx, q)
 	if err != nil {
-		n.hangUp()
+		n.remote.Close()
 		return nil, false, n.hint(err)
 	}
 	defer func() {
 		answer.Close()
-		if err != nil || r.Version() < 2 { // which send one pack a conversation
-			n.hangUp()
+		if err != nil || n.remote.Version() < 2 { // which send one pack a conversation
+			n.remote.Close()
 		}
 	}()
-	o := packfile.Options{Temp: n.env.Limits.Temp, Format: r.Format(), Limits: limits}
+	o := packfile.Options{Temp: n.env.Limits.Temp, Format: n.remote.Format(), Limits: limits}
 	if held.cache != nil {
 		o.Temp = held.temp
 	}

@@ -55,9 +55,12 @@ func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revisio
 	if _, err := o.repo.Spec.Directories(); err != nil {
 		return source.Revision{}, nil, invalid(err)
 	}
-	inputs, err := o.inputs(ctx)
-	if err != nil {
-		return source.Revision{}, nil, err
+	var inputs []artifact.Artifact
+	if len(o.repo.Spec.Include) > 0 {
+		var err error
+		if inputs, err = o.inputs(ctx); err != nil {
+			return source.Revision{}, nil, err
+		}
 	}
 	if dir, ok, err := o.directory(); err != nil {
 		return source.Revision{}, nil, err
@@ -72,8 +75,10 @@ func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revisio
 	}
 	before := decodeState(last)
 	now := state{Server: before.Server}
-	if now.Trust, err = o.trust(ctx, sel); err != nil {
-		return source.Revision{}, nil, err
+	if o.repo.Spec.Verify != nil {
+		if now.Trust, err = o.trust(ctx, sel); err != nil {
+			return source.Revision{}, nil, err
+		}
 	}
 	o.keep(nil, "", before.Server)
 	rev := revision(sel.label, sel.commit)
@@ -102,7 +107,16 @@ func (o *Origin) locate(ctx context.Context, sel selection, before state, now *s
 	if remote {
 		n.shares = o.env.Share != nil
 	}
-	rev, err := choose(ctx, up, sel, before, now)
+	ref, label := object.Ref{}, sel.label
+	if sel.semver == nil {
+		ref, err = lookUp(ctx, up, sel)
+	} else if ref, now.Tie, err = highest(ctx, up, sel, before.Tie); err == nil {
+		label = ref.Tag()
+	}
+	rev := revision(label, ref.Commit())
+	if ref.ID != ref.Commit() {
+		rev.Tag = ref.ID.String()
+	}
 	if remote {
 		now.Server = n.server
 	}
@@ -186,9 +200,12 @@ func (o *Origin) selected(ctx context.Context, up upstream, sel selection, rev s
 			return nil, err
 		}
 	}
-	tag, err := o.signedTag(ctx, up, sel, rev)
-	if err != nil {
-		return nil, err
+	var tag object.Ref
+	if o.repo.Spec.Verify != nil {
+		var err error
+		if tag, err = o.signedTag(ctx, up, sel, rev); err != nil {
+			return nil, err
+		}
 	}
 	want := id
 	if tag.Commit() == id {

@@ -53,16 +53,15 @@ type partial struct {
 	from   *network
 	commit object.ID
 	via    string
-	packs  []*packfile.Pack
+	packs  []database
 }
 
 // partial fetches a commit and its trees.
 func (n *network) partial(ctx context.Context, commit object.ID, via string) (*partial, error) {
-	r, err := n.open(ctx, false)
-	if err != nil {
+	if err := n.greet(ctx, false); err != nil {
 		return nil, err
 	}
-	if !r.WantsAny() || !r.Supports("filter") || !r.Supports("shallow") {
+	if r := n.remote; !r.WantsAny() || !r.Supports("filter") || !r.Supports("shallow") {
 		return nil, wire.ErrUnsupported
 	}
 	q := wire.FetchRequest{Wants: []object.ID{commit}, Depth: 1, Filter: "blob:none"}
@@ -70,7 +69,7 @@ func (n *network) partial(ctx context.Context, commit object.ID, via string) (*p
 	if err != nil {
 		return nil, err
 	}
-	return &partial{n, commit, via, []*packfile.Pack{pack}}, nil
+	return &partial{n, commit, via, []database{pack}}, nil
 }
 
 // obtain fetches those of the blobs that are not there yet, all at once, or
@@ -110,16 +109,11 @@ func (p *partial) complete(ctx context.Context, why string) (note string, err er
 		return "", err
 	}
 	p.packs = nil
-	held, err := p.from.lock(ctx)
+	pack, notes, err := p.from.content(ctx, p.commit, p.via, false)
 	if err != nil {
 		return "", err
 	}
-	defer held.close()
-	pack, notes, err := p.from.whole(ctx, held, p.commit, p.via)
-	if err != nil {
-		return "", err
-	}
-	p.packs = []*packfile.Pack{pack}
+	p.packs = []database{pack}
 	return strings.Join(append([]string{wholeTree(why)}, notes...), "; "), nil
 }
 
@@ -140,7 +134,7 @@ func declined(err error) bool {
 }
 
 // holding returns the pack that has an object, nil if none has.
-func (p *partial) holding(id object.ID) *packfile.Pack {
+func (p *partial) holding(id object.ID) database {
 	for _, pack := range p.packs {
 		if _, _, err := pack.Stat(id); err == nil {
 			return pack
@@ -194,13 +188,10 @@ type part struct {
 	choose func(name string) bool
 }
 
-// obtain obtains the files that a lean fetch left out, of so many in the tree (0:
+// obtain obtains files that a lean fetch left out, of so many in the tree (0:
 // not known). It refuses more bytes than the limit.
 func (c *content) obtain(ctx context.Context, of int64, parts ...part) error {
-	db, ok := c.db.(*partial)
-	if !ok {
-		return nil
-	}
+	db := c.db.(*partial)
 	var blobs []object.ID
 	times := map[object.ID]int64{} // how many files have the content
 	for _, p := range parts {

@@ -126,25 +126,6 @@ func commitOf(rev source.Revision) (object.ID, error) {
 	return object.ParseID(hex)
 }
 
-// choose returns the revision of the ref that sel selects.
-func choose(ctx context.Context, up upstream, sel selection, before state, now *state) (source.Revision, error) {
-	if sel.semver != nil {
-		tag, tie, err := highest(ctx, up, sel, before.Tie)
-		now.Tie = tie
-		return tagged(revision(tag.Tag(), tag.Commit()), tag), err
-	}
-	ref, err := lookUp(ctx, up, sel)
-	return tagged(revision(sel.label, ref.Commit()), ref), err
-}
-
-// tagged returns rev with the tag object that ref leads to, if it leads to one.
-func tagged(rev source.Revision, ref object.Ref) source.Revision {
-	if ref.ID != ref.Commit() {
-		rev.Tag = ref.ID.String()
-	}
-	return rev
-}
-
 // lookUp finds the one ref that sel names.
 func lookUp(ctx context.Context, up upstream, sel selection) (object.Ref, error) {
 	refs, err := up.refs(ctx, true, sel.ref)
@@ -231,8 +212,8 @@ func youngest(ctx context.Context, up upstream, tags []object.Ref) (int, error) 
 		if err != nil {
 			return 0, err
 		}
-		if d := c.Time.Compare(when); best < 0 || d > 0 || d == 0 && t.Name > tags[best].Name {
-			best, when = i, c.Time
+		if d := c.Time().Compare(when); best < 0 || d > 0 || d == 0 && t.Name > tags[best].Name {
+			best, when = i, c.Time()
 		}
 	}
 	return best, nil

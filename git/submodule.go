@@ -46,9 +46,6 @@ type module struct {
 // submodules puts the submodules of the tree into their places, at the commits it
 // pins; without recursion an empty directory, which is what a checkout leaves there.
 func (c *content) submodules(ctx context.Context) error {
-	if c.total.Modules == 0 {
-		return nil
-	}
 	var err error
 	if c.links, err = gitlinks(ctx, c.own); err != nil {
 		return err

@@ -102,17 +102,16 @@ func (s *Status) Condition(kind string) Condition {
 // conditions returns the conditions after a run that ended with failed, nil
 // for success. They lack generation and time, which belong to the status.
 func (r *run) conditions(failed *StepError) []Condition {
-	list := r.failing(failed)
-	list = append(list, r.outdating(failed)...)
+	var list []Condition
+	if failed != nil {
+		list = append(r.failing(failed), r.outdating()...)
+	}
 	list = append(list, r.verifying(failed)...)
 	return summed(append(list, r.storing()...))
 }
 
 // failing returns the conditions that name the failure and say how it goes on.
 func (r *run) failing(failed *StepError) []Condition {
-	if failed == nil {
-		return nil
-	}
 	row, v := steps[failed.Step], judge(failed)
 	reason, message := v.reason, r.progress()
 	if reason == "" {
@@ -127,8 +126,8 @@ func (r *run) failing(failed *StepError) []Condition {
 
 // outdating returns ArtifactOutdated when a failure left an artifact published
 // that is no longer asked for, as far as this run or else the last one knows.
-func (r *run) outdating(failed *StepError) []Condition {
-	if failed == nil || r.published == nil {
+func (r *run) outdating() []Condition {
+	if r.published == nil {
 		return nil
 	}
 	if reason, message := r.outdated(); reason != "" {

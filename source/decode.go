@@ -286,16 +286,17 @@ func carry(obj Object, r document.Retired) {
 // its name. The warnings about it are kept then.
 func (d *decoding) file(o document.Object, name string, dec *document.Decoder, rules *document.Findings) bool {
 	spelled := o.Name(o.Type, DefaultNamespace)
-	dec.Adopt(rules)
-	d.Note(d.Place(&dec.Findings, o.Node, spelled)...)
-	if len(dec.Errors) > 0 {
+	if dec.Adopt(rules); len(dec.Errors) > 0 {
+		d.Note(d.Place(&dec.Findings, o.Node, spelled)...)
 		return false
 	}
 	if err := d.set.place(name, DocumentError{File: d.File, Document: d.Number, Line: o.Line, Object: spelled}); err != nil {
 		d.Note(err)
 		return false
 	}
-	d.set.Warnings = append(d.set.Warnings, d.Warn(&dec.Warnings, o.Node, spelled)...)
+	if len(dec.Warnings.Errors) > 0 {
+		d.set.Warnings = append(d.set.Warnings, d.Warn(&dec.Warnings, o.Node, spelled)...)
+	}
 	return true
 }
 

@@ -139,7 +139,7 @@ func restyle(y *yaml.Node) {
 	y.Style = 0
 	switch {
 	case y.ShortTag() != "!!str":
-	case block(y.Value):
+	case strings.Contains(y.Value, "\n") && block(y.Value):
 		y.Style = yaml.LiteralStyle
 	case old.MatchString(y.Value) || strings.ContainsFunc(y.Value, unicode.IsControl):
 		y.Style = yaml.DoubleQuotedStyle
@@ -152,7 +152,7 @@ func restyle(y *yaml.Node) {
 // block reports whether a text of several lines can be a block of YAML: the
 // library gets the indentation of others wrong.
 func block(text string) bool {
-	if !strings.Contains(text, "\n") || strings.TrimLeft(text, " \t\n") != text {
+	if strings.TrimLeft(text, " \t\n") != text {
 		return false
 	}
 	return !strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) })

@@ -67,9 +67,6 @@ func (r *run) announce(severity, reason, message string) {
 // emit sends the events of the run, which speak of the artifact that is published
 // now. Annotations of the object for events are copied into each of them.
 func (r *run) emit() {
-	if r.Emit == nil {
-		return
-	}
 	metadata := make(map[string]string)
 	for key, value := range r.obj.Head().Metadata.Annotations {
 		if strings.HasPrefix(key, "event.toolkit.fluxcd.io/") || strings.HasPrefix(key, "event.headgate.dev/") {

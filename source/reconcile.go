@@ -143,6 +143,7 @@ type run struct {
 	seen         []artifact.Artifact // of other sources, by Resolve
 	resolved     bool                // rev is known
 	rev          Revision
+	content      Content
 	why          string // in which way the published artifact was outdated, "" when it was not
 	stored       bool   // published is new
 	verification Verification

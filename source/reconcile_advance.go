@@ -14,7 +14,7 @@ import (
 // verify and store. It finds out; it records nothing.
 func (r *run) advance(ctx context.Context) error {
 	r.check()
-	if err := r.resolve(ctx); err != nil {
+	if err := r.phase(ctx, StepResolve, r.resolve); err != nil {
 		return err
 	}
 	if r.why = r.outdatedBy(); r.why == "" {
@@ -23,20 +23,21 @@ func (r *run) advance(ctx context.Context) error {
 		}
 		return nil
 	}
-	end, err := r.admit(ctx)
-	if err != nil {
-		return r.failure(StepFetch, err)
+	if r.Admit != nil {
+		end, err := r.Admit(ctx)
+		if err != nil {
+			return r.failure(StepFetch, err)
+		}
+		defer end()
 	}
-	defer end()
-	content, err := r.open(ctx)
-	if err != nil {
+	if err := r.phase(ctx, StepFetch, r.open); err != nil {
 		return err
 	}
-	defer content.Close()
-	if err := r.verify(ctx, content); err != nil {
+	defer r.content.Close()
+	if err := r.phase(ctx, StepVerify, r.verify); err != nil {
 		return err
 	}
-	return r.store(ctx, content)
+	return r.phase(ctx, StepStore, r.store)
 }
 
 // check finds out whether the recorded artifact is still in storage.
@@ -72,16 +73,14 @@ func (r *run) readdress() {
 
 // resolve asks the origin for its revision.
 func (r *run) resolve(ctx context.Context) error {
-	return r.phase(ctx, StepResolve, func(ctx context.Context) (err error) {
-		rev, state, err := r.from.Resolve(ctx, r.state)
-		r.seen = rev.Inputs
-		if err != nil {
-			return err
-		}
-		r.rev, r.next, r.resolved = rev, state, true
-		r.plan.Verify = cmp.Or(r.plan.Verify, rev.Verify)
-		return nil
-	})
+	rev, state, err := r.from.Resolve(ctx, r.state)
+	r.seen = rev.Inputs
+	if err != nil {
+		return err
+	}
+	r.rev, r.next, r.resolved = rev, state, true
+	r.plan.Verify = cmp.Or(r.plan.Verify, rev.Verify)
+	return nil
 }
 
 // outdatedBy says in which way a new artifact would not be the published one,
@@ -120,64 +119,46 @@ func (r *run) verified() bool {
 	return r.plan.Verify == "" || passed(c) && c.ObservedGeneration == r.obj.Head().Metadata.Generation
 }
 
-// admit waits until there is room for one more content.
-func (r *run) admit(ctx context.Context) (end func(), err error) {
-	if r.Admit == nil {
-		return func() {}, nil
-	}
-	return r.Admit(ctx)
-}
-
 // open fetches the revision.
-func (r *run) open(ctx context.Context) (content Content, err error) {
-	err = r.phase(ctx, StepFetch, func(ctx context.Context) error {
-		content, err = r.from.Open(ctx, r.rev)
-		return err
-	})
-	return content, err
+func (r *run) open(ctx context.Context) (err error) {
+	r.content, err = r.from.Open(ctx, r.rev)
+	return err
 }
 
 // verify has the signature checked. Success without a check, when the spec asks for one, is a failure.
-func (r *run) verify(ctx context.Context, content Content) error {
-	return r.phase(ctx, StepVerify, func(ctx context.Context) (err error) {
-		r.verification, err = content.Verify(ctx)
-		if err == nil && r.plan.Verify != "" && r.verification == (Verification{}) {
-			return fmt.Errorf("spec.verify asks for %s, but this origin has nothing to verify: %w", r.plan.Verify, ErrVerification)
-		}
-		return err
-	})
+func (r *run) verify(ctx context.Context) (err error) {
+	r.verification, err = r.content.Verify(ctx)
+	if err == nil && r.plan.Verify != "" && r.verification == (Verification{}) {
+		return fmt.Errorf("spec.verify asks for %s, but this origin has nothing to verify: %w", r.plan.Verify, ErrVerification)
+	}
+	return err
 }
 
 // store writes the artifact and points status.url at it.
-func (r *run) store(ctx context.Context, content Content) error {
-	return r.phase(ctx, StepStore, func(ctx context.Context) error {
-		var written error
-		a, err := r.Store.Put(ctx, r.dir, r.rev.File, func(w io.Writer) error {
-			r.report, written = content.WriteTo(ctx, w)
-			return written
-		})
-		if written != nil {
-			return written
-		}
-		if err != nil {
-			return err
-		}
-		a.Revision, a.Metadata = r.rev.ID, r.rev.Metadata
-		if r.report.Emptied {
-			r.report.Notes = append(slices.Clone(r.report.Notes), emptied)
-		}
-		if r.report.Found != nil {
-			r.rev.Found = r.report.Found
-		}
-		url := ""
-		if latest := r.plan.Words.Latest; latest != "" {
-			if url, err = r.Store.Point(r.dir, latest, a); err != nil {
-				return &StepError{StepStore, "SymlinkUpdateFailed", fmt.Errorf("point %s at the new artifact: %w", latest, err)}
-			}
-		}
-		r.published, r.url, r.stored = &a, url, true
-		return nil
+func (r *run) store(ctx context.Context) error {
+	var written error
+	a, err := r.Store.Put(ctx, r.dir, r.rev.File, func(w io.Writer) error {
+		r.report, written = r.content.WriteTo(ctx, w)
+		return written
 	})
+	if err = cmp.Or(written, err); err != nil {
+		return err
+	}
+	a.Revision, a.Metadata = r.rev.ID, r.rev.Metadata
+	if r.report.Emptied {
+		r.report.Notes = append(slices.Clone(r.report.Notes), emptied)
+	}
+	if r.report.Found != nil {
+		r.rev.Found = r.report.Found
+	}
+	url := ""
+	if latest := r.plan.Words.Latest; latest != "" {
+		if url, err = r.Store.Point(r.dir, latest, a); err != nil {
+			return &StepError{StepStore, "SymlinkUpdateFailed", fmt.Errorf("point %s at the new artifact: %w", latest, err)}
+		}
+	}
+	r.published, r.url, r.stored = &a, url, true
+	return nil
 }
 
 const emptied = "the artifact has no files: the ignore rules leave all of them out; correct spec.ignore or the ignore files of the source"

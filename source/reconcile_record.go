@@ -25,15 +25,17 @@ func (r *run) record(ctx context.Context, err error) (Result, error) {
 	var failed *StepError
 	errors.As(err, &failed)
 	ctx = context.WithoutCancel(ctx) // what is stored is recorded
-	before := digestOf(r.obj)
-	undo := r.write(failed)
+	before := Clone(r.obj)
+	r.write(failed)
 	if err := r.save(ctx, failed); err != nil {
-		undo()
+		SetStatus(r.obj, before)
 		failed = unsaved(err, failed)
 		r.events = nil
 		r.announce(SeverityError, failed.Reason, failed.Error())
 	}
-	r.emit()
+	if r.Emit != nil {
+		r.emit()
+	}
 	if failed != nil {
 		v := judge(failed)
 		failed.Err = Conceal(failed.Err, r.from)
@@ -41,10 +43,14 @@ func (r *run) record(ctx context.Context, err error) (Result, error) {
 	}
 	r.prune()
 	if !r.stored {
-		return Result{Outcome: Unchanged, After: r.obj.Interval(), Why: r.whyNot()}, nil
+		why := cmp.Or(r.rev.Note, "revision, spec and inputs are those of the artifact")
+		if r.rev.ID == "" {
+			why = "objects of this sort have no artifact"
+		}
+		return Result{Outcome: Unchanged, After: r.obj.Interval(), Why: why}, nil
 	}
 	return Result{
-		Outcome: Stored, After: r.obj.Interval(), Changed: digestOf(r.obj) != before, Why: r.why,
+		Outcome: Stored, After: r.obj.Interval(), Changed: digestOf(r.obj) != digestOf(before), Why: r.why,
 		Verification: r.verification, Report: r.report,
 	}, nil
 }
@@ -62,14 +68,6 @@ func (r *run) again(failed *StepError, v verdict) time.Duration {
 	return max(v.after, min(busy.RetryAfter(), r.obj.Interval()))
 }
 
-// whyNot says why a run that succeeded stored nothing.
-func (r *run) whyNot() string {
-	if r.rev.ID == "" {
-		return "objects of this sort have no artifact"
-	}
-	return cmp.Or(r.rev.Note, "revision, spec and inputs are those of the artifact")
-}
-
 // digestOf returns the digest of the artifact that the status of obj names.
 func digestOf(obj Object) string {
 	if a := obj.Artifact(); a != nil {
@@ -79,11 +77,12 @@ func digestOf(obj Object) string {
 }
 
 // write brings the status of the object up to date and notes the events that
-// tell of it. The function it returns takes the status back.
-func (r *run) write(failed *StepError) (undo func()) {
+// tell of it.
+func (r *run) write(failed *StepError) {
 	status, head := r.obj.Common(), r.obj.Head()
-	undo = snapshot(r.obj)
-	r.note(failed)
+	if r.Emit != nil {
+		r.note(failed)
+	}
 	conditions := r.conditions(failed)
 	if static := failed == nil && r.rev.ID == ""; static {
 		conditions, r.published, r.url = nil, nil, ""
@@ -108,7 +107,6 @@ func (r *run) write(failed *StepError) (undo func()) {
 	if obj, ok := r.obj.(interface{ see([]artifact.Artifact) }); ok && r.seen != nil {
 		obj.see(r.seen)
 	}
-	return undo
 }
 
 // note adds the events that tell how the run ended (reference A3).
@@ -171,7 +169,7 @@ func (r *run) prune() {
 	case r.rev.ID == "":
 		err = r.Store.Remove(r.dir)
 	}
-	if err != nil {
+	if err != nil && r.Emit != nil {
 		r.events = nil
 		r.announce(SeverityError, "GarbageCollectionFailed", fmt.Sprintf("remove superseded artifacts: %v", err))
 		r.emit()
@@ -185,14 +183,6 @@ func (r *run) now() time.Time {
 		now = r.Now
 	}
 	return now().UTC().Truncate(time.Second)
-}
-
-// snapshot returns a function that restores the status of obj as it is now.
-func snapshot(obj Object) (restore func()) {
-	status := statusOf(obj)
-	saved := reflect.New(status.Type()).Elem()
-	saved.Set(status)
-	return func() { status.Set(saved) }
 }
 
 // statusOf returns the status of obj: the field Status of the struct that

@@ -24,6 +24,7 @@ type bound struct {
 	way    Config
 	origin string
 	header string          // value of Authorization, "" for none
+	own    bool            // the origin is shown a client certificate
 	shared *http.Transport // for the origin, with connections of others too; nil: there are none
 
 	mu     sync.Mutex
@@ -50,8 +51,11 @@ func newBound(c Config) *bound {
 		}
 	}
 	b.way = c
-	if c.reuses() {
-		b.shared = c.shared()
+	b.own = c.Origin != nil && c.TLS != nil && len(c.TLS.Certificates) > 0
+	// Where another server named Origin, connections are not those of others: that
+	// they were allowed to connect says nothing.
+	if c.Reuse != nil && c.Origin != nil && c.Fence.from == nil {
+		b.shared = c.shared(b.own)
 	}
 	return b
 }
@@ -67,7 +71,7 @@ func (b *bound) to(req *http.Request, s *step, mine bool) (*http.Transport, *htt
 		if b.shared != nil {
 			return b.shared, req
 		}
-		r = route{b.way.presents(), Link}
+		r = route{b.own, Link}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -36,15 +36,10 @@ func Settings(form string, trust, proxy Secret) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// reuses reports whether connections to Origin may be those of others. Where
-// another server named Origin they may not: that they were allowed to connect
-// says nothing.
-func (c *Config) reuses() bool { return c.Reuse != nil && c.Origin != nil && c.Fence.from == nil }
-
-// shared returns the transport to Origin that others use as well.
-func (c Config) shared() *http.Transport {
+// shared returns the transport to Origin that others use as well; own tells that
+// Origin is shown a client certificate.
+func (c Config) shared(own bool) *http.Transport {
 	key := fmt.Sprintf("%s %t %v %v %v", c.Settings, c.TLS != nil, c.DialTimeout, c.HandshakeTimeout, c.HeaderTimeout)
-	own := c.presents()
 	if own {
 		key += " " + origin.Of(c.Origin)
 	}
@@ -53,9 +48,4 @@ func (c Config) shared() *http.Transport {
 		t.IdleConnTimeout, t.MaxIdleConns, t.MaxIdleConnsPerHost = reuseTimeout, reuseIdle, reuseIdleHost
 		return t
 	})
-}
-
-// presents reports whether Origin is shown a client certificate.
-func (c *Config) presents() bool {
-	return c.Origin != nil && c.TLS != nil && len(c.TLS.Certificates) > 0
 }

@@ -94,13 +94,10 @@ func RepositoryAuth(name string, s source.Secret) (Auth, error) {
 	return a, err
 }
 
-// GitAuth returns the credentials for git over http(s) of a Secret, none where name is "": a bearer
+// GitAuth returns the credentials for git over http(s) of a Secret: a bearer
 // token or a user name and password, never both. The zero Auth means that the
 // Secret has neither.
 func GitAuth(name string, s source.Secret) (Auth, error) {
-	if name == "" {
-		return Auth{}, nil
-	}
 	return read(name, s).Auth()
 }
 
@@ -181,9 +178,6 @@ func (r reader) both(first, second []string, why string) (one, other string, err
 // GitTLS returns the TLS settings of the Secret of a GitRepository, nil when
 // it has none: the CA to add to the system's, and the client certificate.
 func GitTLS(name string, s source.Secret) (*tls.Config, error) {
-	if name == "" {
-		return nil, nil
-	}
 	return read(name, s).TLS(keyCA, keyCert, keyKey)
 }
 

@@ -13,7 +13,6 @@ import (
 type CommitData struct {
 	Tree    ID
 	Parents []ID
-	Time    time.Time // of the committer; zero where the object holds no usable time
 	Message string
 
 	// PGPSignature is the value of the header gpgsig: an armored signature of
@@ -22,6 +21,8 @@ type CommitData struct {
 
 	// Payload is what PGPSignature signs: the commit without its signatures.
 	Payload []byte
+
+	committer []byte
 }
 
 // Subject returns the first paragraph of the message on one line.
@@ -51,8 +52,9 @@ func ParseCommit(data []byte) (*CommitData, error) {
 		if f.key != signatureKeys[SHA1] && f.key != signatureKeys[SHA256] {
 			signed = append(signed, f.raw...)
 		}
-		defer func() { seen[f.key] = true }()
-		return c.field(f, seen)
+		err := c.field(f, seen)
+		seen[f.key] = true
+		return err
 	})
 	if err == nil && !(seen["author"] && seen["committer"]) {
 		err = fmt.Errorf("%w: no author or no committer", ErrCorrupt)
@@ -82,7 +84,7 @@ func (c *CommitData) field(f headerField, seen map[string]bool) (err error) {
 		c.Parents = append(c.Parents, id)
 		return err
 	case f.key == "committer" && !seen[f.key]:
-		c.Time = timeOf(f.value)
+		c.committer = f.value
 	case f.key == signatureKeys[c.Tree.Format()]:
 		if seen[f.key] {
 			return fmt.Errorf("%w: two signatures", ErrCorrupt)
@@ -92,10 +94,10 @@ func (c *CommitData) field(f headerField, seen map[string]bool) (err error) {
 	return err
 }
 
-// timeOf parses the time in "Name <email> seconds zone". Histories hold broken
-// ones, which give no time.
-func timeOf(person []byte) time.Time {
-	fields := strings.Fields(string(person[bytes.LastIndexByte(person, '>')+1:]))
+// Time returns the time of the committer, which is "Name <email> seconds zone".
+// Histories hold broken ones, which give no time.
+func (c *CommitData) Time() time.Time {
+	fields := strings.Fields(string(c.committer[bytes.LastIndexByte(c.committer, '>')+1:]))
 	if len(fields) == 0 {
 		return time.Time{}
 	}

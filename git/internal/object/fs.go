@@ -104,7 +104,7 @@ type entry struct {
 
 // link makes e the folder that is in the place of a submodule, if there is one.
 func (e *entry) link() {
-	if e.mode&modeKind == ModeSubmodule && len(e.tree.links) > 0 {
+	if e.mode&modeKind == ModeSubmodule {
 		if e.sub, e.linked = e.tree.links[e.path()]; e.linked {
 			e.mode = ModeDir
 		}
@@ -321,7 +321,9 @@ func (t *FS) lookup(name string) (*entry, error) {
 			return nil, fs.ErrNotExist
 		}
 		e.id, e.mode = entries[i].ID, entries[i].Mode
-		e.link()
+		if len(t.links) > 0 {
+			e.link()
+		}
 	}
 	return e, nil
 }
@@ -343,7 +345,9 @@ func (e *entry) list() ([]fs.DirEntry, error) {
 	list := make([]fs.DirEntry, len(entries))
 	for i, in := range entries {
 		all[i] = entry{tree: e.tree, dir: at, name: in.Name, id: in.ID, mode: in.Mode}
-		all[i].link()
+		if len(e.tree.links) > 0 {
+			all[i].link()
+		}
 		list[i] = &all[i]
 	}
 	return list, nil

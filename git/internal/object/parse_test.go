@@ -53,7 +53,7 @@ func TestParseCommit(t *testing.T) {
 	if c.Tree.String() != hexA || len(c.Parents) != 2 || c.Parents[0].String() != hexB || c.Parents[1].String() != hexA {
 		t.Errorf("tree %v, parents %v", c.Tree, c.Parents)
 	}
-	testenv.Equal(t, c.Time.Format(time.RFC3339), "2023-11-14T22:13:21Z", "time")
+	testenv.Equal(t, c.Time().Format(time.RFC3339), "2023-11-14T22:13:21Z", "time")
 	testenv.Equal(t, c.Subject(), "Subject on two lines", "subject")
 	if want := "-----BEGIN PGP SIGNATURE-----\n\nabc\n-----END PGP SIGNATURE-----"; string(c.PGPSignature) != want {
 		t.Errorf("signature %q", c.PGPSignature)
@@ -66,7 +66,7 @@ func TestParseUnsignedCommit(t *testing.T) {
 	data := "tree " + hexA + "\nauthor broken\ncommitter A <a@b> 99999999999999999999 +9999\n\n"
 	c, err := object.ParseCommit([]byte(data))
 	must(t, err)
-	if c.PGPSignature != nil || string(c.Payload) != data || c.Subject() != "" || !c.Time.IsZero() {
+	if c.PGPSignature != nil || string(c.Payload) != data || c.Subject() != "" || !c.Time().IsZero() {
 		t.Errorf("got %+v", c)
 	}
 }
@@ -234,7 +234,7 @@ func FuzzObjects(f *testing.F) {
 		hash := plumbing.ComputeHash(plumbing.BlobObject, data)
 		commit := gogit.Commit{Author: who, Committer: who, Message: message, TreeHash: hash, ParentHashes: []plumbing.Hash{hash, hash}, PGPSignature: "sig\n"}
 		c, err := object.ParseCommit(encoded(t, &commit))
-		if err != nil || c.Tree.String() != hash.String() || len(c.Parents) != 2 || c.Parents[1] != c.Tree || c.Time.Unix() != when || c.Message != message || string(c.PGPSignature) != "sig" {
+		if err != nil || c.Tree.String() != hash.String() || len(c.Parents) != 2 || c.Parents[1] != c.Tree || c.Time().Unix() != when || c.Message != message || string(c.PGPSignature) != "sig" {
 			t.Errorf("commit %+v, %v", c, err)
 		}
 		commit.PGPSignature = ""

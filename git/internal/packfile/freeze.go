@@ -179,7 +179,7 @@ func (p *Pack) add(ctx context.Context, w io.Writer, db object.Database, id obje
 	if _, err := io.CopyN(w, from, size); err != nil {
 		return noEOF(err)
 	}
-	p.entries = append(p.entries, entry{offset: p.spool.reserve(size), size: size, typ: typ})
+	p.entries = append(p.entries, entry{offset: p.spool.end.Add(size) - size, size: size, typ: typ})
 	p.ids = id.AppendTo(p.ids)
 	return nil
 }

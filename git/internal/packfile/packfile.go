@@ -32,8 +32,10 @@ import (
 	"io/fs"
 	"os"
 	"sort"
+	"sync/atomic"
 
 	"github.com/headgate-io/headgate/git/internal/object"
+	"github.com/headgate-io/headgate/internal/durable"
 )
 
 // Options says how to read a pack. The zero value is ready to use.
@@ -55,6 +57,13 @@ type Options struct {
 	// Progress, if not nil, is called now and then with the number of objects
 	// received and announced, never concurrently.
 	Progress func(done, total int)
+}
+
+// A spool is a temporary file that holds inflated objects and deltas. ReadAt,
+// WriteAt and reserve are safe for concurrent use.
+type spool struct {
+	*os.File
+	end atomic.Int64 // bytes in use
 }
 
 // A Pack gives the objects of a pack. It implements [object.Database].
@@ -79,29 +88,26 @@ type entry struct {
 // Read reads one pack from r up to its end. The caller closes the Pack. When ctx
 // is done, Read returns its error as soon as r does not block.
 func Read(ctx context.Context, r io.Reader, o Options) (*Pack, error) {
-	s, err := newSpool(o.Temp)
+	if o.Temp == nil {
+		o.Temp = durable.TempFile
+	}
+	f, err := o.Temp()
 	if err != nil {
-		return nil, fmt.Errorf("read pack: %w", err)
+		return nil, fmt.Errorf("read pack: create spool: %w", err)
 	}
+	s := &spool{File: f}
 	p := &Pack{format: o.Format, content: s, closer: s, spool: s}
-	if err := p.read(ctx, r, o); err != nil {
-		s.Close()
-		return nil, fmt.Errorf("read pack: %w", err)
-	}
-	return p, nil
-}
-
-func (p *Pack) read(ctx context.Context, r io.Reader, o Options) error {
 	limits := o.Limits.orDefault()
 	deltas, err := receive(ctx, p, r, o, limits)
-	if err != nil {
-		return err
+	if err == nil && len(deltas.byOffset)+len(deltas.byID) > 0 {
+		err = resolve(ctx, p, deltas, limits, o.External)
 	}
-	if err := resolve(ctx, p, deltas, limits, o.External); err != nil {
-		return err
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("read pack: %w", err)
 	}
 	p.sort()
-	return nil
+	return p, nil
 }
 
 // Spooled returns how many bytes the spool occupies, 0 for a pack that was thawed.

@@ -67,9 +67,6 @@ type resolver struct {
 func resolve(ctx context.Context, p *Pack, d *deltas, limits Limits, external object.Database) error {
 	r := &resolver{pack: p, deltas: d, limits: limits, external: external}
 	r.left.Store(int64(len(d.byOffset) + len(d.byID)))
-	if r.left.Load() == 0 {
-		return nil
-	}
 	slices.SortFunc(d.byOffset, func(a, b offsetLink) int { return cmp.Compare(a.base, b.base) })
 	slices.SortFunc(d.byID, func(a, b idLink) int { return a.base.Compare(b.base) })
 	if err := r.run(ctx, r.roots()); err != nil || r.left.Load() == 0 {

@@ -114,7 +114,7 @@ func (p *Pack) reserve(size int64, limits Limits) (offset int64, err error) {
 	if size < 0 || size > limits.ObjectBytes {
 		return 0, &LimitError{"ObjectBytes", limits.ObjectBytes}
 	}
-	offset = p.spool.reserve(size)
+	offset = p.spool.end.Add(size) - size
 	if end := offset + size; end < 0 || end > limits.InflatedBytes {
 		return 0, &LimitError{"InflatedBytes", limits.InflatedBytes}
 	}

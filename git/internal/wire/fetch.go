@@ -60,7 +60,7 @@ func (r *Remote) fetch(ctx context.Context, q FetchRequest) (*FetchResponse, err
 	if err != nil {
 		return nil, err
 	}
-	p := &FetchResponse{ctx: ctx, url: r.t.String(), a: newAnswer(ctx, s, maxBeforePack), again: r.g.version == 2}
+	p := &FetchResponse{ctx: ctx, t: r.t, a: newAnswer(ctx, s, maxBeforePack), again: r.g.version == 2}
 	if r.g.version == 2 {
 		err = r.readSections(p)
 	} else {
@@ -213,7 +213,7 @@ type FetchResponse struct {
 	Shallow []object.ID // commits in the pack without their parents
 
 	ctx   context.Context
-	url   string
+	t     Transport
 	a     *answer
 	rest  int  // bytes of the pack that are left in the current pkt-line
 	raw   bool // there are no bands: the rest of the stream is the pack
@@ -246,7 +246,7 @@ func (p *FetchResponse) Read(b []byte) (n int, err error) {
 		}
 	}
 	if p.err != nil && p.err != io.EOF {
-		p.err = wrap(p.ctx, Pack, p.url, p.err)
+		p.err = wrap(p.ctx, Pack, p.t.String(), p.err)
 	}
 	return n, p.err
 }

@@ -76,7 +76,7 @@ func (c *httpConn) greet(ctx context.Context) (stream, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !isRedirect(resp) {
+		if !redirects[resp.StatusCode] {
 			if err := checkResponse(resp, typeGreeting); err != nil {
 				s.release(false)
 				return nil, err
@@ -99,7 +99,7 @@ func (c *httpConn) ask(ctx context.Context, body []byte) (stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	if isRedirect(resp) {
+	if redirects[resp.StatusCode] {
 		err = fmt.Errorf("%w: the server redirects a POST request", ErrRedirect)
 	} else {
 		err = checkResponse(resp, typeResult)
@@ -206,8 +206,6 @@ var redirects = map[int]bool{
 	http.StatusMovedPermanently: true, http.StatusFound: true, http.StatusSeeOther: true,
 	http.StatusTemporaryRedirect: true, http.StatusPermanentRedirect: true,
 }
-
-func isRedirect(resp *http.Response) bool { return redirects[resp.StatusCode] }
 
 // credentialHeaders are those that a redirect to another origin would leak.
 var credentialHeaders = []string{"Authorization", "Cookie", "Proxy-Authorization"}

@@ -34,10 +34,6 @@ type pktReader struct {
 	limit int64
 }
 
-func newPktReader(r io.Reader, limit int64) *pktReader {
-	return &pktReader{br: bufio.NewReaderSize(r, pktBuffer), left: limit, limit: limit}
-}
-
 // allow sets a new budget.
 func (p *pktReader) allow(limit int64) { p.left, p.limit = limit, limit }
 

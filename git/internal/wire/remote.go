@@ -69,6 +69,9 @@ type Remote struct {
 // server whose capabilities are known is not greeted, unless it refuses a
 // request, which is then sent again. Capabilities that cannot be used count as "".
 func New(t Transport, capabilities string) *Remote {
+	if capabilities == "" {
+		return &Remote{t: t}
+	}
 	g := greeting{version: 2, caps: map[string]string{}}
 	for line := range strings.Lines(capabilities) {
 		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
@@ -113,7 +116,10 @@ func (r *Remote) Greet(ctx context.Context, proof bool) error {
 	if err == nil {
 		err = r.greet(ctx, nil)
 	}
-	return wrap(ctx, Advertisement, r.t.String(), err)
+	if err != nil {
+		return wrap(ctx, Advertisement, r.t.String(), err)
+	}
+	return nil
 }
 
 // Version is the version of the protocol that the server speaks: 0, 1 or 2.
@@ -139,10 +145,13 @@ func (r *Remote) WantsAny() bool {
 	return r.g.version == 2 || r.Supports("allow-any-sha1-in-want") || r.Supports("allow-reachable-sha1-in-want")
 }
 
-// Close ends the conversation.
+// Close ends the conversation. The next request begins another one, with what is
+// known of the server.
 func (r *Remote) Close() {
 	if r.c != nil {
+		known := r.Capabilities()
 		r.c.close()
+		*r = *New(r.t, known)
 	}
 }
 
@@ -152,9 +161,14 @@ func (r *Remote) Close() {
 // were seen. No match is no error, except that a repository without any refs is
 // ErrEmpty.
 func (r *Remote) Refs(ctx context.Context, exact bool, names ...string) (refs []object.Ref, err error) {
-	err = r.try(ctx, LsRefs, func() error {
-		s, err := newSelection(exact, names)
-		if err == nil && r.g.version < 2 {
+	for _, name := range names {
+		if exact && !validRef(name) || name == "" || len(name) > maxMessage || strings.ContainsAny(name, "\x00\n") {
+			return nil, wrap(ctx, LsRefs, r.t.String(), fmt.Errorf("%.80q is not the name of a ref", name))
+		}
+	}
+	err = r.try(ctx, LsRefs, func() (err error) {
+		s := &selection{exact: exact, names: names}
+		if r.g.version < 2 {
 			err = r.greet(ctx, s)
 		}
 		if err == nil && r.g.version == 2 {
@@ -183,9 +197,13 @@ func (r *Remote) try(ctx context.Context, phase Phase, do func() error) error {
 	if err == nil {
 		err = do()
 	}
+	if err == nil {
+		r.assumed = false
+		return nil
+	}
 	err = wrap(ctx, phase, r.t.String(), err)
 	is := func(kind error) bool { return errors.Is(err, kind) }
-	if r.assumed && err != nil && slices.ContainsFunc(refusals, is) && !is(ErrBusy) && !is(ErrUnreachable) {
+	if r.assumed && slices.ContainsFunc(refusals, is) && !is(ErrBusy) && !is(ErrUnreachable) {
 		if err = r.greet(ctx, nil); err == nil {
 			err = do()
 		}
@@ -501,16 +519,6 @@ type selection struct {
 	names []string
 	refs  []object.Ref
 	total int // refs that the server has named
-}
-
-func newSelection(exact bool, names []string) (*selection, error) {
-	s := &selection{exact: exact, names: names}
-	for _, name := range names {
-		if exact && !validRef(name) || name == "" || len(name) > maxMessage || strings.ContainsAny(name, "\x00\n") {
-			return s, fmt.Errorf("%.80q is not the name of a ref", name)
-		}
-	}
-	return s, nil
 }
 
 // complete reports whether nothing more can match.

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bufio"
 	"context"
 	"io"
 )
@@ -49,7 +50,7 @@ const sip = 1 << 10
 
 func newAnswer(ctx context.Context, s stream, limit int64) *answer {
 	a := &answer{s: s, stop: context.AfterFunc(ctx, s.abort)}
-	a.pktReader = newPktReader(a, limit)
+	a.pktReader = &pktReader{br: bufio.NewReaderSize(a, pktBuffer), left: limit, limit: limit}
 	return a
 }
 
