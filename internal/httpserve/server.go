@@ -151,12 +151,7 @@ type listenerKey struct{}
 // Here reports whether a request is for this machine, where the [Listener] that serves it asks for that.
 func Here(r *http.Request) bool {
 	l, served := r.Context().Value(listenerKey{}).(*Listener)
-	return !served || l.Here(r)
-}
-
-// Here reports whether a request is for this machine, where that matters.
-func (l *Listener) Here(r *http.Request) bool {
-	if l.hosts == nil || Trusted(r) {
+	if !served || l.hosts == nil || Trusted(r) {
 		return true
 	}
 	name := (&url.URL{Host: r.Host}).Hostname()
