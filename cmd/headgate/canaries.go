@@ -77,7 +77,7 @@ func (p *program) readBook(f *manifestFlags) (*book, error) {
 // the same, with the line: that is the error then, and no warning any more.
 func (b *book) refusal(c *rollout.Canary) error {
 	var located []error
-	rules := flatten(c.Check())
+	rules := document.Split(c.Check())
 	for _, rule := range rules {
 		if i := slices.IndexFunc(b.warnings, func(w error) bool { return strings.HasSuffix(w.Error(), ": "+rule.Error()) }); i >= 0 {
 			rule = b.warnings[i]

@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate-io/headgate"
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/document"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve/api"
@@ -283,7 +284,7 @@ func (s *session) selected(args []string) ([]source.Object, error) {
 		return objects, nil
 	}
 	var bad, others []error
-	for _, err := range flatten(s.bad) {
+	for _, err := range document.Split(s.bad) {
 		if e, ok := errors.AsType[*source.DocumentError](err); ok && !names[e.Object] {
 			others = append(others, err)
 		} else {

@@ -10,9 +10,9 @@
 //     good runs some time within its interval: a restart asks nothing again, and a
 //     Secret that was rotated meanwhile counts then.
 //   - Then it runs once in each interval, which is longer or shorter by a random part,
-//     Config.Jitter at most. Objects with the same upstream (scheme, host, path and
-//     credential) and interval have the same ticks, so that one answer is enough for them
-//     ([source.Share]); a new one runs at once and then joins them. When there are more
+//     Config.Jitter at most. Objects with the same upstream (scheme, host and
+//     path) and interval have the same ticks, so that one answer is enough for those with the same
+//     credentials ([source.Share]); a new one runs at once and then joins them. When there are more
 //     objects than can run at a time, the first interval is shorter, which spreads them.
 //   - It runs at once, or once more after the run under way, when its spec or one
 //     of the annotations reconcile.headgate.dev/requestedAt and

@@ -246,7 +246,7 @@ func (w *watch) read(files []file) (d serve.Desired, another bool) {
 		d.Defects = append(d.Defects, next.bad...)
 		fmt.Fprintln(sum, f.name, next.sum, next.bad)
 		if next.set != nil {
-			d.Defects = append(d.Defects, flat(all.Add(next.set))...)
+			d.Defects = append(d.Defects, documents.Split(all.Add(next.set))...)
 		}
 	}
 	before := w.sum
@@ -297,7 +297,7 @@ func (w *watch) document(f file, before *document) *document {
 		return before
 	default:
 		next.set = new(source.Set)
-		next.bad = flat(next.set.Decode(f.name, bytes.NewReader(text)))
+		next.bad = documents.Split(next.set.Decode(f.name, bytes.NewReader(text)))
 		if len(next.bad) > 0 && f.listed && bytes.Contains(text, []byte("{{")) {
 			template := errors.New("is a Helm template, which is not read: leave it out in .headgateignore")
 			next.bad, next.set.Invalid, next.set.Warnings = nil, nil, append(next.set.Warnings, &source.DocumentError{File: f.name, Err: template})
@@ -325,15 +325,4 @@ func readFile(name string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("larger than %d MiB", limit>>20)
 	}
 	return io.ReadAll(io.LimitReader(f, limit))
-}
-
-// flat takes joined errors apart.
-func flat(err error) []error {
-	if all, ok := err.(interface{ Unwrap() []error }); ok {
-		return all.Unwrap()
-	}
-	if err == nil {
-		return nil
-	}
-	return []error{err}
 }
