@@ -147,7 +147,7 @@ func (c *call) problems() []string {
 
 // stats answers how much there is to do, of what the caller may read.
 func (c *call) stats() error {
-	stats := api.Stats{Version: "(devel)", Started: c.began, Phases: map[string]int{}, Ready: map[string]int{}, Defects: c.problems()}
+	stats := api.Stats{Version: "(devel)", Started: c.started, Phases: map[string]int{}, Ready: map[string]int{}, Defects: c.problems()}
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		stats.Version = info.Main.Version
 	}

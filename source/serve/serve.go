@@ -254,7 +254,8 @@ type Server struct {
 	reuse    source.Connections
 	archives source.Archives
 	seed     maphash.Seed // of ticks
-	began    time.Time
+	began    time.Time // of the clock, by its monotonic part
+	started  time.Time // the same by Config.Now
 	ready    chan struct{}   // closed when the feed was read and the saved statuses are restored
 	ending   context.Context // has ended when that of Run has: streams end
 	end      context.CancelFunc
@@ -296,7 +297,7 @@ func New(c Config) (*Server, error) {
 	c.Keepalive, c.Grace = cmp.Or(c.Keepalive, 15*time.Second), cmp.Or(c.Grace, 30*time.Second)
 	c.Env = c.Env.In(c.Store)
 	s := &Server{
-		log: c.Log, bodies: httpserve.NewBodies(64 << 10), seed: maphash.MakeSeed(), began: time.Now(),
+		log: c.Log, bodies: httpserve.NewBodies(64 << 10), seed: maphash.MakeSeed(), began: time.Now(), started: c.Now(),
 		ready: make(chan struct{}), ended: make(chan struct{}), news: make(chan struct{}), secrets: source.Chain(),
 		entries: make(map[source.Reference]*entry), ticks: make(map[tickKey]time.Duration), failed: make(map[string]bool),
 	}
