@@ -28,15 +28,12 @@ var ErrRunning = errors.New("another server is running")
 //
 // A socket that a killed server left is replaced, one of a running server is refused
 // with [ErrRunning]. Close removes the socket.
-func Socket(path string) (net.Listener, error) {
-	l, err := openSocket(path)
-	if err != nil {
-		return nil, fmt.Errorf("listen at %s: %w", path, err)
-	}
-	return l, nil
-}
-
-func openSocket(path string) (net.Listener, error) {
+func Socket(path string) (_ net.Listener, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("listen at %s: %w", path, err)
+		}
+	}()
 	if err := private(filepath.Dir(path)); err != nil {
 		return nil, err
 	}

@@ -29,8 +29,6 @@ import (
 // Bounds of requests and answers.
 const (
 	maxWait       = 10 * time.Minute // for the end of a run
-	maxReason     = 1000             // bytes of why a caller wants something
-	maxActor      = 200              // bytes of who that is
 	maxDefects    = 100
 	maxText       = 1000 // bytes of a text that is not the server's own
 	maxRuns       = 20   // of one object that are shown
@@ -351,9 +349,6 @@ func (c *call) logout() error {
 // why reads who wants a change and why. The credential says who, where there is one.
 func (c *call) why() (why api.Change, err error) {
 	err = c.bodies.JSON(c.w, c.r, &why)
-	if err == nil && (len(why.By) > maxActor || len(why.Reason) > maxReason) {
-		err = httpserve.Refuse(http.StatusBadRequest, "want at most %d bytes in by and %d in reason", maxActor, maxReason)
-	}
 	return api.Change{By: redact.String(cmp.Or(c.grant.Actor, why.By)), Reason: redact.String(why.Reason)}, err
 }
 
@@ -444,12 +439,12 @@ func (c *call) sees(ref source.Reference) bool {
 // stream answers with the server-sent events that produce sends, until the reader is gone or takes nothing, the
 // server ends, or the caller is not known any more. Comments show proxies that the stream is in use.
 func (c *call) stream(produce func(ctx context.Context, send func(id int64, value any)) error) error {
-	out := httpserve.StreamEvents(c.w)
+	out := httpserve.NewStream(c.w, "text/event-stream")
 	if c.r.Method == http.MethodHead {
 		return nil
 	}
 	ctx, end := context.WithCancel(c.r.Context())
-	defer context.AfterFunc(c.ending, end)()
+	defer context.AfterFunc(c.ctx, end)()
 	var writing sync.Mutex
 	write := func(text string) {
 		writing.Lock()

@@ -82,7 +82,7 @@ func (s *Server) leave(e *entry) {
 
 // dispatch begins everything that is due and has a slot.
 func (s *Server) dispatch() {
-	if s.ctx == nil || s.ctx.Err() != nil { // after the end no goroutine begins any more
+	if s.ctx.Err() != nil { // after the end no goroutine begins any more
 		return
 	}
 	for _, e := range s.pending {
