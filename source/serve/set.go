@@ -216,14 +216,11 @@ func (s *Server) settle(fresh map[source.Reference]*entry) {
 	s.sorted = slices.SortedFunc(maps.Values(s.entries), compare)
 	s.link()
 	for _, e := range s.sorted {
-		if e.removed == nil {
-			s.locate(e)
-		}
-	}
-	for _, e := range s.sorted {
-		switch {
-		case e.removed != nil:
+		if e.removed != nil {
 			continue
+		}
+		s.locate(e)
+		switch {
 		case fresh[e.ref] != e:
 			if inputsOf(e) != e.inputs {
 				s.kick(e, Input, 0)
