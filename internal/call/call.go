@@ -44,7 +44,7 @@ type Server struct {
 
 // A Request is one call of the API.
 type Request struct {
-	Method string
+	Method string // "" for GET
 	Path   string // below /api/v1/, escaped; see Join
 	Query  url.Values
 	Body   any    // sent as JSON; nil for none

@@ -9,7 +9,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"mime"
-	"net/http"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/retry"
@@ -21,7 +20,7 @@ const maxEvent = 1 << 20 // bytes of an event of a stream
 // error, or the stream breaks: the error wraps io.ErrUnexpectedEOF when it ended. Begun is called when there is a
 // stream; its error ends the stream.
 func (s Server) stream(ctx context.Context, r Request, begun func() error, each func(data []byte) error) error {
-	r.Method, r.Accept = http.MethodGet, "text/event-stream"
+	r.Accept = "text/event-stream"
 	resp, err := s.Send(ctx, r)
 	if err != nil {
 		return err

@@ -13,14 +13,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/document"
 	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/internal/redact"
-	"github.com/headgate-io/headgate/internal/retry"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve/api"
 	"github.com/headgate-io/headgate/source/serve/journal"
@@ -444,42 +442,42 @@ func (c *call) stream(produce func(ctx context.Context, send func(id int64, valu
 		return nil
 	}
 	ctx, end := context.WithCancel(c.r.Context())
+	defer end()
 	defer context.AfterFunc(c.ctx, end)()
-	var writing sync.Mutex
-	write := func(text string) {
-		writing.Lock()
-		defer writing.Unlock()
-		if _, err := out.Write([]byte(text)); err != nil {
-			end()
-		}
-	}
-	write(": here it begins\n\n")
-	var comments sync.WaitGroup
-	comments.Go(func() {
-		defer end()
-		for retry.Sleep(ctx, c.config.Keepalive) == nil {
-			if _, err := c.config.Callers.Renew(c.grant); err != nil {
-				return
+	pieces, ended := make(chan string), make(chan error, 1)
+	go func() {
+		ended <- produce(ctx, func(id int64, value any) {
+			text, _ := json.Marshal(value) // which has no type that JSON lacks
+			piece := "data: " + string(text) + "\n\n"
+			if id > 0 {
+				piece = "id: " + strconv.FormatInt(id, 10) + "\n" + piece
 			}
-			write(":\n\n")
+			select {
+			case pieces <- piece:
+			case <-ctx.Done():
+			}
+		})
+	}()
+	comments := time.NewTicker(c.config.Keepalive)
+	defer comments.Stop()
+	for piece := ": here it begins\n\n"; ; {
+		if _, err := out.Write([]byte(piece)); err != nil {
+			return nil
 		}
-	})
-	err := produce(ctx, func(id int64, value any) {
-		text, _ := json.Marshal(value) // which has no type that JSON lacks
-		head := ""
-		if id > 0 {
-			head = "id: " + strconv.FormatInt(id, 10) + "\n"
+		select {
+		case piece = <-pieces:
+		case <-comments.C:
+			if _, err := c.config.Callers.Renew(c.grant); err != nil {
+				return nil
+			}
+			piece = ":\n\n"
+		case err := <-ended:
+			if err != nil && ctx.Err() == nil {
+				c.log.Warn("a stream broke", "path", clean(c.r.URL.Path), "error", clean(err.Error()))
+			}
+			return nil
 		}
-		if ctx.Err() == nil {
-			write(head + "data: " + string(text) + "\n\n")
-		}
-	})
-	if err != nil && ctx.Err() == nil {
-		c.log.Warn("a stream broke", "path", clean(c.r.URL.Path), "error", clean(err.Error()))
 	}
-	end()
-	comments.Wait()
-	return nil
 }
 
 // watch streams the sources that the caller may read, and their changes. One
