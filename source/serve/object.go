@@ -85,21 +85,16 @@ func (e *entry) suspended() bool { return e.hold != nil || e.doc.Plan().Suspend 
 func (e *entry) external() bool { return e.foreign || source.External(e.doc) }
 
 // adopt makes doc the document of e, with the status that the object has, last, which may be nil.
-func (e *entry) adopt(doc, last source.Object) {
-	if e.doc, e.obj = doc, doc; !e.external() {
-		e.obj = adopt(doc, last)
-	}
-}
-
-// adopt returns doc with the status of last, which may be nil.
 // If the document has no generation, it is that of last, and one more if the spec is another.
-func adopt(doc, last source.Object) source.Object {
-	obj := source.Clone(doc)
-	source.SetStatus(obj, last)
-	if last != nil && last.Head().Metadata.Generation != 0 {
-		source.AssignGeneration(obj, last)
+func (e *entry) adopt(doc, last source.Object) {
+	if e.doc, e.obj = doc, doc; e.external() {
+		return
 	}
-	return obj
+	e.obj = source.Clone(doc)
+	source.SetStatus(e.obj, last)
+	if last != nil && last.Head().Metadata.Generation != 0 {
+		source.AssignGeneration(e.obj, last)
+	}
 }
 
 // compare orders entries by kind, namespace and name.

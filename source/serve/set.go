@@ -335,7 +335,8 @@ func (s *Server) erase(e *entry, removed *removal) (err error) {
 		delete(s.ticks, e.tickKey()) // others with the same upstream begin new ones
 		s.sorted = slices.DeleteFunc(slices.Clone(s.sorted), func(other *entry) bool { return other == e })
 	} else {
-		e.hold, e.obj = hold, adopt(e.obj, nil)
+		e.hold = hold
+		e.adopt(e.doc, nil)
 	}
 	s.changed(e)
 	return err
