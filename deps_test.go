@@ -31,7 +31,7 @@ var rooms = map[string]room{
 	"source/provenance": {imports: "artifact internal/redact source source/lock", modules: "github.com/cyberphone/json-canonicalization"},
 	"source/schema":     {imports: "source internal/document", modules: "go.yaml.in/yaml/v3"},
 
-	"source/serve":         {imports: "artifact internal/document internal/httpserve internal/redact internal/retry internal/secret source source/serve/api source/serve/journal source/serve/notify", modules: prometheusModules + " golang.org/x/sync"},
+	"source/serve":         {imports: "artifact internal/document internal/durable internal/httpserve internal/redact internal/retry internal/secret source source/serve/api source/serve/journal source/serve/notify", modules: prometheusModules + " golang.org/x/sync"},
 	"source/serve/api":     {imports: "artifact internal/call internal/retry source"},
 	"source/serve/feed":    {imports: "artifact internal/document internal/durable source source/serve"},
 	"source/serve/journal": {imports: "source source/serve/api"},
@@ -96,7 +96,7 @@ var rooms = map[string]room{
 	"internal/signature":   {modules: "github.com/ProtonMail/go-crypto github.com/cloudflare/circl golang.org/x/crypto golang.org/x/sys"},
 	"internal/notify":      {imports: "internal/document internal/origin internal/redact internal/retry internal/secret"},
 	"internal/origin":      {},
-	"internal/httpserve":   {imports: "internal/document internal/durable internal/redact", modules: "go.yaml.in/yaml/v3"},
+	"internal/httpserve":   {imports: "internal/document internal/redact", modules: "go.yaml.in/yaml/v3"},
 	"internal/placeholder": {},
 	"internal/redact":      {},
 	"internal/retry":       {},

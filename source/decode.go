@@ -169,14 +169,11 @@ func (s *Set) DecodeFS(fsys fs.FS, root string) error {
 		if err == nil {
 			err = s.decodeFile(fsys, name)
 		}
-		switch all := err.(type) {
-		case nil:
-		case interface{ Unwrap() []error }:
-			errs = append(errs, all.Unwrap()...)
-		case *DocumentError:
+		for _, err := range document.Split(err) {
+			if _, placed := err.(*DocumentError); !placed {
+				err = &DocumentError{File: name, Err: err}
+			}
 			errs = append(errs, err)
-		default:
-			errs = append(errs, &DocumentError{File: name, Err: err})
 		}
 	}
 	return errors.Join(errs...)

@@ -267,7 +267,7 @@ func (p *program) runArtifactServe(ctx context.Context, dir string, at httpserve
 	fmt.Fprintf(p.stdout, "serving %s at %s\n", dir, l.URL)
 	handler := store.Handler()
 	return l.Serve(ctx, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if l.Here(r) {
+		if httpserve.Here(r) {
 			handler.ServeHTTP(httpserve.Answering(w, r), r)
 			return
 		}

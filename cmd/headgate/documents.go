@@ -278,7 +278,7 @@ func (s *session) selected(args []string) ([]source.Object, error) {
 		return objects, nil
 	}
 	var bad, others []error
-	for _, err := range flatten(s.bad) {
+	for _, err := range document.Split(s.bad) {
 		if e, ok := errors.AsType[*source.DocumentError](err); ok && !names[e.Object] {
 			others = append(others, err)
 		} else {
@@ -404,7 +404,7 @@ func (p *program) readBook(f *manifestFlags) (*book, error) {
 // the same, with the line: that is the error then, and no warning any more.
 func (b *book) refusal(c *rollout.Canary) error {
 	var located []error
-	rules := flatten(c.Check())
+	rules := document.Split(c.Check())
 	for _, rule := range rules {
 		if i := slices.IndexFunc(b.warnings, func(w error) bool { return strings.HasSuffix(w.Error(), ": "+rule.Error()) }); i >= 0 {
 			rule = b.warnings[i]

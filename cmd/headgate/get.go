@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/serve"
 	"github.com/headgate-io/headgate/source/serve/api"
 )
 
@@ -262,11 +263,11 @@ func (p *program) changeSources(ctx context.Context, f *keptFlags, args []string
 		return errs[0]
 	}
 	if k.client == nil {
-		lock, err := lockStore(f.store)
+		lock, err := serve.LockStore(f.store)
 		if err != nil {
 			return err
 		}
-		defer lock.release()
+		defer lock.Release()
 	}
 	var changed []api.Source
 	for _, s := range found {
@@ -346,15 +347,15 @@ func (p *program) runDelete(ctx context.Context, f *keptFlags, force bool, args 
 		return err
 	}
 	if !force {
-		note, err := noteOf(f.store)
+		note, err := serve.NoteOf(f.store)
 		if note != nil {
 			return fmt.Errorf("a server uses the store %s%s: stop it first, or delete with --force", f.store, note)
 		}
-		lock, lockErr := lockStore(f.store)
+		lock, lockErr := serve.LockStore(f.store)
 		if err := errors.Join(err, lockErr); err != nil {
 			return fmt.Errorf("--store %s: %w", f.store, err)
 		}
-		defer lock.release()
+		defer lock.Release()
 	}
 	ledger := ledgerOf(f.store)
 	found, err := ledger.References() // also of documents that cannot be read

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/source/serve"
 )
 
 // TestGetReadOnly reads a store that nothing can be written to, whose last server
@@ -22,9 +23,9 @@ func TestGetReadOnly(t *testing.T) {
 	top := t.TempDir()
 	store := filepath.Join(top, "store")
 	command(t, exitReady, "fetch", testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo(), "--name", "app", "--store", store, "-q")
-	lock, err := lockStore(store)
+	lock, err := serve.LockStore(store)
 	must(t, err)
-	must(t, lock.release())
+	must(t, lock.Release())
 	var dirs []string
 	err = filepath.WalkDir(store, func(name string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate-io/headgate/internal/document"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/rollout/metric"
@@ -230,7 +231,7 @@ func (p *program) runValidate(f *validateFlags) error {
 
 // fail notes what is wrong, once: a defect of the syntax is found by each decoder.
 func (v *validation) fail(err error) {
-	for _, err := range flatten(err) {
+	for _, err := range document.Split(err) {
 		if !slices.ContainsFunc(v.errs, func(other error) bool { return other.Error() == err.Error() }) {
 			v.errs = append(v.errs, err)
 		}
@@ -283,7 +284,7 @@ func (v *validation) valid(t text, object string) {
 
 // told reports whether one of joined errors is about the document o.
 func told(err error, o source.Other) bool {
-	return slices.ContainsFunc(flatten(err), func(err error) bool {
+	return slices.ContainsFunc(document.Split(err), func(err error) bool {
 		e, ok := errors.AsType[*source.DocumentError](err)
 		return ok && e.File == o.File && e.Line == o.Line && e.Document == o.Document
 	})

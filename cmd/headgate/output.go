@@ -26,6 +26,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/headgate-io/headgate/internal/document"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
 )
@@ -367,22 +368,6 @@ func lookUp(v any, path string) ([]any, error) {
 	return found, nil
 }
 
-// flatten takes joined errors apart.
-func flatten(err error) []error {
-	if err == nil {
-		return nil
-	}
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return []error{err}
-	}
-	var all []error
-	for _, err := range joined.Unwrap() {
-		all = append(all, flatten(err)...)
-	}
-	return all
-}
-
 // unreachable says what to do about an error of a server that cannot be reached, after a colon; "" about others.
 func unreachable(err error) string {
 	op, ok := errors.AsType[*net.OpError](err)
@@ -398,7 +383,7 @@ func unreachable(err error) string {
 // warn prints warnings, a line each.
 func (p *program) warn(errs ...error) {
 	p.note("warning", errs...)
-	for _, err := range flatten(errors.Join(errs...)) {
+	for _, err := range document.Split(errors.Join(errs...)) {
 		fmt.Fprintf(p.stderr, "warning: %s\n", redact.String(err.Error()))
 	}
 }
@@ -440,7 +425,7 @@ func (p *program) note(severity string, errs ...error) {
 		return
 	}
 	dir, _ := os.Getwd()
-	for _, err := range flatten(errors.Join(errs...)) {
+	for _, err := range document.Split(errors.Join(errs...)) {
 		at := source.DocumentError{Err: err}
 		if e, ok := errors.AsType[*source.DocumentError](err); ok {
 			at = *e

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -130,12 +129,12 @@ func (p *program) runServe(ctx context.Context, f *serveFlags) (err error) {
 	if err := os.MkdirAll(f.store, 0o700); err != nil {
 		return fmt.Errorf("--store: %w", err)
 	}
-	lock, err := lockStore(f.store)
+	lock, err := serve.LockStore(f.store)
 	if err != nil {
 		return err
 	}
-	defer closing(&err, lock.release)
-	note := storeNote{PID: os.Getpid(), Socket: f.socket}
+	defer closing(&err, lock.Release)
+	note := serve.StoreNote{Socket: f.socket}
 	if f.socket != "" && !filepath.IsAbs(f.socket) {
 		note.Socket, _ = filepath.Abs(filepath.Join(f.store, f.socket))
 	}
@@ -146,7 +145,7 @@ func (p *program) runServe(ctx context.Context, f *serveFlags) (err error) {
 	}
 	defer l.Close() // if it does not come so far that l serves, which closes it
 	note.URL = l.URL
-	if err := json.NewEncoder(lock).Encode(note); err != nil {
+	if err := lock.Tell(note); err != nil {
 		return err
 	}
 	f.stored.BaseURL = cmp.Or(f.baseURL, l.URL)

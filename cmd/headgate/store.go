@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,14 +13,12 @@ import (
 	"net/http"
 	"os"
 	"os/user"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate-io/headgate/internal/durable"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve"
@@ -110,79 +107,6 @@ func (p *program) lost(err error) {
 	fmt.Fprintf(p.stderr, "headgate: %s: trying again until it is back\n", redact.String(err.Error()))
 }
 
-// A storeLock is held by the server of a store, or by a command that changes its
-// files. There is one at a time; it ends with the process.
-type storeLock struct{ *os.File }
-
-// A storeNote is what the server that has the lock tells others.
-type storeNote struct {
-	PID    int    `json:"pid"`
-	URL    string `json:"url,omitempty"`
-	Socket string `json:"socket,omitempty"` // absolute
-}
-
-// String names the server behind a note, in an error.
-func (n storeNote) String() string {
-	if n.PID == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" (process %d, at %s)", n.PID, n.URL)
-}
-
-const lockName = ".serve.lock"
-
-// lockStore takes the lock of a store, which exists. A command that looks whether
-// there is a server has the lock for a moment.
-func lockStore(dir string) (*storeLock, error) {
-	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("lock the store: %w", err)
-	}
-	for wait := time.Millisecond; ; wait *= 2 {
-		free, err := durable.TryLock(f)
-		if free && err == nil {
-			return &storeLock{f}, nil
-		}
-		if err == nil && wait > 300*time.Millisecond {
-			err = fmt.Errorf("the store %s is used by another server%s: stop it first, or give this one a store of its own with --store", dir, readNote(f))
-		}
-		if err != nil {
-			return nil, errors.Join(err, f.Close())
-		}
-		time.Sleep(wait)
-	}
-}
-
-// release gives the lock back. The file stays: without it two servers could have
-// locked files of one name.
-func (l *storeLock) release() error { return errors.Join(l.Truncate(0), l.Close()) }
-
-// noteOf returns the note of the server of a store, nil if there is none.
-func noteOf(dir string) (*storeNote, error) {
-	f, err := os.Open(filepath.Join(dir, lockName)) // a store may be read-only
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	free, err := durable.TryLock(f)
-	if free || err != nil {
-		return nil, err
-	}
-	note := readNote(f)
-	return &note, nil
-}
-
-// readNote returns the note of a lock, an empty one if the server has not come so far.
-func readNote(f *os.File) (note storeNote) {
-	if json.NewDecoder(io.NewSectionReader(f, 0, 64<<10)).Decode(&note) != nil {
-		return storeNote{}
-	}
-	return note
-}
-
 // isStore returns an error unless there is a store.
 func isStore(dir string) error {
 	info, err := os.Stat(dir)
@@ -236,7 +160,7 @@ func (p *program) openKept(f *keptFlags, args []string, needed, server bool) (*k
 		if err := isStore(f.store); err != nil {
 			return nil, err
 		}
-		note, err := noteOf(f.store)
+		note, err := serve.NoteOf(f.store)
 		switch {
 		case errors.Is(err, fs.ErrPermission):
 			return nil, fmt.Errorf("--store %s: %w: act as the user that it belongs to, or name the server with --server URL", f.store, err)

@@ -44,12 +44,11 @@ type Server struct {
 
 // A Request is one call of the API.
 type Request struct {
-	Method string
+	Method string // "" for GET
 	Path   string // below /api/v1/, escaped; see Join
 	Query  url.Values
 	Body   any    // sent as JSON; nil for none
 	Accept string // default application/json
-	LastID string // the header Last-Event-ID; "" for none
 }
 
 // Join returns the path of segments, "" when one of them cannot be in a path.
@@ -136,9 +135,6 @@ func (s Server) prepare(ctx context.Context, r Request) (*http.Request, error) {
 		}
 		body = bytes.NewReader(text)
 		header.Set("Content-Type", "application/json")
-	}
-	if r.LastID != "" {
-		header.Set("Last-Event-ID", r.LastID)
 	}
 	if s.Token != "" {
 		header.Set("Authorization", "Bearer "+s.Token)

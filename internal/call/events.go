@@ -9,7 +9,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"mime"
-	"net/http"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/retry"
@@ -17,24 +16,23 @@ import (
 
 const maxEvent = 1 << 20 // bytes of an event of a stream
 
-// Stream makes a request for a stream of events and calls each with their ID,
-// the last that there was, and their data, until ctx ends, each returns an
-// error, or the stream breaks: the error wraps io.ErrUnexpectedEOF when it
-// ended. Begun is called when there is a stream; its error ends the stream.
-func (s Server) Stream(ctx context.Context, r Request, begun func() error, each func(id string, data []byte) error) error {
-	r.Method, r.Accept = http.MethodGet, "text/event-stream"
+// stream makes a request for a stream of events and calls each with their data, until ctx ends, each returns an
+// error, or the stream breaks: the error wraps io.ErrUnexpectedEOF when it ended. Begun is called when there is a
+// stream; its error ends the stream.
+func (s Server) stream(ctx context.Context, r Request, begun func() error, each func(data []byte) error) error {
+	r.Accept = "text/event-stream"
 	resp, err := s.Send(ctx, r)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
 	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind != "text/event-stream" {
-		return fmt.Errorf("%w: is this a %s?", ErrNoStream, s.Name)
+		return fmt.Errorf("%w: is this a %s?", errNoStream, s.Name)
 	}
 	if err := begun(); err != nil {
 		return err
 	}
-	return Events(resp.Body, each)
+	return events(resp.Body, each)
 }
 
 // Times between two attempts to connect, of which half is left to chance.
@@ -64,7 +62,7 @@ func (s Server) Follow(ctx context.Context, f Following) error {
 	}
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		var own error
-		err := s.Stream(ctx, f.Request(ever), func() error {
+		err := s.stream(ctx, f.Request(ever), func() error {
 			if f.Begun != nil {
 				if err := f.Begun(); err != nil {
 					return err
@@ -74,7 +72,7 @@ func (s Server) Follow(ctx context.Context, f Following) error {
 				tell(nil)
 			}
 			return nil
-		}, func(_ string, data []byte) error {
+		}, func(data []byte) error {
 			own = f.Each(data)
 			return own
 		})
@@ -85,7 +83,7 @@ func (s Server) Follow(ctx context.Context, f Following) error {
 			return nil
 		case own != nil:
 			return own
-		case !ever || errors.As(err, &refused) && !refused.Transient() || errors.Is(err, ErrNoStream):
+		case !ever || errors.As(err, &refused) && !refused.Transient() || errors.Is(err, errNoStream):
 			return err
 		case !lost:
 			tell(err)
@@ -102,22 +100,17 @@ type Refusal interface {
 	Transient() bool // not Temporary, which errors of package net have
 }
 
-// ErrNoStream is an answer that is no stream of events.
-var ErrNoStream = errors.New("the answer is no stream of events")
+// errNoStream is an answer that is no stream of events.
+var errNoStream = errors.New("the answer is no stream of events")
 
-// Events calls each with the ID and the data of each event of a stream (HTML,
-// 9.2.6, without carriage returns alone as ends of lines). It returns the first
-// error of each, and io.ErrUnexpectedEOF when the stream ends.
-func Events(r io.Reader, each func(id string, data []byte) error) error {
+// events calls each with the data of each event of a stream (HTML, 9.2.6, without carriage returns alone as ends of
+// lines). It returns the first error of each, and io.ErrUnexpectedEOF when the stream ends.
+func events(r io.Reader, each func(data []byte) error) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxEvent)
 	var data []byte
-	var id string
 	for lines.Scan() {
 		line := lines.Bytes()
-		if value, found := bytes.CutPrefix(line, []byte("id:")); found {
-			id = string(bytes.TrimPrefix(value, []byte(" ")))
-		}
 		if value, found := bytes.CutPrefix(line, []byte("data:")); found {
 			data = append(append(data, bytes.TrimPrefix(value, []byte(" "))...), '\n')
 			if len(data) > maxEvent {
@@ -125,7 +118,7 @@ func Events(r io.Reader, each func(id string, data []byte) error) error {
 			}
 		}
 		if len(line) == 0 && len(data) > 0 {
-			if err := each(id, data); err != nil {
+			if err := each(data); err != nil {
 				return err
 			}
 			data = data[:0]

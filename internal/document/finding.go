@@ -135,3 +135,16 @@ func printable(s string) string {
 		return unicode.ReplacementChar
 	}, redact.Escape(s))
 }
+
+// Split returns the errors that err joins, also those that they join; err itself if it joins none.
+func Split(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return slices.DeleteFunc([]error{err}, func(err error) bool { return err == nil })
+	}
+	var all []error
+	for _, err := range joined.Unwrap() {
+		all = append(all, Split(err)...)
+	}
+	return all
+}

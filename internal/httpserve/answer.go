@@ -225,21 +225,14 @@ func JSON(w http.ResponseWriter, status int, value any) error {
 // A Stream is an answer that is sent bit by bit.
 type Stream struct{ w http.ResponseWriter }
 
-// StreamText begins an answer of text.
-func StreamText(w http.ResponseWriter) Stream {
+// NewStream begins an answer of a media type, which no proxy is to keep.
+func NewStream(w http.ResponseWriter, kind string) Stream {
 	header := w.Header()
-	header.Set("Content-Type", "text/plain; charset=utf-8")
+	header.Set("Content-Type", kind)
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")
+	header.Set("X-Accel-Buffering", "no")
 	return Stream{w}
-}
-
-// StreamEvents begins a stream of events, which no proxy is to keep.
-func StreamEvents(w http.ResponseWriter) Stream {
-	s := StreamText(w)
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no")
-	return s
 }
 
 // Write sends a piece.
@@ -358,11 +351,7 @@ func Describe(err error) string {
 func Wants(r *http.Request, kind string) bool {
 	for _, line := range r.Header["Accept"] {
 		for item := range strings.SplitSeq(line, ",") {
-			found, parameters, err := mime.ParseMediaType(item)
-			if err != nil || found != kind {
-				continue
-			}
-			if weight, err := strconv.ParseFloat(parameters["q"], 64); err != nil || weight > 0 {
+			if found, parameters, err := mime.ParseMediaType(item); err == nil && found == kind && parameters["q"] != "0" {
 				return true
 			}
 		}

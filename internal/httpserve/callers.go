@@ -43,10 +43,10 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/document"
 	"github.com/headgate-io/headgate/internal/redact"
 )
 
@@ -78,19 +78,11 @@ func Forbid(kind, actor, reason string) error {
 // Outside returns the [Denial] of a caller who wants to do something, verb, with
 // something whose kind, a namespace perhaps, has a value that its scope does not have.
 func Outside(kind, actor, verb, value string) error {
-	return Forbid(kind, actor, verb+": "+kind+" "+quote(value)+" is not in its scope")
+	return Forbid(kind, actor, verb+": "+kind+" "+document.Quote(value)+" is not in its scope")
 }
 
 func unknown(kind, actor, reason string) error {
 	return &Denial{kind, actor, fmt.Errorf("%w: %s", ErrUnknown, reason)}
-}
-
-// quote quotes a text of a request, shortened to 80 bytes.
-func quote(text string) string {
-	if len(text) > 80 {
-		text = text[:77] + "..."
-	}
-	return strconv.Quote(text)
 }
 
 // A Pattern matches whole texts; each * stands for any text, also for none.
@@ -259,7 +251,7 @@ func (g *Guard) byLeaf(leaf *x509.Certificate) (Grant, error) {
 		return Grant{Actor: name, All: true, leaf: leaf}, nil
 	}
 	found := g.known().find(func(c *caller) bool { return c.isSubject(leaf) })
-	return g.grant(Grant{caller: found, leaf: leaf}, "the certificate of "+quote(name)+" is not known")
+	return g.grant(Grant{caller: found, leaf: leaf}, "the certificate of "+document.Quote(name)+" is not known")
 }
 
 // grant returns a grant of a caller that was found and whose credential has not expired.

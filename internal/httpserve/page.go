@@ -2,6 +2,7 @@ package httpserve
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
@@ -80,11 +81,29 @@ var pageTypes = map[string]string{
 // The headers forbid scripts, styles and connections of any other origin,
 // scripts within the page, and frames.
 //
-// Page serves the page whose own files are in a directory of an embedded
+// Page returns the handler of the page whose own files are in a directory of an embedded
 // file system, app.js and page.css among them, and the shared ones, below /ui/, to GET
 // and HEAD: 405 for other methods, 404 for other paths. /ui is redirected to
 // /ui/. A file of the page's own hides a shared one of the same name.
 func Page(own embed.FS, dir string) http.Handler {
+	type file struct {
+		content []byte
+		tag     string
+	}
+	files := make(map[string]file)
+	for _, from := range []struct {
+		embed.FS
+		dir string
+	}{{shared, "shared"}, {own, dir}} {
+		entries, _ := from.ReadDir(from.dir) // what is embedded can be read
+		for _, e := range entries {
+			content, _ := from.ReadFile(from.dir + "/" + e.Name())
+			sum := sha256.Sum256(content)
+			files[e.Name()] = file{content, `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`}
+		}
+	}
+	files[""] = files["index.html"]
+	delete(files, "index.html") // the document has one address
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, h := range pageHeaders {
 			w.Header().Set(h[0], h[1])
@@ -95,26 +114,17 @@ func Page(own embed.FS, dir string) http.Handler {
 			return
 		}
 		name, below := strings.CutPrefix(r.URL.Path, "/ui/")
-		if name == "" {
-			name = "index.html"
-		} else if name == "index.html" {
-			below = false // the document has one address
-		}
-		content, err := own.ReadFile(dir + "/" + name)
-		if err != nil {
-			content, err = shared.ReadFile("shared/" + name)
-		}
+		f, found := files[name]
 		switch {
-		case !below || err != nil:
+		case !below || !found:
 			http.Error(w, "there is no such page", http.StatusNotFound)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			w.Header().Set("Allow", "GET, HEAD")
 			http.Error(w, "the page can be read with GET only", http.StatusMethodNotAllowed)
 		default:
-			sum := sha256.Sum256(content)
-			w.Header().Set("Content-Type", pageTypes[path.Ext(name)])
-			w.Header().Set("ETag", `"`+base64.RawURLEncoding.EncodeToString(sum[:12])+`"`)
-			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
+			w.Header().Set("Content-Type", cmp.Or(pageTypes[path.Ext(name)], pageTypes[".html"]))
+			w.Header().Set("ETag", f.tag)
+			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(f.content))
 		}
 	})
 }

@@ -160,7 +160,7 @@ func (v *verifier) caller(at string, n *document.Node, c *caller) {
 	} else {
 		v.alone("name "+c.Name, at+".name", "is the name of %s, too: each caller has its own")
 	}
-	v.warnings.AddIf(!c.Expires.IsZero() && c.Expires.Before(time.Now()), at+".expires", "%s has expired", quote(c.Name))
+	v.warnings.AddIf(!c.Expires.IsZero() && c.Expires.Before(time.Now()), at+".expires", "%s has expired", document.Quote(c.Name))
 	for name, list := range map[string]*[]Pattern{
 		"may": c.Scope.May, "namespaces": c.Scope.Namespaces, "kinds": c.Scope.Kinds, "types": c.Scope.Types, "gates": c.Scope.Gates,
 	} {
@@ -177,7 +177,7 @@ func (v *verifier) caller(at string, n *document.Node, c *caller) {
 		case list == nil:
 			continue // which the decoder said
 		}
-		v.warnings.AddIf(len(*list) == 0, field, "is empty: %s is allowed none", quote(c.Name))
+		v.warnings.AddIf(len(*list) == 0, field, "is empty: %s is allowed none", document.Quote(c.Name))
 		for i, p := range *list {
 			if problem := rule.Check(p); problem != "" {
 				v.defects.Add(fmt.Sprintf("%s[%d]", field, i), "%s", problem)

@@ -151,12 +151,7 @@ type listenerKey struct{}
 // Here reports whether a request is for this machine, where the [Listener] that serves it asks for that.
 func Here(r *http.Request) bool {
 	l, served := r.Context().Value(listenerKey{}).(*Listener)
-	return !served || l.Here(r)
-}
-
-// Here reports whether a request is for this machine, where that matters.
-func (l *Listener) Here(r *http.Request) bool {
-	if l.hosts == nil || Trusted(r) {
+	if !served || l.hosts == nil || Trusted(r) {
 		return true
 	}
 	name := (&url.URL{Host: r.Host}).Hostname()
@@ -171,10 +166,10 @@ func (l *Listener) Here(r *http.Request) bool {
 // Serve serves until ctx ends, and then ends gracefully: new connections are refused,
 // stop ends what the handler has under way, and callers that wait get their answers.
 // What takes longer than the grace of the endpoint is cut off, with an error. What
-// net/http says of connections goes to log.
-func (l *Listener) Serve(ctx context.Context, h http.Handler, log *slog.Logger, stop func(context.Context) error) error {
+// net/http says of connections goes to the log.
+func (l *Listener) Serve(ctx context.Context, h http.Handler, to *slog.Logger, stop func(context.Context) error) error {
 	server := &http.Server{
-		Handler: h, ErrorLog: problems(log),
+		Handler: h, ErrorLog: log.New(problemWriter{to}, "", 0),
 		ReadHeaderTimeout: answerTime, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		HTTP2:       &http.HTTP2Config{MaxConcurrentStreams: 64},
 		BaseContext: func(net.Listener) context.Context { return context.WithValue(context.Background(), listenerKey{}, l) },
@@ -209,9 +204,7 @@ func (l *Listener) Serve(ctx context.Context, h http.Handler, log *slog.Logger, 
 	return err
 }
 
-// problems returns the log of what net/http says of connections.
-func problems(to *slog.Logger) *log.Logger { return log.New(problemWriter{to}, "", 0) }
-
+// A problemWriter writes to a log what net/http says of connections.
 type problemWriter struct{ to *slog.Logger }
 
 func (w problemWriter) Write(text []byte) (int, error) {

@@ -12,8 +12,6 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
-
-	"github.com/headgate-io/headgate/internal/durable"
 )
 
 const (
@@ -28,53 +26,34 @@ var ErrRunning = errors.New("another server is running")
 // callers of other users than that of the server and root are refused besides.
 // Its directory has to be one that others may not write to.
 //
-// Who listens has the lock of a file beside it, PATH.lock, which ends with the
-// process: a socket that a killed server left is replaced, one of a running
-// server is refused with [ErrRunning]. Close removes the socket.
-func Socket(path string) (net.Listener, error) {
-	l, err := openSocket(path)
-	if err != nil {
-		return nil, fmt.Errorf("listen at %s: %w", path, err)
-	}
-	return l, nil
-}
-
-func openSocket(path string) (_ net.Listener, err error) {
+// A socket that a killed server left is replaced, one of a running server is refused
+// with [ErrRunning]. Close removes the socket.
+func Socket(path string) (_ net.Listener, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("listen at %s: %w", path, err)
+		}
+	}()
 	if err := private(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
-	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			lock.Close()
+	if info, err := os.Lstat(path); err == nil {
+		if info.Mode()&fs.ModeSocket == 0 {
+			return nil, errors.New("there is a file that is no socket")
 		}
-	}()
-	mine, err := durable.TryLock(lock)
-	if err == nil && !mine {
-		err = ErrRunning
-	}
-	if err != nil {
-		return nil, err
-	}
-	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSocket == 0 {
-		return nil, errors.New("there is a file that is no socket")
-	}
-	raw, err := bindPrivately(path)
-	if err != nil {
-		return nil, err
-	}
-	s := &socket{Listener: raw}
-	s.end = sync.OnceValue(func() error {
-		removed := os.Remove(path)
-		if errors.Is(removed, fs.ErrNotExist) {
-			removed = nil
+		if c, err := DialSocket(context.Background(), path); err == nil {
+			c.Close()
+			return nil, ErrRunning
 		}
-		return errors.Join(removed, s.Listener.Close(), lock.Close())
-	})
-	return s, nil
+	}
+	l, err := bindPrivately(path)
+	if err != nil {
+		return nil, err
+	}
+	return &socket{Listener: l, end: sync.OnceValue(func() error {
+		os.Remove(path) // one that is left is replaced
+		return l.Close()
+	})}, nil
 }
 
 // private reports why a directory is none for a socket.

@@ -30,11 +30,10 @@ const (
 	maxTransports = 16
 )
 
-// A Pool holds connections by their settings, of at most 16 of these. Its zero value works; it is safe for concurrent use.
+// A Pool holds connections by their settings, of at most 16 of these. Idle ones are kept for 4 s. That is less than
+// the 5 s of many servers: none of them closes a connection as it is used again. Its zero value works; it is safe for
+// concurrent use.
 type Pool struct {
-	// Idle is how long connections are kept, by default 4 s. That is less than the 5 s
-	// of many servers: none of them closes a connection as it is used again.
-	Idle time.Duration
 	// Connect limits dialing, and a TLS handshake, by default to 10 s: net/http goes on to
 	// connect when the request has ended.
 	Connect time.Duration
@@ -52,9 +51,9 @@ type setting struct {
 }
 
 // get returns the transport of a setting with the CAs and the client certificate of a Secret that has some, or none
-// if its name is "". The caller releases it. A proxy over TLS has to be in the setting. Its certificate is verified
-// in any case, and it is not shown that of the client.
-func (p *Pool) get(s *setting, certs secret.Reader, proxy func(*http.Request) (*url.URL, error)) (*http.Transport, error) {
+// if its name is "". A proxy over TLS has to be in the setting. Its certificate is verified in any case, and it is not
+// shown that of the client.
+func (p *Pool) get(s setting, certs secret.Reader, proxy func(*http.Request) (*url.URL, error)) (*http.Transport, error) {
 	settings := &tls.Config{MinVersion: tls.VersionTLS12}
 	if certs.Name != "" {
 		var err error
@@ -70,21 +69,9 @@ func (p *Pool) get(s *setting, certs secret.Reader, proxy func(*http.Request) (*
 	settings.InsecureSkipVerify = s.insecure
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if t := p.transports[*s]; t != nil {
+	if t := p.transports[s]; t != nil {
 		return t, nil
 	}
-	t, err := p.open(*s, settings, proxy)
-	if err != nil {
-		return nil, err
-	}
-	if p.transports == nil || len(p.transports) == maxTransports {
-		p.forget()
-	}
-	p.transports[*s] = t
-	return t, nil
-}
-
-func (p *Pool) open(s setting, settings *tls.Config, proxy func(*http.Request) (*url.URL, error)) (*http.Transport, error) {
 	limit := cmp.Or(p.Connect, 10*time.Second)
 	dialer := &net.Dialer{Timeout: limit}
 	t := &http.Transport{
@@ -92,7 +79,7 @@ func (p *Pool) open(s setting, settings *tls.Config, proxy func(*http.Request) (
 		DialContext:            dialer.DialContext,
 		TLSClientConfig:        settings,
 		TLSHandshakeTimeout:    limit,
-		IdleConnTimeout:        cmp.Or(p.Idle, 4*time.Second),
+		IdleConnTimeout:        4 * time.Second,
 		MaxIdleConns:           64,
 		MaxIdleConnsPerHost:    8,
 		MaxResponseHeaderBytes: maxHeader,
@@ -115,39 +102,21 @@ func (p *Pool) open(s setting, settings *tls.Config, proxy func(*http.Request) (
 			t.DialTLSContext = (&tls.Dialer{NetDialer: dialer, Config: own}).DialContext
 		}
 	}
+	if p.transports == nil || len(p.transports) == maxTransports {
+		p.forget()
+	}
+	p.transports[s] = t
 	return t, nil
 }
 
-// ProxyFor returns the proxy that a function as in [http.Transport], or nil, has for posts to u; nil for none.
-func ProxyFor(u *url.URL, proxies func(*http.Request) (*url.URL, error)) (*url.URL, error) {
-	if proxies == nil {
-		return nil, nil
-	}
-	proxy, err := proxies(&http.Request{Method: http.MethodPost, URL: u, Header: http.Header{}, Host: u.Host})
-	if err != nil {
-		return nil, fmt.Errorf("proxy: %w", err)
-	}
-	return proxy, nil
-}
-
-// release ends the idle connections of a transport that was forgotten while it was used.
-func (p *Pool) release(s setting, t *http.Transport) {
-	p.mu.Lock()
-	kept := p.transports[s] == t
-	p.mu.Unlock()
-	if !kept {
-		t.CloseIdleConnections()
-	}
-}
-
-// Close ends idle connections, and those in use when they are released. A Pool can be used after it.
+// Close ends idle connections. A Pool can be used after it.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.forget()
 }
 
-// forget is called with p.mu held.
+// forget is called with p.mu held. Connections that are in use end when they were idle for 4 s.
 func (p *Pool) forget() {
 	for _, t := range p.transports {
 		t.CloseIdleConnections()

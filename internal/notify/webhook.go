@@ -97,14 +97,12 @@ type Target struct {
 	Header http.Header
 	Hidden []string // what errors must not show
 
-	pool      *Pool
-	setting   setting
 	transport *http.Transport
 }
 
 // Target reads the Secrets. Its error is what each request would fail with before it connects.
 func (w *Webhook) Target(ctx context.Context) (*Target, error) {
-	t := &Target{Header: http.Header{}, pool: w.Pool}
+	t := &Target{Header: http.Header{}}
 	err := w.locate(ctx, t)
 	if err == nil {
 		err = w.connect(ctx, t)
@@ -150,7 +148,7 @@ func (w *Webhook) locate(ctx context.Context, t *Target) error {
 
 // connect sets the connections of t.
 func (w *Webhook) connect(ctx context.Context, t *Target) error {
-	t.setting = setting{insecure: w.Insecure, http2: w.HTTP2}
+	s := setting{insecure: w.Insecure, http2: w.HTTP2}
 	var proxy *url.URL
 	var err error
 	if w.Proxy != "" {
@@ -164,7 +162,7 @@ func (w *Webhook) connect(ctx context.Context, t *Target) error {
 	}
 	if proxy != nil {
 		if w.Proxy != "" || proxy.Scheme == "https" {
-			t.setting.proxy = proxy.String()
+			s.proxy = proxy.String()
 		}
 		shown := http.Header{}
 		UserInfo(proxy, shown)
@@ -176,7 +174,7 @@ func (w *Webhook) connect(ctx context.Context, t *Target) error {
 			return err
 		}
 	}
-	if t.transport, err = w.Pool.get(&t.setting, certs, w.Proxies); err != nil {
+	if t.transport, err = w.Pool.get(s, certs, w.Proxies); err != nil {
 		return &Refusal{Err: fmt.Errorf("%scertSecretRef: %w", w.Prefix, err)}
 	}
 	return nil
@@ -192,7 +190,6 @@ func (w *Webhook) secret(ctx context.Context, field string, ref Ref) (secret.Rea
 
 // Send sends a request with a header: see [Send].
 func (t *Target) Send(ctx context.Context, method string, header http.Header, body []byte, limit int) (*Answer, error) {
-	defer t.pool.release(t.setting, t.transport)
 	return Send(ctx, t.transport, method, t.URL, header, body, limit)
 }
 

@@ -338,8 +338,7 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// TestForgotten: connections of settings that were used long ago end, also those that are used then, when
-// they are released.
+// TestForgotten: connections of settings that were used long ago end.
 func TestForgotten(t *testing.T) {
 	var open sync.WaitGroup
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -354,7 +353,7 @@ func TestForgotten(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	certificate := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
-	pool := &notify.Pool{Idle: time.Hour}
+	pool := new(notify.Pool)
 	target := func(n int) *notify.Target {
 		w := webhook(server.URL, nil, map[string]string{"ca.crt": certificate + fmt.Sprint("# ", n)})
 		w.Pool = pool
@@ -364,7 +363,6 @@ func TestForgotten(t *testing.T) {
 		}
 		return at
 	}
-	held := target(0)
 	for n := range 20 {
 		if _, err := target(n+1).Post(t.Context(), nil); err != nil {
 			t.Fatal(err)
@@ -372,9 +370,6 @@ func TestForgotten(t *testing.T) {
 	}
 	for n := range 16 {
 		target(n + 100)
-	}
-	if _, err := held.Post(t.Context(), nil); err != nil {
-		t.Fatal(err)
 	}
 	open.Wait() // or the test does not end
 }

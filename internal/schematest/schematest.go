@@ -59,11 +59,7 @@ func Compile(t testing.TB) map[string]*jsonschema.Schema {
 
 // Expressible returns those of the errors that wrong joins, about an object as JSON, that a schema can find as well.
 func Expressible(kind string, text []byte, wrong error) []error {
-	all := []error{wrong}
-	if joined, ok := wrong.(interface{ Unwrap() []error }); ok {
-		all = joined.Unwrap()
-	}
-	return slices.DeleteFunc(slices.Clone(all), func(err error) bool { return err == nil || goOnly(kind, text, err) })
+	return slices.DeleteFunc(document.Split(wrong), func(err error) bool { return goOnly(kind, text, err) })
 }
 
 // bounds are the ends of errors about values that their Go types cannot hold.

@@ -144,7 +144,7 @@ func (s *Server) getOutput(w http.ResponseWriter, r *http.Request, g grant) erro
 			return httpserve.Refuse(http.StatusBadRequest, "parameters: there is follow alone, true or false")
 		}
 	}
-	out := httpserve.StreamText(w)
+	out := httpserve.NewStream(w, "text/plain; charset=utf-8")
 	if r.Method == http.MethodHead {
 		return nil
 	}
@@ -160,7 +160,7 @@ func (s *Server) getOutput(w http.ResponseWriter, r *http.Request, g grant) erro
 // watch streams changes of gates and runs that the caller may see. It ends with the
 // test runner, and when the caller is not known any more.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, g grant) error {
-	out := httpserve.StreamEvents(w)
+	out := httpserve.NewStream(w, "text/event-stream")
 	if r.Method == http.MethodHead {
 		return nil
 	}

@@ -149,15 +149,12 @@ func (s *Server) Listen(ctx context.Context, e Endpoint) (*Listener, error) {
 // runs are stopped and recorded, and callers that wait get their answers. What
 // takes longer than Grace is cut off, with an error.
 func (l *Listener) Serve(ctx context.Context) error {
-	return l.Listener.Serve(ctx, l.server.handler(l.Listener), l.server.Log, l.server.Shutdown)
+	return l.Listener.Serve(ctx, l.server.Handler(), l.server.Log, l.server.Shutdown)
 }
 
 // Handler returns the handler of all paths. It can be mounted below any path
 // of another server by [http.StripPrefix].
-func (s *Server) Handler() http.Handler { return s.handler(nil) }
-
-// handler returns the handler of a listener, nil for that of another server.
-func (s *Server) handler(l *httpserve.Listener) http.Handler {
+func (s *Server) Handler() http.Handler {
 	s.started()
 	mux, origins := s.mux(), httpserve.Origins(s.BaseURL)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -172,7 +169,7 @@ func (s *Server) handler(l *httpserve.Listener) http.Handler {
 			s.Log.Error("defect: a request made the test runner panic", "method", r.Method, "path", pathOf(r), "cause", cause, "stack", stack)
 		})
 		switch {
-		case l != nil && !l.Here(r):
+		case !httpserve.Here(r):
 			s.denied(r, "host", "", fmt.Errorf("the request is for the host %q", r.Host))
 			httpserve.Text(a, http.StatusForbidden, httpserve.MisdirectedText)
 		case origins.Check(r) != nil:
@@ -215,8 +212,6 @@ var routes = map[string][]method{
 	"/metrics":     {on("GET", (*Server).serveMetrics)},
 	"/health":      {on("GET", (*Server).launcherHealth)},
 	"/launch-test": {on("POST", (*Server).launch)},
-	"/ui":          {on("", (*Server).ui)},
-	"/ui/":         {on("", (*Server).ui)},
 
 	"/gate/approve":             {on("", (*Server).constant)},
 	"/gate/halt":                {on("", (*Server).constant)},
@@ -251,6 +246,9 @@ func (s *Server) mux() *http.ServeMux {
 			}
 		})
 	}
+	ui := httpserve.Page(page, "page")
+	mux.Handle("/ui", ui)
+	mux.Handle("/ui/", ui)
 	for _, first := range reserved {
 		nothing := func(w http.ResponseWriter, r *http.Request) { s.refuse(w, r, httpserve.ErrNothing) }
 		mux.HandleFunc("/"+first, nothing)
@@ -285,12 +283,6 @@ func (s *Server) other(w http.ResponseWriter, r *http.Request) error {
 		return httpserve.ErrNothing
 	}
 	return httpserve.Dispatch(s, w, r, on(http.MethodPost, (*Server).task))
-}
-
-// ui answers the files of the page.
-func (s *Server) ui(w http.ResponseWriter, r *http.Request) error {
-	httpserve.Page(page, "page").ServeHTTP(w, r)
-	return nil
 }
 
 // healthz answers that the process serves.

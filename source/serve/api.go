@@ -13,14 +13,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/document"
 	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/internal/redact"
-	"github.com/headgate-io/headgate/internal/retry"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve/api"
 	"github.com/headgate-io/headgate/source/serve/journal"
@@ -29,8 +27,6 @@ import (
 // Bounds of requests and answers.
 const (
 	maxWait       = 10 * time.Minute // for the end of a run
-	maxReason     = 1000             // bytes of why a caller wants something
-	maxActor      = 200              // bytes of who that is
 	maxDefects    = 100
 	maxText       = 1000 // bytes of a text that is not the server's own
 	maxRuns       = 20   // of one object that are shown
@@ -147,7 +143,7 @@ func (c *call) problems() []string {
 
 // stats answers how much there is to do, of what the caller may read.
 func (c *call) stats() error {
-	stats := api.Stats{Version: "(devel)", Started: c.began, Phases: map[string]int{}, Ready: map[string]int{}, Defects: c.problems()}
+	stats := api.Stats{Version: "(devel)", Started: c.started, Phases: map[string]int{}, Ready: map[string]int{}, Defects: c.problems()}
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		stats.Version = info.Main.Version
 	}
@@ -351,9 +347,6 @@ func (c *call) logout() error {
 // why reads who wants a change and why. The credential says who, where there is one.
 func (c *call) why() (why api.Change, err error) {
 	err = c.bodies.JSON(c.w, c.r, &why)
-	if err == nil && (len(why.By) > maxActor || len(why.Reason) > maxReason) {
-		err = httpserve.Refuse(http.StatusBadRequest, "want at most %d bytes in by and %d in reason", maxActor, maxReason)
-	}
 	return api.Change{By: redact.String(cmp.Or(c.grant.Actor, why.By)), Reason: redact.String(why.Reason)}, err
 }
 
@@ -444,47 +437,47 @@ func (c *call) sees(ref source.Reference) bool {
 // stream answers with the server-sent events that produce sends, until the reader is gone or takes nothing, the
 // server ends, or the caller is not known any more. Comments show proxies that the stream is in use.
 func (c *call) stream(produce func(ctx context.Context, send func(id int64, value any)) error) error {
-	out := httpserve.StreamEvents(c.w)
+	out := httpserve.NewStream(c.w, "text/event-stream")
 	if c.r.Method == http.MethodHead {
 		return nil
 	}
 	ctx, end := context.WithCancel(c.r.Context())
-	defer context.AfterFunc(c.ending, end)()
-	var writing sync.Mutex
-	write := func(text string) {
-		writing.Lock()
-		defer writing.Unlock()
-		if _, err := out.Write([]byte(text)); err != nil {
-			end()
-		}
-	}
-	write(": here it begins\n\n")
-	var comments sync.WaitGroup
-	comments.Go(func() {
-		defer end()
-		for retry.Sleep(ctx, c.config.Keepalive) == nil {
-			if _, err := c.config.Callers.Renew(c.grant); err != nil {
-				return
+	defer end()
+	defer context.AfterFunc(c.ctx, end)()
+	pieces, ended := make(chan string), make(chan error, 1)
+	go func() {
+		ended <- produce(ctx, func(id int64, value any) {
+			text, _ := json.Marshal(value) // which has no type that JSON lacks
+			piece := "data: " + string(text) + "\n\n"
+			if id > 0 {
+				piece = "id: " + strconv.FormatInt(id, 10) + "\n" + piece
 			}
-			write(":\n\n")
+			select {
+			case pieces <- piece:
+			case <-ctx.Done():
+			}
+		})
+	}()
+	comments := time.NewTicker(c.config.Keepalive)
+	defer comments.Stop()
+	for piece := ": here it begins\n\n"; ; {
+		if _, err := out.Write([]byte(piece)); err != nil {
+			return nil
 		}
-	})
-	err := produce(ctx, func(id int64, value any) {
-		text, _ := json.Marshal(value) // which has no type that JSON lacks
-		head := ""
-		if id > 0 {
-			head = "id: " + strconv.FormatInt(id, 10) + "\n"
+		select {
+		case piece = <-pieces:
+		case <-comments.C:
+			if _, err := c.config.Callers.Renew(c.grant); err != nil {
+				return nil
+			}
+			piece = ":\n\n"
+		case err := <-ended:
+			if err != nil && ctx.Err() == nil {
+				c.log.Warn("a stream broke", "path", clean(c.r.URL.Path), "error", clean(err.Error()))
+			}
+			return nil
 		}
-		if ctx.Err() == nil {
-			write(head + "data: " + string(text) + "\n\n")
-		}
-	})
-	if err != nil && ctx.Err() == nil {
-		c.log.Warn("a stream broke", "path", clean(c.r.URL.Path), "error", clean(err.Error()))
 	}
-	end()
-	comments.Wait()
-	return nil
 }
 
 // watch streams the sources that the caller may read, and their changes. One

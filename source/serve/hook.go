@@ -63,9 +63,6 @@ func (c *call) answerHook() (a *answer, provider string) {
 	if !known || document.CheckNamespace(c.ref.Namespace) != nil || document.CheckName(c.ref.Name) != nil {
 		return &answer{status: http.StatusNotFound, said: "no webhook has this path: use /hook/KIND/NAMESPACE/NAME"}, ""
 	}
-	if coding := c.r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return &answer{status: http.StatusUnsupportedMediaType, said: "the body is compressed: send it as it is"}, ""
-	}
 	if a := c.authenticate(); a != nil {
 		return a, ""
 	}

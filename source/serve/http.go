@@ -174,7 +174,7 @@ func (c *call) prepare(r route) (err error) {
 	select {
 	case <-c.ready:
 	case <-c.r.Context().Done():
-	case <-c.ending.Done():
+	case <-c.ctx.Done():
 	}
 	if !c.Ready() {
 		return httpserve.Refuse(http.StatusServiceUnavailable, "the server ends before it has read its documents")
@@ -313,7 +313,7 @@ func (p private) WriteHeader(status int) {
 // parts are missing, one a line.
 func (c *call) readyz() error {
 	var missing []string
-	if c.ending.Err() != nil {
+	if c.ctx.Err() != nil {
 		missing = append(missing, "server: shutting down")
 	}
 	if !c.Ready() {

@@ -107,83 +107,66 @@ func (c *call) scrape() error {
 }
 
 // A collector reads what the server is now, when it is asked for.
-type collector struct{ server *Server }
+type collector struct{ *Server }
 
-func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("headgate_"+name, help, labels, nil)
-}
-
-var (
-	phasesDesc   = desc("sources", "Sources, by what they are doing.", "phase")
-	defectsDesc  = desc("defects", "Documents that cannot be read.")
-	queueDesc    = desc("queue_depth", "Sources that are due and wait for their turn.")
-	oldestDesc   = desc("queue_oldest_seconds", "Time that the first of those that are due has waited.")
-	runningDesc  = desc("running", "Reconciliations under way.")
-	fetchingDesc = desc("fetching", "Contents that are being fetched and packed.")
-	answersDesc  = desc("upstream_answers_total", "Answers of upstreams that objects can share, by whether an object asked itself or was given that to another.", "by")
-	cacheDesc    = desc("cache_requests_total", "Lookups in the cache of content, by whether it was there.", "result")
-	sizeDesc     = desc("store_size_bytes", "Bytes that the volume of the store holds in all.")
-	freeDesc     = desc("store_free_bytes", "Bytes that are free on the volume of the store.")
-	startDesc    = desc("start_time_seconds", "Unix time at which the server began.")
-	readyDesc    = desc("source_ready", "Whether a source is ready: 1, 0, or -1 when that is not known.", "kind", "namespace", "name")
-	staleDesc    = desc("source_staleness_ratio", "Time since the origin of a source last answered, over its interval; since the server began when it has not yet. Above 2 it is overdue.", "kind", "namespace", "name")
-	checkedDesc  = desc("source_checked_timestamp_seconds", "Unix time at which the origin of a source last answered, 0 when it has not since the server began.", "kind", "namespace", "name")
-)
-
-// Describe implements [prometheus.Collector].
-func (c collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{phasesDesc, defectsDesc, queueDesc, oldestDesc, runningDesc, fetchingDesc, answersDesc, cacheDesc, sizeDesc, freeDesc, startDesc, readyDesc, staleDesc, checkedDesc} {
-		out <- d
-	}
-}
+// Describe implements [prometheus.Collector]. It names no metrics: which there are depends on the objects.
+func (collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements [prometheus.Collector].
-func (c collector) Collect(out chan<- prometheus.Metric) {
+func (s collector) Collect(out chan<- prometheus.Metric) {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("headgate_"+name, help, labels, nil)
+	}
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
 	counter := func(d *prometheus.Desc, value int64, label string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), label)
 	}
-	s := c.server
+	ready := desc("source_ready", "Whether a source is ready: 1, 0, or -1 when that is not known.", "kind", "namespace", "name")
+	stale := desc("source_staleness_ratio", "Time since the origin of a source last answered, over its interval; since the server began when it has not yet. Above 2 it is overdue.", "kind", "namespace", "name")
+	checked := desc("source_checked_timestamp_seconds", "Unix time at which the origin of a source last answered, 0 when it has not since the server began.", "kind", "namespace", "name")
 	count := map[Phase]int{Idle: 0, Queued: 0, Running: 0, Blocked: 0, Stalled: 0, Suspended: 0, Removed: 0}
-	now := time.Now()
+	now := s.config.Now()
 	for _, v := range s.Views() {
 		if count[v.Phase]++; v.Phase == Removed {
 			continue
 		}
 		ref := source.ReferenceTo(v.Object)
 		labels := []string{ref.Kind, ref.Namespace, ref.Name}
-		gauge(readyDesc, map[string]float64{"True": 1, "Unknown": -1}[readyOf(v).Status], labels...)
+		gauge(ready, map[string]float64{"True": 1, "Unknown": -1}[readyOf(v).Status], labels...)
 		if v.Object.Interval() > 0 && v.Phase != Suspended { // its origin is asked again and again
 			since := v.Checked
-			if since.Before(s.began) {
-				since = s.began
+			if since.IsZero() {
+				since = s.started
 			}
-			gauge(staleDesc, float64(now.Sub(since))/float64(v.Object.Interval()), labels...)
-			gauge(checkedDesc, unix(v.Checked), labels...)
+			gauge(stale, float64(now.Sub(since))/float64(v.Object.Interval()), labels...)
+			gauge(checked, unix(v.Checked), labels...)
 		}
 	}
+	phases := desc("sources", "Sources, by what they are doing.", "phase")
 	for phase, n := range count {
-		gauge(phasesDesc, float64(n), string(phase))
+		gauge(phases, float64(n), string(phase))
 	}
 	stats := s.Stats()
-	gauge(defectsDesc, float64(len(s.Defects())))
-	gauge(queueDesc, float64(count[Queued]+count[Blocked]))
-	gauge(oldestDesc, stats.Oldest.Seconds())
-	gauge(runningDesc, float64(count[Running]))
-	gauge(fetchingDesc, float64(stats.Fetching))
-	gauge(startDesc, unix(s.began))
+	gauge(desc("defects", "Documents that cannot be read."), float64(len(s.Defects())))
+	gauge(desc("queue_depth", "Sources that are due and wait for their turn."), float64(count[Queued]+count[Blocked]))
+	gauge(desc("queue_oldest_seconds", "Time that the first of those that are due has waited."), stats.Oldest.Seconds())
+	gauge(desc("running", "Reconciliations under way."), float64(count[Running]))
+	gauge(desc("fetching", "Contents that are being fetched and packed."), float64(stats.Fetching))
+	gauge(desc("start_time_seconds", "Unix time at which the server began."), unix(s.started))
 	if size, free, err := s.config.Store.Volume(); err == nil {
-		gauge(sizeDesc, float64(size))
-		gauge(freeDesc, float64(free))
+		gauge(desc("store_size_bytes", "Bytes that the volume of the store holds in all."), float64(size))
+		gauge(desc("store_free_bytes", "Bytes that are free on the volume of the store."), float64(free))
 	}
-	counter(answersDesc, stats.Asked, "asked")
-	counter(answersDesc, stats.Shared, "shared")
+	answers := desc("upstream_answers_total", "Answers of upstreams that objects can share, by whether an object asked itself or was given that to another.", "by")
+	counter(answers, stats.Asked, "asked")
+	counter(answers, stats.Shared, "shared")
 	if s.config.Env.Cache != nil {
+		cache := desc("cache_requests_total", "Lookups in the cache of content, by whether it was there.", "result")
 		hits, misses := s.config.Env.Cache.Counts()
-		counter(cacheDesc, hits, "hit")
-		counter(cacheDesc, misses, "miss")
+		counter(cache, hits, "hit")
+		counter(cache, misses, "miss")
 	}
 }
 

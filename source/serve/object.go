@@ -51,7 +51,7 @@ type entry struct {
 	repeated int           // how often it came again
 
 	host     string   // of its upstream
-	upstream string   // what it asks which server with which credentials
+	upstream string   // its address
 	before   []*entry // what it needs, as far as it is to wait for it
 	after    []*entry // what needs it
 	inputs   string   // what before was when its last run began
@@ -85,21 +85,16 @@ func (e *entry) suspended() bool { return e.hold != nil || e.doc.Plan().Suspend 
 func (e *entry) external() bool { return e.foreign || source.External(e.doc) }
 
 // adopt makes doc the document of e, with the status that the object has, last, which may be nil.
-func (e *entry) adopt(doc, last source.Object) {
-	if e.doc, e.obj = doc, doc; !e.external() {
-		e.obj = adopt(doc, last)
-	}
-}
-
-// adopt returns doc with the status of last, which may be nil.
 // If the document has no generation, it is that of last, and one more if the spec is another.
-func adopt(doc, last source.Object) source.Object {
-	obj := source.Clone(doc)
-	source.SetStatus(obj, last)
-	if last != nil && last.Head().Metadata.Generation != 0 {
-		source.AssignGeneration(obj, last)
+func (e *entry) adopt(doc, last source.Object) {
+	if e.doc, e.obj = doc, doc; e.external() {
+		return
 	}
-	return obj
+	e.obj = source.Clone(doc)
+	source.SetStatus(e.obj, last)
+	if last != nil && last.Head().Metadata.Generation != 0 {
+		source.AssignGeneration(e.obj, last)
+	}
 }
 
 // compare orders entries by kind, namespace and name.
@@ -344,12 +339,9 @@ func (s *Server) Request(ref source.Reference, by Trigger) (int64, error) {
 	case e.external():
 		return 0, nil
 	}
-	for _, out := range outputs(e) {
-		if made := s.entries[out]; made != nil {
-			s.kick(made, by, s.clock())
-		}
+	for _, e := range append(s.outputs(e), e) {
+		s.kick(e, by, s.clock())
 	}
-	s.kick(e, by, s.clock())
 	s.dispatch()
 	if e.state == running && e.again == "" { // it began with this request
 		return e.begun, nil
@@ -405,63 +397,53 @@ func (s *Server) Suspend(ref source.Reference, hold source.Suspension) error {
 func (s *Server) Resume(ref source.Reference) error { return s.hold(ref, nil) }
 
 // outputs returns what e makes if it is a generator.
-func outputs(e *entry) []source.Reference {
-	if g, is := e.doc.(*source.ArtifactGenerator); is {
-		return g.Plan().Needs
+func (s *Server) outputs(e *entry) (made []*entry) {
+	g, is := e.doc.(*source.ArtifactGenerator)
+	if !is {
+		return nil
 	}
-	return nil
+	for _, ref := range g.Plan().Needs {
+		if out, err := s.live(ref); err == nil {
+			made = append(made, out)
+		}
+	}
+	return made
 }
 
 // hold makes a suspension, or with nil its end, durable and then effective, for what a
 // generator makes as well.
 func (s *Server) hold(ref source.Reference, hold *source.Suspension) error {
-	var made []source.Reference
-	s.mu.Lock()
-	if e := s.entries[ref]; e != nil {
-		made = outputs(e)
-	}
-	s.mu.Unlock()
-	for _, out := range made {
-		err := s.holdOne(out, hold)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrSuspended) { // the generator itself says so, too
-			continue
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return s.holdOne(ref, hold)
-}
-
-// holdOne does hold for one object.
-func (s *Server) holdOne(ref source.Reference, hold *source.Suspension) error {
 	s.setting.Lock() // in memory and on the disk they come in the same order
 	defer s.setting.Unlock()
 	s.mu.Lock()
 	e, err := s.live(ref)
+	if err != nil {
+		s.mu.Unlock()
+		return err
+	}
+	all := append(s.outputs(e), e)
 	s.mu.Unlock()
-	if err != nil {
-		return err
+	for _, e := range all {
+		if hold != nil {
+			err = s.config.Statuses.Suspend(e.ref, *hold)
+		} else if err = s.config.Statuses.Resume(e.ref); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		switch e.hold = hold; {
+		case hold != nil:
+			s.rest(e)
+		case e.suspended():
+			err = suspension(e) // the generator itself says so, too
+		default:
+			s.kick(e, Request, s.clock())
+		}
+		s.changed(e)
+		s.dispatch()
+		s.mu.Unlock()
 	}
-	if hold != nil {
-		err = s.config.Statuses.Suspend(ref, *hold)
-	} else if err = s.config.Statuses.Resume(ref); errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch e.hold = hold; {
-	case hold != nil:
-		s.rest(e)
-	case e.suspended():
-		err = suspension(e)
-	default:
-		s.kick(e, Request, s.clock())
-	}
-	s.changed(e)
-	s.dispatch()
 	return err
 }

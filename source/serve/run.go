@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/document"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve/api"
 )
@@ -176,11 +177,8 @@ type noOrigin struct {
 
 // Resolve implements [source.Origin]. Of a defect of the document its error has the field and the rule.
 func (r noOrigin) Resolve(context.Context, source.State) (source.Revision, source.State, error) {
-	defects, texts := []error{r.err}, []string(nil)
-	if joined, ok := r.err.(interface{ Unwrap() []error }); ok {
-		defects = joined.Unwrap()
-	}
-	for _, err := range defects {
+	var texts []string
+	for _, err := range document.Split(r.err) {
 		text := err.Error()
 		if d, ok := errors.AsType[*source.DocumentError](err); ok {
 			text = strings.TrimPrefix(d.Field+": "+d.Err.Error(), ": ")

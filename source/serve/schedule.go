@@ -7,7 +7,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/url"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -83,7 +82,7 @@ func (s *Server) leave(e *entry) {
 
 // dispatch begins everything that is due and has a slot.
 func (s *Server) dispatch() {
-	if s.ctx == nil || s.ctx.Err() != nil { // after the end no goroutine begins any more
+	if s.ctx.Err() != nil { // after the end no goroutine begins any more
 		return
 	}
 	for _, e := range s.pending {
@@ -340,9 +339,8 @@ func (s *Server) inform(e *entry) {
 	}
 }
 
-// locate finds out where e comes from: objects of the same upstream ask the same
-// server the same questions with the same credentials. The upstream of a chart is
-// its source's. An object with an address that cannot be read has an upstream of its own.
+// locate finds out where e comes from. The upstream of a chart is its source's. An object with an address that cannot
+// be read has an upstream of its own.
 func (s *Server) locate(e *entry) {
 	e.upstream, e.host = e.ref.String(), ""
 	address := ""
@@ -366,22 +364,9 @@ func (s *Server) locate(e *entry) {
 		}
 	}
 	if u, err := url.Parse(address); err == nil && u.Host != "" {
-		e.upstream, e.host = address+"\n"+credentialsOf(e.obj), strings.ToLower(u.Host)
+		e.upstream, e.host = address, strings.ToLower(u.Host)
 	}
 	if s.config.Apart {
 		e.upstream = e.ref.String()
 	}
-}
-
-// credentialsOf says with which credentials an object asks its upstream.
-func credentialsOf(obj source.Object) string {
-	spec, text := reflect.ValueOf(obj).Elem().FieldByName("Spec"), ""
-	for _, name := range []string{"Provider", "ServiceAccountName", "SecretRef"} {
-		if field := spec.FieldByName(name); field.IsValid() && !field.IsZero() {
-			if text += fmt.Sprintln(name, reflect.Indirect(field)); name != "Provider" {
-				text += obj.Head().Metadata.Namespace
-			}
-		}
-	}
-	return text
 }

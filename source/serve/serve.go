@@ -10,9 +10,9 @@
 //     good runs some time within its interval: a restart asks nothing again, and a
 //     Secret that was rotated meanwhile counts then.
 //   - Then it runs once in each interval, which is longer or shorter by a random part,
-//     Config.Jitter at most. Objects with the same upstream (scheme, host, path and
-//     credential) and interval have the same ticks, so that one answer is enough for them
-//     ([source.Share]); a new one runs at once and then joins them. When there are more
+//     Config.Jitter at most. Objects with the same upstream (scheme, host and
+//     path) and interval have the same ticks, so that one answer is enough for those with the same
+//     credentials ([source.Share]); a new one runs at once and then joins them. When there are more
 //     objects than can run at a time, the first interval is shorter, which spreads them.
 //   - It runs at once, or once more after the run under way, when its spec or one
 //     of the annotations reconcile.headgate.dev/requestedAt and
@@ -128,6 +128,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
@@ -253,22 +254,23 @@ type Server struct {
 	share    source.Share
 	reuse    source.Connections
 	archives source.Archives
-	seed     maphash.Seed // of ticks
-	began    time.Time
+	seed     maphash.Seed    // of ticks
+	began    time.Time       // of the clock, by its monotonic part
+	started  time.Time       // the same by Config.Now
 	ready    chan struct{}   // closed when the feed was read and the saved statuses are restored
-	ending   context.Context // has ended when that of Run has: streams end
-	end      context.CancelFunc
+	ctx      context.Context // ends with that of Run: runs and streams end
+	end      context.CancelCauseFunc
+	ran      atomic.Bool   // Run was called
 	ended    chan struct{} // closed when Run has ended
 
 	setting sync.Mutex // one Desired, suspension or removal after the other; taken before mu
 	listed  bool       // all statuses were, for a Desired without defects
 
-	mu      sync.Mutex      // guards all that follows, and entries
-	ctx     context.Context // of Run; nil before
-	work    sync.WaitGroup  // all goroutines
-	serial  uint64          // of the last Desired
-	version uint64          // of the last view that changed
-	news    chan struct{}   // closed and replaced when a view changes
+	mu      sync.Mutex     // guards all that follows, and entries
+	work    sync.WaitGroup // all goroutines
+	serial  uint64         // of the last Desired
+	version uint64         // of the last view that changed
+	news    chan struct{}  // closed and replaced when a view changes
 	secrets source.Secrets
 	rotated uint64 // how often Secrets may have changed
 	defects []error
@@ -296,11 +298,11 @@ func New(c Config) (*Server, error) {
 	c.Keepalive, c.Grace = cmp.Or(c.Keepalive, 15*time.Second), cmp.Or(c.Grace, 30*time.Second)
 	c.Env = c.Env.In(c.Store)
 	s := &Server{
-		log: c.Log, bodies: httpserve.NewBodies(64 << 10), seed: maphash.MakeSeed(), began: time.Now(),
+		log: c.Log, bodies: httpserve.NewBodies(64 << 10), seed: maphash.MakeSeed(), began: time.Now(), started: c.Now(),
 		ready: make(chan struct{}), ended: make(chan struct{}), news: make(chan struct{}), secrets: source.Chain(),
 		entries: make(map[source.Reference]*entry), ticks: make(map[tickKey]time.Duration), failed: make(map[string]bool),
 	}
-	s.ending, s.end = context.WithCancel(context.Background())
+	s.ctx, s.end = context.WithCancelCause(context.Background())
 	fetches := cmp.Or(c.Fetches, 2*runtime.GOMAXPROCS(0))
 	s.runs = slots{all: cmp.Or(c.Runs, 256), each: cmp.Or(c.PerHost, 16), failed: s.failed, lines: make(map[string]*line)}
 	s.fetches = slots{all: fetches, each: max(fetches/2, 1), failed: s.failed, lines: make(map[string]*line)}
@@ -318,57 +320,46 @@ func New(c Config) (*Server, error) {
 	s.config = c
 	s.metrics.build(s)
 	s.handler = s.routes()
-	if len(c.Notify.Receivers) > 0 {
-		var err error
-		if s.told, err = s.receivers(); err != nil {
-			return nil, err
-		}
+	if len(c.Notify.Receivers) == 0 {
+		return s, nil
 	}
-	return s, nil
-}
-
-// receivers starts to notify the receivers of events.
-func (s *Server) receivers() (*notify.Dispatcher, error) {
-	c := s.config.Notify
-	if c.Secrets == nil {
-		c.Secrets = latest{s}
+	if c.Notify.Secrets == nil {
+		c.Notify.Secrets = latest{s}
 	}
-	c.Delivered = func(source.Event) { s.metrics.told.WithLabelValues("delivered").Inc() }
-	c.Report = func(err error, lost bool) {
+	c.Notify.Delivered = func(source.Event) { s.metrics.told.WithLabelValues("delivered").Inc() }
+	c.Notify.Report = func(err error, lost bool) {
 		s.metrics.told.WithLabelValues(map[bool]string{false: "failed", true: "lost"}[lost]).Inc()
 		s.log.Warn("events", "problem", clean(err.Error()))
 	}
-	return notify.Start(c)
+	var err error
+	if s.told, err = notify.Start(c.Notify); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // Run keeps the objects up to date until ctx ends, then ends what is under way
 // and returns nil when all has ended. It may be called once. The error is the feed's, or that of
 // statuses that cannot be listed at the start.
 func (s *Server) Run(parent context.Context) error {
-	ctx, cancel := context.WithCancelCause(parent)
-	defer cancel(nil)
-	s.mu.Lock()
-	if s.ctx != nil {
-		s.mu.Unlock()
+	if s.ran.Swap(true) {
 		return errors.New("the server was run before")
 	}
-	s.ctx = ctx
-	s.mu.Unlock()
+	defer context.AfterFunc(parent, func() { s.end(nil) })()
 	s.work.Go(func() {
-		err := s.config.Feed.Follow(ctx, func(d Desired) {
-			if ctx.Err() != nil {
+		err := s.config.Feed.Follow(s.ctx, func(d Desired) {
+			if s.ctx.Err() != nil {
 				return
 			}
 			if err := s.set(d); err != nil {
-				cancel(err)
+				s.end(err)
 			}
 		})
 		if err != nil {
-			cancel(err)
+			s.end(err)
 		}
 	})
-	<-ctx.Done()
-	s.end()
+	<-s.ctx.Done()
 	s.mu.Lock()
 	for _, e := range s.entries {
 		if e.timer != nil {
@@ -390,7 +381,7 @@ func (s *Server) Run(parent context.Context) error {
 	if parent.Err() != nil {
 		return nil
 	}
-	return context.Cause(ctx)
+	return context.Cause(s.ctx)
 }
 
 // clock returns how long the server has been there: it does not know the date.

@@ -216,14 +216,11 @@ func (s *Server) settle(fresh map[source.Reference]*entry) {
 	s.sorted = slices.SortedFunc(maps.Values(s.entries), compare)
 	s.link()
 	for _, e := range s.sorted {
-		if e.removed == nil {
-			s.locate(e)
-		}
-	}
-	for _, e := range s.sorted {
-		switch {
-		case e.removed != nil:
+		if e.removed != nil {
 			continue
+		}
+		s.locate(e)
+		switch {
 		case fresh[e.ref] != e:
 			if inputsOf(e) != e.inputs {
 				s.kick(e, Input, 0)
@@ -338,7 +335,8 @@ func (s *Server) erase(e *entry, removed *removal) (err error) {
 		delete(s.ticks, e.tickKey()) // others with the same upstream begin new ones
 		s.sorted = slices.DeleteFunc(slices.Clone(s.sorted), func(other *entry) bool { return other == e })
 	} else {
-		e.hold, e.obj = hold, adopt(e.obj, nil)
+		e.hold = hold
+		e.adopt(e.doc, nil)
 	}
 	s.changed(e)
 	return err

@@ -109,7 +109,7 @@ func (c *Client) Cancel(ctx context.Context, id string) (Run, error) {
 
 // Output copies the output of a run to w; with follow until it has ended.
 func (c *Client) Output(ctx context.Context, id string, follow bool, w io.Writer) error {
-	r := call.Request{Method: http.MethodGet, Path: call.Join("runs", id, "output"), Accept: "text/plain", Query: url.Values{"follow": {strconv.FormatBool(follow)}}}
+	r := call.Request{Path: call.Join("runs", id, "output"), Accept: "text/plain", Query: url.Values{"follow": {strconv.FormatBool(follow)}}}
 	resp, err := c.server().Send(ctx, r)
 	if err == nil {
 		defer resp.Body.Close()
@@ -131,10 +131,8 @@ func (c *Client) server() call.Server {
 	}
 }
 
-// ask makes a request, a GET unless it says otherwise, and decodes its answer. Operation
-// begins the error.
+// ask makes a request and decodes its answer. Operation begins the error.
 func ask[T any](ctx context.Context, c *Client, operation string, r call.Request) (answer T, err error) {
-	r.Method = cmp.Or(r.Method, http.MethodGet)
 	_, err = c.server().JSON(ctx, operation, r, &answer)
 	return answer, err
 }

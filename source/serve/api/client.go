@@ -70,7 +70,7 @@ func (c *Client) do(ctx context.Context, operation string, r call.Request, answe
 
 // Get decodes the answer to a path below /api/v1/, such as stats.
 func (c *Client) Get(ctx context.Context, path string, query url.Values, answer any) error {
-	_, err := c.do(ctx, "list "+path, call.Request{Method: http.MethodGet, Path: path, Query: query}, answer)
+	_, err := c.do(ctx, "list "+path, call.Request{Path: path, Query: query}, answer)
 	return err
 }
 
@@ -120,7 +120,7 @@ func (c *Client) Sources(ctx context.Context, f Filter) ([]Source, []string, err
 
 // Source returns one source.
 func (c *Client) Source(ctx context.Context, ref source.Reference) (one Source, err error) {
-	_, err = c.do(ctx, "look up "+ref.String(), call.Request{Method: http.MethodGet, Path: Path(ref)}, &one)
+	_, err = c.do(ctx, "look up "+ref.String(), call.Request{Path: Path(ref)}, &one)
 	return one, err
 }
 

@@ -230,12 +230,6 @@ type document struct {
 	bad []error     // its defects
 }
 
-// Bounds of one [serve.Desired].
-const (
-	maxDefects = 1000
-	maxKey     = 1 << 20 // bytes of a key; a larger one is refused when it is used
-)
-
 // read reads files, and tells the warnings and defects that are new. It returns what they hold, with all
 // places of Secrets, and whether that is another than before.
 func (w *watch) read(files []file) (d serve.Desired, another bool) {
@@ -246,14 +240,11 @@ func (w *watch) read(files []file) (d serve.Desired, another bool) {
 		d.Defects = append(d.Defects, next.bad...)
 		fmt.Fprintln(sum, f.name, next.sum, next.bad)
 		if next.set != nil {
-			d.Defects = append(d.Defects, flat(all.Add(next.set))...)
+			d.Defects = append(d.Defects, documents.Split(all.Add(next.set))...)
 		}
 	}
 	before := w.sum
 	w.known, w.sum = known, [sha256.Size]byte(sum.Sum(nil))
-	if more := len(d.Defects) - maxDefects; more > 0 {
-		d.Defects = append(d.Defects[:maxDefects], fmt.Errorf("and %d defects more", more))
-	}
 	secrets := []source.Secrets{all}
 	if w.Secrets != "" {
 		secrets = append(secrets, source.DirSecrets(w.Secrets))
@@ -276,13 +267,9 @@ func (w *watch) read(files []file) (d serve.Desired, another bool) {
 
 // document reads a file; before is what it was, nil for none.
 func (w *watch) document(f file, before *document) *document {
-	limit := int64(source.MaxStream)
-	if f.secret {
-		limit = maxKey
-	}
 	text, err := []byte(nil), errors.New(f.defect)
 	if f.defect == "" {
-		text, err = readFile(f.name, limit)
+		text, err = readFile(f.name)
 		err = plain(f.name, err)
 	}
 	next := &document{sum: sha256.Sum256(text)}
@@ -297,7 +284,7 @@ func (w *watch) document(f file, before *document) *document {
 		return before
 	default:
 		next.set = new(source.Set)
-		next.bad = flat(next.set.Decode(f.name, bytes.NewReader(text)))
+		next.bad = documents.Split(next.set.Decode(f.name, bytes.NewReader(text)))
 		if len(next.bad) > 0 && f.listed && bytes.Contains(text, []byte("{{")) {
 			template := errors.New("is a Helm template, which is not read: leave it out in .headgateignore")
 			next.bad, next.set.Invalid, next.set.Warnings = nil, nil, append(next.set.Warnings, &source.DocumentError{File: f.name, Err: template})
@@ -314,26 +301,15 @@ func plain(name string, err error) error {
 	return err
 }
 
-// readFile reads a file of at most limit bytes; of one that grows, what it had.
-func readFile(name string, limit int64) ([]byte, error) {
+// readFile reads a file of at most [source.MaxStream] bytes; of one that grows, what it had.
+func readFile(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.Size() > limit {
-		return nil, fmt.Errorf("larger than %d MiB", limit>>20)
+	if info, err := f.Stat(); err == nil && info.Size() > source.MaxStream {
+		return nil, fmt.Errorf("larger than %d MiB", source.MaxStream>>20)
 	}
-	return io.ReadAll(io.LimitReader(f, limit))
-}
-
-// flat takes joined errors apart.
-func flat(err error) []error {
-	if all, ok := err.(interface{ Unwrap() []error }); ok {
-		return all.Unwrap()
-	}
-	if err == nil {
-		return nil
-	}
-	return []error{err}
+	return io.ReadAll(io.LimitReader(f, source.MaxStream))
 }

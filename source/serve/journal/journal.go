@@ -30,9 +30,8 @@ import (
 )
 
 const (
-	maxFile   = 8 << 20   // bytes
-	maxLine   = 256 << 10 // bytes; an event that is longer loses its metadata and the end of its message
-	maxEvents = 10_000    // that are in memory, for callers that ask or follow
+	maxFile   = 8 << 20 // bytes
+	maxEvents = 10_000  // that are in memory, for callers that ask or follow
 )
 
 // A Config says where events are kept.
@@ -128,10 +127,6 @@ func (j *Journal) Append(event source.Event) {
 	}
 	e := api.Event{ID: j.id + 1, Event: event}
 	text, err := json.Marshal(e)
-	if len(text) > maxLine {
-		e.Metadata, e.Message = nil, e.Message[:min(len(e.Message), maxLine/16)]
-		text, err = json.Marshal(e)
-	}
 	if err == nil {
 		err = j.write(append(text, '\n'))
 	}

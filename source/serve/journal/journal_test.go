@@ -83,7 +83,7 @@ func TestQuery(t *testing.T) {
 	}
 }
 
-// What was appended is there after a restart, but for parts of what is very long.
+// What was appended is there after a restart.
 func TestEventIsWhole(t *testing.T) {
 	dir := t.TempDir()
 	j := open(t, journal.Config{Dir: dir})
@@ -95,7 +95,7 @@ func TestEventIsWhole(t *testing.T) {
 	must(t, j.Close())
 	j.Append(app("after Close"))
 	list := open(t, journal.Config{Dir: dir}).Read(journal.Query{})
-	if len(list) != 2 || fmt.Sprint(list[0].Event) != fmt.Sprint(e) || !strings.HasPrefix(list[1].Message, "mmm") || list[1].Metadata != nil {
+	if len(list) != 2 || fmt.Sprint(list[0].Event) != fmt.Sprint(e) || fmt.Sprint(list[1].Event) != fmt.Sprint(long) {
 		t.Errorf("%d events, %v", len(list), list[0])
 	}
 }

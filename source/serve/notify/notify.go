@@ -114,7 +114,12 @@ func (r *Receiver) check(prefix string) *document.Findings {
 }
 
 func (r *Receiver) webhook() *notify.Webhook {
-	return &notify.Webhook{URL: r.URL, URLField: "url", Proxy: r.Proxy, Secret: r.SecretRef.ref(), Certs: r.CertSecretRef.ref(), Credentials: credentials}
+	return &notify.Webhook{
+		URL: r.URL, URLField: "url", Proxy: r.Proxy, Secret: r.SecretRef.ref(), Certs: r.CertSecretRef.ref(),
+		Credentials: func(r secret.Reader, header http.Header) error {
+			return notify.Authorize(r, header, []string{"token", "bearerToken"}, "User-Agent")
+		},
+	}
 }
 
 // name returns what errors call the receiver: its URL may be a secret.
@@ -130,16 +135,6 @@ func (r *SecretRef) ref() notify.Ref {
 		return notify.Ref{}
 	}
 	return notify.Ref{Namespace: cmp.Or(r.Namespace, source.DefaultNamespace), Name: r.Name}
-}
-
-// credentials puts those of a Secret into a header.
-func credentials(r secret.Reader, header http.Header) error {
-	more, auth, err := r.Credentials([]string{"token", "bearerToken"}, "User-Agent")
-	maps.Copy(header, more)
-	if value := auth.Header(); value != "" {
-		header.Set("Authorization", value)
-	}
-	return err
 }
 
 // A Config says which receivers are told what.
