@@ -2,6 +2,7 @@ package tester
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/headgate-io/headgate/internal/document"
@@ -78,7 +79,7 @@ var lists = map[string]httpserve.List{
 		},
 	},
 	"kinds": {Check: func(p httpserve.Pattern) string {
-		if k := api.Kind(p); k != api.KindGate && k != api.KindRollback {
+		if !slices.Contains(kinds, api.Kind(p)) {
 			return document.Quote(string(p)) + " is no kind: want gate or rollback"
 		}
 		return ""
@@ -141,10 +142,4 @@ func may(g grant, verb string, parts ...part) error {
 		}
 	}
 	return nil
-}
-
-// session returns what the API says of a caller.
-func (s *Server) session(g grant) api.Session {
-	scope := g.Scope()
-	return api.Session{Actor: g.Actor, Required: s.Guard.Required(), ReadOnly: !g.All && (scope == nil || scope.ReadOnly)}
 }

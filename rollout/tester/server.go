@@ -97,7 +97,7 @@ func (s *Server) started() *Server {
 		}
 		s.ending, s.end = context.WithCancel(context.Background())
 		s.answering = semaphore.NewWeighted(math.MaxInt64)
-		s.metrics.build(s)
+		s.metrics.build()
 	})
 	return s
 }
@@ -195,15 +195,20 @@ func on(name string, serve func(*Server, http.ResponseWriter, *http.Request) err
 	return method{Name: name, Serve: serve}
 }
 
-// identified returns a method of a path that every caller with a token may use.
-func identified(name string, serve func(*Server, http.ResponseWriter, *http.Request, grant) error) method {
-	return method{Name: name, Serve: func(s *Server, w http.ResponseWriter, r *http.Request) error {
+// identified returns a method of a path that every caller with a token may use, whose
+// answer is JSON, unless it is nil: then there is one already.
+func identified(name string, serve func(*Server, http.ResponseWriter, *http.Request, grant) (any, error)) method {
+	return on(name, func(s *Server, w http.ResponseWriter, r *http.Request) error {
 		g, err := s.Guard.Identify(r, "")
-		if err != nil {
+		var answer any
+		if err == nil {
+			answer, err = serve(s, w, r, g)
+		}
+		if err != nil || answer == nil {
 			return err
 		}
-		return serve(s, w, r, g)
-	}}
+		return httpserve.JSON(w, http.StatusOK, answer)
+	})
 }
 
 // routes are the paths, by the patterns of [http.ServeMux], and what serves them: by

@@ -32,7 +32,7 @@ type Ticket struct {
 // for that checksum, one rejects it. Both end with the next decision about the
 // gate, however that is made, and after ttl: at most 7 days, 0 is 24 hours.
 func (s *Store) Issue(k api.Key, ttl time.Duration, actor string) (approve, reject string, expires time.Time, err error) {
-	k, ttl = named(k), cmp.Or(ttl, defaultLinkTTL)
+	k.Gate, ttl = cmp.Or(k.Gate, api.DefaultGate), cmp.Or(ttl, defaultLinkTTL)
 	t := Ticket{Key: k, Issuer: actor}
 	switch {
 	case ttl < time.Second || ttl > maxLinkTTL:
@@ -46,7 +46,7 @@ func (s *Store) Issue(k api.Key, ttl time.Duration, actor string) (approve, reje
 		err = s.update(func(c *change) error {
 			r := c.gates[k]
 			w := c.waits(r, c.now)
-			if w == nil || r.judge(c.now, w.Checksum).passes() {
+			if w == nil || r.judge(c.now, w.Checksum) >= pass {
 				return fmt.Errorf("%w: no revision is waiting at %s", ErrInvalid, k)
 			}
 			t.Checksum, t.Expires, t.Decision = w.Checksum, c.now.Add(ttl).Truncate(time.Second), r.Decision

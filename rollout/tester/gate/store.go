@@ -177,7 +177,8 @@ func (s *Store) now() time.Time { return s.config.Now().Round(0).UTC() }
 func (s *Store) Gate(k api.Key) api.Gate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.view(named(k), s.now())
+	k.Gate = cmp.Or(k.Gate, api.DefaultGate)
+	return s.view(k, s.now())
 }
 
 // List returns those that f selects, by kind, namespace, name and gate.
@@ -236,7 +237,7 @@ func (s *Store) view(k api.Key, now time.Time) api.Gate {
 	r := s.gates[k].at(now)
 	r.Key = k
 	w := s.waits(r, now)
-	if r.Waiting = nil; w != nil && k.Kind == api.KindGate && !r.judge(now, w.Checksum).passes() {
+	if r.Waiting = nil; w != nil && k.Kind == api.KindGate && r.judge(now, w.Checksum) < pass {
 		waiting := *w
 		waiting.Stale = r.stale(w, now)
 		r.Waiting = &waiting
@@ -303,7 +304,7 @@ func (s *Store) update(decide func(*change) error) error {
 	if s.closed {
 		return ErrClosed
 	}
-	c := s.begin(s.now())
+	c := &change{Store: s, now: s.now(), records: map[api.Key]record{}}
 	if err := decide(c); err != nil {
 		return err
 	}
