@@ -184,6 +184,9 @@ func (s *Server) issueLink(w http.ResponseWriter, r *http.Request, g grant, k ap
 	if err != nil {
 		return nil, httpserve.Refuse(http.StatusBadRequest, "ttl: %w", err)
 	}
+	if ttl > gate.MaxLinkTTL {
+		return nil, httpserve.Refuse(http.StatusBadRequest, "ttl: is longer than 7 days")
+	}
 	approve, reject, expires, err := s.Gates.Issue(k, ttl, g.Actor)
 	if err != nil {
 		return nil, err

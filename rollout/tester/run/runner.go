@@ -322,7 +322,7 @@ func (r *Runner) admit(k key, q *Request, t Task, waits bool) *entry {
 		},
 		job: &job{
 			task: t, timeout: min(r.config.Timeout, cmp.Or(q.Timeout, r.config.Timeout)), secrets: slices.Clone(q.Secrets),
-			out: newOutput(min(r.config.OutputLimit, cmp.Or(q.OutputLimit, r.config.OutputLimit)), q.Secrets),
+			out: &output{limit: min(r.config.OutputLimit, cmp.Or(q.OutputLimit, r.config.OutputLimit)), mask: redact.NewStream(q.Secrets...), wake: make(chan struct{})},
 		},
 	}
 	r.add(e)
