@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
@@ -38,9 +37,8 @@ type line struct {
 type history struct {
 	file    *store.File     // nil: nothing is kept
 	pending map[string]bool // IDs of runs that are to be written, or removed
-	writing bool            // a goroutine does it
-	writer  sync.WaitGroup
-	trouble error // why nothing is written
+	writing chan struct{}   // closed when the goroutine that does it has ended; nil for none
+	trouble error           // why nothing is written
 }
 
 // recall fills the runner from its file: runs that were under way are Lost, and
@@ -103,9 +101,9 @@ func (r *Runner) write(id string) {
 		return
 	}
 	r.pending[id] = true
-	if !r.writing {
-		r.writing = true
-		r.writer.Go(r.flush)
+	if r.writing == nil {
+		r.writing = make(chan struct{})
+		go r.flush()
 	}
 }
 
@@ -157,5 +155,6 @@ func (r *Runner) flush() {
 		}
 		r.mu.Lock()
 	}
-	r.writing = false
+	close(r.writing)
+	r.writing = nil
 }
