@@ -256,7 +256,7 @@ func (s *Store) Check(k api.Key, v Visitor) (Answer, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, r := s.now(), s.gates[k]
+	now, r := time.Now().UTC().Round(0), s.gates[k]
 	verdict := r.judge(now, v.Checksum)
 	if verdict != refuse && verdict != pass {
 		if err := s.consume(k, r, v.Checksum, verdict, now); err != nil {
@@ -322,7 +322,7 @@ func (s *Store) EndWaits(namespace, name string, except api.Key) {
 	defer s.mu.Unlock()
 	for k, r := range s.gates {
 		if k.Kind == api.KindGate && k.Namespace == namespace && k.Name == name && k != except && r.Waiting != nil {
-			s.endWait(k, s.now())
+			s.endWait(k, time.Now())
 		}
 	}
 }

@@ -122,7 +122,7 @@ func (s *Store) verify(secret string) (t Ticket, err error) {
 		err = fmt.Errorf("%w: it is damaged, or another test runner made it", ErrLink)
 	case json.Unmarshal(text[:cut], &t) != nil:
 		err = fmt.Errorf("%w: another version made it", ErrLink)
-	case !s.now().Before(t.Expires):
+	case !time.Now().Before(t.Expires):
 		err = fmt.Errorf("%w: its time was over at %s", ErrLink, t.Expires.Format(time.RFC3339))
 	}
 	return t, err
