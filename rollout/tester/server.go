@@ -195,6 +195,13 @@ func on(name string, serve func(*Server, http.ResponseWriter, *http.Request) err
 	return method{Name: name, Serve: serve}
 }
 
+// saying returns a method of a path that answers a text.
+func saying(name, text string) method {
+	return on(name, func(_ *Server, w http.ResponseWriter, _ *http.Request) error {
+		return httpserve.Text(w, http.StatusOK, text)
+	})
+}
+
 // identified returns a method of a path that every caller with a token may use, whose
 // answer is JSON, unless it is nil: then there is one already.
 func identified(name string, serve func(*Server, http.ResponseWriter, *http.Request, grant) (any, error)) method {
@@ -215,10 +222,10 @@ func identified(name string, serve func(*Server, http.ResponseWriter, *http.Requ
 // their methods, or whatever the method is.
 var routes = map[string][]method{
 	"/":            {on("", (*Server).other)},
-	"/healthz":     {on("", (*Server).healthz)},
+	"/healthz":     {saying("", "OK")}, // the process serves
 	"/readyz":      {on("", (*Server).readyz)},
 	"/metrics":     {on("GET", (*Server).serveMetrics)},
-	"/health":      {on("GET", (*Server).launcherHealth)},
+	"/health":      {saying("GET", "Good to go!")}, // of the k6 webhook
 	"/launch-test": {on("POST", (*Server).launch)},
 	"/ui":          {on("", (*Server).ui)},
 	"/ui/":         {on("", (*Server).ui)},
@@ -296,11 +303,6 @@ func (s *Server) other(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) ui(w http.ResponseWriter, r *http.Request) error {
 	httpserve.Page(page, "page").ServeHTTP(w, r)
 	return nil
-}
-
-// healthz answers that the process serves.
-func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) error {
-	return httpserve.Text(w, http.StatusOK, "OK")
 }
 
 // readyz answers whether the process takes work: 503 with a reason when its

@@ -362,11 +362,6 @@ const (
 	launchStarted = "output:"        // what k6 writes then
 )
 
-// launcherHealth answers GET /health.
-func (s *Server) launcherHealth(w http.ResponseWriter, _ *http.Request) error {
-	return httpserve.Text(w, http.StatusOK, "Good to go!")
-}
-
 // launch answers POST /launch-test. Keys of metadata for chats
 // (slack_channels, notification_context) have no effect.
 func (s *Server) launch(w http.ResponseWriter, r *http.Request) error {
