@@ -231,7 +231,7 @@ func (r *call) cause(limited context.Context, err error) error {
 // person returns the text of a header that names a person or a reason on one line, "" when it has none.
 func (r *call) person(h http.Header, name string) string {
 	text, err := url.PathUnescape(h.Get(name))
-	if err != nil {
+	if err != nil || text == "" {
 		return ""
 	}
 	return redact.Excerpt(text, maxReason, r.Hidden...)

@@ -2,31 +2,23 @@ package rollout
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 )
 
 // A Verdict is what an answer of a webhook decides.
-type Verdict int
+type Verdict string
 
 // The verdicts. Only Halt counts a failed check.
 const (
-	Pass     Verdict = iota // go on
-	Halt                    // do not go on, and count a failed check
-	Pause                   // do not go on until it passes; nothing is counted
-	Fire                    // roll back
-	NoFire                  // no rollback
-	LogError                // go on; the error is logged
+	Pass     Verdict = "pass"    // go on
+	Halt     Verdict = "halt"    // do not go on, and count a failed check
+	Pause    Verdict = "pause"   // do not go on until it passes; nothing is counted
+	Fire     Verdict = "fire"    // roll back
+	NoFire   Verdict = "no fire" // no rollback
+	LogError Verdict = "log"     // go on; the error is logged
 )
 
-var verdicts = [...]string{"pass", "halt", "pause", "fire", "no fire", "log"}
-
-func (v Verdict) String() string {
-	if v < 0 || int(v) >= len(verdicts) {
-		return fmt.Sprintf("Verdict(%d)", int(v))
-	}
-	return verdicts[v]
-}
+func (v Verdict) String() string { return string(v) }
 
 // A rule is what a type of webhooks makes of answers: those with a status from
 // 200 to last are accepted.

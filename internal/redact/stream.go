@@ -19,11 +19,12 @@ type Stream struct {
 
 // NewStream returns a stream that masks secrets; nil when there are none.
 func NewStream(secrets ...string) *Stream {
-	s := &Stream{all: formsOf(secrets), by: map[uint16][]form{}}
-	if len(s.all) == 0 {
+	all := formsOf(secrets)
+	if len(all) == 0 {
 		return nil
 	}
-	for _, f := range s.all {
+	s := &Stream{all: all, by: map[uint16][]form{}}
+	for _, f := range all {
 		if len(f.text) == 1 {
 			for second := range 1 << 8 {
 				s.index(f, byte(second))

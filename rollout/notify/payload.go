@@ -1,7 +1,6 @@
 package notify
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -84,76 +83,53 @@ func (p *ProviderSpec) payload(u *url.URL, m message) ([]byte, error) {
 	return json.Marshal(s.payload(&m))
 }
 
-// An object is a JSON object whose members have an order.
-type object []member
-
-type member struct {
-	name  string
-	value any
-}
-
-// MarshalJSON implements [json.Marshaler].
-func (o object) MarshalJSON() ([]byte, error) {
-	var members [][]byte
-	for _, m := range o {
-		value, err := json.Marshal(m.value)
-		if err != nil {
-			return nil, err
-		}
-		members = append(members, fmt.Appendf(nil, "%q:%s", m.name, value))
-	}
-	return fmt.Appendf(nil, "{%s}", bytes.Join(members, []byte(","))), nil
-}
+type object map[string]any
 
 func slack(m *message) any {
 	fields := []object{}
 	for _, f := range m.Fields {
-		fields = append(fields, object{{"title", f.Name}, {"value", f.Value}, {"short", false}})
+		fields = append(fields, object{"title": f.Name, "value": f.Value, "short": false})
 	}
 	return object{
-		{"channel", cmp.Or(m.spec.Channel, "general")}, {"username", cmp.Or(m.spec.Username, "headgate")}, {"icon_url", ""}, {"icon_emoji", ":rocket:"},
-		{"attachments", []object{{
-			{"color", m.colour()}, {"author_name", m.subject()}, {"text", m.text()}, {"mrkdwn_in", []string{"text"}}, {"fields", fields},
-		}}},
+		"channel": cmp.Or(m.spec.Channel, "general"), "username": cmp.Or(m.spec.Username, "headgate"), "icon_url": "", "icon_emoji": ":rocket:",
+		"attachments": []object{{"color": m.colour(), "author_name": m.subject(), "text": m.text(), "mrkdwn_in": []string{"text"}, "fields": fields}},
 	}
 }
 
 func teams(m *message) any {
+	section := object{"activityTitle": m.text(), "activitySubtitle": m.subject(), "facts": append([]field{}, m.Fields...)}
 	return object{
-		{"@type", "MessageCard"}, {"@context", "http://schema.org/extensions"}, {"themeColor", m.colour()}, {"summary", m.subject()},
-		{"sections", []object{{{"activityTitle", m.text()}, {"activitySubtitle", m.subject()}, {"facts", append([]field{}, m.Fields...)}}}},
+		"@type": "MessageCard", "@context": "http://schema.org/extensions", "themeColor": m.colour(), "summary": m.subject(), "sections": []object{section},
 	}
 }
 
 func adaptive(m *message) any {
 	body := []object{
-		{{"type", "TextBlock"}, {"text", m.subject()}, {"weight", "Bolder"}, {"color", m.colour()}, {"wrap", true}},
-		{{"type", "TextBlock"}, {"text", m.text()}, {"wrap", true}},
+		{"type": "TextBlock", "text": m.subject(), "weight": "Bolder", "color": m.colour(), "wrap": true},
+		{"type": "TextBlock", "text": m.text(), "wrap": true},
 	}
 	var facts []object
 	for _, f := range m.Fields {
-		facts = append(facts, object{{"title", f.Name}, {"value", f.Value}})
+		facts = append(facts, object{"title": f.Name, "value": f.Value})
 	}
 	if facts != nil {
-		body = append(body, object{{"type", "FactSet"}, {"facts", facts}})
+		body = append(body, object{"type": "FactSet", "facts": facts})
 	}
-	return object{{"type", "message"}, {"attachments", []object{{
-		{"contentType", "application/vnd.microsoft.card.adaptive"},
-		{"content", object{{"$schema", "http://adaptivecards.io/schemas/adaptive-card.json"}, {"type", "AdaptiveCard"}, {"version", "1.4"}, {"body", body}}},
-	}}}}
+	content := object{"$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard", "version": "1.4", "body": body}
+	return object{"type": "message", "attachments": []object{{"contentType": "application/vnd.microsoft.card.adaptive", "content": content}}}
 }
 
 func chat(m *message) any {
 	paragraph := func(label, value string) object {
-		text := label + "<font color=#848484><strong>" + value + "</strong></font>"
-		return object{{"widgets", []object{{{"textParagraph", object{{"text", text}}}}}}}
+		text := object{"text": label + "<font color=#848484><strong>" + value + "</strong></font>"}
+		return object{"widgets": []object{{"textParagraph": text}}}
 	}
 	sections := []object{paragraph("", m.text())}
 	for _, f := range m.Fields {
 		sections = append(sections, paragraph(f.Name+"<br>", f.Value))
 	}
-	header := object{{"title", cmp.Or(m.spec.Username, "headgate")}, {"subtitle", m.subject()}, {"imageUrl", ""}}
-	return object{{"cards", []object{{{"header", header}, {"sections", sections}}}}}
+	header := object{"title": cmp.Or(m.spec.Username, "headgate"), "subtitle": m.subject(), "imageUrl": ""}
+	return object{"cards": []object{{"header": header, "sections": sections}}}
 }
 
 // generic is the event as JSON.

@@ -36,7 +36,10 @@ func (c Call) String() string {
 	case Hook:
 		return clean(c.Name) + " " + c.Outcome + " " + c.Verdict
 	case event:
-		return "!" + c.Name + bracketed(c.Outcome)
+		if c.Outcome != "" {
+			return "!" + c.Name + "(" + c.Outcome + ")"
+		}
+		return "!" + c.Name
 	case Metric:
 		return clean(c.Name) + "=" + c.Outcome
 	case Traffic:

@@ -28,13 +28,6 @@ func problem(outcome string) string {
 	return " " + outcome
 }
 
-func bracketed(s string) string {
-	if s == "" {
-		return ""
-	}
-	return "(" + s + ")"
-}
-
 // WriteTrace writes ticks for people: one line for each, below it what it did,
 // and at last why it ends. The error is that of the ticks or of w.
 func WriteTrace(w io.Writer, ticks iter.Seq2[*Tick, error]) error {
@@ -64,7 +57,9 @@ func (t *Tick) text() string {
 		case Metric:
 			what = clean(c.Name) + ": " + c.Outcome
 		case event:
-			what = strings.TrimSpace(bracketed(c.Outcome) + " " + clean(c.Detail))
+			if what = clean(c.Detail); c.Outcome != "" {
+				what = "(" + c.Outcome + ") " + what
+			}
 		case Traffic:
 			what = c.Detail + problem(c.Outcome)
 		case Target:

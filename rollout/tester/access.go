@@ -1,7 +1,7 @@
 package tester
 
 import (
-	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/headgate-io/headgate/internal/document"
@@ -78,7 +78,7 @@ var lists = map[string]httpserve.List{
 		},
 	},
 	"kinds": {Check: func(p httpserve.Pattern) string {
-		if k := api.Kind(p); k != api.KindGate && k != api.KindRollback {
+		if !slices.Contains(kinds, api.Kind(p)) {
 			return document.Quote(string(p)) + " is no kind: want gate or rollback"
 		}
 		return ""
@@ -96,13 +96,8 @@ const (
 	toReject = "reject" // which opens the rollback switch, whatever gates the scope names
 )
 
-// A part of what a caller wants to do something with, and the list of its scope that is
-// to allow it.
-type part struct {
-	kind  string
-	list  *[]httpserve.Pattern
-	value string
-}
+// A part of what a caller wants to do something with.
+type part struct{ kind, value string }
 
 // mayTask returns nil when a caller may do something with the tasks of a type in a
 // namespace. Its error, like that of mayGate, is an [httpserve.Denial].
@@ -110,8 +105,7 @@ func mayTask(g grant, verb, namespace, taskType string) error {
 	if g.All {
 		return nil
 	}
-	s := cmp.Or(g.Scope(), &httpserve.Scope{})
-	return may(g, verb, part{"namespace", s.Namespaces, namespace}, part{"type", s.Types, taskType})
+	return may(g, verb, part{"namespace", namespace}, part{"type", taskType})
 }
 
 // mayGate returns nil when a caller may do something with a gate.
@@ -119,32 +113,27 @@ func mayGate(g grant, verb string, k api.Key) error {
 	if g.All {
 		return nil
 	}
-	s := cmp.Or(g.Scope(), &httpserve.Scope{})
 	also := k.Kind
 	if verb == toReject {
 		also = api.KindRollback
 	}
-	return may(g, verb, part{"namespace", s.Namespaces, k.Namespace}, part{"kind", s.Kinds, string(k.Kind)}, part{"gate", s.Gates, k.Gate}, part{"kind", s.Kinds, string(also)})
+	return may(g, verb, part{"namespace", k.Namespace}, part{"kind", string(k.Kind)}, part{"gate", k.Gate}, part{"kind", string(also)})
 }
 
 // may returns nil when the scope of a caller, who may not do everything, allows all parts.
 func may(g grant, verb string, parts ...part) error {
-	switch s := g.Scope(); {
+	s := g.Scope()
+	switch {
 	case s == nil:
 		return httpserve.Forbid("missing", g.Actor, verb+": nothing is allowed")
 	case s.ReadOnly && verb != toLook && verb != toCheck:
 		return httpserve.Forbid("read-only", g.Actor, verb+": the credential is read-only")
 	}
+	lists := map[string]*[]httpserve.Pattern{"namespace": s.Namespaces, "type": s.Types, "kind": s.Kinds, "gate": s.Gates}
 	for _, p := range parts {
-		if !httpserve.Allows(p.list, p.value) {
+		if !httpserve.Allows(lists[p.kind], p.value) {
 			return httpserve.Outside(p.kind, g.Actor, verb, p.value)
 		}
 	}
 	return nil
-}
-
-// session returns what the API says of a caller.
-func (s *Server) session(g grant) api.Session {
-	scope := g.Scope()
-	return api.Session{Actor: g.Actor, Required: s.Guard.Required(), ReadOnly: !g.All && (scope == nil || scope.ReadOnly)}
 }

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/internal/redact"
@@ -94,7 +93,7 @@ func (s *Server) check(w http.ResponseWriter, g grant, k api.Key, p payload) err
 		return err
 	}
 	s.over(p, k)
-	answer, err := s.Gates.Check(k, gate.Visitor{Phase: p.Phase, Checksum: p.Checksum, About: p.about(), Trial: p.trial()})
+	answer, err := s.Gates.Check(k, gate.Visitor{Phase: p.Phase, Checksum: p.Checksum, About: p.about(), Trial: p.Metadata[rollout.MetadataTrial] == "true"})
 	if err != nil {
 		return err
 	}
@@ -130,90 +129,83 @@ func (s *Server) observeChange(g api.Gate, action, actor string) {
 		"open", g.Open, "mode", string(g.Mode), "checksum", clean(g.Checksum), "actor", clean(actor), "reason", clean(g.Reason))
 }
 
-func (s *Server) listGates(w http.ResponseWriter, r *http.Request, g grant) error {
+func (s *Server) listGates(_ http.ResponseWriter, r *http.Request, g grant) (any, error) {
 	f, err := filter(r, "kind", "namespace", "name", "gate", "waiting", "stale", "limit")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	limit := f.Limit
 	f.Limit = 0
 	seen := slices.DeleteFunc(s.Gates.List(f), func(one api.Gate) bool { return mayGate(g, toCheck, one.Key) != nil })
-	return httpserve.JSON(w, http.StatusOK, map[string][]api.Gate{"gates": seen[:min(len(seen), limit)]})
+	return map[string][]api.Gate{"gates": seen[:min(len(seen), limit)]}, nil
 }
 
 // gateOfPath returns the gate of the path, if the caller may do something with it.
 func gateOfPath(r *http.Request, g grant, verb string) (api.Key, error) {
 	k := api.Key{Kind: api.Kind(httpserve.Segment(r, "kind")), Namespace: httpserve.Segment(r, "namespace"), Name: httpserve.Segment(r, "name"),
 		Gate: cmp.Or(httpserve.Segment(r, "gate"), api.DefaultGate)} // by which scopes know it
-	if k.Kind != api.KindGate && k.Kind != api.KindRollback {
+	if !slices.Contains(kinds, k.Kind) {
 		return k, httpserve.Refuse(http.StatusNotFound, "kind %s: is neither gate nor rollback", strconv.Quote(shown(string(k.Kind))))
 	}
 	return k, mayGate(g, verb, k)
 }
 
-func (s *Server) getGate(w http.ResponseWriter, r *http.Request, g grant) error {
+func (s *Server) getGate(_ http.ResponseWriter, r *http.Request, g grant) (any, error) {
 	k, err := gateOfPath(r, g, toCheck)
-	if err != nil {
-		return err
-	}
-	return httpserve.JSON(w, http.StatusOK, s.Gates.Gate(k))
+	return s.Gates.Gate(k), err
 }
 
 // changeGate opens, closes or rejects a gate, or makes links that do.
-func (s *Server) changeGate(w http.ResponseWriter, r *http.Request, g grant) error {
+func (s *Server) changeGate(w http.ResponseWriter, r *http.Request, g grant) (any, error) {
 	action := r.PathValue("action")
 	verb := map[string]string{"open": toChange, "close": toChange, "reject": toReject, "link": toReject}[action] // a link can do both
 	k, err := gateOfPath(r, g, cmp.Or(verb, toCheck))
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case verb == "":
-		return httpserve.ErrNothing
+		return nil, httpserve.ErrNothing
 	case action == "link":
 		return s.issueLink(w, r, g, k)
 	}
 	var change api.Change
 	if err := s.bodies.JSON(w, r, &change); err != nil {
-		return err
+		return nil, err
 	}
-	state, err := s.decide(g, k, action, change)
-	if err != nil {
-		return err
-	}
-	return httpserve.JSON(w, http.StatusOK, state)
+	return s.decide(g, k, action, change)
 }
 
-func (s *Server) issueLink(w http.ResponseWriter, r *http.Request, g grant, k api.Key) error {
+func (s *Server) issueLink(w http.ResponseWriter, r *http.Request, g grant, k api.Key) (any, error) {
 	var request api.LinkRequest
 	if err := s.bodies.JSON(w, r, &request); err != nil {
-		return err
+		return nil, err
 	}
 	ttl, err := api.ParseInterval(request.TTL, 0)
 	if err != nil {
-		return httpserve.Refuse(http.StatusBadRequest, "ttl: %w", err)
+		return nil, httpserve.Refuse(http.StatusBadRequest, "ttl: %w", err)
 	}
-	if ttl > 7*24*time.Hour {
-		return httpserve.Refuse(http.StatusBadRequest, "ttl: is longer than 7 days")
+	if ttl > gate.MaxLinkTTL {
+		return nil, httpserve.Refuse(http.StatusBadRequest, "ttl: is longer than 7 days")
 	}
 	approve, reject, expires, err := s.Gates.Issue(k, ttl, g.Actor)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s.observeChange(s.Gates.Gate(k), "link", g.Actor)
 	base := s.base(r) + "/link/"
-	return httpserve.JSON(w, http.StatusOK, api.Link{Approve: base + approve, Reject: base + reject, Expires: expires})
+	return api.Link{Approve: base + approve, Reject: base + reject, Expires: expires}, nil
 }
 
-func (s *Server) listAudit(w http.ResponseWriter, r *http.Request, g grant) error {
+func (s *Server) listAudit(_ http.ResponseWriter, r *http.Request, g grant) (any, error) {
 	f, err := filter(r, "kind", "namespace", "name", "gate", "limit", "before")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := strconv.ParseUint(f.Before, 10, 64); err != nil && f.Before != "" {
-		return httpserve.Refuse(http.StatusBadRequest, "parameter before: is no number of an entry")
+		return nil, httpserve.Refuse(http.StatusBadRequest, "parameter before: is no number of an entry")
 	}
 	entries := list(f, s.Gates.Audit, func(e api.Entry) string { return strconv.FormatUint(e.ID, 10) }, func(e api.Entry) bool { return mayGate(g, toCheck, e.Key) == nil })
-	return httpserve.JSON(w, http.StatusOK, map[string][]api.Entry{"entries": entries})
+	return map[string][]api.Entry{"entries": entries}, nil
 }
 
 const (

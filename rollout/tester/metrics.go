@@ -15,8 +15,6 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
-const metricPrefix = "headgate_tester_"
-
 // metrics are what a server counts, in a registry of its own. No text of a request is
 // in a label.
 type metrics struct {
@@ -25,44 +23,36 @@ type metrics struct {
 	started, shared, output, ended     *prometheus.CounterVec // of runs
 	checks, changes, denials, requests *prometheus.CounterVec
 	duration                           *prometheus.HistogramVec
-	inFlight                           prometheus.Gauge
+	running, queued, inFlight          prometheus.Gauge
+	gates, waiting                     *prometheus.GaugeVec
 }
 
-func (m *metrics) build(s *Server) {
+func (m *metrics) build() {
 	reg := prometheus.NewRegistry()
-	auto := promauto.With(reg)
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return auto.NewCounterVec(prometheus.CounterOpts{Name: metricPrefix + name, Help: help}, labels)
-	}
-	gauge := func(name, help string, value func() float64, labels prometheus.Labels) {
-		auto.NewGaugeFunc(prometheus.GaugeOpts{Name: metricPrefix + name, Help: help, ConstLabels: labels}, value)
-	}
-	m.started = counter("runs_started_total", "Runs that were started.", "type")
-	m.ended = counter("runs_finished_total", "Runs that ended, by how.", "type", "outcome")
-	m.shared = counter("runs_shared_total", "Requests that were given the run of an equal request.", "type")
-	m.output = counter("runs_output_bytes_total", "Bytes that runs wrote, kept or not.", "type")
+	auto := promauto.With(prometheus.WrapRegistererWithPrefix("headgate_tester_", reg))
+	m.started = auto.NewCounterVec(prometheus.CounterOpts{Name: "runs_started_total", Help: "Runs that were started."}, []string{"type"})
+	m.ended = auto.NewCounterVec(prometheus.CounterOpts{Name: "runs_finished_total", Help: "Runs that ended, by how."}, []string{"type", "outcome"})
+	m.shared = auto.NewCounterVec(prometheus.CounterOpts{Name: "runs_shared_total", Help: "Requests that were given the run of an equal request."}, []string{"type"})
+	m.output = auto.NewCounterVec(prometheus.CounterOpts{Name: "runs_output_bytes_total", Help: "Bytes that runs wrote, kept or not."}, []string{"type"})
 	m.duration = auto.NewHistogramVec(prometheus.HistogramOpts{
-		Name: metricPrefix + "run_duration_seconds", Help: "Time from the start of a run to its end.",
-		Buckets: []float64{0.1, 0.5, 1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600},
+		Name: "run_duration_seconds", Help: "Time from the start of a run to its end.", Buckets: []float64{0.1, 0.5, 1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600},
 	}, []string{"type"})
-	m.checks = counter("gate_checks_total", "Checks of gates and rollback switches.", "kind", "result")
-	m.changes = counter("gate_changes_total", "Changes of gates and rollback switches by callers.", "kind", "action")
-	m.denials = counter("auth_failures_total", "Requests that were refused because of who sent them, or from where.", "reason")
-	m.requests = counter("http_requests_total", "Requests that were answered.", "route", "code")
-	m.inFlight = auto.NewGauge(prometheus.GaugeOpts{Name: metricPrefix + "http_requests_in_flight", Help: "Requests that wait for an answer, and streams."})
-	gauge("runs_running", "Runs under way.", func() float64 { running, _ := s.Runs.Load(); return float64(running) }, nil)
-	gauge("runs_queued", "Runs that wait for a place.", func() float64 { _, queued := s.Runs.Load(); return float64(queued) }, nil)
+	m.running = auto.NewGauge(prometheus.GaugeOpts{Name: "runs_running", Help: "Runs under way."})
+	m.queued = auto.NewGauge(prometheus.GaugeOpts{Name: "runs_queued", Help: "Runs that wait for a place."})
+	m.checks = auto.NewCounterVec(prometheus.CounterOpts{Name: "gate_checks_total", Help: "Checks of gates and rollback switches."}, []string{"kind", "result"})
+	m.changes = auto.NewCounterVec(prometheus.CounterOpts{Name: "gate_changes_total", Help: "Changes of gates and rollback switches by callers."}, []string{"kind", "action"})
+	m.gates = auto.NewGaugeVec(prometheus.GaugeOpts{Name: "gates", Help: "Gates and rollback switches that are known, by state."}, []string{"kind", "state"})
+	m.waiting = auto.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "gate_waiting_since_seconds", Help: "Unix time since which a check waits at a gate, the longest; 0 if none does.",
+	}, []string{"kind"})
+	m.denials = auto.NewCounterVec(prometheus.CounterOpts{Name: "auth_failures_total", Help: "Requests that were refused because of who sent them, or from where."}, []string{"reason"})
+	m.requests = auto.NewCounterVec(prometheus.CounterOpts{Name: "http_requests_total", Help: "Requests that were answered."}, []string{"route", "code"})
+	m.inFlight = auto.NewGauge(prometheus.GaugeOpts{Name: "http_requests_in_flight", Help: "Requests that wait for an answer, and streams."})
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.InstrumentMetricHandler(reg, promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
 
 	// The series that are there from the beginning, so that the first event of each is seen as an increase.
-	for _, kind := range []api.Kind{api.KindGate, api.KindRollback} {
-		for _, state := range []string{"open", "closed", "waiting"} {
-			gauge("gates", "Gates and rollback switches that are known, by state.", func() float64 { n, _ := s.count(kind, state); return float64(n) },
-				prometheus.Labels{"kind": string(kind), "state": state})
-		}
-		gauge("gate_waiting_since_seconds", "Unix time since which a check waits at a gate, the longest; 0 if none does.",
-			func() float64 { _, since := s.count(kind, "waiting"); return since }, prometheus.Labels{"kind": string(kind)})
+	for _, kind := range kinds {
 		for _, result := range []string{"closed", "open"} {
 			m.checks.WithLabelValues(string(kind), result)
 		}
@@ -84,25 +74,33 @@ func (m *metrics) build(s *Server) {
 	}
 }
 
-// count returns how many gates are in a state, and since when the first of them has
-// something that waits, as Unix time.
-func (s *Server) count(kind api.Kind, state string) (n int, since float64) {
-	for _, g := range s.Gates.List(api.Filter{Kind: kind}) {
-		is := "closed"
-		switch waits := g.Waiting; {
-		case g.Open:
-			is = "open"
-		case waits != nil && !waits.Stale:
-			is = "waiting"
-			if at := float64(waits.Since.UnixMilli()) / 1000; since == 0 || at < since {
-				since = at
+var kinds = []api.Kind{api.KindGate, api.KindRollback}
+
+// measure sets the metrics of what there is now.
+func (s *Server) measure() {
+	running, queued := s.Runs.Load()
+	s.metrics.running.Set(float64(running))
+	s.metrics.queued.Set(float64(queued))
+	for _, kind := range kinds {
+		numbers, since := map[string]float64{"open": 0, "closed": 0, "waiting": 0}, 0.0
+		for _, g := range s.Gates.List(api.Filter{Kind: kind}) {
+			state := "closed"
+			switch waits := g.Waiting; {
+			case g.Open:
+				state = "open"
+			case waits != nil && !waits.Stale:
+				state = "waiting"
+				if at := float64(waits.Since.UnixMilli()) / 1000; since == 0 || at < since {
+					since = at
+				}
 			}
+			numbers[state]++
 		}
-		if is == state {
-			n++
+		for state, n := range numbers {
+			s.metrics.gates.WithLabelValues(string(kind), state).Set(n)
 		}
+		s.metrics.waiting.WithLabelValues(string(kind)).Set(since)
 	}
-	return n, since
 }
 
 // serveMetrics answers with the metrics in the format of Prometheus. Where
@@ -113,6 +111,7 @@ func (s *Server) serveMetrics(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
+	s.measure()
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
 	s.metrics.handler.ServeHTTP(w, r)

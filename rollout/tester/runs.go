@@ -19,25 +19,19 @@ var states = []api.RunState{api.Queued, api.Running, api.Succeeded, api.Failed, 
 // filter returns the filter of a query, which has no other parameters than those allowed.
 func filter(r *http.Request, allowed ...string) (api.Filter, error) {
 	f := api.Filter{Limit: 100}
+	texts := map[string]*string{"namespace": &f.Namespace, "name": &f.Name, "gate": &f.Gate, "checksum": &f.Checksum, "before": &f.Before}
 	for name, values := range r.URL.Query() {
 		value, ok, want := values[0], true, ""
 		if !slices.Contains(allowed, name) {
 			return f, httpserve.Refuse(http.StatusBadRequest, "parameter %s: is unknown here; there are %s", shown(name), strings.Join(allowed, ", "))
 		}
+		if text := texts[name]; text != nil {
+			*text = value
+		}
 		switch name {
-		case "namespace":
-			f.Namespace = value
-		case "name":
-			f.Name = value
-		case "gate":
-			f.Gate = value
-		case "checksum":
-			f.Checksum = value
-		case "before":
-			f.Before = value
 		case "kind":
 			f.Kind, want = api.Kind(value), "gate or rollback"
-			ok = f.Kind == api.KindGate || f.Kind == api.KindRollback
+			ok = slices.Contains(kinds, f.Kind)
 		case "type":
 			f.Type, want = api.TypeName(value), "a type of tests"
 			ok = f.Type != ""
@@ -86,16 +80,16 @@ func (s *Server) runsFor(g grant, f api.Filter) []api.Run {
 	return list(f, s.Runs.Runs, func(r api.Run) string { return r.ID }, func(r api.Run) bool { return mayTask(g, toLook, r.Namespace, r.Type) == nil })
 }
 
-func (s *Server) listRuns(w http.ResponseWriter, r *http.Request, g grant) error {
+func (s *Server) listRuns(_ http.ResponseWriter, r *http.Request, g grant) (any, error) {
 	f, err := filter(r, "namespace", "name", "checksum", "type", "state", "limit", "before")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	runs := s.runsFor(g, f)
 	for i := range runs {
 		runs[i].URL = s.runURL(r, runs[i].ID)
 	}
-	return httpserve.JSON(w, http.StatusOK, map[string][]api.Run{"runs": runs})
+	return map[string][]api.Run{"runs": runs}, nil
 }
 
 // runOfPath returns the run of the path, which the caller may see.
@@ -108,15 +102,11 @@ func (s *Server) runOfPath(r *http.Request, g grant) (api.Run, error) {
 	return state, err
 }
 
-func (s *Server) getRun(w http.ResponseWriter, r *http.Request, g grant) error {
-	state, err := s.runOfPath(r, g)
-	if err != nil {
-		return err
-	}
-	return httpserve.JSON(w, http.StatusOK, state)
+func (s *Server) getRun(_ http.ResponseWriter, r *http.Request, g grant) (any, error) {
+	return s.runOfPath(r, g)
 }
 
-func (s *Server) cancelRun(w http.ResponseWriter, r *http.Request, g grant) error {
+func (s *Server) cancelRun(_ http.ResponseWriter, r *http.Request, g grant) (any, error) {
 	state, err := s.runOfPath(r, g)
 	if err == nil {
 		err = mayTask(g, toRun, state.Namespace, state.Type)
@@ -124,29 +114,26 @@ func (s *Server) cancelRun(w http.ResponseWriter, r *http.Request, g grant) erro
 	if err == nil {
 		state, err = s.Runs.Cancel(r.Context(), state.ID, g.Actor)
 	}
-	if err != nil {
-		return err
-	}
 	state.URL = s.runURL(r, state.ID)
-	return httpserve.JSON(w, http.StatusOK, state)
+	return state, err
 }
 
 // getOutput answers with what a run wrote, as it is kept; with follow until the run has ended.
-func (s *Server) getOutput(w http.ResponseWriter, r *http.Request, g grant) error {
+func (s *Server) getOutput(w http.ResponseWriter, r *http.Request, g grant) (any, error) {
 	state, err := s.runOfPath(r, g)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	follow := false
 	for name, values := range r.URL.Query() {
 		follow, err = strconv.ParseBool(values[0])
 		if name != "follow" || len(values) != 1 || err != nil {
-			return httpserve.Refuse(http.StatusBadRequest, "parameters: there is follow alone, true or false")
+			return nil, httpserve.Refuse(http.StatusBadRequest, "parameters: there is follow alone, true or false")
 		}
 	}
 	out := httpserve.NewStream(w, "text/plain; charset=utf-8")
 	if r.Method == http.MethodHead {
-		return nil
+		return nil, nil
 	}
 	if follow {
 		out.Flush()
@@ -154,15 +141,15 @@ func (s *Server) getOutput(w http.ResponseWriter, r *http.Request, g grant) erro
 	if err := s.Runs.Output(r.Context(), state.ID, follow, out); err != nil { // which ends with the test runner, for runs do
 		panic(http.ErrAbortHandler) // the answer is not whole, and says so
 	}
-	return nil
+	return nil, nil
 }
 
 // watch streams changes of gates and runs that the caller may see. It ends with the
 // test runner, and when the caller is not known any more.
-func (s *Server) watch(w http.ResponseWriter, r *http.Request, g grant) error {
+func (s *Server) watch(w http.ResponseWriter, r *http.Request, g grant) (any, error) {
 	out := httpserve.NewStream(w, "text/event-stream")
 	if r.Method == http.MethodHead {
-		return nil
+		return nil, nil
 	}
 	gates, runs := s.Gates.Watch(r.Context()), s.Runs.Watch(r.Context())
 	ticker := time.NewTicker(cmp.Or(s.Keepalive, 15*time.Second))
@@ -170,7 +157,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, g grant) error {
 	for line := ": changes from now on\n\n"; ; {
 		if line != "" {
 			if _, err := out.Write([]byte(line)); err != nil {
-				return nil
+				return nil, nil
 			}
 		}
 		var gate *api.Gate
@@ -179,7 +166,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, g grant) error {
 		line = ""
 		select {
 		case <-s.ending.Done():
-			return nil
+			return nil, nil
 		case <-ticker.C:
 			line = ":\n\n"
 		case gate, more = <-gates: // which ends with the caller
@@ -187,7 +174,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, g grant) error {
 		}
 		var err error
 		if g, err = s.Guard.Renew(g); err != nil || !more {
-			return nil
+			return nil, nil
 		}
 		switch {
 		case gate != nil && mayGate(g, toCheck, gate.Key) == nil:
@@ -205,8 +192,10 @@ func event(notice api.Notice) string {
 	return fmt.Sprintf("data: %s\n\n", text)
 }
 
-func (s *Server) getSession(w http.ResponseWriter, _ *http.Request, g grant) error {
-	return httpserve.JSON(w, http.StatusOK, s.session(g))
+// getSession says who the caller is.
+func (s *Server) getSession(_ http.ResponseWriter, _ *http.Request, g grant) (any, error) {
+	scope := g.Scope()
+	return api.Session{Actor: g.Actor, Required: s.Guard.Required(), ReadOnly: !g.All && (scope == nil || scope.ReadOnly)}, nil
 }
 
 func (s *Server) login(w http.ResponseWriter, r *http.Request) error {
@@ -220,7 +209,8 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.getSession(w, r, g)
+	session, _ := s.getSession(w, r, g) // which has no errors
+	return httpserve.JSON(w, http.StatusOK, session)
 }
 
 func (s *Server) logout(w http.ResponseWriter, r *http.Request) error {

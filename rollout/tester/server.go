@@ -97,7 +97,7 @@ func (s *Server) started() *Server {
 		}
 		s.ending, s.end = context.WithCancel(context.Background())
 		s.answering = semaphore.NewWeighted(math.MaxInt64)
-		s.metrics.build(s)
+		s.metrics.build()
 	})
 	return s
 }
@@ -192,25 +192,37 @@ func on(name string, serve func(*Server, http.ResponseWriter, *http.Request) err
 	return method{Name: name, Serve: serve}
 }
 
-// identified returns a method of a path that every caller with a token may use.
-func identified(name string, serve func(*Server, http.ResponseWriter, *http.Request, grant) error) method {
-	return method{Name: name, Serve: func(s *Server, w http.ResponseWriter, r *http.Request) error {
+// saying returns a method of a path that answers a text.
+func saying(name, text string) method {
+	return on(name, func(_ *Server, w http.ResponseWriter, _ *http.Request) error {
+		return httpserve.Text(w, http.StatusOK, text)
+	})
+}
+
+// identified returns a method of a path that every caller with a token may use, whose
+// answer is JSON, unless it is nil: then there is one already.
+func identified(name string, serve func(*Server, http.ResponseWriter, *http.Request, grant) (any, error)) method {
+	return on(name, func(s *Server, w http.ResponseWriter, r *http.Request) error {
 		g, err := s.Guard.Identify(r, "")
-		if err != nil {
+		var answer any
+		if err == nil {
+			answer, err = serve(s, w, r, g)
+		}
+		if err != nil || answer == nil {
 			return err
 		}
-		return serve(s, w, r, g)
-	}}
+		return httpserve.JSON(w, http.StatusOK, answer)
+	})
 }
 
 // routes are the paths, by the patterns of [http.ServeMux], and what serves them: by
 // their methods, or whatever the method is.
 var routes = map[string][]method{
 	"/":            {on("", (*Server).other)},
-	"/healthz":     {on("", (*Server).healthz)},
+	"/healthz":     {saying("", "OK")}, // the process serves
 	"/readyz":      {on("", (*Server).readyz)},
 	"/metrics":     {on("GET", (*Server).serveMetrics)},
-	"/health":      {on("GET", (*Server).launcherHealth)},
+	"/health":      {saying("GET", "Good to go!")}, // of the k6 webhook
 	"/launch-test": {on("POST", (*Server).launch)},
 
 	"/gate/approve":             {on("", (*Server).constant)},
@@ -283,11 +295,6 @@ func (s *Server) other(w http.ResponseWriter, r *http.Request) error {
 		return httpserve.ErrNothing
 	}
 	return httpserve.Dispatch(s, w, r, on(http.MethodPost, (*Server).task))
-}
-
-// healthz answers that the process serves.
-func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) error {
-	return httpserve.Text(w, http.StatusOK, "OK")
 }
 
 // readyz answers whether the process takes work: 503 with a reason when its

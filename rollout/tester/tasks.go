@@ -19,6 +19,7 @@ import (
 
 	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/internal/redact"
+	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/run"
 	"github.com/headgate-io/headgate/rollout/tester/task"
@@ -27,8 +28,6 @@ import (
 const (
 	maxName  = 512 // bytes of a name, a phase and a checksum
 	maxAbout = 253 // bytes of what a payload says for people
-
-	ownPrefix = "headgate." // of keys of metadata that tell the test runner about the canary: no test gets them
 )
 
 // A payload is the body of a webhook (specification, "Webhook call payload"),
@@ -77,7 +76,7 @@ func (s *Server) payload(w http.ResponseWriter, r *http.Request) (p payload, g g
 		if wrong := json.Unmarshal(text, &p); wrong != nil {
 			err = describe(text, wrong)
 		} else {
-			err = p.check()
+			err = p.checkNames()
 		}
 	}
 	if err != nil {
@@ -99,15 +98,14 @@ func missing(err error) bool {
 	return ok && denial.Kind == "missing"
 }
 
-// check returns which name is too long.
-func (p *payload) check() error {
-	return cmp.Or(checkName("name", p.Name), checkName("namespace", p.Namespace), checkName("phase", p.Phase), checkName("checksum", p.Checksum),
-		checkName("gate", p.Gate), checkName("metadata gate", p.Metadata["gate"]))
-}
-
-func checkName(field, name string) error {
-	if len(name) > maxName {
-		return httpserve.Refuse(http.StatusBadRequest, "%s: longer than %d bytes", field, maxName)
+// checkNames returns which name is too long.
+func (p *payload) checkNames() error {
+	for _, name := range [...]struct{ field, text string }{
+		{"name", p.Name}, {"namespace", p.Namespace}, {"phase", p.Phase}, {"checksum", p.Checksum}, {"gate", p.Gate}, {"metadata gate", p.Metadata["gate"]},
+	} {
+		if len(name.text) > maxName {
+			return httpserve.Refuse(http.StatusBadRequest, "%s: longer than %d bytes", name.field, maxName)
+		}
 	}
 	return nil
 }
@@ -119,24 +117,25 @@ func (p *payload) key(kind api.Kind, name string) api.Key {
 
 // about returns what the payload says of its canary for people, bounded and
 // without control characters and credentials.
-func (p *payload) about() api.About {
-	text := func(key string) string {
-		value := p.Metadata[ownPrefix+key]
-		if value == "" {
-			return ""
+func (p *payload) about() (about api.About) {
+	for _, to := range [...]struct {
+		key  string
+		text *string
+	}{
+		{rollout.MetadataRevision, &about.Revision}, {rollout.MetadataWeight, &about.Weight}, {rollout.MetadataStep, &about.Step},
+		{rollout.MetadataThreshold, &about.Threshold}, {rollout.MetadataFailures, &about.Failures},
+	} {
+		if value := p.Metadata[to.key]; value != "" {
+			*to.text = redact.String(strings.ToValidUTF8(value[:min(len(value), maxAbout)], ""))
 		}
-		return redact.String(strings.ToValidUTF8(value[:min(len(value), maxAbout)], ""))
 	}
-	return api.About{Revision: text("revision"), Weight: text("weight"), Step: text("step"), Threshold: text("threshold"), Failures: text("failures")}
+	return about
 }
-
-// trial reports whether a person tries out what a rollout would send.
-func (p *payload) trial() bool { return p.Metadata[ownPrefix+"trial"] == "true" }
 
 // over ends the waits of a canary whose rollout is, except that at the gate that
 // the payload asks.
 func (s *Server) over(p payload, asked api.Key) {
-	if (p.Phase == "Failed" || p.Phase == "Succeeded") && !p.trial() {
+	if (p.Phase == "Failed" || p.Phase == "Succeeded") && p.Metadata[rollout.MetadataTrial] != "true" {
 		s.Gates.EndWaits(p.Namespace, p.Name, asked)
 	}
 }
@@ -177,7 +176,7 @@ func (s *Server) job(p payload, g grant, token string) (*job, error) {
 		return nil, err
 	}
 	s.over(p, api.Key{})
-	maps.DeleteFunc(p.Metadata, func(key, _ string) bool { return strings.HasPrefix(key, ownPrefix) })
+	maps.DeleteFunc(p.Metadata, func(key, _ string) bool { return strings.HasPrefix(key, "headgate.") }) // what tells about the canary: no test gets it
 	switch {
 	case len(p.Metadata) == 0:
 		return nil, httpserve.Refuse(http.StatusBadRequest, "metadata not found in payload")
@@ -362,11 +361,6 @@ const (
 	launchStart   = 20 * time.Second // for a test that no caller waits for to start
 	launchStarted = "output:"        // what k6 writes then
 )
-
-// launcherHealth answers GET /health.
-func (s *Server) launcherHealth(w http.ResponseWriter, _ *http.Request) error {
-	return httpserve.Text(w, http.StatusOK, "Good to go!")
-}
 
 // launch answers POST /launch-test. Keys of metadata for chats
 // (slack_channels, notification_context) have no effect.

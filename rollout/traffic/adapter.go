@@ -185,7 +185,7 @@ func (a *Adapter) do(ctx context.Context, op Operation, v Values) (string, error
 	if action == nil {
 		return "", nil
 	}
-	limit := or(a.Timeout, time.Minute)
+	limit := cmp.Or(a.Timeout, time.Minute)
 	limited, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done after %s: %w", limit, context.DeadlineExceeded))
 	defer cancel()
 	v.Operation = op

@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -62,7 +63,7 @@ func (b *body) whole() (text []byte, ok bool) {
 // number of copies and their bodies have a bound: what is over is left out,
 // never waited for.
 func (p *Proxy) mirror(req *http.Request, x *exchange) {
-	limit, free := or(p.MirrorBody, 1<<20), false
+	limit, free := cmp.Or(p.MirrorBody, 1<<20), false
 	if !upgrades(req) && req.ContentLength <= int64(limit) {
 		select {
 		case p.slots <- struct{}{}:
@@ -102,7 +103,7 @@ func (p *Proxy) sendCopy(of *exchange) {
 	p.copies.Go(func() {
 		defer func() { <-p.slots }()
 		defer p.end(x)
-		ctx, cancel := context.WithTimeout(context.WithValue(out.Context(), exchangeKey{}, x), or(p.MirrorTimeout, 15*time.Second))
+		ctx, cancel := context.WithTimeout(context.WithValue(out.Context(), exchangeKey{}, x), cmp.Or(p.MirrorTimeout, 15*time.Second))
 		defer cancel()
 		x.cut = cancel
 		out = out.WithContext(ctx)

@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,12 +95,12 @@ func (p *Proxy) build() error {
 	}
 	p.windows = [2]*window{new(window), new(window)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	p.slots = make(chan struct{}, or(p.Mirrors, 64))
+	p.slots = make(chan struct{}, cmp.Or(p.Mirrors, 64))
 	p.transport = &http.Transport{
 		DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 		Protocols:              new(http.Protocols),
 		TLSHandshakeTimeout:    10 * time.Second,
-		ResponseHeaderTimeout:  or(p.HeaderTimeout, time.Minute),
+		ResponseHeaderTimeout:  cmp.Or(p.HeaderTimeout, time.Minute),
 		ExpectContinueTimeout:  time.Second,
 		IdleConnTimeout:        4 * time.Second, // servers close after 5 s and more, which would lose a request that is on its way
 		MaxIdleConnsPerHost:    512,
@@ -266,7 +267,7 @@ func (p *Proxy) begin(x *exchange, counted bool) (handler http.Handler, mirror b
 	if counted && chosen(&p.turn, p.routes.Canary) {
 		x.to = canary
 	} else if counted && p.routes.Mirrored {
-		mirror = chosen(&p.copyTurn, or(p.MirrorWeight, 100))
+		mirror = chosen(&p.copyTurn, cmp.Or(p.MirrorWeight, 100))
 	}
 	p.add(x)
 	if p.promoted {
@@ -412,7 +413,7 @@ func (d drained) ScaleDown(ctx context.Context) error {
 	if promoted {
 		return nil
 	}
-	limited, cancel := context.WithTimeout(ctx, or(p.DrainTimeout, time.Minute))
+	limited, cancel := context.WithTimeout(ctx, cmp.Or(p.DrainTimeout, time.Minute))
 	defer cancel()
 	if err := p.Drain(limited); err != nil {
 		if ctx.Err() != nil {
@@ -441,12 +442,4 @@ func (p *Proxy) Close() {
 	p.mu.Unlock()
 	p.copies.Wait()
 	p.transport.CloseIdleConnections()
-}
-
-// or returns v, or otherwise when that is not positive.
-func or[T int | time.Duration](v, otherwise T) T {
-	if v > 0 {
-		return v
-	}
-	return otherwise
 }

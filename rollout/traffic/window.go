@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -110,7 +111,7 @@ func (p *Proxy) Query(ctx context.Context, c *rollout.Canary, m rollout.Metric) 
 	if p.Next != nil && !m.Builtin() {
 		return p.Next.Query(ctx, c, m)
 	}
-	interval, least := or(time.Duration(m.Interval), time.Minute), p.Interval
+	interval, least := cmp.Or(time.Duration(m.Interval), time.Minute), p.Interval
 	if least == 0 && c != nil {
 		least = c.Interval()
 	}

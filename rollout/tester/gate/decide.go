@@ -54,12 +54,10 @@ type verdict int
 const (
 	refuse verdict = iota
 	shut           // refuse, and close
-	pass
-	bind  // pass, and bind the opening to the checksum
-	spend // pass, and close
+	pass           // from here on the check passes
+	bind           // and binds the opening to the checksum
+	spend          // and closes it
 )
-
-func (v verdict) passes() bool { return v >= pass }
 
 // judge returns the verdict on a check with a checksum.
 func (r record) judge(now time.Time, checksum string) verdict {
@@ -87,11 +85,6 @@ type change struct {
 	now     time.Time
 	records map[api.Key]record
 	entries []api.Entry
-}
-
-// begin returns a change that does nothing yet.
-func (s *Store) begin(now time.Time) *change {
-	return &change{Store: s, now: now, records: map[api.Key]record{}}
 }
 
 // id returns the number of the next entry.
@@ -127,7 +120,7 @@ func (s *Store) Change(action string, k api.Key, by api.Change) (api.Gate, error
 
 // decide does an action, by the link of a ticket if it is not nil.
 func (s *Store) decide(action string, k api.Key, by api.Change, t *Ticket) (g api.Gate, err error) {
-	k = named(k)
+	k.Gate = cmp.Or(k.Gate, api.DefaultGate)
 	if err := cmp.Or(checkKey(k), checkChange(by)); err != nil {
 		return g, err
 	}
@@ -257,20 +250,20 @@ type Answer struct {
 // returns. The error is one of the key or the visitor, which wraps
 // [ErrInvalid], or of the write: then the gate is not open.
 func (s *Store) Check(k api.Key, v Visitor) (Answer, error) {
-	k = named(k)
+	k.Gate = cmp.Or(k.Gate, api.DefaultGate)
 	if err := cmp.Or(checkKey(k), checkText("phase", v.Phase, maxPart), checkText("checksum", v.Checksum, maxPart)); err != nil {
 		return Answer{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, r := s.now(), s.gates[k]
+	now, r := time.Now().UTC().Round(0), s.gates[k]
 	verdict := r.judge(now, v.Checksum)
 	if verdict != refuse && verdict != pass {
 		if err := s.consume(k, r, v.Checksum, verdict, now); err != nil {
 			return Answer{}, err
 		}
 	}
-	if !verdict.passes() {
+	if verdict < pass {
 		s.wait(k, v, now)
 		return Answer{}, nil
 	}
@@ -285,7 +278,7 @@ func (s *Store) consume(k api.Key, r record, checksum string, verdict verdict, n
 	if s.closed {
 		return ErrClosed
 	}
-	c := s.begin(now)
+	c := &change{Store: s, now: now, records: map[api.Key]record{}}
 	switch verdict {
 	case bind:
 		r.Checksum = checksum
@@ -324,20 +317,14 @@ func (s *Store) wait(k api.Key, v Visitor, now time.Time) {
 // EndWaits ends the waits of a canary whose rollout is over, except that at the
 // gate of a key: its caller asks about the next rollout.
 func (s *Store) EndWaits(namespace, name string, except api.Key) {
-	except = named(except)
+	except.Gate = cmp.Or(except.Gate, api.DefaultGate)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, r := range s.gates {
 		if k.Kind == api.KindGate && k.Namespace == namespace && k.Name == name && k != except && r.Waiting != nil {
-			s.endWait(k, s.now())
+			s.endWait(k, time.Now())
 		}
 	}
-}
-
-// named returns the key with the gate that a key without one means.
-func named(k api.Key) api.Key {
-	k.Gate = cmp.Or(k.Gate, api.DefaultGate)
-	return k
 }
 
 // checkKey returns an error that wraps [ErrInvalid] unless k can be a key.

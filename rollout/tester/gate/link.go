@@ -12,11 +12,10 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
-const (
-	defaultLinkTTL = 24 * time.Hour
-	maxLinkTTL     = 7 * 24 * time.Hour
-	maxLink        = 8 << 10 // bytes of the secret of a link
-)
+// MaxLinkTTL is how long a link can be good for.
+const MaxLinkTTL = 7 * 24 * time.Hour
+
+const maxLink = 8 << 10 // bytes of the secret of a link
 
 // A Ticket is what a signed link is good for.
 type Ticket struct {
@@ -32,10 +31,10 @@ type Ticket struct {
 // for that checksum, one rejects it. Both end with the next decision about the
 // gate, however that is made, and after ttl: at most 7 days, 0 is 24 hours.
 func (s *Store) Issue(k api.Key, ttl time.Duration, actor string) (approve, reject string, expires time.Time, err error) {
-	k, ttl = named(k), cmp.Or(ttl, defaultLinkTTL)
+	k.Gate, ttl = cmp.Or(k.Gate, api.DefaultGate), cmp.Or(ttl, 24*time.Hour)
 	t := Ticket{Key: k, Issuer: actor}
 	switch {
-	case ttl < time.Second || ttl > maxLinkTTL:
+	case ttl < time.Second || ttl > MaxLinkTTL:
 		err = fmt.Errorf("%w: ttl: want from 1 second to 7 days", ErrInvalid)
 	case k.Kind == api.KindRollback:
 		err = fmt.Errorf("%w: kind: links are for gates: no revision waits at a %s switch", ErrInvalid, k.Kind)
@@ -46,7 +45,7 @@ func (s *Store) Issue(k api.Key, ttl time.Duration, actor string) (approve, reje
 		err = s.update(func(c *change) error {
 			r := c.gates[k]
 			w := c.waits(r, c.now)
-			if w == nil || r.judge(c.now, w.Checksum).passes() {
+			if w == nil || r.judge(c.now, w.Checksum) >= pass {
 				return fmt.Errorf("%w: no revision is waiting at %s", ErrInvalid, k)
 			}
 			t.Checksum, t.Expires, t.Decision = w.Checksum, c.now.Add(ttl).Truncate(time.Second), r.Decision
@@ -123,7 +122,7 @@ func (s *Store) verify(secret string) (t Ticket, err error) {
 		err = fmt.Errorf("%w: it is damaged, or another test runner made it", ErrLink)
 	case json.Unmarshal(text[:cut], &t) != nil:
 		err = fmt.Errorf("%w: another version made it", ErrLink)
-	case !s.now().Before(t.Expires):
+	case !time.Now().Before(t.Expires):
 		err = fmt.Errorf("%w: its time was over at %s", ErrLink, t.Expires.Format(time.RFC3339))
 	}
 	return t, err

@@ -69,11 +69,10 @@ var (
 
 // A Config says where a Store keeps its gates, and how many.
 type Config struct {
-	Dir     string           // holds the file gates.db; made when it is missing; "" keeps everything in memory
-	Idle    time.Duration    // a wait ends that long after its last check; default 10 minutes
-	MaxKeys int              // gates that may be known for waits alone; default 20000
-	Audit   int              // entries of the audit trail that are kept; default 10000
-	Now     func() time.Time // nil for time.Now
+	Dir     string        // holds the file gates.db; made when it is missing; "" keeps everything in memory
+	Idle    time.Duration // a wait ends that long after its last check; default 10 minutes
+	MaxKeys int           // gates that may be known for waits alone; default 20000
+	Audit   int           // entries of the audit trail that are kept; default 10000
 }
 
 const (
@@ -118,9 +117,6 @@ func Open(c Config) (*Store, error) {
 	c.Idle = cmp.Or(c.Idle, 10*time.Minute)
 	c.MaxKeys = cmp.Or(c.MaxKeys, 20000)
 	c.Audit = cmp.Or(c.Audit, 10000)
-	if c.Now == nil {
-		c.Now = time.Now
-	}
 	s := &Store{config: c, gates: map[api.Key]record{}, dirty: map[api.Key]bool{}, next: 1, secret: make([]byte, secretSize)}
 	rand.Read(s.secret)
 	if c.Dir != "" {
@@ -171,18 +167,17 @@ func (s *Store) Ready() error {
 	return s.trouble
 }
 
-func (s *Store) now() time.Time { return s.config.Now().Round(0).UTC() }
-
 // Gate returns one gate; a key that can be none is a closed gate.
 func (s *Store) Gate(k api.Key) api.Gate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.view(named(k), s.now())
+	k.Gate = cmp.Or(k.Gate, api.DefaultGate)
+	return s.view(k, time.Now())
 }
 
 // List returns those that f selects, by kind, namespace, name and gate.
 func (s *Store) List(f api.Filter) []api.Gate {
-	now := s.now()
+	now := time.Now()
 	gates := []api.Gate{}
 	s.mu.Lock()
 	for k := range s.gates {
@@ -236,7 +231,7 @@ func (s *Store) view(k api.Key, now time.Time) api.Gate {
 	r := s.gates[k].at(now)
 	r.Key = k
 	w := s.waits(r, now)
-	if r.Waiting = nil; w != nil && k.Kind == api.KindGate && !r.judge(now, w.Checksum).passes() {
+	if r.Waiting = nil; w != nil && k.Kind == api.KindGate && r.judge(now, w.Checksum) < pass {
 		waiting := *w
 		waiting.Stale = r.stale(w, now)
 		r.Waiting = &waiting
@@ -303,7 +298,7 @@ func (s *Store) update(decide func(*change) error) error {
 	if s.closed {
 		return ErrClosed
 	}
-	c := s.begin(s.now())
+	c := &change{Store: s, now: time.Now().UTC().Round(0), records: map[api.Key]record{}}
 	if err := decide(c); err != nil {
 		return err
 	}

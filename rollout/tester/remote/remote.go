@@ -100,14 +100,6 @@ type server struct {
 	pattern bool // by a pattern alone
 }
 
-// at returns the URL of a path, which is escaped and may have a query, below the base.
-func (s server) at(path string) *url.URL {
-	path, query, _ := strings.Cut(path, "?")
-	u := s.url.JoinPath(path)
-	u.RawQuery = query
-	return u
-}
-
 // parse reads the URL of a server.
 func parse(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
@@ -136,7 +128,7 @@ func (s *Servers) server(text, configured string) (server, error) {
 		return server{}, err
 	}
 	host := zone.Name(u.Hostname())
-	_, err = netip.ParseAddr(host)
+	ip, err := netip.ParseAddr(host)
 	to := server{url: u, literal: err == nil}
 	if own, err := parse(configured); err == nil && origin.Of(own) == origin.Of(u) {
 		return to, nil
@@ -150,7 +142,7 @@ func (s *Servers) server(text, configured string) (server, error) {
 		if port != "" && !strings.HasSuffix(origin.Of(u), ":"+port) {
 			continue
 		}
-		if isHost(name, host) {
+		if other, err := netip.ParseAddr(name); name == host || err == nil && other == ip {
 			to.pattern = false
 			return to, nil
 		}
@@ -161,13 +153,6 @@ func (s *Servers) server(text, configured string) (server, error) {
 		return server{}, fmt.Errorf("host %s is not one that may be asked: see --hosts", redact.Excerpt(u.Host, maxWords))
 	}
 	return to, nil
-}
-
-// isHost reports whether two spellings of a host mean the same one.
-func isHost(a, b string) bool {
-	one, err := netip.ParseAddr(a)
-	other, wrong := netip.ParseAddr(b)
-	return a == b || err == nil && wrong == nil && one == other
 }
 
 // judge returns an error when an address of the server must not be connected to.

@@ -78,7 +78,9 @@ func (r *refusal) Error() string {
 
 // send sends one request. Errors name method and URL, and hold no secret.
 func (j *job) send(ctx context.Context, method, path, body string) (a answer, err error) {
-	at := j.to.at(path)
+	path, query, _ := strings.Cut(path, "?")
+	at := j.to.url.JoinPath(path)
+	at.RawQuery = query
 	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, fmt.Errorf("no answer within %s", requestTimeout))
 	defer cancel()
 	defer func() {

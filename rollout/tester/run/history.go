@@ -1,7 +1,6 @@
 package run
 
 import (
-	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
@@ -37,11 +35,9 @@ type line struct {
 // A history writes what happens to runs to disk in the background. The runner's lock
 // guards what it has to write.
 type history struct {
-	file    *store.File // nil: nothing is kept
-	wake    chan struct{}
-	quit    context.CancelFunc
-	writer  sync.WaitGroup
+	file    *store.File     // nil: nothing is kept
 	pending map[string]bool // IDs of runs that are to be written, or removed
+	writing chan struct{}   // closed when the goroutine that does it has ended; nil for none
 	trouble error           // why nothing is written
 }
 
@@ -64,10 +60,13 @@ func (r *Runner) recall() (err error) {
 	if err != nil {
 		return err
 	}
-	r.wake = make(chan struct{}, 1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id := range r.pending {
+		r.write(id)
+	}
 	if bad := len(r.pending); bad > 0 {
 		r.config.Warn(fmt.Errorf("history of runs: %d of %d records cannot be read and are removed", bad, bad+len(r.all)))
-		r.poke()
 	}
 	for _, e := range r.all {
 		if s := e.run.State; s == api.Queued || s == api.Running {
@@ -75,20 +74,6 @@ func (r *Runner) recall() (err error) {
 			r.write(e.run.ID)
 		}
 	}
-	ctx, quit := context.WithCancel(context.Background())
-	r.quit = quit
-	r.writer.Go(func() {
-		for {
-			select {
-			case <-r.wake:
-			case <-ctx.Done():
-				return
-			}
-			if !r.flush() {
-				time.AfterFunc(retryAfter, r.poke)
-			}
-		}
-	})
 	return nil
 }
 
@@ -110,57 +95,66 @@ func (r *Runner) load(bucket string, id, text []byte) error {
 	return nil
 }
 
-// write says that the run of an ID is to be written, or removed when it is not known
-// any more.
+// write has the run of an ID written, or removed when it is not known any more.
 func (r *Runner) write(id string) {
-	if r.file != nil {
-		r.pending[id] = true
-		r.poke()
+	if r.file == nil {
+		return
+	}
+	r.pending[id] = true
+	if r.writing == nil {
+		r.writing = make(chan struct{})
+		go r.flush()
 	}
 }
 
-func (h *history) poke() {
-	select {
-	case h.wake <- struct{}{}:
-	default:
-	}
-}
-
-// flush writes what there is, in one transaction.
-func (r *Runner) flush() bool {
-	var writes []store.Write
-	var outputs []*entry // that are written
-	r.mu.Lock()
-	changed := r.pending
-	r.pending = map[string]bool{}
-	for id := range changed {
-		record, output := store.Write{Bucket: recordBucket, Key: []byte(id)}, store.Write{Bucket: outputBucket, Key: []byte(id)}
-		e := r.byID[id]
-		if e != nil {
-			record.Value = line{hex.EncodeToString(e.key[:]), e.failOnError, e.run}
-		}
-		if writes = append(writes, record); e == nil {
-			writes = append(writes, output)
-		} else if e.output != nil {
-			output.Value = []byte(*e.output)
-			writes, outputs = append(writes, output), append(outputs, e)
-		}
-	}
-	r.mu.Unlock()
-	err := r.file.Write(writes)
+// flush writes what there is, one transaction after the other. One that failed is tried
+// again after a while, but at a shutdown.
+func (r *Runner) flush() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil {
+	for len(r.pending) > 0 {
+		var writes []store.Write
+		var outputs []*entry // that are written
+		changed := r.pending
+		r.pending = map[string]bool{}
+		for id := range changed {
+			record, output := store.Write{Bucket: recordBucket, Key: []byte(id)}, store.Write{Bucket: outputBucket, Key: []byte(id)}
+			e := r.byID[id]
+			if e != nil {
+				record.Value = line{hex.EncodeToString(e.key[:]), e.failOnError, e.run}
+			}
+			if writes = append(writes, record); e == nil {
+				writes = append(writes, output)
+			} else if e.output != nil {
+				output.Value = []byte(*e.output)
+				writes, outputs = append(writes, output), append(outputs, e)
+			}
+		}
+		r.mu.Unlock()
+		err := r.file.Write(writes)
+		r.mu.Lock()
+		if err == nil {
+			for _, e := range outputs {
+				r.release(e)
+			}
+			r.trouble = nil
+			continue
+		}
 		err = fmt.Errorf("history of runs: %w", err)
 		if r.trouble == nil || r.trouble.Error() != err.Error() {
 			r.config.Warn(err)
 		}
 		maps.Copy(r.pending, changed)
-	} else {
-		for _, e := range outputs {
-			r.release(e)
+		if r.trouble = err; r.root.Err() != nil {
+			break
 		}
+		r.mu.Unlock()
+		select {
+		case <-time.After(retryAfter):
+		case <-r.root.Done():
+		}
+		r.mu.Lock()
 	}
-	r.trouble = err
-	return err == nil
+	close(r.writing)
+	r.writing = nil
 }

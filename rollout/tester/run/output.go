@@ -37,10 +37,6 @@ type output struct {
 	wake       chan struct{} // closed by the next change
 }
 
-func newOutput(limit int, secrets []string) *output {
-	return &output{mask: redact.NewStream(secrets...), limit: limit, wake: make(chan struct{})}
-}
-
 func (o *output) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

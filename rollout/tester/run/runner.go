@@ -183,13 +183,13 @@ func (e end) Error() string { return e.reason }
 // Open opens the runner of a directory, which no other process may have open.
 // Runs that were under way when the process died are Lost.
 func Open(c Config) (*Runner, error) {
-	c.Timeout = positive(c.Timeout, time.Hour)
-	c.OutputLimit = positive(c.OutputLimit, 256<<10)
-	c.Concurrency = positive(c.Concurrency, 100)
+	c.Timeout = cmp.Or(c.Timeout, time.Hour)
+	c.OutputLimit = cmp.Or(c.OutputLimit, 256<<10)
+	c.Concurrency = cmp.Or(c.Concurrency, 100)
 	c.Queue = max(0, cmp.Or(c.Queue, 1000))
-	c.Keep = positive(c.Keep, 1000)
-	c.KeepFor = positive(c.KeepFor, 7*24*time.Hour)
-	c.Verdict = positive(c.Verdict, 5*time.Minute)
+	c.Keep = cmp.Or(c.Keep, 1000)
+	c.KeepFor = cmp.Or(c.KeepFor, 7*24*time.Hour)
+	c.Verdict = cmp.Or(c.Verdict, 5*time.Minute)
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -207,13 +207,6 @@ func Open(c Config) (*Runner, error) {
 		}
 	}
 	return r, nil
-}
-
-func positive[N int | time.Duration](n, fallback N) N {
-	if n > 0 {
-		return n
-	}
-	return fallback
 }
 
 // Start starts the task in the background unless an equal run is under way.
@@ -328,8 +321,8 @@ func (r *Runner) admit(k key, q *Request, t Task, waits bool) *entry {
 			Metadata: recorded(q.Metadata, q.Secrets), Waits: waits, Actor: short(q.Actor), Created: created,
 		},
 		job: &job{
-			task: t, timeout: min(r.config.Timeout, positive(q.Timeout, r.config.Timeout)), secrets: slices.Clone(q.Secrets),
-			out: newOutput(min(r.config.OutputLimit, positive(q.OutputLimit, r.config.OutputLimit)), q.Secrets),
+			task: t, timeout: min(r.config.Timeout, cmp.Or(q.Timeout, r.config.Timeout)), secrets: slices.Clone(q.Secrets),
+			out: &output{limit: min(r.config.OutputLimit, cmp.Or(q.OutputLimit, r.config.OutputLimit)), mask: redact.NewStream(q.Secrets...), wake: make(chan struct{})},
 		},
 	}
 	r.add(e)
@@ -536,7 +529,7 @@ func (r *Runner) record(e *entry) api.Run {
 // Runs returns the runs that f selects by namespace, name, checksum, type, state
 // and Before, newest first, without output: at most f.Limit, default 100, at most 1000.
 func (r *Runner) Runs(f api.Filter) []api.Run {
-	limit := min(positive(f.Limit, 100), 1000)
+	limit := min(cmp.Or(f.Limit, 100), 1000)
 	found := []api.Run{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -655,19 +648,14 @@ func (r *Runner) Stop(ctx context.Context) error {
 func (r *Runner) Shutdown(ctx context.Context) error {
 	err := r.Stop(ctx)
 	r.feed.Close()
-	if r.file == nil {
-		return err
-	}
-	r.quit()
-	r.writer.Wait()
-	r.mu.Lock()
-	left := len(r.pending)
-	r.mu.Unlock()
-	if left > 0 {
-		r.flush()
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for r.writing != nil {
+		ended := r.writing
+		r.mu.Unlock()
+		<-ended
+		r.mu.Lock()
+	}
 	return errors.Join(err, r.trouble, r.file.Close())
 }
 
