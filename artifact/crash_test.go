@@ -67,7 +67,7 @@ func TestChildPut(t *testing.T) {
 func TestKilledWriters(t *testing.T) {
 	dir := t.TempDir()
 	var acknowledged []artifact.Artifact
-	for range 50 {
+	for range 25 {
 		cmd, lines := startChild(t, "TestChildPut", dir)
 		for range rand.IntN(20) {
 			if !lines.Scan() {

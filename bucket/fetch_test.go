@@ -334,7 +334,7 @@ func TestExplainAgain(t *testing.T) {
 // Whatever objects there are, however long each takes, and whatever happens to
 // one of them: a fetch comes to its end, for a bubble of which all wait fails.
 func TestFetchEnds(t *testing.T) {
-	for seed := range uint64(9) {
+	for seed := range uint64(6) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 5))
 			sizes := map[string]int64{}

@@ -31,9 +31,14 @@ func TestEveryReferenceOverEveryTransport(t *testing.T) {
 			if format == "sha256" && name != "http" && name != "http v0 tips only" {
 				continue
 			}
+			// The other servers of version 0 list refs as the one that knows tips only does.
+			whole := name == "http" || name == "local" || name == "http v0 tips only" && format == "sha1"
 			for _, row := range rows {
 				if strings.Contains(row.name, " over ") && name != "http" && name != "local" {
 					continue // which field counts is decided before anything is asked
+				}
+				if strings.HasPrefix(row.name, "name ") && row.label != "HEAD@" && !whole {
+					continue // a ref is found by its name as by its sort
 				}
 				t.Run(format+"/"+name+"/"+row.name, func(t *testing.T) {
 					ref := row.ref

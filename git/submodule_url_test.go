@@ -45,8 +45,13 @@ func initialised(t *testing.T, base string, urls []string) []string {
 	run("", "config", "remote.origin.url", base)
 	run("", "submodule", "-q", "init")
 	all := make([]string, len(urls))
-	for i := range urls {
-		all[i] = strings.TrimSuffix(run("", "config", fmt.Sprintf("submodule.%d.url", i)), "\n")
+	for entry := range strings.SplitSeq(run("", "config", "-z", "--get-regexp", `^submodule\..*\.url$`), "\x00") {
+		var i int
+		if name, value, ok := strings.Cut(entry, "\n"); ok {
+			_, err := fmt.Sscanf(name, "submodule.%d.url", &i)
+			must(t, err)
+			all[i] = value
+		}
 	}
 	return all
 }

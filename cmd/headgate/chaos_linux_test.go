@@ -229,7 +229,7 @@ func (w *chaos) log(s *chaosServer) {
 func TestServeChaos(t *testing.T) {
 	t.Parallel()
 	w := newChaos(t)
-	const kills = 12
+	const kills = 8
 	began := time.Now()
 	n := 0
 	for ; n < kills && *chaosFor == 0 || time.Since(began) < *chaosFor; n++ {
@@ -238,7 +238,7 @@ func TestServeChaos(t *testing.T) {
 			length *= 3
 		}
 		s := w.start(length)
-		if n%4 == 3 && s.url != "" { // the disk takes no more than small files, or none
+		if n%3 == 1 && s.url != "" { // the disk takes no more than small files, or none
 			room := uint64([]int{0, 300, 2000, 8 << 10}[w.rand.IntN(4)])
 			if unix.Prlimit(s.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: room, Max: room}, nil) == nil {
 				w.full++

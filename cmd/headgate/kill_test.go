@@ -22,7 +22,7 @@ var chaosFor = flag.Duration("chaos.for", 0, "how long TestServeChaos kills serv
 // has all of one content, which the next fetch may replace.
 func TestKill(t *testing.T) {
 	t.Parallel()
-	kills := 25
+	kills := 15
 	if *chaosFor > 0 {
 		kills = 200
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -58,17 +59,23 @@ func withPrograms(m *testing.M) int {
 	return m.Run()
 }
 
-// A commandSession is a process that executes the commands of a script, one after the
+// A commandSession is a process that executes commands of scripts, one after the
 // other: to start a process for each of them takes longer than the commands.
 type commandSession struct {
-	process *exec.Cmd // nil until there is a command
+	process *exec.Cmd
 	in      io.Closer
 	calls   *json.Encoder
 	answers *json.Decoder
 	errs    bytes.Buffer
 }
 
-type sessionKey struct{}
+// commandSessions are those of all scripts. As many are started as are needed at once.
+type commandSessions struct {
+	mu        sync.Mutex
+	all, idle []*commandSession
+}
+
+type sessionsKey struct{}
 
 type call struct {
 	Dir       string
@@ -105,49 +112,65 @@ func serveSession() {
 	}
 }
 
-// execute has a command executed by the session of a script, and returns its exit code.
+// execute has a command of a script executed by a session, and returns its exit code.
 func execute(ts *testscript.TestScript, args []string) int {
-	s := ts.Value(sessionKey{}).(*commandSession)
+	sessions := ts.Value(sessionsKey{}).(*commandSessions)
 	c := call{Dir: ts.MkAbs("."), Args: args}
 	env := reflect.ValueOf(ts).Elem().FieldByName("env") // which testscript shows to processes alone
 	for i := range env.Len() {
 		c.Env = append(c.Env, env.Index(i).String())
 	}
 	c.Env = append(c.Env, "PWD="+c.Dir)
+	s, err := sessions.take()
+	ts.Check(err)
 	var a answer
-	err := s.begin(c.Env)
-	if err == nil {
-		err = errors.Join(s.calls.Encode(c), s.answers.Decode(&a))
-	}
-	if err != nil {
+	if err := errors.Join(s.calls.Encode(c), s.answers.Decode(&a)); err != nil {
 		ts.Fatalf("%v\n%s", err, &s.errs)
 	}
+	sessions.give(s)
 	ts.Stdout().Write(a.Out)
 	ts.Stderr().Write(a.Errs)
 	return a.Code
 }
 
-// begin starts the process, unless it is there.
-func (s *commandSession) begin(env []string) error {
-	if s.process != nil {
-		return nil
+// take returns a session that no call has.
+func (p *commandSessions) take() (*commandSession, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if last := len(p.idle) - 1; last >= 0 {
+		s := p.idle[last]
+		p.idle = p.idle[:last]
+		return s, nil
 	}
-	s.process = exec.Command("session")
-	s.process.Env, s.process.Stderr = env, &s.errs
+	s := &commandSession{process: exec.Command("session")}
+	s.process.Env, s.process.Stderr = append(os.Environ(), "GORACE=atexit_sleep_ms=0", testenv.NamesVariable+"="+scriptNames), &s.errs
 	in, err := s.process.StdinPipe()
 	out, err2 := s.process.StdoutPipe()
+	if err := errors.Join(err, err2); err != nil {
+		return nil, err
+	}
 	s.in, s.calls, s.answers = in, json.NewEncoder(in), json.NewDecoder(out)
-	return errors.Join(err, err2, s.process.Start())
+	if err := s.process.Start(); err != nil {
+		return nil, err
+	}
+	p.all = append(p.all, s)
+	return s, nil
 }
 
-// end ends the process. The error says that it ended badly, for example for a data race.
-func (s *commandSession) end() error {
-	if s.process == nil {
-		return nil
+// give takes a session back.
+func (p *commandSessions) give(s *commandSession) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = append(p.idle, s)
+}
+
+// end ends the processes. The error says which ended badly, for example for a data race.
+func (p *commandSessions) end() (err error) {
+	for _, s := range p.all {
+		s.in.Close()
+		if e := s.process.Wait(); e != nil {
+			err = errors.Join(err, fmt.Errorf("session: %w\n%s", e, &s.errs))
+		}
 	}
-	s.in.Close()
-	if err := s.process.Wait(); err != nil {
-		return fmt.Errorf("session: %w\n%s", err, &s.errs)
-	}
-	return nil
+	return err
 }

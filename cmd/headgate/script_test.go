@@ -36,7 +36,7 @@ import (
 // $SIGNED and $COSIGN have what gpg, ssh-keygen and cosign signed. The
 // command "commit" adds a commit to main; "exits" runs a command that has to
 // end with a code; "layer" pushes a file as a layer. Commands of headgate are
-// executed by one process, a session; those after "exec" by one each. Object stores are those of bucketServers, repositories of charts
+// executed by processes that all scripts share, the sessions; those after "exec" by one each. Object stores are those of bucketServers, repositories of charts
 // those of chartServers, what rollouts call is that of webhooks, a test runner that of startTester.
 func TestScripts(t *testing.T) {
 	signedDir, err := filepath.Abs("../../testdata/signed")
@@ -45,6 +45,12 @@ func TestScripts(t *testing.T) {
 	must(t, err)
 	shared, err := filepath.Abs("../../testdata")
 	must(t, err)
+	sessions := new(commandSessions)
+	t.Cleanup(func() {
+		if err := sessions.end(); err != nil {
+			t.Error(err)
+		}
+	})
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
@@ -72,7 +78,7 @@ func TestScripts(t *testing.T) {
 			}
 			env.Setenv("ECHOING", echoing(t))
 			env.Setenv("LEADING", leading(t))
-			env.Setenv(testenv.NamesVariable, "wide.example=203.0.113.7 site.example=10.0.0.7")
+			env.Setenv(testenv.NamesVariable, scriptNames)
 			secure := httptest.NewTLSServer(http.NotFoundHandler())
 			secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 			env.Defer(secure.Close)
@@ -86,13 +92,7 @@ func TestScripts(t *testing.T) {
 					env.Setenv(name, value)
 				}
 			}
-			commands := new(commandSession)
-			env.Values[sessionKey{}] = commands
-			env.Defer(func() {
-				if err := commands.end(); err != nil {
-					t.Error(err)
-				}
-			})
+			env.Values[sessionsKey{}] = sessions
 			for _, key := range []any{testerKey{}, keptKey{}} {
 				server := new(*serverProcess)
 				env.Values[key] = server
@@ -151,6 +151,9 @@ func TestScripts(t *testing.T) {
 		},
 	})
 }
+
+// scriptNames are the addresses of names in scripts.
+const scriptNames = "wide.example=203.0.113.7 site.example=10.0.0.7"
 
 // repositories are the Git servers of a script.
 func repositories(t *testing.T, env *testscript.Env) {

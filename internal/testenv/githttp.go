@@ -3,13 +3,18 @@ package testenv
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"crypto/subtle"
+	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -166,7 +171,8 @@ func (s *Server) backendFor(r *http.Request) http.Handler {
 	return http.NotFoundHandler()
 }
 
-// uploadPack has git upload-pack answer, as git http-backend does, which takes one process more.
+// uploadPack has git upload-pack answer, as git http-backend does, which takes one process
+// more. Git is asked once for an answer, as a process costs more than most tests do.
 func (s *Server) uploadPack(repo *Repo, kind string, args ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		protocol := r.Header.Get("Git-Protocol")
@@ -177,16 +183,60 @@ func (s *Server) uploadPack(repo *Repo, kind string, args ...string) http.Handle
 		if kind == "advertisement" && !strings.Contains(protocol, "version=2") {
 			io.WriteString(w, "001e# service=git-upload-pack\n0000")
 		}
+		env := append(uploadPackConfig(s.config.NoFilter, s.config.NoAnyWant), "GIT_PROTOCOL="+protocol)
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		asked := newQuestion(repo, kind, env, body)
+		if answer, ok := answers.Load(asked); ok {
+			w.Write(answer.([]byte))
+			return
+		}
 		ctx, cancel := context.WithCancel(r.Context())
 		cmd := exec.CommandContext(ctx, "git", slices.Concat([]string{"upload-pack", "--stateless-rpc"}, args, []string{"."})...)
 		defer func() { cancel(); cmd.Wait() }() // also when a defect ends this handler by a panic
-		cmd.Dir, cmd.Stdin = repo.Dir, r.Body
-		cmd.Env = slices.Concat(s.env, uploadPackConfig(s.config.NoFilter, s.config.NoAnyWant), []string{"GIT_PROTOCOL=" + protocol})
+		cmd.Dir, cmd.Stdin, cmd.Env = repo.Dir, bytes.NewReader(body), slices.Concat(s.env, env)
 		out, err := cmd.StdoutPipe()
-		if err == nil && cmd.Start() == nil {
-			io.Copy(w, out) // upload-pack says itself what is wrong
+		if err != nil || cmd.Start() != nil {
+			return
+		}
+		var answer bytes.Buffer
+		_, err = io.Copy(io.MultiWriter(w, &answer), out) // upload-pack says itself what is wrong
+		if err == nil && cmd.Wait() == nil && answer.Len() <= 1<<20 && asked == newQuestion(repo, kind, env, body) {
+			answers.Store(asked, answer.Bytes())
 		}
 	}
+}
+
+// answers of git upload-pack by their questions.
+var answers sync.Map
+
+// A question is a digest of all that an answer of git upload-pack depends on.
+type question [sha256.Size]byte
+
+// newQuestion returns the digest of a request to a repository as it is now: its objects, whose
+// names tell what they hold, and the content of all other files. Capabilities alone depend on
+// its configuration only.
+func newQuestion(repo *Repo, kind string, env []string, body []byte) question {
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%q %q %q\n", kind, env, body)
+	files, root := os.DirFS(repo.Dir), "."
+	if kind == "advertisement" && slices.Contains(env, "GIT_PROTOCOL=version=2") {
+		root = "config"
+	}
+	fs.WalkDir(files, root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return nil // a file that is gone by now was one that git passes over
+		}
+		var content []byte
+		if !strings.HasPrefix(name, "objects/") {
+			content, _ = fs.ReadFile(files, name)
+		}
+		fmt.Fprintf(sum, "%q %q\n", name, content)
+		return nil
+	})
+	return question(sum.Sum(nil))
 }
 
 // uploadPackConfig returns what git upload-pack offers, as git's environment.

@@ -26,7 +26,7 @@ func init() {
 
 // orphans leaves processes that end at once, half of them in sessions of their own.
 func orphans() int {
-	for i := range 20 {
+	for i := range 10 {
 		cmd := exec.Command("true")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: i%2 == 0}
 		if err := cmd.Start(); err != nil {
@@ -48,7 +48,7 @@ func crowd() int {
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
-			for range 10 {
+			for range 5 {
 				todo, _, err := tools.Task("cmd", map[string]string{"cmd": `PROGRAM=orphans $SELF && exit 7`})
 				if err == nil {
 					err = todo.Run(context.Background(), &bytes.Buffer{})
@@ -109,7 +109,7 @@ func TestReaper(t *testing.T) {
 		args := append(wrap, self)
 		cmd := exec.Command(args[0], args[1:]...)
 		cmd.Env, cmd.ExtraFiles = []string{"PROGRAM=crowd"}, []*os.File{os.Stdin}
-		if out, err := cmd.Output(); err != nil || string(out) != "map[exit status 7:40]\nchildren: none files: <nil>\n" {
+		if out, err := cmd.Output(); err != nil || string(out) != "map[exit status 7:20]\nchildren: none files: <nil>\n" {
 			t.Errorf("%v: got %q, %v", wrap, out, err)
 		}
 	}
