@@ -169,7 +169,7 @@ func TestHandlerHidesTheRest(t *testing.T) {
 	a := put(t, s, object, "a.tar.gz", "content")
 	must(t, second(s.Point(object, "latest.tar.gz", a)))
 	folder := a.Path[:strings.LastIndexByte(a.Path, '/')]
-	for _, name := range []string{"secret", object + "/secret", folder + "/dir/x", ".store/tmp/x", ".status/gitrepository/default/app.yaml", ".cache/x", ".serve.sock", ".serve.sock.lock"} {
+	for _, name := range []string{"secret", object + "/secret", folder + "/dir/x", ".store/tmp/x", ".status/gitrepository/default/app.yaml", ".cache/x", ".serve.sock", ".serve.lock"} {
 		must(t, errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700), os.WriteFile(filepath.Join(dir, name), []byte("secret"), 0o600)))
 	}
 	if err := os.Symlink("../../../../secret", filepath.Join(dir, folder, "link.tar.gz")); err != nil {
@@ -179,7 +179,7 @@ func TestHandlerHidesTheRest(t *testing.T) {
 		"", "/", "/secret", "/gitrepository", "/gitrepository/default/app", "/" + object + "/", "/" + object + "/secret", "/" + folder, "/" + folder + "/",
 		"/" + folder + "/.a.tar.gz", "/" + folder + "/dir", "/" + folder + "/dir/x", "/" + folder + "/link.tar.gz", "/" + folder + "/index.html",
 		"/.store/tmp/x", "/.store/object/" + object + "/latest.tar.gz", "/.store/object/" + object + "/.lock", "/" + object + "/.lock",
-		"/.status/gitrepository/default/app.yaml", "/.cache/x", "/.serve.sock", "/.serve.sock.lock", "/%2estore/tmp/x", "/%2e%2e/secret", "/.%2e/secret",
+		"/.status/gitrepository/default/app.yaml", "/.cache/x", "/.serve.sock", "/.serve.lock", "/%2estore/tmp/x", "/%2e%2e/secret", "/.%2e/secret",
 		"/" + folder + "/a.tar.gz.", "/" + folder + "/a.tar.gz%20", "/" + folder + "/nul", "/" + folder + "/COM1.tar.gz", "/" + folder + "/a~1.gz",
 		"/" + a.Path + ";x", "/" + a.Path + ":", "/" + folder + "%2fa.tar.gz", "/" + folder + "%5Ca.tar.gz", "/C:/" + a.Path, `/\\\\server\\share`, "/" + a.Path + "%c0%af",
 		"/" + a.Path + "/", "//" + a.Path, "/./" + a.Path, "/x/../" + a.Path, "/" + folder + "/../../secret", "/..%2f..%2fetc%2fpasswd",

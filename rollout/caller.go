@@ -64,7 +64,7 @@ func (c *Caller) Call(ctx context.Context, hook Hook, payload Payload) (Answer, 
 	return answer, err
 }
 
-// Close ends idle connections, and those in use when their calls end. A Caller
+// Close ends idle connections; those in use end 4 s after their calls. A Caller
 // can be used after it, and closed again.
 func (c *Caller) Close() { c.pool.Close() }
 
