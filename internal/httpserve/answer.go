@@ -351,7 +351,11 @@ func Describe(err error) string {
 func Wants(r *http.Request, kind string) bool {
 	for _, line := range r.Header["Accept"] {
 		for item := range strings.SplitSeq(line, ",") {
-			if found, parameters, err := mime.ParseMediaType(item); err == nil && found == kind && parameters["q"] != "0" {
+			found, parameters, err := mime.ParseMediaType(item)
+			if err != nil || found != kind {
+				continue
+			}
+			if weight, err := strconv.ParseFloat(parameters["q"], 64); err != nil || weight > 0 {
 				return true
 			}
 		}

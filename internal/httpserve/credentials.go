@@ -3,7 +3,6 @@ package httpserve
 import (
 	"context"
 	"crypto/rand"
-	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -110,7 +109,10 @@ func (c *Credentials) takePath(u *url.URL) {
 	u.Path, u.RawPath = "/"+path, "/"+rest
 }
 
-const sessionLasts = 12 * time.Hour
+const (
+	sessionLasts = 12 * time.Hour
+	maxSessions  = 100 // of one token
+)
 
 // sessions are the logins of the web page. They are in memory only.
 type sessions struct {
@@ -141,11 +143,7 @@ func (g *Guard) Login(w http.ResponseWriter, r *http.Request, token string) (Gra
 		return Grant{}, err
 	}
 	id := rand.Text()
-	now := g.now()
-	g.sessions.mu.Lock()
-	maps.DeleteFunc(g.sessions.byID, func(_ digest, s session) bool { return !now.Before(s.ends) })
-	g.sessions.byID[digestOf(id)] = session{digestOf(token), now.Add(sessionLasts)}
-	g.sessions.mu.Unlock()
+	g.sessions.add(digestOf(id), session{digestOf(token), g.now().Add(sessionLasts)}, g.now())
 	http.SetCookie(w, g.sessions.of(r, id, int(sessionLasts.Seconds())))
 	return grant, nil
 }
@@ -195,4 +193,25 @@ func (s *sessions) find(r *http.Request, cookies string, now time.Time) (digest,
 	defer s.mu.Unlock()
 	found, ok := s.byID[digestOf(id)]
 	return found.token, ok && id != "" && now.Before(found.ends)
+}
+
+// add remembers a session, and forgets those that have ended. When a token has
+// too many, the one of them that ends first is forgotten: no caller ends the sessions of another.
+func (s *sessions) add(id digest, new session, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	same, first := 0, id
+	s.byID[id] = new
+	for other, old := range s.byID {
+		if !now.Before(old.ends) {
+			delete(s.byID, other)
+		} else if old.token == new.token {
+			if same++; old.ends.Before(s.byID[first].ends) {
+				first = other
+			}
+		}
+	}
+	if same > maxSessions {
+		delete(s.byID, first)
+	}
 }

@@ -235,6 +235,33 @@ func TestSession(t *testing.T) {
 	}
 }
 
+// TestManySessions shows that the sessions of a token are bounded, which one of
+// them ends early, and that those of other tokens do not.
+func TestManySessions(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	g, err := httpserve.OpenGuard(httpserve.Config{Cookie: "headgate_session", File: write(t, callers()), Now: func() time.Time { return now }})
+	must(t, err)
+	login := func(token string) *http.Cookie {
+		w := httptest.NewRecorder()
+		if _, err := g.Login(w, request("/"), token); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(time.Millisecond)
+		return w.Result().Cookies()[0]
+	}
+	all := []*http.Cookie{login(tokenB)}
+	for range 101 {
+		all = append(all, login(tokenA))
+	}
+	for i, c := range all {
+		r := request("/")
+		r.AddCookie(c)
+		if _, err := g.Identify(r, ""); (err == nil) != (i != 1) {
+			t.Fatalf("session %d: %v", i, err)
+		}
+	}
+}
+
 // TestReload follows a file through what becomes of it, as a directory in
 // which a Secret is mounted has it: a symbolic link changes its target.
 func TestReload(t *testing.T) {

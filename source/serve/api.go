@@ -27,6 +27,8 @@ import (
 // Bounds of requests and answers.
 const (
 	maxWait       = 10 * time.Minute // for the end of a run
+	maxReason     = 1000             // bytes of why a caller wants something
+	maxActor      = 200              // bytes of who that is
 	maxDefects    = 100
 	maxText       = 1000 // bytes of a text that is not the server's own
 	maxRuns       = 20   // of one object that are shown
@@ -347,6 +349,9 @@ func (c *call) logout() error {
 // why reads who wants a change and why. The credential says who, where there is one.
 func (c *call) why() (why api.Change, err error) {
 	err = c.bodies.JSON(c.w, c.r, &why)
+	if err == nil && (len(why.By) > maxActor || len(why.Reason) > maxReason) {
+		err = httpserve.Refuse(http.StatusBadRequest, "want at most %d bytes in by and %d in reason", maxActor, maxReason)
+	}
 	return api.Change{By: redact.String(cmp.Or(c.grant.Actor, why.By)), Reason: redact.String(why.Reason)}, err
 }
 

@@ -517,6 +517,9 @@ func TestBrowser(t *testing.T) {
 	if status, _, body = r.ask("POST", "/api/v1/sources/gitrepository/shop/app/suspend", "", `{"reason": "x", "extra": 1}`); status != 400 {
 		t.Errorf("an unknown field: %d %s", status, body)
 	}
+	if status, _, body = r.ask("POST", "/api/v1/sources/gitrepository/shop/app/suspend", "", `{"reason": "`+strings.Repeat("x", 2000)+`"}`); status != 400 {
+		t.Errorf("a long reason: %d %s", status, body)
+	}
 }
 
 // TestOpen shows what needs no credential where callers have to say who they are.
