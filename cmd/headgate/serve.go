@@ -131,7 +131,7 @@ func (p *program) runServe(ctx context.Context, f *serveFlags) (err error) {
 	}
 	lock, err := serve.LockStore(f.store)
 	if err != nil {
-		return err
+		return fmt.Errorf("--store: %w", err)
 	}
 	defer closing(&err, lock.Release)
 	note := serve.StoreNote{Socket: f.socket}
