@@ -26,6 +26,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	cmdline "github.com/headgate-io/headgate/internal/command"
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
@@ -38,10 +39,15 @@ var released = flag.String("headgate", "", "directory of the headgate that docum
 // proxy; each document has an address of loopback of its own for 127.0.0.1.
 func TestDocs(t *testing.T) {
 	world := standIns(t)
+	var sessions *commandSessions
+	if *released == "" {
+		sessions = new(commandSessions)
+		t.Cleanup(func() { must(t, sessions.end()) })
+	}
 	for i, page := range pages(t) {
 		t.Run(filepath.Base(page), func(t *testing.T) {
 			t.Parallel()
-			s := &docShell{t: t, dir: t.TempDir(), loopback: fmt.Sprintf("127.%d.%d.%d", 1+os.Getpid()%250, 1+os.Getpid()/250%250, 1+i)}
+			s := &docShell{t: t, sessions: sessions, dir: t.TempDir(), loopback: fmt.Sprintf("127.%d.%d.%d", 1+os.Getpid()%250, 1+os.Getpid()/250%250, 1+i)}
 			text := read(t, page)
 			for _, b := range blocks(text) {
 				switch {
@@ -82,9 +88,11 @@ func alike(text string) string {
 	return regexp.MustCompile(`N( ?N)+`).ReplaceAllString(text, "N")
 }
 
-// A docShell is a bash in a directory of its own.
+// A docShell is a bash in a directory of its own. Commands of headgate that are plain words are
+// executed by sessions, if there are some.
 type docShell struct {
 	t        *testing.T
+	sessions *commandSessions
 	dir      string
 	loopback string
 	shell    io.Writer
@@ -179,10 +187,18 @@ func (s *docShell) enter(line string) string {
 	s.t.Helper()
 	line = s.local(line)
 	line = intervals.ReplaceAllString(line, "--interval 100ms")
+	code := ""
 	if m := codeForm.FindStringSubmatch(line); m != nil {
-		return s.send("set +e\n" + m[1] + "\n[ $? = " + m[2] + " ] || exit 9\nset -e")
+		line, code = m[1], m[2]
 	}
 	line = commentForm.ReplaceAllString(line, "")
+	args, isHeadgate := strings.CutPrefix(line, "headgate ")
+	switch {
+	case isHeadgate && s.sessions != nil && !strings.ContainsAny(args, "|<>&;$`*?~(){}[]\\"):
+		return s.execute(args, cmp.Or(code, "0"))
+	case code != "":
+		return s.send("set +e\n" + line + "\n[ $? = " + code + " ] || exit 9\nset -e")
+	}
 	server, background := strings.CutSuffix(line, " &")
 	if !background {
 		return s.send(line)
@@ -211,6 +227,20 @@ func (s *docShell) enter(line string) string {
 		s.send("sleep 0.05")
 	}
 	return out
+}
+
+// execute has a session execute a command of plain words, where the shell is and with its variables.
+func (s *docShell) execute(line, code string) string {
+	s.t.Helper()
+	args, err := cmdline.Words(line)
+	must(s.t, err)
+	env := strings.Split(s.send(`printf '%s\0' "$PWD"; env -0`), "\x00")
+	a, err := s.sessions.execute(call{Dir: env[0], Env: env[1 : len(env)-1], Args: args, Together: true})
+	must(s.t, err)
+	if fmt.Sprint(a.Code) != code {
+		s.t.Fatalf("headgate %s: exit code %d, want %s:\n%s", line, a.Code, code, a.Out)
+	}
+	return string(a.Out)
 }
 
 // local returns a text with the address that stands for 127.0.0.1 here.
