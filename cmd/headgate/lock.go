@@ -69,7 +69,7 @@ not current.`,
   headgate lock -f sources.yaml --check --online
   headgate fetch -f sources.yaml --locked --out ./sources`,
 		Args: func(c *cobra.Command, args []string) error { return f.noArguments(c, args) },
-		RunE: func(c *cobra.Command, _ []string) error { return asFailure(p.runLock(c.Context(), f, nil, false)) },
+		RunE: func(c *cobra.Command, _ []string) error { return p.runLock(c.Context(), f, nil, false) },
 	}
 	f.registerFiles(c)
 	f.register(c)
@@ -95,7 +95,7 @@ Exit codes: 0 the lock is current, 1 something failed, 2 usage or an invalid obj
 			if len(f.files) == 0 {
 				return usage("give objects with -f FILE or -f DIR")
 			}
-			return asFailure(p.runLock(c.Context(), f, args, true))
+			return p.runLock(c.Context(), f, args, true)
 		},
 		ValidArgsFunction: f.completeObjects,
 	}
@@ -448,7 +448,7 @@ Signatures are verified before, and are not carried along.`,
 		Args: arguments(1, -1),
 		RunE: func(c *cobra.Command, args []string) error {
 			f.export, f.Locked = args[0], true
-			return asFailure(p.runFetch(c.Context(), f, args[1:]))
+			return p.runFetch(c.Context(), f, args[1:])
 		},
 	}
 	f.registerLocked(c)
@@ -468,7 +468,7 @@ func (p *program) bundleImport() *cobra.Command {
 		Args:    arguments(1, -1),
 		RunE: func(c *cobra.Command, args []string) error {
 			f.bundle = args[0]
-			return asFailure(p.runFetch(c.Context(), f, args[1:]))
+			return p.runFetch(c.Context(), f, args[1:])
 		},
 	}
 	f.registerLocked(c)
