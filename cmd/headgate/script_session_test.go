@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -54,10 +56,16 @@ func withPrograms(m *testing.M) int {
 		}
 	}
 	os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
-	os.Setenv("GOGC", "400") // the commands collect to save memory, which takes a third of the time of most
+	os.Setenv("GOGC", fmt.Sprint(collectAt)) // the commands collect to save memory, which takes a third of the time of most
 	defer testenv.InMemory()()
 	return m.Run()
 }
+
+// collectAt is the GOGC of commands.
+const collectAt = 400
+
+// mostCalls is how many calls a session executes: what cobra knows of the flags of each stays in memory.
+const mostCalls = 200
 
 // A commandSession is a process that executes commands of scripts, one after the
 // other: to start a process for each of them takes longer than the commands.
@@ -67,6 +75,7 @@ type commandSession struct {
 	calls   *json.Encoder
 	answers *json.Decoder
 	errs    bytes.Buffer
+	count   int // of calls
 }
 
 // commandSessions are those of all scripts. As many are started as are needed at once.
@@ -124,6 +133,8 @@ func serveSession() {
 			said = &out
 		}
 		code := run(context.Background(), c.Args, strings.NewReader(c.In), &out, said, os.LookupEnv)
+		debug.SetGCPercent(collectAt) // which a test runner has changed
+		debug.SetMemoryLimit(math.MaxInt64)
 		if err := answers.Encode(answer{code, out.Bytes(), errs.Bytes()}); err != nil {
 			panic(err)
 		}
@@ -184,10 +195,14 @@ func (p *commandSessions) take() (*commandSession, error) {
 	return s, nil
 }
 
-// give takes a session back.
+// give takes a session back, or lets it end.
 func (p *commandSessions) give(s *commandSession) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if s.count++; s.count == mostCalls {
+		s.in.Close()
+		return
+	}
 	p.idle = append(p.idle, s)
 }
 
