@@ -17,6 +17,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -117,9 +118,8 @@ func (s *docShell) start(world []string) {
 	}
 	cmd := exec.Command(bash, "--norc", "--noprofile")
 	cmd.Dir, cmd.SysProcAttr = s.dir, &syscall.SysProcAttr{Setpgid: true}
-	cmd.Env = append(os.Environ(), world...)
-	cmd.Env = append(cmd.Env, "HOME="+s.dir, "GOCACHE="+goEnv()[0], "GOPATH="+goEnv()[1], "GORACE=atexit_sleep_ms=0",
-		"HEADGATE_TESTER=http://"+s.loopback+":8080", "PAGER=cat")
+	cmd.Env = slices.Concat(os.Environ(), world, goEnv())
+	cmd.Env = append(cmd.Env, "HOME="+s.dir, "GORACE=atexit_sleep_ms=0", "HEADGATE_TESTER=http://"+s.loopback+":8080", "PAGER=cat")
 	if *released != "" {
 		cmd.Env = append(cmd.Env, "PATH="+*released+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	}
@@ -145,13 +145,14 @@ func (s *docShell) start(world []string) {
 	s.send(prelude)
 }
 
-// goEnv returns the cache of go, and where it installs.
+// goEnv are the variables with the cache of go, where it installs, and its flags: what debuggers want is not linked.
 var goEnv = sync.OnceValue(func() []string {
-	out, err := exec.Command("go", "env", "GOCACHE", "GOPATH").Output()
+	out, err := exec.Command("go", "env", "GOCACHE", "GOPATH", "GOFLAGS").Output()
 	if err != nil {
 		panic(err)
 	}
-	return strings.Split(strings.TrimSpace(string(out)), "\n")
+	lines := strings.Split(string(out), "\n")
+	return []string{"GOCACHE=" + lines[0], "GOPATH=" + lines[1], "GOFLAGS=" + lines[2] + " -ldflags=-w"}
 })
 
 // send has the shell do lines, and returns what they print. The test ends when one fails.

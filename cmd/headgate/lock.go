@@ -68,7 +68,7 @@ not current.`,
 		Example: `  headgate lock -f sources.yaml
   headgate lock -f sources.yaml --check --online
   headgate fetch -f sources.yaml --locked --out ./sources`,
-		Args: func(c *cobra.Command, args []string) error { return f.noArguments(c, args) },
+		Args: f.noArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return p.runLock(c.Context(), f, nil, false) },
 	}
 	f.registerFiles(c)
@@ -218,11 +218,9 @@ func (p *program) runLock(ctx context.Context, f *relockFlags, args []string, up
 			return nil
 		}
 	}
-	var names []string
-	lines := [][]string{{"OBJECT", "CHANGE", "FROM", "TO"}}
+	names := mapped(changes, func(c lockChange) string { return sourceName(c.ref) })
+	wide, lines := f.output == "wide", [][]string{{"OBJECT", "CHANGE", "FROM", "TO"}}
 	for _, c := range changes {
-		wide := f.output == "wide"
-		names = append(names, sourceName(c.ref))
 		lines = append(lines, []string{c.Object, c.Change, shortRevision(c.From, wide), shortRevision(c.To, wide)})
 	}
 	return p.result(&f.outputFlags, changes, names, lines)
