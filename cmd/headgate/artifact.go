@@ -39,9 +39,9 @@ func (p *program) inspect() *cobra.Command {
 		ValidArgsFunction: completeStored(&l.store),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return asFailure(p.listStore(l.store))
+				return p.listStore(l.store)
 			}
-			return asFailure(l.read(c.Context(), args[0], p.listTree))
+			return l.read(c.Context(), args[0], p.listTree)
 		},
 	}
 	l.register(c)
@@ -94,7 +94,7 @@ func (p *program) extractStored() *cobra.Command {
 			if err == nil {
 				err = l.read(c.Context(), args[0], func(tree *artifact.Tree) error { return to.extract(c.Context(), tree, to.out) })
 			}
-			return asFailure(err)
+			return err
 		},
 	}
 	l.register(c)
@@ -108,7 +108,7 @@ func (p *program) verifyStored() *cobra.Command {
 		Use:               "verify [ARTIFACT]...",
 		Short:             "Hash stored artifacts again and compare them with their digests",
 		ValidArgsFunction: completeStored(&dir),
-		RunE:              func(c *cobra.Command, args []string) error { return asFailure(p.rehash(c.Context(), dir, args)) },
+		RunE:              func(c *cobra.Command, args []string) error { return p.rehash(c.Context(), dir, args) },
 	}
 	registerStore(c, &dir)
 	return c
@@ -170,7 +170,7 @@ func (p *program) gc() *cobra.Command {
 			if cache != "" && exists(cache) {
 				err = errors.Join(err, p.clearCache(cache, dry))
 			}
-			return asFailure(err)
+			return err
 		},
 	}
 	registerStore(c, &dir)
@@ -237,9 +237,7 @@ func (p *program) artifactServe() *cobra.Command {
 		Long: `Serve answers GET and HEAD requests for artifacts, with ranges and conditions, and nothing else. It needs no token, so it
 listens on loopback; other addresses need --insecure-listen. headgate serve has tokens, certificates and TLS.`,
 		Args: arguments(0, 0),
-		RunE: func(c *cobra.Command, _ []string) error {
-			return asFailure(p.runArtifactServe(c.Context(), dir, at, &logs))
-		},
+		RunE: func(c *cobra.Command, _ []string) error { return p.runArtifactServe(c.Context(), dir, at, &logs) },
 	}
 	registerStore(c, &dir)
 	c.Flags().StringVar(&at.Addr, "addr", "127.0.0.1:9090", "`HOST:PORT` to listen on; port 0 takes a free one")

@@ -36,7 +36,7 @@ Exit codes: 0 the artifacts are the same, 4 they differ, 1 something failed, 2 u
   headgate diff oci://registry.example.org/app ./manifests -q || headgate push ./manifests oci://registry.example.org/app`,
 		Args:              arguments(2, 2),
 		ValidArgsFunction: completeStored(&f.store),
-		RunE:              func(c *cobra.Command, args []string) error { return asFailure(p.runDiff(c.Context(), f, args)) },
+		RunE:              func(c *cobra.Command, args []string) error { return p.runDiff(c.Context(), f, args) },
 	}
 	registerStore(c, &f.store)
 	f.registerAccess(c, false)

@@ -17,6 +17,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,6 +27,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	cmdline "github.com/headgate-io/headgate/internal/command"
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
@@ -38,10 +40,15 @@ var released = flag.String("headgate", "", "directory of the headgate that docum
 // proxy; each document has an address of loopback of its own for 127.0.0.1.
 func TestDocs(t *testing.T) {
 	world := standIns(t)
+	var sessions *commandSessions
+	if *released == "" {
+		sessions = new(commandSessions)
+		t.Cleanup(func() { must(t, sessions.end()) })
+	}
 	for i, page := range pages(t) {
 		t.Run(filepath.Base(page), func(t *testing.T) {
 			t.Parallel()
-			s := &docShell{t: t, dir: t.TempDir(), loopback: fmt.Sprintf("127.%d.%d.%d", 1+os.Getpid()%250, 1+os.Getpid()/250%250, 1+i)}
+			s := &docShell{t: t, sessions: sessions, dir: t.TempDir(), loopback: fmt.Sprintf("127.%d.%d.%d", 1+os.Getpid()%250, 1+os.Getpid()/250%250, 1+i)}
 			text := read(t, page)
 			for _, b := range blocks(text) {
 				switch {
@@ -82,9 +89,11 @@ func alike(text string) string {
 	return regexp.MustCompile(`N( ?N)+`).ReplaceAllString(text, "N")
 }
 
-// A docShell is a bash in a directory of its own.
+// A docShell is a bash in a directory of its own. Commands of headgate that are plain words are
+// executed by sessions, if there are some.
 type docShell struct {
 	t        *testing.T
+	sessions *commandSessions
 	dir      string
 	loopback string
 	shell    io.Writer
@@ -109,9 +118,8 @@ func (s *docShell) start(world []string) {
 	}
 	cmd := exec.Command(bash, "--norc", "--noprofile")
 	cmd.Dir, cmd.SysProcAttr = s.dir, &syscall.SysProcAttr{Setpgid: true}
-	cmd.Env = append(os.Environ(), world...)
-	cmd.Env = append(cmd.Env, "HOME="+s.dir, "GOCACHE="+goEnv()[0], "GOPATH="+goEnv()[1], "GORACE=atexit_sleep_ms=0",
-		"HEADGATE_TESTER=http://"+s.loopback+":8080", "PAGER=cat")
+	cmd.Env = slices.Concat(os.Environ(), world, goEnv())
+	cmd.Env = append(cmd.Env, "HOME="+s.dir, "GORACE=atexit_sleep_ms=0", "HEADGATE_TESTER=http://"+s.loopback+":8080", "PAGER=cat")
 	if *released != "" {
 		cmd.Env = append(cmd.Env, "PATH="+*released+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	}
@@ -137,13 +145,14 @@ func (s *docShell) start(world []string) {
 	s.send(prelude)
 }
 
-// goEnv returns the cache of go, and where it installs.
+// goEnv are the variables with the cache of go, where it installs, and its flags: what debuggers want is not linked.
 var goEnv = sync.OnceValue(func() []string {
-	out, err := exec.Command("go", "env", "GOCACHE", "GOPATH").Output()
+	out, err := exec.Command("go", "env", "GOCACHE", "GOPATH", "GOFLAGS").Output()
 	if err != nil {
 		panic(err)
 	}
-	return strings.Split(strings.TrimSpace(string(out)), "\n")
+	lines := strings.Split(string(out), "\n")
+	return []string{"GOCACHE=" + lines[0], "GOPATH=" + lines[1], "GOFLAGS=" + lines[2] + " -ldflags=-w"}
 })
 
 // send has the shell do lines, and returns what they print. The test ends when one fails.
@@ -179,10 +188,18 @@ func (s *docShell) enter(line string) string {
 	s.t.Helper()
 	line = s.local(line)
 	line = intervals.ReplaceAllString(line, "--interval 100ms")
+	code := ""
 	if m := codeForm.FindStringSubmatch(line); m != nil {
-		return s.send("set +e\n" + m[1] + "\n[ $? = " + m[2] + " ] || exit 9\nset -e")
+		line, code = m[1], m[2]
 	}
 	line = commentForm.ReplaceAllString(line, "")
+	args, isHeadgate := strings.CutPrefix(line, "headgate ")
+	switch {
+	case isHeadgate && s.sessions != nil && !strings.ContainsAny(args, "|<>&;$`*?~(){}[]\\"):
+		return s.execute(args, cmp.Or(code, "0"))
+	case code != "":
+		return s.send("set +e\n" + line + "\n[ $? = " + code + " ] || exit 9\nset -e")
+	}
 	server, background := strings.CutSuffix(line, " &")
 	if !background {
 		return s.send(line)
@@ -211,6 +228,20 @@ func (s *docShell) enter(line string) string {
 		s.send("sleep 0.05")
 	}
 	return out
+}
+
+// execute has a session execute a command of plain words, where the shell is and with its variables.
+func (s *docShell) execute(line, code string) string {
+	s.t.Helper()
+	args, err := cmdline.Words(line)
+	must(s.t, err)
+	env := strings.Split(s.send(`printf '%s\0' "$PWD"; env -0`), "\x00")
+	a, err := s.sessions.execute(call{Dir: env[0], Env: env[1 : len(env)-1], Args: args, Together: true})
+	must(s.t, err)
+	if fmt.Sprint(a.Code) != code {
+		s.t.Fatalf("headgate %s: exit code %d, want %s:\n%s", line, a.Code, code, a.Out)
+	}
+	return string(a.Out)
 }
 
 // local returns a text with the address that stands for 127.0.0.1 here.

@@ -38,7 +38,7 @@ with new events until it is interrupted, even if the server restarts.
 
 Exit codes: 0 the events were printed, 1 the server refused or cannot be reached, 2 usage.`,
 		Example: `  headgate events gitrepository/app --since 1h --severity error`,
-		RunE:    func(c *cobra.Command, args []string) error { return asFailure(p.runEvents(c.Context(), f, args)) },
+		RunE:    func(c *cobra.Command, args []string) error { return p.runEvents(c.Context(), f, args) },
 	}
 	f.keptFlags.register(p, c)
 	f.registerFormat(c, "table", "wide", "json", "yaml")
@@ -128,9 +128,7 @@ result as fetch does. A suspended source is refused: resume it first. Without a 
 
 Exit codes: 0 all sources are ready, or with --wait=false requested, 1 something failed, 2 usage or an invalid object, 3 a verification failed.`,
 		Example: `  headgate reconcile gitrepository/app --timeout 2m`,
-		RunE: func(c *cobra.Command, args []string) error {
-			return asFailure(p.runReconcile(c.Context(), f, args, wait))
-		},
+		RunE:    func(c *cobra.Command, args []string) error { return p.runReconcile(c.Context(), f, args, wait) },
 	}
 	f.register(p, c)
 	f.outputFlags.register(c, "table", "wide", "json", "yaml", "name")

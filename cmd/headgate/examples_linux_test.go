@@ -10,6 +10,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -38,7 +39,7 @@ func TestExamples(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			must(t, os.CopyFS(dir, os.DirFS("../../examples")))
-			env := append(testenv.GitEnv(t), "GORACE=atexit_sleep_ms=0", "GOCACHE="+goEnv()[0], "GOPATH="+goEnv()[1], "INTERVAL=500ms")
+			env := append(slices.Concat(testenv.GitEnv(t), goEnv()), "GORACE=atexit_sleep_ms=0", "INTERVAL=500ms")
 			for _, address := range []string{"ADDR", "TESTER", "PROXY"} {
 				env = append(env, address+"=127.0.0.1:0")
 			}

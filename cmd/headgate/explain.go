@@ -36,9 +36,7 @@ A PATH is relative to the top of the source. It need not exist; a slash at its e
 are read from the store.`,
 		Example: `  headgate explain ignore deploy/app.yaml logo.png vendor/
   headgate explain ignore -f sources.yaml gitrepository/app docs/`,
-		RunE: func(c *cobra.Command, args []string) error {
-			return asFailure(p.explainPaths(c.Context(), f, dir, args, false))
-		},
+		RunE: func(c *cobra.Command, args []string) error { return p.explainPaths(c.Context(), f, dir, args, false) },
 	}
 	f.register(c)
 	registerLimit(c, &f.maxBytes)
@@ -118,9 +116,7 @@ their order: those that others overwrote, and several where files were merged. T
 them first.`,
 		Example: `  headgate explain source -f sources.yaml externalartifact/app deploy/app.yaml`,
 		Args:    arguments(2, -1),
-		RunE: func(c *cobra.Command, args []string) error {
-			return asFailure(p.explainPaths(c.Context(), f, ".", args, true))
-		},
+		RunE:    func(c *cobra.Command, args []string) error { return p.explainPaths(c.Context(), f, ".", args, true) },
 	}
 	f.register(c)
 	registerLimit(c, &f.maxBytes)

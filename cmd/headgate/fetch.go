@@ -147,7 +147,7 @@ Exit codes: 0 all objects are ready or suspended, 1 something failed, 2 usage or
   headgate fetch s3://assets/app/ --endpoint minio.example.org --secret-ref minio --out ./app
   headgate fetch --chart app --version "^1.2" https://charts.example.org --out ./charts
   headgate fetch -f sources.yaml --from https://example.org/app.git=../app`,
-		RunE: func(c *cobra.Command, args []string) error { return asFailure(p.runFetch(c.Context(), f, args)) },
+		RunE: func(c *cobra.Command, args []string) error { return p.runFetch(c.Context(), f, args) },
 	}
 	f.sourceFlags.register(c)
 	f.storingFlags.register(c)
@@ -525,7 +525,7 @@ is the one that it was made for. It does not check a signature of the statement:
 		if file == "" {
 			return look(c, args)
 		}
-		return asFailure(p.verifyProvenance(c.Context(), f, file, store, args))
+		return p.verifyProvenance(c.Context(), f, file, store, args)
 	}
 	return c
 }
@@ -552,11 +552,11 @@ func (p *program) look(until source.Step, c *cobra.Command, titles ...string) (*
 	c.RunE = func(c *cobra.Command, args []string) error {
 		s, named, err := p.prepare(c.Context(), f, args)
 		if err != nil {
-			return asFailure(err)
+			return err
 		}
 		rows, err := s.run(c.Context(), headgate.Options{Objects: named, Until: until}, newMeter(p.stderr, true, nil), func(*row) {})
 		if err != nil {
-			return asFailure(err)
+			return err
 		}
 		lines, findings := [][]string{titles}, []finding{}
 		for _, r := range rows {
@@ -569,7 +569,7 @@ func (p *program) look(until source.Step, c *cobra.Command, titles ...string) (*
 			revision := shortRevision(r.Revision.ID, until == source.StepResolve || f.output == "wide")
 			lines = append(lines, []string{r.Object.Head().String(), revision, v.Mode, v.Signer}[:len(titles)])
 		}
-		return asFailure(s.finish(rows, false, findings, lines))
+		return s.finish(rows, false, findings, lines)
 	}
 	return c, f
 }

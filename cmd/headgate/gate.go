@@ -178,7 +178,7 @@ func (p *program) runGate(ctx context.Context, verb gateVerb, f *gateFlags, args
 	}
 	client, done, err := p.gates(f)
 	if err != nil {
-		return asFailure(err)
+		return err
 	}
 	err = errors.Join(verb.run(&gateCall{p, f, client}, ctx, k), done())
 	refused, is := errors.AsType[*api.Problem](err)
@@ -191,7 +191,7 @@ func (p *program) runGate(ctx context.Context, verb gateVerb, f *gateFlags, args
 	case unreachable(err) != "":
 		err = fmt.Errorf("%w: no test runner answers there: start one with headgate tester, or name one with --server", err)
 	}
-	return asFailure(err)
+	return err
 }
 
 // gates returns the client of the test runner that the flags name, or one of the files

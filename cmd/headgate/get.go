@@ -39,7 +39,7 @@ reached, 2 usage.`,
   headgate get sources -n shop -l team=web
   headgate get gitrepository/shop/checkout -o jsonpath={.status.artifact.revision}
   headgate get --server https://sources.example.org --token-file token -o wide`,
-		RunE: func(c *cobra.Command, args []string) error { return asFailure(p.runGet(c.Context(), f, args)) },
+		RunE: func(c *cobra.Command, args []string) error { return p.runGet(c.Context(), f, args) },
 	}
 	f.register(p, c)
 	c.Flags().BoolVarP(&f.watch, "watch", "w", false, "print changes as they happen")
@@ -244,7 +244,7 @@ func (p *program) hold(suspend bool, why *api.Change, c *cobra.Command) *cobra.C
 	f.registerFormat(c, "table", "wide", "name")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		why.By = cmp.Or(why.By, p.user())
-		return asFailure(p.changeSources(c.Context(), f, args, suspend, *why))
+		return p.changeSources(c.Context(), f, args, suspend, *why)
 	}
 	return c
 }
@@ -331,9 +331,7 @@ While a server uses the store, delete is refused. With --force it is done; the s
 documents, and keeps suspensions until it is restarted.
 
 Exit codes: 0 done, 1 refused, failed, or there is no such object, 2 usage.`,
-		RunE: func(c *cobra.Command, args []string) error {
-			return asFailure(p.runDelete(c.Context(), f, force, args))
-		},
+		RunE: func(c *cobra.Command, args []string) error { return p.runDelete(c.Context(), f, force, args) },
 	}
 	registerStore(c, &f.store)
 	f.selection.register(c)

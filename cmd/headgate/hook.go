@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
@@ -30,8 +31,8 @@ func (p *program) hook() *cobra.Command {
 type hookFlags struct {
 	manifestFlags
 	outputFlags
+	tlsFlags
 	hook              rollout.Hook // at a URL
-	ca, cert, key     string       // files
 	bearer, hmac      string       // files
 	headers           []string
 	payload           rollout.Payload
@@ -71,9 +72,7 @@ an invalid object.`,
 	choiceVar(c, (*string)(&f.hook.Type), "type", "", "`TYPE` of the webhook at a URL: "+either(types)+"; default rollout", types...)
 	fl.IntVar(&f.hook.Retries, "retries", 0, "`NUMBER` of attempts after the first, for a URL")
 	fl.BoolVar(&f.hook.DisableTLS, "insecure-skip-verify", false, "do not verify the certificate of a URL, like disableTLS in a manifest")
-	fl.StringVar(&f.ca, "ca-file", "", "`FILE` with the CA certificates of a URL; default those of the system")
-	fl.StringVar(&f.cert, "cert", "", "`FILE` with the client certificate for a URL; needs --key")
-	fl.StringVar(&f.key, "key", "", "`FILE` with the key of --cert")
+	f.tlsFlags.register(c, "a URL")
 	fl.StringVar(&f.bearer, "bearer-token-file", "", "`FILE` with a bearer token for a URL")
 	fl.StringArrayVar(&f.headers, "header", nil, "`NAME: VALUE` of a header for a URL; repeatable")
 	fl.StringVar(&f.hmac, "hmac-key-file", "", "`FILE` with a key that signs requests to a URL")
@@ -172,15 +171,12 @@ func (f *hookFlags) hookAt(args []string) (rollout.Secrets, error) {
 		return nil, usage("%d arguments, want one URL; webhooks of a Canary need -f", len(args))
 	}
 	u, err := url.Parse(args[0])
-	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, usage("%q is no URL with http or https; webhooks of a Canary need -f", redact.Password(args[0]))
-	case (f.cert == "") != (f.key == ""):
-		return nil, usage("--cert and --key go together")
 	}
 	f.hook.Name, f.hook.URL = u.Hostname(), args[0]
-	access, err := readKeys(keyFile{"bearer-token-file", f.bearer, "bearerToken", true}, keyFile{"hmac-key-file", f.hmac, "hmacKey", true})
-	certificates, err2 := readKeys(keyFile{"ca-file", f.ca, "ca.crt", false}, keyFile{"cert", f.cert, "tls.crt", false}, keyFile{"key", f.key, "tls.key", false})
+	access, err := readKeys(keyFile{"bearer-token-file", f.bearer, "bearerToken"}, keyFile{"hmac-key-file", f.hmac, "hmacKey"})
+	certificates, err2 := f.tlsFlags.read()
 	if err := cmp.Or(err, err2); err != nil {
 		return nil, err
 	}
@@ -233,13 +229,28 @@ func (f *hookFlags) fill() error {
 // typeOf is the type of a webhook, of those that have none as well.
 func typeOf(h rollout.Hook) rollout.HookType { return cmp.Or(h.Type, rollout.HookRollout) }
 
-// A keyFile is a flag that names the file of a key of a Secret.
-type keyFile struct {
-	flag, file, key string
-	line            bool // a line break at its end is none of it
+// tlsFlags are the certificates for a server that is called.
+type tlsFlags struct{ ca, cert, key string }
+
+func (f *tlsFlags) register(c *cobra.Command, server string) {
+	fl := c.Flags()
+	fl.StringVar(&f.ca, "ca-file", "", "`FILE` with the CA certificates of "+server+"; default those of the system")
+	fl.StringVar(&f.cert, "cert", "", "`FILE` with the client certificate for "+server+"; needs --key")
+	fl.StringVar(&f.key, "key", "", "`FILE` with the key of --cert")
 }
 
-// readKeys returns the keys of the flags that are given.
+// read returns them as a Secret has them.
+func (f *tlsFlags) read() (map[string][]byte, error) {
+	if (f.cert == "") != (f.key == "") {
+		return nil, usage("--cert and --key go together")
+	}
+	return readKeys(keyFile{"ca-file", f.ca, "ca.crt"}, keyFile{"cert", f.cert, "tls.crt"}, keyFile{"key", f.key, "tls.key"})
+}
+
+// A keyFile is a flag that names the file of a key of a Secret.
+type keyFile struct{ flag, file, key string }
+
+// readKeys returns the keys of the flags that are given, without line breaks at their ends.
 func readKeys(files ...keyFile) (map[string][]byte, error) {
 	data := map[string][]byte{}
 	for _, f := range files {
@@ -250,13 +261,9 @@ func readKeys(files ...keyFile) (map[string][]byte, error) {
 		if err != nil {
 			return nil, usage("--%s: %w", f.flag, err)
 		}
-		if f.line {
-			value = []byte(strings.TrimRight(string(value), "\r\n"))
-		}
-		if len(value) == 0 {
+		if data[f.key] = bytes.TrimRight(value, "\r\n"); len(data[f.key]) == 0 {
 			return nil, usage("--%s: %s is empty", f.flag, f.file)
 		}
-		data[f.key] = value
 	}
 	return data, nil
 }

@@ -64,7 +64,7 @@ Exit codes: 0 every NAME was found, 1 one was not found or something failed, 2 u
 			case len(args) == 0:
 				return usage("give an index: the URL of a repository, a file, a directory, or a PkgRepository")
 			}
-			return asFailure(p.runSearch(c.Context(), f, args, &search))
+			return p.runSearch(c.Context(), f, args, &search)
 		},
 	}
 	fl := c.Flags()

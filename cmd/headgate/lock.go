@@ -68,8 +68,8 @@ not current.`,
 		Example: `  headgate lock -f sources.yaml
   headgate lock -f sources.yaml --check --online
   headgate fetch -f sources.yaml --locked --out ./sources`,
-		Args: func(c *cobra.Command, args []string) error { return f.noArguments(c, args) },
-		RunE: func(c *cobra.Command, _ []string) error { return asFailure(p.runLock(c.Context(), f, nil, false)) },
+		Args: f.noArguments,
+		RunE: func(c *cobra.Command, _ []string) error { return p.runLock(c.Context(), f, nil, false) },
 	}
 	f.registerFiles(c)
 	f.register(c)
@@ -95,7 +95,7 @@ Exit codes: 0 the lock is current, 1 something failed, 2 usage or an invalid obj
 			if len(f.files) == 0 {
 				return usage("give objects with -f FILE or -f DIR")
 			}
-			return asFailure(p.runLock(c.Context(), f, args, true))
+			return p.runLock(c.Context(), f, args, true)
 		},
 		ValidArgsFunction: f.completeObjects,
 	}
@@ -218,11 +218,9 @@ func (p *program) runLock(ctx context.Context, f *relockFlags, args []string, up
 			return nil
 		}
 	}
-	var names []string
-	lines := [][]string{{"OBJECT", "CHANGE", "FROM", "TO"}}
+	names := mapped(changes, func(c lockChange) string { return sourceName(c.ref) })
+	wide, lines := f.output == "wide", [][]string{{"OBJECT", "CHANGE", "FROM", "TO"}}
 	for _, c := range changes {
-		wide := f.output == "wide"
-		names = append(names, sourceName(c.ref))
 		lines = append(lines, []string{c.Object, c.Change, shortRevision(c.From, wide), shortRevision(c.To, wide)})
 	}
 	return p.result(&f.outputFlags, changes, names, lines)
@@ -448,7 +446,7 @@ Signatures are verified before, and are not carried along.`,
 		Args: arguments(1, -1),
 		RunE: func(c *cobra.Command, args []string) error {
 			f.export, f.Locked = args[0], true
-			return asFailure(p.runFetch(c.Context(), f, args[1:]))
+			return p.runFetch(c.Context(), f, args[1:])
 		},
 	}
 	f.registerLocked(c)
@@ -468,7 +466,7 @@ func (p *program) bundleImport() *cobra.Command {
 		Args:    arguments(1, -1),
 		RunE: func(c *cobra.Command, args []string) error {
 			f.bundle = args[0]
-			return asFailure(p.runFetch(c.Context(), f, args[1:]))
+			return p.runFetch(c.Context(), f, args[1:])
 		},
 	}
 	f.registerLocked(c)

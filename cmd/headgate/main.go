@@ -115,13 +115,19 @@ func usage(format string, args ...any) error {
 	return &exitError{exitUsage, fmt.Errorf(format, args...)}
 }
 
-// asFailure gives an error without an exit code that of a failure.
-func asFailure(err error) error {
-	var coded *exitError
-	if err == nil || errors.As(err, &coded) {
-		return err
+// asFailures gives errors without an exit code, of a command and of those below it, that of a failure.
+func asFailures(c *cobra.Command) {
+	run := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		err := run(c, args)
+		if _, coded := errors.AsType[*exitError](err); err == nil || coded {
+			return err
+		}
+		return failed(err)
 	}
-	return failed(err)
+	for _, sub := range c.Commands() {
+		asFailures(sub)
+	}
 }
 
 // variables are the flags that a variable of the environment can stand for.
@@ -168,7 +174,9 @@ func (p *program) root() *cobra.Command {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
 		root.AddCommand(g.commands...)
 		for _, c := range g.commands {
-			c.GroupID = g.id
+			if c.GroupID = g.id; g.id != "rollout" { // whose commands have 2 for every error
+				asFailures(c)
+			}
 		}
 	}
 	root.InitDefaultHelpCmd()

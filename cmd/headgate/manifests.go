@@ -41,7 +41,7 @@ branch or a tag. See headgate fetch for the forms of URLs.`,
   headgate init oci://registry.example.org/app:v1.2.3 s3://assets/app/
   headgate init --chart app --version "^1.2" https://charts.example.org -f charts.yaml`,
 		Args: arguments(1, -1),
-		RunE: func(c *cobra.Command, args []string) error { return asFailure(p.runInit(c.Context(), f, args)) },
+		RunE: func(c *cobra.Command, args []string) error { return p.runInit(c.Context(), f, args) },
 	}
 	f.registerAccess(c, true)
 	c.Flags().StringVarP(&f.file, "filename", "f", "sources.yaml", "`FILE` that is written, or - for standard output")
@@ -152,7 +152,7 @@ an error, and so is a misspelled apiVersion or kind.
 
 Exit codes: 0 all objects are valid, 2 there are errors.`,
 		Args: f.noArguments,
-		RunE: func(*cobra.Command, []string) error { return asFailure(p.runValidate(f)) },
+		RunE: func(*cobra.Command, []string) error { return p.runValidate(f) },
 	}
 	f.registerFiles(c)
 	f.outputFlags.register(c, "text", "json")
@@ -341,10 +341,11 @@ func (p *program) convert() *cobra.Command {
 			}
 			bad = errors.Join(bad, err)
 		}
-		if err := printValue(p.stdout, out.output, converted); err != nil {
-			return asFailure(err)
+		err := printValue(p.stdout, out.output, converted)
+		if err == nil && bad != nil {
+			err = &exitError{exitUsage, bad}
 		}
-		return bad
+		return err
 	}
 	f.registerFiles(c)
 	c.Flags().StringVar(&version, "to", "", "`VERSION`: v1 or v1beta2; default unchanged")
@@ -378,7 +379,7 @@ headgate validate refuses all that the schema refuses, and checks more, such as 
 				return &exitError{exitUsage, err}
 			}
 			_, err = p.stdout.Write(text)
-			return asFailure(err)
+			return err
 		},
 	}
 	kinds := slices.Concat(source.Kinds(source.Group), source.Kinds(source.GeneratorGroup))

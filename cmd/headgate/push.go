@@ -57,9 +57,7 @@ refers to the manifest. The manifest becomes a second subject of it, in FILE as 
   headgate push gitrepository/app oci://registry.example.org/team/app:v1.2.3 --tag stable
   headgate push pkgchart/web oci://registry.example.org/charts/web`,
 		Args: arguments(2, 2),
-		RunE: func(c *cobra.Command, args []string) error {
-			return asFailure(p.runPush(c.Context(), f, args[0], args[1]))
-		},
+		RunE: func(c *cobra.Command, args []string) error { return p.runPush(c.Context(), f, args[0], args[1]) },
 	}
 	fl := c.Flags()
 	fl.StringArrayVar(&f.Tags, "tag", nil, "additional `TAG`; repeatable")

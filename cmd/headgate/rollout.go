@@ -319,7 +319,7 @@ func (f *runFlags) header() (header map[string]string, credential string, err er
 			credential = "--request-header " + name
 		}
 	}
-	data, err := readKeys(keyFile{"request-token-file", f.tokenFile, "token", true})
+	data, err := readKeys(keyFile{"request-token-file", f.tokenFile, "token"})
 	if token := string(data["token"]); token != "" {
 		header["Authorization"], credential = "Bearer "+token, "--request-token-file"
 		if strings.Contains(token, "{{") {

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -54,10 +56,16 @@ func withPrograms(m *testing.M) int {
 		}
 	}
 	os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
-	os.Setenv("GOGC", "400") // the commands collect to save memory, which takes a third of the time of most
+	os.Setenv("GOGC", fmt.Sprint(collectAt)) // the commands collect to save memory, which takes a third of the time of most
 	defer testenv.InMemory()()
 	return m.Run()
 }
+
+// collectAt is the GOGC of commands.
+const collectAt = 400
+
+// mostCalls is how many calls a session executes: what cobra knows of the flags of each stays in memory.
+const mostCalls = 200
 
 // A commandSession is a process that executes commands of scripts, one after the
 // other: to start a process for each of them takes longer than the commands.
@@ -67,6 +75,7 @@ type commandSession struct {
 	calls   *json.Encoder
 	answers *json.Decoder
 	errs    bytes.Buffer
+	count   int // of calls
 }
 
 // commandSessions are those of all scripts. As many are started as are needed at once.
@@ -80,11 +89,25 @@ type sessionsKey struct{}
 type call struct {
 	Dir       string
 	Env, Args []string
+	In        string
+	Together  bool // errors go where the output goes
 }
 
 type answer struct {
 	Code      int
 	Out, Errs []byte
+}
+
+// printed is what a call printed: a command reports progress beside its work.
+type printed struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (p *printed) Write(text []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.Buffer.Write(text)
 }
 
 // serveSession executes the calls on standard input.
@@ -104,8 +127,14 @@ func serveSession() {
 		if err := errors.Join(err, os.Chdir(c.Dir)); err != nil {
 			panic(err)
 		}
-		var out, errs bytes.Buffer
-		code := run(context.Background(), c.Args, strings.NewReader(""), &out, &errs, os.LookupEnv)
+		var out, errs printed
+		said := &errs
+		if c.Together {
+			said = &out
+		}
+		code := run(context.Background(), c.Args, strings.NewReader(c.In), &out, said, os.LookupEnv)
+		debug.SetGCPercent(collectAt) // which a test runner has changed
+		debug.SetMemoryLimit(math.MaxInt64)
 		if err := answers.Encode(answer{code, out.Bytes(), errs.Bytes()}); err != nil {
 			panic(err)
 		}
@@ -115,22 +144,31 @@ func serveSession() {
 // execute has a command of a script executed by a session, and returns its exit code.
 func execute(ts *testscript.TestScript, args []string) int {
 	sessions := ts.Value(sessionsKey{}).(*commandSessions)
-	c := call{Dir: ts.MkAbs("."), Args: args}
-	env := reflect.ValueOf(ts).Elem().FieldByName("env") // which testscript shows to processes alone
+	script := reflect.ValueOf(ts).Elem() // whose fields testscript shows to processes alone
+	c := call{Dir: ts.MkAbs("."), Args: args, In: script.FieldByName("stdin").String()}
+	env := script.FieldByName("env")
 	for i := range env.Len() {
 		c.Env = append(c.Env, env.Index(i).String())
 	}
 	c.Env = append(c.Env, "PWD="+c.Dir)
-	s, err := sessions.take()
+	a, err := sessions.execute(c)
 	ts.Check(err)
-	var a answer
-	if err := errors.Join(s.calls.Encode(c), s.answers.Decode(&a)); err != nil {
-		ts.Fatalf("%v\n%s", err, &s.errs)
-	}
-	sessions.give(s)
 	ts.Stdout().Write(a.Out)
 	ts.Stderr().Write(a.Errs)
 	return a.Code
+}
+
+// execute has a session execute a call that no other call is given to meanwhile.
+func (p *commandSessions) execute(c call) (a answer, err error) {
+	s, err := p.take()
+	if err != nil {
+		return a, err
+	}
+	if err := errors.Join(s.calls.Encode(c), s.answers.Decode(&a)); err != nil {
+		return a, fmt.Errorf("%w\n%s", err, &s.errs)
+	}
+	p.give(s)
+	return a, nil
 }
 
 // take returns a session that no call has.
@@ -157,10 +195,14 @@ func (p *commandSessions) take() (*commandSession, error) {
 	return s, nil
 }
 
-// give takes a session back.
+// give takes a session back, or lets it end.
 func (p *commandSessions) give(s *commandSession) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if s.count++; s.count == mostCalls {
+		s.in.Close()
+		return
+	}
 	p.idle = append(p.idle, s)
 }
 

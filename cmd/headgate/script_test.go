@@ -35,7 +35,7 @@ import (
 // $TESTDATA is the folder testdata of the module,
 // $SIGNED and $COSIGN have what gpg, ssh-keygen and cosign signed. The
 // command "commit" adds a commit to main; "exits" runs a command that has to
-// end with a code; "layer" pushes a file as a layer. Commands of headgate are
+// end with a code; "keep" sets a variable to what the last command printed; "layer" pushes a file as a layer. Commands of headgate are
 // executed by processes that all scripts share, the sessions; those after "exec" by one each. Object stores are those of bucketServers, repositories of charts
 // those of chartServers, what rollouts call is that of webhooks, a test runner that of startTester.
 func TestScripts(t *testing.T) {
@@ -134,6 +134,9 @@ func TestScripts(t *testing.T) {
 				if code := execute(ts, args); (code == 0) == not {
 					ts.Fatalf("exit code %d", code)
 				}
+			},
+			"keep": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
 			},
 			"layer":   pushLayer,
 			"called":  called,

@@ -58,7 +58,7 @@ Exit codes: 0 stopped by a signal, 1 it cannot listen or use its store, 2 usage.
 		Example: `  headgate serve -f sources.yaml --secrets ./secrets --store ./store --events-addr https://alerts.example.org/hook
   headgate serve -f sources/ --store ./store --addr :9090 --base-url https://sources.example.org --tokens tokens.yaml --tls-cert tls.crt --tls-key tls.key`,
 		Args: arguments(0, 0),
-		RunE: func(c *cobra.Command, _ []string) error { return asFailure(p.runServe(c.Context(), f)) },
+		RunE: func(c *cobra.Command, _ []string) error { return p.runServe(c.Context(), f) },
 	}
 	fl, config := c.Flags(), &f.config
 	fl.StringArrayVarP(&f.files, "filename", "f", nil, "`FILE` or directory with objects and Secrets; repeatable")

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -157,6 +158,7 @@ func TestServe(t *testing.T) {
 
 // What net/http says of connections goes through the log of the command, at its level.
 func TestConnectionsAreLogged(t *testing.T) {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1)) // a test runner sets one
 	dir, ca := t.TempDir(), testenv.NewCA(t)
 	cert, key := ca.Server("127.0.0.1")
 	for name, text := range map[string][]byte{"tls.crt": cert, "tls.key": key, "docs.yaml": nil} {

@@ -27,8 +27,9 @@ import (
 
 // serverFlags say where a server is, and who calls it.
 type serverFlags struct {
-	server, token, ca, cert, key string
-	request                      time.Duration
+	tlsFlags
+	server, token string
+	request       time.Duration
 }
 
 // register adds the flags; what says which server is meant, and what is taken if
@@ -37,9 +38,7 @@ func (f *serverFlags) register(c *cobra.Command, what string) {
 	fl := c.Flags()
 	fl.StringVar(&f.server, "server", "", "`URL` of "+what)
 	fl.StringVar(&f.token, "token-file", "", "`FILE` with the token for the server; default the token in the variable HEADGATE_TOKEN")
-	fl.StringVar(&f.ca, "ca-file", "", "`FILE` with the CA certificates of the server; default those of the system")
-	fl.StringVar(&f.cert, "cert", "", "`FILE` with the client certificate; needs --key")
-	fl.StringVar(&f.key, "key", "", "`FILE` with the key of --cert")
+	f.tlsFlags.register(c, "the server")
 	spanVar(c, &f.request, "request-timeout", 30*time.Second, "time limit of one request; 0 for none")
 }
 
@@ -58,22 +57,17 @@ func (p *program) connect(f *serverFlags, variable, fallback string) (c api.Clie
 	if c.Base != "" && !strings.HasPrefix(c.Base, "http://") && !strings.HasPrefix(c.Base, "https://") {
 		return c, usage("--server %q is no URL with http or https", redact.Password(c.Base))
 	}
-	if (f.cert == "") != (f.key == "") {
-		return c, usage("--cert and --key go together")
-	}
-	data, err := readKeys(keyFile{"token-file", f.token, "token", true}, keyFile{"ca-file", f.ca, "ca", false}, keyFile{"cert", f.cert, "cert", false}, keyFile{"key", f.key, "key", false})
-	if err != nil {
+	certificates, err := f.tlsFlags.read()
+	token, err2 := readKeys(keyFile{"token-file", f.token, "token"})
+	if err := cmp.Or(err, err2); err != nil {
 		return c, err
 	}
-	if c.Token = p.getenv("HEADGATE_TOKEN"); f.token != "" {
-		c.Token = string(data["token"])
+	if c.Token = cmp.Or(string(token["token"]), p.getenv("HEADGATE_TOKEN")); strings.ContainsAny(c.Token, "\r\n") {
+		return c, usage("the token has more than one line")
 	}
 	config := new(tls.Config)
-	switch {
-	case strings.ContainsAny(c.Token, "\r\n"):
-		return c, usage("the token has more than one line")
-	case f.cert != "":
-		pair, err := tls.X509KeyPair(data["cert"], data["key"])
+	if f.cert != "" {
+		pair, err := tls.X509KeyPair(certificates["tls.crt"], certificates["tls.key"])
 		if err != nil {
 			return c, usage("--cert, --key: %w", err)
 		}
@@ -81,7 +75,7 @@ func (p *program) connect(f *serverFlags, variable, fallback string) (c api.Clie
 	}
 	if f.ca != "" {
 		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(data["ca"]) {
+		if !config.RootCAs.AppendCertsFromPEM(certificates["ca.crt"]) {
 			return c, usage("--ca-file: %s has no certificates in PEM form", f.ca)
 		}
 	}

@@ -52,7 +52,7 @@ within --shutdown-grace, 2 usage.`,
 			if c.Flags().Changed("timeout") {
 				p.warn(errors.New("--timeout bounds each run here, and not the command: write --run-timeout"))
 			}
-			return asFailure(p.runTester(c.Context(), f))
+			return p.runTester(c.Context(), f)
 		},
 	}
 	f.listenFlags.register(c, listenWords{
