@@ -44,9 +44,8 @@ func Refuse(status int, format string, values ...any) error {
 // ErrNothing is the refusal of a path that there is not.
 var ErrNothing = Refuse(http.StatusNotFound, "there is nothing at this path")
 
-// StatusOf returns the status of the answer to an error: that of its [Refusal], or of an error
-// that it wraps: 401 for [ErrUnknown], 403 for [ErrForbidden], what known has for others. It is
-// 500 when there is none.
+// StatusOf returns the status of the answer to an error: that of its [Refusal], or what known has
+// for an error that it wraps, or 500.
 func StatusOf(err error, known map[error]int) int {
 	if own, ok := errors.AsType[*Refusal](err); ok {
 		return own.Status
@@ -55,12 +54,6 @@ func StatusOf(err error, known map[error]int) int {
 		if errors.Is(err, one) {
 			return status
 		}
-	}
-	switch {
-	case errors.Is(err, ErrUnknown):
-		return http.StatusUnauthorized
-	case errors.Is(err, ErrForbidden):
-		return http.StatusForbidden
 	}
 	return http.StatusInternalServerError
 }

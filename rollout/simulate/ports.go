@@ -158,7 +158,7 @@ func normal(m rollout.Metric) float64 {
 
 // Call is the port [rollout.Hooks].
 func (w *scriptedPorts) Call(ctx context.Context, h rollout.Hook, p rollout.Payload) (rollout.Answer, error) {
-	of := typeOf(h)
+	of := h.Kind()
 	says := w.says(Hook, h.Name, string(of))
 	if says == "" {
 		says = "200"
@@ -186,8 +186,6 @@ func (w *scriptedPorts) Call(ctx context.Context, h rollout.Hook, p rollout.Payl
 
 // errTimeout is no [context.DeadlineExceeded]: that would be the end of a context.
 var errTimeout = errors.New("timeout")
-
-func typeOf(h rollout.Hook) rollout.HookType { return cmp.Or(h.Type, rollout.HookRollout) }
 
 // Emit is the port [rollout.Sink].
 func (w *scriptedPorts) Emit(ctx context.Context, e rollout.Event) {

@@ -310,12 +310,14 @@ const unknown = "say who you are: by a token in the header Authorization (Bearer
 
 // statuses are those of errors that are no refusal of their own.
 var statuses = map[error]int{
-	gate.ErrInvalid: http.StatusBadRequest,
-	gate.ErrLink:    http.StatusGone,
-	gate.ErrClosed:  http.StatusServiceUnavailable,
-	run.ErrNotFound: http.StatusNotFound,
-	run.ErrBusy:     http.StatusTooManyRequests,
-	run.ErrClosed:   http.StatusServiceUnavailable,
+	httpserve.ErrUnknown:   http.StatusUnauthorized,
+	httpserve.ErrForbidden: http.StatusForbidden,
+	gate.ErrInvalid:        http.StatusBadRequest,
+	gate.ErrLink:           http.StatusGone,
+	gate.ErrClosed:         http.StatusServiceUnavailable,
+	run.ErrNotFound:        http.StatusNotFound,
+	run.ErrBusy:            http.StatusTooManyRequests,
+	run.ErrClosed:          http.StatusServiceUnavailable,
 }
 
 // refuse answers an error, unless the answer has begun: then the error is that of
