@@ -140,13 +140,11 @@ func (w *scriptedPorts) Query(ctx context.Context, c *rollout.Canary, m rollout.
 
 // normal is a value that passes the check of a metric.
 func normal(m rollout.Metric) float64 {
-	r := m.ThresholdRange
+	r := m.Bounds()
 	switch {
-	case r == nil && m.Threshold != nil:
-		return *m.Threshold
-	case r == nil && m.Name == rollout.SuccessRate:
+	case r.Min == nil && r.Max == nil && m.Name == rollout.SuccessRate:
 		return 100
-	case r == nil || r.Min == nil && r.Max == nil:
+	case r.Min == nil && r.Max == nil:
 		return 0
 	case r.Min == nil:
 		return *r.Max
