@@ -59,7 +59,7 @@ type Caller struct {
 func (c *Caller) Call(ctx context.Context, hook Hook, payload Payload) (Answer, error) {
 	answer, err := c.call(ctx, hook, payload)
 	if err != nil {
-		err = redact.Error(fmt.Errorf("%s webhook %s: %w", hook.kind(), hook.Name, err))
+		err = redact.Error(fmt.Errorf("%s webhook %s: %w", hook.Kind(), hook.Name, err))
 	}
 	return answer, err
 }

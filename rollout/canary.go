@@ -172,8 +172,8 @@ func (h *Hook) timeout() time.Duration {
 	return time.Duration(h.Timeout)
 }
 
-// kind returns the type of the webhook: rollout when none is given.
-func (h *Hook) kind() HookType { return cmp.Or(h.Type, HookRollout) }
+// Kind returns the type of the webhook: rollout when none is given.
+func (h *Hook) Kind() HookType { return cmp.Or(h.Type, HookRollout) }
 
 const kindCanary = "Canary"
 

@@ -107,7 +107,7 @@ var facts = [levels][]document.Fact{
 		wrong("spec.analysis.metrics[]", "threshold", func(m *Metric) bool { return m.Threshold != nil && math.IsNaN(*m.Threshold) },
 			"is no number"),
 
-		document.Related("spec.analysis.webhooks[]", "type", func(h *Hook) error { return oneOf(HookTypes()...)(h.kind()) }),
+		document.Related("spec.analysis.webhooks[]", "type", func(h *Hook) error { return oneOf(HookTypes()...)(h.Kind()) }),
 		document.Value("spec.analysis.webhooks[].timeout", notNegative),
 		document.Value("spec.analysis.alerts[].severity", oneOf("", Info, Warn, Error)),
 	},
@@ -207,7 +207,7 @@ func retriesBelowInterval(c *Canary) error {
 // without and with their retries, and their names with their timeouts.
 func rolloutTime(c *Canary) (once, sum time.Duration, all []string) {
 	for _, h := range c.Spec.Analysis.Webhooks {
-		if h.kind() != HookRollout {
+		if h.Kind() != HookRollout {
 			continue
 		}
 		attempts, note := time.Duration(min(max(h.Retries, 0), 1<<30)+1), ""

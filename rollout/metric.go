@@ -48,7 +48,7 @@ func (m Metric) Judge(c *Canary, value float64, err error) (Verdict, error) {
 		return Halt, fmt.Errorf("metric %s of %s: %w", m.Name, c.target(), err)
 	}
 	// The bounds of a whole value are whole as well: their fractions do not count.
-	within, round := m.bounds(), func(v float64) float64 { return v }
+	within, round := m.Bounds(), func(v float64) float64 { return v }
 	if m.Builtin() && m.Name == RequestDuration {
 		round = math.Trunc
 	}
@@ -97,9 +97,9 @@ type noValues struct {
 func (e *noValues) Error() string { return e.text }
 func (e *noValues) Unwrap() error { return e.err }
 
-// bounds returns what the value must be in: thresholdRange or else what the
+// Bounds returns what the value must be in: thresholdRange or else what the
 // older threshold says, the least success rate, the most of anything else.
-func (m Metric) bounds() Range {
+func (m Metric) Bounds() Range {
 	switch {
 	case m.ThresholdRange != nil:
 		return *m.ThresholdRange

@@ -199,7 +199,7 @@ func (t *tick) primaryStuck(reason string) {
 func (t *tick) hooks(kind HookType) []Hook {
 	var hooks []Hook
 	for _, h := range t.Canary.Spec.Analysis.Webhooks {
-		if h.Type = h.kind(); h.Type == kind {
+		if h.Type = h.Kind(); h.Type == kind {
 			hooks = append(hooks, h)
 		}
 	}

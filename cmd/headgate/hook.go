@@ -221,13 +221,10 @@ func (f *hookFlags) fill() error {
 	f.hook.Metadata = l.Metadata
 	f.hook.Timeout = cmp.Or(rollout.Duration(f.attempt), f.hook.Timeout)
 	if f.hook.Type != rollout.HookEvent && (f.message != "" || f.warning) {
-		return usage("--event-message and --event-warning go with webhooks of type event; this one is of type %s", typeOf(f.hook))
+		return usage("--event-message and --event-warning go with webhooks of type event; this one is of type %s", f.hook.Kind())
 	}
 	return nil
 }
-
-// typeOf is the type of a webhook, of those that have none as well.
-func typeOf(h rollout.Hook) rollout.HookType { return cmp.Or(h.Type, rollout.HookRollout) }
 
 // tlsFlags are the certificates for a server that is called.
 type tlsFlags struct{ ca, cert, key string }
@@ -298,7 +295,7 @@ type callDocument struct {
 // printCall prints what came of a call. The type of the webhook does not accept the answer
 // if there is a refusal.
 func (p *program) printCall(f *hookFlags, answer rollout.Answer, refusal error, took time.Duration) error {
-	kind, reason, body := typeOf(f.hook), "", string(answer.Body)
+	kind, reason, body := f.hook.Kind(), "", string(answer.Body)
 	verdict := kind.Judge(refusal)
 	if refusal != nil {
 		reason = redact.String(refusal.Error()) + unreachable(refusal)

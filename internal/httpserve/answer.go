@@ -2,15 +2,18 @@ package httpserve
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"net/url"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,25 +44,49 @@ func Refuse(status int, format string, values ...any) error {
 // ErrNothing is the refusal of a path that there is not.
 var ErrNothing = Refuse(http.StatusNotFound, "there is nothing at this path")
 
-// A Method of a path, and what serves it.
-type Method[S any] struct {
-	Name  string // "" for every method
-	Serve func(S, http.ResponseWriter, *http.Request) error
-}
-
-// Dispatch serves a request by its method; HEAD is served wherever GET is. The error is
-// that of the method, or a [*Refusal] of one that the path does not have.
-func Dispatch[S any](s S, w http.ResponseWriter, r *http.Request, methods ...Method[S]) error {
-	var allowed []string
-	for _, m := range methods {
-		if m.Name == "" || m.Name == r.Method || m.Name == http.MethodGet && r.Method == http.MethodHead {
-			return m.Serve(s, w, r)
-		}
-		if allowed = append(allowed, m.Name); m.Name == http.MethodGet {
-			allowed = append(allowed, http.MethodHead)
+// StatusOf returns the status of the answer to an error: that of its [Refusal], or what known has
+// for an error that it wraps, or 500.
+func StatusOf(err error, known map[error]int) int {
+	if own, ok := errors.AsType[*Refusal](err); ok {
+		return own.Status
+	}
+	for one, status := range known {
+		if errors.Is(err, one) {
+			return status
 		}
 	}
-	return WrongMethod(w, allowed...)
+	return http.StatusInternalServerError
+}
+
+// A Router is a mux of handlers that return errors. A path that has methods refuses the
+// others, which a path that catches all would get.
+type Router struct {
+	http.ServeMux
+	Refuse func(http.ResponseWriter, *http.Request, error) // answers an error
+
+	methods map[string][]string // by path
+}
+
+// Route has a handler serve PATH, whatever the method is, or METHOD PATH.
+func (m *Router) Route(pattern string, serve func(http.ResponseWriter, *http.Request) error) {
+	m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		if err := serve(w, r); err != nil {
+			m.Refuse(w, r, err)
+		}
+	})
+	method, path, found := strings.Cut(pattern, " ")
+	if !found {
+		return
+	}
+	if m.methods[path] == nil {
+		m.Route(path, func(w http.ResponseWriter, _ *http.Request) error { return WrongMethod(w, m.methods[path]...) })
+	}
+	if m.methods == nil {
+		m.methods = map[string][]string{}
+	}
+	if m.methods[path] = append(m.methods[path], method); method == http.MethodGet { // which serves HEAD, too
+		m.methods[path] = append(m.methods[path], http.MethodHead)
+	}
 }
 
 // WrongMethod returns the refusal of a method that a path does not have.
@@ -347,6 +374,26 @@ func Describe(err error) string {
 	return fmt.Sprintf("the body is not a JSON object: %v", err)
 }
 
+// Parameters returns those of the query of a request. One that is not among allowed, or that is
+// there twice, is a [*Refusal].
+func Parameters(r *http.Request, allowed ...string) (map[string]string, error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, Refuse(http.StatusBadRequest, "the parameters are not escaped as in URLs")
+	}
+	values := map[string]string{}
+	for name, list := range query {
+		switch {
+		case !slices.Contains(allowed, name):
+			return nil, Refuse(http.StatusBadRequest, "parameter %s: is unknown here; there are %s", redact.Excerpt(name, 80), cmp.Or(strings.Join(allowed, ", "), "none"))
+		case len(list) != 1:
+			return nil, Refuse(http.StatusBadRequest, "parameter %s: is there twice", name)
+		}
+		values[name] = list[0]
+	}
+	return values, nil
+}
+
 // Wants reports whether the caller asked for a media type by its name.
 func Wants(r *http.Request, kind string) bool {
 	for _, line := range r.Header["Accept"] {
@@ -368,9 +415,41 @@ func Browses(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(r.Header.Get("Accept"), "text/html")
 }
 
-// ForeignText is what callers are told of requests that pages of other sites made a
-// browser send, with 403.
-const ForeignText = "Forbidden: requests of other sites are refused"
+// Remote returns the address of a caller, as logs may have it, or that it came by the [Socket].
+func Remote(r *http.Request) string {
+	if Trusted(r) {
+		return "socket"
+	}
+	address, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		address = r.RemoteAddr
+	}
+	return redact.Excerpt(address, 200)
+}
+
+// ToPage leads a browser at the root to the page, and reports whether it did.
+func ToPage(w http.ResponseWriter, r *http.Request) bool {
+	if r.URL.Path != "/" || !Browses(r) {
+		return false
+	}
+	w.Header().Set("Location", Take(r).Base()+"ui/") // relative: what came before may have been removed
+	w.Header().Set("Vary", "Accept")
+	w.WriteHeader(http.StatusSeeOther)
+	return true
+}
+
+// Admit returns why a request is not answered, whoever sends it: it is for another host, see
+// [Here], or a page of another site made a browser send it. The error is a [Denial] of kind
+// host or origin.
+func Admit(r *http.Request, origins *http.CrossOriginProtection) error {
+	switch {
+	case !Here(r):
+		return &Denial{Kind: "host", Told: MisdirectedText, err: fmt.Errorf("%w: the request is for the host %q", ErrForbidden, r.Host)}
+	case origins.Check(r) != nil:
+		return &Denial{Kind: "origin", Told: "Forbidden: requests of other sites are refused", err: fmt.Errorf("%w: the request is of a page of %q", ErrForbidden, r.Header.Get("Origin"))}
+	}
+	return nil
+}
 
 // Origins returns who may make browsers send requests that change something:
 // pages of this server, also under the address that people know it by.

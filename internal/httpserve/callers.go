@@ -57,11 +57,12 @@ var (
 	ErrForbidden = errors.New("not allowed")
 )
 
-// A Denial is why a caller was refused. It is for the log: callers are told
-// no more than the error that it wraps.
+// A Denial is why a caller was refused. It is for the log: callers are told Told, or
+// else no more than the error that it wraps.
 type Denial struct {
-	Kind  string // missing, invalid, expired, or the part of the scope that does not allow it: namespace, read-only
+	Kind  string // missing, invalid, expired, host, origin, or the part of the scope that does not allow it: namespace, read-only
 	Actor string // of the caller, "" when that is not known
+	Told  string
 	err   error
 }
 
@@ -72,7 +73,7 @@ func (d *Denial) Unwrap() error { return d.err }
 
 // Forbid returns a [Denial] that wraps [ErrForbidden].
 func Forbid(kind, actor, reason string) error {
-	return &Denial{kind, actor, fmt.Errorf("%w: %s", ErrForbidden, reason)}
+	return &Denial{Kind: kind, Actor: actor, err: fmt.Errorf("%w: %s", ErrForbidden, reason)}
 }
 
 // Outside returns the [Denial] of a caller who wants to do something, verb, with
@@ -82,7 +83,7 @@ func Outside(kind, actor, verb, value string) error {
 }
 
 func unknown(kind, actor, reason string) error {
-	return &Denial{kind, actor, fmt.Errorf("%w: %s", ErrUnknown, reason)}
+	return &Denial{Kind: kind, Actor: actor, err: fmt.Errorf("%w: %s", ErrUnknown, reason)}
 }
 
 // A Pattern matches whole texts; each * stands for any text, also for none.

@@ -140,13 +140,11 @@ func (w *scriptedPorts) Query(ctx context.Context, c *rollout.Canary, m rollout.
 
 // normal is a value that passes the check of a metric.
 func normal(m rollout.Metric) float64 {
-	r := m.ThresholdRange
+	r := m.Bounds()
 	switch {
-	case r == nil && m.Threshold != nil:
-		return *m.Threshold
-	case r == nil && m.Name == rollout.SuccessRate:
+	case r.Min == nil && r.Max == nil && m.Name == rollout.SuccessRate:
 		return 100
-	case r == nil || r.Min == nil && r.Max == nil:
+	case r.Min == nil && r.Max == nil:
 		return 0
 	case r.Min == nil:
 		return *r.Max
@@ -158,7 +156,7 @@ func normal(m rollout.Metric) float64 {
 
 // Call is the port [rollout.Hooks].
 func (w *scriptedPorts) Call(ctx context.Context, h rollout.Hook, p rollout.Payload) (rollout.Answer, error) {
-	of := typeOf(h)
+	of := h.Kind()
 	says := w.says(Hook, h.Name, string(of))
 	if says == "" {
 		says = "200"
@@ -186,8 +184,6 @@ func (w *scriptedPorts) Call(ctx context.Context, h rollout.Hook, p rollout.Payl
 
 // errTimeout is no [context.DeadlineExceeded]: that would be the end of a context.
 var errTimeout = errors.New("timeout")
-
-func typeOf(h rollout.Hook) rollout.HookType { return cmp.Or(h.Type, rollout.HookRollout) }
 
 // Emit is the port [rollout.Sink].
 func (w *scriptedPorts) Emit(ctx context.Context, e rollout.Event) {

@@ -140,7 +140,7 @@ func (r *run) still() bool {
 	a, b := r.tick.Before, r.tick.After
 	timed := !b.NotReadySince.IsZero()
 	for _, h := range r.Canary.Spec.Analysis.Webhooks {
-		timed = timed || b.Gate != nil && b.Gate.Name == h.Name && b.Gate.Type == typeOf(h) && h.Deadline > 0
+		timed = timed || b.Gate != nil && b.Gate.Name == h.Name && b.Gate.Type == h.Kind() && h.Deadline > 0
 	}
 	a.Sequence, a.LastStep = b.Sequence, b.LastStep
 	return r.Script.next(r.tick.Number) == 0 && (!timed || b.RollingBack) && !r.moved && reflect.DeepEqual(a, b)

@@ -127,7 +127,7 @@ func tick(text string) (int, error) {
 func (s Script) Check(c *rollout.Canary) error {
 	known := map[Subject][]string{Target: methods}
 	for _, h := range c.Spec.Analysis.Webhooks {
-		known[Hook] = append(known[Hook], h.Name, string(typeOf(h)))
+		known[Hook] = append(known[Hook], h.Name, string(h.Kind()))
 	}
 	for _, m := range c.Spec.Analysis.Metrics {
 		known[Metric] = append(known[Metric], m.Name)

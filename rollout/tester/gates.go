@@ -134,10 +134,8 @@ func (s *Server) listGates(_ http.ResponseWriter, r *http.Request, g grant) (any
 	if err != nil {
 		return nil, err
 	}
-	limit := f.Limit
-	f.Limit = 0
 	seen := slices.DeleteFunc(s.Gates.List(f), func(one api.Gate) bool { return mayGate(g, toCheck, one.Key) != nil })
-	return map[string][]api.Gate{"gates": seen[:min(len(seen), limit)]}, nil
+	return map[string][]api.Gate{"gates": seen[:min(len(seen), f.Limit)]}, nil
 }
 
 // gateOfPath returns the gate of the path, if the caller may do something with it.

@@ -121,7 +121,7 @@ func TestLinkOfFormerCaller(t *testing.T) {
 // TestRootOfBrowser leads a browser to the page, below the token that it came by.
 func TestRootOfBrowser(t *testing.T) {
 	s := newServer(t)
-	s.Guard = guard(t, wireCallers)
+	s.Guard = guard(t, tenants)
 	url := "http://" + serve(t, s)
 	for path, want := range map[string]string{
 		"/":                              "/ui/",
@@ -152,7 +152,7 @@ func TestRootOfBrowser(t *testing.T) {
 // are for: what a test writes is not for all of its namespace.
 func TestScopeOfLooking(t *testing.T) {
 	s := newServer(t)
-	s.Guard = guard(t, wireCallers+"- {name: none, token: none-token-0123456789, types: [], kinds: [rollback]}\n")
+	s.Guard = guard(t, tenants+"- {name: none, token: none-token-0123456789, types: [], kinds: [rollback]}\n")
 	url := "http://" + serve(t, s)
 	all, team := &api.Client{URL: url, Token: "all-of-it-0123456789"}, &api.Client{URL: url, Token: "team-token-0123456789"}
 	none := &api.Client{URL: url, Token: "none-token-0123456789"}

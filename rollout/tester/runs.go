@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/headgate-io/headgate/internal/httpserve"
@@ -18,16 +17,12 @@ var states = []api.RunState{api.Queued, api.Running, api.Succeeded, api.Failed, 
 
 // filter returns the filter of a query, which has no other parameters than those allowed.
 func filter(r *http.Request, allowed ...string) (api.Filter, error) {
-	f := api.Filter{Limit: 100}
-	texts := map[string]*string{"namespace": &f.Namespace, "name": &f.Name, "gate": &f.Gate, "checksum": &f.Checksum, "before": &f.Before}
-	for name, values := range r.URL.Query() {
-		value, ok, want := values[0], true, ""
-		if !slices.Contains(allowed, name) {
-			return f, httpserve.Refuse(http.StatusBadRequest, "parameter %s: is unknown here; there are %s", shown(name), strings.Join(allowed, ", "))
-		}
-		if text := texts[name]; text != nil {
-			*text = value
-		}
+	values, err := httpserve.Parameters(r, allowed...)
+	f := api.Filter{
+		Namespace: values["namespace"], Name: values["name"], Gate: values["gate"], Checksum: values["checksum"], Before: values["before"], Limit: 100,
+	}
+	for name, value := range values {
+		ok, want := true, ""
 		switch name {
 		case "kind":
 			f.Kind, want = api.Kind(value), "gate or rollback"
@@ -46,14 +41,11 @@ func filter(r *http.Request, allowed ...string) (api.Filter, error) {
 			f.Limit, _ = strconv.Atoi(value)
 			ok, want = 0 < f.Limit && f.Limit <= 1000, "from 1 to 1000"
 		}
-		switch {
-		case len(values) != 1:
-			return f, httpserve.Refuse(http.StatusBadRequest, "parameter %s: is there twice", name)
-		case !ok:
+		if !ok {
 			return f, httpserve.Refuse(http.StatusBadRequest, "parameter %s: %q is not possible: want %s", name, shown(value), want)
 		}
 	}
-	return f, nil
+	return f, err
 }
 
 // list collects up to f.Limit of what the caller may see. next returns those
@@ -124,12 +116,13 @@ func (s *Server) getOutput(w http.ResponseWriter, r *http.Request, g grant) (any
 	if err != nil {
 		return nil, err
 	}
-	follow := false
-	for name, values := range r.URL.Query() {
-		follow, err = strconv.ParseBool(values[0])
-		if name != "follow" || len(values) != 1 || err != nil {
-			return nil, httpserve.Refuse(http.StatusBadRequest, "parameters: there is follow alone, true or false")
-		}
+	values, err := httpserve.Parameters(r, "follow")
+	if err != nil {
+		return nil, err
+	}
+	follow, err := strconv.ParseBool(cmp.Or(values["follow"], "false"))
+	if err != nil {
+		return nil, httpserve.Refuse(http.StatusBadRequest, "parameter follow: want true or false")
 	}
 	out := httpserve.NewStream(w, "text/plain; charset=utf-8")
 	if r.Method == http.MethodHead {

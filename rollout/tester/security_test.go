@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -30,7 +29,7 @@ import (
 // row is about what runs, real processes.
 
 const (
-	allToken  = "everything-0123456789"
+	allToken  = "all-of-it-0123456789"
 	teamToken = "team-token-0123456789"
 	lookToken = "look-token-0123456789"
 	gateToken = "gate-token-0123456789"
@@ -60,9 +59,6 @@ func marker(t *testing.T) (command string, marks func() int) {
 
 // TestGUnauthenticatedExecution: whoever can reach the port runs commands.
 func TestGUnauthenticatedExecution(t *testing.T) {
-	if _, err := new(tester.Server).Listen(t.Context(), tester.Endpoint{Addr: "0.0.0.0:0"}); !errors.Is(err, tester.ErrExposed) {
-		t.Errorf("an exposed address without authentication: %v", err)
-	}
 	command, marks := marker(t)
 	d := openDoor(t, func(w *doorway) { w.server.Guard = guard(t, tenants) })
 	task := canary("shop", `{"type": "bash", "cmd": "`+command+`"}`)

@@ -21,8 +21,6 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout/tester"
 	"github.com/headgate-io/headgate/rollout/tester/api"
-	"github.com/headgate-io/headgate/rollout/tester/gate"
-	"github.com/headgate-io/headgate/rollout/tester/run"
 )
 
 const body = `{"name": "podinfo", "namespace": "shop", "phase": "Progressing", "checksum": "abc"`
@@ -248,19 +246,14 @@ func (pipes) Addr() net.Addr { return &net.TCPAddr{} }
 // TestSlowBodies has connections of bodies that do not arrive end, whatever the
 // path and whether the caller said who it is.
 func TestSlowBodies(t *testing.T) {
-	g := guard(t, wireCallers)
+	g := guard(t, tenants)
 	for _, head := range []string{
 		"POST /healthz", "POST /health", "GET /ui/", "GET /metrics", "POST /gate/approve", "POST /gate/check", "POST /",
 		"POST /launch-test", "POST /api/v1/session", "POST /link/none", "POST /?token=wrong",
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			gates, err := gate.Open(gate.Config{})
-			must(t, err)
-			defer gates.Close()
-			runs, err := run.Open(run.Config{})
-			must(t, err)
-			defer runs.Shutdown(t.Context())
-			s := &tester.Server{Gates: gates, Runs: runs, Guard: g}
+			s := newServer(t)
+			s.Guard = g
 			ctx, cancel := context.WithCancel(t.Context())
 			server := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: time.Second}
 			listener := pipes{make(chan net.Conn), ctx}
@@ -318,20 +311,14 @@ func (s *stuck) Write([]byte) (int, error) {
 // TestStuckReader has readers that take nothing cut off after half a minute.
 func TestStuckReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		gates, err := gate.Open(gate.Config{})
-		must(t, err)
-		defer gates.Close()
-		runs, err := run.Open(run.Config{})
-		must(t, err)
-		defer runs.Shutdown(t.Context())
+		s := newServer(t)
 		for range 50 {
 			k := api.Key{Kind: api.KindGate, Namespace: "test", Name: "podinfo", Gate: time.Now().String()}
-			if _, err := gates.Change("open", k, api.Change{}); err != nil {
+			if _, err := s.Gates.Change("open", k, api.Change{}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Millisecond)
 		}
-		s := &tester.Server{Gates: gates, Runs: runs}
 		for _, path := range []string{"/api/v1/watch", "/api/v1/gates", "/healthz"} {
 			began := time.Now()
 			s.Handler().ServeHTTP(&stuck{header: http.Header{}}, httptest.NewRequest(http.MethodGet, path, nil))

@@ -41,10 +41,8 @@ import (
 	"context"
 	"embed"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -156,7 +154,7 @@ func (l *Listener) Serve(ctx context.Context) error {
 // of another server by [http.StripPrefix].
 func (s *Server) Handler() http.Handler {
 	s.started()
-	mux, origins := s.mux(), httpserve.Origins(s.BaseURL)
+	router, origins := s.router(), httpserve.Origins(s.BaseURL)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		httpserve.Take(r)
 		a := httpserve.Answering(w, r)
@@ -168,41 +166,32 @@ func (s *Server) Handler() http.Handler {
 		defer httpserve.Recover(a, "test runner", func(cause, stack string) {
 			s.Log.Error("defect: a request made the test runner panic", "method", r.Method, "path", pathOf(r), "cause", cause, "stack", stack)
 		})
-		switch {
-		case !httpserve.Here(r):
-			s.denied(r, "host", "", fmt.Errorf("the request is for the host %q", r.Host))
-			httpserve.Text(a, http.StatusForbidden, httpserve.MisdirectedText)
-		case origins.Check(r) != nil:
-			s.denied(r, "origin", "", fmt.Errorf("the request is of a page of %q", r.Header.Get("Origin")))
-			httpserve.Text(a, http.StatusForbidden, httpserve.ForeignText)
-		default:
-			httpserve.Normalize(r.URL, "/api/")
-			mux.ServeHTTP(a, r)
+		if err := httpserve.Admit(r, origins); err != nil {
+			s.refuse(a, r, err)
+			return
 		}
+		httpserve.Normalize(r.URL, "/api/")
+		router.ServeHTTP(a, r)
 	})
 }
 
 //go:embed page
 var page embed.FS
 
-type method = httpserve.Method[*Server]
+// A handler serves a route.
+type handler func(*Server, http.ResponseWriter, *http.Request) error
 
-// on returns a method of a path.
-func on(name string, serve func(*Server, http.ResponseWriter, *http.Request) error) method {
-	return method{Name: name, Serve: serve}
-}
-
-// saying returns a method of a path that answers a text.
-func saying(name, text string) method {
-	return on(name, func(_ *Server, w http.ResponseWriter, _ *http.Request) error {
+// saying returns a handler that answers a text.
+func saying(text string) handler {
+	return func(_ *Server, w http.ResponseWriter, _ *http.Request) error {
 		return httpserve.Text(w, http.StatusOK, text)
-	})
+	}
 }
 
-// identified returns a method of a path that every caller with a token may use, whose
-// answer is JSON, unless it is nil: then there is one already.
-func identified(name string, serve func(*Server, http.ResponseWriter, *http.Request, grant) (any, error)) method {
-	return on(name, func(s *Server, w http.ResponseWriter, r *http.Request) error {
+// identified returns a handler for every caller with a token, whose answer is JSON, unless
+// it is nil: then there is one already.
+func identified(serve func(*Server, http.ResponseWriter, *http.Request, grant) (any, error)) handler {
+	return func(s *Server, w http.ResponseWriter, r *http.Request) error {
 		g, err := s.Guard.Identify(r, "")
 		var answer any
 		if err == nil {
@@ -212,61 +201,62 @@ func identified(name string, serve func(*Server, http.ResponseWriter, *http.Requ
 			return err
 		}
 		return httpserve.JSON(w, http.StatusOK, answer)
-	})
+	}
 }
 
-// routes are the paths, by the patterns of [http.ServeMux], and what serves them: by
-// their methods, or whatever the method is.
-var routes = map[string][]method{
-	"/":            {on("", (*Server).other)},
-	"/healthz":     {saying("", "OK")}, // the process serves
-	"/readyz":      {on("", (*Server).readyz)},
-	"/metrics":     {on("GET", (*Server).serveMetrics)},
-	"/health":      {saying("GET", "Good to go!")}, // of the k6 webhook
-	"/launch-test": {on("POST", (*Server).launch)},
+// routes are what serves the paths, see [httpserve.Router].
+var routes = []struct {
+	pattern string
+	serve   handler
+}{
+	{"/", (*Server).other},
+	{"/healthz", saying("OK")}, // the process serves
+	{"/readyz", (*Server).readyz},
+	{"GET /metrics", (*Server).serveMetrics},
+	{"GET /health", saying("Good to go!")}, // of the k6 webhook
+	{"POST /launch-test", (*Server).launch},
 
-	"/gate/approve":             {on("", (*Server).constant)},
-	"/gate/halt":                {on("", (*Server).constant)},
-	"/gate/{action}":            {on("", (*Server).gate)},
-	"/gate/{gate}/{action}":     {on("", (*Server).gate)},
-	"/rollback/{action}":        {on("", (*Server).gate)},
-	"/rollback/{gate}/{action}": {on("", (*Server).gate)},
-	"/link/{secret}":            {on("GET", (*Server).link), on("POST", (*Server).link)},
+	{"/gate/approve", (*Server).constant},
+	{"/gate/halt", (*Server).constant},
+	{"/gate/{action}", (*Server).gate},
+	{"/gate/{gate}/{action}", (*Server).gate},
+	{"/rollback/{action}", (*Server).gate},
+	{"/rollback/{gate}/{action}", (*Server).gate},
+	{"GET /link/{secret}", (*Server).link},
+	{"POST /link/{secret}", (*Server).link},
 
-	"/api/v1/gates": {identified("GET", (*Server).listGates)},
-	"/api/v1/gates/{kind}/{namespace}/{name}/{gate}":          {identified("GET", (*Server).getGate)},
-	"/api/v1/gates/{kind}/{namespace}/{name}/{gate}/{action}": {identified("POST", (*Server).changeGate)},
-	"/api/v1/audit":            {identified("GET", (*Server).listAudit)},
-	"/api/v1/runs":             {identified("GET", (*Server).listRuns)},
-	"/api/v1/runs/{id}":        {identified("GET", (*Server).getRun)},
-	"/api/v1/runs/{id}/output": {identified("GET", (*Server).getOutput)},
-	"/api/v1/runs/{id}/cancel": {identified("POST", (*Server).cancelRun)},
-	"/api/v1/watch":            {identified("GET", (*Server).watch)},
-	"/api/v1/session":          {identified("GET", (*Server).getSession), on("POST", (*Server).login), on("DELETE", (*Server).logout)},
+	{"GET /api/v1/gates", identified((*Server).listGates)},
+	{"GET /api/v1/gates/{kind}/{namespace}/{name}/{gate}", identified((*Server).getGate)},
+	{"POST /api/v1/gates/{kind}/{namespace}/{name}/{gate}/{action}", identified((*Server).changeGate)},
+	{"GET /api/v1/audit", identified((*Server).listAudit)},
+	{"GET /api/v1/runs", identified((*Server).listRuns)},
+	{"GET /api/v1/runs/{id}", identified((*Server).getRun)},
+	{"GET /api/v1/runs/{id}/output", identified((*Server).getOutput)},
+	{"POST /api/v1/runs/{id}/cancel", identified((*Server).cancelRun)},
+	{"GET /api/v1/watch", identified((*Server).watch)},
+	{"GET /api/v1/session", identified((*Server).getSession)},
+	{"POST /api/v1/session", (*Server).login},
+	{"DELETE /api/v1/session", (*Server).logout},
 }
 
 // reserved are the first segments below which unknown paths are not found.
 var reserved = []string{"gate", "rollback", "api", "link", "token"}
 
-// mux returns the router of all paths.
-func (s *Server) mux() *http.ServeMux {
-	mux := http.NewServeMux()
-	for pattern, methods := range routes {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if err := httpserve.Dispatch(s, w, r, methods...); err != nil {
-				s.refuse(w, r, err)
-			}
-		})
+// router returns the router of all paths.
+func (s *Server) router() http.Handler {
+	router := &httpserve.Router{Refuse: s.refuse}
+	for _, route := range routes {
+		router.Route(route.pattern, func(w http.ResponseWriter, r *http.Request) error { return route.serve(s, w, r) })
 	}
 	ui := httpserve.Page(page, "page")
-	mux.Handle("/ui", ui)
-	mux.Handle("/ui/", ui)
+	router.Handle("/ui", ui)
+	router.Handle("/ui/", ui)
 	for _, first := range reserved {
-		nothing := func(w http.ResponseWriter, r *http.Request) { s.refuse(w, r, httpserve.ErrNothing) }
-		mux.HandleFunc("/"+first, nothing)
-		mux.HandleFunc("/"+first+"/", nothing)
+		nothing := func(http.ResponseWriter, *http.Request) error { return httpserve.ErrNothing }
+		router.Route("/"+first, nothing)
+		router.Route("/"+first+"/", nothing)
 	}
-	return mux
+	return router
 }
 
 // classOf returns the class of a path by which requests are counted.
@@ -285,16 +275,15 @@ func classOf(path string) string {
 
 // other leads a browser at the root to the page, and runs tasks for all else.
 func (s *Server) other(w http.ResponseWriter, r *http.Request) error {
-	switch root := r.URL.Path == "/"; {
-	case root && httpserve.Browses(r):
-		w.Header().Set("Location", httpserve.Take(r).Base()+"ui/") // relative: what came before may have been removed
-		w.Header().Set("Vary", "Accept")
-		w.WriteHeader(http.StatusSeeOther)
+	switch {
+	case httpserve.ToPage(w, r):
 		return nil
-	case !root && s.Strict:
+	case r.URL.Path != "/" && s.Strict:
 		return httpserve.ErrNothing
+	case r.Method != http.MethodPost:
+		return httpserve.WrongMethod(w, http.MethodPost)
 	}
-	return httpserve.Dispatch(s, w, r, on(http.MethodPost, (*Server).task))
+	return s.task(w, r)
 }
 
 // readyz answers whether the process takes work: 503 with a reason when its
@@ -350,20 +339,12 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 // and logs those that are about access, and logs those of the test runner
 // itself. Text of the request in it is made harmless.
 func (s *Server) problem(w http.ResponseWriter, r *http.Request, err error) (int, string) {
-	status := http.StatusInternalServerError
-	if own, ok := errors.AsType[*httpserve.Refusal](err); ok {
-		status = own.Status
-	}
-	for known, of := range statuses {
-		if errors.Is(err, known) {
-			status = of
-		}
-	}
+	status := httpserve.StatusOf(err, statuses)
 	if denial, ok := errors.AsType[*httpserve.Denial](err); ok {
 		s.denied(r, denial.Kind, denial.Actor, err)
 		switch {
 		case status == http.StatusForbidden:
-			return status, forbidden
+			return status, cmp.Or(denial.Told, forbidden)
 		case denial.Kind == "missing":
 			err = errors.New(unknown)
 		default:
@@ -399,11 +380,7 @@ func shown(text string) string { return redact.Excerpt(text, 80) }
 // denied counts and logs that a caller was refused.
 func (s *Server) denied(r *http.Request, reason, actor string, cause error) {
 	s.metrics.denials.WithLabelValues(reason).Inc()
-	address, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		address = r.RemoteAddr
-	}
-	s.Log.Warn("refused", "reason", reason, "actor", actor, "remote", clean(address), "route", classOf(r.URL.Path), "cause", clean(cause.Error()))
+	s.Log.Warn("refused", "reason", reason, "actor", actor, "remote", httpserve.Remote(r), "route", classOf(r.URL.Path), "cause", clean(cause.Error()))
 }
 
 // base returns the URL of the test runner as the caller has it, without a slash

@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/internal/redact"
@@ -338,21 +337,14 @@ func (j *job) text(state api.Run, note string) string {
 	return head + middle(state.Output, maxFailure-len(head)-len(tail)) + tail
 }
 
-// middle returns a text of at most most bytes: its beginning and its end.
+// middle returns a text of at most most bytes, which are some hundreds: its beginning and its end.
 func middle(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
 	mark := fmt.Sprintf("\n[%d bytes left out]\n", len(text)-most)
 	half := (most - len(mark)) / 2
-	if half <= 0 {
-		return text[:most]
-	}
-	end := len(text) - half
-	for end < len(text) && !utf8.RuneStart(text[end]) {
-		end++
-	}
-	return strings.ToValidUTF8(text[:half], "") + mark + text[end:]
+	return strings.ToValidUTF8(text[:half]+mark+text[len(text)-half:], "") // without parts of characters
 }
 
 // The wire of the k6 webhook: every failure is 400 with a text.

@@ -54,18 +54,6 @@ func payload(name string, metadata string) string {
 	return fmt.Sprintf(`{"name":%q,"namespace":"test","phase":"Progressing","checksum":"a","metadata":%s}`, name, metadata)
 }
 
-// counting returns a command that appends a line to a file, and what counts them.
-func counting(t *testing.T) (command string, count func() int) {
-	file := filepath.Join(t.TempDir(), "count")
-	return "echo x >> " + file, func() int {
-		text, err := os.ReadFile(file)
-		if err != nil && !os.IsNotExist(err) {
-			t.Fatal(err)
-		}
-		return strings.Count(string(text), "x")
-	}
-}
-
 // until waits until a run of a canary is as wanted.
 func until(t *testing.T, s *tester.Server, name string, wanted func(api.Run) bool) api.Run {
 	t.Helper()
@@ -106,7 +94,7 @@ func TestVerdictIsKept(t *testing.T) {
 			var later atomic.Int64
 			s := newServerOf(t, run.Config{Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
 			handler := s.Handler()
-			command, count := counting(t)
+			command, count := marker(t)
 			body := fmt.Sprintf(`{"name":"app","namespace":"test","phase":"Progressing","checksum":%q,"metadata":{"type":"bash","cmd":"%s; echo fine"%s}}`, test.checksum, command, test.more)
 			ask := func(ctx context.Context) *httptest.ResponseRecorder {
 				w := httptest.NewRecorder()
@@ -212,7 +200,7 @@ func (b broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 func TestAnswerThatIsNotReceived(t *testing.T) {
 	s := newServer(t)
 	handler := s.Handler()
-	command, count := counting(t)
+	command, count := marker(t)
 	body := payload("lost", fmt.Sprintf(`{"type":"bash","cmd":"%s; exit 3"}`, command))
 	ask := func(w http.ResponseWriter, ctx context.Context) {
 		handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(body)))
@@ -284,7 +272,7 @@ func (n notices) next(t *testing.T) (notice api.Notice) {
 
 func TestWatch(t *testing.T) {
 	s := newServer(t)
-	s.Guard = guard(t, wireCallers)
+	s.Guard = guard(t, tenants)
 	url := "http://" + serve(t, s)
 	resp := get(t, url+"/api/v1/watch", "Authorization", "Bearer team-token-0123456789")
 	if kind := resp.Header.Get("Content-Type"); kind != "text/event-stream" {
@@ -357,7 +345,7 @@ func TestPanic(t *testing.T) {
 // TestOutputIsLogged has output in the log when it is asked for, without secrets
 // and control characters, and otherwise not (S-31, S-47).
 func TestOutputIsLogged(t *testing.T) {
-	d := openDoor(t, func(w *doorway) { w.server.Guard = guard(t, wireCallers) })
+	d := openDoor(t, func(w *doorway) { w.server.Guard = guard(t, tenants) })
 	const token = "all-of-it-0123456789"
 	d.post("/", payload("silent", `{"type":"bash","cmd":"echo unseen","token":"`+token+`"}`))
 	d.post("/", payload("logged", `{"type":"bash","cmd":"printf '\\033[31mone %s\\ntwo' `+token+`","logCmdOutput":"true","token":"`+token+`"}`))

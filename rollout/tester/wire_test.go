@@ -85,12 +85,6 @@ func serve(t testing.TB, s *tester.Server) string {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-const wireCallers = `tokens:
-- {name: all, token: all-of-it-0123456789}
-- {name: team, token: team-token-0123456789, namespaces: [team-*], types: [bash], gates: [traffic*]}
-- {name: look, token: look-token-0123456789, readOnly: true}
-`
-
 // TestWire plays testdata/exchanges: every endpoint with what it answers. Each file
 // is for one new test runner.
 func TestWire(t *testing.T) {
@@ -98,7 +92,7 @@ func TestWire(t *testing.T) {
 		"strict.txt": func(_ *testing.T, s *tester.Server) {
 			s.Strict, s.Types, s.FailureStatus = true, []string{"bash"}, 500
 		},
-		"access.txt": func(t *testing.T, s *tester.Server) { s.Guard = guard(t, wireCallers) },
+		"access.txt": func(t *testing.T, s *tester.Server) { s.Guard = guard(t, tenants) },
 	}
 	files, err := filepath.Glob("../../testdata/exchanges/*.txt")
 	if err != nil || len(files) == 0 {
@@ -341,7 +335,7 @@ func TestEndOfRolloutEndsWaits(t *testing.T) {
 // TestEndOfRolloutNeedsAccess has a caller end no waits in namespaces of others.
 func TestEndOfRolloutNeedsAccess(t *testing.T) {
 	s := newServer(t)
-	s.Guard = guard(t, wireCallers)
+	s.Guard = guard(t, tenants)
 	url := "http://" + serve(t, s)
 	mustPost(t, url+"/gate/check", asked("app", "Waiting", "{}"), "Authorization", "Bearer all-of-it-0123456789")
 	for _, path := range []string{"/", "/gate/check", "/gate/close", "/rollback/check"} {

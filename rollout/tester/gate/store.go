@@ -192,9 +192,6 @@ func (s *Store) List(f api.Filter) []api.Gate {
 	}
 	s.mu.Unlock()
 	slices.SortFunc(gates, func(x, y api.Gate) int { return strings.Compare(stored(x.Key), stored(y.Key)) })
-	if f.Limit > 0 && len(gates) > f.Limit {
-		gates = gates[:f.Limit]
-	}
 	return gates
 }
 
