@@ -118,7 +118,7 @@ func TestRuns(t *testing.T) {
 	if log := r.log.String(); strings.Contains(log, `outcome=stored took`) {
 		t.Errorf("the log lacks a revision: %s", log)
 	}
-	for range 30 {
+	for range 16 {
 		r.git("app").push()
 		again()
 	}

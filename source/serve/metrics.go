@@ -34,14 +34,13 @@ type metrics struct {
 
 func (m *metrics) build(s *Server) {
 	m.registry = prometheus.NewRegistry()
-	prefixed := prometheus.WrapRegistererWithPrefix("headgate_", m.registry)
-	prefixed.MustRegister(collector{s})
-	auto := promauto.With(prefixed)
+	m.registry.MustRegister(collector{s})
+	auto := promauto.With(m.registry)
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return auto.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+		return auto.NewCounterVec(prometheus.CounterOpts{Name: "headgate_" + name, Help: help}, labels)
 	}
 	histogram := func(name, help string, buckets ...float64) *prometheus.HistogramVec { // in seconds
-		return auto.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, []string{"kind"})
+		return auto.NewHistogramVec(prometheus.HistogramOpts{Name: "headgate_" + name, Help: help, Buckets: buckets}, []string{"kind"})
 	}
 	m.runs = histogram("reconcile_duration_seconds", "Time that reconciliations took.", 0.005, 0.025, 0.1, 0.25, 1, 2.5, 10, 30, 60, 300, 1800)
 	m.late = histogram("reconcile_lateness_seconds", "Time from when a reconciliation was due to its start.", 0.01, 0.1, 0.5, 1, 3, 10, 30, 60, 300, 1800)
@@ -54,7 +53,7 @@ func (m *metrics) build(s *Server) {
 	m.hooks = counter("hook_requests_total", "Calls of webhooks, by their provider and how they were answered.", "provider", "code")
 	m.denials = counter("auth_failures_total", "Requests that were refused because of their sender, or where they came from.", "reason")
 	m.requests = counter("http_requests_total", "Requests that were answered.", "route", "code")
-	m.inFlight = auto.NewGauge(prometheus.GaugeOpts{Name: "http_requests_in_flight", Help: "Requests that wait for an answer, and streams."})
+	m.inFlight = auto.NewGauge(prometheus.GaugeOpts{Name: "headgate_http_requests_in_flight", Help: "Requests that wait for an answer, and streams."})
 	m.zero()
 	process := prometheus.NewRegistry()
 	process.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -113,7 +112,7 @@ func (collector) Describe(chan<- *prometheus.Desc) {}
 // Collect implements [prometheus.Collector].
 func (s collector) Collect(out chan<- prometheus.Metric) {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, labels, nil)
+		return prometheus.NewDesc("headgate_"+name, help, labels, nil)
 	}
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)

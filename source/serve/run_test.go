@@ -587,7 +587,7 @@ func TestCircle(t *testing.T) {
 }
 
 func TestChain(t *testing.T) {
-	const n = 300
+	const n = 100
 	var objects []source.Object
 	for i := range n {
 		name, before := fmt.Sprint("r", i), []string{}

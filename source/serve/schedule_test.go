@@ -86,10 +86,10 @@ func TestStalledHosts(t *testing.T) {
 				r.Runs, r.PerHost, r.Fetches = 32, 16, 4
 				r.feed.now.Objects = append(r.fleet(60, 6, "bad", time.Minute, stall), r.fleet(20, 1, "good", time.Minute, hangs(0))...)
 			}, func(r *rig) {
-				time.Sleep(5 * time.Minute)
+				time.Sleep(3 * time.Minute)
 				r.took()
 				r.fleet(20, 1, "good", time.Minute, func(u *upstream) { u.rev = "main@sha1:2222222222222222222222222222222222222222" })
-				time.Sleep(5 * time.Minute)
+				time.Sleep(3 * time.Minute)
 				runs, stored := 0, 0
 				for _, run := range r.took() {
 					if run.Object.Name[0] != 'g' {
@@ -103,7 +103,7 @@ func TestStalledHosts(t *testing.T) {
 						r.Errorf("%s: late by %s", run.Object, late)
 					}
 				}
-				if runs < 80 || stored != 20 {
+				if runs < 50 || stored != 20 {
 					r.Errorf("%d runs, %d stored", runs, stored)
 				}
 			})
@@ -132,7 +132,7 @@ func TestStalledHosts(t *testing.T) {
 
 // Many more objects than can run at a time are run on time.
 func TestCrowd(t *testing.T) {
-	const n = 600
+	const n = 400
 	var worst time.Duration
 	runs := 0
 	live(t, nil, func(r *rig) {
@@ -251,7 +251,7 @@ type world struct {
 
 const (
 	modelObjects  = 12
-	modelInterval = 20 * time.Minute
+	modelInterval = time.Hour
 	modelTimeout  = time.Minute
 )
 
@@ -454,7 +454,7 @@ func TestModel(t *testing.T) {
 		time.Sleep(2 * time.Hour) // those that wait
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.runs < days*24*3*modelObjects/4 {
+		if w.runs < days*24*modelObjects/4 {
 			t.Errorf("%d runs", w.runs)
 		}
 	})
