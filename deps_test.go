@@ -90,7 +90,7 @@ var rooms = map[string]room{
 	"examples/embed":  {imports: "headgate artifact source source/serve source/serve/feed"},
 
 	"internal/call":        {imports: "internal/httpserve internal/origin internal/redact internal/retry"},
-	"internal/durable":     {},
+	"internal/durable":     {modules: "golang.org/x/sys"},
 	"internal/command":     {},
 	"internal/document":    {imports: "internal/redact", modules: "go.yaml.in/yaml/v3"},
 	"internal/signature":   {modules: "github.com/ProtonMail/go-crypto github.com/cloudflare/circl golang.org/x/crypto golang.org/x/sys"},

@@ -158,7 +158,7 @@ func (p *program) runServe(ctx context.Context, f *serveFlags) (err error) {
 		return err
 	}
 	defer closing(&err, c.Journal.Close)
-	c.Feed = countedFeed{&feed.Files{Paths: f.files, Secrets: f.secrets, More: source.EnvSecrets(p.lookup), Warn: problem("documents")}, log}
+	c.Feed = &feed.Files{Paths: f.files, Secrets: f.secrets, More: source.EnvSecrets(p.lookup), Warn: problem("documents")}
 	c.Store, c.Statuses, c.Log, c.Origin = store, ledgerOf(f.store), log, p.origins(f.cacheDir()).New
 	server, err := serve.New(c)
 	if err != nil {
@@ -220,24 +220,6 @@ func (p *program) serveConfig(f *serveFlags, problem func(string) func(error)) (
 		return c, &exitError{exitUsage, err}
 	}
 	return c, nil
-}
-
-// countedFeed logs how many documents there are.
-type countedFeed struct {
-	serve.Feed
-	log *slog.Logger
-}
-
-// Follow implements [serve.Feed].
-func (f countedFeed) Follow(ctx context.Context, set func(serve.Desired)) error {
-	objects, defects := -1, 0
-	return f.Feed.Follow(ctx, func(d serve.Desired) {
-		if len(d.Objects) != objects || len(d.Defects) != defects {
-			objects, defects = len(d.Objects), len(d.Defects)
-			f.log.Info("documents", "objects", objects, "defects", defects)
-		}
-		set(d)
-	})
 }
 
 // receivers adds the addresses that events are posted to, and their Secrets.

@@ -2,27 +2,21 @@ package durable
 
 import (
 	"os"
-	"syscall"
-	"unsafe"
+
+	"golang.org/x/sys/windows"
 )
 
-var lockFileEx = syscall.NewLazyDLL("kernel32.dll").NewProc("LockFileEx")
-
-const (
-	lockExclusiveNow = 0x3                 // LOCKFILE_EXCLUSIVE_LOCK | LOCKFILE_FAIL_IMMEDIATELY
-	lockOffset       = 0x7fffffff          // high half: beyond any content, which a lock would make unreadable
-	lockViolation    = syscall.Errno(0x21) // ERROR_LOCK_VIOLATION
-)
+const lockOffset = 0x7fffffff // high half: beyond any content, which a lock would make unreadable
 
 // TryLock takes the exclusive lock of f if it is free. It ends with the
 // handle, so also with the process.
 func TryLock(f *os.File) (bool, error) {
-	at := syscall.Overlapped{OffsetHigh: lockOffset}
-	ok, _, err := lockFileEx.Call(f.Fd(), lockExclusiveNow, 0, 1, 0, uintptr(unsafe.Pointer(&at)))
-	switch {
-	case ok != 0:
+	at := windows.Overlapped{OffsetHigh: lockOffset}
+	err := windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &at)
+	switch err {
+	case nil:
 		return true, nil
-	case err == lockViolation || err == syscall.ERROR_IO_PENDING:
+	case windows.ERROR_LOCK_VIOLATION, windows.ERROR_IO_PENDING:
 		return false, nil
 	}
 	return false, &os.PathError{Op: "lock", Path: f.Name(), Err: err}

@@ -2,34 +2,24 @@ package durable
 
 import (
 	"errors"
-	"syscall"
-	"unsafe"
-)
 
-var getDiskFreeSpaceEx = syscall.NewLazyDLL("kernel32.dll").NewProc("GetDiskFreeSpaceExW")
-
-const (
-	handleDiskFull    = syscall.Errno(39)   // ERROR_HANDLE_DISK_FULL
-	diskFull          = syscall.Errno(112)  // ERROR_DISK_FULL
-	diskQuotaExceeded = syscall.Errno(1295) // ERROR_DISK_QUOTA_EXCEEDED
+	"golang.org/x/sys/windows"
 )
 
 // NoSpace reports whether err is a write that failed because the volume, or the
 // share of it that the user may have, is full.
 func NoSpace(err error) bool {
-	return errors.Is(err, diskFull) || errors.Is(err, handleDiskFull) || errors.Is(err, diskQuotaExceeded)
+	return errors.Is(err, windows.ERROR_HANDLE_DISK_FULL) || errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_DISK_QUOTA_EXCEEDED)
 }
 
 // Volume returns how many bytes the volume of a directory holds in all, and how many
 // are free for this user.
 func Volume(dir string) (size, free int64, err error) {
-	name, err := syscall.UTF16PtrFromString(dir)
+	name, err := windows.UTF16PtrFromString(dir)
 	if err != nil {
 		return 0, 0, err
 	}
-	var available, total, all int64
-	if ok, _, err := getDiskFreeSpaceEx.Call(uintptr(unsafe.Pointer(name)), uintptr(unsafe.Pointer(&available)), uintptr(unsafe.Pointer(&total)), uintptr(unsafe.Pointer(&all))); ok == 0 {
-		return 0, 0, err
-	}
-	return total, available, nil
+	var available, total, all uint64
+	err = windows.GetDiskFreeSpaceEx(name, &available, &total, &all)
+	return int64(total), int64(available), err
 }

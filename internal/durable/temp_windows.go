@@ -1,9 +1,10 @@
 package durable
 
-import "os"
+import (
+	"os"
 
-// deleteOnClose is FILE_FLAG_DELETE_ON_CLOSE, which [os.OpenFile] passes on.
-const deleteOnClose = 0x04000000
+	"golang.org/x/sys/windows"
+)
 
 // TempFile creates a file that is gone when it is closed, even by a crash.
 func TempFile() (*os.File, error) {
@@ -15,5 +16,5 @@ func TempFile() (*os.File, error) {
 	if err := f.Close(); err != nil {
 		return nil, err
 	}
-	return os.OpenFile(name, os.O_RDWR|os.O_TRUNC|deleteOnClose, 0o600)
+	return os.OpenFile(name, os.O_RDWR|os.O_TRUNC|windows.FILE_FLAG_DELETE_ON_CLOSE, 0o600)
 }

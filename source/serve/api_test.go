@@ -43,7 +43,7 @@ func TestChange(t *testing.T) {
 			t.Errorf("%+v, %v", one, err)
 		}
 	}
-	r.push("app")
+	r.git("app").push()
 	one, ticket, err := shop.Reconcile(t.Context(), app, api.Change{}, time.Minute)
 	if err != nil || one.Last == nil || one.Last.Trigger != "request" || !strings.HasSuffix(one.Revision, "1") {
 		t.Errorf("%+v, %v, %v", one, ticket, err)
@@ -94,10 +94,10 @@ func TestRuns(t *testing.T) {
 	}
 	again()
 	again()
-	r.fail("app", errDown)
+	r.git("app").fail(errRefused)
 	again()
-	r.fail("app", nil)
-	r.push("app")
+	r.git("app").fail(nil)
+	r.git("app").push()
 	again()
 	again()
 	var answer struct{ Runs []api.Run }
@@ -118,8 +118,8 @@ func TestRuns(t *testing.T) {
 	if log := r.log.String(); strings.Contains(log, `outcome=stored took`) {
 		t.Errorf("the log lacks a revision: %s", log)
 	}
-	for range 30 {
-		r.push("app")
+	for range 16 {
+		r.git("app").push()
 		again()
 	}
 	if err := c.Get(t.Context(), api.Path(app, "runs"), nil, &answer); err != nil || len(answer.Runs) != 20 {
@@ -161,7 +161,7 @@ func TestFiles(t *testing.T) {
 func TestSources(t *testing.T) {
 	r := newWeb(t, false)
 	c := r.client("")
-	r.fail("app", errDown)
+	r.git("app").fail(errRefused)
 	if _, _, err := c.Reconcile(t.Context(), app, api.Change{}, time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -180,9 +180,8 @@ kind: GitRepository
 metadata: {name: part, namespace: shop}
 spec: {url: "https://git.example.org/part.git", interval: 1h}
 `)
-	release := r.stall("part")
-	defer release()
-	r.desired <- serve.Desired{Objects: more, Defects: []error{errors.New("objects.yaml:3: spec.url: \x1b[1mis required https://ci:" + password + "@git.example.org")}}
+	r.git("part").set(hangs(time.Hour))
+	r.feed.set(serve.Desired{Objects: more, Defects: []error{errors.New("objects.yaml:3: spec.url: \x1b[1mis required https://ci:" + password + "@git.example.org")}})
 	filled := map[string]bool{}
 	seen := errors.New("seen")
 	err := c.Watch(t.Context(), api.Filter{}, func(n api.Notice) error {
@@ -246,14 +245,14 @@ func TestWatchStream(t *testing.T) {
 		case n.Source != nil && n.Source.Namespace != "shop":
 			t.Errorf("the caller is told of %s/%s", n.Source.Namespace, n.Source.Name)
 		case n.Source != nil && strings.HasSuffix(n.Source.Revision, "1"):
-			r.desired <- serve.Desired{Objects: objects(t, documents)[1:]}
+			r.feed.set(serve.Desired{Objects: objects(t, documents)[1:]})
 		case n.Source != nil:
 			names[n.Source.Name] = true
 		case n.Synced:
 			if len(names) != 2 {
 				t.Errorf("there are %v", names)
 			}
-			r.push("app")
+			r.git("app").push()
 			if _, _, err := c.Reconcile(t.Context(), app, api.Change{}, 0); err != nil {
 				return err
 			}
@@ -279,7 +278,7 @@ func TestWatchFilter(t *testing.T) {
 		case n.Source != nil && n.Source.Name != "app":
 			t.Errorf("told of %s", n.Source.Name)
 		case n.Synced:
-			r.fail("app", errDown)
+			r.git("app").fail(errRefused)
 			_, _, err := c.Reconcile(t.Context(), app, api.Change{}, 0)
 			return err
 		case n.Gone != nil:
@@ -294,10 +293,10 @@ func TestWatchFilter(t *testing.T) {
 
 // open opens a stream as a proxy sees it.
 func (r *web) open(ctx context.Context, path, token string, header ...string) *http.Response {
-	r.t.Helper()
+	r.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+path, nil)
 	if err != nil {
-		r.t.Fatal(err)
+		r.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
 	for i := 0; i+1 < len(header); i += 2 {
@@ -305,14 +304,14 @@ func (r *web) open(ctx context.Context, path, token string, header ...string) *h
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		r.t.Fatal(err)
+		r.Fatal(err)
 	}
 	return resp
 }
 
 // TestStream shows the form of a stream, its comments, and that it ends with the server.
 func TestStream(t *testing.T) {
-	r := newWeb(t, false)
+	r := newWeb(t, false, func(r *web) { r.Keepalive = 20 * time.Millisecond })
 	for _, path := range []string{"/api/v1/watch", "/api/v1/events?follow=true"} {
 		resp := r.open(t.Context(), path, "")
 		defer resp.Body.Close()
@@ -323,7 +322,7 @@ func TestStream(t *testing.T) {
 		for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
 			if lines.Text() == ":" {
 				if comments++; comments == 2 && path != "/api/v1/watch" {
-					r.stop()
+					r.cancel()
 				} else if comments == 2 {
 					break
 				}
@@ -356,6 +355,7 @@ func TestStreamEnds(t *testing.T) {
 	}
 	var later atomic.Int64
 	r := newWeb(t, false, func(r *web) {
+		r.Keepalive = 20 * time.Millisecond
 		r.Callers, _ = serve.OpenCallers(serve.CallersConfig{File: name, Now: func() time.Time { return began.Add(time.Duration(later.Load())) }})
 	})
 	resp := r.open(t.Context(), "/api/v1/watch", "token-of-a-000001")
@@ -382,7 +382,7 @@ func TestFollow(t *testing.T) {
 		}
 		last = e.ID
 		if seen++; seen == 2 { // of app and assets
-			r.push("app")
+			r.git("app").push()
 			_, _, err := c.Reconcile(t.Context(), app, api.Change{}, 0)
 			return err
 		}
@@ -408,7 +408,7 @@ func TestFollow(t *testing.T) {
 		t.Errorf("%q, %q", first, lines.Text())
 	}
 	all, site := r.client("token-of-all-0001"), source.Reference{Kind: "GitRepository", Namespace: "docs", Name: "site"}
-	r.push("site")
+	r.git("site").push()
 	if _, _, err := all.Reconcile(t.Context(), site, api.Change{}, time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -428,7 +428,7 @@ func TestFollow(t *testing.T) {
 // TestStatsAreOwn tells a caller of some namespaces nothing of what the others wait for.
 func TestStatsAreOwn(t *testing.T) {
 	r := newWeb(t, true, func(r *web) { r.Runs = 1 })
-	defer r.stall("app")()
+	r.git("app").set(hangs(time.Hour))
 	site := source.Reference{Kind: "GitRepository", Namespace: "docs", Name: "site"}
 	for _, ref := range []source.Reference{app, site} {
 		if _, err := r.Request(ref, serve.Request); err != nil {
@@ -446,7 +446,7 @@ func TestStatsAreOwn(t *testing.T) {
 // TestEnded tells one who waits for a run that will not be to come again.
 func TestEnded(t *testing.T) {
 	r := newWeb(t, false)
-	release := r.stall("app")
+	r.git("app").set(hangs(time.Hour))
 	if _, err := r.Request(app, serve.Request); err != nil {
 		t.Fatal(err)
 	}
@@ -455,8 +455,7 @@ func TestEnded(t *testing.T) {
 		s, _, _ := r.ask("POST", "/api/v1/sources/gitrepository/shop/app/reconcile?wait=1m", "", "")
 		status <- s
 	}()
-	r.stop()
-	release()
+	r.cancel()
 	if s := <-status; s != 503 {
 		t.Errorf("%d", s)
 	}
@@ -491,7 +490,7 @@ func TestSession(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	r := newWeb(t, false)
 	c := r.client("")
-	r.fail("app", errDown)
+	r.git("app").fail(errRefused)
 	if _, _, err := c.Reconcile(t.Context(), app, api.Change{}, time.Minute); err != nil {
 		t.Fatal(err)
 	}
@@ -540,9 +539,9 @@ spec: {chart: web, interval: 1h, sourceRef: {kind: HelmRepository, name: charts}
 // their kinds as they do, and their pointers lead to the artifact by either name.
 func TestSpellingOfTheDocument(t *testing.T) {
 	r := newWeb(t, false, func(r *web) { r.Retention = time.Millisecond })
-	r.desired <- serve.Desired{Objects: objects(t, documents+helmDocuments)}
+	r.feed.set(serve.Desired{Objects: objects(t, documents+helmDocuments)})
 	for _, ref := range []source.Reference{{Kind: "PkgRepository", Namespace: "shop", Name: "charts"}, {Kind: "PkgChart", Namespace: "shop", Name: "web"}} {
-		r.ran(ref)
+		r.began(ref)
 	}
 	if _, _, text := r.ask("GET", "/api/v1/sources/pkgrepository/shop/charts/files", "", ""); strings.Count(text, `"path"`) != 1 || !strings.Contains(text, `.yaml"`) {
 		t.Errorf("files of an index: %s", text)
@@ -573,7 +572,7 @@ func TestSpellingOfTheDocument(t *testing.T) {
 	err := r.client("").Watch(t.Context(), api.Filter{Namespace: "shop"}, func(n api.Notice) error {
 		switch {
 		case n.Synced:
-			r.desired <- serve.Desired{Objects: objects(t, documents)}
+			r.feed.set(serve.Desired{Objects: objects(t, documents)})
 		case n.Gone != nil:
 			if gone = append(gone, n.Gone.Kind); len(gone) == 2 {
 				return errEnough

@@ -1,9 +1,7 @@
 package serve_test
 
 import (
-	"context"
 	"errors"
-	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -16,22 +14,11 @@ import (
 	"github.com/headgate-io/headgate/source/serve"
 )
 
-// An archived origin has files of which the content is that of an upstream's revision.
-type archived struct{ *origin }
-
-func (a archived) Open(_ context.Context, rev source.Revision) (source.Content, error) {
-	return archivedContent{&content{a.up, rev}}, nil
+// halves returns the files of a revision WEB@sha1:API.
+func halves(id string) fstest.MapFS {
+	web, api, _ := strings.Cut(id, "@sha1:")
+	return fstest.MapFS{"web/a": {Data: []byte(web)}, "api/a": {Data: []byte(api)}}
 }
-
-type archivedContent struct{ *content }
-
-func (c archivedContent) WriteTo(ctx context.Context, w io.Writer) (source.Report, error) {
-	web, api, _ := strings.Cut(c.rev.ID, "@sha1:")
-	report, err := artifact.Pack(ctx, w, fstest.MapFS{"web/a": {Data: []byte(web)}, "api/a": {Data: []byte(api)}})
-	return source.Report{Report: report}, err
-}
-
-func (archivedContent) Close() error { return nil }
 
 // A generator's artifacts follow their sources, one by one, and go with it.
 func TestGenerator(t *testing.T) {
@@ -70,7 +57,7 @@ func TestGenerator(t *testing.T) {
 				return generator.New(obj, env), nil
 			}
 			o, err := r.origin(obj, env)
-			return archived{o.(*origin)}, err
+			return archived{o, halves}, err
 		}
 	}, func(r *rig) {
 		push(r, "one@sha1:1")
@@ -160,7 +147,7 @@ func TestGeneratorTakesOver(t *testing.T) {
 				return generator.New(e, env), nil
 			}
 			o, err := r.origin(obj, env)
-			return archived{o.(*origin)}, err
+			return archived{o, halves}, err
 		}
 	}, func(r *rig) {
 		r.put(composed.Outputs()[0], repo("mono", site, time.Hour))

@@ -1,8 +1,6 @@
 package serve_test
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/hmac"
 	"crypto/sha1"
@@ -20,10 +18,8 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"testing"
 
-	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve"
 )
@@ -34,51 +30,26 @@ const (
 	signedApp = `{apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: app, annotations: {hook.headgate.dev/secret: hook}}, spec: {url: "https://h/o/app", interval: 1h}}`
 )
 
-// hooks is a server that runs, and the Secrets of its webhooks.
+// hooks is a rig whose webhooks are called, and the Secrets of these.
 type hooks struct {
-	*serve.Server
+	*rig
 	secrets map[string]map[string]string
 	log     *lines
-	runs    atomic.Int64 // that webhooks triggered
 }
 
-func newHooks(t *testing.T, documents string, adjust ...func(*serve.Config)) *hooks {
+// hooked calls test with the rig of documents, whose objects have run.
+func hooked(t *testing.T, documents string, adjust func(*serve.Config), test func(*hooks)) {
 	t.Helper()
-	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
 	h := &hooks{secrets: map[string]map[string]string{"default/hook": {"token": hookToken}}, log: new(lines)}
-	ready := make(chan struct{})
-	c := serve.Config{
-		Feed: feedFunc(func(ctx context.Context, set func(serve.Desired)) error {
-			set(serve.Desired{Objects: objects(t, documents), Secrets: h})
-			close(ready)
-			<-ctx.Done()
-			return nil
-		}),
-		Statuses: new(memory), Store: store, Scrub: -1, Log: slog.New(slog.NewTextHandler(h.log, nil)),
-		Origin: func(source.Object, source.Env) (source.Origin, error) { return nil, source.ErrWaiting },
-		Observe: func(r serve.Run) {
-			if r.Trigger == serve.Hook {
-				h.runs.Add(1)
-			}
-		},
-	}
-	for _, f := range adjust {
-		f(&c)
-	}
-	h.Server = newServer(t, c)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error)
-	go func() { ended <- h.Run(ctx) }()
-	<-ready
-	t.Cleanup(func() {
-		cancel()
-		<-ended
-		store.Close()
+	live(t, objects(t, documents), func(r *rig) {
+		r.feed.now.Secrets, r.Statuses = h, new(memory)
+		if r.Config.Log = slog.New(slog.NewTextHandler(h.log, nil)); adjust != nil {
+			adjust(&r.Config)
+		}
+	}, func(r *rig) {
+		h.rig = r
+		test(h)
 	})
-	return h
 }
 
 func (h *hooks) Secret(_ context.Context, namespace, name string) (source.Secret, error) {
@@ -101,17 +72,17 @@ func (h *hooks) PullSecrets(context.Context, string, string) ([]source.Secret, e
 }
 
 // post sends a webhook and returns status and reason of the answer.
-func (h *hooks) post(t *testing.T, path, body string, header map[string]string) (int, string) {
-	t.Helper()
+func (h *hooks) post(path, body string, header map[string]string) (int, string) {
+	h.Helper()
 	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
 	for name, value := range header {
 		r.Header.Set(name, value)
 	}
-	return h.answer(t, r)
+	return h.answer(r)
 }
 
-func (h *hooks) answer(t *testing.T, r *http.Request) (int, string) {
-	t.Helper()
+func (h *hooks) answer(r *http.Request) (int, string) {
+	h.Helper()
 	w := httptest.NewRecorder()
 	h.Handler().ServeHTTP(w, r)
 	var said struct {
@@ -119,10 +90,10 @@ func (h *hooks) answer(t *testing.T, r *http.Request) (int, string) {
 		Reason string
 	}
 	if err := json.Unmarshal(w.Body.Bytes(), &said); w.Code != 404 && w.Code != 405 && (err != nil || said.Status != w.Code) {
-		t.Errorf("%v: %s", err, w.Body)
+		h.Errorf("%v: %s", err, w.Body)
 	}
 	if text := w.Body.String() + h.log.String(); strings.Contains(text, hookToken) || strings.Contains(text, "\x1b") {
-		t.Errorf("%q is not to be shown", text)
+		h.Errorf("%q is not to be shown", text)
 	}
 	return w.Code, said.Reason
 }
@@ -136,7 +107,6 @@ func sum(of func() hash.Hash, key, body string) string {
 func TestHookProof(t *testing.T) {
 	const body = "{}"
 	refused := 401
-	h := newHooks(t, signedApp) // whose callers may do everything, which does not matter where there is a Secret
 	rows := map[string]struct {
 		header map[string]string
 		query  string
@@ -178,64 +148,60 @@ func TestHookProof(t *testing.T) {
 		"HMAC with the empty key":   {map[string]string{"X-Hub-Signature-256": "sha256=" + sum(sha256.New, "", body)}, "", refused},
 		"body with a line break in": {map[string]string{"Authorization": "Bearer\t" + hookToken}, "", refused},
 	}
-	for _, want := range []int{refused, 202} {
-		for name, test := range rows {
-			if test.want != want {
-				continue
+	hooked(t, signedApp, nil, func(h *hooks) { // whose callers may do everything, which does not matter where there is a Secret
+		for _, want := range []int{refused, 202} {
+			for name, test := range rows {
+				if test.want != want {
+					continue
+				}
+				before := len(h.log.String())
+				if status, reason := h.post(hookPath+test.query, body, test.header); status != want {
+					h.Errorf("%s: %d %s; %s", name, status, reason, h.log.String()[before:])
+				}
 			}
-			before := len(h.log.String())
-			if status, reason := h.post(t, hookPath+test.query, body, test.header); status != want {
-				t.Errorf("%s: %d %s; %s", name, status, reason, h.log.String()[before:])
+			if want == refused {
+				h.ran("")
 			}
 		}
-		if want == refused && h.runs.Load() > 0 {
-			t.Error("something ran")
-		}
-	}
+	})
 }
 
 // Who cannot sign learns nothing about which objects there are.
 func TestHookRefusalsAreAlike(t *testing.T) {
-	d := newHooks(t, signedApp+`
+	documents := signedApp
+	for name, secret := range map[string]string{"lost": "none", "void": `""`, "blank": "blank", "line": "line", "broken": "broken"} {
+		documents += "\n---\n" + strings.Replace(strings.Replace(signedApp, "name: app", "name: "+name, 1), "secret: hook", "secret: "+secret, 1)
+	}
+	documents += `
 ---
 {apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: plain}, spec: {url: "https://h/o/app", interval: 1h}}
----
-{apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: lost, annotations: {hook.headgate.dev/secret: none}}, spec: {url: "https://h/o/app", interval: 1h}}
----
-{apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: void, annotations: {hook.headgate.dev/secret: ""}}, spec: {url: "https://h/o/app", interval: 1h}}
----
-{apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: blank, annotations: {hook.headgate.dev/secret: blank}}, spec: {url: "https://h/o/app", interval: 1h}}
----
-{apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: line, annotations: {hook.headgate.dev/secret: line}}, spec: {url: "https://h/o/app", interval: 1h}}
----
-{apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: broken, annotations: {hook.headgate.dev/secret: broken}}, spec: {url: "https://h/o/app", interval: 1h}}
-`, closed(t))
-	d.secrets["default/blank"] = map[string]string{"password": hookToken}
-	d.secrets["default/line"] = map[string]string{"token": hookToken + "\n"}
-	d.secrets["default/broken"] = map[string]string{"token": "broken"}
-	var first string
-	for name, logged := range map[string]string{
-		"app": "X-Hub-Signature-256 is not by the token of secret default/hook", "plain": "has no Secret for webhooks", "nobody": "there is no object GitRepository/default/nobody",
-		"lost": "secret default/none does not exist", "void": "secret default/ does not exist", "blank": "key token is missing", "line": "key token ends in a line break", "broken": "store of secrets is broken",
-	} {
-		r := httptest.NewRequest(http.MethodPost, "/hook/git/"+name, strings.NewReader("{}"))
-		r.Header.Set("X-Hub-Signature-256", "sha256=00")
-		w := httptest.NewRecorder()
-		d.Handler().ServeHTTP(w, r)
-		got := fmt.Sprint(w.Code, w.Header(), w.Body)
-		if first == "" {
-			first = got
+`
+	hooked(t, documents, closed(t), func(h *hooks) {
+		h.secrets["default/blank"] = map[string]string{"password": hookToken}
+		h.secrets["default/line"] = map[string]string{"token": hookToken + "\n"}
+		h.secrets["default/broken"] = map[string]string{"token": "broken"}
+		var first string
+		for name, logged := range map[string]string{
+			"app": "X-Hub-Signature-256 is not by the token of secret default/hook", "plain": "has no Secret for webhooks", "nobody": "there is no object GitRepository/default/nobody",
+			"lost": "secret default/none does not exist", "void": "secret default/ does not exist", "blank": "key token is missing", "line": "key token ends in a line break", "broken": "store of secrets is broken",
+		} {
+			r := httptest.NewRequest(http.MethodPost, "/hook/git/"+name, strings.NewReader("{}"))
+			r.Header.Set("X-Hub-Signature-256", "sha256=00")
+			w := httptest.NewRecorder()
+			h.Handler().ServeHTTP(w, r)
+			got := fmt.Sprint(w.Code, w.Header(), w.Body)
+			if first == "" {
+				first = got
+			}
+			if got != first || w.Code != 401 {
+				h.Errorf("%s: %s\nothers: %s", name, got, first)
+			}
+			if reason := h.log.String(); !strings.Contains(reason, logged) || strings.Contains(reason, hookToken) {
+				h.Errorf("%s: %s", name, reason)
+			}
 		}
-		if got != first || w.Code != 401 {
-			t.Errorf("%s: %s\nothers: %s", name, got, first)
-		}
-		if reason := d.log.String(); !strings.Contains(reason, logged) || strings.Contains(reason, hookToken) {
-			t.Errorf("%s: %s", name, reason)
-		}
-	}
-	if d.runs.Load() != 0 {
-		t.Error("something ran")
-	}
+		h.ran("")
+	})
 }
 
 // closed has the server know its callers.
@@ -267,49 +233,44 @@ func TestHookWithoutSecret(t *testing.T) {
 		"Secret cannot be read":    {"hooks", map[string]string{"token": "broken"}, true, "/hook/git/shop/app", "", 401},
 		"no object, with a Secret": {"hooks", map[string]string{"token": hookToken}, false, "/hook/git/shop/other", hookToken, 401},
 	} {
-		h := newHooks(t, document, func(c *serve.Config) {
+		adjust := func(c *serve.Config) {
 			if c.Hooks = test.secret; !test.open {
 				closed(t)(c)
 			}
+		}
+		hooked(t, document, adjust, func(h *hooks) {
+			if test.data != nil {
+				h.secrets["shop/hooks"] = test.data
+			}
+			if status, reason := h.post(test.path, "", map[string]string{"X-Gitlab-Token": test.token}); status != test.want {
+				h.Errorf("%s: %d %s", name, status, reason)
+			}
 		})
-		if test.data != nil {
-			h.secrets["shop/hooks"] = test.data
-		}
-		if status, reason := h.post(t, test.path, "", map[string]string{"X-Gitlab-Token": test.token}); status != test.want {
-			t.Errorf("%s: %d %s", name, status, reason)
-		}
 	}
-	h := newHooks(t, signedApp)
-	h.secrets["default/hook"] = map[string]string{"token": "n3w-token"}
-	for token, want := range map[string]int{hookToken: 401, "n3w-token": 202} {
-		if status, _ := h.post(t, hookPath, "", map[string]string{"X-Gitlab-Token": token}); status != want {
-			t.Errorf("%s: %d after it was changed", token, status)
+	hooked(t, signedApp, nil, func(h *hooks) {
+		h.secrets["default/hook"] = map[string]string{"token": "n3w-token"}
+		for token, want := range map[string]int{hookToken: 401, "n3w-token": 202} {
+			if status, _ := h.post(hookPath, "", map[string]string{"X-Gitlab-Token": token}); status != want {
+				h.Errorf("%s: %d after it was changed", token, status)
+			}
 		}
-	}
+	})
 }
 
 func TestHookRequests(t *testing.T) {
 	auth := map[string]string{"Authorization": hookToken}
-	h := newHooks(t, signedApp)
-	for path, want := range map[string]int{
+	paths := map[string]int{
 		"/hook/gitrepository/app": 202, "/hook/GitRepository/default/app": 202, "/hook/gitrepositories/app": 202, "/hook/git//app": 202,
 		"/hook/": 404, "/hook/app": 404, "/hook/secret/app": 404, "/hook/git/default/app/": 404, "/hook/git/default/app/x": 404,
 		"/hook/git/default/..": 404, "/hook/git/default/A": 404, "/hook/git/default/a%0Ab": 404, "/hook/git/default%2Fapp": 404, "/other/git/app": 404,
-	} {
-		if status, reason := h.post(t, path, "{}", auth); status != want {
-			t.Errorf("%s: %d %s", path, status, reason)
-		}
 	}
 	large := strings.Repeat(" ", 1<<20)
-	var zipped bytes.Buffer
-	z := gzip.NewWriter(&zipped)
-	z.Close()
 	event := func(header, name string) *http.Request {
 		r := httptest.NewRequest("POST", hookPath, strings.NewReader("{}"))
 		r.Header.Set(header, name)
 		return r
 	}
-	for name, test := range map[string]struct {
+	requests := map[string]struct {
 		request *http.Request
 		want    int
 	}{
@@ -326,18 +287,24 @@ func TestHookRequests(t *testing.T) {
 		"no JSON":               {httptest.NewRequest("POST", hookPath, strings.NewReader("\x00[{")), 202},
 		"breaks off":            {httptest.NewRequest("POST", hookPath, io.MultiReader(strings.NewReader("{"), brokenBody{})), 400},
 		"compressed":            {event("Content-Encoding", "gzip"), 202},
-	} {
-		test.request.Header.Set("Authorization", hookToken)
-		if status, reason := h.answer(t, test.request); status != test.want {
-			t.Errorf("%s: %d %s", name, status, reason)
+	}
+	hooked(t, signedApp, nil, func(h *hooks) {
+		for path, want := range paths {
+			if status, reason := h.post(path, "{}", auth); status != want {
+				h.Errorf("%s: %d %s", path, status, reason)
+			}
 		}
-	}
-	if err := h.Suspend(named("app"), source.Suspension{}); err != nil {
-		t.Fatal(err)
-	}
-	if status, reason := h.post(t, hookPath, "{}", auth); status != 202 || reason != "ignored: it is suspended" {
-		t.Errorf("suspended: %d %s", status, reason)
-	}
+		for name, test := range requests {
+			test.request.Header.Set("Authorization", hookToken)
+			if status, reason := h.answer(test.request); status != test.want {
+				h.Errorf("%s: %d %s", name, status, reason)
+			}
+		}
+		h.must(h.Suspend(named("app"), source.Suspension{}))
+		if status, reason := h.post(hookPath, "{}", auth); status != 202 || reason != "ignored: it is suspended" {
+			h.Errorf("suspended: %d %s", status, reason)
+		}
+	})
 }
 
 type brokenBody struct{}

@@ -153,7 +153,7 @@ func TestRemoved(t *testing.T) {
 // names an artifact that is not there.
 func TestBackWhileRetired(t *testing.T) {
 	var objects []source.Object
-	for i := range 64 {
+	for i := range 32 {
 		objects = append(objects, repo(fmt.Sprint("r", i), site, time.Hour))
 	}
 	live(t, objects, nil, func(r *rig) {
@@ -222,7 +222,7 @@ func TestFailingDisk(t *testing.T) {
 func TestRestartWithDefects(t *testing.T) {
 	for name, damage := range map[string]bool{"saved": false, "not to be read": true} {
 		t.Run(name, func(t *testing.T) {
-			live(t, list(repo("a", site, time.Minute)), nil, func(r *rig) {
+			live(t, list(repo("a", site, time.Hour)), nil, func(r *rig) {
 				r.restart(func() {
 					if damage {
 						r.must(os.WriteFile(r.saved("default", "a.yaml"), []byte("status: ["), 0o600))

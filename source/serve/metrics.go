@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/headgate-io/headgate/internal/httpserve"
@@ -32,16 +33,14 @@ type metrics struct {
 }
 
 func (m *metrics) build(s *Server) {
-	reg := prometheus.NewRegistry()
+	m.registry = prometheus.NewRegistry()
+	m.registry.MustRegister(collector{s})
+	auto := promauto.With(m.registry)
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "headgate_" + name, Help: help}, labels)
-		reg.MustRegister(v)
-		return v
+		return auto.NewCounterVec(prometheus.CounterOpts{Name: "headgate_" + name, Help: help}, labels)
 	}
 	histogram := func(name, help string, buckets ...float64) *prometheus.HistogramVec { // in seconds
-		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "headgate_" + name, Help: help, Buckets: buckets}, []string{"kind"})
-		reg.MustRegister(v)
-		return v
+		return auto.NewHistogramVec(prometheus.HistogramOpts{Name: "headgate_" + name, Help: help, Buckets: buckets}, []string{"kind"})
 	}
 	m.runs = histogram("reconcile_duration_seconds", "Time that reconciliations took.", 0.005, 0.025, 0.1, 0.25, 1, 2.5, 10, 30, 60, 300, 1800)
 	m.late = histogram("reconcile_lateness_seconds", "Time from when a reconciliation was due to its start.", 0.01, 0.1, 0.5, 1, 3, 10, 30, 60, 300, 1800)
@@ -54,13 +53,11 @@ func (m *metrics) build(s *Server) {
 	m.hooks = counter("hook_requests_total", "Calls of webhooks, by their provider and how they were answered.", "provider", "code")
 	m.denials = counter("auth_failures_total", "Requests that were refused because of their sender, or where they came from.", "reason")
 	m.requests = counter("http_requests_total", "Requests that were answered.", "route", "code")
-	m.inFlight = prometheus.NewGauge(prometheus.GaugeOpts{Name: "headgate_http_requests_in_flight", Help: "Requests that wait for an answer, and streams."})
+	m.inFlight = auto.NewGauge(prometheus.GaugeOpts{Name: "headgate_http_requests_in_flight", Help: "Requests that wait for an answer, and streams."})
 	m.zero()
-	reg.MustRegister(m.inFlight, collector{s})
 	process := prometheus.NewRegistry()
 	process.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.registry = reg
-	m.handler = promhttp.HandlerFor(prometheus.Gatherers{reg, process}, promhttp.HandlerOpts{DisableCompression: true, MaxRequestsInFlight: 4})
+	m.handler = promhttp.HandlerFor(prometheus.Gatherers{m.registry, process}, promhttp.HandlerOpts{DisableCompression: true, MaxRequestsInFlight: 4})
 }
 
 // Metrics returns what the server counts, for a registry of the program that it runs in. It is what /metrics

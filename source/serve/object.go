@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/retry"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve/api"
 )
@@ -276,11 +277,7 @@ func (s *Server) Watch(ctx context.Context, each func([]View)) error {
 		case <-ctx.Done():
 			return nil
 		}
-		select {
-		case <-time.After(gather):
-		case <-s.ended:
-		case <-ctx.Done():
-		}
+		retry.Sleep(ctx, gather)
 	}
 }
 

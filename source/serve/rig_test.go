@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 	"testing/synctest"
 	"time"
 
@@ -149,8 +150,14 @@ func (r *rig) must(errs ...error) {
 
 // push has an upstream have something new.
 func (u *upstream) push() {
-	u.set(func(u *upstream) { u.rev = "main@sha1:2222222222222222222222222222222222222222" })
+	u.set(func(u *upstream) {
+		u.pushed++
+		u.rev = fmt.Sprintf("main@sha1:%040d", u.pushed)
+	})
 }
+
+// fail has an upstream answer with an error, nil for none any more.
+func (u *upstream) fail(err error) { u.set(func(u *upstream) { u.err = err }) }
 
 // start runs the controller until the end of the test.
 func (r *rig) start() {
@@ -216,26 +223,21 @@ func (r *rig) up(url string) *upstream {
 	defer r.mu.Unlock()
 	u := r.origins[url]
 	if u == nil {
-		u = &upstream{rev: "main@sha1:1111111111111111111111111111111111111111"}
+		u = &upstream{rev: fmt.Sprintf("main@sha1:%040d", 0)}
 		r.origins[url] = u
 	}
 	return u
 }
 
 func (r *rig) origin(obj source.Object, env source.Env) (source.Origin, error) {
-	switch o := obj.(type) {
-	case *source.GitRepository:
-		return &origin{r.up(o.Spec.URL), obj, env}, nil
-	case *source.PkgRepository:
-		return &origin{r.up(o.Spec.URL), obj, env}, nil
-	}
-	return nil, errors.New("no such kind")
+	return &origin{r.up(source.OriginOf(obj)), obj, env}, nil
 }
 
 // An upstream is what origins ask.
 type upstream struct {
 	mu       sync.Mutex
 	rev      string
+	pushed   int
 	err      error         // of Resolve
 	panics   bool          // in Resolve
 	hang     time.Duration // of Resolve
@@ -244,7 +246,6 @@ type upstream struct {
 	account  string        // whose pull Secrets are asked for
 	resolves int
 	opens    int
-	open     int // now
 }
 
 func (u *upstream) set(change func(u *upstream)) {
@@ -286,6 +287,9 @@ func (o *origin) Resolve(ctx context.Context, _ source.State) (source.Revision, 
 		return source.Revision{}, nil, err
 	}
 	r := source.Revision{ID: rev, File: "content.tar.gz"}
+	if _, is := o.obj.(*source.PkgRepository); is {
+		r.File = "index.yaml"
+	}
 	for _, n := range needed {
 		if rev == "" {
 			break // of those without artifacts
@@ -299,27 +303,26 @@ func (o *origin) Resolve(ctx context.Context, _ source.State) (source.Revision, 
 }
 
 func (o *origin) Open(ctx context.Context, rev source.Revision) (source.Content, error) {
-	o.up.mu.Lock()
-	o.up.opens++
-	slow := o.up.slow
-	o.up.mu.Unlock()
+	var slow time.Duration
+	o.up.set(func(u *upstream) {
+		u.opens++
+		slow = u.slow
+	})
 	if err := pause(ctx, slow); err != nil {
 		return nil, err
 	}
-	o.up.set(func(u *upstream) { u.open++ })
-	return &content{o.up, rev}, nil
+	return content{rev}, nil
 }
 
-type content struct {
-	up  *upstream
-	rev source.Revision
-}
+type content struct{ rev source.Revision }
 
-func (c *content) Verify(context.Context) (source.Verification, error) {
+func (content) Verify(context.Context) (source.Verification, error) {
 	return source.Verification{}, nil
 }
 
-func (c *content) WriteTo(_ context.Context, w io.Writer) (source.Report, error) {
+func (content) Close() error { return nil }
+
+func (c content) WriteTo(_ context.Context, w io.Writer) (source.Report, error) {
 	_, err := fmt.Fprintln(w, c.rev.ID)
 	for _, in := range c.rev.Inputs {
 		fmt.Fprintln(w, in.Digest)
@@ -327,9 +330,25 @@ func (c *content) WriteTo(_ context.Context, w io.Writer) (source.Report, error)
 	return source.Report{}, err
 }
 
-func (c *content) Close() error {
-	c.up.set(func(u *upstream) { u.open-- })
-	return nil
+// An archived origin has the files of each revision in an archive.
+type archived struct {
+	source.Origin
+	files func(id string) fstest.MapFS
+}
+
+func (a archived) Open(ctx context.Context, rev source.Revision) (source.Content, error) {
+	c, err := a.Origin.Open(ctx, rev)
+	return archivedContent{c, a.files(rev.ID)}, err
+}
+
+type archivedContent struct {
+	source.Content
+	files fstest.MapFS
+}
+
+func (c archivedContent) WriteTo(ctx context.Context, w io.Writer) (source.Report, error) {
+	report, err := artifact.Pack(ctx, w, c.files)
+	return source.Report{Report: report}, err
 }
 
 func pause(ctx context.Context, d time.Duration) error {
@@ -354,8 +373,8 @@ type feed struct {
 	news chan struct{}
 }
 
-// put makes objects what there is to be.
-func (f *feed) put(d serve.Desired) {
+// set makes d what there is to be.
+func (f *feed) set(d serve.Desired) {
 	f.mu.Lock()
 	f.now = d
 	f.mu.Unlock()
@@ -363,6 +382,11 @@ func (f *feed) put(d serve.Desired) {
 	case f.news <- struct{}{}:
 	default:
 	}
+}
+
+// put does it in a bubble of [synctest], and waits for what comes of it.
+func (f *feed) put(d serve.Desired) {
+	f.set(d)
 	synctest.Wait()
 }
 
@@ -428,9 +452,15 @@ func (m *memory) Save(_ context.Context, obj source.Object, _ source.State) erro
 	return nil
 }
 
+func (m *memory) Remove(ref source.Reference) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.saved, ref)
+	return nil
+}
+
 func (*memory) Object(source.Reference) (source.Object, error)          { return nil, fs.ErrNotExist }
 func (*memory) References() ([]source.Reference, error)                 { return nil, nil }
-func (*memory) Remove(source.Reference) error                           { return nil }
 func (*memory) Removed() (map[source.Reference]time.Time, error)        { return nil, nil }
 func (*memory) SetRemoved(source.Reference, time.Time) error            { return nil }
 func (*memory) Suspend(source.Reference, source.Suspension) error       { return nil }

@@ -273,6 +273,7 @@ type Server struct {
 	news    chan struct{}  // closed and replaced when a view changes
 	secrets source.Secrets
 	rotated uint64 // how often Secrets may have changed
+	objects int    // of the last Desired
 	defects []error
 	foreign func(source.Reference) bool // as the last Desired has it
 	entries map[source.Reference]*entry

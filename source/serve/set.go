@@ -170,7 +170,10 @@ func (s *Server) desire(d Desired, fresh map[source.Reference]*entry) (all []*en
 	if !d.Watched {
 		s.rotated++
 	}
-	s.secrets, s.defects, s.foreign = d.Secrets, d.Defects, d.foreign
+	if s.serial == 1 || len(d.Objects) != s.objects || len(d.Defects) != len(s.defects) {
+		s.log.Info("documents", "objects", len(d.Objects), "defects", len(d.Defects))
+	}
+	s.secrets, s.objects, s.defects, s.foreign = d.Secrets, len(d.Objects), d.Defects, d.foreign
 	for ref, e := range fresh {
 		s.entries[ref], e.serial = e, s.serial-1
 		s.changed(e)
@@ -410,16 +413,15 @@ func (s *Server) clean() error {
 	if err != nil {
 		return nil // what is saved is unknown now
 	}
-	saved := make(map[string]bool)
+	saved := make(map[source.Reference]bool)
 	for _, ref := range refs {
-		saved[directory(ref)] = true
+		saved[ref] = true
 	}
 	_, err = s.config.Store.GC(s.ctx, artifact.GCConfig{Keep: func(a artifact.Artifact) bool {
-		dir := path.Dir(path.Dir(a.Path))
+		ref, err := source.ParseReference(path.Dir(path.Dir(a.Path)))
 		s.mu.Lock() // the store holds the lock of the directory: no run is about to save the object
 		defer s.mu.Unlock()
-		ref, err := source.ParseReference(dir)
-		return saved[dir] || err == nil && s.foreign(ref) || slices.ContainsFunc(s.sorted, func(e *entry) bool { return directory(e.ref) == dir })
+		return err == nil && (saved[ref] || s.entries[ref] != nil || s.foreign(ref))
 	}})
 	return err
 }

@@ -123,9 +123,9 @@ func TestIDsGrow(t *testing.T) {
 func TestRotation(t *testing.T) {
 	dir := t.TempDir()
 	n := 0
-	for range 2 {
+	for _, more := range []int{9_000, 4_000} {
 		j := open(t, journal.Config{Dir: dir})
-		for range 9_000 {
+		for range more {
 			n++
 			j.Append(app(fmt.Sprint(n, strings.Repeat("m", 1000))))
 		}

@@ -135,28 +135,18 @@ func TestErrorsHideSecrets(t *testing.T) {
 		fmt.Fprintln(w, r.RequestURI, r.Header)
 	})
 	for name, test := range map[string]struct {
-		url  string
 		data map[string]string
 		want string
 	}{
-		"token with a line break": {echo.URL, map[string]string{"token": canary + "\n"}, "secretRef: secret default/a: key token ends in a line break"},
-		"two credentials":         {echo.URL, map[string]string{"token": canary, "username": canary}, "key token and username exclude each other"},
-		"two authorizations":      {echo.URL, map[string]string{"token": canary, "headers": "Authorization: " + canary}, "key headers has Authorization, and so have token or username"},
-		"bad header":              {echo.URL, map[string]string{"headers": canary}, "key headers line 1 has no colon"},
-		"bad address":             {echo.URL, map[string]string{"address": canary}, "key address must begin with http"},
-		"echo of headers":         {echo.URL, map[string]string{"headers": "X-Key: " + canary, "token": canary + "2"}, "status 403 Forbidden: / map["},
-		"echo of the address":     {echo.URL, map[string]string{"address": echo.URL + "/" + canary + "?k=" + canary}, "status 403 Forbidden: *** map["},
-		"echo of the user":        {strings.Replace(echo.URL, "//", "//u:"+canary+"@", 1), map[string]string{}, "status 403 Forbidden: / map["},
-		"no connection":           {"", map[string]string{"address": "http://u:" + canary + "@127.0.0.1:1/" + canary}, "post to http://127.0.0.1:1: "},
-		"no Secret":               {echo.URL, nil, "secretRef: secret default/a does not exist"},
+		"token with a line break": {map[string]string{"token": canary + "\n"}, "secretRef: secret default/a: key token ends in a line break"},
+		"two credentials":         {map[string]string{"token": canary, "username": canary}, "key token and username exclude each other"},
+		"two authorizations":      {map[string]string{"token": canary, "headers": "Authorization: " + canary}, "key headers has Authorization, and so have token or username"},
+		"echo of headers":         {map[string]string{"headers": "X-Key: " + canary, "token": canary + "2"}, "status 403 Forbidden: / map["},
 	} {
-		secrets := secretMap{}
-		if test.data != nil {
-			secrets["default/a"] = test.data
-		}
+		secrets := secretMap{"default/a": test.data}
 		var all []string
 		ctx, cancel := context.WithCancel(t.Context())
-		d := begin(t, notify.Config{Secrets: secrets, Receivers: []notify.Receiver{{URL: test.url, SecretRef: &notify.SecretRef{Name: "a"}}}, Report: func(err error, _ bool) {
+		d := begin(t, notify.Config{Secrets: secrets, Receivers: []notify.Receiver{{URL: echo.URL, SecretRef: &notify.SecretRef{Name: "a"}}}, Report: func(err error, _ bool) {
 			all = append(all, err.Error())
 			cancel() // no further attempt
 		}})

@@ -139,8 +139,6 @@ func TestAnswers(t *testing.T) {
 		{202, "", 2, ""},
 		{429, "", 2, ""}, // the receiver knows it
 		{403, "lost: tell event receiver URL of NewArtifact of GitRepository/default/app, it is lost: post to URL: status 403 Forbidden: no; way", 2, "1"},
-		{501, "it is lost: post to URL: status 501", 2, "1"},
-		{303, "it is lost: post to URL: status 303", 2, "1"},
 		{503, "tell event receiver URL of NewArtifact of GitRepository/default/app, it is tried again: post to URL: status 503", 3, ""},
 	} {
 		first := true
