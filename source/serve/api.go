@@ -52,22 +52,9 @@ func clean(text string) string { return redact.Excerpt(text, maxText) }
 
 // query reads the parameters of a request, which has no others than those
 // allowed, and each once.
-func (c *call) query(allowed []string) error {
-	query, err := url.ParseQuery(c.r.URL.RawQuery)
-	if err != nil {
-		return httpserve.Refuse(http.StatusBadRequest, "the parameters are not escaped as in URLs")
-	}
-	c.values = make(map[string]string)
-	for name, list := range query {
-		if !slices.Contains(allowed, name) {
-			return httpserve.Refuse(http.StatusBadRequest, "parameter %s: is unknown here; there are %s", document.Quote(name), cmp.Or(strings.Join(allowed, ", "), "none"))
-		}
-		if len(list) != 1 {
-			return httpserve.Refuse(http.StatusBadRequest, "parameter %s: is there twice", document.Quote(name))
-		}
-		c.values[name] = list[0]
-	}
-	return nil
+func (c *call) query(allowed []string) (err error) {
+	c.values, err = httpserve.Parameters(c.r, allowed...)
+	return err
 }
 
 // number reads a parameter that is a number from 1 to most.
@@ -427,7 +414,7 @@ func (c *call) did(why api.Change, reason, message string) {
 		message += ": " + why.Reason
 		log = log.With("reason", clean(why.Reason))
 	}
-	log.Info("change", "remote", remote(c.r))
+	log.Info("change", "remote", httpserve.Remote(c.r))
 	if c.config.Journal != nil {
 		c.config.Journal.Append(c.event(source.Involved(c.view.Object), source.SeverityInfo, reason, message))
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"embed"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net/http"
 	"net/http/pprof"
@@ -205,37 +204,23 @@ func Page() http.Handler { return httpserve.Page(page, "page") }
 func (s *Server) Handler() http.Handler { return s.handler }
 
 func (s *Server) routes() http.Handler {
-	mux := http.NewServeMux()
-	handle := func(pattern string, serve func(*call) error) {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if err := serve(&call{Server: s, w: w, r: r}); err != nil {
-				s.refuse(w, r, err)
-			}
-		})
-	}
-	allowed := make(map[string][]string) // methods by path
-	for _, r := range routes {
-		method, path, _ := strings.Cut(r.pattern, " ")
-		if strings.HasPrefix(path, "/debug/") && !s.config.Profiles {
+	router := &httpserve.Router{Refuse: s.refuse}
+	for _, route := range routes {
+		if strings.HasPrefix(route.pattern, "GET /debug/") && !s.config.Profiles {
 			continue
 		}
-		if allowed[path] = append(allowed[path], method); method == http.MethodGet {
-			allowed[path] = append(allowed[path], http.MethodHead)
-		}
-		handle(r.pattern, func(c *call) error {
-			if err := c.prepare(r); err != nil {
+		router.Route(route.pattern, func(w http.ResponseWriter, r *http.Request) error {
+			c := &call{Server: s, w: w, r: r}
+			if err := c.prepare(route); err != nil {
 				return err
 			}
-			return r.serve(c)
+			return route.serve(c)
 		})
 	}
-	for path, methods := range allowed {
-		handle(path, func(c *call) error { return httpserve.WrongMethod(c.w, methods...) })
-	}
-	mux.Handle("/ui", Page())
-	mux.Handle("/ui/", Page())
+	router.Handle("/ui", Page())
+	router.Handle("/ui/", Page())
 	store := s.config.Store.Handler()
-	handle("/", func(c *call) error { return c.artifact(store) })
+	router.Route("/", func(w http.ResponseWriter, r *http.Request) error { return (&call{Server: s, w: w, r: r}).artifact(store) })
 	origins := httpserve.Origins(s.config.BaseURL)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, "/hook/") { // whose tokens are its own
@@ -246,18 +231,13 @@ func (s *Server) routes() http.Handler {
 		defer httpserve.Recover(a, "server", func(cause, stack string) {
 			s.log.Error("defect: a request made the server panic", "method", r.Method, "path", clean(r.URL.Path), "error", cause, "stack", stack)
 		})
-		switch {
-		case !httpserve.Here(r):
+		if err := httpserve.Admit(r, origins); err != nil {
 			httpserve.Take(r) // before its path is logged
-			s.denied(r, "host", "", fmt.Errorf("the request is for the host %q", r.Host))
-			httpserve.Text(a, http.StatusForbidden, httpserve.MisdirectedText)
-		case origins.Check(r) != nil:
-			s.denied(r, "origin", "", fmt.Errorf("the request is of a page of %q", r.Header.Get("Origin")))
-			s.answerError(a, r, http.StatusForbidden, "requests of pages of other sites are refused")
-		default:
-			httpserve.Normalize(r.URL, "")
-			mux.ServeHTTP(a, r)
+			s.refuse(a, r, err)
+			return
 		}
+		httpserve.Normalize(r.URL, "")
+		router.ServeHTTP(a, r)
 	})
 }
 
@@ -265,10 +245,7 @@ func (s *Server) routes() http.Handler {
 // fetch it, the page for browsers at the root, or nothing.
 func (c *call) artifact(store http.Handler) error {
 	r := c.r
-	if r.URL.Path == "/" && httpserve.Browses(r) {
-		c.w.Header().Set("Location", httpserve.Take(r).Base()+"ui/") // relative: what came before may have been removed
-		c.w.Header().Set("Vary", "Accept")
-		c.w.WriteHeader(http.StatusSeeOther)
+	if httpserve.ToPage(c.w, r) {
 		return nil
 	}
 	path := strings.Split(r.URL.Path, "/")[1:]
@@ -360,24 +337,17 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if httpserve.Begun(w) {
 		return
 	}
-	status, reason := http.StatusInternalServerError, redact.String(err.Error())
-	for known, of := range statuses {
-		if errors.Is(err, known) {
-			status = of
-		}
-	}
-	if own, ok := errors.AsType[*httpserve.Refusal](err); ok {
-		status = own.Status
-	}
+	status, reason, told := httpserve.StatusOf(err, statuses), redact.String(err.Error()), ""
 	if denial, ok := errors.AsType[*httpserve.Denial](err); ok {
 		s.denied(r, denial.Kind, denial.Actor, err)
+		told = denial.Told
 	}
 	switch header := w.Header(); status {
 	case http.StatusUnauthorized:
 		header.Set("WWW-Authenticate", "Bearer")
 		reason = unknown
 	case http.StatusForbidden:
-		reason = "the credential does not allow it"
+		reason = cmp.Or(told, "the credential does not allow it")
 	case http.StatusRequestEntityTooLarge:
 		header.Set("Connection", "close")
 	case http.StatusServiceUnavailable:

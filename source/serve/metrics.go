@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -256,17 +255,5 @@ func (s *Server) observeEvent(e source.Event) {
 // denied counts and logs that a caller was refused.
 func (s *Server) denied(r *http.Request, reason, actor string, cause error) {
 	s.metrics.denials.WithLabelValues(reason).Inc()
-	s.log.Warn("refused", "reason", reason, "actor", clean(actor), "remote", remote(r), "method", r.Method, "path", clean(r.URL.Path), "error", clean(cause.Error()))
-}
-
-// remote returns the address of a caller, or that it came by the socket.
-func remote(r *http.Request) string {
-	if httpserve.Trusted(r) {
-		return "socket"
-	}
-	address, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return clean(r.RemoteAddr)
-	}
-	return address
+	s.log.Warn("refused", "reason", reason, "actor", clean(actor), "remote", httpserve.Remote(r), "method", r.Method, "path", clean(r.URL.Path), "error", clean(cause.Error()))
 }
