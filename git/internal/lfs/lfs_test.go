@@ -183,14 +183,7 @@ func (s *lfsServer) good(got map[string]string, err error) {
 	}
 }
 
-func (s *lfsServer) count(phase testenv.Phase) (n int) {
-	for _, q := range s.server.Requests() {
-		if q.Phase == phase {
-			n++
-		}
-	}
-	return n
-}
+func (s *lfsServer) count(phase testenv.Phase) int { return s.server.Count(phase) }
 
 func answer(phase testenv.Phase, status int, body string, header ...string) *testenv.Defect {
 	h := http.Header{"Content-Type": {"application/vnd.git-lfs+json"}}

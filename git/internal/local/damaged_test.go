@@ -43,7 +43,7 @@ func TestOpenRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			if strings.HasPrefix(test.file, ".git/") {
-				git(t, dir, "init", "-q")
+				initialize(t, dir)
 			}
 			write(t, filepath.Join(dir, test.file), test.content)
 			if strings.HasPrefix(test.file, ".git/") {
