@@ -106,6 +106,7 @@ var rooms = map[string]room{
 	"internal/zone":        {},
 	"internal/version":     {modules: "github.com/Masterminds/semver/v3"},
 
+	"git/internal/objecttest":         {imports: "git/internal/object", test: true},
 	"internal/httpserve/pagetest":     {test: true},
 	"internal/testenv/measure":        {test: true},
 	"internal/schematest":             {imports: "internal/document source source/schema", modules: "github.com/santhosh-tekuri/jsonschema/v6 golang.org/x/text", test: true},

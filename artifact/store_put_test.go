@@ -74,18 +74,6 @@ func TestPutKeepsWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestPutReplacesCorruptFile(t *testing.T) {
-	s, dir := openStore(t, artifact.StoreConfig{})
-	a := put(t, s, object, "a.tar.gz", "content")
-	must(t, os.WriteFile(filepath.Join(dir, a.Path), []byte("c0ntent"), 0o600))
-	if b := put(t, s, object, "a.tar.gz", "content"); b.Path != a.Path {
-		t.Errorf("stored at %s, want %s", b.Path, a.Path)
-	}
-	if err := s.Verify(t.Context(), a); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestPutAllOrNothing(t *testing.T) {
 	full := &fs.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}
 	tests := map[string]struct {

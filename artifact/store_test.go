@@ -14,15 +14,10 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// must ends a test that cannot go on after an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testenv.Must
 
 const object = "gitrepository/default/app"
 

@@ -382,7 +382,6 @@ func TestBucketMoves(t *testing.T) {
 		move func(bucket string)
 		want keys
 	}{
-		"changed":      {func(bucket string) { s.put(bucket, "b", "changed") }, keys{"a": "1", "b": "changed"}},
 		"both-changed": {func(bucket string) { s.put(bucket, "b", "new"); s.put(bucket, "a", "new") }, keys{"a": "new", "b": "new"}},
 		"deleted": {func(bucket string) {
 			must(t, s.RemoveObject(t.Context(), bucket, "b", minio.RemoveObjectOptions{}))

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -39,56 +38,11 @@ func sample(t *testing.T) (repo *testenv.Repo, commit string) {
 	return repo, commit
 }
 
-// A row is one way to authenticate, or to fail to.
-type row struct {
-	name      string
-	source    gitSource
-	code      int
-	condition string // regular expression of FetchFailed; "" when the fetch succeeds
-}
-
-// attempt fetches into an empty store, and again into one that holds a good
-// artifact, which a failure must leave alone.
-func (r row) attempt(t *testing.T, want string, good gitSource) {
-	store := t.TempDir()
-	got := fetchSource(t, store, r.source)
-	if got.code != r.code {
-		t.Errorf("exit code %d, want %d\n%s", got.code, r.code, got.stderr)
-	}
-	if r.condition == "" {
-		if got.status.Artifact == nil || got.status.Artifact.Digest != want || !strings.HasPrefix(got.status.condition("Ready"), "True Succeeded") {
-			t.Errorf("status %+v, want digest %s", got.status, want)
-		}
-		return
-	}
-	failed := got.status.condition("FetchFailed")
-	if !regexp.MustCompile(r.condition).MatchString(failed) {
-		t.Errorf("FetchFailed is %q, want %q", failed, r.condition)
-	}
-	if ready := got.status.condition("Ready"); strings.TrimPrefix(ready, "False") != strings.TrimPrefix(failed, "True") {
-		t.Errorf("Ready is %q, FetchFailed %q", ready, failed)
-	}
-	if text := got.stderr + failed; strings.Contains(text, "canary") {
-		t.Errorf("a credential is shown: %s", text)
-	}
-	if found := archives(t, store); len(found) > 0 || got.status.Artifact != nil {
-		t.Errorf("stored %v, %+v", found, got.status.Artifact)
-	}
-	if r.code != 1 {
-		return
-	}
-	first := fetchSource(t, store, good)
-	second := fetchSource(t, store, r.source)
-	if second.code != r.code || second.status.Artifact == nil || *second.status.Artifact != *first.status.Artifact || len(archives(t, store)) != 1 {
-		t.Errorf("after a good run: %d, %+v, want the artifact %+v still; archives %v", second.code, second.status.Artifact, first.status.Artifact, archives(t, store))
-	}
-	resp, err := http.Get(serveArtifacts(t, store) + "/" + first.status.Artifact.Path)
-	must(t, err)
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	must(t, err)
-	if digest := fmt.Sprintf("sha256:%x", sha256.Sum256(body)); digest != first.status.Artifact.Digest {
-		t.Errorf("after a good run and a bad one: %s, %s, want %s still served", resp.Status, digest, first.status.Artifact.Digest)
+// same checks that an attempt succeeds with the artifact of a digest, or fails.
+func (a attempt) same(t *testing.T, digest string) {
+	t.Helper()
+	if got, _ := a.fetch(t); a.failed == "" {
+		testenv.Equal(t, got.status.Artifact.Digest, digest, "digest")
 	}
 }
 
@@ -115,27 +69,38 @@ func TestGitOverHTTP(t *testing.T) {
 	if want == nil {
 		t.Fatal("no artifact of the public repository")
 	}
-	for _, r := range []row{
-		{"public", public, 0, ""},
-		{"basic", gitSource{url: s.plain + "/basic/repo.git", secret: alice}, 0, ""},
-		{"basic in the URL", gitSource{url: strings.Replace(s.plain, "//", "//alice:s3cret@", 1) + "/basic/repo.git"}, 0, ""},
-		{"basic, wrong password", gitSource{url: s.plain + "/basic/repo.git", secret: keys{"username": "alice", "password": "canary"}}, 1, "^True AuthenticationFailed: .*401"},
-		{"basic, nothing given", gitSource{url: s.plain + "/basic/repo.git"}, 1, "^True AuthenticationFailed: .*401"},
-		{"bearer", gitSource{url: s.secure + "/bearer/repo.git", secret: keys{"ca.crt": ca, "bearerToken": "token"}}, 0, ""},
-		{"bearer, wrong token", gitSource{url: s.secure + "/bearer/repo.git", secret: keys{"ca.crt": ca, "bearerToken": "canary"}}, 1, "^True AuthenticationFailed: .*401"},
-		{"tls", gitSource{url: s.secure + "/public/repo.git", secret: keys{"ca.crt": ca}}, 0, ""},
-		{"tls and basic", gitSource{url: s.secure + "/basic/repo.git", secret: with(alice)}, 0, ""},
-		{"tls, no CA", gitSource{url: s.secure + "/public/repo.git"}, 1, "^True GitOperationFailed: .*unknown authority"},
-		{"tls, wrong CA", gitSource{url: s.secure + "/public/repo.git", secret: keys{"ca.crt": string(foreign.PEM())}}, 1, "^True GitOperationFailed: .*unknown authority"},
-		{"client certificate", gitSource{url: s.mutual + "/public/repo.git", secret: with(mine)}, 0, ""},
-		{"client certificate and basic", gitSource{url: s.mutual + "/basic/repo.git", secret: with(mine, "username", "alice", "password", "s3cret")}, 0, ""},
-		{"client certificate, none", gitSource{url: s.mutual + "/public/repo.git", secret: keys{"ca.crt": ca}}, 1, "^True GitOperationFailed: .*400"},
-		{"client certificate of another CA", gitSource{url: s.mutual + "/public/repo.git", secret: with(theirs)}, 1, "^True GitOperationFailed: .*400"},
-		{"no such repository", gitSource{url: s.plain + "/public/other.git"}, 1, "^True GitOperationFailed: .*(not found|404)"},
-		{"no such branch", gitSource{url: public.url, ref: keys{"branch": "other"}}, 1, "^True GitOperationFailed: .*other"},
+	for _, r := range []attempt{
+		{"basic", gitSource{url: s.plain + "/basic/repo.git", secret: alice}, ""},
+		{"basic in the URL", gitSource{url: strings.Replace(s.plain, "//", "//alice:s3cret@", 1) + "/basic/repo.git"}, ""},
+		{"basic, wrong password", gitSource{url: s.plain + "/basic/repo.git", secret: keys{"username": "alice", "password": "canary"}}, "^True AuthenticationFailed: .*401"},
+		{"basic, nothing given", gitSource{url: s.plain + "/basic/repo.git"}, "^True AuthenticationFailed: .*401"},
+		{"bearer", gitSource{url: s.secure + "/bearer/repo.git", secret: keys{"ca.crt": ca, "bearerToken": "token"}}, ""},
+		{"bearer, wrong token", gitSource{url: s.secure + "/bearer/repo.git", secret: keys{"ca.crt": ca, "bearerToken": "canary"}}, "^True AuthenticationFailed: .*401"},
+		{"tls", gitSource{url: s.secure + "/public/repo.git", secret: keys{"ca.crt": ca}}, ""},
+		{"tls, no CA", gitSource{url: s.secure + "/public/repo.git"}, "^True GitOperationFailed: .*unknown authority"},
+		{"tls, wrong CA", gitSource{url: s.secure + "/public/repo.git", secret: keys{"ca.crt": string(foreign.PEM())}}, "^True GitOperationFailed: .*unknown authority"},
+		{"client certificate", gitSource{url: s.mutual + "/public/repo.git", secret: with(mine)}, ""},
+		{"client certificate and basic", gitSource{url: s.mutual + "/basic/repo.git", secret: with(mine, "username", "alice", "password", "s3cret")}, ""},
+		{"client certificate, none", gitSource{url: s.mutual + "/public/repo.git", secret: keys{"ca.crt": ca}}, "^True GitOperationFailed: .*400"},
+		{"client certificate of another CA", gitSource{url: s.mutual + "/public/repo.git", secret: with(theirs)}, "^True GitOperationFailed: .*400"},
+		{"no such repository", gitSource{url: s.plain + "/public/other.git"}, "^True GitOperationFailed: .*(not found|404)"},
 	} {
-		t.Run(r.name, func(t *testing.T) { r.attempt(t, want.Digest, public) })
+		t.Run(r.name, func(t *testing.T) { r.same(t, want.Digest) })
 	}
+
+	// A failure leaves the artifact of before alone.
+	store, basic := t.TempDir(), gitSource{url: s.plain + "/basic/repo.git", secret: alice}
+	first := fetchSource(t, store, basic)
+	basic.secret = keys{"username": "alice", "password": "canary"}
+	if second := fetchSource(t, store, basic); second.code != 1 || second.status.Artifact == nil || *second.status.Artifact != *first.status.Artifact {
+		t.Errorf("after a good run: %d, %+v, want the artifact %+v still", second.code, second.status.Artifact, first.status.Artifact)
+	}
+	resp, err := http.Get(serveArtifacts(t, store) + "/" + first.status.Artifact.Path)
+	must(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	must(t, err)
+	testenv.Equal(t, fmt.Sprintf("sha256:%x", sha256.Sum256(body)), first.status.Artifact.Digest, "what is served still")
 }
 
 func TestGitOverSSH(t *testing.T) {
@@ -161,20 +126,20 @@ func TestGitOverSSH(t *testing.T) {
 		}
 		return gitSource{url: s.url, secret: secret}
 	}
-	for _, r := range []row{
-		{"key", at(identity, hosts), 0, ""},
-		{"rsa key", at(rsa, hosts), 0, ""},
-		{"key with passphrase", at(sealed, hosts, "password", "open sesame"), 0, ""},
-		{"ecdsa key with passphrase", at(ecdsa, hosts, "password", "open sesame"), 0, ""},
-		{"hashed hosts", at(identity, s.knownHosts(t, true, "ed25519", "ecdsa", "rsa")), 0, ""},
-		{"only the rsa host key is known", at(identity, s.knownHosts(t, false, "rsa")), 0, ""},
-		{"only the ecdsa host key is known, hashed", at(identity, s.knownHosts(t, true, "ecdsa")), 0, ""},
-		{"stranger's key", at(stranger, hosts), 1, "^True AuthenticationFailed: .*does not accept the key"},
-		{"host is not known", at(identity, "example.org "+s.keys["ed25519"]), 1, "^True AuthenticationFailed: .*SHA256:"},
-		{"host has another key", at(identity, other.knownHosts(t, false, "ed25519")), 1, "^True AuthenticationFailed: .*SHA256:.*SHA256:"},
-		{"no such repository", gitSource{url: s.url + "x", secret: at(identity, hosts).secret}, 1, "^True GitOperationFailed: "},
+	for _, r := range []attempt{
+		{"key", at(identity, hosts), ""},
+		{"rsa key", at(rsa, hosts), ""},
+		{"key with passphrase", at(sealed, hosts, "password", "open sesame"), ""},
+		{"ecdsa key with passphrase", at(ecdsa, hosts, "password", "open sesame"), ""},
+		{"hashed hosts", at(identity, s.knownHosts(t, true, "ed25519", "ecdsa", "rsa")), ""},
+		{"only the rsa host key is known", at(identity, s.knownHosts(t, false, "rsa")), ""},
+		{"only the ecdsa host key is known, hashed", at(identity, s.knownHosts(t, true, "ecdsa")), ""},
+		{"stranger's key", at(stranger, hosts), "^True AuthenticationFailed: .*does not accept the key"},
+		{"host is not known", at(identity, "example.org "+s.keys["ed25519"]), "^True AuthenticationFailed: .*SHA256:"},
+		{"host has another key", at(identity, other.knownHosts(t, false, "ed25519")), "^True AuthenticationFailed: .*SHA256:.*SHA256:"},
+		{"no such repository", gitSource{url: s.url + "x", secret: at(identity, hosts).secret}, "^True GitOperationFailed: "},
 	} {
-		t.Run(r.name, func(t *testing.T) { r.attempt(t, want.Digest, web) })
+		t.Run(r.name, func(t *testing.T) { r.same(t, want.Digest) })
 	}
 }
 
@@ -206,12 +171,10 @@ func TestGitThroughProxies(t *testing.T) {
 			good, bad := sources[kind], sources[kind]
 			good.proxy = keys{"address": p.proxy.url, "username": "pat", "password": "pr0xy"}
 			bad.proxy = keys{"address": p.proxy.url, "username": "pat", "password": "canary"}
-			for _, r := range []row{
-				{kind + " through " + p.name, good, 0, ""},
-				{kind + " through " + p.name + ", wrong password", bad, 1, "^True (AuthenticationFailed|GitOperationFailed): .*(407|401|authentication failed)"},
-			} {
-				t.Run(r.name, func(t *testing.T) { r.attempt(t, want.Digest, direct) })
-			}
+			t.Run(kind+" through "+p.name, func(t *testing.T) { attempt{kind, good, ""}.same(t, want.Digest) })
+			t.Run(kind+" through "+p.name+", wrong password", func(t *testing.T) {
+				attempt{"", bad, "^True (AuthenticationFailed|GitOperationFailed): .*(407|401|authentication failed)"}.same(t, want.Digest)
+			})
 			if port := good.url[strings.LastIndex(good.url[:strings.Index(good.url[8:], "/")+8], ":")+1:][:4]; !strings.Contains(p.proxy.log(), port) {
 				t.Errorf("%s did not pass through %s:\n%s", kind, p.name, p.proxy.log())
 			}

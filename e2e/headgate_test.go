@@ -217,11 +217,21 @@ type attempt struct {
 	failed string // regular expression of FetchFailed; "" when the fetch succeeds
 }
 
-// run fetches, and looks for credentials in what is said.
+// run fetches the files that tests hold, or fails.
 func (a attempt) run(t *testing.T) outcome {
 	t.Helper()
-	store := t.TempDir()
-	got := fetchSource(t, store, a.source)
+	got, store := a.fetch(t)
+	if a.failed == "" {
+		wantFiles(t, tree(t, store), files)
+	}
+	return got
+}
+
+// fetch fetches, looks for credentials in what is said, and checks how it ends.
+func (a attempt) fetch(t *testing.T) (got outcome, store string) {
+	t.Helper()
+	store = t.TempDir()
+	got = fetchSource(t, store, a.source)
 	if text := got.said(); strings.Contains(text, "canary") {
 		t.Errorf("a credential is shown: %s", text)
 	}
@@ -229,17 +239,19 @@ func (a attempt) run(t *testing.T) outcome {
 		if got.code != 0 || got.status.Artifact == nil {
 			t.Fatalf("exit code %d, %+v\n%s", got.code, got.status, got.stderr)
 		}
-		wantFiles(t, tree(t, store), files)
-		return got
+		return got, store
 	}
 	failed := got.status.condition("FetchFailed")
+	if ready := got.status.condition("Ready"); strings.TrimPrefix(ready, "False") != strings.TrimPrefix(failed, "True") {
+		t.Errorf("Ready is %q, FetchFailed %q", ready, failed)
+	}
 	if got.code != 1 || !regexp.MustCompile(a.failed).MatchString(failed) {
 		t.Errorf("exit code %d, FetchFailed %q, want %q", got.code, failed, a.failed)
 	}
 	if found := archives(t, store); len(found) > 0 {
 		t.Errorf("stored %v", found)
 	}
-	return got
+	return got, store
 }
 
 // said returns all that a run of the command told.

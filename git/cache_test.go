@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -132,6 +133,7 @@ func TestCacheSurvivesDamage(t *testing.T) {
 						}
 					}
 				}
+				damaging := []int{2, 4, 6}
 				for i, step := range []func(){
 					func() { tree["dir0/file0"].Data = fmt.Append(tree["dir0/file0"].Data, name); commit() },
 					func() {
@@ -152,6 +154,9 @@ func TestCacheSurvivesDamage(t *testing.T) {
 					},
 					func() { first = commit() },
 				} {
+					if name != "http" && slices.Contains(damaging, i) {
+						continue // what becomes of an entry does not depend on the way of what is fetched
+					}
 					step()
 					refs := []source.GitRepositoryRef{{Branch: "main"}, {Branch: "main", Commit: repo.ID("main")}}
 					for _, ref := range refs[:1+i%2] {
@@ -450,10 +455,7 @@ func TestLoginIsAsked(t *testing.T) {
 // fleet reconciles objects at once, and returns what became of each.
 func fleet(t *testing.T, env source.Env, objects ...*source.GitRepository) (results []source.Result, errs []error) {
 	t.Helper()
-	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
-	must(t, err)
-	t.Cleanup(func() { store.Close() })
-	r := &source.Reconciler{Store: store}
+	r := &source.Reconciler{Store: openStore(t)}
 	results, errs = make([]source.Result, len(objects)), make([]error, len(objects))
 	var all sync.WaitGroup
 	for i, g := range objects {
@@ -469,7 +471,6 @@ func many(n int, url string, ref source.GitRepositoryRef, edit func(i int, g *so
 	for i := range list {
 		list[i] = object(url, ref)
 		list[i].Metadata.Name = fmt.Sprint("object-", i)
-		list[i].Spec.Timeout = source.Duration(time.Minute)
 		if edit != nil {
 			edit(i, list[i])
 		}
@@ -479,11 +480,7 @@ func many(n int, url string, ref source.GitRepositoryRef, edit func(i int, g *so
 
 // counts returns how often a server was asked for what.
 func counts(s *testenv.Server) string {
-	n := map[testenv.Phase]int{}
-	for _, q := range s.Requests() {
-		n[q.Phase]++
-	}
-	return fmt.Sprintf("%d advertisements, %d lists, %d packs", n[testenv.Advertisement], n[testenv.LsRefs], n[testenv.Pack])
+	return fmt.Sprintf("%d advertisements, %d lists, %d packs", s.Count(testenv.Advertisement), s.Count(testenv.LsRefs), s.Count(testenv.Pack))
 }
 
 // sharing returns an environment of objects that share all they can.

@@ -31,14 +31,15 @@ func TestEveryReferenceOverEveryTransport(t *testing.T) {
 			if format == "sha256" && name != "http" && name != "http v0 tips only" {
 				continue
 			}
-			// The other servers of version 0 list refs as the one that knows tips only does.
-			whole := name == "http" || name == "local" || name == "http v0 tips only" && format == "sha1"
+			// What a field selects is decided alike whichever server lists the refs; how a
+			// branch, a tag and a commit of each sort come is the server's.
+			whole := format == "sha1" && (name == "http" || name == "local" || name == "http v0 tips only")
 			for _, row := range rows {
+				if !whole && !slices.Contains([]string{"branch", "annotated tag", "semver", "name HEAD", "commit in the past", "commit on branch"}, row.name) {
+					continue
+				}
 				if strings.Contains(row.name, " over ") && name != "http" && name != "local" {
 					continue // which field counts is decided before anything is asked
-				}
-				if strings.HasPrefix(row.name, "name ") && row.label != "HEAD@" && !whole {
-					continue // a ref is found by its name as by its sort
 				}
 				t.Run(format+"/"+name+"/"+row.name, func(t *testing.T) {
 					ref := row.ref
@@ -121,7 +122,7 @@ func TestSemverTies(t *testing.T) {
 	repo.AnnotatedTag("v0.1.0+build-0", repo.ID("v0.0.1"), "old") // led to, but not pointed to
 	for _, c := range []testenv.HTTP{{}, {NoFilter: true}, {V0: true, NoAnyWant: true}} {
 		server := testenv.ServeHTTP(t, c, repo)
-		for constraint, want := range map[string]string{">0.1.0": "0.2.0", "<0.2.0": "v0.1.0+build-3", "0.1.x": "v0.1.0+build-3"} {
+		for constraint, want := range map[string]string{">0.1.0": "0.2.0", "0.1.x": "v0.1.0+build-3"} {
 			o := git.New(object(server.Repo(), source.GitRepositoryRef{SemVer: constraint}), source.Env{})
 			rev, state, err := o.Resolve(t.Context(), nil)
 			if err != nil || !strings.HasPrefix(rev.ID, want+"@") {

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"golang.org/x/crypto/ssh"
-
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/sourcetest"
@@ -81,7 +79,7 @@ func TestLFS(t *testing.T) {
 		}
 	}
 	testenv.Equal(t, len(report.Notes), 0, "notes %q", report.Notes)
-	testenv.Equal(t, len(phases(server, testenv.LFSObject)), 3, "downloads")
+	testenv.Equal(t, server.Count(testenv.LFSObject), 3, "downloads")
 	g.Spec.LFS = false
 	_, archive, report = fetch(t, g, env)
 	testenv.Equal(t, contents(t, archive)["a.bin"], pointer("content of a"), "without lfs")
@@ -92,11 +90,10 @@ func TestLFS(t *testing.T) {
 
 // over returns a GitRepository over ssh whose server answers git-lfs-authenticate so.
 func over(t *testing.T, repo *testenv.Repo, grant string) (*source.GitRepository, source.Env, *testenv.SSHServer) {
-	identity, public := testenv.UserKey(t, "")
-	s := testenv.ServeSSH(t, testenv.SSH{Users: []ssh.PublicKey{public}, Grant: grant}, repo)
+	s, keys := serveSSH(t, testenv.SSH{Grant: grant}, map[string]*testenv.Repo{"repo.git": repo})
 	g := lfsObject(s.Repo())
 	g.Spec.SecretRef = &source.LocalReference{Name: "keys"}
-	return g, source.Env{Secrets: sourcetest.Secrets{"default/keys": sourcetest.Secret("identity", string(identity), "known_hosts", string(s.KnownHosts(false)))}}, s
+	return g, source.Env{Secrets: keys}, s
 }
 
 func TestLFSOverSSH(t *testing.T) {
@@ -175,7 +172,7 @@ func TestLFSConfig(t *testing.T) {
 	repo := large(t, objects)
 	login := sourcetest.Secret("username", "alice", "password", "cAnArY pass", "ca.crt", string(ca.PEM()))
 	env := source.Env{Secrets: sourcetest.Secrets{"default/login": login}}
-	here := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects, Username: "alice", Password: "cAnArY pass"}, repo)
+	here := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects, Username: "alice", Password: "cAnArY pass", NoFilter: true}, repo) // one fetch for all
 	plain := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects}, repo)
 	secure := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects, CA: ca}, repo)
 	for name, row := range map[string]struct {
@@ -246,7 +243,7 @@ func TestLFSOfSparseCheckouts(t *testing.T) {
 		if got := contents(t, archive); !maps.Equal(got, want) {
 			t.Errorf("%s: content %q, notes %q", name, got, report.Notes)
 		}
-		if n := len(phases(server, testenv.LFSObject)); n != 2 || phases(server, testenv.LFSBatch)[0].Path != "/elsewhere/info/lfs/objects/batch" {
+		if n := server.Count(testenv.LFSObject); n != 2 || phases(server, testenv.LFSBatch)[0].Path != "/elsewhere/info/lfs/objects/batch" {
 			t.Errorf("%s: %d downloads", name, n)
 		}
 	}
@@ -273,14 +270,14 @@ func TestLFSOfSubmodules(t *testing.T) {
 		asked = append(asked, q.Path)
 	}
 	slices.Sort(asked)
-	if !slices.Equal(asked, []string{"/app.git/info/lfs/objects/batch", "/lib.git/info/lfs/objects/batch"}) || len(phases(server, testenv.LFSObject)) != 2 {
-		t.Errorf("asked %q, %d downloads", asked, len(phases(server, testenv.LFSObject)))
+	if !slices.Equal(asked, []string{"/app.git/info/lfs/objects/batch", "/lib.git/info/lfs/objects/batch"}) || server.Count(testenv.LFSObject) != 2 {
+		t.Errorf("asked %q, %d downloads", asked, server.Count(testenv.LFSObject))
 	}
 	ignore := "one/\n/two/deep/l.dat\n"
 	g.Spec.Ignore = &ignore
 	server.Reset()
 	_, archive, _ = fetch(t, g, source.Env{})
-	if got := contents(t, archive); got["a.bin"] != "of app" || got["one/l.dat"] != "" || len(phases(server, testenv.LFSObject)) != 1 {
+	if got := contents(t, archive); got["a.bin"] != "of app" || got["one/l.dat"] != "" || server.Count(testenv.LFSObject) != 1 {
 		t.Errorf("content %q", got)
 	}
 }
@@ -299,5 +296,5 @@ func TestLFSNotes(t *testing.T) {
 	if len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "4 files have the attribute filter=lfs and are no LFS pointers") || !strings.Contains(report.Notes[0], "a.bin, b.bin, c.bin …") {
 		t.Errorf("notes %q", report.Notes)
 	}
-	testenv.Equal(t, len(phases(server, testenv.LFSBatch)), 0, "batches for nothing")
+	testenv.Equal(t, server.Count(testenv.LFSBatch), 0, "batches for nothing")
 }

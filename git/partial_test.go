@@ -7,12 +7,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log"
 	"maps"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -22,7 +18,6 @@ import (
 	"testing/fstest"
 
 	"github.com/headgate-io/headgate/artifact"
-	"github.com/headgate-io/headgate/git"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
@@ -107,21 +102,6 @@ func TestSparseCheckoutErrors(t *testing.T) {
 		} {
 			_, _, _, err := try(t.Context(), sparse(s.url, "docs", row.dir), s.env)
 			wantFailure(t, err, gitf, row.say+"|spec.sparseCheckout[1]")
-		}
-	}
-}
-
-// Entries that cannot be directories of any repository stall the object.
-func TestSparseCheckoutInvalid(t *testing.T) {
-	for _, dir := range []string{"", "/", "/docs", "..", "../x", "docs/..", "docs/../src", `docs\img`, "docs\x00", "docs\n/*", "./..", "docs/./../x"} {
-		g := sparse("https://example.com/x", "docs", dir)
-		_, _, err := git.New(g, source.Env{}).Resolve(t.Context(), nil)
-		if !errors.Is(err, source.ErrInvalid) || !strings.Contains(err.Error(), "spec.sparseCheckout[1]") {
-			t.Errorf("%q: %v: want ErrInvalid that names the entry", dir, err)
-		}
-		g.Spec.URL = "https://example.com/x"
-		if err := source.Validate(g); err == nil || !strings.Contains(err.Error(), "spec.sparseCheckout[1]") {
-			t.Errorf("%q: Validate: %v", dir, err)
 		}
 	}
 }
@@ -286,39 +266,24 @@ func TestPartialFetchNotWorthwhile(t *testing.T) {
 
 // meddle stands between a client and a server: change rewrites the requests
 // for packs, or answers them itself with what it returns as answer.
-func meddle(t *testing.T, server *testenv.Server, change func(n int, body string) (rewritten, answer string)) (url_ string, asked func() []string) {
-	behind, err := url.Parse(server.URL)
-	must(t, err)
-	proxy := httputil.NewSingleHostReverseProxy(behind)
-	proxy.ErrorLog = log.New(io.Discard, "", 0)
-	var mu sync.Mutex
-	var bodies []string
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost {
-			b, err := io.ReadAll(r.Body)
-			if err != nil {
-				return
-			}
-			body := string(b)
-			if !strings.Contains(body, "command=ls-refs") {
-				mu.Lock()
-				bodies = append(bodies, body)
-				n := len(bodies)
-				mu.Unlock()
-				var answer string
-				if body, answer = change(n, body); answer != "" {
-					w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
-					io.WriteString(w, answer)
-					return
-				}
-			}
-			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
-			r.Header.Set("Content-Length", strconv.Itoa(len(body)))
+func meddle(server *testenv.Server, change func(n int, body string) (rewritten, answer string)) (url string, asked func() []string) {
+	n := 0
+	server.Break(&testenv.Defect{Phase: testenv.Pack, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		b, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
 		}
-		proxy.ServeHTTP(w, r)
-	}))
-	t.Cleanup(s.Close)
-	return s.URL + "/repo.git", func() []string { mu.Lock(); defer mu.Unlock(); return slices.Clone(bodies) }
+		n++ // a client has one request at a time
+		body, answer := change(n, string(b))
+		if answer != "" {
+			w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
+			io.WriteString(w, answer)
+			return
+		}
+		r.Body = io.NopCloser(strings.NewReader(body))
+		next.ServeHTTP(w, r)
+	}})
+	return server.Repo(), func() []string { return packs(server) }
 }
 
 func pkt(line string) string { return fmt.Sprintf("%04x%s", len(line)+4, line) }
@@ -369,7 +334,7 @@ func TestPartialFetchFallsBack(t *testing.T) {
 		if change == nil {
 			change = func(_ int, b string) (string, string) { return b, "" }
 		}
-		at, asked := meddle(t, testenv.ServeHTTP(t, row.config, repo), change)
+		at, asked := meddle(testenv.ServeHTTP(t, row.config, repo), change)
 		_, data, report, err := try(t.Context(), withURL(g, at), source.Env{})
 		if err != nil || !bytes.Equal(data, want) {
 			t.Errorf("%s: %v, or another archive", name, err)
@@ -410,7 +375,7 @@ func TestPartialFetchHostile(t *testing.T) {
 		"nothing is sent":     {pass, func(b string) (string, string) { return "", pkt("packfile\n") + "0000" }, nil, 2, "holds no pack"},
 		"a pack of nobody":    {pass, func(b string) (string, string) { return "", pkt("packfile\n") + pkt("\x01PACK") + "0000" }, nil, 2, "truncated"},
 	} {
-		at, asked := meddle(t, testenv.ServeHTTP(t, testenv.HTTP{}, repo), func(n int, b string) (string, string) {
+		at, asked := meddle(testenv.ServeHTTP(t, testenv.HTTP{}, repo), func(n int, b string) (string, string) {
 			if f := append([]func(string) (string, string){row.first, row.second, row.third}, nil, nil, nil)[n-1]; f != nil {
 				return f(b)
 			}
@@ -462,7 +427,7 @@ func TestPartialFetchStalls(t *testing.T) {
 	repo.Commit(testenv.Commit{Branch: "main", Files: forest()})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone home")
-	at, asked := meddle(t, testenv.ServeHTTP(t, testenv.HTTP{}, repo), func(n int, b string) (string, string) {
+	at, asked := meddle(testenv.ServeHTTP(t, testenv.HTTP{}, repo), func(n int, b string) (string, string) {
 		if n == 2 {
 			cancel(gone)
 		}

@@ -17,6 +17,8 @@ import (
 	"testing/fstest"
 	"time"
 
+	"golang.org/x/crypto/ssh"
+
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/git"
 	"github.com/headgate-io/headgate/internal/testenv"
@@ -236,13 +238,18 @@ func servers(t *testing.T, repo *testenv.Repo) map[string]server {
 		all[name] = server{s.Repo(), source.Env{}, s}
 	}
 	for name, c := range map[string]testenv.SSH{"ssh": {}, "ssh v0": {NoEnv: true}} {
-		identity, public := testenv.UserKey(t, "")
-		c.Users = append(c.Users, public)
-		s := testenv.ServeSSH(t, c, repo)
-		all[name] = server{s.Repo(), source.Env{Secrets: sourcetest.Secrets{
-			"default/keys": sourcetest.Secret("identity", string(identity), "known_hosts", string(s.KnownHosts(false)))}}, nil}
+		s, keys := serveSSH(t, c, map[string]*testenv.Repo{"repo.git": repo})
+		all[name] = server{s.Repo(), source.Env{Secrets: keys}, nil}
 	}
 	return all
+}
+
+// serveSSH serves repositories over ssh to the owner of the Secret default/keys.
+func serveSSH(t *testing.T, c testenv.SSH, repos map[string]*testenv.Repo) (*testenv.SSHServer, sourcetest.Secrets) {
+	identity, public := testenv.UserKey(t, "")
+	c.Users = []ssh.PublicKey{public}
+	s := testenv.ServeAllSSH(t, c, repos)
+	return s, sourcetest.Secrets{"default/keys": sourcetest.Secret("identity", string(identity), "known_hosts", string(s.KnownHosts(false)))}
 }
 
 var must = testenv.Must
@@ -346,14 +353,7 @@ func (r *remote) credentials() source.Secrets {
 }
 
 func (r *remote) Traffic() sourcetest.Traffic {
-	var t sourcetest.Traffic
-	for _, q := range r.server.Requests() {
-		t.Requests++
-		if q.Phase == testenv.Pack {
-			t.Content++
-		}
-	}
-	return t
+	return sourcetest.Traffic{Requests: r.server.Count(), Content: int64(r.server.Count(testenv.Pack))}
 }
 
 func (r *remote) Secrets() []string { return []string{password, url.QueryEscape(password)} }
@@ -473,12 +473,7 @@ func (o *together) Origin(obj source.Object) source.Origin {
 
 func (o *together) Traffic() sourcetest.Traffic {
 	t := o.remote.Traffic()
-	for _, q := range o.server.Requests() {
-		if q.Phase == testenv.LFSObject {
-			t.Content++
-		}
-	}
-	t.Content += o.part.opened.Load()
+	t.Content += int64(o.server.Count(testenv.LFSObject)) + o.part.opened.Load()
 	return t
 }
 

@@ -17,8 +17,6 @@ import (
 	"sync"
 	"testing"
 
-	"golang.org/x/crypto/ssh"
-
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/git"
 	"github.com/headgate-io/headgate/internal/testenv"
@@ -114,9 +112,7 @@ func TestSubmodules(t *testing.T) {
 		t.Fatalf("git clones %v", want)
 	}
 	delete(want, "tools/a.txt") // by the .sourceignore of that submodule, which counts there alone
-	identity, public := testenv.UserKey(t, "")
-	shell := testenv.ServeAllSSH(t, testenv.SSH{Users: []ssh.PublicKey{public}}, repos)
-	keys := sourcetest.Secrets{"default/keys": sourcetest.Secret("identity", string(identity), "known_hosts", string(shell.KnownHosts(false)))}
+	shell, keys := serveSSH(t, testenv.SSH{}, repos)
 	var first []byte
 	for name, row := range map[string]struct {
 		url string
@@ -274,7 +270,6 @@ func TestSubmoduleThatIsNotOffered(t *testing.T) {
 		for i := range 4 {
 			pins = append(pins, linked(sub, map[string]string{"x": fmt.Sprint(i)}))
 		}
-		linked(app, nil, link{"s", testenv.ServeHTTP(t, testenv.HTTP{}, sub).Repo(), pins[at]})
 		server := testenv.ServeHTTP(t, testenv.HTTP{}, sub)
 		server.Break(answer(pkt("ERR upload-pack: not our ref "+pins[at]+"\n"), map[string]int{"tip": 1, "in the history": 2}[name]))
 		linked(app, nil, link{"s", server.Repo(), pins[at]})
@@ -453,12 +448,11 @@ func TestSubmoduleTLS(t *testing.T) {
 func TestSubmodulesOverBoth(t *testing.T) {
 	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
 	pin := linked(sub, map[string]string{"x": "1"})
-	identity, public := testenv.UserKey(t, "")
-	shell := testenv.ServeAllSSH(t, testenv.SSH{Users: []ssh.PublicKey{public}}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
+	shell, keys := serveSSH(t, testenv.SSH{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
 	web := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
 	private := testenv.ServeAll(t, testenv.HTTP{Bearer: "t0ken"}, map[string]*testenv.Repo{"sub.git": sub})
 	at := "ssh://" + shell.Addr
-	env := source.Env{Secrets: sourcetest.Secrets{"default/keys": sourcetest.Secret("identity", string(identity), "known_hosts", string(shell.KnownHosts(false)))}}
+	env := source.Env{Secrets: keys}
 
 	linked(app, nil, link{"s", "ssh://git@" + shell.Addr + "/sub.git", pin})
 	g := recursing(web.URL + "/app.git")
@@ -494,14 +488,20 @@ func TestSubmodulesThroughProxy(t *testing.T) {
 	}
 }
 
-// A spec whose entries were never validated stalls.
-func TestSubmoduleCredentialsInvalid(t *testing.T) {
-	w := newTwo(t, testenv.HTTP{}, testenv.HTTP{})
-	g := w.object("")
-	g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{{URL: "http://[::1"}}
-	_, _, _, err := try(t.Context(), g, source.Env{})
-	if !errors.Is(err, source.ErrInvalid) || !strings.Contains(err.Error(), "spec.submoduleCredentials[0].url") {
-		t.Errorf("%v: want ErrInvalid that names the entry", err)
+// A spec that was never validated stalls, and names the entry.
+func TestInvalidSpec(t *testing.T) {
+	for field, edit := range map[string]func(*source.GitRepositorySpec){
+		"spec.submoduleCredentials[0].url": func(s *source.GitRepositorySpec) {
+			s.SubmoduleCredentials = []source.GitSubmoduleCredential{{URL: "http://[::1"}}
+		},
+		"spec.sparseCheckout[1]": func(s *source.GitRepositorySpec) { s.SparseCheckout = []string{"docs", "../x"} }, // more of them in source.TestDirectories
+	} {
+		g := newTwo(t, testenv.HTTP{}, testenv.HTTP{}).object("")
+		edit(&g.Spec)
+		_, _, _, err := try(t.Context(), g, source.Env{})
+		if !errors.Is(err, source.ErrInvalid) || !strings.Contains(err.Error(), field) {
+			t.Errorf("%v: want ErrInvalid that names %s", err, field)
+		}
 	}
 }
 

@@ -147,32 +147,6 @@ func TestShareCallerLeaves(t *testing.T) {
 	})
 }
 
-// Libraries set the deadline of the context on what they wait for. When that of
-// the first caller is over, the others ask again, and none is told of it.
-func TestShareOthersDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var s source.Share
-		start, asked := time.Now(), 0
-		dial := func(ctx context.Context) (any, error) {
-			asked++
-			if deadline, ok := ctx.Deadline(); ok && asked == 1 {
-				time.Sleep(time.Until(deadline))
-				return nil, fmt.Errorf("dial: %w", context.DeadlineExceeded)
-			}
-			return "connected", nil
-		}
-		values, errs := together(2, func(i int) (any, error) {
-			time.Sleep(time.Duration(i) * time.Second)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			return s.Do(ctx, "q", start, dial)
-		})
-		if !errors.Is(errs[0], context.DeadlineExceeded) || values[1] != "connected" || errs[1] != nil {
-			t.Errorf("got %v, %v", values, errs)
-		}
-	})
-}
-
 // What nobody waits for ends, before the last one is back, and counts for nobody.
 func TestShareEndsWithTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -138,13 +138,8 @@ func (s *Server) phaseOf(r *http.Request, body []byte) Phase {
 
 func (s *Server) allowed(r *http.Request, phase Phase) bool {
 	want := s.config
-	if lfs := want.LFS; lfs != nil && (phase == LFSBatch || phase == LFSObject) {
-		if lfs.Public && phase == LFSObject {
-			return true
-		}
-		if lfs.Token != "" {
-			return same(r.Header.Get("Authorization"), lfs.Token)
-		}
+	if lfs := want.LFS; lfs != nil && lfs.Token != "" && (phase == LFSBatch || phase == LFSObject) {
+		return same(r.Header.Get("Authorization"), lfs.Token)
 	}
 	if want.Allow != nil {
 		return want.Allow(r)
@@ -183,11 +178,13 @@ func (s *Server) uploadPack(repo *Repo, kind string, args ...string) http.Handle
 		if kind == "advertisement" && !strings.Contains(protocol, "version=2") {
 			io.WriteString(w, "001e# service=git-upload-pack\n0000")
 		}
-		env := append(uploadPackConfig(s.config.NoFilter, s.config.NoAnyWant), "GIT_PROTOCOL="+protocol)
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
 		}
+		// Of version 2 filters matter to capabilities and to who asks for one, and any object may be asked for.
+		noFilter := s.config.NoFilter && (kind == "advertisement" || protocol == "" || bytes.Contains(body, []byte("filter ")))
+		env := append(uploadPackConfig(noFilter, s.config.NoAnyWant && protocol == ""), "GIT_PROTOCOL="+protocol)
 		asked := newQuestion(repo, kind, env, body)
 		if answer, ok := answers.Load(asked); ok {
 			w.Write(answer.([]byte))

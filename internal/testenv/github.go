@@ -26,8 +26,7 @@ type GitHub struct {
 	Installations map[string]string // orgs/NAME or users/NAME → id
 	Repositories  []string          // that the installations may name
 
-	Now  func() time.Time // default time.Now
-	Life time.Duration    // of a token, default an hour
+	Now func() time.Time // default time.Now
 }
 
 // A GitHubServer is a running API of GitHub, as far as apps need it.
@@ -47,9 +46,6 @@ func ServeGitHub(t testing.TB, c GitHub) *GitHubServer {
 	t.Helper()
 	if c.Now == nil {
 		c.Now = time.Now
-	}
-	if c.Life == 0 {
-		c.Life = time.Hour
 	}
 	s := &GitHubServer{fakeServer: fakeServer{breaker: newBreaker(nil)}, config: c, tokens: map[string]time.Time{}}
 	s.listen(t, s.serve, c.CA.ServerConfig(false, c.Names...), true)
@@ -149,7 +145,7 @@ func (s *GitHubServer) issue(w http.ResponseWriter, r *http.Request, path string
 	}
 	s.mu.Lock()
 	s.issued++
-	token, expires := tokenName(s.issued), s.config.Now().Add(s.config.Life)
+	token, expires := tokenName(s.issued), s.config.Now().Add(time.Hour)
 	s.tokens[token] = expires
 	s.mu.Unlock()
 	answerJSON(w, http.StatusCreated, map[string]any{"token": token, "expires_at": expires.UTC().Format(time.RFC3339)})

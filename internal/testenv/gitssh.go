@@ -26,7 +26,6 @@ type SSH struct {
 	Users     []ssh.PublicKey // who may log in, whatever the user name
 	HostKeys  []string        // types of host keys; default ed25519, ecdsa, rsa
 	NoEnv     bool            // do not accept GIT_PROTOCOL: version 0
-	NoFilter  bool            // do not offer partial clones
 	NoAnyWant bool            // version 0: only tips of refs can be asked for
 	Grant     string          // what git-lfs-authenticate answers; "" when there is no such program
 
@@ -237,7 +236,7 @@ func (s *SSHServer) exec(session Session, ch ssh.Channel) uint32 {
 		return 128
 	}
 	cmd := exec.Command("git", "upload-pack", repo.Dir)
-	cmd.Env = slices.Concat(s.env, uploadPackConfig(s.config.NoFilter, s.config.NoAnyWant), []string{"GIT_PROTOCOL=" + session.Protocol})
+	cmd.Env = slices.Concat(s.env, uploadPackConfig(false, s.config.NoAnyWant), []string{"GIT_PROTOCOL=" + session.Protocol})
 	cmd.Stderr = ch.Stderr()
 	in, err := cmd.StdinPipe()
 	if err != nil {

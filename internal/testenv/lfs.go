@@ -25,8 +25,6 @@ type LFS struct {
 	// Token, if set, is the Authorization that is wanted instead, as
 	// git-lfs-authenticate hands it out.
 	Token string
-	// Public downloads want no credentials, as those of a storage service with signed links.
-	Public bool
 	// Edit changes what the answer says about an object.
 	Edit func(o *LFSAnswer)
 	// Extra is sent after the content of every object.

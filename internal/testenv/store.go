@@ -36,10 +36,9 @@ type StoreConfig struct {
 	Names  []string // of the server, besides localhost and 127.0.0.1; buckets of S3 are served as BUCKET.NAME too
 	Mutual bool     // and want client certificates of CA
 
-	Anonymous bool          // serve who comes without credentials, though some are wanted
-	Token     string        // want this bearer token (GCS, Azure)
-	Lifetime  time.Duration // of what is issued; 0 is an hour
-	Uses      int           // how many requests what is issued is good for; 0: any number
+	Anonymous bool   // serve who comes without credentials, though some are wanted
+	Token     string // want this bearer token (GCS, Azure)
+	Uses      int    // how many requests what is issued is good for; 0: any number
 
 	PageSize int // objects on one page at most; 0 is 1000
 
@@ -168,7 +167,7 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 func (s *Store) issue(id string) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := &session{token: rand.Text(), uses: cmp.Or(s.config.Uses, -1), expires: s.now().Add(cmp.Or(s.config.Lifetime, time.Hour))}
+	k := &session{token: rand.Text(), uses: cmp.Or(s.config.Uses, -1), expires: s.now().Add(time.Hour)}
 	if id != "" {
 		k.secret = rand.Text()
 	}
@@ -232,9 +231,8 @@ type StoreBucket struct {
 // A StoredObject is an object of a [StoreBucket].
 type StoredObject struct {
 	Content  string
-	Encoding string            // Content-Encoding
-	Tier     string            // "" is Hot
-	Metadata map[string]string // by name
+	Encoding string // Content-Encoding
+	Tier     string // "" is Hot
 
 	etag                 string // without quotes
 	generation, revision int64

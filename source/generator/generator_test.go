@@ -42,12 +42,7 @@ func tree(parts ...string) fstest.MapFS {
 	return files
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testenv.Must
 
 // pack returns the archive of a tree.
 func pack(t testing.TB, files fs.FS) string {
@@ -138,15 +133,35 @@ func (r *rig) made(name string) source.Origin {
 	return generator.New(r.object("ExternalArtifact", name).(*source.ExternalArtifact), r.env)
 }
 
-// build makes an artifact, and returns its files by name, and the notes.
-func (r *rig) build(name string) (map[string]string, []string, error) {
+// open returns the content of an artifact.
+func (r *rig) open(name string) (source.Content, error) {
 	from := r.made(name)
 	rev, _, err := from.Resolve(r.Context(), nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	content, err := from.Open(r.Context(), rev)
 	must(r, err)
+	return content, nil
+}
+
+// explained returns the content of an artifact, which ends with the test at the latest, with its tree.
+func (r *rig) explained(name string) (source.Content, *generator.Tree) {
+	r.Helper()
+	content, err := r.open(name)
+	must(r, err)
+	r.Cleanup(func() { content.Close() })
+	files, _, err := content.(source.Explainer).Explain(r.Context())
+	must(r, err)
+	return content, files.(*generator.Tree)
+}
+
+// build makes an artifact, and returns its files by name, and the notes.
+func (r *rig) build(name string) (map[string]string, []string, error) {
+	content, err := r.open(name)
+	if err != nil {
+		return nil, nil, err
+	}
 	defer content.Close()
 	var out bytes.Buffer
 	report, err := content.WriteTo(r.Context(), &out)
@@ -368,10 +383,7 @@ func TestExtractMany(t *testing.T) {
 		}
 		return n
 	}
-	from := r.made("out")
-	rev, _, err := from.Resolve(t.Context(), nil)
-	must(t, err)
-	content, err := from.Open(t.Context(), rev)
+	content, err := r.open("out")
 	must(t, err)
 	files, _, err := content.(source.Explainer).Explain(t.Context())
 	must(t, err)
@@ -398,14 +410,7 @@ from: "@b/charts/*.tgz", to: "@artifact/charts/", strategy: Extract`))
 	if want := []string{"spec.artifacts[0].copy[1] overwrites files of earlier operations, 1 in all: configs/one.yaml"}; !slices.Equal(notes, want) {
 		t.Errorf("%q, want %q", notes, want)
 	}
-	from := r.made("out")
-	rev, _, err := from.Resolve(t.Context(), nil)
-	must(t, err)
-	content, err := from.Open(t.Context(), rev)
-	must(t, err)
-	defer content.Close()
-	files, _, err := content.(source.Explainer).Explain(t.Context())
-	must(t, err)
+	_, files := r.explained("out")
 	for name, want := range map[string]string{
 		"configs/one.yaml":      "copy[0] Bucket/apps/a configs/one.yaml overwritten + copy[1] Bucket/apps/b configs/one.yaml",
 		"configs/two.yaml":      "copy[0] Bucket/apps/a configs/two.yaml",
@@ -415,7 +420,7 @@ from: "@b/charts/*.tgz", to: "@artifact/charts/", strategy: Extract`))
 		"none":                  "",
 	} {
 		var all []string
-		for _, s := range files.(*generator.Tree).Steps(name) {
+		for _, s := range files.Steps(name) {
 			text := strings.TrimPrefix(s.Operation, "spec.artifacts[0].") + " " + s.Source + " " + s.Path
 			if s.Overwritten {
 				text += " overwritten"
@@ -578,14 +583,7 @@ func TestWaiting(t *testing.T) {
 // The tree of an artifact is a file system, but that folders are listed only.
 func TestTree(t *testing.T) {
 	r := newRig(t, sampleArchives(t), operations("from: \"@a/configs/sub\", to: \"@artifact/\"\nfrom: \"@a/config.yaml\", to: \"@artifact/\"\nfrom: \"@b/config.yaml\", to: \"@artifact/\", strategy: Merge"))
-	from := r.made("out")
-	rev, _, err := from.Resolve(t.Context(), nil)
-	must(t, err)
-	content, err := from.Open(t.Context(), rev)
-	must(t, err)
-	defer content.Close()
-	files, _, err := content.(source.Explainer).Explain(t.Context())
-	must(t, err)
+	content, files := r.explained("out")
 	for _, name := range []string{"config.yaml", "sub/three.yaml"} {
 		f, err := files.Open(name)
 		must(t, err)

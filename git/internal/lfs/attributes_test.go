@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -111,18 +112,35 @@ func TestAttributesAreGits(t *testing.T) {
 	}
 }
 
-// Each line alone, and each pair of a macro and a line.
+// Each line in a directory of its own, and each about a macro below the definition of one.
 func TestAttributeLines(t *testing.T) {
-	c := newChecker(t)
-	for _, first := range []string{"* filter=lfs\n", "[attr]big filter=lfs\n"} {
-		for _, line := range lines {
-			m := tree(".gitattributes", first+line+"\n")
-			if got, want := tracked(t, m, names), c.tracked(t, m, names); !slices.Equal(got, want) {
-				t.Errorf("%q: got %q, git has %q", first+line, got, want)
-			}
+	c, m, all := newChecker(t), fstest.MapFS{}, []string(nil)
+	for i, line := range lines {
+		dir := fmt.Sprintf("%d/", i)
+		maps.Copy(m, tree(dir+".gitattributes", "* filter=lfs\n"+line+"\n"))
+		for _, name := range names {
+			all = append(all, dir+name)
+		}
+	}
+	got, want := tracked(t, m, all), c.tracked(t, m, all)
+	for _, name := range all {
+		if slices.Contains(got, name) != slices.Contains(want, name) {
+			i, _, _ := strings.Cut(name, "/")
+			t.Errorf("%s: tracked by git: %v, for %q", name, slices.Contains(want, name), m[i+"/.gitattributes"].Data)
+		}
+	}
+	for _, line := range lines {
+		if !aboutMacros.MatchString(line) {
+			continue
+		}
+		m := tree(".gitattributes", "[attr]big filter=lfs\n"+line+"\n")
+		if got, want := tracked(t, m, names), c.tracked(t, m, names); !slices.Equal(got, want) {
+			t.Errorf("%q: got %q, git has %q", line, got, want)
 		}
 	}
 }
+
+var aboutMacros = regexp.MustCompile(`\[attr]|big|small|huge|loop|cancel|binary`)
 
 func TestHostileAttributes(t *testing.T) {
 	t.Parallel()

@@ -22,6 +22,7 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/git/internal/lfs"
 	"github.com/headgate-io/headgate/git/internal/object"
+	"github.com/headgate-io/headgate/git/internal/objecttest"
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/internal/transport"
 )
@@ -95,37 +96,9 @@ func (s *lfsServer) fill(ctx context.Context) (map[string]string, error) {
 	return read(s.t, view), nil
 }
 
-// A database is an object.Database in memory.
-type database map[object.ID][]byte
-
-func (d database) Stat(id object.ID) (object.Type, int64, error) {
-	b, ok := d[id]
-	if !ok {
-		return 0, 0, fs.ErrNotExist
-	}
-	return object.Type(b[0]), int64(len(b)) - 1, nil
-}
-
-func (d database) Open(id object.ID) (object.Type, int64, io.ReadCloser, error) {
-	t, size, err := d.Stat(id)
-	if err != nil {
-		return 0, 0, nil, err
-	}
-	return t, size, io.NopCloser(bytes.NewReader(d[id][1:])), nil
-}
-
-func (d database) add(t object.Type, data []byte) object.ID {
-	h := object.NewHasher(object.SHA1)
-	h.Begin(t, int64(len(data)))
-	h.Write(data)
-	id, _ := h.ID()
-	d[id] = append([]byte{byte(t)}, data...)
-	return id
-}
-
 // objects makes a tree of Git objects from files.
 func objects(t testing.TB, files fstest.MapFS) *object.FS {
-	d := database{}
+	d := objecttest.Database{}
 	var dir func(at string) object.ID
 	dir = func(at string) object.ID {
 		entries, err := fs.ReadDir(files, at)
@@ -144,11 +117,11 @@ func objects(t testing.TB, files fstest.MapFS) *object.FS {
 			if e.IsDir() {
 				id = dir(name)
 			} else {
-				mode, id = "100644", d.add(object.Blob, files[name].Data)
+				mode, id = "100644", d.Add(object.SHA1, object.Blob, string(files[name].Data))
 			}
 			data = append(append(data, mode+" "+e.Name()+"\x00"...), id.Bytes()...)
 		}
-		return d.add(object.Tree, data)
+		return d.Add(object.SHA1, object.Tree, string(data))
 	}
 	return object.TreeFS(d, dir("."))
 }
@@ -183,14 +156,7 @@ func (s *lfsServer) good(got map[string]string, err error) {
 	}
 }
 
-func (s *lfsServer) count(phase testenv.Phase) (n int) {
-	for _, q := range s.server.Requests() {
-		if q.Phase == phase {
-			n++
-		}
-	}
-	return n
-}
+func (s *lfsServer) count(phase testenv.Phase) int { return s.server.Count(phase) }
 
 func answer(phase testenv.Phase, status int, body string, header ...string) *testenv.Defect {
 	h := http.Header{"Content-Type": {"application/vnd.git-lfs+json"}}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate-io/headgate/git/internal/local"
 	"github.com/headgate-io/headgate/git/internal/object"
+	"github.com/headgate-io/headgate/git/internal/objecttest"
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
@@ -43,7 +44,7 @@ func TestOpenRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			if strings.HasPrefix(test.file, ".git/") {
-				git(t, dir, "init", "-q")
+				initialize(t, dir)
 			}
 			write(t, filepath.Join(dir, test.file), test.content)
 			if strings.HasPrefix(test.file, ".git/") {
@@ -133,11 +134,8 @@ func readAll(t *testing.T, dir string, names []string) {
 		if err != nil {
 			continue
 		}
-		h := object.NewHasher(object.SHA1)
-		h.Begin(typ, int64(len(content)))
-		h.Write(content)
-		if got, err := h.ID(); err != nil || got != id {
-			t.Fatalf("%v came out as %v, %v", id, got, err)
+		if got := objecttest.ID(object.SHA1, typ, string(content)); got != id {
+			t.Fatalf("%v came out as %v", id, got)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package object_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,42 +13,16 @@ import (
 	"testing/fstest"
 
 	"github.com/headgate-io/headgate/git/internal/object"
+	"github.com/headgate-io/headgate/git/internal/objecttest"
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// A database is an object.Database in memory.
-type database map[object.ID]stored
+// A database holds objects of SHA-1.
+type database struct{ objecttest.Database }
 
-type stored struct {
-	typ  object.Type
-	data []byte
-}
+func newDatabase() database { return database{objecttest.Database{}} }
 
-func (d database) Stat(id object.ID) (object.Type, int64, error) {
-	o, ok := d[id]
-	if !ok {
-		return 0, 0, fmt.Errorf("object %v: %w", id, fs.ErrNotExist)
-	}
-	return o.typ, int64(len(o.data)), nil
-}
-
-func (d database) Open(id object.ID) (object.Type, int64, io.ReadCloser, error) {
-	t, size, err := d.Stat(id)
-	return t, size, io.NopCloser(bytes.NewReader(d[id].data)), err
-}
-
-// add puts an object in and returns its ID.
-func (d database) add(t object.Type, data string) object.ID {
-	h := object.NewHasher(object.SHA1)
-	h.Begin(t, int64(len(data)))
-	io.WriteString(h, data)
-	id, err := h.ID()
-	if err != nil {
-		panic(err)
-	}
-	d[id] = stored{t, []byte(data)}
-	return id
-}
+func (d database) add(t object.Type, data string) object.ID { return d.Add(object.SHA1, t, data) }
 
 // entry returns an entry of a tree.
 func entry(mode, name string, id object.ID) string {
@@ -59,7 +32,7 @@ func entry(mode, name string, id object.ID) string {
 // sample returns a database and its root: files, an executable, a link, a
 // submodule, an empty folder, and a name that sorts differently in Git.
 func sample() (database, object.ID) {
-	d := database{}
+	d := newDatabase()
 	blob := func(s string) object.ID { return d.add(object.Blob, s) }
 	sub := d.add(object.Tree, entry("100644", "inner.txt", blob("inner\n")))
 	lib := d.add(object.Tree, entry("100644", "deep\xff", blob("latin"))+entry("40000", "sub", sub))
@@ -78,7 +51,7 @@ func sample() (database, object.ID) {
 }
 
 func TestTreeFS(t *testing.T) {
-	d := database{} // without what fstest cannot open or spell: submodules, names that are not UTF-8
+	d := newDatabase() // without what fstest cannot open or spell: submodules, names that are not UTF-8
 	sub := d.add(object.Tree, entry("100644", "inner.txt", d.add(object.Blob, "inner\n")))
 	plain := d.add(object.Tree, entry("100644", "a.txt", d.add(object.Blob, "hello\n"))+
 		entry("100644", "lib.go", d.add(object.Blob, ""))+entry("40000", "lib", sub)+
@@ -134,7 +107,7 @@ func TestTreeFSModes(t *testing.T) {
 func TestTreeFSErrors(t *testing.T) {
 	d, root := sample()
 	gone := d.add(object.Blob, "gone")
-	delete(d, gone)
+	delete(d.Database, gone)
 	commit := d.add(object.Commit, "")
 	twice := d.add(object.Tree, entry("100644", "x", commit)+entry("100644", "x.y", commit)+entry("40000", "x", root))
 	bad := d.add(object.Tree, entry("40000", "blob", d.add(object.Blob, "?"))+entry("100644", "commit", commit)+entry("40000", "dup", twice)+
@@ -170,7 +143,7 @@ func TestTreeFSErrors(t *testing.T) {
 // folder larger than the cache.
 func TestTreeFSConcurrent(t *testing.T) {
 	t.Parallel()
-	d := database{}
+	d := newDatabase()
 	blob := d.add(object.Blob, "x")
 	var huge strings.Builder
 	for i := range 10_000 {
@@ -220,7 +193,7 @@ func TestMeasure(t *testing.T) {
 		t.Errorf("deep: %v", err)
 	}
 	gone := d.add(object.Blob, "gone")
-	delete(d, gone)
+	delete(d.Database, gone)
 	holder := d.add(object.Tree, entry("40000", "dir", d.add(object.Tree, entry("100644", "file", gone))))
 	if _, err = object.Measure(t.Context(), d, holder, false); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "dir/file: object "+gone.String()) {
 		t.Errorf("missing blob: %v", err)
@@ -238,10 +211,10 @@ func TestMeasure(t *testing.T) {
 // A database that lacks every blob tells all about a tree but what is in its files.
 func TestTreeWithoutBlobs(t *testing.T) {
 	full, root := sample()
-	d := database{}
-	for id, o := range full {
-		if o.typ == object.Tree {
-			d[id] = o
+	d := newDatabase()
+	for id, o := range full.Database {
+		if o.Type == object.Tree {
+			d.Database[id] = o
 		}
 	}
 	if total, err := object.Measure(t.Context(), d, root, true); err != nil || total != (object.Totals{Entries: 12, Files: 8, Modules: 1}) {
@@ -253,8 +226,8 @@ func TestTreeWithoutBlobs(t *testing.T) {
 			return err
 		}
 		tree, id := object.EntryID(e)
-		if o := full[id]; tree != fsys || (o.typ == object.Tree) != e.IsDir() {
-			t.Errorf("%s: id %v of a %v", name, id, o.typ)
+		if o := full.Database[id]; tree != fsys || (o.Type == object.Tree) != e.IsDir() {
+			t.Errorf("%s: id %v of a %v", name, id, o.Type)
 		}
 		info, err := fs.Lstat(fsys, name)
 		if err != nil {
@@ -330,7 +303,7 @@ func TestReplace(t *testing.T) {
 
 // A linked tree is in the place of the submodule, and an empty one is an empty folder.
 func TestLink(t *testing.T) {
-	d := database{}
+	d := newDatabase()
 	file := func(text string) string { return entry("100644", "file", d.add(object.Blob, text)) }
 	commit := d.add(object.Blob, "stands in for a commit")
 	sub := object.TreeFS(d, d.add(object.Tree, file("sub")+entry("160000", "inner", commit)))

@@ -17,7 +17,7 @@ import (
 
 // An object of another type, or with more bytes than are allowed, is refused.
 func TestRead(t *testing.T) {
-	d := database{}
+	d := newDatabase()
 	id := d.add(object.Blob, "hello")
 	if b, err := object.Read(d, id, object.Blob, 5); err != nil || string(b) != "hello" {
 		t.Errorf("%q, %v", b, err)
@@ -224,7 +224,7 @@ func FuzzObjects(f *testing.F) {
 	d, root := sample()
 	f.Add([]byte(signedCommit), "a subject\n\nand more", "v1.0", int64(1700000000))
 	f.Add([]byte("object "+hexA+"\ntype commit\ntag v1.0\ntagger T <t> 1 +0000\n\nx\n-----BEGIN PGP SIGNATURE-----\n"), "", "", int64(0))
-	f.Add(d[root].data, "x", "y", int64(-1))
+	f.Add([]byte(d.Database[root].Data), "x", "y", int64(-1))
 	f.Fuzz(func(t *testing.T, data []byte, message, name string, when int64) {
 		checkParsers(t, data)
 		if strings.ContainsAny(name, "\n<>\x00") || strings.TrimSpace(name) != name || name == "" || when < 0 || when > 1<<37 || strings.Contains(message, "-----BEGIN") {

@@ -18,6 +18,7 @@ import (
 	gogit "github.com/go-git/go-git/v5/plumbing/format/packfile"
 
 	"github.com/headgate-io/headgate/git/internal/object"
+	"github.com/headgate-io/headgate/git/internal/objecttest"
 	"github.com/headgate-io/headgate/git/internal/packfile"
 	"github.com/headgate-io/headgate/internal/testenv/measure"
 )
@@ -68,13 +69,7 @@ func (b *builder) sum() []byte {
 }
 
 // idOf returns the ID of a blob.
-func idOf(content string) object.ID {
-	h := object.NewHasher(object.SHA1)
-	h.Begin(object.Blob, int64(len(content)))
-	io.WriteString(h, content)
-	id, _ := h.ID()
-	return id
-}
+func idOf(content string) object.ID { return objecttest.ID(object.SHA1, object.Blob, content) }
 
 // delta returns a delta with the given sizes and instructions.
 func delta(base, result int64, ops string) string {

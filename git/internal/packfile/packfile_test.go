@@ -21,6 +21,7 @@ import (
 	"testing/fstest"
 
 	"github.com/headgate-io/headgate/git/internal/object"
+	"github.com/headgate-io/headgate/git/internal/objecttest"
 	"github.com/headgate-io/headgate/git/internal/packfile"
 	"github.com/headgate-io/headgate/internal/testenv"
 )
@@ -246,34 +247,10 @@ func freeze(t testing.TB, db object.Database, format object.Format, ids ...objec
 	return data
 }
 
-// blobs is a database of blobs.
-type blobs map[object.ID]string
-
-func (b blobs) add(format object.Format, text string) object.ID {
-	h := object.NewHasher(format)
-	h.Begin(object.Blob, int64(len(text)))
-	h.Write([]byte(text))
-	id, _ := h.ID()
-	b[id] = text
-	return id
-}
-
-func (b blobs) Stat(id object.ID) (object.Type, int64, error) {
-	if text, ok := b[id]; ok {
-		return object.Blob, int64(len(text)), nil
-	}
-	return 0, 0, fs.ErrNotExist
-}
-
-func (b blobs) Open(id object.ID) (object.Type, int64, io.ReadCloser, error) {
-	t, n, err := b.Stat(id)
-	return t, n, io.NopCloser(strings.NewReader(b[id])), err
-}
-
 func TestFreezeAndThaw(t *testing.T) {
 	for _, format := range []object.Format{object.SHA1, object.SHA256} {
-		db := blobs{}
-		ids := []object.ID{db.add(format, "one"), db.add(format, ""), db.add(format, "three")}
+		db := objecttest.Database{}
+		ids := []object.ID{db.Add(format, object.Blob, "one"), db.Add(format, object.Blob, ""), db.Add(format, object.Blob, "three")}
 		data := freeze(t, db, format, append(ids, ids[0])...)
 		f := &frozen{Reader: bytes.NewReader(data)}
 		p, note, err := packfile.Thaw(f)
@@ -282,11 +259,11 @@ func TestFreezeAndThaw(t *testing.T) {
 		}
 		testenv.Equal(t, p.Spooled(), 0, "bytes spooled")
 		for _, id := range ids {
-			if got, err := object.Read(p, id, object.Blob, 100); err != nil || string(got) != db[id] {
+			if got, err := object.Read(p, id, object.Blob, 100); err != nil || string(got) != db[id].Data {
 				t.Errorf("%v: %q, %v", id, got, err)
 			}
 		}
-		if _, _, err := p.Stat(db.add(format, "other")); !errors.Is(err, fs.ErrNotExist) {
+		if _, _, err := p.Stat(db.Add(format, object.Blob, "other")); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("object that is not there: %v", err)
 		}
 		if p.Close(); f.closed != 1 {
@@ -296,7 +273,7 @@ func TestFreezeAndThaw(t *testing.T) {
 }
 
 func TestAddAbsent(t *testing.T) {
-	p, err := empty(t, blobs{}, object.SHA1, nil, blobs{}.add(object.SHA1, "absent"))
+	p, err := empty(t, objecttest.Database{}, object.SHA1, nil, idOf("absent"))
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("absent object: %v", err)
 	}
@@ -326,8 +303,8 @@ var thawHostile = map[string]func(b []byte) []byte{
 }
 
 func frozenPair(t testing.TB) []byte {
-	db := blobs{}
-	return freeze(t, db, object.SHA1, db.add(object.SHA1, "one"), db.add(object.SHA1, "two"))
+	db := objecttest.Database{}
+	return freeze(t, db, object.SHA1, db.Add(object.SHA1, object.Blob, "one"), db.Add(object.SHA1, object.Blob, "two"))
 }
 
 func TestThawHostile(t *testing.T) {

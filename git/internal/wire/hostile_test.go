@@ -234,13 +234,13 @@ func TestEndlessPack(t *testing.T) {
 	}
 }
 
-// A list of a million refs is read in the memory of those that match, whatever
-// the version.
-func TestMillionRefs(t *testing.T) {
-	const n = 1_000_000
+// A list of more refs than a result may have is read in the memory of those that
+// match, whatever the version.
+func TestManyRefs(t *testing.T) {
+	const n = 510_000
 	var list []byte
 	for i := range n {
-		list = strconv.AppendInt(append(list, "0047"+ones+" refs/heads/branch-"...), int64(n+i), 10)
+		list = strconv.AppendInt(append(list, "0047"+ones+" refs/heads/branch-"...), int64(1_000_000+i), 10)
 		list = append(list, '\n')
 	}
 	list = append(list, flush...)
@@ -268,7 +268,7 @@ func TestMillionRefs(t *testing.T) {
 		before := measure.Live()
 		r := wire.New(wire.HTTP(client, u), "")
 		defer r.Close()
-		refs, err := r.Refs(context.Background(), false, "refs/heads/branch-1999")
+		refs, err := r.Refs(context.Background(), false, "refs/heads/branch-1499")
 		if err != nil || len(refs) != 1000 {
 			t.Fatalf("version %d: %d refs, %v", version, len(refs), err)
 		}
