@@ -614,7 +614,8 @@ func TestResumeStalled(t *testing.T) {
 }
 
 // A credential is used for four fifths of its life, and one without an end, or
-// of a clock that is wrong, until it is refused.
+// of a clock that is wrong, until it is refused. None is issued to a step that is
+// over.
 func TestIssued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issued, life := 0, 100*time.Second
@@ -655,6 +656,12 @@ func TestIssued(t *testing.T) {
 		}
 		all.Wait()
 		get(nil, "4")
+		over := errors.New("the step is over")
+		ended, end := context.WithCancelCause(t.Context())
+		end(over)
+		if _, err := i.Get(ended, third); err != over || issued != 4 {
+			t.Errorf("%v; %d issued", err, issued)
+		}
 	})
 }
 
