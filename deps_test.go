@@ -55,7 +55,7 @@ var rooms = map[string]room{
 	"bucket/gcs":   {imports: "bucket source internal/transport", modules: gcsModules},
 	"bucket/s3":    {imports: "bucket source internal/redact internal/transport", modules: s3Modules},
 
-	"chart":                 {imports: "artifact source oci chart/index chart/internal/bundle internal/redact internal/signature internal/transport internal/version", modules: "helm.sh/helm/v3 golang.org/x/sync"},
+	"chart":                 {imports: "artifact source oci chart/index chart/internal/bundle internal/redact internal/signature internal/transport internal/version", modules: "helm.sh/helm/v3 github.com/dustin/go-humanize golang.org/x/sync"},
 	"chart/index":           {modules: "github.com/Masterminds/semver/v3 go.yaml.in/yaml/v3"},
 	"chart/internal/bundle": {imports: "artifact internal/document", modules: "helm.sh/helm/v3 github.com/pkg/errors github.com/Masterminds/semver/v3 sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3"},
 

@@ -1,6 +1,7 @@
 package bucket_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/md5"
 	"encoding/hex"
@@ -16,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
@@ -23,6 +25,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
+	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
 // A memoryDriver is a bucket in memory. Its hooks are called without its lock,
@@ -213,27 +216,15 @@ func resolve(t *testing.T, d *memoryDriver, edit func(*source.BucketSpec)) (sour
 	return rev, err
 }
 
-// walk visits the files of a tree.
-func walk(t *testing.T, tree fs.FS, visit func(name string)) {
-	t.Helper()
-	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			visit(name)
-		}
-		return err
-	})
-	must(t, err)
-}
-
 // folder writes files, NAME, CONTENT, …, and returns their directory.
 func folder(t *testing.T, nameContent ...string) string {
 	t.Helper()
-	dir := t.TempDir()
+	tree := fstest.MapFS{}
 	for i := 0; i < len(nameContent); i += 2 {
-		name := filepath.Join(dir, filepath.FromSlash(nameContent[i]))
-		err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(nameContent[i+1]), 0o644))
-		must(t, err)
+		tree[nameContent[i]] = &fstest.MapFile{Data: []byte(nameContent[i+1]), Mode: 0o644}
 	}
+	dir := filepath.Join(t.TempDir(), "files")
+	must(t, os.CopyFS(dir, tree))
 	return dir
 }
 
@@ -293,14 +284,29 @@ func artifactOf(t *testing.T, o source.Origin) string {
 	if err != nil || !strings.HasPrefix(rev.ID, "local@sha256:") || state != nil {
 		t.Fatalf("%+v, %s, %v", rev, state, err)
 	}
+	_, files := written(t, o, rev)
+	return strings.Join(files, " ")
+}
+
+// written returns the report about the artifact of a revision, and its files.
+func written(t *testing.T, o source.Origin, rev source.Revision) (report source.Report, files []string) {
+	t.Helper()
 	c, err := o.Open(t.Context(), rev)
 	must(t, err)
 	defer c.Close()
-	out := new(strings.Builder)
-	if _, err := c.WriteTo(t.Context(), out); err != nil {
-		t.Fatal(err)
-	}
-	return strings.Join(filesOf(t, strings.NewReader(out.String())), " ")
+	var out bytes.Buffer
+	report, err = c.WriteTo(t.Context(), &out)
+	must(t, err)
+	tree, err := artifact.Read(&out, artifact.Limits{})
+	must(t, err)
+	defer tree.Close()
+	must(t, fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			files = append(files, name)
+		}
+		return err
+	}))
+	return report, files
 }
 
 // The name of a bucket for a stand-in is its endpoint and its name, without the signature.
@@ -347,27 +353,6 @@ func TestStandInFails(t *testing.T) {
 	}
 }
 
-// secrets holds Secrets by name.
-type secrets map[string]source.Secret
-
-func (s secrets) Secret(_ context.Context, namespace, name string) (source.Secret, error) {
-	if secret, ok := s[name]; ok && namespace == "default" {
-		return secret, nil
-	}
-	return source.Secret{}, fs.ErrNotExist
-}
-
-func (secrets) PullSecrets(context.Context, string, string) ([]source.Secret, error) { return nil, nil }
-
-// data returns a Secret with KEY, VALUE, …
-func data(keyValue ...string) source.Secret {
-	s := source.Secret{Data: map[string][]byte{}}
-	for i := 0; i < len(keyValue); i += 2 {
-		s.Data[keyValue[i]] = []byte(keyValue[i+1])
-	}
-	return s
-}
-
 func ref(name string) *source.LocalReference { return &source.LocalReference{Name: name} }
 
 // everything asks for all Secrets that there are.
@@ -380,35 +365,35 @@ func everything(s *source.BucketSpec) {
 func TestAccess(t *testing.T) {
 	ca, other := testenv.NewCA(t), testenv.NewCA(t)
 	cert, key := ca.Client("me")
-	held := secrets{
-		"creds":  data("accesskey", "id", "secretkey", "key"),
-		"tls":    data("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key)),
-		"ststls": data("ca.crt", string(other.PEM())),
-		"sts":    data("username", "u", "password", "p"),
-		"proxy":  data("address", "http://proxy.example:3128", "username", "u", "password", "p"),
+	held := sourcetest.Secrets{
+		"default/creds":  sourcetest.Secret("accesskey", "id", "secretkey", "key"),
+		"default/tls":    sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key)),
+		"default/ststls": sourcetest.Secret("ca.crt", string(other.PEM())),
+		"default/sts":    sourcetest.Secret("username", "u", "password", "p"),
+		"default/proxy":  sourcetest.Secret("address", "http://proxy.example:3128", "username", "u", "password", "p"),
 	}
 	d := newMemory("a", "1")
 	if _, _, err := d.origin(newBucket(everything), source.Env{Secrets: held}).Resolve(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		change func(secrets)
+		secret string
+		data   []string // nil: there is no such Secret
 		says   string
 	}{
-		"no credentials":     {func(s secrets) { delete(s, "creds") }, "spec.secretRef: secret default/creds: "},
-		"no TLS":             {func(s secrets) { delete(s, "tls") }, "spec.certSecretRef: secret default/tls: "},
-		"no proxy":           {func(s secrets) { delete(s, "proxy") }, "spec.proxySecretRef: secret default/proxy: "},
-		"no STS":             {func(s secrets) { delete(s, "sts") }, "spec.sts.secretRef: secret default/sts: "},
-		"no TLS of STS":      {func(s secrets) { delete(s, "ststls") }, "spec.sts.certSecretRef: secret default/ststls: "},
-		"half a certificate": {func(s secrets) { s["tls"] = data("tls.crt", string(cert)) }, "secret default/tls: key tls.key is missing"},
-		"no certificate":     {func(s secrets) { s["ststls"] = data("ca.crt", "canary") }, "secret default/ststls: key ca.crt is not PEM"},
-		"no address":         {func(s secrets) { s["proxy"] = data("password", "canary") }, "secret default/proxy: key username is missing"},
+		"no credentials":     {"creds", nil, "spec.secretRef: secret default/creds: "},
+		"no TLS":             {"tls", nil, "spec.certSecretRef: secret default/tls: "},
+		"no proxy":           {"proxy", nil, "spec.proxySecretRef: secret default/proxy: "},
+		"no STS":             {"sts", nil, "spec.sts.secretRef: secret default/sts: "},
+		"no TLS of STS":      {"ststls", nil, "spec.sts.certSecretRef: secret default/ststls: "},
+		"half a certificate": {"tls", []string{"tls.crt", string(cert)}, "secret default/tls: key tls.key is missing"},
+		"no certificate":     {"ststls", []string{"ca.crt", "canary"}, "secret default/ststls: key ca.crt is not PEM"},
+		"no address":         {"proxy", []string{"password", "canary"}, "secret default/proxy: key username is missing"},
 	} {
-		bad := secrets{}
-		for k, v := range held {
-			bad[k] = v
+		bad := maps.Clone(held)
+		if bad["default/"+c.secret] = sourcetest.Secret(c.data...); c.data == nil {
+			delete(bad, "default/"+c.secret)
 		}
-		c.change(bad)
 		_, _, err := d.origin(newBucket(everything), source.Env{Secrets: bad}).Resolve(t.Context(), nil)
 		step, ok := errors.AsType[*source.StepError](err)
 		if !ok || step.Reason != "AuthenticationFailed" || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "canary") {

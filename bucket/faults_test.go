@@ -122,7 +122,7 @@ func TestFaults(t *testing.T) {
 				c.change()
 			}
 			obj := r.object(nil)
-			for range 8 {
+			for range 5 {
 				c.change()
 				before := r.JSON(obj.Artifact())
 				r.s.Break(&testenv.Defect{Do: testenv.Serve, Handler: c.serve})

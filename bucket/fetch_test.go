@@ -63,7 +63,7 @@ func body(o Object, offset, end int64) io.ReadCloser {
 type endless struct{}
 
 var noise = func() []byte {
-	b := make([]byte, 65_521)
+	b := make([]byte, 4_093) // which compresses well
 	rand.NewChaCha8([32]byte{}).Read(b)
 	return b
 }()
@@ -120,7 +120,7 @@ func TestFetch(t *testing.T) {
 		"nothing":    {},
 		"small":      small(3000),
 		"edges":      {"a": 0, "b": 1, "c": minShare - 1, "d": minShare, "e": minShare + 1, "g": maxAhead, "h": maxAhead + 1, "i": 0},
-		"large":      {"a": 5 << 20, "b": 1, "c": 18 << 20, "d": 5 << 20, "e": 0, "f/a": 7 << 20, "f-a": 3},
+		"large":      {"a": 5 << 20, "b": 1, "c": 9 << 20, "d": 5 << 20, "e": 0, "f/a": 7 << 20, "f-a": 3},
 		"in between": {"a": 256 << 10, "b": 256<<10 + 1, "c": 300 << 10, "d": 9},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -156,9 +156,9 @@ func TestFetchMemory(t *testing.T) {
 		return io.NopCloser(io.LimitReader(zeros{}, o.Size-offset)), nil
 	}}
 	for name, sizes := range map[string]map[string]int64{
-		"one of 256 MiB": {"a": 256 << 20},
-		"many":           {"a": 70 << 20, "b": 9, "c": 7 << 20, "d": 8 << 20, "e": 8 << 20, "f": 7 << 20, "g": 70 << 20},
-		"small":          small(5000),
+		"one of 96 MiB": {"a": 96 << 20},
+		"many":          {"a": 40 << 20, "b": 9, "c": 7 << 20, "d": 8 << 20, "e": 8 << 20, "f": 7 << 20, "g": 40 << 20},
+		"small":         small(5000),
 	} {
 		f := newFetch(t.Context(), holding(t, d, sizes).snapshot, nil, func(int) {})
 		used := measure.Allocated(func() {
@@ -614,7 +614,8 @@ func TestResumeStalled(t *testing.T) {
 }
 
 // A credential is used for four fifths of its life, and one without an end, or
-// of a clock that is wrong, until it is refused.
+// of a clock that is wrong, until it is refused. None is issued to a step that is
+// over.
 func TestIssued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issued, life := 0, 100*time.Second
@@ -655,6 +656,12 @@ func TestIssued(t *testing.T) {
 		}
 		all.Wait()
 		get(nil, "4")
+		over := errors.New("the step is over")
+		ended, end := context.WithCancelCause(t.Context())
+		end(over)
+		if _, err := i.Get(ended, third); err != over || issued != 4 {
+			t.Errorf("%v; %d issued", err, issued)
+		}
 	})
 }
 

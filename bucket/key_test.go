@@ -154,14 +154,7 @@ func FuzzKeys(f *testing.F) {
 			}
 			return
 		}
-		c, err := o.Open(t.Context(), rev)
-		must(t, err)
-		defer c.Close()
-		out := new(strings.Builder)
-		if _, err := c.WriteTo(t.Context(), out); err != nil {
-			t.Fatal(err)
-		}
-		files := filesOf(t, strings.NewReader(out.String()))
+		_, files := written(t, o, rev)
 		for _, name := range files {
 			if !fs.ValidPath(name) || strings.ContainsAny(name, "\\\x00") || !want[name] {
 				t.Errorf("file %q", name)

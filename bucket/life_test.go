@@ -115,7 +115,9 @@ var lives = []life{
 		{"endpoint that is none", changed(func(s *source.BucketSpec) { s.Endpoint = "no host at all" })},
 		{"no Secret", all(changed(func(s *source.BucketSpec) { s.SecretRef = ref("absent") }), func(r *bucketHistory, obj *source.Bucket) { obj.Spec.Endpoint = r.s.Host })},
 		{"well again", changed(func(s *source.BucketSpec) { s.SecretRef = ref("keys") })},
-		{"keys without a secret key", func(r *bucketHistory, _ *source.Bucket) { r.secrets["keys"] = data("accesskey", "AKIA") }},
+		{"keys without a secret key", func(r *bucketHistory, _ *source.Bucket) {
+			r.secrets["default/keys"] = sourcetest.Secret("accesskey", "AKIA")
+		}},
 	}},
 	{"keys", []step{
 		first,
@@ -143,7 +145,7 @@ var lives = []life{
 	{"token service", []step{
 		{"temporary keys", all(held("app.yaml", "one"), changed(withLDAP), changed(func(s *source.BucketSpec) { s.SecretRef = nil }), func(r *bucketHistory, obj *source.Bucket) { obj.Spec.STS.Endpoint = r.s.Base })},
 		{"other password", func(r *bucketHistory, _ *source.Bucket) {
-			r.secrets["ldap"] = data("username", "user", "password", "other")
+			r.secrets["default/ldap"] = sourcetest.Secret("username", "user", "password", "other")
 		}},
 		{"no endpoint", changed(func(s *source.BucketSpec) { s.STS.Endpoint = "" })},
 		{"provider that is none", changed(func(s *source.BucketSpec) { s.STS.Provider = "unknown" })},
@@ -169,7 +171,7 @@ func TestStatuses(t *testing.T) {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
 			r := newScene(t, testenv.StoreConfig{AccessKey: "AKIA", SecretKey: canary, LDAPUsername: "user", LDAPPassword: canary})
-			r.secrets["ldap"] = data("username", "user", "password", canary)
+			r.secrets["default/ldap"] = sourcetest.Secret("username", "user", "password", canary)
 			obj := r.object(nil)
 			var got strings.Builder
 			for _, s := range l.steps {
@@ -204,7 +206,7 @@ type bucketHistory struct {
 	s       *testenv.Store
 	b       *testenv.StoreBucket
 	env     source.Env
-	secrets secrets // of env
+	secrets sourcetest.Secrets // of env
 
 	mu    sync.Mutex
 	held  []map[string]string
@@ -220,7 +222,7 @@ func newScene(t *testing.T, c testenv.StoreConfig) *bucketHistory {
 	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: t.TempDir()})
 	must(t, err)
 	t.Cleanup(func() { cache.Close() })
-	r.secrets = secrets{"keys": data("accesskey", "AKIA", "secretkey", canary)}
+	r.secrets = sourcetest.Secrets{"default/keys": sourcetest.Secret("accesskey", "AKIA", "secretkey", canary)}
 	r.env = source.Env{Secrets: r.secrets, Cache: cache, Sources: &source.Inventory{Store: r.Store}}
 	return r
 }
@@ -325,7 +327,7 @@ func TestFleetListsOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newScene(t, testenv.StoreConfig{AccessKey: "AKIA", SecretKey: canary})
-			r.secrets["others"] = r.secrets["keys"]
+			r.secrets["default/others"] = r.secrets["default/keys"]
 			r.holds("a", "1", "b", "2", "c", "3")
 			r.env.Share, r.env.Since, r.env.Reuse = new(source.Share), time.Now(), new(source.Connections)
 			t.Cleanup(r.env.Reuse.Close)

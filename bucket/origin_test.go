@@ -35,28 +35,15 @@ func TestRevision(t *testing.T) {
 	}
 }
 
-// The order in which a store lists does not count.
-func TestOrders(t *testing.T) {
-	d := newMemory("a-b", "1", "a/b", "2", "a/b/", "", "a0", "3", "é", "4", "Z", "5", "a.txt", "6")
-	for i := range 300 {
-		d.put(fmt.Sprintf("many/%d", i), fmt.Sprint(i))
-	}
-	want, err := resolve(t, d, nil)
-	must(t, err)
-	for name, order := range map[string]func([]bucket.Object){
-		"backwards": slices.Reverse[[]bucket.Object],
-		"shuffled":  func(l []bucket.Object) { rand.Shuffle(len(l), func(i, j int) { l[i], l[j] = l[j], l[i] }) },
-	} {
-		d.order = order
-		if rev, err := resolve(t, d, nil); err != nil || rev.ID != want.ID {
-			t.Errorf("%s: %s, %v; want %s", name, rev.ID, err, want.ID)
-		}
-	}
-}
-
 // What counts for the revision, and what does not.
 func TestRevisionDepends(t *testing.T) {
-	base := func() *memoryDriver { return newMemory("a/b", "1", "c.png", "2", "d/e/f", "3") }
+	base := func() *memoryDriver {
+		d := newMemory("a/b", "1", "c.png", "2", "d/e/f", "3", "a-b", "1", "a/b/", "", "a0", "3", "é", "4", "Z", "5", "a.txt", "6")
+		for i := range 300 {
+			d.put(fmt.Sprintf("many/%d", i), fmt.Sprint(i))
+		}
+		return d
+	}
 	want, err := resolve(t, base(), nil)
 	must(t, err)
 	for name, c := range map[string]struct {
@@ -67,6 +54,8 @@ func TestRevisionDepends(t *testing.T) {
 		"another ETag":       {change: func(d *memoryDriver) { d.put("a/b", "x") }},
 		"another key":        {change: func(d *memoryDriver) { d.put("a/c", "1") }},
 		"one less":           {change: func(d *memoryDriver) { d.remove("c.png") }},
+		"listed backwards":   {change: func(d *memoryDriver) { d.order = slices.Reverse[[]bucket.Object] }, same: true},
+		"listed in no order": {change: func(d *memoryDriver) { d.order = shuffle }, same: true},
 		"marker":             {change: func(d *memoryDriver) { d.put("x/", ""); d.put("/", ""); d.put("a/", "") }, same: true},
 		"ignored":            {change: func(d *memoryDriver) { d.put("x.log", "1") }, edit: ignoring("*.log"), same: true},
 		"ignored by a file":  {change: func(d *memoryDriver) { d.put("x/y", "1"); d.put(".sourceignore", "/x/\n") }, same: true},
@@ -86,6 +75,10 @@ func TestRevisionDepends(t *testing.T) {
 			t.Errorf("%s: %s, %v; was %s", name, rev.ID, err, want.ID)
 		}
 	}
+}
+
+func shuffle(l []bucket.Object) {
+	rand.Shuffle(len(l), func(i, j int) { l[i], l[j] = l[j], l[i] })
 }
 
 func ignoring(patterns string) func(*source.BucketSpec) {
@@ -235,23 +228,8 @@ func (d *memoryDriver) fetch(t *testing.T, edit func(*source.BucketSpec)) (sourc
 	o := d.origin(newBucket(edit), source.Env{})
 	rev, _, err := o.Resolve(t.Context(), nil)
 	must(t, err)
-	c, err := o.Open(t.Context(), rev)
-	must(t, err)
-	defer c.Close()
-	out := new(strings.Builder)
-	report, err := c.WriteTo(t.Context(), out)
-	must(t, err)
-	return report, strings.Join(filesOf(t, strings.NewReader(out.String())), " ")
-}
-
-// filesOf lists the files of an archive.
-func filesOf(t *testing.T, archive io.Reader) (files []string) {
-	t.Helper()
-	tree, err := artifact.Read(archive, artifact.Limits{})
-	must(t, err)
-	defer tree.Close()
-	walk(t, tree, func(name string) { files = append(files, name) })
-	return files
+	report, files := written(t, o, rev)
+	return report, strings.Join(files, " ")
 }
 
 func TestMarkersWithContent(t *testing.T) {

@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/headgate-io/headgate/artifact"
-	"github.com/headgate-io/headgate/bucket"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -42,7 +41,9 @@ func newRig(t *testing.T, d *memoryDriver) *rig {
 // run reconciles the bucket and returns which objects were asked for, sorted.
 func (r *rig) run(t *testing.T) (opened string) {
 	t.Helper()
-	must(t, r.try(t))
+	result, err := (&source.Reconciler{Store: r.store}).Reconcile(t.Context(), r.obj, r.origin(r.obj, r.env))
+	must(t, err)
+	r.report = result.Report
 	return r.opened()
 }
 
@@ -52,34 +53,6 @@ func (r *rig) opened() string {
 	keys := slices.Sorted(slices.Values(r.opens))
 	r.opens, r.lists = nil, nil
 	return strings.Join(keys, " ")
-}
-
-func (r *rig) try(t *testing.T) error {
-	rec := source.Reconciler{Store: r.store}
-	_, err := rec.Reconcile(t.Context(), r.obj, noted{r.origin(r.obj, r.env), &r.report})
-	return err
-}
-
-// A noted origin keeps the report of what was written.
-type noted struct {
-	*bucket.Origin
-	report *source.Report
-}
-
-func (n noted) Open(ctx context.Context, rev source.Revision) (source.Content, error) {
-	c, err := n.Origin.Open(ctx, rev)
-	return notedContent{c, n.report}, err
-}
-
-type notedContent struct {
-	source.Content
-	report *source.Report
-}
-
-func (n notedContent) WriteTo(ctx context.Context, w io.Writer) (source.Report, error) {
-	report, err := n.Content.WriteTo(ctx, w)
-	*n.report = report
-	return report, err
 }
 
 // archive returns the bytes of the published artifact.

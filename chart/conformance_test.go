@@ -65,7 +65,7 @@ func TestConformanceOfCharts(t *testing.T) {
 			return inTree(t, obj, true)
 		}
 		conforming(t, "ChartPullSucceeded", open, func(k *sourcetest.Kind) {
-			k.ReadsContent = true
+			k.ReadsContent, k.Variant = true, true
 			k.Hostile = []string{"../../up", "a/../../../up", "/absolute", `a\b`, ".."}
 			k.Failures = []sourcetest.Failure{
 				stalls(sourcetest.Gone, "FetchFailed", "InvalidChartReference", "elsewhere"),

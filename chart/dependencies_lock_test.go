@@ -86,12 +86,12 @@ func TestALockThatDecidesNothing(t *testing.T) {
 	demandFailure(t, err, "requirements.lock is out of sync with requirements.yaml")
 }
 
-// TestManyChartsOfOneName would take half a minute if each range were read for
-// each chart.
+// TestManyChartsOfOneName would take very long if each range were read for each
+// chart.
 func TestManyChartsOfOneName(t *testing.T) {
 	c := &bundle.Chart{Metadata: &chart.Metadata{APIVersion: "v2", Name: "c"}}
 	for range maxListed {
-		c.Metadata.Dependencies = append(c.Metadata.Dependencies, &chart.Dependency{Name: "a", Version: strings.Repeat(">1,", 80) + ">1", Repository: "file://x"})
+		c.Metadata.Dependencies = append(c.Metadata.Dependencies, &chart.Dependency{Name: "a", Version: strings.Repeat(">1,", 20) + ">1", Repository: "file://x"})
 	}
 	vendored := slices.Repeat([]*chart.Metadata{{Name: "a", Version: "1.0.0"}}, maxListed)
 	_, err := lacking(c, vendored)

@@ -309,16 +309,12 @@ func TestFailuresOfTrees(t *testing.T) {
 		{"a file that is no chart", good(), in("app/values.yaml"), stalled, "FetchFailed", "InvalidChartReference", "not a valid chart"},
 		{"the root", good(), in("."), stalled, "FetchFailed", "InvalidChartReference", "Chart.yaml"},
 		{"a Chart.yaml that is none", with("app/Chart.yaml", "{"), nil, stalled, "FetchFailed", "InvalidChartReference", "Chart.yaml"},
-		{"a name that leads out", with("app/Chart.yaml", "apiVersion: v2\nname: ../../evil\nversion: 1.1.0\n"), nil, stalled, "FetchFailed", "InvalidChartReference", "name"},
 		{"a name that hides", with("app/Chart.yaml", "apiVersion: v2\nname: .evil\nversion: 1.1.0\n"), nil, stalled, "FetchFailed", "InvalidChartReference", "begins with a dot"},
-		{"a version that leads out", with("app/Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.1.0/../../x\n"), nil, stalled, "FetchFailed", "InvalidChartReference", "version"},
-		{"a version with control characters", with("app/Chart.yaml", "apiVersion: v2\nname: app\nversion: \"1.1.0\\e[31m\"\n"), nil, stalled, "FetchFailed", "InvalidChartReference", "version"},
 		{"a file that is too large", with("app/big", strings.Repeat("x", 5<<20+1)), nil, failed, "BuildFailed", "ChartPackageError", "limit"},
 
 		{"values that are missing", good(), values("no.yaml"), stalled, "BuildFailed", "ValuesFilesError", `values file "no.yaml"`},
 		{"values that are a directory", good(), values("app"), stalled, "BuildFailed", "ValuesFilesError", "it is no file"},
 		{"values that are no map", with("p.yaml", "- 1\n"), values("app/values.yaml", "p.yaml"), stalled, "BuildFailed", "ValuesFilesError", `values file "p.yaml": `},
-		{"values that are no YAML", with("p.yaml", "{"), values("app/values.yaml", "p.yaml"), stalled, "BuildFailed", "ValuesFilesError", `values file "p.yaml": `},
 		{"values that are too long", with("p.yaml", "a: "+strings.Repeat("x", 1<<20)), values("p.yaml"), stalled, "BuildFailed", "ValuesFilesError", "more than 1048576 bytes"},
 		{"values that are too long together", with("p.yaml", "a: 1\n#"+strings.Repeat("x", 1<<20-6)), values(slices.Repeat([]string{"p.yaml"}, 17)...), stalled, "BuildFailed", "ValuesFilesError", "more than 16777216 bytes"},
 		{"values that lead out", good(), values("../x.yaml"), stalled, "BuildFailed", "ValuesFilesError", "must not lead out"},
@@ -331,10 +327,6 @@ func TestFailuresOfTrees(t *testing.T) {
 
 		{"a dependency that is not there", with("app/Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.1.0\ndependencies:\n- {name: lib, version: ^1, repository: \"file://../lib\"}\n"),
 			nil, failed, "BuildFailed", "DependencyBuildError", `"lib"`},
-		{"a dependency on itself", with("app/Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.1.0\ndependencies:\n- {name: app, version: ^1, repository: \"file://../app\"}\n"),
-			nil, failed, "BuildFailed", "DependencyBuildError", "app"},
-		{"a dependency that leads out", with("app/Chart.yaml", "apiVersion: v2\nname: app\nversion: 1.1.0\ndependencies:\n- {name: lib, version: ^1, repository: \"file://../../lib\"}\n"),
-			nil, failed, "BuildFailed", "DependencyBuildError", "lib"},
 
 		{"verification of what a tree holds", good(), func(c *source.PkgChart) {
 			c.Spec.Verify = &source.OCIRepositoryVerification{Provider: "cosign", SecretRef: &source.LocalReference{Name: "keys"}}

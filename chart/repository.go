@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/internal/transport"
@@ -234,10 +236,6 @@ func (c *repositoryContent) skipped(total int) string {
 
 // human returns a size as people read it, in powers of 1000 (reference A3).
 func human(bytes int64) string {
-	size, unit := float64(bytes), 0
-	units := []string{"B", "kB", "MB", "GB", "TB"}
-	for size >= 1000 && unit < len(units)-1 {
-		size, unit = size/1000, unit+1
-	}
-	return fmt.Sprintf("%.4g%s", size, units[unit])
+	size, prefix := humanize.ComputeSI(float64(bytes))
+	return fmt.Sprintf("%.4g%sB", size, prefix)
 }

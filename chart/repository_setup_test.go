@@ -247,7 +247,6 @@ type repoUpstream struct {
 type repoVariant struct {
 	config testenv.ChartsConfig
 	tls    bool
-	spec   func(*source.PkgRepositorySpec)
 	kind   func(*sourcetest.Kind)
 }
 
@@ -256,7 +255,6 @@ const (
 	repoNoIndex       sourcetest.Defect = "no index"
 	repoWebPage       sourcetest.Defect = "web page"
 	repoWrongPassword sourcetest.Defect = "wrong password"
-	repoUnasked       sourcetest.Defect = "not modified, unasked"
 	repoBusy          sourcetest.Defect = "busy"
 	repoRegistry      sourcetest.Defect = "registry without its type"
 	repoHalfSecret    sourcetest.Defect = "user name without password"
@@ -271,7 +269,6 @@ var repoBroken = map[sourcetest.Defect]*testenv.Defect{
 	sourcetest.Truncated:    {Do: testenv.Cut, After: 100},
 	repoNoIndex:             {Status: http.StatusOK, Body: "entries: [1, 2"},
 	repoWebPage:             {Status: http.StatusOK, Header: http.Header{"Content-Type": {"text/html"}}, Body: "<!DOCTYPE html><html><body>charts</body></html>"},
-	repoUnasked:             {Status: http.StatusNotModified},
 	repoBusy:                {Status: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"7200"}}},
 	sourcetest.StallResolve: {Do: testenv.Stall, After: -1},
 	sourcetest.StallFetch:   {Do: testenv.Stall, After: 100},
@@ -328,9 +325,6 @@ func (u *repoUpstream) Object() source.Object {
 	if u.variant.tls {
 		p.Spec.CertSecretRef = &source.LocalReference{Name: "tls"}
 	}
-	if u.variant.spec != nil {
-		u.variant.spec(&p.Spec)
-	}
 	switch u.defect {
 	case sourcetest.Invalid:
 		p.Spec.URL = "https:///charts"
@@ -369,24 +363,6 @@ var repoVariants = map[string]repoVariant{
 			k.Failures = append(k.Failures, sourcetest.Fails(repoWrongPassword, "AuthenticationFailed", "401"))
 		},
 	},
-	"password in the URL, no ETag, deprecated keys": {
-		tls:    true,
-		config: testenv.ChartsConfig{NoETag: true, Username: "user", Password: repoCanary},
-		spec: func(s *source.PkgRepositorySpec) {
-			s.URL = strings.Replace(s.URL, "://", "://user:"+url.PathEscape(repoCanary)+"@", 1)
-			s.SecretRef, s.CertSecretRef = &source.LocalReference{Name: "deprecated"}, nil
-		},
-		kind: func(k *sourcetest.Kind) {
-			k.Only(sourcetest.Denied, sourcetest.NoSecret, sourcetest.Leaking, sourcetest.Gone, repoWebPage)
-		},
-	},
-	"no validators at all": {
-		config: testenv.ChartsConfig{NoETag: true, NoDate: true},
-		kind: func(k *sourcetest.Kind) {
-			k.Only(sourcetest.Gone)
-			k.Failures = append(k.Failures, sourcetest.Fails(repoUnasked, "Failed", "304 Not Modified: the server answers as if"))
-		},
-	},
 }
 
 func TestRepositoryConformance(t *testing.T) {
@@ -420,7 +396,6 @@ func newRepoSecrets(ca *testenv.CA) sourcetest.Secrets {
 	if ca != nil {
 		cert, key := ca.Client("user")
 		k["default/tls"] = sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key))
-		k["default/deprecated"] = sourcetest.Secret("caFile", string(ca.PEM()), "certFile", string(cert), "keyFile", string(key))
 	}
 	return k
 }

@@ -237,10 +237,8 @@ func divert(phase testenv.Phase) func(*setup, *testenv.Registry) {
 var wantsPassword = testenv.RegistryConfig{Username: "user", Password: canary}
 
 var diversions = []diversion{
-
 	{name: "layer elsewhere, with TLS", tls: true, set: divert(testenv.GetBlob), asked: true},
 	{name: "layer elsewhere, with a token", bearer: &testenv.Bearer{}, set: divert(testenv.GetBlob), asked: true},
-
 	{name: "manifest elsewhere", bearer: &testenv.Bearer{}, set: divert(testenv.GetManifest), asked: true},
 	{name: "layer where a password is wanted", aside: wantsPassword, set: divert(testenv.GetBlob), asked: true, reason: authFailed, says: []string{"401", "localhost"}},
 	{name: "layer where a token is wanted", aside: testenv.RegistryConfig{Username: "user", Password: canary, Bearer: &testenv.Bearer{}}, set: divert(testenv.GetBlob),
@@ -255,7 +253,6 @@ var diversions = []diversion{
 		aside.Break(&testenv.Defect{Do: testenv.Leak, Status: 400})
 	}, asked: true, trusted: true, reason: pullFailed, says: []string{"400"}},
 	{name: "token service that repeats credentials", bearer: &testenv.Bearer{}, set: breaks(testenv.Defect{Do: testenv.Leak, Status: 400}), reason: pullFailed, says: []string{"400"}},
-
 	{name: "token service that stalls", bearer: &testenv.Bearer{}, set: breaks(testenv.Defect{Do: testenv.Stall, After: -1}), spec: hasty, reason: pullFailed, says: []string{"spec.timeout"}},
 	{name: "tokens that are never good", bearer: &testenv.Bearer{}, set: breaks(testenv.Defect{Status: 200, Body: `{"token":"other"}`}), reason: authFailed, says: []string{"401", "check the credentials"}},
 }

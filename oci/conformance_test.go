@@ -226,19 +226,15 @@ func (s *upstream) Secrets() []string {
 // variants are the combinations that run the whole suite.
 var variants = map[string]variant{
 	"tag": {},
-	"zstd, paged tags, semver": {
-		config: testenv.RegistryConfig{PageSize: 1},
-		layer:  testenv.TarZstd,
-		spec: func(s *source.OCIRepositorySpec) {
-			s.Ref = &source.OCIRepositoryRef{SemVer: "1.x", SemVerFilter: `^1\.`, Tag: "absent"}
-		},
-		kind: lists,
-	},
-	"basic over mutual TLS": {tls: true, config: testenv.RegistryConfig{Mutual: true, Username: "user", Password: canary}, kind: authenticates},
-	"bearer tokens that expire": {
-		config: testenv.RegistryConfig{Username: "user", Password: canary, Bearer: &testenv.Bearer{Uses: 2}},
+	"bearer tokens that expire, over mutual TLS": {
+		config: testenv.RegistryConfig{Mutual: true, Username: "user", Password: canary, Bearer: &testenv.Bearer{Uses: 2}},
+		tls:    true,
 		layer:  testenv.TarPlain,
-		kind:   func(k *sourcetest.Kind) { authenticates(k); k.Stalls = append(k.Stalls, stallToken) },
+		kind: func(k *sourcetest.Kind) {
+			k.Only(sourcetest.Denied, sourcetest.NoSecret, sourcetest.Leaking, "cut")
+			k.Failures = append(k.Failures, sourcetest.Fails(wrongPassword, "AuthenticationFailed", "401"))
+			k.Stalls = append(k.Stalls, stallToken)
+		},
 	},
 	"signed index": {push: (*upstream).index, signed: true, kind: verifies},
 	"copy of a selected layer": {
@@ -313,22 +309,6 @@ func conforming(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
 		IgnoreFile:   ".sourceignore",
 		IgnoreNested: true,
 	}
-}
-
-// lists is what differs where tags are listed first.
-func lists(k *sourcetest.Kind) {
-	k.Only(sourcetest.Gone, sourcetest.Leaking, sourcetest.Denied, noMatch, badRange, noArchive)
-	for i, f := range k.Failures {
-		if f.Defect == sourcetest.Gone || f.Defect == sourcetest.Leaking {
-			k.Failures[i].Reason = "ReadOperationFailed"
-		}
-	}
-}
-
-// authenticates adds what goes wrong where credentials are wanted.
-func authenticates(k *sourcetest.Kind) {
-	k.Only(sourcetest.Denied, sourcetest.NoSecret, sourcetest.Leaking, "cut")
-	k.Failures = append(k.Failures, sourcetest.Fails(wrongPassword, "AuthenticationFailed", "401"))
 }
 
 // verifies adds what goes wrong with signatures.

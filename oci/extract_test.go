@@ -85,38 +85,6 @@ func TestExtract(t *testing.T) {
 	}
 }
 
-// moreHostileLayers are archives with defects of their own.
-var moreHostileLayers = []threat{
-	{name: "no archive", plant: layerOf(func(testing.TB) []byte { return []byte("\x00asm" + strings.Repeat("\x01", 600)) }), reason: layerFailed,
-		says: []string{"its media type is ", "set spec.layerSelector.operation to copy"}},
-	{name: "text", plant: layerOf(func(testing.TB) []byte { return []byte("hello\n") }), reason: layerFailed, says: []string{"its media type is "}},
-	{name: "no frame of zstd", plant: layerOf(func(testing.TB) []byte { return []byte("\x28\xb5\x2f\xfd is no frame") }), reason: layerFailed, says: []string{"its media type is "}},
-	{name: "garbage behind zstd", plant: layerOf(func(t testing.TB) []byte { return append(testenv.TarZstd(t, many(1)).Data, 'g') }), reason: layerFailed, says: []string{"zstd"}},
-	{name: "window of zstd", plant: layerOf(func(testing.TB) []byte { return []byte("\x28\xb5\x2f\xfd\x00\xff\x01\x00\x00") }), reason: layerFailed, says: []string{"128 MiB"}},
-	{name: "negative size of a file", plant: layerOf(func(t testing.TB) []byte { return negative(testenv.Tar(t, zeros(100)...)) }), reason: layerFailed, says: []string{"invalid tar header"}},
-	{name: "hard link that leads out", plant: layerOf(func(t testing.TB) []byte {
-		return testenv.Tar(t, testenv.Entry{Header: tar.Header{Typeflag: tar.TypeLink, Name: "../h", Linkname: "a"}})
-	}), reason: layerFailed, says: []string{"leads out of the archive"}},
-
-	{name: "bytes of one file", plant: layerOf(func(t testing.TB) []byte { return testenv.Tar(t, zeros(2<<20)...) }), limits: artifact.Limits{FileBytes: 1 << 20},
-		reason: layerFailed, says: []string{`"zeros" has more than 1048576 bytes`}},
-	{name: "ignore file that is none", plant: layerOf(func(t testing.TB) []byte {
-		return testenv.TarGzip(t, text(".sourceignore", strings.Repeat("a", 1<<16))).Data
-	}), reason: "SourceIgnoreError", says: []string{".sourceignore:1"}},
-}
-
-// negative gives the first entry of a tar archive the size -1.
-func negative(archive []byte) []byte {
-	copy(archive[124:136], strings.Repeat("\xff", 12))
-	copy(archive[148:156], "        ")
-	sum := 0
-	for _, b := range archive[:512] {
-		sum += int(b)
-	}
-	copy(archive[148:156], fmt.Sprintf("%06o\x00 ", sum))
-	return archive
-}
-
 // TestCopyHashes copies with a digest that the store does not compute.
 func TestCopyHashes(t *testing.T) {
 	r := newSetup(t, testenv.RegistryConfig{})

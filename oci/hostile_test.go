@@ -61,7 +61,7 @@ func (h threat) try(t *testing.T, c testenv.RegistryConfig) {
 }
 
 func TestHostileRegistries(t *testing.T) {
-	for _, threats := range [][]threat{hostileManifests, hostileIndexes, hostileLayers, moreHostileLayers, hostileDocuments, hostileAnswers, failures} {
+	for _, threats := range [][]threat{hostileManifests, hostileIndexes, hostileLayers, hostileDocuments, hostileAnswers, failures} {
 		for _, h := range threats {
 			t.Run(h.name, func(t *testing.T) {
 				t.Parallel()
@@ -96,16 +96,12 @@ const someDigest = "sha256:5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a
 var hostileManifests = []threat{
 	{name: "null", plant: raw(ocispec.MediaTypeImageManifest, "null"), reason: layerFailed, says: []string{"it has no layers"}},
 	{name: "schema 1", plant: raw("application/vnd.docker.distribution.manifest.v1+json", `{"schemaVersion":1,"fsLayers":[]}`), reason: pullFailed, says: []string{"none of a manifest or an index", "push it again"}},
-	{name: "too many layers", plant: raw(ocispec.MediaTypeImageManifest, manifestOf(strings.Repeat("{},", 20_000)+"{}")), reason: pullFailed, says: []string{"more than 10000 entries"}},
 	{name: "descriptor without a digest", plant: raw("", manifestOf(`{"size":1}`)), reason: layerFailed, says: []string{"digest"}},
 	{name: "descriptor with a path for a digest", plant: raw("", manifestOf(`{"digest":"sha256:../../../etc/passwd","size":1}`)), reason: layerFailed, says: []string{"digest"}},
-	{name: "descriptor with a weak digest", plant: raw("", manifestOf(`{"digest":"md5:d41d8cd98f00b204e9800998ecf8427e","size":1}`)), reason: layerFailed, says: []string{"digest"}},
 	{name: "descriptor with a negative size", plant: raw("", manifestOf(`{"digest":"`+someDigest+`","size":-1}`)), reason: layerFailed, says: []string{"size"}},
 	{name: "descriptor with a size that is no number", plant: raw("", manifestOf(`{"digest":"`+someDigest+`","size":1e99}`)), reason: pullFailed, says: []string{"size"}},
 	{name: "descriptor with a size beyond all limits", plant: raw("", manifestOf(`{"digest":"`+someDigest+`","size":9000000000000000000}`)), reason: layerFailed, says: []string{"more than", "raise the limit"}},
 	{name: "manifest larger than allowed", plant: raw(ocispec.MediaTypeImageManifest, manifestOf("")+strings.Repeat(" ", 5<<20)), reason: pullFailed, says: []string{"more than 4194304"}},
-
-	{name: "digest in the header that is none", defect: header(testenv.HeadManifest, "Docker-Content-Digest", "sha256:x"), reason: pullFailed, says: []string{"Docker-Content-Digest"}},
 	{name: "digest in the header of something else", defect: header(testenv.HeadManifest, "Docker-Content-Digest", someDigest), reason: pullFailed, says: []string{"404"}},
 }
 
@@ -143,7 +139,6 @@ func entryOf(d ocispec.Descriptor) string {
 
 var hostileIndexes = []threat{
 	{name: "index of what is not there", plant: indexOf(`{"digest":"` + someDigest + `","size":1}`), reason: pullFailed, says: []string{"404", someDigest}},
-	{name: "index with a bad digest", plant: indexOf(`{"digest":"` + strings.Repeat("x", 100_000) + `","size":1}`), reason: pullFailed, says: []string{"digest"}},
 	{name: "index with a negative size", plant: indexOf(`{"digest":"` + someDigest + `","size":-5}`), reason: pullFailed, says: []string{"size"}},
 	{name: "index that leads to itself", plant: func(r *setup) {
 		d := ocispec.Descriptor{MediaType: ocispec.MediaTypeImageIndex, Digest: someDigest}
@@ -202,17 +197,8 @@ var hostileLayers = []threat{
 	{name: "smaller than its descriptor says, length untold", plant: claim(+1), defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Serve, Handler: unsized},
 		reason: pullFailed, says: []string{"ends after"}},
 
-	{name: "other bytes that are copied", defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Flip, After: 50}, spec: copied, reason: pullFailed, says: []string{"instead of sha256:"}},
-
-	{name: "cut off when copied", defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Cut, After: 50}, spec: copied, reason: pullFailed, says: []string{"unexpected EOF"}},
-	{name: "ratio of a bomb", plant: layerOf(func(t testing.TB) []byte { return testenv.Gzip(t, testenv.Tar(t, zeros(32<<20)...)) }), limits: artifact.Limits{Ratio: 500},
-		reason: layerFailed, says: []string{"more than 500", "raise the limit"}},
 	{name: "ratio of a zstd bomb", plant: layerOf(func(t testing.TB) []byte { return testenv.Zstd(t, testenv.Tar(t, zeros(32<<20)...)) }),
 		reason: layerFailed, says: []string{"more than 1000", "raise the limit"}},
-	{name: "gzip in gzip", plant: layerOf(func(t testing.TB) []byte {
-		return testenv.Gzip(t, testenv.Gzip(t, testenv.Tar(t, testenv.Entries(many(1))...)))
-	}),
-		reason: layerFailed, says: []string{"copy if it is not to be extracted"}},
 	{name: "bytes", plant: layerOf(func(t testing.TB) []byte { return testenv.Gzip(t, testenv.Tar(t, zeros(2<<20)...)) }), limits: artifact.Limits{Bytes: 1 << 20},
 		reason: layerFailed, says: []string{"more than 1048576", "raise the limit"}},
 	{name: "bytes when copied", plant: layerOf(func(testing.TB) []byte { return make([]byte, 2<<20) }), limits: artifact.Limits{Bytes: 1 << 20}, spec: copied,
@@ -224,16 +210,27 @@ var hostileLayers = []threat{
 		other := append(b.Data[:len(b.Data)-1:len(b.Data)-1], '!')
 		r.g.Plant("team/app", b.Descriptor().Digest.String(), true, "", other)
 	}, reason: pullFailed, says: []string{"instead of sha256:"}},
-	{name: "number of entries", plant: layerOf(func(t testing.TB) []byte { return testenv.TarGzip(t, many(101)).Data }), limits: artifact.Limits{Entries: 100},
-		reason: layerFailed, says: []string{"more than 100 entries", "raise the limit"}},
-	{name: "length of a path", plant: layerOf(func(t testing.TB) []byte { return testenv.TarGzip(t, text(strings.Repeat("d/", 3000)+"a", "")).Data }),
-		reason: layerFailed, says: []string{"more than 4096", "raise the limit"}},
-	{name: "file that is also a directory", plant: layerOf(func(t testing.TB) []byte {
-		return testenv.TarGzip(t, fstest.MapFS{"a": {}, "a/b": {}}).Data
-	}), reason: layerFailed, says: []string{"both a file and a directory"}},
+	{name: "no archive", plant: layerOf(func(testing.TB) []byte { return []byte("\x00asm" + strings.Repeat("\x01", 600)) }), reason: layerFailed,
+		says: []string{"its media type is ", "set spec.layerSelector.operation to copy"}},
+	{name: "negative size of a file", plant: layerOf(func(t testing.TB) []byte { return negative(testenv.Tar(t, zeros(100)...)) }), reason: layerFailed, says: []string{"invalid tar header"}},
+	{name: "hard link that leads out", plant: layerOf(func(t testing.TB) []byte {
+		return testenv.Tar(t, testenv.Entry{Header: tar.Header{Typeflag: tar.TypeLink, Name: "../h", Linkname: "a"}})
+	}), reason: layerFailed, says: []string{"leads out of the archive"}},
+	{name: "ignore file that is none", plant: layerOf(func(t testing.TB) []byte {
+		return testenv.TarGzip(t, text(".sourceignore", strings.Repeat("a", 1<<16))).Data
+	}), reason: "SourceIgnoreError", says: []string{".sourceignore:1"}},
+}
 
-	{name: "empty", plant: layerOf(func(testing.TB) []byte { return nil }), reason: layerFailed, says: []string{"it is empty"}},
-	{name: "zip", plant: layerOf(func(testing.TB) []byte { return []byte("PK\x03\x04" + strings.Repeat("z", 600)) }), reason: layerFailed, says: []string{"zip"}},
+// negative gives the first entry of a tar archive the size -1.
+func negative(archive []byte) []byte {
+	copy(archive[124:136], strings.Repeat("\xff", 12))
+	copy(archive[148:156], "        ")
+	sum := 0
+	for _, b := range archive[:512] {
+		sum += int(b)
+	}
+	copy(archive[148:156], fmt.Sprintf("%06o\x00 ", sum))
+	return archive
 }
 
 func copied(s *source.OCIRepositorySpec) {
@@ -260,11 +257,8 @@ func flood(status int) func(http.ResponseWriter, *http.Request, http.Handler) {
 }
 
 var hostileAnswers = []threat{
-
 	{name: "tags with hostile names alone", defect: tagged("../../up", "1.0.0\x1b[2J", "sha256:1", "1.0.0/x", strings.Repeat("1", 200), ""), spec: ranged,
 		reason: listFailed, says: []string{"no tag"}},
-	{name: "error that repeats credentials", defect: &testenv.Defect{Do: testenv.Leak, Status: 400}, reason: pullFailed, says: []string{"400"}},
-	{name: "error without end", defect: &testenv.Defect{Do: testenv.Serve, Handler: flood(500)}, reason: pullFailed, says: []string{"500"}},
 	{name: "refusal without end", defect: &testenv.Defect{Do: testenv.Serve, Handler: flood(403)}, reason: authFailed, says: []string{"403", "check the credentials"}},
 	{name: "redirect without end", defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
 		http.Redirect(w, r, r.URL.Path+"?more="+r.URL.Query().Get("more")+"x", http.StatusTemporaryRedirect)
@@ -274,9 +268,6 @@ var hostileAnswers = []threat{
 			w.Header().Set(fmt.Sprintf("X-%d", i), strings.Repeat("x", 16<<10))
 		}
 	}}, reason: pullFailed, says: []string{"header"}},
-	{name: "busy for hours", defect: &testenv.Defect{Status: 429, Header: http.Header{"Retry-After": {"7200"}}}, reason: pullFailed, says: []string{"429", "try again in 2h0m0s"}},
-	{name: "challenge without end", defect: &testenv.Defect{Status: 401, Header: http.Header{"Www-Authenticate": {`Basic realm="again"`}}}, reason: authFailed, says: []string{"401", "check the credentials"}},
-
 	{name: "not HTTP", defect: &testenv.Defect{Do: testenv.Serve, Handler: func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err == nil {
@@ -284,9 +275,6 @@ var hostileAnswers = []threat{
 			conn.Close()
 		}
 	}}, reason: pullFailed, says: []string{"malformed HTTP"}},
-
-	{name: "stall in the manifest", defect: &testenv.Defect{Phase: testenv.GetManifest, Do: testenv.Stall, After: 10}, spec: hasty, reason: pullFailed, says: []string{"manifest", "spec.timeout"}},
-	{name: "stall in the layer", defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Stall, After: 50}, spec: hasty, reason: pullFailed, says: []string{"layer", "spec.timeout"}},
 	{name: "layer in drops", defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
 		for range time.Tick(10 * time.Millisecond) {
 			if _, err := w.Write([]byte{0x1f}); err != nil || r.Context().Err() != nil {
@@ -295,7 +283,6 @@ var hostileAnswers = []threat{
 			http.NewResponseController(w).Flush()
 		}
 	}}, spec: hasty, reason: pullFailed, says: []string{"layer", "spec.timeout"}},
-	{name: "stall before the referrers", defect: &testenv.Defect{Phase: testenv.ListReferrers, Do: testenv.Stall, After: -1}, spec: hastySigned, reason: "VerificationError", says: []string{"verify", "spec.timeout"}},
 	{name: "stall in the referrers", defect: &testenv.Defect{Phase: testenv.ListReferrers, Do: testenv.Stall, After: 5}, spec: hastySigned, reason: "VerificationError", says: []string{"verify", "spec.timeout"}},
 	{name: "referrers without end", defect: &testenv.Defect{Phase: testenv.ListReferrers, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
 		w.Header().Set("Content-Type", ocispec.MediaTypeImageIndex)

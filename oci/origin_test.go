@@ -364,9 +364,6 @@ func TestFleetDamagedBlob(t *testing.T) {
 // failures are what conditions tell of steps that fail (reference A2), beyond
 // what the conformance suite and hostile registries show.
 var failures = []threat{
-	{name: "URL without a path", spec: withURL("oci://h"), reason: "URLInvalid", says: []string{"spec.url"}},
-	{name: "URL with a tag", spec: withURL("oci://h/x:v1"), reason: "URLInvalid", says: []string{"spec.ref"}},
-	{name: "URL of another scheme", spec: withURL("https://h/x"), reason: "URLInvalid", says: []string{"oci://"}},
 	{name: "unknown provider", spec: func(s *source.OCIRepositorySpec) { s.SecretRef, s.Provider = nil, "aws" }, reason: "InvalidProviderConfiguration", says: []string{"knows no provider aws"}},
 	{name: "absent CA", spec: func(s *source.OCIRepositorySpec) { s.CertSecretRef = ref("absent") }, reason: authFailed, says: []string{"default/absent"}},
 	{name: "absent digest", spec: pin(digest.FromString("absent")), reason: pullFailed, says: []string{"404", digest.FromString("absent").String()}},
@@ -389,10 +386,6 @@ func TestLoginStalls(t *testing.T) {
 	if !ok || step.Reason != authFailed || !strings.Contains(err.Error(), "log in: not done within") {
 		t.Errorf("%v", err)
 	}
-}
-
-func withURL(u string) func(*source.OCIRepositorySpec) {
-	return func(s *source.OCIRepositorySpec) { s.URL = u }
 }
 
 func pin(d digest.Digest) func(*source.OCIRepositorySpec) {

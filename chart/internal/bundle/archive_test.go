@@ -110,9 +110,9 @@ func badArchives(t *testing.T) map[string]bad {
 	for i := range 10_000 {
 		many[fmt.Sprintf("plain/files/%d", i)] = ""
 	}
-	total := files{}
+	total, large := files{}, big(5)
 	for i := range 21 {
-		total[fmt.Sprintf("plain/files/%d", i)] = big(5)
+		total[fmt.Sprintf("plain/files/%d", i)] = large
 	}
 	zeros := gzipped(t, make([]byte, 40<<20))
 	good := ok.tgz(t)

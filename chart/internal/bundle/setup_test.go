@@ -77,7 +77,8 @@ func (f files) tgz(t testing.TB) []byte { return tgz(t, f.entries()...) }
 func tgz(t testing.TB, entries ...entry) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	zip := gzip.NewWriter(&out)
+	zip, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
+	must(t, err)
 	w := tar.NewWriter(zip)
 	for _, e := range entries {
 		h := &tar.Header{Name: e.name, Typeflag: e.kind, Mode: 0o644, Size: int64(len(e.text))}

@@ -160,7 +160,6 @@ func TestPullFailures(t *testing.T) {
 		"throttled":              {secret, logintest.Answers(429, `{"errors":[]}`), nil, auth, "status 429"},
 		"fails":                  {secret, logintest.Answers(503, `sorry`), nil, auth, "status 503"},
 		"redirected":             {secret, logintest.Redirects("/oauth2/exchange?again"), nil, auth, "status 307"},
-		"sent away":              {secret, logintest.Redirects("https://acme.azurecr.us/oauth2/exchange"), nil, auth, "status 307"},
 		"not JSON":               {secret, logintest.Answers(200, `<html>`), nil, auth, "the answer is not what it should be"},
 		"no token":               {secret, logintest.Answers(200, `{}`), nil, auth, "no token that can be sent"},
 		"token that cannot pass": {secret, logintest.Answers(200, `{"refresh_token":"can\r\nary"}`), nil, auth, "no token that can be sent"},

@@ -280,7 +280,6 @@ func TestPullFailures(t *testing.T) {
 		"throttled":                   {byKey(), logintest.Answers(429, `{"error":"slow_down"}`), nil, auth, "status 429 (slow_down)"},
 		"fails":                       {byKey(), logintest.Answers(503, `sorry`), nil, auth, "status 503"},
 		"redirected":                  {byKey(), logintest.Redirects("/elsewhere"), nil, auth, "status 307"},
-		"sent away":                   {byKey(), logintest.Redirects("https://runner.example/"), nil, auth, "status 307"},
 		"not JSON":                    {byKey(), logintest.Answers(200, `<html>`), nil, auth, "invalid character"},
 		"no token":                    {byKey(), logintest.Answers(200, `{"expires_in":3600}`), nil, auth, "no token that can be sent"},
 		"token that cannot pass":      {byKey(), logintest.Answers(200, `{"access_token":"can\r\nary","expires_in":3600}`), nil, auth, "no token that can be sent"},

@@ -18,7 +18,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/headgate-io/headgate/git"
@@ -27,7 +26,6 @@ import (
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/login/github"
 	"github.com/headgate-io/headgate/source/login/internal/logintest"
-	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -256,13 +254,33 @@ func TestFetchAfterRevocation(t *testing.T) {
 	}
 }
 
-// The token of an app on github.com is for no other host.
-func TestFetchFromElsewhere(t *testing.T) {
-	w := newWorld(t, logintest.Repo(t))
-	w.secrets["app"]["githubAppBaseURL"] = "https://api.github.com"
-	run := w.fetch(t, "https://evil.example/acme/app.git")
-	if run.Reason != "InvalidProviderConfiguration" || len(w.api.Requests())+len(w.git.Requests()) > 0 {
-		t.Errorf("%s, %v, after %q", run.Reason, run.Err, w.api.Requests())
+// What refuses a login is told as what is at fault.
+func TestFetchRefused(t *testing.T) {
+	status := func(code int) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(code)
+			fmt.Fprintf(w, `{"message":"you sent %s"}`, r.Header.Get("Authorization"))
+		}
+	}
+	for name, c := range map[string]struct {
+		url    string
+		change func(w *world)
+		reason string
+		say    string
+		asked  bool // the API
+	}{
+		"elsewhere": {"https://evil.example/acme/app.git", func(w *world) { w.secrets["app"]["githubAppBaseURL"] = "https://api.github.com" }, // whose token is for no other host
+			"InvalidProviderConfiguration", "evil.example", false},
+		"no installation": {"https://github.com/acme/app.git", func(w *world) { w.api.Answer(status(http.StatusNotFound)) }, "InvalidProviderConfiguration", "not installed for acme", true},
+		"unavailable":     {"https://github.com/acme/app.git", func(w *world) { w.api.Answer(status(http.StatusServiceUnavailable)) }, "AuthenticationFailed", "status 503", true},
+		"no Secret":       {"https://github.com/acme/app.git", func(w *world) { delete(w.secrets, "app") }, "AuthenticationFailed", "default/app", false},
+	} {
+		w := newWorld(t, logintest.Repo(t))
+		c.change(w)
+		run := w.fetch(t, c.url)
+		if run.Fails(t, c.reason, c.say); (len(w.api.Requests()) > 0) != c.asked || len(w.git.Requests()) > 0 {
+			t.Errorf("%s: the API was asked %q, the repository %d times", name, w.api.Requests(), len(w.git.Requests()))
+		}
 	}
 }
 
@@ -275,105 +293,6 @@ func Example() {
 		log.Fatal(err)
 	}
 	fmt.Println(revision.ID)
-}
-
-// forge is a repository on github.com that a GitHub App reads.
-type forge struct {
-	*world
-	repo   *testenv.Repo
-	defect sourcetest.Defect
-}
-
-func newForge(t *testing.T) *forge {
-	repo := testenv.NewRepo(t)
-	return &forge{world: newWorld(t, repo), repo: repo}
-}
-
-func (f *forge) Publish(tree fstest.MapFS) error {
-	f.repo.Commit(testenv.Commit{Branch: "main", Files: tree})
-	return nil
-}
-
-var defects = map[sourcetest.Defect]*testenv.Defect{
-	sourcetest.Gone:         testenv.Status(http.StatusNotFound),
-	sourcetest.Denied:       testenv.Status(http.StatusForbidden),
-	sourcetest.StallResolve: {Phase: testenv.LsRefs, Do: testenv.Stall, After: -1}, // of a server that is known, which is not greeted
-	sourcetest.StallFetch:   {Phase: testenv.Pack, Do: testenv.Stall, After: 100},
-}
-
-func (f *forge) Break(d sourcetest.Defect) <-chan struct{} {
-	f.defect = d
-	f.login = github.New(nil).Login // keeps nothing yet
-	f.api.Answer(nil)
-	switch d {
-	case sourcetest.Leaking:
-		return f.git.Break(&testenv.Defect{Status: http.StatusInternalServerError, Header: http.Header{"Content-Type": {"text/plain"}},
-			Body: fmt.Sprintf("not x-access-token:ghs_canary%06d", len(f.api.Tokens())+1)})
-	case "no installation":
-		f.api.Answer(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
-	case "unavailable":
-		f.api.Answer(func(w http.ResponseWriter, r *http.Request) {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			w.Write([]byte(`{"message":"you sent ` + r.Header.Get("Authorization") + `"}`))
-		})
-	}
-	return f.git.Break(defects[d])
-}
-
-func (f *forge) Object() source.Object {
-	g := logintest.Repository("github", "https://github.com/acme/app.git")
-	g.Spec.SecretRef = &source.LocalReference{Name: "app"}
-	g.Metadata.Generation = 0
-	g.Spec.Interval = source.Duration(time.Hour)
-	switch f.defect {
-	case sourcetest.NoSecret:
-		g.Spec.SecretRef.Name = "absent"
-	case sourcetest.Invalid:
-		g.Spec.SecretRef = nil
-	}
-	return g
-}
-
-func (f *forge) Origin(obj source.Object) source.Origin {
-	return git.New(obj.(*source.GitRepository), source.Env{Secrets: f.secrets, Login: f.login})
-}
-
-func (f *forge) Traffic() (t sourcetest.Traffic) {
-	for _, q := range f.git.Requests() {
-		t.Requests++
-		if q.Phase == testenv.Pack {
-			t.Content++
-		}
-	}
-	return t
-}
-
-func (f *forge) Secrets() []string { return append(f.api.Tokens(), "BEGIN RSA PRIVATE KEY", "eyJ") }
-
-func TestConformance(t *testing.T) {
-	t.Parallel()
-	const fetch = "FetchFailed"
-	sourcetest.Run(t, sourcetest.Kind{
-		Name: "GitRepository of a GitHub App",
-		Open: func(tb sourcetest.TB) sourcetest.Upstream { return newForge(tb.(*testing.T)) }, Variant: true,
-		Drift: func(obj source.Object) {
-			ignore := "/nothing-of-that-name\n"
-			obj.(*source.GitRepository).Spec.Ignore = &ignore
-		},
-		Failures: []sourcetest.Failure{
-			{Defect: sourcetest.Gone, Outcome: source.Failed, Condition: fetch, Reason: "GitOperationFailed", Message: "not found"},
-			{Defect: sourcetest.Denied, Outcome: source.Failed, Condition: fetch, Reason: "AuthenticationFailed", Message: "authentication failed"},
-			{Defect: sourcetest.NoSecret, Outcome: source.Failed, Condition: fetch, Reason: "AuthenticationFailed", Message: "default/absent"},
-			{Defect: sourcetest.Invalid, Outcome: source.Stalled, Condition: fetch, Reason: "InvalidProviderConfiguration", Message: "spec.secretRef"},
-			{Defect: sourcetest.Leaking, Outcome: source.Failed, Condition: fetch, Reason: "GitOperationFailed", Message: "500"},
-			{Defect: "no installation", Outcome: source.Failed, Condition: fetch, Reason: "InvalidProviderConfiguration", Message: "not installed for acme"},
-			{Defect: "unavailable", Outcome: source.Failed, Condition: fetch, Reason: "AuthenticationFailed", Message: "status 503"},
-		},
-		Stalls:       []sourcetest.Defect{sourcetest.StallResolve, sourcetest.StallFetch},
-		Hostile:      []string{"../up", ".git/config"},
-		IgnoreFile:   ".sourceignore",
-		IgnoreNested: true,
-	})
 }
 
 var must = testenv.Must
