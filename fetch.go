@@ -323,7 +323,7 @@ func (f *fetch) reconcile(ctx context.Context, r *Result) (err error) {
 	}
 	if f.Env.Progress != nil {
 		address, _ := source.Address(r.Object)
-		f.Env.Progress(source.Progress{Object: address, Phase: "asking " + source.OriginOf(r.Object)})
+		f.Env.Progress(source.Progress{Object: address, Phase: "asking", Asked: r.Object})
 	}
 	r.Result, err = f.reconciler.Reconcile(ctx, r.Object, from)
 	switch {

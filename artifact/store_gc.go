@@ -17,10 +17,14 @@ import (
 // the last that is yielded, names the directories that cannot be read.
 func (s *Store) All() iter.Seq2[Artifact, error] {
 	return func(yield func(Artifact, error) bool) {
-		list, err := s.files(".", 5)
-		for _, f := range list {
-			if !yield(s.describe(f, s.digest(f.storePath)), nil) {
-				return
+		dirs, err := s.objects(".")
+		for _, dir := range dirs {
+			list, failed := s.files(dir)
+			err = errors.Join(err, failed)
+			for _, f := range list {
+				if !yield(s.describe(f, s.digest(f.storePath)), nil) {
+					return
+				}
 			}
 		}
 		if err != nil {
@@ -72,25 +76,33 @@ type stored struct {
 	info fs.FileInfo
 }
 
-// files lists the artifacts that lie so many levels below top.
-func (s *Store) files(top string, levels int) (list []stored, err error) {
-	err = s.walk(top, levels, func(name string, d fs.DirEntry) error {
-		p, ok := parsePath(name)
-		if !ok || !d.Type().IsRegular() {
-			return nil
+// files lists the artifacts of an object, in the order of their paths. It goes on after errors.
+func (s *Store) files(dir string) (list []stored, err error) {
+	folders, err := readDir(s.root, dir)
+	for _, folder := range folders {
+		if !folder.IsDir() || !isHex(folder.Name()) {
+			continue
 		}
-		info, err := d.Info()
-		if err == nil {
-			list = append(list, stored{p, info})
+		files, failed := readDir(s.root, dir+"/"+folder.Name())
+		err = errors.Join(err, failed)
+		for _, file := range files {
+			p, ok := parsePath(dir + "/" + folder.Name() + "/" + file.Name())
+			if !ok || !file.Type().IsRegular() {
+				continue
+			}
+			info, failed := file.Info()
+			if failed == nil {
+				list = append(list, stored{p, info})
+			}
+			err = errors.Join(err, ignore(failed, fs.ErrNotExist))
 		}
-		return ignore(err, fs.ErrNotExist)
-	})
+	}
 	return list, err
 }
 
 // list lists the artifacts of an object, newest first.
 func (s *Store) list(dir string) ([]stored, error) {
-	list, err := s.files(dir, 2)
+	list, err := s.files(dir)
 	slices.SortStableFunc(list, func(a, b stored) int { return b.info.ModTime().Compare(a.info.ModTime()) })
 	return list, err
 }

@@ -250,7 +250,7 @@ func (n *network) deepen(ctx context.Context, tips []object.Ref, commit object.I
 }
 
 // receive spools one pack. cut tells that history goes on behind it.
-func (n *network) receive(ctx context.Context, q wire.FetchRequest, limits packfile.Limits, held *base) (pack *packfile.Pack, cut bool, err error) {
+func (n *network) receive(ctx context.Context, q wire.FetchRequest, limits packfile.Limits, held *base) (_ *packfile.Pack, cut bool, err error) {
 	if q.MaxBytes = limits.PackBytes; q.MaxBytes < 0 {
 		q.MaxBytes = math.MaxInt64
 	}
@@ -259,13 +259,8 @@ func (n *network) receive(ctx context.Context, q wire.FetchRequest, limits packf
 		n.remote.Close()
 		return nil, false, n.hint(err)
 	}
-	defer func() {
-		answer.Close()
-		if err != nil || n.remote.Version() < 2 { // which send one pack a conversation
-			n.remote.Close()
-		}
-	}()
-	o := packfile.Options{Temp: n.env.Limits.Temp, Format: n.remote.Format(), Limits: limits}
+	defer answer.Close()
+	o := packfile.Options{Temp: n.env.Limits.Temp, Format: answer.Format, Limits: limits}
 	if held.cache != nil {
 		o.Temp = held.temp
 	}
@@ -277,7 +272,7 @@ func (n *network) receive(ctx context.Context, q wire.FetchRequest, limits packf
 			n.env.Progress(source.Progress{Object: n.object, Phase: "receiving objects", Done: int64(done), Total: int64(total), Unit: "objects"})
 		}
 	}
-	pack, err = packfile.Read(ctx, answer, o)
+	pack, err := packfile.Read(ctx, answer, o)
 	return pack, len(answer.Shallow) > 0, err
 }
 

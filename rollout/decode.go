@@ -91,7 +91,7 @@ func (d *decoding) object(o document.Object) {
 		d.Fail(o.Node, name, "version %s is not read: set apiVersion to %s/%s", document.Quote(o.Version), o.Group, served[o.Group][0])
 		return
 	}
-	c, dec := new(Canary), d.Decoder(fieldRule)
+	c, dec := new(Canary), &document.Decoder{Rules: fieldRule}
 	n, old := modern(o.Node)
 	dec.Decode(n, c, "")
 	found := examine(c)

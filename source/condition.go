@@ -52,7 +52,6 @@ const RefusedChart = "ChartVerificationError"
 
 // A verdict says what becomes of a failed run.
 type verdict struct {
-	wraps    error // the error it is meant for
 	outcome  Outcome
 	after    time.Duration
 	severity string // of the event
@@ -60,21 +59,15 @@ type verdict struct {
 	reason   string // of that condition; "" is the reason of the failure
 }
 
-// verdicts in order of precedence. The last is for errors that wrap none of the others.
-var verdicts = []verdict{
-	{ErrInvalid, Stalled, 0, SeverityError, StalledCondition, ""},
-	{ErrWaiting, Waiting, waitingDelay, SeverityInfo, ReconcilingCondition, "ProgressingWithRetry"},
-	{nil, Failed, retryDelay, SeverityError, ReconcilingCondition, "ProgressingWithRetry"},
-}
-
 // judge returns the verdict on err.
-func judge(err error) (v verdict) {
-	for _, v = range verdicts {
-		if errors.Is(err, v.wraps) {
-			break
-		}
+func judge(err error) verdict {
+	switch {
+	case errors.Is(err, ErrInvalid):
+		return verdict{Stalled, 0, SeverityError, StalledCondition, ""}
+	case errors.Is(err, ErrWaiting):
+		return verdict{Waiting, waitingDelay, SeverityInfo, ReconcilingCondition, "ProgressingWithRetry"}
 	}
-	return v
+	return verdict{Failed, retryDelay, SeverityError, ReconcilingCondition, "ProgressingWithRetry"}
 }
 
 // summary says how Ready sums up: the first row whose condition is there decides.
@@ -92,11 +85,12 @@ var summary = []struct{ condition, status, ready, reason string }{
 
 // Condition returns the condition of the given type, the zero Condition when there is none.
 func (s *Status) Condition(kind string) Condition {
-	i := slices.IndexFunc(s.Conditions, func(c Condition) bool { return c.Type == kind })
-	if i < 0 {
-		return Condition{}
+	for _, c := range s.Conditions {
+		if c.Type == kind {
+			return c
+		}
 	}
-	return s.Conditions[i]
+	return Condition{}
 }
 
 // conditions returns the conditions after a run that ended with failed, nil
@@ -209,11 +203,10 @@ func summed(list []Condition) []Condition {
 func merged(old, list []Condition, generation int64, now time.Time) []Condition {
 	var all []Condition
 	for _, kind := range owned {
-		i := slices.IndexFunc(list, func(c Condition) bool { return c.Type == kind })
-		if i < 0 {
+		c := (&Status{Conditions: list}).Condition(kind)
+		if c.Type == "" {
 			continue
 		}
-		c := list[i]
 		c.LastTransitionTime = now
 		if kind != SourceVerifiedCondition || c.ObservedGeneration == 0 { // one that was kept speaks of the spec it was verified for
 			c.ObservedGeneration = generation

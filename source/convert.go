@@ -64,11 +64,11 @@ func drop(obj Object, k *kind, version string, found *document.Findings) {
 		if cmp.Or(fact.Only, version) == version || fact.Shape != nil {
 			continue
 		}
-		document.Each(reflect.ValueOf(obj), fact.At, "", func(v reflect.Value, at string) {
+		for _, v := range (document.Located{Value: reflect.ValueOf(obj)}).At(fact.At) {
 			means := !v.IsZero() && v.Interface() != fact.Default
-			found.AddIf(means && strings.HasPrefix(at, "spec."), at, "does not exist in that version and was dropped")
+			found.AddIf(means && strings.HasPrefix(v.Path, "spec."), v.Path, "does not exist in that version and was dropped")
 			v.SetZero()
-		})
+		}
 	}
 }
 

@@ -236,7 +236,7 @@ func (d *decoding) object(o document.Object, k *kind) {
 	if d.set.stored {
 		version = ""
 	}
-	dec := d.Decoder(k.rules(version))
+	dec := &document.Decoder{Rules: k.rules(version)}
 	dec.Decode(o.Node, obj, "")
 	for _, r := range dec.Retired {
 		carry(obj, r)

@@ -35,7 +35,7 @@ func (d *decoding) secret(o document.Object) {
 		return
 	}
 	var doc secretDocument
-	dec := d.Decoder(nil)
+	dec := new(document.Decoder)
 	dec.Decode(o.Node, &doc, "")
 	rules := new(document.Findings)
 	checkMetadata(&doc.Metadata, rules)
@@ -55,7 +55,7 @@ func (d *decoding) account(o document.Object) {
 	var doc struct {
 		ImagePullSecrets []LocalReference `json:"imagePullSecrets,omitempty"`
 	}
-	dec := d.Decoder(partRules)
+	dec := &document.Decoder{Rules: partRules}
 	dec.Decode(o.Node, &doc, "")
 	rules := new(document.Findings)
 	names := make([]string, len(doc.ImagePullSecrets))

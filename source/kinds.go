@@ -245,22 +245,11 @@ func Default(obj Object) {
 
 // Unsuspend clears spec.suspend of obj. An ArtifactGenerator stays as it is: an annotation suspends it.
 func Unsuspend(obj Object) {
-	switch o := obj.(type) {
-	case *GitRepository:
-		o.Spec.Suspend = false
-	case *Bucket:
-		o.Spec.Suspend = false
-	case *OCIRepository:
-		o.Spec.Suspend = false
-	case *PkgRepository:
-		o.Spec.Suspend = false
-	case *PkgChart:
-		o.Spec.Suspend = false
-	case *ExternalArtifact:
-		if o.Composed != nil {
-			o.Composed = clone(o.Composed) // copies of obj share it
-			o.Composed.Suspend = false
-		}
+	if e, is := obj.(*ExternalArtifact); is && e.Composed != nil {
+		e.Composed = clone(e.Composed) // copies of obj share it
+		e.Composed.Suspend = false
+	} else if suspend := specField(obj, "Suspend"); suspend.Kind() == reflect.Bool {
+		suspend.SetBool(false)
 	}
 }
 

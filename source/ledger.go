@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"reflect"
 
 	"sigs.k8s.io/yaml"
 
@@ -61,7 +62,21 @@ func (l *Ledger) Load(_ context.Context, obj Object) (State, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer AssignGeneration(obj, nil) // unless the saved document decides
+	saved, err := l.saved(address, obj)
+	SetStatus(obj, saved)
+	AssignGeneration(obj, saved)
+	if saved == nil || err != nil {
+		return nil, err
+	}
+	state, err := l.get(address+stateFile, maxSaved)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return state, err
+}
+
+// saved returns the object that is saved at the address of obj, nil if there is none.
+func (l *Ledger) saved(address string, obj Object) (Object, error) {
 	text, err := l.get(address+documentFile, maxSaved)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -73,13 +88,9 @@ func (l *Ledger) Load(_ context.Context, obj Object) (State, error) {
 	if err != nil {
 		return nil, l.damaged(address+documentFile, err)
 	}
-	SetStatus(obj, saved)
-	AssignGeneration(obj, saved)
-	state, err := l.get(address+stateFile, maxSaved)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return state, err
+	saved.Head().spelled = saved.Head().Kind
+	Default(saved)
+	return saved, nil
 }
 
 // Save makes the document of obj, with its status, and the state durable.
@@ -88,9 +99,11 @@ func (l *Ledger) Save(_ context.Context, obj Object, state State) error {
 	if err != nil {
 		return err
 	}
-	text, err := EncodeYAML(obj)
-	if err == nil {
-		err = l.put(address+documentFile, text)
+	if saved, failed := l.saved(address, obj); failed != nil || !reflect.DeepEqual(saved, obj) {
+		var text []byte
+		if text, err = EncodeYAML(obj); err == nil {
+			err = l.put(address+documentFile, text)
+		}
 	}
 	if err == nil {
 		err = l.put(address+stateFile, state)

@@ -253,6 +253,15 @@ func part(obj Object, name string) any {
 	return field.Interface()
 }
 
+// specField returns a field of the spec of obj, the zero Value if there is none.
+func specField(obj Object, name string) reflect.Value {
+	spec := reflect.ValueOf(obj).Elem().FieldByName("Spec")
+	if spec.Kind() != reflect.Struct {
+		return reflect.Value{}
+	}
+	return spec.FieldByName(name)
+}
+
 // AssignGeneration sets metadata.generation of an object whose document says
 // none: 1 at first sight; otherwise that of saved, the object as it was last
 // time, plus 1 when the spec has changed since. saved may be nil.
@@ -279,11 +288,9 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 // status is shared with obj.
 func Masked(obj Object) Object {
 	copied := Clone(obj)
-	if spec := reflect.ValueOf(copied).Elem().FieldByName("Spec"); spec.Kind() == reflect.Struct {
-		for _, name := range []string{"URL", "Endpoint"} {
-			if url := spec.FieldByName(name); url.Kind() == reflect.String {
-				url.SetString(redact.Query(redact.Password(url.String())))
-			}
+	for _, name := range []string{"URL", "Endpoint"} {
+		if url := specField(copied, name); url.Kind() == reflect.String {
+			url.SetString(redact.Query(redact.Password(url.String())))
 		}
 	}
 	m := &copied.Head().Metadata
@@ -299,12 +306,8 @@ func Masked(obj Object) Object {
 // makes it; "" for an object that another program publishes.
 func OriginOf(obj Object) string {
 	switch o := obj.(type) {
-	case *GitRepository:
-		return redact.String(o.Spec.URL)
-	case *OCIRepository:
-		return redact.String(o.Spec.URL)
-	case *PkgRepository:
-		return redact.String(o.Spec.URL)
+	case *GitRepository, *OCIRepository, *PkgRepository:
+		return redact.String(specField(o, "URL").String())
 	case *Bucket:
 		endpoint, _, _ := strings.Cut(o.Spec.Endpoint, "?") // what follows is a signature
 		return redact.String(strings.TrimSuffix(endpoint, "/") + "/" + o.Spec.BucketName)

@@ -239,7 +239,7 @@ func (d *decoding) release(o document.Object) {
 		} `json:"spec,omitempty"`
 	}
 	obj := &PkgChart{Header: Header{APIVersion: ReferenceGroup + "/" + V1, Kind: "PkgChart", spelled: "HelmChart"}}
-	dec := d.Decoder(partRules)
+	dec := &document.Decoder{Rules: partRules}
 	dec.Decode(o.Node, &r, "")
 	dec.Decode(template, &obj.Spec, "spec.chart.spec")
 	or(&obj.Spec.Interval, r.Spec.Interval)

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -239,14 +240,5 @@ func (r *run) failure(step Step, err error) *StepError {
 	case errors.Is(err, ErrVerification):
 		step = StepVerify
 	}
-	if reason == "" {
-		reason = steps[step].reason
-	}
-	if reason == "" {
-		reason = r.plan.Words.Failed
-	}
-	if reason == "" {
-		reason = "Failed"
-	}
-	return &StepError{step, reason, err}
+	return &StepError{step, cmp.Or(reason, steps[step].reason, r.plan.Words.Failed, "Failed"), err}
 }

@@ -230,6 +230,7 @@ type Sources interface {
 type Progress struct {
 	Object string // KIND/NAMESPACE/NAME
 	Phase  string // for example "receiving objects"
+	Asked  Object // in the phase "asking": the object whose origin is asked, see [OriginOf]; else nil
 	Done   int64
 	Total  int64  // 0 when unknown
 	Unit   string // "bytes" or "objects"

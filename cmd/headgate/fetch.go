@@ -355,7 +355,9 @@ func (s *session) finish(rows []*row, detailed bool, value any, lines [][]string
 	code, bad := s.remarks(rows), 0
 	var names []string
 	for _, r := range rows {
-		names = append(names, argumentOf(r.Object))
+		if s.flags.output == "name" {
+			names = append(names, argumentOf(r.Object))
+		}
 		if r.err != nil {
 			bad++
 		} else if detailed && r.Changed {
@@ -471,6 +473,9 @@ func (s *session) printObjects(rows []*row, detailed bool) error {
 			line = append(line, r.Why)
 		}
 		lines = append(lines, line)
+		if !s.flags.documents() {
+			continue
+		}
 		obj := source.Masked(r.Object)
 		annotations := map[string]string{}
 		maps.Copy(annotations, obj.Head().Metadata.Annotations)

@@ -101,7 +101,7 @@ func (m *meter) tick() {
 
 // String says what is done, and how fast.
 func (t *transfer) String() string {
-	text := t.name + ": " + t.Phase
+	text := t.name + ": " + t.doing()
 	if t.Done == 0 {
 		return text
 	}
@@ -115,6 +115,14 @@ func (t *transfer) String() string {
 		text += " of " + number(t.Total)
 	}
 	return text + unit + ", " + number(int64(float64(t.Done)/max(time.Since(t.since).Seconds(), 0.001))) + "/s"
+}
+
+// doing says what is done, without how far it is.
+func (t *transfer) doing() string {
+	if t.Asked != nil {
+		return t.Phase + " " + source.OriginOf(t.Asked)
+	}
+	return t.Phase
 }
 
 // show is a [source.Env] Progress function. A phase without a unit is none of a transfer.
@@ -140,7 +148,7 @@ func (m *meter) doing(address string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if t := m.open[address]; t != nil {
-		return t.Phase
+		return t.doing()
 	}
 	return "working on it"
 }

@@ -49,17 +49,12 @@ type Retired struct {
 	Value *Node
 }
 
-// Decoder returns a decoder for a value of the stream.
-func (s *Stream) Decoder(rules func(path string) Rule) *Decoder {
-	if rules == nil {
-		rules = func(string) Rule { return Rule{} }
-	}
-	return &Decoder{Rules: rules}
-}
-
 // Decode decodes n into the value that v points to. Field is the path of n in
 // its object, "" for the object itself.
 func (d *Decoder) Decode(n *Node, v any, field string) {
+	if d.Rules == nil {
+		d.Rules = func(string) Rule { return Rule{} }
+	}
 	d.value(n, reflect.ValueOf(v).Elem(), yamlPath{field, field, n.Line}, Rule{})
 }
 

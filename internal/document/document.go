@@ -14,7 +14,7 @@
 //			continue
 //		}
 //		var thing Thing
-//		dec := stream.Decoder(nil)
+//		dec := new(document.Decoder)
 //		dec.Decode(o.Node, &thing, "")
 //		var found document.Findings
 //		found.Examine(&thing, facts)
@@ -140,8 +140,10 @@ func (s *Stream) Documents() iter.Seq[*Node] {
 			if blank(text) {
 				continue
 			}
-			for n, err := range read(text, before, strings.HasSuffix(s.File, ".json")) {
-				if err == nil && n.Kind == Null {
+			var err error
+			for documents := newDocuments(text, before, strings.HasSuffix(s.File, ".json")); err == nil; {
+				var n *Node
+				if n, err = documents.next(); err == io.EOF || err == nil && n.Kind == Null {
 					continue
 				}
 				s.Number++
@@ -401,7 +403,7 @@ func DecodeAll[T any](file string, r io.Reader, k Manifest, check func(*T, *Find
 			s.Fail(o.Node, name, "version %s is not read: set apiVersion to %s/%s", Quote(o.Version), o.Group, k.Version)
 			continue
 		}
-		v, d, broken := new(T), s.Decoder(fromServer), Findings{}
+		v, d, broken := new(T), &Decoder{Rules: fromServer}, Findings{}
 		d.Decode(o.Node, v, "")
 		check(v, &broken)
 		d.Adopt(&broken)

@@ -72,7 +72,7 @@ func decode(text string) (things []*thing, errs, warnings string, skipped int) {
 			continue
 		}
 		v := new(thing)
-		dec := s.Decoder(rules)
+		dec := &document.Decoder{Rules: rules}
 		dec.Decode(o.Node, v, "")
 		s.Note(s.Place(&dec.Findings, o.Node, o.Name("Thing", "default"))...)
 		warned = append(warned, s.Warn(&dec.Warnings, o.Node, o.Name("Thing", "default"))...)

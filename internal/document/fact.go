@@ -46,9 +46,9 @@ type Condition struct {
 
 func (c Condition) holds(object reflect.Value) bool {
 	holds := slices.Contains(c.Is, "")
-	Each(object, c.At, "", func(v reflect.Value, _ string) {
-		holds = slices.Contains(c.Is, v.String()) || c.Is == nil && isSet(v)
-	})
+	for _, v := range (Located{Value: object}).At(c.At) {
+		holds = slices.Contains(c.Is, v.String()) || c.Is == nil && isSet(v.Value)
+	}
 	return holds != c.Not
 }
 
@@ -111,18 +111,18 @@ func (f *Findings) Examine(v any, facts []Fact, before ...*Findings) {
 		if fact.Must == nil || fact.Shape != nil {
 			continue
 		}
-		Each(object, fact.At, "", func(v reflect.Value, at string) {
-			at = join(at, fact.Field)
+		for _, v := range (Located{Value: object}).At(fact.At) {
+			at := join(v.Path, fact.Field)
 			named := func(f *Findings) bool {
 				return slices.ContainsFunc(f.Errors, func(e *Error) bool { return e.Field == at })
 			}
 			for i := range fact.Must {
 				if len(f.Errors) > maxFindings || slices.ContainsFunc(before, named) {
-					return // more are not noted
+					break // more are not noted
 				}
-				f.Check(at, fact.Must[i].judge(object, v))
+				f.Check(at, fact.Must[i].judge(object, v.Value))
 			}
-		})
+		}
 	}
 }
 
@@ -133,23 +133,29 @@ func Fill(v any, facts []Fact) {
 		if fact.Default == nil {
 			continue
 		}
-		Each(reflect.ValueOf(v), fact.At, "", func(v reflect.Value, _ string) {
+		for _, v := range (Located{Value: reflect.ValueOf(v)}).At(fact.At) {
 			if v.IsZero() {
 				v.Set(reflect.ValueOf(fact.Default).Convert(v.Type()))
 			}
-		})
+		}
 	}
 }
 
-// Each calls do with the fields at a path below v, which is at another path, and where each of them is.
-func Each(v reflect.Value, path, at string, do func(v reflect.Value, at string)) {
+// A Located value is a field of an object, and where it is.
+type Located struct {
+	reflect.Value
+	Path string
+}
+
+// At returns the fields at a path below l, such as spec.items[].name.
+func (l Located) At(path string) (all []Located) {
 	if path == "" {
-		do(v, at)
-		return
+		return []Located{l}
 	}
+	v := l.Value
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {
-			return
+			return nil
 		}
 		v = v.Elem()
 	}
@@ -157,16 +163,16 @@ func Each(v reflect.Value, path, at string, do func(v reflect.Value, at string))
 	name, list := strings.CutSuffix(name, "[]")
 	index, known := FieldsOf(v.Type()).Index[name]
 	if !known {
-		panic("document: no field " + join(at, name)) // of a table, not of a document
+		panic("document: no field " + join(l.Path, name)) // of a table, not of a document
 	}
-	v, at = v.FieldByIndex(index), join(at, name)
+	field := Located{v.FieldByIndex(index), join(l.Path, name)}
 	if !list {
-		Each(v, path, at, do)
-		return
+		return field.At(path)
 	}
-	for i := range v.Len() {
-		Each(v.Index(i), path, at+"["+strconv.Itoa(i)+"]", do)
+	for i := range field.Len() {
+		all = append(all, Located{field.Index(i), field.Path + "[" + strconv.Itoa(i) + "]"}.At(path)...)
 	}
+	return all
 }
 
 // The forms of names (RFC 1123).

@@ -139,8 +139,11 @@ func printable(s string) string {
 // Split returns the errors that err joins, also those that they join; err itself if it joins none.
 func Split(err error) []error {
 	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok && err == nil {
+		return nil
+	}
 	if !ok {
-		return slices.DeleteFunc([]error{err}, func(err error) bool { return err == nil })
+		return []error{err}
 	}
 	var all []error
 	for _, err := range joined.Unwrap() {

@@ -106,7 +106,7 @@ func readRoster(name string, content []byte, lists map[string]List) (*roster, []
 			stream.Fail(n, "", "a second document: write all callers into one")
 			break
 		}
-		d, v := stream.Decoder(nil), verifier{lists: lists, taken: map[string]string{}}
+		d, v := new(document.Decoder), verifier{lists: lists, taken: map[string]string{}}
 		d.Decode(n, out, "")
 		if len(out.Tokens)+len(out.Certificates) > maxCallers {
 			v.defects.Add("", "names more than %d callers", maxCallers)

@@ -178,11 +178,11 @@ func Spec(obj source.Object) ([]byte, error) {
 		if fact.Default == nil || fact.Shape != nil {
 			continue
 		}
-		document.Each(reflect.ValueOf(v1), fact.At, "", func(v reflect.Value, _ string) {
+		for _, v := range (document.Located{Value: reflect.ValueOf(v1)}).At(fact.At) {
 			if reflect.DeepEqual(v.Interface(), reflect.ValueOf(fact.Default).Convert(v.Type()).Interface()) {
 				v.SetZero()
 			}
-		})
+		}
 	}
 	var object struct {
 		Spec map[string]any `json:"spec"`

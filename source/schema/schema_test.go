@@ -117,7 +117,7 @@ metadata: {name: wrong}
 	var valid []bool
 	for o := range stream.Objects() {
 		var raw json.RawMessage
-		stream.Decoder(nil).Decode(o.Node, &raw, "")
+		new(document.Decoder).Decode(o.Node, &raw, "")
 		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 		if err != nil {
 			t.Fatal(err)
@@ -183,7 +183,7 @@ func (j *judge) stream(t *testing.T, file string, text []byte) {
 			continue
 		}
 		var raw json.RawMessage
-		s.Decoder(nil).Decode(o.Node, &raw, "")
+		new(document.Decoder).Decode(o.Node, &raw, "")
 		j.object(t, raw, o.APIVersion(), o.Type)
 	}
 }

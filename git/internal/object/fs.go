@@ -392,11 +392,8 @@ func (t *FS) readDir(id ID) (list []TreeEntry, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for e, err := range TreeEntries(data, id.Format()) {
-		if err != nil {
-			return nil, fmt.Errorf("tree %v: %w", id, err)
-		}
-		list = append(list, e)
+	if list, err = TreeEntries(data, id.Format()); err != nil {
+		return nil, fmt.Errorf("tree %v: %w", id, err)
 	}
 	slices.SortFunc(list, byName)
 	for i := 1; i < len(list); i++ {
@@ -409,15 +406,14 @@ func (t *FS) readDir(id ID) (list []TreeEntry, err error) {
 
 // An openFile is an open file or link.
 type openFile struct {
-	info    *entry
-	content io.ReadCloser
+	info *entry
+	io.ReadCloser
 }
 
 func (f *openFile) Stat() (fs.FileInfo, error) { return f.info, nil }
-func (f *openFile) Close() error               { return f.content.Close() }
 
 func (f *openFile) Read(p []byte) (int, error) {
-	n, err := f.content.Read(p)
+	n, err := f.ReadCloser.Read(p)
 	if err != nil && err != io.EOF {
 		err = pathError("read", f.info.path(), err)
 	}

@@ -134,35 +134,32 @@ func (f Format) String() string {
 
 // A Hasher computes IDs. It is not safe for concurrent use.
 type Hasher struct {
-	hash hash.Hash
-	buf  [64]byte
+	hash.Hash // its Write adds content, and never fails
+	buf       [64]byte
 }
 
 // NewHasher returns a Hasher for objects of format f.
 func NewHasher(f Format) *Hasher {
 	if f == SHA256 {
-		return &Hasher{hash: sha256.New()}
+		return &Hasher{Hash: sha256.New()}
 	}
-	return &Hasher{hash: sha1cd.New()}
+	return &Hasher{Hash: sha1cd.New()}
 }
 
 // Begin starts an object of the given type and size; Write gives its content.
 func (h *Hasher) Begin(t Type, size int64) {
-	h.hash.Reset()
+	h.Reset()
 	b := append(h.buf[:0], t.String()...)
 	b = append(b, ' ')
 	b = strconv.AppendInt(b, size, 10)
-	h.hash.Write(append(b, 0))
+	h.Write(append(b, 0))
 }
-
-// Write adds content. It never fails.
-func (h *Hasher) Write(p []byte) (int, error) { return h.hash.Write(p) }
 
 // ID returns the ID of the object begun last. It returns an error that wraps
 // [ErrCorrupt] when the content carries the marks of a SHA-1 collision attack.
 func (h *Hasher) ID() (ID, error) {
-	id := ID{len: uint8(h.hash.Size())}
-	if cd, ok := h.hash.(sha1cd.CollisionResistantHash); ok {
+	id := ID{len: uint8(h.Size())}
+	if cd, ok := h.Hash.(sha1cd.CollisionResistantHash); ok {
 		sum, collision := cd.CollisionResistantSum(h.buf[:0])
 		if collision {
 			return ID{}, fmt.Errorf("%w: object %x was made to collide with another one (SHA-1 attack)", ErrCorrupt, sum)
@@ -170,7 +167,7 @@ func (h *Hasher) ID() (ID, error) {
 		copy(id.sum[:], sum)
 		return id, nil
 	}
-	copy(id.sum[:], h.hash.Sum(h.buf[:0]))
+	copy(id.sum[:], h.Sum(h.buf[:0]))
 	return id, nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io/fs"
-	"iter"
 	"strconv"
 	"strings"
 )
@@ -52,8 +51,7 @@ type TreeEntry struct {
 }
 
 // TreeEntries returns the entries of the content of a tree in their stored
-// order, and yields one error, after which it ends, for an entry that is
-// malformed, hostile or out of order:
+// order. It fails for an entry that is malformed, hostile or out of order:
 //
 //   - a mode that is no octal number or none of the five kinds;
 //   - an empty name, ".", "..", a name with "/", or one that some file system
@@ -64,21 +62,19 @@ type TreeEntry struct {
 //
 // Two entries with one name, a file and a folder, can be far apart in that
 // order: they are found by [TreeFS].
-func TreeEntries(data []byte, format Format) iter.Seq2[TreeEntry, error] {
-	return func(yield func(TreeEntry, error) bool) {
-		names := string(data) // one allocation for all names
-		var last TreeEntry
-		for at := 0; at < len(data); {
-			e, n, err := parseEntry(data[at:], names[at:], format.Size())
-			if err == nil && at > 0 && last.orderKey() >= e.orderKey() {
-				err = fmt.Errorf("%w: tree entry %.80q is not in order", ErrCorrupt, e.Name)
-			}
-			if !yield(e, err) || err != nil {
-				return
-			}
-			last, at = e, at+n
+func TreeEntries(data []byte, format Format) (all []TreeEntry, err error) {
+	names := string(data) // one allocation for all names
+	for at := 0; at < len(data); {
+		e, n, err := parseEntry(data[at:], names[at:], format.Size())
+		if err == nil && at > 0 && all[len(all)-1].orderKey() >= e.orderKey() {
+			err = fmt.Errorf("%w: tree entry %.80q is not in order", ErrCorrupt, e.Name)
 		}
+		if err != nil {
+			return nil, err
+		}
+		all, at = append(all, e), at+n
 	}
+	return all, nil
 }
 
 // parseEntry parses the entry that data starts with and returns its length;

@@ -60,7 +60,7 @@ func (r *Remote) fetch(ctx context.Context, q FetchRequest) (*FetchResponse, err
 	if err != nil {
 		return nil, err
 	}
-	p := &FetchResponse{ctx: ctx, t: r.t, a: newAnswer(ctx, s, maxBeforePack), again: r.g.version == 2}
+	p := &FetchResponse{Format: r.g.format(), ctx: ctx, r: r, a: newAnswer(ctx, s, maxBeforePack)}
 	if r.g.version == 2 {
 		err = r.readSections(p)
 	} else {
@@ -210,21 +210,24 @@ const (
 // A FetchResponse is the pack that answers a Fetch. Reading ends with io.EOF only if the server
 // sent all of it. Its checksum is not checked. It must be closed.
 type FetchResponse struct {
-	Shallow []object.ID // commits in the pack without their parents
+	Format  object.Format // the hash function that names objects
+	Shallow []object.ID   // commits in the pack without their parents
 
 	ctx   context.Context
-	t     Transport
+	r     *Remote
 	a     *answer
 	rest  int  // bytes of the pack that are left in the current pkt-line
 	raw   bool // there are no bands: the rest of the stream is the pack
-	again bool // after the pack, the connection can be used again
 	begun bool
 	err   error // sticky
 }
 
-// Close ends the answer, read to its end or not.
+// Close ends the answer and, if that was not read to its end, the conversation as [Remote.Close] does.
 func (p *FetchResponse) Close() error {
-	p.a.release(p.err == io.EOF && p.again)
+	p.a.release(p.err == io.EOF && p.r.g.version == 2)
+	if p.err != io.EOF {
+		p.r.Close()
+	}
 	return nil
 }
 
@@ -246,7 +249,7 @@ func (p *FetchResponse) Read(b []byte) (n int, err error) {
 		}
 	}
 	if p.err != nil && p.err != io.EOF {
-		p.err = wrap(p.ctx, Pack, p.t.String(), p.err)
+		p.err = wrap(p.ctx, Pack, p.r.t.String(), p.err)
 	}
 	return n, p.err
 }

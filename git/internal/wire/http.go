@@ -150,7 +150,7 @@ func (c *httpConn) send(ctx context.Context, method string, u *url.URL, body []b
 		cancel()
 		return nil, nil, at.explain(err)
 	}
-	return &httpStream{body: resp.Body, cancel: cancel}, resp, nil
+	return &httpStream{resp.Body, cancel}, resp, nil
 }
 
 // endpoint returns base with suffix at the end of its path.
@@ -165,19 +165,18 @@ func endpoint(base *url.URL, suffix string) *url.URL {
 }
 
 type httpStream struct {
-	body   io.ReadCloser
+	io.ReadCloser
 	cancel context.CancelFunc
 }
 
-func (s *httpStream) Read(p []byte) (int, error) { return s.body.Read(p) }
-func (s *httpStream) abort()                     { s.cancel() }
+func (s *httpStream) abort() { s.cancel() }
 
 func (s *httpStream) release(whole bool) {
 	if whole { // the connection is kept only after the end of the body was seen
-		io.CopyN(io.Discard, s.body, maxDrain)
+		io.CopyN(io.Discard, s, maxDrain)
 	}
 	s.cancel()
-	s.body.Close()
+	s.Close()
 }
 
 // progress tells how far a request has come; its hooks may still be called

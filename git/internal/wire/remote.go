@@ -122,9 +122,6 @@ func (r *Remote) Greet(ctx context.Context, proof bool) error {
 	return nil
 }
 
-// Version is the version of the protocol that the server speaks: 0, 1 or 2.
-func (r *Remote) Version() int { return r.g.version }
-
 // Format is the hash function that names objects.
 func (r *Remote) Format() object.Format { return r.g.format() }
 
@@ -527,8 +524,11 @@ func (s *selection) complete() bool { return s.exact && len(s.refs) == len(s.nam
 // take counts a ref that the server has named, and reports whether it is wanted.
 func (s *selection) take(name string) bool {
 	s.total++
-	wanted := func(n string) bool { return name == n || !s.exact && strings.HasPrefix(name, n) }
-	return (len(s.names) == 0 || slices.ContainsFunc(s.names, wanted)) && validRef(name)
+	wanted := len(s.names) == 0
+	for _, n := range s.names {
+		wanted = wanted || name == n || !s.exact && strings.HasPrefix(name, n)
+	}
+	return wanted && validRef(name)
 }
 
 func (s *selection) add(ref object.Ref) error {

@@ -88,7 +88,7 @@ func Decode(name string, r io.Reader) ([]Receiver, error) {
 		Receivers []Receiver `json:"receivers"`
 	}
 	for n := range s.Documents() {
-		d := s.Decoder(nil)
+		d := new(document.Decoder)
 		if s.Number > 1 {
 			d.Add("receivers", "are in one document: put them into the first")
 		}
