@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 
 	"golang.org/x/net/http/httpproxy"
 	"oras.land/oras-go/v2/registry/remote/credentials"
@@ -38,25 +37,16 @@ func (p *program) origins(cache string) headgate.Origins {
 	if cache != "" {
 		cache = filepath.Join(cache, "sigstore")
 	}
-	sigstore := sync.OnceValue(func() oci.Technology { return cosign.New(cosign.Config{Cache: cache}) })
 	return headgate.Origins{
-		Buckets: map[string]bucket.Provider{"generic": s3.Connect, "aws": s3.Connect, "gcp": gcs.Connect, "azure": azure.Connect},
-		Verifiers: map[string]oci.Technology{"notation": notation.New, "cosign": func(r *oci.Repository, t oci.Trust) (oci.Verifier, error) {
-			return sigstore()(r, t)
-		}},
+		Buckets:   map[string]bucket.Provider{"generic": s3.Connect, "aws": s3.Connect, "gcp": gcs.Connect, "azure": azure.Connect},
+		Verifiers: map[string]oci.Technology{"cosign": cosign.New(cosign.Config{Cache: cache}), "notation": notation.New},
 		Logins: map[string]source.LoginFunc{
-			"aws":    later(func() source.LoginFunc { return aws.New(nil, p.lookup).Login }),
-			"azure":  later(func() source.LoginFunc { return azurelogin.New(nil, p.lookup).Login }),
-			"gcp":    later(func() source.LoginFunc { return gcp.New(nil, p.lookup).Login }),
-			"github": later(func() source.LoginFunc { return github.New(nil).Login }),
+			"aws":    aws.New(nil, p.lookup).Login,
+			"azure":  azurelogin.New(nil, p.lookup).Login,
+			"gcp":    gcp.New(nil, p.lookup).Login,
+			"github": github.New(nil).Login,
 		},
 	}
-}
-
-// later returns a login that is made when it is first used.
-func later(make func() source.LoginFunc) source.LoginFunc {
-	made := sync.OnceValue(make)
-	return func(ctx context.Context, r source.LoginRequest) (source.Credential, error) { return made()(ctx, r) }
 }
 
 // environment returns what origins get, once the flags about it are checked. The

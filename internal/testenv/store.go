@@ -231,8 +231,9 @@ type StoreBucket struct {
 // A StoredObject is an object of a [StoreBucket].
 type StoredObject struct {
 	Content  string
-	Encoding string // Content-Encoding
-	Tier     string // "" is Hot
+	Encoding string            // Content-Encoding
+	Tier     string            // "" is Hot
+	Metadata map[string]string // by name
 
 	etag                 string // without quotes
 	generation, revision int64

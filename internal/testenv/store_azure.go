@@ -84,9 +84,13 @@ func pageAzure(s *Store, w http.ResponseWriter, r *http.Request, p storePage) {
 		Encoded bool   `xml:",attr,omitempty"`
 		Text    string `xml:",chardata"`
 	}
+	type metadata struct {
+		Folder string `xml:"hdi_isfolder,omitempty"`
+	}
 	type blob struct {
 		Name       name
 		Properties properties
+		Metadata   metadata
 	}
 	page := struct {
 		XMLName    xml.Name `xml:"EnumerationResults"`
@@ -96,7 +100,7 @@ func pageAzure(s *Store, w http.ResponseWriter, r *http.Request, p storePage) {
 		NextMarker string
 	}{Container: p.bucket, Prefix: p.prefix, NextMarker: p.next}
 	for i, o := range p.objects {
-		b := blob{name{false, p.names[i]}, properties{Etag: etagAzure(o), Size: len(o.Content), BlobType: "BlockBlob"}}
+		b := blob{name{false, p.names[i]}, properties{Etag: etagAzure(o), Size: len(o.Content), BlobType: "BlockBlob"}, metadata{o.Metadata["hdi_isfolder"]}}
 		if strings.ContainsFunc(p.names[i], func(r rune) bool { return r < ' ' || r == 0xfffe || r == 0xffff }) { // which XML could not hold
 			b.Name = name{true, strings.ReplaceAll(url.QueryEscape(p.names[i]), "+", "%20")}
 		}

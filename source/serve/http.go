@@ -220,7 +220,9 @@ func (s *Server) routes() http.Handler {
 	router.Handle("/ui", Page())
 	router.Handle("/ui/", Page())
 	store := s.config.Store.Handler()
-	router.Route("/", func(w http.ResponseWriter, r *http.Request) error { return (&call{Server: s, w: w, r: r}).artifact(store) })
+	router.Route("/", func(w http.ResponseWriter, r *http.Request) error {
+		return (&call{Server: s, w: w, r: r}).artifact(store)
+	})
 	origins := httpserve.Origins(s.config.BaseURL)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.URL.Path, "/hook/") { // whose tokens are its own
