@@ -128,12 +128,10 @@ func (w *notingWriter) status(code int) int {
 }
 
 func (w *notingWriter) Write(b []byte) (int, error) {
-	refused := w.status(http.StatusOK) >= http.StatusBadRequest
-	n, err := w.ResponseWriter.Write(b)
-	if w.content && !refused {
-		w.fakeServer.bytes.Add(int64(n))
+	if w.status(http.StatusOK) < http.StatusBadRequest && w.content {
+		w.fakeServer.bytes.Add(int64(len(b))) // before a client can have them
 	}
-	return n, err
+	return w.ResponseWriter.Write(b)
 }
 
 // Unwrap is what [http.ResponseController] looks for.
