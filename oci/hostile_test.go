@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -181,14 +179,6 @@ func (c *chunked) WriteHeader(code int) {
 
 func zeros(n int64) []testenv.Entry {
 	return []testenv.Entry{{Header: tar.Header{Name: "zeros", Mode: 0o644, Typeflag: tar.TypeReg}, Data: make([]byte, n)}}
-}
-
-func many(n int) fstest.MapFS {
-	tree := fstest.MapFS{}
-	for i := range n {
-		tree[strconv.Itoa(i)] = &fstest.MapFile{Mode: 0o644}
-	}
-	return tree
 }
 
 var hostileLayers = []threat{
