@@ -64,7 +64,7 @@ func drop(obj Object, k *kind, version string, found *document.Findings) {
 		if cmp.Or(fact.Only, version) == version || fact.Shape != nil {
 			continue
 		}
-		for _, v := range (document.Located{Value: reflect.ValueOf(obj)}).At(fact.At) {
+		for _, v := range document.At(reflect.ValueOf(obj), fact.At) {
 			means := !v.IsZero() && v.Interface() != fact.Default
 			found.AddIf(means && strings.HasPrefix(v.Path, "spec."), v.Path, "does not exist in that version and was dropped")
 			v.SetZero()

@@ -212,7 +212,7 @@ func TestFacts(t *testing.T) {
 		check(obj)
 		for _, fact := range slices.Concat(tables[kinds[i].name]...) {
 			if fact.Shape == nil {
-				(document.Located{Value: reflect.ValueOf(obj)}).At(fact.At)
+				document.At(reflect.ValueOf(obj), fact.At)
 			} else if fact.Warning == "" || fact.Only != V1Beta2 {
 				t.Errorf("%s %s: no warning, or of version %q", kinds[i].name, fact.At, fact.Only)
 			}

@@ -112,7 +112,7 @@ func refuse(message string, conditions ...document.Condition) document.Must {
 func only(at string, providers ...string) document.Must {
 	must := refuse("goes with provider "+strings.TrimSuffix(strings.Join(providers, " or "), " or ")+" only", not(is(at, providers...)))
 	must.Check = func(object, _ reflect.Value) (err error) {
-		for _, v := range (document.Located{Value: object}).At(at) {
+		for _, v := range document.At(object, at) {
 			err = fmt.Errorf("%s, not with %s", must.Message, quote(generic(v.String())))
 		}
 		return err

@@ -140,10 +140,8 @@ func (s *Stream) Documents() iter.Seq[*Node] {
 			if blank(text) {
 				continue
 			}
-			var err error
-			for documents := newDocuments(text, before, strings.HasSuffix(s.File, ".json")); err == nil; {
-				var n *Node
-				if n, err = documents.next(); err == io.EOF || err == nil && n.Kind == Null {
+			for n, err := range read(text, before, strings.HasSuffix(s.File, ".json")) {
+				if err == nil && n.Kind == Null {
 					continue
 				}
 				s.Number++

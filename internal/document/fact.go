@@ -46,7 +46,7 @@ type Condition struct {
 
 func (c Condition) holds(object reflect.Value) bool {
 	holds := slices.Contains(c.Is, "")
-	for _, v := range (Located{Value: object}).At(c.At) {
+	for _, v := range At(object, c.At) {
 		holds = slices.Contains(c.Is, v.String()) || c.Is == nil && isSet(v.Value)
 	}
 	return holds != c.Not
@@ -111,7 +111,7 @@ func (f *Findings) Examine(v any, facts []Fact, before ...*Findings) {
 		if fact.Must == nil || fact.Shape != nil {
 			continue
 		}
-		for _, v := range (Located{Value: object}).At(fact.At) {
+		for _, v := range At(object, fact.At) {
 			at := join(v.Path, fact.Field)
 			named := func(f *Findings) bool {
 				return slices.ContainsFunc(f.Errors, func(e *Error) bool { return e.Field == at })
@@ -133,7 +133,7 @@ func Fill(v any, facts []Fact) {
 		if fact.Default == nil {
 			continue
 		}
-		for _, v := range (Located{Value: reflect.ValueOf(v)}).At(fact.At) {
+		for _, v := range At(reflect.ValueOf(v), fact.At) {
 			if v.IsZero() {
 				v.Set(reflect.ValueOf(fact.Default).Convert(v.Type()))
 			}
@@ -147,8 +147,10 @@ type Located struct {
 	Path string
 }
 
-// At returns the fields at a path below l, such as spec.items[].name.
-func (l Located) At(path string) (all []Located) {
+// At returns the fields of object at a path, such as spec.items[].name.
+func At(object reflect.Value, path string) []Located { return Located{Value: object}.at(path) }
+
+func (l Located) at(path string) (all []Located) {
 	if path == "" {
 		return []Located{l}
 	}
@@ -167,10 +169,10 @@ func (l Located) At(path string) (all []Located) {
 	}
 	field := Located{v.FieldByIndex(index), join(l.Path, name)}
 	if !list {
-		return field.At(path)
+		return field.at(path)
 	}
 	for i := range field.Len() {
-		all = append(all, Located{field.Index(i), field.Path + "[" + strconv.Itoa(i) + "]"}.At(path)...)
+		all = append(all, Located{field.Index(i), field.Path + "[" + strconv.Itoa(i) + "]"}.at(path)...)
 	}
 	return all
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"regexp"
 	"slices"
 	"strconv"
@@ -117,6 +118,46 @@ func (n *Node) plain() any {
 	return fields
 }
 
+// read yields the values of a text, which begins after so many lines of its file: JSON values that
+// follow each other, or YAML documents. It ends with the first error. Text that begins like JSON and
+// is not is YAML, whose flow style looks alike, unless it has to be JSON.
+func read(text []byte, before int, isJSON bool) iter.Seq2[*Node, error] {
+	return func(yield func(*Node, error) bool) {
+		values, value := json.NewDecoder(bytes.NewReader(text)), json.RawMessage(nil)
+		first, err := bytes.TrimSpace(text)[0], error(nil)
+		like := first == '{' || first == '['
+		if like {
+			err = values.Decode(&value)
+		}
+		if !like || err != nil && !isJSON {
+			for documents := newDocuments(text, before); ; {
+				n, err := documents.next()
+				if err == io.EOF || !yield(n, err) || err != nil {
+					return
+				}
+			}
+		}
+		end := 0
+		for ; err == nil; err = values.Decode(&value) {
+			start := int(values.InputOffset()) - len(value)
+			before += bytes.Count(text[end:start], []byte("\n"))
+			n, err := newDocuments(FromJSON(value), before).next()
+			if !yield(n, err) || err != nil {
+				return
+			}
+			end = start
+		}
+		if err != io.EOF {
+			rest := bytes.TrimSpace(text[end+len(value):])
+			line := before + 1 + bytes.Count(text[end:bytes.LastIndex(text, rest)], []byte("\n"))
+			if err == io.ErrUnexpectedEOF {
+				err = errors.New("the text ends inside a value")
+			}
+			yield(nil, &Error{Line: line, Err: fmt.Errorf("not JSON: %w", err)})
+		}
+	}
+}
+
 // notYAML is what strings of JSON may hold and those of YAML may not: halves of characters, escaped
 // slashes, and characters that YAML takes for control characters or line breaks. It finds other escapes as well.
 var notYAML = regexp.MustCompile(`\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|u[dD][89a-fA-F]..|.)|[\x{7f}-\x{9f}\x{2028}\x{2029}\x{feff}\x{fffe}\x{ffff}]`)
@@ -144,43 +185,23 @@ const (
 	maxDepth  = 200
 )
 
-// documents reads the values of a text as nodes: YAML documents, or JSON values that follow each other.
+// documents reads YAML documents that follow each other as nodes.
 type documents struct {
 	dec    *yaml.Decoder
-	size   int // of the text of dec
-	before int // lines of the file before that text
+	size   int // of the text
+	before int // lines of the file before the text
 
 	used int // of maxValues*valueSize
-
-	text   []byte          // of JSON values
-	values *json.Decoder   // of them; nil: the text is YAML
-	value  json.RawMessage // the next one, if err is nil, else the last
-	err    error
-	end    int // of text: where the value before begins
 }
 
-// newDocuments returns the values of a text, which begins after so many lines of its file. Text that
-// begins like JSON and is not is YAML, whose flow style looks alike, unless it has to be JSON.
-func newDocuments(text []byte, before int, isJSON bool) *documents {
-	d := &documents{dec: yaml.NewDecoder(bytes.NewReader(text)), size: len(text), before: before}
-	if first := bytes.TrimSpace(text)[0]; first == '{' || first == '[' {
-		values := json.NewDecoder(bytes.NewReader(text))
-		if d.err = values.Decode(&d.value); d.err == nil || isJSON {
-			d.text, d.values = text, values
-		}
-	}
-	return d
+func newDocuments(text []byte, before int) *documents {
+	return &documents{dec: yaml.NewDecoder(bytes.NewReader(text)), size: len(text), before: before}
 }
 
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// next returns the next value, io.EOF after the last. After another error there is none.
+// next returns the next document, io.EOF after the last.
 func (r *documents) next() (*Node, error) {
-	if r.values != nil {
-		if err := r.nextJSON(); err != nil {
-			return nil, err
-		}
-	}
 	if r.size > MaxDocument {
 		return nil, fmt.Errorf("larger than %d MiB: split it", MaxDocument>>20)
 	}
@@ -188,7 +209,7 @@ func (r *documents) next() (*Node, error) {
 	err := r.dec.Decode(&doc)
 	if err == nil {
 		r.used = 0
-		return r.node(&doc, 0)
+		return r.value(&doc, 0)
 	}
 	if err == io.EOF {
 		return nil, err
@@ -202,29 +223,8 @@ func (r *documents) next() (*Node, error) {
 	return nil, &Error{Line: line, Err: errors.New("not YAML: " + shorten(text, 400))} // it may quote a name
 }
 
-// nextJSON makes the next JSON value the text of dec.
-func (r *documents) nextJSON() error {
-	if r.err == nil {
-		text := FromJSON(r.value)
-		start := int(r.values.InputOffset()) - len(r.value)
-		r.before += bytes.Count(r.text[r.end:start], []byte("\n"))
-		r.dec, r.size, r.end = yaml.NewDecoder(bytes.NewReader(text)), len(text), start
-		r.err = r.values.Decode(&r.value)
-		return nil
-	}
-	if r.err == io.EOF {
-		return io.EOF
-	}
-	rest := bytes.TrimSpace(r.text[r.end+len(r.value):])
-	line := r.before + 1 + bytes.Count(r.text[r.end:bytes.LastIndex(r.text, rest)], []byte("\n"))
-	if r.err == io.ErrUnexpectedEOF {
-		r.err = errors.New("the text ends inside a value")
-	}
-	return &Error{Line: line, Err: fmt.Errorf("not JSON: %w", r.err)}
-}
-
-// node returns a YAML value without aliases and merges, which is so many levels deep.
-func (r *documents) node(y *yaml.Node, depth int) (*Node, error) {
+// value returns a YAML value without aliases and merges, which is so many levels deep.
+func (r *documents) value(y *yaml.Node, depth int) (*Node, error) {
 	if depth++; depth > maxDepth {
 		return nil, fmt.Errorf("nested deeper than %d levels", maxDepth)
 	}
@@ -235,14 +235,14 @@ func (r *documents) node(y *yaml.Node, depth int) (*Node, error) {
 	switch y.Kind {
 	case yaml.DocumentNode:
 		if len(y.Content) == 1 {
-			return r.node(y.Content[0], depth)
+			return r.value(y.Content[0], depth)
 		}
 	case yaml.AliasNode:
-		return r.node(y.Alias, depth)
+		return r.value(y.Alias, depth)
 	case yaml.SequenceNode:
 		n.Kind = List
 		for _, item := range y.Content {
-			v, err := r.node(item, depth)
+			v, err := r.value(item, depth)
 			if err != nil {
 				return nil, err
 			}
@@ -271,7 +271,7 @@ func (r *documents) mapping(n *Node, y *yaml.Node, depth int) error {
 			return &Error{Line: line, Err: errors.New("a key must be a string")}
 		}
 		r.used += valueSize + len(key.Value)
-		v, err := r.node(y.Content[i+1], depth)
+		v, err := r.value(y.Content[i+1], depth)
 		switch {
 		case err != nil:
 			return err

@@ -438,9 +438,8 @@ func ToPage(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// Admit returns why a request is not answered, whoever sends it: it is for another host, see
-// [Here], or a page of another site made a browser send it. The error is a [Denial] of kind
-// host or origin.
+// Admit refuses requests for another host, see [Here], and those that a page of another site
+// made a browser send, with whatever credentials. The error is a [Denial] of kind host or origin.
 func Admit(r *http.Request, origins *http.CrossOriginProtection) error {
 	switch {
 	case !Here(r):

@@ -57,8 +57,8 @@ var (
 	ErrForbidden = errors.New("not allowed")
 )
 
-// A Denial is why a caller was refused. It is for the log: callers are told Told, or
-// else no more than the error that it wraps.
+// A Denial is why a caller was refused. It is for the log: the answer has no more of it than
+// Told or, if that is empty, the error that it wraps.
 type Denial struct {
 	Kind  string // missing, invalid, expired, host, origin, or the part of the scope that does not allow it: namespace, read-only
 	Actor string // of the caller, "" when that is not known

@@ -124,11 +124,9 @@ func (s *step) judge(ctx context.Context, to Zone, ip netip.Addr) error {
 		if from == "" && by != nil {
 			from = by.at.Host
 		}
-		if by != nil {
-			var err error
-			if by, err = by.leads(ctx, c, to); err != nil {
-				return err
-			}
+		by, err := by.leads(ctx, c, to)
+		if err != nil {
+			return err
 		}
 		if by != nil {
 			from, refused = by.at.Host, true

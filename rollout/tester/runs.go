@@ -120,9 +120,11 @@ func (s *Server) getOutput(w http.ResponseWriter, r *http.Request, g grant) (any
 	if err != nil {
 		return nil, err
 	}
-	follow, err := strconv.ParseBool(cmp.Or(values["follow"], "false"))
-	if err != nil {
-		return nil, httpserve.Refuse(http.StatusBadRequest, "parameter follow: want true or false")
+	follow := false
+	if value, given := values["follow"]; given {
+		if follow, err = strconv.ParseBool(value); err != nil {
+			return nil, httpserve.Refuse(http.StatusBadRequest, "parameter follow: want true or false")
+		}
 	}
 	out := httpserve.NewStream(w, "text/plain; charset=utf-8")
 	if r.Method == http.MethodHead {

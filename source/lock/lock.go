@@ -178,7 +178,7 @@ func Spec(obj source.Object) ([]byte, error) {
 		if fact.Default == nil || fact.Shape != nil {
 			continue
 		}
-		for _, v := range (document.Located{Value: reflect.ValueOf(v1)}).At(fact.At) {
+		for _, v := range document.At(reflect.ValueOf(v1), fact.At) {
 			if reflect.DeepEqual(v.Interface(), reflect.ValueOf(fact.Default).Convert(v.Type()).Interface()) {
 				v.SetZero()
 			}

@@ -48,19 +48,14 @@ func ParseCommit(data []byte) (*CommitData, error) {
 	c := &CommitData{Payload: data}
 	seen := map[string]bool{}
 	signed := make([]byte, 0, len(data))
-	rest, err := data, error(nil)
-	for err == nil && len(rest) > 0 && rest[0] != '\n' {
-		var f headerField
-		if f, rest, err = cutField(rest); err != nil {
-			break
-		}
+	message, err := eachField(data, func(f headerField) error {
 		if f.key != signatureKeys[SHA1] && f.key != signatureKeys[SHA256] {
 			signed = append(signed, f.raw...)
 		}
-		err = c.field(f, seen)
+		err := c.field(f, seen)
 		seen[f.key] = true
-	}
-	message := bytes.TrimPrefix(rest, []byte{'\n'})
+		return err
+	})
 	if err == nil && !(seen["author"] && seen["committer"]) {
 		err = fmt.Errorf("%w: no author or no committer", ErrCorrupt)
 	}
@@ -146,23 +141,21 @@ func ParseTag(data []byte) (*TagData, error) {
 		}
 		at += len(line)
 	}
-	n, rest, err := 0, t.Payload, error(nil)
-	for err == nil && len(rest) > 0 && rest[0] != '\n' {
-		var f headerField
-		if f, rest, err = cutField(rest); err != nil {
-			break
+	n := 0
+	_, err := eachField(t.Payload, func(f headerField) (err error) {
+		if n++; n <= 3 && f.key != []string{"object", "type", "tag"}[n-1] {
+			return fmt.Errorf("%w: field %.80q in place of object, type or tag", ErrCorrupt, f.key)
 		}
-		switch n++; {
-		case n <= 3 && f.key != []string{"object", "type", "tag"}[n-1]:
-			err = fmt.Errorf("%w: field %.80q in place of object, type or tag", ErrCorrupt, f.key)
-		case n == 1:
+		switch n {
+		case 1:
 			t.Object, err = headerID(f.value)
-		case n == 2:
+		case 2:
 			t.Type = TypeNamed(string(f.value))
-		case n == 3:
+		case 3:
 			t.Name = string(f.value)
 		}
-	}
+		return err
+	})
 	if err == nil && (n < 3 || t.Type == 0) {
 		err = fmt.Errorf("%w: no object, type or name", ErrCorrupt)
 	}
@@ -204,20 +197,30 @@ type headerField struct {
 	raw   []byte
 }
 
-// cutField cuts the first field off a header, which ends at a blank line or the end of the data.
-// Continuation lines start with a space, which is not part of the value.
-func cutField(data []byte) (f headerField, rest []byte, err error) {
-	line, rest, err := cutLine(data)
-	key, value, found := bytes.Cut(line, []byte{' '})
-	if err == nil && (!found || len(key) == 0) {
-		err = lineError(line)
+// eachField calls take with each field of a header, up to the blank line that
+// ends it or the end of the data, and returns the message behind. Continuation
+// lines start with a space, which is not part of the value.
+func eachField(data []byte, take func(headerField) error) (message []byte, err error) {
+	for len(data) > 0 && data[0] != '\n' {
+		line, rest, err := cutLine(data)
+		key, value, found := bytes.Cut(line, []byte{' '})
+		if err == nil && (!found || len(key) == 0) {
+			err = lineError(line)
+		}
+		value = value[:len(value):len(value)]
+		for err == nil && len(rest) > 0 && rest[0] == ' ' {
+			line, rest, err = cutLine(rest)
+			value = append(append(value, '\n'), line[1:]...)
+		}
+		if err == nil {
+			err = take(headerField{string(key), value, data[:len(data)-len(rest)]})
+		}
+		if err != nil {
+			return nil, err
+		}
+		data = rest
 	}
-	value = value[:len(value):len(value)]
-	for err == nil && len(rest) > 0 && rest[0] == ' ' {
-		line, rest, err = cutLine(rest)
-		value = append(append(value, '\n'), line[1:]...)
-	}
-	return headerField{string(key), value, data[:len(data)-len(rest)]}, rest, err
+	return bytes.TrimPrefix(data, []byte{'\n'}), nil
 }
 
 // cutLine cuts the first line off a header. It must have an end and no NUL.
