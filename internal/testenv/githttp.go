@@ -7,10 +7,10 @@ import (
 	"crypto/subtle"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,7 +46,6 @@ type Server struct {
 
 	config HTTP
 	repos  map[string]*Repo
-	env    []string
 }
 
 // A Request is one request to a [Server].
@@ -70,7 +69,7 @@ func ServeHTTP(t testing.TB, c HTTP, repo *Repo) *Server {
 // ServeAll is [ServeHTTP] for several repositories, each by its path below the server.
 func ServeAll(t testing.TB, c HTTP, repos map[string]*Repo) *Server {
 	t.Helper()
-	s := &Server{fakeServer: fakeServer{breaker: newBreaker(c.Defect)}, config: c, repos: repos, env: GitEnv(t)}
+	s := &Server{fakeServer: fakeServer{breaker: newBreaker(c.Defect)}, config: c, repos: repos}
 	s.listen(t, s.serve, secured(c.CA, c.Mutual, c.Names), true)
 	s.URL = s.Base
 	return s
@@ -158,24 +157,27 @@ func (s *Server) backendFor(r *http.Request) http.Handler {
 	for path, repo := range s.repos {
 		switch rest, _ := strings.CutPrefix(r.URL.Path, "/"+path+"/"); {
 		case r.Method == http.MethodGet && rest == "info/refs" && r.URL.Query().Get("service") == "git-upload-pack":
-			return s.uploadPack(repo, "advertisement", "--advertise-refs")
+			return s.uploadPack(repo, true)
 		case r.Method == http.MethodPost && rest == "git-upload-pack" && r.Header.Get("Content-Type") == "application/x-git-upload-pack-request":
-			return s.uploadPack(repo, "result")
+			return s.uploadPack(repo, false)
 		}
 	}
 	return http.NotFoundHandler()
 }
 
-// uploadPack has git upload-pack answer, as git http-backend does, which takes one process
-// more. Git is asked once for an answer, as a process costs more than most tests do.
-func (s *Server) uploadPack(repo *Repo, kind string, args ...string) http.HandlerFunc {
+// uploadPack has git upload-pack answer, as git http-backend does, which takes one process more.
+func (s *Server) uploadPack(repo *Repo, advertise bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		protocol := r.Header.Get("Git-Protocol")
 		if s.config.V0 {
 			protocol = ""
 		}
+		kind := "result"
+		if advertise {
+			kind = "advertisement"
+		}
 		w.Header().Set("Content-Type", "application/x-git-upload-pack-"+kind)
-		if kind == "advertisement" && !strings.Contains(protocol, "version=2") {
+		if advertise && !strings.Contains(protocol, "version=2") {
 			io.WriteString(w, "001e# service=git-upload-pack\n0000")
 		}
 		body, err := io.ReadAll(r.Body)
@@ -183,27 +185,43 @@ func (s *Server) uploadPack(repo *Repo, kind string, args ...string) http.Handle
 			return
 		}
 		// Of version 2 filters matter to capabilities and to who asks for one, and any object may be asked for.
-		noFilter := s.config.NoFilter && (kind == "advertisement" || protocol == "" || bytes.Contains(body, []byte("filter ")))
+		noFilter := s.config.NoFilter && (advertise || protocol == "" || bytes.Contains(body, []byte("filter ")))
 		env := append(uploadPackConfig(noFilter, s.config.NoAnyWant && protocol == ""), "GIT_PROTOCOL="+protocol)
-		asked := newQuestion(repo, kind, env, body)
-		if answer, ok := answers.Load(asked); ok {
-			w.Write(answer.([]byte))
-			return
-		}
-		ctx, cancel := context.WithCancel(r.Context())
-		cmd := exec.CommandContext(ctx, "git", slices.Concat([]string{"upload-pack", "--stateless-rpc"}, args, []string{"."})...)
-		defer func() { cancel(); cmd.Wait() }() // also when a defect ends this handler by a panic
-		cmd.Dir, cmd.Stdin, cmd.Env = repo.Dir, bytes.NewReader(body), slices.Concat(s.env, env)
-		out, err := cmd.StdoutPipe()
-		if err != nil || cmd.Start() != nil {
-			return
-		}
-		var answer bytes.Buffer
-		_, err = io.Copy(io.MultiWriter(w, &answer), out) // upload-pack says itself what is wrong
-		if err == nil && cmd.Wait() == nil && answer.Len() <= 1<<20 && asked == newQuestion(repo, kind, env, body) {
-			answers.Store(asked, answer.Bytes())
-		}
+		uploadPack(r.Context(), w, io.Discard, repo, advertise, env, body) // upload-pack says itself what is wrong
 	}
+}
+
+// uploadPack writes what git upload-pack answers to one request. Git is asked
+// once for an answer, as a process costs more than most tests do.
+func uploadPack(ctx context.Context, w, complaints io.Writer, repo *Repo, advertise bool, env []string, body []byte) error {
+	asked := newQuestion(repo, advertise, env, body)
+	if answer, ok := answers.Load(asked); ok {
+		_, err := w.Write(answer.([]byte))
+		return err
+	}
+	args := []string{"upload-pack", "--stateless-rpc"}
+	if advertise {
+		args = append(args, "--advertise-refs")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	cmd := exec.CommandContext(ctx, "git", append(args, ".")...)
+	defer func() { cancel(); cmd.Wait() }() // also when a defect ends the handler by a panic
+	cmd.Dir, cmd.Stdin, cmd.Stderr, cmd.Env = repo.Dir, bytes.NewReader(body), complaints, slices.Concat(repo.env, env)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return err
+	}
+	var answer bytes.Buffer
+	if _, err = io.Copy(io.MultiWriter(w, &answer), out); err == nil {
+		err = cmd.Wait()
+	}
+	if err == nil && answer.Len() <= 1<<20 && asked == newQuestion(repo, advertise, env, body) {
+		answers.Store(asked, answer.Bytes())
+	}
+	return err
 }
 
 // answers of git upload-pack by their questions.
@@ -212,28 +230,17 @@ var answers sync.Map
 // A question is a digest of all that an answer of git upload-pack depends on.
 type question [sha256.Size]byte
 
-// newQuestion returns the digest of a request to a repository as it is now: its objects, whose
-// names tell what they hold, and the content of all other files. Capabilities alone depend on
-// its configuration only.
-func newQuestion(repo *Repo, kind string, env []string, body []byte) question {
-	sum := sha256.New()
-	fmt.Fprintf(sum, "%q %q %q\n", kind, env, body)
-	files, root := os.DirFS(repo.Dir), "."
-	if kind == "advertisement" && slices.Contains(env, "GIT_PROTOCOL=version=2") {
-		root = "config"
+// newQuestion returns the digest of a request to a repository as it is now.
+// Capabilities alone depend on its configuration only.
+func newQuestion(repo *Repo, advertise bool, env []string, body []byte) question {
+	var state []byte
+	if advertise && slices.Contains(env, "GIT_PROTOCOL=version=2") {
+		state, _ = os.ReadFile(filepath.Join(repo.Dir, "config"))
+	} else {
+		held := repo.state()
+		state = held[:]
 	}
-	fs.WalkDir(files, root, func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return nil // a file that is gone by now was one that git passes over
-		}
-		var content []byte
-		if !strings.HasPrefix(name, "objects/") {
-			content, _ = fs.ReadFile(files, name)
-		}
-		fmt.Fprintf(sum, "%q %q\n", name, content)
-		return nil
-	})
-	return question(sum.Sum(nil))
+	return question(sha256.Sum256(fmt.Appendf(nil, "%v %q %q %q", advertise, env, body, state)))
 }
 
 // uploadPackConfig returns what git upload-pack offers, as git's environment.

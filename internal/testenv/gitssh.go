@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -13,6 +14,7 @@ import (
 	"net"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -43,7 +45,6 @@ type SSHServer struct {
 
 	config   SSH
 	repos    map[string]*Repo
-	env      []string
 	wg       sync.WaitGroup
 	mu       sync.Mutex
 	conns    []net.Conn
@@ -81,7 +82,7 @@ func ServeSSH(t testing.TB, c SSH, repo *Repo) *SSHServer {
 // ServeAllSSH is [ServeSSH] for several repositories, each by its path.
 func ServeAllSSH(t testing.TB, c SSH, repos map[string]*Repo) *SSHServer {
 	t.Helper()
-	s := &SSHServer{config: c, repos: repos, env: GitEnv(t)}
+	s := &SSHServer{config: c, repos: repos}
 	if c.HostKeys == nil {
 		c.HostKeys = []string{"ed25519", "ecdsa", "rsa"}
 	}
@@ -235,8 +236,11 @@ func (s *SSHServer) exec(session Session, ch ssh.Channel) uint32 {
 		fmt.Fprintf(ch.Stderr(), "fatal: %q is not served here\n", session.Command)
 		return 128
 	}
+	if session.Protocol == "version=2" {
+		return converse(ch, repo)
+	}
 	cmd := exec.Command("git", "upload-pack", repo.Dir)
-	cmd.Env = slices.Concat(s.env, uploadPackConfig(false, s.config.NoAnyWant), []string{"GIT_PROTOCOL=" + session.Protocol})
+	cmd.Env = slices.Concat(repo.env, uploadPackConfig(false, s.config.NoAnyWant), []string{"GIT_PROTOCOL=" + session.Protocol})
 	cmd.Stderr = ch.Stderr()
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -255,4 +259,47 @@ func (s *SSHServer) exec(session Session, ch ssh.Channel) uint32 {
 		return 128
 	}
 	return 0
+}
+
+// converse answers requests of protocol version 2 as the server over HTTP does,
+// where they are the same.
+func converse(ch ssh.Channel, repo *Repo) uint32 {
+	env := append(uploadPackConfig(false, false), "GIT_PROTOCOL=version=2")
+	err := uploadPack(context.Background(), ch, ch.Stderr(), repo, true, env, nil)
+	for err == nil {
+		var request []byte
+		if request, err = readRequest(ch); err == nil {
+			err = uploadPack(context.Background(), ch, ch.Stderr(), repo, false, env, request)
+		}
+	}
+	if err == io.EOF {
+		return 0
+	}
+	return 128
+}
+
+// readRequest reads lines up to a flush. The error is [io.EOF] where a client has no more requests.
+func readRequest(r io.Reader) (request []byte, err error) {
+	for {
+		var size [4]byte
+		if _, err := io.ReadFull(r, size[:]); err != nil {
+			return nil, err
+		}
+		n, err := strconv.ParseUint(string(size[:]), 16, 16)
+		if err != nil {
+			return nil, err
+		}
+		request = append(request, size[:]...)
+		line := make([]byte, max(n, 4)-4)
+		if _, err := io.ReadFull(r, line); err != nil {
+			return nil, err
+		}
+		if request = append(request, line...); n > 0 {
+			continue
+		}
+		if len(request) == len(size) {
+			return nil, io.EOF
+		}
+		return request, nil
+	}
 }

@@ -34,6 +34,10 @@ type Repo struct {
 	env    []string
 	ticks  int
 	sha256 bool
+
+	mu      sync.Mutex
+	objects [sha256.Size]byte // digests of the names of all files below objects, combined
+	known   bool              // git did not run since, which may change them
 }
 
 // NewRepo makes an empty repository whose HEAD is refs/heads/main.
@@ -46,7 +50,7 @@ func NewRepo(t testing.TB) *Repo {
 // objects in them, are written without git, which takes its time.
 func NewRepoIn(t testing.TB, format string) *Repo {
 	t.Helper()
-	r := &Repo{Dir: filepath.Join(t.TempDir(), "repo.git"), t: t, env: GitEnv(t), sha256: format == "sha256"}
+	r := &Repo{Dir: filepath.Join(t.TempDir(), "repo.git"), t: t, env: GitEnv(t), sha256: format == "sha256", known: true}
 	config := "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectformat = " + format + "\n"
 	if format == "sha1" {
 		config = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
@@ -200,8 +204,49 @@ func (r *Repo) Object(kind string, raw []byte) string {
 			err = os.WriteFile(name, packed.Bytes(), 0o644)
 		}
 		check(r.t, err)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.addObject(id[:2] + "/" + id[2:])
 	}
 	return id
+}
+
+// addObject notes a file below objects.
+func (r *Repo) addObject(name string) {
+	for i, b := range sha256.Sum256([]byte(name)) {
+		r.objects[i] ^= b
+	}
+}
+
+// state returns a digest of what the repository holds: its objects, whose names
+// tell what they hold, and the content of all other files.
+func (r *Repo) state() [sha256.Size]byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.known {
+		r.objects, r.known = [sha256.Size]byte{}, true
+		objects := os.DirFS(filepath.Join(r.Dir, "objects"))
+		fs.WalkDir(objects, ".", func(name string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				r.addObject(name)
+			}
+			return nil
+		})
+	}
+	sum := sha256.New()
+	sum.Write(r.objects[:])
+	files := os.DirFS(r.Dir)
+	fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
+		if name == "objects" {
+			return fs.SkipDir
+		}
+		if err == nil && !d.IsDir() { // a file that is gone by now was one that git passes over
+			content, _ := fs.ReadFile(files, name)
+			fmt.Fprintf(sum, "%q %q\n", name, content)
+		}
+		return nil
+	})
+	return [sha256.Size]byte(sum.Sum(nil))
 }
 
 // deflaters are kept, because to make one costs more than what it writes here.
@@ -219,8 +264,11 @@ func (r *Repo) Tag(name, id string) { r.t.Helper(); r.Ref("refs/tags/"+name, id)
 // AnnotatedTag makes an annotated tag and returns the id of the tag object.
 func (r *Repo) AnnotatedTag(name, id, message string) string {
 	r.t.Helper()
-	r.run(nil, []string{"GIT_COMMITTER_DATE=" + r.date(time.Time{})}, "tag", "-a", "-m", message, name, id)
-	return r.ID("refs/tags/" + name)
+	id = r.ID(id)
+	kind, _ := r.object(id)
+	tag := r.Object("tag", fmt.Appendf(nil, "object %s\ntype %s\ntag %s\ntagger tester <tester@example.com> %s\n\n%s\n", id, kind, name, r.date(time.Time{}), message))
+	r.Tag(name, tag)
+	return tag
 }
 
 // ID returns the id that a revision expression stands for.
@@ -240,12 +288,12 @@ func (r *Repo) ID(rev string) string {
 var fullID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
 // Git runs git in the repository and returns its output without the final line break.
-func (r *Repo) Git(args ...string) string { r.t.Helper(); return r.run(nil, nil, args...) }
+func (r *Repo) Git(args ...string) string { r.t.Helper(); return r.run(nil, args...) }
 
 // GitInput is [Repo.Git] with something on standard input.
 func (r *Repo) GitInput(stdin string, args ...string) string {
 	r.t.Helper()
-	return r.run(strings.NewReader(stdin), nil, args...)
+	return r.run(strings.NewReader(stdin), args...)
 }
 
 // date returns a time as git writes it; the zero time stands for the next tick.
@@ -257,24 +305,46 @@ func (r *Repo) date(at time.Time) string {
 	return fmt.Sprintf("%d +0000", at.Unix())
 }
 
-func (r *Repo) run(in io.Reader, env []string, args ...string) string {
+func (r *Repo) run(in io.Reader, args ...string) string {
 	r.t.Helper()
 	cmd := exec.Command("git", args...)
 	cmd.Dir = r.Dir
-	cmd.Env = append(slices.Clone(r.env), env...)
+	cmd.Env = r.env
 	if in != nil {
 		cmd.Stdin = in
 	}
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Run(); err != nil {
+	err := cmd.Run()
+	r.mu.Lock()
+	r.known = false
+	r.mu.Unlock()
+	if err != nil {
 		r.t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, errs.Bytes())
 	}
 	return strings.TrimSuffix(out.String(), "\n")
 }
 
-// Raw returns the content of an object.
-func (r *Repo) Raw(kind, id string) []byte {
+// Raw returns the content of an object of a kind, which git did not pack.
+func (r *Repo) Raw(kind, rev string) []byte {
 	r.t.Helper()
-	return []byte(r.run(nil, nil, "cat-file", kind, id) + "\n")
+	is, content := r.object(r.ID(rev))
+	if is != kind {
+		r.t.Fatalf("%s is a %s, no %s", rev, is, kind)
+	}
+	return content
+}
+
+// object returns an object that git did not pack.
+func (r *Repo) object(id string) (kind string, content []byte) {
+	r.t.Helper()
+	packed, err := os.ReadFile(filepath.Join(r.Dir, "objects", id[:2], id[2:]))
+	check(r.t, err)
+	z, err := zlib.NewReader(bytes.NewReader(packed))
+	check(r.t, err)
+	whole, err := io.ReadAll(z)
+	check(r.t, err)
+	head, content, _ := bytes.Cut(whole, []byte{0})
+	kind, _, _ = strings.Cut(string(head), " ")
+	return kind, content
 }
