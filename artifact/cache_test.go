@@ -51,15 +51,11 @@ func TestCache(t *testing.T) {
 	keys := []string{"key", "", "../../key", "https://example.org/a?b=c", "\x00", strings.Repeat("long", 9999)}
 	for _, key := range keys {
 		must(t, c.Put(key, text("old")))
-		if err := c.Put(key, text("content of "+key)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Put(key, text("content of "+key)))
 	}
 	other, _ := openCache(t, artifact.CacheConfig{Dir: dir})
 	for _, key := range keys {
-		if got := cached(t, other, key); got != "content of "+key {
-			t.Errorf("%q holds %q", key, got)
-		}
+		testenv.Equal(t, cached(t, other, key), "content of "+key, "%q holds", key)
 	}
 	r, err := c.Open("key")
 	must(t, err)
@@ -89,12 +85,8 @@ func TestCachePutFails(t *testing.T) {
 	if err := c.Put("key", func(w io.Writer) error { io.WriteString(w, strings.Repeat("x", 90)); return nil }); !errors.As(err, &limit) || limit.Limit != 68 {
 		t.Errorf("larger than the cache: %v", err)
 	}
-	if got := cached(t, c, "key"); got != "old" {
-		t.Errorf("the entry is %q, want the old one", got)
-	}
-	if got := files(t, dir); len(got) != 1 {
-		t.Errorf("left %v", got)
-	}
+	testenv.Equal(t, cached(t, c, "key"), "old", "the entry")
+	testenv.Equal(t, len(files(t, dir)), 1, "left")
 }
 
 func TestCacheDamageIsAMiss(t *testing.T) {
@@ -116,9 +108,7 @@ func TestCacheDamageIsAMiss(t *testing.T) {
 			if _, err := c.Open("key"); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("got %v", err)
 			}
-			if got := files(t, dir); len(got) > 0 {
-				t.Errorf("left %v", got)
-			}
+			testenv.Equal(t, files(t, dir), nil, "left")
 		})
 	}
 }
@@ -134,9 +124,7 @@ func TestCacheBindsKey(t *testing.T) {
 			must(t, os.Rename(a, b))
 		}
 	}
-	if got := cached(t, c, "b"); got != "" {
-		t.Errorf("b holds %q", got)
-	}
+	testenv.Equal(t, cached(t, c, "b"), "", "b holds")
 }
 
 func appendFile(name, text string) error {
@@ -175,14 +163,10 @@ func TestCacheEvictsOldest(t *testing.T) {
 			}
 		}
 	}
-	if got := cached(t, c, "0"); got != entry {
-		t.Error("an entry is gone while all of them fit")
-	}
+	testenv.Equal(t, cached(t, c, "0"), entry, "an entry is gone while all of them fit")
 	put("5")
 	for i, want := range []bool{true, false, false, true, true, true} {
-		if got := cached(t, c, fmt.Sprint(i)) != ""; got != want {
-			t.Errorf("entry %d: there %v, want %v", i, got, want)
-		}
+		testenv.Equal(t, cached(t, c, fmt.Sprint(i)) != "", want, "entry %d: there", i)
 	}
 }
 
@@ -227,9 +211,7 @@ func TestCacheDraft(t *testing.T) {
 	}
 	must(t, d.Commit("key"))
 	d.Discard()
-	if got := cached(t, c, "key"); got != "tnoc" {
-		t.Errorf("the entry holds %q", got)
-	}
+	testenv.Equal(t, cached(t, c, "key"), "tnoc", "the entry holds")
 	e, err := c.Open("key")
 	must(t, err)
 	defer e.Close()
@@ -264,7 +246,5 @@ func TestCacheDraft(t *testing.T) {
 	if _, err := c.Open("key"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("entry that was not committed: %v", err)
 	}
-	if got := files(t, dir); len(got) > 0 {
-		t.Errorf("left %v", got)
-	}
+	testenv.Equal(t, files(t, dir), nil, "left")
 }

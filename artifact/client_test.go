@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 const content = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -154,32 +155,10 @@ func endless(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// spools counts what a client leaves open.
-type spools struct {
-	t    *testing.T
-	list []*os.File
-}
-
-func (s *spools) create() (*os.File, error) {
-	f, err := os.Create(filepath.Join(s.t.TempDir(), "spool"))
-	s.list = append(s.list, f)
-	return f, err
-}
-
-func (s *spools) checkClosed() {
-	for _, f := range s.list {
-		if _, err := f.Stat(); !errors.Is(err, os.ErrClosed) {
-			s.t.Errorf("a spool is left open")
-		}
-	}
-}
-
 // fetch opens a with c, reads it, and sees to it that no spool stays open.
 func fetch(t *testing.T, c *artifact.Client, a artifact.Artifact) (string, error) {
 	t.Helper()
-	spool := &spools{t: t}
-	c.Temp = spool.create
-	defer spool.checkClosed()
+	c.Temp = testenv.Spools(t)
 	r, err := c.Open(t.Context(), a)
 	if err != nil {
 		return "", err
@@ -376,9 +355,7 @@ func TestClientRefuses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if n := len(server.seen()); n > 0 {
-		t.Errorf("%d requests were sent", n)
-	}
+	testenv.Equal(t, len(server.seen()), 0, "requests")
 }
 
 func TestClientObeysContext(t *testing.T) {
@@ -392,15 +369,11 @@ func TestClientObeysContext(t *testing.T) {
 				time.AfterFunc(20*time.Millisecond, cancel)
 				answer(w, r)
 			})
-			spool := &spools{t: t}
-			c := &artifact.Client{Temp: spool.create}
+			c := &artifact.Client{Temp: testenv.Spools(t)}
 			if _, err := c.Open(ctx, artifact.Artifact{URL: server.URL, Digest: digestOf(content)}); !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
-			spool.checkClosed()
-			if n := len(server.seen()); n != 1 {
-				t.Errorf("%d requests", n)
-			}
+			testenv.Equal(t, len(server.seen()), 1, "requests")
 		})
 	}
 }
@@ -482,7 +455,5 @@ func TestClientSpoolFails(t *testing.T) {
 	if _, err := c.Open(t.Context(), a); err == nil {
 		t.Error("a spool that cannot be written: no error")
 	}
-	if n := len(server.seen()); n != 1 {
-		t.Errorf("%d requests: an error of the disk is not the server's", n)
-	}
+	testenv.Equal(t, len(server.seen()), 1, "requests")
 }

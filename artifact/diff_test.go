@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // lines writes changes as a user would.
@@ -56,9 +56,7 @@ func TestDiff(t *testing.T) {
 		"a directory that is omitted": {omitting{fstest.MapFS{"bin/a": plain("")}, "bin"}, fstest.MapFS{"bin/a": plain("")}, []string{"bin ----------:0 drwxr-xr-x:0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := lines(t, c.before, c.after); !slices.Equal(got, c.want) {
-				t.Errorf("got %q, want %q", got, c.want)
-			}
+			testenv.Equal(t, lines(t, c.before, c.after), c.want, "changes")
 			if back := lines(t, c.after, c.before); len(back) != len(c.want) {
 				t.Errorf("the other way round it is %q", back)
 			}

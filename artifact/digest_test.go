@@ -9,6 +9,7 @@ import (
 	"testing/iotest"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // digests of "hello\n", as sha256sum, sha384sum, sha512sum and b3sum print them.
@@ -24,16 +25,12 @@ func TestAlgorithms(t *testing.T) {
 		h, err := algorithm.New()
 		must(t, err)
 		io.WriteString(h, "hello\n")
-		if got := hex.EncodeToString(h.Sum(nil)); got != want {
-			t.Errorf("%s: %s, want %s", algorithm, got, want)
-		}
+		testenv.Equal(t, hex.EncodeToString(h.Sum(nil)), want, string(algorithm))
 	}
 	h, err := artifact.BLAKE3.New()
 	must(t, err)
 	const nothing = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262" // the published vector
-	if got := hex.EncodeToString(h.Sum(nil)); got != nothing {
-		t.Errorf("blake3 of nothing: %s, want %s", got, nothing)
-	}
+	testenv.Equal(t, hex.EncodeToString(h.Sum(nil)), nothing, "blake3 of nothing")
 	if h, err := artifact.Algorithm("").New(); err != nil || h.Size() != 32 {
 		t.Errorf("the zero value: %v", err)
 	}

@@ -6,13 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // TestExtractRefusesChanges changes a directory in every way after it was
@@ -70,9 +70,7 @@ func TestExtractRefusesChanges(t *testing.T) {
 			if !errors.As(err, &refused) || refused.Never || !strings.Contains(err.Error(), c.why) {
 				t.Errorf("error %v, want a RefusedError with %q", err, c.why)
 			}
-			if got := entriesOf(t, os.DirFS(dir)); got != before {
-				t.Errorf("holds %q, before %q", got, before)
-			}
+			testenv.Equal(t, entriesOf(t, os.DirFS(dir)), before, "holds")
 			must(t, (artifact.Extractor{Force: true}).Extract(t.Context(), fstest.MapFS{"new": {}}, dir))
 			if got := extracted(t, golden(), dir); got != goldenContent { // it is ours again
 				t.Errorf("holds %q", got)
@@ -105,9 +103,7 @@ func TestExtractNever(t *testing.T) {
 			t.Errorf("%s: check: %v", dir, err)
 		}
 	}
-	if got := names(t, filepath.Dir(home)); !slices.Equal(got, []string{"me"}) {
-		t.Errorf("beside the home directory: %q", got)
-	}
+	testenv.Equal(t, names(t, filepath.Dir(home)), []string{"me"}, "beside the home directory")
 }
 
 // TestExtractWaits has an extraction wait for another to the same directory,
@@ -128,9 +124,7 @@ func TestExtractWaits(t *testing.T) {
 	if err := <-done; err == nil {
 		t.Error("the stalled extraction succeeded")
 	}
-	if got := extracted(t, golden(), dir); got != goldenContent {
-		t.Errorf("holds %q", got)
-	}
+	testenv.Equal(t, extracted(t, golden(), dir), goldenContent, "holds")
 }
 
 // TestExtractBesideNoDirectory refuses to follow a link where the lock would be.
@@ -142,7 +136,5 @@ func TestExtractBesideNoDirectory(t *testing.T) {
 	if err := artifact.Extract(t.Context(), golden(), filepath.Join(parent, "out")); err == nil || !strings.Contains(err.Error(), "not a directory: remove it") {
 		t.Errorf("error %v", err)
 	}
-	if got := names(t, outside); len(got) > 0 {
-		t.Errorf("outside: %q", got)
-	}
+	testenv.Equal(t, names(t, outside), nil, "outside")
 }

@@ -14,6 +14,13 @@ import (
 	"lukechampine.com/blake3"
 )
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestReplaceInTwo tests the way of systems that cannot exchange directories.
 func TestReplaceInTwo(t *testing.T) {
 	at := t.TempDir()
@@ -25,25 +32,17 @@ func TestReplaceInTwo(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"1", "2"} {
-		if err := os.MkdirAll(filepath.Join(fresh, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := replaceInTwo(fresh, dir, old); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Join(fresh, name), 0o755))
+		must(t, replaceInTwo(fresh, dir, old))
 		holds(dir, name)
 	}
 	holds(old, "1")
-	if err := os.RemoveAll(old); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(old))
 	if err := replaceInTwo(fresh, dir, old); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without anything fresh: %v", err)
 	}
 	holds(dir, "2")
-	if err := os.Mkdir(old, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(old, 0o755))
 	inside := filepath.Join(old, "dir") // where what is in old cannot be moved back to
 	if err := replaceInTwo(fresh, inside, old); err == nil || !strings.Contains(err.Error(), "it is in "+old) {
 		t.Errorf("error %v, want one that names %s", err, old)
@@ -56,9 +55,7 @@ func TestStranded(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "dir")
 	old := filepath.Join(besideOf(dir), oldTree)
 	for _, name := range []string{filepath.Join(old, "mine"), filepath.Join(dir, "theirs")} {
-		if err := os.MkdirAll(name, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(name, 0o755))
 	}
 	var refused *RefusedError
 	if err := Extract(t.Context(), fstest.MapFS{}, dir); !errors.As(err, &refused) {
@@ -89,23 +86,15 @@ func TestSettle(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "out")
-			if err := Extract(t.Context(), first, dir); err != nil {
-				t.Fatal(err)
-			}
+			must(t, Extract(t.Context(), first, dir))
 			w, err := openExtraction(t.Context(), dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if _, err := writeTree(t.Context(), second, w.path(newTree)); err != nil {
 				t.Fatal(err)
 			}
 			kill(t, w)
-			if err := w.lock.Close(); err != nil {
-				t.Fatal(err)
-			}
-			if err := Extract(t.Context(), first, dir); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.lock.Close())
+			must(t, Extract(t.Context(), first, dir))
 			left, err := os.ReadDir(besideOf(dir))
 			if err != nil || len(left) != 2 {
 				t.Errorf("left beside it: %v, %v", left, err)
@@ -133,12 +122,8 @@ func TestEarlierRecord(t *testing.T) {
 		"other types":      {"{\"name\":{}}", "cannot be read"},
 	} {
 		dir := filepath.Join(t.TempDir(), "out")
-		if err := Extract(t.Context(), tree, dir); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(besideOf(dir), recordFile), []byte(test.record), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, Extract(t.Context(), tree, dir))
+		must(t, os.WriteFile(filepath.Join(besideOf(dir), recordFile), []byte(test.record), 0o600))
 		err := Extract(t.Context(), tree, dir)
 		refused, _ := errors.AsType[*RefusedError](err)
 		if test.why == "" && err != nil || test.why != "" && (refused == nil || !strings.Contains(refused.Why, test.why)) {
@@ -159,9 +144,7 @@ func record(t *testing.T, w *extraction) {
 	if err != nil || before == nil {
 		t.Fatal(before, err)
 	}
-	if err := w.record(before, listing{`"b"`: fmt.Sprintf("-rw-r--r-- %x", blake3.Sum256([]byte("2")))}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.record(before, listing{`"b"`: fmt.Sprintf("-rw-r--r-- %x", blake3.Sum256([]byte("2")))}))
 }
 
 func exchanged(t *testing.T, w *extraction) {
@@ -174,7 +157,5 @@ func exchanged(t *testing.T, w *extraction) {
 
 func move(t *testing.T, from, to string) {
 	t.Helper()
-	if err := os.Rename(from, to); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(from, to))
 }

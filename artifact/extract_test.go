@@ -13,6 +13,7 @@ import (
 	"testing/fstest"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // extracted extracts a tree that must extract and returns what is there.
@@ -39,21 +40,11 @@ const goldenContent = "a.txt=hello\n bin/ bin/run.sh=#!/bin/sh\n empty/"
 func TestExtract(t *testing.T) {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "some", "where")
-	if got := extracted(t, golden(), dir); got != goldenContent {
-		t.Errorf("wrote %q, want %q", got, goldenContent)
-	}
-	if got := extracted(t, fstest.MapFS{"stale/deep/file": {}}, dir); got != "stale/ stale/deep/ stale/deep/file=" {
-		t.Errorf("replaced by %q", got)
-	}
-	if got := extracted(t, golden(), dir); got != goldenContent {
-		t.Errorf("replaced by %q, want %q", got, goldenContent)
-	}
-	if got := extracted(t, fstest.MapFS{}, dir+string(filepath.Separator)); got != "" {
-		t.Errorf("replaced by %q, want nothing", got)
-	}
-	if got := names(t, filepath.Dir(dir)); !slices.Equal(got, []string{".where.headgate", "where"}) {
-		t.Errorf("beside it: %q", got)
-	}
+	testenv.Equal(t, extracted(t, golden(), dir), goldenContent, "wrote")
+	testenv.Equal(t, extracted(t, fstest.MapFS{"stale/deep/file": {}}, dir), "stale/ stale/deep/ stale/deep/file=", "replaced by")
+	testenv.Equal(t, extracted(t, golden(), dir), goldenContent, "replaced by")
+	testenv.Equal(t, extracted(t, fstest.MapFS{}, dir+string(filepath.Separator)), "", "replaced by")
+	testenv.Equal(t, names(t, filepath.Dir(dir)), []string{".where.headgate", "where"}, "beside it")
 }
 
 func TestExtractWritesManyFiles(t *testing.T) {
@@ -89,9 +80,7 @@ func TestExtractRefuses(t *testing.T) {
 	parent := t.TempDir()
 	target := filepath.Join(parent, "target")
 	must(t, os.MkdirAll(filepath.Join(target, "below"), 0o755))
-	if err := os.WriteFile(filepath.Join(parent, "file"), []byte("mine"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(parent, "file"), []byte("mine"), 0o644))
 	t.Chdir(filepath.Join(target, "below"))
 	dirs := []string{filepath.Join(parent, "file"), ".", "..", target, string(filepath.Separator)}
 	if err := os.Symlink(target, filepath.Join(parent, "link")); err == nil {
@@ -108,9 +97,7 @@ func TestExtractRefuses(t *testing.T) {
 	if content, err := os.ReadFile(filepath.Join(parent, "file")); string(content) != "mine" {
 		t.Errorf("file is now %q, %v", content, err)
 	}
-	if got := names(t, target); !slices.Equal(got, []string{"below"}) {
-		t.Errorf("target is now %q", got)
-	}
+	testenv.Equal(t, names(t, target), []string{"below"}, "target is now")
 	extracted(t, golden(), "below-here") // a relative name works
 }
 
@@ -136,17 +123,13 @@ func TestExtractKeeps(t *testing.T) {
 					t.Errorf("force %t: error %v", force, err)
 				}
 			}
-			if got := names(t, dir); !slices.Equal(got, before) {
-				t.Errorf("holds %q, before %q", got, before)
-			}
+			testenv.Equal(t, names(t, dir), before, "holds")
 		})
 	}
 	own := fstest.MapFS{"backup/.git/config": {Data: []byte("1")}}
 	dir := filepath.Join(t.TempDir(), ".git") // only what is in it counts
 	for range 2 {
-		if got := extracted(t, own, dir); got != "backup/ backup/.git/ backup/.git/config=1" {
-			t.Errorf("the tree's own: %q", got)
-		}
+		testenv.Equal(t, extracted(t, own, dir), "backup/ backup/.git/ backup/.git/config=1", "the tree's own")
 	}
 }
 
@@ -167,9 +150,7 @@ func TestExtractFails(t *testing.T) {
 		if !errors.Is(err, want) || !strings.Contains(err.Error(), "out") {
 			t.Errorf("error %v, want %v", err, want)
 		}
-		if got := entriesOf(t, os.DirFS(dir)); got != goldenContent {
-			t.Errorf("holds %q", got)
-		}
+		testenv.Equal(t, entriesOf(t, os.DirFS(dir)), goldenContent, "holds")
 		if got := names(t, parent); !slices.Equal(got, []string{".out.headgate", "out"}) || !slices.Equal(names(t, filepath.Join(parent, ".out.headgate")), []string{"lock", "record"}) {
 			t.Errorf("beside it: %q", got)
 		}
@@ -212,12 +193,8 @@ func TestExtractFollowsNoLink(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	must(t, (artifact.Extractor{Force: true}).Extract(t.Context(), golden(), dir))
-	if got := entriesOf(t, os.DirFS(dir)); got != goldenContent {
-		t.Errorf("wrote %q", got)
-	}
-	if got := names(t, outside); !slices.Equal(got, []string{"mine"}) {
-		t.Errorf("outside: %q", got)
-	}
+	testenv.Equal(t, entriesOf(t, os.DirFS(dir)), goldenContent, "wrote")
+	testenv.Equal(t, names(t, outside), []string{"mine"}, "outside")
 }
 
 func mkdir(t *testing.T, name string) {

@@ -46,9 +46,7 @@ func gzipped(t *testing.T, data []byte, pieces ...int) []byte {
 		}
 		data = data[n:]
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, z.Close())
 	return out.Bytes()
 }
 
@@ -111,9 +109,7 @@ func TestGzipWriteErrors(t *testing.T) {
 // TestGzipEncoder: what the cache keeps names the encoder that made it.
 func TestGzipEncoder(t *testing.T) {
 	mod, err := os.ReadFile("../go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !strings.Contains(string(mod), "\t"+encoder+"\n") {
 		t.Errorf("go.mod does not require %s: correct the constant, whose change makes cached blocks stale", encoder)
 	}

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // serve serves a store; its base URL is the server's.
@@ -67,9 +68,7 @@ func TestHandlerServes(t *testing.T) {
 		t.Errorf("%s, %q", resp.Status, body)
 	}
 	for name, value := range want {
-		if got := resp.Header.Get(name); got != value {
-			t.Errorf("%s: %q, want %q", name, got, value)
-		}
+		testenv.Equal(t, resp.Header.Get(name), value, name)
 	}
 	tests := map[string]struct {
 		method string
@@ -112,9 +111,7 @@ func TestHandlerContentTypes(t *testing.T) {
 		if got := resp.Header.Get("Content-Type"); resp.StatusCode != 200 || got != want {
 			t.Errorf("%s: %s, %q, want %q", file, resp.Status, got, want)
 		}
-		if got := resp.Header.Get("Repr-Digest"); got != "" {
-			t.Errorf("%s: a digest that the field does not know: %q", file, got)
-		}
+		testenv.Equal(t, resp.Header.Get("Repr-Digest"), "", "%s: a digest that the field does not know", file)
 	}
 }
 

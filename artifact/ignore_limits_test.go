@@ -12,6 +12,7 @@ import (
 	"testing/fstest"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 func TestCompileLimits(t *testing.T) {
@@ -103,9 +104,7 @@ func TestTopStandsForAFile(t *testing.T) {
 		"a.md": "true .sourceignore:1", "x/README.md": "false spec.ignore:1", "logs/2026/a": "true .sourceignore:2", "logs": "false :0", ".git/a": "false :0",
 	} {
 		rule, ignored := matched(t, r, name)
-		if got := fmt.Sprintf("%v %s:%d", ignored, rule.Source, rule.Line); got != want {
-			t.Errorf("%s: got %s, want %s", name, got, want)
-		}
+		testenv.Equal(t, fmt.Sprintf("%v %s:%d", ignored, rule.Source, rule.Line), want, name)
 	}
 	if rule, _ := matched(t, compile(t, artifact.Ignore{Top: "a"}, nil), "a"); rule.Source != "ignore file" {
 		t.Errorf("got source %q", rule.Source)

@@ -13,6 +13,7 @@ import (
 	"testing/fstest"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // tree makes a tree of empty files; "name=content" gives one content.
@@ -148,9 +149,7 @@ func TestMatchExplains(t *testing.T) {
 	} {
 		rule, ignored, err := r.Match(t.Context(), test.name, test.dir)
 		must(t, err)
-		if got := fmt.Sprintf("%v %s:%d %s", ignored, rule.Source, rule.Line, rule.Pattern); got != test.want {
-			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
-		}
+		testenv.Equal(t, fmt.Sprintf("%v %s:%d %s", ignored, rule.Source, rule.Line, rule.Pattern), test.want, test.name)
 	}
 }
 
@@ -175,9 +174,7 @@ func TestViewHidesIgnoredPaths(t *testing.T) {
 	}
 	sub, err := fs.Sub(view, "c")
 	must(t, err)
-	if got := kept(t, sub); !slices.Equal(got, []string{"keep"}) {
-		t.Errorf("sub: got %v", got)
-	}
+	testenv.Equal(t, kept(t, sub), []string{"keep"}, "sub")
 }
 
 func second[T any](_ T, err error) error { return err }

@@ -11,6 +11,7 @@ import (
 	"testing/fstest"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 func TestMount(t *testing.T) {
@@ -210,9 +211,7 @@ func TestMountOmits(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			want := strings.Fields(test.want)
 			slices.Sort(want)
-			if got := sorted(kept(t, test.tree)); !slices.Equal(got, want) {
-				t.Errorf("got %v, want %v", got, want)
-			}
+			testenv.Equal(t, sorted(kept(t, test.tree)), want)
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // operations are all that can fail because of the disk below a store.
@@ -71,9 +72,7 @@ func TestClosedStore(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if got := files(t, dir); !slices.Equal(got, []string{a.Path}) {
-		t.Errorf("left %v", got)
-	}
+	testenv.Equal(t, files(t, dir), []string{a.Path}, "left")
 }
 
 // A file where the store needs a directory fails what needs it, at once, and
@@ -128,9 +127,7 @@ func TestCacheObstacles(t *testing.T) {
 		if err := c.Put("key", text("content")); err == nil {
 			t.Errorf("%s is a file: no error", obstacle)
 		}
-		if got := files(t, dir); !slices.Equal(got, []string{obstacle}) {
-			t.Errorf("left %v", got)
-		}
+		testenv.Equal(t, files(t, dir), []string{obstacle}, "left")
 	}
 	c, dir := openCache(t, artifact.CacheConfig{})
 	must(t, c.Put("key", text("content")))
@@ -141,7 +138,5 @@ func TestCacheObstacles(t *testing.T) {
 	if _, err := c.Open("key"); !errors.Is(err, os.ErrClosed) || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("closed cache: %v", err)
 	}
-	if got := files(t, dir); len(got) != 1 {
-		t.Errorf("left %v", got)
-	}
+	testenv.Equal(t, len(files(t, dir)), 1, "left")
 }

@@ -13,6 +13,7 @@ import (
 	"testing/fstest"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/internal/testenv/measure"
 )
 
@@ -32,9 +33,7 @@ func TestReadKeepsNamesOnly(t *testing.T) {
 		t.Errorf("the tree holds %d bytes", grown)
 	}
 	runtime.KeepAlive(archive)
-	if got := tree.Report().Files; got != len(entries) {
-		t.Errorf("%d files", got)
-	}
+	testenv.Equal(t, tree.Report().Files, len(entries), "files")
 }
 
 func TestSpool(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"testing/iotest"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // archived makes an archive of raw entries; a file's content is its Linkname
@@ -166,9 +167,7 @@ func TestReadAccepts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tree := opened(t, test.archive)
-			if got := entriesOf(t, tree); got != test.want {
-				t.Errorf("holds %q, want %q", got, test.want)
-			}
+			testenv.Equal(t, entriesOf(t, tree), test.want, "holds")
 			for _, r := range []io.Reader{iotest.OneByteReader(bytes.NewReader(test.archive)), iotest.DataErrReader(bytes.NewReader(test.archive))} {
 				tree, err := artifact.Read(r, artifact.Limits{})
 				must(t, err)

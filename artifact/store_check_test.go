@@ -53,9 +53,7 @@ func TestCheckNotices(t *testing.T) {
 					s, _ = openStore(t, artifact.StoreConfig{Dir: dir})
 				}
 				must(t, s.Check(a))
-				if err := test.damage(filepath.Join(dir, a.Path)); err != nil {
-					t.Fatal(err)
-				}
+				must(t, test.damage(filepath.Join(dir, a.Path)))
 				for range 2 {
 					if err := s.Check(a); !test.want(err) {
 						t.Errorf("Check: %v", err)

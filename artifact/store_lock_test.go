@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // Any number of stores in one directory, in this process and in others, take
@@ -79,9 +80,7 @@ func TestLockEnds(t *testing.T) {
 	must(t, os.WriteFile(dead, nil, 0o600))
 	c, _ := openCache(t, artifact.CacheConfig{Dir: dirs[1]})
 	must(t, c.Put("key", text("content")))
-	if got := files(t, dirs[1]); len(got) != 1 {
-		t.Errorf("the cache holds %v", got)
-	}
+	testenv.Equal(t, len(files(t, dirs[1])), 1, "the cache holds")
 }
 
 // takeTurns has two stores put and prune an object, each in two goroutines.

@@ -8,11 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 func TestPrune(t *testing.T) {
@@ -49,9 +49,7 @@ func TestPrune(t *testing.T) {
 				want = append(want, list[i].Path)
 			}
 			slices.Sort(want)
-			if got := files(t, dir); !slices.Equal(got, want) {
-				t.Errorf("left\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-			}
+			testenv.Equal(t, files(t, dir), want, "left")
 		})
 	}
 }
@@ -65,9 +63,7 @@ func TestRemove(t *testing.T) {
 	if err := s.Check(a); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
-	if got := files(t, dir); !slices.Equal(got, []string{b.Path}) {
-		t.Errorf("left %v", got)
-	}
+	testenv.Equal(t, files(t, dir), []string{b.Path}, "left")
 	if err := s.Remove(object); err != nil {
 		t.Errorf("removing what is not there: %v", err)
 	}
@@ -79,9 +75,7 @@ func TestSweep(t *testing.T) {
 	gone := put(t, s, "bucket/default/gone", "a.tar.gz", "b")
 	must(t, second(s.Point("bucket/default/gone", "latest.tar.gz", gone)))
 	must(t, os.Remove(filepath.Join(dir, gone.Path)))
-	if err := os.WriteFile(filepath.Join(dir, ".store/tmp/dead"), make([]byte, 123), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, ".store/tmp/dead"), make([]byte, 123), 0o600))
 	temp, err := s.Temp()
 	must(t, err)
 	defer temp.Close()
@@ -99,9 +93,7 @@ func TestSweep(t *testing.T) {
 	must(t, second(s.GC(t.Context(), keepAll)))
 	want := []string{a.Path, b.Path}
 	slices.Sort(want)
-	if got := files(t, dir); !slices.Equal(got, want) {
-		t.Errorf("left %v, want %v", got, want)
-	}
+	testenv.Equal(t, files(t, dir), want, "left")
 	for _, name := range []string{"bucket", ".store/object/bucket"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s is still there: %v", name, err)
@@ -150,9 +142,7 @@ func TestAllAndGC(t *testing.T) {
 	a := put(t, s, object, "a.tar.gz", "a")
 	b := put(t, s, "bucket/default/b", "b.tar.gz", "b")
 	must(t, os.Remove(record(filepath.Join(dir, b.Path))))
-	if err := os.MkdirAll(filepath.Join(dir, "lost+found/a/b/c"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(dir, "lost+found/a/b/c"), 0o700))
 	var got []artifact.Artifact
 	for x, err := range s.All() {
 		must(t, err)

@@ -10,12 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 func TestPutPublishes(t *testing.T) {
@@ -40,9 +40,7 @@ func TestPutPublishes(t *testing.T) {
 	if err := s.Verify(t.Context(), a); err != nil {
 		t.Error(err)
 	}
-	if got := files(t, dir); !slices.Equal(got, []string{a.Path}) {
-		t.Errorf("the store holds %v", got)
-	}
+	testenv.Equal(t, files(t, dir), []string{a.Path}, "the store holds")
 	r, err := s.Open(a)
 	must(t, err)
 	defer r.Close()
@@ -104,9 +102,7 @@ func TestPutAllOrNothing(t *testing.T) {
 		}()
 		s.Put(t.Context(), object, "a.tar.gz", func(w io.Writer) error { io.WriteString(w, "half"); panic("write") })
 	}()
-	if got := files(t, dir); len(got) > 0 {
-		t.Errorf("the store holds %v", got)
-	}
+	testenv.Equal(t, files(t, dir), nil, "the store holds")
 }
 
 func TestTempHasNoName(t *testing.T) {
@@ -114,9 +110,7 @@ func TestTempHasNoName(t *testing.T) {
 	f, err := s.Temp()
 	must(t, err)
 	defer f.Close()
-	if got := files(t, dir); len(got) > 0 {
-		t.Errorf("the store holds %v", got)
-	}
+	testenv.Equal(t, files(t, dir), nil, "the store holds")
 	if _, err := f.WriteString("spool"); err != nil {
 		t.Error(err)
 	}

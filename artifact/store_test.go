@@ -117,9 +117,7 @@ func TestStoreRefusesNames(t *testing.T) {
 			t.Errorf("Put in %q: %v", dir, err)
 		}
 	}
-	if got := files(t, dir); len(got) > 0 {
-		t.Errorf("the store holds %v", got)
-	}
+	testenv.Equal(t, files(t, dir), nil, "the store holds")
 }
 
 // Artifacts that the store cannot hold, such as those of another
@@ -170,9 +168,7 @@ func TestBaseURL(t *testing.T) {
 	}
 	for base, want := range good {
 		s, _ := openStore(t, artifact.StoreConfig{Dir: dir, BaseURL: base})
-		if got := s.URL("p"); got != want {
-			t.Errorf("%s: URL %s, want %s", base, got, want)
-		}
+		testenv.Equal(t, s.URL("p"), want, "%s: URL", base)
 	}
 	for _, base := range []string{"ftp://example.org", "http://", "http://u:secret@example.org", "http://example.org/?token=secret", "http://ex ample", "file:///tmp"} {
 		_, err := artifact.OpenStore(artifact.StoreConfig{Dir: dir, BaseURL: base})

@@ -297,9 +297,7 @@ func TestLoginFailures(t *testing.T) {
 			testenv.Equal(t, errors.Is(err, source.ErrInvalid), c.stalled, "%v: stalled", err)
 		})
 	}
-	if n := len(server.Requests()); n > 0 {
-		t.Errorf("%d requests were sent", n)
-	}
+	testenv.Equal(t, len(server.Requests()), 0, "requests")
 }
 
 // What a provider issues is for the origin of spec.url, each submodule with its

@@ -350,9 +350,7 @@ func TestIncludeHostileArtifact(t *testing.T) {
 	}))
 	env.Sources = p
 	_, data, _ := fetch(t, including(atURL, "ExternalArtifact/evil:.:."), env)
-	if got := slices.Sorted(maps.Keys(contents(t, data))); !slices.Equal(got, []string{"app.yaml", "base/a.yaml", "base/deep/x.yaml", "good", "link/passwd"}) {
-		t.Errorf("content %q", got)
-	}
+	testenv.Equal(t, slices.Sorted(maps.Keys(contents(t, data))), []string{"app.yaml", "base/a.yaml", "base/deep/x.yaml", "good", "link/passwd"}, "content")
 }
 
 // An artifact that is included several times is opened once, and yet counts each

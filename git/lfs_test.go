@@ -48,8 +48,7 @@ func pointer(content string) string { return new(testenv.LFS).Add(content) }
 
 func lfsObject(url string) *source.GitRepository {
 	g := object(url, source.GitRepositoryRef{Branch: "main"})
-	ignore := "hidden/\n"
-	g.Spec.LFS, g.Spec.Ignore = true, &ignore
+	g.Spec.LFS, g.Spec.Ignore = true, new("hidden/\n")
 	return g
 }
 
@@ -273,8 +272,7 @@ func TestLFSOfSubmodules(t *testing.T) {
 	if !slices.Equal(asked, []string{"/app.git/info/lfs/objects/batch", "/lib.git/info/lfs/objects/batch"}) || server.Count(testenv.LFSObject) != 2 {
 		t.Errorf("asked %q, %d downloads", asked, server.Count(testenv.LFSObject))
 	}
-	ignore := "one/\n/two/deep/l.dat\n"
-	g.Spec.Ignore = &ignore
+	g.Spec.Ignore = new("one/\n/two/deep/l.dat\n")
 	server.Reset()
 	_, archive, _ = fetch(t, g, source.Env{})
 	if got := contents(t, archive); got["a.bin"] != "of app" || got["one/l.dat"] != "" || server.Count(testenv.LFSObject) != 1 {

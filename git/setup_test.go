@@ -8,11 +8,9 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
-	"os"
 	"path"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -28,14 +26,7 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// files makes a tree from path and content pairs.
-func files(pairs ...string) fstest.MapFS {
-	m := fstest.MapFS{}
-	for i := 0; i < len(pairs); i += 2 {
-		m[pairs[i]] = &fstest.MapFile{Data: []byte(pairs[i+1]), Mode: 0o644}
-	}
-	return m
-}
+var files = testenv.Files
 
 // object returns a GitRepository that selects ref.
 func object(url string, ref source.GitRepositoryRef) *source.GitRepository {
@@ -98,60 +89,31 @@ func fails(t *testing.T, g *source.GitRepository, env source.Env, reason, say st
 	wantStep(t, err, reason, say)
 }
 
-// spools returns a maker of spools, each of which must be closed at the end of
-// the test, and how many were made.
-func spools(t *testing.T) (temp func() (*os.File, error), made *atomic.Int64) {
-	made = new(atomic.Int64)
-	dir := t.TempDir()
-	return func() (*os.File, error) {
-		made.Add(1)
-		f, err := os.CreateTemp(dir, "spool")
-		t.Cleanup(func() {
-			if f.Close() == nil {
-				t.Error("a spool was left open")
-			}
-		})
-		return f, err
-	}, made
+// opened returns the tree of an archive.
+func opened(t testing.TB, data []byte) fs.FS {
+	t.Helper()
+	tree, err := artifact.Read(bytes.NewReader(data), artifact.Limits{})
+	must(t, err)
+	t.Cleanup(func() { tree.Close() })
+	return tree
 }
 
 // contents returns the files of an archive by name.
 func contents(t testing.TB, data []byte) map[string]string {
 	t.Helper()
-	found := map[string]string{}
-	walk(t, data, func(tree fs.FS, name string, d fs.DirEntry) {
-		if !d.IsDir() {
-			b, err := fs.ReadFile(tree, name)
-			must(t, err)
-			found[name] = string(b)
-		}
-	})
-	return found
+	return testenv.Contents(t, opened(t, data))
 }
 
-// walk calls do for all that an archive holds.
-func walk(t testing.TB, data []byte, do func(fs.FS, string, fs.DirEntry)) {
-	t.Helper()
-	tree, err := artifact.Read(bytes.NewReader(data), artifact.Limits{})
-	must(t, err)
-	defer tree.Close()
-	err = fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
-		if err == nil {
-			do(tree, name, d)
-		}
-		return err
-	})
-	must(t, err)
-}
-
-// emptyDirs returns the directories of an artifact that hold nothing.
+// emptyDirs returns the directories of an archive that hold nothing.
 func emptyDirs(t testing.TB, data []byte) (names []string) {
 	t.Helper()
-	walk(t, data, func(tree fs.FS, name string, d fs.DirEntry) {
-		if entries, err := fs.ReadDir(tree, name); d.IsDir() && err == nil && len(entries) == 0 {
+	tree := opened(t, data)
+	must(t, fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		if entries, _ := fs.ReadDir(tree, name); d.IsDir() && len(entries) == 0 {
 			names = append(names, name)
 		}
-	})
+		return err
+	}))
 	return names
 }
 
@@ -391,8 +353,7 @@ func conforming(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
 		Name: "GitRepository",
 		Open: open,
 		Drift: func(obj source.Object) {
-			ignore := "/nothing-of-that-name\n"
-			obj.(*source.GitRepository).Spec.Ignore = &ignore
+			obj.(*source.GitRepository).Spec.Ignore = new("/nothing-of-that-name\n")
 		},
 		Failures: []sourcetest.Failure{
 			{Defect: sourcetest.Gone, Outcome: source.Failed, Condition: "FetchFailed", Reason: "GitOperationFailed", Message: "not found"},

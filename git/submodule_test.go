@@ -2,7 +2,6 @@ package git_test
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"maps"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -45,6 +45,13 @@ func linked(repo *testenv.Repo, plain map[string]string, links ...link) string {
 	return repo.Commit(testenv.Commit{Branch: "main", Files: tree})
 }
 
+// withSubmodule serves app.git, which is empty, and sub.git, which has a commit with files, the pin.
+func withSubmodule(t *testing.T, plain map[string]string) (app *testenv.Repo, server *testenv.Server, pin string) {
+	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
+	pin = linked(sub, plain)
+	return app, testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub}), pin
+}
+
 // recursing returns a GitRepository with submodules.
 func recursing(url string) *source.GitRepository {
 	g := object(url, source.GitRepositoryRef{Branch: "main"})
@@ -61,20 +68,10 @@ func cloned(t *testing.T, url string) map[string]string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "clone")
 	testenv.NewRepo(t).Git("clone", "-q", "--recurse-submodules", url, dir)
-	found := map[string]string{}
-	tree := os.DirFS(dir)
-	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.Name() == ".git" && d.IsDir() {
-			return cmp.Or[error](err, fs.SkipDir)
-		}
-		if d.Name() == ".git" || d.Name() == ".gitmodules" || !d.Type().IsRegular() {
-			return nil
-		}
-		b, err := fs.ReadFile(tree, name)
-		found[name] = string(b)
-		return err
+	found := testenv.Contents(t, os.DirFS(dir))
+	maps.DeleteFunc(found, func(name, _ string) bool {
+		return strings.HasPrefix(name, ".git/") || path.Base(name) == ".git" || path.Base(name) == ".gitmodules"
 	})
-	must(t, err)
 	return found
 }
 
@@ -152,10 +149,8 @@ func TestSubmodules(t *testing.T) {
 
 // Without recursion the directory of a submodule is empty, as a checkout has it.
 func TestSubmodulesNotRecursed(t *testing.T) {
-	sub, app := testenv.NewRepo(t), testenv.NewRepo(t)
-	pin := linked(sub, map[string]string{"x": "1"})
+	app, server, pin := withSubmodule(t, map[string]string{"x": "1"})
 	linked(app, map[string]string{"own": "o", "vendor/own": "o"}, link{"a", "../sub.git", pin}, link{"vendor/b", "../sub.git", pin})
-	server := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
 	url := server.URL + "/app.git"
 	for name, row := range map[string]struct {
 		edit        func(*source.GitRepository)
@@ -172,9 +167,7 @@ func TestSubmodulesNotRecursed(t *testing.T) {
 			g.Spec.RecurseSubmodules = false
 			row.edit(g)
 			_, data, report := fetch(t, g, env)
-			if got := slices.Sorted(maps.Keys(contents(t, data))); !slices.Equal(got, row.files) {
-				t.Errorf("%s, %s: files %q, want %q", name, where, got, row.files)
-			}
+			testenv.Equal(t, slices.Sorted(maps.Keys(contents(t, data))), row.files, "%s, %s: files", name, where)
 			if got := emptyDirs(t, data); !slices.Equal(got, row.dirs) || len(report.LeftOut) != 0 || len(report.Notes) != row.notes {
 				t.Errorf("%s, %s: empty %q, want %q; left out %v, notes %q", name, where, got, row.dirs, report.LeftOut, report.Notes)
 			}
@@ -185,10 +178,8 @@ func TestSubmodulesNotRecursed(t *testing.T) {
 
 // What spec.ignore leaves out for certain is not fetched, and may be broken.
 func TestSubmodulesLeftOut(t *testing.T) {
-	sub, app := testenv.NewRepo(t), testenv.NewRepo(t)
-	pin := linked(sub, map[string]string{"keep.yaml": "k", "drop.md": "d", "dir/x": "x", ".sourceignore": "!drop.md\n"})
+	app, server, pin := withSubmodule(t, map[string]string{"keep.yaml": "k", "drop.md": "d", "dir/x": "x", ".sourceignore": "!drop.md\n"})
 	linked(app, map[string]string{"own": "o"}, link{"a", "../sub.git", pin}, link{"vendor/b", "../sub.git", pin}, link{"vendor/broken", "ext::sh", pin})
-	server := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
 	all := []string{"a/.sourceignore", "a/dir/x", "a/drop.md", "a/keep.yaml"}
 	for ignore, row := range map[string]struct {
 		fetches int
@@ -222,13 +213,10 @@ func TestSubmodulesLeftOut(t *testing.T) {
 		if got := slices.Sorted(maps.Keys(contents(t, data))); !slices.Equal(got, row.want) || len(report.LeftOut) != 0 {
 			t.Errorf("%q: content %q, want %q; left out %v", ignore, got, row.want, report.LeftOut)
 		}
-		if n := fetches(server)["/sub.git"]; n != row.fetches {
-			t.Errorf("%q: %d fetches of the submodule, want %d", ignore, n, row.fetches)
-		}
+		testenv.Equal(t, fetches(server)["/sub.git"], row.fetches, "%q: fetches", ignore)
 	}
 	g := recursing(server.URL + "/app.git")
-	ignore := "/vendor/\n"
-	g.Spec.Ignore = &ignore
+	g.Spec.Ignore = new("/vendor/\n")
 	o := git.New(g, source.Env{})
 	rev, _, err := o.Resolve(t.Context(), nil)
 	must(t, err)
@@ -244,18 +232,15 @@ func TestSubmodulesLeftOut(t *testing.T) {
 	fails(t, g, source.Env{}, "SourceIgnoreError", "")
 }
 
-// update = none leaves the directory of a submodule empty, as git does, with a note.
+// update = none leaves the directory of a submodule empty, with a note.
 func TestSubmoduleNotUpdated(t *testing.T) {
-	sub, app := testenv.NewRepo(t), testenv.NewRepo(t)
-	pin := linked(sub, map[string]string{"x": "1"})
+	app, server, pin := withSubmodule(t, map[string]string{"x": "1"})
 	tree := files("own", "o", ".gitmodules", "[submodule \"s\"]\npath = s\nurl = ../sub.git\nupdate = none\nbranch = .\nshallow = true\n[submodule \"gone\"]\npath = gone\nurl = ext::sh\n")
 	tree["s"] = testenv.Gitlink(pin)
 	app.Commit(testenv.Commit{Branch: "main", Files: tree})
-	server := testenv.ServeAll(t, testenv.HTTP{}, map[string]*testenv.Repo{"app.git": app, "sub.git": sub})
-	want := cloned(t, server.URL+"/app.git")
 	_, data, report := fetch(t, recursing(server.URL+"/app.git"), source.Env{})
-	if got := contents(t, data); !maps.Equal(got, want) || len(report.LeftOut) != 0 || !slices.Equal(emptyDirs(t, data), []string{"s"}) {
-		t.Errorf("content %v, want %v; left out %v, empty %q", got, want, report.LeftOut, emptyDirs(t, data))
+	if got := contents(t, data); !maps.Equal(got, map[string]string{"own": "o"}) || len(report.LeftOut) != 0 || !slices.Equal(emptyDirs(t, data), []string{"s"}) {
+		t.Errorf("content %v; left out %v, empty %q", got, report.LeftOut, emptyDirs(t, data))
 	}
 	if len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "its update is none in .gitmodules") {
 		t.Errorf("notes %q", report.Notes)
@@ -342,6 +327,13 @@ func wantFailure(t *testing.T, err error, reason, say string) {
 	if step, ok := errors.AsType[*source.StepError](err); ok && (step.Step != source.StepFetch || errors.Is(err, source.ErrInvalid)) {
 		t.Errorf("%v: is no failure of the fetch, or stalls, though a commit can mend it", err)
 	}
+}
+
+// refused checks that a fetch fails so that a commit can mend it; see wantFailure.
+func refused(t *testing.T, g *source.GitRepository, env source.Env, reason, say string) {
+	t.Helper()
+	_, _, _, err := try(t.Context(), g, env)
+	wantFailure(t, err, reason, say)
 }
 
 // Credentials are shown to the origin they were given for, and to no other.
@@ -431,8 +423,7 @@ func TestSubmoduleTLS(t *testing.T) {
 		"default/bob":   sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(subCert), "tls.key", string(subKey)),
 	}
 	g := w.object("alice")
-	_, _, _, err := try(t.Context(), g, source.Env{Secrets: secrets})
-	wantFailure(t, err, gitf, `submodule "vendor/sub"|certificate`)
+	refused(t, g, source.Env{Secrets: secrets}, gitf, `submodule "vendor/sub"|certificate`)
 	g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{{URL: w.sub.URL + "/", SecretRef: source.LocalReference{Name: "bob"}}}
 	if _, _, _, err := try(t.Context(), g, source.Env{Secrets: secrets}); err != nil {
 		t.Error(err)
@@ -456,8 +447,7 @@ func TestSubmodulesOverBoth(t *testing.T) {
 
 	linked(app, nil, link{"s", "ssh://git@" + shell.Addr + "/sub.git", pin})
 	g := recursing(web.URL + "/app.git")
-	_, _, _, err := try(t.Context(), g, env)
-	wantFailure(t, err, auth, `submodule "s" at ssh://`+shell.Addr+`/sub.git|ssh needs a key|spec.url are not for this host|spec.submoduleCredentials, with url `+at+`|identity and known_hosts`)
+	refused(t, g, env, auth, `submodule "s" at ssh://`+shell.Addr+`/sub.git|ssh needs a key|spec.url are not for this host|spec.submoduleCredentials, with url `+at+`|identity and known_hosts`)
 	testenv.Equal(t, len(shell.Sessions()), 0, "sessions without a key")
 	g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{{URL: at, SecretRef: source.LocalReference{Name: "keys"}}}
 	if _, archive, _, err := try(t.Context(), g, env); err != nil || contents(t, archive)["s/x"] != "1" {
@@ -470,8 +460,7 @@ func TestSubmodulesOverBoth(t *testing.T) {
 		t.Errorf("http in ssh: %v", err)
 	}
 	linked(app, nil, link{"s", private.URL + "/sub.git", pin})
-	_, _, _, err = try(t.Context(), over, env)
-	wantFailure(t, err, auth, `submodule "s"|no credentials were sent|with url `+private.URL+`|username and password`)
+	refused(t, over, env, auth, `submodule "s"|no credentials were sent|with url `+private.URL+`|username and password`)
 }
 
 // The proxy is for everything.
@@ -512,8 +501,7 @@ func TestSubmoduleStalls(t *testing.T) {
 	slow := testenv.ServeHTTP(t, testenv.HTTP{Defect: &testenv.Defect{Phase: testenv.Pack, Do: testenv.Stall, After: 20}}, sub)
 	good := testenv.ServeHTTP(t, testenv.HTTP{}, sub)
 	linked(app, nil, link{"a", good.Repo(), pin}, link{"b", slow.Repo(), pin})
-	temp, _ := spools(t)
-	env := source.Env{Limits: artifact.Limits{Temp: temp}}
+	env := source.Env{Limits: artifact.Limits{Temp: testenv.Spools(t)}}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		<-slow.Stalled()

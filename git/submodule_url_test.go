@@ -2,7 +2,6 @@ package git
 
 import (
 	"fmt"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,13 +11,6 @@ import (
 
 	"github.com/headgate-io/headgate/internal/testenv"
 )
-
-func mustParse(t testing.TB, text string) *url.URL {
-	t.Helper()
-	u, err := url.Parse(text)
-	must(t, err)
-	return u
-}
 
 // initialised returns what git submodule init makes of URLs in a repository
 // cloned from base.
@@ -68,14 +60,14 @@ func TestRelativeURLs(t *testing.T) {
 		"ssh://example.com:2222/~me/app%20x/y": slices.Concat(urls, deeper),
 	} {
 		for i, want := range initialised(t, base, urls) {
-			got, err := moduleURL(mustParse(t, base), urls[i])
-			if strings.Trim(mustParse(t, want).Path, "/") == "" {
+			got, err := moduleURL(testenv.URL(t, base), urls[i])
+			if strings.Trim(testenv.URL(t, want).Path, "/") == "" {
 				if err == nil {
 					t.Errorf("%s, %s: %s, which is no repository", base, urls[i], got)
 				}
 				continue
 			}
-			if err != nil || got.String() != mustParse(t, want).String() {
+			if err != nil || got.String() != testenv.URL(t, want).String() {
 				t.Errorf("%s, %s: %v, %v; git says %s", base, urls[i], got, err, want)
 			}
 		}
@@ -105,7 +97,7 @@ func TestModuleURL(t *testing.T) {
 		{"https://h/a", "@host:x", ""},
 		{"https://h/a", "a b@host:x y", "ssh://a%20b@host/x%20y"},
 	} {
-		u, err := moduleURL(mustParse(t, row.base), row.text)
+		u, err := moduleURL(testenv.URL(t, row.base), row.text)
 		if row.want == "" && err == nil || row.want != "" && (err != nil || u.String() != row.want) {
 			t.Errorf("%s, %s: %v, %v; want %s", row.base, row.text, u, err, row.want)
 		}

@@ -43,21 +43,16 @@ func (s signed) fixture(name string) []byte {
 	return b
 }
 
-// objects stores the objects in a folder below signedDir and returns their ids by name.
-func (s signed) objects(kind, folder string) map[string]string {
+// objects stores the objects in a folder below signedDir, each with a ref, and returns their ids by name.
+func (s signed) objects(kind, folder, refs string) map[string]string {
 	s.t.Helper()
-	paths, err := filepath.Glob(filepath.Join(signedDir, folder, "*"))
-	for i := range paths {
-		if err == nil {
-			paths[i], err = filepath.Abs(paths[i])
-		}
-	}
-	if err != nil || len(paths) == 0 {
-		s.t.Fatalf("no %s: %v", folder, err)
-	}
+	found, err := os.ReadDir(filepath.Join(signedDir, folder))
+	must(s.t, err)
 	ids := map[string]string{}
-	for i, id := range strings.Fields(s.GitInput(strings.Join(paths, "\n")+"\n", "hash-object", "-t", kind, "-w", "--no-filters", "--stdin-paths")) {
-		ids[filepath.Base(paths[i])] = id
+	for _, f := range found {
+		id := s.Object(kind, s.fixture(folder+"/"+f.Name()))
+		s.Ref(refs+f.Name(), id)
+		ids[f.Name()] = id
 	}
 	return ids
 }
@@ -81,37 +76,25 @@ func newSigned(t *testing.T) signed {
 		s.ids[name] = id
 	}
 	s.Tree(files("app.yaml", "replicas: 3\n"))
-	commits, tags, refs := s.objects("commit", "commits"), s.objects("tag", "tags"), map[string]string{}
-	ref := func(name, id string) { refs[name] = id }
-	for name, id := range commits {
-		ref("heads/"+name, id)
-	}
-	for name, id := range tags {
-		ref("tags/"+name, id)
-	}
+	commits, tags := s.objects("commit", "commits", "refs/heads/"), s.objects("tag", "tags", "refs/tags/")
 
 	// What nobody signed, or not so.
-	ref("tags/lightweight", commits["pgp-ed25519"])
-	ref("tags/v9.0.0", tags["pgp-ed25519"]) // made under another name
-	ref("tags/annotated", s.Object("tag", []byte(annotated("annotated", commits["ssh-ed25519"]))))
-	ref("tags/plain", s.Object("tag", []byte(annotated("plain", commits["unsigned"]))))
+	s.Tag("lightweight", commits["pgp-ed25519"])
+	s.Tag("v9.0.0", tags["pgp-ed25519"]) // made under another name
+	s.Tag("annotated", s.Object("tag", []byte(annotated("annotated", commits["ssh-ed25519"]))))
+	s.Tag("plain", s.Object("tag", []byte(annotated("plain", commits["unsigned"]))))
 	for _, name := range []string{"pgp-rsa3072", "ssh-rsa"} {
 		forge := func(folder string) []byte {
 			return bytes.Replace(s.fixture(folder+"/"+name), []byte("signed by"), []byte("signed By"), 1)
 		}
-		ref("tags/forged-"+name, s.Object("commit", forge("commits")))
-		ref("tags/"+name, s.Object("tag", forge("tags")))
+		s.Tag("forged-"+name, s.Object("commit", forge("commits")))
+		s.Tag(name, s.Object("tag", forge("tags")))
 	}
 	x509 := "-----BEGIN SIGNED MESSAGE-----\nMIIB\n-----END SIGNED MESSAGE-----\n"
 	unsigned := s.fixture("commits/unsigned")
 	header, message, _ := bytes.Cut(unsigned, []byte("\n\n"))
 	commit := s.Object("commit", []byte(string(header)+"\ngpgsig "+strings.ReplaceAll(x509[:len(x509)-1], "\n", "\n ")+"\n\n"+string(message)))
-	ref("tags/x509", s.Object("tag", []byte(annotated("x509", commit)+x509)))
-	var updates strings.Builder
-	for name, id := range refs {
-		updates.WriteString("create refs/" + name + " " + id + "\n")
-	}
-	s.GitInput(updates.String(), "update-ref", "--stdin")
+	s.Tag("x509", s.Object("tag", []byte(annotated("x509", commit)+x509)))
 	return s
 }
 
@@ -318,10 +301,16 @@ func TestSignedSelections(t *testing.T) {
 		for server, config := range map[string]testenv.HTTP{
 			"all": {}, "no filter": {NoFilter: true}, "version 0": {V0: true}, "version 0, tips only": {V0: true, NoAnyWant: true},
 		} {
+			if format == "sha256" && server != "all" {
+				continue
+			}
 			served := testenv.ServeHTTP(t, config, repo)
 			for name, ref := range map[string]source.GitRepositoryRef{
 				"tag": {Tag: "v1.3.0"}, "semver": {SemVer: "1.x"}, "name": {Name: "refs/tags/v1.3.0"}, "peeled name": {Name: "refs/tags/v1.3.0^{}"},
 			} {
+				if server != "all" && name != "tag" && name != "peeled name" {
+					continue // which tag is selected is decided alike, whichever server lists it
+				}
 				g := signedObject(served.Repo(), "", source.VerifyTagAndHEAD)
 				g.Spec.Ref = &ref
 				served.Reset()

@@ -2,6 +2,8 @@ package testenv
 
 import (
 	"fmt"
+	"io/fs"
+	"net/url"
 	"os"
 	"path"
 	"path/filepath"
@@ -9,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"golang.org/x/tools/txtar"
 )
@@ -73,6 +76,60 @@ func Must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// URL parses a URL that has no mistake.
+func URL(t testing.TB, text string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(text)
+	check(t, err)
+	return u
+}
+
+// Files makes a tree from path and content pairs.
+func Files(pairs ...string) fstest.MapFS {
+	tree := fstest.MapFS{}
+	for i := 0; i < len(pairs); i += 2 {
+		tree[pairs[i]] = &fstest.MapFile{Data: []byte(pairs[i+1]), Mode: 0o644}
+	}
+	return tree
+}
+
+// Contents returns the files of a tree by name.
+func Contents(t testing.TB, tree fs.FS) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	check(t, fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(tree, name)
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && info.Size() != int64(len(content)) {
+			t.Errorf("%s: size %d, has %d bytes", name, info.Size(), len(content))
+		}
+		found[name] = string(content)
+		return err
+	}))
+	return found
+}
+
+// Spools returns what makes spools, each of which must be closed when the test ends.
+func Spools(t testing.TB) func() (*os.File, error) {
+	t.Helper()
+	dir := t.TempDir()
+	return func() (*os.File, error) {
+		f, err := os.CreateTemp(dir, "spool")
+		t.Cleanup(func() {
+			if f.Close() == nil {
+				t.Error("a spool was left open")
+			}
+		})
+		return f, err
 	}
 }
 

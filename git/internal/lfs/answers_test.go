@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -151,7 +150,7 @@ func TestCredentials(t *testing.T) {
 
 // at makes s a client of the repository at another URL.
 func (s *lfsServer) at(t *testing.T, url string) {
-	repo := parse(t, url)
+	repo := testenv.URL(t, url)
 	config := transport.Config{Origin: repo, Auth: transport.Auth{Bearer: canary}}
 	s.client.HTTP, s.client.Bare = transport.Client(config), transport.Client(transport.Config{Origin: repo})
 	s.client.Endpoint = func(context.Context) (lfs.Endpoint, error) { return lfs.Discover(repo, "") }
@@ -167,7 +166,7 @@ func TestRefusedAddresses(t *testing.T) {
 	testenv.Resolve(t, "git.example", "203.0.113.7")
 	at := "http://git.example" + plain.URL[strings.LastIndex(plain.URL, ":"):] + "/repo.git"
 	everywhere := func(repo string) *http.Client {
-		u := parse(t, repo)
+		u := testenv.URL(t, repo)
 		return transport.Client(transport.Config{Origin: u, TLS: &tls.Config{RootCAs: ca.Pool()}})
 	}
 	for name, row := range map[string]struct {
@@ -247,9 +246,7 @@ func TestExpiry(t *testing.T) {
 			} else if err == nil || !strings.Contains(err.Error(), row.say) {
 				t.Errorf("%v, want %s", err, row.say)
 			}
-			if n := s.count(testenv.LFSBatch); n != row.batches {
-				t.Errorf("%d batches, want %d", n, row.batches)
-			}
+			testenv.Equal(t, s.count(testenv.LFSBatch), row.batches, "batches")
 		})
 	}
 }
@@ -498,18 +495,13 @@ func TestStalls(t *testing.T) {
 		{Phase: testenv.LFSObject, Do: testenv.Stall, After: -1}, {Phase: testenv.LFSObject, Do: testenv.Stall, After: 4},
 	} {
 		s := newStage(t, new(testenv.LFS))
-		dir := t.TempDir()
-		var spool *os.File
-		s.options.Temp = func() (f *os.File, err error) { spool, err = os.CreateTemp(dir, "spool"); return spool, err }
+		s.options.Temp = testenv.Spools(t)
 		began := s.server.Break(&d)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		enough := errors.New("enough")
 		go func() { <-began; cancel(enough) }()
 		if _, err := s.fill(ctx); !errors.Is(err, enough) {
 			t.Errorf("%+v: %v", d, err)
-		}
-		if spool.Close() == nil {
-			t.Errorf("%+v: the spool is open", d)
 		}
 	}
 }

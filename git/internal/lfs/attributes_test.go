@@ -17,14 +17,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// tree makes a tree from path and content pairs.
-func tree(pairs ...string) fstest.MapFS {
-	m := fstest.MapFS{}
-	for i := 0; i < len(pairs); i += 2 {
-		m[pairs[i]] = &fstest.MapFile{Data: []byte(pairs[i+1]), Mode: 0o644}
-	}
-	return m
-}
+var tree = testenv.Files
 
 // tracked returns which of names have filter=lfs.
 func tracked(t *testing.T, tree fstest.MapFS, names []string) []string {

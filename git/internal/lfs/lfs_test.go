@@ -50,7 +50,7 @@ func newStage(t *testing.T, objects *testenv.LFS) *lfsServer {
 	s := &lfsServer{t: t, objects: objects, clock: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}
 	s.server = testenv.ServeAll(t, testenv.HTTP{LFS: objects, Bearer: canary}, nil)
 	s.files = tree(".gitattributes", "*.bin filter=lfs\n", "a.bin", objects.Add("content of a"), "b.bin", objects.Add("content of b"))
-	repo := parse(t, s.server.Repo())
+	repo := testenv.URL(t, s.server.Repo())
 	config := transport.Config{Origin: repo, Auth: transport.Auth{Bearer: canary}}
 	s.client = &lfs.Client{
 		HTTP: transport.Client(config), Bare: transport.Client(transport.Config{Origin: repo}),
@@ -58,13 +58,6 @@ func newStage(t *testing.T, objects *testenv.LFS) *lfsServer {
 		Now:      s.now, Wait: s.wait,
 	}
 	return s
-}
-
-func parse(t *testing.T, s string) *url.URL {
-	t.Helper()
-	u, err := url.Parse(s)
-	must(t, err)
-	return u
 }
 
 func (s *lfsServer) now() time.Time {
@@ -93,7 +86,7 @@ func (s *lfsServer) fill(ctx context.Context) (map[string]string, error) {
 		return nil, err
 	}
 	defer held.Close()
-	return read(s.t, view), nil
+	return testenv.Contents(s.t, view), nil
 }
 
 // objects makes a tree of Git objects from files.
@@ -124,29 +117,6 @@ func objects(t testing.TB, files fstest.MapFS) *object.FS {
 		return d.Add(object.SHA1, object.Tree, string(data))
 	}
 	return object.TreeFS(d, dir("."))
-}
-
-// read returns the files of a tree.
-func read(t *testing.T, tree fs.FS) map[string]string {
-	t.Helper()
-	found := map[string]string{}
-	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		b, err := fs.ReadFile(tree, name)
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err == nil && info.Size() != int64(len(b)) {
-			t.Errorf("%s: size %d, has %d bytes", name, info.Size(), len(b))
-		}
-		found[name] = string(b)
-		return err
-	})
-	must(t, err)
-	return found
 }
 
 func (s *lfsServer) good(got map[string]string, err error) {
@@ -304,7 +274,7 @@ func TestViews(t *testing.T) {
 		"deep/b.bin": strings.Repeat("b", 300<<10), "deep/copy.bin": "a", "empty.bin": "", "text": "text",
 		"module/.gitattributes": "*.dat filter=lfs\n", "module/m.dat": "m", "module/m.bin": s.add("not tracked"),
 	}
-	testenv.Equal(t, read(t, view), want, "view")
+	testenv.Equal(t, testenv.Contents(t, view), want, "view")
 	testenv.Equal(t, len(s.asked), 3, "asked for %q", s.asked)
 	if err := fstest.TestFS(own, "a.bin", "deep/b.bin", "text", "ignored.bin"); err != nil {
 		t.Error(err)
@@ -316,7 +286,7 @@ func TestViews(t *testing.T) {
 	packed, err := artifact.Read(&archive, artifact.Limits{})
 	must(t, err)
 	defer packed.Close()
-	testenv.Equal(t, read(t, packed), want, "archive")
+	testenv.Equal(t, testenv.Contents(t, packed), want, "archive")
 	if err := held.Close(); err != nil {
 		t.Error(err)
 	}
@@ -327,14 +297,12 @@ func TestViews(t *testing.T) {
 
 // Failures leave no spool behind and say what they are about.
 func TestFailures(t *testing.T) {
-	dir := t.TempDir()
-	var spool *os.File
 	s := &stocked{content: map[string]string{}}
-	o := lfs.Options{Fetch: s.fetch, Temp: func() (f *os.File, err error) { spool, err = os.CreateTemp(dir, "spool"); return spool, err }}
+	o := lfs.Options{Fetch: s.fetch, Temp: testenv.Spools(t)}
 	wrapped := objects(t, tree(".gitattributes", "*.bin filter=lfs\n", "a.bin", s.add("a")))
 	broken := errors.New("broken")
 	s.err = broken
-	if _, _, err := lfs.Fill(t.Context(), wrapped, o); !errors.Is(err, broken) || spool.Close() == nil {
+	if _, _, err := lfs.Fill(t.Context(), wrapped, o); !errors.Is(err, broken) {
 		t.Error(err)
 	}
 	o.Temp = func() (*os.File, error) { return nil, broken }
@@ -371,7 +339,7 @@ func TestDiscover(t *testing.T) {
 		"ssh://git@git.example:2222/~me/repo": "https://git.example/~me/repo.git/info/lfs",
 		"ssh://git@[::1]:2222/repo":           "https://[::1]/repo.git/info/lfs",
 	} {
-		at, err := lfs.Discover(parse(t, repo), "")
+		at, err := lfs.Discover(testenv.URL(t, repo), "")
 		if err != nil || at.URL.String() != want || at.Auth == strings.HasPrefix(repo, "ssh:") {
 			t.Errorf("%s: %v, %v, want %s", repo, at, err, want)
 		}

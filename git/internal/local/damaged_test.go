@@ -2,7 +2,6 @@ package local_test
 
 import (
 	"bytes"
-	"compress/zlib"
 	"crypto/sha1"
 	"encoding/binary"
 	"errors"
@@ -169,21 +168,16 @@ func TestWrongContent(t *testing.T) {
 // TestDeltaCycle reads a delta that is based on itself.
 func TestDeltaCycle(t *testing.T) {
 	id := bytes.Repeat([]byte{0x11}, 20)
-	pack := append([]byte("PACK\x00\x00\x00\x02\x00\x00\x00\x01\x74"), id...) // a delta of 4 bytes on an ID
-	var z bytes.Buffer
-	w := zlib.NewWriter(&z)
-	w.Write([]byte("\x01\x01\x01x"))
-	w.Close()
-	pack = append(pack, z.Bytes()...)
-	sum := sha1.Sum(pack)
-	pack = append(pack, sum[:]...)
+	b := objecttest.NewPack(2, 1)
+	b.Add(7, "\x01\x01\x01x", id...) // a delta on an ID
+	pack := b.Sum()
 	index := []byte("\xfftOc\x00\x00\x00\x02")
 	for i := range 256 {
 		index = binary.BigEndian.AppendUint32(index, uint32(min(1, i/0x11)))
 	}
 	index = append(append(index, id...), "\x00\x00\x00\x00\x00\x00\x00\x0c"...)
-	index = append(index, sum[:]...)
-	sum = sha1.Sum(index)
+	index = append(index, pack[len(pack)-20:]...)
+	sum := sha1.Sum(index)
 	dir := repository(t)
 	write(t, filepath.Join(dir, ".git/objects/pack/x.pack"), string(pack))
 	write(t, filepath.Join(dir, ".git/objects/pack/x.idx"), string(append(index, sum[:]...)))

@@ -32,12 +32,14 @@ func git(t testing.TB, dir string, args ...string) string {
 	return string(out)
 }
 
-// initialize makes an empty repository without git, which takes its time.
-func initialize(t testing.TB, dir string) {
+// initialize makes an empty repository.
+func initialize(t testing.TB, dir string) *testenv.Repo {
 	t.Helper()
-	write(t, filepath.Join(dir, ".git/HEAD"), "ref: refs/heads/main\n")
-	write(t, filepath.Join(dir, ".git/config"), "[core]\n\trepositoryformatversion = 0\n")
-	must(t, errors.Join(os.MkdirAll(filepath.Join(dir, ".git/objects/pack"), 0o777), os.MkdirAll(filepath.Join(dir, ".git/refs/heads"), 0o777)))
+	repo := testenv.NewRepo(t)
+	must(t, os.Rename(repo.Dir, filepath.Join(dir, ".git")))
+	repo.Dir = filepath.Join(dir, ".git")
+	write(t, filepath.Join(repo.Dir, "config"), "[core]\n\trepositoryformatversion = 0\n[gc]\n\tauto = 0\n[uploadpack]\n\tallowFilter = true\n")
+	return repo
 }
 
 func write(t testing.TB, file, content string) {
@@ -46,48 +48,25 @@ func write(t testing.TB, file, content string) {
 	must(t, os.WriteFile(file, []byte(content), 0o666))
 }
 
-// original is what repository copies: git takes its time.
-var original = fstest.MapFS{}
-
 // repository makes a repository whose objects are files, with four commits of
 // similar files, a branch, and tags of both kinds.
-func repository(t testing.TB) string {
+func repository(t testing.TB) (dir string) {
 	t.Helper()
-	dir := t.TempDir()
-	if len(original) > 0 {
-		must(t, os.CopyFS(dir, original))
-		return dir
-	}
-	git(t, dir, "init", "-q", "-b", "main")
-	git(t, dir, "config", "gc.auto", "0")
-	git(t, dir, "config", "uploadpack.allowFilter", "true")
+	dir = t.TempDir()
+	repo := initialize(t, dir)
 	text := strings.Repeat("the quick brown fox jumps over the lazy dog, and so on and on\n", 200)
 	noise := make([]byte, 100_000)
 	rand.NewChaCha8([32]byte{}).Read(noise)
 	for i, last := range []string{"one", "two", "three", "four"} {
-		write(t, filepath.Join(dir, "a"), text[100*i:]+last)
-		write(t, filepath.Join(dir, "b/c"), last+text[:len(text)-100*i]+last)
-		write(t, filepath.Join(dir, "noise"), string(noise)+last)
-		write(t, filepath.Join(dir, "empty"), "")
-		git(t, dir, "add", "-A")
-		git(t, dir, "commit", "-q", "-m", last)
-		git(t, dir, "tag", last)
+		repo.Tag(last, repo.Commit(testenv.Commit{Branch: "main", Message: last, Files: fstest.MapFS{
+			"a":     {Data: []byte(text[100*i:] + last)},
+			"b/c":   {Data: []byte(last + text[:len(text)-100*i] + last)},
+			"noise": {Data: []byte(string(noise) + last)},
+			"empty": {},
+		}}))
 	}
-	git(t, dir, "tag", "-a", "-m", "tagged", "v1")
-	git(t, dir, "tag", "-a", "-m", "a tag of a tag", "v1-again", "v1")
-	git(t, dir, "branch", "topic/x", "HEAD~1")
-	made := os.DirFS(dir)
-	err := fs.WalkDir(made, ".", func(name string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() {
-			original[name] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
-		} else if err == nil {
-			var data []byte
-			data, err = fs.ReadFile(made, name)
-			original[name] = &fstest.MapFile{Data: data, Mode: 0o644}
-		}
-		return err
-	})
-	must(t, err)
+	repo.AnnotatedTag("v1-again", repo.AnnotatedTag("v1", "main", "tagged"), "a tag of a tag")
+	repo.Ref("refs/heads/topic/x", repo.ID("refs/tags/three"))
 	return dir
 }
 
@@ -240,9 +219,7 @@ func TestRefs(t *testing.T) {
 		if packed {
 			want = slices.Insert(want, 1, "refs/heads/later "+rev("HEAD"))
 		}
-		if got := lines(refs); !slices.Equal(got, want) {
-			t.Errorf("packed %v: got\n%s\nwant\n%s", packed, strings.Join(got, "\n"), strings.Join(want, "\n"))
-		}
+		testenv.Equal(t, lines(refs), want, "packed %v", packed)
 		exact, err := r.Refs(true, "refs/tags/v1", "refs/tags/v", "refs/tags", "refs/heads/topic/x/y", "../HEAD", "refs/../HEAD", "/etc/passwd", "config")
 		if err != nil || len(exact) != 1 || exact[0].Name != "refs/tags/v1" {
 			t.Errorf("exact: %v, %v", lines(exact), err)

@@ -2,6 +2,10 @@
 package objecttest
 
 import (
+	"bytes"
+	"compress/zlib"
+	"crypto/sha1"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"io/fs"
@@ -51,4 +55,50 @@ func (d Database) Stat(id object.ID) (object.Type, int64, error) {
 func (d Database) Open(id object.ID) (object.Type, int64, io.ReadCloser, error) {
 	t, size, err := d.Stat(id)
 	return t, size, io.NopCloser(strings.NewReader(d[id].Data)), err
+}
+
+// A Pack builds a pack of SHA-1, a wrong one too.
+type Pack struct{ bytes.Buffer }
+
+// NewPack returns a pack with a header alone.
+func NewPack(version, objects uint32) *Pack {
+	p := new(Pack)
+	p.WriteString("PACK")
+	binary.Write(p, binary.BigEndian, []uint32{version, objects})
+	return p
+}
+
+// Header adds the header of an object and returns where it begins.
+func (p *Pack) Header(typ byte, size int64) int {
+	at := p.Len()
+	first := typ<<4 | byte(size&15)
+	for size >>= 4; size > 0; size >>= 7 {
+		p.WriteByte(first | 0x80)
+		first = byte(size & 0x7f)
+	}
+	p.WriteByte(first)
+	return at
+}
+
+// Deflate adds content as a zlib stream.
+func (p *Pack) Deflate(content io.Reader) {
+	z := zlib.NewWriter(p)
+	io.Copy(z, content)
+	z.Close()
+}
+
+// Add adds an object, or a delta if between is given: what follows the header.
+// It returns where the object begins.
+func (p *Pack) Add(typ byte, content string, between ...byte) int {
+	at := p.Header(typ, int64(len(content)))
+	p.Write(between)
+	p.Deflate(strings.NewReader(content))
+	return at
+}
+
+// Sum adds the trailer and returns the pack.
+func (p *Pack) Sum() []byte {
+	sum := sha1.Sum(p.Bytes())
+	p.Write(sum[:])
+	return p.Bytes()
 }

@@ -5,7 +5,6 @@ import (
 	"compress/flate"
 	"compress/zlib"
 	"context"
-	"crypto/sha1"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -22,51 +21,6 @@ import (
 	"github.com/headgate-io/headgate/git/internal/packfile"
 	"github.com/headgate-io/headgate/internal/testenv/measure"
 )
-
-// A builder writes packs, wrong ones too.
-type builder struct{ bytes.Buffer }
-
-func newBuilder(version, objects uint32) *builder {
-	b := new(builder)
-	b.WriteString("PACK")
-	binary.Write(b, binary.BigEndian, []uint32{version, objects})
-	return b
-}
-
-// header adds the header of an object and returns where it begins.
-func (b *builder) header(typ byte, size int64) int {
-	at := b.Len()
-	first := typ<<4 | byte(size&15)
-	for size >>= 4; size > 0; size >>= 7 {
-		b.WriteByte(first | 0x80)
-		first = byte(size & 0x7f)
-	}
-	b.WriteByte(first)
-	return at
-}
-
-// deflate adds content as a zlib stream.
-func (b *builder) deflate(content io.Reader) *builder {
-	z := zlib.NewWriter(b)
-	io.Copy(z, content)
-	z.Close()
-	return b
-}
-
-// add adds an object, or a delta if between is given: what follows the header.
-func (b *builder) add(typ byte, content string, between ...byte) int {
-	at := b.header(typ, int64(len(content)))
-	b.Write(between)
-	b.deflate(strings.NewReader(content))
-	return at
-}
-
-// sum adds the trailer.
-func (b *builder) sum() []byte {
-	sum := sha1.Sum(b.Bytes())
-	b.Write(sum[:])
-	return b.Bytes()
-}
 
 // idOf returns the ID of a blob.
 func idOf(content string) object.ID { return objecttest.ID(object.SHA1, object.Blob, content) }
@@ -101,43 +55,43 @@ func read(t testing.TB, r io.Reader, o packfile.Options) error {
 // TestReadHostile reads packs named for their defect.
 func TestReadHostile(t *testing.T) {
 	const blob = 3
-	one := func(f func(b *builder)) []byte {
-		b := newBuilder(2, 1)
+	one := func(f func(b *objecttest.Pack)) []byte {
+		b := objecttest.NewPack(2, 1)
 		f(b)
-		return b.sum()
+		return b.Sum()
 	}
 	// onDelta returns a pack of the blob "base" and an offset delta on it.
 	onDelta := func(d string) []byte {
-		b := newBuilder(2, 2)
-		at := b.add(blob, "base")
-		b.add(6, d, byte(b.Len()-at))
-		return b.sum()
+		b := objecttest.NewPack(2, 2)
+		at := b.Add(blob, "base")
+		b.Add(6, d, byte(b.Len()-at))
+		return b.Sum()
 	}
 	absent := idOf("absent")
 	for name, data := range map[string][]byte{
 		"empty stream":                {},
 		"not a pack":                  []byte("HTTP/1.1 200 OK\r\n\r\n<html>"),
-		"version 4":                   newBuilder(4, 0).sum(),
-		"object count too large":      newBuilder(2, 1).sum(),
-		"object count too small":      func() []byte { b := newBuilder(2, 0); b.add(blob, "x"); return b.sum() }(),
-		"wrong checksum":              append(newBuilder(2, 0).Bytes(), make([]byte, 20)...),
-		"data after the end":          append(newBuilder(2, 0).sum(), 0),
-		"type 0":                      one(func(b *builder) { b.add(0, "x") }),
-		"type 5":                      one(func(b *builder) { b.add(5, "x") }),
-		"size of 70 bits":             one(func(b *builder) { b.WriteString("\xbf" + strings.Repeat("\xff", 10) + "\x01") }),
-		"size too large":              one(func(b *builder) { b.header(blob, 3); b.deflate(strings.NewReader("xx")) }),
-		"size too small":              one(func(b *builder) { b.header(blob, 1); b.deflate(strings.NewReader("xx")) }),
-		"size 0 with content":         one(func(b *builder) { b.header(blob, 0); b.deflate(strings.NewReader("xx")) }),
-		"match beyond the size":       one(func(b *builder) { b.header(blob, 2); b.deflate(strings.NewReader(strings.Repeat("x", 99))) }),
-		"not zlib":                    one(func(b *builder) { b.header(blob, 1); b.WriteString("plain") }),
-		"zlib with a dictionary":      one(func(b *builder) { b.header(blob, 1); b.WriteString("\x78\xbb1234") }),
-		"unknown block":               one(func(b *builder) { b.header(blob, 1); b.WriteString("\x78\x9c\x07") }),
-		"stored length damaged":       one(func(b *builder) { b.header(blob, 1); b.WriteString("\x78\x9c\x01\x01\x00\x00\x00x") }),
-		"match before the beginning":  one(func(b *builder) { b.header(blob, 9); b.WriteString("\x78\x9c\x4b\x04\x13\x00") }),
-		"offset delta without base":   one(func(b *builder) { b.add(6, delta(1, 1, "\x01x"), 5) }),
-		"offset delta on itself":      one(func(b *builder) { b.add(6, delta(1, 1, "\x01x"), 0) }),
-		"offset of 70 bits":           one(func(b *builder) { b.add(6, delta(1, 1, "\x01x"), bytes.Repeat([]byte{0xff}, 10)...) }),
-		"id delta without base":       one(func(b *builder) { b.add(7, delta(1, 1, "\x01x"), absent.Bytes()...) }),
+		"version 4":                   objecttest.NewPack(4, 0).Sum(),
+		"object count too large":      objecttest.NewPack(2, 1).Sum(),
+		"object count too small":      func() []byte { b := objecttest.NewPack(2, 0); b.Add(blob, "x"); return b.Sum() }(),
+		"wrong checksum":              append(objecttest.NewPack(2, 0).Bytes(), make([]byte, 20)...),
+		"data after the end":          append(objecttest.NewPack(2, 0).Sum(), 0),
+		"type 0":                      one(func(b *objecttest.Pack) { b.Add(0, "x") }),
+		"type 5":                      one(func(b *objecttest.Pack) { b.Add(5, "x") }),
+		"size of 70 bits":             one(func(b *objecttest.Pack) { b.WriteString("\xbf" + strings.Repeat("\xff", 10) + "\x01") }),
+		"size too large":              one(func(b *objecttest.Pack) { b.Header(blob, 3); b.Deflate(strings.NewReader("xx")) }),
+		"size too small":              one(func(b *objecttest.Pack) { b.Header(blob, 1); b.Deflate(strings.NewReader("xx")) }),
+		"size 0 with content":         one(func(b *objecttest.Pack) { b.Header(blob, 0); b.Deflate(strings.NewReader("xx")) }),
+		"match beyond the size":       one(func(b *objecttest.Pack) { b.Header(blob, 2); b.Deflate(strings.NewReader(strings.Repeat("x", 99))) }),
+		"not zlib":                    one(func(b *objecttest.Pack) { b.Header(blob, 1); b.WriteString("plain") }),
+		"zlib with a dictionary":      one(func(b *objecttest.Pack) { b.Header(blob, 1); b.WriteString("\x78\xbb1234") }),
+		"unknown block":               one(func(b *objecttest.Pack) { b.Header(blob, 1); b.WriteString("\x78\x9c\x07") }),
+		"stored length damaged":       one(func(b *objecttest.Pack) { b.Header(blob, 1); b.WriteString("\x78\x9c\x01\x01\x00\x00\x00x") }),
+		"match before the beginning":  one(func(b *objecttest.Pack) { b.Header(blob, 9); b.WriteString("\x78\x9c\x4b\x04\x13\x00") }),
+		"offset delta without base":   one(func(b *objecttest.Pack) { b.Add(6, delta(1, 1, "\x01x"), 5) }),
+		"offset delta on itself":      one(func(b *objecttest.Pack) { b.Add(6, delta(1, 1, "\x01x"), 0) }),
+		"offset of 70 bits":           one(func(b *objecttest.Pack) { b.Add(6, delta(1, 1, "\x01x"), bytes.Repeat([]byte{0xff}, 10)...) }),
+		"id delta without base":       one(func(b *objecttest.Pack) { b.Add(7, delta(1, 1, "\x01x"), absent.Bytes()...) }),
 		"delta with wrong base size":  onDelta(delta(5, 1, "\x01x")),
 		"delta with less than it has": onDelta(delta(4, 1, "\x02xy")),
 		"delta with more than it has": onDelta(delta(4, 3, "\x02xy")),
@@ -150,10 +104,10 @@ func TestReadHostile(t *testing.T) {
 		"delta copy too large":        onDelta(delta(4, 3, "\x90\x04")),
 		"delta size of 70 bits":       onDelta(strings.Repeat("\xff", 10) + "\x01"),
 		"deltas on each other": func() []byte {
-			b := newBuilder(2, 2)
-			b.add(7, delta(1, 1, "\x01x"), idOf("y").Bytes()...)
-			b.add(7, delta(1, 1, "\x01y"), idOf("x").Bytes()...)
-			return b.sum()
+			b := objecttest.NewPack(2, 2)
+			b.Add(7, delta(1, 1, "\x01x"), idOf("y").Bytes()...)
+			b.Add(7, delta(1, 1, "\x01y"), idOf("x").Bytes()...)
+			return b.Sum()
 		}(),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -163,7 +117,7 @@ func TestReadHostile(t *testing.T) {
 			}
 		})
 	}
-	err := read(t, bytes.NewReader(one(func(b *builder) { b.add(7, delta(1, 1, "\x01x"), absent.Bytes()...) })), packfile.Options{})
+	err := read(t, bytes.NewReader(one(func(b *objecttest.Pack) { b.Add(7, delta(1, 1, "\x01x"), absent.Bytes()...) })), packfile.Options{})
 	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), absent.String()) {
 		t.Errorf("missing base: %v does not name %v", err, absent)
 	}
@@ -171,13 +125,13 @@ func TestReadHostile(t *testing.T) {
 
 // sample returns a small pack with all kinds of objects and blocks.
 func sample() []byte {
-	b := newBuilder(2, 5)
-	at := b.add(3, "base")
-	b.add(6, delta(4, 8, "\x90\x04\x90\x04"), byte(b.Len()-at))
-	b.add(3, strings.Repeat("a line of text that repeats\n", 30))
-	b.add(7, delta(8, 3, "\x91\x02\x02\x01x"), idOf("basebase").Bytes()...)
-	b.add(1, "commit")
-	return b.sum()
+	b := objecttest.NewPack(2, 5)
+	at := b.Add(3, "base")
+	b.Add(6, delta(4, 8, "\x90\x04\x90\x04"), byte(b.Len()-at))
+	b.Add(3, strings.Repeat("a line of text that repeats\n", 30))
+	b.Add(7, delta(8, 3, "\x91\x02\x02\x01x"), idOf("basebase").Bytes()...)
+	b.Add(1, "commit")
+	return b.Sum()
 }
 
 func TestReadTruncated(t *testing.T) {
@@ -222,8 +176,8 @@ const mega = 1 << 20
 
 // bomb returns a pack of a blob of zeros, whole megabytes, that says to be of the given size.
 func bomb(zeros, size int64) []byte {
-	b := newBuilder(2, 1)
-	b.header(3, size)
+	b := objecttest.NewPack(2, 1)
+	b.Header(3, size)
 	piece := make([]byte, mega)
 	z := zlib.NewWriter(b)
 	z.Write(piece)
@@ -237,13 +191,13 @@ func bomb(zeros, size int64) []byte {
 		b.Write(again)
 	}
 	b.WriteString("\x03\x00\x00\x00\x00\x00") // an empty last block, a sum that nobody compares
-	return b.sum()
+	return b.Sum()
 }
 
 func TestReadLimits(t *testing.T) {
 	gigabyte := bomb(1024*mega, 1024*mega)
-	doubling := newBuilder(2, 61)
-	at, size := doubling.add(3, strings.Repeat("x", 64<<10)), int64(64<<10)
+	doubling := objecttest.NewPack(2, 61)
+	at, size := doubling.Add(3, strings.Repeat("x", 64<<10)), int64(64<<10)
 	for range 60 {
 		next := doubling.Len()
 		whole := fmt.Sprintf("\xff%s%s", le(0, 4), le(size/2, 3))
@@ -251,7 +205,7 @@ func TestReadLimits(t *testing.T) {
 			whole = fmt.Sprintf("\xff%s%s", le(0, 4), le(1<<23, 3))
 		}
 		n := min(size, 1<<24)
-		doubling.add(6, delta(size, 2*n, strings.Repeat(whole, 4)), distance(next-at)...)
+		doubling.Add(6, delta(size, 2*n, strings.Repeat(whole, 4)), distance(next-at)...)
 		at, size = next, 2*n
 	}
 	for name, test := range map[string]struct {
@@ -261,18 +215,18 @@ func TestReadLimits(t *testing.T) {
 		reads  int64
 	}{
 		"pack":              {sample(), packfile.Limits{PackBytes: 50}, "PackBytes", 1 << 10},
-		"objects":           {newBuilder(2, 1<<31).Bytes(), packfile.Limits{}, "Objects", 1 << 10},
-		"objects unlimited": {newBuilder(2, 5_000_000).Bytes(), packfile.Limits{Objects: -1}, "", 1 << 10},
+		"objects":           {objecttest.NewPack(2, 1<<31).Bytes(), packfile.Limits{}, "Objects", 1 << 10},
+		"objects unlimited": {objecttest.NewPack(2, 5_000_000).Bytes(), packfile.Limits{Objects: -1}, "", 1 << 10},
 		"1 GB of zeros":     {gigabyte, packfile.Limits{ObjectBytes: 512 * mega}, "ObjectBytes", 256 << 10},
 		"1 GB inflated":     {gigabyte, packfile.Limits{InflatedBytes: 512 * mega}, "InflatedBytes", 256 << 10},
 		"1 GB that lies":    {bomb(1024*mega, mega), packfile.Limits{ObjectBytes: 512 * mega}, "", 256 << 10},
 		"huge delta": {func() []byte {
-			b := newBuilder(2, 2)
-			at := b.add(3, "base")
-			b.add(6, delta(4, 1<<40, "\x90\x04"), byte(b.Len()-at))
-			return b.sum()
+			b := objecttest.NewPack(2, 2)
+			at := b.Add(3, "base")
+			b.Add(6, delta(4, 1<<40, "\x90\x04"), byte(b.Len()-at))
+			return b.Sum()
 		}(), packfile.Limits{}, "ObjectBytes", 1 << 10},
-		"doubling deltas": {doubling.sum(), packfile.Limits{InflatedBytes: 32 << 20}, "InflatedBytes", 1 << 20},
+		"doubling deltas": {doubling.Sum(), packfile.Limits{InflatedBytes: 32 << 20}, "InflatedBytes", 1 << 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &counted{Reader: bytes.NewReader(test.data)}
@@ -359,18 +313,18 @@ var fuzzLimits = packfile.Limits{ObjectBytes: 1 << 20, InflatedBytes: 4 << 20, O
 // any delta to any base, with go-git for a second opinion.
 func FuzzPack(f *testing.F) {
 	f.Add(sample(), "base", delta(4, 8, "\x90\x04\x90\x04"))
-	f.Add(newBuilder(3, 0).sum(), "base", delta(4, 6, "\x03abc\x91\x01\x03"))
+	f.Add(objecttest.NewPack(3, 0).Sum(), "base", delta(4, 6, "\x03abc\x91\x01\x03"))
 	f.Add([]byte{}, strings.Repeat("x", 70000), delta(70000, 65536, "\x80"))
 	f.Fuzz(func(t *testing.T, data []byte, base, d string) {
-		for _, data := range [][]byte{data, (&builder{*bytes.NewBuffer(bytes.Clone(data))}).sum()} {
+		for _, data := range [][]byte{data, (&objecttest.Pack{Buffer: *bytes.NewBuffer(bytes.Clone(data))}).Sum()} {
 			if p, err := packfile.Read(context.Background(), bytes.NewReader(data), packfile.Options{Limits: fuzzLimits}); err == nil {
 				p.Close()
 			}
 		}
-		b := newBuilder(2, 2)
-		at := b.add(3, base)
-		b.add(6, d, distance(b.Len()-at)...)
-		p, err := packfile.Read(context.Background(), bytes.NewReader(b.sum()), packfile.Options{Limits: fuzzLimits})
+		b := objecttest.NewPack(2, 2)
+		at := b.Add(3, base)
+		b.Add(6, d, distance(b.Len()-at)...)
+		p, err := packfile.Read(context.Background(), bytes.NewReader(b.Sum()), packfile.Options{Limits: fuzzLimits})
 		if err != nil {
 			return
 		}
@@ -391,10 +345,10 @@ func TestInflatedPositions(t *testing.T) {
 	text := strings.Repeat("a text that repeats, and some that does not: 8761234581276345\n", 20)
 	contents := []string{"", "x", text, strings.Repeat("0", 70000) + text, strings.Repeat(text, 300)}
 	levels := []int{flate.NoCompression, flate.HuffmanOnly, flate.BestSpeed, flate.BestCompression}
-	b := newBuilder(2, uint32(len(contents)*len(levels)))
+	b := objecttest.NewPack(2, uint32(len(contents)*len(levels)))
 	for _, level := range levels {
 		for _, content := range contents {
-			b.header(3, int64(len(content)))
+			b.Header(3, int64(len(content)))
 			b.WriteString("\x78\x9c")
 			z, _ := flate.NewWriter(b, level)
 			io.WriteString(z, content)
@@ -402,7 +356,7 @@ func TestInflatedPositions(t *testing.T) {
 			b.WriteString("sum?")
 		}
 	}
-	p, err := packfile.Read(t.Context(), bytes.NewReader(b.sum()), packfile.Options{})
+	p, err := packfile.Read(t.Context(), bytes.NewReader(b.Sum()), packfile.Options{})
 	must(t, err)
 	defer p.Close()
 	for _, content := range contents {

@@ -155,7 +155,7 @@ func TestReadThin(t *testing.T) {
 	if _, _, err := p.Stat(revision(t, repo, "HEAD~1")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the pack gives out an external object: %v", err)
 	}
-	empty, err := packfile.Read(context.Background(), bytes.NewReader(newBuilder(2, 0).sum()), packfile.Options{})
+	empty, err := packfile.Read(context.Background(), bytes.NewReader(objecttest.NewPack(2, 0).Sum()), packfile.Options{})
 	must(t, err)
 	defer empty.Close()
 	for name, external := range map[string]object.Database{"none": nil, "empty": empty} {

@@ -119,10 +119,10 @@ func TestHTTPCredentialsInURL(t *testing.T) {
 		}
 		(&script{greeting: greeting2}).ServeHTTP(w, r)
 	}))
-	open(t, wire.HTTP(client, parse(t, strings.Replace(u.String(), "http://", "http://me:s3cret@", 1))))
+	open(t, wire.HTTP(client, testenv.URL(t, strings.Replace(u.String(), "http://", "http://me:s3cret@", 1))))
 	for _, bad := range []string{"http://me:s3cret2@" + u.Host + "/repo.git", "http://me:s3cret2@127.0.0.1:1/repo.git", "http://me:s3cret@h/p?token=s3cret",
 		"ftp://me:s3cret@h/p", "http:///p"} {
-		if _, err := dial(context.Background(), wire.HTTP(client, parse(t, bad))); err == nil || strings.Contains(err.Error(), "s3cret") {
+		if _, err := dial(context.Background(), wire.HTTP(client, testenv.URL(t, bad))); err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
@@ -164,13 +164,13 @@ func TestTLSErrors(t *testing.T) {
 		{"nobody listens", plain, "http://127.0.0.1:1", wire.Dial, "refused"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := dial(context.Background(), wire.HTTP(tt.client, parse(t, tt.url+"/repo.git")))
+			_, err := dial(context.Background(), wire.HTTP(tt.client, testenv.URL(t, tt.url+"/repo.git")))
 			if e, ok := errors.AsType[*wire.Error](err); !ok || e.Phase != tt.phase || !strings.Contains(err.Error(), tt.want) || tt.client == foreign && !errors.Is(err, wire.ErrAuth) {
 				t.Errorf("%v, want %s in phase %s", err, tt.want, tt.phase)
 			}
 		})
 	}
-	open(t, wire.HTTP(s.Client(), parse(t, s.URL+"/repo.git")))
+	open(t, wire.HTTP(s.Client(), testenv.URL(t, s.URL+"/repo.git")))
 }
 
 // authorize adds credentials to every request, wherever it goes.
@@ -257,7 +257,7 @@ func TestRedirects(t *testing.T) {
 	var down http.Handler = http.RedirectHandler(other.String()+query, http.StatusFound)
 	tlsServer := httptest.NewTLSServer(down)
 	t.Cleanup(tlsServer.Close)
-	if _, err := dial(context.Background(), wire.HTTP(tlsServer.Client(), parse(t, tlsServer.URL+"/repo.git"))); !errors.Is(err, wire.ErrRedirect) || !strings.Contains(err.Error(), "gives up TLS") {
+	if _, err := dial(context.Background(), wire.HTTP(tlsServer.Client(), testenv.URL(t, tlsServer.URL+"/repo.git"))); !errors.Is(err, wire.ErrRedirect) || !strings.Contains(err.Error(), "gives up TLS") {
 		t.Errorf("from https to http: %v", err)
 	}
 }

@@ -84,7 +84,7 @@ func TestSSHErrors(t *testing.T) {
 		_, err := dial(context.Background(), wire.SSH(s.config, u))
 		return err
 	}
-	err := try(parse(t, "ssh://user:s3cret@"+s.Addr+"/none.git"))
+	err := try(testenv.URL(t, "ssh://user:s3cret@"+s.Addr+"/none.git"))
 	if e, ok := errors.AsType[*wire.Error](err); !ok || !errors.Is(err, wire.ErrNotFound) || e.Phase != wire.Advertisement || strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("no repository: %v", err)
 	}
@@ -92,12 +92,12 @@ func TestSSHErrors(t *testing.T) {
 		t.Errorf("user %q", user)
 	}
 	for _, bad := range []string{"ssh://h", "ssh://h/", "ssh:///p", "http://h/p", "ssh://h/a%0ab", "ssh://h/a%00", "ssh://h/%ff", "ssh://h/a?b"} {
-		if e, ok := errors.AsType[*wire.Error](try(parse(t, bad))); !ok || e.Phase != wire.Dial {
+		if e, ok := errors.AsType[*wire.Error](try(testenv.URL(t, bad))); !ok || e.Phase != wire.Dial {
 			t.Errorf("%s: %v", bad, e)
 		}
 	}
 	s.config.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("proxy is down") }
-	if e, ok := errors.AsType[*wire.Error](try(parse(t, s.Repo()))); !ok || e.Phase != wire.Dial || !strings.Contains(e.Error(), "proxy is down") {
+	if e, ok := errors.AsType[*wire.Error](try(testenv.URL(t, s.Repo()))); !ok || e.Phase != wire.Dial || !strings.Contains(e.Error(), "proxy is down") {
 		t.Errorf("dial: %v", e)
 	}
 }
@@ -291,11 +291,11 @@ func checkError(t *testing.T, err error) {
 }
 
 func TestLFSGrantNeedsSSH(t *testing.T) {
-	_, err := wire.LFSGrant(t.Context(), wire.HTTP(http.DefaultClient, parse(t, "http://127.0.0.1/repo.git")))
+	_, err := wire.LFSGrant(t.Context(), wire.HTTP(http.DefaultClient, testenv.URL(t, "http://127.0.0.1/repo.git")))
 	if !errors.Is(err, wire.ErrUnsupported) {
 		t.Errorf("%v", err)
 	}
-	_, err = wire.LFSGrant(t.Context(), wire.SSH(wire.SSHConfig{}, parse(t, "ssh://127.0.0.1/")))
+	_, err = wire.LFSGrant(t.Context(), wire.SSH(wire.SSHConfig{}, testenv.URL(t, "ssh://127.0.0.1/")))
 	if err == nil || !strings.Contains(err.Error(), "ssh://[USER@]HOST") {
 		t.Errorf("%v", err)
 	}

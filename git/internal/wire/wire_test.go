@@ -27,14 +27,7 @@ func serve(t testing.TB, h http.Handler) (*http.Client, *url.URL) {
 	t.Helper()
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
-	return s.Client(), parse(t, s.URL+"/repo.git")
-}
-
-func parse(t testing.TB, s string) *url.URL {
-	t.Helper()
-	u, err := url.Parse(s)
-	must(t, err)
-	return u
+	return s.Client(), testenv.URL(t, s.URL+"/repo.git")
 }
 
 // An sshServer is an ssh server, and what a client needs that may log in.
@@ -58,7 +51,7 @@ func serveSSH(t testing.TB, c testenv.SSH, repo *testenv.Repo) *sshServer {
 // to leads to a repository of the server.
 func (s *sshServer) to(t testing.TB, path string) wire.Transport {
 	t.Helper()
-	return wire.SSH(s.config, parse(t, "ssh://"+s.Addr+path))
+	return wire.SSH(s.config, testenv.URL(t, "ssh://"+s.Addr+path))
 }
 
 // program is a program that answers, on standard output and standard error, and exits.
