@@ -268,9 +268,7 @@ func TestStandIn(t *testing.T) {
 		if c.rules != "" {
 			want = strings.TrimSpace(".sourceignore " + want)
 		}
-		if got != want {
-			t.Errorf("%s: %q, want %q", name, got, want)
-		}
+		testenv.Equal(t, got, want, name)
 		if _, real := newMemory(all...).fetch(t, c.edit); real != got {
 			t.Errorf("%s: a bucket has %q, the directory %q", name, real, got)
 		}
@@ -320,9 +318,7 @@ func TestStandInName(t *testing.T) {
 	} {
 		b := newBucket(func(s *source.BucketSpec) { s.Endpoint = endpoint })
 		o := bucket.New(b, source.Env{Local: map[string]string{name: dir}}, nil)
-		if got := artifactOf(t, o); got != "a" {
-			t.Errorf("%s: %q", endpoint, got)
-		}
+		testenv.Equal(t, artifactOf(t, o), "a", endpoint)
 	}
 }
 
@@ -373,9 +369,8 @@ func TestAccess(t *testing.T) {
 		"default/proxy":  sourcetest.Secret("address", "http://proxy.example:3128", "username", "u", "password", "p"),
 	}
 	d := newMemory("a", "1")
-	if _, _, err := d.origin(newBucket(everything), source.Env{Secrets: held}).Resolve(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	_, _, err := d.origin(newBucket(everything), source.Env{Secrets: held}).Resolve(t.Context(), nil)
+	must(t, err)
 	for name, c := range map[string]struct {
 		secret string
 		data   []string // nil: there is no such Secret
@@ -467,9 +462,7 @@ func TestETag(t *testing.T) {
 	for s, want := range map[string]string{
 		`"abc"`: "abc", `W/"abc"`: "abc", `abc`: "abc", ` "abc" `: "abc", `""`: "", ``: "", `"`: `"`, `W/`: "", `"a"b"`: `a"b`,
 	} {
-		if got := bucket.ETag(s); got != want {
-			t.Errorf("%q: %q, want %q", s, got, want)
-		}
+		testenv.Equal(t, bucket.ETag(s), want, s)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -122,9 +123,7 @@ func TestIncremental(t *testing.T) {
 	for _, step := range steps {
 		step.edit()
 		r.report = source.Report{}
-		if got := r.run(t); got != step.opened {
-			t.Errorf("%s: opened %s, want %s", step.name, got, step.opened)
-		}
+		testenv.Equal(t, r.run(t), step.opened, "%s: opened", step.name)
 		notes := strings.Join(r.report.Notes, "\n")
 		if !strings.Contains(notes, step.note) && step.note != "-" || step.note == "" && notes != "" {
 			t.Errorf("%s: notes %q", step.name, notes)
@@ -153,9 +152,7 @@ func TestIncrementalWithout(t *testing.T) {
 			r.run(t)
 			d.put("b", "3")
 			lose(r)
-			if got := r.run(t); got != "a b" {
-				t.Errorf("opened %s", got)
-			}
+			testenv.Equal(t, r.run(t), "a b", "opened")
 			r.same(t)
 		})
 	}
@@ -205,9 +202,7 @@ func TestIncrementalSpoiled(t *testing.T) {
 			}
 			r.env.Sources = sources.Sources
 			d.put("c", "4")
-			if got := r.run(t); got != "c" {
-				t.Errorf("then it opened %s", got)
-			}
+			testenv.Equal(t, r.run(t), "c", "then it opened")
 			r.same(t)
 		})
 	}
@@ -266,8 +261,6 @@ func TestIncrementalNames(t *testing.T) {
 	r := newRig(t, d)
 	r.run(t)
 	d.put("changes", "2")
-	if got := r.run(t); got != "changes" {
-		t.Errorf("opened %q", got)
-	}
+	testenv.Equal(t, r.run(t), "changes", "opened")
 	r.same(t)
 }

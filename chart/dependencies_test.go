@@ -12,7 +12,6 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -128,37 +127,6 @@ func demandFailure(t *testing.T, err error, says ...string) {
 	}
 }
 
-// spools counts the spools that are in use.
-type spools struct {
-	t     *testing.T
-	mu    sync.Mutex
-	files []*os.File
-}
-
-// create creates one: a file without a name.
-func (s *spools) create() (*os.File, error) {
-	f, err := os.CreateTemp(s.t.TempDir(), "")
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.files = append(s.files, f)
-	return f, os.Remove(f.Name())
-}
-
-// demandClosed demands that none is open.
-func (s *spools) demandClosed() {
-	s.t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, f := range s.files {
-		if _, err := f.Stat(); !errors.Is(err, os.ErrClosed) {
-			s.t.Errorf("a spool is still open: %v", err)
-		}
-	}
-}
-
 // archiveOf returns the .tgz of a chart.
 func archiveOf(t *testing.T, name, version string) []byte {
 	t.Helper()
@@ -265,9 +233,8 @@ func TestChartsOfRepositories(t *testing.T) {
 // TestARepositoryThatNobodyNamed: a name of a repository stands for an object.
 func TestARepositoryThatNobodyNamed(t *testing.T) {
 	for _, repository := range []string{"@b", "alias:b"} {
-		if _, err := completed(t, newOpener(t, ""), umbrella("db 0.x "+repository), "."); err == nil || !strings.Contains(err.Error(), "PkgRepository/default/b") {
-			t.Errorf("%s: %v", repository, err)
-		}
+		_, err := completed(t, newOpener(t, ""), umbrella("db 0.x "+repository), ".")
+		testenv.ErrorSays(t, err, "PkgRepository/default/b", repository)
 	}
 }
 
@@ -519,8 +486,8 @@ func TestArchivesThatAreTooMuchTogether(t *testing.T) {
 		site.Put(testenv.ChartVersion{Name: name, Version: "1.0.0", Files: map[string]string{"noise.txt": string(noise)}})
 		list = append(list, name+" * "+site.URL())
 	}
-	s, files := newOpener(t, ""), &spools{t: t}
-	s.env.Limits.Bytes, s.env.Limits.Temp = 64<<10, files.create
+	s, files := newOpener(t, ""), testenv.NewSpools(t)
+	s.env.Limits.Bytes, s.env.Limits.Temp = 64<<10, files.Create
 	_, err := completed(t, s, umbrella(list[:2]...), ".")
 	must(t, err)
 	site.Reset()
@@ -529,7 +496,7 @@ func TestArchivesThatAreTooMuchTogether(t *testing.T) {
 	if n := site.Count(testenv.GetChart); n > 4+parallelFetches || site.Count(testenv.GetIndex) != 1 {
 		t.Errorf("%d charts were asked for, and the index %d times", n, site.Count(testenv.GetIndex))
 	}
-	files.demandClosed()
+	files.Closed()
 }
 
 // TestArchivesThatUnpackToTooMuchTogether: they are small as they lie in the
@@ -549,8 +516,8 @@ func TestArchivesThatUnpackToTooMuchTogether(t *testing.T) {
 		limit int64
 		says  string
 	}{{-1, ""}, {1 << 20, ""}, {64 << 10, "more than 65536 bytes in all archives together"}} {
-		s, spools := newOpener(t, ""), &spools{t: t}
-		s.env.Limits.Bytes, s.env.Limits.Temp = c.limit, spools.create
+		s, spools := newOpener(t, ""), testenv.NewSpools(t)
+		s.env.Limits.Bytes, s.env.Limits.Temp = c.limit, spools.Create
 		_, err := completed(t, s, tree, ".")
 		if c.says == "" && err != nil {
 			t.Errorf("limit %d: %v", c.limit, err)
@@ -558,10 +525,10 @@ func TestArchivesThatUnpackToTooMuchTogether(t *testing.T) {
 		if c.says != "" {
 			demandFailure(t, err, `"c02"`, c.says)
 		}
-		if n := len(spools.files); c.says != "" && n > 10 {
+		if n := spools.Made(); c.says != "" && n > 10 {
 			t.Errorf("%d spools were made", n)
 		}
-		spools.demandClosed()
+		spools.Closed()
 	}
 }
 

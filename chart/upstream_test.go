@@ -26,19 +26,6 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
-// objects is a list of what there is in the namespace.
-type objects []source.Object
-
-func (o objects) Source(context.Context, source.Reference) (source.Object, error) {
-	return nil, fs.ErrNotExist
-}
-func (o objects) List(context.Context, string, string) ([]source.Object, error) { return o, nil }
-
-// Open has nothing to open.
-func (o objects) Open(context.Context, artifact.Artifact) (io.ReadCloser, error) {
-	return nil, fs.ErrNotExist
-}
-
 // password must not show anywhere.
 const password = "cAnArY/+p4ss"
 
@@ -308,7 +295,7 @@ func TestMixedProvenance(t *testing.T) {
 	c := testenv.StartCharts(t, testenv.ChartsConfig{})
 	c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: data, URLs: []string{g.URL("team/app:1.0.0")}})
 	b := newOpenerTest(t, c.URL(), c)
-	b.s.env.Sources = objects{namedRepository("team", g.URL("team"), "")}
+	b.s.env.Sources = &source.Inventory{Objects: []source.Object{namedRepository("team", g.URL("team"), "")}}
 	b.repo.Spec.Verify = &source.PkgRepositoryVerification{SecretRef: *ref("ring")}
 	b.s.env.Secrets.(sourcetest.Secrets)["default/ring"] = source.Secret{Data: map[string][]byte{"ann": public(t, ann, true)}}
 	good := signText(t, ann, now, statement("app", "1.0.0", data))
@@ -460,7 +447,7 @@ func TestMixed(t *testing.T) {
 	put := func(digest, url string) *openerTest {
 		c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0+b", Archive: data, Digest: digest, URLs: []string{url}})
 		b := newOpenerTest(t, c.URL(), c)
-		b.s.env.Sources = objects{namedRepository("else", g.URL("else"), "missing"), namedRepository("all", "oci://"+g.Host, "missing"), namedRepository("teams", g.URL("team"), "user"), namedRepository("root", open.URL("team"), "")}
+		b.s.env.Sources = &source.Inventory{Objects: []source.Object{namedRepository("else", g.URL("else"), "missing"), namedRepository("all", "oci://"+g.Host, "missing"), namedRepository("teams", g.URL("team"), "user"), namedRepository("root", open.URL("team"), "")}}
 		return b
 	}
 	for name, row := range map[string]struct{ digest, url string }{

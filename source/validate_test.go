@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -248,16 +249,12 @@ func TestValidateGo(t *testing.T) {
 		t.Errorf("%+v", g.Header)
 	}
 	g.Spec.Interval, g.Spec.Timeout = -1, -1
-	if errs := split(source.Validate(g)); len(errs) != 2 {
-		t.Errorf("negative durations: %v", errs)
-	}
+	testenv.Equal(t, len(split(source.Validate(g))), 2, "negative durations")
 	for _, obj := range []source.Object{
 		&source.Bucket{Spec: source.BucketSpec{Timeout: -1}}, &source.OCIRepository{Spec: source.OCIRepositorySpec{Interval: -1}},
 		&source.PkgRepository{Spec: source.PkgRepositorySpec{Interval: -1}}, &source.PkgChart{Spec: source.PkgChartSpec{Interval: -1}},
 	} {
-		if err := source.Validate(obj); err == nil || !strings.Contains(err.Error(), "must not be negative") {
-			t.Errorf("%T: %v", obj, err)
-		}
+		testenv.ErrorSays(t, source.Validate(obj), "must not be negative", obj)
 	}
 	c := &source.PkgChart{Spec: source.PkgChartSpec{
 		SourceRef: source.LocalChartSourceReference{Kind: "HelmRepository"},
@@ -268,16 +265,10 @@ func TestValidateGo(t *testing.T) {
 	if c.Kind != "PkgChart" || c.Spec.SourceRef.Kind != "PkgRepository" {
 		t.Errorf("%s of %s", c.Kind, c.Spec.SourceRef.Kind)
 	}
-	if err := source.Validate(c); err == nil || !strings.Contains(err.Error(), "trustedRootSecretRef: does not exist") {
-		t.Error(err)
-	}
+	testenv.ErrorSays(t, source.Validate(c), "trustedRootSecretRef: does not exist")
 	g.Metadata.Annotations = map[string]string{"a": strings.Repeat("x", 256<<10)}
-	if err := source.Validate(g); err == nil || !strings.Contains(err.Error(), "metadata.annotations: must hold at most 256 KiB") {
-		t.Error(err)
-	}
-	if got := source.Warnings(&source.ExternalArtifact{}); len(got) != 0 {
-		t.Error(got)
-	}
+	testenv.ErrorSays(t, source.Validate(g), "metadata.annotations: must hold at most 256 KiB")
+	testenv.Equal(t, len(source.Warnings(&source.ExternalArtifact{})), 0)
 }
 
 // TestRefNames holds names that git check-ref-format refuses, and some it takes.
