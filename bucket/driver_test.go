@@ -397,6 +397,8 @@ func TestAccess(t *testing.T) {
 	}
 }
 
+// An endpoint that validation refuses, for reasons that TestAdmission of package
+// source has, is refused here as well, and nothing of it shows.
 func TestEndpoint(t *testing.T) {
 	for _, c := range []struct {
 		provider, text string
@@ -405,18 +407,9 @@ func TestEndpoint(t *testing.T) {
 		says           string // of the error
 	}{
 		{"generic", "minio.example:9000", false, "https://minio.example:9000", "", ""},
-		{"generic", "https://minio.example", false, "", "", "has a scheme"},
-		{"generic", "minio.example/bucket", false, "", "", "has a path"},
 		{"generic", "user:canary@minio.example", false, "", "", "user information"},
-		{"generic", "minio.example#canary", false, "", "", "fragment"},
 		{"generic", "minio.example\ncanary", false, "", "", "control characters"},
-		{"generic", "", false, "", "", "is required"},
-		{"generic", "minio.example:0", false, "", "", "names no host"},
-		{"generic", "minio.example:65536", false, "", "", "names no host"},
-		{"generic", strings.Repeat("a", 8193), false, "", "", "8193 bytes"},
 		{"gcp", "http://127.0.0.1:4443", false, "", "", "set spec.insecure"},
-		{"gcp", "https://storage.example?a=b", false, "", "", "has a query"},
-		{"gcp", "ftp://storage.example", true, "", "", "another scheme"},
 		{"azure", "https://acc.blob.core.windows.net/?sv=1&sig=ca%2Fnary%3D", false, "https://acc.blob.core.windows.net", "sv=1&sig=ca%2Fnary%3D", ""},
 		{"azure", "https://canary@acc.example?sig=canary", false, "", "", "user information"},
 		{"azure", "https://acc.example:port?sig=canary", false, "", "", "cannot be parsed"},

@@ -115,7 +115,7 @@ func hostileListings() map[*maker]map[string]*testenv.Defect {
 			"page token has more than":      json(`{"kind":"storage#objects","nextPageToken":"` + long + `"}`),
 			"no listing; token":             json(`{"kind":"storage#objects","nextPageToken":["canary"]}`),
 			"no listing; deep":              json(`{"odd":` + strings.Repeat(`[`, 1<<20)),
-			"larger than 8388608 bytes":     json(strings.Repeat(" ", 17<<20)),
+			"larger than 8388608 bytes":     json(strings.Repeat(" ", 9<<20)),
 			"larger than 8388608 bytes; 1":  {Do: testenv.Swell, After: 64 << 20},
 			"400 Bad Request: listed":       answer(400, `[{"error":{"code":400,"message":"listed","errors":[{"reason":"a reason"}]}}]`),
 			"403 Forbidden: grant":          answer(403, `{"error":7}`),

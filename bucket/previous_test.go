@@ -161,8 +161,8 @@ func TestIncrementalWithout(t *testing.T) {
 // An artifact that is not what it was published as costs a second listing.
 func TestIncrementalSpoiled(t *testing.T) {
 	t.Parallel()
-	large := someText(7, 700_000)
-	objects := []string{"a", "1", "b", large, "c", someText(8, 200_000), "d", "4", "e", "5"}
+	large := someText(7, 300_000)
+	objects := []string{"a", "1", "b", large, "c", someText(8, 100_000), "d", "4", "e", "5"}
 	for name, spoil := range map[string]func(archive []byte) io.Reader{
 		"empty":           func([]byte) io.Reader { return strings.NewReader("") },
 		"not compressed":  func([]byte) io.Reader { return strings.NewReader("hello") },
@@ -173,7 +173,7 @@ func TestIncrementalSpoiled(t *testing.T) {
 		"damaged first":   func(b []byte) io.Reader { b[12] ^= 0xff; return bytes.NewReader(b) },
 		"damaged sum":     func(b []byte) io.Reader { b[len(b)-5] ^= 1; return bytes.NewReader(b) },
 		"another content": func([]byte) io.Reader {
-			return bytes.NewReader(packed("a", "1", "b", someText(9, 700_000), "c", "3", "d", "4", "e", "5"))
+			return bytes.NewReader(packed("a", "1", "b", someText(9, 300_000), "c", "3", "d", "4", "e", "5"))
 		},
 		"another size":         func([]byte) io.Reader { return bytes.NewReader(packed("a", "22", "b", large, "d", "4", "e", "5")) },
 		"without the first":    func([]byte) io.Reader { return bytes.NewReader(packed("b", large, "d", "4", "e", "5")) },

@@ -138,10 +138,7 @@ func archiveOf(t *testing.T, name, version string) []byte {
 // push pushes a chart to a registry as the package manager does.
 func push(t *testing.T, g *testenv.Registry, repo, name, version string) {
 	t.Helper()
-	g.Push(repo+"/"+name, strings.ReplaceAll(version, "+", "_"), testenv.Manifest{
-		Config: &testenv.Blob{MediaType: "application/vnd.cncf.helm.config.v1+json", Data: fmt.Appendf(nil, `{"name":%q,"version":%q,"apiVersion":"v2"}`, name, version)},
-		Layers: []testenv.Blob{{MediaType: "application/vnd.cncf.helm.chart.content.v1.tar+gzip", Data: archiveOf(t, name, version)}},
-	})
+	g.Push(repo+"/"+name, tagOf(version), chartImage(archiveOf(t, name, version)))
 }
 
 // umbrella returns a tree whose root is a chart with dependencies.
@@ -183,13 +180,13 @@ func basic(username, password string) string {
 func TestChartsOfRepositories(t *testing.T) {
 	site := testenv.StartCharts(t, testenv.ChartsConfig{})
 	for _, v := range []string{"1.0.0", "1.2.3", "2.0.0-rc.1"} {
-		site.Put(testenv.ChartVersion{Name: "lib", Version: v, Archive: archiveOf(t, "lib", v)})
+		site.Put(testenv.ChartVersion{Name: "lib", Version: v})
 	}
 	registry := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	for _, v := range []string{"1.0.0", "1.5.0+build.2"} {
 		push(t, registry, "team/charts", "db", v)
 	}
-	site.Put(testenv.ChartVersion{Name: "Odd_name", Version: "1.0.0", Archive: archiveOf(t, "Odd_name", "1.0.0")})
+	site.Put(testenv.ChartVersion{Name: "Odd_name", Version: "1.0.0"})
 	push(t, registry, "team/charts", "odd_name", "1.0.0")
 	named := repositoryObject("mine", site.URL(), "") + repositoryObject("registry", registry.URL("team/charts"), "")
 	http, oci := site.URL(), registry.URL("team/charts")
@@ -245,10 +242,10 @@ func TestEachServerGetsItsOwnCredentials(t *testing.T) {
 	b := testenv.StartCharts(t, testenv.ChartsConfig{Username: "bob", Password: "secret-of-b"})
 	open := testenv.StartCharts(t, testenv.ChartsConfig{})
 	registry := testenv.StartRegistry(t, testenv.RegistryConfig{Username: "eve", Password: "secret-of-c"})
-	a.Put(testenv.ChartVersion{Name: "one", Version: "1.0.0", Archive: archiveOf(t, "one", "1.0.0")})
-	b.Put(testenv.ChartVersion{Name: "two", Version: "1.0.0", Archive: archiveOf(t, "two", "1.0.0")})
-	open.Put(testenv.ChartVersion{Name: "four", Version: "1.0.0", Archive: archiveOf(t, "four", "1.0.0")})
-	a.Put(testenv.ChartVersion{Name: "four", Version: "1.0.0", Archive: archiveOf(t, "four", "1.0.0"), URLs: []string{open.URLOf("four-1.0.0.tgz")}})
+	a.Put(testenv.ChartVersion{Name: "one", Version: "1.0.0"})
+	b.Put(testenv.ChartVersion{Name: "two", Version: "1.0.0"})
+	open.Put(testenv.ChartVersion{Name: "four", Version: "1.0.0"})
+	a.Put(testenv.ChartVersion{Name: "four", Version: "1.0.0", URLs: []string{open.URLOf("four-1.0.0.tgz")}})
 	push(t, registry, "team", "three", "1.0.0")
 	documents := repositoryObject("a", a.URL(), "a") + login("a", "ann", "secret-of-a") +
 		repositoryObject("b", b.URL(), "b") + login("b", "bob", "secret-of-b") +
@@ -288,7 +285,7 @@ func TestDependenciesAreVerified(t *testing.T) {
 	now := time.Now().Add(-time.Hour)
 	ann, other := newKey(t, now, 0), newKey(t, now, 0)
 	site := testenv.StartCharts(t, testenv.ChartsConfig{})
-	archive := site.Put(testenv.ChartVersion{Name: "lib", Version: "1.0.0", Archive: archiveOf(t, "lib", "1.0.0")})
+	archive := site.Put(testenv.ChartVersion{Name: "lib", Version: "1.0.0"})
 	documents := repositoryObject("strict", site.URL(), "") + "  verify: {secretRef: {name: ring}}\n" +
 		"---\napiVersion: v1\nkind: Secret\nmetadata: {name: ring}\ndata: {ann.asc: " + base64.StdEncoding.EncodeToString(public(t, ann, true)) + "}\n"
 	for _, c := range []struct {
@@ -320,7 +317,7 @@ func TestDependenciesAreVerified(t *testing.T) {
 // the object or, without one, that of the dependency.
 func TestDependenciesOffline(t *testing.T) {
 	site := testenv.StartCharts(t, testenv.ChartsConfig{})
-	archive := site.Put(testenv.ChartVersion{Name: "lib", Version: "1.0.0", Archive: archiveOf(t, "lib", "1.0.0")})
+	archive := site.Put(testenv.ChartVersion{Name: "lib", Version: "1.0.0"})
 	dir := t.TempDir()
 	for name, text := range map[string][]byte{"index.yaml": site.Index(), "lib-1.0.0.tgz": archive} {
 		must(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
