@@ -268,9 +268,7 @@ func TestStandIn(t *testing.T) {
 		if c.rules != "" {
 			want = strings.TrimSpace(".sourceignore " + want)
 		}
-		if got != want {
-			t.Errorf("%s: %q, want %q", name, got, want)
-		}
+		testenv.Equal(t, got, want, name)
 		if _, real := newMemory(all...).fetch(t, c.edit); real != got {
 			t.Errorf("%s: a bucket has %q, the directory %q", name, real, got)
 		}
@@ -320,9 +318,7 @@ func TestStandInName(t *testing.T) {
 	} {
 		b := newBucket(func(s *source.BucketSpec) { s.Endpoint = endpoint })
 		o := bucket.New(b, source.Env{Local: map[string]string{name: dir}}, nil)
-		if got := artifactOf(t, o); got != "a" {
-			t.Errorf("%s: %q", endpoint, got)
-		}
+		testenv.Equal(t, artifactOf(t, o), "a", endpoint)
 	}
 }
 
@@ -373,9 +369,8 @@ func TestAccess(t *testing.T) {
 		"default/proxy":  sourcetest.Secret("address", "http://proxy.example:3128", "username", "u", "password", "p"),
 	}
 	d := newMemory("a", "1")
-	if _, _, err := d.origin(newBucket(everything), source.Env{Secrets: held}).Resolve(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	_, _, err := d.origin(newBucket(everything), source.Env{Secrets: held}).Resolve(t.Context(), nil)
+	must(t, err)
 	for name, c := range map[string]struct {
 		secret string
 		data   []string // nil: there is no such Secret
@@ -402,6 +397,8 @@ func TestAccess(t *testing.T) {
 	}
 }
 
+// An endpoint that validation refuses, for reasons that TestAdmission of package
+// source has, is refused here as well, and nothing of it shows.
 func TestEndpoint(t *testing.T) {
 	for _, c := range []struct {
 		provider, text string
@@ -410,18 +407,9 @@ func TestEndpoint(t *testing.T) {
 		says           string // of the error
 	}{
 		{"generic", "minio.example:9000", false, "https://minio.example:9000", "", ""},
-		{"generic", "https://minio.example", false, "", "", "has a scheme"},
-		{"generic", "minio.example/bucket", false, "", "", "has a path"},
 		{"generic", "user:canary@minio.example", false, "", "", "user information"},
-		{"generic", "minio.example#canary", false, "", "", "fragment"},
 		{"generic", "minio.example\ncanary", false, "", "", "control characters"},
-		{"generic", "", false, "", "", "is required"},
-		{"generic", "minio.example:0", false, "", "", "names no host"},
-		{"generic", "minio.example:65536", false, "", "", "names no host"},
-		{"generic", strings.Repeat("a", 8193), false, "", "", "8193 bytes"},
 		{"gcp", "http://127.0.0.1:4443", false, "", "", "set spec.insecure"},
-		{"gcp", "https://storage.example?a=b", false, "", "", "has a query"},
-		{"gcp", "ftp://storage.example", true, "", "", "another scheme"},
 		{"azure", "https://acc.blob.core.windows.net/?sv=1&sig=ca%2Fnary%3D", false, "https://acc.blob.core.windows.net", "sv=1&sig=ca%2Fnary%3D", ""},
 		{"azure", "https://canary@acc.example?sig=canary", false, "", "", "user information"},
 		{"azure", "https://acc.example:port?sig=canary", false, "", "", "cannot be parsed"},
@@ -467,9 +455,7 @@ func TestETag(t *testing.T) {
 	for s, want := range map[string]string{
 		`"abc"`: "abc", `W/"abc"`: "abc", `abc`: "abc", ` "abc" `: "abc", `""`: "", ``: "", `"`: `"`, `W/`: "", `"a"b"`: `a"b`,
 	} {
-		if got := bucket.ETag(s); got != want {
-			t.Errorf("%q: %q, want %q", s, got, want)
-		}
+		testenv.Equal(t, bucket.ETag(s), want, s)
 	}
 }
 

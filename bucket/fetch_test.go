@@ -110,9 +110,7 @@ func checked(t *testing.T, archive io.Reader, sizes map[string]int64) {
 			t.Fatalf("%s: %d bytes, %v", key, len(got), err)
 		}
 	}
-	if n := tree.Report().Files; n != len(sizes) {
-		t.Errorf("%d files instead of %d", n, len(sizes))
-	}
+	testenv.Equal(t, tree.Report().Files, len(sizes), "files")
 }
 
 func TestFetch(t *testing.T) {
@@ -129,9 +127,7 @@ func TestFetch(t *testing.T) {
 				report, err := holding(t, &shop{}, sizes).WriteTo(ctx, &out)
 				must(t, err)
 				checked(t, &out, sizes)
-				if want := fmt.Sprintf("stored artifact with %d fetched files from 'apps' bucket", len(sizes)); report.Message != want {
-					t.Error(report.Message)
-				}
+				testenv.Equal(t, report.Message, fmt.Sprintf("stored artifact with %d fetched files from 'apps' bucket", len(sizes)))
 			})
 		})
 	}
@@ -141,9 +137,8 @@ func TestFetch(t *testing.T) {
 func TestFetchLatency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, d := time.Now(), &shop{latency: 20 * time.Millisecond}
-		if _, err := holding(t, d, small(3200)).WriteTo(t.Context(), io.Discard); err != nil {
-			t.Fatal(err)
-		}
+		_, err := holding(t, d, small(3200)).WriteTo(t.Context(), io.Discard)
+		must(t, err)
 		if took, want := time.Since(begun), 3200/maxRequests*20*time.Millisecond; took > want*11/10 {
 			t.Errorf("%s of waiting instead of %s", took, want)
 		}
@@ -162,9 +157,8 @@ func TestFetchMemory(t *testing.T) {
 	} {
 		f := newFetch(t.Context(), holding(t, d, sizes).snapshot, nil, func(int) {})
 		used := measure.Allocated(func() {
-			if _, err := f.pack(func(ctx context.Context) (artifact.Report, error) { return artifact.Tar(ctx, io.Discard, f.tree) }); err != nil {
-				t.Fatal(err)
-			}
+			_, err := f.pack(func(ctx context.Context) (artifact.Report, error) { return artifact.Tar(ctx, io.Discard, f.tree) })
+			must(t, err)
 		})
 		if !f.memory.TryAcquire(allAhead) || len(f.arrivals) != 0 || used > 64<<20 {
 			t.Errorf("%s: %d arrivals are left, %d bytes were allocated", name, len(f.arrivals), used)
@@ -276,9 +270,7 @@ func TestFetchStorageFails(t *testing.T) {
 		}}
 		sizes := map[string]int64{"a": 10 << 20, "d1": 100, "d2": 100, "e": 1 << 20, "f": 9}
 		_, err := holding(t, d, sizes).WriteTo(t.Context(), writeFunc(func([]byte) (int, error) { return 0, full }))
-		if !errors.Is(err, full) {
-			t.Error(err)
-		}
+		testenv.ErrorIs(t, err, full)
 		if step, ok := errors.AsType[*source.StepError](err); ok {
 			t.Errorf("the step is %s", step.Step)
 		}
@@ -295,9 +287,8 @@ func TestFetchProgress(t *testing.T) {
 	sizes["empty"] = 0
 	c := holding(t, &shop{}, sizes)
 	c.origin.env.Progress = func(p source.Progress) { calls = append(calls, p) }
-	if _, err := c.WriteTo(t.Context(), io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	_, err := c.WriteTo(t.Context(), io.Discard)
+	must(t, err)
 	if n := len(calls); n < 10 || n > maxReports+1 {
 		t.Errorf("%d calls", n)
 	}
@@ -306,9 +297,7 @@ func TestFetchProgress(t *testing.T) {
 			t.Errorf("%d after %d", p.Done, calls[i].Done)
 		}
 	}
-	if want := (source.Progress{Object: "bucket/default/b", Phase: "receiving objects", Done: 1235, Total: 1235, Unit: "objects"}); calls[len(calls)-1] != want {
-		t.Error(calls[len(calls)-1])
-	}
+	testenv.Equal(t, calls[len(calls)-1], source.Progress{Object: "bucket/default/b", Phase: "receiving objects", Done: 1235, Total: 1235, Unit: "objects"})
 }
 
 // What Explain returns is all there is, less what stands in the way of files.
@@ -321,13 +310,10 @@ func TestExplainAgain(t *testing.T) {
 	if err := fs.WalkDir(first, ".", func(name string, _ fs.DirEntry, err error) error { names = append(names, name); return err }); err != nil {
 		t.Error(err)
 	}
-	if got := strings.Join(names, " "); got != ". a dir dir/b dir-c other other/x" {
-		t.Error(got)
-	}
+	testenv.Equal(t, strings.Join(names, " "), ". a dir dir/b dir-c other other/x")
 	for _, name := range []string{"a/b", "dir/c", "none"} {
-		if _, err := first.Open(name); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, err = first.Open(name)
+		testenv.ErrorIs(t, err, fs.ErrNotExist, name)
 	}
 }
 
@@ -394,9 +380,8 @@ func copied(t *testing.T, s *snapshot, r *rand.Rand) *previousArtifact {
 		}
 	}
 	var archive bytes.Buffer
-	if _, err := artifact.Pack(t.Context(), &archive, all); err != nil {
-		t.Fatal(err)
-	}
+	_, err := artifact.Pack(t.Context(), &archive, all)
+	must(t, err)
 	must(t, p.read(io.NopCloser(&archive)))
 	return p
 }
@@ -449,15 +434,11 @@ func TestResume(t *testing.T) {
 						if err == nil || !strings.Contains(err.Error(), fmt.Sprintf(` of %d bytes, 4 times within 64 KiB: `, size)) || errors.Is(err, source.ErrMoved) {
 							t.Error(err)
 						}
-						if n := d.opened.Load(); n != maxBreaks {
-							t.Errorf("opened %d times instead of %d", n, maxBreaks)
-						}
+						testenv.Equal(t, d.opened.Load(), maxBreaks, "times it was opened")
 						return
 					}
 					must(t, err)
-					if n := d.opened.Load(); n != c.opens {
-						t.Errorf("opened %d times instead of %d", n, c.opens)
-					}
+					testenv.Equal(t, d.opened.Load(), c.opens, "times it was opened")
 					checked(t, &out, sizes)
 				})
 			})
@@ -545,9 +526,7 @@ func TestResumeRefused(t *testing.T) {
 				if !ok || step.Step != source.StepFetch || step.Reason != cmp.Or(c.reason, operationFailed) {
 					t.Errorf("%#v", step)
 				}
-				if n := opened.Load(); n != c.opens {
-					t.Errorf("opened %d times instead of %d", n, c.opens)
-				}
+				testenv.Equal(t, opened.Load(), c.opens, "times it was opened")
 			})
 		})
 	}
@@ -595,21 +574,16 @@ func TestResumeStalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, sizes := time.Now(), map[string]int64{"a": 500_000}
 		var out bytes.Buffer
-		if _, err := holding(t, &shop{open: stalls(100, 300_000)}, sizes).WriteTo(t.Context(), &out); err != nil {
-			t.Fatal(err)
-		}
-		if took := time.Since(begun); took != 2*stallAfter {
-			t.Errorf("it was given up after %s", took)
-		}
+		_, err := holding(t, &shop{open: stalls(100, 300_000)}, sizes).WriteTo(t.Context(), &out)
+		must(t, err)
+		testenv.Equal(t, time.Since(begun), 2*stallAfter, "it was given up after")
 		checked(t, &out, sizes)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		c := holding(t, &shop{open: stalls(100, 100, 100, 100, 100)}, map[string]int64{"a": 500_000})
 		c.origin.bucket.Spec.Timeout = source.Duration(10 * time.Minute)
 		_, err := c.WriteTo(t.Context(), io.Discard)
-		if err == nil || !strings.Contains(err.Error(), "it ends after 100 of 500000 bytes, 4 times within 64 KiB: no data for 20s") {
-			t.Error(err)
-		}
+		testenv.ErrorSays(t, err, "it ends after 100 of 500000 bytes, 4 times within 64 KiB: no data for 20s")
 	})
 }
 

@@ -115,7 +115,7 @@ func hostileListings() map[*maker]map[string]*testenv.Defect {
 			"page token has more than":      json(`{"kind":"storage#objects","nextPageToken":"` + long + `"}`),
 			"no listing; token":             json(`{"kind":"storage#objects","nextPageToken":["canary"]}`),
 			"no listing; deep":              json(`{"odd":` + strings.Repeat(`[`, 1<<20)),
-			"larger than 8388608 bytes":     json(strings.Repeat(" ", 17<<20)),
+			"larger than 8388608 bytes":     json(strings.Repeat(" ", 9<<20)),
 			"larger than 8388608 bytes; 1":  {Do: testenv.Swell, After: 64 << 20},
 			"400 Bad Request: listed":       answer(400, `[{"error":{"code":400,"message":"listed","errors":[{"reason":"a reason"}]}}]`),
 			"403 Forbidden: grant":          answer(403, `{"error":7}`),
@@ -212,9 +212,7 @@ func TestHostileListings(t *testing.T) {
 			}
 		}
 	}
-	if stranger.Count() != 0 {
-		t.Errorf("a stranger was asked: %+v", stranger.Requests())
-	}
+	testenv.Equal(t, stranger.Count(), 0, "a stranger was asked: %+v", stranger.Requests())
 }
 
 // Whatever a store answers when an object is read: what is given out is what was listed, or there is an error.
@@ -301,9 +299,7 @@ func TestHostileObjects(t *testing.T) {
 			}
 		}
 	}
-	if stranger.Count() != 0 {
-		t.Errorf("a stranger was asked: %+v", stranger.Requests())
-	}
+	testenv.Equal(t, stranger.Count(), 0, "a stranger was asked: %+v", stranger.Requests())
 }
 
 // A listing without end, or without an answer, ends when nobody wants it any more.
@@ -325,9 +321,7 @@ func TestEndlessListings(t *testing.T) {
 				last = err
 			}
 			cancel(nil)
-			if !errors.Is(last, given) {
-				t.Errorf("%s, %s: %v", m.provider, name, last)
-			}
+			testenv.ErrorIs(t, last, given, "%s, %s", m.provider, name)
 		}
 	}
 }
@@ -427,13 +421,10 @@ func TestHostileTokenServices(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		given := errors.New("given up")
 		go func() { <-stalled; cancel(given) }()
-		if _, err := m.connect(ctx, service.access(s)); !errors.Is(err, given) {
-			t.Errorf("%s: %v", m.provider, err)
-		}
+		_, err := m.connect(ctx, service.access(s))
+		testenv.ErrorIs(t, err, given, m.provider)
 	}
-	if stranger.Count() != 0 {
-		t.Errorf("a stranger was asked: %+v", stranger.Requests())
-	}
+	testenv.Equal(t, stranger.Count(), 0, "a stranger was asked: %+v", stranger.Requests())
 }
 
 // ldap returns an access with keys of the token service of s.

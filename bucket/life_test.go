@@ -352,9 +352,7 @@ func TestFleetListsOnce(t *testing.T) {
 					lists++
 				}
 			}
-			if lists != c.want {
-				t.Errorf("%d lists, want %d", lists, c.want)
-			}
+			testenv.Equal(t, lists, c.want, "lists")
 			for i, obj := range objects {
 				want := 3
 				if name != "the same" && name != "another Secret" {
@@ -363,9 +361,7 @@ func TestFleetListsOnce(t *testing.T) {
 						want = []int{3, 1}[i%2]
 					}
 				}
-				if got := len(r.Contents(obj.Artifact())); got != want {
-					t.Errorf("object %d has %d files, want %d", i, got, want)
-				}
+				testenv.Equal(t, len(r.Contents(obj.Artifact())), want, "object %d: files", i)
 			}
 		})
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/bucket"
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -99,9 +100,7 @@ func TestRequests(t *testing.T) {
 		if l, r := d.counts(); l != lists || r != opens {
 			t.Errorf("%s: %d listings and %d reads, want %d and %d", name, l, r, lists, opens)
 		}
-		if rev.Renew != renew {
-			t.Errorf("%s: renew %q, want %q", name, rev.Renew, renew)
-		}
+		testenv.Equal(t, rev.Renew, renew, "%s: renew", name)
 		state = next
 		return rev
 	}
@@ -114,27 +113,23 @@ func TestRequests(t *testing.T) {
 	d.set(".sourceignore", memoryObject{data: "# nothing\n", etag: "touched"})
 	step("the same rules once more", 1, 1, "")
 	d.put(".sourceignore", "# nothing much\n")
-	if rev := step("other rules", 1, 1, changed); rev.ID != first.ID {
-		t.Errorf("revision %s, was %s", rev.ID, first.ID)
-	}
+	testenv.Equal(t, step("other rules", 1, 1, changed).ID, first.ID, "revision")
 	d.remove(".sourceignore")
 	step("rules disappear", 1, 0, changed)
 	d.put("a", "3")
 	second := step("changed", 1, 0, "")
-	if _, err := o.Open(t.Context(), second); err != nil {
-		t.Fatal(err)
-	}
+	_, err := o.Open(t.Context(), second)
+	must(t, err)
 	if l, r := d.counts(); l+r != 0 {
 		t.Errorf("opened with %d listings and %d reads", l, r)
 	}
-	if _, err := o.Open(t.Context(), second); err != nil {
-		t.Fatal(err)
-	}
+	_, err = o.Open(t.Context(), second)
+	must(t, err)
 	if l, r := d.counts(); l != 1 || r != 0 {
 		t.Errorf("opened again with %d listings and %d reads", l, r)
 	}
 	step("unchanged once more", 1, 0, "")
-	_, err := o.Open(t.Context(), first)
+	_, err = o.Open(t.Context(), first)
 	if !errors.Is(err, source.ErrMoved) || !strings.Contains(err.Error(), first.ID) || !strings.Contains(err.Error(), second.ID) {
 		t.Errorf("another revision: %v", err)
 	}
@@ -249,9 +244,7 @@ func TestRulesMove(t *testing.T) {
 		d := newMemory("a", "1", ".sourceignore", "a\n")
 		d.onOpen = func(bucket.Object, int64) error { change(d); return nil }
 		_, err := resolve(t, d, nil)
-		if !errors.Is(err, source.ErrMoved) {
-			t.Errorf("%s: %v", name, err)
-		}
+		testenv.ErrorIs(t, err, source.ErrMoved, name)
 		d.onOpen = nil
 		if _, err := resolve(t, d, nil); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -267,9 +260,8 @@ func TestProgress(t *testing.T) {
 	}
 	var told []source.Progress
 	o := d.origin(newBucket(nil), source.Env{Progress: func(p source.Progress) { told = append(told, p) }})
-	if _, _, err := o.Resolve(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	_, _, err := o.Resolve(t.Context(), nil)
+	must(t, err)
 	want := source.Progress{Object: "bucket/default/app", Phase: "listing", Done: 10_000, Unit: "objects"}
 	if len(told) != 2 || told[0].Done != 5000 || told[1] != want {
 		t.Errorf("%+v", told)
@@ -479,9 +471,8 @@ func TestCancelledListing(t *testing.T) {
 		}
 		return nil
 	}
-	if rev, _, err := d.origin(newBucket(nil), source.Env{}).Resolve(ctx, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("%+v, %v", rev, err)
-	}
+	_, _, err := d.origin(newBucket(nil), source.Env{}).Resolve(ctx, nil)
+	testenv.ErrorIs(t, err, context.Canceled)
 }
 
 func prefix(p string) func(*source.BucketSpec) { return func(s *source.BucketSpec) { s.Prefix = p } }
@@ -494,9 +485,7 @@ func TestEndlessListing(t *testing.T) {
 			return bucket.Object{Key: fmt.Sprintf("page/%d", i%length), ETag: "e"}
 		}
 		_, err := resolve(t, d, nil)
-		if err == nil || !strings.Contains(err.Error(), "the store repeats its listing: object \"page/") {
-			t.Errorf("%d: %v", length, err)
-		}
+		testenv.ErrorSays(t, err, "the store repeats its listing: object \"page/", length)
 		if d.listed > 4*length+4 {
 			t.Errorf("%d: noticed after %d objects", length, d.listed)
 		}

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -122,9 +123,7 @@ func TestIncremental(t *testing.T) {
 	for _, step := range steps {
 		step.edit()
 		r.report = source.Report{}
-		if got := r.run(t); got != step.opened {
-			t.Errorf("%s: opened %s, want %s", step.name, got, step.opened)
-		}
+		testenv.Equal(t, r.run(t), step.opened, "%s: opened", step.name)
 		notes := strings.Join(r.report.Notes, "\n")
 		if !strings.Contains(notes, step.note) && step.note != "-" || step.note == "" && notes != "" {
 			t.Errorf("%s: notes %q", step.name, notes)
@@ -153,9 +152,7 @@ func TestIncrementalWithout(t *testing.T) {
 			r.run(t)
 			d.put("b", "3")
 			lose(r)
-			if got := r.run(t); got != "a b" {
-				t.Errorf("opened %s", got)
-			}
+			testenv.Equal(t, r.run(t), "a b", "opened")
 			r.same(t)
 		})
 	}
@@ -164,8 +161,8 @@ func TestIncrementalWithout(t *testing.T) {
 // An artifact that is not what it was published as costs a second listing.
 func TestIncrementalSpoiled(t *testing.T) {
 	t.Parallel()
-	large := someText(7, 700_000)
-	objects := []string{"a", "1", "b", large, "c", someText(8, 200_000), "d", "4", "e", "5"}
+	large := someText(7, 300_000)
+	objects := []string{"a", "1", "b", large, "c", someText(8, 100_000), "d", "4", "e", "5"}
 	for name, spoil := range map[string]func(archive []byte) io.Reader{
 		"empty":           func([]byte) io.Reader { return strings.NewReader("") },
 		"not compressed":  func([]byte) io.Reader { return strings.NewReader("hello") },
@@ -176,7 +173,7 @@ func TestIncrementalSpoiled(t *testing.T) {
 		"damaged first":   func(b []byte) io.Reader { b[12] ^= 0xff; return bytes.NewReader(b) },
 		"damaged sum":     func(b []byte) io.Reader { b[len(b)-5] ^= 1; return bytes.NewReader(b) },
 		"another content": func([]byte) io.Reader {
-			return bytes.NewReader(packed("a", "1", "b", someText(9, 700_000), "c", "3", "d", "4", "e", "5"))
+			return bytes.NewReader(packed("a", "1", "b", someText(9, 300_000), "c", "3", "d", "4", "e", "5"))
 		},
 		"another size":         func([]byte) io.Reader { return bytes.NewReader(packed("a", "22", "b", large, "d", "4", "e", "5")) },
 		"without the first":    func([]byte) io.Reader { return bytes.NewReader(packed("b", large, "d", "4", "e", "5")) },
@@ -205,9 +202,7 @@ func TestIncrementalSpoiled(t *testing.T) {
 			}
 			r.env.Sources = sources.Sources
 			d.put("c", "4")
-			if got := r.run(t); got != "c" {
-				t.Errorf("then it opened %s", got)
-			}
+			testenv.Equal(t, r.run(t), "c", "then it opened")
 			r.same(t)
 		})
 	}
@@ -266,8 +261,6 @@ func TestIncrementalNames(t *testing.T) {
 	r := newRig(t, d)
 	r.run(t)
 	d.put("changes", "2")
-	if got := r.run(t); got != "changes" {
-		t.Errorf("opened %q", got)
-	}
+	testenv.Equal(t, r.run(t), "changes", "opened")
 	r.same(t)
 }

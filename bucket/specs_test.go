@@ -177,13 +177,9 @@ func TestHosts(t *testing.T) {
 		if text, err := read(t.Context(), d, object(t, d), 0); text != "1" || err != nil {
 			t.Errorf("%s: %q, %v", name, text, err)
 		}
-		if got, want := strings.Join(proxy.Seen(), " "), "CONNECT "+strings.Join(c.hosts, ":443 CONNECT ")+":443"; got != want {
-			t.Errorf("%s: %s, want %s", name, got, want)
-		}
+		testenv.Equal(t, strings.Join(proxy.Seen(), " "), "CONNECT "+strings.Join(c.hosts, ":443 CONNECT ")+":443", name)
 		for _, q := range s.Requests() {
-			if q.Certificate != "reader" {
-				t.Errorf("%s: %s without the client's certificate", name, q.Path)
-			}
+			testenv.Equal(t, q.Certificate, "reader", "%s: %s: certificate", name, q.Path)
 		}
 	}
 }

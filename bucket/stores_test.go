@@ -250,9 +250,7 @@ func TestRead(t *testing.T) {
 						}
 					}
 				}
-				if n := s.Count(); n != pages+2*len(keys) {
-					t.Errorf("%d requests", n)
-				}
+				testenv.Equal(t, s.Count(), pages+2*len(keys), "requests")
 				if some, err := list(t.Context(), d, "a/"); len(some) != 3 || err != nil {
 					t.Errorf("with a prefix: %v, %v", some, err)
 				}
@@ -275,9 +273,8 @@ func TestOpen(t *testing.T) {
 		o := object(t, d)
 		b.Put("a", "9876543210")
 		for _, offset := range []int64{0, 3} {
-			if _, err := read(t.Context(), d, o, offset); !errors.Is(err, bucket.ErrChanged) {
-				t.Errorf("%s, replaced: %v", m.provider, err)
-			}
+			_, err := read(t.Context(), d, o, offset)
+			testenv.ErrorIs(t, err, bucket.ErrChanged, "%s, replaced", m.provider)
 		}
 		b.PutObject("a", testenv.StoredObject{Content: "\x1f\x8b not really", Encoding: "gzip"})
 		for _, offset := range []int64{0, 3} {

@@ -152,14 +152,13 @@ func wrapped(dir, version string, tree fstest.MapFS) fstest.MapFS {
 
 // A chartServer is a source of charts, for the conformance suite.
 type chartServer struct {
-	t         *testing.T
-	store     *artifact.Store
-	inventory *source.Inventory
-	secrets   sourcetest.Secrets
-	version   string // that is published
-	defect    sourcetest.Defect
-	opened    int64         // how often an artifact was opened
-	met       chan struct{} // closed once reading an artifact stalls
+	*source.Inventory
+	t       *testing.T
+	secrets sourcetest.Secrets
+	version string // that is published
+	defect  sourcetest.Defect
+	opened  int64         // how often an artifact was opened
+	met     chan struct{} // closed once reading an artifact stalls
 
 	publish func(d *chartServer, before string, tree fstest.MapFS) error // d.version, in place of the version before
 	spoil   func(defect sourcetest.Defect) <-chan struct{}
@@ -174,7 +173,7 @@ func newChartServer(t *testing.T, obj source.Object) *chartServer {
 	t.Cleanup(func() { store.Close() })
 	obj.Head().Metadata = source.Metadata{Name: "src", Namespace: "apps"}
 	source.Default(obj)
-	return &chartServer{t: t, store: store, secrets: sourcetest.Secrets{}, source: obj, inventory: &source.Inventory{Objects: []source.Object{obj}, Store: store}}
+	return &chartServer{t: t, secrets: sourcetest.Secrets{}, source: obj, Inventory: &source.Inventory{Objects: []source.Object{obj}, Store: store}}
 }
 
 func (d *chartServer) Publish(tree fstest.MapFS) error {
@@ -240,20 +239,10 @@ func (d *chartServer) Secrets() []string {
 	return []string{chartCanary, base64.StdEncoding.EncodeToString([]byte("user:" + chartCanary))}
 }
 
-// Source implements [source.Sources].
-func (d *chartServer) Source(ctx context.Context, ref source.Reference) (source.Object, error) {
-	return d.inventory.Source(ctx, ref)
-}
-
-// List implements [source.Sources].
-func (d *chartServer) List(ctx context.Context, kind, namespace string) ([]source.Object, error) {
-	return d.inventory.List(ctx, kind, namespace)
-}
-
 // Open implements [source.Sources].
 func (d *chartServer) Open(ctx context.Context, a artifact.Artifact) (io.ReadCloser, error) {
 	d.opened++
-	r, err := d.inventory.Open(ctx, a)
+	r, err := d.Inventory.Open(ctx, a)
 	if err == nil && d.spoil == nil && (d.defect == sourcetest.StallFetch || d.defect == sourcetest.Truncated) {
 		r = &spoiled{ReadCloser: r, d: d, ctx: ctx}
 	}
@@ -287,7 +276,7 @@ func (d *chartServer) put(file, revision string, write func(io.Writer) error) er
 	if err != nil {
 		return err
 	}
-	a, err := d.store.Put(d.t.Context(), dir, file, write)
+	a, err := d.Store.Put(d.t.Context(), dir, file, write)
 	if err == nil {
 		a.Revision = revision
 		d.source.Common().Artifact = &a
@@ -398,7 +387,7 @@ func inIndex(t *testing.T) *chartServer {
 // refresh brings the artifact of the repository up to date.
 func (d *chartServer) refresh() error {
 	repo := d.source.(*source.PkgRepository)
-	r := source.Reconciler{Store: d.store}
+	r := source.Reconciler{Store: d.Store}
 	_, err := r.Reconcile(d.t.Context(), repo, chart.NewRepository(repo, source.Env{Secrets: d.secrets}))
 	return err
 }

@@ -12,7 +12,6 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -118,44 +117,8 @@ func holds(t *testing.T, tree fs.FS) string {
 // demandFailure demands an error that says all of says.
 func demandFailure(t *testing.T, err error, says ...string) {
 	t.Helper()
-	if err == nil {
-		t.Fatal("no error")
-	}
 	for _, want := range says {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("error %q does not say %q", err, want)
-		}
-	}
-}
-
-// spools counts the spools that are in use.
-type spools struct {
-	t     *testing.T
-	mu    sync.Mutex
-	files []*os.File
-}
-
-// create creates one: a file without a name.
-func (s *spools) create() (*os.File, error) {
-	f, err := os.CreateTemp(s.t.TempDir(), "")
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.files = append(s.files, f)
-	return f, os.Remove(f.Name())
-}
-
-// demandClosed demands that none is open.
-func (s *spools) demandClosed() {
-	s.t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, f := range s.files {
-		if _, err := f.Stat(); !errors.Is(err, os.ErrClosed) {
-			s.t.Errorf("a spool is still open: %v", err)
-		}
+		testenv.ErrorSays(t, err, want)
 	}
 }
 
@@ -170,10 +133,7 @@ func archiveOf(t *testing.T, name, version string) []byte {
 // push pushes a chart to a registry as the package manager does.
 func push(t *testing.T, g *testenv.Registry, repo, name, version string) {
 	t.Helper()
-	g.Push(repo+"/"+name, strings.ReplaceAll(version, "+", "_"), testenv.Manifest{
-		Config: &testenv.Blob{MediaType: "application/vnd.cncf.helm.config.v1+json", Data: fmt.Appendf(nil, `{"name":%q,"version":%q,"apiVersion":"v2"}`, name, version)},
-		Layers: []testenv.Blob{{MediaType: "application/vnd.cncf.helm.chart.content.v1.tar+gzip", Data: archiveOf(t, name, version)}},
-	})
+	g.Push(repo+"/"+name, tagOf(version), chartImage(archiveOf(t, name, version)))
 }
 
 // umbrella returns a tree whose root is a chart with dependencies.
@@ -215,13 +175,13 @@ func basic(username, password string) string {
 func TestChartsOfRepositories(t *testing.T) {
 	site := testenv.StartCharts(t, testenv.ChartsConfig{})
 	for _, v := range []string{"1.0.0", "1.2.3", "2.0.0-rc.1"} {
-		site.Put(testenv.ChartVersion{Name: "lib", Version: v, Archive: archiveOf(t, "lib", v)})
+		site.Put(testenv.ChartVersion{Name: "lib", Version: v})
 	}
 	registry := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	for _, v := range []string{"1.0.0", "1.5.0+build.2"} {
 		push(t, registry, "team/charts", "db", v)
 	}
-	site.Put(testenv.ChartVersion{Name: "Odd_name", Version: "1.0.0", Archive: archiveOf(t, "Odd_name", "1.0.0")})
+	site.Put(testenv.ChartVersion{Name: "Odd_name", Version: "1.0.0"})
 	push(t, registry, "team/charts", "odd_name", "1.0.0")
 	named := repositoryObject("mine", site.URL(), "") + repositoryObject("registry", registry.URL("team/charts"), "")
 	http, oci := site.URL(), registry.URL("team/charts")
@@ -265,9 +225,8 @@ func TestChartsOfRepositories(t *testing.T) {
 // TestARepositoryThatNobodyNamed: a name of a repository stands for an object.
 func TestARepositoryThatNobodyNamed(t *testing.T) {
 	for _, repository := range []string{"@b", "alias:b"} {
-		if _, err := completed(t, newOpener(t, ""), umbrella("db 0.x "+repository), "."); err == nil || !strings.Contains(err.Error(), "PkgRepository/default/b") {
-			t.Errorf("%s: %v", repository, err)
-		}
+		_, err := completed(t, newOpener(t, ""), umbrella("db 0.x "+repository), ".")
+		testenv.ErrorSays(t, err, "PkgRepository/default/b", repository)
 	}
 }
 
@@ -278,10 +237,10 @@ func TestEachServerGetsItsOwnCredentials(t *testing.T) {
 	b := testenv.StartCharts(t, testenv.ChartsConfig{Username: "bob", Password: "secret-of-b"})
 	open := testenv.StartCharts(t, testenv.ChartsConfig{})
 	registry := testenv.StartRegistry(t, testenv.RegistryConfig{Username: "eve", Password: "secret-of-c"})
-	a.Put(testenv.ChartVersion{Name: "one", Version: "1.0.0", Archive: archiveOf(t, "one", "1.0.0")})
-	b.Put(testenv.ChartVersion{Name: "two", Version: "1.0.0", Archive: archiveOf(t, "two", "1.0.0")})
-	open.Put(testenv.ChartVersion{Name: "four", Version: "1.0.0", Archive: archiveOf(t, "four", "1.0.0")})
-	a.Put(testenv.ChartVersion{Name: "four", Version: "1.0.0", Archive: archiveOf(t, "four", "1.0.0"), URLs: []string{open.URLOf("four-1.0.0.tgz")}})
+	a.Put(testenv.ChartVersion{Name: "one", Version: "1.0.0"})
+	b.Put(testenv.ChartVersion{Name: "two", Version: "1.0.0"})
+	open.Put(testenv.ChartVersion{Name: "four", Version: "1.0.0"})
+	a.Put(testenv.ChartVersion{Name: "four", Version: "1.0.0", URLs: []string{open.URLOf("four-1.0.0.tgz")}})
 	push(t, registry, "team", "three", "1.0.0")
 	documents := repositoryObject("a", a.URL(), "a") + login("a", "ann", "secret-of-a") +
 		repositoryObject("b", b.URL(), "b") + login("b", "bob", "secret-of-b") +
@@ -321,7 +280,7 @@ func TestDependenciesAreVerified(t *testing.T) {
 	now := time.Now().Add(-time.Hour)
 	ann, other := newKey(t, now, 0), newKey(t, now, 0)
 	site := testenv.StartCharts(t, testenv.ChartsConfig{})
-	archive := site.Put(testenv.ChartVersion{Name: "lib", Version: "1.0.0", Archive: archiveOf(t, "lib", "1.0.0")})
+	archive := site.Put(testenv.ChartVersion{Name: "lib", Version: "1.0.0"})
 	documents := repositoryObject("strict", site.URL(), "") + "  verify: {secretRef: {name: ring}}\n" +
 		"---\napiVersion: v1\nkind: Secret\nmetadata: {name: ring}\ndata: {ann.asc: " + base64.StdEncoding.EncodeToString(public(t, ann, true)) + "}\n"
 	for _, c := range []struct {
@@ -353,7 +312,7 @@ func TestDependenciesAreVerified(t *testing.T) {
 // the object or, without one, that of the dependency.
 func TestDependenciesOffline(t *testing.T) {
 	site := testenv.StartCharts(t, testenv.ChartsConfig{})
-	archive := site.Put(testenv.ChartVersion{Name: "lib", Version: "1.0.0", Archive: archiveOf(t, "lib", "1.0.0")})
+	archive := site.Put(testenv.ChartVersion{Name: "lib", Version: "1.0.0"})
 	dir := t.TempDir()
 	for name, text := range map[string][]byte{"index.yaml": site.Index(), "lib-1.0.0.tgz": archive} {
 		must(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
@@ -519,8 +478,8 @@ func TestArchivesThatAreTooMuchTogether(t *testing.T) {
 		site.Put(testenv.ChartVersion{Name: name, Version: "1.0.0", Files: map[string]string{"noise.txt": string(noise)}})
 		list = append(list, name+" * "+site.URL())
 	}
-	s, files := newOpener(t, ""), &spools{t: t}
-	s.env.Limits.Bytes, s.env.Limits.Temp = 64<<10, files.create
+	s, files := newOpener(t, ""), testenv.NewSpools(t)
+	s.env.Limits.Bytes, s.env.Limits.Temp = 64<<10, files.Create
 	_, err := completed(t, s, umbrella(list[:2]...), ".")
 	must(t, err)
 	site.Reset()
@@ -529,7 +488,7 @@ func TestArchivesThatAreTooMuchTogether(t *testing.T) {
 	if n := site.Count(testenv.GetChart); n > 4+parallelFetches || site.Count(testenv.GetIndex) != 1 {
 		t.Errorf("%d charts were asked for, and the index %d times", n, site.Count(testenv.GetIndex))
 	}
-	files.demandClosed()
+	files.Closed()
 }
 
 // TestArchivesThatUnpackToTooMuchTogether: they are small as they lie in the
@@ -549,8 +508,8 @@ func TestArchivesThatUnpackToTooMuchTogether(t *testing.T) {
 		limit int64
 		says  string
 	}{{-1, ""}, {1 << 20, ""}, {64 << 10, "more than 65536 bytes in all archives together"}} {
-		s, spools := newOpener(t, ""), &spools{t: t}
-		s.env.Limits.Bytes, s.env.Limits.Temp = c.limit, spools.create
+		s, spools := newOpener(t, ""), testenv.NewSpools(t)
+		s.env.Limits.Bytes, s.env.Limits.Temp = c.limit, spools.Create
 		_, err := completed(t, s, tree, ".")
 		if c.says == "" && err != nil {
 			t.Errorf("limit %d: %v", c.limit, err)
@@ -558,10 +517,10 @@ func TestArchivesThatUnpackToTooMuchTogether(t *testing.T) {
 		if c.says != "" {
 			demandFailure(t, err, `"c02"`, c.says)
 		}
-		if n := len(spools.files); c.says != "" && n > 10 {
+		if n := spools.Made(); c.says != "" && n > 10 {
 			t.Errorf("%d spools were made", n)
 		}
-		spools.demandClosed()
+		spools.Closed()
 	}
 }
 

@@ -2,14 +2,12 @@ package chart
 
 import (
 	"bytes"
-	"context"
 	"crypto"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -27,20 +25,6 @@ import (
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
-
-// passwords gives each object in a namespace the same user and password.
-type passwords struct{ password string }
-
-func (p *passwords) Secret(_ context.Context, _, name string) (source.Secret, error) {
-	if name != "login" {
-		return source.Secret{}, fs.ErrNotExist
-	}
-	return source.Secret{Data: map[string][]byte{"username": []byte("user"), "password": []byte(p.password)}}, nil
-}
-
-func (p *passwords) PullSecrets(context.Context, string, string) ([]source.Secret, error) {
-	return nil, nil
-}
 
 // cachingOpener returns an opener with a cache, or without.
 func cachingOpener(t *testing.T, secrets source.Secrets, cached bool) *opener {
@@ -77,7 +61,11 @@ func fetchStatuses(s *testenv.Charts) (all []int) {
 func TestFetchIndexIsKeptByURLAndCredentials(t *testing.T) {
 	server := testenv.StartCharts(t, testenv.ChartsConfig{Gzip: true, Allow: func(*http.Request) bool { return true }})
 	server.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
-	secrets := &passwords{"one-passw0rd"}
+	secrets := sourcetest.Secrets{}
+	login := func(password string) {
+		secrets["default/login"] = sourcetest.Secret("username", "user", "password", password)
+	}
+	login("one-passw0rd")
 	s := cachingOpener(t, secrets, true)
 	repo := &source.PkgRepository{Spec: source.PkgRepositorySpec{URL: server.URL(), SecretRef: &source.LocalReference{Name: "login"}, Timeout: source.Duration(time.Minute)}}
 	want := func(statuses ...int) {
@@ -94,9 +82,9 @@ func TestFetchIndexIsKeptByURLAndCredentials(t *testing.T) {
 	server.Put(testenv.ChartVersion{Name: "web", Version: "1.1.0"})
 	want(200)
 	want(304)
-	secrets.password = "two-passw0rd"
+	login("two-passw0rd")
 	want(200) // what one may see is not what another one may
-	secrets.password = "one-passw0rd"
+	login("one-passw0rd")
 	want(304)
 	repo.Spec.URL = server.URL() + "//"
 	want(304) // the same URL
@@ -109,15 +97,12 @@ func TestFetchIndexFromADamagedEntry(t *testing.T) {
 	server := testenv.StartCharts(t, testenv.ChartsConfig{})
 	s := cachingOpener(t, nil, true)
 	repo := &source.PkgRepository{Spec: source.PkgRepositorySpec{URL: server.URL()}}
-	if _, err := indexOf(t, s, repo); err != nil {
-		t.Fatal(err)
-	}
+	_, err := indexOf(t, s, repo)
+	must(t, err)
 	w, err := dial(t.Context(), repo, source.Env{}, s.vault)
 	must(t, err)
 	for _, text := range []string{"", "{}\nrest", "no JSON\nrest", `{"etag":"x"}`} {
-		if err := s.env.Cache.Put("index of charts, at and as "+hex.EncodeToString(w.print[:]), func(out io.Writer) error { _, err := fmt.Fprint(out, text); return err }); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.env.Cache.Put("index of charts, at and as "+hex.EncodeToString(w.print[:]), func(out io.Writer) error { _, err := fmt.Fprint(out, text); return err }))
 		server.Reset()
 		if data, err := indexOf(t, s, repo); err != nil || !bytes.Equal(data, server.Index()) {
 			t.Errorf("entry %q: %q, %v", text, data, err)

@@ -190,9 +190,8 @@ func TestSameEntryInAnotherRepository(t *testing.T) {
 
 	repo.Spec.URL = b.URL()
 	repo.Metadata.Generation++
-	if _, err := w.Reconcile(repo, chart.NewRepository(repo, source.Env{Limits: w.limits})); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.Reconcile(repo, chart.NewRepository(repo, source.Env{Limits: w.limits}))
+	must(t, err)
 	result := w.run(c, source.Stored)
 	if !strings.HasPrefix(result.Why, "version 1.0.0 was published again") || w.bytes(c.Artifact()) != string(second) {
 		t.Errorf("because %q", result.Why)
@@ -359,9 +358,7 @@ func TestFailuresOfTrees(t *testing.T) {
 			w.tree(new(source.GitRepository), "src", rev2, simple("app", "app", "1.2.0"))
 			mended := made("GitRepository/src", "app", nil)
 			w.run(mended, source.Stored) // and so a stalled object recovers with its source
-			if got := conditionsOf(mended); got != "Ready=True/ChartPackageSucceeded ArtifactInStorage=True/ChartPackageSucceeded" {
-				t.Errorf("conditions %s", got)
-			}
+			testenv.Equal(t, conditionsOf(mended), "Ready=True/ChartPackageSucceeded ArtifactInStorage=True/ChartPackageSucceeded", "conditions")
 		})
 	}
 }

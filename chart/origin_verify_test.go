@@ -3,7 +3,6 @@ package chart_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"net/http"
 	"reflect"
 	"strings"
@@ -152,9 +151,8 @@ func TestKeysThatChangeMeanwhile(t *testing.T) {
 	c, err := o.Open(t.Context(), rev)
 	must(t, err)
 	defer c.Close()
-	if _, err := c.Verify(t.Context()); err == nil || !strings.Contains(err.Error(), "the keys changed") {
-		t.Errorf("error %v", err)
-	}
+	_, err = c.Verify(t.Context())
+	testenv.ErrorSays(t, err, "the keys changed")
 }
 
 // What became another version between looking up and opening is looked up again.
@@ -167,9 +165,8 @@ func TestVersionsThatMove(t *testing.T) {
 	rev, _, err := w.origin(c).Resolve(t.Context(), nil)
 	must(t, err)
 	push(g, "1.1.0", archived(t, "1.1.0"))
-	if _, err := w.origin(c).Open(t.Context(), rev); !errors.Is(err, source.ErrMoved) {
-		t.Errorf("error %v", err)
-	}
+	_, err = w.origin(c).Open(t.Context(), rev)
+	testenv.ErrorIs(t, err, source.ErrMoved)
 }
 
 func TestPublication(t *testing.T) {
@@ -178,9 +175,7 @@ func TestPublication(t *testing.T) {
 	})
 	p, err := chart.Publication(bytes.NewReader(archive), artifact.Limits{})
 	must(t, err)
-	if want := `{"name":"app","version":"1.2.0+3","description":"An app.","apiVersion":"v2"}`; string(p.Config) != want {
-		t.Errorf("config %s, want %s", p.Config, want)
-	}
+	testenv.Equal(t, string(p.Config), `{"name":"app","version":"1.2.0+3","description":"An app.","apiVersion":"v2"}`, "config")
 	if p.ConfigType != "application/vnd.cncf.helm.config.v1+json" || p.LayerType != "application/vnd.cncf.helm.chart.content.v1.tar+gzip" {
 		t.Errorf("config %s, layer %s", p.ConfigType, p.LayerType)
 	}
@@ -334,9 +329,8 @@ func (k keyedTest) fetch(t *testing.T, cache *artifact.Cache, secrets map[string
 		return source.Credential{Username: "user", Password: chartCanary}, nil
 	}
 	if repo.Spec.Type != source.RepositoryOCI {
-		if _, err := w.Reconcile(repo, chart.NewRepository(repo, env)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := w.Reconcile(repo, chart.NewRepository(repo, env))
+		must(t, err)
 	}
 	before := k.asked()
 	c := made("PkgRepository/charts", "app", nil)

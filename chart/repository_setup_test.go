@@ -37,14 +37,15 @@ type repositorySetup struct {
 	secrets sourcetest.Secrets
 	limits  artifact.Limits
 	local   map[string]string
-	spools  func() // demands that all spools are closed
+	spools  *testenv.Spools
 }
 
 func newRepositorySetup(t *testing.T, c testenv.ChartsConfig) *repositorySetup {
 	t.Helper()
 	r := &repositorySetup{T: t, s: testenv.StartCharts(t, c), secrets: newRepoSecrets(c.CA)}
 	r.Rig = sourcetest.NewRig(t, func() []string { return repoSecretForms })
-	r.limits.Temp, r.spools = watchSpools(t, r.Rig)
+	r.spools = testenv.NewSpools(t)
+	r.limits.Temp = r.spools.Create
 	return r
 }
 
@@ -68,7 +69,7 @@ func (r *repositorySetup) run(obj *source.PkgRepository, want source.Outcome) so
 	if result.Outcome != want || (err != nil) != (want == source.Failed || want == source.Stalled) {
 		r.Fatalf("outcome %q, error %v; want %q", result.Outcome, err, want)
 	}
-	r.spools()
+	r.spools.Closed()
 	return result
 }
 
@@ -76,7 +77,7 @@ func (r *repositorySetup) run(obj *source.PkgRepository, want source.Outcome) so
 func (r *repositorySetup) refused(obj *source.PkgRepository, reason string, says ...string) source.Result {
 	r.Helper()
 	result := r.Refused(obj, r.origin(obj), obj.Artifact(), reason, says...)
-	r.spools()
+	r.spools.Closed()
 	return result
 }
 

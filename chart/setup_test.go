@@ -8,12 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -44,7 +42,7 @@ func newChartSetup(t *testing.T, secrets ...string) *chartSetup {
 	t.Helper()
 	w := &chartSetup{T: t, secrets: sourcetest.Secrets{}}
 	w.Rig = sourcetest.NewRig(t, func() []string { return secrets })
-	w.limits.Temp, _ = watchSpools(t, w.Rig)
+	w.limits.Temp = testenv.NewSpools(t).Create
 	t.Cleanup(func() {
 		testenv.Equal(t, w.unread, 0, "artifacts that were not closed")
 	})
@@ -182,9 +180,7 @@ func (w *chartSetup) run(c *source.PkgChart, want source.Outcome) source.Result 
 func (w *chartSetup) fails(c *source.PkgChart, before *artifact.Artifact, outcome source.Outcome, reason string, says ...string) source.Result {
 	w.Helper()
 	result := w.Refused(c, w.origin(c), before, reason, says...)
-	if result.Outcome != outcome {
-		w.Errorf("outcome %q, want %q", result.Outcome, outcome)
-	}
+	testenv.Equal(w, result.Outcome, outcome, "outcome")
 	return result
 }
 
@@ -217,30 +213,6 @@ func storedBytes(t *testing.T, r *sourcetest.Rig, a *artifact.Artifact) []byte {
 	text, err := io.ReadAll(in)
 	must(t, err)
 	return text
-}
-
-// watchSpools returns a maker of spools, and what demands that all of them are
-// closed, as the end of the test does.
-func watchSpools(t *testing.T, r *sourcetest.Rig) (temp func() (*os.File, error), closed func()) {
-	var mu sync.Mutex // dependencies are fetched in parallel
-	var spools []*os.File
-	closed = func() {
-		mu.Lock()
-		defer mu.Unlock()
-		for _, f := range spools {
-			if _, err := f.Stat(); !errors.Is(err, os.ErrClosed) {
-				t.Errorf("a spool was not closed: %v", err)
-			}
-		}
-	}
-	t.Cleanup(closed)
-	return func() (*os.File, error) {
-		f, err := r.Store.Temp()
-		mu.Lock()
-		defer mu.Unlock()
-		spools = append(spools, f)
-		return f, err
-	}, closed
 }
 
 // tgz returns an archive of files.
@@ -314,9 +286,8 @@ func repacked(t *testing.T, archive []byte) []byte {
 	must(t, err)
 	defer tree.Close()
 	var b bytes.Buffer
-	if _, err := artifact.Pack(t.Context(), &b, tree); err != nil {
-		t.Fatal(err)
-	}
+	_, err = artifact.Pack(t.Context(), &b, tree)
+	must(t, err)
 	return b.Bytes()
 }
 

@@ -26,19 +26,6 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
-// objects is a list of what there is in the namespace.
-type objects []source.Object
-
-func (o objects) Source(context.Context, source.Reference) (source.Object, error) {
-	return nil, fs.ErrNotExist
-}
-func (o objects) List(context.Context, string, string) ([]source.Object, error) { return o, nil }
-
-// Open has nothing to open.
-func (o objects) Open(context.Context, artifact.Artifact) (io.ReadCloser, error) {
-	return nil, fs.ErrNotExist
-}
-
 // password must not show anywhere.
 const password = "cAnArY/+p4ss"
 
@@ -201,7 +188,7 @@ func namedRepository(name, url, secret string) *source.PkgRepository {
 func TestStandIn(t *testing.T) {
 	dir := t.TempDir()
 	outside := filepath.Join(filepath.Dir(dir), "outside.tgz")
-	data := archive(t, "app", "1.0.0")
+	data := archiveOf(t, "app", "1.0.0")
 	for name, where := range map[string]string{"app.tgz": dir, "sub/app.tgz": dir, "a b.tgz": dir, "outside.tgz": filepath.Dir(outside)} {
 		file := filepath.Join(where, name)
 		must(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, data, 0o600)))
@@ -227,14 +214,6 @@ func TestStandIn(t *testing.T) {
 	}
 }
 
-// archive returns a chart.
-func archive(t testing.TB, name, version string) []byte {
-	return testenv.ChartArchive(t, map[string]string{
-		name + "/Chart.yaml":  fmt.Sprintf("apiVersion: v2\nname: %s\nversion: %s\n", name, version),
-		name + "/values.yaml": "a: 1\n",
-	})
-}
-
 // chartImage returns an artifact as helm push makes it.
 func chartImage(data []byte, more ...testenv.Blob) testenv.Manifest {
 	return testenv.Manifest{
@@ -249,7 +228,7 @@ func newRegistry(t *testing.T, g *testenv.Registry, versions ...string) (*opener
 	b.repo.Spec.Type, b.repo.Spec.Insecure = source.RepositoryOCI, true
 	pushed := map[string]ocispec.Descriptor{}
 	for _, v := range versions {
-		pushed[v] = g.Push("team/app", tagOf(v), chartImage(archive(t, "app", v)))
+		pushed[v] = g.Push("team/app", tagOf(v), chartImage(archiveOf(t, "app", v)))
 	}
 	return b, pushed
 }
@@ -261,8 +240,8 @@ func tagOf(version string) string {
 func TestRegistryFails(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	b, _ := newRegistry(t, g, "0.1.0")
-	g.Push("team/app", "0.2.0", testenv.Manifest{Layers: []testenv.Blob{{MediaType: testenv.LayerTarGzip, Data: archive(t, "app", "0.2.0")}}})
-	g.Push("team/app", "0.3.0", chartImage(archive(t, "app", "0.3.1")))
+	g.Push("team/app", "0.2.0", testenv.Manifest{Layers: []testenv.Blob{{MediaType: testenv.LayerTarGzip, Data: archiveOf(t, "app", "0.2.0")}}})
+	g.Push("team/app", "0.3.0", chartImage(archiveOf(t, "app", "0.3.1")))
 	g.Push("team/app", "0.4.0", chartImage([]byte("no chart")))
 	g.Push("team/app", "0.5.0", testenv.Manifest{Config: &testenv.Blob{MediaType: configType, Data: []byte("{}")}})
 	for _, row := range []struct {
@@ -303,12 +282,12 @@ func TestRegistryOfOneChart(t *testing.T) {
 func TestMixedProvenance(t *testing.T) {
 	now := time.Now().Add(-time.Hour)
 	ann := newKey(t, now, 0)
-	data := archive(t, "app", "1.0.0")
+	data := archiveOf(t, "app", "1.0.0")
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	c := testenv.StartCharts(t, testenv.ChartsConfig{})
 	c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: data, URLs: []string{g.URL("team/app:1.0.0")}})
 	b := newOpenerTest(t, c.URL(), c)
-	b.s.env.Sources = objects{namedRepository("team", g.URL("team"), "")}
+	b.s.env.Sources = &source.Inventory{Objects: []source.Object{namedRepository("team", g.URL("team"), "")}}
 	b.repo.Spec.Verify = &source.PkgRepositoryVerification{SecretRef: *ref("ring")}
 	b.s.env.Secrets.(sourcetest.Secrets)["default/ring"] = source.Secret{Data: map[string][]byte{"ann": public(t, ann, true)}}
 	good := signText(t, ann, now, statement("app", "1.0.0", data))
@@ -454,13 +433,13 @@ func TestMixed(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{Username: "ann", Password: password})
 	open := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	c := testenv.StartCharts(t, testenv.ChartsConfig{})
-	data := archive(t, "app", "1.0.0+b")
+	data := archiveOf(t, "app", "1.0.0+b")
 	d := g.Push("team/app", "1.0.0_b", chartImage(data))
 	open.Push("team/app", "1.0.0_b", chartImage(data))
 	put := func(digest, url string) *openerTest {
 		c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0+b", Archive: data, Digest: digest, URLs: []string{url}})
 		b := newOpenerTest(t, c.URL(), c)
-		b.s.env.Sources = objects{namedRepository("else", g.URL("else"), "missing"), namedRepository("all", "oci://"+g.Host, "missing"), namedRepository("teams", g.URL("team"), "user"), namedRepository("root", open.URL("team"), "")}
+		b.s.env.Sources = &source.Inventory{Objects: []source.Object{namedRepository("else", g.URL("else"), "missing"), namedRepository("all", "oci://"+g.Host, "missing"), namedRepository("teams", g.URL("team"), "user"), namedRepository("root", open.URL("team"), "")}}
 		return b
 	}
 	for name, row := range map[string]struct{ digest, url string }{

@@ -83,9 +83,7 @@ func TestRetry(t *testing.T) {
 				t.Fatal(p)
 			}
 			for i := range p {
-				if p[i] != row.pauses[i] {
-					t.Error(p)
-				}
+				testenv.Equal(t, p[i], row.pauses[i], p)
 			}
 			testenv.Equal(t, g.Count(), len(p)+1, "requests")
 			if e, ok := errors.AsType[*oci.StatusError](err); ok && row.header == "3600" && e.After != time.Hour {
@@ -113,9 +111,8 @@ func TestRetryObeysContext(t *testing.T) {
 		cancel()
 		return transport.Sleep(ctx, d)
 	}, time.Now)
-	if _, err := r.Head(ctx, "v1"); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	_, err := r.Head(ctx, "v1")
+	testenv.ErrorIs(t, err, context.Canceled)
 }
 
 // What was refused because of its rate is sent again whatever it changes, if

@@ -15,6 +15,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	layout "oras.land/oras-go/v2/content/oci"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/oci"
 )
 
@@ -60,9 +61,8 @@ func TestBundle(t *testing.T) {
 	if err != nil || string(content) != "same" || string(lock) != "version: 1\n" || annotations[ocispec.AnnotationRevision] != "main@sha1:1" {
 		t.Errorf("%v: %q, %q, %v", err, content, lock, annotations)
 	}
-	if _, _, err := b.Find(t.Context(), "GitRepository.default.none"); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
+	_, _, err = b.Find(t.Context(), "GitRepository.default.none")
+	testenv.ErrorIs(t, err, fs.ErrNotExist)
 	file := filepath.Join(t.TempDir(), "bundle.tar")
 	must(t, os.WriteFile(file, text, 0o600))
 	other, err := layout.NewFromTar(t.Context(), file)
@@ -152,7 +152,5 @@ func TestBundleHostile(t *testing.T) {
 	}
 	failing := bundled("a", "text")
 	failing.Open = func() (io.ReadCloser, error) { return nil, errors.New("it is gone") }
-	if err := oci.WriteBundle(io.Discard, []oci.Bundled{failing}, nil); err == nil || !strings.Contains(err.Error(), "a: it is gone") {
-		t.Error(err)
-	}
+	testenv.ErrorSays(t, oci.WriteBundle(io.Discard, []oci.Bundled{failing}, nil), "a: it is gone")
 }

@@ -143,9 +143,7 @@ func TestTrusts(t *testing.T) {
 		{"registry.example.org", "http://registry.example.org/token", "", false},
 		{"registry.example.org", "https://a:b@registry.example.org/token", "", false},
 	} {
-		if got := oci.Trusts(row.registry, row.realm, row.config); got != row.want {
-			t.Errorf("%s at %s: %v", row.realm, row.registry, got)
-		}
+		testenv.Equal(t, oci.Trusts(row.registry, row.realm, row.config), row.want, "%s is trusted at %s", row.realm, row.registry)
 	}
 }
 
@@ -242,13 +240,10 @@ func TestTokens(t *testing.T) {
 			access, env := g.access()
 			r, v := connect(t, access, env)
 			for range 3 {
-				if _, _, err := r.Manifest(t.Context(), d); err != nil {
-					t.Fatal(err)
-				}
+				_, _, err := r.Manifest(t.Context(), d)
+				must(t, err)
 			}
-			if n := g.Count(testenv.GetToken); n != row.requests {
-				t.Errorf("%d tokens were asked for, want %d", n, row.requests)
-			}
+			testenv.Equal(t, g.Count(testenv.GetToken), row.requests, "tokens were asked for")
 			for _, token := range g.Tokens() {
 				if got := redact.String("x "+token+" y", v.Values()...); strings.Contains(got, token) {
 					t.Error("a token is not kept out of texts")

@@ -143,13 +143,10 @@ func TestProgress(t *testing.T) {
 		}
 		last = p
 	}}
-	if _, err := contentOf(t, r.object("app", nil), env).WriteTo(t.Context(), io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	_, err := contentOf(t, r.object("app", nil), env).WriteTo(t.Context(), io.Discard)
+	must(t, err)
 	n := int64(len(layer.Data))
-	if want := (source.Progress{Object: "ocirepository/default/app", Phase: "receiving layer", Done: n, Total: n, Unit: "bytes"}); last != want {
-		t.Errorf("last %+v, want %+v", last, want)
-	}
+	testenv.Equal(t, last, source.Progress{Object: "ocirepository/default/app", Phase: "receiving layer", Done: n, Total: n, Unit: "bytes"}, "last progress")
 }
 
 func TestExplain(t *testing.T) {
@@ -169,13 +166,10 @@ func TestExplain(t *testing.T) {
 	}
 	testenv.Equal(t, r.g.Count(testenv.GetBlob), 1, "requests for the layer")
 	unproved := r.object("app", signed)
-	if _, _, err := contentOf(t, unproved, source.Env{Secrets: r.secrets}).Explain(t.Context()); !errors.Is(err, source.ErrVerification) {
-		t.Errorf("before it was verified: %v", err)
-	}
+	_, _, err = contentOf(t, unproved, source.Env{Secrets: r.secrets}).Explain(t.Context())
+	testenv.ErrorIs(t, err, source.ErrVerification, "before it was verified")
 	_, _, err = contentOf(t, r.object("app", copied), source.Env{Secrets: r.secrets}).Explain(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "ignore rules do not apply") {
-		t.Errorf("of a copy: %v", err)
-	}
+	testenv.ErrorSays(t, err, "ignore rules do not apply", "of a copy")
 }
 
 // A listTechnology is a technology whose signatures are a list of digests. The key that
@@ -293,9 +287,7 @@ func TestUnverified(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, n, obj := withSignature(t)
 			row.change(r, n, obj)
-			if result := r.refused(obj, nil, "VerificationError", row.says); result.Outcome != row.outcome {
-				t.Errorf("outcome %s", result.Outcome)
-			}
+			testenv.Equal(t, r.refused(obj, nil, "VerificationError", row.says).Outcome, row.outcome, "outcome")
 			if c := obj.Common().Condition(source.SourceVerifiedCondition); c.Status != "False" || c.Reason != "VerificationError" {
 				t.Errorf("%+v", c)
 			}

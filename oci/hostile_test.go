@@ -187,7 +187,7 @@ var hostileLayers = []threat{
 	{name: "smaller than its descriptor says, length untold", plant: claim(+1), defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Serve, Handler: unsized},
 		reason: pullFailed, says: []string{"ends after"}},
 
-	{name: "ratio of a zstd bomb", plant: layerOf(func(t testing.TB) []byte { return testenv.Zstd(t, testenv.Tar(t, zeros(32<<20)...)) }),
+	{name: "ratio of a zstd bomb", plant: layerOf(func(t testing.TB) []byte { return testenv.Zstd(t, testenv.Tar(t, zeros(17<<20)...)) }),
 		reason: layerFailed, says: []string{"more than 1000", "raise the limit"}},
 	{name: "bytes", plant: layerOf(func(t testing.TB) []byte { return testenv.Gzip(t, testenv.Tar(t, zeros(2<<20)...)) }), limits: artifact.Limits{Bytes: 1 << 20},
 		reason: layerFailed, says: []string{"more than 1048576", "raise the limit"}},
@@ -317,7 +317,7 @@ func TestGigabytes(t *testing.T) {
 
 // A blob is not held in memory.
 func TestBlobStreams(t *testing.T) {
-	const size = 64 << 20
+	const size = 32 << 20
 	h := digest.Canonical.Digester()
 	zeros := make([]byte, 1<<20)
 	for range size >> 20 {

@@ -130,9 +130,7 @@ func TestLayout(t *testing.T) {
 		testenv.Equal(t, len(collect(t, r.Referrers(t.Context(), d, ""))), 0)
 	}
 	for _, err := range []error{r.Push(t.Context(), v1, strings.NewReader("")), r.Tag(t.Context(), v1, "x")} {
-		if !errors.Is(err, errors.ErrUnsupported) {
-			t.Error(err)
-		}
+		testenv.ErrorIs(t, err, errors.ErrUnsupported)
 	}
 	if r.Web() == nil {
 		t.Error("no client")
@@ -180,9 +178,8 @@ func TestHostileLayouts(t *testing.T) {
 	} {
 		l := newLayout(t)
 		row.spoil(l)
-		if _, err := l.connect(); err == nil || !strings.Contains(err.Error(), row.want) {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, err := l.connect()
+		testenv.ErrorSays(t, err, row.want, name)
 	}
 }
 
@@ -199,9 +196,8 @@ func TestLayoutIsNotTrusted(t *testing.T) {
 	}
 	l.manifest("twice", "two", nil)
 	l.manifest("twice", "three", nil)
-	if _, err := l.open().Head(t.Context(), "twice"); err == nil || !strings.Contains(err.Error(), "two manifests") {
-		t.Error(err)
-	}
+	_, err := l.open().Head(t.Context(), "twice")
+	testenv.ErrorSays(t, err, "two manifests")
 }
 
 func TestLayoutStaysInside(t *testing.T) {

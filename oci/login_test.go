@@ -109,9 +109,7 @@ func TestLoginFails(t *testing.T) {
 		}
 	}
 	failing := func(context.Context, string) (source.Credential, error) { return source.Credential{}, fs.ErrClosed }
-	if err := try(t, g, oci.Access{}, source.Env{Keychain: failing}); !errors.Is(err, fs.ErrClosed) {
-		t.Error(err)
-	}
+	testenv.ErrorIs(t, try(t, g, oci.Access{}, source.Env{Keychain: failing}), fs.ErrClosed)
 }
 
 // Who issued credentials is told when they are refused, by the registry or its
@@ -313,9 +311,7 @@ func TestBadSecrets(t *testing.T) {
 		if s, is := errors.AsType[*transport.SecretError](err); !ok || !is || e.Reason != "AuthenticationFailed" || s.Secret != "apps/"+name || strings.Contains(err.Error(), "SECRET") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := try(t, g, a, source.Env{}); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: %v", name, err)
-		}
+		testenv.ErrorIs(t, try(t, g, a, source.Env{}), fs.ErrNotExist, name)
 	}
 }
 

@@ -117,12 +117,10 @@ func TestOpenAfterAnother(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := o.Open(t.Context(), source.Revision{ID: "v1@sha1:0123"}); err == nil || !strings.Contains(err.Error(), "TAG@DIGEST") {
-		t.Error(err)
-	}
-	if _, err := o.Open(t.Context(), source.Revision{ID: digest.FromString("absent").String()}); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
+	_, err = o.Open(t.Context(), source.Revision{ID: "v1@sha1:0123"})
+	testenv.ErrorSays(t, err, "TAG@DIGEST")
+	_, err = o.Open(t.Context(), source.Revision{ID: digest.FromString("absent").String()})
+	testenv.ErrorIs(t, err, fs.ErrNotExist)
 }
 
 // TestForgedState resolves with states that somebody else wrote.
@@ -170,9 +168,8 @@ func TestKeptOnce(t *testing.T) {
 	rev, _, err := o.Resolve(t.Context(), state)
 	must(t, err)
 	r.secrets["default/login"] = login(r.g.Host, "revoked")
-	if _, err := o.Open(t.Context(), rev); !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("%v, want a refusal of the Secret of now", err)
-	}
+	_, err = o.Open(t.Context(), rev)
+	testenv.ErrorIs(t, err, fs.ErrPermission)
 }
 
 const chartLayer = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
@@ -202,31 +199,29 @@ func TestSelection(t *testing.T) {
 		{"nothing through the filter", "1.0.0 2.0.0 x", &source.OCIRepositoryRef{SemVer: "1.x", SemVerFilter: "^2"}, false, "",
 			`no tag of 3 matches spec.ref.semver "1.x", 1 of them match spec.ref.semverFilter "^2"`},
 	} {
-		for _, config := range []testenv.RegistryConfig{{}, {PageSize: 2}} {
-			r := newSetup(t, config)
-			for _, tag := range strings.Fields(row.tags) {
-				r.g.Push("team/app", tag, layer(tag))
+		r := newSetup(t, testenv.RegistryConfig{PageSize: 2})
+		for _, tag := range strings.Fields(row.tags) {
+			r.g.Push("team/app", tag, layer(tag))
+		}
+		o := r.origin(r.object("app", func(spec *source.OCIRepositorySpec) {
+			spec.Ref = row.ref
+			if row.chart {
+				spec.LayerSelector = &source.OCILayerSelector{MediaType: chartLayer}
 			}
-			o := r.origin(r.object("app", func(spec *source.OCIRepositorySpec) {
-				spec.Ref = row.ref
-				if row.chart {
-					spec.LayerSelector = &source.OCILayerSelector{MediaType: chartLayer}
-				}
-			}))
-			rev, _, err := o.Resolve(t.Context(), nil)
-			tag, _, _ := strings.Cut(rev.ID, "@")
-			switch {
-			case row.err == "" && (err != nil || tag != row.want):
-				t.Errorf("%s: %s %v", row.name, rev.ID, err)
-			case row.err != "" && (!errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), row.err)):
-				t.Errorf("%s: %v", row.name, err)
-			}
-			backwards := strings.Fields(row.tags)
-			slices.Reverse(backwards)
-			r.g.Break(tagged(backwards...))
-			if again, _, _ := o.Resolve(t.Context(), nil); again.ID != rev.ID {
-				t.Errorf("%s: %s in one order, %s in the other", row.name, rev.ID, again.ID)
-			}
+		}))
+		rev, _, err := o.Resolve(t.Context(), nil)
+		tag, _, _ := strings.Cut(rev.ID, "@")
+		switch {
+		case row.err == "" && (err != nil || tag != row.want):
+			t.Errorf("%s: %s %v", row.name, rev.ID, err)
+		case row.err != "" && (!errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), row.err)):
+			t.Errorf("%s: %v", row.name, err)
+		}
+		backwards := strings.Fields(row.tags)
+		slices.Reverse(backwards)
+		r.g.Break(tagged(backwards...))
+		if again, _, _ := o.Resolve(t.Context(), nil); again.ID != rev.ID {
+			t.Errorf("%s: %s in one order, %s in the other", row.name, rev.ID, again.ID)
 		}
 	}
 }
@@ -296,9 +291,7 @@ func TestFleetAsksOnce(t *testing.T) {
 		obj.Spec.Ignore = &[]string{"", "a"}[i%2]
 	}
 	must(t, r.fleet(12, env, ranges))
-	if got, want := r.phases(), "1 get blob, 1 get manifest, 1 head manifest, 1 list tags"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
+	testenv.Equal(t, r.phases(), "1 get blob, 1 get manifest, 1 head manifest, 1 list tags")
 	env.Since = time.Now()
 	must(t, r.fleet(12, env, ranges))
 	if got, want := r.phases(), "1 get manifest, 1 head manifest, 1 list tags"; got != want { // the objects are new
@@ -339,9 +332,7 @@ func TestFleetApart(t *testing.T) {
 					blobs++
 				}
 			}
-			if blobs != c.blobs {
-				t.Errorf("%d blobs are fetched, want %d", blobs, c.blobs)
-			}
+			testenv.Equal(t, blobs, c.blobs, "blobs that are fetched")
 		})
 	}
 }

@@ -37,9 +37,8 @@ var manifests = fstest.MapFS{
 func packed(t *testing.T, tree fs.FS) *bytes.Reader {
 	t.Helper()
 	var archive bytes.Buffer
-	if _, err := artifact.Pack(t.Context(), &archive, tree); err != nil {
-		t.Fatal(err)
-	}
+	_, err := artifact.Pack(t.Context(), &archive, tree)
+	must(t, err)
 	return bytes.NewReader(archive.Bytes())
 }
 
@@ -53,9 +52,8 @@ func tarOf(t *testing.T, archive io.Reader) []byte {
 	must(t, err)
 	defer tree.Close()
 	var out bytes.Buffer
-	if _, err := artifact.Tar(t.Context(), &out, tree); err != nil {
-		t.Fatal(err)
-	}
+	_, err = artifact.Tar(t.Context(), &out, tree)
+	must(t, err)
 	return out.Bytes()
 }
 
@@ -92,9 +90,8 @@ func TestPublish(t *testing.T) {
 		must(t, err)
 		defer content.Close()
 		var got bytes.Buffer
-		if _, err := content.WriteTo(t.Context(), &got); err != nil {
-			t.Fatal(err)
-		}
+		_, err = content.WriteTo(t.Context(), &got)
+		must(t, err)
 		if !bytes.Equal(tarOf(t, &got), tarOf(t, packed(t, manifests))) {
 			t.Error("the tree that was fetched is not the one that was published")
 		}
@@ -104,9 +101,8 @@ func TestPublish(t *testing.T) {
 // The bytes of the manifest are pinned: its digest depends on nothing else.
 func TestPublishedManifest(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
-	if _, err := oci.New(target(g), source.Env{}, nil).Publish(t.Context(), strings.NewReader("\x1f\x8b..."), 5, oci.Publication{Source: "s"}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := oci.New(target(g), source.Env{}, nil).Publish(t.Context(), strings.NewReader("\x1f\x8b..."), 5, oci.Publication{Source: "s"})
+	must(t, err)
 	want := `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json",` +
 		`"config":{"mediaType":"application/vnd.cncf.flux.config.v1+json","digest":"sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a","size":2},` +
 		`"layers":[{"mediaType":"application/vnd.cncf.flux.content.v1.tar+gzip","digest":"sha256:bcdffea10b983e8c6d6442746069a3418f5acea25ae3909fb5b4f9785ba9c516","size":5}],` +
@@ -126,9 +122,7 @@ func TestPublishAgain(t *testing.T) {
 	}
 	first := publish(oci.Publication{})
 	g.Reset()
-	if again := publish(oci.Publication{}); again != first {
-		t.Errorf("digest %s, then %s", first, again)
-	}
+	testenv.Equal(t, publish(oci.Publication{}), first, "digest, published again")
 	testenv.Equal(t, g.Count(testenv.PutBlob, testenv.PutManifest), 0, "uploads")
 	if other := publish(oci.Publication{Tags: []string{"v1"}, Annotations: map[string]string{"a": "b"}}); other == first {
 		t.Error("an annotation is not part of the digest")
@@ -236,14 +230,12 @@ func TestAttach(t *testing.T) {
 			`"subject":{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"`+subject.Digest.String()+`","size":`+fmt.Sprint(subject.Size)+`},"annotations":{"a":"b"}}`)
 	}
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{Defect: &testenv.Defect{Phase: testenv.PutManifest, Status: http.StatusForbidden}})
-	if _, err := oci.New(target(g), source.Env{}, nil).Attach(t.Context(), ocispec.Descriptor{}, "a/b", nil, nil); !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("a registry that forbids: %v", err)
-	}
+	_, err := oci.New(target(g), source.Env{}, nil).Attach(t.Context(), ocispec.Descriptor{}, "a/b", nil, nil)
+	testenv.ErrorIs(t, err, fs.ErrPermission, "a registry that forbids")
 	o := target(g)
 	o.Spec.SecretRef = ref("login")
-	if _, err := oci.New(o, source.Env{Secrets: secrets{}}, nil).Attach(t.Context(), ocispec.Descriptor{}, "a/b", nil, nil); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a Secret that is missing: %v", err)
-	}
+	_, err = oci.New(o, source.Env{Secrets: secrets{}}, nil).Attach(t.Context(), ocispec.Descriptor{}, "a/b", nil, nil)
+	testenv.ErrorIs(t, err, fs.ErrNotExist, "a Secret that is missing")
 }
 
 // The registry that stalls is left when the time of a step is up.
@@ -252,9 +244,7 @@ func TestPublishStalled(t *testing.T) {
 	o := target(g)
 	o.Spec.Timeout = source.Duration(50 * time.Millisecond)
 	_, err := oci.New(o, source.Env{}, nil).Publish(t.Context(), packed(t, manifests), length(t), oci.Publication{})
-	if err == nil || !strings.Contains(err.Error(), "not done within 50ms") {
-		t.Errorf("got %v", err)
-	}
+	testenv.ErrorSays(t, err, "not done within 50ms")
 }
 
 // A token that ends in the middle of an upload is replaced, and what was sent

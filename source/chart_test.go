@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -29,13 +30,9 @@ func TestChartNeeds(t *testing.T) {
 	for _, ref := range c.Plan().Needs {
 		got = append(got, ref.String())
 	}
-	if want := "Bucket/apps/b GitRepository/apps/x OCIRepository/apps/o"; strings.Join(got, " ") != want {
-		t.Errorf("needs %v, want %s", got, want)
-	}
+	testenv.Equal(t, strings.Join(got, " "), "Bucket/apps/b GitRepository/apps/x OCIRepository/apps/o", "needs")
 	c.Spec.SourceRef.Kind = "HelmRepository"
-	if got := c.Plan().Needs[0].String(); got != "PkgRepository/apps/b" {
-		t.Errorf("needs %s first", got)
-	}
+	testenv.Equal(t, c.Plan().Needs[0].String(), "PkgRepository/apps/b", "what it needs first")
 	objects := []source.Object{c, &source.GitRepository{Header: source.Header{Metadata: source.Metadata{Name: "x", Namespace: "apps"}}}}
 	source.Default(objects[1])
 	if before := source.Order(objects); !slices.Equal(before[0], []int{1}) {
@@ -49,9 +46,7 @@ func TestChartValues(t *testing.T) {
 	must(t, err)
 	var got []string
 	for i, v := range files {
-		if v.Text != c.Spec.ValuesFiles[i] {
-			t.Errorf("text %q", v.Text)
-		}
+		testenv.Equal(t, v.Text, c.Spec.ValuesFiles[i], "text")
 		got = append(got, v.Source.Name+" "+v.Path)
 	}
 	if want := []string{" b.yaml", " c.yaml", " d/e.yaml", " source:n/a", "x a.yaml", " ."}; !slices.Equal(got, want) {
@@ -108,9 +103,7 @@ func TestChartStatus(t *testing.T) {
 	c = chartOf()
 	r.run(c, from("1.0.0", "r4"), source.Unchanged)
 	check(c, "True", "ChartPackageSucceeded", "r4", "info/ChartPackageSucceeded")
-	if r.events[0].Message != words {
-		t.Errorf("event %q", r.events[0].Message)
-	}
+	testenv.Equal(t, r.events[0].Message, words, "event")
 
 	unresolved := from("1.0.0", "r5")
 	unresolved.resolve = func(context.Context) error { return fmt.Errorf("%w: no such version", source.ErrInvalid) }
@@ -154,9 +147,7 @@ func TestChartVerifiedForItsSource(t *testing.T) {
 	} {
 		c := chartOf()
 		r.run(c, step.from, step.outcome)
-		if got := conditions(c); got != step.want {
-			t.Errorf("run %d: %s", i, got)
-		}
+		testenv.Equal(t, conditions(c), step.want, "run %d", i)
 	}
 
 	refused := from("provenance")
@@ -166,7 +157,5 @@ func TestChartVerifiedForItsSource(t *testing.T) {
 	}
 	c := chartOf()
 	r.run(c, refused, source.Failed)
-	if got, want := conditions(c), "Ready=False/ChartVerificationError Reconciling=True/ProgressingWithRetry BuildFailed=True/ChartVerificationError SourceVerified=False/ChartVerificationError ArtifactInStorage=True/Succeeded"; got != want {
-		t.Errorf("conditions %s", got)
-	}
+	testenv.Equal(t, conditions(c), "Ready=False/ChartVerificationError Reconciling=True/ProgressingWithRetry BuildFailed=True/ChartVerificationError SourceVerified=False/ChartVerificationError ArtifactInStorage=True/Succeeded", "conditions")
 }

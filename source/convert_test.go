@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -32,9 +33,7 @@ func TestConvertDown(t *testing.T) {
 		"GitRepository/default/x: spec.sparseCheckout: does not exist in that version and was dropped",
 		"GitRepository/default/x: spec.include[0].repository.kind: is headgate's extension: the reference implementation does not know it",
 	}
-	if got := strings.TrimSpace(lines(warnings)); got != strings.Join(want, "\n") {
-		t.Errorf("warnings:\n%s", got)
-	}
+	testenv.Equal(t, strings.TrimSpace(lines(warnings)), strings.Join(want, "\n"), "warnings")
 	g := out.(*source.GitRepository)
 	if g.APIVersion != "source.toolkit.fluxcd.io/v1beta2" || g.Spec.SparseCheckout != nil || g.Spec.Provider != "" ||
 		g.Status.SourceVerificationMode != "" || g.Status.ObservedSparseCheckout != nil || g.Status.ObservedIgnore == nil {
@@ -122,9 +121,7 @@ status:
     digest: sha256:11
     lastUpdateTime: "2026-07-22T10:00:01Z"
 `
-	if string(text) != want {
-		t.Errorf("%s", text)
-	}
+	testenv.Equal(t, string(text), want)
 }
 
 // TestConvertMode spells the mode of verification as the version does.
@@ -175,9 +172,7 @@ func TestVersions(t *testing.T) {
 		text := "apiVersion: source.headgate.dev/v1\nkind: " + kind + "\nmetadata: {name: x}\nspec: {" + spec + "}\n"
 		obj := decodeOne(t, text)
 		if kind == "ExternalArtifact" {
-			if got := source.CanonicalSpec(obj); string(got) != "{}" {
-				t.Errorf("no spec: %s", got)
-			}
+			testenv.Equal(t, string(source.CanonicalSpec(obj)), "{}", "no spec")
 			continue
 		}
 		down, warnings, err := source.Convert(obj, "v1beta2", "")
@@ -191,9 +186,7 @@ func TestVersions(t *testing.T) {
 			continue
 		}
 		source.Default(up)
-		if got, want := source.CanonicalSpec(up), source.CanonicalSpec(obj); string(got) != string(want) {
-			t.Errorf("%s: %s, want %s", kind, got, want)
-		}
+		testenv.Equal(t, string(source.CanonicalSpec(up)), string(source.CanonicalSpec(obj)), kind)
 	}
 }
 
@@ -221,16 +214,13 @@ func TestEncodeGo(t *testing.T) {
   }
 }
 `
-	if string(text) != want {
-		t.Errorf("%s", text)
-	}
+	testenv.Equal(t, string(text), want)
 	if obj := decodeOne(t, string(text)); !strings.Contains(obj.Head().String(), "HelmRepository/default/x") {
 		t.Error(obj.Head())
 	}
 	p.Metadata.ManagedFields = []byte("{")
-	if _, err := source.EncodeJSON(p); err == nil || !strings.Contains(err.Error(), "encode HelmRepository/default/x") {
-		t.Error(err)
-	}
+	_, err = source.EncodeJSON(p)
+	testenv.ErrorSays(t, err, "encode HelmRepository/default/x")
 	if _, err := source.EncodeYAML(p); err == nil {
 		t.Error("broken managedFields were encoded")
 	}

@@ -16,6 +16,7 @@ import (
 	"testing/iotest"
 	"unicode/utf8"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -67,9 +68,7 @@ func TestHostileDocuments(t *testing.T) {
 			if len(errs) != 1 || !strings.Contains(errs[0].Error(), test.want) || len(errs[0].Error()) > 200 {
 				t.Errorf("%.300v", errs)
 			}
-			if len(s.Objects) != want {
-				t.Errorf("%d objects", len(s.Objects))
-			}
+			testenv.Equal(t, len(s.Objects), want, "objects")
 		})
 	}
 }
@@ -162,16 +161,12 @@ func TestDecodeFS(t *testing.T) {
 		}
 		all = append(all, at.File+" "+at.Field)
 	}
-	if got := strings.Join(all, ","); got != "c.json metadata,c.json spec,e/broken-link.yaml " {
-		t.Errorf("%q", got)
-	}
+	testenv.Equal(t, strings.Join(all, ","), "c.json metadata,c.json spec,e/broken-link.yaml ")
 	s = source.Set{}
 	if err := s.DecodeFS(files, "README.md"); err != nil || len(s.Objects) != 1 {
 		t.Error(err, len(s.Objects))
 	}
-	if err := s.DecodeFS(files, "none"); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
+	testenv.ErrorIs(t, s.DecodeFS(files, "none"), fs.ErrNotExist)
 }
 
 // TestDecodeMounted reads a directory as Kubernetes mounts a ConfigMap.
@@ -239,17 +234,15 @@ spec: {url: "https://h"}
 		"bucket/z":       "no such object among Bucket/default/x, Bucket/apps/x, Bucket/apps/yy",
 		"bucket/other/x": "no such object",
 	} {
-		if _, err := s.Find(ref); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", ref, err)
-		}
+		_, err := s.Find(ref)
+		testenv.ErrorSays(t, err, want, ref)
 	}
 	for i := range 9 {
 		text := bucketDocument("many", fmt.Sprintf("n%d", i))
 		must(t, s.Decode(fmt.Sprint(i), strings.NewReader(text)))
 	}
-	if _, err := s.Find("bucket/z"); err == nil || !strings.Contains(err.Error(), ", ...") {
-		t.Error(err)
-	}
+	_, err := s.Find("bucket/z")
+	testenv.ErrorSays(t, err, ", ...")
 }
 
 // TestErrorParts checks the parts of an error that a program may want.
@@ -390,9 +383,7 @@ func TestDecodeObject(t *testing.T) {
 			}
 			text, err := source.EncodeStatus(obj)
 			must(t, err)
-			if string(text) != c.status {
-				t.Errorf("status %s, want %s", text, c.status)
-			}
+			testenv.Equal(t, string(text), c.status, "status")
 			again := source.New(source.ReferenceTo(obj))
 			must(t, source.DecodeStatus(again, text))
 			if text, err = source.EncodeStatus(again); err != nil || string(text) != c.status {

@@ -178,16 +178,13 @@ func TestDirErrors(t *testing.T) {
 	top := t.TempDir()
 	file := filepath.Join(top, "file")
 	must(t, os.WriteFile(file, nil, 0o644))
-	if _, _, err := fetch(t.Context(), source.Dir(repository(), filepath.Join(top, "none"), source.DirView{})); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no such directory: %v", err)
-	}
-	if _, _, err := fetch(t.Context(), source.Dir(repository(), file, source.DirView{})); err == nil || !strings.Contains(err.Error(), file) {
-		t.Errorf("a file: %v", err)
-	}
+	_, _, err := fetch(t.Context(), source.Dir(repository(), filepath.Join(top, "none"), source.DirView{}))
+	testenv.ErrorIs(t, err, fs.ErrNotExist, "no such directory")
+	_, _, err = fetch(t.Context(), source.Dir(repository(), file, source.DirView{}))
+	testenv.ErrorSays(t, err, file, "a file")
 	long := artifact.Ignore{Extra: strings.Repeat("a", 1<<16)}
-	if _, _, err := fetch(t.Context(), source.Dir(repository(), top, source.DirView{Ignore: long})); err == nil || !strings.Contains(err.Error(), top) {
-		t.Errorf("bad pattern: %v", err)
-	}
+	_, _, err = fetch(t.Context(), source.Dir(repository(), top, source.DirView{Ignore: long}))
+	testenv.ErrorSays(t, err, top, "bad pattern")
 
 	o := source.Dir(repository(), top, source.DirView{})
 	rev, _, err := o.Resolve(t.Context(), nil)
@@ -200,14 +197,12 @@ func TestDirErrors(t *testing.T) {
 	if _, err := c.WriteTo(t.Context(), io.Discard); !errors.As(err, &step) || step.Step != source.StepFetch || !strings.Contains(err.Error(), "changed while") {
 		t.Errorf("changed directory: %v", err)
 	}
-	if _, err := c.WriteTo(t.Context(), broken{}); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("broken writer: %v", err)
-	}
+	_, err = c.WriteTo(t.Context(), broken{})
+	testenv.ErrorIs(t, err, io.ErrClosedPipe, "broken writer")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := c.WriteTo(ctx, io.Discard); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
-	}
+	_, err = c.WriteTo(ctx, io.Discard)
+	testenv.ErrorIs(t, err, context.Canceled, "cancelled")
 }
 
 // broken is a writer that takes nothing.

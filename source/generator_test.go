@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -68,9 +69,7 @@ func TestGenerator(t *testing.T) {
 		t.Errorf("%s %v", text, err)
 	}
 	again, _ := decodeAll(t, strings.Replace(generatorDocument, ", strategy: Overwrite", "", 1))
-	if a, b := source.CanonicalSpec(web), source.CanonicalSpec(again.Objects[1]); string(a) != string(b) {
-		t.Errorf("%s\n%s", a, b)
-	}
+	testenv.Equal(t, string(source.CanonicalSpec(web)), string(source.CanonicalSpec(again.Objects[1])))
 	other, _ := decodeAll(t, strings.Replace(generatorDocument, "*.md", "*.txt", 1))
 	if a, b := source.CanonicalSpec(web), source.CanonicalSpec(other.Objects[1]); string(a) == string(b) {
 		t.Errorf("%s", a)
@@ -86,9 +85,7 @@ func TestGenerator(t *testing.T) {
 	if err != nil || converted.Head().APIVersion != "source.extensions.fluxcd.io/v1beta1" {
 		t.Errorf("%v, %v", converted, err)
 	}
-	if obj := source.New(source.ReferenceTo(g)); obj.Head().APIVersion != g.APIVersion {
-		t.Errorf("%s", obj.Head().APIVersion)
-	}
+	testenv.Equal(t, source.New(source.ReferenceTo(g)).Head().APIVersion, g.APIVersion)
 	if found, err := set.Find("ag/app"); err != nil || len(found) != 1 {
 		t.Errorf("%v, %v", found, err)
 	}
@@ -176,14 +173,10 @@ func TestGeneratorsOfOneName(t *testing.T) {
 // A ledger has a generator and what it made as documents of their own.
 func TestGeneratorInLedger(t *testing.T) {
 	set, err := decodeAll(t, generatorDocument)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ledger := &source.Ledger{Dir: filepath.Join(t.TempDir(), "ledger")}
 	for _, obj := range set.Objects {
-		if err := ledger.Save(t.Context(), obj, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, ledger.Save(t.Context(), obj, nil))
 	}
 	saved, err := ledger.List()
 	if err != nil || len(saved.Objects) != 3 {

@@ -32,13 +32,7 @@ func TestDocuments(t *testing.T) {
 	})
 }
 
-// must ends a test that cannot go on after an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testenv.Must
 
 func second[T any](_ T, err error) error { return err }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -140,12 +141,9 @@ func TestLedgerStaysInside(t *testing.T) {
 	for _, name := range []string{"", ".", "..", "../up", "a/b", `a\b`, "a\x00b", ".hidden", "c:d"} {
 		g := settled()
 		g.Metadata.Name = name
-		if err := l.Save(t.Context(), g, nil); !errors.Is(err, source.ErrInvalid) {
-			t.Errorf("save as %q: %v", name, err)
-		}
-		if _, err := l.Load(t.Context(), g); !errors.Is(err, source.ErrInvalid) {
-			t.Errorf("load as %q: %v", name, err)
-		}
+		testenv.ErrorIs(t, l.Save(t.Context(), g, nil), source.ErrInvalid, "save as %q", name)
+		_, err := l.Load(t.Context(), g)
+		testenv.ErrorIs(t, err, source.ErrInvalid, "load as %q", name)
 		if address, err := source.Address(g); err == nil {
 			t.Errorf("%q has the address %s", name, address)
 		}
@@ -162,9 +160,7 @@ func TestLedgerStaysInside(t *testing.T) {
 	}
 	linked := &source.Ledger{Dir: filepath.Join(l.Dir, "status")} // itself a link
 	must(t, os.Symlink("../outside", linked.Dir))
-	if err := linked.Save(t.Context(), settled(), nil); err == nil || !strings.Contains(err.Error(), linked.Dir) {
-		t.Errorf("save through a link out of its place: %v", err)
-	}
+	testenv.ErrorSays(t, linked.Save(t.Context(), settled(), nil), linked.Dir, "save through a link out of its place")
 	if _, err := linked.Load(t.Context(), settled()); err == nil {
 		t.Error("loaded through a link out of its place")
 	}
@@ -192,9 +188,8 @@ func TestLedgerSurvivesCrash(t *testing.T) {
 	if err := l.Save(t.Context(), g, nil); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.Stat(torn); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("torn file: %v", err)
-	}
+	_, err := os.Stat(torn)
+	testenv.ErrorIs(t, err, os.ErrNotExist, "torn file")
 }
 
 func TestLedgerErrors(t *testing.T) {
@@ -211,9 +206,8 @@ func TestLedgerErrors(t *testing.T) {
 		t.Error("list of a file as directory")
 	}
 	must(t, os.WriteFile(filepath.Join(filepath.Dir(file), "gitrepository"), nil, 0o600))
-	if refs, err := (&source.Ledger{Dir: filepath.Dir(file)}).References(); err == nil || !strings.Contains(err.Error(), "gitrepository is not a directory") {
-		t.Errorf("references with a file where a directory belongs: %v, %v", refs, err)
-	}
+	_, err := (&source.Ledger{Dir: filepath.Dir(file)}).References()
+	testenv.ErrorSays(t, err, "gitrepository is not a directory", "references with a file where a directory belongs")
 	none := &source.Ledger{Dir: filepath.Join(t.TempDir(), "none")}
 	if set, err := none.List(); err != nil || len(set.Objects) != 0 {
 		t.Errorf("list of nothing: %v, %v", set.Objects, err)

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -61,9 +62,7 @@ func TestCycle(t *testing.T) {
 		{"what does not exist", "", []string{"a: b none", "b: none"}},
 	} {
 		objects := graph(c.lines...)
-		if got := way(t, objects[0], objects); got != c.want {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
+		testenv.Equal(t, way(t, objects[0], objects), c.want, c.name)
 	}
 }
 
@@ -75,16 +74,14 @@ func TestCycleIsBounded(t *testing.T) {
 	}
 	objects := graph(lines...)
 	inventory := &source.Inventory{Objects: objects}
-	if _, err := source.Needed(t.Context(), objects[0], inventory); !errors.Is(err, source.ErrInvalid) {
-		t.Errorf("2000 in a row: %v", err)
-	}
+	_, err := source.Needed(t.Context(), objects[0], inventory)
+	testenv.ErrorIs(t, err, source.ErrInvalid, "2000 in a row")
 	if _, err := source.Needed(t.Context(), objects[1500], inventory); err != nil {
 		t.Errorf("500 in a row: %v", err)
 	}
 	wide := graph("wide:" + strings.Repeat(" lib", 1001))[0]
-	if _, err := source.Needed(t.Context(), wide, inventory); !errors.Is(err, source.ErrInvalid) {
-		t.Errorf("1001 includes: %v", err)
-	}
+	_, err = source.Needed(t.Context(), wide, inventory)
+	testenv.ErrorIs(t, err, source.ErrInvalid, "1001 includes")
 }
 
 // unreachable is a Sources that cannot be asked.
@@ -108,21 +105,17 @@ func TestNeeded(t *testing.T) {
 		t.Errorf("missing: %v", err)
 	}
 	_, err = source.Needed(t.Context(), objects[3], inventory)
-	if !errors.Is(err, source.ErrInvalid) || !strings.Contains(err.Error(), "GitRepository/default/round → GitRepository/default/around → GitRepository/default/round") {
-		t.Errorf("cycle: %v", err)
-	}
+	testenv.ErrorIs(t, err, source.ErrInvalid, "cycle")
+	testenv.ErrorSays(t, err, "GitRepository/default/round → GitRepository/default/around → GitRepository/default/round", "cycle")
 	if needed, err := source.Needed(t.Context(), objects[5], nil); needed != nil || err != nil {
 		t.Errorf("alone: %v, error %v", needed, err)
 	}
-	if _, err := source.Needed(t.Context(), objects[0], nil); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no sources: %v", err)
-	}
+	_, err = source.Needed(t.Context(), objects[0], nil)
+	testenv.ErrorIs(t, err, fs.ErrNotExist, "no sources")
 	_, need := source.Needed(t.Context(), objects[0], unreachable{})
 	_, with := source.WithNeeds(t.Context(), objects, unreachable{})
 	for _, err := range []error{need, with} {
-		if !errors.Is(err, errUnreachable) {
-			t.Errorf("unreachable: %v", err)
-		}
+		testenv.ErrorIs(t, err, errUnreachable, "unreachable")
 	}
 }
 
@@ -137,9 +130,7 @@ func TestWithNeeds(t *testing.T) {
 		for _, obj := range all {
 			names = append(names, obj.Head().Metadata.Name)
 		}
-		if got := strings.Join(names, " "); got != want {
-			t.Errorf("from %d: %q, want %q", from, got, want)
-		}
+		testenv.Equal(t, strings.Join(names, " "), want, "from %d", from)
 	}
 }
 
@@ -273,8 +264,7 @@ func TestIncludePaths(t *testing.T) {
 			t.Errorf("fromPath %q: %q, error %v", bad, f, err)
 		}
 		to := source.GitRepositoryInclude{ToPath: bad}
-		if _, p, err := to.Paths(); err == nil || !strings.Contains(err.Error(), "toPath") {
-			t.Errorf("toPath %q: %q, error %v", bad, p, err)
-		}
+		_, _, err := to.Paths()
+		testenv.ErrorSays(t, err, "toPath", "toPath %q", bad)
 	}
 }

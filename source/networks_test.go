@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -27,9 +28,7 @@ func TestNetworks(t *testing.T) {
 		if row.ip != "" {
 			ip = netip.MustParseAddr(row.ip)
 		}
-		if got := row.in.Allow(row.host, ip); got != row.want {
-			t.Errorf("%+v: %v", row, got)
-		}
+		testenv.Equal(t, row.in.Allow(row.host, ip), row.want)
 	}
 	for text, want := range map[string]string{
 		"": "want the name", "http://x": "want the name", "10.0.0.0/99": "want the name", "x:80": "want the name", "*.example": "want the name",

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -41,9 +42,7 @@ func TestEvent(t *testing.T) {
 		},
 		Controller: "headgate",
 	}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("event %+v\nwant %+v", got, want)
-	}
+	testenv.Equal(t, fmt.Sprint(got), fmt.Sprint(want), "event")
 }
 
 // A verification counts for the spec that asked for it: after a change, which
@@ -194,16 +193,10 @@ func TestLostArtifact(t *testing.T) {
 	if got := conditions(lost); lost.Artifact() != nil || got != "Ready=False/GitOperationFailed Reconciling=True/ProgressingWithRetry FetchFailed=True/GitOperationFailed" {
 		t.Errorf("artifact %+v, conditions %s", lost.Artifact(), got)
 	}
-	if m := lost.Common().Condition("Reconciling").Message; m != "building artifact: disappeared from storage" {
-		t.Errorf("message of Reconciling %q", m)
-	}
-	if r.reasons() != "error/GitOperationFailed" {
-		t.Errorf("events %s", r.reasons())
-	}
+	testenv.Equal(t, lost.Common().Condition("Reconciling").Message, "building artifact: disappeared from storage", "message of Reconciling")
+	testenv.Equal(t, r.reasons(), "error/GitOperationFailed", "events")
 	r.run(repository(), at(revision1), source.Stored)
-	if r.reasons() != "info/NewArtifact" {
-		t.Errorf("events %s", r.reasons())
-	}
+	testenv.Equal(t, r.reasons(), "info/NewArtifact", "events")
 }
 
 // A saved status that cannot be read is announced, and made again.
@@ -212,14 +205,10 @@ func TestUnreadableStatus(t *testing.T) {
 	r.run(repository(), at(revision1), source.Stored)
 	r.Load = func(context.Context, source.Object) (source.State, error) { return nil, io.ErrUnexpectedEOF }
 	r.run(repository(), at(revision1), source.Stored)
-	if r.reasons() != "error/ReadOperationFailed info/NewArtifact" {
-		t.Errorf("events %s", r.reasons())
-	}
+	testenv.Equal(t, r.reasons(), "error/ReadOperationFailed info/NewArtifact", "events")
 	g := repository()
 	g.Spec.Suspend = true
-	if err := r.run(g, at(revision1), source.Suspended); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("suspended: error %v", err)
-	}
+	testenv.ErrorIs(t, r.run(g, at(revision1), source.Suspended), io.ErrUnexpectedEOF, "suspended")
 }
 
 func TestPruneFails(t *testing.T) {
@@ -235,9 +224,7 @@ func TestPruneFails(t *testing.T) {
 		}
 	}
 	r.run(repository(), at(revision1), source.Stored)
-	if r.reasons() != "info/NewArtifact error/GarbageCollectionFailed" {
-		t.Errorf("events %s", r.reasons())
-	}
+	testenv.Equal(t, r.reasons(), "info/NewArtifact error/GarbageCollectionFailed", "events")
 }
 
 // headgate's own annotation counts before the reference's.
@@ -246,9 +233,7 @@ func TestRequests(t *testing.T) {
 	g := repository()
 	g.Metadata.Annotations = map[string]string{"reconcile.fluxcd.io/requestedAt": "1", "reconcile.headgate.dev/requestedAt": "2"}
 	r.run(g, at(revision1), source.Stored)
-	if g.Status.LastHandledReconcileAt != "2" {
-		t.Errorf("lastHandledReconcileAt %q", g.Status.LastHandledReconcileAt)
-	}
+	testenv.Equal(t, g.Status.LastHandledReconcileAt, "2", "lastHandledReconcileAt")
 }
 
 // A reconciler without ledger, clock and listener keeps the status in the object alone.
@@ -287,22 +272,16 @@ func TestMinimalKind(t *testing.T) {
 	obj.Kind, obj.Metadata.Name = "Minimal", "sample"
 	odd := fails(&source.StepError{Step: "dance", Err: io.EOF})
 	r.run(obj, odd, source.Failed)
-	if got := conditions(obj); got != "Ready=False/Failed Reconciling=True/ProgressingWithRetry FetchFailed=True/Failed" {
-		t.Errorf("conditions %s", got)
-	}
+	testenv.Equal(t, conditions(obj), "Ready=False/Failed Reconciling=True/ProgressingWithRetry FetchFailed=True/Failed", "conditions")
 	r.Load, r.Save = nil, nil
 	r.run(obj, at(revision1), source.Stored)
 	if e := r.events[0]; e.InvolvedObject.Namespace != "default" || !strings.HasPrefix(obj.Artifact().Path, "minimal/default/sample/") {
 		t.Errorf("event %+v, artifact %+v", e, obj.Artifact())
 	}
-	if m := obj.common.Condition("Ready").Message; m != "stored artifact: revision '"+revision1+"'" {
-		t.Errorf("message %q", m)
-	}
+	testenv.Equal(t, obj.common.Condition("Ready").Message, "stored artifact: revision '"+revision1+"'", "message")
 	r.Save = func(context.Context, source.Object, source.State) error { return io.ErrShortWrite }
 	r.run(obj, at(revision2), source.Failed)
-	if obj.Artifact().Revision != revision1 {
-		t.Errorf("artifact %+v", obj.Artifact())
-	}
+	testenv.Equal(t, obj.Artifact().Revision, revision1, "artifact")
 }
 
 // leftAlone is an error of an upstream that says when it can be asked again.

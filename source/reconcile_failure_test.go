@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -42,9 +43,7 @@ func TestStorageFailures(t *testing.T) {
 	block := func(name string) func(*rig) {
 		return func(r *rig) {
 			name := filepath.Join(r.dir, filepath.FromSlash(name))
-			if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, nil, 0o600)); err != nil {
-				r.t.Fatal(err)
-			}
+			must(r.t, errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, nil, 0o600)))
 		}
 	}
 	rows := []struct {
@@ -80,9 +79,7 @@ func TestStorageFailures(t *testing.T) {
 			if err == nil || c.Status != "True" || c.Reason != row.reason || g.Artifact() != nil || saved != row.saved {
 				t.Errorf("error %v, condition %+v, artifact %+v, saved %v", err, c, g.Artifact(), saved)
 			}
-			if r.reasons() != "error/"+row.reason {
-				t.Errorf("events %s", r.reasons())
-			}
+			testenv.Equal(t, r.reasons(), "error/"+row.reason, "events")
 		})
 	}
 }
@@ -123,9 +120,7 @@ func TestPanics(t *testing.T) {
 				t.Errorf("conditions %s", conditions(g))
 			}
 			temp, _ := filepath.Glob(filepath.Join(r.dir, ".store/tmp/*"))
-			if len(temp) != 0 {
-				t.Errorf("files left behind: %v", temp)
-			}
+			testenv.Equal(t, len(temp), 0, "files left behind")
 			r.run(g, at(revision1), source.Stored) // the lock is free
 		})
 	}

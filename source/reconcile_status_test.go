@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -56,9 +57,7 @@ func TestSettledStatus(t *testing.T) {
  "lastHandledReconcileAt": "2026-07-22T10:00:00Z",
  "observedIgnore": "/docs\n"
 }`, revision1, a.Path, a.Digest)
-	if string(got) != want {
-		t.Errorf("status is\n%s\nwant\n%s", got, want)
-	}
+	testenv.Equal(t, string(got), want, "status")
 }
 
 // A life goes through the states of an object, one run a row. Each row starts
@@ -174,18 +173,10 @@ func TestConditions(t *testing.T) {
 		if c := g.Common().Condition(source.SourceVerifiedCondition); c.Status == "Unknown" && !strings.Contains(c.Message, "level 'audit'") {
 			t.Errorf("%s: message of SourceVerified %q", row.name, c.Message)
 		}
-		if got := conditions(g); got != row.want {
-			t.Errorf("%s: conditions\n%s\nwant\n%s", row.name, got, row.want)
-		}
-		if got := g.Common().Condition(source.ReconcilingCondition).Message; got != row.message {
-			t.Errorf("%s: message of Reconciling %q, want %q", row.name, got, row.message)
-		}
-		if got := r.reasons(); got != row.events {
-			t.Errorf("%s: events %s, want %s", row.name, got, row.events)
-		}
-		if row.from.closed != 0 != (row.from.open == nil && row.from.resolve == nil && row.outcome != source.Unchanged) {
-			t.Errorf("%s: content closed %d times", row.name, row.from.closed)
-		}
+		testenv.Equal(t, conditions(g), row.want, "%s: conditions", row.name)
+		testenv.Equal(t, g.Common().Condition(source.ReconcilingCondition).Message, row.message, "%s: message of Reconciling", row.name)
+		testenv.Equal(t, r.reasons(), row.events, "%s: events", row.name)
+		testenv.Equal(t, row.from.closed != 0, row.from.open == nil && row.from.resolve == nil && row.outcome != source.Unchanged, "%s: content was closed", row.name)
 	}
 }
 
@@ -213,14 +204,10 @@ func TestTransitionTimes(t *testing.T) {
 			t.Errorf("%s turned at %v, want %v", kind, got[kind], want)
 		}
 	}
-	if c := g.Common().Condition("FetchFailed"); c.Message != "unexpected EOF" {
-		t.Errorf("message %q is that of an older failure", c.Message)
-	}
+	testenv.Equal(t, g.Common().Condition("FetchFailed").Message, "unexpected EOF", "message")
 	r.run(g, at(revision1), source.Unchanged)
 	if got := times()["Ready"]; !got.Equal(r.clock.Truncate(time.Second)) {
 		t.Errorf("Ready turned at %v", got)
 	}
-	if last := g.Common().Conditions[len(g.Common().Conditions)-1]; last != foreign {
-		t.Errorf("foreign condition is %+v", last)
-	}
+	testenv.Equal(t, g.Common().Conditions[len(g.Common().Conditions)-1], foreign, "foreign condition")
 }

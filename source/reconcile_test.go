@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -158,9 +158,7 @@ func TestOrder(t *testing.T) {
 	r.run(repository(), at(revision2), source.Stored)
 	steps = append(steps, "end with old "+old())
 	want := []string{"save with old 1 <nil>", "NewArtifact with old 1 <nil>", "end with old 0 <nil>"}
-	if !slices.Equal(steps, want) {
-		t.Errorf("steps %q, want %q", steps, want)
-	}
+	testenv.Equal(t, steps, want, "steps")
 }
 
 // What is saved with a status goes with it: a failed run keeps the state of the last good one.

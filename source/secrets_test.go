@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -79,9 +80,8 @@ func TestDocumentSecrets(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 	for _, name := range []string{"mixed", "none"} {
-		if _, err := s.PullSecrets(ctx, "apps", name); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, err = s.PullSecrets(ctx, "apps", name)
+		testenv.ErrorIs(t, err, fs.ErrNotExist, name)
 	}
 }
 
@@ -159,9 +159,7 @@ func write(t *testing.T, dir string, files map[string]string) {
 	for name, text := range files {
 		name = filepath.Join(dir, filepath.FromSlash(name))
 		must(t, os.MkdirAll(filepath.Dir(name), 0o700))
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 }
 
@@ -197,9 +195,8 @@ func TestDirSecrets(t *testing.T) {
 	if got, err := secrets.Secret(ctx, "apps", "limit"); err != nil || len(got.Data["key"]) != 1<<20 {
 		t.Errorf("%d bytes, %v", len(got.Data["key"]), err)
 	}
-	if _, err := secrets.Secret(ctx, "apps", "large"); err == nil || !strings.Contains(err.Error(), "large/key is larger than 1 MiB") {
-		t.Error(err)
-	}
+	_, err := secrets.Secret(ctx, "apps", "large")
+	testenv.ErrorSays(t, err, "large/key is larger than 1 MiB")
 	must(t, os.Mkdir(filepath.Join(dir, "void"), 0o700))
 	for name, want := range map[string]string{
 		"file": "secret default/file: in directory " + dir + ": file is a file: make it a directory with a file for each key",
@@ -214,16 +211,13 @@ func TestDirSecrets(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	for _, name := range []string{"none", "apps", "../auth", "auth/sub", "", "."} {
-		if _, err := secrets.Secret(ctx, "default", name); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%q: %v", name, err)
-		}
+		_, err = secrets.Secret(ctx, "default", name)
+		testenv.ErrorIs(t, err, fs.ErrNotExist, name)
 	}
-	if _, err := secrets.PullSecrets(ctx, "apps", "sa"); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
-	if _, err := source.DirSecrets(filepath.Join(dir, "none")).Secret(ctx, "a", "b"); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
+	_, err = secrets.PullSecrets(ctx, "apps", "sa")
+	testenv.ErrorIs(t, err, fs.ErrNotExist)
+	_, err = source.DirSecrets(filepath.Join(dir, "none")).Secret(ctx, "a", "b")
+	testenv.ErrorIs(t, err, fs.ErrNotExist)
 }
 
 func texts(s source.Secret) map[string]string {
@@ -304,9 +298,8 @@ func TestEnvSecrets(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := secrets.PullSecrets(ctx, "any", "sa"); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
+	_, err = secrets.PullSecrets(ctx, "any", "sa")
+	testenv.ErrorIs(t, err, fs.ErrNotExist)
 }
 
 // faulty is a place that cannot be read.
@@ -340,23 +333,18 @@ func TestChain(t *testing.T) {
 	}
 	_, err := all.Secret(ctx, "apps", "none")
 	for _, want := range []string{"secret apps/none does not exist: ", "no such document; ", "HEADGATE_SECRET_NONE_<KEY>; ", "none/KEY"} {
-		if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), want) {
-			t.Errorf("no %q in %v", want, err)
-		}
+		testenv.ErrorIs(t, err, fs.ErrNotExist)
+		testenv.ErrorSays(t, err, want)
 	}
-	if _, err := all.PullSecrets(ctx, "apps", "none"); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
+	_, err = all.PullSecrets(ctx, "apps", "none")
+	testenv.ErrorIs(t, err, fs.ErrNotExist)
 	// A service account whose secret is missing is not looked for elsewhere.
-	if _, err := source.Chain(set, faulty{fs.ErrPermission}).PullSecrets(ctx, "apps", "mixed"); !errors.Is(err, fs.ErrPermission) {
-		t.Error(err)
-	}
-	if _, err := source.Chain(set, env).PullSecrets(ctx, "apps", "mixed"); err == nil || !strings.Contains(err.Error(), "service account apps/mixed: secret apps/elsewhere does not exist") {
-		t.Error(err)
-	}
-	if _, err := source.Chain(faulty{fs.ErrPermission}, set).Secret(ctx, "apps", "auth"); !errors.Is(err, fs.ErrPermission) {
-		t.Error(err)
-	}
+	_, err = source.Chain(set, faulty{fs.ErrPermission}).PullSecrets(ctx, "apps", "mixed")
+	testenv.ErrorIs(t, err, fs.ErrPermission)
+	_, err = source.Chain(set, env).PullSecrets(ctx, "apps", "mixed")
+	testenv.ErrorSays(t, err, "service account apps/mixed: secret apps/elsewhere does not exist")
+	_, err = source.Chain(faulty{fs.ErrPermission}, set).Secret(ctx, "apps", "auth")
+	testenv.ErrorIs(t, err, fs.ErrPermission)
 	if _, err := source.Chain(faulty{fs.ErrNotExist}, set).Secret(ctx, "apps", "auth"); err != nil {
 		t.Error(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/internal/testenv/measure"
 	"github.com/headgate-io/headgate/source"
 )
@@ -355,9 +356,7 @@ func (h heavy) Weight() int64 { return int64(h) }
 func TestShareFailureWithNilValue(t *testing.T) {
 	boom := errors.New("boom")
 	_, err := new(source.Share).Do(t.Context(), "key", time.Time{}, func(context.Context) (any, error) { return (*pointed)(nil), boom })
-	if !errors.Is(err, boom) {
-		t.Error(err)
-	}
+	testenv.ErrorIs(t, err, boom)
 }
 
 // A pointed answer has a weight that a nil one cannot tell.
@@ -391,9 +390,7 @@ func TestShareBounded(t *testing.T) {
 		{10, heavy(1 << 20), 10},
 		{10, heavy(1<<20 + 1), 0},
 	} {
-		if got := keptOf(test.n, test.value); got != test.want {
-			t.Errorf("of %d answers of weight %v %d are kept, want %d", test.n, test.value, got, test.want)
-		}
+		testenv.Equal(t, keptOf(test.n, test.value), test.want, "answers that are kept, of %d of weight %v", test.n, test.value)
 	}
 	before := measure.Live()
 	for i := range 20_000 {

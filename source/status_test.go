@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -53,16 +54,10 @@ func TestStatusOfKinds(t *testing.T) {
 			if test.latest != "" {
 				url = "http://store.example/" + strings.ToLower(kind) + "/default/x/" + test.latest
 			}
-			if got := obj.Common().URL; got != url {
-				t.Errorf("status.url %q, want %q", got, url)
-			}
-			if got := obj.Common().Condition("Ready").Message; got != test.message {
-				t.Errorf("message %q, want %q", got, test.message)
-			}
+			testenv.Equal(t, obj.Common().URL, url, "status.url")
+			testenv.Equal(t, obj.Common().Condition("Ready").Message, test.message, "message")
 			r.run(obj, from, source.Unchanged)
-			if got := own(t, obj); got != test.observed {
-				t.Errorf("status has\n%s\nwant\n%s", got, test.observed)
-			}
+			testenv.Equal(t, own(t, obj), test.observed, "status")
 		})
 	}
 }
@@ -130,11 +125,7 @@ func TestObservedGeneration(t *testing.T) {
 		g := repository()
 		g.Spec.Interval = source.Duration(run.interval)
 		r.run(g, run.from, run.outcome)
-		if got := g.Status.ObservedGeneration; got != run.want {
-			t.Errorf("run %d: observedGeneration %d, want %d", i, got, run.want)
-		}
-		if got := g.Status.Condition("Reconciling").Message; got != run.message {
-			t.Errorf("run %d: message of Reconciling %q, want %q", i, got, run.message)
-		}
+		testenv.Equal(t, g.Status.ObservedGeneration, run.want, "run %d: observedGeneration", i)
+		testenv.Equal(t, g.Status.Condition("Reconciling").Message, run.message, "run %d: message of Reconciling", i)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -19,9 +20,7 @@ func TestSuspensions(t *testing.T) {
 	if s, err := l.Suspension(sample); s != nil || err != nil {
 		t.Fatalf("suspension %v, %v", s, err)
 	}
-	if err := l.Resume(sample); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("resume: %v", err)
-	}
+	testenv.ErrorIs(t, l.Resume(sample), fs.ErrNotExist, "resume")
 	want := source.Suspension{By: "alice", Reason: "a: \"freeze\"\n\x1b[2J", Since: time.Date(2026, 7, 22, 10, 0, 0, 0, time.UTC)}
 	must(t, errors.Join(l.Suspend(sample, source.Suspension{By: "bob"}), l.Suspend(sample, want)))
 	other := &source.Ledger{Dir: l.Dir} // as after a restart
@@ -39,9 +38,8 @@ func TestSuspensions(t *testing.T) {
 	if s, err := other.Suspension(sample); s != nil || err != nil {
 		t.Errorf("suspension %v, %v", s, err)
 	}
-	if _, err := os.Stat(filepath.Join(l.Dir, "gitrepository")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("an empty directory stays: %v", err)
-	}
+	_, err = os.Stat(filepath.Join(l.Dir, "gitrepository"))
+	testenv.ErrorIs(t, err, fs.ErrNotExist, "an empty directory")
 }
 
 // A hold that cannot be read holds: it was an order to leave the object alone.
@@ -65,12 +63,8 @@ func TestSuspensionDamaged(t *testing.T) {
 	for _, name := range []string{"", ".", "..", "../up", "a/b", ".hidden"} {
 		l := &source.Ledger{Dir: t.TempDir()}
 		ref := source.Reference{Kind: "GitRepository", Namespace: "apps", Name: name}
-		if err := l.Suspend(ref, source.Suspension{}); !errors.Is(err, source.ErrInvalid) {
-			t.Errorf("suspend %q: %v", name, err)
-		}
-		if err := l.Resume(ref); !errors.Is(err, source.ErrInvalid) {
-			t.Errorf("resume %q: %v", name, err)
-		}
+		testenv.ErrorIs(t, l.Suspend(ref, source.Suspension{}), source.ErrInvalid, "suspend %q", name)
+		testenv.ErrorIs(t, l.Resume(ref), source.ErrInvalid, "resume %q", name)
 	}
 }
 
@@ -104,9 +98,8 @@ func TestLedgerRemoves(t *testing.T) {
 	if files, err := os.ReadDir(filepath.Dir(torn)); err != nil || len(files) != 1 || files[0].Name() != "other.yaml.yaml" {
 		t.Errorf("left: %v, %v", files, err)
 	}
-	if _, err := l.Object(ref); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("object: %v", err)
-	}
+	_, err := l.Object(ref)
+	testenv.ErrorIs(t, err, fs.ErrNotExist, "object")
 	g := repository()
 	if state, err := l.Load(t.Context(), g); err != nil || state != nil || g.Artifact() != nil {
 		t.Errorf("loaded %q %v, %v", state, g.Artifact(), err)

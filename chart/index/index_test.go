@@ -40,9 +40,7 @@ func TestEntriesOfEveryShape(t *testing.T) {
 				for _, e := range list {
 					versions = append(versions, e.Version)
 				}
-				if got, want := strings.Join(versions, " "), "1.3.0 1.2.0 1.1.0 4.3.0 4.2.0 4.1.0"; got != want {
-					t.Errorf("in pieces of %d bytes: %s, want %s", size, got, want)
-				}
+				testenv.Equal(t, strings.Join(versions, " "), "1.3.0 1.2.0 1.1.0 4.3.0 4.2.0 4.1.0", "in pieces of %d bytes", size)
 			}
 			for _, name := range append(charts, "absent") {
 				same(t, text, name)

@@ -201,9 +201,7 @@ func (l *mirrored) expect(want string, asked bool) {
 	case want != "" && lacks(err, want) != nil:
 		l.t.Errorf("error %v lacks %q", err, lacks(err, want))
 	}
-	if n := l.m.asked(); (n > 0) != asked {
-		l.t.Errorf("the mirror had %d requests, want some: %t", n, asked)
-	}
+	testenv.Equal(l.t, l.m.asked() > 0, asked, "the mirror was asked")
 }
 
 // TestMirrorIsAskedOnce verifies again within the day, and after it.

@@ -10,7 +10,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"math/big"
 	"strings"
@@ -199,21 +198,14 @@ func (id *identity) sign(t testing.TB, subject ocispec.Descriptor, mediaType str
 // wantRefused checks that err is a refusal that says all of texts.
 func wantRefused(t *testing.T, err error, texts ...string) {
 	t.Helper()
-	if !errors.Is(err, source.ErrVerification) {
-		t.Errorf("not a refusal: %v", err)
-	}
+	testenv.ErrorIs(t, err, source.ErrVerification, "refusal")
 	wantError(t, err, texts...)
 }
 
 func wantError(t *testing.T, err error, texts ...string) {
 	t.Helper()
-	if err == nil {
-		t.Fatalf("no error, want one that says %q", texts)
-	}
 	for _, text := range texts {
-		if !strings.Contains(err.Error(), text) {
-			t.Errorf("error %q does not say %q", err, text)
-		}
+		testenv.ErrorSays(t, err, text)
 	}
 }
 
@@ -240,9 +232,7 @@ func TestSignedByNotation(t *testing.T) {
 				must(t, err)
 				v, err := s.verify(subject, secret(ca.pem(), level("strict")))
 				must(t, err)
-				if want := "verified signature of '" + subject.Digest.String() + "' by 'CN=builder,O=Test,ST=BE,C=DE' at level strict"; v.Message != want {
-					t.Errorf("message %q, want %q", v.Message, want)
-				}
+				testenv.Equal(t, v.Message, "verified signature of '"+subject.Digest.String()+"' by 'CN=builder,O=Test,ST=BE,C=DE' at level strict", "message")
 				if v.Mode != "notation" || v.Level != "strict" || v.Ignored || v.Signer != "CN=builder,O=Test,ST=BE,C=DE" {
 					t.Errorf("got %+v", v)
 				}

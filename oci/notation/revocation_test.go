@@ -2,7 +2,6 @@ package notation_test
 
 import (
 	"context"
-	"crypto"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
@@ -19,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/digitorus/pkcs7"
 	"github.com/notaryproject/notation-core-go/signature"
 	"github.com/notaryproject/notation-core-go/signature/jws"
 	"github.com/notaryproject/tspclient-go"
@@ -218,85 +218,44 @@ func TestRevocationOfSeveral(t *testing.T) {
 }
 
 var (
-	oidSignedData    = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 7, 2}
 	oidTSTInfo       = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 9, 16, 1, 4}
-	oidContentType   = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 9, 3}
-	oidMessageDigest = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 9, 4}
 	oidSigningCertV2 = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 9, 16, 2, 47}
 	oidExtKeyUsage   = asn1.ObjectIdentifier{2, 5, 29, 37}
 	oidTimeStamping  = asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 8}
-	sha256Algorithm  = pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 2, 1}}
-	ecdsaAlgorithm   = pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 3, 2}}
 )
 
-// The structures of RFC 5652 that a timestamp is made of.
+// The attribute of RFC 5035 that names the certificate of a signer.
 type (
-	contentInfo struct {
-		Type    asn1.ObjectIdentifier
-		Content asn1.RawValue `asn1:"explicit,tag:0"`
-	}
-	signedData struct {
-		Version      int
-		Digests      []pkix.AlgorithmIdentifier `asn1:"set"`
-		Encapsulated encapsulated
-		Certificates asn1.RawValue
-		Signers      []signerInfo `asn1:"set"`
-	}
-	encapsulated struct {
-		Type    asn1.ObjectIdentifier
-		Content []byte `asn1:"explicit,tag:0"`
-	}
-	signerInfo struct {
-		Version   int
-		ID        issuerAndSerial
-		Digest    pkix.AlgorithmIdentifier
-		Attrs     []attribute `asn1:"tag:0,set"`
-		Algorithm pkix.AlgorithmIdentifier
-		Signature []byte
-	}
-	issuerAndSerial struct {
-		Issuer asn1.RawValue
-		Serial *big.Int
-	}
-	attribute struct {
-		Type   asn1.ObjectIdentifier
-		Values []asn1.RawValue `asn1:"set"`
-	}
 	signingCertV2 struct{ Certs []certID }
 	certID        struct{ Hash []byte }
 )
 
-func der(t testing.TB, v any, params string) []byte {
+func der(t testing.TB, v any) []byte {
 	t.Helper()
-	out, err := asn1.MarshalWithParams(v, params)
+	out, err := asn1.Marshal(v)
 	must(t, err)
 	return out
 }
 
-// token returns a timestamp token of RFC 3161 around info.
-func token(t testing.TB, info []byte, certs [][]byte, signers ...signerInfo) []byte {
+// token returns a timestamp token of RFC 3161 around info, which holds certs.
+func token(t testing.TB, info []byte, certs [][]byte, signers ...*identity) []byte {
 	t.Helper()
-	all := asn1.RawValue{Class: asn1.ClassContextSpecific, Tag: 0, IsCompound: true}
+	data, err := pkcs7.NewSignedData(info)
+	must(t, err)
+	data.SetDigestAlgorithm(pkcs7.OIDDigestAlgorithmSHA256)
+	data.SetContentType(oidTSTInfo)
+	data.GetSignedData().Version = 3
 	for _, c := range certs {
-		all.Bytes = append(all.Bytes, c...)
+		data.AddCertificate(&x509.Certificate{Raw: c})
 	}
-	data := der(t, signedData{3, []pkix.AlgorithmIdentifier{sha256Algorithm}, encapsulated{oidTSTInfo, info}, all, signers}, "")
-	return der(t, contentInfo{oidSignedData, asn1.RawValue{FullBytes: explicit(t, data)}}, "")
-}
-
-func explicit(t testing.TB, inner []byte) []byte {
-	return der(t, asn1.RawValue{Class: asn1.ClassContextSpecific, Tag: 0, IsCompound: true, Bytes: inner}, "")
-}
-
-// timestampToken returns a token that holds certificates and n signers, and that nobody signed.
-func timestampToken(t testing.TB, certs [][]byte, n int) []byte {
-	t.Helper()
-	name := asn1.RawValue{FullBytes: der(t, pkix.Name{CommonName: "x"}.ToRDNSequence(), "")}
-	signers := make([]signerInfo, n)
-	for i := range signers {
-		signers[i] = signerInfo{1, issuerAndSerial{name, big.NewInt(int64(i))}, sha256Algorithm, []attribute{{oidContentType, []asn1.RawValue{{FullBytes: der(t, oidTSTInfo, "")}}}}, ecdsaAlgorithm, []byte{0}}
+	for _, id := range signers {
+		hash := sha256.Sum256(id.cert.Raw)
+		named := pkcs7.Attribute{Type: oidSigningCertV2, Value: signingCertV2{[]certID{{hash[:]}}}}
+		must(t, data.AddSigner(id.cert, id.key, pkcs7.SignerInfoConfig{SkipCertificates: true, ExtraSignedAttributes: []pkcs7.Attribute{named}}))
 	}
-	return token(t, []byte{0}, certs, signers...)
+	text, err := data.Finish()
+	must(t, err)
+	return text
 }
 
 // A clock is a timestamping authority that stands still.
@@ -308,7 +267,7 @@ type clock struct {
 
 // newClock returns an authority that issuer lets say what time it is.
 func newClock(t *testing.T, issuer *identity, at time.Time) *clock {
-	usage := der(t, []asn1.ObjectIdentifier{oidTimeStamping}, "")
+	usage := der(t, []asn1.ObjectIdentifier{oidTimeStamping})
 	return &clock{t, newSigner(t, issuer, "clock", func(c *x509.Certificate) {
 		c.ExtKeyUsage, c.ExtraExtensions = nil, []pkix.Extension{{Id: oidExtKeyUsage, Critical: true, Value: usage}}
 	}), at}
@@ -317,18 +276,8 @@ func newClock(t *testing.T, issuer *identity, at time.Time) *clock {
 // Timestamp implements [tspclient.Timestamper].
 func (c *clock) Timestamp(_ context.Context, req *tspclient.Request) (*tspclient.Response, error) {
 	info := der(c.t, tspclient.TSTInfo{Version: 1, Policy: asn1.ObjectIdentifier{1, 2, 3}, MessageImprint: req.MessageImprint,
-		SerialNumber: big.NewInt(1), GenTime: c.at.UTC().Truncate(time.Second), Nonce: req.Nonce}, "")
-	digest, hash := sha256.Sum256(info), sha256.Sum256(c.id.cert.Raw)
-	attrs := []attribute{
-		{oidContentType, []asn1.RawValue{{FullBytes: der(c.t, oidTSTInfo, "")}}},
-		{oidMessageDigest, []asn1.RawValue{{FullBytes: der(c.t, digest[:], "")}}},
-		{oidSigningCertV2, []asn1.RawValue{{FullBytes: der(c.t, signingCertV2{[]certID{{hash[:]}}}, "")}}},
-	}
-	sum := sha256.Sum256(der(c.t, attrs, "set"))
-	signature, err := c.id.key.Sign(rand.Reader, sum[:], crypto.SHA256)
-	must(c.t, err)
-	id := issuerAndSerial{asn1.RawValue{FullBytes: c.id.cert.RawIssuer}, c.id.cert.SerialNumber}
-	text := token(c.t, info, [][]byte{c.id.cert.Raw}, signerInfo{1, id, sha256Algorithm, attrs, ecdsaAlgorithm, signature})
+		SerialNumber: big.NewInt(1), GenTime: c.at.UTC().Truncate(time.Second), Nonce: req.Nonce})
+	text := token(c.t, info, [][]byte{c.id.cert.Raw}, c.id)
 	return &tspclient.Response{TimestampToken: asn1.RawValue{FullBytes: text}}, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"log"
 	"maps"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 
@@ -289,7 +290,10 @@ func TestHugeKeys(t *testing.T) {
 		must(t, err)
 		return text
 	}
-	token := timestampToken(t, [][]byte{der}, 1)
+	many := func(certs, signers int) []byte {
+		return token(t, []byte{0}, slices.Repeat([][]byte{ca.cert.Raw}, certs), slices.Repeat([]*identity{ca}, signers)...)
+	}
+	stamp := token(t, []byte{0}, [][]byte{der}, ca)
 	for name, c := range map[string]struct {
 		mediaType string
 		envelope  []byte
@@ -297,10 +301,10 @@ func TestHugeKeys(t *testing.T) {
 	}{
 		"JWS":                 {jws.MediaTypeEnvelope, inJSON(map[string]any{"x5c": [][]byte{ca.cert.Raw, der}}), "has 1048577 bits, at most 8192"},
 		"COSE":                {cose.MediaTypeEnvelope, inCOSE(gocose.HeaderLabelX5Chain, []any{ca.cert.Raw, der}), "has 1048577 bits, at most 8192"},
-		"JWS timestamp":       {jws.MediaTypeEnvelope, inJSON(map[string]any{"io.cncf.notary.timestampSignature": token}), "has 1048577 bits, at most 8192"},
-		"COSE timestamp":      {cose.MediaTypeEnvelope, inCOSE("io.cncf.notary.timestampSignature", token), "has 1048577 bits, at most 8192"},
-		"timestamp's chain":   {jws.MediaTypeEnvelope, inJSON(map[string]any{"io.cncf.notary.timestampSignature": timestampToken(t, repeat(ca.cert.Raw, 17), 1)}), "its timestamp has 17 certificates"},
-		"timestamp's signers": {jws.MediaTypeEnvelope, inJSON(map[string]any{"io.cncf.notary.timestampSignature": timestampToken(t, repeat(ca.cert.Raw, 1), 17)}), "its timestamp has 17 signers"},
+		"JWS timestamp":       {jws.MediaTypeEnvelope, inJSON(map[string]any{"io.cncf.notary.timestampSignature": stamp}), "has 1048577 bits, at most 8192"},
+		"COSE timestamp":      {cose.MediaTypeEnvelope, inCOSE("io.cncf.notary.timestampSignature", stamp), "has 1048577 bits, at most 8192"},
+		"timestamp's chain":   {jws.MediaTypeEnvelope, inJSON(map[string]any{"io.cncf.notary.timestampSignature": many(17, 1)}), "its timestamp has 17 certificates"},
+		"timestamp's signers": {jws.MediaTypeEnvelope, inJSON(map[string]any{"io.cncf.notary.timestampSignature": many(1, 17)}), "its timestamp has 17 signers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newRepository(t, testenv.RegistryConfig{})
@@ -310,13 +314,6 @@ func TestHugeKeys(t *testing.T) {
 			wantRefused(t, err, c.say)
 		})
 	}
-}
-
-func repeat(der []byte, n int) (all [][]byte) {
-	for range n {
-		all = append(all, der)
-	}
-	return all
 }
 
 // A registry that fails, and a caller who gave up, refuse nothing.

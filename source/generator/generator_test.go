@@ -429,9 +429,7 @@ from: "@b/charts/*.tgz", to: "@artifact/charts/", strategy: Extract`))
 				t.Errorf("%+v", s)
 			}
 		}
-		if got := strings.Join(all, " + "); got != want {
-			t.Errorf("%s: %s, want %s", name, got, want)
-		}
+		testenv.Equal(t, strings.Join(all, " + "), want, name)
 	}
 	many := fstest.MapFS{}
 	for i := range 12 {
@@ -468,9 +466,7 @@ func TestRevision(t *testing.T) {
 	run := func(step string, want ...source.Outcome) {
 		t.Helper()
 		for i, name := range []string{"web", "api"} {
-			if got := r.reconcile(r.object("ExternalArtifact", name), r.made(name), states[name]); got != want[i] {
-				t.Errorf("%s: %s %s, want %s", step, name, got, want[i])
-			}
+			testenv.Equal(t, r.reconcile(r.object("ExternalArtifact", name), r.made(name), states[name]), want[i], "%s: %s", step, name)
 		}
 	}
 	run("first", source.Stored, source.Stored)
@@ -507,9 +503,7 @@ func TestRevision(t *testing.T) {
 	a.Revision = api.Revision
 	e.Status.Artifact = &a
 	run("an artifact of another run", source.Unchanged, source.Stored)
-	if now := r.object("ExternalArtifact", "api").Artifact(); now.Digest != api.Digest {
-		t.Errorf("%+v", now)
-	}
+	testenv.Equal(t, r.object("ExternalArtifact", "api").Artifact().Digest, api.Digest)
 	r.object("Bucket", "repo").Artifact().Metadata = map[string]string{"org.opencontainers.image.revision": "main@sha1:1234"}
 	rev, _, err := r.made("web").Resolve(t.Context(), nil)
 	if err != nil || rev.Metadata["org.opencontainers.image.revision"] != "main@sha1:1234" {
@@ -519,9 +513,8 @@ func TestRevision(t *testing.T) {
 	if rev, _, err = r.made("web").Resolve(t.Context(), nil); err != nil || rev.ID != "latest@sha256:locked" {
 		t.Errorf("%+v %v", rev, err)
 	}
-	if _, err := r.made("web").Open(t.Context(), source.Revision{}); err == nil || !strings.Contains(err.Error(), "resolve it again") {
-		t.Error(err)
-	}
+	_, err = r.made("web").Open(t.Context(), source.Revision{})
+	testenv.ErrorSays(t, err, "resolve it again")
 }
 
 // A source that is not ready is waited for, and the last artifact stays.
@@ -575,9 +568,8 @@ func TestWaiting(t *testing.T) {
 	r.env.Sources = &source.Inventory{Objects: []source.Object{g}}
 	summary = generator.NewSummary(g, r.env)
 	condition(source.Waiting, "False", "ReconciliationFailed", "spec.artifacts: waiting for a dependency: ExternalArtifact/apps/web")
-	if _, err := summary.Open(t.Context(), source.Revision{}); !errors.Is(err, errors.ErrUnsupported) {
-		t.Error(err)
-	}
+	_, err := summary.Open(t.Context(), source.Revision{})
+	testenv.ErrorIs(t, err, errors.ErrUnsupported)
 }
 
 // The tree of an artifact is a file system, but that folders are listed only.
@@ -598,12 +590,10 @@ func TestTree(t *testing.T) {
 	if _, err := files.Open("sub"); err == nil {
 		t.Error("a folder was opened")
 	}
-	if _, err := fs.ReadDir(files, "none"); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
-	if _, err := files.Open("none"); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
+	_, err := fs.ReadDir(files, "none")
+	testenv.ErrorIs(t, err, fs.ErrNotExist)
+	_, err = files.Open("none")
+	testenv.ErrorIs(t, err, fs.ErrNotExist)
 	if v, err := content.Verify(t.Context()); err != nil || cmp.Or(v.Message, v.Mode) != "" {
 		t.Error(err)
 	}
@@ -636,14 +626,11 @@ func TestArchives(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := opened.Load(); n != 1 {
-		t.Errorf("opened %d times", n)
-	}
+	testenv.Equal(t, opened.Load(), 1, "times it was opened")
 	archives.Close()
 	must(t, r.store.Withdraw(*r.object("Bucket", "repo").Artifact()))
-	if _, _, err := r.build("web"); !errors.Is(err, source.ErrWaiting) {
-		t.Errorf("%v", err)
-	}
+	_, _, err := r.build("web")
+	testenv.ErrorIs(t, err, source.ErrWaiting)
 	r.publish("repo", pack(t, tree("web/a", "1", "api/a", "2"))) // one that could not be read is read again
 	if _, _, err := r.build("web"); err != nil || opened.Load() != 3 {
 		t.Errorf("%v, opened %d times", err, opened.Load())

@@ -45,9 +45,7 @@ func TestSpecDigest(t *testing.T) {
 		},
 	} {
 		for i, document := range same {
-			if got, want := digest(t, document), digest(t, same[0]); got != want {
-				t.Errorf("%s %d: %s, want %s", name, i, got, want)
-			}
+			testenv.Equal(t, digest(t, document), digest(t, same[0]), "%s %d", name, i)
 		}
 		if first := digest(t, same[0]); name != "git" && first == digest(t, git+"}") {
 			t.Errorf("%s has the digest of git", name)
@@ -57,13 +55,9 @@ func TestSpecDigest(t *testing.T) {
 	with := func(password string) string {
 		return strings.Replace(git, "https://", "https://ci:"+password+"@", 1) + "}"
 	}
-	if digest(t, with("s3cret")) != digest(t, with("another")) {
-		t.Error("a password is part of the digest")
-	}
+	testenv.Equal(t, digest(t, with("s3cret")), digest(t, with("another")), "digests with different passwords")
 	// the digest is that of {"ref":{"branch":"main"},"url":"https://example.org/app.git"}
-	if got, want := digest(t, git+", ref: {branch: main}}"), "sha256:5061024156dd2fcd675b478764daab382723df2eacffeefa092f1d80774e388f"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
+	testenv.Equal(t, digest(t, git+", ref: {branch: main}}"), "sha256:5061024156dd2fcd675b478764daab382723df2eacffeefa092f1d80774e388f")
 }
 
 // A lock reads back as it was written, and what is wrong with it is named.

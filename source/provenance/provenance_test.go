@@ -165,9 +165,8 @@ func TestVerify(t *testing.T) {
 			t.Errorf("%s: %v, want %s", what, c.err, c.says)
 		}
 	}
-	if _, err := provenance.New(provenance.Builder{}, set.Objects[0], lock.Entry{}, nil, iotest.ErrReader(broken)); !errors.Is(err, broken) {
-		t.Errorf("an unreadable archive has a statement, %v", err)
-	}
+	_, err = provenance.New(provenance.Builder{}, set.Objects[0], lock.Entry{}, nil, iotest.ErrReader(broken))
+	testenv.ErrorIs(t, err, broken, "an unreadable archive has a statement")
 }
 
 // What is no statement of ours is refused.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/headgate-io/headgate/internal/document"
 	"github.com/headgate-io/headgate/internal/schematest"
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/schema"
 )
@@ -36,9 +37,7 @@ func TestFiles(t *testing.T) {
 		file := filepath.Join(dir, strings.ToLower(kind)+"_"+version+".json")
 		files[file] = true
 		if *update {
-			if err := os.WriteFile(file, text, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(file, text, 0o644))
 		}
 		if there, err := os.ReadFile(file); err != nil || !bytes.Equal(there, text) {
 			t.Errorf("%s is not what the package makes (%v): run this test with -update", file, err)
@@ -62,25 +61,15 @@ func TestFiles(t *testing.T) {
 // source may not.
 func TestSeveralKinds(t *testing.T) {
 	published, err := os.Open("../../docs/schemas/all_v1.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer published.Close()
 	value, err := jsonschema.UnmarshalJSON(published)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := jsonschema.NewCompiler()
-	if id := value.(map[string]any)["$id"]; id != schema.URL("", source.V1) {
-		t.Errorf("$id is %v", id)
-	}
-	if err := c.AddResource(schema.URL("", source.V1), value); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Equal(t, value.(map[string]any)["$id"], any(schema.URL("", source.V1)), "$id")
+	must(t, c.AddResource(schema.URL("", source.V1), value))
 	all, err := c.Compile(schema.URL("", source.V1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const file = `apiVersion: source.headgate.dev/v1
 kind: GitRepository
 metadata: {name: app}
@@ -111,17 +100,13 @@ kind: Secret
 metadata: {name: wrong}
 `
 	stream, err := document.Open("sources.yaml", strings.NewReader(file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var valid []bool
 	for o := range stream.Objects() {
 		var raw json.RawMessage
 		new(document.Decoder).Decode(o.Node, &raw, "")
 		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		valid = append(valid, all.Validate(value) == nil)
 	}
 	if want := []bool{true, true, true, true, false, false}; !slices.Equal(valid, want) {
@@ -141,9 +126,7 @@ func (j *judge) object(t *testing.T, text []byte, apiVersion, spelling string) {
 	kind, known := source.ParseKind(spelling)
 	_, version, _ := strings.Cut(apiVersion, "/")
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	compiled := j.schemas[kind+"/"+version]
 	if !known || compiled == nil {
 		compiled = j.schemas["/"+source.V1]
@@ -175,9 +158,7 @@ func (j *judge) object(t *testing.T, text []byte, apiVersion, spelling string) {
 func (j *judge) stream(t *testing.T, file string, text []byte) {
 	t.Helper()
 	s, err := document.Open(file, bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for o := range s.Objects() {
 		if o.Group != source.Group && o.Group != source.ReferenceGroup && o.Type != "ArtifactGenerator" {
 			continue
@@ -204,9 +185,7 @@ func TestDocuments(t *testing.T) {
 				archive.Files = []txtar.File{{Name: file}}
 				archive.Files[0].Data, err = os.ReadFile(file)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, f := range archive.Files {
 				j.stream(t, f.Name, f.Data)
 			}
@@ -228,9 +207,7 @@ func TestRandom(t *testing.T) {
 				for range 200 {
 					doc := r.Document(k, version)
 					text, err := json.Marshal(doc)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					if j.object(t, text, fmt.Sprint(doc["apiVersion"]), k.Name); t.Failed() {
 						return
 					}
@@ -246,9 +223,7 @@ func TestRandom(t *testing.T) {
 // TestDefinitions checks what a cluster shows of the kinds.
 func TestDefinitions(t *testing.T) {
 	all, err := schema.Definitions(source.ReferenceGroup, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	shown := map[string]string{ // as source-controller v1.9.5 has them
 		"Age": "date .metadata.creationTimestamp", "Ready": `string .status.conditions[?(@.type=="Ready")].status`, "Status": `string .status.conditions[?(@.type=="Ready")].message`,
 		"URL": "string .spec.url", "Endpoint": "string .spec.endpoint", "Chart": "string .spec.chart", "Version": "string .spec.version",
@@ -258,9 +233,7 @@ func TestDefinitions(t *testing.T) {
 	for _, d := range all {
 		spec := d["spec"].(map[string]any)
 		names := spec["names"].(map[string]any)
-		if !slices.Equal(names["categories"].([]string), []string{"all", "fluxcd", "fluxcd-sources"}) {
-			t.Errorf("%s: categories %v", names["kind"], names["categories"])
-		}
+		testenv.Equal(t, names["categories"].([]string), []string{"all", "fluxcd", "fluxcd-sources"}, "%s: categories", names["kind"])
 		versions := spec["versions"].([]map[string]any)
 		for _, v := range versions {
 			if !reflect.DeepEqual(v["schema"], versions[0]["schema"]) { // nothing converts between them
@@ -269,9 +242,7 @@ func TestDefinitions(t *testing.T) {
 			var columns []string
 			for _, c := range v["additionalPrinterColumns"].([]map[string]any) {
 				columns = append(columns, fmt.Sprint(c["name"]))
-				if text := fmt.Sprint(c["type"], " ", c["jsonPath"]); text != shown[fmt.Sprint(c["name"])] {
-					t.Errorf("column %s: %s", c["name"], text)
-				}
+				testenv.Equal(t, fmt.Sprint(c["type"], " ", c["jsonPath"]), shown[fmt.Sprint(c["name"])], "column %s", c["name"])
 			}
 			got = append(got, fmt.Sprint(names["kind"], " ", d["metadata"].(map[string]any)["name"], " ", names["shortNames"], " ", v["name"], " ", v["storage"], " ", strings.Join(columns, ",")))
 		}
@@ -289,9 +260,7 @@ func TestDefinitions(t *testing.T) {
 		"HelmChart helmcharts.source.toolkit.fluxcd.io [hc] v1beta2 false Chart,Version,Source Kind,Source Name,Age,Ready,Status",
 		"ExternalArtifact externalartifacts.source.toolkit.fluxcd.io [ea] v1 true Age,Ready,Status,Source",
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got\n%s", strings.Join(got, "\n"))
-	}
+	testenv.Equal(t, got, want, "definitions")
 	text, err := schema.YAML(source.Group, false)
 	for _, want := range []string{
 		"name: pkgcharts.source.headgate.dev\n", "kind: PkgRepository\n", "default: generic\n",
@@ -309,3 +278,5 @@ func TestDefinitions(t *testing.T) {
 		t.Error("definitions of another group")
 	}
 }
+
+var must = testenv.Must

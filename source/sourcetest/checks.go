@@ -147,7 +147,9 @@ func ignoreFiles(t TB, k Kind) {
 	b.holds(b.want(source.Stored).Artifact(), want)
 }
 
-// failures checks, for every failure, a first run: there is nothing to keep, and nothing appears.
+// failures checks, for every failure, a first run, after which there is nothing,
+// and one that had a newer revision to fetch, after which there is what was there
+// before. A request to reconcile counts as handled when it failed.
 func failures(t TB, k Kind) {
 	for _, f := range k.Failures {
 		b := newBench(t, k)
@@ -161,21 +163,14 @@ func failures(t TB, k Kind) {
 		if files := b.files(); len(files) != 0 {
 			t.Errorf("%s: the store holds %v", f.Defect, files)
 		}
-		b.mended(f)
-	}
-}
-
-// failureKeepsArtifact checks, for every failure, a run that had a newer revision to fetch,
-// and that a request to reconcile counts as handled when it failed.
-func failureKeepsArtifact(t TB, k Kind) {
-	for _, f := range k.Failures {
-		b := newBench(t, k)
-		b.publish(tree("a", "one\n"))
-		good := b.want(source.Stored)
+		good := b.mended(f)
 		content, files := b.served(good.Artifact()), b.files()
-		b.publish(sample())
+
+		newer := sample()
+		newer["README.md"].Data = []byte("# newer sample\n")
+		b.publish(newer)
 		b.up.Break(f.Defect)
-		obj := b.up.Object()
+		obj = b.up.Object()
 		b.request(obj, 0, string(f.Defect))
 		b.fails(obj, f)
 		b.acknowledged(obj, string(f.Defect))
@@ -242,13 +237,14 @@ func (b *bench) kept(defect string, before, now source.Object) {
 }
 
 // mended mends the upstream and checks that what is new there is stored.
-func (b *bench) mended(f Failure) {
+func (b *bench) mended(f Failure) source.Object {
 	b.Helper()
 	b.up.Break("")
-	b.want(source.Stored)
+	obj := b.want(source.Stored)
 	if _, ok := b.event(cmp.Or(b.kind.Said, "NewArtifact")); !ok {
 		b.Errorf("%s: no event about the new artifact after it was mended", f.Defect)
 	}
+	return obj
 }
 
 // recovers checks that a failure is told to be over where nothing is new.

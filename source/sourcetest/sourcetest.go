@@ -207,7 +207,6 @@ var checks = []check{
 	{"drift fetches", func(k Kind) bool { return k.Drift != nil && !k.Variant }, driftFetches},
 	{"ignore files", func(k Kind) bool { return k.IgnoreFile != "" }, ignoreFiles},
 	{"failures", nil, failures},
-	{"failure keeps the artifact", nil, failureKeepsArtifact},
 	{"forged content is not stored", func(k Kind) bool { return k.Verifies }, forgedIsNotStored},
 	{"stalled upstream obeys cancellation", nil, stallObeysCancellation},
 	{"stalled upstream obeys the timeout", nil, stallObeysTimeout},

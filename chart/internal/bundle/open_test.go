@@ -52,9 +52,8 @@ func TestLinksInADirectoryAreRefused(t *testing.T) {
 	must(t, os.CopyFS(dir, plain.tree()))
 	must(t, os.Symlink("/etc/passwd", filepath.Join(dir, "templates/x.md")))
 	_, err := bundle.Open(os.DirFS(dir), ".", spools(t))
-	if !errors.Is(err, bundle.ErrChart) || !strings.Contains(err.Error(), `templates/x.md" is a link`) {
-		t.Errorf("%v", err)
-	}
+	testenv.ErrorIs(t, err, bundle.ErrChart)
+	testenv.ErrorSays(t, err, `templates/x.md" is a link`)
 	must(t, os.WriteFile(filepath.Join(dir, ".helmignore"), []byte("*.md"), 0o600))
 	if _, err := bundle.Open(os.DirFS(dir), ".", spools(t)); err != nil {
 		t.Errorf("an ignored link: %v", err)
@@ -70,9 +69,8 @@ func TestIgnoreFilesThatAreRefused(t *testing.T) {
 		strings.Repeat("a\n", 1_001):         "more than 1000 lines",
 	} {
 		_, err := bundle.Open(plain.with(files{".helmignore": text}).tree(), ".", artifact.Limits{})
-		if !errors.Is(err, bundle.ErrChart) || !strings.Contains(err.Error(), says) {
-			t.Errorf("%.20q: %v", text, err)
-		}
+		testenv.ErrorIs(t, err, bundle.ErrChart, text)
+		testenv.ErrorSays(t, err, says, text)
 	}
 }
 
@@ -191,9 +189,8 @@ func TestVendoredRefuses(t *testing.T) {
 			if !errors.Is(err, bundle.ErrChart) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v, want one with %q", err, c.says)
 			}
-			if _, err := f.open(t).Pack(t.Context(), io.Discard, bundle.Edit{Limits: artifact.Limits{Bytes: 5 << 20}}); !errors.Is(err, bundle.ErrChart) {
-				t.Errorf("it was packed: %v", err)
-			}
+			_, err = f.open(t).Pack(t.Context(), io.Discard, bundle.Edit{Limits: artifact.Limits{Bytes: 5 << 20}})
+			testenv.ErrorIs(t, err, bundle.ErrChart, "packed")
 			if _, err := fromDir(t, f); (err == nil) != c.lenient {
 				t.Errorf("the package manager: %v", err)
 			}

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"log"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -109,24 +108,9 @@ func gzipped(t testing.TB, data []byte) []byte {
 
 var must = testenv.Must
 
-// spools makes spools in a directory of the test, and fails it unless each has
-// been closed at the end.
+// spools are limits whose spools must be closed at the end of the test.
 func spools(t testing.TB) artifact.Limits {
-	t.Helper()
-	dir := t.TempDir()
-	var open []*os.File
-	t.Cleanup(func() {
-		for _, f := range open {
-			if f.Close() == nil {
-				t.Error("a spool is still open")
-			}
-		}
-	})
-	return artifact.Limits{Temp: func() (*os.File, error) {
-		f, err := os.CreateTemp(dir, "")
-		open = append(open, f)
-		return f, err
-	}}
+	return artifact.Limits{Temp: testenv.NewSpools(t).Create}
 }
 
 // open opens the chart at the root of f.
@@ -266,9 +250,7 @@ func TestMerge(t *testing.T) {
 			b, err := meaning(c.texts...)
 			must(t, err)
 			testenv.Equal(t, a, b, "its meaning")
-			if again := merge(t, got); again != got {
-				t.Errorf("merged again it is %q, was %q", again, got)
-			}
+			testenv.Equal(t, merge(t, got), got, "merged again")
 		})
 	}
 }

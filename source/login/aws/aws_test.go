@@ -211,9 +211,7 @@ func wantError(t *testing.T, err error, configuration bool, say string) {
 		t.Fatalf("%v: want an error that wraps ErrProvider: %v, and shows no canary", err, configuration)
 	}
 	for s := range strings.SplitSeq(say, "|") {
-		if !strings.Contains(err.Error(), s) {
-			t.Errorf("%v: does not say %s", err, s)
-		}
+		testenv.ErrorSays(t, err, s)
 	}
 }
 

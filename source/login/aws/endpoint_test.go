@@ -6,25 +6,15 @@ import (
 	"github.com/headgate-io/headgate/source/login/internal/logintest"
 )
 
+// Registries of more partitions are in TestEndpoints.
 func TestEndpointOf(t *testing.T) {
 	logintest.Endpoints(t, endpointOf, map[string]endpoint{
-		"oci://123456789012.dkr.ecr.us-east-1.amazonaws.com/app":                {registry, "us-east-1", false, false, ""},
-		"oci://123456789012.dkr.ecr.us-east-1.amazonaws.com:443/a/b/c":          {registry, "us-east-1", false, false, ""},
-		"oci://123456789012.DKR.ECR.us-east-1.AmazonAWS.com/app":                {registry, "us-east-1", false, false, ""},
-		"oci://123456789012.dkr.ecr-fips.us-gov-west-1.amazonaws.com/app":       {registry, "us-gov-west-1", true, false, ""},
-		"oci://123456789012.dkr-ecr.eu-central-1.on.aws/app":                    {registry, "eu-central-1", false, true, ""},
-		"oci://123456789012.dkr-ecr-fips.us-east-2.on.aws/app":                  {registry, "us-east-2", true, true, ""},
-		"oci://123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn/app":            {registry, "cn-north-1", false, false, ""},
-		"oci://123456789012.dkr-ecr.cn-north-1.on.amazonwebservices.com.cn/app": {registry, "cn-north-1", false, true, ""},
-		"oci://123456789012.dkr.ecr.us-iso-east-1.c2s.ic.gov/app":               {registry, "us-iso-east-1", false, false, ""},
-		"oci://123456789012.dkr.ecr.us-isob-east-1.sc2s.sgov.gov/app":           {registry, "us-isob-east-1", false, false, ""},
-		"oci://123456789012.dkr.ecr.us-isof-south-1.csp.hci.ic.gov/app":         {registry, "us-isof-south-1", false, false, ""},
-		"oci://123456789012.dkr.ecr.eu-isoe-west-1.cloud.adc-e.uk/app":          {registry, "eu-isoe-west-1", false, false, ""},
-		"oci://123456789012.dkr.ecr.eusc-de-east-1.amazonaws.eu/app":            {registry, "eusc-de-east-1", false, false, ""},
-		"oci://public.ecr.aws/acme/app":                                         {gallery, "us-east-1", false, false, ""},
-		"oci://ecr-public.aws.com/acme/app":                                     {gallery, "us-east-1", false, true, ""},
-		"https://git-codecommit-fips.us-gov-west-1.amazonaws.com/v1/repos/app":  {codeCommit, "us-gov-west-1", true, false, ""},
-		"https://git-codecommit.cn-north-1.amazonaws.com.cn/v1/repos/app":       {codeCommit, "cn-north-1", false, false, ""},
+		"oci://123456789012.dkr.ecr.us-east-1.amazonaws.com:443/a/b/c":         {registry, "us-east-1", false, false, ""},
+		"oci://123456789012.DKR.ECR.us-east-1.AmazonAWS.com/app":               {registry, "us-east-1", false, false, ""},
+		"oci://123456789012.dkr-ecr-fips.us-east-2.on.aws/app":                 {registry, "us-east-2", true, true, ""},
+		"oci://public.ecr.aws/acme/app":                                        {gallery, "us-east-1", false, false, ""},
+		"https://git-codecommit-fips.us-gov-west-1.amazonaws.com/v1/repos/app": {codeCommit, "us-gov-west-1", true, false, ""},
+		"https://git-codecommit.cn-north-1.amazonaws.com.cn/v1/repos/app":      {codeCommit, "cn-north-1", false, false, ""},
 
 		"s3://s3.eu-west-1.amazonaws.com/bucket":                                       {buckets, "eu-west-1", false, false, ""},
 		"s3://S3.eu-west-1.amazonaws.com:443/bucket":                                   {buckets, "eu-west-1", false, false, ""},

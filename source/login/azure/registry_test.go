@@ -53,9 +53,7 @@ func (w *registryWorld) registry(host string) string {
 		Bearer: &testenv.Bearer{Realm: "https://" + host + "/token", Service: host},
 	}, "acme/app")
 	base, err := url.Parse(inner.Base)
-	if err != nil {
-		w.T.Fatal(err)
-	}
+	must(w.T, err)
 	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(base) }}
 	return logintest.ServeTLS(w.T, w.CA, func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/oauth2/exchange" {

@@ -156,9 +156,7 @@ func wantError(t *testing.T, err error, configuration bool, say string, r source
 		t.Errorf("%v: wraps ErrProvider: %v", err, !configuration)
 	}
 	for s := range strings.SplitSeq(say, "|") {
-		if !strings.Contains(err.Error(), s) {
-			t.Errorf("%v: does not say %s", err, s)
-		}
+		testenv.ErrorSays(t, err, s)
 	}
 	for _, secret := range []string{"canary", "eyJ"} {
 		if strings.Contains(err.Error(), secret) {

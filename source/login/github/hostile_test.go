@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/internal/transport"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/login/github"
@@ -108,9 +109,7 @@ func TestHosts(t *testing.T) {
 		r := f.request("/", "githubAppBaseURL", c.base)
 		r.URL, _ = url.Parse(c.repository)
 		_, err := f.Login(t.Context(), r)
-		if reached := errors.Is(err, errReached) || strings.Contains(fmt.Sprint(err), "connection refused"); reached != c.good {
-			t.Errorf("%s with the API at %q: %v", c.repository, c.base, err)
-		}
+		testenv.Equal(t, errors.Is(err, errReached) || strings.Contains(fmt.Sprint(err), "connection refused"), c.good, "%s with the API at %q: %v", c.repository, c.base, err)
 		if !c.good && !errors.Is(err, source.ErrProvider) {
 			t.Errorf("%v: does not wrap ErrProvider", err)
 		}
