@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -129,6 +131,7 @@ func TestRequirements(t *testing.T) {
 	if c := sound(); c.Check() != nil || len(examine(c)[advice].Errors) > 0 {
 		t.Fatalf("%v\n%v", c.Check(), examine(c)[advice].Errors)
 	}
+	testenv.Equal(t, clearURL(&Hook{URL: "https://u:hunter2@h\n"}), nil, "what is no URL")
 	for _, test := range requirementTests {
 		c := test.broken()
 		found := examine(c)[test.level].Of("")

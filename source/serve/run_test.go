@@ -206,6 +206,15 @@ func TestTriggers(t *testing.T) {
 			}
 			r.put(base)
 		}, ""},
+		"a request of what is in line": {func(r *rig) { r.Runs = 1 }, func(r *rig) {
+			hog := repo("hog", other, time.Hour)
+			r.up(other).set(hangs(10 * time.Second))
+			r.put(base, hog)
+			r.put(repo("a", site, 2*time.Hour), hog)
+			r.is(serve.Queued, "a")
+			r.Request(named("a"), serve.Request)
+			time.Sleep(time.Minute)
+		}, "hog start stored, a request unchanged"},
 		"the highest reason counts": {nil, put(repo("a", site, time.Hour, "base"), repo("base", other, time.Hour)), "base start stored, a spec stored"},
 	} {
 		t.Run(name, func(t *testing.T) {
