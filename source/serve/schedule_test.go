@@ -188,6 +188,46 @@ func TestHostChangesInLine(t *testing.T) {
 	}
 }
 
+// A host whose last run failed has its turn however much others want.
+func TestDoubtfulHostHasItsTurn(t *testing.T) {
+	live(t, nil, func(r *rig) {
+		r.Runs, r.PerHost = 2, 2
+		r.feed.now.Objects = append(r.fleet(60, 1, "r", time.Hour, hangs(0)), r.fleet(1, 1, "doubtful", time.Hour, func(u *upstream) { u.err = errRefused })...)
+	}, func(r *rig) {
+		r.fleet(60, 1, "r", time.Hour, hangs(time.Second))
+		for i := range 60 {
+			r.Request(named(fmt.Sprint("r", i)), serve.Request)
+		}
+		run, err := r.Request(named("doubtful0"), serve.Request)
+		r.must(err)
+		asked := time.Now()
+		if _, err := r.Wait(r.Context(), named("doubtful0"), run); err != nil || time.Since(asked) > 5*time.Second {
+			r.Errorf("%v after %s", err, time.Since(asked))
+		}
+	})
+}
+
+// A host that answers again is not held up by those that do not.
+func TestHostRecovers(t *testing.T) {
+	refuses := func(u *upstream) { u.err = errRefused }
+	live(t, nil, func(r *rig) {
+		r.Runs, r.PerHost = 8, 4
+		r.feed.now.Objects = append(r.fleet(4, 4, "bad", time.Hour, refuses), r.fleet(5, 1, "good", time.Hour, refuses)...)
+	}, func(r *rig) {
+		time.Sleep(time.Minute)
+		r.fleet(4, 4, "bad", time.Hour, hangs(time.Hour))
+		r.fleet(5, 1, "good", time.Hour, func(u *upstream) { u.err, u.hang = nil, time.Second })
+		r.took()
+		for _, name := range []string{"bad0", "bad1", "bad2", "good0", "bad3", "good1", "good2", "good3", "good4"} {
+			r.Request(named(name), serve.Request)
+		}
+		time.Sleep(10 * time.Second)
+		if runs := r.took(); len(runs) != 5 {
+			r.Errorf("ran %s", describe(runs))
+		}
+	})
+}
+
 // A world is objects that are changed at random, and what has to hold of them.
 type world struct {
 	*rig
