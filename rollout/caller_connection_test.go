@@ -91,9 +91,7 @@ func TestCallsShareConnections(t *testing.T) {
 		all := conns.none(t)
 		before, opened = all, all-before
 	}
-	if opened != 2 {
-		t.Errorf("%d connections", opened)
-	}
+	testenv.Equal(t, opened, 2)
 }
 
 // Calls at a time, of two settings and with Close among them, get each its own answer, and leave no connection.
@@ -143,9 +141,7 @@ func TestCloseDuringCall(t *testing.T) {
 	<-arrived
 	c.Close()
 	close(goOn)
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	testenv.Equal(t, <-done, nil)
 	conns.none(t)
 	if _, err := c.Call(t.Context(), rollout.Hook{Name: "a", URL: srv.URL}, small); err != nil {
 		t.Error(err)

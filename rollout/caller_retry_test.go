@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout"
 )
 
@@ -64,12 +65,8 @@ func TestRetries(t *testing.T) {
 			if got.Status != test.status || got.Attempts != test.attempts || string(got.Body) != test.body {
 				t.Errorf("got %d after %d attempts: %s", got.Status, got.Attempts, got.Body)
 			}
-			if fine := test.body == "fine"; fine != (err == nil) {
-				t.Errorf("error %v", err)
-			}
-			if !slices.Equal(waited, test.waits) {
-				t.Errorf("waited %v, want %v", waited, test.waits)
-			}
+			testenv.Equal(t, err == nil, test.body == "fine", "error %v", err)
+			testenv.Equal(t, waited, test.waits, "waited")
 			refused, ok := errors.AsType[*rollout.StatusError](err)
 			if want := err != nil && test.status > 202; ok != want || ok && (refused.Code != test.status || string(refused.Body) != test.body) {
 				t.Errorf("error %#v", err)
@@ -79,13 +76,9 @@ func TestRetries(t *testing.T) {
 			}
 			all, _ := r.seen()
 			for i, request := range all {
-				if request != all[0] {
-					t.Errorf("request %d is another:\n%q\n%q", i, request, all[0])
-				}
+				testenv.Equal(t, request, all[0], "request %d is another", i)
 			}
-			if len(all) != test.attempts {
-				t.Errorf("%d requests in %d attempts", len(all), test.attempts)
-			}
+			testenv.Equal(t, len(all), test.attempts)
 		})
 	}
 }
@@ -209,13 +202,9 @@ func TestDefaultTimeoutAndWaits(t *testing.T) {
 		if err == nil || answer.Attempts != 8 {
 			t.Errorf("got %+v, %v", answer, err)
 		}
-		if want := []time.Duration{0, 1 * s, 3 * s, 7 * s, 15 * s, 31 * s, 61 * s, 91 * s}; !slices.Equal(begun, want) {
-			t.Errorf("attempts began at %v, want %v", begun, want)
-		}
+		testenv.Equal(t, begun, []time.Duration{0, 1 * s, 3 * s, 7 * s, 15 * s, 31 * s, 61 * s, 91 * s}, "attempts began at")
 		for _, limit := range limits {
-			if limit != 10*s {
-				t.Errorf("timeout %s", limit)
-			}
+			testenv.Equal(t, limit, 10*s, "timeout")
 		}
 		limits = nil
 		hook := rollout.Hook{Name: "a", URL: "http://tester.invalid/", Timeout: rollout.Duration(3 * time.Minute)}
@@ -251,6 +240,9 @@ func TestRedirectsThatAreNotFollowed(t *testing.T) {
 			"query":           other.URL + "/?token=canary",
 			"long":            other.URL + "/" + strings.Repeat("x", 100<<10),
 		} {
+			if code != http.StatusTemporaryRedirect && name != "other host" {
+				continue // what is done with a location does not depend on the code
+			}
 			t.Run(fmt.Sprintf("%d %s", code, name), func(t *testing.T) {
 				body := "see there"
 				if code == http.StatusNotModified {
@@ -259,9 +251,7 @@ func TestRedirectsThatAreNotFollowed(t *testing.T) {
 				r := record(t, always(reply(code, body, "Location: "+location)))
 				refused, err := refusal(t, &rollout.Caller{Secrets: secrets("bearerToken", "tok3n")},
 					rollout.Hook{Name: "a", URL: r.URL, Retries: 3, SecretRef: &rollout.SecretRef{Name: "creds"}})
-				if refused.Code != code {
-					t.Errorf("code %d", refused.Code)
-				}
+				testenv.Equal(t, refused.Code, code, "code")
 				shown := strings.NewReplacer("user:canary@", "", "token=canary", "token=***", "\u009b31m\u202e", "\ufffd31m\ufffd").Replace(location)
 				if name == "long" {
 					shown = shown[:200]

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout"
 )
 
@@ -147,9 +148,7 @@ func wantRequest(t *testing.T, r *recorder, want string) {
 	if len(all) != 1 {
 		t.Fatalf("%d requests", len(all))
 	}
-	if all[0] != want {
-		t.Errorf("got\n%q\nwant\n%q", all[0], want)
-	}
+	testenv.Equal(t, all[0], want, "got")
 }
 
 // Bytes of bodies were recorded from the reference (see docs/reference/canaries.md, "Webhooks").
@@ -431,8 +430,6 @@ func TestEchoOfProxyShowsNoCredentials(t *testing.T) {
 // The sums were made by the reference.
 func TestChecksum(t *testing.T) {
 	for spec, want := range map[string]string{"abc": "5594979469", "": "758df7c9fc", strings.Repeat("spec", 1000): "f6bc6c5c"} {
-		if got := rollout.Checksum(spec); got != want {
-			t.Errorf("%.10q: got %q, want %q", spec, got, want)
-		}
+		testenv.Equal(t, rollout.Checksum(spec), want, "%.10q", spec)
 	}
 }

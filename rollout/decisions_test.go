@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout"
 )
 
@@ -78,15 +79,6 @@ func (x *scenario) gate(of rollout.HookType) {
 	x.w.answers[name] = 403
 }
 
-// onTraffic makes the canary wait on confirm-traffic-increase at 20 percent.
-func (x *scenario) onTraffic() {
-	x.weight(20)
-	x.s.PreRollout = true
-	x.s.Gate = nil
-	x.gate(rollout.HookConfirmTrafficIncrease)
-	delete(x.w.answers, "cr")
-}
-
 func (x *scenario) hook(name string) *rollout.Hook {
 	hooks := x.c.Spec.Analysis.Webhooks
 	return &hooks[slices.IndexFunc(hooks, func(h rollout.Hook) bool { return h.Name == name })]
@@ -97,7 +89,7 @@ func (x *scenario) hook(name string) *rollout.Hook {
 func TestDecisions(t *testing.T) {
 	var rows strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(scenarios)) {
-		next, does, status := play(t, key, scenarios[key])
+		next, does, status := play(t, key)
 		fmt.Fprintf(&rows, "%s | %s | %s | %s\n", key, next, does, status)
 	}
 	const file = "testdata/decisions.txt"
@@ -115,9 +107,9 @@ func TestDecisions(t *testing.T) {
 }
 
 // play does one step of a scenario and says what happened in the words of the table.
-func play(t *testing.T, key string, set func(*scenario)) (next, does, status string) {
+func play(t *testing.T, key string) (next, does, status string) {
 	t.Helper()
-	x := prepared(key, set)
+	x := prepared(key)
 	before := x.s
 	after, wait, err := x.a.Step(t.Context(), x.time, before)
 	if err != nil {
@@ -127,9 +119,7 @@ func play(t *testing.T, key string, set func(*scenario)) (next, does, status str
 		t.Errorf("%s: the status says weight %d, the routes are %+v", key, after.CanaryWeight, x.w.routes)
 	}
 	decided := after.RollingBack && !before.RollingBack || after.PostRollout || after.Phase == rollout.Promoting && before.Phase != rollout.Promoting
-	if (wait == 0) != decided {
-		t.Errorf("%s: the next step comes after %v", key, wait)
-	}
+	testenv.Equal(t, wait == 0, decided, "%s: the next step comes after %v", key, wait)
 	next = string(after.Phase)
 	if next == "" {
 		next = "none"
@@ -169,54 +159,4 @@ func changes(a, b rollout.Status) (list []string) {
 	say(a.Request != nil && b.Request == nil && b.Phase != rollout.Failed, "no request")
 	say(b.PostRollout && !a.PostRollout, "post-rollout to be done")
 	return list
-}
-
-// ask is a request that is not accepted yet.
-func (x *scenario) ask(action rollout.Action) {
-	x.s.Request = &rollout.Request{ID: "1", Action: action, Revision: x.s.AppliedSpec, By: "ann", Reason: "5xx"}
-}
-
-// askUngated asks for a promotion without gates.
-func (x *scenario) askUngated() {
-	x.ask(rollout.Promote)
-	x.s.Request.SkipGates = true
-}
-
-// requests are scenarios in which a person asks for something.
-var requests = map[string]func(*scenario){
-	"none: aborted":                                  func(x *scenario) { x.ask(rollout.Abort) },
-	"Initialized: aborted":                           func(x *scenario) { x.ask(rollout.Abort) },
-	"Initialized: asked to promote":                  func(x *scenario) { x.ask(rollout.Promote) },
-	"Waiting: at cr, aborted":                        func(x *scenario) { x.ask(rollout.Abort) },
-	"Waiting: at cr, asked to promote":               func(x *scenario) { x.ask(rollout.Promote) },
-	"Waiting: at cr, asked to promote without gates": func(x *scenario) { x.askUngated() },
-	"Waiting: at ti, aborted":                        func(x *scenario) { x.onTraffic(); x.ask(rollout.Abort) },
-	"Waiting: at ti, asked to promote":               func(x *scenario) { x.onTraffic(); x.ask(rollout.Promote) },
-	"Progressing: aborted": func(x *scenario) {
-		x.ask(rollout.Abort)
-		x.w.fails["revision"] = errScripted
-	},
-	"Progressing: first rollout, aborted": func(x *scenario) { x.s.PromotedSpec = ""; x.ask(rollout.Abort) },
-	"Progressing: aborted, of another revision": func(x *scenario) {
-		x.ask(rollout.Abort)
-		x.s.Request.Revision = "v0"
-	},
-	"Progressing: aborted, told before":          func(x *scenario) { x.ask(rollout.Abort); x.s.Request.Accepted, x.s.RollingBack = true, true },
-	"Progressing: asked to promote":              func(x *scenario) { x.ask(rollout.Promote) },
-	"Progressing: asked to promote, told before": func(x *scenario) { x.ask(rollout.Promote); x.s.Request.Accepted = true },
-	"Progressing: asked to promote, cp closed":   func(x *scenario) { x.ask(rollout.Promote); x.w.answers["cp"] = 403 },
-	"Progressing: asked to promote, rb fires":    func(x *scenario) { x.ask(rollout.Promote); x.w.answers["rb"] = 200 },
-	"Progressing: asked to promote without gates": func(x *scenario) {
-		x.askUngated()
-		x.w.answers["rb"], x.w.answers["cp"] = 200, 403
-	},
-	"Progressing: asked to promote, canary not ready": func(x *scenario) { x.ask(rollout.Promote); x.w.fails["canary"] = errScripted },
-	"Progressing: asked to promote without gates, another revision": func(x *scenario) {
-		x.askUngated()
-		x.w.revision, x.w.answers["cr"] = "v3", 403
-	},
-	"Progressing: blue/green, asked to promote": func(x *scenario) { x.iterating(2, 1); x.ask(rollout.Promote) },
-	"Promoting: to be copied, aborted":          func(x *scenario) { x.s.PromotedSpec = ""; x.ask(rollout.Abort) },
-	"Promoting: aborted":                        func(x *scenario) { x.ask(rollout.Abort) },
-	"Failed: aborted":                           func(x *scenario) { x.ask(rollout.Abort) },
 }

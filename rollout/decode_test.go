@@ -66,9 +66,7 @@ func TestDefect(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := rollout.DocumentError{File: "f.yaml", Document: 2, Line: 13, Object: "Canary/default/a", Field: "spec.analysis.webhooks[0].url", Err: at.Err}
-	if *at != want {
-		t.Errorf("%+v", *at)
-	}
+	testenv.Equal(t, *at, want)
 }
 
 // TestLargeStream checks that a stream is not read without end.
@@ -94,9 +92,7 @@ func TestManyWarnings(t *testing.T) {
 // skipped.
 func TestVersionOfList(t *testing.T) {
 	_, _, err := rollout.Decode("f", strings.NewReader("apiVersion: flagger.app/v2\nkind: CanaryList\nitems:\n- metadata: {name: a}\n  spec: {}\n"))
-	if want := `f:4: document 1: Canary/default/a: version "v2" is not read: set apiVersion to flagger.app/v1beta1`; lines(err) != want+"\n" {
-		t.Error(err)
-	}
+	testenv.Equal(t, lines(err), `f:4: document 1: Canary/default/a: version "v2" is not read: set apiVersion to flagger.app/v1beta1`+"\n")
 }
 
 // TestNullAnalysis checks that an analysis of null counts as none.

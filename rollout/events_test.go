@@ -13,8 +13,8 @@ import (
 // What every event of every scenario of the table has.
 func TestEvents(t *testing.T) {
 	seen := map[rollout.EventCode]string{}
-	for key, set := range scenarios {
-		x := prepared(key, set)
+	for key := range scenarios {
+		x := prepared(key)
 		after, _, err := x.a.Step(t.Context(), x.time, x.s)
 		must(t, err)
 		alerted := x.s.RollingBack
@@ -66,7 +66,7 @@ func TestEventMessages(t *testing.T) {
 		"Progressing: at the maximum, cp closed":           "of the promotion by cp: status 403: said cp",
 		"Progressing: metric without values, inconclusive": "decides nothing: no values found for metric m: app.test probably gets no traffic: query: no values found",
 	} {
-		x := prepared(key, scenarios[key])
+		x := prepared(key)
 		step(t, x.a, x.s)
 		last := x.w.events[len(x.w.events)-1]
 		if !strings.HasSuffix(last.Message, want) {
@@ -80,7 +80,7 @@ func TestEventMessages(t *testing.T) {
 func TestHostileText(t *testing.T) {
 	hostile := "line\nbreak \x1b[2Jescape https://user:secret@host/?token=secret Authorization: Bearer secret\u202e " + strings.Repeat("long ", 20_000)
 	for _, key := range slices.Sorted(maps.Keys(scenarios)) {
-		x := prepared(key, scenarios[key])
+		x := prepared(key)
 		x.w.body = hostile
 		x.c.Metadata.Name = "app\x1b[31m\n"
 		for i := range x.c.Spec.Analysis.Metrics {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout"
 )
 
@@ -54,13 +55,9 @@ func TestJudge(t *testing.T) {
 			if code, failed := strconv.Atoi(name); failed == nil {
 				err = fmt.Errorf("called: %w", &rollout.StatusError{Code: code})
 			}
-			if got, want := of.Judge(err), judgement(of, name); got != want {
-				t.Errorf("%q, %s: %s, want %s", of, name, got, want)
-			}
+			testenv.Equal(t, of.Judge(err), judgement(of, name), "%q, %s", of, name)
 		}
-		if got, want := of.Judge(nil), judgement(of, "200"); got != want {
-			t.Errorf("%q, nil: %s, want %s", of, got, want)
-		}
+		testenv.Equal(t, of.Judge(nil), judgement(of, "200"), "%q, nil", of)
 	}
 }
 
@@ -119,9 +116,7 @@ func TestMetricJudge(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, err := test.metric.Judge(canary, test.value, test.err)
-			if got != test.want {
-				t.Errorf("verdict %v, want %v", got, test.want)
-			}
+			testenv.Equal(t, got, test.want, "verdict")
 			if text := fmt.Sprint(err); err == nil && test.text != "" || err != nil && text != test.text {
 				t.Errorf("reason %q\nwant   %q", text, test.text)
 			}

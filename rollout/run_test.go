@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout"
 )
 
@@ -26,18 +26,14 @@ func TestRunPromotes(t *testing.T) {
 	if s.Phase != rollout.Succeeded || s.PromotedSpec != "v2" || !s.Ended() {
 		t.Errorf("ended as %+v", s)
 	}
-	if w.routes != (rollout.Routes{Primary: 100}) {
-		t.Errorf("routes are %+v", w.routes)
-	}
+	testenv.Equal(t, w.routes, (rollout.Routes{Primary: 100}), "routes")
 	var weights []int
 	for i, s := range saved {
 		if i == 0 || saved[i-1].CanaryWeight != s.CanaryWeight {
 			weights = append(weights, s.CanaryWeight)
 		}
 	}
-	if want := []int{0, 20, 40, 50, 0}; !slices.Equal(weights, want) {
-		t.Errorf("weights %v, want %v", weights, want)
-	}
+	testenv.Equal(t, weights, []int{0, 20, 40, 50, 0}, "weights")
 	want := `1 Initialized cr-pass: app.test: the rollout is approved by confirm-rollout
 2 Progressing revision-new: app.test: a new revision is rolled out
 3 Progressing analysis-start: app.test: the analysis starts
@@ -54,9 +50,7 @@ func TestRunPromotes(t *testing.T) {
 14 Succeeded promoted: app.test: promoted, the canary is scaled down
 15 Succeeded po-pass: app.test: post-rollout webhook post-rollout passed
 `
-	if got := told(w.events); got != want {
-		t.Errorf("told\n%swant\n%s", got, want)
-	}
+	testenv.Equal(t, told(w.events), want, "told")
 }
 
 // A status that cannot be saved ends the run, with what was to be saved.
@@ -95,9 +89,7 @@ func TestRunOnTheClock(t *testing.T) {
 		if err != nil || s.Phase != rollout.Succeeded {
 			t.Fatalf("Run = %+v, %v", s, err)
 		}
-		if passed := time.Since(began); passed != 6*time.Minute {
-			t.Errorf("took %v, want 6 intervals", passed)
-		}
+		testenv.Equal(t, time.Since(began), 6*time.Minute, "took")
 		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 		defer cancel()
 		x = newScenario(rollout.Initialized)
@@ -208,9 +200,7 @@ func TestRunFromSavedStatus(t *testing.T) {
 		if err != nil || want.Phase != end || !want.Ended() {
 			t.Fatalf("Run = %+v, %v; want %s\n%s", want, err, end, told(w.events))
 		}
-		if w.routes != (rollout.Routes{Primary: 100}) {
-			t.Errorf("at the end the routes are %+v", w.routes)
-		}
+		testenv.Equal(t, w.routes, (rollout.Routes{Primary: 100}), "at the end the routes")
 		again, b := begin()
 		s, now := begun, epoch
 		for !s.Ended() {
@@ -347,15 +337,15 @@ func cutShort(t *testing.T, w *fakePorts, a *rollout.Analysis, at int, crash cra
 // What a context cuts short is no outcome: a step tells nothing that it would
 // not have told otherwise, and its status counts what was told.
 func TestStepCutShort(t *testing.T) {
-	for key, set := range scenarios {
-		full := prepared(key, set)
+	for key := range scenarios {
+		full := prepared(key)
 		calls := 0
 		full.w.times = append(full.w.times, func(string) { calls++ })
 		if _, _, err := full.a.Step(t.Context(), full.time, full.s); err != nil {
 			t.Fatal(err)
 		}
 		for at := 1; at <= calls; at++ {
-			x := prepared(key, set)
+			x := prepared(key)
 			ctx, cancel := context.WithCancel(t.Context())
 			crashes["context ends before a call"](x.w, at, cancel)
 			s, wait, err := x.a.Step(ctx, x.time, x.s)
@@ -377,29 +367,16 @@ func TestStepCutShort(t *testing.T) {
 	}
 }
 
-// prepared is a scenario of the table before its step.
-func prepared(key string, set func(*scenario)) *scenario {
-	phase, _, _ := strings.Cut(key, ":")
-	if phase == "none" {
-		phase = ""
-	}
-	x := newScenario(rollout.Phase(phase))
-	set(x)
-	return x
-}
-
 // The status that a step is given is not changed: a gate, the values of metrics.
 func TestStepLeavesStatus(t *testing.T) {
-	for key, set := range scenarios {
-		x := prepared(key, set)
+	for key := range scenarios {
+		x := prepared(key)
 		x.s.Values = append(make([]rollout.Value, 0, 8), rollout.Value{Metric: "m", Value: "1"})
 		before := text(t, x.s)
 		if _, _, err := x.a.Step(t.Context(), x.time, x.s); err != nil {
 			t.Fatal(err)
 		}
-		if after := text(t, x.s); after != before {
-			t.Errorf("%s: the status was %s, is %s", key, before, after)
-		}
+		testenv.Equal(t, text(t, x.s), before, "%s: the status", key)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout"
 )
 
@@ -25,7 +26,7 @@ func TestPayloads(t *testing.T) {
 		"Failed: post-rollout to be done":          "Failed v2",
 		"Succeeded: new revision, cr passes":       "Succeeded v3",
 	} {
-		x := prepared(key, scenarios[key])
+		x := prepared(key)
 		for i := range x.c.Spec.Analysis.Webhooks {
 			x.c.Spec.Analysis.Webhooks[i].Metadata = map[string]string{"k": "v"}
 		}
@@ -41,9 +42,7 @@ func TestPayloads(t *testing.T) {
 				t.Errorf("%s: payload %+v", key, p)
 			}
 		}
-		if all := strings.Join(got, ", "); all != want {
-			t.Errorf("%s: called in %s, want %s", key, all, want)
-		}
+		testenv.Equal(t, strings.Join(got, ", "), want, "%s: called in", key)
 	}
 }
 
@@ -55,7 +54,7 @@ func TestPayloadMetadata(t *testing.T) {
 		"Progressing: at the maximum, cp passes": "v2 50 3/3 0",
 		"Succeeded: new revision, cr passes":     "v3 0 0/3 0",
 	} {
-		x := prepared(key, scenarios[key])
+		x := prepared(key)
 		for i := range x.c.Spec.Analysis.Webhooks {
 			x.c.Spec.Analysis.Webhooks[i].Metadata = map[string]string{"cmd": "test", "headgate.threshold": "own"}
 		}
@@ -78,9 +77,7 @@ func TestHookWithoutType(t *testing.T) {
 	x := newScenario(rollout.Progressing)
 	x.hook("ro").Type = ""
 	x.w.answers["ro"] = 500
-	if s := step(t, x.a, x.s); s.FailedChecks != 1 {
-		t.Errorf("status %+v", s)
-	}
+	testenv.Equal(t, step(t, x.a, x.s).FailedChecks, 1)
 }
 
 // What is missing in the analysis, or what no analysis has written, is an error
@@ -117,9 +114,7 @@ func TestEventHooksAreNotCalled(t *testing.T) {
 	x := newScenario(rollout.Progressing)
 	x.c.Spec.Analysis.Webhooks = []rollout.Hook{{Name: "ev", Type: rollout.HookEvent}}
 	x.a.Hooks = nil
-	if s := step(t, x.a, x.s); s.CanaryWeight != 40 {
-		t.Errorf("status %+v", s)
-	}
+	testenv.Equal(t, step(t, x.a, x.s).CanaryWeight, 40)
 }
 
 // Routes that do not sum to 100 are those of the canary's share; what is set sums to 100.
@@ -230,11 +225,9 @@ func TestReadinessOfAnotherRevision(t *testing.T) {
 // A status from before this program, or written by hand, is read or refused;
 // whatever it says, a step does not panic and says only what can be stored.
 func FuzzStep(f *testing.F) {
-	for key, set := range scenarios {
-		data, err := json.Marshal(prepared(key, set).s)
-		if err != nil {
-			f.Fatal(err)
-		}
+	for key := range scenarios {
+		data, err := json.Marshal(prepared(key).s)
+		must(f, err)
 		f.Add(data, 20, uint16(0))
 		f.Add(data, 0, uint16(0xaaaa))
 	}
@@ -250,9 +243,7 @@ func FuzzStep(f *testing.F) {
 		}
 		after, _, err := x.a.Step(t.Context(), epoch, s)
 		if err != nil {
-			if !reflect.DeepEqual(after, s) {
-				t.Errorf("%v: the status changed", err)
-			}
+			testenv.Equal(t, after, s, "%v: the status changed", err)
 			return
 		}
 		if _, _, err := x.a.Step(t.Context(), epoch, stored(t, after)); err != nil {

@@ -3,10 +3,10 @@ package rollout_test
 import (
 	"encoding/json"
 	"math"
-	"slices"
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout"
 )
 
@@ -49,9 +49,7 @@ func TestWeights(t *testing.T) {
 			w = c.NextWeight(w)
 			got = append(got, w)
 		}
-		if !slices.Equal(got, test.want) {
-			t.Errorf("%s: %v, want %v", test.name, got, test.want)
-		}
+		testenv.Equal(t, got, test.want, test.name)
 		if n := len(test.want); n > 0 && c.MaxWeight() != test.want[n-1] {
 			t.Errorf("%s: the maximum is %d", test.name, c.MaxWeight())
 		}
@@ -69,9 +67,7 @@ func TestStrategy(t *testing.T) {
 		{rollout.Settings{Iterations: 1, Match: match}, rollout.ABTest},
 		{rollout.Settings{Iterations: 1}, rollout.BlueGreen},
 	} {
-		if got := settings(test.Settings).Strategy(); got != test.want {
-			t.Errorf("%+v: %s", test.Settings, got)
-		}
+		testenv.Equal(t, settings(test.Settings).Strategy(), test.want, "%+v", test.Settings)
 	}
 }
 

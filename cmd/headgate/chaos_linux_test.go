@@ -229,7 +229,7 @@ func (w *chaos) log(s *chaosServer) {
 func TestServeChaos(t *testing.T) {
 	t.Parallel()
 	w := newChaos(t)
-	const kills = 8
+	const kills = 4
 	began := time.Now()
 	n := 0
 	for ; n < kills && *chaosFor == 0 || time.Since(began) < *chaosFor; n++ {

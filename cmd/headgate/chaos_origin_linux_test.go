@@ -6,9 +6,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,8 +15,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// chaosOrigins are real servers of every kind, whose content moves, behind proxies
-// that do not let everything through.
+// chaosOrigins are servers of every kind, whose content moves, and which do not answer everything as they should.
 type chaosOrigins struct {
 	t        *testing.T
 	repos    []*testenv.Repo
@@ -51,11 +47,12 @@ func newOrigins(t *testing.T, seed uint64) *chaosOrigins {
 	s3 := testenv.StartS3(t, testenv.StoreConfig{})
 	o.bucket = s3.Bucket("assets")
 	o.registry = testenv.StartRegistry(t, testenv.RegistryConfig{})
-	at := func(base string) string { return o.proxy(t, base) }
-	o.git = at(git.URL)
-	o.index = at(o.charts.Base) + strings.TrimPrefix(o.charts.URL(), o.charts.Base)
-	o.s3 = strings.TrimPrefix(at("http://"+s3.Host), "http://")
-	o.oci = strings.TrimPrefix(at("http://"+o.registry.Host), "http://")
+	for _, server := range []interface {
+		Break(*testenv.Defect) <-chan struct{}
+	}{git, o.charts, s3, o.registry} {
+		server.Break(&testenv.Defect{Do: testenv.Serve, Handler: o.serve})
+	}
+	o.git, o.index, o.s3, o.oci = git.URL, o.charts.URL(), s3.Host, o.registry.Host
 	for i := range o.moves {
 		o.move(i)
 	}
@@ -120,38 +117,25 @@ func (o *chaosOrigins) fail(percent int64) {
 	}
 }
 
-// proxy stands before a server, and returns its own URL.
-func (o *chaosOrigins) proxy(t *testing.T, base string) string {
-	to, err := url.Parse(base)
-	must(t, err)
-	forward := &httputil.ReverseProxy{
-		Rewrite:      func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = to.Scheme, to.Host },
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+// serve lets a server answer, or does what goes wrong.
+func (o *chaosOrigins) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if rand.Int64N(100) >= o.bad.Load() {
+		next.ServeHTTP(w, r)
+		return
 	}
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if rand.Int64N(100) >= o.bad.Load() {
-			forward.ServeHTTP(w, r)
-			return
-		}
-		switch rand.IntN(5) {
-		case 0:
-			w.Header().Set("Retry-After", "1")
-			w.WriteHeader(http.StatusServiceUnavailable)
-		case 1:
-			w.WriteHeader(http.StatusInternalServerError)
-		case 2:
-			o.stall(r.Context())
-		case 3:
-			reset(w)
-		case 4:
-			forward.ServeHTTP(&truncated{w, rand.IntN(2000)}, r)
-		}
-	}))
-	t.Cleanup(func() {
-		s.CloseClientConnections()
-		s.Close()
-	})
-	return s.URL
+	switch rand.IntN(5) {
+	case 0:
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	case 1:
+		w.WriteHeader(http.StatusInternalServerError)
+	case 2:
+		o.stall(r.Context())
+	case 3:
+		reset(w)
+	case 4:
+		next.ServeHTTP(&truncated{w, rand.IntN(2000)}, r)
+	}
 }
 
 // stall answers nothing until the client or the test has enough.

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -113,9 +114,7 @@ func TestDeployedManifests(t *testing.T) {
 		})
 		args := words(container.at("args"))
 		if d.command == "serve" { // its image takes the name of any command
-			if args[0] != d.command {
-				t.Errorf("%s runs %v", d.name, args)
-			}
+			testenv.Equal(t, args[0], d.command, "%s runs %v", d.name, args)
 			args = args[1:]
 		}
 		grace := flagsOf(t, d.command, args).at.Grace
@@ -184,9 +183,7 @@ func TestDockerfile(t *testing.T) {
 			must(t, json.Unmarshal([]byte(line[1]), into))
 		}
 		line := append(words(entry), words(args)...)
-		if !slices.Equal(line[:2], []string{"/usr/local/bin/headgate", command}) {
-			t.Errorf("%s: it runs %v", name, line)
-		}
+		testenv.Equal(t, line[:2], []string{"/usr/local/bin/headgate", command}, "%s: it runs %v", name, line)
 		flagsOf(t, command, line[2:])
 		if !strings.Contains(stages[name], "\nUSER 65532:65532\n") {
 			t.Errorf("%s: it runs as root", name)
@@ -246,7 +243,5 @@ func TestDeployedAlerts(t *testing.T) {
 			}
 		}
 	}
-	if len(rules.Groups) != 2 {
-		t.Errorf("%d groups", len(rules.Groups))
-	}
+	testenv.Equal(t, len(rules.Groups), 2)
 }

@@ -124,17 +124,11 @@ func (s *docShell) start(world []string) {
 		cmd.Env = append(cmd.Env, "PATH="+*released+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	}
 	shell, err := cmd.StdinPipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	r, w, err := os.Pipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	cmd.Stdout, cmd.Stderr = w, w
-	if err := cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, cmd.Start())
 	w.Close()
 	s.t.Cleanup(func() {
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
@@ -159,9 +153,7 @@ var goEnv = sync.OnceValue(func() []string {
 func (s *docShell) send(lines string) string {
 	s.t.Helper()
 	const mark = "\x01done"
-	if err := s.pipe.SetReadDeadline(time.Now().Add(5 * time.Minute)); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.pipe.SetReadDeadline(time.Now().Add(5*time.Minute)))
 	fmt.Fprintf(s.shell, "%s\nprintf '%s\\n'\n", lines, mark)
 	var out strings.Builder
 	for {
@@ -181,6 +173,8 @@ var (
 	codeForm    = regexp.MustCompile(`^(.*?) +# exit code (\d)`)
 	commentForm = regexp.MustCompile(` +# .*$`)
 	intervals   = regexp.MustCompile(`--interval \d+s`)
+	exportForm  = regexp.MustCompile(`declare -x (\w+)="((?:[^"\\]|\\(?s:.))*)"`)
+	escapeForm  = regexp.MustCompile(`(?s)\\(.)`)
 )
 
 // enter types a line. A server, which ends in &, is waited for until it listens.
@@ -235,8 +229,12 @@ func (s *docShell) execute(line, code string) string {
 	s.t.Helper()
 	args, err := cmdline.Words(line)
 	must(s.t, err)
-	env := strings.Split(s.send(`printf '%s\0' "$PWD"; env -0`), "\x00")
-	a, err := s.sessions.execute(call{Dir: env[0], Env: env[1 : len(env)-1], Args: args, Together: true})
+	dir, exported, _ := strings.Cut(s.send(`echo "$PWD"; export -p`), "\n")
+	var env []string
+	for _, m := range exportForm.FindAllStringSubmatch(exported, -1) {
+		env = append(env, m[1]+"="+escapeForm.ReplaceAllString(m[2], "$1"))
+	}
+	a, err := s.sessions.execute(call{Dir: dir, Env: env, Args: args, Together: true})
 	must(s.t, err)
 	if fmt.Sprint(a.Code) != code {
 		s.t.Fatalf("headgate %s: exit code %d, want %s:\n%s", line, a.Code, code, a.Out)
@@ -253,9 +251,7 @@ func (s *docShell) local(text string) string {
 func (s *docShell) console(text string) string {
 	s.t.Helper()
 	me, err := user.Current()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	var out strings.Builder
 	for line := range strings.Lines(text) {
 		if command, found := strings.CutPrefix(line, "$ "); found {
@@ -270,12 +266,8 @@ func (s *docShell) console(text string) string {
 func (s *docShell) file(name, text string) {
 	s.t.Helper()
 	file := filepath.Join(s.dir, name)
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(s.local(text)), 0o644); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, os.MkdirAll(filepath.Dir(file), 0o755))
+	must(s.t, os.WriteFile(file, []byte(s.local(text)), 0o644))
 }
 
 // recipe types the commands of headgate in a workflow of GitHub or a pipeline of GitLab, and
@@ -285,9 +277,7 @@ func (s *docShell) recipe(world []string, b block) {
 		return
 	}
 	var tree yaml.Node
-	if err := yaml.Unmarshal([]byte(b.text), &tree); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, yaml.Unmarshal([]byte(b.text), &tree))
 	s.start(world)
 	var walk func(key string, n *yaml.Node)
 	script, err := filepath.Abs(headgateCI)
@@ -346,25 +336,19 @@ func TestDocsTerminal(t *testing.T) {
 		shown := onTerminal(t, func(tty *os.File) {
 			cmd := exec.Command("sh", "-c", line)
 			cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = s.dir, append(append(os.Environ(), world...), "NO_COLOR=", "GORACE=atexit_sleep_ms=0"), tty, tty
-			if err := cmd.Run(); err != nil {
-				t.Errorf("%s: %v", line, err)
-			}
+			testenv.Equal(t, cmd.Run(), nil, line)
 		})
 		shown = regexp.MustCompile(`.*\x1b\[K`).ReplaceAllString(strings.ReplaceAll(shown, "\r\n", "\n"), "") // what was drawn over
 		lines = append(append(lines, "$ "+line), strings.Split(strings.TrimSuffix(shown, "\n"), "\n")...)
 	}
 	picture := svg(lines)
 	if *update {
-		if err := os.WriteFile(file, []byte(picture), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(picture), 0o644))
 	}
 	text := func(picture string) string {
 		return alike(html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(picture, "")))
 	}
-	if shown := read(t, file); text(shown) != text(picture) {
-		t.Errorf("the picture shows\n%s\nbut it is\n%s", text(shown), text(picture))
-	}
+	testenv.Equal(t, text(read(t, file)), text(picture), "the picture shows")
 }
 
 // svg draws lines of a terminal, 8 pixels for a column, with the colours of READY.

@@ -43,7 +43,7 @@ func TestExamples(t *testing.T) {
 			for _, address := range []string{"ADDR", "TESTER", "PROXY"} {
 				env = append(env, address+"=127.0.0.1:0")
 			}
-			cmd := exec.CommandContext(t.Context(), "./run")
+			cmd := exec.CommandContext(t.Context(), "bash", "run") // not by its own name: it may be busy, as long as another test starts a process
 			cmd.Dir, cmd.Env, cmd.SysProcAttr = filepath.Join(dir, name), append(os.Environ(), env...), &syscall.SysProcAttr{Setpgid: true}
 			var errs bytes.Buffer
 			cmd.Stderr = &errs

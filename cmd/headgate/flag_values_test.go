@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // TestFlagValues reads what users write, and shows what help shows.
@@ -16,9 +18,7 @@ func TestFlagValues(t *testing.T) {
 	spanVar(c, &span, "for", time.Hour, "")
 	bytesVar(c, &bytes, "size", 1<<30, -1, "")
 	for _, flag := range []struct{ name, def string }{{"for", "1h"}, {"size", "1Gi"}} {
-		if got := c.Flags().Lookup(flag.name).DefValue; got != flag.def {
-			t.Errorf("--%s: default %q, want %q", flag.name, got, flag.def)
-		}
+		testenv.Equal(t, c.Flags().Lookup(flag.name).DefValue, flag.def, "--%s: default", flag.name)
 	}
 	for _, test := range []struct{ flag, text, shown string }{ // shown begins with "want" where text is refused
 		{"for", "90", "1m30s"}, {"for", "0.75", "750ms"}, {"for", "1h30m", "1h30m"}, {"for", "168h", "168h"}, {"for", "0", "0"}, {"for", "0s", "0"},

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
@@ -63,9 +64,7 @@ func TestOpensFor(t *testing.T) {
 		{api.Gate{Open: true, Checksum: "w", Waiting: waiting}, "", true},
 		{api.Gate{Open: true, Checksum: "w", Waiting: waiting}, "x", false},
 	} {
-		if got := opensFor(c.gate, c.checksum); got != c.want {
-			t.Errorf("%+v for %q: %t", c.gate, c.checksum, got)
-		}
+		testenv.Equal(t, opensFor(c.gate, c.checksum), c.want, "%+v for %q", c.gate, c.checksum)
 	}
 }
 

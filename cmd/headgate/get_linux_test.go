@@ -53,9 +53,7 @@ func TestGetReadOnly(t *testing.T) {
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread ends with its user
 		if os.Geteuid() == 0 {
-			if err := syscall.Setfsuid(65534); err != nil {
-				t.Error(err)
-			}
+			testenv.Equal(t, syscall.Setfsuid(65534), nil)
 		}
 		code <- run(t.Context(), []string{"get", "--store", store}, io.LimitReader(nil, 0), &stdout, &stderr, os.LookupEnv)
 	}()

@@ -22,7 +22,7 @@ var chaosFor = flag.Duration("chaos.for", 0, "how long TestServeChaos kills serv
 // has all of one content, which the next fetch may replace.
 func TestKill(t *testing.T) {
 	t.Parallel()
-	kills := 15
+	kills := 8
 	if *chaosFor > 0 {
 		kills = 200
 	}
@@ -68,9 +68,7 @@ func TestKill(t *testing.T) {
 		checkOut(t, out)
 	}
 	t.Logf("%d of %d ended before they were killed", unhurt, kills)
-	if err := start(kills + 2).Wait(); err != nil {
-		t.Errorf("after the kills: %v", err)
-	}
+	testenv.Equal(t, start(kills+2).Wait(), nil, "after the kills")
 	checkStore(t, store, true)
 	checkOut(t, out)
 	left, err := filepath.Glob(filepath.Join(store, ".store", "tmp", "*"))
@@ -114,9 +112,7 @@ func checkStore(t *testing.T, dir string, sweep bool) {
 	}
 	for _, obj := range set.Objects {
 		if a := obj.Artifact(); a != nil {
-			if err := store.Verify(t.Context(), *a); err != nil {
-				t.Errorf("the saved status of %s: %v", source.ReferenceTo(obj), err)
-			}
+			testenv.Equal(t, store.Verify(t.Context(), *a), nil, "the saved status of %s", source.ReferenceTo(obj))
 		} else if sweep {
 			t.Errorf("the saved status of %s has no artifact", source.ReferenceTo(obj))
 		}

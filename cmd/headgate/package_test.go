@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
+
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 var packaged = flag.String("package", "", "directory that TestPackage writes man pages and completions to")
@@ -87,7 +89,5 @@ func TestDependabot(t *testing.T) {
 			}
 		}
 	}
-	if len(config.Updates) != len(manifests) {
-		t.Errorf("%d ecosystems, want %d", len(config.Updates), len(manifests))
-	}
+	testenv.Equal(t, len(config.Updates), len(manifests))
 }

@@ -44,13 +44,9 @@ func TestTerminal(t *testing.T) {
 	if got := fetch(); !stays.MatchString(left(got)) {
 		t.Errorf("the first run draws %q", got)
 	}
-	if got := fetch(); left(got) != "" {
-		t.Errorf("a run without a transfer draws %q", got)
-	}
+	testenv.Equal(t, left(fetch()), "", "a run without a transfer draws")
 	repo.Commit(testenv.Commit{Branch: "main", Files: tree("two")})
-	if got := fetch("-q"); got != "" {
-		t.Errorf("a quiet run draws %q", got)
-	}
+	testenv.Equal(t, fetch("-q"), "", "a quiet run draws")
 	repo.Commit(testenv.Commit{Branch: "main", Files: tree("three")})
 	server.Break(&testenv.Defect{Phase: testenv.Pack, Do: testenv.Cut, After: 200})
 	if got := fetch(); !strings.Contains(got, "GitRepository/default/repo: ") {
@@ -83,9 +79,7 @@ func TestColours(t *testing.T) {
 		p := &program{lookup: func(name string) (string, bool) { return colour, name == "NO_COLOR" }}
 		got := onTerminal(t, func(tty *os.File) {
 			p.stdout = tty
-			if err := p.table(false).print([]string{"Bucket/default/a", "True", "stored"}); err != nil {
-				t.Error(err)
-			}
+			testenv.Equal(t, p.table(false).print([]string{"Bucket/default/a", "True", "stored"}), nil)
 		})
 		if !strings.Contains(got, want) {
 			t.Errorf("NO_COLOR=%s: %q", colour, got)
@@ -139,7 +133,5 @@ func TestTerminalGoesAway(t *testing.T) {
 		server.Process.Kill()
 		t.Errorf("it printed %q, %v", line, err)
 	}
-	if err := errors.Join(control.Close(), server.Wait()); err != nil {
-		t.Error(err)
-	}
+	testenv.Equal(t, errors.Join(control.Close(), server.Wait()), nil)
 }

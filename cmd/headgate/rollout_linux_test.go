@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // TestRolloutOnTerminal shows the line that is drawn below the events, and that
@@ -48,9 +50,7 @@ func TestRolloutOnTerminal(t *testing.T) {
 			t.Errorf("%q is not drawn in %q", want, got)
 		}
 	}
-	if got := watch("-q"); got != "" {
-		t.Errorf("a quiet run draws %q", got)
-	}
+	testenv.Equal(t, watch("-q"), "", "a quiet run draws")
 }
 
 // TestPipeAmongDocuments passes over a named pipe in a directory of -f, which
@@ -80,9 +80,7 @@ func TestPromoteOnTerminal(t *testing.T) {
 			t.Errorf("%q: exit code %d, %s", answer, code, said.String())
 		}
 		_, err := os.Stat(state + ".request")
-		if asked := err == nil; asked != (want == exitReady) {
-			t.Errorf("%q: asked is %v", answer, asked)
-		}
+		testenv.Equal(t, err == nil, want == exitReady, "%q: asked", answer)
 		os.Remove(state + ".request")
 		tty.Close()
 	}

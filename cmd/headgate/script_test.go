@@ -46,11 +46,7 @@ func TestScripts(t *testing.T) {
 	shared, err := filepath.Abs("../../testdata")
 	must(t, err)
 	sessions := new(commandSessions)
-	t.Cleanup(func() {
-		if err := sessions.end(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { testenv.Equal(t, sessions.end(), nil) })
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/headgate-io/headgate/chart/index"
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // A list of charts is bounded, those that have pre-releases alone included; so is
@@ -21,9 +22,7 @@ func TestSearchBounds(t *testing.T) {
 	for _, version := range []string{"1.0.0", "1.0.0-rc.1"} {
 		s := new(search)
 		must(t, s.prepare(nil))
-		if err := s.collect(t.Context(), charts(0, maxCharts, version)); err != nil {
-			t.Errorf("%s: %d charts: %v", version, maxCharts, err)
-		}
+		testenv.Equal(t, s.collect(t.Context(), charts(0, maxCharts, version)), nil, "%s: %d charts", version, maxCharts)
 		if n := len(s.found["chart-0"].versions); n > 1 {
 			t.Errorf("%d versions are kept of a chart", n)
 		}

@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // TestServeLog: what net/http says of connections is a line of the log. The
@@ -32,8 +34,6 @@ func TestServeLog(t *testing.T) {
 	if !strings.Contains(line, `level=WARN msg=connection problem="Accept error: `) {
 		t.Errorf("%q: %v", line, err)
 	}
-	if err := c.Process.Kill(); err != nil {
-		t.Error(err)
-	}
+	testenv.Equal(t, c.Process.Kill(), nil)
 	c.Wait()
 }

@@ -179,9 +179,7 @@ func TestConnectionsAreLogged(t *testing.T) {
 			if want != "" {
 				p.line(p.said, want)
 			}
-			if said := p.end(exitReady); said != "" {
-				t.Errorf("%s --log-level %s: %q", args[0], level, said)
-			}
+			testenv.Equal(t, p.end(exitReady), "", "%s --log-level %s", args[0], level)
 		}
 	}
 }

@@ -177,9 +177,7 @@ func TestRecovery(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		time.Sleep(5 * time.Minute)
-		if err := d.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testenv.Equal(t, d.Close(t.Context()), nil)
 		if !slices.Equal(s.told["e"], numbers(1, 50)) || !slices.Equal(delivered, s.told["e"]) || len(s.reports) != 1 {
 			t.Errorf("%v %v %q", s.told["e"], delivered, s.reports)
 		}

@@ -298,9 +298,7 @@ func TestProxy(t *testing.T) {
 		want  *recorder
 	}{{own.URL, own}, {"", general}, {third.URL, third}} {
 		w.Proxy = test.proxy
-		if err := post(t.Context(), w); err != nil {
-			t.Error(err)
-		}
+		testenv.Equal(t, post(t.Context(), w), nil)
 		if got := test.want.all(); len(got) != 1 || !strings.HasPrefix(got[0], "POST /hook ") {
 			t.Errorf("%q", got)
 		}
@@ -358,9 +356,7 @@ func TestForgotten(t *testing.T) {
 		w := webhook(server.URL, nil, map[string]string{"ca.crt": certificate + fmt.Sprint("# ", n)})
 		w.Pool = pool
 		at, err := w.Target(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return at
 	}
 	for n := range 20 {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/rollout/metric"
 )
@@ -36,9 +37,7 @@ var programs = map[string]func() int{
 func ran(t *testing.T, ctx context.Context, program, line string, m rollout.Metric, c metric.Commands) (float64, error) {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c.Env = append(c.Env, "PROGRAM="+program)
 	tpl, ref := template(metric.Provider{Type: "exec"}, strings.Replace(line, "PROGRAM", "'"+filepath.ToSlash(self)+"'", 1))
 	m.TemplateRef = ref.TemplateRef
@@ -74,9 +73,7 @@ func TestCommands(t *testing.T) {
 			if err == nil && text != test.want || err != nil && !strings.Contains(text, test.want) || len(text) > 4<<10 || strings.ContainsAny(text, "\x1b\n") {
 				t.Errorf("got %.500s\nwant %s", text, test.want)
 			}
-			if errors.Is(err, rollout.ErrNoValues) != strings.HasPrefix(test.want, "no values") {
-				t.Errorf("%v: no values: %v", err, errors.Is(err, rollout.ErrNoValues))
-			}
+			testenv.Equal(t, errors.Is(err, rollout.ErrNoValues), strings.HasPrefix(test.want, "no values"), "%v: no values", err)
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/rollout/metric"
 )
@@ -110,3 +111,5 @@ func secrets(data map[string]string) rollout.Secrets {
 		return out, nil
 	}
 }
+
+var must = testenv.Must

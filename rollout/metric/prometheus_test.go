@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/rollout/metric"
 )
@@ -295,9 +296,7 @@ func TestOnline(t *testing.T) {
 	c := canary(func(c *rollout.Canary) {
 		c.Spec.Analysis.Metrics = []rollout.Metric{{Name: "a", Query: "x"}, {Name: rollout.SuccessRate}, n}
 	})
-	if err := q.Online(t.Context(), c); err != nil {
-		t.Error(err)
-	}
+	testenv.Equal(t, q.Online(t.Context(), c), nil)
 	if query, _ := up.last(t); query != "vector(1)" || len(up.queries) != 1 {
 		t.Errorf("asked %q", up.queries)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/rollout/notify"
 )
@@ -79,18 +80,14 @@ func TestSeverity(t *testing.T) {
 		for i, alert := range []rollout.Severity{"", rollout.Info, rollout.Warn, rollout.Error} {
 			d.Emit(t.Context(), event(int64(i+1), alert))
 		}
-		if err := d.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testenv.Equal(t, d.Close(t.Context()), nil)
 		var got []string
 		for _, r := range server.all() {
 			var e rollout.Event
 			must(t, json.Unmarshal([]byte(r.body), &e))
 			got = append(got, fmt.Sprint(e.Sequence))
 		}
-		if s := strings.Join(got, " "); s != want {
-			t.Errorf("severity %q: %q, want %q", severity, s, want)
-		}
+		testenv.Equal(t, strings.Join(got, " "), want, "severity %q", severity)
 	}
 }
 
@@ -123,9 +120,7 @@ func TestStart(t *testing.T) {
 	in.ProviderRef.Namespace = "other"
 	d, err := notify.Start(t.Context(), notify.Config{Canary: canary(in), Providers: []*notify.Provider{elsewhere}})
 	must(t, err)
-	if err := d.Close(context.Background()); err != nil {
-		t.Error(err)
-	}
+	testenv.Equal(t, d.Close(context.Background()), nil)
 }
 
 // TestBoth tells an event to a webhook and an alert to a service, with the settings of the canary
@@ -148,15 +143,11 @@ func TestBoth(t *testing.T) {
 		must(t, json.Unmarshal([]byte(r.body), &p))
 		phases = append(phases, string(p.Phase)+" "+p.Metadata["eventMessage"]+" "+p.Metadata["eventsLost"])
 	}
-	if got, want := strings.Join(phases, ","), "Progressing podinfo.test event 1 ,Progressing podinfo.test event 2 ,Progressing podinfo.test event 3 ,Succeeded podinfo.test event 4 "; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
+	testenv.Equal(t, strings.Join(phases, ","), "Progressing podinfo.test event 1 ,Progressing podinfo.test event 2 ,Progressing podinfo.test event 3 ,Succeeded podinfo.test event 4 ")
 	for _, r := range chat.all() {
 		facts = append(facts, fmt.Sprint(strings.Count(r.body, `"name":`)))
 	}
-	if got := strings.Join(facts, ","); got != "5,0,0" {
-		t.Errorf("fields %s", got)
-	}
+	testenv.Equal(t, strings.Join(facts, ","), "5,0,0", "fields")
 }
 
 // TestFields: alerts of the beginning show the strategy of the canary.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/rollout/notify"
 )
@@ -74,9 +75,7 @@ func TestDiscordAddress(t *testing.T) {
 		if reports, err := alert(t, canary(), provider(notify.Discord, server.URL+address), nil, event(1, rollout.Warn)); err != nil {
 			t.Fatal(reports, err)
 		}
-		if got := server.all()[0].path; got != "POST "+want+" application/json" {
-			t.Errorf("%s: %s", address, got)
-		}
+		testenv.Equal(t, server.all()[0].path, "POST "+want+" application/json", address)
 	}
 }
 
@@ -177,9 +176,7 @@ func TestLostKey(t *testing.T) {
 			var p rollout.Payload
 			must(t, json.Unmarshal([]byte(r.body), &p))
 			got[i] = p.Metadata["eventsLost"]
-			if p.Metadata["team"] != test.own["team"] {
-				t.Error(p.Metadata)
-			}
+			testenv.Equal(t, p.Metadata["team"], test.own["team"], p.Metadata)
 		}
 		if got != test.want || !reflect.DeepEqual(test.own, before) {
 			t.Errorf("%v, %v", got, test.own)

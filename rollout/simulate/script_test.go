@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/rollout/simulate"
 )
@@ -85,8 +86,6 @@ func TestScriptCheck(t *testing.T) {
 		if err := (simulate.Script{o}).Check(c); err != nil {
 			got = err.Error()
 		}
-		if got != test.want {
-			t.Errorf("%s %s: %q, want %q", test.of, test.text, got, test.want)
-		}
+		testenv.Equal(t, got, test.want, "%s %s", test.of, test.text)
 	}
 }

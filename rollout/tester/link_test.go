@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/internal/httpserve"
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
@@ -48,9 +49,7 @@ func TestLinks(t *testing.T) {
 			"Content-Type": "text/html; charset=utf-8", "X-Frame-Options": "DENY", "Cache-Control": "no-store",
 			"Referrer-Policy": "same-origin", "X-Content-Type-Options": "nosniff",
 		} {
-			if got := resp.Header.Get(name); got != want {
-				t.Errorf("%s: %q", name, got)
-			}
+			testenv.Equal(t, resp.Header.Get(name), want, name)
 		}
 		if csp := resp.Header.Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none'; style-src 'sha256-") || strings.Contains(csp, "unsafe") || strings.Contains(csp, "script") {
 			t.Errorf("%s", csp)
@@ -74,9 +73,7 @@ func TestLinks(t *testing.T) {
 	if status, page := mustPost(t, l.Reject, ""); status != http.StatusOK || !strings.Contains(page, "Rejected") {
 		t.Errorf("%d %s", status, page)
 	}
-	if status := check("/rollback/check", "a"); status != http.StatusOK {
-		t.Errorf("the rollback switch answers %d", status)
-	}
+	testenv.Equal(t, check("/rollback/check", "a"), http.StatusOK, "the rollback switch answers")
 }
 
 // TestLinkOfFormerCaller has a link end with the credential of who made it.
@@ -100,14 +97,10 @@ func TestLinkOfFormerCaller(t *testing.T) {
 		if links[name], err = c.Link(t.Context(), k, api.LinkRequest{TTL: "8h"}); err != nil {
 			t.Fatal(err)
 		}
-		if resp := get(t, links[name].Approve); resp.StatusCode != http.StatusOK {
-			t.Errorf("%s: %d", name, resp.StatusCode)
-		}
+		testenv.Equal(t, get(t, links[name].Approve).StatusCode, http.StatusOK, name)
 	}
 	later.Store(int64(2 * time.Hour))
-	if resp := get(t, links["goes"].Approve); resp.StatusCode != http.StatusGone {
-		t.Errorf("page of a former caller: %d", resp.StatusCode)
-	}
+	testenv.Equal(t, get(t, links["goes"].Approve).StatusCode, http.StatusGone, "page of a former caller")
 	for _, link := range []string{links["goes"].Approve, links["goes"].Reject} {
 		if status, _ := mustPost(t, link, ""); status != http.StatusGone {
 			t.Errorf("button of a former caller: %d", status)
@@ -142,9 +135,7 @@ func TestRootOfBrowser(t *testing.T) {
 			t.Errorf("%s: %d, to %v (%v)", path, resp.StatusCode, at, err)
 			continue
 		}
-		if resp := get(t, at.String()); resp.StatusCode != http.StatusOK {
-			t.Errorf("%s: %d", at, resp.StatusCode)
-		}
+		testenv.Equal(t, get(t, at.String()).StatusCode, http.StatusOK, at)
 	}
 }
 
@@ -204,8 +195,6 @@ func TestScopeOfLooking(t *testing.T) {
 		t.Fatal(err, hidden)
 	}
 	for _, path := range []string{"runs/" + hidden[0].ID, "runs/" + hidden[0].ID + "/output", "gates/gate/team-a/n/prod", "gates/gate/team-a/n/"} {
-		if resp := get(t, url+"/api/v1/"+path, "Authorization", "Bearer team-token-0123456789"); resp.StatusCode != http.StatusForbidden {
-			t.Errorf("%s: %d", path, resp.StatusCode)
-		}
+		testenv.Equal(t, get(t, url+"/api/v1/"+path, "Authorization", "Bearer team-token-0123456789").StatusCode, http.StatusForbidden, path)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
@@ -79,9 +80,7 @@ func TestMetrics(t *testing.T) {
 	}
 	got = d.scrape()
 	for sample, want := range map[string]float64{`runs_running`: 0, `runs_queued`: 0, `runs_finished_total{outcome="cancelled",type="cmd"}`: 2} {
-		if got[sample] != want {
-			t.Errorf("in the end %s is %v, want %v", sample, got[sample], want)
-		}
+		testenv.Equal(t, got[sample], want, "in the end %s", sample)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -134,9 +133,7 @@ func TestGScopes(t *testing.T) {
 			t.Errorf("%s: %s %s %s: %d %s, want %d", tt.token, tt.method, tt.path, tt.body, got.status, got.body, tt.status)
 		}
 	}
-	if n := marks(); n != 1 {
-		t.Errorf("%d commands ran, want 1", n)
-	}
+	testenv.Equal(t, marks(), 1)
 	if d.Gates.Gate(api.Key{Kind: api.KindRollback, Namespace: "shop", Name: "podinfo", Gate: api.DefaultGate}).Open {
 		t.Error("a rollback switch is open")
 	}
@@ -170,9 +167,7 @@ func TestGCallersCannotSendHeaders(t *testing.T) {
 	records := d.call(http.MethodGet, "/api/v1/runs", "").body
 	for _, run := range d.Server.Runs.Runs(api.Filter{}) {
 		records += d.call(http.MethodGet, "/api/v1/runs/"+run.ID, "").body
-		if run.Actor != "team" {
-			t.Errorf("the actor of a run is %q", run.Actor)
-		}
+		testenv.Equal(t, run.Actor, "team", "the actor of a run")
 		if _, kept := run.Metadata["token"]; kept {
 			t.Errorf("the record has the key of the token: %v", run.Metadata)
 		}
@@ -203,9 +198,7 @@ func TestGNamespaceSpoofing(t *testing.T) {
 	} {
 		d.post("/", payload).is(t, name, 403, "Forbidden")
 	}
-	if n := marks(); n != 0 {
-		t.Errorf("%d commands ran", n)
-	}
+	testenv.Equal(t, marks(), 0)
 	// What two names of one field mean is the same for access and for what is recorded.
 	d.post("/", `{"name": "podinfo", "namespace": "shop", "namespace": "team-a", `+task+`}`).is(t, "the last of two is its own", 200, "")
 	if runs := d.Server.Runs.Runs(api.Filter{}); len(runs) != 1 || runs[0].Namespace != "team-a" {
@@ -345,9 +338,7 @@ func TestGCommandInjection(t *testing.T) {
 			}
 		})
 	}
-	if n := marks(); n != 0 {
-		t.Errorf("%d commands ran that nobody allowed", n)
-	}
+	testenv.Equal(t, marks(), 0)
 }
 
 // TestGResourceExhaustion: bodies, output, time, runs at a time and their memory have limits.
@@ -421,9 +412,7 @@ func TestGGateAbuse(t *testing.T) {
 	for _, checksum := range []string{"b", "b", "c", "b"} {
 		answers = append(answers, check(checksum))
 	}
-	if !slices.Equal(answers, []int{200, 200, 403, 403}) {
-		t.Error("a one-shot approval counts for more than one revision")
-	}
+	testenv.Equal(t, answers, []int{200, 200, 403, 403}, "a one-shot approval counts for more than one revision")
 	d.post(gatePath+"/open", `{"ttl": "0"}`).is(t, "a time that is none", 400, "")
 
 	// By a link: looking does nothing, the button does it once.
@@ -630,9 +619,7 @@ func TestGLogInjection(t *testing.T) {
 		d.token = teamToken
 		d.post("/", `{"name": "x", "namespace": "`+one+`", "metadata": {"type": "`+one+`", "cmd": "x"}}`).is(t, "a namespace", 403, "")
 		d.call("POST", "/gate/open", "{}", "Origin", "https://x/"+url.QueryEscape(forged))
-		if err := d.end(); err != nil {
-			t.Error(err)
-		}
+		testenv.Equal(t, d.end(), nil)
 		log := buffer.String()
 		for line := range strings.Lines(log) {
 			if strings.HasPrefix(line, "level=ERROR") || !strings.Contains(line, "time") {
@@ -762,9 +749,7 @@ func TestGSecretsInMetadata(t *testing.T) {
 	for _, run := range runs {
 		records += d.call(http.MethodGet, "/api/v1/runs/"+run.ID, "").body + d.call(http.MethodGet, "/api/v1/runs/"+run.ID+"/output", "").body
 	}
-	if err := d.end(); err != nil {
-		t.Error(err)
-	}
+	testenv.Equal(t, d.end(), nil)
 	if strings.Contains(d.log.String(), "reason-secret") {
 		t.Error("the log has a password that a caller wrote into a reason")
 	}

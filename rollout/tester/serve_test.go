@@ -79,9 +79,7 @@ func TestGracefulEnd(t *testing.T) {
 	waits := make(chan reply, 1)
 	go func() { waits <- d.post("/", body+`, "metadata": {"type": "bash", "cmd": "sleep 600"}}`) }()
 	d.log.wait(t, "run started")
-	if err := d.end(); err != nil {
-		t.Error(err)
-	}
+	testenv.Equal(t, d.end(), nil)
 	got := <-waits
 	got.is(t, "the caller that waited", 503, "")
 	if got.header.Get("Retry-After") == "" {
@@ -91,9 +89,7 @@ func TestGracefulEnd(t *testing.T) {
 		t.Errorf("the stream: %v", err)
 	}
 	d.log.wait(t, `"msg":"run ended"`, `"state":"stopped"`)
-	if got := d.call(http.MethodGet, "/healthz", ""); got.status != 0 {
-		t.Errorf("afterwards: %+v", got)
-	}
+	testenv.Equal(t, d.call(http.MethodGet, "/healthz", "").status, 0, "afterwards")
 }
 
 // TestStreamEndsWithItsToken shows that nobody watches on with a token that was
@@ -155,9 +151,7 @@ func TestExposure(t *testing.T) {
 		"[0000:0000::0000:0001]:0": false,
 	} {
 		l, err := new(tester.Server).Listen(t.Context(), tester.Endpoint{Addr: addr})
-		if exposed != errors.Is(err, tester.ErrExposed) {
-			t.Errorf("%s: %v; exposed is %t", addr, err, exposed)
-		}
+		testenv.Equal(t, errors.Is(err, tester.ErrExposed), exposed, "%s: %v; exposed", addr, err)
 		if l != nil {
 			l.Close()
 		}
@@ -322,9 +316,7 @@ func TestStuckReader(t *testing.T) {
 		for _, path := range []string{"/api/v1/watch", "/api/v1/gates", "/healthz"} {
 			began := time.Now()
 			s.Handler().ServeHTTP(&stuck{header: http.Header{}}, httptest.NewRequest(http.MethodGet, path, nil))
-			if took := time.Since(began); took != 30*time.Second {
-				t.Errorf("%s: cut off after %s", path, took)
-			}
+			testenv.Equal(t, time.Since(began), 30*time.Second, "%s: cut off after", path)
 		}
 	})
 }
@@ -368,9 +360,7 @@ func TestDeadlineOfEachAnswer(t *testing.T) {
 // TestManySlowBodies: who has no credential cannot fill the memory with bodies that
 // never end, nor keep checks out with them. Those that are too many are refused.
 func TestManySlowBodies(t *testing.T) {
-	d := openDoor(t, func(w *doorway) {
-		w.server.Guard = guard(t, tenants)
-	})
+	d := openDoor(t, func(w *doorway) { w.server.Guard = guard(t, tenants) })
 	long := strings.Repeat(" ", 1<<20-1)
 	meta := `{"type": "cmd", "cmd": "true", "token": "` + allToken + `"`
 	const slow = 80 // 64 fit
@@ -386,8 +376,6 @@ func TestManySlowBodies(t *testing.T) {
 			}
 		}()
 	}
-	if got := <-answers; got != 503 {
-		t.Errorf("a slow body: %d", got)
-	}
+	testenv.Equal(t, <-answers, 503, "a slow body")
 	d.post("/gate/check", canary("shop", meta+"}")).is(t, "a check", 403, "Forbidden")
 }

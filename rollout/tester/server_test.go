@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout/tester"
 	"github.com/headgate-io/headgate/rollout/tester/gate"
 	"github.com/headgate-io/headgate/rollout/tester/run"
@@ -61,12 +62,8 @@ func openDoor(t *testing.T, set func(*doorway)) *testServer {
 	go func() { ended <- l.Serve(ctx) }()
 	d.end = sync.OnceValue(func() error { cancel(); return <-ended })
 	t.Cleanup(func() {
-		if err := d.end(); err != nil {
-			t.Error(err)
-		}
-		if err := d.Gates.Close(); err != nil {
-			t.Error(err)
-		}
+		testenv.Equal(t, d.end(), nil)
+		testenv.Equal(t, d.Gates.Close(), nil)
 	})
 	return d
 }
@@ -88,9 +85,7 @@ var client = &http.Client{
 func (d *testServer) call(method, path, body string, header ...string) reply {
 	d.t.Helper()
 	req, err := http.NewRequestWithContext(d.t.Context(), method, d.url+path, strings.NewReader(body))
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	if d.token != "" {
 		req.Header.Set("Authorization", "Bearer "+d.token)
 	}

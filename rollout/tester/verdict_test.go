@@ -20,6 +20,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout/tester"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/run"
@@ -114,9 +115,7 @@ func TestVerdictIsKept(t *testing.T) {
 			if got := w.Header().Get("Headgate-Run-Ended"); (got == ended) != test.header || (got == "") == test.header {
 				t.Errorf("got %q", got)
 			}
-			if n := count(); n != test.processes {
-				t.Errorf("%d processes", n)
-			}
+			testenv.Equal(t, count(), test.processes)
 		})
 	}
 }
@@ -171,9 +170,7 @@ func TestVerdictReceivedDuringShutdown(t *testing.T) {
 					synctest.Wait()
 				}
 				close(w.let)
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
+				testenv.Equal(t, <-ended, nil)
 				synctest.Wait()
 				next := httptest.NewRecorder()
 				s.Handler().ServeHTTP(next, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(payload("next", `{"cmd":"true"}`))))
@@ -211,12 +208,8 @@ func TestAnswerThatIsNotReceived(t *testing.T) {
 	ask(httptest.NewRecorder(), gone)
 	last := httptest.NewRecorder()
 	ask(last, t.Context())
-	if last.Code != http.StatusUnprocessableEntity {
-		t.Errorf("status %d", last.Code)
-	}
-	if n := count(); n != 1 {
-		t.Errorf("%d processes", n)
-	}
+	testenv.Equal(t, last.Code, http.StatusUnprocessableEntity, "status")
+	testenv.Equal(t, count(), 1)
 	if r := s.Runs.Runs(api.Filter{Name: "lost"}); len(r) != 1 || !r[0].Delivered {
 		t.Errorf("%+v", r)
 	}
@@ -275,9 +268,7 @@ func TestWatch(t *testing.T) {
 	s.Guard = guard(t, tenants)
 	url := "http://" + serve(t, s)
 	resp := get(t, url+"/api/v1/watch", "Authorization", "Bearer team-token-0123456789")
-	if kind := resp.Header.Get("Content-Type"); kind != "text/event-stream" {
-		t.Errorf("Content-Type %s", kind)
-	}
+	testenv.Equal(t, resp.Header.Get("Content-Type"), "text/event-stream", "Content-Type")
 	changes := notices{bufio.NewScanner(resp.Body)}
 	changes.lines.Scan() // the stream has begun
 	all := []string{"Authorization", "Bearer all-of-it-0123456789"}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/rollout/traffic"
 )
@@ -160,9 +161,7 @@ func TestSetRoutes(t *testing.T) {
 	}
 	routes(start)
 	a.Actions[traffic.SetRoutes].(*traffic.Command).Env = []string{"PROGRAM=exit", "CODE=0"}
-	if err := a.SetRoutes(t.Context(), mirrored); err != nil {
-		t.Error(err)
-	}
+	testenv.Equal(t, a.SetRoutes(t.Context(), mirrored), nil)
 	routes(mirrored)
 }
 
@@ -224,9 +223,7 @@ func TestHTTPRequest(t *testing.T) {
 	must(t, a.SetRoutes(t.Context(), rollout.Routes{Primary: 80, Canary: 20}))
 	const text = "a%2F..%2Fb%3Fc%3Dd%26e%23%22%C3%A9%20%2B%25"
 	want := "PUT /test/" + text + "?r=" + text + `&c=20 admin.example 20 {"primary":80,"revision":"a/../b?c=d\u0026e#\"é +%"}`
-	if text := <-got; text != want {
-		t.Errorf("got  %s\nwant %s", text, want)
-	}
+	testenv.Equal(t, <-got, want)
 }
 
 // A revision does not make another path of a URL.
@@ -303,9 +300,7 @@ func TestAnswersWithoutEnd(t *testing.T) {
 		if _, err := with(traffic.Revision).Revision(t.Context()); err == nil || !strings.Contains(err.Error(), "longer than") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := with(traffic.ScaleUp).ScaleUp(t.Context()); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		testenv.Equal(t, with(traffic.ScaleUp).ScaleUp(t.Context()), nil, name)
 	}
 }
 
@@ -412,9 +407,7 @@ func TestCheck(t *testing.T) {
 	a := &traffic.Adapter{Actions: map[traffic.Operation]traffic.Action{
 		traffic.CanaryReady: command("{{.Name}}", "{{.Canary}}"), traffic.PrimaryReady: &traffic.Request{URL: "http://h/{{.Name}}"}, traffic.ScaleUp: command("x"),
 	}}
-	if err := a.Check(); err != nil {
-		t.Error(err)
-	}
+	testenv.Equal(t, a.Check(), nil)
 }
 
 // Templates that would run for ever or need all memory are refused.
@@ -444,9 +437,7 @@ func TestTemplatesThatAreHostile(t *testing.T) {
 	plain := map[string]string{"comment": "{{/* nothing */}}", "comparison": `{{if and (ge .Canary 0) (eq .Name "")}}a{{end}}`, "trim": "a {{- .Canary -}} b", "braces": "{ }} {", "percent": "%s"}
 	for name, text := range plain {
 		c := &traffic.Command{Args: []string{"x", text}}
-		if err := c.Check(traffic.ScaleUp); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		testenv.Equal(t, c.Check(traffic.ScaleUp), nil, name)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/rollout/traffic"
 )
@@ -51,11 +52,7 @@ func TestParting(t *testing.T) {
 			t.Cleanup(answer)
 			var load sync.WaitGroup
 			for range clients {
-				load.Go(func() {
-					if got := ask(t, url); got != name {
-						t.Errorf("a request that ran got %q", got)
-					}
-				})
+				load.Go(func() { testenv.Equal(t, ask(t, url), name, "a request that ran") })
 			}
 			for range clients {
 				<-arrived

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/rollout/traffic"
 )
@@ -40,22 +41,12 @@ func TestMirror(t *testing.T) {
 	p := &traffic.Proxy{Primary: primary.URL, Canary: canary.URL, Start: mirrored}
 	server := front(t, p)
 	host := server.Listener.Addr().String()
-	if text := post(t, server.URL, "hello", "Expect", "100-continue"); text != "primary" {
-		t.Errorf("got %q", text)
-	}
-	if copied, want := <-got, "POST /x?q=1 "+host+" "+host+" hello"; copied != want {
-		t.Errorf("got %q, want %q", copied, want)
-	}
-	if text := ask(t, server.URL+"/y"); text != "primary" {
-		t.Errorf("got %q", text)
-	}
-	if copied, want := <-got, "GET /y "+host+" "+host+" "; copied != want {
-		t.Errorf("got %q, want %q", copied, want)
-	}
+	testenv.Equal(t, post(t, server.URL, "hello", "Expect", "100-continue"), "primary")
+	testenv.Equal(t, <-got, "POST /x?q=1 "+host+" "+host+" hello")
+	testenv.Equal(t, ask(t, server.URL+"/y"), "primary")
+	testenv.Equal(t, <-got, "GET /y "+host+" "+host+" ")
 	set(t, p, rollout.Routes{Primary: 100})
-	if text := post(t, server.URL, "hello"); text != "primary" {
-		t.Errorf("got %q", text)
-	}
+	testenv.Equal(t, post(t, server.URL, "hello"), "primary")
 	must(t, p.Drain(t.Context()))
 	server.Close() // when all is counted
 	if s := p.Stats(); s.Canary.Requests != 2 || s.Primary.Requests != 3 || len(got) != 0 {
@@ -118,9 +109,7 @@ func TestMirrorIsolation(t *testing.T) {
 			}
 			server.Close()
 			p.Close()
-			if running := p.Stats().Running; running != 0 {
-				t.Errorf("%d copies outlive the proxy", running)
-			}
+			testenv.Equal(t, p.Stats().Running, 0)
 			must(t, p.Drain(t.Context()))
 			if stacks := make([]byte, 1<<20); strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "sendCopy") {
 				t.Error("a copy outlives the proxy")

@@ -162,9 +162,7 @@ func TestProxyThatIsWrong(t *testing.T) {
 			if _, err := test.proxy.Query(t.Context(), nil, rollout.Metric{Name: "request-duration"}); err == nil || errors.Is(err, rollout.ErrNoValues) {
 				t.Error(err)
 			}
-			if got := ask(t, serve(t, test.proxy.ServeHTTP).URL); got != "500 the proxy is not set up" {
-				t.Errorf("got %q", got)
-			}
+			testenv.Equal(t, ask(t, serve(t, test.proxy.ServeHTTP).URL), "500 the proxy is not set up")
 			test.proxy.Stats()
 			test.proxy.Close()
 		})
@@ -270,9 +268,7 @@ func TestTrailersOfRequests(t *testing.T) {
 		io.WriteString(w, req.Trailer.Get("X-Sum"))
 	}).URL}
 	_, body := raw(t, front(t, p), "POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n5\r\nhello\r\n0\r\nX-Sum: 3\r\n\r\n")
-	if body != "3" {
-		t.Errorf("got %q", body)
-	}
+	testenv.Equal(t, body, "3")
 }
 
 type zeros struct{}
@@ -364,9 +360,7 @@ func TestUpgradeThatNobodyAskedFor(t *testing.T) {
 	})
 	for name, start := range map[string]rollout.Routes{"502 no answer": {Canary: 100}, "primary": mirrored} {
 		p := &traffic.Proxy{Canary: server.URL, Start: start}
-		if got := ask(t, front(t, p).URL); got != name {
-			t.Errorf("got %q", got)
-		}
+		testenv.Equal(t, ask(t, front(t, p).URL), name)
 		if err := <-gone; err == nil {
 			t.Error("something was sent")
 		}
@@ -392,9 +386,7 @@ func TestNoUpstream(t *testing.T) {
 			if name != "slow" {
 				p.HeaderTimeout = 0
 			}
-			if got := ask(t, front(t, p).URL); got != test.want {
-				t.Errorf("got %q", got)
-			}
+			testenv.Equal(t, ask(t, front(t, p).URL), test.want)
 			if s := p.Stats(); s.Canary.Failed != 1 || s.Primary.Requests != 0 {
 				t.Errorf("%+v", s)
 			}
@@ -488,9 +480,7 @@ func TestBodyThatDoesNotArrive(t *testing.T) {
 	resp, err := http.Post(small.URL, "text/plain", strings.NewReader("four"))
 	must(t, err)
 	resp.Body.Close()
-	if resp.StatusCode != http.StatusRequestEntityTooLarge {
-		t.Error(resp.Status)
-	}
+	testenv.Equal(t, resp.StatusCode, http.StatusRequestEntityTooLarge, resp.Status)
 	if s := p.Stats(); s.Canary.Failed != 0 || s.Canary.Gone != 2 {
 		t.Errorf("%+v", s)
 	}
@@ -507,17 +497,11 @@ func TestPromote(t *testing.T) {
 		t.Fatalf("before: %s", got)
 	}
 	p.Promote()
-	if got := said(); got != "canary canary" {
-		t.Errorf("promoted: %s", got)
-	}
+	testenv.Equal(t, said(), "canary canary", "promoted")
 	set(t, p, rollout.Routes{Primary: 100})
-	if got := said(); got != "canary canary" {
-		t.Errorf("with all traffic at the primary: %s", got)
-	}
+	testenv.Equal(t, said(), "canary canary", "with all traffic at the primary")
 	target := &stopping{} // it would panic
-	if err := p.Target(target).ScaleDown(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testenv.Equal(t, p.Target(target).ScaleDown(t.Context()), nil)
 }
 
 func TestMatch(t *testing.T) {
@@ -556,9 +540,7 @@ func TestMatch(t *testing.T) {
 				header = append(header, name, value)
 			}
 		}
-		if got := ask(t, url, header...); got != test.want {
-			t.Errorf("%.40q: %s", test.header, got)
-		}
+		testenv.Equal(t, ask(t, url, header...), test.want, "%.40q", test.header)
 	}
 	set(t, p, rollout.Routes{Primary: 50, Canary: 50})
 	canary := 0
@@ -568,9 +550,7 @@ func TestMatch(t *testing.T) {
 			canary++
 		}
 	}
-	if canary != 50 {
-		t.Errorf("the canary got %d of 100 that match", canary)
-	}
+	testenv.Equal(t, canary, 50, "requests of 100 that match")
 }
 
 var must = testenv.Must

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout"
 	"github.com/headgate-io/headgate/rollout/traffic"
 )
@@ -84,31 +85,21 @@ func TestSuccessRate(t *testing.T) {
 	for _, path := range []string{"/200/0s", "/404/0s", "/301/0s", "/500/0s"} {
 		send(path)
 	}
-	if v := value(t, p, rate); v != 75 {
-		t.Errorf("got %v", v)
-	}
+	testenv.Equal(t, value(t, p, rate), 75)
 	c.pass(30 * time.Second)
 	for range 4 {
 		send("/503/0s")
 	}
-	if v := value(t, p, rate); v != 37.5 {
-		t.Errorf("of a minute: %v", v)
-	}
+	testenv.Equal(t, value(t, p, rate), 37.5, "of a minute")
 	short := rate
 	short.Interval = rollout.Duration(10 * time.Second)
-	if v := value(t, p, short); v != 0 {
-		t.Errorf("of ten seconds: %v", v)
-	}
+	testenv.Equal(t, value(t, p, short), 0, "of ten seconds")
 	c.pass(30 * time.Second)
-	if v := value(t, p, rate); v != 0 {
-		t.Errorf("after a minute: %v", v)
-	}
+	testenv.Equal(t, value(t, p, rate), 0, "after a minute")
 	long := rate
 	long.Interval = rollout.Duration(time.Hour)
 	c.pass(time.Hour - time.Minute - time.Second)
-	if v := value(t, p, long); v != 37.5 {
-		t.Errorf("of an hour: %v", v)
-	}
+	testenv.Equal(t, value(t, p, long), 37.5, "of an hour")
 	c.pass(time.Minute)
 	if _, err := p.Query(t.Context(), nil, long); !errors.Is(err, rollout.ErrNoValues) {
 		t.Error(err)
@@ -139,9 +130,7 @@ func TestDuration(t *testing.T) {
 	for range 200 {
 		send("/200/100us")
 	}
-	if v := value(t, p, duration); v != 0 {
-		t.Errorf("one slow request in 201: %v", v)
-	}
+	testenv.Equal(t, value(t, p, duration), 0, "one slow request in 201")
 	send("/200/100h") // more than it can tell, and the others are long ago
 	if v := value(t, p, duration); v < float64(time.Hour/time.Millisecond) {
 		t.Errorf("got %v", v)
@@ -153,21 +142,15 @@ func TestMeasurementsBeginAnew(t *testing.T) {
 	p, _, send := measured(t)
 	send("/500/0s")
 	set(t, p, rollout.Routes{Primary: 50, Canary: 50})
-	if v := value(t, p, rate); v != 0 {
-		t.Errorf("got %v", v)
-	}
+	testenv.Equal(t, value(t, p, rate), 0)
 	set(t, p, rollout.Routes{Primary: 100})
-	if v := value(t, p, rate); v != 0 {
-		t.Errorf("after the rollback: %v", v)
-	}
+	testenv.Equal(t, value(t, p, rate), 0, "after the rollback")
 	set(t, p, rollout.Routes{Canary: 100})
 	if _, err := p.Query(t.Context(), nil, rate); !errors.Is(err, rollout.ErrNoValues) {
 		t.Error(err)
 	}
 	send("/200/0s")
-	if v := value(t, p, rate); v != 100 {
-		t.Errorf("got %v", v)
-	}
+	testenv.Equal(t, value(t, p, rate), 100)
 	if s := p.Stats(); s.Canary.Requests != 2 || s.Canary.Failed != 1 {
 		t.Errorf("%+v", s)
 	}
@@ -196,9 +179,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s: %v, %v", m.Name, v, err)
 		}
 	}
-	if v := value(t, p, rate); v != 100 {
-		t.Errorf("%v", v)
-	}
+	testenv.Equal(t, value(t, p, rate), 100)
 }
 
 // TestMeasurementsAfterARestart: a proxy that begins with traffic at the canary
@@ -308,9 +289,7 @@ func (m *machine) run(each func(s rollout.Status)) rollout.Status {
 		},
 	}
 	s, err := analysis.Run(m.t.Context(), rollout.Status{Phase: rollout.Initialized, AppliedSpec: "v1", PromotedSpec: "v1"}, loop)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, err)
 	return s
 }
 
@@ -364,14 +343,10 @@ func TestRolledBackByItsOwnMeasurements(t *testing.T) {
 	}
 	<-m.target.called
 	for range 20 {
-		if got := ask(t, m.url); got != "primary" {
-			t.Errorf("after the rollback: %q", got)
-		}
+		testenv.Equal(t, ask(t, m.url), "primary", "after the rollback")
 	}
 	if r, err := m.proxy.Routes(t.Context()); err != nil || r != (rollout.Routes{Primary: 100}) {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if st := m.proxy.Stats(); st.Running != 0 {
-		t.Errorf("%+v", st)
-	}
+	testenv.Equal(t, m.proxy.Stats().Running, 0)
 }

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve"
 	"github.com/headgate-io/headgate/source/serve/api"
@@ -101,17 +102,13 @@ func TestRuns(t *testing.T) {
 	again()
 	again()
 	var answer struct{ Runs []api.Run }
-	if err := c.Get(t.Context(), api.Path(app, "runs"), nil, &answer); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Get(t.Context(), api.Path(app, "runs"), nil, &answer))
 	runs := answer.Runs
 	var got []string
 	for _, run := range runs {
 		got = append(got, run.Outcome)
 	}
-	if want := []string{"unchanged", "stored", "failed", "unchanged", "stored"}; !slices.Equal(got, want) {
-		t.Errorf("the runs are %v, want %v", got, want)
-	}
+	testenv.Equal(t, got, []string{"unchanged", "stored", "failed", "unchanged", "stored"}, "the runs")
 	if runs[2].Error == "" || !strings.HasSuffix(runs[1].Revision, "1") || !strings.HasSuffix(runs[2].Revision, "0") || !strings.HasSuffix(runs[4].Revision, "0") || runs[1].Why == "" || runs[0].Started.Before(runs[1].Started) {
 		t.Errorf("%+v", runs)
 	}
@@ -249,17 +246,13 @@ func TestWatchStream(t *testing.T) {
 		case n.Source != nil:
 			names[n.Source.Name] = true
 		case n.Synced:
-			if len(names) != 2 {
-				t.Errorf("there are %v", names)
-			}
+			testenv.Equal(t, len(names), 2, "there are %v", names)
 			r.git("app").push()
 			if _, _, err := c.Reconcile(t.Context(), app, api.Change{}, 0); err != nil {
 				return err
 			}
 		case n.Gone != nil:
-			if *n.Gone != (api.Gone{Kind: "GitRepository", Namespace: "shop", Name: "app"}) {
-				t.Errorf("gone is %v", n.Gone)
-			}
+			testenv.Equal(t, *n.Gone, (api.Gone{Kind: "GitRepository", Namespace: "shop", Name: "app"}), "gone is %v", n.Gone)
 			return errEnough
 		}
 		return nil
@@ -295,17 +288,13 @@ func TestWatchFilter(t *testing.T) {
 func (r *web) open(ctx context.Context, path, token string, header ...string) *http.Response {
 	r.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+path, nil)
-	if err != nil {
-		r.Fatal(err)
-	}
+	r.must(err)
 	req.Header.Set("Authorization", "Bearer "+token)
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		r.Fatal(err)
-	}
+	r.must(err)
 	return resp
 }
 
@@ -350,9 +339,7 @@ func TestDroppedStreams(t *testing.T) {
 func TestStreamEnds(t *testing.T) {
 	name, began := filepath.Join(t.TempDir(), "callers.yaml"), time.Now()
 	text := "tokens: [{name: a, token: token-of-a-000001, expires: " + began.Add(time.Hour).UTC().Format(time.RFC3339) + "}]"
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, []byte(text), 0o600))
 	var later atomic.Int64
 	r := newWeb(t, false, func(r *web) {
 		r.Keepalive = 20 * time.Millisecond
@@ -414,9 +401,7 @@ func TestFollow(t *testing.T) {
 	}
 	for c, namespace := range map[*api.Client]string{all: "docs", c: "shop"} {
 		err := c.FollowEvents(t.Context(), api.EventQuery{Limit: 1}, func(e api.Event) error {
-			if e.InvolvedObject.Namespace != namespace {
-				t.Errorf("the newest is %+v", e)
-			}
+			testenv.Equal(t, e.InvolvedObject.Namespace, namespace, "the newest is %+v", e)
 			return errEnough
 		})
 		if !errors.Is(err, errEnough) {
@@ -456,9 +441,7 @@ func TestEnded(t *testing.T) {
 		status <- s
 	}()
 	r.cancel()
-	if s := <-status; s != 503 {
-		t.Errorf("%d", s)
-	}
+	testenv.Equal(t, <-status, 503)
 	if strings.Contains(r.log.String(), "could not be answered") {
 		t.Errorf("it is told as a defect:\n%s", r.log)
 	}

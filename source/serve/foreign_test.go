@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve"
 )
@@ -37,9 +38,7 @@ func TestInvalidSpec(t *testing.T) {
 			}
 			time.Sleep(10 * time.Hour)
 			for _, run := range r.took() {
-				if run.Object != named("b") {
-					r.Errorf("ran %+v", run)
-				}
+				testenv.Equal(r.TB, run.Object, named("b"), "ran %+v", run)
 			}
 			r.restart(nil)
 			r.ran("a start stalled")
@@ -185,8 +184,6 @@ func TestForeignArtifacts(t *testing.T) {
 		if _, err := from.Open(r.Context(), a); !errors.Is(err, fs.ErrNotExist) {
 			r.Error(err)
 		}
-		if got := strings.Join(asked, " "); got != "http://elsewhere/bucket/default/b/1/x" {
-			r.Errorf("asked %s", got)
-		}
+		testenv.Equal(r.TB, strings.Join(asked, " "), "http://elsewhere/bucket/default/b/1/x")
 	})
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/httpserve"
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve"
 	"github.com/headgate-io/headgate/source/serve/api"
@@ -90,9 +91,7 @@ tokens:
 func objects(t *testing.T, text string) []source.Object {
 	t.Helper()
 	set := new(source.Set)
-	if err := set.Decode("test", strings.NewReader(text)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, set.Decode("test", strings.NewReader(text)))
 	return set.Objects
 }
 
@@ -100,13 +99,9 @@ func objects(t *testing.T, text string) []source.Object {
 func callersOf(t *testing.T, text string) *serve.Callers {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "callers.yaml")
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, []byte(text), 0o600))
 	c, err := serve.OpenCallers(serve.CallersConfig{File: name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
@@ -185,9 +180,7 @@ func threeFiles(id string) fstest.MapFS {
 func (r *web) ask(method, path, token, body string, header ...string) (int, http.Header, string) {
 	r.Helper()
 	req, err := http.NewRequestWithContext(r.Context(), method, r.url+path, strings.NewReader(body))
-	if err != nil {
-		r.Fatal(err)
-	}
+	r.must(err)
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
@@ -199,14 +192,10 @@ func (r *web) ask(method, path, token, body string, header ...string) (int, http
 	}
 	c := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := c.Do(req)
-	if err != nil {
-		r.Fatal(err)
-	}
+	r.must(err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		r.Fatal(err)
-	}
+	r.must(err)
 	return resp.StatusCode, resp.Header, string(text)
 }
 
@@ -295,9 +284,7 @@ func TestRoutes(t *testing.T) {
 			if status != tt.status[i] {
 				t.Errorf("%s %s as %d: %d, want %d: %s", tt.method, tt.path, i, status, tt.status[i], body)
 			}
-			if (status == 405) != (header.Get("Allow") != "") {
-				t.Errorf("%s %s: %d with Allow %q", tt.method, tt.path, status, header.Get("Allow"))
-			}
+			testenv.Equal(t, status == 405, header.Get("Allow") != "", "%s %s: %d with Allow %q", tt.method, tt.path, status, header.Get("Allow"))
 			if status == 401 && header.Get("WWW-Authenticate") == "" {
 				t.Errorf("%s %s: 401 without WWW-Authenticate", tt.method, tt.path)
 			}
@@ -394,9 +381,7 @@ func TestCallersFile(t *testing.T) {
 		"tokens: [{name: a, " + token + ", gates: [x]}]":           "tokens[0].gates: unknown field",
 	} {
 		name := filepath.Join(t.TempDir(), "callers.yaml")
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name, []byte(text), 0o600))
 		if _, err := serve.OpenCallers(serve.CallersConfig{File: name}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
@@ -502,9 +487,7 @@ func TestAskedBeforeDocumentsAreRead(t *testing.T) {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testenv.Equal(t, <-ended, nil)
 	}
 }
 
@@ -513,9 +496,7 @@ func TestAskedBeforeDocumentsAreRead(t *testing.T) {
 func (r *web) send(text string) (*http.Response, string) {
 	r.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-	if err != nil {
-		r.Fatal(err)
-	}
+	r.must(err)
 	defer c.Close()
 	io.WriteString(c, text)
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -624,9 +605,7 @@ func TestSocket(t *testing.T) {
 		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://evil.example"+path+"?token=0123456789abcdef-wrong", nil)
 		req.Header.Set("Authorization", "Bearer "+poor)
 		resp, err := unix.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if resp.Body.Close(); resp.StatusCode != 200 {
 			t.Errorf("%s: %s", path, resp.Status)
 		}
@@ -653,18 +632,14 @@ func (c *connection) ReadFrom(r io.Reader) (int64, error) {
 // and the connection, which sends it by sendfile.
 func TestArtifactsAreSentAsFiles(t *testing.T) {
 	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer store.Close()
 	const size = 3 << 20
 	a, err := store.Put(t.Context(), "gitrepository/default/app", "app.tar.gz", func(w io.Writer) error {
 		_, err := w.Write(make([]byte, size))
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := newServer(t, serve.Config{Store: store, Callers: callersOf(t, "tokens: [{name: ci, token: 0123456789abcdef-ci}]")})
 	for name, tt := range map[string]struct {
 		ranges string

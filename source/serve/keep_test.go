@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve"
 )
@@ -87,9 +88,7 @@ func TestRestart(t *testing.T) {
 		if got := describe(r.took()); got != "bad start failed, edited start unchanged" && got != "edited start unchanged, bad start failed" {
 			r.Errorf("ran %s", got)
 		}
-		if r.view("edited").Object.Head().Metadata.Generation != 2 {
-			r.Errorf("edited: %+v", r.view("edited"))
-		}
+		testenv.Equal(r.TB, r.view("edited").Object.Head().Metadata.Generation, 2, "edited: %+v", r.view("edited"))
 		time.Sleep(63 * time.Minute)
 		if n := r.view("good").Last.Number; n == 0 || r.view("held").Last.Number != 0 {
 			r.Errorf("good ran %d times", n)
@@ -367,13 +366,9 @@ func TestScrubIsSlow(t *testing.T) {
 				r.Errorf("repair %d after %s", i, took)
 			}
 		}
-		if len(runs) != len(names) {
-			r.Errorf("ran %s", describe(runs))
-		}
+		testenv.Equal(r.TB, len(runs), len(names), "ran %s", describe(runs))
 		for _, name := range names {
-			if r.serves(name) != 200 {
-				r.Errorf("%s was not repaired", name)
-			}
+			testenv.Equal(r.TB, r.serves(name), 200, "%s was not repaired", name)
 		}
 		r.restart(func() { r.Scrub = 1 }) // would take minutes
 		time.Sleep(time.Second)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve"
 )
@@ -40,9 +41,7 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	dir := t.TempDir()
 	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: filepath.Join(dir, "store"), BaseURL: "http://localhost"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { store.Close() })
 	r := &rig{TB: t, feed: &feed{news: make(chan struct{}, 1)}, ended: make(chan error, 1), origins: make(map[string]*upstream)}
 	r.Config = serve.Config{
@@ -94,17 +93,13 @@ func describe(runs []serve.Run) string {
 // ran expects runs since it was called last, in their order.
 func (r *rig) ran(want string) {
 	r.Helper()
-	if got := describe(r.took()); got != want {
-		r.Errorf("ran %q, want %q", got, want)
-	}
+	testenv.Equal(r.TB, describe(r.took()), want, "ran")
 }
 
 func (r *rig) view(name string) serve.View {
 	r.Helper()
 	v, err := r.View(named(name))
-	if err != nil {
-		r.Fatal(err)
-	}
+	r.must(err)
 	return v
 }
 
@@ -112,9 +107,7 @@ func (r *rig) view(name string) serve.View {
 func (r *rig) is(phase serve.Phase, names ...string) {
 	r.Helper()
 	for _, name := range names {
-		if v := r.view(name); v.Phase != phase {
-			r.Errorf("%s is %s, want %s: %+v", name, v.Phase, phase, v)
-		}
+		testenv.Equal(r.TB, r.view(name).Phase, phase, name)
 	}
 }
 
@@ -143,9 +136,7 @@ func (r *rig) restart(between func()) {
 // must ends the test if there is an error.
 func (r *rig) must(errs ...error) {
 	r.Helper()
-	if err := errors.Join(errs...); err != nil {
-		r.Fatal(err)
-	}
+	must(r.TB, errors.Join(errs...))
 }
 
 // push has an upstream have something new.
@@ -172,9 +163,7 @@ func (r *rig) start() {
 func newServer(t testing.TB, c serve.Config) *serve.Server {
 	t.Helper()
 	s, err := serve.New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -195,9 +184,7 @@ const settled = 100 * time.Millisecond
 func (r *rig) stop() {
 	r.Helper()
 	r.cancel()
-	if err := <-r.ended; err != nil {
-		r.Errorf("Run: %v", err)
-	}
+	testenv.Equal(r.TB, <-r.ended, nil, "Run")
 }
 
 // took returns the runs that ended since it was called last.
@@ -466,3 +453,5 @@ func (*memory) SetRemoved(source.Reference, time.Time) error            { return
 func (*memory) Suspend(source.Reference, source.Suspension) error       { return nil }
 func (*memory) Resume(source.Reference) error                           { return nil }
 func (*memory) Suspension(source.Reference) (*source.Suspension, error) { return nil, nil }
+
+var must = testenv.Must

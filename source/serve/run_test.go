@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/artifact"
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve"
 )
@@ -205,6 +206,15 @@ func TestTriggers(t *testing.T) {
 			}
 			r.put(base)
 		}, ""},
+		"a request of what is in line": {func(r *rig) { r.Runs = 1 }, func(r *rig) {
+			hog := repo("hog", other, time.Hour)
+			r.up(other).set(hangs(10 * time.Second))
+			r.put(base, hog)
+			r.put(repo("a", site, 2*time.Hour), hog)
+			r.is(serve.Queued, "a")
+			r.Request(named("a"), serve.Request)
+			time.Sleep(time.Minute)
+		}, "hog start stored, a request unchanged"},
 		"the highest reason counts": {nil, put(repo("a", site, time.Hour, "base"), repo("base", other, time.Hour)), "base start stored, a spec stored"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -333,9 +343,7 @@ func TestOutcomes(t *testing.T) {
 					r.Errorf("due in %s: %+v", in, v)
 				}
 				time.Sleep(c.most + time.Second)
-				if n := len(r.took()); n != min(1, int(c.most)) {
-					r.Errorf("%d runs", n)
-				}
+				testenv.Equal(r.TB, len(r.took()), min(1, int(c.most)))
 			})
 		})
 	}
@@ -496,9 +504,7 @@ func TestRepeatedEvents(t *testing.T) {
 					all = append(all, fmt.Sprint(e.Severity, e.Metadata[serve.RepeatedKey]))
 				}
 			}
-			if got := strings.Join(all, " "); got != want {
-				r.Errorf("told %s, want %s", got, want)
-			}
+			testenv.Equal(r.TB, strings.Join(all, " "), want, "told")
 		}
 		told(4*time.Minute, errRefused, "error")
 		told(90*time.Second, errRefused, "error error14")
@@ -540,9 +546,7 @@ func TestNeeds(t *testing.T) {
 			r.must(err)
 			next++
 		}
-		if got := describe(r.took()); strings.Count(got, "mid") != 1 {
-			r.Errorf("ran %s", got)
-		}
+		testenv.Equal(r.TB, strings.Count(describe(r.took()), "mid"), 1, "ran")
 		time.Sleep(2 * time.Second)
 		r.took()
 		r.put(mid, app) // what is made of what is gone keeps its artifact
@@ -607,9 +611,7 @@ func TestChain(t *testing.T) {
 				r.Fatalf("run %d: %+v", i, run)
 			}
 		}
-		if len(r.first) != n {
-			r.Errorf("%d runs", len(r.first))
-		}
+		testenv.Equal(r.TB, len(r.first), n)
 	})
 }
 
@@ -623,9 +625,7 @@ func TestExternalArtifact(t *testing.T) {
 	app := repo("app", site, time.Hour)
 	app.Spec.Include = []source.GitRepositoryInclude{{Repository: source.IncludeReference{Kind: "ExternalArtifact", Name: "out"}}}
 	live(t, list(app, external("1")), nil, func(r *rig) {
-		if got := describe(r.first); got != "app start stored" {
-			r.Errorf("ran %s", got)
-		}
+		testenv.Equal(r.TB, describe(r.first), "app start stored", "ran")
 		r.put(app, external("2"))
 		r.ran("app input stored")
 		ref := source.Reference{Kind: "ExternalArtifact", Namespace: "default", Name: "out"}
@@ -725,9 +725,7 @@ func TestSuspendBlocker(t *testing.T) {
 				}
 				r.is(serve.Queued, "app")
 				time.Sleep(time.Minute)
-				if v := r.view("app"); v.Last.Result.Outcome != source.Waiting {
-					r.Errorf("%+v", v)
-				}
+				testenv.Equal(r.TB, r.view("app").Last.Result.Outcome, source.Waiting)
 			})
 		})
 	}
@@ -819,9 +817,7 @@ func TestWatch(t *testing.T) {
 		done := make(chan error, 2)
 		go func() { done <- r.Watch(ctx, tell(&told, 0)) }()
 		go func() { done <- r.Watch(ctx, tell(&slow, time.Hour)) }()
-		if got := read(&told); !slices.Equal(got, []string{"a1idle", "b1idle"}) {
-			r.Errorf("%v", got)
-		}
+		testenv.Equal(r.TB, read(&told), []string{"a1idle", "b1idle"})
 		for range 100 {
 			r.Request(named("a"), serve.Request)
 			time.Sleep(time.Second)
@@ -831,17 +827,13 @@ func TestWatch(t *testing.T) {
 		}
 		r.put(base[0])
 		time.Sleep(2 * time.Minute)
-		if got := read(&told); !slices.Equal(got, []string{"b1removed", "b1gone"}) {
-			r.Errorf("%v", got)
-		}
+		testenv.Equal(r.TB, read(&told), []string{"b1removed", "b1gone"})
 		time.Sleep(12 * time.Hour)
 		if got := read(&slow); len(got) > 30 || !slices.Contains(got, "b1gone") {
 			r.Errorf("slow: %v", got)
 		}
 		cancel()
-		if err := errors.Join(<-done, <-done); err != nil {
-			r.Error(err)
-		}
+		testenv.Equal(r.TB, errors.Join(<-done, <-done), nil)
 	})
 }
 
@@ -868,9 +860,7 @@ func TestEnd(t *testing.T) {
 				r.Errorf("%+v", v)
 			}
 		}
-		if r.Stats().Fetching != 0 {
-			r.Errorf("%+v", r.Stats())
-		}
+		testenv.Equal(r.TB, r.Stats().Fetching, 0, "%+v", r.Stats())
 		if err := server.Run(r.Context()); err == nil {
 			r.Error("it ran twice")
 		}

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve"
 )
@@ -62,15 +63,11 @@ func TestFetches(t *testing.T) {
 		r.feed.now.Objects = r.fleet(16, 1, "h", time.Hour, func(u *upstream) { u.slow = 50 * time.Second }) // of the 60 that spec.timeout is
 	}, func(r *rig) {
 		for range 8 {
-			if s := r.Stats(); s.Fetching != 2 {
-				r.Errorf("%+v", s)
-			}
+			testenv.Equal(r.TB, r.Stats().Fetching, 2)
 			time.Sleep(50 * time.Second)
 			synctest.Wait()
 		}
-		if got := describe(r.took()); strings.Count(got, "stored") != 16 {
-			r.Errorf("ran %s", got)
-		}
+		testenv.Equal(r.TB, strings.Count(describe(r.took()), "stored"), 16, "ran")
 	})
 }
 
@@ -122,9 +119,7 @@ func TestStalledHosts(t *testing.T) {
 				time.Sleep(later)
 				r.put(slices.Concat(bad, good)...)
 				time.Sleep(10 * time.Second)
-				if n := strings.Count(describe(append(r.first, r.took()...)), "stored"); n != 25 {
-					r.Errorf("%d of 25 objects of a host that answers ran in 10 s", n)
-				}
+				testenv.Equal(r.TB, strings.Count(describe(append(r.first, r.took()...)), "stored"), 25)
 			})
 		})
 	}
@@ -180,9 +175,7 @@ func TestHostChangesInLine(t *testing.T) {
 				}
 				settle()
 				v := r.view("b")
-				if ran, want := v.Phase == serve.Idle && v.Last.Number >= 2, urls[len(urls)-1] == "https://good.example/x"; ran != want {
-					r.Errorf("%s: %+v", v.Phase, v)
-				}
+				testenv.Equal(r.TB, v.Phase == serve.Idle && v.Last.Number >= 2, urls[len(urls)-1] == "https://good.example/x", "%s: %+v", v.Phase, v)
 				time.Sleep(time.Minute)
 				for range 2 { // slots are neither lost nor won
 					r.Request(named("a"), serve.Request)
@@ -405,9 +398,7 @@ func (w *world) still() {
 			}
 		}
 		if a := v.Object.Artifact(); a != nil && v.Phase != serve.Running {
-			if err := w.Store.Check(*a); err != nil {
-				w.Errorf("%s: its status has what is not there: %v", name, err)
-			}
+			testenv.Equal(w.TB, w.Store.Check(*a), nil, "%s: its status has what is not there", name)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 )
 
@@ -21,9 +22,7 @@ func TestRequests(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		got = strings.TrimSpace(r.Method + " " + r.RequestURI + " " + string(body))
-		if r.Header.Get("Authorization") != "Bearer s3cret" {
-			t.Errorf("Authorization %q", r.Header.Get("Authorization"))
-		}
+		testenv.Equal(t, r.Header.Get("Authorization"), "Bearer s3cret", "Authorization")
 		io.WriteString(w, `{"gates": [{"kind":"gate","name":"web","open":true}], "entries": [{"id":7}], "runs": [{"id":"r"}], "id": "r", "name": "web"}`)
 	}))
 	defer server.Close()
@@ -187,9 +186,7 @@ func TestWatch(t *testing.T) {
 	}
 	err := c.Watch(t.Context(), api.Filter{Kind: api.KindGate}, tell)
 	const rest = "|one true|two|lost: watch: the stream ended: unexpected EOF"
-	if want := "before false" + rest + "|before false|back" + rest; strings.Join(got, "|") != want {
-		t.Errorf("got %q, want %s", got, want)
-	}
+	testenv.Equal(t, strings.Join(got, "|"), "before false"+rest+"|before false|back"+rest)
 	if err == nil || !strings.Contains(err.Error(), "watch: status 403") {
 		t.Errorf("refused: %v", err)
 	}
@@ -201,9 +198,7 @@ func TestWatch(t *testing.T) {
 		t.Errorf("the caller's error is %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	if err := watched(t, body).Watch(ctx, api.Filter{}, func(api.Notice) error { cancel(); return nil }); err != nil {
-		t.Errorf("after the end of the context: %v", err)
-	}
+	testenv.Equal(t, watched(t, body).Watch(ctx, api.Filter{}, func(api.Notice) error { cancel(); return nil }), nil, "after the end of the context")
 }
 
 // TestWatchHostile checks streams that are none or have no end.

@@ -84,9 +84,7 @@ func TestFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := open(t, gate.Config{Dir: t.TempDir()})
 		synctest.Wait() // its first tick is over, which would write again what failed
-		if err := b.Ready(); err != nil {
-			t.Error(err)
-		}
+		testenv.Equal(t, b.Ready(), nil)
 		b.Change("open", key, api.Change{Mode: api.OneShot})
 		other := key
 		other.Gate = "other"
@@ -115,16 +113,12 @@ func TestFull(t *testing.T) {
 		}
 		b.Fill(false)
 		time.Sleep(2 * time.Second) // without a caller
-		if err := b.Ready(); err != nil {
-			t.Errorf("with room: %v", err)
-		}
+		testenv.Equal(t, b.Ready(), nil, "with room")
 		b.Close()
 		if err := b.Ready(); !errors.Is(err, gate.ErrClosed) {
 			t.Errorf("closed: %v", err)
 		}
-		if got := check(b, key, "a"); got != gate.ErrClosed.Error() {
-			t.Errorf("a one-shot gate was used after the end: %s", got)
-		}
+		testenv.Equal(t, check(b, key, "a"), gate.ErrClosed.Error(), "a one-shot gate was used after the end")
 	})
 }
 

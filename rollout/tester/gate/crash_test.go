@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/gate"
 )
@@ -126,9 +127,7 @@ func TestKill(t *testing.T) {
 			}
 		}
 		for i, e := range b.Audit(api.Filter{Limit: 1000}) {
-			if all := b.Audit(api.Filter{Limit: 1}); e.ID != all[0].ID-uint64(i) {
-				t.Errorf("entry %d is missing", all[0].ID-uint64(i))
-			}
+			testenv.Equal(t, e.ID, b.Audit(api.Filter{Limit: 1})[0].ID-uint64(i), "an entry is missing")
 		}
 		must(t, b.Close())
 	}
@@ -155,9 +154,7 @@ func TestOneShotRace(t *testing.T) {
 			})
 		}
 		group.Wait()
-		if passed.Load() != 1 {
-			t.Errorf("round %d: %d passed", round, passed.Load())
-		}
+		testenv.Equal(t, passed.Load(), 1, "round %d", round)
 	}
 }
 

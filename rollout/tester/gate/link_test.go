@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/gate"
 )
@@ -63,9 +64,7 @@ func TestLinks(t *testing.T) {
 	if err != nil || !g.Open || g.Mode != api.Bound || g.Checksum != "a" || g.Actor != "ann" || g.Reason != "looks good" {
 		t.Fatalf("%v %v", g, err)
 	}
-	if got := check(b, key, "b") + check(b, key, "a"); got != "nopass" {
-		t.Errorf("checks: %s", got)
-	}
+	testenv.Equal(t, check(b, key, "b")+check(b, key, "a"), "nopass", "checks")
 	for _, secret := range []string{approve, reject, again} {
 		dead(t, b, secret, "was used")
 	}

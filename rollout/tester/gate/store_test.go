@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/gate"
 )
@@ -21,11 +21,7 @@ func open(t *testing.T, c gate.Config) *gate.Store {
 	t.Helper()
 	b, err := gate.Open(c)
 	must(t, err)
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { testenv.Equal(t, b.Close(), nil) })
 	return b
 }
 
@@ -82,9 +78,7 @@ func TestModes(t *testing.T) {
 					sum, _, _ := strings.Cut(one, ":")
 					got = append(got, sum+":"+check(b, key, strings.Trim(sum, "-")))
 				}
-				if strings.Join(got, " ") != test.checks {
-					t.Errorf("got  %v\nwant %s", got, test.checks)
-				}
+				testenv.Equal(t, strings.Join(got, " "), test.checks)
 			})
 		}
 	}
@@ -159,9 +153,7 @@ func TestKeys(t *testing.T) {
 		{Kind: api.KindGate}: "pass", {Kind: api.KindRollback}: "no", {Kind: api.KindGate, Gate: "promotion"}: "no",
 		{Kind: api.KindGate, Namespace: "n", Name: "m", Gate: "g/h"}: "pass",
 	} {
-		if got := check(b, k, "a"); got != want {
-			t.Errorf("%v: %s, want %s", k, got, want)
-		}
+		testenv.Equal(t, check(b, k, "a"), want, k)
 	}
 	check(b, api.Key{Kind: api.KindGate, Namespace: "shop"}, "a")
 	for _, g := range b.List(api.Filter{Waiting: true}) {
@@ -186,9 +178,7 @@ func TestReject(t *testing.T) {
 		t.Errorf("who is rejected waits: %v", g.Waiting)
 	}
 	for sum, want := range map[string]string{"a": "pass", "b": "no", "": "no"} {
-		if got := check(b, undo, sum); got != want {
-			t.Errorf("rollback of %q: %s", sum, got)
-		}
+		testenv.Equal(t, check(b, undo, sum), want, "rollback of %q", sum)
 	}
 	var actions []string
 	for _, e := range b.Audit(api.Filter{}) {
@@ -196,17 +186,13 @@ func TestReject(t *testing.T) {
 	}
 	want := []string{"gate prod/web/promotion reject checksum a eve too slow", "rollback prod/web/default open checksum a eve too slow", "gate prod/web/promotion open checksum z  "}
 	want[0] = "gate prod/web/promotion reject  a eve too slow"
-	if !slices.Equal(actions, want) {
-		t.Errorf("audit %q", actions)
-	}
+	testenv.Equal(t, actions, want, "audit")
 	// an older caller, which sends no checksum
 	check(b, key, "")
 	if _, err := b.Change("reject", key, api.Change{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := check(b, undo, "") + check(b, undo, ""); got != "passno" {
-		t.Errorf("rollback without checksum: %s", got)
-	}
+	testenv.Equal(t, check(b, undo, "")+check(b, undo, ""), "passno", "rollback without checksum")
 }
 
 // TestAudit pages through the trail, which is bounded and outlives the process.
@@ -236,7 +222,5 @@ func TestAudit(t *testing.T) {
 		t.Errorf("after a restart: %d, %v", len(again), again[0])
 	}
 	b.Change("close", key, api.Change{})
-	if e := b.Audit(api.Filter{})[0]; e.ID != 61 {
-		t.Errorf("numbers go on with %d", e.ID)
-	}
+	testenv.Equal(t, b.Audit(api.Filter{})[0].ID, 61, "numbers go on with")
 }

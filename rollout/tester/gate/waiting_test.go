@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/gate"
 )
@@ -25,12 +26,8 @@ func TestWaiting(t *testing.T) {
 			if w := b.Gate(key).Waiting; w != nil {
 				got = fmt.Sprintf("%s %s since %s last %s", w.Checksum, w.Phase, w.Since.Sub(start), w.Last.Sub(start))
 			}
-			if got != want {
-				t.Errorf("after %s: %s, want %s", time.Since(start), got, want)
-			}
-			if listed := len(b.List(api.Filter{Waiting: true})); (listed == 1) != (want != "nobody") {
-				t.Errorf("after %s: %d are listed as waiting", time.Since(start), listed)
-			}
+			testenv.Equal(t, got, want, "after %s", time.Since(start))
+			testenv.Equal(t, len(b.List(api.Filter{Waiting: true})) == 1, want != "nobody", "after %s", time.Since(start))
 		}
 		waits("nobody")
 		check(b, key, "a")
@@ -39,9 +36,7 @@ func TestWaiting(t *testing.T) {
 		synctest.Wait()
 		text, err := os.ReadFile(filepath.Join(dir, "gates.db")) // what a crash leaves
 		left := t.TempDir()
-		if err = errors.Join(err, os.WriteFile(filepath.Join(left, "gates.db"), text, 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(err, os.WriteFile(filepath.Join(left, "gates.db"), text, 0o600)))
 		crashed := open(t, gate.Config{Dir: left, Idle: time.Minute})
 		if w := crashed.Gate(key).Waiting; w == nil || w.Checksum != "a" || !w.Since.Equal(start) {
 			t.Errorf("a crash leaves %+v", w)
@@ -103,18 +98,12 @@ func TestTTL(t *testing.T) {
 		<-changes
 		<-changes
 		time.Sleep(89 * time.Second)
-		if got := check(b, key, "a"); got != "pass" {
-			t.Errorf("before: %s", got)
-		}
-		if g := <-changes; g.Checksum != "a" {
-			t.Errorf("used: %v", g)
-		}
+		testenv.Equal(t, check(b, key, "a"), "pass", "before")
+		testenv.Equal(t, (<-changes).Checksum, "a", "used")
 		if g := <-changes; g.Open || time.Since(start) != 90*time.Second || g.Reason == "" || !g.Changed.Equal(start.Add(90*time.Second)) {
 			t.Errorf("after %s: %v", time.Since(start), g)
 		}
-		if got := check(b, key, "a"); got != "no" {
-			t.Errorf("after: %s", got)
-		}
+		testenv.Equal(t, check(b, key, "a"), "no", "after")
 		if e := b.Audit(api.Filter{})[0]; e.Action != "expire" || e.Key != key || e.Mode != api.OneShot || e.Checksum != "a" {
 			t.Errorf("audit: %v", e)
 		}
@@ -123,9 +112,7 @@ func TestTTL(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour)
 		b = open(t, gate.Config{Dir: dir})
-		if got := check(b, undo, "a"); got != "no" {
-			t.Errorf("after a restart: %s", got)
-		}
+		testenv.Equal(t, check(b, undo, "a"), "no", "after a restart")
 		synctest.Wait()
 		if e := b.Audit(api.Filter{})[0]; e.Action != "expire" || e.Key != undo {
 			t.Errorf("audit after a restart: %v", e)
@@ -140,13 +127,9 @@ func TestFade(t *testing.T) {
 		b.Change("close", key, api.Change{})
 		b.Change("open", undo, api.Change{})
 		time.Sleep(6 * 24 * time.Hour)
-		if n := len(b.List(api.Filter{})); n != 2 {
-			t.Errorf("%d are left after six days", n)
-		}
+		testenv.Equal(t, len(b.List(api.Filter{})), 2)
 		time.Sleep(2 * 24 * time.Hour)
-		if n := len(b.List(api.Filter{})); n != 1 {
-			t.Errorf("%d are left after eight days", n)
-		}
+		testenv.Equal(t, len(b.List(api.Filter{})), 1)
 	})
 }
 
@@ -199,7 +182,5 @@ func TestSlowWatcher(t *testing.T) {
 	for range slow {
 		seen++
 	}
-	if seen != 1024 {
-		t.Errorf("%d were kept for a watcher that does not watch", seen)
-	}
+	testenv.Equal(t, seen, 1024)
 }

@@ -33,9 +33,7 @@ func runProcess(t *testing.T, ctx context.Context, s *remote.Servers, metadata m
 	t.Helper()
 	task, secrets, err := s.Concord(metadata)
 	must(t, err)
-	if !slices.Equal(secrets, []string{apiKey}) {
-		t.Errorf("%d secrets to mask", len(secrets))
-	}
+	testenv.Equal(t, secrets, []string{apiKey}, "%d secrets to mask", len(secrets))
 	var out bytes.Buffer
 	err = task.Run(ctx, &out)
 	silent(t, out.String(), fmt.Sprint(err))
@@ -61,9 +59,7 @@ func TestConcordEnds(t *testing.T) {
 				n.serve(t, publicIP+":80", concord)
 				began := time.Now()
 				out, err := runProcess(t, t.Context(), s, with(plain, "pollTimeout", "1m"))
-				if got := text(err); got != c.want {
-					t.Errorf("error %q, want %q", got, c.want)
-				}
+				testenv.Equal(t, text(err), c.want, "error")
 				if took, want := time.Since(began), time.Duration(len(c.states))*5*time.Second; took != want {
 					t.Errorf("it took %s, want %s: the default interval is 5 s", took, want)
 				}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // answering answers requests with one method and ending of their path with text,
@@ -107,9 +109,7 @@ func TestNGrinderStatusAnswers(t *testing.T) {
 			if got, want := text(err), "ngrinder: test 1001: given up after 61 failures in a row: "+c.want; got != want || !slices.Equal(grinder.Stopped(), []int64{1001}) {
 				t.Errorf("%s: error %q, want %q, stopped %v", c.body, got, want, grinder.Stopped())
 			}
-			if took := time.Since(began); took != 61*time.Second {
-				t.Errorf("%s: given up after %s", c.body, took)
-			}
+			testenv.Equal(t, time.Since(began), 61*time.Second, "%s: given up after", c.body)
 		})
 	}
 	for _, body := range []string{`{"status": "FINISHED"}`, `{"status": [{"status_id": "FINISHED"}, 5]}`, `{"status": {"name": "FINISHED", "category": {}}, "message": 5}`} {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // Nobody but the server sees credentials, or is asked anything at all.
@@ -112,9 +114,7 @@ func TestHosts(t *testing.T) {
 			s.Hosts = strings.Split(c.hosts, ",")
 		}
 		_, _, err := s.NGrinder(with(load, "server", c.server))
-		if (err == nil) != c.ok {
-			t.Errorf("%q for %q: %v", c.server, c.hosts, err)
-		}
+		testenv.Equal(t, err == nil, c.ok, "%q for %q: %v", c.server, c.hosts, err)
 	}
 }
 

@@ -61,9 +61,7 @@ func TestNGrinderEnds(t *testing.T) {
 						n.serve(t, publicIP+":8080", grinder)
 						began := time.Now()
 						out, err := runLoad(t, t.Context(), s, load)
-						if got := text(err); got != c.want {
-							t.Errorf("error %q, want %q", got, c.want)
-						}
+						testenv.Equal(t, text(err), c.want, "error")
 						if took, want := time.Since(began), time.Duration(len(c.states))*time.Second; took != want {
 							t.Errorf("it took %s, want %s: the default interval is 1 s", took, want)
 						}
@@ -75,9 +73,7 @@ func TestNGrinderEnds(t *testing.T) {
 						for _, state := range slices.Compact(slices.Clone(c.states)) {
 							want += "state " + state + "\n"
 						}
-						if out != want {
-							t.Errorf("output\n%swant\n%s", out, want)
-						}
+						testenv.Equal(t, out, want, "output")
 						synctest.Wait()
 						if n.open != 0 || len(n.dialled) != 1 {
 							t.Errorf("%d connections are left of %v", n.open, n.dialled)
@@ -189,9 +185,7 @@ func TestNGrinderStop(t *testing.T) {
 			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Hour, errors.New("told to end"))
 			defer cancel()
 			out, err := runLoad(t, ctx, s, with(load, "pollInterval", "1m"))
-			if got := text(err); got != "ngrinder: test 1001: told to end" {
-				t.Errorf("error %q", got)
-			}
+			testenv.Equal(t, text(err), "ngrinder: test 1001: told to end", "error")
 			if !slices.Equal(grinder.Stopped(), []int64{1001}) || !strings.HasSuffix(out, "ngrinder: stopped test 1001\n") {
 				t.Errorf("stopped %v, output %q", grinder.Stopped(), out)
 			}

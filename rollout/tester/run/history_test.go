@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/internal/store"
 	"github.com/headgate-io/headgate/rollout/tester/run"
@@ -159,9 +160,7 @@ func TestRetention(t *testing.T) {
 				if dir != "" {
 					shutdown(t, d)
 					d = open(t, c)
-					if got := d.Runs(api.Filter{}); len(got) != 3 {
-						t.Errorf("got %+v", got)
-					}
+					testenv.Equal(t, len(d.Runs(api.Filter{})), 3)
 				}
 				time.Sleep(time.Hour + time.Second)
 				if got := d.Runs(api.Filter{}); len(got) != 0 && dir != "" || len(got) > 1 {
@@ -209,9 +208,7 @@ func TestRunsAreSelected(t *testing.T) {
 			for _, r := range d.Runs(f) {
 				got += fmt.Sprint(slices.Index(ids, r.ID)) + r.Output
 			}
-			if got != want {
-				t.Errorf("%+v: got %s, want %s", f, got, want)
-			}
+			testenv.Equal(t, got, want, "%+v", f)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/internal/testenv/measure"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/run"
@@ -64,9 +65,7 @@ func TestOutput(t *testing.T) {
 			if got.Output != test.want || got.Truncated != test.truncated || got.Bytes != int64(len(strings.Join(test.pieces, ""))) {
 				t.Errorf("got %q, truncated %t, %d bytes; want %q", got.Output, got.Truncated, got.Bytes, test.want)
 			}
-			if got := output(t, d, got.ID, true); got != test.want {
-				t.Errorf("output %q, want %q", got, test.want)
-			}
+			testenv.Equal(t, output(t, d, got.ID, true), test.want, "output")
 		})
 	}
 }
@@ -151,9 +150,7 @@ func TestFollow(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		for range followers {
-			if got := <-ends; got != want.String() {
-				t.Errorf("followed %q", got)
-			}
+			testenv.Equal(t, <-ends, want.String(), "followed")
 		}
 	})
 }

@@ -95,9 +95,7 @@ func TestCrash(t *testing.T) {
 				t.Errorf("owed: %+v", owed)
 			}
 		}
-		if got := wait(t, d, request("test 0"), &work{}); got.ID != all[0][1] {
-			t.Errorf("got %+v, want %s", got, all[0][1])
-		}
+		testenv.Equal(t, wait(t, d, request("test 0"), &work{}).ID, all[0][1])
 		if got := wait(t, d, request("test 1"), &work{}); got.ID == all[1][1] {
 			t.Error("a verdict that was delivered is given again")
 		}
@@ -144,9 +142,7 @@ func (w *work) Run(ctx context.Context, out io.Writer) error {
 func (w *work) started(t *testing.T, want int) {
 	t.Helper()
 	synctest.Wait()
-	if got := int(w.starts.Load()); got != want {
-		t.Errorf("%d tasks were started, want %d", got, want)
-	}
+	testenv.Equal(t, int(w.starts.Load()), want)
 }
 
 // open returns a desk that is shut down at the end.

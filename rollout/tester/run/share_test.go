@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/run"
 )
@@ -168,9 +169,7 @@ func TestCancelledTaskIsUnderWayUntilItReturns(t *testing.T) {
 		if _, err := d.Cancel(ctx, first.ID, ""); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
-		if again := start(t, d, request("a"), stubborn); again.ID != first.ID {
-			t.Error("a second one was started")
-		}
+		testenv.Equal(t, start(t, d, request("a"), stubborn).ID, first.ID, "a second one was started")
 		state(t, wait(t, d, request("a"), stubborn), api.Cancelled)
 		if got := lookUp(t, d, first.ID); got.Reason != "cancelled" || got.Duration != 60000 {
 			t.Errorf("got %+v", got)
@@ -254,12 +253,8 @@ func TestQueue(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		mu.Lock()
 		defer mu.Unlock()
-		if got := strings.Join(order, ""); got != "01245" {
-			t.Errorf("in order %s", got)
-		}
-		if most := all.most.Load(); most != 2 {
-			t.Errorf("%d at a time", most)
-		}
+		testenv.Equal(t, strings.Join(order, ""), "01245", "in order")
+		testenv.Equal(t, all.most.Load(), 2)
 		state(t, lookUp(t, d, ids[4]), api.Succeeded)
 	})
 }
@@ -397,16 +392,10 @@ func TestShutdown(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 		}
-		if got := strings.Join(causes, ", "); got != strings.Repeat("the test runner was shut down, ", 2)+"the test runner was shut down" {
-			t.Errorf("ended for %s", got)
-		}
-		if err := d.Shutdown(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testenv.Equal(t, strings.Join(causes, ", "), strings.Repeat("the test runner was shut down, ", 2)+"the test runner was shut down", "ended for")
+		testenv.Equal(t, d.Shutdown(t.Context()), nil)
 		again := open(t, run.Config{Dir: dir})
-		if got := again.Runs(api.Filter{State: api.Stopped}); len(got) != 6 {
-			t.Errorf("%d are recorded", len(got))
-		}
+		testenv.Equal(t, len(again.Runs(api.Filter{State: api.Stopped})), 6)
 		w := &work{}
 		state(t, wait(t, again, request("0"), w), api.Succeeded) // a stopped run is no verdict
 	})

@@ -39,9 +39,7 @@ func TestTrouble(t *testing.T) {
 		}
 		ids := []string{run("a")}
 		synctest.Wait()
-		if d.held != 0 {
-			t.Errorf("%d bytes of output that is on disk are in memory", d.held)
-		}
+		testenv.Equal(t, d.held, 0)
 		d.file.Close()
 		ids = append(ids, run("b"))
 		synctest.Wait()
@@ -60,12 +58,8 @@ func TestTrouble(t *testing.T) {
 		d.file.DB, d.file.Commit = mended, mended.Update
 		d.mu.Unlock()
 		time.Sleep(time.Minute)
-		if err := d.Ready(); err != nil {
-			t.Error(err)
-		}
-		if err := d.Shutdown(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testenv.Equal(t, d.Ready(), nil)
+		testenv.Equal(t, d.Shutdown(t.Context()), nil)
 		if d, err = Open(Config{Dir: dir}); err != nil {
 			t.Fatal(err)
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // A chart test that is refused names what it lacks.
@@ -37,15 +39,11 @@ func TestExplained(t *testing.T) {
 		if ctx == nil {
 			ctx = t.Context()
 		}
-		if got := missingPermissions(ctx, nil, c.text); got != c.want {
-			t.Errorf("%s: %s", name, got)
-		}
+		testenv.Equal(t, missingPermissions(ctx, nil, c.text), c.want, name)
 	}
 	var many strings.Builder
 	for i := range 100 {
 		fmt.Fprintf(&many, "is forbidden: cannot get resource \"r%d\" in API group \"\"\n", i)
 	}
-	if got := missingPermissions(t.Context(), nil, many.String()); strings.Count(got, "get ") != maxMissing {
-		t.Error(got)
-	}
+	testenv.Equal(t, strings.Count(missingPermissions(t.Context(), nil, many.String()), "get "), maxMissing)
 }

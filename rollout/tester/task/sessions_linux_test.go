@@ -99,9 +99,7 @@ func alone() int {
 // process of its own table of processes.
 func TestReaper(t *testing.T) {
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, wrap := range [][]string{nil, {"unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--"}} {
 		if wrap != nil && exec.Command(wrap[0], append(wrap[1:], "true")...).Run() != nil {
 			continue
@@ -126,15 +124,11 @@ func TestGroupOfItsOwn(t *testing.T) {
 // The program dies with this process, however that ends.
 func TestProgramDiesWithUs(t *testing.T) {
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	addr, up, gone := desk(t)
 	cmd := exec.Command(self)
 	cmd.Env = []string{"PROGRAM=alone", "ADDR=" + addr}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	take(t, up)
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()

@@ -34,15 +34,11 @@ type job struct {
 func (j job) run(t *testing.T, ctx context.Context, line string) error {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tools := j.tools
 	tools.Env = append(j.env, "SELF="+self, "PATH="+os.Getenv("PATH"))
 	todo, _, err := tools.Task("cmd", map[string]string{"cmd": line, "wait": fmt.Sprint(j.waits)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if j.out == nil {
 		j.out = io.Discard
 	}
@@ -151,9 +147,7 @@ func TestOutputNobodyTakes(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "text"), []byte("text"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "text"), []byte("text"), 0o700))
 	for line, want := range map[string]string{
 		"helm":                    `exec: "helm": executable file not found in $PATH`,
 		dir + "/none":             "fork/exec " + dir + "/none: no such file or directory",
@@ -242,9 +236,7 @@ func read(c net.Conn, err error) int {
 func desk(t *testing.T) (addr string, up, gone <-chan int) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	upped, left, first := make(chan int, 1000), make(chan int, 1000), make(chan struct{})
 	go func() {
@@ -289,7 +281,5 @@ func take(t *testing.T, from <-chan int) int {
 
 func terminate(t *testing.T, pid int) {
 	t.Helper()
-	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(pid, syscall.SIGTERM))
 }

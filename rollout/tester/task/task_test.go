@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/rollout/tester/task"
 )
 
@@ -20,9 +21,7 @@ func bin(t *testing.T, scripts map[string]string) (dir, path string) {
 	t.Helper()
 	dir = t.TempDir()
 	for name, text := range scripts {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700))
 	}
 	return dir, "PATH=" + dir + ":" + os.Getenv("PATH")
 }
@@ -34,9 +33,7 @@ const arguments = `printf '%s\n' "$@"`
 func run(t *testing.T, tools *task.Tools, kind string, metadata map[string]string) (string, error) {
 	t.Helper()
 	todo, _, err := tools.Task(kind, metadata)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var out bytes.Buffer
 	err = todo.Run(t.Context(), &out)
 	return out.String(), err
@@ -141,9 +138,7 @@ func TestEnvironment(t *testing.T) {
 		t.Fatal(secrets, err)
 	}
 	var out bytes.Buffer
-	if err := todo.Run(t.Context(), &out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, todo.Run(t.Context(), &out))
 	var names []string
 	for line := range strings.Lines(out.String()) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
@@ -153,9 +148,7 @@ func TestEnvironment(t *testing.T) {
 		}
 	}
 	names = slices.DeleteFunc(names, func(name string) bool { return name == "_" || name == "SHLVL" || name == "OLDPWD" }) // of shells
-	if want := []string{"GIVEN", "HOME", "PATH", "TMPDIR", "USERS"}; !slices.Equal(names, want) {
-		t.Errorf("got %q, want %q", names, want)
-	}
+	testenv.Equal(t, names, []string{"GIVEN", "HOME", "PATH", "TMPDIR", "USERS"})
 }
 
 // Programs are found by the PATH they run with, and not in the directory of the run.
@@ -175,9 +168,7 @@ func TestPath(t *testing.T) {
 // it; what a link points to stays.
 func TestDirectory(t *testing.T) {
 	temp, outside := t.TempDir(), t.TempDir()
-	if err := os.WriteFile(filepath.Join(outside, "file"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(outside, "file"), nil, 0o600))
 	tools := &task.Tools{Temp: temp}
 	out, err := run(t, tools, "cmd", map[string]string{"cmd": `
 		test "$PWD" = "$HOME" && test "$PWD" = "$TMPDIR" && ls -A && ls -ld . | cut -c1-10 &&
@@ -296,9 +287,7 @@ func TestNamedCommands(t *testing.T) {
 func checkLine(t *testing.T, tools *task.Tools, kind string, metadata map[string]string, want, problem string) {
 	t.Helper()
 	_, _, err := tools.Task(kind, metadata)
-	if text(err) != problem {
-		t.Errorf("%s %v: got %v, want %s", kind, metadata, err, problem)
-	}
+	testenv.Equal(t, text(err), problem, "%s %v", kind, metadata)
 	if err != nil {
 		return
 	}
@@ -343,3 +332,5 @@ func TestK6(t *testing.T) {
 		}
 	}
 }
+
+var must = testenv.Must

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve/api"
 )
@@ -73,9 +74,7 @@ func TestWatchAgain(t *testing.T) {
 		t.Error(err)
 	}
 	want := []string{"x True", "y True", "synced", "x False", "z True", "y gone", "z gone"}
-	if !slices.Equal(told, want) {
-		t.Errorf("told %q, want %q", told, want)
-	}
+	testenv.Equal(t, told, want, "told")
 	if len(states) != 3 || !strings.Contains(states[0], "watch sources at the server "+s.URL) || states[1] != "<nil>" || states[2] == "<nil>" {
 		t.Errorf("it was lost and back: %q", states) // once, however many attempts there were
 	}
@@ -106,9 +105,7 @@ func TestFollowAgain(t *testing.T) {
 	if !errors.Is(err, errEnough) || !slices.Equal(told, []int64{3, 5, 6, 9}) {
 		t.Errorf("told %v, %v", told, err)
 	}
-	if want := []string{"follow=true&limit=10", "after=5&follow=true", "after=6&follow=true"}; !slices.Equal(asked, want) {
-		t.Errorf("asked for %q, want %q", asked, want)
-	}
+	testenv.Equal(t, asked, []string{"follow=true&limit=10", "after=5&follow=true", "after=6&follow=true"}, "asked for")
 }
 
 // TestErrors shows what the client says of servers that do not answer as they should.
@@ -181,9 +178,7 @@ func TestSocket(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, `{"sources":[{"name":"x"}],"defects":["y"]}`)
 	})}
@@ -194,3 +189,5 @@ func TestSocket(t *testing.T) {
 		t.Errorf("%v %v %v", list, defects, err)
 	}
 }
+
+var must = testenv.Must

@@ -81,9 +81,7 @@ func watched(t *testing.T, f feed.Files, files map[string]string, test func(*rig
 		synctest.Wait()
 		test(r)
 		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("ended with %v", err)
-		}
+		testenv.Equal(t, <-ended, nil, "ended with")
 	})
 }
 
@@ -126,9 +124,7 @@ func (r *rig) names() string {
 
 func (r *rig) want(names string, defects ...string) {
 	r.Helper()
-	if got := r.names(); got != names {
-		r.Errorf("objects %q, want %q", got, names)
-	}
+	testenv.Equal(r, r.names(), names, "objects")
 	if len(r.last.Defects) != len(defects) {
 		r.Errorf("defects %v, want %q", r.last.Defects, defects)
 		return
@@ -154,9 +150,7 @@ func TestFollowReadsWhatFetchReads(t *testing.T) {
 		r.write("notes.txt", document("z", "2m"))
 		r.rest()
 		r.want("a=1m0s a2=1m0s b=1m0s d=1m0s z=2m0s")
-		if len(r.warn) != 0 {
-			r.Errorf("warnings %q", r.warn)
-		}
+		testenv.Equal(r, len(r.warn), 0, "warnings %q", r.warn)
 		set := new(source.Set)
 		if err := set.DecodeFS(os.DirFS(r.dir), "."); err != nil || len(set.Objects) != len(r.last.Objects) {
 			r.Errorf("DecodeFS reads %d objects, %v", len(set.Objects), err)
@@ -190,9 +184,7 @@ func TestFollowKeepsObjectsThatRest(t *testing.T) {
 	watched(t, feed.Files{}, map[string]string{"a.yaml": document("a", "1m"), "b.yaml": document("b", "1m")}, func(r *rig) {
 		before := r.last.Objects
 		r.rest()
-		if r.count != 1 {
-			r.Errorf("handed over %d times", r.count)
-		}
+		testenv.Equal(r, r.count, 1, "times that it was handed over")
 		r.write("b.yaml", document("b", "2m"))
 		r.rest()
 		r.want("a=1m0s b=2m0s")
@@ -201,9 +193,7 @@ func TestFollowKeepsObjectsThatRest(t *testing.T) {
 		}
 		r.write("b.yaml", document("b", "2m")) // another time, the same content
 		r.rest()
-		if r.count != 2 {
-			r.Errorf("handed over %d times", r.count)
-		}
+		testenv.Equal(r, r.count, 2, "times that it was handed over")
 	})
 }
 
@@ -323,12 +313,8 @@ func TestFollowSecrets(t *testing.T) {
 			before := r.count
 			change()
 			r.rest()
-			if r.count != before+1 {
-				r.Errorf("change %d was handed over %d times", i, r.count-before)
-			}
-			if gone := i == 4; gone != (len(r.last.Defects) == 1) {
-				r.Errorf("change %d: defects %v", i, r.last.Defects)
-			}
+			testenv.Equal(r, r.count, before+1, "change %d was handed over %d times", i, r.count-before)
+			testenv.Equal(r, len(r.last.Defects) == 1, i == 4, "change %d: defects %v", i, r.last.Defects)
 		}
 		r.secret("file", "mile")
 		r.secret("doc", "other")
@@ -387,9 +373,7 @@ func TestFollowHalfWritten(t *testing.T) {
 		r.do(os.Remove(filepath.Join(r.dir, "a.yaml")))
 		r.rest()
 		r.want("b=1m0s")
-		if len(r.warn) != 0 {
-			r.Errorf("told %q", r.warn)
-		}
+		testenv.Equal(r, len(r.warn), 0, "told %q", r.warn)
 	})
 }
 

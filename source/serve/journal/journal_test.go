@@ -72,9 +72,7 @@ func TestQuery(t *testing.T) {
 		"more than there are": {journal.Query{Limit: 9, Severity: "error"}, "c e"},
 		"after the last":      {journal.Query{After: first + 100}, ""},
 	} {
-		if got := messages(j.Read(test.query)); got != test.want {
-			t.Errorf("%s: %q, want %q", name, got, test.want)
-		}
+		testenv.Equal(t, messages(j.Read(test.query)), test.want, name)
 	}
 	for path, mode := range map[string]fs.FileMode{dir: fs.ModeDir | 0o700, filepath.Join(dir, "events.jsonl"): 0o600} {
 		if info, err := os.Stat(path); err != nil || filepath.Separator == '/' && info.Mode() != mode {
@@ -162,9 +160,7 @@ func TestTornLine(t *testing.T) {
 			j = open(t, journal.Config{Dir: dir})
 			j.Append(app("after"))
 			j.Close()
-			if got := messages(open(t, journal.Config{Dir: dir}).Read(journal.Query{})); got != "before after" {
-				t.Errorf("%q", got)
-			}
+			testenv.Equal(t, messages(open(t, journal.Config{Dir: dir}).Read(journal.Query{})), "before after")
 		})
 	}
 }
@@ -187,17 +183,13 @@ func TestDiskTakesNothing(t *testing.T) {
 	if len(reports) != 1 || !errors.Is(reports[0], fs.ErrNotExist) || !strings.Contains(reports[0].Error(), "events are lost") {
 		t.Error(reports)
 	}
-	if n := len(j.Read(journal.Query{})); n != 301 {
-		t.Errorf("%d events are answered", n)
-	}
+	testenv.Equal(t, len(j.Read(journal.Query{})), 301)
 	away(dir+".away", dir)
 	j.Append(app("end"))
 	if len(reports) != 2 || !strings.Contains(reports[1].Error(), "written again") {
 		t.Error(reports)
 	}
-	if err := j.Close(); err != nil {
-		t.Error(err)
-	}
+	testenv.Equal(t, j.Close(), nil)
 	list := open(t, journal.Config{Dir: dir}).Read(journal.Query{})
 	if len(list) < 200 || list[0].Message != "before" || list[len(list)-1].Message != "end" {
 		t.Errorf("%d events", len(list))
@@ -230,9 +222,7 @@ func TestFollow(t *testing.T) {
 					cancel()
 					return
 				}
-				if want := fmt.Sprint(next); e.Message != want {
-					t.Errorf("%+v: %.20s, want %s", test.query, e.Message, want)
-				}
+				testenv.Equal(t, e.Message, fmt.Sprint(next), "%+v", test.query)
 				next++
 			})
 			if err != nil || next != before+after {

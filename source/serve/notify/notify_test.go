@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate-io/headgate/internal/testenv"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve/notify"
 )
@@ -62,9 +63,7 @@ func (r *recorder) told(t *testing.T) string {
 	var all []string
 	for _, body := range r.bodies {
 		var e source.Event
-		if err := json.Unmarshal([]byte(body), &e); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(body), &e))
 		all = append(all, e.Message)
 	}
 	return strings.Join(all, " ")
@@ -75,17 +74,13 @@ func begin(t *testing.T, c notify.Config) *notify.Dispatcher {
 	t.Helper()
 	c.Timeout = time.Hour
 	d, err := notify.Start(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return d
 }
 
 func end(t *testing.T, d *notify.Dispatcher) {
 	t.Helper()
-	if err := d.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testenv.Equal(t, d.Close(t.Context()), nil)
 }
 
 // The format is the reference's, to the byte.
@@ -103,9 +98,7 @@ func TestFormat(t *testing.T) {
 		`"severity":"info","timestamp":"2026-01-02T02:04:05Z","message":"stored artifact for commit '\u003ca\u003e'","reason":"NewArtifact",` +
 		`"metadata":{"event.toolkit.fluxcd.io/team":"a","source.toolkit.fluxcd.io/digest":"sha256:0","source.toolkit.fluxcd.io/revision":"main@sha1:0"},` +
 		`"reportingController":"headgate","reportingInstance":"host-1"}`
-	if server.bodies[0] != want {
-		t.Errorf("got  %s\nwant %s", server.bodies[0], want)
-	}
+	testenv.Equal(t, server.bodies[0], want)
 	if got := server.header[0]; got.Get("Content-Type") != "application/json" || got.Get("User-Agent") != "headgate" {
 		t.Error(got)
 	}
@@ -122,9 +115,7 @@ func TestSeverity(t *testing.T) {
 			d.Emit(event("app", s, "x", string(rune('a'+i))))
 		}
 		end(t, d)
-		if got := server.told(t); got != want {
-			t.Errorf("%q: %q, want %q", severity, got, want)
-		}
+		testenv.Equal(t, server.told(t), want, "%q", severity)
 	}
 }
 
@@ -174,3 +165,5 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 }
+
+var must = testenv.Must

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
@@ -81,4 +82,20 @@ func (p *serverProcess) end(killed bool) error {
 		return fmt.Errorf("headgate %s: %w\n%s", p.name, err, text)
 	}
 	return nil
+}
+
+// removeNotes removes what fetch says of a run from documents that it printed: notes FILE….
+func removeNotes(ts *testscript.TestScript, _ bool, args []string) {
+	line := regexp.MustCompile(`(?m)^  annotations:\n(    source\.headgate\.dev/(outcome|why): .*\n)+`)
+	for _, name := range args {
+		ts.Check(os.WriteFile(ts.MkAbs(name), []byte(line.ReplaceAllString(ts.ReadFile(name), "")), 0o666))
+	}
+}
+
+type keptKey struct{}
+
+// startServe starts headgate serve and sets $SOURCES to its URL: serving FLAG….
+// It is ended with the script, or by: serving end.
+func startServe(ts *testscript.TestScript, _ bool, args []string) {
+	runServer(ts, keptKey{}, "serve", "SOURCES", args)
 }
