@@ -28,6 +28,7 @@ type dashboard struct {
 // Prometheus has series for what the alerts and the dashboard ask of headgate serve and headgate tester;
 // the names of what headgate-controller adds are in the documents.
 func TestAlerts(t *testing.T) {
+	t.Parallel()
 	deploy, err := filepath.Abs("../docs/deploy")
 	must(t, err)
 	alerts := filepath.Join(deploy, "alerts.yaml")
@@ -46,7 +47,7 @@ func TestAlerts(t *testing.T) {
 	repo, _ := sample(t)
 	s := newServedStore(t, "--from", "https://git.example.org/app="+repo.Dir, "--hook-secret", "hook")
 	s.secret("hook", keys{"token": "hook-key"})
-	s.document("app.yaml", hourly("app", "https://git.example.org/app", nil))
+	s.document("app.yaml", hourly("app", "https://git.example.org/app"))
 	s.start()
 	s.until("an artifact", "gitrepository/app", ready)
 	for key, want := range map[string]int{"": http.StatusUnauthorized, "hook-key": http.StatusAccepted} {

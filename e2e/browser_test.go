@@ -19,23 +19,16 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// A tab is one page in a Chromium of its own test. What a good page never does
-// (errors, violations of its content security policy, dialogs of the browser)
-// fails the test when it ends.
-type tab struct {
-	t   *testing.T
-	ctx context.Context
-
-	mu   sync.Mutex
-	said []string
+// chromium is the browser of all tests, which the first tab starts and [TestMain] ends.
+var chromium struct {
+	once sync.Once
+	ctx  context.Context
+	err  error
 }
 
-// newTab starts a Chromium without a window, which ends with the test, and opens a tab.
-func newTab(t *testing.T) *tab {
-	t.Helper()
+func startChromium(path string) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(tool(t, "chromium")),
-		chromedp.UserDataDir(t.TempDir()),
+		chromedp.ExecPath(path),
 		chromedp.Flag("headless", "new"),
 		chromedp.Flag("lang", "en-US"),
 		chromedp.Flag("hide-scrollbars", false),
@@ -45,27 +38,54 @@ func newTab(t *testing.T) *tab {
 	if os.Getuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}
-	browser, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	allocator, _ := chromedp.NewExecAllocator(context.Background(), options...)
+	chromium.ctx, _ = chromedp.NewContext(allocator)
+	chromium.err = chromedp.Do(chromium.ctx) // not with a limit of time: it would be that of the browser
+}
+
+// stopChromium ends the browser, if there is one.
+func stopChromium() {
+	if chromium.ctx != nil {
+		chromedp.Cancel(chromium.ctx)
+	}
+}
+
+// A tab is one page in a window of its own, with cookies of its own. What a good
+// page never does (errors, violations of its content security policy, dialogs of
+// the browser) fails the test when it ends.
+type tab struct {
+	t   *testing.T
+	ctx context.Context
+
+	mu   sync.Mutex
+	said []string
+}
+
+// newTab opens a tab, which ends with the test.
+func newTab(t *testing.T) *tab {
+	t.Helper()
+	path := tool(t, "chromium")
+	chromium.once.Do(func() { startChromium(path) })
+	if chromium.err != nil {
+		t.Fatalf("start chromium: %v", chromium.err)
+	}
 	p := &tab{t: t}
-	var closeTab context.CancelFunc
-	p.ctx, closeTab = chromedp.NewContext(browser, chromedp.WithListener(p.listen))
+	p.ctx, _ = chromedp.NewContext(chromium.ctx, chromedp.WithNewBrowserContext(), chromedp.WithListener(p.listen))
 	t.Cleanup(func() {
 		if t.Failed() {
 			p.shows()
 		}
 		chromedp.Cancel(p.ctx)
-		closeTab()
-		stop()
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for _, line := range p.said {
 			t.Errorf("the page: %s", line)
 		}
 	})
-	if err := chromedp.Do(p.ctx); err != nil { // not with a limit of time: it would be that of the browser
-		t.Fatalf("start chromium: %v", err)
-	}
-	_, err := chromedp.Call(p.ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{
+	must(t, chromedp.Do(p.ctx))
+	_, err := chromedp.Call(p.ctx, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
+	must(t, err)
+	_, err = chromedp.Call(p.ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{
 		Source: `addEventListener("securitypolicyviolation", (e) => console.error("violation of", e.violatedDirective, "by", e.blockedURI))`,
 	})
 	must(t, err)
@@ -263,6 +283,7 @@ func (p *tab) loaded(url string) {
 // Every view has enough contrast, light and dark, fits 320 pixels without
 // scrolling sideways, and says to assistive technology what there is.
 func TestTesterWebLook(t *testing.T) {
+	t.Parallel()
 	r, running, failed := staged(t)
 	p := newTab(t)
 	p.examineAll(map[string]string{

@@ -1,17 +1,13 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
-	"crypto"
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"io"
 	"maps"
 	"net/http"
@@ -20,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +35,7 @@ func trusting(ca *testenv.CA) *http.Transport {
 
 // TestBucketAccess lets MinIO want each kind of credentials.
 func TestBucketAccess(t *testing.T) {
+	t.Parallel()
 	ca, unknown := testenv.NewCA(t), testenv.NewCA(t)
 	plain, secure := minioServer{}.serve(t), minioServer{ca: ca}.serve(t)
 	for _, s := range []*objectStore{plain, secure} {
@@ -64,7 +62,7 @@ func TestBucketAccess(t *testing.T) {
 		{"wrong secret key", closed.secret("secretRef", wrong), "AuthenticationFailed|403"},
 		{"unknown access key", closed.secret("secretRef", stranger), "AuthenticationFailed|403"},
 		{"half a pair of keys", closed.secret("secretRef", keys{"accesskey": "headgate-root"}), "secretkey"},
-		{"no such Secret", closed.secret("secretRef", nil), "secretref"},
+		{"no such Secret", bucketAt(plain.addr, "app").with("secretRef", keys{"name": "absent"}), "absent"},
 		{"anonymous", open, ""},
 		{"anonymous, private bucket", bucketAt(plain.addr, "app"), "403|denied"},
 		{"public bucket with keys", open.secret("secretRef", root), ""},
@@ -165,6 +163,7 @@ func (s *azureStore) sign(name string, expiry time.Time) string {
 
 // TestBucketAzure fetches from Azurite with each kind of credentials.
 func TestBucketAzure(t *testing.T) {
+	t.Parallel()
 	ca := testenv.NewCA(t)
 	plain, secure := serveAzurite(t, nil), serveAzurite(t, ca)
 	plain.container("app", nil, files)
@@ -283,12 +282,13 @@ func (s *googleStore) post(path, kind, text string) {
 // TestBucketGoogle fetches from fake-gcs-server with the key of a service
 // account, which a token service exchanges, and counts what is asked.
 func TestBucketGoogle(t *testing.T) {
+	t.Parallel()
 	s := serveGoogle(t)
 	s.bucket("app", files)
-	const token = "canary-access-token"
+	accounts := testenv.StartGCS(t, testenv.StoreConfig{Robot: "app@example.com"}) // as a token service (RFC 7523)
 	front := newNamingFront(t, s.addr, func(r *http.Request) string {
 		who := ""
-		if r.Header.Get("Authorization") != "Bearer "+token {
+		if !slices.Contains(accounts.Issued(), strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")) {
 			who = "anonymous "
 		}
 		if strings.HasSuffix(r.URL.Path, "/o") {
@@ -296,27 +296,35 @@ func TestBucketGoogle(t *testing.T) {
 		}
 		return who + r.URL.Path
 	})
-	at := func(key keys) bucketSource {
-		return bucketAt("http://"+front.addr, "app").with("provider", "gcp").secret("secretRef", key)
+	at := func(key string) bucketSource {
+		return bucketAt("http://"+front.addr, "app").with("provider", "gcp").secret("secretRef", keys{"serviceaccount": key})
 	}
-	accounts := newAccounts(t, token)
-	c := counted{front: front, source: at(accounts.key(t, accounts.private)), store: t.TempDir(), files: maps.Clone(files), below: "/storage/v1/b/app/o/"}
+	key := string(accounts.Key())
+	c := counted{front: front, source: at(key), store: t.TempDir(), files: maps.Clone(files), below: "/storage/v1/b/app/o/"}
 	c.run(t, func(key, text string) { s.put("app", key, text) })
 	s.put("app", "README.md", files["README.md"])
 	another, err := rsa.GenerateKey(rand.Reader, 2048)
 	must(t, err)
+	der, err := x509.MarshalPKCS8PrivateKey(another)
+	must(t, err)
+	forged := keys{}
+	must(t, json.Unmarshal([]byte(key), &forged))
+	forged["private_key"] = pemOf("PRIVATE KEY", der)
 	for _, c := range []attempt{
-		{"key", at(accounts.key(t, accounts.private)), ""},
-		{"key of another", at(accounts.key(t, another)), "AuthenticationFailed|invalid_grant"},
-		{"authorized user", at(keys{"serviceaccount": `{"type":"authorized_user","client_id":"c","client_secret":"canary","refresh_token":"canary"}`}), "service_account"},
-		{"external account", at(keys{"serviceaccount": `{"type":"external_account","token_url":"http://` + s.addr + `/canary"}`}), "service_account"},
-		{"no key", at(keys{"other": "canary"}), "serviceaccount"},
+		{"key", at(key), ""},
+		{"key of another", at(encoded(forged)), "AuthenticationFailed|invalid_grant"},
+		{"authorized user", at(`{"type":"authorized_user","client_id":"c","client_secret":"canary","refresh_token":"canary"}`), "service_account"},
+		{"external account", at(`{"type":"external_account","token_url":"http://` + s.addr + `/canary"}`), "service_account"},
+		{"no key", at("").secret("secretRef", keys{"other": "canary"}), "serviceaccount"},
 		{"anonymous", bucketAt("http://"+front.addr, "app").with("provider", "gcp"), ""},
-		{"no such bucket", at(accounts.key(t, accounts.private)).with("bucketName", "absent"), "404"},
+		{"no such bucket", at(key).with("bucketName", "absent"), "404"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			front.took()
-			c.run(t)
+			said := c.run(t).said()
+			if slices.ContainsFunc(accounts.Issued(), func(token string) bool { return strings.Contains(said, token) }) {
+				t.Errorf("a token is shown: %s", said)
+			}
 			for _, asked := range front.took() {
 				if anonymous := strings.Contains(asked, " anonymous "); anonymous != (c.name == "anonymous") {
 					t.Errorf("the store was asked %q", asked)
@@ -326,63 +334,10 @@ func TestBucketGoogle(t *testing.T) {
 	}
 }
 
-// accounts is a token service that knows one service account (RFC 7523).
-type accounts struct {
-	url     string
-	private *rsa.PrivateKey
-}
-
-func newAccounts(t *testing.T, token string) accounts {
-	t.Helper()
-	clerk := newIssuer(t) // has a key
-	a := accounts{private: clerk.key}
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		if r.Method != http.MethodPost || r.FormValue("grant_type") != "urn:ietf:params:oauth:grant-type:jwt-bearer" || !a.signed(r.FormValue("assertion")) {
-			w.WriteHeader(http.StatusBadRequest)
-			json.NewEncoder(w).Encode(keys{"error": "invalid_grant", "error_description": "Invalid JWT Signature."})
-			return
-		}
-		json.NewEncoder(w).Encode(map[string]any{"access_token": token, "token_type": "Bearer", "expires_in": 3600})
-	}))
-	t.Cleanup(s.Close)
-	a.url = s.URL + "/token"
-	return a
-}
-
-// signed reports whether a token is signed by the account, and is for this service.
-func (a *accounts) signed(token string) bool {
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return false
-	}
-	signature, err := base64.RawURLEncoding.DecodeString(parts[2])
-	sum := sha256.Sum256([]byte(parts[0] + "." + parts[1]))
-	if err != nil || rsa.VerifyPKCS1v15(&a.private.PublicKey, crypto.SHA256, sum[:], signature) != nil {
-		return false
-	}
-	body, err := base64.RawURLEncoding.DecodeString(parts[1])
-	var claims struct{ Iss, Aud, Scope string }
-	return err == nil && json.Unmarshal(body, &claims) == nil &&
-		claims.Iss == "app@example.com" && claims.Aud == a.url && strings.Contains(claims.Scope, "devstorage.read_only")
-}
-
-// key returns a Secret with the key of the account.
-func (a accounts) key(t *testing.T, private *rsa.PrivateKey) keys {
-	t.Helper()
-	der, err := x509.MarshalPKCS8PrivateKey(private)
-	must(t, err)
-	var text bytes.Buffer
-	must(t, pem.Encode(&text, &pem.Block{Type: "PRIVATE KEY", Bytes: der}))
-	file, err := json.Marshal(keys{"type": "service_account", "project_id": "test", "private_key_id": "1", "private_key": text.String(),
-		"client_email": "app@example.com", "token_uri": a.url})
-	must(t, err)
-	return keys{"serviceaccount": string(file)}
-}
-
 // TestBucketSTS lets MinIO give temporary keys to users of an LDAP directory
 // and to bearers of the tokens of an issuer.
 func TestBucketSTS(t *testing.T) {
+	t.Parallel()
 	ca, unknown := testenv.NewCA(t), testenv.NewCA(t)
 	clerk, provider := newProvider(t)
 	env := append(serveLDAP(t), "MINIO_IDENTITY_OPENID_CONFIG_URL="+provider+"/.well-known/openid-configuration",
@@ -404,12 +359,8 @@ func TestBucketSTS(t *testing.T) {
 	alice, mallory := keys{"username": "alice", "password": "canary-alice"}, keys{"username": "alice", "password": "canary-mallory"}
 	claims := map[string]any{"iss": provider, "aud": "headgate", "sub": "alice", "policy": "readwrite", "exp": time.Now().Add(time.Hour).Unix()}
 	token := func(field string, value any) keys {
-		changed := map[string]any{field: value}
-		for name, value := range claims {
-			if name != field {
-				changed[name] = value
-			}
-		}
+		changed := maps.Clone(claims)
+		changed[field] = value
 		text, err := clerk.sign(changed)
 		must(t, err)
 		return keys{"token": text}

@@ -2,14 +2,10 @@ package e2e
 
 import (
 	"bytes"
-	"io"
-	stdlog "log"
 	"maps"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,24 +33,16 @@ func bucketAt(host, bucket string) bucketSource {
 
 // with returns a source with one field more, or another.
 func (s bucketSource) with(field string, value any) bucketSource {
-	spec := map[string]any{field: value}
-	for name, value := range s.spec {
-		if name != field {
-			spec[name] = value
-		}
-	}
-	s.spec = spec
+	s.spec = maps.Clone(s.spec)
+	s.spec[field] = value
 	return s
 }
 
-// secret returns a source with one Secret more, or another. A nil Secret is named and does not exist.
+// secret returns a source with one Secret more, or another.
 func (s bucketSource) secret(field string, data keys) bucketSource {
-	secrets := map[string]keys{field: data}
-	for name, data := range s.secrets {
-		if name != field {
-			secrets[name] = data
-		}
-	}
+	secrets := map[string]keys{}
+	maps.Copy(secrets, s.secrets)
+	secrets[field] = data
 	s.secrets = secrets
 	return s
 }
@@ -64,30 +52,9 @@ func (s bucketSource) secure(host string, trust keys) bucketSource {
 	return s.with("endpoint", host).with("insecure", false).secret("certSecretRef", trust)
 }
 
-// manifest returns the documents of a source.
 func (s bucketSource) manifest(t *testing.T) string {
 	t.Helper()
-	spec := map[string]any{"interval": "1m", "timeout": "20s"}
-	for field, value := range s.spec {
-		spec[field] = value
-	}
-	docs := []any{}
-	for field, data := range s.secrets {
-		name := strings.ReplaceAll(strings.ToLower(field), ".", "-")
-		in := spec
-		if rest, ok := strings.CutPrefix(field, "sts."); ok {
-			sts := map[string]any{}
-			for field, value := range spec["sts"].(map[string]any) {
-				sts[field] = value
-			}
-			in, field, spec["sts"] = sts, rest, sts
-		}
-		in[field] = keys{"name": name}
-		if data != nil {
-			docs = append(docs, document("v1", "Secret", name, "stringData", data))
-		}
-	}
-	return writeDocuments(t, append(docs, document("source.headgate.dev/v1", "Bucket", "app", "spec", spec)))
+	return manifest(t, "Bucket", s.spec, s.secrets)
 }
 
 // fetched runs headgate fetch, which must succeed, and returns the revision and
@@ -227,6 +194,7 @@ func (s *objectStore) publish(bucket string) {
 
 // TestBucketRequests counts what stores of S3 are asked.
 func TestBucketRequests(t *testing.T) {
+	t.Parallel()
 	for name, serve := range map[string]func(*testing.T) *objectStore{
 		"minio":     func(t *testing.T) *objectStore { return minioServer{}.serve(t) },
 		"versitygw": serveVersity,
@@ -255,6 +223,7 @@ func TestBucketRequests(t *testing.T) {
 
 // TestBucketAzureRequests counts what Azurite is asked.
 func TestBucketAzureRequests(t *testing.T) {
+	t.Parallel()
 	s := serveAzurite(t, nil)
 	s.container("app", nil, files)
 	c := counted{front: newStoreFront(t, s.addr), store: t.TempDir(), files: maps.Clone(files), below: "/" + azureAccount + "/app/"}
@@ -312,6 +281,7 @@ func (s *objectStore) multipart(bucket, key string) string {
 
 // TestBucketKeys fetches keys of all sorts from MinIO, with a prefix and by ignore rules.
 func TestBucketKeys(t *testing.T) {
+	t.Parallel()
 	s := minioServer{}.serve(t)
 	const rules = "*.md\n"
 	odd := keys{
@@ -355,6 +325,7 @@ func TestBucketKeys(t *testing.T) {
 
 // TestBucketVersions fetches from a bucket that keeps versions and marks what was deleted.
 func TestBucketVersions(t *testing.T) {
+	t.Parallel()
 	s := minioServer{}.serve(t)
 	s.bucket("app", nil)
 	must(t, s.EnableVersioning(t.Context(), "app"))
@@ -377,6 +348,7 @@ func TestBucketVersions(t *testing.T) {
 
 // TestBucketMoves changes, and deletes, objects between their listing and their reading.
 func TestBucketMoves(t *testing.T) {
+	t.Parallel()
 	s := minioServer{}.serve(t)
 	for name, c := range map[string]struct {
 		move func(bucket string)
@@ -402,14 +374,12 @@ func TestBucketMoves(t *testing.T) {
 func beforeReading(t *testing.T, addr string, happen func()) string {
 	t.Helper()
 	var once sync.Once
-	behind := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: addr})
-	behind.ErrorLog = stdlog.New(io.Discard, "", 0) // readers go away when an object has changed
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !r.URL.Query().Has("list-type") {
-			once.Do(happen)
-		}
-		behind.ServeHTTP(w, r)
-	}))
-	t.Cleanup(s.Close)
-	return s.Listener.Addr().String()
+	return fronted(t, "http://"+addr, func(store *httputil.ReverseProxy) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !r.URL.Query().Has("list-type") {
+				once.Do(happen)
+			}
+			store.ServeHTTP(w, r)
+		})
+	}).Listener.Addr().String()
 }

@@ -6,27 +6,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"testing/fstest"
-
-	"github.com/headgate-io/headgate/internal/testenv"
 )
 
 // TestBundle has other programs read an exported bundle: oras from the file, crane
 // from the directory that it unpacks to. What they push, headgate fetches and flux pulls.
 func TestBundle(t *testing.T) {
+	t.Parallel()
 	addr := distribution{root: t.TempDir()}.serve(t)
-	repo := testenv.NewRepo(t)
-	repo.Commit(testenv.Commit{Branch: "main", Message: "first", Files: fstest.MapFS{"app.yaml": {Data: []byte("replicas: 3\n")}}})
-	h := newHome(t)
-	at := func(name string) string { return filepath.Join(string(h), name) }
-	write(t, at("sources.yaml"), "apiVersion: source.headgate.dev/v1\nkind: GitRepository\nmetadata: {name: app}\nspec: {interval: 1m, ref: {branch: main}, url: "+
-		testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()+"}\n")
-	run := func(args ...string) {
-		t.Helper()
-		if out, err := headgate(t.Context(), t, args...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v, %s", args, err, out)
-		}
-	}
+	h, at, run := homeOfApp(t)
 	run("lock", "-f", at("sources.yaml"), "--store", at("store"))
 	run("bundle", "export", at("bundle.tar"), "-f", at("sources.yaml"), "--store", at("store"))
 	h.run(t, "oras", "copy", "--from-oci-layout", at("bundle.tar")+":GitRepository.default.app", "--to-plain-http", addr+"/team/app:oras")

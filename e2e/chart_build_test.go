@@ -49,6 +49,7 @@ func rendered(t *testing.T, h helm, ours, alone string, same *strings.Replacer, 
 // each with a password of its own. What helm renders of it is what it renders
 // once it has fetched the dependencies itself.
 func TestChartUmbrella(t *testing.T) {
+	t.Parallel()
 	ca := testenv.NewCA(t)
 	h := newHelm(t, ca)
 	nginx := serveFiles(t, packaged(t, h, web("1.0.0"), web("1.4.0"), web("2.0.0")))
@@ -118,6 +119,7 @@ dependencies:
 // them, and what helm renders of them, with what helm package makes of the same
 // directory.
 func TestChartBuild(t *testing.T) {
+	t.Parallel()
 	h := newHelm(t, nil)
 	nginx := serveFiles(t, packaged(t, h, small("cache", "1.0.0"), small("cache", "2.1.0")))
 	requirements := fmt.Sprintf("dependencies:\n- name: cache\n  version: ^1\n  repository: %s/public\n- name: cache\n  version: ^2\n  repository: %s/public/\n  alias: second\n- name: near\n  version: 0.1.0\n  repository: file://../near\n", nginx.plain, nginx.plain)
@@ -180,6 +182,7 @@ func unpacked(t *testing.T, archive string) keys { return entries(t, read(t, arc
 // TestChartValues merges values files as spec.valuesFiles has them and lets helm
 // render the result, and what it makes of the same files itself.
 func TestChartValues(t *testing.T) {
+	t.Parallel()
 	h := newHelm(t, nil)
 	base := written(t, web("1.0.0"))
 	files := []string{"values.yaml", "values-prod.yaml", "env/eu.yaml"}
@@ -230,14 +233,13 @@ func pushCharts(t *testing.T, h helm, addr, password string, all ...keys) {
 // TestChartRegistry takes charts that helm push wrote from a registry with TLS
 // and users, as Secrets of either sort and the login of docker name them.
 func TestChartRegistry(t *testing.T) {
+	t.Parallel()
 	ca := testenv.NewCA(t)
 	h := newHelm(t, ca)
 	addr := distribution{root: t.TempDir(), ca: ca, basic: true}.serve(t)
 	pushCharts(t, h, addr, "s3cret", web("1.0.0"), web("1.1.0+b.1"), web("2.0.0-rc.1"))
-	auths, err := json.Marshal(map[string]any{"auths": map[string]any{addr: keys{"username": "alice", "password": "s3cret"}}})
-	must(t, err)
-	docker := secret("login", keys{".dockerconfigjson": string(auths)}).(map[string]any)
-	docker["type"] = "kubernetes.io/dockerconfigjson"
+	auths := login{addr, "alice", "s3cret"}.docker()
+	docker := secret("login", auths)
 	for _, c := range []struct {
 		name, version, want string
 		login               any
@@ -272,7 +274,7 @@ func TestChartRegistry(t *testing.T) {
 	}
 
 	// The same without a file: out of a registry, and with an OCIRepository.
-	config := write(t, filepath.Join(t.TempDir(), "config.json"), string(auths))
+	config := write(t, filepath.Join(t.TempDir(), "config.json"), auths[".dockerconfigjson"])
 	out := filepath.Join(t.TempDir(), "out")
 	store := t.TempDir()
 	cmd := headgate(t.Context(), t, "fetch", "--chart", "web", "--version", "1.0.0", "oci://"+addr+"/charts", "--store", store, "--out", out, "--docker-config="+config, "--cert-secret-ref", "ca", "--secrets", secrets(t, "ca", keys{"ca.crt": string(ca.PEM())}))
@@ -292,6 +294,7 @@ func TestChartRegistry(t *testing.T) {
 
 // TestChartPublished lets helm pull and render a chart that headgate pushed.
 func TestChartPublished(t *testing.T) {
+	t.Parallel()
 	h := newHelm(t, nil)
 	addr := distribution{root: t.TempDir()}.serve(t)
 	dir, store := packaged(t, h, web("1.1.0+b.1")), t.TempDir()
@@ -323,6 +326,7 @@ func secrets(t *testing.T, name string, data keys) string {
 // TestChartProvenance lets helm package --sign write provenance files with keys
 // of gpg, and PkgRepository.spec.verify ask for them.
 func TestChartProvenance(t *testing.T) {
+	t.Parallel()
 	h := newHelm(t, nil)
 	alice, mallory := newPGPSigner(t, "alice", "rsa3072", "sign", "never"), newPGPSigner(t, "mallory", "rsa3072", "sign", "never")
 	ring := filepath.Join(h.home, "secring.gpg") // the format of gpg 1
@@ -385,6 +389,7 @@ func TestChartProvenance(t *testing.T) {
 // TestChartSigned signs charts in a registry with cosign and notation, and
 // PkgChart.spec.verify asks for it.
 func TestChartSigned(t *testing.T) {
+	t.Parallel()
 	for name, create := range map[string]func(*testing.T) technology{"cosign2": newCosign2, "cosign3": newCosign3, "notation": newNotationJWS} {
 		t.Run(name, func(t *testing.T) {
 			h, s := newHelm(t, nil), create(t)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
-	"io/fs"
 	"maps"
 	"net/http"
 	"net/url"
@@ -12,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -163,7 +161,13 @@ func fetchObjects(t *testing.T, store string, docs []any, more ...string) result
 }
 
 // secret returns a Secret.
-func secret(name string, data keys) any { return document("v1", "Secret", name, "stringData", data) }
+func secret(name string, data keys) any {
+	d := document("v1", "Secret", name, "stringData", data)
+	if data[".dockerconfigjson"] != "" {
+		d["type"] = "kubernetes.io/dockerconfigjson"
+	}
+	return d
+}
 
 // object returns an object with what each needs in its spec, and what more has.
 func object(kind, name string, more map[string]any) any {
@@ -217,25 +221,6 @@ func refusedChart(t *testing.T, docs []any, code int, words ...string) {
 			break
 		}
 	}
-}
-
-// storedFiles lists all files of a store but those that begin with a dot, or are below.
-func storedFiles(t *testing.T, store string) (paths []string) {
-	t.Helper()
-	must(t, fs.WalkDir(os.DirFS(store), ".", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && path != "." && strings.HasPrefix(d.Name(), ".") {
-			if d.IsDir() {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		if err == nil && d.Type().IsRegular() {
-			paths = append(paths, path)
-		}
-		return err
-	}))
-	slices.Sort(paths)
-	return paths
 }
 
 // serveFiles lets nginx serve a directory: below /public to all, compressed
@@ -296,6 +281,7 @@ func packaged(t *testing.T, h helm, all ...keys) string {
 // repo index wrote, behind nginx and chartmuseum, and compares what is stored
 // with what helm itself pulls.
 func TestChartRepository(t *testing.T) {
+	t.Parallel()
 	h := newHelm(t, nil)
 	old, latest, next := h.pack(t, "helm3", written(t, web("1.0.0"))), h.pack(t, "helm4", written(t, web("1.1.0+b.1"))), h.pack(t, "helm3", written(t, web("2.0.0-rc.1")))
 	dir := packaged(t, h, web("1.0.0"), web("1.1.0+b.1"), web("2.0.0-rc.1"), small("cache", "0.1.0"))
@@ -383,6 +369,7 @@ func pulled(t *testing.T, h helm, from string, login, cert keys) string {
 // TestChartIndexRequests counts what is asked of a repository: an index that did
 // not change is one answer without content, compressed or not.
 func TestChartIndexRequests(t *testing.T) {
+	t.Parallel()
 	h := newHelm(t, nil)
 	dir := packaged(t, h, web("1.0.0"))
 	u, err := url.Parse(serveFiles(t, dir).plain)
@@ -419,6 +406,7 @@ func TestChartIndexRequests(t *testing.T) {
 
 // TestIndexSearch compares what index search finds with what helm search finds.
 func TestIndexSearch(t *testing.T) {
+	t.Parallel()
 	h := newHelm(t, nil)
 	dir := packaged(t, h, web("1.0.0"), web("1.10.0"), web("1.2.0"), web("2.0.0-rc.1"), small("cache", "0.1.0"))
 	address := serveFiles(t, dir).plain

@@ -8,5 +8,5 @@
 // It is a module of its own, so that go test ./... at the root needs none of
 // them; make e2e installs them. Every server listens on loopback at a port of
 // its own, or in a network namespace where nothing else is; it lives below a
-// temporary directory and ends with the test that started it.
+// temporary directory and ends with the test that started it. Chromium alone is shared by all tests.
 package e2e

@@ -1,28 +1,21 @@
 package e2e
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/fstest"
 	"time"
 
 	eventv1 "github.com/fluxcd/pkg/apis/event/v1beta1"
-	"github.com/fluxcd/pkg/http/fetch"
 	"github.com/fluxcd/pkg/sourceignore"
 	"github.com/fluxcd/pkg/sourceignore/gitignore"
 
@@ -31,78 +24,10 @@ import (
 	"github.com/headgate-io/headgate/source/serve/notify"
 )
 
-// serveArtifacts runs headgate artifact serve and returns its URL.
-func serveArtifacts(t *testing.T, store string) string {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := headgate(ctx, t, "artifact", "serve", "--store", store, "--addr", "127.0.0.1:0")
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 20 * time.Second
-	out, err := cmd.StdoutPipe()
-	must(t, err)
-	stderr := new(log)
-	cmd.Stderr = stderr
-	must(t, cmd.Start())
-	t.Cleanup(func() {
-		cancel()
-		io.Copy(io.Discard, out)
-		if err := cmd.Wait(); err != nil && cmd.ProcessState.ExitCode() > 0 {
-			t.Errorf("headgate artifact serve: %v\n%s", err, stderr)
-		}
-	})
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatalf("headgate artifact serve: %v\n%s", err, stderr)
-	}
-	_, url, ok := strings.Cut(strings.TrimSpace(line), " at ")
-	if !ok || !strings.HasPrefix(line, "serving "+store+" at http://127.0.0.1:") {
-		t.Fatalf("headgate artifact serve printed %q", line)
-	}
-	return url
-}
-
-// TestFluxConsumer lets what Flux's controllers fetch artifacts with fetch ours.
-func TestFluxConsumer(t *testing.T) {
-	repo, _ := sample(t)
-	store := t.TempDir()
-	first := fetchSource(t, store, gitSource{url: serveGit(t, repo).plain + "/public/repo.git"})
-	got := first.status.Artifact
-	if got == nil {
-		t.Fatalf("no artifact\n%s", first.stderr)
-	}
-	url := serveArtifacts(t, store)
-	dir := t.TempDir()
-	client := fetch.New(fetch.WithUntar())
-	must(t, client.Fetch(url+"/"+got.Path, got.Digest, dir))
-	for name, want := range map[string]struct {
-		text string
-		mode os.FileMode
-	}{
-		"README.md":       {"# sample\n", 0o644},
-		"deploy/app.yaml": {strings.Repeat("replicas: 3\n", 5000), 0o644},
-		"deploy/run":      {"#!/bin/sh\n", 0o755},
-		"docs/naïve name": {"ü\n", 0o644},
-	} {
-		info, err := os.Stat(filepath.Join(dir, name))
-		must(t, err)
-		if text := read(t, filepath.Join(dir, name)); text != want.text || info.Mode().Perm()&0o100 != want.mode&0o100 {
-			t.Errorf("%s: %d bytes, mode %v", name, len(text), info.Mode())
-		}
-	}
-	if _, err := os.Stat(filepath.Join(dir, "docs", "x.tmp")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("docs/x.tmp: %v", err)
-	}
-	if err := client.Fetch(url+"/"+got.Path, "sha256:"+strings.Repeat("0", 64), t.TempDir()); err == nil || !strings.Contains(err.Error(), "computed digest doesn't match") {
-		t.Errorf("with another digest: %v", err)
-	}
-	if err := client.Fetch(url+"/"+filepath.Dir(got.Path)+"/other.tar.gz", got.Digest, t.TempDir()); !errors.Is(err, fetch.ErrFileNotFound) {
-		t.Errorf("another file: %v", err)
-	}
-}
-
 // What notify posts is an event of the reference: its own type takes all of it,
 // and makes the same JSON of it.
 func TestEventIsTheReferences(t *testing.T) {
+	t.Parallel()
 	bodies := make(chan []byte, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -207,6 +132,7 @@ func (g ignoreGen) text(names []string) string {
 // files, with default patterns (as Git and OCI sources have them) and without (as
 // buckets do), and what a view shows with both.
 func TestIgnoreAgreesWithFlux(t *testing.T) {
+	t.Parallel()
 	const sets, trees = 20_000, 100
 	g := ignoreGen{rand.New(rand.NewPCG(16, 8))}
 	different, paths, ignored, viewed := 0, 0, 0, 0

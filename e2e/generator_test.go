@@ -45,6 +45,7 @@ spec: {interval: 1m, chart: small, version: "*", sourceRef: {kind: HelmRepositor
 // TestGenerator composes what real servers have, with trees as the documentation has them.
 // What is locked is made again after all of them have moved.
 func TestGenerator(t *testing.T) {
+	t.Parallel()
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Message: "first", Files: fstest.MapFS{
 		"deploy/app.yaml": {Data: []byte("kind: App\n")}, "deploy/run.sh": {Data: []byte("#!/bin/sh\n"), Mode: 0o755}, "deploy/README.md": {Data: []byte("# app\n")},

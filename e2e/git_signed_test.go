@@ -152,6 +152,7 @@ func TestUpdateSigned(t *testing.T) {
 // TestSigned has git sign with fresh keys, by gpg and ssh-keygen, and the
 // command verify what it signed.
 func TestSigned(t *testing.T) {
+	t.Parallel()
 	repo := testenv.NewRepo(t)
 	tree := repo.Tree(signedTree)
 	all := signings(t, func(s signing) {

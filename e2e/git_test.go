@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
-	"io"
-	"io/fs"
 	"maps"
-	"net/http"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,6 +45,7 @@ func (a attempt) same(t *testing.T, digest string) {
 }
 
 func TestGitOverHTTP(t *testing.T) {
+	t.Parallel()
 	repo, _ := sample(t)
 	s := serveGit(t, repo)
 	cert, key := s.ca.Client("alice")
@@ -95,15 +94,12 @@ func TestGitOverHTTP(t *testing.T) {
 	if second := fetchSource(t, store, basic); second.code != 1 || second.status.Artifact == nil || *second.status.Artifact != *first.status.Artifact {
 		t.Errorf("after a good run: %d, %+v, want the artifact %+v still", second.code, second.status.Artifact, first.status.Artifact)
 	}
-	resp, err := http.Get(serveArtifacts(t, store) + "/" + first.status.Artifact.Path)
-	must(t, err)
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	must(t, err)
-	testenv.Equal(t, fmt.Sprintf("sha256:%x", sha256.Sum256(body)), first.status.Artifact.Digest, "what is served still")
+	stored := read(t, filepath.Join(store, filepath.FromSlash(first.status.Artifact.Path)))
+	testenv.Equal(t, fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(stored))), first.status.Artifact.Digest, "what is stored still")
 }
 
 func TestGitOverSSH(t *testing.T) {
+	t.Parallel()
 	repo, _ := sample(t)
 	identity, public := userKey(t, "ed25519", "")
 	sealed, sealedPublic := userKey(t, "ed25519", "open sesame")
@@ -144,6 +140,7 @@ func TestGitOverSSH(t *testing.T) {
 }
 
 func TestGitThroughProxies(t *testing.T) {
+	t.Parallel()
 	repo, _ := sample(t)
 	s := serveGit(t, repo)
 	identity, public := userKey(t, "ed25519", "")
@@ -215,30 +212,19 @@ func (w worktree) write(name, content string) {
 }
 
 // checkedOut returns the files below dir that an artifact may hold.
-func checkedOut(t *testing.T, dir string) map[string]string {
+func checkedOut(t *testing.T, dir string) keys {
 	t.Helper()
-	found := map[string]string{}
-	must(t, filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.Name() == ".gitattributes" {
-			return err
-		}
-		if d.IsDir() {
-			if d.Name() == ".git" {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		b, err := os.ReadFile(name)
-		rel, _ := filepath.Rel(dir, name)
-		found[filepath.ToSlash(rel)] = string(b)
-		return err
-	}))
+	found := filesOf(t, os.DirFS(dir))
+	maps.DeleteFunc(found, func(name, _ string) bool {
+		return strings.HasPrefix(name, ".git/") || path.Base(name) == ".gitattributes"
+	})
 	return found
 }
 
 // What git-lfs put into a repository and onto a server comes out as it does in a
 // clone that git-lfs made, from the server and from the repository on this machine.
 func TestLFS(t *testing.T) {
+	t.Parallel()
 	objects, repo := new(testenv.LFS), testenv.NewRepo(t)
 	server := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects, Username: "alice", Password: "s3cret"}, repo)
 	withLogin := strings.Replace(server.Repo(), "://", "://alice:s3cret@", 1)

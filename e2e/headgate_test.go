@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -31,6 +32,7 @@ func TestMain(m *testing.M) {
 		if command = os.Getenv(insideEnv); command != "" {
 			return m.Run()
 		}
+		defer stopChromium()
 		dir, err := os.MkdirTemp("", "headgate-e2e-")
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -54,43 +56,49 @@ type keys map[string]string
 // A gitSource is a GitRepository and the Secrets it names.
 type gitSource struct {
 	url    string
-	ref    keys
+	ref    keys // nil: the branch main
 	secret keys // nil: no secretRef
-	absent bool // the Secrets do not exist
 	proxy  keys // nil: no proxySecretRef
 	trust  keys // the Secret of verify; nil: no verify
 	mode   string
 	lfs    bool
 }
 
-// manifest returns the documents of a source.
 func (s gitSource) manifest(t *testing.T) string {
 	t.Helper()
-	spec := map[string]any{"interval": "1m", "timeout": "20s", "url": s.url, "ref": s.ref}
-	if s.ref == nil {
-		spec["ref"] = keys{"branch": "main"}
+	spec := map[string]any{"url": s.url}
+	if s.ref != nil {
+		spec["ref"] = s.ref
 	}
 	if s.lfs {
 		spec["lfs"] = true
 	}
-	docs := []any{}
 	if s.trust != nil {
-		spec["verify"] = map[string]any{"mode": s.mode, "secretRef": keys{"name": "trust"}}
-		docs = append(docs, document("v1", "Secret", "trust", "stringData", s.trust))
+		spec["verify"] = map[string]any{"mode": s.mode}
 	}
-	for field, data := range map[string]keys{"secretRef": s.secret, "proxySecretRef": s.proxy} {
-		if data != nil {
-			name := strings.ToLower(field)
-			spec[field] = keys{"name": name}
-			if !s.absent {
-				docs = append(docs, document("v1", "Secret", name, "stringData", data))
-			}
+	return manifest(t, "GitRepository", spec, map[string]keys{"secretRef": s.secret, "proxySecretRef": s.proxy, "verify.secretRef": s.trust})
+}
+
+// manifest writes a file of a source and its Secrets, by the field that names them
+// (verify.secretRef for example), and returns its path.
+func manifest(t *testing.T, kind string, spec map[string]any, secrets map[string]keys) string {
+	t.Helper()
+	spec = maps.Clone(spec)
+	docs := []any{}
+	for field, data := range secrets {
+		if data == nil {
+			continue
 		}
+		name := strings.ReplaceAll(strings.ToLower(field), ".", "-")
+		docs = append(docs, secret(name, data))
+		in := spec
+		if outer, inner, nested := strings.Cut(field, "."); nested {
+			in, field = maps.Clone(spec[outer].(map[string]any)), inner
+			spec[outer] = in
+		}
+		in[field] = keys{"name": name}
 	}
-	if s.absent && s.proxy == nil {
-		spec["secretRef"] = keys{"name": "secretref"}
-	}
-	return writeDocuments(t, append(docs, document("source.headgate.dev/v1", "GitRepository", "app", "spec", spec)))
+	return writeDocuments(t, append(docs, object(kind, "app", spec)))
 }
 
 // writeDocuments writes a file of documents and returns its path.
@@ -106,7 +114,7 @@ func writeDocuments(t *testing.T, docs []any) string {
 }
 
 func document(version, kind, name, field string, content any) map[string]any {
-	return map[string]any{"apiVersion": version, "kind": kind, "metadata": keys{"name": name, "namespace": "default"}, field: content}
+	return map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": name, "namespace": "default"}, field: content}
 }
 
 // An outcome is how a run of the command ended.
@@ -191,22 +199,33 @@ func fetchItems(t *testing.T, store, manifest string, more ...string) (code int,
 	return cmd.ProcessState.ExitCode(), errs.String(), list.Items
 }
 
-// archives returns the paths of the archives in a store; what the store notes beside them is, or is below, what begins with a dot.
+// archives returns the paths of the archives in a store.
 func archives(t *testing.T, store string) (paths []string) {
 	t.Helper()
-	err := filepath.WalkDir(store, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), ".") {
-			return fs.SkipDir
+	for _, path := range storedFiles(t, store) {
+		if strings.HasSuffix(path, ".tar.gz") {
+			paths = append(paths, filepath.Join(store, path))
 		}
-		if err == nil && d.Type().IsRegular() && strings.HasSuffix(path, ".tar.gz") && !strings.HasPrefix(d.Name(), ".") {
+	}
+	return paths
+}
+
+// storedFiles lists all files of a store but those that begin with a dot, or are below.
+func storedFiles(t *testing.T, store string) (paths []string) {
+	t.Helper()
+	must(t, fs.WalkDir(os.DirFS(store), ".", func(path string, d fs.DirEntry, err error) error {
+		switch hidden := path != "." && strings.HasPrefix(d.Name(), "."); {
+		case errors.Is(err, fs.ErrNotExist): // a store that nothing was put into, or what goes meanwhile
+			return nil
+		case err != nil:
+			return err
+		case hidden && d.IsDir():
+			return fs.SkipDir
+		case !hidden && d.Type().IsRegular():
 			paths = append(paths, path)
 		}
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return err
-	})
-	must(t, err)
+		return nil
+	}))
 	return paths
 }
 

@@ -216,6 +216,7 @@ func (s technology) refused(t *testing.T, of subject, trust keys, done string) {
 
 // TestOCISigned lets real tools sign, and then everything be done to their signatures.
 func TestOCISigned(t *testing.T) {
+	t.Parallel()
 	for name, create := range technologies {
 		s := create(t)
 		for registry, serve := range registries {
@@ -258,6 +259,7 @@ var technologies = map[string]func(*testing.T) technology{
 
 // TestOCISignedInPrivate reads signatures with the credentials of the spec.
 func TestOCISignedInPrivate(t *testing.T) {
+	t.Parallel()
 	root, ca, clerk := t.TempDir(), testenv.NewCA(t), newIssuer(t)
 	plain := distribution{root: root}.serve(t)
 	basic, token := distribution{root: root, ca: ca, basic: true}.serve(t), distribution{root: root, issuer: clerk}.serve(t)

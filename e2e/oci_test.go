@@ -1,17 +1,13 @@
 package e2e
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"fmt"
 	"io/fs"
-	"maps"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/internal/testenv"
@@ -28,17 +24,11 @@ var files = keys{"README.md": "# sample\n", "deploy/app.yaml": strings.Repeat("r
 // archive returns files as tar+gzip.
 func archive(t *testing.T, files keys) string {
 	t.Helper()
-	var out bytes.Buffer
-	z := gzip.NewWriter(&out)
-	w := tar.NewWriter(z)
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		must(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(files[name]))}))
-		_, err := w.Write([]byte(files[name]))
-		must(t, err)
+	tree := fstest.MapFS{}
+	for name, text := range files {
+		tree[name] = &fstest.MapFile{Data: []byte(text)}
 	}
-	must(t, w.Close())
-	must(t, z.Close())
-	return out.String()
+	return string(testenv.TarGzip(t, tree).Data)
 }
 
 // publish pushes an artifact with files to team/app:TAG by oras, and returns its digest.
@@ -54,6 +44,7 @@ func publish(t *testing.T, addr, tag string, files keys) string {
 
 // TestOCIAccess lets the distribution registry want each kind of credentials.
 func TestOCIAccess(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	ca, unknown := testenv.NewCA(t), testenv.NewCA(t)
 	clerk, gate := newIssuer(t), serveHTTPProxy(t)
@@ -158,6 +149,7 @@ func image(t *testing.T, addr, tag, platform string, files keys) string {
 
 // TestOCISelection lets each kind of reference name what oras and crane pushed.
 func TestOCISelection(t *testing.T) {
+	t.Parallel()
 	for name, serve := range registries {
 		t.Run(name, func(t *testing.T) {
 			addr := serve(t)
@@ -207,6 +199,7 @@ func TestOCISelection(t *testing.T) {
 
 // TestOCIRequests counts what is asked of a registry.
 func TestOCIRequests(t *testing.T) {
+	t.Parallel()
 	for name, serve := range registries {
 		t.Run(name, func(t *testing.T) {
 			addr := serve(t)
@@ -247,6 +240,7 @@ func TestOCIRequests(t *testing.T) {
 
 // TestOCIRateLimit has a registry refuse what comes too fast.
 func TestOCIRateLimit(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	publish(t, serveOlareg(t, "--store-type", "dir", "--dir", dir), "1.0.0", files)
 	f := newFront(t, serveOlareg(t, "--store-type", "dir", "--dir", dir, "--rate-limit", "1"))

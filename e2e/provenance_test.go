@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,23 +13,33 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// TestProvenance has oras read the statement that was attached to a manifest, and cosign
-// sign and verify it, as a file and in the registry.
-func TestProvenance(t *testing.T) {
+// homeOfApp returns a home with sources.yaml, a GitRepository that holds app.yaml; where
+// its files are; and a way to run headgate, which returns what that prints.
+func homeOfApp(t *testing.T) (h home, at func(name string) string, run func(args ...string) string) {
+	t.Helper()
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Message: "first", Files: fstest.MapFS{"app.yaml": {Data: []byte("replicas: 3\n")}}})
-	h := newHome(t)
-	at := func(name string) string { return filepath.Join(string(h), name) }
-	write(t, at("sources.yaml"), "apiVersion: source.headgate.dev/v1\nkind: GitRepository\nmetadata: {name: app}\nspec: {interval: 1m, ref: {branch: main}, url: "+
-		testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()+"}\n")
-	run := func(args ...string) string {
+	h = newHome(t)
+	at = func(name string) string { return filepath.Join(string(h), name) }
+	must(t, os.Rename(writeDocuments(t, []any{object("GitRepository", "app", map[string]any{"url": testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()})}), at("sources.yaml")))
+	return h, at, func(args ...string) string {
 		t.Helper()
-		out, err := headgate(t.Context(), t, args...).Output()
+		cmd := headgate(t.Context(), t, args...)
+		said := new(log)
+		cmd.Stderr = said
+		out, err := cmd.Output()
 		if err != nil {
-			t.Fatalf("%v: %v, %s", args, err, out)
+			t.Fatalf("%v: %v, %s%s", args, err, out, said)
 		}
 		return string(out)
 	}
+}
+
+// TestProvenance has oras read the statement that was attached to a manifest, and cosign
+// sign and verify it, as a file and in the registry.
+func TestProvenance(t *testing.T) {
+	t.Parallel()
+	h, at, run := homeOfApp(t)
 	run("fetch", "-f", at("sources.yaml"), "--store", at("store"), "--provenance", at("app.json"), "--builder-id", "https://ci.example.org/release", "-q")
 	archive := archives(t, at("store"))[0]
 	write(t, at("other"), "other\n")

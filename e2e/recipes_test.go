@@ -31,6 +31,7 @@ func (images) ResolveImageConfig(_ context.Context, ref string, opt sourceresolv
 // Docker's own front end reads the recipes of images, and finds no fault with them. Made of the binaries of a release,
 // they run nothing and take nothing else of the build's directory; made of the source they compile for the platform.
 func TestRecipes(t *testing.T) {
+	t.Parallel()
 	for _, r := range []struct{ file, target, binary string }{
 		{"docs/deploy/Dockerfile", "headgate", "headgate"}, {"docs/deploy/Dockerfile", "tester", "headgate"},
 		{"kubernetes/Containerfile", "", "headgate-controller"},

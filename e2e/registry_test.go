@@ -3,6 +3,8 @@ package e2e
 import (
 	"cmp"
 	"encoding/json"
+	"io"
+	stdlog "log"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -92,6 +94,7 @@ type front struct {
 	seen []string // METHOD PATH STATUS
 }
 
+// newFront returns a front that names what is asked by its path.
 func newFront(t *testing.T, addr string) *front {
 	t.Helper()
 	return newNamingFront(t, addr, func(r *http.Request) string { return r.URL.Path })
@@ -101,17 +104,31 @@ func newFront(t *testing.T, addr string) *front {
 func newNamingFront(t *testing.T, addr string, name func(*http.Request) string) *front {
 	t.Helper()
 	f := new(front)
-	behind := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: addr})
-	behind.ModifyResponse = func(r *http.Response) error {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.seen = append(f.seen, r.Request.Method+" "+name(r.Request)+" "+r.Status[:3])
-		return nil
-	}
-	s := httptest.NewServer(behind)
-	t.Cleanup(s.Close)
+	s := fronted(t, "http://"+addr, func(proxy *httputil.ReverseProxy) http.Handler {
+		proxy.ModifyResponse = func(r *http.Response) error {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.seen = append(f.seen, r.Request.Method+" "+name(r.Request)+" "+r.Status[:3])
+			return nil
+		}
+		return proxy
+	})
 	f.addr = s.Listener.Addr().String()
 	return f
+}
+
+// fronted serves what stands before a server until the test ends: a handler made of one that asks the server.
+func fronted(t *testing.T, server string, wrap func(*httputil.ReverseProxy) http.Handler) *httptest.Server {
+	t.Helper()
+	target, err := url.Parse(server)
+	must(t, err)
+	s := httptest.NewServer(wrap(&httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Host = r.In.Host },
+		FlushInterval: -1,
+		ErrorLog:      stdlog.New(io.Discard, "", 0), // clients go away
+	}))
+	t.Cleanup(s.Close)
+	return s
 }
 
 // took returns what was asked since the last time.
@@ -138,8 +155,6 @@ type ociSource struct {
 	url      string
 	insecure bool
 	ref      keys
-	layer    keys // layerSelector
-	ignore   string
 	login    *login // nil: no secretRef
 	cert     keys   // nil: no certSecretRef
 	proxy    keys   // nil: no proxySecretRef
@@ -147,44 +162,28 @@ type ociSource struct {
 	trust    keys   // the Secret of verify
 }
 
-// A login is one entry of a Secret of type kubernetes.io/dockerconfigjson.
+// A login is to a registry.
 type login struct{ host, username, password string }
 
-// manifest returns the documents of a source.
 func (s ociSource) manifest(t *testing.T) string {
 	t.Helper()
-	spec := map[string]any{"interval": "1m", "timeout": "20s", "url": s.url, "ref": s.ref, "insecure": s.insecure}
-	if s.ref == nil {
-		spec["ref"] = keys{"tag": "1.0.0"}
-	}
-	if s.layer != nil {
-		spec["layerSelector"] = s.layer
-	}
-	if s.ignore != "" {
-		spec["ignore"] = s.ignore
-	}
-	docs := []any{}
-	secret := func(name, kind string, data keys) keys {
-		d := document("v1", "Secret", name, "stringData", data)
-		d["type"] = kind
-		docs = append(docs, d)
-		return keys{"name": name}
-	}
-	if l := s.login; l != nil {
-		text, err := json.Marshal(map[string]any{"auths": map[string]any{l.host: keys{"username": l.username, "password": l.password}}})
-		must(t, err)
-		spec["secretRef"] = secret("login", "kubernetes.io/dockerconfigjson", keys{".dockerconfigjson": string(text)})
-	}
-	if s.cert != nil {
-		spec["certSecretRef"] = secret("cert", "Opaque", s.cert)
-	}
-	if s.proxy != nil {
-		spec["proxySecretRef"] = secret("proxy", "Opaque", s.proxy)
+	spec := map[string]any{"url": s.url, "insecure": s.insecure, "ref": keys{"tag": "1.0.0"}}
+	if s.ref != nil {
+		spec["ref"] = s.ref
 	}
 	if s.provider != "" {
-		spec["verify"] = map[string]any{"provider": s.provider, "secretRef": secret("trust", "Opaque", s.trust)}
+		spec["verify"] = map[string]any{"provider": s.provider}
 	}
-	return writeDocuments(t, append(docs, document("source.headgate.dev/v1", "OCIRepository", "app", "spec", spec)))
+	var docker keys
+	if s.login != nil {
+		docker = s.login.docker()
+	}
+	return manifest(t, "OCIRepository", spec, map[string]keys{"secretRef": docker, "certSecretRef": s.cert, "proxySecretRef": s.proxy, "verify.secretRef": s.trust})
+}
+
+// docker returns the content of a Secret of type kubernetes.io/dockerconfigjson.
+func (l login) docker() keys {
+	return keys{".dockerconfigjson": encoded(map[string]any{"auths": map[string]any{l.host: keys{"username": l.username, "password": l.password}}})}
 }
 
 // A home is where the clients of registries keep what they know: nothing of
@@ -255,6 +254,7 @@ var published = keys{"app.yaml": strings.Repeat("replicas: 3\n", 5000), "base/na
 // TestPush lets registries take what headgate pushes, and what Flux pulls
 // artifacts with, crane and its own archive reader, pull it.
 func TestPush(t *testing.T) {
+	t.Parallel()
 	for name, serve := range registries {
 		t.Run(name, func(t *testing.T) {
 			f := newFront(t, serve(t))
@@ -298,14 +298,13 @@ func TestPush(t *testing.T) {
 
 // TestPushAccess pushes where a user has to log in, with the logins of docker.
 func TestPushAccess(t *testing.T) {
+	t.Parallel()
 	issuer := newIssuer(t)
 	for name, d := range map[string]distribution{"basic": {basic: true}, "tokens": {issuer: issuer}} {
 		t.Run(name, func(t *testing.T) {
 			d.root = t.TempDir()
 			addr := d.serve(t)
-			login, err := json.Marshal(map[string]any{"auths": map[string]any{addr: keys{"auth": "YWxpY2U6czNjcmV0"}}})
-			must(t, err)
-			config := write(t, filepath.Join(t.TempDir(), "config.json"), string(login))
+			config := write(t, filepath.Join(t.TempDir(), "config.json"), encoded(map[string]any{"auths": map[string]any{addr: keys{"auth": "YWxpY2U6czNjcmV0"}}}))
 			dir := written(t, published)
 			p := push(t, []string{"DOCKER_CONFIG=" + filepath.Dir(config)}, dir, "oci://"+addr+"/team/app:1.0.0", "--docker-config")
 			cmd := headgate(t.Context(), t, "diff", dir, "oci://"+addr+"/team/app@"+p.Digest, "--insecure", "--docker-config="+config)
@@ -329,6 +328,7 @@ func TestPushAccess(t *testing.T) {
 // TestFluxRegistryClient lets the client that flux pushes and pulls artifacts
 // with pull what headgate pushed, and push what headgate fetches.
 func TestFluxRegistryClient(t *testing.T) {
+	t.Parallel()
 	for name, serve := range registries {
 		t.Run(name, func(t *testing.T) {
 			addr, client := serve(t), oci.NewClient(oci.DefaultOptions())
@@ -364,6 +364,7 @@ func TestFluxRegistryClient(t *testing.T) {
 // TestLayout lets oras copy an artifact, with its signature, into an image
 // layout, which stands in for the registry.
 func TestLayout(t *testing.T) {
+	t.Parallel()
 	addr := serveOlareg(t)
 	s := newNotationJWS(t)
 	of := newSubject(t, addr, "1.0.0")

@@ -21,6 +21,7 @@ import (
 // A real Prometheus is asked everything that an analysis asks, in forms that
 // it answers in different ways.
 func TestMetricsOfPrometheus(t *testing.T) {
+	t.Parallel()
 	address := startPrometheus(t)
 	q := &metric.Querier{Server: withUser(address)}
 	t.Cleanup(q.Close)
@@ -135,6 +136,7 @@ spec:
 // The command promotes a canary whose requests succeed and rolls back one
 // whose requests fail, by what Prometheus says of them.
 func TestRolloutRunByMetricsOfPrometheus(t *testing.T) {
+	t.Parallel()
 	address := startPrometheus(t)
 	q := &metric.Querier{}
 	t.Cleanup(q.Close)
@@ -228,7 +230,7 @@ func startPrometheus(t *testing.T) (address string) {
 	t.Cleanup(exported.Close)
 	dir := t.TempDir()
 	config := write(t, filepath.Join(dir, "prometheus.yml"), fmt.Sprintf(`
-global: {scrape_interval: 200ms, scrape_timeout: 200ms}
+global: {scrape_interval: 1s, scrape_timeout: 1s}
 scrape_configs:
 - job_name: app
   static_configs: [{targets: [%q]}]

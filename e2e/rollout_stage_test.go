@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -120,18 +119,17 @@ func (s *stage) tell(path, name string) error {
 // before the check with number last.
 func (s *stage) gate(name string, last int64) string {
 	s.t.Helper()
-	at, err := url.Parse(s.tester)
-	must(s.t, err)
-	to, checks := httputil.NewSingleHostReverseProxy(at), atomic.Int64{}
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if checks.Add(1) == last {
-			if err := s.tell("/gate/close", name); err != nil {
-				s.t.Error(err)
+	checks := atomic.Int64{}
+	front := fronted(s.t, s.tester, func(tester *httputil.ReverseProxy) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if checks.Add(1) == last {
+				if err := s.tell("/gate/close", name); err != nil {
+					s.t.Error(err)
+				}
 			}
-		}
-		to.ServeHTTP(w, r)
-	}))
-	s.t.Cleanup(front.Close)
+			tester.ServeHTTP(w, r)
+		})
+	})
 	s.post("/gate/open", name)
 	return front.URL + "/gate/check"
 }
@@ -207,6 +205,8 @@ func (r *driven) until(what string, wanted func(event) bool) event {
 }
 
 func code(code string) func(event) bool { return func(e event) bool { return e.Code == code } }
+
+func ended(e event) bool { return e.Outcome != "" }
 
 // end has the command end, and compares its exit code.
 func (r *driven) end(want int) {

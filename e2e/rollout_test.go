@@ -16,27 +16,28 @@ import (
 // TestRollout rolls canaries out on one machine: the command with its proxy,
 // load by hey, and the load tester of Flagger as the target of webhooks.
 func TestRollout(t *testing.T) {
+	t.Parallel()
 	if !inside(t) {
 		return
 	}
 	tester := serveLoadTester(t)
-	t.Run("promoted", func(t *testing.T) { promoted(t, tester) })
+	t.Run("promoted", func(t *testing.T) {
+		promoted(t, tester, "/gate", "/gate", func(s *stage, gate string) { s.post(gate+"/open", "happy") })
+	})
 	t.Run("rolled back by a load test", func(t *testing.T) { rolledBackByTest(t, tester) })
 	t.Run("rolled back by a switch", func(t *testing.T) { rolledBackBySwitch(t, tester) })
-	t.Run("killed and resumed", func(t *testing.T) { killed(t, tester) })
 }
 
-// promoted opens the gate of the load tester for the rollout, closes it before
-// the promotion, and opens it again.
-func promoted(t *testing.T, tester string) {
+// promoted has a rollout wait at one gate for its start and at another, or the same, for its promotion; open opens the gate of either.
+func promoted(t *testing.T, tester, start, promotion string, open func(s *stage, gate string)) {
 	s := newStage(t, tester)
 	script := write(t, filepath.Join(s.dir, "ready.sh"), "curl -sf http://"+s.canary.Listener.Addr().String()+"/ >/dev/null\n")
 	load, report := pressure(t, tester, s.proxy, s.dir)
 	s.declare("happy",
-		hook("approve", "confirm-rollout", tester+"/gate/check"),
+		hook("approve", "confirm-rollout", tester+start+"/check"),
 		hook("acceptance", "pre-rollout", tester+"/", "type", "bash", "cmd", "bash "+script),
 		load,
-		hook("promote", "confirm-promotion", tester+"/gate/check"),
+		hook("promote", "confirm-promotion", tester+promotion+"/check"),
 		hook("abort", "rollback", tester+"/rollback/check"),
 	)
 	r := s.run()
@@ -44,17 +45,19 @@ func promoted(t *testing.T, tester string) {
 	if e := r.until("a closed gate", code("cr-wait")); e.Hook != "approve" || e.Phase != "Waiting" || s.canaryRequests.Load() != 0 {
 		t.Errorf("it waits on %q in %s, with %d requests to the canary", e.Hook, e.Phase, s.canaryRequests.Load())
 	}
-	s.post("/gate/open", "happy")
+	open(s, start)
 	r.until("an open gate", code("cr-pass"))
-	s.post("/gate/close", "happy")
+	if start == promotion {
+		s.post(promotion+"/close", "happy")
+	}
 	if e := r.until("a closed gate", code("cp-wait")); e.Hook != "promote" || e.Weight != 60 {
 		t.Errorf("it waits on %q at weight %d", e.Hook, e.Weight)
 	}
 	if got := s.served(); got["canary"] < 45 || got["canary"] > 75 { // beside the crowd, which takes its part of the weights
 		t.Errorf("with weight 60: %v", got)
 	}
-	s.post("/gate/open", "happy")
-	if e := r.until("the result", func(e event) bool { return e.Outcome != "" }); e.Outcome != "promoted" || e.Revision != "v2" || e.Status.Phase != "Succeeded" {
+	open(s, promotion)
+	if e := r.until("the result", ended); e.Outcome != "promoted" || e.Revision != "v2" || e.Status.Phase != "Succeeded" {
 		t.Errorf("%+v", e)
 	}
 	if got := s.served(); got["canary"] != 100 { // which is the primary of the proxy now
@@ -78,7 +81,7 @@ func rolledBackByTest(t *testing.T, tester string) {
 	if e := r.until("a failed check", code("ro-fail")); e.Hook != "test" || !strings.Contains(e.Message, "too slow") {
 		t.Errorf("%+v", e)
 	}
-	e := r.until("the result", func(e event) bool { return e.Outcome != "" })
+	e := r.until("the result", ended)
 	if e.Outcome != "rolled back" || e.Status.Phase != "Failed" || e.Status.CanaryWeight != 0 {
 		t.Errorf("%+v", e)
 	}
@@ -139,7 +142,7 @@ func rolledBackBySwitch(t *testing.T, tester string) {
 	}
 	s.post("/rollback/open", "switched")
 	r.until("the rollback", code("rb-fired"))
-	if e := r.until("the result", func(e event) bool { return e.Outcome != "" }); e.Outcome != "rolled back" {
+	if e := r.until("the result", ended); e.Outcome != "rolled back" {
 		t.Errorf("%+v", e)
 	}
 	testenv.Equal(t, s.served()["primary"], 100, "rolled back")
@@ -147,38 +150,10 @@ func rolledBackBySwitch(t *testing.T, tester string) {
 	r.end(1)
 }
 
-// killed ends the command without a warning in the middle, and starts it again.
-func killed(t *testing.T, tester string) {
-	s := newStage(t, tester)
-	s.declare("killed", hook("increase", "confirm-traffic-increase", s.gate("killed", 3)))
-	r := s.run()
-	people := gather(t, s.proxy)
-	const weight = 40
-	testenv.Equal(t, r.until("a closed gate", code("ti-wait")).Weight, weight, "it waits at weight")
-	people.home()
-	must(t, r.cmd.Process.Kill())
-	r.cmd.Wait()
-
-	r = s.run()
-	people = gather(t, s.proxy)
-	if got := s.served(); got["canary"] < weight-20 || got["canary"] > weight+20 {
-		t.Errorf("resumed at weight %d: %v", weight, got)
-	}
-	s.post("/gate/open", "killed")
-	if e := r.until("more weight", code("weight-advanced")); e.Weight <= weight {
-		t.Errorf("it went on with weight %d after %d", e.Weight, weight)
-	}
-	testenv.Equal(t, r.until("the result", func(e event) bool { return e.Outcome != "" }).Outcome, "promoted")
-	if !strings.Contains(r.stderr.String(), "going on: default/killed  Waiting") {
-		t.Errorf("headgate said %q", r.stderr)
-	}
-	people.home()
-	r.end(0)
-}
-
 // TestTesterRollout drives rollouts whose webhooks, gates and rollback switch are
 // those of the test runner, by tokens and the command.
 func TestTesterRollout(t *testing.T) {
+	t.Parallel()
 	const token = "0123456789abcdef0123"
 	tokens := write(t, filepath.Join(t.TempDir(), "tokens.yaml"), "tokens: [{name: rollout, token: "+token+"}]\n")
 	s := startTester(t, "--tokens", tokens)
@@ -205,31 +180,16 @@ func (s *testRunner) gates(t *testing.T, token string, args ...string) string {
 
 // testerPromotes opens one gate for the start and another for the promotion.
 func testerPromotes(t *testing.T, s *testRunner, base, token string) {
-	st := newStage(t, base)
-	load, report := pressure(t, base, st.proxy, st.dir)
-	st.declare("happy",
-		hook("approve", "confirm-rollout", base+"/gate/start/check"),
-		hook("acceptance", "pre-rollout", base+"/", "type", "bash", "cmd", "curl -sf http://"+st.canary.Listener.Addr().String()+"/ >/dev/null"),
-		load,
-		hook("promote", "confirm-promotion", base+"/gate/promote/check"),
-		hook("abort", "rollback", base+"/rollback/check"),
-	)
-	r := st.run()
-	if e := r.until("a closed gate", code("cr-wait")); e.Hook != "approve" || st.canaryRequests.Load() != 0 {
-		t.Errorf("%+v", e)
-	}
-	if list := s.gates(t, token, "gate", "list", "--waiting"); !strings.Contains(list, "happy") || !strings.Contains(list, "start") {
-		t.Errorf("what waits: %s", list)
-	}
-	s.gates(t, token, "gate", "open", "default/happy", "--gate", "start", "--mode", "one-shot", "--reason", "looks good")
-	if e := r.until("a closed gate", code("cp-wait")); e.Hook != "promote" || e.Weight != 60 {
-		t.Errorf("%+v", e)
-	}
-	s.gates(t, token, "gate", "open", "default/happy", "--gate", "promote", "--ttl", "1h")
-	testenv.Equal(t, r.until("the result", func(e event) bool { return e.Outcome != "" }).Outcome, "promoted")
-	testenv.Equal(t, st.served()["canary"], 100, "promoted")
-	checkReport(t, report)
-	r.end(0)
+	promoted(t, base, "/gate/start", "/gate/promote", func(_ *stage, gate string) {
+		if gate == "/gate/promote" {
+			s.gates(t, token, "gate", "open", "default/happy", "--gate", "promote", "--ttl", "1h")
+			return
+		}
+		if list := s.gates(t, token, "gate", "list", "--waiting"); !strings.Contains(list, "happy") || !strings.Contains(list, "start") {
+			t.Errorf("what waits: %s", list)
+		}
+		s.gates(t, token, "gate", "open", "default/happy", "--gate", "start", "--mode", "one-shot", "--reason", "looks good")
+	})
 	if trail := s.gates(t, token, "gate", "audit", "default/happy"); !strings.Contains(trail, "looks good") || !strings.Contains(trail, "consume") {
 		t.Errorf("the audit trail: %s", trail)
 	}
@@ -244,7 +204,7 @@ func testerRollsBack(t *testing.T, base string) {
 	if e := r.until("a failed check", code("ro-fail")); e.Hook != "load" || !strings.Contains(e.Message, "too slow") {
 		t.Errorf("%+v", e)
 	}
-	if e := r.until("the result", func(e event) bool { return e.Outcome != "" }); e.Outcome != "rolled back" {
+	if e := r.until("the result", ended); e.Outcome != "rolled back" {
 		t.Errorf("%+v", e)
 	}
 	people.home()
@@ -259,7 +219,7 @@ func testerRejects(t *testing.T, s *testRunner, base, token string) {
 	people := gather(t, st.proxy)
 	r.until("a closed gate", code("cp-wait"))
 	s.gates(t, token, "gate", "reject", "default/rejected", "--reason", "no")
-	if e := r.until("the result", func(e event) bool { return e.Outcome != "" }); e.Outcome != "rolled back" {
+	if e := r.until("the result", ended); e.Outcome != "rolled back" {
 		t.Errorf("%+v", e)
 	}
 	people.home()

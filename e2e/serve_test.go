@@ -147,18 +147,6 @@ func (s *servedStore) until(what, ref string, holds func(keptItem) bool) (item k
 	return item
 }
 
-// event watches events until one has a reason, and returns its message.
-func (s *servedStore) event(ref, reason string) (message string) {
-	s.t.Helper()
-	s.watch("event "+reason, []string{"events", "-w", "-o", "json", ref}, func(line []byte) bool {
-		var e struct{ Reason, Message string }
-		must(s.t, json.Unmarshal(line, &e))
-		message = e.Message
-		return e.Reason == reason
-	})
-	return message
-}
-
 // watch reads the lines that a command prints until one is it.
 func (s *servedStore) watch(what string, args []string, is func([]byte) bool) {
 	s.t.Helper()
@@ -187,57 +175,14 @@ func (s *servedStore) watch(what string, args []string, is func([]byte) bool) {
 func ready(i keptItem) bool { return strings.HasPrefix(i.Status.condition("Ready"), "True") }
 
 // hourly returns a GitRepository that is checked once an hour.
-func hourly(name, url string, more map[string]any) map[string]any {
-	spec := map[string]any{"url": url, "interval": "1h", "timeout": "20s", "ref": keys{"branch": "main"}}
-	annotations := keys{}
-	for key, value := range more {
-		if text, is := value.(string); is && strings.Contains(key, "/") {
-			annotations[key] = text
-			continue
-		}
-		spec[key] = value
-	}
-	d := document("source.headgate.dev/v1", "GitRepository", name, "spec", spec)
-	d["metadata"] = map[string]any{"name": name, "namespace": "default", "annotations": annotations}
-	return d
+func hourly(name, url string) any {
+	return object("GitRepository", name, map[string]any{"url": url, "interval": "1h"})
 }
 
-// A pushable is a repository behind nginx that alice may push to, and a clone.
-type pushable struct {
-	t     *testing.T
-	web   *gitServer
-	front *front // counts what is asked of it
-	clone string
-}
-
-func newPushable(t *testing.T) *pushable {
-	t.Helper()
-	repo, _ := sample(t)
-	repo.Git("config", "http.receivepack", "true")
-	p := &pushable{t: t, web: serveGit(t, repo), clone: filepath.Join(t.TempDir(), "clone")}
-	p.front = newFront(t, strings.TrimPrefix(p.web.plain, "http://"))
-	p.git("clone", "-q", p.url("/basic"), p.clone)
-	return p
-}
-
-// url is where alice pushes to.
-func (p *pushable) url(place string) string {
-	return strings.Replace(p.web.plain, "//", "//alice:s3cret@", 1) + place + "/repo.git"
-}
-
-func (p *pushable) git(args ...string) string {
-	p.t.Helper()
-	return run(p.t, "git", append([]string{"-c", "user.name=alice", "-c", "user.email=alice@example.org"}, args...)...)
-}
-
-// push commits a file and pushes it, and returns the revision.
-func (p *pushable) push(name, text string) (revision string) {
-	p.t.Helper()
-	write(p.t, filepath.Join(p.clone, name), text)
-	p.git("-C", p.clone, "add", name)
-	p.git("-C", p.clone, "commit", "-q", "-m", "change "+name)
-	p.git("-C", p.clone, "push", "-q", "origin", "HEAD:main")
-	return "main@sha1:" + strings.TrimSpace(p.git("-C", p.clone, "rev-parse", "HEAD"))
+// hooked returns an object whose webhook has the key of a Secret.
+func hooked(object any, secret string) any {
+	object.(map[string]any)["metadata"].(map[string]any)["annotations"] = keys{"hook.headgate.dev/secret": secret}
+	return object
 }
 
 // callHook posts what GitHub posts after a push, signed with key unless that is "".
@@ -264,20 +209,50 @@ const pushBody = `{"ref": "refs/heads/main", "repository": {"full_name": "team/a
 // A push and the call of a webhook show a new artifact although the interval is an
 // hour, and what Flux's controllers fetch artifacts with follows it.
 func TestServePush(t *testing.T) {
-	p := newPushable(t)
+	t.Parallel()
+	repo, _ := sample(t)
+	repo.Git("config", "http.receivepack", "true")
+	web := serveGit(t, repo).plain
+	clone := filepath.Join(t.TempDir(), "clone")
+	git := func(args ...string) string {
+		t.Helper()
+		return strings.TrimSpace(run(t, "git", append([]string{"-c", "user.name=alice", "-c", "user.email=alice@example.org", "-C", clone}, args...)...))
+	}
+	run(t, "git", "clone", "-q", strings.Replace(web, "//", "//alice:s3cret@", 1)+"/basic/repo.git", clone)
 	s := newServedStore(t)
 	s.secret("app-hook", keys{"token": "hook-key"})
-	s.document("app.yaml", hourly("app", p.web.plain+"/public/repo.git", map[string]any{"hook.headgate.dev/secret": "app-hook"}))
+	s.document("app.yaml", hooked(hourly("app", web+"/public/repo.git"), "app-hook"))
 	s.start()
 	first := s.until("the first artifact", "gitrepository/app", ready)
 	dir := t.TempDir()
 	client := fetch.New(fetch.WithUntar())
 	must(t, client.Fetch(s.url+"/"+first.Status.Artifact.Path, first.Status.Artifact.Digest, dir))
-	if read(t, filepath.Join(dir, "README.md")) != "# sample\n" {
-		t.Error("README.md is not that of the repository")
+	for name, want := range map[string]struct {
+		text string
+		mode os.FileMode
+	}{
+		"README.md": {"# sample\n", 0}, "deploy/app.yaml": {strings.Repeat("replicas: 3\n", 5000), 0}, "deploy/run": {"#!/bin/sh\n", 0o100}, "docs/naïve name": {"ü\n", 0},
+	} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		must(t, err)
+		if text := read(t, filepath.Join(dir, name)); text != want.text || info.Mode().Perm()&0o100 != want.mode {
+			t.Errorf("%s: %d bytes, mode %v", name, len(text), info.Mode())
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "docs", "x.tmp")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("docs/x.tmp: %v", err)
+	}
+	if err := client.Fetch(s.url+"/"+first.Status.Artifact.Path, "sha256:"+strings.Repeat("0", 64), t.TempDir()); err == nil || !strings.Contains(err.Error(), "computed digest doesn't match") {
+		t.Errorf("with another digest: %v", err)
+	}
+	if err := client.Fetch(s.url+"/gitrepository/default/app/other.tar.gz", first.Status.Artifact.Digest, t.TempDir()); !errors.Is(err, fetch.ErrFileNotFound) {
+		t.Errorf("another file: %v", err)
 	}
 
-	revision := p.push("README.md", "# pushed\n")
+	write(t, filepath.Join(clone, "README.md"), "# pushed\n")
+	git("commit", "-q", "-a", "-m", "change README.md")
+	git("push", "-q", "origin", "HEAD:main")
+	revision := "main@sha1:" + git("rev-parse", "HEAD")
 	for key, want := range map[string]int{"": http.StatusUnauthorized, "another": http.StatusUnauthorized} {
 		if got := callHook(t, s.url+"/hook/GitRepository/app", key, "push", pushBody); got != want {
 			t.Errorf("key %q: status %d, want %d", key, got, want)
@@ -293,123 +268,24 @@ func TestServePush(t *testing.T) {
 	if read(t, filepath.Join(dir, "README.md")) != "# pushed\n" {
 		t.Error("README.md is not that of the push")
 	}
-	if message := s.event("gitrepository/app", "NewArtifact"); !strings.Contains(message, "stored artifact") {
-		t.Errorf("event %q", message)
-	}
-	if resp := askFor(t, s.url+"/"+first.Status.Artifact.Path, "", ""); resp.StatusCode != http.StatusOK {
-		t.Errorf("the artifact of before, a moment later: %s", resp.Status)
-	}
-}
-
-func askFor(t *testing.T, url, header, value string) *http.Response {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	must(t, err)
-	if header != "" {
-		req.Header.Set(header, value)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	must(t, err)
-	t.Cleanup(func() { resp.Body.Close() })
-	return resp
-}
-
-// A Secret that is rotated is used at once, not when a retry or the interval is due.
-func TestServeSecret(t *testing.T) {
-	p := newPushable(t)
-	s := newServedStore(t, "--min-retry-delay", "1h", "--max-retry-delay", "2h")
-	s.secret("login", keys{"username": "alice", "password": "s3cret"})
-	s.document("app.yaml", hourly("app", p.web.plain+"/basic/repo.git", map[string]any{"secretRef": keys{"name": "login"}}))
-	s.start()
-	first := s.until("the first artifact", "gitrepository/app", ready)
-
-	run(t, "htpasswd", "-b", p.web.users, "alice", "rotated")
-	s.command(1, "reconcile", "gitrepository/app")
-	failed := s.until("the failure", "gitrepository/app", func(i keptItem) bool { return !ready(i) })
-	if text := failed.Status.condition("FetchFailed"); !strings.Contains(text, "AuthenticationFailed") || strings.Contains(text, "s3cret") {
-		t.Errorf("FetchFailed is %q", text)
-	}
-	testenv.Equal(t, *failed.Status.Artifact, *first.Status.Artifact, "the failure changed the artifact")
-	s.secret("login", keys{"password": "rotated"})
-	s.until("the new password at work", "gitrepository/app", ready)
-}
-
-// Documents are read again when they change; what is removed goes after its retention.
-func TestServeDocuments(t *testing.T) {
-	p := newPushable(t)
-	url := p.web.plain + "/public/repo.git"
-	s := newServedStore(t, "--retention", "1s")
-	s.document("app.yaml", hourly("app", url, nil))
-	s.document("other.yaml", hourly("other", url, nil))
-	s.start()
-	s.until("the first artifact", "gitrepository/app", ready)
-	other := s.until("the other artifact", "gitrepository/other", ready)
-
-	s.document("app.yaml", hourly("app", url, map[string]any{"ref": keys{"tag": "v1.2.3"}}))
-	s.until("the artifact of the tag", "gitrepository/app", func(i keptItem) bool {
-		return i.Metadata.Generation == 2 && strings.HasPrefix(i.Status.Artifact.Revision, "v1.2.3@")
+	s.watch("the event", []string{"events", "-w", "gitrepository/app"}, func(line []byte) bool {
+		return strings.Contains(string(line), "NewArtifact") && strings.Contains(string(line), "stored artifact")
 	})
-
-	removed := false
-	s.watch("the removal", []string{"get", "-w"}, func(line []byte) bool {
-		cells := strings.Fields(string(line))
-		if cells[0] != "GitRepository/default/other" {
-			return false
-		}
-		if !removed {
-			must(t, os.Remove(filepath.Join(s.sources, "other.yaml")))
-			removed = true
-		}
-		return cells[1] == "-" // it is no more
-	})
-	if resp := askFor(t, s.url+"/"+other.Status.Artifact.Path, "", ""); resp.StatusCode != http.StatusNotFound {
-		t.Errorf("its artifact after its retention: %s", resp.Status)
-	}
-	if out, _ := s.command(0, "get"); strings.Contains(out, "other") || !strings.Contains(out, "default/app") {
-		t.Errorf("after the removal:\n%s", out)
-	}
-}
-
-// A server that was killed goes on where it ended, and asks the origin nothing.
-func TestServeKill(t *testing.T) {
-	p := newPushable(t)
-	s := newServedStore(t)
-	s.document("app.yaml", hourly("app", "http://"+p.front.addr+"/public/repo.git", nil))
-	s.start()
-	before := s.until("the first artifact", "gitrepository/app", ready)
-	if asked := p.front.took(); len(asked) == 0 {
-		t.Fatal("nothing was asked of the origin")
-	}
-	s.end(syscall.SIGKILL)
-	if out, said := s.command(0, "get", "gitrepository/app", "-o", "wide"); !strings.Contains(out, before.Status.Artifact.Revision) || !strings.Contains(said, "no server uses") {
-		t.Errorf("without a server: %s%s", out, said)
-	}
-	s.start()
-	after := s.until("the status of before", "gitrepository/app", ready)
-	if *after.Status.Artifact != *before.Status.Artifact {
-		t.Errorf("artifact %+v, before %+v", *after.Status.Artifact, *before.Status.Artifact)
-	}
-	if resp := askFor(t, s.url+"/"+before.Status.Artifact.Path, "", ""); resp.StatusCode != http.StatusOK {
-		t.Errorf("its artifact: %s", resp.Status)
-	}
-	if asked := p.front.took(); len(asked) > 0 {
-		t.Errorf("after the restart it asked %v", asked)
-	}
-	s.command(0, "reconcile", "gitrepository/app")
-	if asked := p.front.took(); len(asked) == 0 || count(asked, "POST") > 1 {
-		t.Errorf("to look at what has not changed it asked %v", asked)
+	if status, _ := ask(t, "GET", s.url+"/"+first.Status.Artifact.Path, ""); status != http.StatusOK {
+		t.Errorf("the artifact of before, a moment later: %d", status)
 	}
 }
 
 // Over TLS, with tokens: commands and consumers trust its authority and show theirs.
 func TestServeAccess(t *testing.T) {
+	t.Parallel()
 	repo, _ := sample(t)
 	dir, ca := t.TempDir(), testenv.NewCA(t)
 	cert, key := ca.Server()
 	file := func(name, text string) string { return write(t, filepath.Join(dir, name), text) }
 	s := newServedStore(t, "--tls-cert", file("tls.crt", string(cert)), "--tls-key", file("tls.key", string(key)), "--from", "https://git.example.org/app="+repo.Dir,
 		"--tokens", file("tokens.yaml", "tokens: [{name: ops, token: operator-token-0123456789}]\n"))
-	s.document("app.yaml", hourly("app", "https://git.example.org/app", nil))
+	s.document("app.yaml", hourly("app", "https://git.example.org/app"))
 	s.start()
 	a := s.until("the first artifact", "gitrepository/app", ready).Status.Artifact // by the socket
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool()}}}
@@ -431,14 +307,13 @@ func TestServeAccess(t *testing.T) {
 
 // A registry that tells of a push has the artifact made at once.
 func TestServeRegistry(t *testing.T) {
+	t.Parallel()
 	s := newServedStore(t)
 	s.secret("push", keys{"token": "Bearer registry-token"})
 	s.start()
 	addr := distribution{root: t.TempDir(), notify: s.url + "/hook/OCIRepository/app", token: "Bearer registry-token"}.serve(t)
 	push(t, nil, written(t, published), "oci://"+addr+"/team/app:latest", "--revision", "main@sha1:1")
-	d := document("source.headgate.dev/v1", "OCIRepository", "app", "spec", map[string]any{"url": "oci://" + addr + "/team/app", "interval": "1h", "insecure": true})
-	d["metadata"] = map[string]any{"name": "app", "namespace": "default", "annotations": keys{"hook.headgate.dev/secret": "push"}}
-	s.document("app.yaml", d)
+	s.document("app.yaml", hooked(object("OCIRepository", "app", map[string]any{"url": "oci://" + addr + "/team/app", "interval": "1h", "insecure": true}), "push"))
 	first := s.until("the first artifact", "ocirepository/app", ready)
 	pushed := push(t, nil, written(t, keys{"app.yaml": "replicas: 4\n"}), "oci://"+addr+"/team/app:latest", "--revision", "main@sha1:2")
 	second := s.until("the artifact of the push", "ocirepository/app", func(i keptItem) bool { return strings.HasSuffix(i.Status.Artifact.Revision, pushed.Digest) })

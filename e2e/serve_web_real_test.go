@@ -4,9 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -70,6 +68,7 @@ func (s *sourceServer) commit(name string) string {
 // links, a document that cannot be read, an origin that is not there, and a
 // server that is started anew.
 func TestServeWebReal(t *testing.T) {
+	t.Parallel()
 	s := serveSources(t)
 	p := newTab(t)
 	p.open(s.url + "/ui/")
@@ -121,6 +120,7 @@ func TestServeWebReal(t *testing.T) {
 // A server that asks who callers are: the page asks for a token, shows what it
 // allows, and keeps it from scripts.
 func TestServeWebTokens(t *testing.T) {
+	t.Parallel()
 	file := write(t, filepath.Join(t.TempDir(), "tokens.yaml"), `tokens:
 - {name: ada, token: `+adminToken+`}
 - {name: viewer, token: `+viewerToken+`, may: [read]}
@@ -168,6 +168,7 @@ func TestServeWebTokens(t *testing.T) {
 // Nothing that documents, origins and callers say becomes markup or a link to
 // anywhere else, and what cannot be seen is shown.
 func TestServeWebHostile(t *testing.T) {
+	t.Parallel()
 	const (
 		script = "<script>alert(1)</script>"
 		image  = "<img src=x onerror=alert(1)>"
@@ -208,6 +209,7 @@ func TestServeWebHostile(t *testing.T) {
 
 // Ten thousand sources: filters, sorting, pages and a burst of changes.
 func TestServeWebCrowd(t *testing.T) {
+	t.Parallel()
 	const n = 10_000
 	model := stagedSources()[5]
 	var sources []api.Source
@@ -247,6 +249,7 @@ func TestServeWebCrowd(t *testing.T) {
 // Every view has enough contrast, light and dark, fits 320 pixels without
 // scrolling sideways, and says to assistive technology what there is.
 func TestServeWebLook(t *testing.T) {
+	t.Parallel()
 	s := keepStaged(t)
 	p := newTab(t)
 	p.examineAll(map[string]string{
@@ -281,6 +284,7 @@ var updateImage = flag.Bool("update-image", false, "write the picture of the pag
 
 // States differ in shape, not in colour alone.
 func TestServeWebShapes(t *testing.T) {
+	t.Parallel()
 	s := keepStaged(t)
 	p := newTab(t)
 	p.look(1200, 800, "light")
@@ -306,12 +310,9 @@ func TestServeWebShapes(t *testing.T) {
 
 // All addresses are relative: the page works below a prefix, and so do its links to artifacts.
 func TestServeWebPrefix(t *testing.T) {
+	t.Parallel()
 	s := keepStaged(t)
-	target, err := url.Parse(s.url)
-	must(t, err)
-	proxy := &httputil.ReverseProxy{Rewrite: func(q *httputil.ProxyRequest) { q.SetURL(target) }, FlushInterval: -1}
-	front := httptest.NewServer(http.StripPrefix("/team/sources", proxy))
-	t.Cleanup(front.Close)
+	front := fronted(t, s.url, func(server *httputil.ReverseProxy) http.Handler { return http.StripPrefix("/team/sources", server) })
 	base := front.URL + "/team/sources/"
 	p := newTab(t)
 	p.open(base + "ui") // without the slash

@@ -36,6 +36,7 @@ func (p *tab) lists(s *keeper, query string) {
 
 // Every source is there with its state in words, and what keeps it from being ready.
 func TestServeWebList(t *testing.T) {
+	t.Parallel()
 	p := newTab(t)
 	s := keep(t, stagedSources()...) // last, as it holds times
 	p.lists(s, "")
@@ -78,6 +79,7 @@ func TestServeWebList(t *testing.T) {
 
 // What is asked for is in the address, and the address shows it again.
 func TestServeWebFilter(t *testing.T) {
+	t.Parallel()
 	s := keep(t, stagedSources()...)
 	p := newTab(t)
 	p.lists(s, "")
@@ -107,6 +109,7 @@ func TestServeWebFilter(t *testing.T) {
 
 // Everything can be done with the keyboard alone: by focus, and by keys.
 func TestServeWebKeyboard(t *testing.T) {
+	t.Parallel()
 	s := keep(t, stagedSources()...)
 	p := newTab(t)
 	p.lists(s, "#/?sort=name")
@@ -165,6 +168,7 @@ func TestServeWebKeyboard(t *testing.T) {
 
 // Reconcile now: what happens is to be seen as it happens, and is said.
 func TestServeWebReconcile(t *testing.T) {
+	t.Parallel()
 	s := keep(t, stagedSources()...)
 	p := newTab(t)
 	p.lists(s, "")
@@ -195,6 +199,7 @@ func TestServeWebReconcile(t *testing.T) {
 
 // Suspend asks who and why, everybody sees it, and resume ends it.
 func TestServeWebSuspend(t *testing.T) {
+	t.Parallel()
 	s := keep(t, stagedSources()...)
 	p, other := newTab(t), newTab(t)
 	other.lists(s, "#/sources/GitRepository/shop/cart")
@@ -218,6 +223,7 @@ func TestServeWebSuspend(t *testing.T) {
 
 // One source: all that is known of it, and what happens to it while it is shown.
 func TestServeWebSource(t *testing.T) {
+	t.Parallel()
 	s := keep(t, stagedSources()...)
 	for i := range 1200 {
 		s.files = append(s.files, api.File{Path: fmt.Sprintf("manifests/%04d.yaml", i), Size: int64(i)})
@@ -283,6 +289,7 @@ func TestServeWebSource(t *testing.T) {
 // When the server is gone the page says so, and since when; when it is back the
 // page is right again, also about what went meanwhile.
 func TestServeWebRestart(t *testing.T) {
+	t.Parallel()
 	s := keep(t, stagedSources()...)
 	p := newTab(t)
 	p.lists(s, "")

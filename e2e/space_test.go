@@ -46,6 +46,7 @@ func branchSource(url string, i int) map[string]any {
 
 // Artifacts have the whole volume before the cache has any of it.
 func TestFetchOnSmallVolume(t *testing.T) {
+	t.Parallel()
 	const branches, size = 20, 600 << 10
 	url := manyBranches(t, branches+1, size)
 	store := filepath.Join(volume(t, 16<<20), "store")
@@ -118,6 +119,7 @@ func stuff(t *testing.T, dir string) string {
 // The server keeps going on a volume that is too small for its cache, says when
 // nothing can be stored, and stores again when something can.
 func TestServeOnSmallVolume(t *testing.T) {
+	t.Parallel()
 	const branches, size = 20, 600 << 10
 	url := manyBranches(t, branches+1, size)
 	s := newServedStore(t, "--cache-size", "1Gi", "--max-retry-delay", "1s")

@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"bytes"
-	"encoding/json"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,19 +16,23 @@ import (
 // Flagger's own functions get the right verdicts of the test runner, and the
 // reason of each failure.
 func TestTesterByFlagger(t *testing.T) {
-	remote := httptest.NewServer(http.HandlerFunc(remotes))
-	defer remote.Close()
+	t.Parallel()
+	remote := func(h http.Handler) string {
+		s := httptest.NewServer(h)
+		t.Cleanup(s.Close)
+		return s.URL
+	}
 	key := write(t, filepath.Join(t.TempDir(), "key"), "s3cret\n")
 	path := programs(t, "helm=helm4", "k6")
 	stub(t, path, "kubectl", "echo \"kubectl $*\"\ntest \"$1\" = version\n")
-	s := startTester(t, "--env", "PATH="+path, "--hosts", remote.Listener.Addr().String(), "--keys", filepath.Dir(key),
+	s := startTester(t, "--env", "PATH="+path, "--hosts", "127.0.0.1", "--keys", filepath.Dir(key),
 		"--env", "K6_NO_USAGE_REPORT=true")
 	c := startCaller(t)
-	concord := func(entry string) []string {
-		return []string{"type", "concord", "server", remote.URL, "org", "o", "project", "p", "repo", "r", "entrypoint", entry, "apiKeyPath", key, "endpoint", "http://x", "pollInterval", "1"}
+	concord := func(states ...string) []string {
+		return []string{"type", "concord", "server", remote(&testenv.Concord{Key: "s3cret", States: states}), "org", "o", "project", "p", "repo", "r", "entrypoint", "e", "apiKeyPath", key, "endpoint", "http://x", "pollInterval", "1"}
 	}
-	ngrinder := func(clone string) []string {
-		return []string{"type", "ngrinder", "server", remote.URL, "clone", clone, "username", "u", "passwd", "cGFzcw==", "pollInterval", "1s", "wait", "true"}
+	ngrinder := func(states ...string) []string {
+		return []string{"type", "ngrinder", "server", remote(&testenv.NGrinder{User: "u", Password: "pass", States: states}), "clone", "1", "username", "u", "passwd", "cGFzcw==", "pollInterval", "1s", "wait", "true"}
 	}
 	for _, row := range []struct {
 		name, path string
@@ -52,11 +54,11 @@ func TestTesterByFlagger(t *testing.T) {
 		{"helm that fails", "/", []string{"type", "helmv3", "cmd", "nonsense"}, `unknown command "nonsense"`},
 		{"kubectl", "/", []string{"type", "kubectl", "cmd", "version"}, ""},
 		{"kubectl that fails", "/", []string{"type", "kubectl", "cmd", "get 'a b'"}, "kubectl get a b"},
-		{"ngrinder", "/", ngrinder("1"), ""},
-		{"ngrinder that fails", "/", ngrinder("2"), "STOP_BY_ERROR"},
+		{"ngrinder", "/", ngrinder("FINISHED"), ""},
+		{"ngrinder that fails", "/", ngrinder("STOP_BY_ERROR"), "STOP_BY_ERROR"},
 		{"ngrinder without keys", "/", []string{"type", "ngrinder"}, "server, clone, username and passwd are required metadata"},
-		{"concord", "/", concord("finished"), ""},
-		{"concord that is cancelled", "/", concord("cancelled"), "CANCELLED"},
+		{"concord", "/", concord("FINISHED"), ""},
+		{"concord that is cancelled", "/", concord("CANCELLED"), "CANCELLED"},
 		{"concord without keys", "/", []string{"type", "workflow"}, "`server` is required"},
 		{"k6", "/", []string{"type", "k6", "script", "export default function() {}"}, ""},
 		{"k6 that fails", "/launch-test", []string{"script", "export default function() { throw new Error('no good') }; export const options = {thresholds: {iterations: ['count>1']}}"}, "99"},
@@ -149,35 +151,10 @@ func retried(t *testing.T, c *flaggerCaller) {
 	}
 }
 
-// remotes is nGrinder, whose test 1 finishes and 2 fails, and Concord, whose
-// processes end as their entry point says.
-func remotes(w http.ResponseWriter, r *http.Request) {
-	say := func(body any) {
-		w.Header().Set("Content-Type", "application/json")
-		json.NewEncoder(w).Encode(body)
-	}
-	switch path := r.URL.Path; {
-	case strings.HasSuffix(path, "/clone_and_start"):
-		say(map[string]any{"id": 10 + int(path[len("/perftest/api/")]-'0')})
-	case path == "/perftest/api/11/status":
-		say(map[string]any{"success": true, "status": []any{keys{"status_id": "FINISHED"}}})
-	case path == "/perftest/api/12/status":
-		say(map[string]any{"success": true, "status": []any{keys{"status_id": "STOP_BY_ERROR"}}})
-	case path == "/api/v1/process" && r.Header.Get("Authorization") == "s3cret":
-		r.ParseMultipartForm(1 << 20)
-		say(map[string]any{"ok": true, "instanceId": "00000000-0000-0000-0000-" + r.FormValue("entryPoint")})
-	case strings.HasPrefix(path, "/api/v1/process/"):
-		id := path[strings.LastIndex(path, "/")+1:]
-		say(keys{"instanceId": id, "status": strings.ToUpper(id[strings.LastIndex(id, "-")+1:])})
-	default:
-		w.WriteHeader(http.StatusNotFound)
-		io.WriteString(w, "not found")
-	}
-}
-
 // What is compatible answers as the load tester of Flagger does: the same status,
 // and the same body but for texts of errors that come from elsewhere.
 func TestTesterAnswersAlike(t *testing.T) {
+	t.Parallel()
 	if !inside(t) {
 		return
 	}
@@ -279,6 +256,7 @@ func untilColon(text string) string { return colons.ReplaceAllString(text, "$1")
 // The rows of the test runner's table of exchanges that are said to hold for the
 // load tester of Flagger do.
 func TestTesterWireIsTheReferences(t *testing.T) {
+	t.Parallel()
 	if !inside(t) {
 		return // the load tester listens everywhere
 	}

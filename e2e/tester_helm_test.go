@@ -32,6 +32,7 @@ const (
 // Chart tests by the real helm get along with the permissions of docs/deploy,
 // and a failure names the one that is missing.
 func TestTesterChartTests(t *testing.T) {
+	t.Parallel()
 	role := manifests(t, testerFiles...)["Role"][0].(*rbac.Role)
 	for _, row := range []struct {
 		name, helm, hook, cmd string
@@ -138,6 +139,7 @@ var testerFiles = []string{"tested-namespace.yaml", "tester.yaml", "tokens.yaml"
 
 // The manifests of docs/deploy are what Kubernetes has types for.
 func TestManifests(t *testing.T) {
+	t.Parallel()
 	one := func(all map[string][]any, kinds ...string) map[string][]any {
 		t.Helper()
 		for _, kind := range append(kinds, "Namespace", "PersistentVolumeClaim", "Deployment", "Service", "Secret", "NetworkPolicy") {

@@ -20,6 +20,7 @@ func (r *testRunner) load(name, cmd string) string {
 
 // Output appears while the run is under way, and the page says how it ended.
 func TestTesterWebOutput(t *testing.T) {
+	t.Parallel()
 	r := startTester(t)
 	p := newTab(t)
 	p.open(r.url + "/ui/")
@@ -47,6 +48,7 @@ func TestTesterWebOutput(t *testing.T) {
 
 // What is shown of an endless output is bounded, and its end is there.
 func TestTesterWebOutputBounded(t *testing.T) {
+	t.Parallel()
 	r := startTester(t)
 	p := newTab(t)
 	p.open(r.load("frontend", "yes 0123456789 | head -c 5000000; echo; echo the end"))
@@ -59,6 +61,7 @@ func TestTesterWebOutputBounded(t *testing.T) {
 }
 
 func TestTesterWebCancel(t *testing.T) {
+	t.Parallel()
 	r := startTester(t)
 	p := newTab(t)
 	p.open(r.load("frontend", "echo begun\nsleep 3600"))
@@ -73,6 +76,7 @@ func TestTesterWebCancel(t *testing.T) {
 
 // Runs are filtered by canary, type and state; the filter is in the address.
 func TestTesterWebFilter(t *testing.T) {
+	t.Parallel()
 	r := startTester(t)
 	test := func(name, kind, cmd string, status int) {
 		r.checks("/", asks("shop", name, "Progressing", "1", keys{"type": kind, "cmd": cmd}), status)
@@ -99,6 +103,7 @@ func TestTesterWebFilter(t *testing.T) {
 
 // A long list is shown bit by bit.
 func TestTesterWebMore(t *testing.T) {
+	t.Parallel()
 	r := startTester(t)
 	for i := range 60 {
 		r.checks("/", asks("shop", "cart", "Progressing", strconv.Itoa(i), keys{"type": "bash", "cmd": "true"}), 200)
@@ -115,6 +120,7 @@ func TestTesterWebMore(t *testing.T) {
 
 // Nothing that callers send becomes markup: not names, reasons, metadata or output.
 func TestTesterWebHostile(t *testing.T) {
+	t.Parallel()
 	const (
 		script = "<script>alert(1)</script>"
 		image  = "<img src=x onerror=alert(1)>"

@@ -2,9 +2,7 @@ package e2e
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +16,7 @@ const approve = `.pending [data-action=approve]`
 
 // A gate that waits is approved with the mouse: for its revision, and no other.
 func TestTesterWebApprove(t *testing.T) {
+	t.Parallel()
 	r := startTester(t)
 	p := newTab(t)
 	p.open(r.url + "/ui/")
@@ -45,6 +44,7 @@ func TestTesterWebApprove(t *testing.T) {
 
 // Everything can be done with the keyboard alone.
 func TestTesterWebKeyboard(t *testing.T) {
+	t.Parallel()
 	r := startTester(t)
 	r.checks("/gate/check", asks("shop", "frontend", "Waiting", "aaa", nil), 403)
 	p := newTab(t)
@@ -95,6 +95,7 @@ func TestTesterWebKeyboard(t *testing.T) {
 
 // A rejection closes the gate and opens the rollback switch, for the revision that waits.
 func TestTesterWebReject(t *testing.T) {
+	t.Parallel()
 	r := startTester(t)
 	search := asks("catalog", "search", "Waiting", "7bcdfgh245", nil)
 	r.checks("/gate/check", search, 403)
@@ -119,6 +120,7 @@ func TestTesterWebReject(t *testing.T) {
 
 // A wait that is not asked for again is dimmed and not counted; the end of the rollout ends it.
 func TestTesterWebOver(t *testing.T) {
+	t.Parallel()
 	r := startTester(t)
 	p := newTab(t)
 	p.open(r.url + "/ui/")
@@ -137,6 +139,7 @@ func TestTesterWebOver(t *testing.T) {
 
 // The card and the dialog of what waits say what its caller says of it, and how its tests ended.
 func TestTesterWebAbout(t *testing.T) {
+	t.Parallel()
 	r := startTester(t)
 	about := keys{"headgate.revision": "main@sha1:69d8", "headgate.weight": "20", "headgate.step": "2/5", "headgate.threshold": "5", "headgate.failures": "1"}
 	r.checks("/gate/check", asks("shop", "cart", "Waiting", "first", about), 403)
@@ -157,6 +160,7 @@ func TestTesterWebAbout(t *testing.T) {
 
 // Who approves while another revision begins to wait is told, and approves nothing.
 func TestTesterWebStale(t *testing.T) {
+	t.Parallel()
 	r := startTester(t)
 	r.checks("/gate/check", asks("shop", "cart", "Waiting", "first", nil), 403)
 	p := newTab(t)
@@ -199,6 +203,7 @@ func guarded(t *testing.T) (*testRunner, string) {
 }
 
 func TestTesterWebLogin(t *testing.T) {
+	t.Parallel()
 	r, _ := guarded(t)
 	p := newTab(t)
 	p.open(r.url + "/ui/")
@@ -225,6 +230,7 @@ func TestTesterWebLogin(t *testing.T) {
 	}
 	p.press(adminToken, kb.Enter)
 	p.sees("shop/cart")
+	p.until(`document.querySelector("#session").innerText.startsWith("ada") && document.title.startsWith("(1) ")`) // nothing moves any more
 	p.click(`nav a[href="#/"]`)
 	p.click(approve)
 	p.until(`document.querySelector("dialog[open]") && !document.querySelector("dialog [name=actor]")`) // it is known who that is
@@ -237,6 +243,7 @@ func TestTesterWebLogin(t *testing.T) {
 
 // A token that may only look has no buttons, and the page says why.
 func TestTesterWebReadOnly(t *testing.T) {
+	t.Parallel()
 	r, _ := guarded(t)
 	url := r.load("frontend", "sleep 3600")
 	p := newTab(t)
@@ -257,6 +264,7 @@ func TestTesterWebReadOnly(t *testing.T) {
 
 // What is refused is said in the dialog, in words.
 func TestTesterWebRefused(t *testing.T) {
+	t.Parallel()
 	r, file := guarded(t)
 	p := newTab(t)
 	p.open(r.url + "/ui/")
@@ -289,12 +297,9 @@ func TestTesterWebRefused(t *testing.T) {
 
 // All addresses are relative: the page works below a prefix, and with a token in its path.
 func TestTesterWebPrefix(t *testing.T) {
+	t.Parallel()
 	r, _ := guarded(t)
-	target, err := url.Parse(r.url)
-	must(t, err)
-	proxy := &httputil.ReverseProxy{Rewrite: func(q *httputil.ProxyRequest) { q.SetURL(target); q.Out.Host = q.In.Host }, FlushInterval: -1}
-	front := httptest.NewServer(http.StripPrefix("/team/tester", proxy))
-	t.Cleanup(front.Close)
+	front := fronted(t, r.url, func(tester *httputil.ReverseProxy) http.Handler { return http.StripPrefix("/team/tester", tester) })
 	for _, base := range []string{r.url + "/token/" + adminToken, front.URL + "/team/tester/token/" + adminToken} {
 		r.checks("/gate/check", asks("shop", "cart", "Waiting", base, nil), 403)
 		p := newTab(t)
@@ -318,20 +323,18 @@ func TestTesterWebPrefix(t *testing.T) {
 // A page that nobody looks at holds no connection, of which browsers have few,
 // and is right again when it is looked at.
 func TestTesterWebHidden(t *testing.T) {
+	t.Parallel()
 	r := startTester(t)
 	var streams atomic.Int64
-	target, err := url.Parse(r.url)
-	must(t, err)
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.FlushInterval = -1
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if q.URL.Path == "/api/v1/watch" || q.URL.Query().Has("follow") {
-			streams.Add(1)
-			defer streams.Add(-1)
-		}
-		proxy.ServeHTTP(w, q)
-	}))
-	t.Cleanup(front.Close)
+	front := fronted(t, r.url, func(tester *httputil.ReverseProxy) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			if q.URL.Path == "/api/v1/watch" || q.URL.Query().Has("follow") {
+				streams.Add(1)
+				defer streams.Add(-1)
+			}
+			tester.ServeHTTP(w, q)
+		})
+	})
 	p := newTab(t)
 	p.open(strings.Replace(r.load("frontend", "echo begun; sleep 3600"), r.url, front.URL, 1))
 	p.sees("begun")
@@ -352,19 +355,17 @@ func TestTesterWebHidden(t *testing.T) {
 
 // When the connection breaks the page says so, and catches up when it is there again.
 func TestTesterWebReconnect(t *testing.T) {
+	t.Parallel()
 	r := startTester(t)
-	target, err := url.Parse(r.url)
-	must(t, err)
 	var broken atomic.Bool
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.FlushInterval = -1
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if broken.Load() {
-			panic(http.ErrAbortHandler)
-		}
-		proxy.ServeHTTP(w, q)
-	}))
-	t.Cleanup(front.Close)
+	front := fronted(t, r.url, func(tester *httputil.ReverseProxy) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			if broken.Load() {
+				panic(http.ErrAbortHandler)
+			}
+			tester.ServeHTTP(w, q)
+		})
+	})
 	p := newTab(t)
 	p.open(front.URL + "/ui/")
 	p.until(`document.querySelector("#live").textContent == "live"`)

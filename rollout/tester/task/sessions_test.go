@@ -74,7 +74,8 @@ func TestSessionEndsWithContext(t *testing.T) {
 	ends(t, 2, job{waits: true}, `PROGRAM=hold $SELF | PROGRAM=hold $SELF`)
 	ends(t, 3, job{waits: true}, `(PROGRAM=hold $SELF & PROGRAM=hold $SELF) & (PROGRAM=hold $SELF)`)
 	ends(t, 2, job{waits: true, tools: deaf}, `trap "" TERM; PROGRAM=deaf $SELF & PROGRAM=deaf $SELF`)
-	ends(t, 2, job{}, `PROGRAM=hold $SELF & PROGRAM=hold $SELF & exit 0`) // one that lasts
+	ends(t, 2, job{waits: true}, `(env -i PROGRAM=hold ADDR=$ADDR $SELF &); PROGRAM=hold $SELF`) // one has not the environment, and a parent that has ended
+	ends(t, 2, job{}, `PROGRAM=hold $SELF & PROGRAM=hold $SELF & exit 0`)                        // one that lasts
 }
 
 // A program that is asked to end has the grace to say its last word, also when
