@@ -19,6 +19,7 @@ type testRunner struct {
 	t     *testing.T
 	url   string
 	token string // of what call sends
+	pid   int
 	log   *log
 }
 
@@ -30,7 +31,7 @@ func startTester(t *testing.T, flags ...string) *testRunner {
 	r, w, err := os.Pipe()
 	must(t, err)
 	cmd.Stdout = w
-	s.log = start(t, cmd)
+	s.log, s.pid = start(t, cmd), cmd.Process.Pid
 	must(t, w.Close())
 	t.Cleanup(func() { r.Close() })
 	line, err := bufio.NewReader(r).ReadString('\n')

@@ -376,7 +376,7 @@ func TestProofInShallowClone(t *testing.T) {
 func TestSpoolsAreClosed(t *testing.T) {
 	h := newHistory(t, "sha1")
 	var made atomic.Int64
-	temp := testenv.Spools(t)
+	temp := testenv.Spool(t)
 	env := source.Env{Limits: artifact.Limits{Temp: func() (*os.File, error) { made.Add(1); return temp() }}}
 	for _, config := range []testenv.HTTP{
 		{}, {NoFilter: true}, {V0: true, NoAnyWant: true},

@@ -118,8 +118,8 @@ func Contents(t testing.TB, tree fs.FS) map[string]string {
 	return found
 }
 
-// Spools returns what makes spools, each of which must be closed when the test ends.
-func Spools(t testing.TB) func() (*os.File, error) {
+// Spool returns what makes spools, each of which must be closed when the test ends.
+func Spool(t testing.TB) func() (*os.File, error) {
 	t.Helper()
 	dir := t.TempDir()
 	return func() (*os.File, error) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Spools makes temporary files, and knows which of them are open.
+// Spools makes temporary files as [Spool] does, and knows which of them are open.
 type Spools struct {
 	t     testing.TB
 	dir   string
