@@ -305,10 +305,10 @@ func TestServeAccess(t *testing.T) {
 	}
 }
 
-// A registry that tells of a push has the artifact made at once.
+// A registry that tells of a push has the artifact made at once. What is removed from the documents goes after its retention.
 func TestServeRegistry(t *testing.T) {
 	t.Parallel()
-	s := newServedStore(t)
+	s := newServedStore(t, "--retention", "1s")
 	s.secret("push", keys{"token": "Bearer registry-token"})
 	s.start()
 	addr := distribution{root: t.TempDir(), notify: s.url + "/hook/OCIRepository/app", token: "Bearer registry-token"}.serve(t)
@@ -320,6 +320,17 @@ func TestServeRegistry(t *testing.T) {
 	if second.Status.Artifact.Digest == first.Status.Artifact.Digest {
 		t.Error("the artifact is that of before")
 	}
+	removed := false
+	s.watch("the removal", []string{"get", "-w"}, func(line []byte) bool {
+		if cells := strings.Fields(string(line)); removed && cells[0] == "OCIRepository/default/app" {
+			return cells[1] == "-" // it is no more
+		}
+		if !removed {
+			must(t, os.Remove(filepath.Join(s.sources, "app.yaml")))
+			removed = true
+		}
+		return false
+	})
 }
 
 // The unit of systemd is one that systemd takes. Only the place of the command is another.

@@ -19,19 +19,38 @@ type testRunner struct {
 	t     *testing.T
 	url   string
 	token string // of what call sends
-	pid   int
+	cmd   *exec.Cmd
 	log   *log
+	state string
 }
 
-// startTester starts headgate tester, with a state of its own.
+// startTester starts headgate tester, with a state of its own unless flags name one.
 func startTester(t *testing.T, flags ...string) *testRunner {
 	t.Helper()
+	return startTesterBy(t, nil, flags...)
+}
+
+// startTesterBy starts it by another program, whose arguments come first.
+func startTesterBy(t *testing.T, by []string, flags ...string) *testRunner {
+	t.Helper()
 	s := &testRunner{t: t}
-	cmd := headgate(context.Background(), t, append([]string{"tester", "--addr", "127.0.0.1:0", "--state", t.TempDir()}, flags...)...)
+	for i, flag := range flags {
+		if flag == "--state" {
+			s.state = flags[i+1]
+		}
+	}
+	if s.state == "" {
+		s.state = t.TempDir()
+		flags = append(flags, "--state", s.state)
+	}
+	s.cmd = headgate(context.Background(), t, append([]string{"tester", "--addr", "127.0.0.1:0"}, flags...)...)
+	if len(by) > 0 {
+		s.cmd.Path, s.cmd.Args = tool(t, by[0]), append(by, s.cmd.Args...)
+	}
 	r, w, err := os.Pipe()
 	must(t, err)
-	cmd.Stdout = w
-	s.log, s.pid = start(t, cmd), cmd.Process.Pid
+	s.cmd.Stdout = w
+	s.log = start(t, s.cmd)
 	must(t, w.Close())
 	t.Cleanup(func() { r.Close() })
 	line, err := bufio.NewReader(r).ReadString('\n')

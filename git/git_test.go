@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -375,9 +374,8 @@ func TestProofInShallowClone(t *testing.T) {
 // Whatever happens, every spool is closed.
 func TestSpoolsAreClosed(t *testing.T) {
 	h := newHistory(t, "sha1")
-	var made atomic.Int64
-	temp := testenv.Spool(t)
-	env := source.Env{Limits: artifact.Limits{Temp: func() (*os.File, error) { made.Add(1); return temp() }}}
+	spools := testenv.NewSpools(t)
+	env := source.Env{Limits: artifact.Limits{Temp: spools.Create}}
 	for _, config := range []testenv.HTTP{
 		{}, {NoFilter: true}, {V0: true, NoAnyWant: true},
 		{Defect: &testenv.Defect{Phase: testenv.Pack, Do: testenv.Cut, After: 150}},
@@ -390,8 +388,8 @@ func TestSpoolsAreClosed(t *testing.T) {
 			try(t.Context(), object(url, ref), env)
 		}
 	}
-	if made.Load() < 15 {
-		t.Errorf("only %d spools were made", made.Load())
+	if spools.Made() < 15 {
+		t.Errorf("only %d spools were made", spools.Made())
 	}
 }
 

@@ -400,7 +400,7 @@ func TestPartialFetchLimits(t *testing.T) {
 		{"copies", artifact.Limits{Bytes: 60_000, FileBytes: 10_000}, ""},        // big is not fetched
 		{"copies", artifact.Limits{Entries: 20}, "20"},
 	} {
-		row.limits.Temp = testenv.Spool(t)
+		row.limits.Temp = testenv.NewSpools(t).Create
 		server.Reset()
 		_, _, _, err := try(t.Context(), sparse(server.Repo(), row.dir), source.Env{Limits: row.limits})
 		if row.say == "" && err != nil || row.say != "" && (err == nil || !strings.Contains(err.Error(), row.say)) {

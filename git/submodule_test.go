@@ -501,7 +501,7 @@ func TestSubmoduleStalls(t *testing.T) {
 	slow := testenv.ServeHTTP(t, testenv.HTTP{Defect: &testenv.Defect{Phase: testenv.Pack, Do: testenv.Stall, After: 20}}, sub)
 	good := testenv.ServeHTTP(t, testenv.HTTP{}, sub)
 	linked(app, nil, link{"a", good.Repo(), pin}, link{"b", slow.Repo(), pin})
-	env := source.Env{Limits: artifact.Limits{Temp: testenv.Spool(t)}}
+	env := source.Env{Limits: artifact.Limits{Temp: testenv.NewSpools(t).Create}}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		<-slow.Stalled()

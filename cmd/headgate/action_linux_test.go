@@ -54,8 +54,7 @@ func newCIMachine(t *testing.T) *ciMachine {
 	var archive bytes.Buffer
 	zip := gzip.NewWriter(&archive)
 	tw := tar.NewWriter(zip)
-	// The release says its version itself: each installation asks for it, and to start the program takes its time.
-	text := "#!/bin/sh\nif [ \"$1\" = version ]; then echo headgate 9.1.0 " + runtime.GOOS + "/" + runtime.GOARCH + "; exit; fi\nexec " + program + " \"$@\"\n"
+	text := "#!/bin/sh\nexec " + program + " \"$@\"\n"
 	must(t, tw.WriteHeader(&tar.Header{Name: "headgate", Mode: 0o755, Size: int64(len(text))}))
 	_, err = io.WriteString(tw, text)
 	must(t, errors.Join(err, tw.Close(), zip.Close()))

@@ -173,8 +173,6 @@ var (
 	codeForm    = regexp.MustCompile(`^(.*?) +# exit code (\d)`)
 	commentForm = regexp.MustCompile(` +# .*$`)
 	intervals   = regexp.MustCompile(`--interval \d+s`)
-	exportForm  = regexp.MustCompile(`declare -x (\w+)="((?:[^"\\]|\\(?s:.))*)"`)
-	escapeForm  = regexp.MustCompile(`(?s)\\(.)`)
 )
 
 // enter types a line. A server, which ends in &, is waited for until it listens.
@@ -229,12 +227,8 @@ func (s *docShell) execute(line, code string) string {
 	s.t.Helper()
 	args, err := cmdline.Words(line)
 	must(s.t, err)
-	dir, exported, _ := strings.Cut(s.send(`echo "$PWD"; export -p`), "\n")
-	var env []string
-	for _, m := range exportForm.FindAllStringSubmatch(exported, -1) {
-		env = append(env, m[1]+"="+escapeForm.ReplaceAllString(m[2], "$1"))
-	}
-	a, err := s.sessions.execute(call{Dir: dir, Env: env, Args: args, Together: true})
+	env := strings.Split(s.send(`printf '%s\0' "$PWD"; env -0`), "\x00")
+	a, err := s.sessions.execute(call{Dir: env[0], Env: env[1 : len(env)-1], Args: args, Together: true})
 	must(s.t, err)
 	if fmt.Sprint(a.Code) != code {
 		s.t.Fatalf("headgate %s: exit code %d, want %s:\n%s", line, a.Code, code, a.Out)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/headgate-io/headgate/rollout"
 )
 
 var update = flag.Bool("update", false, "write what documents show of the command anew")
@@ -205,4 +207,26 @@ func TestDocsCommands(t *testing.T) {
 func long(row string) string {
 	_, name, _ := strings.Cut(row, "--")
 	return name
+}
+
+// The table of verdicts is that of [rollout.HookType.Judge].
+func TestDocsVerdicts(t *testing.T) {
+	rows := regexp.MustCompile("(?m)^\\| `([a-z-]+)`(?: \\(default\\))? \\| ([a-z ]+) \\| ([a-z ]+) \\| ([a-z ]+) \\| (yes|no) \\|$").FindAllStringSubmatch(read(t, "../../docs/reference/canaries.md"), -1)
+	if len(rows) != 8 {
+		t.Errorf("the table has %d rows", len(rows))
+	}
+	for _, row := range rows {
+		of := rollout.HookType(row[1])
+		for column, codes := range map[int][]int{2: {200}, 3: {201, 202}, 4: {204, 302, 403, 500}} {
+			for _, code := range codes {
+				var err error = &rollout.StatusError{Code: code}
+				if got := of.Judge(err).String(); got != row[column] {
+					t.Errorf("%s, %d: %s, the table says %s", of, code, got, row[column])
+				}
+			}
+		}
+		if counts := of.Judge(os.ErrDeadlineExceeded) == rollout.Halt; counts != (row[5] == "yes") {
+			t.Errorf("%s: counts %v", of, counts)
+		}
+	}
 }

@@ -1,9 +1,8 @@
 package testenv
 
 import (
+	"errors"
 	"fmt"
-	"io/fs"
-	"net/url"
 	"os"
 	"path"
 	"path/filepath"
@@ -11,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/fstest"
 
 	"golang.org/x/tools/txtar"
 )
@@ -79,60 +77,6 @@ func Must(t testing.TB, err error) {
 	}
 }
 
-// URL parses a URL that has no mistake.
-func URL(t testing.TB, text string) *url.URL {
-	t.Helper()
-	u, err := url.Parse(text)
-	check(t, err)
-	return u
-}
-
-// Files makes a tree from path and content pairs.
-func Files(pairs ...string) fstest.MapFS {
-	tree := fstest.MapFS{}
-	for i := 0; i < len(pairs); i += 2 {
-		tree[pairs[i]] = &fstest.MapFile{Data: []byte(pairs[i+1]), Mode: 0o644}
-	}
-	return tree
-}
-
-// Contents returns the files of a tree by name.
-func Contents(t testing.TB, tree fs.FS) map[string]string {
-	t.Helper()
-	found := map[string]string{}
-	check(t, fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		content, err := fs.ReadFile(tree, name)
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err == nil && info.Size() != int64(len(content)) {
-			t.Errorf("%s: size %d, has %d bytes", name, info.Size(), len(content))
-		}
-		found[name] = string(content)
-		return err
-	}))
-	return found
-}
-
-// Spool returns what makes spools, each of which must be closed when the test ends.
-func Spool(t testing.TB) func() (*os.File, error) {
-	t.Helper()
-	dir := t.TempDir()
-	return func() (*os.File, error) {
-		f, err := os.CreateTemp(dir, "spool")
-		t.Cleanup(func() {
-			if f.Close() == nil {
-				t.Error("a spool was left open")
-			}
-		})
-		return f, err
-	}
-}
-
 // Equal reports a value that is not the wanted one; an empty list or map is like
 // none. About says of what: a value, or a format and its arguments.
 func Equal[T any](t testing.TB, got, want T, about ...any) {
@@ -156,6 +100,25 @@ func Equal[T any](t testing.TB, got, want T, about ...any) {
 	}
 }
 
+// ErrorIs reports an error that is not the wanted one. About says of what, as
+// in [Equal].
+func ErrorIs(t testing.TB, err, want error, about ...any) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%serror %v, want %v", label(about), err, want)
+	}
+}
+
+// ErrorSays reports an error that is missing, or that lacks a text. About says
+// of what, as in [Equal].
+func ErrorSays(t testing.TB, err error, want string, about ...any) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%serror %v, want one that says %q", label(about), err, want)
+	}
+}
+
+// label says what a value or an error is of.
 func label(about []any) string {
 	switch len(about) {
 	case 0:

@@ -495,7 +495,7 @@ func TestStalls(t *testing.T) {
 		{Phase: testenv.LFSObject, Do: testenv.Stall, After: -1}, {Phase: testenv.LFSObject, Do: testenv.Stall, After: 4},
 	} {
 		s := newStage(t, new(testenv.LFS))
-		s.options.Temp = testenv.Spool(t)
+		s.options.Temp = testenv.NewSpools(t).Create
 		began := s.server.Break(&d)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		enough := errors.New("enough")

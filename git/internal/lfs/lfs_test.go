@@ -298,7 +298,7 @@ func TestViews(t *testing.T) {
 // Failures leave no spool behind and say what they are about.
 func TestFailures(t *testing.T) {
 	s := &stocked{content: map[string]string{}}
-	o := lfs.Options{Fetch: s.fetch, Temp: testenv.Spool(t)}
+	o := lfs.Options{Fetch: s.fetch, Temp: testenv.NewSpools(t).Create}
 	wrapped := objects(t, tree(".gitattributes", "*.bin filter=lfs\n", "a.bin", s.add("a")))
 	broken := errors.New("broken")
 	s.err = broken
