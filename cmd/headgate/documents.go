@@ -68,26 +68,36 @@ func (f *selection) register(c *cobra.Command) {
 // narrows reports whether flags leave objects out.
 func (f *selection) narrows() bool { return f.namespace != "" && !f.everywhere || f.selector != "" }
 
-// choose reads arguments as kubectl and flux have them: KIND/NAME, KIND, KINDS after the
-// word sources, which alone means all. Some commands need names.
+// choose reads arguments as kubectl and flux have them: KIND/NAME, KIND, KIND,KIND or
+// KIND NAME..., also behind the word sources. No argument, or all, means all objects; some
+// commands need names.
 func (f *selection) choose(args []string, needed bool) error {
 	needed = needed && !f.all && !f.narrows()
-	if len(args) > 0 && (args[0] == "sources" || args[0] == "all") && !needed {
+	for len(args) > 0 && (args[0] == "source" || args[0] == "sources" || args[0] == "all" && !needed) {
 		args = args[1:]
-	} else if len(args) == 0 && needed {
+	}
+	if len(args) == 0 && needed {
 		return usage("name objects as KIND/NAME, or select some with --all, -n or -l")
 	}
-	for _, arg := range args {
-		ref, err := source.ParseReference(arg)
-		switch {
-		case err != nil:
-			return &exitError{exitUsage, err}
-		case ref.Name == "" && needed:
-			return usage("%q names no object: write KIND/NAME or KIND/NAMESPACE/NAME, or select some with --all, -n or -l", arg)
-		case ref.Namespace == "" && !f.everywhere:
-			ref.Namespace = f.namespace
+	if len(args) > 1 && !strings.Contains(args[0]+args[1], "/") {
+		if _, err := source.ParseReference(args[1]); err != nil { // it is no kind, so a name
+			kind := args[0] + "/"
+			args = mapped(args[1:], func(name string) string { return kind + name })
 		}
-		f.refs = append(f.refs, ref)
+	}
+	for _, arg := range args {
+		for name := range strings.SplitSeq(arg, ",") {
+			ref, err := source.ParseReference(name)
+			switch {
+			case err != nil:
+				return &exitError{exitUsage, err}
+			case ref.Name == "" && needed:
+				return usage("%q names no object: write KIND/NAME or KIND/NAMESPACE/NAME, or select some with --all, -n or -l", name)
+			case ref.Namespace == "" && !f.everywhere:
+				ref.Namespace = f.namespace
+			}
+			f.refs = append(f.refs, ref)
+		}
 	}
 	return nil
 }
@@ -214,7 +224,25 @@ func (p *program) prepare(ctx context.Context, f *sourceFlags, args []string) (*
 		return nil, nil, err
 	}
 	objects, err := s.objects(ctx, args)
+	if err == nil && !f.quiet {
+		s.warnOfUnused(f.from, slices.Concat(s.set.Objects, objects))
+	}
 	return s, objects, err
+}
+
+// warnOfUnused tells which values of --from replace the origin of no object, nor of a submodule.
+func (s *session) warnOfUnused(from []string, objects []source.Object) {
+	for _, value := range from {
+		url := value[:strings.LastIndexByte(value, '=')]
+		used := func(obj source.Object) bool {
+			g, git := obj.(*source.GitRepository)
+			origin := source.OriginOf(obj)
+			return git && g.Spec.RecurseSubmodules || origin != "" && strings.HasPrefix(redact.String(url), origin)
+		}
+		if !slices.ContainsFunc(objects, used) {
+			s.warn(fmt.Errorf("--from %s: no object has this URL", redact.String(url)))
+		}
+	}
 }
 
 // objects returns those of -f that args name, or those that URLs stand for.

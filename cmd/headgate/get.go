@@ -24,7 +24,8 @@ func (p *program) get() *cobra.Command {
 		Use:   "get [sources] [KIND | KIND/NAME | KIND/NAMESPACE/NAME]...",
 		Short: "Print sources: readiness, revision, last error",
 		Long: `Get prints sources as the server (headgate serve) knows them, or if none is running, from the files of the store. It
-fetches nothing. A kind can be written as in documents of either group, in any case, in the plural, or short:
+fetches nothing. Objects can be named as kubectl and flux have it too: git app, or git,bucket. A kind can be written as in
+documents of either group, in any case, in the plural, or short:
 
   Bucket, GitRepository (git, gitrepo), OCIRepository (oci, ocirepo), PkgRepository (pkgrepo, helmrepo),
   PkgChart (chart, hc), ExternalArtifact (ea), ArtifactGenerator (ag)
@@ -383,9 +384,13 @@ func (p *program) runDelete(ctx context.Context, f *keptFlags, force bool, args 
 	}
 	defer store.Close()
 	for _, ref := range found {
+		name := sourceName(ref)
+		if obj, err := ledger.Object(ref); err == nil {
+			name = argumentOf(obj)
+		}
 		err := ledger.Forget(ctx, store, ref)
 		if err == nil {
-			_, err = fmt.Fprintf(p.stdout, "%s deleted\n", sourceName(ref))
+			_, err = fmt.Fprintf(p.stdout, "%s deleted\n", name)
 		}
 		errs = append(errs, err)
 	}
