@@ -123,7 +123,7 @@ type fetch struct {
 	archives   source.Archives
 
 	mu      sync.Mutex
-	unsaved map[source.Object]*unsaved // of a run that does all or nothing
+	unsaved map[source.Object]*pendingSave // of a run that does all or nothing
 }
 
 // begin finds the objects, and prepares what their origins get.
@@ -188,7 +188,7 @@ func (f *fetch) begin(ctx context.Context) error {
 	if !f.Locked {
 		return nil
 	}
-	f.reconciler.Save, f.unsaved = f.hold, map[source.Object]*unsaved{}
+	f.reconciler.Save, f.unsaved = f.hold, map[source.Object]*pendingSave{}
 	return f.checkLock()
 }
 
@@ -229,8 +229,8 @@ func (f *fetch) removeStore() {
 	os.RemoveAll(f.temporary)
 }
 
-// An ending is a result and its error.
-type ending struct {
+// finished is the result of an object and its error.
+type finished struct {
 	Result
 	err error
 }
@@ -251,7 +251,7 @@ func (f *fetch) run(ctx context.Context, yield func(Result, error) bool) {
 			ready = append(ready, i)
 		}
 	}
-	ended := make(chan ending, len(f.objects)) // a loop that panics leaves no goroutine behind
+	ended := make(chan finished, len(f.objects)) // a loop that panics leaves no goroutine behind
 	listens := true
 	for running := 0; running > 0 || len(ready) > 0; {
 		if len(ready) > 0 && running < f.Parallel {
@@ -281,18 +281,18 @@ func (f *fetch) run(ctx context.Context, yield func(Result, error) bool) {
 }
 
 // do does one object.
-func (f *fetch) do(ctx context.Context, i int) ending {
+func (f *fetch) do(ctx context.Context, i int) finished {
 	r := Result{Object: f.objects[i], Index: i}
 	if f.stores || f.inputs[r.Object] {
 		if err := f.reconcile(ctx, &r); err != nil || f.stores || !f.wanted[r.Object] {
-			return ending{r, err}
+			return finished{r, err}
 		}
 		if a := r.Object.Artifact(); a != nil {
 			r.Revision.ID = a.Revision
 		}
 	}
 	err := f.look(ctx, &r)
-	return ending{r, err}
+	return finished{r, err}
 }
 
 // reconcile brings one object up to date.

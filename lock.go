@@ -80,7 +80,7 @@ type lockedOrigin struct {
 	got    lock.Entry         // of what was written
 	before *artifact.Artifact // in the store; nil: there is none
 	rev    source.Revision
-	copy   *copied // content at hand, nil: the origin is asked
+	copy   *localCopy // content at hand, nil: the origin is asked
 }
 
 // Secrets returns the credentials that must not show.
@@ -97,7 +97,7 @@ func (o *lockedOrigin) Resolve(ctx context.Context, last source.State) (rev sour
 	o.before = o.obj.Artifact()
 	if o.fetch.unsaved != nil {
 		o.fetch.mu.Lock()
-		o.fetch.unsaved[o.obj] = &unsaved{before: o.before}
+		o.fetch.unsaved[o.obj] = &pendingSave{before: o.before}
 		o.fetch.mu.Unlock()
 	}
 	if signed := o.signed(ctx); o.want != nil && (o.fetch.Offline || !o.want.Open() && !o.want.Prove && !signed) {
@@ -200,7 +200,7 @@ func (c *lockedContent) Verify(ctx context.Context) (source.Verification, error)
 // not what is locked.
 func (c *lockedContent) WriteTo(ctx context.Context, w io.Writer) (source.Report, error) {
 	o := c.origin
-	k := newKeeper(o.fetch.Env.Cache)
+	k := newCacheWriter(o.fetch.Env.Cache)
 	defer k.close()
 	m := newMeasure(w, k)
 	report, err := c.Content.WriteTo(ctx, m)
@@ -216,7 +216,7 @@ func (c *lockedContent) WriteTo(ctx context.Context, w io.Writer) (source.Report
 		err = o.differs(fmt.Errorf("the content is %s", cmp.Or(o.got.Content, o.got.Digest)))
 	}
 	if err == nil && o.copy == nil {
-		k.keep(o.key(o.got), about{o.rev.File, o.rev.Metadata, report.Found, c.verification})
+		k.keep(o.key(o.got), contentRecord{o.rev.File, o.rev.Metadata, report.Found, c.verification})
 	}
 	return report, err
 }
@@ -324,10 +324,10 @@ func (o *lockedOrigin) blame(err error) error {
 // allOrNothing does the objects; what it stored is published if each of them is what
 // is locked, and removed otherwise.
 func (f *fetch) allOrNothing(ctx context.Context, yield func(Result, error) bool) {
-	var all []ending
+	var all []finished
 	failed := false
 	f.run(ctx, func(r Result, err error) bool {
-		all, failed = append(all, ending{r, err}), failed || err != nil
+		all, failed = append(all, finished{r, err}), failed || err != nil
 		return true
 	})
 	ctx = context.WithoutCancel(ctx)
@@ -351,8 +351,8 @@ func (f *fetch) allOrNothing(ctx context.Context, yield func(Result, error) bool
 	}
 }
 
-// An unsaved is what is to be saved of an object once all are what is locked.
-type unsaved struct {
+// A pendingSave is the status of an object that is saved once all objects are as locked.
+type pendingSave struct {
 	before *artifact.Artifact
 	state  source.State
 }
@@ -362,14 +362,14 @@ func (f *fetch) hold(_ context.Context, obj source.Object, state source.State) e
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.unsaved[obj] == nil { // its origin was not asked
-		f.unsaved[obj] = new(unsaved)
+		f.unsaved[obj] = new(pendingSave)
 	}
 	f.unsaved[obj].state = state
 	return nil
 }
 
 // withdraw takes back what was stored of an object.
-func (f *fetch) withdraw(ctx context.Context, obj source.Object, was *unsaved) error {
+func (f *fetch) withdraw(ctx context.Context, obj source.Object, was *pendingSave) error {
 	stored := *obj.Artifact()
 	dir, err := source.Address(obj)
 	if err != nil {

@@ -23,26 +23,26 @@ import (
 // a request, cannot be had.
 const Absent = "absent"
 
-// An about is what is known of locked content beside its bytes.
-type about struct {
+// A contentRecord is what the cache has of locked content beside its bytes.
+type contentRecord struct {
 	File         string              `json:"file"` // of the artifact
 	Metadata     map[string]string   `json:"metadata,omitempty"`
 	Found        []string            `json:"found,omitempty"`
 	Verification source.Verification `json:"verification,omitzero"`
 }
 
-// A copied is locked content at hand: in the store, a bundle or the cache.
-type copied struct {
-	about
+// A localCopy is locked content that the store, a bundle or the cache has.
+type localCopy struct {
+	contentRecord
 	open  func() (io.ReadCloser, error)
 	bytes bool // the lock has the digest of its bytes
 }
 
 // Verify implements [source.Content]: it returns what was found when the origin was asked.
-func (c *copied) Verify(context.Context) (source.Verification, error) { return c.Verification, nil }
+func (c *localCopy) Verify(context.Context) (source.Verification, error) { return c.Verification, nil }
 
 // WriteTo implements [source.Content].
-func (c *copied) WriteTo(_ context.Context, w io.Writer) (source.Report, error) {
+func (c *localCopy) WriteTo(_ context.Context, w io.Writer) (source.Report, error) {
 	r, err := c.open()
 	if err != nil {
 		return source.Report{}, err
@@ -53,13 +53,13 @@ func (c *copied) WriteTo(_ context.Context, w io.Writer) (source.Report, error) 
 }
 
 // Close implements [source.Content].
-func (c *copied) Close() error { return nil }
+func (c *localCopy) Close() error { return nil }
 
 // atHand finds what is locked in the store or the cache.
 func (o *lockedOrigin) atHand(ctx context.Context, signed bool) (rev source.Revision, found bool, err error) {
 	o.copy = nil
 	if a := o.before; a != nil && a.Revision == o.want.Revision && o.holds(*a) {
-		o.copy = &copied{about: known(o.obj, *a), open: func() (io.ReadCloser, error) { return o.fetch.Store.Open(*a) }}
+		o.copy = &localCopy{contentRecord: known(o.obj, *a), open: func() (io.ReadCloser, error) { return o.fetch.Store.Open(*a) }}
 	}
 	if o.copy == nil || signed && o.copy.Verification == (source.Verification{}) { // what was verified is preferred
 		other, err := o.bundled(ctx)
@@ -89,7 +89,7 @@ func (o *lockedOrigin) atHand(ctx context.Context, signed bool) (rev source.Revi
 const aboutAnnotation = "dev.headgate.about"
 
 // bundled returns what the bundle has of the object, nil if that is nothing.
-func (o *lockedOrigin) bundled(ctx context.Context) (*copied, error) {
+func (o *lockedOrigin) bundled(ctx context.Context) (*localCopy, error) {
 	if o.fetch.Bundle == nil {
 		return nil, nil
 	}
@@ -97,9 +97,9 @@ func (o *lockedOrigin) bundled(ctx context.Context) (*copied, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	c := &copied{open: open}
+	c := &localCopy{open: open}
 	if err == nil {
-		err = json.Unmarshal([]byte(annotations[aboutAnnotation]), &c.about)
+		err = json.Unmarshal([]byte(annotations[aboutAnnotation]), &c.contentRecord)
 	}
 	if is := annotations[ocispec.AnnotationRevision]; err == nil && is != o.want.Revision {
 		err = o.differs(fmt.Errorf("the bundle has another revision, %s", is))
@@ -111,8 +111,8 @@ func (o *lockedOrigin) bundled(ctx context.Context) (*copied, error) {
 }
 
 // known returns what the status of obj says of its artifact in the store.
-func known(obj source.Object, a artifact.Artifact) about {
-	k := about{File: path.Base(a.Path), Metadata: a.Metadata}
+func known(obj source.Object, a artifact.Artifact) contentRecord {
+	k := contentRecord{File: path.Base(a.Path), Metadata: a.Metadata}
 	if c, ok := obj.(*source.PkgChart); ok {
 		k.Found = c.Status.ObservedValuesFiles
 	}
@@ -142,19 +142,19 @@ func Bundled(obj source.Object, store *artifact.Store) (oci.Bundled, error) {
 }
 
 // cached returns what the cache has of the object as it is locked, nil if that is nothing.
-func (o *lockedOrigin) cached() *copied {
+func (o *lockedOrigin) cached() *localCopy {
 	cache, key := o.fetch.Env.Cache, o.key(*o.want)
 	if cache == nil {
 		return nil
 	}
-	text, err := cache.Open(key + about{}.suffix())
+	text, err := cache.Open(key + contentRecord{}.suffix())
 	if err != nil {
 		return nil
 	}
 	defer text.Close()
-	c := &copied{open: func() (io.ReadCloser, error) { return cache.Open(key) }}
+	c := &localCopy{open: func() (io.ReadCloser, error) { return cache.Open(key) }}
 	entry, err := cache.Open(key)
-	if err != nil || json.NewDecoder(text).Decode(&c.about) != nil {
+	if err != nil || json.NewDecoder(text).Decode(&c.contentRecord) != nil {
 		return nil
 	}
 	entry.Close()
@@ -162,7 +162,7 @@ func (o *lockedOrigin) cached() *copied {
 }
 
 // suffix is what follows the key of content in that of what is known of it.
-func (about) suffix() string { return "\x00about" }
+func (contentRecord) suffix() string { return "\x00about" }
 
 // key is that of locked content in the cache. It names the spec, with the names of the
 // Secrets that it was fetched with.
@@ -170,22 +170,22 @@ func (o *lockedOrigin) key(e lock.Entry) string {
 	return "locked 1\x00" + source.ReferenceTo(o.obj).String() + "\x00" + string(source.CanonicalSpec(o.obj)) + "\x00" + e.Revision + "\x00" + e.Content + e.Digest
 }
 
-// A keeper writes what is fetched to the cache as well. That it cannot be kept is no error.
-type keeper struct {
+// A cacheWriter writes fetched content to the cache as well. A failure to do so is no error.
+type cacheWriter struct {
 	cache *artifact.Cache
 	draft *artifact.Draft
 	err   error
 }
 
-func newKeeper(cache *artifact.Cache) *keeper {
-	k := &keeper{cache: cache, err: errors.ErrUnsupported}
+func newCacheWriter(cache *artifact.Cache) *cacheWriter {
+	k := &cacheWriter{cache: cache, err: errors.ErrUnsupported}
 	if cache != nil {
 		k.draft, k.err = cache.Create()
 	}
 	return k
 }
 
-func (k *keeper) Write(p []byte) (int, error) {
+func (k *cacheWriter) Write(p []byte) (int, error) {
 	if k.err == nil {
 		_, k.err = k.draft.File().Write(p)
 	}
@@ -193,7 +193,7 @@ func (k *keeper) Write(p []byte) (int, error) {
 }
 
 // keep keeps what was written under key.
-func (k *keeper) keep(key string, a about) {
+func (k *cacheWriter) keep(key string, a contentRecord) {
 	if k.err == nil {
 		k.err = k.draft.Commit(key)
 	}
@@ -203,7 +203,7 @@ func (k *keeper) keep(key string, a about) {
 	}
 }
 
-func (k *keeper) close() {
+func (k *cacheWriter) close() {
 	if k.draft != nil {
 		k.draft.Discard()
 		k.draft.File().Close()

@@ -78,7 +78,7 @@ func (b faulty) Open(name string) (fs.File, error) {
 	}
 	f, err := b.MapFS.Open(name)
 	if name == b.read {
-		f = mute{f}
+		f = unreadableFile{f}
 	}
 	return f, err
 }
@@ -90,10 +90,10 @@ func (b faulty) ReadDir(name string) ([]fs.DirEntry, error) {
 	return b.MapFS.ReadDir(name)
 }
 
-// A mute file cannot be read.
-type mute struct{ fs.File }
+// An unreadableFile cannot be read.
+type unreadableFile struct{ fs.File }
 
-func (mute) Read([]byte) (int, error) { return 0, errBroken }
+func (unreadableFile) Read([]byte) (int, error) { return 0, errBroken }
 
 func TestDiffErrors(t *testing.T) {
 	tree := fstest.MapFS{"a": plain("a"), "d/b": plain("b")}

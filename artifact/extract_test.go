@@ -156,11 +156,11 @@ func TestExtractFails(t *testing.T) {
 		}
 	}
 	broken, stop := errors.New("broken"), errors.New("stop")
-	check(artifact.Extract(t.Context(), lying{fstest.MapFS{"a": {}, "b": {}}, "b", failingReader{broken}}, dir), broken)
+	check(artifact.Extract(t.Context(), wrongSizeFS{fstest.MapFS{"a": {}, "b": {}}, "b", failingReader{broken}}, dir), broken)
 	check(artifact.Extract(t.Context(), unopenable{many(200)}, dir), fs.ErrPermission)
 	check(artifact.Extract(t.Context(), entries{golden(), []string{"a", "a"}}, dir), fs.ErrNotExist)
 	check(artifact.Extract(t.Context(), entries{golden(), []string{"../a"}}, dir), fs.ErrInvalid)
-	check(artifact.Extract(t.Context(), twice{golden()}, dir), fs.ErrExist)
+	check(artifact.Extract(t.Context(), repeatingFS{golden()}, dir), fs.ErrExist)
 
 	ctx, cancel := context.WithCancelCause(t.Context())
 	opened := make(chan struct{}, 1)
@@ -172,10 +172,10 @@ func TestExtractFails(t *testing.T) {
 	check(artifact.Extract(ctx, golden(), dir), stop)
 }
 
-// twice is a tree that lists its entries twice.
-type twice struct{ fstest.MapFS }
+// repeatingFS is a tree that lists its entries twice.
+type repeatingFS struct{ fstest.MapFS }
 
-func (w twice) ReadDir(name string) ([]fs.DirEntry, error) {
+func (w repeatingFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	list, err := fs.ReadDir(w.MapFS, name)
 	return append(list, list...), err
 }

@@ -30,15 +30,15 @@ import (
 // dir is an [fs.ErrInvalid] of every access.
 func Mount(tree fs.FS, dir string, sub fs.FS) fs.FS {
 	if !validPath(dir) {
-		return nowhere{&fs.PathError{Op: "mount", Path: dir, Err: fs.ErrInvalid}}
+		return errorFS{&fs.PathError{Op: "mount", Path: dir, Err: fs.ErrInvalid}}
 	}
 	return union{slices.Concat(layersOf(tree, "."), layersOf(sub, dir))}
 }
 
-// nowhere is the tree that a mistake made unreachable.
-type nowhere struct{ err error }
+// An errorFS fails each Open with its error.
+type errorFS struct{ err error }
 
-func (n nowhere) Open(string) (fs.File, error) { return nil, n.err }
+func (n errorFS) Open(string) (fs.File, error) { return nil, n.err }
 
 // A union is several trees as one, later ones above earlier ones. The first is
 // at ".".

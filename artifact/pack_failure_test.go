@@ -14,14 +14,14 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv/measure"
 )
 
-// lying is a tree in which one file does not have the size it announces.
-type lying struct {
+// wrongSizeFS is a tree in which one file does not have the size it announces.
+type wrongSizeFS struct {
 	fstest.MapFS
 	name    string
 	content io.Reader // what reading gives
 }
 
-func (l lying) Open(name string) (fs.File, error) {
+func (l wrongSizeFS) Open(name string) (fs.File, error) {
 	f, err := l.MapFS.Open(name)
 	if name == l.name && err == nil {
 		return lyingFile{f, l.content}, nil
@@ -63,7 +63,7 @@ func TestFileThatChanges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tree := fstest.MapFS{"a": {Data: []byte("fine")}, "b": {Data: make([]byte, test.size)}, "c": {}}
-			_, err := artifact.Tar(t.Context(), io.Discard, lying{tree, "b", test.content})
+			_, err := artifact.Tar(t.Context(), io.Discard, wrongSizeFS{tree, "b", test.content})
 			if !errors.Is(err, test.want) || !strings.Contains(fmt.Sprint(err), `"b"`) {
 				t.Errorf("error %v, want %v naming b", err, test.want)
 			}
@@ -97,7 +97,7 @@ func TestTreeErrors(t *testing.T) {
 	t.Run("entry changes", func(t *testing.T) {
 		gone := errors.New("gone")
 		for _, test := range []struct{ info, want error }{{gone, gone}, {nil, artifact.ErrChanged}} {
-			_, err := artifact.Tar(t.Context(), io.Discard, fickle{golden(), test.info})
+			_, err := artifact.Tar(t.Context(), io.Discard, vanishingFS{golden(), test.info})
 			if !errors.Is(err, test.want) || !strings.Contains(fmt.Sprint(err), `"a.txt"`) {
 				t.Errorf("error %v, want %v naming a.txt", err, test.want)
 			}
@@ -111,14 +111,14 @@ func TestTreeErrors(t *testing.T) {
 	})
 }
 
-// fickle is a tree whose entries are listed as regular files and turn out to
+// vanishingFS is a tree whose entries are listed as regular files and turn out to
 // be gone, or pipes.
-type fickle struct {
+type vanishingFS struct {
 	fstest.MapFS
 	err error
 }
 
-func (f fickle) ReadDir(name string) ([]fs.DirEntry, error) {
+func (f vanishingFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	list, err := fs.ReadDir(f.MapFS, name)
 	for i, entry := range list {
 		list[i] = fickleEntry{entry, f.err}

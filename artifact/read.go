@@ -47,7 +47,7 @@ func Read(r io.Reader, limit Limits) (_ *Tree, err error) {
 	if err != nil {
 		return nil, errors.Join(err, content.Close())
 	}
-	in := &intake{limit: limit, in: content, out: bufio.NewWriterSize(spool, spoolBuffer), buf: make([]byte, 64<<10), dirs: map[string][]node{}}
+	in := &archiveIndexer{limit: limit, in: content, out: bufio.NewWriterSize(spool, spoolBuffer), buf: make([]byte, 64<<10), dirs: map[string][]node{}}
 	err = in.read()
 	_ = content.Close() // it only waits; what source failed with is looked at afterwards
 	if err != nil {
@@ -301,8 +301,8 @@ func (z zstdReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// An intake reads one archive into a spool and an index.
-type intake struct {
+// An archiveIndexer reads one archive into a spool and an index.
+type archiveIndexer struct {
 	limit   Limits
 	in      *guardReader
 	out     *bufio.Writer
@@ -315,7 +315,7 @@ type intake struct {
 	report  Report
 }
 
-func (in *intake) read() error {
+func (in *archiveIndexer) read() error {
 	for tr := tar.NewReader(in.in); ; {
 		last := in.in.n // where the content of the last entry ended
 		hdr, err := tr.Next()
@@ -342,7 +342,7 @@ var leftOut = map[byte]fs.FileMode{
 }
 
 // entry takes in one entry.
-func (in *intake) entry(hdr *tar.Header, content io.Reader) error {
+func (in *archiveIndexer) entry(hdr *tar.Header, content io.Reader) error {
 	if in.entries++; in.entries > in.limit.Entries {
 		return &LimitError{What: "entries", Limit: int64(in.limit.Entries)}
 	}
@@ -379,7 +379,7 @@ func (in *intake) entry(hdr *tar.Header, content io.Reader) error {
 }
 
 // file spools the content of one file.
-func (in *intake) file(name string, hdr *tar.Header, content io.Reader) error {
+func (in *archiveIndexer) file(name string, hdr *tar.Header, content io.Reader) error {
 	if hdr.Size > in.limit.FileBytes {
 		return &LimitError{What: "bytes", Limit: in.limit.FileBytes, Name: name}
 	}
@@ -397,7 +397,7 @@ func (in *intake) file(name string, hdr *tar.Header, content io.Reader) error {
 }
 
 // add adds a node, and the directories that it implies: a long name can imply many.
-func (in *intake) add(n node) error {
+func (in *archiveIndexer) add(n node) error {
 	if n.name == "." {
 		return nil
 	}
@@ -417,7 +417,7 @@ func (in *intake) add(n node) error {
 // finish checks what follows the last entry, whose padding ends at end, and
 // completes the index. Reading to the end lets a verifying reader below have
 // its say.
-func (in *intake) finish(end int64) error {
+func (in *archiveIndexer) finish(end int64) error {
 	if min(in.in.zeros, in.in.n-end) < tarBlock {
 		return fmt.Errorf("%w: the end-of-archive marker is missing: it is truncated", ErrFormat)
 	}
@@ -443,7 +443,7 @@ func (in *intake) finish(end int64) error {
 }
 
 // settle sorts the nodes of a directory, lets the last of a name win, and counts them.
-func (in *intake) settle(dir string) error {
+func (in *archiveIndexer) settle(dir string) error {
 	all := in.dirs[dir]
 	slices.SortStableFunc(all, byName)
 	kept := all[:0]

@@ -68,12 +68,12 @@ func ETag(s string) string {
 // An Access is what a [Provider] needs to know. A Secret is a [source.Secret]
 // and its Name, NAMESPACE/NAME, "" where the spec names none.
 type Access struct {
-	Spec   *source.BucketSpec
-	Secret transport.Secret // of spec.secretRef
-	Way    transport.Config // how the endpoint is reached: the TLS of spec.certSecretRef, the proxy of spec.proxySecretRef
-	STS    transport.Secret // of spec.sts.secretRef
-	STSWay transport.Config // how the token service is reached: the TLS of spec.sts.certSecretRef, the same proxy
-	Vault  *transport.Vault // values that must not show in texts
+	Spec         *source.BucketSpec
+	Secret       transport.Secret        // of spec.secretRef
+	Way          transport.Config        // how the endpoint is reached: the TLS of spec.certSecretRef, the proxy of spec.proxySecretRef
+	STS          transport.Secret        // of spec.sts.secretRef
+	STSWay       transport.Config        // how the token service is reached: the TLS of spec.sts.certSecretRef, the same proxy
+	SecretReader *transport.SecretReader // values that must not show in texts
 
 	login   source.LoginFunc
 	mu      sync.Mutex
@@ -81,8 +81,8 @@ type Access struct {
 }
 
 // newAccess reads the Secrets that spec names. Errors are *[source.StepError].
-func newAccess(ctx context.Context, spec *source.BucketSpec, env source.Env, v *transport.Vault) (*Access, error) {
-	a := &Access{Spec: spec, Vault: v, login: env.Login}
+func newAccess(ctx context.Context, spec *source.BucketSpec, env source.Env, v *transport.SecretReader) (*Access, error) {
+	a := &Access{Spec: spec, SecretReader: v, login: env.Login}
 	var sts source.BucketSTSSpec
 	if spec.STS != nil {
 		sts = *spec.STS
@@ -144,7 +144,7 @@ func (a *Access) LogIn(ctx context.Context, at *url.URL) (source.Credential, err
 	if a.login == nil {
 		return source.Credential{}, errors.ErrUnsupported
 	}
-	return a.Vault.LogIn(ctx, a.login, a.Way, source.LoginRequest{Provider: a.Spec.Provider, URL: at, ServiceAccount: a.Spec.ServiceAccountName})
+	return a.SecretReader.LogIn(ctx, a.login, a.Way, source.LoginRequest{Provider: a.Spec.Provider, URL: at, ServiceAccount: a.Spec.ServiceAccountName})
 }
 
 // Identity returns the tokens that [Access.LogIn] issues. Without
@@ -166,7 +166,7 @@ func (a *Access) Identity(ctx context.Context, at *url.URL) (*Issued, error) {
 func (a *Access) Client(origin *url.URL, way transport.Config) *http.Client {
 	way.Origin = origin
 	c := transport.Client(way)
-	c.Transport = &transport.Patient{Next: c.Transport, Busy: []int{http.StatusInternalServerError, http.StatusRequestTimeout}}
+	c.Transport = &transport.RetryTransport{Next: c.Transport, Busy: []int{http.StatusInternalServerError, http.StatusRequestTimeout}}
 	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -204,10 +204,10 @@ func (a *Access) Endpoint() (server *url.URL, query string, err error) {
 // ConcealQuery keeps a query out of texts: as a whole, and the signature sig in
 // it in every spelling.
 func (a *Access) ConcealQuery(query string) {
-	a.Vault.Conceal(query)
+	a.SecretReader.Conceal(query)
 	for _, match := range signature.FindAllStringSubmatch(query, -1) {
 		plain, _ := url.QueryUnescape(match[1])
-		a.Vault.Conceal(match[1], plain)
+		a.SecretReader.Conceal(match[1], plain)
 	}
 }
 
@@ -328,7 +328,7 @@ func (s *TokenService) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		form, _ := url.ParseQuery(string(text))
-		s.access.Vault.Conceal(form.Get("assertion"), form.Get("client_assertion"))
+		s.access.SecretReader.Conceal(form.Get("assertion"), form.Get("client_assertion"))
 		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }
 		req.Body, _ = req.GetBody()
 	}

@@ -414,8 +414,8 @@ func TestEndpoint(t *testing.T) {
 		{"azure", "https://canary@acc.example?sig=canary", false, "", "", "user information"},
 		{"azure", "https://acc.example:port?sig=canary", false, "", "", "cannot be parsed"},
 	} {
-		vault := &transport.Vault{}
-		a := &bucket.Access{Spec: &source.BucketSpec{Provider: c.provider, Endpoint: c.text, Insecure: c.insecure}, Vault: vault}
+		secretReader := &transport.SecretReader{}
+		a := &bucket.Access{Spec: &source.BucketSpec{Provider: c.provider, Endpoint: c.text, Insecure: c.insecure}, SecretReader: secretReader}
 		u, query, err := a.Endpoint()
 		if c.says == "" {
 			if err != nil || u.String() != c.want || query != c.query {
@@ -425,12 +425,12 @@ func TestEndpoint(t *testing.T) {
 		}
 		wantURLInvalid(t, err, "spec.endpoint", c.says)
 	}
-	vault := &transport.Vault{}
-	a := &bucket.Access{Spec: &source.BucketSpec{Provider: "azure", Endpoint: "https://acc.example:?sv=1&SIG=ca%2Fnary%3D"}, Vault: vault}
+	secretReader := &transport.SecretReader{}
+	a := &bucket.Access{Spec: &source.BucketSpec{Provider: "azure", Endpoint: "https://acc.example:?sv=1&SIG=ca%2Fnary%3D"}, SecretReader: secretReader}
 	_, _, err := a.Endpoint()
 	wantURLInvalid(t, err, "names no host")
 	for _, s := range []string{"sv=1&SIG=ca%2Fnary%3D", "ca%2Fnary%3D", "ca/nary="} {
-		if !slices.Contains(vault.Values(), s) {
+		if !slices.Contains(secretReader.Values(), s) {
 			t.Errorf("%q may show", s)
 		}
 	}

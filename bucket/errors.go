@@ -79,7 +79,7 @@ var codeForm = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 // Refused reads and closes an answer that refuses a request: the body in the XML
 // of S3 and Azure, in the JSON of Google and of OAuth (RFC 6749 section 5.2), or a
 // plain text. hints say what to do about a code or, where there is none for that,
-// a status. secrets are values that the answer may repeat, beside those of the Vault.
+// a status. secrets are values that the answer may repeat, beside those of the reader of Secrets.
 func (a *Access) Refused(resp *http.Response, hints map[string]string, secrets ...string) *StatusError {
 	e := &StatusError{Status: resp.StatusCode}
 	e.After, _ = transport.RetryAfter(resp.Header, time.Now())
@@ -146,7 +146,7 @@ func saidIn(text []byte, kind string) (code, message, region string) {
 // Said returns what a server says so that it can be shown: in one line, without
 // secrets, of about 256 bytes at most.
 func (a *Access) Said(text string, secrets ...string) string {
-	return redact.Excerpt(text, maxSaid, append(a.Vault.Values(), secrets...)...)
+	return redact.Excerpt(text, maxSaid, append(a.SecretReader.Values(), secrets...)...)
 }
 
 // CheckPart reports why an answer is not o from offset on, as its header says.

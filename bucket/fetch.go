@@ -207,7 +207,7 @@ func (f *fetch) readAhead() {
 			continue
 		case o.Size > maxAhead:
 			read := make(chan struct{})
-			f.arrival(i) <- &arrived{f.previous.find(o), func() { close(read) }}
+			f.arrival(i) <- &prefetched{f.previous.find(o), func() { close(read) }}
 			select {
 			case <-read:
 				f.arrive()
@@ -247,16 +247,16 @@ func (f *fetch) read(i int, share int64, r io.Reader) {
 		return
 	}
 	f.arrive()
-	f.arrival(i) <- &arrived{bytes.NewReader(data), func() { f.memory.Release(share) }}
+	f.arrival(i) <- &prefetched{bytes.NewReader(data), func() { f.memory.Release(share) }}
 }
 
-// An arrived is the content of an object. What it takes is given back when it is closed.
-type arrived struct {
+// A prefetched reader gives the content of an object that was read ahead. Closing it frees its memory.
+type prefetched struct {
 	io.Reader
 	giveBack func()
 }
 
-func (a *arrived) Close() error {
+func (a *prefetched) Close() error {
 	a.giveBack()
 	return nil
 }
@@ -268,7 +268,7 @@ func (f *fetch) open(o Object, i int) (io.ReadCloser, error) {
 		return io.NopCloser(strings.NewReader("")), nil
 	case f.streamed(o):
 		r := &objectReader{ctx: f.ctx, driver: f.driver, object: o}
-		return &arrived{r, func() {
+		return &prefetched{r, func() {
 			if r.Close(); r.done == o.Size {
 				f.arrive()
 			}

@@ -28,15 +28,15 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
-// A shop is a store with objects of any size that costs no memory.
-type shop struct {
+// A sizedStore has objects of any size and costs no memory.
+type sizedStore struct {
 	Driver
 	latency time.Duration // of each request
 	open    func(ctx context.Context, o Object, offset int64) (io.ReadCloser, error)
 	opened  atomic.Int64
 }
 
-func (s *shop) Open(ctx context.Context, o Object, offset int64) (io.ReadCloser, error) {
+func (s *sizedStore) Open(ctx context.Context, o Object, offset int64) (io.ReadCloser, error) {
 	s.opened.Add(1)
 	if s.latency > 0 {
 		select {
@@ -124,7 +124,7 @@ func TestFetch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sourcetest.NoLeaks(t, func(ctx context.Context) {
 				var out bytes.Buffer
-				report, err := holding(t, &shop{}, sizes).WriteTo(ctx, &out)
+				report, err := holding(t, &sizedStore{}, sizes).WriteTo(ctx, &out)
 				must(t, err)
 				checked(t, &out, sizes)
 				testenv.Equal(t, report.Message, fmt.Sprintf("stored artifact with %d fetched files from 'apps' bucket", len(sizes)))
@@ -136,7 +136,7 @@ func TestFetch(t *testing.T) {
 // What a store takes to answer is waited for many times at once.
 func TestFetchLatency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		begun, d := time.Now(), &shop{latency: 20 * time.Millisecond}
+		begun, d := time.Now(), &sizedStore{latency: 20 * time.Millisecond}
 		_, err := holding(t, d, small(3200)).WriteTo(t.Context(), io.Discard)
 		must(t, err)
 		if took, want := time.Since(begun), 3200/maxRequests*20*time.Millisecond; took > want*11/10 {
@@ -147,7 +147,7 @@ func TestFetchLatency(t *testing.T) {
 
 // What waits does not grow with the objects, and all memory is given back.
 func TestFetchMemory(t *testing.T) {
-	d := &shop{open: func(_ context.Context, o Object, offset int64) (io.ReadCloser, error) {
+	d := &sizedStore{open: func(_ context.Context, o Object, offset int64) (io.ReadCloser, error) {
 		return io.NopCloser(io.LimitReader(zeros{}, o.Size-offset)), nil
 	}}
 	for name, sizes := range map[string]map[string]int64{
@@ -178,7 +178,7 @@ func TestFetchFirstError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		after := map[string]time.Duration{"a": 5 * time.Second, "b": time.Second, "c": 9 * time.Second}
 		begun := time.Now()
-		d := &shop{open: func(ctx context.Context, o Object, _ int64) (io.ReadCloser, error) {
+		d := &sizedStore{open: func(ctx context.Context, o Object, _ int64) (io.ReadCloser, error) {
 			if wait := after[o.Key]; wait > 0 {
 				return nil, errors.Join(transport.Sleep(ctx, wait), &StatusError{Doing: "get " + o.Key, Status: 400})
 			}
@@ -199,7 +199,7 @@ func TestFetchEndsSoon(t *testing.T) {
 			for i := range 500 {
 				sizes[fmt.Sprintf("o%04d", i)] = size
 			}
-			d := &shop{latency: time.Millisecond, open: func(ctx context.Context, o Object, _ int64) (io.ReadCloser, error) {
+			d := &sizedStore{latency: time.Millisecond, open: func(ctx context.Context, o Object, _ int64) (io.ReadCloser, error) {
 				if o.Key == "o0100" {
 					return nil, fmt.Errorf("get: %w", ErrChanged)
 				}
@@ -226,7 +226,7 @@ func TestFetchEnded(t *testing.T) {
 	for _, size := range []int64{1000, maxAhead + 1} {
 		for _, cause := range []error{gone, context.DeadlineExceeded} {
 			synctest.Test(t, func(t *testing.T) { // which fails when a goroutine is left
-				c := holding(t, &shop{open: func(ctx context.Context, o Object, _ int64) (io.ReadCloser, error) {
+				c := holding(t, &sizedStore{open: func(ctx context.Context, o Object, _ int64) (io.ReadCloser, error) {
 					hang := readFunc(func([]byte) (int, error) { <-ctx.Done(); return 0, context.Cause(ctx) })
 					switch o.Key {
 					case "b":
@@ -261,7 +261,7 @@ func TestFetchEnded(t *testing.T) {
 func TestFetchStorageFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := errors.New("no space left")
-		d := &shop{open: func(ctx context.Context, o Object, _ int64) (io.ReadCloser, error) {
+		d := &sizedStore{open: func(ctx context.Context, o Object, _ int64) (io.ReadCloser, error) {
 			if o.Key > "d" {
 				<-ctx.Done()
 				return nil, context.Cause(ctx)
@@ -285,7 +285,7 @@ func TestFetchProgress(t *testing.T) {
 	var calls []source.Progress
 	sizes := small(1234)
 	sizes["empty"] = 0
-	c := holding(t, &shop{}, sizes)
+	c := holding(t, &sizedStore{}, sizes)
 	c.origin.env.Progress = func(p source.Progress) { calls = append(calls, p) }
 	_, err := c.WriteTo(t.Context(), io.Discard)
 	must(t, err)
@@ -302,7 +302,7 @@ func TestFetchProgress(t *testing.T) {
 
 // What Explain returns is all there is, less what stands in the way of files.
 func TestExplainAgain(t *testing.T) {
-	c := holding(t, &shop{}, map[string]int64{"a": 9, "dir/b": 3, "dir-c": 1})
+	c := holding(t, &sizedStore{}, map[string]int64{"a": 9, "dir/b": 3, "dir-c": 1})
 	c.ignored = []Object{{Key: "dir", ETag: "e"}, {Key: "a/b", ETag: "e"}, {Key: "other/x", ETag: "e", Size: 4}}
 	first, _, err := c.Explain(t.Context())
 	must(t, err)
@@ -337,7 +337,7 @@ func TestFetchEnds(t *testing.T) {
 			if seed%3 == 1 {
 				bad = files[r.IntN(len(files))].Key
 			}
-			c.driver = &shop{open: func(ctx context.Context, o Object, offset int64) (io.ReadCloser, error) {
+			c.driver = &sizedStore{open: func(ctx context.Context, o Object, offset int64) (io.ReadCloser, error) {
 				switch err := transport.Sleep(ctx, slow(o.Key)); {
 				case err != nil:
 					return nil, err
@@ -400,7 +400,7 @@ func cut(o Object, offset, end int64, err error) io.ReadCloser {
 func TestResume(t *testing.T) {
 	const size = 300_000
 	for name, c := range map[string]struct {
-		breaks breaks
+		breaks connectionLimits
 		opens  int64 // -1: it is given up at the fourth
 	}{
 		"before the first byte": {always(0), -1},
@@ -421,7 +421,7 @@ func TestResume(t *testing.T) {
 			t.Run(name+"/"+how, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					breaks := c.breaks()
-					d := &shop{open: func(_ context.Context, o Object, offset int64) (io.ReadCloser, error) {
+					d := &sizedStore{open: func(_ context.Context, o Object, offset int64) (io.ReadCloser, error) {
 						if end := breaks(offset); end < size {
 							return cut(o, offset, end, broken), nil
 						}
@@ -446,16 +446,16 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// breaks returns what says where a connection that begins at offset ends.
-type breaks func() func(offset int64) (end int64)
+// connectionLimits returns a function that says where a connection that begins at an offset ends.
+type connectionLimits func() func(offset int64) (end int64)
 
 // always lets connections end after n bytes.
-func always(n int64) breaks {
+func always(n int64) connectionLimits {
 	return func() func(int64) int64 { return func(offset int64) int64 { return offset + n } }
 }
 
 // ends lets connections end at each of places, once.
-func ends(places ...int64) breaks {
+func ends(places ...int64) connectionLimits {
 	return func() func(int64) int64 {
 		next := 0
 		return func(int64) int64 {
@@ -466,7 +466,7 @@ func ends(places ...int64) breaks {
 }
 
 // stuck lets connections end at each of places: the one that comes there, and n that begin there.
-func stuck(n int, places ...int64) breaks {
+func stuck(n int, places ...int64) connectionLimits {
 	var all []int64
 	for _, at := range places {
 		for range n + 1 {
@@ -508,7 +508,7 @@ func TestResumeRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var opened atomic.Int64
-				d := &shop{open: func(ctx context.Context, o Object, offset int64) (io.ReadCloser, error) {
+				d := &sizedStore{open: func(ctx context.Context, o Object, offset int64) (io.ReadCloser, error) {
 					if o.Key == "b" {
 						opened.Add(1)
 						return c.open(ctx, o, offset)
@@ -574,13 +574,13 @@ func TestResumeStalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, sizes := time.Now(), map[string]int64{"a": 500_000}
 		var out bytes.Buffer
-		_, err := holding(t, &shop{open: stalls(100, 300_000)}, sizes).WriteTo(t.Context(), &out)
+		_, err := holding(t, &sizedStore{open: stalls(100, 300_000)}, sizes).WriteTo(t.Context(), &out)
 		must(t, err)
 		testenv.Equal(t, time.Since(begun), 2*stallAfter, "it was given up after")
 		checked(t, &out, sizes)
 	})
 	synctest.Test(t, func(t *testing.T) {
-		c := holding(t, &shop{open: stalls(100, 100, 100, 100, 100)}, map[string]int64{"a": 500_000})
+		c := holding(t, &sizedStore{open: stalls(100, 100, 100, 100, 100)}, map[string]int64{"a": 500_000})
 		c.origin.bucket.Spec.Timeout = source.Duration(10 * time.Minute)
 		_, err := c.WriteTo(t.Context(), io.Discard)
 		testenv.ErrorSays(t, err, "it ends after 100 of 500000 bytes, 4 times within 64 KiB: no data for 20s")

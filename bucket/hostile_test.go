@@ -46,7 +46,7 @@ func raw(text string) *testenv.Defect {
 }
 
 // hostileListings are answers that no store should give, by who is asked, and what is said about them; "" when nothing is listed, and that is right.
-func hostileListings() map[*maker]map[string]*testenv.Defect {
+func hostileListings() map[*storeMaker]map[string]*testenv.Defect {
 	const object = "<Contents><Key>a</Key><ETag>&quot;e&quot;</ETag><Size>1</Size></Contents>"
 	listing := func(inside string) *testenv.Defect {
 		return answer(200, "<ListBucketResult>"+inside+"</ListBucketResult>")
@@ -63,7 +63,7 @@ func hostileListings() map[*maker]map[string]*testenv.Defect {
 		return blob("<Name>a</Name><Properties>" + properties + "</Properties>")
 	}
 	long, strange := strings.Repeat("canary-", 1<<16), "not what a store of S3 writes"
-	return map[*maker]map[string]*testenv.Defect{
+	return map[*storeMaker]map[string]*testenv.Defect{
 		aws: {
 			"it lacks ListObjectsV2":           listing("<IsTruncated>true</IsTruncated>"),
 			"no listing":                       listing(object), // which says not whether there is more
@@ -220,7 +220,7 @@ func TestHostileObjects(t *testing.T) {
 	t.Parallel()
 	const content = "0123456789"
 	stranger := testenv.StartS3(t, testenv.StoreConfig{})
-	unranged, other := testenv.Without("Range", "X-Ms-Range"), func(m *maker) *testenv.Defect {
+	unranged, other := testenv.Without("Range", "X-Ms-Range"), func(m *storeMaker) *testenv.Defect {
 		if m == google {
 			return testenv.With("X-Goog-Generation", "7")
 		}
@@ -358,7 +358,7 @@ func TestHostileTokenServices(t *testing.T) {
 	ca := testenv.NewCA(t)
 	const begin = `<AssumeRoleWithLDAPIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleWithLDAPIdentityResult><Credentials>`
 	const end = `</Credentials></AssumeRoleWithLDAPIdentityResult></AssumeRoleWithLDAPIdentityResponse>`
-	services := map[*maker]struct {
+	services := map[*storeMaker]struct {
 		config testenv.StoreConfig
 		phase  testenv.Phase
 		access func(s *testenv.Store) *bucket.Access
@@ -407,7 +407,7 @@ func TestHostileTokenServices(t *testing.T) {
 				_, err := m.connect(t.Context(), a)
 				say, _, _ := strings.Cut(name, "; ")
 				says(t, s, err, say)
-				for _, secret := range a.Vault.Values() {
+				for _, secret := range a.SecretReader.Values() {
 					if err != nil && secret != "" && strings.Contains(err.Error(), secret) {
 						t.Errorf("%v: shows %s", err, secret)
 					}
@@ -435,7 +435,7 @@ func ldap(s *testenv.Store) *bucket.Access {
 func exchanged(s *testenv.Store, provider string, keyValue ...string) *bucket.Access {
 	a := aws.access(s)
 	a.Spec.STS = &source.BucketSTSSpec{Provider: provider, Endpoint: s.Base, SecretRef: ref("sts")}
-	a.STS = secretOf(a.Vault, "sts", keyValue...)
+	a.STS = secretOf(a.SecretReader, "sts", keyValue...)
 	return a
 }
 
@@ -443,13 +443,13 @@ func exchanged(s *testenv.Store, provider string, keyValue ...string) *bucket.Ac
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	ca := testenv.NewCA(t)
-	for m, c := range map[*maker]struct {
+	for m, c := range map[*storeMaker]struct {
 		config testenv.StoreConfig
 		access func(s *testenv.Store) *bucket.Access
 		phase  testenv.Phase
 	}{
 		aws:    {testenv.StoreConfig{LDAPUsername: "reader", LDAPPassword: canary, PageSize: 1}, ldap, testenv.AssumeRole},
-		google: {testenv.StoreConfig{Robot: robot, PageSize: 1}, func(s *testenv.Store) *bucket.Access { return google.access(s, google.secret(s)...) }, testenv.GetToken},
+		google: {testenv.StoreConfig{ServiceAccount: robot, PageSize: 1}, func(s *testenv.Store) *bucket.Access { return google.access(s, google.secret(s)...) }, testenv.GetToken},
 		microsoft: {testenv.StoreConfig{CA: ca, Tenant: tenant, Client: "app", Secret: canary, PageSize: 1}, func(s *testenv.Store) *bucket.Access {
 			a := microsoft.access(s, application(s)...)
 			a.Way.TLS = trusting(t, ca, nil)
@@ -484,7 +484,7 @@ func TestExpiry(t *testing.T) {
 			t.Errorf("%v: is not about the object", err)
 		}
 		for _, token := range s.Issued() {
-			if len(token) != 64 && !strings.Contains(strings.Join(a.Vault.Values(), " "), token) { // a signature has 64
+			if len(token) != 64 && !strings.Contains(strings.Join(a.SecretReader.Values(), " "), token) { // a signature has 64
 				t.Errorf("%s: %s is not kept out of texts", m.provider, token)
 			}
 		}

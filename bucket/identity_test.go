@@ -48,7 +48,7 @@ func TestBadSecrets(t *testing.T) {
 	with := func(nameValue ...any) []string { return []string{"serviceaccount", keyFile(t, gcs, nameValue...)} }
 	app := []string{"tenantId", tenant, "clientId", "app"}
 	and := func(keyValue ...string) []string { return append(app[:len(app):len(app)], keyValue...) }
-	for m, rows := range map[*maker]map[string][]string{
+	for m, rows := range map[*storeMaker]map[string][]string{
 		aws: {
 			"key secretkey is missing: S3 needs accesskey and secretkey": {"accesskey", accessKey},
 			"key accesskey is missing":                                   {"secretkey", canary},
@@ -100,7 +100,7 @@ func TestBadSecrets(t *testing.T) {
 			"key clientId has a control character":                                 {"clientId", "a\nb"},
 		},
 	} {
-		s := map[*maker]*testenv.Store{aws: s3, google: gcs, microsoft: account}[m]
+		s := map[*storeMaker]*testenv.Store{aws: s3, google: gcs, microsoft: account}[m]
 		for name, keyValue := range rows {
 			_, err := m.connect(t.Context(), m.access(s, keyValue...))
 			say, _, _ := strings.Cut(name, "; ")
@@ -317,13 +317,13 @@ func TestIdentities(t *testing.T) {
 			"service account":       {false, host, []source.Credential{good}, nil, robots, 1, "", ""},
 		}
 	}
-	all := map[*maker]map[string]row{aws: common(""), google: common(googleHost), microsoft: common(azureHost)}
+	all := map[*storeMaker]map[string]row{aws: common(""), google: common(googleHost), microsoft: common(azureHost)}
 	all[aws]["no provider"] = row{true, "", nil, errors.ErrUnsupported, nil, 1, "InvalidProviderConfiguration", "this program cannot log in with provider aws: set spec.secretRef"}
 	all[aws]["in the clear"] = row{true, "minio.example", nil, nil, clear, 0, "InvalidProviderConfiguration", "spec.insecure: the identity of this program is not shown in the clear"}
 	all[aws]["token service"] = row{false, "", []source.Credential{good}, nil, func(s *source.BucketSpec) {
 		s.STS = &source.BucketSTSSpec{Provider: "aws", Endpoint: "https://sts.eu-west-1.amazonaws.com"}
 	}, 1, "", ""}
-	for m, host := range map[*maker]string{google: googleHost, microsoft: azureHost} {
+	for m, host := range map[*storeMaker]string{google: googleHost, microsoft: azureHost} {
 		all[m]["nobody, public"] = row{true, host, nil, none, nil, 1, "", ""}
 		all[m]["no provider, public"] = row{true, host, nil, errors.ErrUnsupported, nil, 1, "", ""}
 		all[m]["nobody, private"] = row{false, host, nil, none, nil, 1, "AuthenticationFailed", "spec.secretRef"}
@@ -344,7 +344,7 @@ func TestIdentities(t *testing.T) {
 			secure.CA, secure.Names = ca, []string{googleHost, azureHost, "store.example"}
 			b := m.following(m.filled(t, config, "a", "1"))
 			held := sourcetest.Secrets{"default/key": sourcetest.Secret("accountKey", accountKey)}
-			scheme := map[*maker]string{aws: "s3", google: "gs", microsoft: "azblob"}[m]
+			scheme := map[*storeMaker]string{aws: "s3", google: "gs", microsoft: "azblob"}[m]
 			if b.Spec.Provider == "generic" {
 				b.Spec.Provider = "aws"
 			}
@@ -432,7 +432,7 @@ func TestTokenService(t *testing.T) {
 		}, "AuthenticationFailed", false,
 			"log in to the token service https://127.0.0.1:|the server speaks no TLS: set spec.insecure, or write http://"},
 		"keys of a Secret": {"ldap", []string{"username", "reader", "password", "other-" + canary}, func(a *bucket.Access) {
-			a.Spec.SecretRef, a.Secret = ref("keys"), secretOf(a.Vault, "keys", "accesskey", accessKey, "secretkey", canary)
+			a.Spec.SecretRef, a.Secret = ref("keys"), secretOf(a.SecretReader, "keys", "accesskey", accessKey, "secretkey", canary)
 		}, "", false, ""},
 	} {
 		s := aws.filled(t, testenv.StoreConfig{AccessKey: accessKey, SecretKey: canary, LDAPUsername: "reader", LDAPPassword: canary, WebIdentityToken: identity}, "a", "1")

@@ -29,10 +29,10 @@ func TestMain(m *testing.M) {
 	testenv.Main(m)
 }
 
-// A life is what happens to one object, step by step. After each its outcome,
+// A lifecycle is what happens to one object, step by step. After each its outcome,
 // its status and its events are those of testdata/status (specification,
 // "Bucket"; reference A2, A3 and A4).
-type life struct {
+type lifecycle struct {
 	name  string
 	steps []step
 }
@@ -79,7 +79,7 @@ func nothing(*bucketHistory, *source.Bucket) {}
 
 var first = step{"one object", held("app.yaml", "one")}
 
-var lives = []life{
+var lives = []lifecycle{
 	{"objects", []step{
 		{"an empty bucket", nothing},
 		first,
@@ -202,7 +202,7 @@ func (r *bucketHistory) told(obj *source.Bucket, result source.Result, err error
 // real ledger. It knows all that the bucket held, at any time.
 type bucketHistory struct {
 	*testing.T
-	*sourcetest.Rig
+	*sourcetest.Fixture
 	s       *testenv.Store
 	b       *testenv.StoreBucket
 	env     source.Env
@@ -216,7 +216,7 @@ type bucketHistory struct {
 func newScene(t *testing.T, c testenv.StoreConfig) *bucketHistory {
 	t.Helper()
 	r := &bucketHistory{T: t, s: testenv.StartS3(t, c)}
-	r.Rig = sourcetest.NewRig(t, func() []string { return append(r.s.Issued(), secretForms()...) })
+	r.Fixture = sourcetest.NewFixture(t, func() []string { return append(r.s.Issued(), secretForms()...) })
 	r.Stalls = r.s.Stalls
 	r.b = r.s.Bucket("app")
 	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: t.TempDir()})

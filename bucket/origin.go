@@ -19,10 +19,10 @@ import (
 
 // An Origin is the upstream of one Bucket. It is safe for concurrent use.
 type Origin struct {
-	bucket    *source.Bucket
-	env       source.Env
-	providers map[string]Provider
-	vault     transport.Vault
+	bucket       *source.Bucket
+	env          source.Env
+	providers    map[string]Provider
+	secretReader transport.SecretReader
 
 	mu     sync.Mutex
 	listed bool      // before: the next listing must be a new one
@@ -32,12 +32,12 @@ type Origin struct {
 // New returns the origin of b. providers are what buckets can be read with, by
 // spec.provider. It does no I/O; what is wrong with b surfaces from [Origin.Resolve].
 func New(b *source.Bucket, env source.Env, providers map[string]Provider) *Origin {
-	return &Origin{bucket: b, env: env, providers: providers, vault: transport.Vault{Namespace: b.Metadata.Namespace, From: env.Secrets, Accounts: env.Accounts}}
+	return &Origin{bucket: b, env: env, providers: providers, secretReader: transport.SecretReader{Namespace: b.Metadata.Namespace, From: env.Secrets, Accounts: env.Accounts}}
 }
 
 // Secrets returns the credentials that were given to the origin so far, which
 // the [source.Reconciler] keeps out of conditions, events and errors.
-func (o *Origin) Secrets() []string { return o.vault.Values() }
+func (o *Origin) Secrets() []string { return o.secretReader.Values() }
 
 // A state is what a Bucket remembers between runs.
 type state struct {
@@ -183,7 +183,7 @@ func (o *Origin) connect(ctx context.Context, s *snapshot) error {
 		return err
 	}
 	err := o.within(ctx, "log in", func(ctx context.Context) (err error) {
-		if s.access, err = newAccess(ctx, &o.bucket.Spec, o.env, &o.vault); err == nil {
+		if s.access, err = newAccess(ctx, &o.bucket.Spec, o.env, &o.secretReader); err == nil {
 			s.driver, err = connect(ctx, s.access)
 		}
 		return err

@@ -18,8 +18,8 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A rig is a bucket with all that it takes to reconcile it again and again.
-type rig struct {
+// A fixture is a bucket with all that it takes to reconcile it again and again.
+type fixture struct {
 	*memoryDriver
 	obj    *source.Bucket
 	env    source.Env
@@ -27,7 +27,7 @@ type rig struct {
 	report source.Report // of the last run
 }
 
-func newRig(t *testing.T, d *memoryDriver) *rig {
+func newFixture(t *testing.T, d *memoryDriver) *fixture {
 	t.Helper()
 	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
 	must(t, err)
@@ -35,12 +35,12 @@ func newRig(t *testing.T, d *memoryDriver) *rig {
 	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: t.TempDir()})
 	must(t, err)
 	t.Cleanup(func() { cache.Close() })
-	return &rig{memoryDriver: d, obj: newBucket(nil), store: store,
+	return &fixture{memoryDriver: d, obj: newBucket(nil), store: store,
 		env: source.Env{Cache: cache, Sources: &source.Inventory{Store: store}}}
 }
 
 // run reconciles the bucket and returns which objects were asked for, sorted.
-func (r *rig) run(t *testing.T) (opened string) {
+func (r *fixture) run(t *testing.T) (opened string) {
 	t.Helper()
 	result, err := (&source.Reconciler{Store: r.store}).Reconcile(t.Context(), r.obj, r.origin(r.obj, r.env))
 	must(t, err)
@@ -48,7 +48,7 @@ func (r *rig) run(t *testing.T) (opened string) {
 	return r.opened()
 }
 
-func (r *rig) opened() string {
+func (r *fixture) opened() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	keys := slices.Sorted(slices.Values(r.opens))
@@ -57,7 +57,7 @@ func (r *rig) opened() string {
 }
 
 // archive returns the bytes of the published artifact.
-func (r *rig) archive(t *testing.T) []byte {
+func (r *fixture) archive(t *testing.T) []byte {
 	t.Helper()
 	f, err := r.store.Open(*r.obj.Status.Artifact)
 	must(t, err)
@@ -68,15 +68,15 @@ func (r *rig) archive(t *testing.T) []byte {
 }
 
 // full returns the bytes of an artifact that owes nothing to an earlier one.
-func (r *rig) full(t *testing.T) []byte {
+func (r *fixture) full(t *testing.T) []byte {
 	t.Helper()
-	fresh := newRig(t, r.memoryDriver)
+	fresh := newFixture(t, r.memoryDriver)
 	fresh.obj.Spec = r.obj.Spec
 	fresh.run(t)
 	return fresh.archive(t)
 }
 
-func (r *rig) same(t *testing.T) {
+func (r *fixture) same(t *testing.T) {
 	t.Helper()
 	if got := r.archive(t); !bytes.Equal(got, r.full(t)) {
 		t.Error("the artifact is not the one that a full fetch makes")
@@ -96,7 +96,7 @@ func someText(seed uint64, size int) string {
 func TestIncremental(t *testing.T) {
 	t.Parallel()
 	d := newMemory("a", "1", "a-b", "2", "a.d/x", someText(1, 300_000), "b/c", someText(2, 1<<20), "b/d", "", "b/e", someText(3, 100_000), "z", "3", ".sourceignore", "*.png\n", "p.png", "no")
-	r := newRig(t, d)
+	r := newFixture(t, d)
 	steps := []struct {
 		name   string
 		edit   func()
@@ -136,19 +136,19 @@ func TestIncremental(t *testing.T) {
 // Without what it takes, everything is fetched.
 func TestIncrementalWithout(t *testing.T) {
 	t.Parallel()
-	for name, lose := range map[string]func(r *rig){
-		"cache":          func(r *rig) { r.env.Cache = nil },
-		"sources":        func(r *rig) { r.env.Sources = nil },
-		"what it was of": func(r *rig) { r.env.Cache, _ = artifact.OpenCache(artifact.CacheConfig{Dir: t.TempDir()}) },
-		"the artifact":   func(r *rig) { r.env.Sources = &source.Inventory{} },
-		"the place":      func(r *rig) { r.obj.Spec.Endpoint = "another.example" },
-		"the bucket":     func(r *rig) { r.obj.Spec.BucketName = "another" },
-		"a status":       func(r *rig) { r.obj.Status.Artifact = nil },
+	for name, lose := range map[string]func(r *fixture){
+		"cache":          func(r *fixture) { r.env.Cache = nil },
+		"sources":        func(r *fixture) { r.env.Sources = nil },
+		"what it was of": func(r *fixture) { r.env.Cache, _ = artifact.OpenCache(artifact.CacheConfig{Dir: t.TempDir()}) },
+		"the artifact":   func(r *fixture) { r.env.Sources = &source.Inventory{} },
+		"the place":      func(r *fixture) { r.obj.Spec.Endpoint = "another.example" },
+		"the bucket":     func(r *fixture) { r.obj.Spec.BucketName = "another" },
+		"a status":       func(r *fixture) { r.obj.Status.Artifact = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newMemory("a", "1", "b", "2")
-			r := newRig(t, d)
+			r := newFixture(t, d)
 			r.run(t)
 			d.put("b", "3")
 			lose(r)
@@ -188,7 +188,7 @@ func TestIncrementalSpoiled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newMemory(objects...)
-			r := newRig(t, d)
+			r := newFixture(t, d)
 			r.run(t)
 			d.put("c", "3")
 			whole := r.archive(t)
@@ -258,7 +258,7 @@ func TestIncrementalNames(t *testing.T) {
 	for _, key := range keys {
 		d.put(key, "content of "+key)
 	}
-	r := newRig(t, d)
+	r := newFixture(t, d)
 	r.run(t)
 	d.put("changes", "2")
 	testenv.Equal(t, r.run(t), "changes", "opened")

@@ -26,7 +26,7 @@ func TestSpecs(t *testing.T) {
 		return row{func(b *source.BucketSpec) { b.Endpoint = endpoint }, "URLInvalid"}
 	}
 	more := func(query string) row { return row{func(b *source.BucketSpec) { b.Endpoint += query }, "URLInvalid"} }
-	for m, rows := range map[*maker]map[string]row{
+	for m, rows := range map[*storeMaker]map[string]row{
 		aws: {
 			"spec.bucketName is no name of a bucket": named("ab"), "spec.bucketName; path": named("bucket/../other"), "spec.bucketName; query": named("bucket?x=canary"), "spec.bucketName; address": named("10.0.0.1"),
 			"spec.region is no name of a region":            {func(b *source.BucketSpec) { b.Region = "eu/west" }, ""},
@@ -197,15 +197,15 @@ func TestHints(t *testing.T) {
 	}
 	keys := func(access, secret string) func(*bucket.Access) {
 		return func(a *bucket.Access) {
-			a.Secret = secretOf(a.Vault, "secret", "accesskey", access, "secretkey", secret)
+			a.Secret = secretOf(a.SecretReader, "secret", "accesskey", access, "secretkey", secret)
 		}
 	}
 	none := func(a *bucket.Access) { a.Spec.SecretRef, a.Secret.Name, a.Secret.Data = nil, "", nil }
 	signed := func(query string) func(*bucket.Access) {
-		return func(a *bucket.Access) { a.Secret = secretOf(a.Vault, "secret", "sasKey", query) }
+		return func(a *bucket.Access) { a.Secret = secretOf(a.SecretReader, "secret", "sasKey", query) }
 	}
 	for _, c := range []struct {
-		*maker
+		*storeMaker
 		config testenv.StoreConfig
 		edit   func(*bucket.Access)
 		defect *testenv.Defect
@@ -229,7 +229,7 @@ func TestHints(t *testing.T) {
 		{google, google.private, none, nil, 0, "401 Unauthorized: required: |the request was anonymous: set spec.secretRef"},
 		{google, testenv.StoreConfig{}, func(a *bucket.Access) { none(a); a.Spec.BucketName = "absent" }, nil, 0, "list objects: 404 Not Found: notFound: The specified bucket does not exist"},
 		{google, google.private, nil, answer(429, "", "Retry-After", "7200"), 0, "raise spec.interval|2h0m0s"},
-		{microsoft, microsoft.private, func(a *bucket.Access) { a.Secret = secretOf(a.Vault, "secret", "accountKey", "AAAA"+accountKey) }, nil, 0, "AuthenticationFailed: Server failed to authenticate the request|check the credentials, and the clock"},
+		{microsoft, microsoft.private, func(a *bucket.Access) { a.Secret = secretOf(a.SecretReader, "secret", "accountKey", "AAAA"+accountKey) }, nil, 0, "AuthenticationFailed: Server failed to authenticate the request|check the credentials, and the clock"},
 		{microsoft, microsoft.private, none, nil, 0, "no credentials were sent: name a Secret in spec.secretRef"},
 		{microsoft, testenv.StoreConfig{SAS: "sp=r&sig=cAnArY"}, signed("sp=r&sig=cAnArY"), nil, 0, "AuthorizationPermissionMismatch: This request is not authorized|the shared access signature the permissions r and l"},
 		{microsoft, testenv.StoreConfig{SAS: "se=2020-01-01T00:00:00Z&sig=cAnArY"}, signed("se=2020-01-01T00:00:00Z&sig=cAnArY"), nil, 0, "whether a shared access signature has expired"},

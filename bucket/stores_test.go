@@ -52,8 +52,8 @@ func secretForms() (all []string) {
 	return append(all, sas, "cAnArY")
 }
 
-// A maker is who makes a store: what differs between the three.
-type maker struct {
+// A storeMaker makes the store of one provider, and has what differs between the three.
+type storeMaker struct {
 	provider string
 	connect  bucket.Provider
 	start    func(testing.TB, testenv.StoreConfig) *testenv.Store
@@ -63,20 +63,20 @@ type maker struct {
 }
 
 var (
-	aws = &maker{"generic", s3.Connect, testenv.StartS3, testenv.S3Failure, testenv.StoreConfig{AccessKey: accessKey, SecretKey: canary},
+	aws = &storeMaker{"generic", s3.Connect, testenv.StartS3, testenv.S3Failure, testenv.StoreConfig{AccessKey: accessKey, SecretKey: canary},
 		func(*testenv.Store) []string { return []string{"accesskey", accessKey, "secretkey", canary} }}
-	google = &maker{"gcp", gcs.Connect, testenv.StartGCS, testenv.GCSFailure, testenv.StoreConfig{Robot: robot},
+	google = &storeMaker{"gcp", gcs.Connect, testenv.StartGCS, testenv.GCSFailure, testenv.StoreConfig{ServiceAccount: robot},
 		func(s *testenv.Store) []string { return []string{"serviceaccount", string(s.Key())} }}
-	microsoft = &maker{"azure", azure.Connect, testenv.StartAzblob, testenv.AzureFailure, testenv.StoreConfig{Key: accountKey},
+	microsoft = &storeMaker{"azure", azure.Connect, testenv.StartAzblob, testenv.AzureFailure, testenv.StoreConfig{Key: accountKey},
 		func(*testenv.Store) []string { return []string{"accountKey", accountKey} }}
 )
 
-var makers = []*maker{aws, google, microsoft}
+var makers = []*storeMaker{aws, google, microsoft}
 
 var providers = map[string]bucket.Provider{"generic": s3.Connect, "aws": s3.Connect, "gcp": gcs.Connect, "azure": azure.Connect}
 
 // filled returns a store whose bucket app has objects KEY, CONTENT, …
-func (m *maker) filled(t testing.TB, c testenv.StoreConfig, keyContent ...string) *testenv.Store {
+func (m *storeMaker) filled(t testing.TB, c testenv.StoreConfig, keyContent ...string) *testenv.Store {
 	s := m.start(t, c)
 	b := s.Bucket("app")
 	for i := 0; i < len(keyContent); i += 2 {
@@ -86,7 +86,7 @@ func (m *maker) filled(t testing.TB, c testenv.StoreConfig, keyContent ...string
 }
 
 // following returns a Bucket that follows the bucket app of a store.
-func (m *maker) following(s *testenv.Store) *source.Bucket {
+func (m *storeMaker) following(s *testenv.Store) *source.Bucket {
 	return &source.Bucket{
 		Header: source.Header{APIVersion: "source.headgate.dev/v1", Kind: "Bucket", Metadata: source.Metadata{Name: "app", Namespace: "default"}},
 		Spec: source.BucketSpec{Provider: m.provider, BucketName: "app", Endpoint: s.URL, Insecure: strings.HasPrefix(s.Base, "http:"),
@@ -95,16 +95,16 @@ func (m *maker) following(s *testenv.Store) *source.Bucket {
 }
 
 // access returns what a provider needs for the bucket app, with a Secret of KEY, VALUE, …
-func (m *maker) access(s *testenv.Store, keyValue ...string) *bucket.Access {
-	a := &bucket.Access{Spec: &m.following(s).Spec, Vault: &transport.Vault{Namespace: "default"}}
+func (m *storeMaker) access(s *testenv.Store, keyValue ...string) *bucket.Access {
+	a := &bucket.Access{Spec: &m.following(s).Spec, SecretReader: &transport.SecretReader{Namespace: "default"}}
 	if keyValue != nil {
-		a.Spec.SecretRef, a.Secret = ref("secret"), secretOf(a.Vault, "secret", keyValue...)
+		a.Spec.SecretRef, a.Secret = ref("secret"), secretOf(a.SecretReader, "secret", keyValue...)
 	}
 	return a
 }
 
-// secretOf returns a Secret as a Vault does that reads it.
-func secretOf(v *transport.Vault, name string, keyValue ...string) transport.Secret {
+// secretOf returns a Secret as a SecretReader does that reads it.
+func secretOf(v *transport.SecretReader, name string, keyValue ...string) transport.Secret {
 	s := transport.Secret{Name: "default/" + name, Secret: sourcetest.Secret(keyValue...)}
 	for key, value := range s.Data {
 		if key != "username" {
@@ -115,12 +115,12 @@ func secretOf(v *transport.Vault, name string, keyValue ...string) transport.Sec
 }
 
 // opened connects to the bucket app of a store, with its credentials.
-func (m *maker) opened(t testing.TB, s *testenv.Store) bucket.Driver {
+func (m *storeMaker) opened(t testing.TB, s *testenv.Store) bucket.Driver {
 	t.Helper()
 	return m.connected(t, m.access(s, m.secret(s)...))
 }
 
-func (m *maker) connected(t testing.TB, a *bucket.Access) bucket.Driver {
+func (m *storeMaker) connected(t testing.TB, a *bucket.Access) bucket.Driver {
 	t.Helper()
 	d, err := m.connect(t.Context(), a)
 	must(t, err)
@@ -338,7 +338,7 @@ func of(phase testenv.Phase, d *testenv.Defect) *testenv.Defect {
 }
 
 // defect translates the defects that are the server's.
-func (m *maker) defect(d sourcetest.Defect) *testenv.Defect {
+func (m *storeMaker) defect(d sourcetest.Defect) *testenv.Defect {
 	return map[sourcetest.Defect]*testenv.Defect{
 		sourcetest.Gone:         of(testenv.ListObjects, m.failure(404, "Absent", "It does not exist")),
 		sourcetest.Denied:       of(testenv.ListObjects, m.failure(403, "AccessDenied", "Access Denied")),
@@ -369,7 +369,7 @@ type pool struct {
 
 // A variant is one way to reach a bucket, and what it holds.
 type variant struct {
-	*maker
+	*storeMaker
 	config testenv.StoreConfig
 	host   string // of the endpoint, which is reached over TLS by a proxy
 	under  string
@@ -383,9 +383,9 @@ func newPool(t *testing.T, v variant) *pool {
 		v.config.CA, v.config.Names = testenv.NewCA(t), []string{v.host}
 	}
 	p := &pool{variant: v, s: v.filled(t, v.config), secrets: sourcetest.Secrets{}}
-	wrong := map[*maker][]string{aws: {"accesskey", accessKey, "secretkey", "other-" + canary}, microsoft: {"accountKey", "AAAA" + accountKey},
+	wrong := map[*storeMaker][]string{aws: {"accesskey", accessKey, "secretkey", "other-" + canary}, microsoft: {"accountKey", "AAAA" + accountKey},
 		google: {"serviceaccount", strings.ReplaceAll(string(p.s.Key()), robot, "other@example.com")}}
-	p.secrets["default/wrong"], p.secrets["default/keys"] = sourcetest.Secret(wrong[v.maker]...), sourcetest.Secret(v.secret(p.s)...)
+	p.secrets["default/wrong"], p.secrets["default/keys"] = sourcetest.Secret(wrong[v.storeMaker]...), sourcetest.Secret(v.secret(p.s)...)
 	if v.host != "" {
 		p.secrets["default/tls"] = sourcetest.Secret("ca.crt", string(v.config.CA.PEM()))
 		hosts := map[string]string{v.host + ":443": p.s.Host, "app." + v.host + ":443": p.s.Host}
@@ -414,7 +414,7 @@ func (p *pool) Publish(tree fstest.MapFS) error {
 
 func (p *pool) Break(d sourcetest.Defect) <-chan struct{} {
 	p.defect = d
-	return p.s.Break(p.maker.defect(d))
+	return p.s.Break(p.storeMaker.defect(d))
 }
 
 func (p *pool) Object() source.Object {
@@ -465,10 +465,10 @@ func (p *pool) Secrets() []string { return append(p.s.Issued(), secretForms()...
 
 // variants are the combinations that run the suite.
 var variants = map[string]variant{
-	"S3, keys": {maker: aws, config: aws.private, kind: func(k *sourcetest.Kind) {
+	"S3, keys": {storeMaker: aws, config: aws.private, kind: func(k *sourcetest.Kind) {
 		k.Failures = append(k.Failures, sourcetest.Fails(wrongKey, "AuthenticationFailed", "SignatureDoesNotMatch"))
 	}},
-	"AWS, virtual hosts, below a prefix": {maker: aws, under: "some/where", host: "s3.eu-west-3.amazonaws.com",
+	"AWS, virtual hosts, below a prefix": {storeMaker: aws, under: "some/where", host: "s3.eu-west-3.amazonaws.com",
 		config: testenv.StoreConfig{AccessKey: accessKey, SecretKey: canary, SessionToken: "token-" + canary, Region: "eu-west-3"},
 		login:  source.Credential{Username: accessKey, Password: canary, Token: "token-" + canary},
 		spec:   func(s *source.BucketSpec) { s.Provider, s.Region = "aws", "eu-west-3" },
@@ -477,13 +477,13 @@ var variants = map[string]variant{
 			k.Only(sourcetest.Gone, sourcetest.Denied, sourcetest.Leaking, vanishes)
 			k.Failures = append(k.Failures, sourcetest.Fails(noLogin, "AuthenticationFailed", "the role is not there"))
 		}},
-	"Google, key of a service account": {maker: google, config: google.private, kind: func(k *sourcetest.Kind) {
+	"Google, key of a service account": {storeMaker: google, config: google.private, kind: func(k *sourcetest.Kind) {
 		k.Failures = slices.DeleteFunc(k.Failures, func(f sourcetest.Failure) bool { return f.Defect == cut || f.Defect == longer }) // as Truncated, and slow
 		k.Failures = append(k.Failures, sourcetest.Fails(flipped, "BucketOperationFailed", "bad CRC"),
 			sourcetest.Fails(wrongKey, "AuthenticationFailed", "invalid_grant: Invalid grant: account not found"))
 		k.Stalls = append(k.Stalls, stallToken)
 	}},
-	"Azure, account key": {maker: microsoft, config: microsoft.private, kind: func(k *sourcetest.Kind) {
+	"Azure, account key": {storeMaker: microsoft, config: microsoft.private, kind: func(k *sourcetest.Kind) {
 		k.Failures = append(k.Failures, sourcetest.Fails(wrongKey, "AuthenticationFailed", "check the credentials, and the clock"))
 	}},
 }

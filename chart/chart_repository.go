@@ -211,7 +211,7 @@ func (u *chartRepository) resolve(text string) (*url.URL, error) {
 		return nil, fmt.Errorf("URL %.100q has no host", redact.String(text))
 	}
 	if password, ok := at.User.Password(); ok {
-		u.vault.Conceal(password)
+		u.secretReader.Conceal(password)
 	}
 	return at, nil
 }
@@ -289,7 +289,7 @@ func (u *chartRepository) pullFrom(ctx context.Context, s *selected, at *url.URL
 	if err != nil {
 		return got, err
 	}
-	var by *oci.Fence
+	var by *oci.NetworkGuard
 	if repo == nil {
 		repo = anonymous(where)
 		repo.Spec.Timeout = u.repo.Spec.Timeout

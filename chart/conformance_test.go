@@ -244,20 +244,20 @@ func (d *chartServer) Open(ctx context.Context, a artifact.Artifact) (io.ReadClo
 	d.opened++
 	r, err := d.Inventory.Open(ctx, a)
 	if err == nil && d.spoil == nil && (d.defect == sourcetest.StallFetch || d.defect == sourcetest.Truncated) {
-		r = &spoiled{ReadCloser: r, d: d, ctx: ctx}
+		r = &truncatedArtifact{ReadCloser: r, d: d, ctx: ctx}
 	}
 	return r, err
 }
 
-// A spoiled artifact stalls or ends after a few bytes.
-type spoiled struct {
+// A truncatedArtifact stalls or ends after a few bytes.
+type truncatedArtifact struct {
 	io.ReadCloser
 	d    *chartServer
 	ctx  context.Context
 	read bool
 }
 
-func (s *spoiled) Read(p []byte) (int, error) {
+func (s *truncatedArtifact) Read(p []byte) (int, error) {
 	if !s.read {
 		s.read = true
 		return s.ReadCloser.Read(p[:10])

@@ -53,7 +53,7 @@ func newOpener(t *testing.T, documents string) *opener {
 	var set source.Set
 	must(t, set.Decode("documents.yaml", strings.NewReader(documents)))
 	env := source.Env{Secrets: &set, Sources: &source.Inventory{Objects: set.Objects}}
-	return &opener{env: env, vault: &transport.Vault{Namespace: "default", From: env.Secrets}}
+	return &opener{env: env, secretReader: &transport.SecretReader{Namespace: "default", From: env.Secrets}}
 }
 
 // completed completes the chart in a directory of tree and returns the charts

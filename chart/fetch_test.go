@@ -36,7 +36,7 @@ func cachingOpener(t *testing.T, secrets source.Secrets, cached bool) *opener {
 		t.Cleanup(func() { c.Close() })
 		env.Cache = c
 	}
-	return &opener{env: env, vault: &transport.Vault{Namespace: "default", From: secrets}}
+	return &opener{env: env, secretReader: &transport.SecretReader{Namespace: "default", From: secrets}}
 }
 
 // indexOf returns the whole index that s fetches.
@@ -99,7 +99,7 @@ func TestFetchIndexFromADamagedEntry(t *testing.T) {
 	repo := &source.PkgRepository{Spec: source.PkgRepositorySpec{URL: server.URL()}}
 	_, err := indexOf(t, s, repo)
 	must(t, err)
-	w, err := dial(t.Context(), repo, source.Env{}, s.vault)
+	w, err := dial(t.Context(), repo, source.Env{}, s.secretReader)
 	must(t, err)
 	for _, text := range []string{"", "{}\nrest", "no JSON\nrest", `{"etag":"x"}`} {
 		must(t, s.env.Cache.Put("index of charts, at and as "+hex.EncodeToString(w.print[:]), func(out io.Writer) error { _, err := fmt.Fprint(out, text); return err }))
@@ -307,7 +307,7 @@ func TestProvenanceBeforeFetch(t *testing.T) {
 	b.fails(err, source.StepVerify, "ChartVerificationError", false, "app-1.0.0.tgz: ")
 }
 
-// What tests of the package's own door sign charts with.
+// What tests of the package's public API sign charts with.
 var (
 	NewKey     = newKey
 	PublicKeys = public

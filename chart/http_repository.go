@@ -31,11 +31,11 @@ type httpRepository struct {
 	notes []string          // what its owner should know of the Secrets
 	print [sha256.Size]byte // of all that decides a request: the URL, credentials and where they are sent
 
-	config transport.Config // for requests to the repository
-	secret string           // name of the Secret of spec.secretRef, "" for none
-	pass   bool             // user name and password may be shown to other origins
-	vault  *transport.Vault
-	names  *transport.Fence // of the servers that the index names; nil where a directory stands in: the user names them
+	config       transport.Config // for requests to the repository
+	secret       string           // name of the Secret of spec.secretRef, "" for none
+	pass         bool             // user name and password may be shown to other origins
+	secretReader *transport.SecretReader
+	names        *transport.NetworkGuard // of the servers that the index names; nil where a directory stands in: the user names them
 
 	mu      sync.Mutex
 	clients map[string]*http.Client // by origin, "" for that of the repository
@@ -44,7 +44,7 @@ type httpRepository struct {
 // dial reads the Secrets that repo names, unless a directory stands in for it. It
 // asks no server. Errors are *[source.StepError], with the reason URLInvalid when
 // the URL is to blame.
-func dial(ctx context.Context, repo *source.PkgRepository, env source.Env, vault *transport.Vault) (*httpRepository, error) {
+func dial(ctx context.Context, repo *source.PkgRepository, env source.Env, secretReader *transport.SecretReader) (*httpRepository, error) {
 	at, err := parseURL(repo.Spec.URL)
 	if err == nil && at.Scheme != "http" && at.Scheme != "https" {
 		err = fmt.Errorf("scheme %q: want http or https, or oci", at.Scheme)
@@ -52,21 +52,21 @@ func dial(ctx context.Context, repo *source.PkgRepository, env source.Env, vault
 	if err != nil {
 		return nil, badURL(err)
 	}
-	w := &httpRepository{local: env.Local[repo.Spec.URL], config: transport.Outside(env), pass: repo.Spec.PassCredentials, vault: vault, clients: map[string]*http.Client{}}
+	w := &httpRepository{local: env.Local[repo.Spec.URL], config: transport.Outside(env), pass: repo.Spec.PassCredentials, secretReader: secretReader, clients: map[string]*http.Client{}}
 	w.at, w.config.Auth = transport.SplitUser(at)
-	vault.Conceal(w.config.Auth.Password)
+	secretReader.Conceal(w.config.Auth.Password)
 	var secret, cert transport.Secret
 	if w.local == "" {
-		if secret, cert, err = readSecrets(ctx, repo, vault); err != nil {
+		if secret, cert, err = readSecrets(ctx, repo, secretReader); err != nil {
 			return nil, err
 		}
 	}
 	if err := w.present(secret, cert); err != nil {
 		return nil, &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed", Err: err}
 	}
-	w.config.Origin, w.config.Fence = w.at, transport.NewFence(w.at, nil)
+	w.config.Origin, w.config.Guard = w.at, transport.NewNetworkGuard(w.at, nil)
 	if w.local == "" {
-		w.names = w.config.Fence
+		w.names = w.config.Guard
 	}
 	h := sha256.New()
 	transport.Note(h, w.at.String(), w.config.Auth.Username, w.config.Auth.Password, strconv.FormatBool(w.pass))
@@ -77,9 +77,9 @@ func dial(ctx context.Context, repo *source.PkgRepository, env source.Env, vault
 }
 
 // readSecrets reads the Secrets that repo names.
-func readSecrets(ctx context.Context, repo *source.PkgRepository, vault *transport.Vault) (secret, cert transport.Secret, err error) {
-	if secret, err = vault.Read(ctx, repo.Spec.SecretRef, "spec.secretRef"); err == nil {
-		cert, err = vault.Read(ctx, repo.Spec.CertSecretRef, "spec.certSecretRef")
+func readSecrets(ctx context.Context, repo *source.PkgRepository, secretReader *transport.SecretReader) (secret, cert transport.Secret, err error) {
+	if secret, err = secretReader.Read(ctx, repo.Spec.SecretRef, "spec.secretRef"); err == nil {
+		cert, err = secretReader.Read(ctx, repo.Spec.CertSecretRef, "spec.certSecretRef")
 	}
 	return secret, cert, err
 }
@@ -168,14 +168,14 @@ func (w *httpRepository) client(u *url.URL) *http.Client {
 		if w.pass && (u.Scheme == "https" || w.at.Scheme == "http") {
 			config.Origin, config.Auth = &url.URL{Scheme: u.Scheme, Host: u.Host}, w.config.Auth
 		}
-		config.Fence = transport.NewFence(u, w.names)
+		config.Guard = transport.NewNetworkGuard(u, w.names)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c := w.clients[key]
 	if c == nil {
 		c = transport.Client(config)
-		c.Transport = &transport.Patient{Next: c.Transport}
+		c.Transport = &transport.RetryTransport{Next: c.Transport}
 		w.clients[key] = c
 	}
 	return c

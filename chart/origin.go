@@ -32,12 +32,12 @@ type Origin struct {
 // is wrong with c surfaces from [Origin.Resolve].
 func New(c *source.PkgChart, env source.Env, technologies map[string]oci.Technology) *Origin {
 	return &Origin{chart: c, opener: opener{env: env, technologies: technologies,
-		vault: &transport.Vault{Namespace: c.Metadata.Namespace, From: env.Secrets}}}
+		secretReader: &transport.SecretReader{Namespace: c.Metadata.Namespace, From: env.Secrets}}}
 }
 
 // Secrets returns the credentials that were given to the origin so far, which
 // the [source.Reconciler] keeps out of conditions, events and errors.
-func (o *Origin) Secrets() []string { return o.vault.Values() }
+func (o *Origin) Secrets() []string { return o.secretReader.Values() }
 
 // A chartState is what a PkgChart remembers between runs.
 type chartState struct {

@@ -86,7 +86,7 @@ func (u *chartRepository) trusts(ctx context.Context, trust *source.OCIRepositor
 func (u *chartRepository) keys(ctx context.Context) (secret transport.Secret, keys *signature.Keys, err error) {
 	const field = "spec.verify.secretRef of the PkgRepository"
 	err = source.Within(ctx, timeout(u.repo), "read the Secret of spec.verify", func(ctx context.Context) (err error) {
-		secret, err = u.vault.Read(ctx, &u.repo.Spec.Verify.SecretRef, field)
+		secret, err = u.secretReader.Read(ctx, &u.repo.Spec.Verify.SecretRef, field)
 		return err
 	})
 	if err == nil {

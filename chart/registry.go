@@ -78,11 +78,11 @@ func (r *registry) of(ctx context.Context, name string) (*oci.Repository, error)
 }
 
 // connect returns the OCI repository at url with the credentials of repo.
-func (o *opener) connect(ctx context.Context, repo *source.PkgRepository, url string, env source.Env, by *oci.Fence) (from *oci.Repository, err error) {
+func (o *opener) connect(ctx context.Context, repo *source.PkgRepository, url string, env source.Env, by *oci.NetworkGuard) (from *oci.Repository, err error) {
 	spec := &repo.Spec
 	a := oci.Access{URL: url, Provider: spec.Provider, Secret: spec.SecretRef, UserSecret: true, Cert: spec.CertSecretRef, Insecure: spec.Insecure, From: by}
 	err = source.Within(ctx, timeout(repo), "log in", func(ctx context.Context) (err error) {
-		from, err = oci.Connect(ctx, a, env, o.vault)
+		from, err = oci.Connect(ctx, a, env, o.secretReader)
 		return err
 	})
 	if errors.Is(err, context.DeadlineExceeded) { // of the issuer of credentials: no other server is asked
@@ -160,7 +160,7 @@ func (r *registry) trusts(ctx context.Context, trust *source.OCIRepositoryVerifi
 
 // signatures verifies what spec.verify asks for.
 func (r *registry) signatures(trust *source.OCIRepositoryVerification) oci.Check {
-	return oci.Check{Spec: trust, Technologies: r.technologies, Vault: r.vault}
+	return oci.Check{Spec: trust, Technologies: r.technologies, SecretReader: r.secretReader}
 }
 
 // verify implements upstream: of the digest that was selected, and so of all that
@@ -306,7 +306,7 @@ func readBlob(ctx context.Context, from *oci.Repository, layer ocispec.Descripto
 // access tells which objects may see what from has: those that use the same repository
 // with the same credentials.
 func (o *opener) access(ctx context.Context, repo *source.PkgRepository, from *oci.Repository) (string, error) {
-	secret, cert, err := readSecrets(ctx, repo, o.vault)
+	secret, cert, err := readSecrets(ctx, repo, o.secretReader)
 	if err != nil {
 		return "", err
 	}

@@ -27,9 +27,9 @@ import (
 // says the same as the published one, stamped anew or in another order, makes no
 // new artifact. A repository of type oci has none.
 type Repository struct {
-	repo  *source.PkgRepository
-	env   source.Env
-	vault *transport.Vault
+	repo         *source.PkgRepository
+	env          source.Env
+	secretReader *transport.SecretReader
 
 	moved atomic.Bool // the state of the last run does not lead to an artifact
 
@@ -40,7 +40,7 @@ type Repository struct {
 // NewRepository returns the origin of p. It does no I/O; what is wrong with p
 // surfaces from [Repository.Resolve].
 func NewRepository(p *source.PkgRepository, env source.Env) *Repository {
-	return &Repository{repo: p, env: env, vault: &transport.Vault{Namespace: p.Metadata.Namespace, From: env.Secrets}}
+	return &Repository{repo: p, env: env, secretReader: &transport.SecretReader{Namespace: p.Metadata.Namespace, From: env.Secrets}}
 }
 
 // A repositoryState is what a PkgRepository remembers between runs.
@@ -84,7 +84,7 @@ func (r *Repository) resolve(ctx context.Context, last source.State) (rev source
 	if err := r.admit(); err != nil || r.repo.Spec.Type == source.RepositoryOCI {
 		return rev, nil, err
 	}
-	w, err := dial(ctx, r.repo, r.env, r.vault)
+	w, err := dial(ctx, r.repo, r.env, r.secretReader)
 	if err != nil {
 		return rev, nil, err
 	}
@@ -161,7 +161,7 @@ func (r *Repository) connect(ctx context.Context) (*httpRepository, error) {
 	if r.repo.Spec.Type == source.RepositoryOCI {
 		return nil, errors.New("a repository of type oci has no index")
 	}
-	return dial(ctx, r.repo, r.env, r.vault)
+	return dial(ctx, r.repo, r.env, r.secretReader)
 }
 
 // admit checks the spec, which may have been made in Go and never decoded. The
@@ -182,7 +182,7 @@ func (r *Repository) admit() error {
 }
 
 // Secrets returns the credentials that were given to the origin so far.
-func (r *Repository) Secrets() []string { return r.vault.Values() }
+func (r *Repository) Secrets() []string { return r.secretReader.Values() }
 
 // keep replaces what is kept; nil is nothing.
 func (r *Repository) keep(f *indexFile) {

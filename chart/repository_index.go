@@ -129,7 +129,7 @@ func (r *Repository) fetch(ctx context.Context, w *httpRepository, v validators)
 	if err != nil {
 		return nil, fmt.Errorf("create spool: %w", err)
 	}
-	in := &arrival{ctx: ctx, body: a.body, file: file, sum: sha256.New(), limit: r.limit(), progress: r.progress(a.size)}
+	in := &indexDownload{ctx: ctx, body: a.body, file: file, sum: sha256.New(), limit: r.limit(), progress: r.progress(a.size)}
 	summary, err := index.Check(in)
 	if err == nil {
 		err = in.rest()
@@ -157,9 +157,9 @@ func (r *Repository) fetch(ctx context.Context, w *httpRepository, v validators)
 // limit returns how many bytes an index may have, negative for any number.
 func (r *Repository) limit() int64 { return cmp.Or(r.env.Limits.Bytes, indexLimit) }
 
-// An arrival is an index that is read while it arrives in a file, up to a limit.
+// An indexDownload is an index that is read while it arrives in a file, up to a limit.
 // Once all of it is there, it can be read again from its start.
-type arrival struct {
+type indexDownload struct {
 	ctx      context.Context
 	body     io.Reader
 	file     *os.File
@@ -171,7 +171,7 @@ type arrival struct {
 	err      error             // that ended what arrives, other than io.EOF
 }
 
-func (a *arrival) Read(p []byte) (int, error) {
+func (a *indexDownload) Read(p []byte) (int, error) {
 	if err := context.Cause(a.ctx); err != nil {
 		return 0, err
 	}
@@ -198,7 +198,7 @@ func (a *arrival) Read(p []byte) (int, error) {
 
 // Seek implements [io.Seeker] for the start. It waits until all has arrived, so
 // that nothing waits for the sender while the index is read whole.
-func (a *arrival) Seek(int64, int) (int64, error) {
+func (a *indexDownload) Seek(int64, int) (int64, error) {
 	if err := a.rest(); err != nil {
 		return 0, err
 	}
@@ -207,7 +207,7 @@ func (a *arrival) Seek(int64, int) (int64, error) {
 }
 
 // rest reads to the end of what arrives.
-func (a *arrival) rest() error {
+func (a *indexDownload) rest() error {
 	if a.again != nil {
 		return nil
 	}
@@ -289,7 +289,7 @@ func contentKey(w *httpRepository, digest string) string {
 // of: kept in env.Cache by URL and credentials, and asked for conditionally.
 // It takes spec.timeout of repo at most. Errors are as those of [Repository.Resolve].
 func (o *opener) fetchIndex(ctx context.Context, repo *source.PkgRepository) (f *indexFile, err error) {
-	r := &Repository{repo: repo, env: o.env, vault: o.vault}
+	r := &Repository{repo: repo, env: o.env, secretReader: o.secretReader}
 	err = source.Within(ctx, timeout(repo), "fetch index", func(ctx context.Context) error {
 		f, err = r.cached(ctx)
 		return err

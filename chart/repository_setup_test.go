@@ -32,7 +32,7 @@ import (
 // A repositorySetup reconciles PkgRepository objects with a real store and a real ledger.
 type repositorySetup struct {
 	*testing.T
-	*sourcetest.Rig
+	*sourcetest.Fixture
 	s       *testenv.Charts
 	secrets sourcetest.Secrets
 	limits  artifact.Limits
@@ -43,7 +43,7 @@ type repositorySetup struct {
 func newRepositorySetup(t *testing.T, c testenv.ChartsConfig) *repositorySetup {
 	t.Helper()
 	r := &repositorySetup{T: t, s: testenv.StartCharts(t, c), secrets: newRepoSecrets(c.CA)}
-	r.Rig = sourcetest.NewRig(t, func() []string { return repoSecretForms })
+	r.Fixture = sourcetest.NewFixture(t, func() []string { return repoSecretForms })
 	r.spools = testenv.NewSpools(t)
 	r.limits.Temp = r.spools.Create
 	return r
@@ -84,7 +84,7 @@ func (r *repositorySetup) refused(obj *source.PkgRepository, reason string, says
 // bytes returns an artifact as it is stored, whose revision, digest and name must be its own.
 func (r *repositorySetup) bytes(a *artifact.Artifact) []byte {
 	r.Helper()
-	data := storedBytes(r.T, r.Rig, a)
+	data := storedBytes(r.T, r.Fixture, a)
 	sum := sha256.Sum256(data)
 	id := hex.EncodeToString(sum[:])
 	if a.Revision != "sha256:"+id || a.Digest != a.Revision || !strings.HasSuffix(a.Path, "/index-"+id+".yaml") || a.Size != int64(len(data)) {

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 // A chartSetup reconciles charts, and has the sources that they are made of.
 type chartSetup struct {
 	*testing.T
-	*sourcetest.Rig
+	*sourcetest.Fixture
 	objects      []source.Object
 	opened       int // how often an artifact was opened
 	unread       int // artifacts that were opened and not closed
@@ -41,7 +41,7 @@ type chartSetup struct {
 func newChartSetup(t *testing.T, secrets ...string) *chartSetup {
 	t.Helper()
 	w := &chartSetup{T: t, secrets: sourcetest.Secrets{}}
-	w.Rig = sourcetest.NewRig(t, func() []string { return secrets })
+	w.Fixture = sourcetest.NewFixture(t, func() []string { return secrets })
 	w.limits.Temp = testenv.NewSpools(t).Create
 	t.Cleanup(func() {
 		testenv.Equal(t, w.unread, 0, "artifacts that were not closed")
@@ -71,16 +71,16 @@ func (w *chartSetup) Open(ctx context.Context, a artifact.Artifact) (io.ReadClos
 	}
 	w.opened++
 	w.unread++
-	return &watched{r, w, false}, nil
+	return &watchedBody{r, w, false}, nil
 }
 
-type watched struct {
+type watchedBody struct {
 	io.ReadCloser
 	w      *chartSetup
 	closed bool
 }
 
-func (r *watched) Close() error {
+func (r *watchedBody) Close() error {
 	if !r.closed {
 		r.closed = true
 		r.w.unread--
@@ -201,11 +201,11 @@ const (
 // bytes returns an artifact as it is.
 func (w *chartSetup) bytes(a *artifact.Artifact) string {
 	w.Helper()
-	return string(storedBytes(w.T, w.Rig, a))
+	return string(storedBytes(w.T, w.Fixture, a))
 }
 
 // storedBytes returns an artifact as it is in the store.
-func storedBytes(t *testing.T, r *sourcetest.Rig, a *artifact.Artifact) []byte {
+func storedBytes(t *testing.T, r *sourcetest.Fixture, a *artifact.Artifact) []byte {
 	t.Helper()
 	in, err := r.Store.Open(*a)
 	must(t, err)

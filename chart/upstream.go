@@ -95,7 +95,7 @@ func (s *selected) read(content io.Reader, size int64, l artifact.Limits) (*bund
 // An opener opens upstreams for one object, with the Secrets of its namespace.
 type opener struct {
 	env          source.Env
-	vault        *transport.Vault
+	secretReader *transport.SecretReader
 	technologies map[string]oci.Technology
 }
 
@@ -105,7 +105,7 @@ func (o *opener) open(ctx context.Context, repo *source.PkgRepository, index fun
 	if inRegistry(repo) {
 		return o.openRegistry(repo)
 	}
-	w, err := dial(ctx, repo, o.env, o.vault)
+	w, err := dial(ctx, repo, o.env, o.secretReader)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func (o *opener) named(ctx context.Context, text string) (*source.PkgRepository,
 	if name, ok := aliasOf(text); ok {
 		found, err := o.repository(ctx, func(p *source.PkgRepository, _ string) bool { return p.Metadata.Name == name })
 		if found == nil && err == nil {
-			err = fmt.Errorf("%s: %w", source.Reference{Kind: "PkgRepository", Namespace: o.vault.Namespace, Name: name}, fs.ErrNotExist)
+			err = fmt.Errorf("%s: %w", source.Reference{Kind: "PkgRepository", Namespace: o.secretReader.Namespace, Name: name}, fs.ErrNotExist)
 		}
 		return found, err
 	}
@@ -204,9 +204,9 @@ func (o *opener) repository(ctx context.Context, fits func(p *source.PkgReposito
 	if o.env.Sources == nil {
 		return nil, nil
 	}
-	all, err := o.env.Sources.List(ctx, "PkgRepository", o.vault.Namespace)
+	all, err := o.env.Sources.List(ctx, "PkgRepository", o.secretReader.Namespace)
 	if err != nil {
-		return nil, fmt.Errorf("list the PkgRepository objects of namespace %s: %w", o.vault.Namespace, err)
+		return nil, fmt.Errorf("list the PkgRepository objects of namespace %s: %w", o.secretReader.Namespace, err)
 	}
 	longest := -1
 	for _, object := range all {

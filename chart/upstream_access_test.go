@@ -193,7 +193,7 @@ func TestUserInURL(t *testing.T) {
 	other.RemoveFile("app.tgz")
 	_, _, err := b.get("app", "1.0.0")
 	b.fails(err, source.StepFetch, "ChartPullError", false, other.URLOf("app.tgz"))
-	if !slices.Contains(b.s.vault.Values(), "cAnArY-too") {
+	if !slices.Contains(b.s.secretReader.Values(), "cAnArY-too") {
 		t.Error("the password may show")
 	}
 }
@@ -247,7 +247,7 @@ func TestZonesOfIndexes(t *testing.T) {
 		return u.String()
 	}
 	inside := testenv.StartCharts(t, testenv.ChartsConfig{})
-	for _, n := range testenv.Narrows(t) {
+	for _, n := range testenv.PrivateHosts(t) {
 		named := testenv.StartCharts(t, testenv.ChartsConfig{})
 		inside.PutFile("app.tgz", named.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", URLs: []string{under(inside.URLOf("app.tgz"), n.Host)}}))
 		sent := testenv.StartCharts(t, testenv.ChartsConfig{})

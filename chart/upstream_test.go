@@ -48,7 +48,7 @@ func newOpenerTest(t *testing.T, url string, c *testenv.Charts) *openerTest {
 	env := source.Env{Secrets: sourcetest.Secrets{
 		"default/user": {Data: map[string][]byte{"username": []byte("ann"), "password": []byte(password)}},
 	}}
-	b.s = &opener{env: env, vault: &transport.Vault{Namespace: "default", From: env.Secrets}}
+	b.s = &opener{env: env, secretReader: &transport.SecretReader{Namespace: "default", From: env.Secrets}}
 	b.s.technologies = map[string]oci.Technology{}
 	return b
 }

@@ -285,8 +285,8 @@ func TestBucketGoogle(t *testing.T) {
 	t.Parallel()
 	s := serveGoogle(t)
 	s.bucket("app", files)
-	accounts := testenv.StartGCS(t, testenv.StoreConfig{Robot: "app@example.com"}) // as a token service (RFC 7523)
-	front := newNamingFront(t, s.addr, func(r *http.Request) string {
+	accounts := testenv.StartGCS(t, testenv.StoreConfig{ServiceAccount: "app@example.com"}) // as a token service (RFC 7523)
+	front := newNamingProxy(t, s.addr, func(r *http.Request) string {
 		who := ""
 		if !slices.Contains(accounts.Issued(), strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")) {
 			who = "anonymous "

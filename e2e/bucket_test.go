@@ -69,11 +69,11 @@ func fetched(t *testing.T, store string, s bucketSource) (revision string, held 
 	return a.Revision, entries(t, read(t, filepath.Join(store, filepath.FromSlash(a.Path))))
 }
 
-// newStoreFront returns a front before an object store, which says "list" for
+// newStoreProxy returns a proxy before an object store, which says "list" for
 // a page of a listing, and else the path.
-func newStoreFront(t *testing.T, addr string) *front {
+func newStoreProxy(t *testing.T, addr string) *recordingProxy {
 	t.Helper()
-	return newNamingFront(t, addr, func(r *http.Request) string {
+	return newNamingProxy(t, addr, func(r *http.Request) string {
 		query := r.URL.Query()
 		switch {
 		case query.Has("list-type"), query.Get("comp") == "list", strings.HasSuffix(r.URL.Path, "/o"):
@@ -85,8 +85,8 @@ func newStoreFront(t *testing.T, addr string) *front {
 	})
 }
 
-// wantAsked says what a front was asked since the last time, in any order.
-func wantAsked(t *testing.T, f *front, want ...string) {
+// wantAsked says what a proxy was asked since the last time, in any order.
+func wantAsked(t *testing.T, f *recordingProxy, want ...string) {
 	t.Helper()
 	got := f.took()
 	slices.Sort(got)
@@ -204,7 +204,7 @@ func TestBucketRequests(t *testing.T) {
 			s.bucket("app", files)
 			all := maps.Clone(files)
 			all["large.bin"] = s.multipart("app", "large.bin")
-			c := counted{front: newStoreFront(t, s.addr), store: t.TempDir(), files: all, below: "/app/"}
+			c := counted{front: newStoreProxy(t, s.addr), store: t.TempDir(), files: all, below: "/app/"}
 			c.source = bucketAt(c.front.addr, "app").secret("secretRef", root)
 			changed := c.run(t, func(key, text string) { s.put("app", key, text) })
 			s.put("app", "README.md", all["README.md"])
@@ -226,14 +226,14 @@ func TestBucketAzureRequests(t *testing.T) {
 	t.Parallel()
 	s := serveAzurite(t, nil)
 	s.container("app", nil, files)
-	c := counted{front: newStoreFront(t, s.addr), store: t.TempDir(), files: maps.Clone(files), below: "/" + azureAccount + "/app/"}
+	c := counted{front: newStoreProxy(t, s.addr), store: t.TempDir(), files: maps.Clone(files), below: "/" + azureAccount + "/app/"}
 	c.source = bucketAt("http://"+c.front.addr+"/"+azureAccount, "app").with("provider", "azure").secret("secretRef", keys{"accountKey": s.key})
 	c.run(t, func(key, text string) { s.put("app", key, text) })
 }
 
-// A counted bucket is fetched through a front.
+// A counted bucket is fetched through a recording proxy.
 type counted struct {
-	front  *front
+	front  *recordingProxy
 	source bucketSource
 	store  string
 	files  keys   // README.md among them
@@ -292,7 +292,7 @@ func TestBucketKeys(t *testing.T) {
 	s.bucket("odd", odd)
 	s.put("odd", "marker/", "") // a directory marker
 	s.bucket("rules", keys{"app/keep.yaml": "1", "app/drop.md": "2", "app/.sourceignore": "keep.yaml", "other/x.yaml": "3", "application.yaml": "4", ".sourceignore": rules})
-	front := newStoreFront(t, s.addr)
+	front := newStoreProxy(t, s.addr)
 	at := func(bucket string) bucketSource { return bucketAt(front.addr, bucket).secret("secretRef", root) }
 	for _, c := range []struct {
 		name   string
@@ -369,7 +369,7 @@ func TestBucketMoves(t *testing.T) {
 	}
 }
 
-// beforeReading returns the address of a front that lets something happen
+// beforeReading returns the address of a proxy that lets something happen
 // before the first object is read.
 func beforeReading(t *testing.T, addr string, happen func()) string {
 	t.Helper()

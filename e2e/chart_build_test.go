@@ -53,7 +53,7 @@ func TestChartUmbrella(t *testing.T) {
 	ca := testenv.NewCA(t)
 	h := newHelm(t, ca)
 	nginx := serveFiles(t, packaged(t, h, web("1.0.0"), web("1.4.0"), web("2.0.0")))
-	clerk := serveMuseum(t, "carol", "c4rol")
+	clerk := serveChartMuseum(t, "carol", "c4rol")
 	clerk.put(t, h.pack(t, "helm3", written(t, small("queue", "0.3.1"))))
 	addr := distribution{root: t.TempDir(), ca: ca, word: "r3gistry"}.serve(t)
 	pushCharts(t, h, addr, "r3gistry", small("cache", "1.0.0"), small("cache", "2.1.0"))
@@ -397,7 +397,7 @@ func TestChartSigned(t *testing.T) {
 			for _, chart := range []keys{web("1.0.0"), web("1.1.0"), small("cache", "1.0.0")} {
 				h.run(t, "helm3", "push", "--plain-http", h.pack(t, "helm3", written(t, chart)), "oci://"+addr+"/charts")
 			}
-			digest := strings.TrimSpace(newHome(t).run(t, "crane", "digest", "--insecure", addr+"/charts/web:1.0.0"))
+			digest := strings.TrimSpace(newClientHome(t).run(t, "crane", "digest", "--insecure", addr+"/charts/web:1.0.0"))
 			s.sign(t, addr+"/charts/web@"+digest)
 			docs := func(chart, version string, trust keys) []any {
 				return []any{secret("trust", trust),

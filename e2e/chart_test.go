@@ -233,10 +233,10 @@ location /basic/  { auth_basic charts; auth_basic_user_file @DIR@/htpasswd; alia
 `)
 }
 
-// A museum is a chartmuseum, which keeps charts and writes their index.
-type museum struct{ url, user, password string }
+// A chartMuseum is a running chartmuseum, which keeps charts and writes their index.
+type chartMuseum struct{ url, user, password string }
 
-func serveMuseum(t *testing.T, user, password string, more ...string) museum {
+func serveChartMuseum(t *testing.T, user, password string, more ...string) chartMuseum {
 	t.Helper()
 	addr, port := freeAddr(t)
 	cmd := exec.Command(tool(t, "chartmuseum"), append([]string{"--listen-host", "127.0.0.1", "--port", port,
@@ -244,11 +244,11 @@ func serveMuseum(t *testing.T, user, password string, more ...string) museum {
 	cmd.Env = []string{"HOME=" + t.TempDir()}
 	start(t, cmd)
 	await(t, addr)
-	return museum{"http://" + addr, user, password}
+	return chartMuseum{"http://" + addr, user, password}
 }
 
 // put uploads the archive of a chart.
-func (m museum) put(t *testing.T, archive string) {
+func (m chartMuseum) put(t *testing.T, archive string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, m.url+"/api/charts", bytes.NewReader([]byte(read(t, archive))))
 	must(t, err)
@@ -286,7 +286,7 @@ func TestChartRepository(t *testing.T) {
 	old, latest, next := h.pack(t, "helm3", written(t, web("1.0.0"))), h.pack(t, "helm4", written(t, web("1.1.0+b.1"))), h.pack(t, "helm3", written(t, web("2.0.0-rc.1")))
 	dir := packaged(t, h, web("1.0.0"), web("1.1.0+b.1"), web("2.0.0-rc.1"), small("cache", "0.1.0"))
 	nginx := serveFiles(t, dir)
-	clerk := serveMuseum(t, "carol", "c4rol", "--storage-timestamp-tolerance", "1s")
+	clerk := serveChartMuseum(t, "carol", "c4rol", "--storage-timestamp-tolerance", "1s")
 	for _, archive := range []string{old, latest, next} {
 		clerk.put(t, archive)
 	}
@@ -374,7 +374,7 @@ func TestChartIndexRequests(t *testing.T) {
 	dir := packaged(t, h, web("1.0.0"))
 	u, err := url.Parse(serveFiles(t, dir).plain)
 	must(t, err)
-	f := newFront(t, u.Host)
+	f := newRecordingProxy(t, u.Host)
 	docs := []any{object("PkgRepository", "charts", map[string]any{"url": "http://" + f.addr + "/public"}), chartOf("PkgRepository", "charts", "web", nil)}
 	store := t.TempDir()
 	first := fetchedChart(t, store, docs)

@@ -58,16 +58,16 @@ func (s subject) tag() string {
 func newSubject(t *testing.T, addr, tag string) subject {
 	t.Helper()
 	digest := publish(t, addr, tag, keys{"tag": tag})
-	return subject{addr, digest, len(newHome(t).run(t, "oras", "manifest", "fetch", "--plain-http", addr+"/team/app@"+digest))}
+	return subject{addr, digest, len(newClientHome(t).run(t, "oras", "manifest", "fetch", "--plain-http", addr+"/team/app@"+digest))}
 }
 
 // newCosign returns how cosign signs with a key pair; more are flags of sign.
 func newCosign(t *testing.T, name string, more ...string) technology {
-	h, other := newHome(t), newHome(t)
-	for _, one := range []home{h, other} {
+	h, other := newClientHome(t), newClientHome(t)
+	for _, one := range []clientHome{h, other} {
 		one.run(t, name, "generate-key-pair")
 	}
-	public := func(h home) keys { return keys{"cosign.pub": read(t, filepath.Join(string(h), "cosign.pub"))} }
+	public := func(h clientHome) keys { return keys{"cosign.pub": read(t, filepath.Join(string(h), "cosign.pub"))} }
 	return technology{
 		provider: "cosign", trust: public(h), stranger: public(other),
 		says: map[string]string{
@@ -136,7 +136,7 @@ type found struct {
 // find reads the signature of a subject by oras.
 func (s technology) find(t *testing.T, of subject) found {
 	t.Helper()
-	h := newHome(t)
+	h := newClientHome(t)
 	at := of.tag()
 	if !s.suffix {
 		var list struct{ Referrers, Manifests []struct{ Digest string } }
@@ -171,7 +171,7 @@ func (s technology) find(t *testing.T, of subject) found {
 // attach makes f a signature of a subject, by oras.
 func (s technology) attach(t *testing.T, f found, of subject) {
 	t.Helper()
-	h := newHome(t)
+	h := newClientHome(t)
 	write(t, filepath.Join(string(h), "signature"), f.text)
 	if !s.suffix {
 		h.run(t, "oras", "attach", "--plain-http", "--artifact-type", f.kind, of.reference(), "signature:"+f.mediaType)
@@ -245,7 +245,7 @@ func TestOCISigned(t *testing.T) {
 				last := newSubject(t, addr, "last")
 				s.sign(t, last.reference())
 				s.verified(t, last)
-				newHome(t).run(t, "oras", "manifest", "delete", "--plain-http", "--force", addr+"/team/app@"+s.find(t, last).digest)
+				newClientHome(t).run(t, "oras", "manifest", "delete", "--plain-http", "--force", addr+"/team/app@"+s.find(t, last).digest)
 				s.refused(t, last, s.trust, bare)
 			})
 		}
@@ -322,7 +322,7 @@ func pemOf(kind string, der []byte) string {
 }
 
 // install gives the notation command in h a key whose certificate lives for a time.
-func (a authority) install(t *testing.T, h home, life time.Duration) {
+func (a authority) install(t *testing.T, h clientHome, life time.Duration) {
 	t.Helper()
 	cert, key := certificate(t, &a, &x509.Certificate{Subject: subjectOf("builder"), NotAfter: time.Now().Add(life),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning}})
@@ -354,7 +354,7 @@ func (a authority) trust(level string, scopes ...string) keys {
 
 // newNotation returns how notation signs in one format of envelopes.
 func newNotation(t *testing.T, format string) technology {
-	a, h := newAuthority(t, "root"), newHome(t)
+	a, h := newAuthority(t, "root"), newClientHome(t)
 	a.install(t, h, time.Hour)
 	return technology{
 		provider: "notation", trust: a.trust("strict", "*"), stranger: newAuthority(t, "root").trust("strict", "*"),
@@ -390,7 +390,7 @@ func named(t *testing.T, payload string, from, to subject) string {
 func TestOCINotationLevels(t *testing.T) {
 	addr := serveOlareg(t)
 	of := newSubject(t, addr, "1.0.0")
-	a, other, h := newAuthority(t, "root"), newAuthority(t, "other"), newHome(t)
+	a, other, h := newAuthority(t, "root"), newAuthority(t, "other"), newClientHome(t)
 	a.install(t, h, 8*time.Second)
 	h.run(t, "notation", "sign", "--insecure-registry", "--force-referrers-tag=false", of.reference())
 	s := technology{provider: "notation"}

@@ -34,7 +34,7 @@ func archive(t *testing.T, files keys) string {
 // publish pushes an artifact with files to team/app:TAG by oras, and returns its digest.
 func publish(t *testing.T, addr, tag string, files keys) string {
 	t.Helper()
-	h := newHome(t)
+	h := newClientHome(t)
 	write(t, filepath.Join(string(h), "content.tgz"), archive(t, files))
 	write(t, filepath.Join(string(h), "config.json"), "{}")
 	return strings.TrimSpace(h.run(t, "oras", "push", "--plain-http", "--config", "config.json:"+fluxConfig,
@@ -140,7 +140,7 @@ func wantFiles(t *testing.T, got, want keys) {
 // image pushes an image of one file for a platform by crane, and returns its digest.
 func image(t *testing.T, addr, tag, platform string, files keys) string {
 	t.Helper()
-	h := newHome(t)
+	h := newClientHome(t)
 	layer := write(t, filepath.Join(string(h), "layer.tgz"), archive(t, files))
 	h.run(t, "crane", "append", "--insecure", "--oci-empty-base", "-f", layer, "-t", addr+"/team/app:"+tag)
 	h.run(t, "crane", "mutate", "--insecure", "--set-platform", platform, "-t", addr+"/team/app:"+tag, addr+"/team/app:"+tag)
@@ -159,7 +159,7 @@ func TestOCISelection(t *testing.T) {
 			}
 			digests["linux"] = image(t, addr, "linux", "linux/amd64", keys{"system": "linux"})
 			digests["other"] = image(t, addr, "other", "linux/arm64", keys{"system": "other"})
-			h := newHome(t)
+			h := newClientHome(t)
 			h.run(t, "crane", "index", "append", "--insecure", "-m", addr+"/team/app:other", "-m", addr+"/team/app:linux", "-t", addr+"/team/app:index")
 			digests["index"] = strings.TrimSpace(h.run(t, "crane", "digest", "--insecure", addr+"/team/app:index"))
 			for _, c := range []struct {
@@ -204,7 +204,7 @@ func TestOCIRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			addr := serve(t)
 			digest := publish(t, addr, "1.0.0", files)
-			f := newFront(t, addr)
+			f := newRecordingProxy(t, addr)
 			source := ociSource{url: "oci://" + f.addr + "/team/app", insecure: true}
 			pinned := source
 			pinned.ref = keys{"digest": digest}
@@ -243,7 +243,7 @@ func TestOCIRateLimit(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	publish(t, serveOlareg(t, "--store-type", "dir", "--dir", dir), "1.0.0", files)
-	f := newFront(t, serveOlareg(t, "--store-type", "dir", "--dir", dir, "--rate-limit", "1"))
+	f := newRecordingProxy(t, serveOlareg(t, "--store-type", "dir", "--dir", dir, "--rate-limit", "1"))
 	refused := 0
 	for try := 0; try < 10 && refused == 0; try++ { // of three requests, unless this machine is slower than the limit
 		store := t.TempDir()

@@ -13,13 +13,13 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// homeOfApp returns a home with sources.yaml, a GitRepository that holds app.yaml; where
+// homeOfApp returns the home of a client with sources.yaml, a GitRepository that holds app.yaml; where
 // its files are; and a way to run headgate, which returns what that prints.
-func homeOfApp(t *testing.T) (h home, at func(name string) string, run func(args ...string) string) {
+func homeOfApp(t *testing.T) (h clientHome, at func(name string) string, run func(args ...string) string) {
 	t.Helper()
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Message: "first", Files: fstest.MapFS{"app.yaml": {Data: []byte("replicas: 3\n")}}})
-	h = newHome(t)
+	h = newClientHome(t)
 	at = func(name string) string { return filepath.Join(string(h), name) }
 	must(t, os.Rename(writeDocuments(t, []any{object("GitRepository", "app", map[string]any{"url": testenv.ServeHTTP(t, testenv.HTTP{}, repo).Repo()})}), at("sources.yaml")))
 	return h, at, func(args ...string) string {

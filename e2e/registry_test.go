@@ -87,23 +87,23 @@ func serveOlareg(t *testing.T, more ...string) (addr string) {
 	return addr
 }
 
-// A front stands before a server and notes what is asked of it.
-type front struct {
+// A recordingProxy stands before a server and notes what is asked of it.
+type recordingProxy struct {
 	addr string
 	mu   sync.Mutex
 	seen []string // METHOD PATH STATUS
 }
 
-// newFront returns a front that names what is asked by its path.
-func newFront(t *testing.T, addr string) *front {
+// newRecordingProxy returns a proxy that names what is asked by its path.
+func newRecordingProxy(t *testing.T, addr string) *recordingProxy {
 	t.Helper()
-	return newNamingFront(t, addr, func(r *http.Request) string { return r.URL.Path })
+	return newNamingProxy(t, addr, func(r *http.Request) string { return r.URL.Path })
 }
 
-// newNamingFront is newFront with another name for what is asked than its path.
-func newNamingFront(t *testing.T, addr string, name func(*http.Request) string) *front {
+// newNamingProxy is newRecordingProxy with another name for what is asked than its path.
+func newNamingProxy(t *testing.T, addr string, name func(*http.Request) string) *recordingProxy {
 	t.Helper()
-	f := new(front)
+	f := new(recordingProxy)
 	s := fronted(t, "http://"+addr, func(proxy *httputil.ReverseProxy) http.Handler {
 		proxy.ModifyResponse = func(r *http.Response) error {
 			f.mu.Lock()
@@ -132,7 +132,7 @@ func fronted(t *testing.T, server string, wrap func(*httputil.ReverseProxy) http
 }
 
 // took returns what was asked since the last time.
-func (f *front) took() []string {
+func (f *recordingProxy) took() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	seen := f.seen
@@ -186,14 +186,14 @@ func (l login) docker() keys {
 	return keys{".dockerconfigjson": encoded(map[string]any{"auths": map[string]any{l.host: keys{"username": l.username, "password": l.password}}})}
 }
 
-// A home is where the clients of registries keep what they know: nothing of
+// A clientHome is where the clients of registries keep what they know: nothing of
 // the machine's.
-type home string
+type clientHome string
 
-func newHome(t *testing.T) home { return home(t.TempDir()) }
+func newClientHome(t *testing.T) clientHome { return clientHome(t.TempDir()) }
 
 // command is a client that is to run.
-func (h home) command(t *testing.T, name string, args ...string) *exec.Cmd {
+func (h clientHome) command(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), tool(t, name), args...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + string(h), "COSIGN_PASSWORD="}
@@ -202,7 +202,7 @@ func (h home) command(t *testing.T, name string, args ...string) *exec.Cmd {
 }
 
 // run runs a client to its end and returns its standard output.
-func (h home) run(t *testing.T, name string, args ...string) string {
+func (h clientHome) run(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := h.command(t, name, args...).Output()
 	if err != nil {
@@ -257,7 +257,7 @@ func TestPush(t *testing.T) {
 	t.Parallel()
 	for name, serve := range registries {
 		t.Run(name, func(t *testing.T) {
-			f := newFront(t, serve(t))
+			f := newRecordingProxy(t, serve(t))
 			dir := written(t, published)
 			must(t, os.Symlink("app.yaml", filepath.Join(dir, "link")))
 			p := push(t, nil, dir, "oci://"+f.addr+"/team/app:1.0.0", "--tag", "stable", "--revision", "main@sha1:abc")
@@ -369,7 +369,7 @@ func TestLayout(t *testing.T) {
 	s := newNotationJWS(t)
 	of := newSubject(t, addr, "1.0.0")
 	s.sign(t, of.reference())
-	h := newHome(t)
+	h := newClientHome(t)
 	layout := filepath.Join(string(h), "layout")
 	h.run(t, "oras", "copy", "--from-plain-http", "--to-oci-layout", "--recursive", of.addr+"/team/app:1.0.0", "layout:1.0.0")
 	for _, c := range []struct {

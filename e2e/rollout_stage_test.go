@@ -134,8 +134,8 @@ func (s *stage) gate(name string, last int64) string {
 	return front.URL + "/gate/check"
 }
 
-// A driven is a run of the command.
-type driven struct {
+// A rolloutProcess is a running headgate rollout.
+type rolloutProcess struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	events chan event // closed when it says no more
@@ -154,11 +154,11 @@ type event struct {
 }
 
 // run starts the command.
-func (s *stage) run(args ...string) *driven {
+func (s *stage) run(args ...string) *rolloutProcess {
 	s.t.Helper()
 	args = append([]string{"rollout", "run", "-f", s.manifest, "--revision", "v2", "--interval", "300ms", "-o", "json",
 		"--proxy", s.proxy, "--primary", s.primary.URL, "--canary", s.canary.URL, "--proxy-keep"}, args...)
-	r := &driven{t: s.t, cmd: headgate(context.Background(), s.t, args...), events: make(chan event, 1000), stderr: new(log)}
+	r := &rolloutProcess{t: s.t, cmd: headgate(context.Background(), s.t, args...), events: make(chan event, 1000), stderr: new(log)}
 	r.cmd.Dir, r.cmd.Stderr = s.dir, r.stderr
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := r.cmd.StdoutPipe()
@@ -184,7 +184,7 @@ func (s *stage) run(args ...string) *driven {
 }
 
 // until returns the first event that wanted holds for.
-func (r *driven) until(what string, wanted func(event) bool) event {
+func (r *rolloutProcess) until(what string, wanted func(event) bool) event {
 	r.t.Helper()
 	limit := time.NewTimer(time.Minute)
 	defer limit.Stop()
@@ -209,7 +209,7 @@ func code(code string) func(event) bool { return func(e event) bool { return e.C
 func ended(e event) bool { return e.Outcome != "" }
 
 // end has the command end, and compares its exit code.
-func (r *driven) end(want int) {
+func (r *rolloutProcess) end(want int) {
 	r.t.Helper()
 	r.cmd.Process.Signal(syscall.SIGTERM)
 	for range r.events {
@@ -272,8 +272,8 @@ func checkReport(t *testing.T, report string) {
 	})
 }
 
-// A crowd sends requests without a pause until it is sent home.
-type crowd struct {
+// A loadGenerator sends requests without a pause until it is ended.
+type loadGenerator struct {
 	t       *testing.T
 	client  *http.Client
 	stop    chan struct{}
@@ -283,10 +283,10 @@ type crowd struct {
 	faults  []string
 }
 
-// gather sends GET and POST requests, slow and fast ones, to a proxy.
-func gather(t *testing.T, proxy string) *crowd {
+// startLoad sends GET and POST requests, slow and fast ones, to a proxy.
+func startLoad(t *testing.T, proxy string) *loadGenerator {
 	t.Helper()
-	c := &crowd{t: t, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}, stop: make(chan struct{})}
+	c := &loadGenerator{t: t, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}, stop: make(chan struct{})}
 	for i := range 12 {
 		method, path := http.MethodGet, "/"
 		if i%2 == 1 {
@@ -306,11 +306,11 @@ func gather(t *testing.T, proxy string) *crowd {
 			}
 		})
 	}
-	t.Cleanup(c.home)
+	t.Cleanup(c.end)
 	return c
 }
 
-func (c *crowd) ask(method, url string) {
+func (c *loadGenerator) ask(method, url string) {
 	fault := ""
 	req, err := http.NewRequest(method, url, bytes.NewReader(make([]byte, 4<<10)))
 	if err == nil {
@@ -334,8 +334,8 @@ func (c *crowd) ask(method, url string) {
 	}
 }
 
-// home sends the crowd home; nothing that it asked for was lost.
-func (c *crowd) home() {
+// end ends the load; no request was lost.
+func (c *loadGenerator) end() {
 	c.t.Helper()
 	select {
 	case <-c.stop:

@@ -41,7 +41,7 @@ func promoted(t *testing.T, tester, start, promotion string, open func(s *stage,
 		hook("abort", "rollback", tester+"/rollback/check"),
 	)
 	r := s.run()
-	people := gather(t, s.proxy)
+	clients := startLoad(t, s.proxy)
 	if e := r.until("a closed gate", code("cr-wait")); e.Hook != "approve" || e.Phase != "Waiting" || s.canaryRequests.Load() != 0 {
 		t.Errorf("it waits on %q in %s, with %d requests to the canary", e.Hook, e.Phase, s.canaryRequests.Load())
 	}
@@ -53,7 +53,7 @@ func promoted(t *testing.T, tester, start, promotion string, open func(s *stage,
 	if e := r.until("a closed gate", code("cp-wait")); e.Hook != "promote" || e.Weight != 60 {
 		t.Errorf("it waits on %q at weight %d", e.Hook, e.Weight)
 	}
-	if got := s.served(); got["canary"] < 45 || got["canary"] > 75 { // beside the crowd, which takes its part of the weights
+	if got := s.served(); got["canary"] < 45 || got["canary"] > 75 { // beside the load, which takes its part of the weights
 		t.Errorf("with weight 60: %v", got)
 	}
 	open(s, promotion)
@@ -64,7 +64,7 @@ func promoted(t *testing.T, tester, start, promotion string, open func(s *stage,
 		t.Errorf("promoted: %v", got)
 	}
 	checkReport(t, report)
-	people.home()
+	clients.end()
 	r.end(0)
 }
 
@@ -76,7 +76,7 @@ func rolledBackByTest(t *testing.T, tester string) {
 	script := write(t, filepath.Join(s.dir, "test.sh"), "echo run >>"+runs+"\ntest $(wc -l <"+runs+") -lt 2 || { echo too slow; exit 1; }\n")
 	s.declare("sad", load, hook("test", "rollout", tester+"/", "type", "bash", "cmd", "bash "+script))
 	r := s.run()
-	people := gather(t, s.proxy)
+	clients := startLoad(t, s.proxy)
 	r.until("weight 40", func(e event) bool { return e.Code == "weight-advanced" && e.Weight == 40 })
 	if e := r.until("a failed check", code("ro-fail")); e.Hook != "test" || !strings.Contains(e.Message, "too slow") {
 		t.Errorf("%+v", e)
@@ -86,7 +86,7 @@ func rolledBackByTest(t *testing.T, tester string) {
 		t.Errorf("%+v", e)
 	}
 	checkReport(t, report)
-	people.home() // nobody is on the way any more
+	clients.end() // no request is under way any more
 	before := s.canaryRequests.Load()
 	testenv.Equal(t, s.served()["primary"], 100, "rolled back")
 	if after := s.canaryRequests.Load(); after != before || before == 0 {
@@ -96,11 +96,11 @@ func rolledBackByTest(t *testing.T, tester string) {
 }
 
 // endUnderWay ends the command while the proxy has a request: that is answered.
-func (s *stage) endUnderWay(r *driven, want int) {
+func (s *stage) endUnderWay(r *rolloutProcess, want int) {
 	s.t.Helper()
 	answered := make(chan string, 1)
 	select {
-	case <-s.begun: // of the crowd
+	case <-s.begun: // of the load
 	default:
 	}
 	go func() {
@@ -136,7 +136,7 @@ func rolledBackBySwitch(t *testing.T, tester string) {
 		hook("abort", "rollback", tester+"/rollback/check"),
 	)
 	r := s.run()
-	people := gather(t, s.proxy)
+	clients := startLoad(t, s.proxy)
 	if e := r.until("a closed gate", code("ti-wait")); e.Phase != "Waiting" || e.Weight != 20 {
 		t.Errorf("it waits in %s at weight %d", e.Phase, e.Weight)
 	}
@@ -146,7 +146,7 @@ func rolledBackBySwitch(t *testing.T, tester string) {
 		t.Errorf("%+v", e)
 	}
 	testenv.Equal(t, s.served()["primary"], 100, "rolled back")
-	people.home()
+	clients.end()
 	r.end(1)
 }
 
@@ -200,14 +200,14 @@ func testerRollsBack(t *testing.T, base string) {
 	st := newStage(t, base)
 	st.declare("sad", hook("load", "rollout", base+"/", "cmd", "echo too slow; exit 1", "failOnError", "true"))
 	r := st.run("--interval", "2s") // there are three more iterations for the load to end in
-	people := gather(t, st.proxy)
+	clients := startLoad(t, st.proxy)
 	if e := r.until("a failed check", code("ro-fail")); e.Hook != "load" || !strings.Contains(e.Message, "too slow") {
 		t.Errorf("%+v", e)
 	}
 	if e := r.until("the result", ended); e.Outcome != "rolled back" {
 		t.Errorf("%+v", e)
 	}
-	people.home()
+	clients.end()
 	r.end(1)
 }
 
@@ -216,12 +216,12 @@ func testerRejects(t *testing.T, s *testRunner, base, token string) {
 	st := newStage(t, base)
 	st.declare("rejected", hook("promote", "confirm-promotion", base+"/gate/check"), hook("abort", "rollback", base+"/rollback/check"))
 	r := st.run()
-	people := gather(t, st.proxy)
+	clients := startLoad(t, st.proxy)
 	r.until("a closed gate", code("cp-wait"))
 	s.gates(t, token, "gate", "reject", "default/rejected", "--reason", "no")
 	if e := r.until("the result", ended); e.Outcome != "rolled back" {
 		t.Errorf("%+v", e)
 	}
-	people.home()
+	clients.end()
 	r.end(1)
 }

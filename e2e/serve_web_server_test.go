@@ -18,10 +18,10 @@ import (
 	"github.com/headgate-io/headgate/source/serve/api"
 )
 
-// A keeper answers the HTTP API of a server of sources with what a test puts
+// A fakeSourceServer answers the HTTP API of a server of sources with what a test puts
 // there: states, names and messages that origins do not give at will, and as
 // many as it takes. The page cannot tell.
-type keeper struct {
+type fakeSourceServer struct {
 	t      *testing.T
 	url    string
 	server *http.Server
@@ -41,9 +41,9 @@ type keeper struct {
 func keyOf(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
 
 // keep serves the page and its API on loopback.
-func keep(t *testing.T, sources ...api.Source) *keeper {
+func keep(t *testing.T, sources ...api.Source) *fakeSourceServer {
 	t.Helper()
-	s := &keeper{t: t, sources: map[string]api.Source{}, runs: map[string][]api.Run{}, changed: make(chan struct{}),
+	s := &fakeSourceServer{t: t, sources: map[string]api.Source{}, runs: map[string][]api.Run{}, changed: make(chan struct{}),
 		session: api.Session{May: []string{"fetch", "read", "change"}}}
 	for _, one := range sources {
 		s.sources[keyOf(one.Kind, one.Namespace, one.Name)] = one
@@ -54,7 +54,7 @@ func keep(t *testing.T, sources ...api.Source) *keeper {
 }
 
 // open begins to serve at an address.
-func (s *keeper) open(addr string) {
+func (s *fakeSourceServer) open(addr string) {
 	s.t.Helper()
 	l, err := net.Listen("tcp", addr)
 	must(s.t, err)
@@ -76,7 +76,7 @@ func (s *keeper) open(addr string) {
 }
 
 // restart ends all connections and serves at the same address again.
-func (s *keeper) restart(between func()) {
+func (s *fakeSourceServer) restart(between func()) {
 	s.t.Helper()
 	must(s.t, s.server.Close())
 	between()
@@ -84,7 +84,7 @@ func (s *keeper) restart(between func()) {
 }
 
 // edit changes a source in place.
-func (s *keeper) edit(key string, change func(*api.Source)) {
+func (s *fakeSourceServer) edit(key string, change func(*api.Source)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := s.sources[key]
@@ -94,7 +94,7 @@ func (s *keeper) edit(key string, change func(*api.Source)) {
 }
 
 // ends ends a run of a source.
-func (s *keeper) ends(key string, run api.Run, change func(*api.Source)) {
+func (s *fakeSourceServer) ends(key string, run api.Run, change func(*api.Source)) {
 	s.mu.Lock()
 	s.runs[key] = append([]api.Run{run}, s.runs[key]...)
 	s.mu.Unlock()
@@ -104,38 +104,38 @@ func (s *keeper) ends(key string, run api.Run, change func(*api.Source)) {
 	})
 }
 
-func (s *keeper) remove(key string) {
+func (s *fakeSourceServer) remove(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.sources, key)
 	s.tell(key)
 }
 
-func (s *keeper) tell(key string) {
+func (s *fakeSourceServer) tell(key string) {
 	s.log = append(s.log, key)
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-func (s *keeper) asked() []string {
+func (s *fakeSourceServer) asked() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-func (s *keeper) answer(w http.ResponseWriter, v any) {
+func (s *fakeSourceServer) answer(w http.ResponseWriter, v any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answerLocked(w, 200, v)
 }
 
-func (s *keeper) answerLocked(w http.ResponseWriter, status int, v any) {
+func (s *fakeSourceServer) answerLocked(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	json.NewEncoder(w).Encode(v)
 }
 
-func (s *keeper) serveStats(w http.ResponseWriter, r *http.Request) {
+func (s *fakeSourceServer) serveStats(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stats := api.Stats{Objects: len(s.sources), Phases: map[string]int{}, Ready: map[string]int{}, Defects: s.defects}
@@ -146,7 +146,7 @@ func (s *keeper) serveStats(w http.ResponseWriter, r *http.Request) {
 	s.answerLocked(w, 200, stats)
 }
 
-func (s *keeper) serveSource(w http.ResponseWriter, r *http.Request) {
+func (s *fakeSourceServer) serveSource(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one, found := s.sources[keyOf(r.PathValue("kind"), r.PathValue("namespace"), r.PathValue("name"))]
@@ -157,13 +157,13 @@ func (s *keeper) serveSource(w http.ResponseWriter, r *http.Request) {
 	s.answerLocked(w, 200, one)
 }
 
-func (s *keeper) serveRuns(w http.ResponseWriter, r *http.Request) {
+func (s *fakeSourceServer) serveRuns(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answerLocked(w, 200, map[string]any{"runs": s.runs[keyOf(r.PathValue("kind"), r.PathValue("namespace"), r.PathValue("name"))]})
 }
 
-func (s *keeper) serveEvents(w http.ResponseWriter, r *http.Request) {
+func (s *fakeSourceServer) serveEvents(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := r.URL.Query()
@@ -181,7 +181,7 @@ func (s *keeper) serveEvents(w http.ResponseWriter, r *http.Request) {
 	s.answerLocked(w, 200, map[string]any{"events": chosen})
 }
 
-func (s *keeper) serveFiles(w http.ResponseWriter, r *http.Request) {
+func (s *fakeSourceServer) serveFiles(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	after := r.URL.Query().Get("after")
@@ -199,7 +199,7 @@ func (s *keeper) serveFiles(w http.ResponseWriter, r *http.Request) {
 	s.answerLocked(w, 200, answer)
 }
 
-func (s *keeper) serveChange(w http.ResponseWriter, r *http.Request) {
+func (s *fakeSourceServer) serveChange(w http.ResponseWriter, r *http.Request) {
 	var change api.Change
 	if err := json.NewDecoder(r.Body).Decode(&change); err != nil {
 		http.Error(w, err.Error(), 400)
@@ -235,7 +235,7 @@ func (s *keeper) serveChange(w http.ResponseWriter, r *http.Request) {
 	s.answerLocked(w, 200, one)
 }
 
-func (s *keeper) serveWatch(w http.ResponseWriter, r *http.Request) {
+func (s *fakeSourceServer) serveWatch(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	send := func(n api.Notice) {
 		b, err := json.Marshal(n)
@@ -326,7 +326,7 @@ func stagedSources() []api.Source {
 }
 
 // keepStaged is a server where something of everything is to be seen.
-func keepStaged(t *testing.T) *keeper {
+func keepStaged(t *testing.T) *fakeSourceServer {
 	t.Helper()
 	s := keep(t, stagedSources()...)
 	failing := s.sources[checkout]

@@ -27,7 +27,7 @@ func tableRow(name string) string {
 }
 
 // lists opens the list and returns when it is whole and live.
-func (p *tab) lists(s *keeper, query string) {
+func (p *tab) lists(s *fakeSourceServer, query string) {
 	p.t.Helper()
 	p.open("about:blank")
 	p.open(s.url + "/ui/" + query)

@@ -32,21 +32,21 @@ func (o *Origin) connect(ctx context.Context) (upstream, error) {
 	if err != nil {
 		return nil, &source.StepError{Step: source.StepResolve, Reason: "URLInvalid", Err: invalid(fmt.Errorf("spec.url: %w", err))}
 	}
-	return o.reach(ctx, u, o.repo.Spec.SecretRef, ownSecret, transport.NewFence(u, nil))
+	return o.reach(ctx, u, o.repo.Spec.SecretRef, ownSecret, transport.NewNetworkGuard(u, nil))
 }
 
 // reach returns the upstream at u, which is spec.url or that of a submodule,
 // with the credentials in the Secret that field names.
-func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReference, field string, fence *transport.Fence) (upstream, error) {
+func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReference, field string, guard *transport.NetworkGuard) (upstream, error) {
 	spec := &o.repo.Spec
 	if path, ok := o.env.Local[u.String()]; ok {
 		return openLocal(path, o.env.Limits)
 	}
-	secret, err := o.vault.Read(ctx, ref, field)
+	secret, err := o.secretReader.Read(ctx, ref, field)
 	if err != nil {
 		return nil, err
 	}
-	proxySecret, err := o.vault.Read(ctx, spec.ProxySecretRef, "spec.proxySecretRef")
+	proxySecret, err := o.secretReader.Read(ctx, spec.ProxySecretRef, "spec.proxySecretRef")
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReferen
 			Err: invalid(fmt.Errorf("spec.secretRef: an ssh URL needs a Secret with identity and known_hosts"))}
 	}
 	n := &network{url: u, env: o.env, object: name, lent: login, web: transport.Outside(o.env), end: func() {}}
-	n.web.Fence = fence
+	n.web.Guard = guard
 	if o.env.Cache != nil || o.env.Share != nil {
 		own := spec.ServiceAccountName != "" || o.env.Accounts != nil // which may know an account for objects that name none
 		n.scope = cacheScope(u, spec, o.repo.Metadata.Namespace, login, own, secret, proxySecret)
@@ -139,7 +139,7 @@ func (o *Origin) authenticate(ctx context.Context, n *network, secret transport.
 		}
 		return err
 	}
-	issued, err := o.vault.LogIn(ctx, o.env.Login, n.web, source.LoginRequest{
+	issued, err := o.secretReader.LogIn(ctx, o.env.Login, n.web, source.LoginRequest{
 		Provider: o.repo.Spec.Provider, URL: n.web.Origin, Secret: secret.Secret, SecretName: secret.Name, ServiceAccount: o.repo.Spec.ServiceAccountName,
 	})
 	n.web.Auth = transport.Auth{Username: issued.Username, Password: issued.Password, Bearer: issued.Token}
@@ -154,7 +154,7 @@ func badProvider(format string, args ...any) error {
 
 // Secrets returns the credentials that were given to the origin so far, which
 // the [source.Reconciler] keeps out of conditions, events and errors.
-func (o *Origin) Secrets() []string { return o.vault.Values() }
+func (o *Origin) Secrets() []string { return o.secretReader.Values() }
 
 // parseURL accepts what the URL of a repository may be: http, https or ssh, with a host.
 func parseURL(s string) (*url.URL, error) {

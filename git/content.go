@@ -125,7 +125,7 @@ func (c *content) compose(ctx context.Context) error {
 		return &source.StepError{Step: source.StepFetch, Reason: "SourceIgnoreError", Err: err}
 	}
 	if len(c.links) > 0 && !spec.RecurseSubmodules {
-		c.tellHollow(ctx, rules)
+		c.noteEmptySubmodules(ctx, rules)
 	}
 	if lean {
 		all := part{rules.View(ctx, c.own), func(string) bool { return true }}
@@ -140,8 +140,8 @@ func (c *content) compose(ctx context.Context) error {
 	return nil
 }
 
-// tellHollow notes which submodules are empty directories of the artifact.
-func (c *content) tellHollow(ctx context.Context, rules *artifact.Rules) {
+// noteEmptySubmodules notes which submodules are empty directories of the artifact.
+func (c *content) noteEmptySubmodules(ctx context.Context, rules *artifact.Rules) {
 	var names []string
 	for _, l := range c.links {
 		if _, ignored, err := rules.Match(ctx, l.path, true); !ignored && err == nil {

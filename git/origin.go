@@ -23,8 +23,8 @@ type Origin struct {
 	repo *source.GitRepository
 	env  source.Env
 
-	vault   transport.Vault
-	trusted transport.Trusted // by the last Resolve
+	secretReader transport.SecretReader
+	trusted      transport.Trusted // by the last Resolve
 
 	mu     sync.Mutex
 	server server   // what is known of that of spec.url
@@ -35,7 +35,7 @@ type Origin struct {
 // New returns the origin of g. It does no I/O; what is wrong with g surfaces
 // from [Origin.Resolve].
 func New(g *source.GitRepository, env source.Env) *Origin {
-	return &Origin{repo: g, env: env, vault: transport.Vault{Namespace: g.Metadata.Namespace, From: env.Secrets, Accounts: env.Accounts}}
+	return &Origin{repo: g, env: env, secretReader: transport.SecretReader{Namespace: g.Metadata.Namespace, From: env.Secrets, Accounts: env.Accounts}}
 }
 
 // Resolve implements [source.Origin]: it returns the commit that spec.ref

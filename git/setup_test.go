@@ -377,17 +377,17 @@ func conforming(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
 // inPart is the directory that is checked out.
 const inPart = "in/here"
 
-// together is a remote with all that a GitRepository can ask for: of its sparse
+// combinedRemote is a remote with all that a GitRepository can ask for: of its sparse
 // checkout the folder sub comes from another source, deploy is a submodule, and
 // the other files are LFS objects. What is fetched is cached.
-type together struct {
+type combinedRemote struct {
 	*remote
 	modules *testenv.Repo
 	objects *testenv.LFS
 	part    *includedSources
 }
 
-func (o *together) Publish(tree fstest.MapFS) error {
+func (o *combinedRemote) Publish(tree fstest.MapFS) error {
 	included := fstest.MapFS{"sub": {Mode: fs.ModeDir | 0o755}}
 	module := fstest.MapFS{}
 	rest := files(".gitattributes", "* filter=lfs\n.sourceignore !filter\n")
@@ -419,20 +419,20 @@ func (o *together) Publish(tree fstest.MapFS) error {
 	return nil
 }
 
-func (o *together) Object() source.Object {
+func (o *combinedRemote) Object() source.Object {
 	g := o.remote.Object().(*source.GitRepository)
 	g.Spec.RecurseSubmodules, g.Spec.LFS, g.Spec.SparseCheckout = true, true, []string{inPart}
 	g.Spec.Include = including("", "part:sub:"+inPart+"/sub").Spec.Include
 	return g
 }
 
-func (o *together) Origin(obj source.Object) source.Origin {
+func (o *combinedRemote) Origin(obj source.Object) source.Origin {
 	env := o.part.env()
 	env.Secrets, env.Cache = o.credentials(), o.cache
 	return git.New(obj.(*source.GitRepository), env)
 }
 
-func (o *together) Traffic() sourcetest.Traffic {
+func (o *combinedRemote) Traffic() sourcetest.Traffic {
 	t := o.remote.Traffic()
 	t.Content += int64(o.server.Count(testenv.LFSObject)) + o.part.opened.Load()
 	return t
@@ -444,7 +444,7 @@ func TestConformanceTogether(t *testing.T) {
 		t := tb.(*testing.T)
 		repo, modules, objects := testenv.NewRepo(t), testenv.NewRepo(t), new(testenv.LFS)
 		server := testenv.ServeAll(t, testenv.HTTP{Username: "user", Password: password, LFS: objects}, map[string]*testenv.Repo{"repo.git": repo, "modules.git": modules})
-		return &together{&remote{t: tb, repo: repo, server: server, ref: source.GitRepositoryRef{SemVer: "1.x"}, mode: source.VerifyTagAndHEAD,
+		return &combinedRemote{&remote{t: tb, repo: repo, server: server, ref: source.GitRepositoryRef{SemVer: "1.x"}, mode: source.VerifyTagAndHEAD,
 			signer: newSSHSigner(t), cache: newCache(t, t.TempDir())}, modules, objects, newIncludedSources(t)}
 	})
 	kind.Under = inPart

@@ -72,7 +72,7 @@ func TestStatuses(t *testing.T) {
 			t.Parallel()
 			repo := testenv.NewRepo(t)
 			server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
-			rig := sourcetest.NewRig(t, func() []string { return nil })
+			rig := sourcetest.NewFixture(t, func() []string { return nil })
 			obj := object(server.Repo(), source.GitRepositoryRef{Branch: "main"})
 			obj.Spec.Interval = source.Duration(time.Hour)
 			var got strings.Builder

@@ -40,7 +40,7 @@ type module struct {
 	depth  int    // 0 for the one at spec.url
 	url    *url.URL
 	commit object.ID
-	fence  *transport.Fence
+	guard  *transport.NetworkGuard
 }
 
 // submodules puts the submodules of the tree into their places, at the commits it
@@ -73,7 +73,7 @@ func (c *content) submodules(ctx context.Context) error {
 	r.group, inner = errgroup.WithContext(ctx)
 	r.shown = rules.View(inner, folders{})
 	r.group.Go(func() error {
-		return r.expand(inner, &module{path: ".", url: base, fence: transport.NewFence(base, nil)}, c)
+		return r.expand(inner, &module{path: ".", url: base, guard: transport.NewNetworkGuard(base, nil)}, c)
 	})
 	return r.group.Wait()
 }
@@ -119,7 +119,7 @@ func (r *recursion) expand(ctx context.Context, m *module, c *content) error {
 			r.link(c, link, nil)
 			continue
 		}
-		sub.fence = r.top.origin.fenceOf(sub.url, m.fence)
+		sub.guard = r.top.origin.guardOf(sub.url, m.guard)
 		fetched := r.content(ctx, sub)
 		all = append(all, func() error {
 			in, err := fetched()
@@ -360,16 +360,16 @@ func (o *Origin) reachModule(ctx context.Context, m *module) (upstream, error) {
 	if m.url.Scheme == "ssh" && a.field == "" {
 		return nil, fmt.Errorf("%w: ssh needs a key, and the credentials of spec.url are not for this host: %s", wire.ErrAuth, remedy(m.url))
 	}
-	return o.reach(ctx, a.url, a.ref, a.field, m.fence)
+	return o.reach(ctx, a.url, a.ref, a.field, m.guard)
 }
 
-// fenceOf returns the fence of a submodule at u. A repository whose fence is from
+// guardOf returns the guard of a submodule at u. A repository whose guard is from
 // names it, unless the spec does: it has credentials for the host.
-func (o *Origin) fenceOf(u *url.URL, from *transport.Fence) *transport.Fence {
+func (o *Origin) guardOf(u *url.URL, from *transport.NetworkGuard) *transport.NetworkGuard {
 	if a, err := o.accessTo(u); err == nil && a.field != "" {
 		from = nil
 	}
-	return transport.NewFence(u, from)
+	return transport.NewNetworkGuard(u, from)
 }
 
 // remedy says how to give credentials for the origin of u.
@@ -395,7 +395,7 @@ func (o *Origin) blame(m *module, err error) error {
 			err = fmt.Errorf("%w: no credentials were sent, for those of spec.url are not for this host: %s", err, remedy(m.url))
 		case errors.Is(err, wire.ErrNotFound):
 			err = fmt.Errorf("%w: if it is private, %s", err, remedy(m.url))
-		case narrower && !zone.Metadata && m.fence.Is(zone.Host):
+		case narrower && !zone.Metadata && m.guard.Is(zone.Host):
 			err = fmt.Errorf("%w, or %s", err, remedy(m.url))
 		}
 	}

@@ -249,7 +249,7 @@ func TestZones(t *testing.T) {
 	testenv.Resolve(t, "wide.example", "203.0.113.7")
 	testenv.Resolve(t, "other.example", "203.0.113.8")
 	names := []string{"redirect", "submodule", "redirect of a submodule", "link of LFS", "redirect of LFS"}
-	for i, n := range testenv.Narrows(t) { // each way leads to two hosts, and to metadata; all are in the tests of package transport
+	for i, n := range testenv.PrivateHosts(t) { // each way leads to two hosts, and to metadata; all are in the tests of package transport
 		if i >= 2*len(names) && !n.Metadata {
 			continue
 		}

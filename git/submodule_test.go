@@ -293,18 +293,18 @@ func shown(s *testenv.Server, path string) (all []string) {
 	return all
 }
 
-// two is a server with app.git and own.git, which is a submodule of it, and a
+// submoduleServers is a server with app.git and own.git, which is a submodule of it, and a
 // server with sub.git, which is another.
-type two struct {
+type submoduleServers struct {
 	app *testenv.Repo
 	pin string
 	own *testenv.Server
 	sub *testenv.Server
 }
 
-func newTwo(t *testing.T, own, sub testenv.HTTP) two {
+func newTwo(t *testing.T, own, sub testenv.HTTP) submoduleServers {
 	app, inner, outer := testenv.NewRepo(t), testenv.NewRepo(t), testenv.NewRepo(t)
-	w := two{app: app, pin: linked(inner, map[string]string{"x": "1"})}
+	w := submoduleServers{app: app, pin: linked(inner, map[string]string{"x": "1"})}
 	linked(outer, map[string]string{"x": "1"})
 	w.own = testenv.ServeAll(t, own, map[string]*testenv.Repo{"app.git": app, "own.git": inner})
 	w.sub = testenv.ServeAll(t, sub, map[string]*testenv.Repo{"sub.git": outer})
@@ -312,7 +312,7 @@ func newTwo(t *testing.T, own, sub testenv.HTTP) two {
 	return w
 }
 
-func (w two) object(ref string) *source.GitRepository {
+func (w submoduleServers) object(ref string) *source.GitRepository {
 	g := recursing(w.own.URL + "/app.git")
 	if ref != "" {
 		g.Spec.SecretRef = &source.LocalReference{Name: ref}
@@ -351,32 +351,32 @@ func TestSubmoduleCredentials(t *testing.T) {
 	for _, row := range []struct {
 		name     string
 		own, sub testenv.HTTP
-		change   func(two, *source.GitRepository)
+		change   func(submoduleServers, *source.GitRepository)
 		shown    [3]string // to app.git, own.git, sub.git; "-" for none
 		reason   string
 		say      string // SUB stands for the URL of sub
 	}{
 		{"public submodule", alice, testenv.HTTP{}, nil, [3]string{asAlice, asAlice, ""}, "", ""},
-		{"entry for the other origin", alice, bob, func(w two, g *source.GitRepository) {
+		{"entry for the other origin", alice, bob, func(w submoduleServers, g *source.GitRepository) {
 			g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{entry(w.sub, "bob")}
 		}, [3]string{asAlice, asAlice, asBob}, "", ""},
-		{"entry for the own origin", testenv.HTTP{}, bob, func(w two, g *source.GitRepository) {
+		{"entry for the own origin", testenv.HTTP{}, bob, func(w submoduleServers, g *source.GitRepository) {
 			g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{entry(w.own, "carol"), entry(w.sub, "bob")}
 		}, [3]string{asAlice, "Bearer car0l-canary", asBob}, "", ""},
-		{"in the URL", alice, testenv.HTTP{}, func(w two, g *source.GitRepository) {
+		{"in the URL", alice, testenv.HTTP{}, func(w submoduleServers, g *source.GitRepository) {
 			g.Spec.URL, g.Spec.SecretRef = strings.Replace(g.Spec.URL, "://", "://alice:al1ce-canary@", 1), nil
 		}, [3]string{asAlice, asAlice, ""}, "", ""},
 		{"private submodule", alice, bob, nil, [3]string{asAlice, asAlice, ""}, auth,
 			`submodule "vendor/sub" at SUB/sub.git|no credentials were sent|spec.submoduleCredentials|url SUB and a secretRef`},
-		{"wrong entry", alice, bob, func(w two, g *source.GitRepository) {
+		{"wrong entry", alice, bob, func(w submoduleServers, g *source.GitRepository) {
 			g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{entry(w.sub, "carol")}
 		}, [3]string{asAlice, asAlice, "Bearer car0l-canary"}, auth, `submodule "vendor/sub" at SUB/sub.git|check the credentials`},
-		{"entry without its Secret", alice, bob, func(w two, g *source.GitRepository) {
+		{"entry without its Secret", alice, bob, func(w submoduleServers, g *source.GitRepository) {
 			g.Spec.SubmoduleCredentials = []source.GitSubmoduleCredential{entry(w.sub, "absent")}
 		}, [3]string{asAlice, asAlice, "-"}, auth, `submodule "vendor/sub"|spec.submoduleCredentials[0].secretRef|default/absent`},
 		{"gone", alice, testenv.HTTP{Defect: testenv.Status(404)}, nil, [3]string{asAlice, asAlice, ""}, gitf,
 			`submodule "vendor/sub" at SUB/sub.git|not found|if it is private|url SUB`},
-		{"redirected to the own origin", alice, testenv.HTTP{}, func(w two, _ *source.GitRepository) { w.sub.Break(testenv.Redirect(w.own.URL)) },
+		{"redirected to the own origin", alice, testenv.HTTP{}, func(w submoduleServers, _ *source.GitRepository) { w.sub.Break(testenv.Redirect(w.own.URL)) },
 			[3]string{asAlice, asAlice, ""}, auth, `submodule "vendor/sub"`},
 		{"broken", alice, testenv.HTTP{Defect: testenv.Status(500)}, nil, [3]string{asAlice, asAlice, ""}, gitf, `submodule "vendor/sub"|500`},
 		{"truncated", alice, testenv.HTTP{Defect: &testenv.Defect{Phase: testenv.Pack, Do: testenv.End, After: 80}}, nil,

@@ -91,7 +91,7 @@ func (s *standin) refs(_ context.Context, exact bool, names ...string) ([]object
 }
 
 func (s *standin) history(context.Context, []object.ID, int) (database, error) {
-	return borrowed{s.repo}, nil
+	return unclosedDatabase{s.repo}, nil
 }
 
 func (s *standin) content(context.Context, object.ID, string, bool) (database, []string, error) {
@@ -111,7 +111,7 @@ func (s *standin) Close() error {
 	return s.repo.Close()
 }
 
-// borrowed is a database that its upstream closes.
-type borrowed struct{ object.Database }
+// An unclosedDatabase is a database that its upstream closes.
+type unclosedDatabase struct{ object.Database }
 
-func (borrowed) Close() error { return nil }
+func (unclosedDatabase) Close() error { return nil }

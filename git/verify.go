@@ -69,7 +69,7 @@ func (o *Origin) asked(sel selection) (mode string, err error) {
 // keys returns the Secret of spec.verify and its keys.
 func (o *Origin) keys(ctx context.Context) (transport.Secret, *signature.Keys, error) {
 	const field = "spec.verify.secretRef"
-	secret, err := o.vault.Read(ctx, &o.repo.Spec.Verify.SecretRef, field)
+	secret, err := o.secretReader.Read(ctx, &o.repo.Spec.Verify.SecretRef, field)
 	var keys *signature.Keys
 	if err == nil {
 		if keys, err = signature.Parse(secret.Data); err != nil {

@@ -238,7 +238,7 @@ func TestVerificationMatrix(t *testing.T) {
 						ref := "refs/tags/" + row.tag
 						home := repo.ID("refs/tags/" + name)
 						repo.Ref(ref, home)
-						from = mover{from, func() { repo.Ref(ref, repo.ID("refs/tags/pgp-subkey")) }}
+						from = movingOrigin{from, func() { repo.Ref(ref, repo.ID("refs/tags/pgp-subkey")) }}
 					}
 					message := strings.ReplaceAll(row.message, "$ID", regexp.QuoteMeta(repo.ids[row.tag]))
 					verdict(t, g, from, mode, reason, message)
@@ -439,13 +439,13 @@ func TestHostileTags(t *testing.T) {
 	}
 }
 
-// A mover is an origin whose upstream changes between Resolve and Open.
-type mover struct {
+// A movingOrigin has an upstream that changes between Resolve and Open.
+type movingOrigin struct {
 	source.Origin
 	move func()
 }
 
-func (m mover) Open(ctx context.Context, rev source.Revision) (source.Content, error) {
+func (m movingOrigin) Open(ctx context.Context, rev source.Revision) (source.Content, error) {
 	m.move()
 	return m.Origin.Open(ctx, rev)
 }
@@ -511,7 +511,7 @@ func TestTrustChangesMeanwhile(t *testing.T) {
 	var from source.Origin = git.New(g, source.Env{Local: map[string]string{g.Spec.URL: repo.Dir}, Secrets: secrets})
 	r := &source.Reconciler{Store: openStore(t)}
 	trust := func() { secrets["default/keys"] = repo.secret("ssh-rsa", "pgp-ed25519") }
-	result, err := r.Reconcile(t.Context(), g, mover{from, trust})
+	result, err := r.Reconcile(t.Context(), g, movingOrigin{from, trust})
 	if result.Outcome != source.Failed || err == nil || !strings.Contains(err.Error(), "the keys changed") || g.Artifact() != nil {
 		t.Errorf("outcome %q, error %v, artifact %v", result.Outcome, err, g.Artifact())
 	}

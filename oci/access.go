@@ -57,21 +57,21 @@ type Access struct {
 	// UserSecret allows Secret to hold username and password instead, which are
 	// for the registry in URL.
 	UserSecret bool
-	// From is the fence of the server that names the registry; nil: the user names it.
-	From *Fence
+	// From is the network guard of the server that names the registry; nil: the user names it.
+	From *NetworkGuard
 }
 
-// A Vault reads the Secrets of one namespace, and remembers what in them must
+// A SecretReader reads the Secrets of one namespace, and remembers what in them must
 // not show in texts. Its zero value works, with no Secrets. Its fields are
 //
 //	Namespace string         // of the object
 //	From      source.Secrets // nil: there are none
 //
 // and its method Values() []string returns what must not show.
-type Vault = transport.Vault
+type SecretReader = transport.SecretReader
 
-// A Fence keeps a server, and hosts that it names, from sending us into a narrower network than its own.
-type Fence = transport.Fence
+// A NetworkGuard keeps a server, and hosts that it names, from sending us into a narrower network than its own.
+type NetworkGuard = transport.NetworkGuard
 
 // A Secret is a [source.Secret] and, in its field Name, NAMESPACE/NAME.
 type Secret = transport.Secret
@@ -88,7 +88,7 @@ type Secret = transport.Secret
 //
 // Errors are *[source.StepError] with the reason URLInvalid, AuthenticationFailed
 // or InvalidProviderConfiguration, and those of a layout that cannot be read.
-func Connect(ctx context.Context, a Access, env source.Env, v *Vault) (*Repository, error) {
+func Connect(ctx context.Context, a Access, env source.Env, v *SecretReader) (*Repository, error) {
 	at, err := parseAddress(a.URL)
 	if err != nil {
 		return nil, &source.StepError{Step: source.StepResolve, Reason: "URLInvalid",
@@ -123,7 +123,7 @@ func Connect(ctx context.Context, a Access, env source.Env, v *Vault) (*Reposito
 }
 
 // network returns the TLS settings and the proxy of the spec.
-func (a Access) network(ctx context.Context, env source.Env, v *transport.Vault) (c transport.Config, err error) {
+func (a Access) network(ctx context.Context, env source.Env, v *transport.SecretReader) (c transport.Config, err error) {
 	c = transport.Outside(env)
 	cert, err := v.Read(ctx, a.Cert, "spec.certSecretRef")
 	if err != nil {
@@ -222,9 +222,9 @@ const maxSharedBlob = 256 << 20
 // answers for tags, references and manifests, and env.Cache keeps blobs.
 type sharedAnswers struct {
 	holder
-	env   source.Env
-	scope string // differs between repositories, credentials and ways to reach them
-	vault *transport.Vault
+	env          source.Env
+	scope        string // differs between repositories, credentials and ways to reach them
+	secretReader *transport.SecretReader
 }
 
 // shareScope hashes the address, the way and the credentials, so that objects share
@@ -255,10 +255,10 @@ func share[T any](ctx context.Context, s *sharedAnswers, question string, ask fu
 	shared, err := s.env.Share.Do(ctx, s.scope+question, s.env.Since, func(ctx context.Context) (any, error) {
 		defer s.holder.close() // the connection may have no other user after this
 		value, weight, err := ask(ctx)
-		return answer[T]{value, s.vault.Values(), weight}, err
+		return answer[T]{value, s.secretReader.Values(), weight}, err
 	})
 	a, _ := shared.(answer[T])
-	s.vault.Conceal(a.secrets...)
+	s.secretReader.Conceal(a.secrets...)
 	return a.value, err
 }
 

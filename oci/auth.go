@@ -40,13 +40,13 @@ type authTransport struct {
 
 // newAuthTransport returns the transport to the registry at u, which the server of from names, or
 // the user when that is nil. c says how servers are reached; its fields Origin,
-// Auth and Fence are set here.
-func newAuthTransport(u *url.URL, c transport.Config, keys credentials, from *transport.Fence, conceal func(...string)) *authTransport {
+// Auth and Guard are set here.
+func newAuthTransport(u *url.URL, c transport.Config, keys credentials, from *transport.NetworkGuard, conceal func(...string)) *authTransport {
 	t := &authTransport{registry: u, keys: keys, conceal: conceal, known: map[string]string{}}
-	c.Origin, c.Auth, c.Fence = u, transport.Auth{}, transport.NewFence(u, from)
-	c.Fence.Opens, c.Fence.Hint = keys.chain.names, ", or add an entry for %s to the dockerconfigjson of the Secret"
+	c.Origin, c.Auth, c.Guard = u, transport.Auth{}, transport.NewNetworkGuard(u, from)
+	c.Guard.Opens, c.Guard.Hint = keys.chain.names, ", or add an entry for %s to the dockerconfigjson of the Secret"
 	t.client = transport.Client(c)
-	t.client.Transport = &transport.Patient{Next: t.client.Transport}
+	t.client.Transport = &transport.RetryTransport{Next: t.client.Transport}
 	t.tokens = &http.Client{Transport: t.client.Transport, CheckRedirect: func(req *http.Request, via []*http.Request) error {
 		if !transport.SameOrigin(req.URL, via[0].URL) {
 			return fmt.Errorf("the token service redirects to %s, which may not see the request", req.URL.Host)

@@ -37,7 +37,7 @@ func (c *credentials) none() bool {
 func (a Access) provided() bool { return a.Provider != "" && a.Provider != "generic" }
 
 // credentials returns those for the repository at.
-func (a Access) credentials(ctx context.Context, at registry.Reference, network transport.Config, env source.Env, v *transport.Vault) (out credentials, err error) {
+func (a Access) credentials(ctx context.Context, at registry.Reference, network transport.Config, env source.Env, v *transport.SecretReader) (out credentials, err error) {
 	if out.chain, out.origin, err = a.keychain(ctx, at, v); err != nil {
 		return out, err
 	}
@@ -69,7 +69,7 @@ func (a Access) credentials(ctx context.Context, at registry.Reference, network 
 
 // keychain returns the entries of the Secrets that a names, those of a user name
 // for the repository at, and where they are from.
-func (a Access) keychain(ctx context.Context, at registry.Reference, v *transport.Vault) (all keychain, where string, err error) {
+func (a Access) keychain(ctx context.Context, at registry.Reference, v *transport.SecretReader) (all keychain, where string, err error) {
 	s, err := v.Read(ctx, a.Secret, "spec.secretRef")
 	if err != nil {
 		return nil, "", err
@@ -112,7 +112,7 @@ func (a Access) entries(s transport.Secret, at registry.Reference) (keychain, er
 }
 
 // login gets credentials from the provider.
-func (a Access) login(ctx context.Context, at registry.Reference, network transport.Config, env source.Env, v *transport.Vault) (source.Credential, error) {
+func (a Access) login(ctx context.Context, at registry.Reference, network transport.Config, env source.Env, v *transport.SecretReader) (source.Credential, error) {
 	var err error
 	if env.Login == nil {
 		err = fmt.Errorf("%w: spec.provider: this program knows no provider %s", source.ErrInvalid, a.Provider)

@@ -275,7 +275,7 @@ func TestZones(t *testing.T) {
 	blob := testenv.Blob{Data: []byte("x")}
 	storage := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	storage.PushBlob("team/app", blob)
-	narrow := testenv.Narrows(t)
+	narrow := testenv.PrivateHosts(t)
 	var names []string
 	for _, n := range narrow {
 		names = append(names, (&url.URL{Host: n.Host}).Hostname())

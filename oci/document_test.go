@@ -99,7 +99,7 @@ func document(mediaType, rest string) func(*setup) {
 	return raw(mediaType, `{"schemaVersion":2,"mediaType":"`+mediaType+`",`+rest+`}`)
 }
 
-var hostileDocuments = []threat{
+var hostileDocuments = []attack{
 	{name: "artifact manifest of a draft", plant: document("application/vnd.oci.artifact.manifest.v1+json", `"blobs":[]`), reason: pullFailed, says: []string{"draft of OCI 1.1"}},
 	{name: "layers that are no list", plant: document(ocispec.MediaTypeImageManifest, `"layers":{}`), reason: pullFailed, says: []string{"no list"}},
 	{name: "layer that is no object", plant: document(ocispec.MediaTypeImageManifest, `"layers":[7]`), reason: pullFailed, says: []string{"cannot be read"}},

@@ -13,7 +13,7 @@ import (
 
 // Pause replaces how r waits before it sends a request again, and the clock.
 func (r *Repository) Pause(wait func(context.Context, time.Duration) error, now func() time.Time) {
-	p := r.upload.auth.client.Transport.(*transport.Patient)
+	p := r.upload.auth.client.Transport.(*transport.RetryTransport)
 	p.Wait, p.Now = wait, now
 }
 

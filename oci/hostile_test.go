@@ -26,8 +26,8 @@ const (
 	authFailed  = "AuthenticationFailed"
 )
 
-// A threat is what a registry does to those who ask it for team/app:latest.
-type threat struct {
+// An attack is what a registry does to those who ask it for team/app:latest.
+type attack struct {
 	name   string
 	defect *testenv.Defect
 	plant  func(r *setup) // what it holds; nil: a good artifact that is newer
@@ -38,8 +38,8 @@ type threat struct {
 }
 
 // try publishes a good artifact, and then does to the object that has it, and
-// to one that has none, what the threat is.
-func (h threat) try(t *testing.T, c testenv.RegistryConfig) {
+// to one that has none, what the attack is.
+func (h attack) try(t *testing.T, c testenv.RegistryConfig) {
 	r := newSetup(t, c)
 	h.limits.Temp, r.limits = r.limits.Temp, h.limits
 	r.push(testenv.TarGzip(t, text("a", "one\n")))
@@ -59,7 +59,7 @@ func (h threat) try(t *testing.T, c testenv.RegistryConfig) {
 }
 
 func TestHostileRegistries(t *testing.T) {
-	for _, threats := range [][]threat{hostileManifests, hostileIndexes, hostileLayers, hostileDocuments, hostileAnswers, failures} {
+	for _, threats := range [][]attack{hostileManifests, hostileIndexes, hostileLayers, hostileDocuments, hostileAnswers, failures} {
 		for _, h := range threats {
 			t.Run(h.name, func(t *testing.T) {
 				t.Parallel()
@@ -91,7 +91,7 @@ func manifestOf(layer string) string {
 
 const someDigest = "sha256:5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03" // of hello\n
 
-var hostileManifests = []threat{
+var hostileManifests = []attack{
 	{name: "null", plant: raw(ocispec.MediaTypeImageManifest, "null"), reason: layerFailed, says: []string{"it has no layers"}},
 	{name: "schema 1", plant: raw("application/vnd.docker.distribution.manifest.v1+json", `{"schemaVersion":1,"fsLayers":[]}`), reason: pullFailed, says: []string{"none of a manifest or an index", "push it again"}},
 	{name: "descriptor without a digest", plant: raw("", manifestOf(`{"size":1}`)), reason: layerFailed, says: []string{"digest"}},
@@ -106,21 +106,21 @@ var hostileManifests = []threat{
 // header is the defect of answers with one header changed.
 func header(phase testenv.Phase, name, value string) *testenv.Defect {
 	return &testenv.Defect{Phase: phase, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		next.ServeHTTP(&amended{w, name, value}, r)
+		next.ServeHTTP(&changedHeader{w, name, value}, r)
 	}}
 }
 
-type amended struct {
+type changedHeader struct {
 	http.ResponseWriter
 	name, value string
 }
 
-func (a *amended) Write(b []byte) (int, error) {
+func (a *changedHeader) Write(b []byte) (int, error) {
 	a.Header().Set(a.name, a.value)
 	return a.ResponseWriter.Write(b)
 }
 
-func (a *amended) WriteHeader(code int) {
+func (a *changedHeader) WriteHeader(code int) {
 	a.Header().Set(a.name, a.value)
 	a.ResponseWriter.WriteHeader(code)
 }
@@ -135,7 +135,7 @@ func entryOf(d ocispec.Descriptor) string {
 	return string(text)
 }
 
-var hostileIndexes = []threat{
+var hostileIndexes = []attack{
 	{name: "index of what is not there", plant: indexOf(`{"digest":"` + someDigest + `","size":1}`), reason: pullFailed, says: []string{"404", someDigest}},
 	{name: "index with a negative size", plant: indexOf(`{"digest":"` + someDigest + `","size":-5}`), reason: pullFailed, says: []string{"size"}},
 	{name: "index that leads to itself", plant: func(r *setup) {
@@ -181,7 +181,7 @@ func zeros(n int64) []testenv.Entry {
 	return []testenv.Entry{{Header: tar.Header{Name: "zeros", Mode: 0o644, Typeflag: tar.TypeReg}, Data: make([]byte, n)}}
 }
 
-var hostileLayers = []threat{
+var hostileLayers = []attack{
 	{name: "larger than its descriptor says, length untold", plant: claim(-1), defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Serve, Handler: unsized},
 		reason: pullFailed, says: []string{"goes on behind its"}},
 	{name: "smaller than its descriptor says, length untold", plant: claim(+1), defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Serve, Handler: unsized},
@@ -246,7 +246,7 @@ func flood(status int) func(http.ResponseWriter, *http.Request, http.Handler) {
 	}
 }
 
-var hostileAnswers = []threat{
+var hostileAnswers = []attack{
 	{name: "tags with hostile names alone", defect: tagged("../../up", "1.0.0\x1b[2J", "sha256:1", "1.0.0/x", strings.Repeat("1", 200), ""), spec: ranged,
 		reason: listFailed, says: []string{"no tag"}},
 	{name: "refusal without end", defect: &testenv.Defect{Do: testenv.Serve, Handler: flood(403)}, reason: authFailed, says: []string{"403", "check the credentials"}},

@@ -86,7 +86,7 @@ func (l *layoutDir) manifest(tag, text string, subject *ocispec.Descriptor) ocis
 
 func (l *layoutDir) connect() (*oci.Repository, error) {
 	const url = "oci://r.example/team/app"
-	return oci.Connect(l.t.Context(), oci.Access{URL: url}, source.Env{Local: map[string]string{url: l.dir}}, &transport.Vault{})
+	return oci.Connect(l.t.Context(), oci.Access{URL: url}, source.Env{Local: map[string]string{url: l.dir}}, &transport.SecretReader{})
 }
 
 func (l *layoutDir) open() *oci.Repository {

@@ -23,7 +23,7 @@ import (
 func try(t *testing.T, g *testenv.Registry, a oci.Access, env source.Env) error {
 	t.Helper()
 	a.URL, a.Insecure = g.URL("team/app"), true
-	r, err := oci.Connect(t.Context(), a, env, &transport.Vault{Namespace: "apps", From: env.Secrets})
+	r, err := oci.Connect(t.Context(), a, env, &transport.SecretReader{Namespace: "apps", From: env.Secrets})
 	if err != nil {
 		return err
 	}
@@ -274,7 +274,7 @@ func TestAddresses(t *testing.T) {
 		"oci://r.example/" + strings.Repeat("a", 256):           "at most 255",
 		"oci://r.example/" + strings.Repeat("a/", 1500) + "end": "at most 2048",
 	} {
-		r, err := oci.Connect(t.Context(), oci.Access{URL: text}, source.Env{}, &transport.Vault{})
+		r, err := oci.Connect(t.Context(), oci.Access{URL: text}, source.Env{}, &transport.SecretReader{})
 		if err == nil {
 			if r.Close(); r.Name() != want {
 				t.Errorf("%s: %s", text, r.Name())

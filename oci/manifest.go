@@ -199,7 +199,7 @@ type Trust struct {
 type Check struct {
 	Spec         *source.OCIRepositoryVerification // spec.verify
 	Technologies map[string]Technology             // by spec.verify.provider
-	Vault        *Vault
+	SecretReader *SecretReader
 }
 
 // Trust reads the signers that the spec trusts, and returns their fingerprint: other keys,
@@ -209,8 +209,8 @@ func (c Check) Trust(ctx context.Context) (t Trust, print string, err error) {
 		return t, "", err
 	}
 	t.Identities = c.Spec.MatchOIDCIdentity
-	if t.Keys, err = c.Vault.Read(ctx, c.Spec.SecretRef, "spec.verify.secretRef"); err == nil {
-		t.Root, err = c.Vault.Read(ctx, c.Spec.TrustedRootSecretRef, "spec.verify.trustedRootSecretRef")
+	if t.Keys, err = c.SecretReader.Read(ctx, c.Spec.SecretRef, "spec.verify.secretRef"); err == nil {
+		t.Root, err = c.SecretReader.Read(ctx, c.Spec.TrustedRootSecretRef, "spec.verify.trustedRootSecretRef")
 	}
 	if err != nil {
 		return Trust{}, "", transport.Unverified(err)
@@ -245,7 +245,7 @@ func (c Check) technology() (Technology, error) {
 
 // signatures are those that spec.verify asks for.
 func (o *Origin) signatures() Check {
-	return Check{Spec: o.repo.Spec.Verify, Technologies: o.technologies, Vault: &o.vault}
+	return Check{Spec: o.repo.Spec.Verify, Technologies: o.technologies, SecretReader: &o.secretReader}
 }
 
 // trust reads the signers that spec.verify trusts, and returns their fingerprint, "" without spec.verify.

@@ -25,7 +25,7 @@ type Origin struct {
 	repo         *source.OCIRepository
 	env          source.Env
 	technologies map[string]Technology
-	vault        transport.Vault
+	secretReader transport.SecretReader
 
 	mu      sync.Mutex
 	kept    *resolved // what the last Resolve fetched, until it is opened
@@ -37,7 +37,7 @@ type Origin struct {
 // surfaces from [Origin.Resolve].
 func New(r *source.OCIRepository, env source.Env, technologies map[string]Technology) *Origin {
 	return &Origin{repo: r, env: env, technologies: technologies,
-		vault: transport.Vault{Namespace: r.Metadata.Namespace, From: env.Secrets, Accounts: env.Accounts}}
+		secretReader: transport.SecretReader{Namespace: r.Metadata.Namespace, From: env.Secrets, Accounts: env.Accounts}}
 }
 
 // Resolve implements [source.Origin]: it returns what spec.ref selects now. A
@@ -196,7 +196,7 @@ func (o *Origin) connect(ctx context.Context) (repo *Repository, err error) {
 	a := Access{URL: spec.URL, Provider: spec.Provider, ServiceAccount: spec.ServiceAccountName, Secret: spec.SecretRef,
 		Cert: spec.CertSecretRef, Proxy: spec.ProxySecretRef, Insecure: spec.Insecure}
 	err = o.within(ctx, "log in", func(ctx context.Context) (err error) {
-		repo, err = Connect(ctx, a, o.env, &o.vault)
+		repo, err = Connect(ctx, a, o.env, &o.secretReader)
 		return err
 	})
 	if errors.Is(err, context.DeadlineExceeded) { // of whoever issues credentials: nothing else is asked
@@ -212,7 +212,7 @@ func (o *Origin) within(ctx context.Context, step string, do func(context.Contex
 
 // Secrets returns the credentials that were given to the origin so far, which
 // the [source.Reconciler] keeps out of conditions, events and errors.
-func (o *Origin) Secrets() []string { return o.vault.Values() }
+func (o *Origin) Secrets() []string { return o.secretReader.Values() }
 
 // keep replaces what is kept for Open: a revision that is new is opened next.
 func (o *Origin) keep(r *resolved) {

@@ -354,7 +354,7 @@ func TestFleetDamagedBlob(t *testing.T) {
 
 // failures are what conditions tell of steps that fail (reference A2), beyond
 // what the conformance suite and hostile registries show.
-var failures = []threat{
+var failures = []attack{
 	{name: "unknown provider", spec: func(s *source.OCIRepositorySpec) { s.SecretRef, s.Provider = nil, "aws" }, reason: "InvalidProviderConfiguration", says: []string{"knows no provider aws"}},
 	{name: "absent CA", spec: func(s *source.OCIRepositorySpec) { s.CertSecretRef = ref("absent") }, reason: authFailed, says: []string{"default/absent"}},
 	{name: "absent digest", spec: pin(digest.FromString("absent")), reason: pullFailed, says: []string{"404", digest.FromString("absent").String()}},

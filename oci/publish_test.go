@@ -215,7 +215,7 @@ func TestAttach(t *testing.T) {
 			attached = append(attached, d.Digest.String())
 		}
 		testenv.Equal(t, attached[0], attached[1])
-		repo, err := oci.Connect(t.Context(), oci.Access{URL: g.URL("team/app"), Insecure: true}, source.Env{}, new(transport.Vault))
+		repo, err := oci.Connect(t.Context(), oci.Access{URL: g.URL("team/app"), Insecure: true}, source.Env{}, new(transport.SecretReader))
 		must(t, err)
 		defer repo.Close()
 		var found []string

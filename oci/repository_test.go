@@ -44,10 +44,10 @@ func (s secrets) PullSecrets(ctx context.Context, ns, account string) ([]source.
 
 func ref(name string) *source.LocalReference { return &source.LocalReference{Name: name} }
 
-// connect returns the repository a, and the vault it used.
-func connect(t *testing.T, a oci.Access, env source.Env) (*oci.Repository, *transport.Vault) {
+// connect returns the repository a, and the reader of Secrets that it used.
+func connect(t *testing.T, a oci.Access, env source.Env) (*oci.Repository, *transport.SecretReader) {
 	t.Helper()
-	v := &transport.Vault{Namespace: "apps", From: env.Secrets}
+	v := &transport.SecretReader{Namespace: "apps", From: env.Secrets}
 	r, err := oci.Connect(t.Context(), a, env, v)
 	must(t, err)
 	t.Cleanup(r.Close)

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 // A setup reconciles OCIRepository objects with a real store and a real ledger.
 type setup struct {
 	*testing.T
-	*sourcetest.Rig
+	*sourcetest.Fixture
 	g       *testenv.Registry
 	secrets sourcetest.Secrets
 	limits  artifact.Limits
@@ -41,7 +41,7 @@ type setup struct {
 func newSetup(t *testing.T, c testenv.RegistryConfig) *setup {
 	t.Helper()
 	r := &setup{T: t, g: testenv.StartRegistry(t, c)}
-	r.Rig = sourcetest.NewRig(t, func() []string { return append(r.g.Tokens(), secretForms...) })
+	r.Fixture = sourcetest.NewFixture(t, func() []string { return append(r.g.Tokens(), secretForms...) })
 	r.Stalls = r.g.Stalls
 	r.limits.Temp = r.Store.Temp
 	r.secrets = sourcetest.Secrets{"default/login": login(r.g.Host, canary), "default/keys": trusted(t)}

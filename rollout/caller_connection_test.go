@@ -20,14 +20,14 @@ import (
 	"github.com/headgate-io/headgate/rollout"
 )
 
-// A census counts the connections of a server.
-type census struct {
+// A connectionCount counts the connections of a server.
+type connectionCount struct {
 	mu           sync.Mutex
 	opened, open int
 	changed      *sync.Cond
 }
 
-func (c *census) watch(srv *httptest.Server) {
+func (c *connectionCount) watch(srv *httptest.Server) {
 	c.changed = sync.NewCond(&c.mu)
 	srv.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		c.mu.Lock()
@@ -44,7 +44,7 @@ func (c *census) watch(srv *httptest.Server) {
 }
 
 // none returns when no connection is open, and no goroutine of a client is left. It returns how many there were.
-func (c *census) none(t *testing.T) int {
+func (c *connectionCount) none(t *testing.T) int {
 	t.Helper()
 	c.mu.Lock()
 	for c.open != 0 {
@@ -56,9 +56,9 @@ func (c *census) none(t *testing.T) int {
 	return opened
 }
 
-func count(t *testing.T, handler http.HandlerFunc) (*httptest.Server, *census) {
+func count(t *testing.T, handler http.HandlerFunc) (*httptest.Server, *connectionCount) {
 	srv := httptest.NewUnstartedServer(handler)
-	c := &census{}
+	c := &connectionCount{}
 	c.watch(srv)
 	srv.Start()
 	t.Cleanup(srv.Close)
@@ -158,7 +158,7 @@ func TestConnectionsByContentOfSecrets(t *testing.T) {
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Write([]byte(r.TLS.PeerCertificates[0].Subject.CommonName))
 	}))
-	conns := &census{}
+	conns := &connectionCount{}
 	conns.watch(srv)
 	srv.TLS = ca.ServerConfig(true)
 	srv.StartTLS()

@@ -38,7 +38,7 @@ var abbreviations = []struct {
 
 // newScenario is a canary with a webhook of each type and one metric. Everything goes well in its world.
 func newScenario(phase rollout.Phase) *scenario {
-	x := &scenario{c: canary(), w: newWorld(), time: epoch.Add(time.Minute)}
+	x := &scenario{c: canary(), w: newFakePorts(), time: epoch.Add(time.Minute)}
 	least := 99.0
 	for _, h := range abbreviations {
 		x.c.Spec.Analysis.Webhooks = append(x.c.Spec.Analysis.Webhooks, rollout.Hook{Name: h.name, Type: h.of})

@@ -98,17 +98,17 @@ const (
 	EventPostRolloutFail   EventCode = "po-fail"
 )
 
-// A telling is how an event is told.
-type telling struct {
+// An eventText says how an event is announced.
+type eventText struct {
 	warning bool
 	alert   Severity // "" for events without an alert
 	text    string   // after the canary's name; {…} are replaced
 }
 
-// tellings are how events are told. Receivers of the reference's events look
+// eventTexts say how events are announced. Receivers of the reference's events look
 // for "canary weight N", "canary iteration I/N" and "primary weight N" at the
 // end of a message.
-var tellings = map[EventCode]telling{
+var eventTexts = map[EventCode]eventText{
 	EventInitialized:      {alert: Info, text: "initialized, the primary is ready"},
 	EventSuspended:        {text: "suspended, nothing is done"},
 	EventNotReady:         {warning: true, text: "not ready: {reason}"},
@@ -157,8 +157,8 @@ var tellings = map[EventCode]telling{
 	EventPostRolloutFail:   {warning: true, text: "post-rollout webhook {hook} failed: {reason}"},
 }
 
-// An about is what an event is about, beside the canary.
-type about struct {
+// An eventDetail says what an event is about, beside the canary.
+type eventDetail struct {
 	name   string // of a webhook or a metric
 	reason string
 	muted  bool // no alert
@@ -166,9 +166,9 @@ type about struct {
 
 // emit tells an event of the phase that the status is in, and returns its
 // message. It is numbered with and without a sink.
-func (t *tick) emit(code EventCode, a about) string {
+func (t *tick) emit(code EventCode, a eventDetail) string {
 	t.s.Sequence++
-	how, c := tellings[code], t.Canary
+	how, c := eventTexts[code], t.Canary
 	e := Event{
 		Code: code, Warning: how.warning, Time: t.now,
 		Name: c.Metadata.Name, Namespace: c.Namespace(), Phase: t.s.Phase,

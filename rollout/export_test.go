@@ -6,4 +6,4 @@ import (
 )
 
 // EventCodes are all events.
-func EventCodes() []EventCode { return slices.Sorted(maps.Keys(tellings)) }
+func EventCodes() []EventCode { return slices.Sorted(maps.Keys(eventTexts)) }

@@ -94,7 +94,7 @@ func (t *tick) requested() bool {
 	}
 	accepted := *r // the caller has the old one
 	accepted.Accepted = true
-	a := about{reason: r.because()}
+	a := eventDetail{reason: r.because()}
 	switch {
 	case r.Action == Promote:
 		t.emit(EventPromotionAsked, a)

@@ -15,7 +15,7 @@ import (
 
 // Maximum weight is a cap: a step of 20 to at most 50 gives 20, 40, 50 (C-20).
 func TestRunPromotes(t *testing.T) {
-	w := newWorld()
+	w := newFakePorts()
 	loop := clock()
 	var saved []rollout.Status
 	loop.Save = func(s rollout.Status) error { saved = append(saved, s); return nil }

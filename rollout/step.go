@@ -72,7 +72,7 @@ func (t *tick) done(code EventCode, what string, err error) bool {
 		return true
 	}
 	if !t.cut() {
-		t.emit(code, about{reason: what + ": " + err.Error()})
+		t.emit(code, eventDetail{reason: what + ": " + err.Error()})
 	}
 	return false
 }

@@ -12,12 +12,12 @@ func (t *tick) tooManyFailed() bool {
 	if t.Canary.Spec.SkipAnalysis || t.s.FailedChecks < t.Canary.Threshold() {
 		return true
 	}
-	t.abandon(EventRollbackThreshold, about{})
+	t.abandon(EventRollbackThreshold, eventDetail{})
 	return false
 }
 
 // fail counts a failed check, and rolls back when that reaches the threshold.
-func (t *tick) fail(code EventCode, a about) {
+func (t *tick) fail(code EventCode, a eventDetail) {
 	t.s.FailedChecks++
 	t.emit(code, a)
 	t.tooManyFailed()
@@ -30,7 +30,7 @@ func (t *tick) preRollout() bool {
 		return true
 	}
 	if t.s.FailedChecks == 0 {
-		t.emit(EventAnalysisStart, about{})
+		t.emit(EventAnalysisStart, eventDetail{})
 	}
 	for _, h := range t.hooks(HookPreRollout) {
 		said, verdict, ok := t.call(h)
@@ -38,10 +38,10 @@ func (t *tick) preRollout() bool {
 			return false
 		}
 		if verdict != Pass {
-			t.fail(EventPreRolloutFail, about{name: h.Name, reason: said})
+			t.fail(EventPreRolloutFail, eventDetail{name: h.Name, reason: said})
 			return false
 		}
-		t.emit(EventPreRolloutPass, about{name: h.Name, reason: said})
+		t.emit(EventPreRolloutPass, eventDetail{name: h.Name, reason: said})
 	}
 	t.s.PreRollout = true
 	return true
@@ -64,7 +64,7 @@ func (t *tick) rolloutHooks() bool {
 			return false
 		}
 		if verdict != Pass {
-			t.fail(EventRolloutFail, about{name: h.Name, reason: said})
+			t.fail(EventRolloutFail, eventDetail{name: h.Name, reason: said})
 			return false
 		}
 	}
@@ -84,7 +84,7 @@ func (t *tick) metricChecks() bool {
 			return false
 		}
 		verdict, why := m.Judge(t.Canary, value, err)
-		a := about{name: m.Name}
+		a := eventDetail{name: m.Name}
 		if why != nil {
 			a.reason = why.Error()
 		}

@@ -60,14 +60,14 @@ func (t *tick) moveTo(r Routes, code EventCode, iterations int) bool {
 	}
 	t.isReady(theTraffic)
 	t.s.Iterations += iterations
-	t.emit(code, about{reason: t.measured()})
+	t.emit(code, eventDetail{reason: t.measured()})
 	return true
 }
 
 // unmoved tells that the traffic could not be divided. From
 // progressDeadlineSeconds on that is a failed check.
 func (t *tick) unmoved(reason string) {
-	switch a := (about{reason: reason}); {
+	switch a := (eventDetail{reason: reason}); {
 	case t.cut():
 	case t.notReady(theTraffic):
 		t.fail(EventTrafficFail, a)
@@ -100,7 +100,7 @@ func (t *tick) decidePromotion() {
 }
 
 // abandon decides a rollback and says why.
-func (t *tick) abandon(code EventCode, a about) {
+func (t *tick) abandon(code EventCode, a eventDetail) {
 	t.s.RollingBack, t.decided = true, true
 	t.s.Reason = t.emit(code, a)
 }
@@ -114,7 +114,7 @@ func (t *tick) rollback() bool {
 	}
 	t.routes = Routes{} // set them, whatever they were
 	if t.route(home) && t.done(EventTargetError, "scale down the canary", t.Target.ScaleDown(t.ctx)) {
-		t.end(Failed, EventRolledBack, about{})
+		t.end(Failed, EventRolledBack, eventDetail{})
 	}
 	return false
 }
@@ -122,7 +122,7 @@ func (t *tick) rollback() bool {
 // promotionFailed gives everything to the canary: the primary cannot serve. A
 // canary without traffic may be scaled down already: when it cannot serve
 // either, the traffic is left where it is.
-func (t *tick) promotionFailed(a about) {
+func (t *tick) promotionFailed(a eventDetail) {
 	if t.s.Phase == Finalising || t.s.CanaryWeight == 0 {
 		err := t.Target.ScaleUp(t.ctx)
 		if err == nil {
@@ -144,14 +144,14 @@ func (t *tick) promotionFailed(a about) {
 
 // strand ends a promotion that failed. The primary is not ready with what it
 // was given, and no longer has what it had: any other revision is a rollout.
-func (t *tick) strand(a about) {
+func (t *tick) strand(a eventDetail) {
 	t.s.PromotedSpec = ""
 	t.end(Failed, EventPromotionFailed, a)
 }
 
 // end ends a rollout. Post-rollout webhooks are for the next step, after the
 // status was saved.
-func (t *tick) end(p Phase, code EventCode, a about) {
+func (t *tick) end(p Phase, code EventCode, a eventDetail) {
 	t.enter(p)
 	why := t.emit(code, a)
 	s := &t.s
@@ -176,7 +176,7 @@ func (t *tick) copyRevision() bool {
 	}
 	if t.ready(thePromotion, t.Target.Promote, t.primaryStuck) {
 		t.s.PromotedSpec = t.s.AppliedSpec
-		t.emit(EventPromoteCopy, about{})
+		t.emit(EventPromoteCopy, eventDetail{})
 		return t.Canary.Spec.SkipAnalysis
 	}
 	return false
@@ -197,7 +197,7 @@ func (t *tick) promoting() bool {
 		t.s.Iterations, code = 0, EventRoutePrimary
 		t.enter(Finalising)
 	}
-	t.emit(code, about{})
+	t.emit(code, eventDetail{})
 	return weight == 0 && t.Canary.Spec.SkipAnalysis
 }
 
@@ -208,7 +208,7 @@ func (t *tick) finalising() bool {
 		code = EventSkippedPromoted
 	}
 	if t.route(home) && t.done(EventTargetError, "scale down the canary", t.Target.ScaleDown(t.ctx)) {
-		t.end(Succeeded, code, about{})
+		t.end(Succeeded, code, eventDetail{})
 	}
 	return false
 }

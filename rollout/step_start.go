@@ -14,7 +14,7 @@ func (t *tick) suspended() bool {
 	}
 	if !t.s.Suspended {
 		t.s.Suspended = true
-		t.emit(EventSuspended, about{})
+		t.emit(EventSuspended, eventDetail{})
 	}
 	return false
 }
@@ -39,7 +39,7 @@ func (t *tick) unchanged() bool {
 func (t *tick) initialise() bool {
 	t.s.AppliedSpec, t.s.PromotedSpec = t.revision, t.revision
 	t.enter(Initialized)
-	t.emit(EventInitialized, about{})
+	t.emit(EventInitialized, eventDetail{})
 	return false
 }
 
@@ -58,7 +58,7 @@ func (t *tick) restart() bool {
 	}
 	if t.revision == t.s.PromotedSpec {
 		t.s.AppliedSpec = t.revision
-		t.abandon(EventRevisionReverted, about{})
+		t.abandon(EventRevisionReverted, eventDetail{})
 		return false
 	}
 	t.s.AppliedSpec = "" // whichever is next begins anew, this one too when it comes back before all of this is done
@@ -100,7 +100,7 @@ func (t *tick) approve() bool {
 		code = EventRevisionRestart
 	}
 	t.begin(Progressing)
-	t.emit(code, about{})
+	t.emit(code, eventDetail{})
 	return false
 }
 
@@ -139,7 +139,7 @@ func (t *tick) primaryReady() bool {
 // canaryReady waits for the canary.
 func (t *tick) canaryReady() bool {
 	return t.ready(theCanary, t.Target.CanaryReady, func(reason string) {
-		t.abandon(EventCanaryStuck, about{reason: reason})
+		t.abandon(EventCanaryStuck, eventDetail{reason: reason})
 	})
 }
 
@@ -159,7 +159,7 @@ func (t *tick) ready(what string, ask func(context.Context) error, stuck func(re
 		stuck(reason)
 		return false
 	}
-	t.emit(EventNotReady, about{reason: reason})
+	t.emit(EventNotReady, eventDetail{reason: reason})
 	return false
 }
 
@@ -183,7 +183,7 @@ func (t *tick) isReady(what string) {
 // the revision, with all traffic on the canary; before that, by a rollback.
 // Before a rollout no traffic is moved.
 func (t *tick) primaryStuck(reason string) {
-	switch a := (about{reason: reason}); {
+	switch a := (eventDetail{reason: reason}); {
 	case t.s.promoted():
 		t.promotionFailed(a)
 	case active.has(t.s.Phase):
@@ -243,7 +243,7 @@ func (t *tick) confirm(kind HookType) bool {
 	if t.ungated() {
 		return true
 	}
-	var passed []about
+	var passed []eventDetail
 	for _, h := range t.hooks(kind) {
 		said, verdict, ok := t.call(h)
 		if !ok {
@@ -253,7 +253,7 @@ func (t *tick) confirm(kind HookType) bool {
 			t.hold(h, said)
 			return false
 		}
-		passed = append(passed, about{name: h.Name, reason: said})
+		passed = append(passed, eventDetail{name: h.Name, reason: said})
 	}
 	for _, a := range passed {
 		t.emit(gates[kind].pass, a)
@@ -264,14 +264,14 @@ func (t *tick) confirm(kind HookType) bool {
 // hold makes the canary wait on a gate. That is told, and people are alerted,
 // when it begins. A gate with a deadline that has passed rolls back.
 func (t *tick) hold(h Hook, said string) {
-	door := gates[h.Type]
+	kind := gates[h.Type]
 	if t.fresh {
 		restarted := active.has(t.s.Phase)
-		if t.begin(door.phase); restarted {
-			t.emit(EventRevisionRestart, about{})
+		if t.begin(kind.phase); restarted {
+			t.emit(EventRevisionRestart, eventDetail{})
 		}
 	}
-	t.enter(door.phase)
+	t.enter(kind.phase)
 	gate := Gate{Type: h.Type, Name: h.Name, Since: t.now, Reason: said}
 	was := t.s.Gate
 	again := was != nil && was.Type == h.Type && was.Name == h.Name
@@ -279,9 +279,9 @@ func (t *tick) hold(h Hook, said string) {
 		gate.Since = was.Since
 	}
 	t.s.Gate = &gate
-	a := about{name: h.Name, reason: said, muted: h.MuteAlert}
+	a := eventDetail{name: h.Name, reason: said, muted: h.MuteAlert}
 	if !again {
-		t.emit(door.waits, a)
+		t.emit(kind.waits, a)
 	}
 	if closed := t.now.Sub(gate.Since); h.Deadline > 0 && closed >= time.Duration(h.Deadline) {
 		a.muted = false
@@ -300,7 +300,7 @@ func (t *tick) rollbackHooks() bool {
 		if !ok {
 			return false
 		}
-		a := about{name: h.Name, reason: said}
+		a := eventDetail{name: h.Name, reason: said}
 		if h.Type.Judge(err) == Fire {
 			t.abandon(EventRollbackFired, a)
 			return false
@@ -327,7 +327,7 @@ func (t *tick) postRollout() bool {
 		if verdict != Pass {
 			code = EventPostRolloutFail
 		}
-		t.emit(code, about{name: h.Name, reason: said})
+		t.emit(code, eventDetail{name: h.Name, reason: said})
 	}
 	t.s.PostRollout = false
 	return false

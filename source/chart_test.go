@@ -62,7 +62,7 @@ func TestChartValues(t *testing.T) {
 // The words in which a chart was stored stay, and what the source was at is
 // recorded by every run that saw it.
 func TestChartStatus(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	const words = "packaged 'app' chart with version '1.0.0'"
 	from := func(version, revision string) *script {
 		s := &script{rev: source.Revision{ID: version, File: "app-" + version + ".tgz", Note: "the version is the same",
@@ -123,7 +123,7 @@ func TestChartStatus(t *testing.T) {
 // A source may ask for what the chart itself does not: its word counts while it
 // stands, and a run that does not hear it takes nothing back.
 func TestChartVerifiedForItsSource(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	from := func(verify string) *script {
 		s := at("chart:1.0.0")
 		s.rev.Verify = verify

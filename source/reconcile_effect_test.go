@@ -20,7 +20,7 @@ import (
 )
 
 func TestEvent(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	g := repository()
 	g.Metadata.Annotations = map[string]string{
 		"event.toolkit.fluxcd.io/team": "blue", "event.headgate.dev/shift": "night", "other.example.org/x": "y",
@@ -48,7 +48,7 @@ func TestEvent(t *testing.T) {
 // A verification counts for the spec that asked for it: after a change, which
 // may be one of keys, the same revision is verified again.
 func TestVerifiedAgain(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	good := func() (source.Verification, error) { return source.Verification{Mode: "HEAD", Message: "signed"}, nil }
 	bad := func() (source.Verification, error) { return source.Verification{}, source.ErrVerification }
 	for i, run := range []struct {
@@ -80,7 +80,7 @@ func TestVerifiedAgain(t *testing.T) {
 
 // Who receives an event of an object of the reference's group knows it by the reference's kind.
 func TestEventSpelling(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	for _, test := range []struct{ group, kind, want string }{
 		{source.ReferenceGroup, "HelmRepository", "HelmRepository"},
 		{source.ReferenceGroup, "", "HelmRepository"}, // made in Go
@@ -101,7 +101,7 @@ func TestEventSpelling(t *testing.T) {
 
 // Texts of any length and content come out bounded, printable and without credentials.
 func TestMessagesArePresentable(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	text := "get https://user:hunter2@git.example.org/x?sig=hunter3: \x1b[31mno\n\xff token hunter4 " + strings.Repeat("é", 30000)
 	from := fails(errors.New(text))
 	from.secrets = []string{"hunter4"}
@@ -126,7 +126,7 @@ func TestMessagesArePresentable(t *testing.T) {
 
 // An object with nothing to store has no conditions and no artifact (reference A12).
 func TestStatic(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	stored, static := repository(), repository()
 	r.run(stored, at(revision1), source.Stored)
 	r.run(static, new(script), source.Unchanged)
@@ -137,7 +137,7 @@ func TestStatic(t *testing.T) {
 
 // The URLs in a status follow the address of the store and the version of the document.
 func TestReaddress(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	beta := func() *source.GitRepository {
 		g := repository()
 		g.APIVersion = "source.headgate.dev/v1beta2"
@@ -172,7 +172,7 @@ func TestReaddress(t *testing.T) {
 }
 
 func TestLostArtifact(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	g := repository()
 	r.run(g, at(revision1), source.Stored)
 	file := filepath.Join(r.dir, filepath.FromSlash(g.Artifact().Path))
@@ -201,7 +201,7 @@ func TestLostArtifact(t *testing.T) {
 
 // A saved status that cannot be read is announced, and made again.
 func TestUnreadableStatus(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.run(repository(), at(revision1), source.Stored)
 	r.Load = func(context.Context, source.Object) (source.State, error) { return nil, io.ErrUnexpectedEOF }
 	r.run(repository(), at(revision1), source.Stored)
@@ -212,7 +212,7 @@ func TestUnreadableStatus(t *testing.T) {
 }
 
 func TestPruneFails(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	dir := filepath.Join(r.dir, "gitrepository", "apps", "sample")
 	emit := r.Emit
 	r.Emit = func(e source.Event) {
@@ -229,7 +229,7 @@ func TestPruneFails(t *testing.T) {
 
 // headgate's own annotation counts before the reference's.
 func TestRequests(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	g := repository()
 	g.Metadata.Annotations = map[string]string{"reconcile.fluxcd.io/requestedAt": "1", "reconcile.headgate.dev/requestedAt": "2"}
 	r.run(g, at(revision1), source.Stored)
@@ -238,7 +238,7 @@ func TestRequests(t *testing.T) {
 
 // A reconciler without ledger, clock and listener keeps the status in the object alone.
 func TestBareReconciler(t *testing.T) {
-	r := source.Reconciler{Store: newRig(t).Store}
+	r := source.Reconciler{Store: newFixture(t).Store}
 	g := repository()
 	for _, want := range []source.Outcome{source.Stored, source.Unchanged} {
 		result, err := r.Reconcile(t.Context(), g, at(revision1))
@@ -251,24 +251,24 @@ func TestBareReconciler(t *testing.T) {
 	}
 }
 
-// A minimal object is what a kind outside this package may be: without words,
+// A minimalObject is what a kind outside this package may be: without words,
 // without a status of its own.
-type minimal struct {
+type minimalObject struct {
 	source.Header
 	common source.Status
 }
 
-func (m *minimal) Head() *source.Header         { return &m.Header }
-func (m *minimal) Common() *source.Status       { return &m.common }
-func (m *minimal) Artifact() *artifact.Artifact { return m.common.Artifact }
-func (m *minimal) Interval() time.Duration      { return time.Hour }
-func (m *minimal) Plan() source.Plan            { return source.Plan{} }
-func (m *minimal) Drift(source.Revision) string { return "" }
-func (m *minimal) Observe(source.Revision)      {}
+func (m *minimalObject) Head() *source.Header         { return &m.Header }
+func (m *minimalObject) Common() *source.Status       { return &m.common }
+func (m *minimalObject) Artifact() *artifact.Artifact { return m.common.Artifact }
+func (m *minimalObject) Interval() time.Duration      { return time.Hour }
+func (m *minimalObject) Plan() source.Plan            { return source.Plan{} }
+func (m *minimalObject) Drift(source.Revision) string { return "" }
+func (m *minimalObject) Observe(source.Revision)      {}
 
 func TestMinimalKind(t *testing.T) {
-	r := newRig(t)
-	obj := new(minimal)
+	r := newFixture(t)
+	obj := new(minimalObject)
 	obj.Kind, obj.Metadata.Name = "Minimal", "sample"
 	odd := fails(&source.StepError{Step: "dance", Err: io.EOF})
 	r.run(obj, odd, source.Failed)
@@ -284,26 +284,26 @@ func TestMinimalKind(t *testing.T) {
 	testenv.Equal(t, obj.Artifact().Revision, revision1, "artifact")
 }
 
-// leftAlone is an error of an upstream that says when it can be asked again.
-type leftAlone time.Duration
+// A retryAfterError is an error of an upstream that says when it can be asked again.
+type retryAfterError time.Duration
 
-func (leftAlone) Error() string               { return "busy" }
-func (e leftAlone) RetryAfter() time.Duration { return time.Duration(e) }
+func (retryAfterError) Error() string               { return "busy" }
+func (e retryAfterError) RetryAfter() time.Duration { return time.Duration(e) }
 
 func TestRetryAfter(t *testing.T) {
 	for _, c := range []struct {
 		err   error
 		after time.Duration
 	}{
-		{leftAlone(10 * time.Minute), 10 * time.Minute},
-		{leftAlone(time.Millisecond), 750 * time.Millisecond},
-		{leftAlone(-time.Hour), 750 * time.Millisecond},
-		{leftAlone(24 * time.Hour), time.Hour}, // the interval
-		{fmt.Errorf("list: %w", leftAlone(time.Minute)), time.Minute},
-		{fmt.Errorf("%w: %w", source.ErrWaiting, leftAlone(time.Minute)), 30 * time.Second},
-		{fmt.Errorf("%w: %w", source.ErrInvalid, leftAlone(time.Minute)), 0},
+		{retryAfterError(10 * time.Minute), 10 * time.Minute},
+		{retryAfterError(time.Millisecond), 750 * time.Millisecond},
+		{retryAfterError(-time.Hour), 750 * time.Millisecond},
+		{retryAfterError(24 * time.Hour), time.Hour}, // the interval
+		{fmt.Errorf("list: %w", retryAfterError(time.Minute)), time.Minute},
+		{fmt.Errorf("%w: %w", source.ErrWaiting, retryAfterError(time.Minute)), 30 * time.Second},
+		{fmt.Errorf("%w: %w", source.ErrInvalid, retryAfterError(time.Minute)), 0},
 	} {
-		result, err := newRig(t).Reconcile(t.Context(), repository(), fails(c.err))
+		result, err := newFixture(t).Reconcile(t.Context(), repository(), fails(c.err))
 		if err == nil || result.After != c.after {
 			t.Errorf("%v, %v: next run after %v, want %v", c.err, err, result.After, c.after)
 		}

@@ -17,7 +17,7 @@ import (
 func TestSaveFails(t *testing.T) {
 	for name, next := range map[string]*script{"after success": at(revision2), "after failure": fails(io.EOF)} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
+			r := newFixture(t)
 			before := repository()
 			r.run(before, at(revision1), source.Stored)
 			r.Save = func(context.Context, source.Object, source.State) error { return io.ErrShortWrite }
@@ -40,8 +40,8 @@ func TestSaveFails(t *testing.T) {
 }
 
 func TestStorageFailures(t *testing.T) {
-	block := func(name string) func(*rig) {
-		return func(r *rig) {
+	block := func(name string) func(*fixture) {
+		return func(r *fixture) {
 			name := filepath.Join(r.dir, filepath.FromSlash(name))
 			must(r.t, errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, nil, 0o600)))
 		}
@@ -49,7 +49,7 @@ func TestStorageFailures(t *testing.T) {
 	rows := []struct {
 		name    string
 		edit    func(*source.GitRepository)
-		block   func(*rig)
+		block   func(*fixture)
 		outcome source.Outcome
 		reason  string
 		saved   bool
@@ -64,7 +64,7 @@ func TestStorageFailures(t *testing.T) {
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			r := newRig(t)
+			r := newFixture(t)
 			saved := false
 			r.Save = func(context.Context, source.Object, source.State) error { saved = true; return nil }
 			g := repository()
@@ -86,7 +86,7 @@ func TestStorageFailures(t *testing.T) {
 
 // A run that gets no lock keeps the artifact of the status.
 func TestLockFailureKeepsArtifact(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	g := repository()
 	r.run(g, at(revision1), source.Stored)
 	locks := filepath.Join(r.dir, ".store", "object", "gitrepository")
@@ -108,7 +108,7 @@ func TestPanics(t *testing.T) {
 	}
 	for name, from := range rows {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
+			r := newFixture(t)
 			g := repository()
 			err := r.run(g, from, source.Failed)
 			var caught *source.PanicError

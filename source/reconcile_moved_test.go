@@ -41,7 +41,7 @@ func TestMoved(t *testing.T) {
 		}, 9, source.Failed},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r, g, from := newRig(t), repository(), at(revision1)
+			r, g, from := newFixture(t), repository(), at(revision1)
 			moves := 0
 			test.phase(from, func() error {
 				if moves == test.moves {
@@ -73,7 +73,7 @@ func TestMoved(t *testing.T) {
 
 // Who ends the run does not want another try.
 func TestMovedAndCancelled(t *testing.T) {
-	r, from, tries := newRig(t), at(revision1), 0
+	r, from, tries := newFixture(t), at(revision1), 0
 	ctx, cancel := context.WithCancel(t.Context())
 	from.resolve = func(context.Context) error {
 		tries++

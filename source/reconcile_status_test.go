@@ -17,7 +17,7 @@ import (
 
 // The settled object of reference A20.
 func TestSettledStatus(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	g := repository()
 	g.Metadata.Generation = 3
 	g.Metadata.Annotations = map[string]string{"reconcile.fluxcd.io/requestedAt": "2026-07-22T10:00:00Z"}
@@ -165,7 +165,7 @@ func TestConditions(t *testing.T) {
 		{"other keys", verified, good(retrusted(at(revision1))), source.Stored,
 			"Ready=True/Succeeded SourceVerified=True/Succeeded ArtifactInStorage=True/Succeeded", "", "info/Succeeded"},
 	}
-	r := newRig(t)
+	r := newFixture(t)
 	for _, row := range rows {
 		g := repository()
 		row.edit(g)
@@ -181,7 +181,7 @@ func TestConditions(t *testing.T) {
 }
 
 func TestTransitionTimes(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	g := repository()
 	foreign := source.Condition{Type: "Blessed", Status: "True", LastTransitionTime: r.clock, Reason: "Ritual", Message: "by hand"}
 	times := func() map[string]time.Time {

@@ -74,8 +74,8 @@ func fails(err error) *script {
 	return &script{resolve: func(context.Context) error { return err }}
 }
 
-// A rig is a reconciler whose every effect can be seen.
-type rig struct {
+// A fixture is a reconciler whose every effect can be seen.
+type fixture struct {
 	*source.Reconciler
 	t      *testing.T
 	dir    string
@@ -84,8 +84,8 @@ type rig struct {
 	events []source.Event
 }
 
-func newRig(t *testing.T) *rig {
-	r := &rig{t: t, dir: t.TempDir(), clock: time.Date(2026, 7, 22, 10, 0, 0, 5000, time.UTC)}
+func newFixture(t *testing.T) *fixture {
+	r := &fixture{t: t, dir: t.TempDir(), clock: time.Date(2026, 7, 22, 10, 0, 0, 5000, time.UTC)}
 	r.ledger = &source.Ledger{Dir: t.TempDir()}
 	now := func() time.Time { return r.clock }
 	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: r.dir, BaseURL: "store.example", KeepFor: time.Nanosecond, Now: now})
@@ -99,7 +99,7 @@ func newRig(t *testing.T) *rig {
 }
 
 // run reconciles obj and demands the outcome; each run comes a minute after the one before.
-func (r *rig) run(obj source.Object, from source.Origin, want source.Outcome) error {
+func (r *fixture) run(obj source.Object, from source.Origin, want source.Outcome) error {
 	r.t.Helper()
 	r.events, r.clock = nil, r.clock.Add(time.Minute)
 	result, err := r.Reconcile(r.t.Context(), obj, from)
@@ -110,7 +110,7 @@ func (r *rig) run(obj source.Object, from source.Origin, want source.Outcome) er
 }
 
 // reasons returns SEVERITY/REASON of the events of the last run.
-func (r *rig) reasons() string {
+func (r *fixture) reasons() string {
 	var list []string
 	for _, e := range r.events {
 		list = append(list, e.Severity+"/"+e.Reason)
@@ -135,7 +135,7 @@ const (
 
 // Saved before announced, announced before pruned.
 func TestOrder(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.run(repository(), at(revision1), source.Stored)
 	var steps []string
 	old := func() string {
@@ -163,7 +163,7 @@ func TestOrder(t *testing.T) {
 
 // What is saved with a status goes with it: a failed run keeps the state of the last good one.
 func TestState(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	first := at(revision1)
 	first.next = source.State("etag 1")
 	r.run(repository(), first, source.Stored)

@@ -17,7 +17,7 @@ func TestTimeouts(t *testing.T) {
 		"resolve": {resolve: stall},
 		"fetch":   {rev: at(revision1).rev, open: stall},
 	} {
-		r := newRig(t)
+		r := newFixture(t)
 		g := repository()
 		g.Spec.Timeout = source.Duration(time.Millisecond)
 		err := r.run(g, from, source.Failed)
@@ -29,7 +29,7 @@ func TestTimeouts(t *testing.T) {
 	if err := source.Within(t.Context(), time.Millisecond, "x", cut); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("error %v tells not what happened", err)
 	}
-	r := newRig(t)
+	r := newFixture(t)
 	g := repository()
 	g.Spec.Timeout = 0 // no limit but the origin's own
 	if err := r.run(g, fails(context.DeadlineExceeded), source.Failed); strings.Contains(err.Error(), "spec.timeout") {
@@ -39,7 +39,7 @@ func TestTimeouts(t *testing.T) {
 
 // The end of the caller's context is recorded nowhere, whatever the run was doing.
 func TestCancellation(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.run(repository(), at(revision1), source.Stored)
 	r.events = nil
 	try := func(doing string, ctx context.Context, from source.Origin) {

@@ -31,15 +31,15 @@ const (
 // heavier one is given to the callers that wait for it, and not kept.
 type Share struct {
 	mu    sync.Mutex
-	known map[question]*answer // the last one begun of each question, under way or kept
+	known map[shareKey]*answer // the last one begun of each question, under way or kept
 	since time.Time            // when the first of those that are kept came
 	bytes int64                // of those that are kept
 
 	asked, shared atomic.Int64 // calls of Do by whose answer they got
 }
 
-// A question is the hash of a key, which may be long, or made of what is secret.
-type question [sha256.Size]byte
+// A shareKey is the hash of a key, which may be long, or made of what is secret.
+type shareKey [sha256.Size]byte
 
 // An answer is one that is kept, or a question under way.
 type answer struct {
@@ -70,7 +70,7 @@ func (s *Share) Do(ctx context.Context, key string, since time.Time, ask func(co
 	if s == nil {
 		return ask(ctx)
 	}
-	for q := question(sha256.Sum256([]byte(key))); ; {
+	for q := shareKey(sha256.Sum256([]byte(key))); ; {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -100,7 +100,7 @@ func (s *Share) Counts() (asked, shared int64) {
 
 // join returns an answer, or a question under way, that was begun no earlier
 // than since; own tells that this call began it.
-func (s *Share) join(ctx context.Context, q question, since time.Time, ask func(context.Context) (any, error)) (a *answer, own bool) {
+func (s *Share) join(ctx context.Context, q shareKey, since time.Time, ask func(context.Context) (any, error)) (a *answer, own bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.trim()
@@ -125,7 +125,7 @@ type askContext struct {
 func (c askContext) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }
 
 // run gets the answer from ask, which may also panic or end the goroutine.
-func (s *Share) run(ctx context.Context, q question, a *answer, ask func(context.Context) (any, error)) {
+func (s *Share) run(ctx context.Context, q shareKey, a *answer, ask func(context.Context) (any, error)) {
 	value, err := any(nil), errors.New("the question was given up")
 	defer func() {
 		if v := recover(); v != nil {
@@ -137,7 +137,7 @@ func (s *Share) run(ctx context.Context, q question, a *answer, ask func(context
 }
 
 // end hands the answer to the callers that wait, and keeps it for others.
-func (s *Share) end(ctx context.Context, q question, a *answer, value any, err error) {
+func (s *Share) end(ctx context.Context, q shareKey, a *answer, value any, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	over := ctx.Err() != nil || !a.deadline.IsZero() && !time.Now().Before(a.deadline)
@@ -164,7 +164,7 @@ func (s *Share) trim() {
 	if s.known != nil && now.Sub(s.since) < maxAnswerAge && len(s.known) < maxAnswers && s.bytes <= maxAnswerBytes-maxAnswer {
 		return
 	}
-	underWay := make(map[question]*answer)
+	underWay := make(map[shareKey]*answer)
 	for q, a := range s.known {
 		if a.cancel != nil {
 			underWay[q] = a
@@ -174,7 +174,7 @@ func (s *Share) trim() {
 }
 
 // leave is called for a caller whose ctx has ended. The last one ends the asking.
-func (s *Share) leave(ctx context.Context, q question, a *answer) {
+func (s *Share) leave(ctx context.Context, q shareKey, a *answer) {
 	s.mu.Lock()
 	a.waiters--
 	last := a.waiters == 0 && a.cancel != nil

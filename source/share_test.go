@@ -347,22 +347,22 @@ func TestShareNil(t *testing.T) {
 	}
 }
 
-// A heavy answer weighs what it says.
-type heavy int64
+// A sizedAnswer weighs what it says.
+type sizedAnswer int64
 
-func (h heavy) Weight() int64 { return int64(h) }
+func (h sizedAnswer) Weight() int64 { return int64(h) }
 
 // The value of a failure may be a nil pointer, whose weight is not asked for.
 func TestShareFailureWithNilValue(t *testing.T) {
 	boom := errors.New("boom")
-	_, err := new(source.Share).Do(t.Context(), "key", time.Time{}, func(context.Context) (any, error) { return (*pointed)(nil), boom })
+	_, err := new(source.Share).Do(t.Context(), "key", time.Time{}, func(context.Context) (any, error) { return (*pointerAnswer)(nil), boom })
 	testenv.ErrorIs(t, err, boom)
 }
 
-// A pointed answer has a weight that a nil one cannot tell.
-type pointed struct{ weight int64 }
+// A pointerAnswer has a weight that a nil one cannot tell.
+type pointerAnswer struct{ weight int64 }
 
-func (p *pointed) Weight() int64 { return p.weight }
+func (p *pointerAnswer) Weight() int64 { return p.weight }
 
 // What is kept is bounded, in number and in bytes; what is too heavy is for
 // those alone who wait for it.
@@ -387,8 +387,8 @@ func TestShareBounded(t *testing.T) {
 		value any
 		want  int
 	}{
-		{10, heavy(1 << 20), 10},
-		{10, heavy(1<<20 + 1), 0},
+		{10, sizedAnswer(1 << 20), 10},
+		{10, sizedAnswer(1<<20 + 1), 0},
 	} {
 		testenv.Equal(t, keptOf(test.n, test.value), test.want, "answers that are kept, of %d of weight %v", test.n, test.value)
 	}

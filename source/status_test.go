@@ -44,7 +44,7 @@ func TestStatusOfKinds(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.kind, func(t *testing.T) {
-			r := newRig(t)
+			r := newFixture(t)
 			version, kind, _ := strings.Cut(test.kind, " ")
 			obj := decodeOne(t, fmt.Sprintf("apiVersion: source.headgate.dev/%s\nkind: %s\nmetadata: {name: x}\n%s", version, kind, test.document))
 			inputs := []artifact.Artifact{{Revision: "main@sha1:1", Digest: "sha256:1"}}
@@ -89,7 +89,7 @@ func TestOldStatus(t *testing.T) {
 		"main/" + id + id[:24]: "main@sha256:" + id + id[:24],
 		"main@sha1:" + id:      "main@sha1:" + id,
 	} {
-		r := newRig(t)
+		r := newFixture(t)
 		r.Load, r.Save = nil, nil
 		g, from := repository(), at(now)
 		from.rev.Inputs = []artifact.Artifact{{Revision: now, Digest: "sha256:1"}}
@@ -105,7 +105,7 @@ func TestOldStatus(t *testing.T) {
 // TestObservedGeneration follows the field through the life of an object: -1
 // until a run has dealt with it, as an API server has it.
 func TestObservedGeneration(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	waiting := fails(fmt.Errorf("soon: %w", source.ErrWaiting))
 	invalid := fails(fmt.Errorf("never: %w", source.ErrInvalid))
 	for i, run := range []struct {

@@ -14,7 +14,7 @@ import (
 
 // Each reason there is to make an artifact, and each not to, in its exact words.
 func TestWhy(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	content := func(revision, digest string) artifact.Artifact {
 		return artifact.Artifact{Revision: revision, Digest: digest}
 	}

@@ -35,29 +35,29 @@ func main() {
 type journey struct {
 	name, title      string
 	functions, files int // bounds
-	do               func(ctx context.Context, l *lab, cover string) error
+	do               func(ctx context.Context, l *workspace, cover string) error
 }
 
 var journeys = []journey{
-	{"fetch", "fetch of a two-file repository over HTTP, cache off", 380, 90, func(ctx context.Context, l *lab, cover string) error {
+	{"fetch", "fetch of a two-file repository over HTTP, cache off", 380, 90, func(ctx context.Context, l *workspace, cover string) error {
 		return output(l.headgate(ctx, cover, l.fetchArgs()...))
 	}},
-	{"again", "fetch again, unchanged", 250, 70, func(ctx context.Context, l *lab, cover string) error {
+	{"again", "fetch again, unchanged", 250, 70, func(ctx context.Context, l *workspace, cover string) error {
 		return output(l.headgate(ctx, cover, l.fetchArgs()...))
 	}},
-	{"bash", "test runner: one POST / of type bash", 150, 50, func(ctx context.Context, l *lab, cover string) error {
+	{"bash", "test runner: one POST / of type bash", 150, 50, func(ctx context.Context, l *workspace, cover string) error {
 		return l.tester(ctx, cover, "/", `{"name":"app","namespace":"default","phase":"Progressing","metadata":{"type":"bash","cmd":"true"}}`, http.StatusOK)
 	}},
-	{"gate", "test runner: one check of a gate", 90, 35, func(ctx context.Context, l *lab, cover string) error {
+	{"gate", "test runner: one check of a gate", 90, 35, func(ctx context.Context, l *workspace, cover string) error {
 		return l.tester(ctx, cover, "/gate/check", `{"name":"app","namespace":"default","phase":"Progressing"}`, http.StatusForbidden)
 	}},
-	{"serve", "serve: one object stored", 520, 130, func(ctx context.Context, l *lab, cover string) error {
+	{"serve", "serve: one object stored", 520, 130, func(ctx context.Context, l *workspace, cover string) error {
 		return l.server(ctx, cover, "outcome=stored", func(string) error { return nil }, "serve", "--addr", "127.0.0.1:0", "-f", l.document, "--store", filepath.Join(l.dir, "served"), "--cache-size", "0")
 	}},
 }
 
-// A lab is the command built with coverage and what it is run on.
-type lab struct {
+// A workspace is the command built with coverage and what it is run on.
+type workspace struct {
 	dir      string
 	command  string
 	document string
@@ -69,7 +69,7 @@ func run(ctx context.Context, check bool, list string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	l := &lab{dir: dir, command: filepath.Join(dir, "headgate"), document: filepath.Join(dir, "sources.yaml")}
+	l := &workspace{dir: dir, command: filepath.Join(dir, "headgate"), document: filepath.Join(dir, "sources.yaml")}
 	if err := output(exec.CommandContext(ctx, "go", "build", "-C", "..", "-cover", "-coverpkg="+module+"/...", "-o", l.command, "./cmd/headgate")); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func run(ctx context.Context, check bool, list string) error {
 	}
 	defer server.Close()
 
-	base, err := l.executed(ctx, "version", func(ctx context.Context, l *lab, cover string) error {
+	base, err := l.executed(ctx, "version", func(ctx context.Context, l *workspace, cover string) error {
 		return output(l.headgate(ctx, cover, "version"))
 	})
 	if err != nil {
@@ -121,7 +121,7 @@ func run(ctx context.Context, check bool, list string) error {
 }
 
 // origin serves a repository of two files over HTTP and writes a GitRepository of it.
-func (l *lab) origin(ctx context.Context) (*httptest.Server, error) {
+func (l *workspace) origin(ctx context.Context) (*httptest.Server, error) {
 	tree, bare := filepath.Join(l.dir, "tree"), filepath.Join(l.dir, "origin", "app.git")
 	if err := os.MkdirAll(tree, 0o777); err != nil {
 		return nil, err
@@ -152,12 +152,12 @@ func (l *lab) origin(ctx context.Context) (*httptest.Server, error) {
 	return server, os.WriteFile(l.document, fmt.Appendf(nil, "apiVersion: source.headgate.dev/v1\nkind: GitRepository\nmetadata: {name: app}\nspec: {url: %s/app.git, interval: 1h, ref: {branch: main}}\n", server.URL), 0o666)
 }
 
-func (l *lab) fetchArgs() []string {
+func (l *workspace) fetchArgs() []string {
 	return []string{"fetch", "-f", l.document, "--store", filepath.Join(l.dir, "store"), "--cache-size", "0"}
 }
 
 // headgate prepares the command without the settings of this environment.
-func (l *lab) headgate(ctx context.Context, cover string, args ...string) *exec.Cmd {
+func (l *workspace) headgate(ctx context.Context, cover string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, l.command, args...)
 	cmd.Dir = l.dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + l.dir, "GOCOVERDIR=" + cover}
@@ -165,7 +165,7 @@ func (l *lab) headgate(ctx context.Context, cover string, args ...string) *exec.
 }
 
 // tester starts a test runner, posts one request, and ends it.
-func (l *lab) tester(ctx context.Context, cover, path, body string, want int) error {
+func (l *workspace) tester(ctx context.Context, cover, path, body string, want int) error {
 	return l.server(ctx, cover, "serving webhooks at ", func(url string) error {
 		resp, err := http.Post(url+path, "application/json", strings.NewReader(body))
 		if err != nil {
@@ -180,7 +180,7 @@ func (l *lab) tester(ctx context.Context, cover, path, body string, want int) er
 }
 
 // server runs a server until it prints a line with the words, calls do with what follows them, and ends the server.
-func (l *lab) server(ctx context.Context, cover, words string, do func(string) error, args ...string) error {
+func (l *workspace) server(ctx context.Context, cover, words string, do func(string) error, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	cmd := l.headgate(ctx, cover, args...)
@@ -209,7 +209,7 @@ func (l *lab) server(ctx context.Context, cover, words string, do func(string) e
 }
 
 // executed returns the functions that a use of the command executes.
-func (l *lab) executed(ctx context.Context, name string, do func(context.Context, *lab, string) error) (map[function]bool, error) {
+func (l *workspace) executed(ctx context.Context, name string, do func(context.Context, *workspace, string) error) (map[function]bool, error) {
 	cover := filepath.Join(l.dir, "cover-"+name)
 	if err := os.Mkdir(cover, 0o777); err != nil {
 		return nil, err

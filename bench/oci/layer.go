@@ -55,8 +55,8 @@ func makeApart(ctx context.Context, out io.Writer, name string) error {
 	return cmd.Run()
 }
 
-// A maker writes a layer.
-type maker struct {
+// A layerWriter writes a layer.
+type layerWriter struct {
 	kind   layerKind
 	packed counter
 	tar    *tar.Writer
@@ -76,7 +76,7 @@ func makeLayer(ctx context.Context, out io.Writer, kind layerKind) error {
 		return fmt.Errorf("go env GOROOT: %w", err)
 	}
 	src := filepath.Join(strings.TrimSpace(string(root)), "src")
-	m := &maker{kind: kind, packed: counter{w: out}, noise: rand.NewChaCha8([32]byte{1})}
+	m := &layerWriter{kind: kind, packed: counter{w: out}, noise: rand.NewChaCha8([32]byte{1})}
 	z := gzip.NewWriter(&m.packed)
 	m.tar = tar.NewWriter(z)
 	for n := 0; err == nil; n++ {
@@ -89,7 +89,7 @@ func makeLayer(ctx context.Context, out io.Writer, kind layerKind) error {
 }
 
 // copy adds the files of src once more.
-func (m *maker) copy(src string, n int) error {
+func (m *layerWriter) copy(src string, n int) error {
 	return filepath.WalkDir(src, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
@@ -124,7 +124,7 @@ func marked(text []byte, n int) []byte {
 }
 
 // text adds a file, or a part of a large one, and noise in its turn.
-func (m *maker) text(name string, data []byte) error {
+func (m *layerWriter) text(name string, data []byte) error {
 	if m.kind.join > 0 {
 		m.joined.Write(data)
 		if int64(m.joined.Len()) < m.kind.join {
@@ -144,7 +144,7 @@ func (m *maker) text(name string, data []byte) error {
 	return m.add(name+".bin", random)
 }
 
-func (m *maker) add(name string, data []byte) error {
+func (m *layerWriter) add(name string, data []byte) error {
 	if m.packed.n >= layerSize {
 		return errFull
 	}

@@ -27,8 +27,8 @@ const (
 	forsaken = "forsaken" // a client for each call, never closed: so the reference does
 )
 
-// A said is what a contestant says of itself.
-type said struct {
+// A contestantReport is what a contestant prints about its calls.
+type contestantReport struct {
 	Calls      int
 	Took       time.Duration // all of them
 	Opened     int           // connections, in all
@@ -38,7 +38,7 @@ type said struct {
 
 const saidFile = "said.json"
 
-func readSaid(dir string) (s said, err error) {
+func readSaid(dir string) (s contestantReport, err error) {
 	text, err := os.ReadFile(filepath.Join(dir, saidFile))
 	if err == nil {
 		err = json.Unmarshal(text, &s)
@@ -74,7 +74,7 @@ func call(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	s := said{Calls: times, Took: time.Since(start)}
+	s := contestantReport{Calls: times, Took: time.Since(start)}
 	caller.Close()
 	for range 100 { // what was closed ends by itself
 		s.Goroutines = runtime.NumGoroutine() - before

@@ -40,7 +40,7 @@ func main() {
 
 type bench struct {
 	contest.Contest
-	said map[*contest.Result][]said
+	said map[*contest.Result][]contestantReport
 	err  error
 }
 
@@ -68,7 +68,7 @@ func run(ctx context.Context, o contest.Options) (missed int, err error) {
 		return 0, err
 	}
 	defer os.RemoveAll(temp)
-	b := &bench{said: map[*contest.Result][]said{}}
+	b := &bench{said: map[*contest.Result][]contestantReport{}}
 	var all []contest.Contestant
 	for _, way := range ways {
 		s, err := serve(way == "TLS")
@@ -106,7 +106,7 @@ func (b *bench) note(r *contest.Result) {
 
 // median of what a contestant said after the first run, which is to warm up;
 // negative when it took no part.
-func (b *bench) median(name string, number func(said) float64) float64 {
+func (b *bench) median(name string, number func(contestantReport) float64) float64 {
 	all := b.said[b.Result[name]]
 	if len(all) < 2 {
 		return -1
@@ -120,7 +120,7 @@ func (b *bench) median(name string, number func(said) float64) float64 {
 }
 
 // most is the highest of all runs, likewise.
-func (b *bench) most(name string, number func(said) float64) float64 {
+func (b *bench) most(name string, number func(contestantReport) float64) float64 {
 	most := -1.0
 	for _, s := range b.said[b.Result[name]] {
 		most = max(most, number(s))
@@ -128,10 +128,10 @@ func (b *bench) most(name string, number func(said) float64) float64 {
 	return most
 }
 
-func took(s said) float64       { return s.Took.Seconds() / float64(s.Calls) }
-func opened(s said) float64     { return float64(s.Opened) }
-func left(s said) float64       { return float64(s.Left) }
-func goroutines(s said) float64 { return float64(s.Goroutines) }
+func took(s contestantReport) float64       { return s.Took.Seconds() / float64(s.Calls) }
+func opened(s contestantReport) float64     { return float64(s.Opened) }
+func left(s contestantReport) float64       { return float64(s.Left) }
+func goroutines(s contestantReport) float64 { return float64(s.Goroutines) }
 
 // report prints the results and returns how many goals were missed.
 func (b *bench) report(out io.Writer) (missed int) {

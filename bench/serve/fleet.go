@@ -43,7 +43,7 @@ func fleetRow(ctx context.Context, o contest.Options) (missed int, err error) {
 	if err := writeObjects(temp, up.port); err != nil {
 		return 0, err
 	}
-	k, err := startKeeper(ctx, command, temp)
+	k, err := startServe(ctx, command, temp)
 	if err != nil {
 		return 0, err
 	}

@@ -77,7 +77,7 @@ func Connect(ctx context.Context, a *bucket.Access) (bucket.Driver, error) {
 		if keys, err = transport.AzureKeys(a.Secret.Name, a.Secret.Secret); err != nil {
 			return nil, bucket.Failed("AuthenticationFailed", fmt.Errorf("spec.secretRef: %w", err))
 		}
-		a.Vault.Conceal(keys.Account)
+		a.SecretReader.Conceal(keys.Account)
 		if keys.SAS == "" {
 			at.query = nil // what the Secret holds is the credential
 		} else if err := at.merge(keys.SAS, a); err != nil {

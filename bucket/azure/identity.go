@@ -98,7 +98,7 @@ func (i *issuer) issue(ctx context.Context) (source.Credential, error) {
 	if err != nil {
 		return source.Credential{}, s.Failed("spec.secretRef: get a token", err)
 	}
-	i.access.Vault.Conceal(t.Token)
+	i.access.SecretReader.Conceal(t.Token)
 	return source.Credential{Token: t.Token, Expires: t.ExpiresOn}, nil
 }
 

@@ -336,7 +336,7 @@ func exchange(a *bucket.Access, config *jwt.Config, at, endpoint *url.URL) func(
 		if err != nil {
 			return source.Credential{}, s.Failed("exchange the key of the service account for a token", err)
 		}
-		a.Vault.Conceal(token.AccessToken)
+		a.SecretReader.Conceal(token.AccessToken)
 		c := source.Credential{Token: token.AccessToken, Expires: token.Expiry}
 		if end := time.Now().Add(maxLife); c.Expires.After(end) {
 			c.Expires = end

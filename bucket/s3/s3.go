@@ -252,7 +252,7 @@ func (d *driver) exchangeKeys(service *url.URL) (func(context.Context) (source.C
 	return func(ctx context.Context) (source.Credential, error) {
 		s := a.TokenService(ctx, client, "check spec.sts.endpoint, and the Secret of spec.sts.secretRef")
 		v, err := retrieve(&credentials.CredContext{Client: s.Client(), Context: ctx})
-		a.Vault.Conceal(v.AccessKeyID, v.SecretAccessKey, v.SessionToken)
+		a.SecretReader.Conceal(v.AccessKeyID, v.SecretAccessKey, v.SessionToken)
 		if err != nil {
 			return source.Credential{}, s.Failed("log in to the token service "+redact.URL(service), err)
 		}

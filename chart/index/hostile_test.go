@@ -222,9 +222,9 @@ func TestMemoryDoesNotGrow(t *testing.T) {
 				}
 				return text + s.comma + strings.TrimPrefix(asked, strings.ReplaceAll(s.begin, "\n", s.newline))
 			}
-			small := cost(t, join(index1), 5, expense{})
+			small := cost(t, join(index1), 5, allocations{})
 			// The large index has 10,800 more versions; keeping the text of an eighth is too much.
-			most := expense{small.mallocs + 500, min(small.bytes+uint64(len(index10)-len(index1))/8, 2<<20)}
+			most := allocations{small.mallocs + 500, min(small.bytes+uint64(len(index10)-len(index1))/8, 2<<20)}
 			if large := cost(t, join(index10), 20, most); large.mallocs > most.mallocs || large.bytes > most.bytes {
 				t.Errorf("%+v for the small one, %+v for the large one", small, large)
 			}
@@ -232,12 +232,12 @@ func TestMemoryDoesNotGrow(t *testing.T) {
 	}
 }
 
-type expense struct{ mallocs, bytes uint64 }
+type allocations struct{ mallocs, bytes uint64 }
 
 // cost returns the least that reading the versions of podinfo takes, or what is
 // no more than enough. Pools drop one buffer in four under the race detector, so
 // it reads often.
-func cost(t *testing.T, text string, times int, enough expense) (least expense) {
+func cost(t *testing.T, text string, times int, enough allocations) (least allocations) {
 	t.Helper()
 	for n := range times {
 		var before, after runtime.MemStats
@@ -251,7 +251,7 @@ func cost(t *testing.T, text string, times int, enough expense) (least expense) 
 		if count != 20 {
 			t.Fatalf("%d versions", count)
 		}
-		e := expense{after.Mallocs - before.Mallocs, after.TotalAlloc - before.TotalAlloc}
+		e := allocations{after.Mallocs - before.Mallocs, after.TotalAlloc - before.TotalAlloc}
 		if n == 0 || e.bytes < least.bytes {
 			least = e
 		}

@@ -32,7 +32,7 @@ func TestEntriesOfEveryShape(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			text := s.write(charts, 3)
 			for _, size := range []int{1, 7, len(text)} {
-				list, err := all(index.Entries(pieces{strings.NewReader(text), size}, "podinfo"))
+				list, err := all(index.Entries(chunkReader{strings.NewReader(text), size}, "podinfo"))
 				if err != nil {
 					t.Fatalf("in pieces of %d bytes: %v\n%s", size, err, text)
 				}
@@ -59,7 +59,7 @@ func TestLinesWithMoreThanOneChart(t *testing.T) {
 	text := `{"apiVersion":"v1","entries":{"a":[` + entry + ",\n" + entry + `],"b":[` + "\n{},\n{}\n" + `],"a":[` + entry + `],"b":[{},` + "\n" + `{}],"a":[` + entry + "]}}"
 	for _, size := range []int{1, 2, 3, 5, 7, 100, 1000} {
 		var lines []int
-		for e, err := range index.Entries(pieces{strings.NewReader(text), size}, "a") {
+		for e, err := range index.Entries(chunkReader{strings.NewReader(text), size}, "a") {
 			must(t, err)
 			lines = append(lines, e.Line)
 		}
@@ -76,7 +76,7 @@ func same(t *testing.T, text, name string) {
 		return // what is passed over need not be valid
 	}
 	for _, size := range []int{1, 1 << 20} {
-		got, err := all(index.Entries(pieces{strings.NewReader(text), size}, name))
+		got, err := all(index.Entries(chunkReader{strings.NewReader(text), size}, name))
 		if oddBreaks(text) {
 			got, want = withoutLines(got), withoutLines(want)
 		}
@@ -103,13 +103,13 @@ func short(list []index.Entry) string {
 	return fmt.Sprintf("%d: %.300s", len(list), fmt.Sprintf("%+v", list))
 }
 
-// pieces is a reader of at most so many bytes at a time.
-type pieces struct {
+// chunkReader is a reader of at most so many bytes at a time.
+type chunkReader struct {
 	*strings.Reader
 	size int
 }
 
-func (p pieces) Read(b []byte) (int, error) { return p.Reader.Read(b[:min(len(b), p.size)]) }
+func (p chunkReader) Read(b []byte) (int, error) { return p.Reader.Read(b[:min(len(b), p.size)]) }
 
 // cut shortens a text that is padded.
 func cut(text string) string {

@@ -387,8 +387,8 @@ func (f *manifestFlags) register(c *cobra.Command) {
 	registerSecrets(c, &f.secrets)
 }
 
-// A book is what the documents of a rollout say.
-type book struct {
+// rolloutDocuments are the documents of a rollout, decoded.
+type rolloutDocuments struct {
 	canaries  []*rollout.Canary
 	warnings  []error
 	texts     []text
@@ -401,13 +401,13 @@ type text struct {
 	data []byte
 }
 
-// readBook reads the documents. Their warnings are told with an error, or else
+// readDocuments reads the documents. Their warnings are told with an error, or else
 // by the caller.
-func (p *program) readBook(f *manifestFlags) (*book, error) {
+func (p *program) readDocuments(f *manifestFlags) (*rolloutDocuments, error) {
 	if len(f.files) == 0 {
 		return nil, usage("give a Canary with -f")
 	}
-	b := &book{documents: new(source.Set)}
+	b := &rolloutDocuments{documents: new(source.Set)}
 	var errs []error
 	for _, name := range f.files {
 		errs = append(errs, p.decode(name, nil, &b.warnings, func(t text) error {
@@ -430,7 +430,7 @@ func (p *program) readBook(f *manifestFlags) (*book, error) {
 
 // refusal returns what no analysis of a canary starts with. Decode has warned of
 // the same, with the line: that is the error then, and no warning any more.
-func (b *book) refusal(c *rollout.Canary) error {
+func (b *rolloutDocuments) refusal(c *rollout.Canary) error {
 	var located []error
 	rules := document.Split(c.Check())
 	for _, rule := range rules {
@@ -499,7 +499,7 @@ func (p *program) decode(root string, exclude []string, warnings *[]error, decod
 }
 
 // find returns the canary called NAME or NAMESPACE/NAME, with "" the only one there is.
-func (b *book) find(name string) (*rollout.Canary, error) {
+func (b *rolloutDocuments) find(name string) (*rollout.Canary, error) {
 	var found []*rollout.Canary
 	var names []string
 	for _, c := range b.canaries {
@@ -524,8 +524,8 @@ func (b *book) find(name string) (*rollout.Canary, error) {
 
 // chosenCanary reads the manifests and returns the canary that is named, if an
 // analysis runs with it.
-func (p *program) chosenCanary(f *manifestFlags, name string) (*rollout.Canary, *book, error) {
-	b, err := p.readBook(f)
+func (p *program) chosenCanary(f *manifestFlags, name string) (*rollout.Canary, *rolloutDocuments, error) {
+	b, err := p.readDocuments(f)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -538,7 +538,7 @@ func (p *program) chosenCanary(f *manifestFlags, name string) (*rollout.Canary, 
 }
 
 // collect reads the documents of one kind from all files.
-func collect[T any](b *book, decode func(string, io.Reader) ([]T, error)) ([]T, error) {
+func collect[T any](b *rolloutDocuments, decode func(string, io.Reader) ([]T, error)) ([]T, error) {
 	var all []T
 	var errs []error
 	for _, t := range b.texts {
@@ -570,7 +570,7 @@ func completeCanaries(f *manifestFlags) cobra.CompletionFunc {
 func (f *manifestFlags) offered() []*rollout.Canary {
 	files := slices.Compact(slices.Sorted(slices.Values(f.files))) // flags are parsed twice for completion
 	quiet := &program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
-	b, err := quiet.readBook(&manifestFlags{files: files})
+	b, err := quiet.readDocuments(&manifestFlags{files: files})
 	if err != nil {
 		return nil
 	}

@@ -19,7 +19,7 @@ import (
 
 // eventFlags say which events are shown, and how.
 type eventFlags struct {
-	keptFlags
+	statusStoreFlags
 	query api.EventQuery
 	since string
 }
@@ -40,7 +40,7 @@ Exit codes: 0 the events were printed, 1 the server refused or cannot be reached
 		Example: `  headgate events gitrepository/app --since 1h --severity error`,
 		RunE:    func(c *cobra.Command, args []string) error { return p.runEvents(c.Context(), f, args) },
 	}
-	f.keptFlags.register(p, c)
+	f.statusStoreFlags.register(p, c)
 	f.registerFormat(c, "table", "wide", "json", "yaml")
 	fl := c.Flags()
 	fl.BoolVarP(&f.watch, "watch", "w", false, "print new events as they happen")
@@ -83,7 +83,7 @@ func (p *program) runEvents(ctx context.Context, f *eventFlags, args []string) e
 	if err != nil {
 		return err
 	}
-	k, err := p.openKept(&f.keptFlags, nil, false, true)
+	k, err := p.openStatusStore(&f.statusStoreFlags, nil, false, true)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (p *program) runEvents(ctx context.Context, f *eventFlags, args []string) e
 }
 
 func (p *program) reconcile() *cobra.Command {
-	f, wait := new(keptFlags), false
+	f, wait := new(statusStoreFlags), false
 	c := &cobra.Command{
 		Use:   "reconcile {KIND/NAME... | --all | -n NAMESPACE | -l LABELS}",
 		Short: "Check sources now, not at their next interval",
@@ -136,8 +136,8 @@ Exit codes: 0 all sources are ready, or with --wait=false requested, 1 something
 	return c
 }
 
-func (p *program) runReconcile(ctx context.Context, f *keptFlags, args []string, wait bool) error {
-	k, err := p.openKept(f, args, true, true)
+func (p *program) runReconcile(ctx context.Context, f *statusStoreFlags, args []string, wait bool) error {
+	k, err := p.openStatusStore(f, args, true, true)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (p *program) runReconcile(ctx context.Context, f *keptFlags, args []string,
 
 // reconcileAll has the server reconcile sources: each when those that it needs have
 // ended, and otherwise all at once.
-func (k *kept) reconcileAll(ctx context.Context, found []api.Source) ([]*row, error) {
+func (k *statusStore) reconcileAll(ctx context.Context, found []api.Source) ([]*row, error) {
 	objects, rows, ended := make([]source.Object, len(found)), make([]*row, len(found)), make([]chan struct{}, len(found))
 	for i, s := range found {
 		obj, err := decoded(s.Document)
@@ -190,7 +190,7 @@ func (k *kept) reconcileAll(ctx context.Context, found []api.Source) ([]*row, er
 }
 
 // reconcileOne has the server reconcile a source, and waits for the end of its run.
-func (k *kept) reconcileOne(ctx context.Context, ref source.Reference, r *row) {
+func (k *statusStore) reconcileOne(ctx context.Context, ref source.Reference, r *row) {
 	s, ticket, err := k.client.Reconcile(ctx, ref, api.Change{By: k.user()}, time.Minute)
 	for err == nil && (s.Last == nil || s.Last.Number < ticket.Run || s.Document == "") {
 		if err = retry.Sleep(ctx, time.Second); err == nil {

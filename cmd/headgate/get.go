@@ -19,7 +19,7 @@ import (
 )
 
 func (p *program) get() *cobra.Command {
-	f := new(keptFlags)
+	f := new(statusStoreFlags)
 	c := &cobra.Command{
 		Use:   "get [sources] [KIND | KIND/NAME | KIND/NAMESPACE/NAME]...",
 		Short: "Print sources: readiness, revision, last error",
@@ -48,8 +48,8 @@ reached, 2 usage.`,
 	return c
 }
 
-func (p *program) runGet(ctx context.Context, f *keptFlags, args []string) error {
-	k, err := p.openKept(f, args, false, f.watch)
+func (p *program) runGet(ctx context.Context, f *statusStoreFlags, args []string) error {
+	k, err := p.openStatusStore(f, args, false, f.watch)
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func lastMessage(s api.Source) string {
 
 // watch prints sources, and then what changes: what looks as it did is not printed
 // again.
-func (k *kept) watch(ctx context.Context) error {
+func (k *statusStore) watch(ctx context.Context) error {
 	if k.selector != "" {
 		return usage("-w takes no -l")
 	}
@@ -187,7 +187,7 @@ func (k *kept) watch(ctx context.Context) error {
 }
 
 // printDocument prints the document of a source, of JSON in a line.
-func (k *kept) printDocument(ctx context.Context, ref source.Reference) error {
+func (k *statusStore) printDocument(ctx context.Context, ref source.Reference) error {
 	s, err := k.client.Source(ctx, ref)
 	if errors.Is(err, fs.ErrNotExist) { // it is gone again
 		return nil
@@ -240,7 +240,7 @@ Exit codes: 0 done, 1 refused, or the server cannot be reached, 2 usage.`,
 // hold completes a command that suspends or resumes sources, and prints them as they are
 // then. One that fails does not keep the others from it.
 func (p *program) hold(suspend bool, why *api.Change, c *cobra.Command) *cobra.Command {
-	f := new(keptFlags)
+	f := new(statusStoreFlags)
 	f.register(p, c)
 	f.registerFormat(c, "table", "wide", "name")
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -250,8 +250,8 @@ func (p *program) hold(suspend bool, why *api.Change, c *cobra.Command) *cobra.C
 	return c
 }
 
-func (p *program) changeSources(ctx context.Context, f *keptFlags, args []string, suspend bool, why api.Change) error {
-	k, err := p.openKept(f, args, true, false)
+func (p *program) changeSources(ctx context.Context, f *statusStoreFlags, args []string, suspend bool, why api.Change) error {
+	k, err := p.openStatusStore(f, args, true, false)
 	if err != nil {
 		return err
 	}
@@ -285,7 +285,7 @@ func (p *program) changeSources(ctx context.Context, f *keptFlags, args []string
 }
 
 // change suspends or resumes a source.
-func (k *kept) change(ctx context.Context, ref source.Reference, why api.Change, suspend bool) (s api.Source, err error) {
+func (k *statusStore) change(ctx context.Context, ref source.Reference, why api.Change, suspend bool) (s api.Source, err error) {
 	if k.client != nil {
 		ctx, cancel := k.bounded(ctx)
 		defer cancel()
@@ -320,7 +320,7 @@ func (k *kept) change(ctx context.Context, ref source.Reference, why api.Change,
 }
 
 func (p *program) delete() *cobra.Command {
-	f := new(keptFlags)
+	f := new(statusStoreFlags)
 	var force bool
 	c := &cobra.Command{
 		Use:   "delete {KIND/NAME... | --all | -n NAMESPACE | -l LABELS}",
@@ -337,11 +337,11 @@ Exit codes: 0 done, 1 refused, failed, or there is no such object, 2 usage.`,
 	registerStore(c, &f.store)
 	f.selection.register(c)
 	c.Flags().BoolVar(&force, "force", false, "delete even if a server uses the store")
-	c.ValidArgsFunction = p.completeKept(f)
+	c.ValidArgsFunction = p.completeStatuses(f)
 	return c
 }
 
-func (p *program) runDelete(ctx context.Context, f *keptFlags, force bool, args []string) error {
+func (p *program) runDelete(ctx context.Context, f *statusStoreFlags, force bool, args []string) error {
 	if err := cmp.Or(f.choose(args, true), isStore(f.store)); err != nil {
 		return err
 	}

@@ -143,7 +143,7 @@ func (p *program) declaredHook(c *cobra.Command, f *hookFlags, args []string) (r
 			return nil, usage("--%s goes with a URL: set the field of the webhook in the manifest", flag)
 		}
 	}
-	b, err := p.readBook(&f.manifestFlags)
+	b, err := p.readDocuments(&f.manifestFlags)
 	if err != nil {
 		return nil, err
 	}

@@ -247,7 +247,7 @@ func (v *validation) read(t text) error {
 	}
 	canaries, warnings, err := rollout.Decode(t.name, bytes.NewReader(t.data))
 	errs = append(errs, err)
-	b := &book{warnings: warnings}
+	b := &rolloutDocuments{warnings: warnings}
 	for _, c := range canaries {
 		if err := b.refusal(c); err != nil {
 			errs = append(errs, err)

@@ -151,7 +151,7 @@ func (f *runFlags) checkRun() error {
 	}
 	has := func(op traffic.Operation) bool { return f.Actions[op] != nil }
 	proxied, routed := f.proxy.Listen != "", has(traffic.SetRoutes)
-	return refuse([]wrong{
+	return refuse([]flagRule{
 		{f.Revision == "" && !has(traffic.Revision), "give what is rolled out with --revision, or with an operation revision"},
 		{f.Revision != "" && has(traffic.Revision), "--revision and an operation revision exclude each other"},
 		{!proxied && !routed && !f.none, "say how traffic is divided: with --proxy, with an operation set-routes of --exec or --request, or with --no-traffic"},
@@ -164,24 +164,24 @@ func (f *runFlags) checkRun() error {
 	})
 }
 
-// A wrong says what cannot be meant, if it is so.
-type wrong struct {
-	is   bool
-	text string
+// A flagRule is broken by flags that cannot be meant together.
+type flagRule struct {
+	broken bool
+	text   string
 }
 
-// refuse returns the first of what is wrong.
-func refuse(all []wrong) error {
-	for _, w := range all {
-		if w.is {
-			return usage("%s", w.text)
+// refuse returns the error of the first rule that is broken.
+func refuse(all []flagRule) error {
+	for _, rule := range all {
+		if rule.broken {
+			return usage("%s", rule.text)
 		}
 	}
 	return nil
 }
 
 // drive drives a rollout to its end, and prints what became of it.
-func (p *program) drive(ctx context.Context, f *runFlags, canary *rollout.Canary, b *book, file *drive.File) error {
+func (p *program) drive(ctx context.Context, f *runFlags, canary *rollout.Canary, b *rolloutDocuments, file *drive.File) error {
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE) // a reader of the output may leave: the rollout goes on
 	defer signal.Stop(broken)

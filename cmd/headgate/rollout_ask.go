@@ -60,7 +60,7 @@ func (p *program) abort(ctx context.Context, f *askFlags, args []string) (err er
 		return err
 	}
 	var canary *rollout.Canary
-	var b *book
+	var b *rolloutDocuments
 	if len(f.files) > 0 {
 		if canary, b, err = p.chosenCanary(&f.manifestFlags, f.named(args)); err != nil {
 			return err

@@ -33,7 +33,7 @@ func bucketServers(t *testing.T, env *testscript.Env, used func(...string) bool)
 		return nil
 	}
 	ca, lab := testenv.NewCA(t), testenv.NewCA(t)
-	stores, desks := map[string]*testenv.Store{}, env.Values[desksKey{}].(map[string]desk)
+	stores, desks := map[string]*testenv.Store{}, env.Values[desksKey{}].(map[string]recordingServer)
 	for name, config := range map[string]testenv.StoreConfig{
 		"S3":     {},
 		"S3KEYS": {AccessKey: "AKIDREADER", SecretKey: "s3cret-canary"},
@@ -52,7 +52,7 @@ func bucketServers(t *testing.T, env *testscript.Env, used func(...string) bool)
 	}
 	env.Values[storesKey{}] = stores
 	env.Setenv("S3ECHO", strings.TrimPrefix(echoingS3(t), "http://"))
-	gcs := testenv.StartGCS(t, testenv.StoreConfig{Robot: "ci@project.iam.gserviceaccount.com"})
+	gcs := testenv.StartGCS(t, testenv.StoreConfig{ServiceAccount: "ci@project.iam.gserviceaccount.com"})
 	gcs.Bucket("assets").Replace(assets)
 	env.Setenv("GCS", gcs.Host)
 	const sas = "sv=2024-11-04&sr=c&sp=rl&sig=5as-canary"
@@ -112,7 +112,7 @@ func changeBucket(ts *testscript.TestScript, _ bool, args []string) {
 // [list=N] [get=N] [role=N] [index=N] [chart=N] of a phase, and
 // [STATUS=N] of all.
 func asked(ts *testscript.TestScript, _ bool, args []string) {
-	s := ts.Value(desksKey{}).(map[string]desk)[args[0]]
+	s := ts.Value(desksKey{}).(map[string]recordingServer)[args[0]]
 	phases := map[string]testenv.Phase{
 		"list": testenv.ListObjects, "get": testenv.GetObject, "role": testenv.AssumeRole,
 		"index": testenv.GetIndex, "chart": testenv.GetChart,
@@ -139,7 +139,7 @@ func asked(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // answered compares how many requests were answered with a status.
-func answered(s desk, status string, want int) error {
+func answered(s recordingServer, status string, want int) error {
 	got := 0
 	for _, r := range s.Requests() {
 		if strconv.Itoa(r.Status) == status {

@@ -11,8 +11,8 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// A desk is a server that counts what it was asked.
-type desk interface {
+// A recordingServer is a server that counts what it was asked.
+type recordingServer interface {
 	Count(phases ...testenv.Phase) int
 	Requests() []testenv.Request
 	Reset()
@@ -33,7 +33,7 @@ func chartServers(t *testing.T, env *testscript.Env, used func(...string) bool) 
 		return nil
 	}
 	ca := testenv.NewCA(t)
-	all, desks := map[string]*testenv.Charts{}, env.Values[desksKey{}].(map[string]desk)
+	all, desks := map[string]*testenv.Charts{}, env.Values[desksKey{}].(map[string]recordingServer)
 	for name, config := range map[string]testenv.ChartsConfig{
 		"CHARTS":     {},
 		"CHARTSKEYS": {Username: "ci", Password: "s3cret-canary"},

@@ -23,9 +23,9 @@ import (
 // that it got. $TLSHOOKS does the same over TLS, with the certificate in
 // $WORK/ca.crt. /tattle sends back what nobody should see, /number a document with 42, /bare that alone.
 func webhooks(_ *testing.T, env *testscript.Env) error {
-	d := new(doorman)
+	d := new(hookServer)
 	d.called = sync.NewCond(&d.mu)
-	env.Values[doormanKey{}] = d
+	env.Values[hookServerKey{}] = d
 	plain := httptest.NewServer(d)
 	env.Defer(plain.Close)
 	env.Setenv("HOOKS", plain.URL)
@@ -38,10 +38,10 @@ func webhooks(_ *testing.T, env *testscript.Env) error {
 	return os.WriteFile(filepath.Join(env.WorkDir, "ca.crt"), text, 0o600)
 }
 
-type doormanKey struct{}
+type hookServerKey struct{}
 
-// A doorman answers webhooks.
-type doorman struct {
+// A hookServer answers webhooks.
+type hookServer struct {
 	mu    sync.Mutex
 	open  bool
 	flaky int
@@ -50,7 +50,7 @@ type doorman struct {
 	called *sync.Cond // there was another call
 }
 
-func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *hookServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -90,7 +90,7 @@ func (d *doorman) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // called has the webhooks called with paths and bodies that match, or that do
 // not, since they last were: called PATTERN…
 func called(ts *testscript.TestScript, not bool, args []string) {
-	d := ts.Value(doormanKey{}).(*doorman)
+	d := ts.Value(hookServerKey{}).(*hookServer)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	calls := strings.Join(d.calls, "")
@@ -108,7 +108,7 @@ func called(ts *testscript.TestScript, not bool, args []string) {
 
 // until waits for calls that match, and takes them for told: until PATTERN…
 func until(ts *testscript.TestScript, _ bool, args []string) {
-	d := ts.Value(doormanKey{}).(*doorman)
+	d := ts.Value(hookServerKey{}).(*hookServer)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, pattern := range args {
@@ -123,7 +123,7 @@ func until(ts *testscript.TestScript, _ bool, args []string) {
 
 // turn opens or closes the path /gate: gate open|close.
 func turn(ts *testscript.TestScript, _ bool, args []string) {
-	d := ts.Value(doormanKey{}).(*doorman)
+	d := ts.Value(hookServerKey{}).(*hookServer)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.open = args[0] == "open"

@@ -59,7 +59,7 @@ func TestScripts(t *testing.T) {
 			if used("REPO", "PRIVATE", "BROKEN", "STALLED", "CANARY", "BARE", "COMMIT", "SHORT", "commit", "signed") {
 				repositories(t, env)
 			}
-			env.Values[desksKey{}] = map[string]desk{}
+			env.Values[desksKey{}] = map[string]recordingServer{}
 			for name, config := range map[string]testenv.RegistryConfig{
 				"REGISTRY": {}, "LOCKED": {Username: "ci", Password: "s3cret"}, "DENYING": {Defect: &testenv.Defect{Phase: testenv.PutBlob, Status: 403}},
 				"UNREFERRED": {Defect: &testenv.Defect{Phase: testenv.PutManifest, Do: testenv.Serve, Handler: refuseSubjects}},

@@ -101,7 +101,7 @@ func (f *serveFlags) check() error {
 			return usage("-f %s holds the store %s: choose a --store outside, or one whose name begins with a dot", file, f.store)
 		}
 	}
-	return cmp.Or(refuse([]wrong{
+	return cmp.Or(refuse([]flagRule{
 		{len(f.files) == 0, "give objects with -f FILE or -f DIR"},
 		{f.config.Runs < 1, "--parallel: want 1 or more"},
 		{f.config.PerHost < 1, "--per-host: want 1 or more"},
@@ -281,7 +281,7 @@ func (f *listenFlags) register(c *cobra.Command, words listenWords) {
 func (f *listenFlags) guarded() bool { return f.tokens != "" || f.at.ClientCA != "" }
 
 func (f *listenFlags) check() error {
-	return cmp.Or(refuse([]wrong{
+	return cmp.Or(refuse([]flagRule{
 		{(f.at.Cert == "") != (f.at.Key == ""), "--tls-cert and --tls-key go together"},
 		{f.at.ClientCA != "" && f.at.Cert == "", "--client-ca needs --tls-cert and --tls-key"},
 		{f.at.Optional && (f.at.ClientCA == "" || f.tokens == ""), "--client-cert-optional needs --client-ca and --tokens"},

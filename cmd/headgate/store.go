@@ -113,8 +113,8 @@ func isStore(dir string) error {
 	return err
 }
 
-// keptFlags say where sources are kept, and which are meant.
-type keptFlags struct {
+// statusStoreFlags say where statuses of sources are, and which sources are meant.
+type statusStoreFlags struct {
 	serverFlags
 	selection
 	outputFlags
@@ -122,28 +122,28 @@ type keptFlags struct {
 	watch bool
 }
 
-func (f *keptFlags) register(p *program, c *cobra.Command) {
+func (f *statusStoreFlags) register(p *program, c *cobra.Command) {
 	f.serverFlags.register(c, "the server, or unix:PATH of its socket; default the server of --store")
 	registerStore(c, &f.store)
 	f.selection.register(c)
-	c.ValidArgsFunction = p.completeKept(f)
+	c.ValidArgsFunction = p.completeStatuses(f)
 }
 
-// kept is where sources are kept: by a server, or in the files of a store.
-type kept struct {
+// A statusStore gives the statuses of sources: those of a running server, or those in the files of a store.
+type statusStore struct {
 	*program
-	*keptFlags
+	*statusStoreFlags
 	client *api.Client // nil: no server has the store
 	ledger *source.Ledger
 }
 
-// openKept returns where the flags say that sources are kept. Args, which are needed or
+// openStatusStore opens the status store that the flags name. Args, which are needed or
 // not, choose among them. Only a server will do if it must be one.
-func (p *program) openKept(f *keptFlags, args []string, needed, server bool) (*kept, error) {
+func (p *program) openStatusStore(f *statusStoreFlags, args []string, needed, server bool) (*statusStore, error) {
 	if err := f.choose(args, needed); err != nil {
 		return nil, err
 	}
-	k := &kept{p, f, nil, ledgerOf(f.store)}
+	k := &statusStore{p, f, nil, ledgerOf(f.store)}
 	socket, isSocket := strings.CutPrefix(f.server, "unix:")
 	if f.server != "" && !isSocket {
 		c, err := p.connect(&f.serverFlags, "", "")
@@ -181,7 +181,7 @@ func (p *program) openKept(f *keptFlags, args []string, needed, server bool) (*k
 
 // sources returns the sources that are meant, in the order of kind, namespace and name,
 // and what is wrong with documents. They have their documents if they are whole.
-func (k *kept) sources(ctx context.Context, whole bool) (meant []api.Source, defects []string, err error) {
+func (k *statusStore) sources(ctx context.Context, whole bool) (meant []api.Source, defects []string, err error) {
 	var found []api.Source
 	if k.client == nil {
 		set, err := k.ledger.List()
@@ -225,7 +225,7 @@ func (k *kept) sources(ctx context.Context, whole bool) (meant []api.Source, def
 }
 
 // saved says of a saved document what a server says of an object.
-func (k *kept) saved(obj source.Object) (api.Source, error) {
+func (k *statusStore) saved(obj source.Object) (api.Source, error) {
 	hold, err := k.ledger.Suspension(source.ReferenceTo(obj))
 	k.warn(err)
 	v := serve.View{Object: obj, Phase: serve.Idle, Suspension: hold}
@@ -256,13 +256,13 @@ func argument(s api.Source) string {
 	return sourceName(source.Reference{Kind: s.Kind, Namespace: s.Namespace, Name: s.Name})
 }
 
-// completeKept offers the sources of the store, and kinds.
-func (p *program) completeKept(f *keptFlags) cobra.CompletionFunc {
+// completeStatuses offers the sources of the store, and kinds.
+func (p *program) completeStatuses(f *statusStoreFlags) cobra.CompletionFunc {
 	return offer(math.MaxInt, func(ctx context.Context, c *cobra.Command, args []string) []string {
 		quiet := &program{stdin: p.stdin, stdout: p.stderr, stderr: io.Discard, lookup: p.lookup}
 		var found []api.Source
 		_ = quiet.fromEnvironment(c)
-		k, err := quiet.openKept(f, nil, false, false)
+		k, err := quiet.openStatusStore(f, nil, false, false)
 		if err == nil {
 			found, _, err = k.sources(ctx, false)
 		}

@@ -99,7 +99,7 @@ within --shutdown-grace, 2 usage.`,
 func (f *testerFlags) check(lookup func(string) (string, bool)) error {
 	s, r := &f.server, &f.runs
 	busy := []int{http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests, http.StatusServiceUnavailable} // callers try again
-	if err := refuse([]wrong{
+	if err := refuse([]flagRule{
 		{r.Timeout <= 0, "--run-timeout: want more than 0"},
 		{r.Concurrency <= 0, "--concurrency: want more than 0"},
 		{r.Queue <= 0, "--queue: want more than 0"},

@@ -53,7 +53,7 @@ type ChartsConfig struct {
 
 // A Charts server is a running repository of charts. It holds them in memory.
 //
-// Of the misdeeds it knows all but [Loop]: [Endless] gives an index of one
+// Of the defects it knows all but [Loop]: [Endless] gives an index of one
 // version after the other without end, and [Swell] one whose name of a chart is
 // of After bytes and that does not end. The phases are [GetIndex] and [GetChart].
 type Charts struct {
@@ -84,7 +84,7 @@ var chartsEpoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func StartCharts(t testing.TB, c ChartsConfig) *Charts {
 	t.Helper()
 	s := &Charts{
-		fakeServer: fakeServer{breaker: newBreaker(c.Defect), odd: misbehave, refuse: refuseOCI}, t: t, config: c,
+		fakeServer: fakeServer{defectState: newDefectState(c.Defect), odd: misbehave, refuse: refuseOCI}, t: t, config: c,
 		path: "/charts", entries: map[string][]chartEntry{}, files: map[string]chartFile{}, modified: chartsEpoch,
 	}
 	if c.Path != "" {

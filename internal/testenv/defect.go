@@ -32,31 +32,31 @@ const (
 	Stray         Phase = "stray" // all else, such as the request of a client of a server that had the port before
 )
 
-// A Misdeed is what a server does wrong.
-type Misdeed int
+// A DefectKind says what a server does wrong.
+type DefectKind int
 
-// The misdeeds. Those of content happen after Defect.After bytes of the answer.
+// The kinds of defects. Those of content happen after Defect.After bytes of the answer.
 const (
-	Answer Misdeed = iota // answers with Status, Header and Body instead
-	Stall                 // sends nothing more, and does not end
-	Cut                   // closes the connection
-	End                   // ends the answer as if it were complete
-	Flip                  // inverts one byte
+	Answer DefectKind = iota // answers with Status, Header and Body instead
+	Stall                    // sends nothing more, and does not end
+	Cut                      // closes the connection
+	End                      // ends the answer as if it were complete
+	Flip                     // inverts one byte
 )
 
-// The misdeeds of servers of content: registries, repositories of charts, object stores.
+// The defects of servers of content: registries, repositories of charts, object stores.
 const (
-	Serve   Misdeed = iota + 100 // lets Handler answer
-	Leak                         // answers with Status and an error that repeats the credentials of the request
-	Endless                      // gives pages of tags without end
-	Loop                         // gives a page of tags whose next page is itself
-	Swell                        // sends After bytes of JSON that does not end
+	Serve   DefectKind = iota + 100 // lets Handler answer
+	Leak                            // answers with Status and an error that repeats the credentials of the request
+	Endless                         // gives pages of tags without end
+	Loop                            // gives a page of tags whose next page is itself
+	Swell                           // sends After bytes of JSON that does not end
 )
 
 // A Defect makes a server misbehave in one phase.
 type Defect struct {
 	Phase Phase // "" means every phase
-	Do    Misdeed
+	Do    DefectKind
 	After int64 // bytes of the answer that are right; negative: not even the header is sent
 	Times int   // how many requests are affected, the first ones; 0 means all
 
@@ -76,8 +76,8 @@ func Redirect(to string) *Defect {
 // Status returns a defect that answers every request with a status.
 func Status(code int) *Defect { return &Defect{Status: code} }
 
-// A breaker holds the defect of a server.
-type breaker struct {
+// A defectState holds the defect of a server.
+type defectState struct {
 	done chan struct{} // closed when the server ends
 
 	mu      sync.Mutex
@@ -87,15 +87,15 @@ type breaker struct {
 	stalled chan struct{} // closed with the first
 }
 
-func newBreaker(d *Defect) *breaker {
-	b := &breaker{done: make(chan struct{})}
+func newDefectState(d *Defect) *defectState {
+	b := &defectState{done: make(chan struct{})}
 	b.Break(d)
 	return b
 }
 
 // Break makes the server misbehave from now on, nil makes it serve well again.
 // The channel is closed when a [Stall] has begun.
-func (b *breaker) Break(d *Defect) (stalled <-chan struct{}) {
+func (b *defectState) Break(d *Defect) (stalled <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.defect, b.hits, b.begun, b.stalled = d, 0, 0, make(chan struct{})
@@ -103,7 +103,7 @@ func (b *breaker) Break(d *Defect) (stalled <-chan struct{}) {
 }
 
 // stall notes a stall of a defect, which may not be that of now any more.
-func (b *breaker) stall(of chan struct{}) {
+func (b *defectState) stall(of chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if of != b.stalled {
@@ -114,23 +114,23 @@ func (b *breaker) stall(of chan struct{}) {
 	}
 }
 
-// Stalls returns how many answers stalled since [breaker.Break], and whether
+// Stalls returns how many answers stalled since [defectState.Break], and whether
 // the server has a defect that makes them, [Stall].
-func (b *breaker) Stalls() (begun int, expected bool) {
+func (b *defectState) Stalls() (begun int, expected bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.begun, b.defect != nil && b.defect.Do == Stall
 }
 
 // Stalled returns a channel that is closed when a [Stall] has begun.
-func (b *breaker) Stalled() <-chan struct{} {
+func (b *defectState) Stalled() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.stalled
 }
 
 // met returns the defect that applies to a request of a phase, nil for none.
-func (b *breaker) met(phase Phase) *Defect {
+func (b *defectState) met(phase Phase) *Defect {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	d := b.defect
@@ -146,7 +146,7 @@ func (b *breaker) met(phase Phase) *Defect {
 // A faultyResponse passes an answer on until its defect sets in.
 type faultyResponse struct {
 	http.ResponseWriter
-	of     *breaker
+	of     *defectState
 	ended  <-chan struct{} // the request
 	stall  chan struct{}   // of the defect
 	defect Defect
@@ -155,7 +155,7 @@ type faultyResponse struct {
 }
 
 // spoil returns a writer of the answer that has the defect.
-func (b *breaker) spoil(w http.ResponseWriter, r *http.Request, d Defect) http.ResponseWriter {
+func (b *defectState) spoil(w http.ResponseWriter, r *http.Request, d Defect) http.ResponseWriter {
 	b.mu.Lock()
 	f := &faultyResponse{ResponseWriter: w, of: b, ended: r.Context().Done(), stall: b.stalled, defect: d}
 	b.mu.Unlock()

@@ -69,7 +69,7 @@ func ServeHTTP(t testing.TB, c HTTP, repo *Repo) *Server {
 // ServeAll is [ServeHTTP] for several repositories, each by its path below the server.
 func ServeAll(t testing.TB, c HTTP, repos map[string]*Repo) *Server {
 	t.Helper()
-	s := &Server{fakeServer: fakeServer{breaker: newBreaker(c.Defect)}, config: c, repos: repos}
+	s := &Server{fakeServer: fakeServer{defectState: newDefectState(c.Defect)}, config: c, repos: repos}
 	s.listen(t, s.serve, secured(c.CA, c.Mutual, c.Names), true)
 	s.URL = s.Base
 	return s

@@ -47,7 +47,7 @@ func ServeGitHub(t testing.TB, c GitHub) *GitHubServer {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	s := &GitHubServer{fakeServer: fakeServer{breaker: newBreaker(nil)}, config: c, tokens: map[string]time.Time{}}
+	s := &GitHubServer{fakeServer: fakeServer{defectState: newDefectState(nil)}, config: c, tokens: map[string]time.Time{}}
 	s.listen(t, s.serve, c.CA.ServerConfig(false, c.Names...), true)
 	s.URL = s.Base
 	return s

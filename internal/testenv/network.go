@@ -99,7 +99,7 @@ func dial(d *net.Dialer, ctx context.Context, family, addr string) (net.Conn, er
 			conn, err = (&net.Dialer{Timeout: d.Timeout}).DialContext(ctx, "tcp", "127.0.0.1:"+port)
 		}
 		if err == nil {
-			return &elsewhere{conn, to}, nil
+			return &remoteAddrConn{conn, to}, nil
 		}
 		if first == nil {
 			first = &net.OpError{Op: "dial", Net: family, Addr: to, Err: err}
@@ -108,29 +108,29 @@ func dial(d *net.Dialer, ctx context.Context, family, addr string) (net.Conn, er
 	return nil, first
 }
 
-// An elsewhere connection is to an address that this machine lacks.
-type elsewhere struct {
+// A remoteAddrConn claims to be connected to an address that this machine lacks.
+type remoteAddrConn struct {
 	net.Conn
 	at net.Addr
 }
 
-func (e *elsewhere) RemoteAddr() net.Addr { return e.at }
+func (e *remoteAddrConn) RemoteAddr() net.Addr { return e.at }
 
-// A Narrow is a host that a server at a public address must not lead to.
-type Narrow struct {
+// A PrivateHost is a host that a server at a public address must not lead to.
+type PrivateHost struct {
 	Host     string // as in a URL
 	Metadata bool   // of a metadata service, which nothing opens
 }
 
-// Narrows returns hosts of all sorts, by address and by name.
-func Narrows(t testing.TB) []Narrow {
+// PrivateHosts returns hosts of all sorts, by address and by name.
+func PrivateHosts(t testing.TB) []PrivateHost {
 	for name, address := range map[string]string{
 		"loopback.example": "127.0.0.1", "2130706433": "127.0.0.1", "link.example": "169.254.9.9", "site.example": "10.0.0.7", "shared.example": "100.64.0.7",
 		"six.example": "fd00::7", "translated.example": "64:ff9b::a00:7", "metadata.example": "169.254.169.254", "metadata.google.internal": "169.254.169.254",
 	} {
 		Resolve(t, name, address)
 	}
-	return []Narrow{
+	return []PrivateHost{
 		{"127.0.0.1", false}, {"127.9.9.9", false}, {"[::1]", false}, {"[::ffff:127.0.0.1]", false}, {"0.0.0.0", false}, {"[::]", false},
 		{"localhost", false}, {"loopback.example", false}, {"2130706433", false},
 		{"169.254.9.9", false}, {"[fe80::1]", false}, {"link.example", false},

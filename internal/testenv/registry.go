@@ -67,7 +67,7 @@ type Registry struct {
 func StartRegistry(t testing.TB, c RegistryConfig) *Registry {
 	t.Helper()
 	g := &Registry{
-		fakeServer: fakeServer{breaker: newBreaker(c.Defect), odd: swells, refuse: refuseOCI}, t: t, config: c,
+		fakeServer: fakeServer{defectState: newDefectState(c.Defect), odd: swells, refuse: refuseOCI}, t: t, config: c,
 		inner:   registry.New(registry.Logger(quiet), registry.WithReferrersSupport(true)),
 		planted: map[string]plant{}, tokens: map[string]int{},
 	}

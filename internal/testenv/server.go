@@ -18,7 +18,7 @@ import (
 // A fakeServer is what all servers have in common: a place on loopback, what was
 // asked there so far, and a defect.
 type fakeServer struct {
-	*breaker
+	*defectState
 	Host string // 127.0.0.1:PORT, an endpoint
 	Base string // http://HOST or https://HOST
 
@@ -26,7 +26,7 @@ type fakeServer struct {
 	received atomic.Int64 // of requests
 
 	refuse func(w http.ResponseWriter, r *http.Request, status int, message string)
-	odd    func(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) // misdeeds of its own: Endless, Loop and Swell
+	odd    func(w http.ResponseWriter, r *http.Request, d Defect, next http.Handler) // defects of its own: Endless, Loop and Swell
 
 	mu       sync.Mutex
 	requests []*Request

@@ -51,8 +51,8 @@ type StoreConfig struct {
 	Arrange                    func(keys []string) []string // what is listed in which order, of keys sorted as bytes
 
 	// Google
-	Robot string // give tokens for the key of the service account of this e-mail address, see [Store.Key], and want one
-	Empty bool   // precede each page by an empty one, as may be
+	ServiceAccount string // give tokens for the key of the service account of this e-mail address, see [Store.Key], and want one
+	Empty          bool   // precede each page by an empty one, as may be
 
 	// Azure
 	Account        string // "" is acme
@@ -69,7 +69,7 @@ type StoreConfig struct {
 // A Store is a running object store. It holds objects in memory, and verifies
 // signatures and tokens. Its token service or authority is at [Store.Base].
 //
-// Of the misdeeds it knows all: [Loop] gives pages without objects and with one
+// Of the defects it knows all: [Loop] gives pages without objects and with one
 // page token, [Endless] pages of new objects without end, and [Swell] a page,
 // or a content, that does not end.
 type Store struct {
@@ -114,7 +114,7 @@ type refusal struct {
 
 func (d dialect) start(t testing.TB, c StoreConfig, http2 bool) *Store {
 	t.Helper()
-	s := &Store{fakeServer: fakeServer{breaker: newBreaker(c.Defect)}, config: c, dialect: d, buckets: map[string]*StoreBucket{}, issued: map[string]*session{}}
+	s := &Store{fakeServer: fakeServer{defectState: newDefectState(c.Defect)}, config: c, dialect: d, buckets: map[string]*StoreBucket{}, issued: map[string]*session{}}
 	s.odd, s.fakeServer.refuse = s.misbehave, func(w http.ResponseWriter, r *http.Request, status int, message string) {
 		d.refuse(w, r, &refusal{status: status, code: "UnknownError", message: message})
 	}

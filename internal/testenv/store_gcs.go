@@ -102,7 +102,7 @@ func pageGCS(_ *Store, w http.ResponseWriter, _ *http.Request, p storePage) {
 func verifyGCS(s *Store, r *http.Request, _ []byte, _ Phase) *refusal {
 	token, given := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	switch c := s.config; {
-	case c.Robot+c.Token == "", !given && c.Anonymous, c.Token != "" && same(token, c.Token):
+	case c.ServiceAccount+c.Token == "", !given && c.Anonymous, c.Token != "" && same(token, c.Token):
 		return nil
 	case !given:
 		return &refusal{status: 401, code: "required", message: "Anonymous caller does not have storage.objects.list access to the Google Cloud Storage bucket."}
@@ -135,7 +135,7 @@ func (s *Store) Key() []byte {
 	}
 	text, _ := json.Marshal(map[string]string{
 		"type": "service_account", "private_key_id": robotKeyID, "private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
-		"client_email": s.config.Robot, "token_uri": s.TokenURL(), "universe_domain": "googleapis.com",
+		"client_email": s.config.ServiceAccount, "token_uri": s.TokenURL(), "universe_domain": "googleapis.com",
 	})
 	return text
 }
@@ -153,7 +153,7 @@ func exchangeKey(s *Store, w http.ResponseWriter, r *http.Request, _ Phase) {
 	switch {
 	case err != nil || token.Header["kid"] != robotKeyID || r.PostFormValue("grant_type") != "urn:ietf:params:oauth:grant-type:jwt-bearer":
 		problem = "Invalid JWT."
-	case s.config.Robot == "" || claims["iss"] != s.config.Robot:
+	case s.config.ServiceAccount == "" || claims["iss"] != s.config.ServiceAccount:
 		problem = "Invalid grant: account not found"
 	case claims["aud"] != s.TokenURL():
 		problem = "Invalid JWT: Failed audience check."

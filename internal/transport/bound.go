@@ -46,15 +46,15 @@ func newBound(c Config) *bound {
 		}
 		b.origin, b.header = origin.Of(clean), auth.Header()
 		c.Origin = clean
-		if c.Fence == nil {
-			c.Fence = NewFence(clean, nil)
+		if c.Guard == nil {
+			c.Guard = NewNetworkGuard(clean, nil)
 		}
 	}
 	b.way = c
 	b.own = c.Origin != nil && c.TLS != nil && len(c.TLS.Certificates) > 0
 	// Where another server named Origin, connections are not those of others: that
 	// they were allowed to connect says nothing.
-	if c.Reuse != nil && c.Origin != nil && c.Fence.from == nil {
+	if c.Reuse != nil && c.Origin != nil && c.Guard.from == nil {
 		b.shared = c.shared(b.own)
 	}
 	return b
@@ -195,7 +195,7 @@ func (c *Config) step(req *http.Request) (*step, *http.Request, error) {
 	}
 	at := zone.OfHost(req.URL)
 	ip, _ := zone.Literal(s.host)
-	own := s.sent.host == s.host || c.Fence != nil && c.Fence.Is(s.host)
+	own := s.sent.host == s.host || c.Guard != nil && c.Guard.Is(s.host)
 	if !own && strings.ContainsFunc(s.host, func(r rune) bool { return r > unicode.MaxASCII }) {
 		at = Link // the proxy is sent a name in ASCII, which may be any
 	}
@@ -209,7 +209,7 @@ func (c *Config) step(req *http.Request) (*step, *http.Request, error) {
 // answers notes where the answer comes from.
 func (s *step) answers(from Zone) {
 	s.found.Store(int64(from))
-	if f := s.way.Fence; f != nil && f.Is(s.host) {
+	if f := s.way.Guard; f != nil && f.Is(s.host) {
 		f.Found(from)
 	}
 }

@@ -43,10 +43,10 @@ type Config struct {
 	// gives. It looks up names itself, so that with it their spelling is judged.
 	Proxy func(*http.Request) (*url.URL, error)
 
-	// Fence judges where Origin leads, by redirects or in what it serves, and
-	// Networks are what it may lead to all the same. The default is NewFence(Origin,
+	// Guard judges where Origin leads, by redirects or in what it serves, and
+	// Networks are what it may lead to all the same. The default is NewNetworkGuard(Origin,
 	// nil); without Origin redirects alone are judged.
-	Fence    *Fence
+	Guard    *NetworkGuard
 	Networks *source.Networks
 
 	// Reuse has connections to Origin that others have opened, which are used

@@ -35,7 +35,7 @@
 //     and is trusted for proxies too.
 //   - Proxies come from the configuration only; the environment is not read.
 //   - A server cannot send us into a network narrower than its own, by a redirect or
-//     by what it serves: see [Fence]. Each address is judged when it is connected
+//     by what it serves: see [NetworkGuard]. Each address is judged when it is connected
 //     to, after it was looked up; behind a proxy the spelling of the host is, and one
 //     that is not ASCII counts as the narrowest.
 //   - Waiting is bounded in each phase: connecting, TLS handshake, response

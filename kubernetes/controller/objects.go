@@ -272,7 +272,7 @@ func referenceTo(o client.Object) source.Reference {
 
 // see takes over what the API server has of an object; ours says that it answered a patch of this controller.
 func (c *controller) see(o any, ours bool) {
-	seen, ok := o.(*sighting)
+	seen, ok := o.(*cachedSource)
 	if u, raw := o.(*unstructured.Unstructured); raw && !c.known(u) { // an answer, or of a cache with other options
 		seen, ok = c.scope.sight(u), true
 	}

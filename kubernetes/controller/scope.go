@@ -39,16 +39,16 @@ func (s Scope) selects(o client.Object) bool {
 	return s.Has(referenceTo(o))
 }
 
-// A sighting is an object as the cache of the manager keeps it: what tells it from others and how it was deleted. What
+// A cachedSource is an object as the cache of the manager keeps it: what tells it from others and how it was deleted. What
 // it asks for is beside that until the controller has taken it over.
-type sighting struct {
+type cachedSource struct {
 	metav1.PartialObjectMetadata
 	foreign bool    // outside of the scope
 	object  *object // nil after it was taken over
 	problem error   // why there is none
 }
 
-// keep is the transform of the cache: of a source it makes a sighting.
+// keep is the transform of the cache: of a source it makes a cachedSource.
 func (s Scope) keep(in any) (any, error) {
 	if o, ok := in.(client.Object); ok {
 		o.SetManagedFields(nil)
@@ -60,8 +60,8 @@ func (s Scope) keep(in any) (any, error) {
 }
 
 // sight decodes an object: of one outside of the scope what others are made of.
-func (s Scope) sight(u *unstructured.Unstructured) *sighting {
-	seen := &sighting{foreign: !s.selects(u)}
+func (s Scope) sight(u *unstructured.Unstructured) *cachedSource {
+	seen := &cachedSource{foreign: !s.selects(u)}
 	seen.SetGroupVersionKind(u.GroupVersionKind())
 	seen.Namespace, seen.Name, seen.UID, seen.ResourceVersion = u.GetNamespace(), u.GetName(), u.GetUID(), u.GetResourceVersion()
 	seen.DeletionTimestamp, seen.Finalizers = u.GetDeletionTimestamp(), u.GetFinalizers()

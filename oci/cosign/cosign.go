@@ -164,7 +164,7 @@ type found struct {
 
 // attempt returns the signer of the first signature of subject that holds.
 func (v *verifier) attempt(ctx context.Context, j judge, subject ocispec.Descriptor) (string, error) {
-	t := attempt.Tally{Subject: v.repo.Name() + "@" + subject.Digest.String(), Unsigned: "is not signed: sign it with cosign sign"}
+	t := attempt.Failures{Subject: v.repo.Name() + "@" + subject.Digest.String(), Unsigned: "is not signed: sign it with cosign sign"}
 	others := 0 // manifests that refer to the subject and are no signatures
 	for _, list := range []iter.Seq[found]{v.bundles(ctx, subject), v.layers(ctx, subject)} {
 		for s := range list {

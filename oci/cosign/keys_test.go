@@ -296,7 +296,7 @@ var registries = map[string]testenv.RegistryConfig{
 // connect returns a repository of g.
 func connect(t testing.TB, g *testenv.Registry, repo string) *oci.Repository {
 	t.Helper()
-	r, err := oci.Connect(t.Context(), oci.Access{URL: g.URL(repo), Insecure: true}, source.Env{}, &transport.Vault{Namespace: "default"})
+	r, err := oci.Connect(t.Context(), oci.Access{URL: g.URL(repo), Insecure: true}, source.Env{}, &transport.SecretReader{Namespace: "default"})
 	must(t, err)
 	t.Cleanup(r.Close)
 	return r

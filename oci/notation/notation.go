@@ -73,7 +73,7 @@ func (v *verifier) Verify(ctx context.Context, subject ocispec.Descriptor) (sour
 	if err != nil {
 		return source.Verification{}, err
 	}
-	t := attempt.Tally{Subject: name + "@" + subject.Digest.String(), Unsigned: "has no signature: sign it with notation sign"}
+	t := attempt.Failures{Subject: name + "@" + subject.Digest.String(), Unsigned: "has no signature: sign it with notation sign"}
 	tried := 0
 	for d, err := range v.repo.Referrers(ctx, subject, artifactType) {
 		if err != nil {
@@ -136,12 +136,12 @@ func readSignature(ctx context.Context, r *oci.Repository, d ocispec.Descriptor)
 type judge struct {
 	statement
 	verifier  notation.Verifier
-	inquirers map[trustpolicy.ValidationType]*inquirer // by the check that asks
+	inquirers map[trustpolicy.ValidationType]*revocationChecker // by the check that asks
 }
 
 // judge returns the judge of a statement. It asks about revocation with web.
 func (t *trust) judge(s statement, web *http.Client) (*judge, error) {
-	signers, stamps, err := inquirers(t, web)
+	signers, stamps, err := revocationCheckers(t, web)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func (t *trust) judge(s statement, web *http.Client) (*judge, error) {
 	if err != nil {
 		return nil, fmt.Errorf("secret %s: %s: %w", t.secret, policyKey, err)
 	}
-	return &judge{s, v, map[trustpolicy.ValidationType]*inquirer{
+	return &judge{s, v, map[trustpolicy.ValidationType]*revocationChecker{
 		trustpolicy.TypeRevocation: signers, trustpolicy.TypeAuthenticTimestamp: stamps,
 	}}, nil
 }

@@ -47,7 +47,7 @@ type signedRepository struct {
 func newRepository(t *testing.T, c testenv.RegistryConfig) *signedRepository {
 	t.Helper()
 	g := testenv.StartRegistry(t, c)
-	v := &transport.Vault{Namespace: "default"}
+	v := &transport.SecretReader{Namespace: "default"}
 	repo, err := oci.Connect(t.Context(), oci.Access{URL: g.URL(repository), Insecure: true}, source.Env{}, v)
 	must(t, err)
 	t.Cleanup(repo.Close)

@@ -180,22 +180,22 @@ func (s statement) lenient() string {
 	return strings.Join(slices.Compact(checks), ", ")
 }
 
-// inquiryTimeout bounds one request about revocation.
-const inquiryTimeout = 5 * time.Second
+// revocationTimeout bounds one request about revocation.
+const revocationTimeout = 5 * time.Second
 
-// An inquirer asks whether certificates of one purpose are revoked, and remembers
+// A revocationChecker asks whether certificates of one purpose are revoked, and remembers
 // why an answer could not be had.
-type inquirer struct {
+type revocationChecker struct {
 	revocation.Validator
 	trust *trust // nil: all chains are trusted
 	cause string // why there was no answer the last time, "" when there was one
 }
 
-// inquirers returns the validators of signers and of timestamps. A timestamp is
+// revocationCheckers returns the validators of signers and of timestamps. A timestamp is
 // asked about after its authority turned out to be trusted.
-func inquirers(t *trust, web *http.Client) (signers, stamps *inquirer, err error) {
+func revocationCheckers(t *trust, web *http.Client) (signers, stamps *revocationChecker, err error) {
 	client := *web
-	client.Timeout = inquiryTimeout
+	client.Timeout = revocationTimeout
 	fetcher, err := crl.NewHTTPFetcher(&client) // without a cache
 	if err != nil {
 		return nil, nil, err
@@ -207,12 +207,12 @@ func inquirers(t *trust, web *http.Client) (signers, stamps *inquirer, err error
 	}
 	options.CertChainPurpose = purpose.Timestamping
 	stamping, err := revocation.NewWithOptions(options)
-	return &inquirer{Validator: signing, trust: t}, &inquirer{Validator: stamping}, err
+	return &revocationChecker{Validator: signing, trust: t}, &revocationChecker{Validator: stamping}, err
 }
 
 // ValidateContext implements [revocation.Validator]. That a certificate is revoked is
 // an answer, whatever is not known of others.
-func (q *inquirer) ValidateContext(ctx context.Context, o revocation.ValidateContextOptions) ([]*result.CertRevocationResult, error) {
+func (q *revocationChecker) ValidateContext(ctx context.Context, o revocation.ValidateContextOptions) ([]*result.CertRevocationResult, error) {
 	revocable := slices.ContainsFunc(o.CertChain, func(c *x509.Certificate) bool { return len(c.OCSPServer)+len(c.CRLDistributionPoints) > 0 })
 	if q.trust != nil && revocable && !q.trust.trusts(o.CertChain) {
 		return nil, errors.New("not asked, because the certificate is not trusted")

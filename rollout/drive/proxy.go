@@ -188,7 +188,7 @@ func (r *Rollout) serve() error {
 		return fmt.Errorf("proxy: %w", err)
 	}
 	r.server = &http.Server{
-		Addr: l.Addr().String(), Handler: r.proxy, ErrorLog: log.New(warner{r.View}, "", 0),
+		Addr: l.Addr().String(), Handler: r.proxy, ErrorLog: log.New(warningWriter{r.View}, "", 0),
 		ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 256 << 10,
 	}
 	go func() {
@@ -204,10 +204,10 @@ func (r *Rollout) serve() error {
 	return nil
 }
 
-// A warner is told what is written to it, a line or more at a time.
-type warner struct{ View }
+// A warningWriter makes a warning of the first line of each write.
+type warningWriter struct{ View }
 
-func (w warner) Write(text []byte) (int, error) {
+func (w warningWriter) Write(text []byte) (int, error) {
 	line, _, _ := strings.Cut(string(text), "\n") // a panic has a stack below
 	w.Warn(fmt.Errorf("proxy: %s", strings.TrimPrefix(line, "http: ")))
 	return len(text), nil

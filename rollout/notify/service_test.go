@@ -24,8 +24,8 @@ const (
 	token   = "xoxb-canary-TOKEN-value"
 )
 
-// vault hands out Secrets of the namespace test.
-func vault(secrets map[string]map[string]string) rollout.Secrets {
+// secretsIn hands out Secrets of the namespace test.
+func secretsIn(secrets map[string]map[string]string) rollout.Secrets {
 	return func(_ context.Context, namespace, name string) (map[string][]byte, error) {
 		if secrets[name] == nil || namespace != "test" {
 			return nil, fs.ErrNotExist
@@ -45,7 +45,7 @@ func TestCredentials(t *testing.T) {
 			server := record(t, nil)
 			p := provider(kind, "http://127.0.0.1:1/unused")
 			p.Spec.SecretRef = &rollout.SecretRef{Name: "chat"}
-			secrets := vault(map[string]map[string]string{"chat": {"address": server.URL + "/" + pathKey, key: token}})
+			secrets := secretsIn(map[string]map[string]string{"chat": {"address": server.URL + "/" + pathKey, key: token}})
 			if reports, err := alert(t, canary(), p, secrets, event(1, rollout.Warn)); err != nil {
 				t.Fatal(reports, err)
 			}
@@ -91,7 +91,7 @@ func TestSlackSaysNo(t *testing.T) {
 			server := record(t, func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte(answer)) })
 			p := provider(notify.Slack, server.URL)
 			p.Spec.SecretRef = ref
-			reports, err := alert(t, canary(), p, vault(map[string]map[string]string{"chat": {"token": token}}), event(1, rollout.Warn))
+			reports, err := alert(t, canary(), p, secretsIn(map[string]map[string]string{"chat": {"token": token}}), event(1, rollout.Warn))
 			if want == "" && err != nil || want != "" && (len(reports) != 1 || !strings.HasSuffix(reports[0], want)) || len(server.all()) != 1 {
 				t.Errorf("%s: %q, %v", answer, reports, err)
 			}
@@ -106,17 +106,17 @@ func TestAlertFails(t *testing.T) {
 	})
 	p := provider(notify.Slack, server.URL+"/"+pathKey)
 	p.Spec.SecretRef = &rollout.SecretRef{Name: "chat"}
-	reports, err := alert(t, canary(), p, vault(map[string]map[string]string{"chat": {"token": token}}), event(1, rollout.Warn))
+	reports, err := alert(t, canary(), p, secretsIn(map[string]map[string]string{"chat": {"token": token}}), event(1, rollout.Warn))
 	failure := "alert provider test/slack: post to " + server.URL + ": status 403 Forbidden: no *** ***"
 	if len(reports) != 1 || reports[0] != `tell alert "a" of event 1 (x), it is lost: `+failure || err == nil || err.Error() != `tell alert "a": 1 event is lost, the last because: `+failure {
 		t.Errorf("%q, %v", reports, err)
 	}
 	p.Spec.SecretRef.Name = "other"
-	if _, err := alert(t, canary(), p, vault(nil)); err == nil || err.Error() != "spec.analysis.alerts[0]: alert provider test/slack: spec.secretRef: secret test/other: file does not exist" {
+	if _, err := alert(t, canary(), p, secretsIn(nil)); err == nil || err.Error() != "spec.analysis.alerts[0]: alert provider test/slack: spec.secretRef: secret test/other: file does not exist" {
 		t.Error(err)
 	}
 	p.Spec.SecretRef, p.Spec.CertSecretRef = nil, &rollout.SecretRef{Name: "tls"}
-	if _, err := alert(t, canary(), p, vault(nil)); err == nil || !strings.HasSuffix(err.Error(), "spec.certSecretRef: secret test/tls: file does not exist") {
+	if _, err := alert(t, canary(), p, secretsIn(nil)); err == nil || !strings.HasSuffix(err.Error(), "spec.certSecretRef: secret test/tls: file does not exist") {
 		t.Error(err)
 	}
 }

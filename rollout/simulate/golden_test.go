@@ -65,9 +65,9 @@ func (s strategy) canary(deadline rollout.Duration) *rollout.Canary {
 	return c
 }
 
-// A situation is what happens to a rollout. In the script M, C, P and D stand
+// A scenario is what happens to a rollout. In the script M, C, P and D stand
 // for the ticks of a strategy: mid, confirm, promoted, done; M+1 for the one after.
-type situation struct {
+type scenario struct {
 	name     string
 	script   string
 	deadline rollout.Duration // of every gate
@@ -75,7 +75,7 @@ type situation struct {
 	analysed bool             // only where there is an analysis
 }
 
-var situations = []situation{
+var situations = []scenario{
 	{name: "all-well"},
 
 	{name: "approve-late", script: "hook approve=403@1-3"},
@@ -153,13 +153,13 @@ var situations = []situation{
 	{name: "suspended-never-resumed", script: "suspend on@M-"},
 }
 
-// applies reports whether a situation can happen with a strategy.
-func (s situation) applies(to strategy) bool {
+// applies reports whether a scenario can happen with a strategy.
+func (s scenario) applies(to strategy) bool {
 	return (!s.gated || to.gated) && (!s.analysed || !to.spec.SkipAnalysis)
 }
 
 // lines are the outcomes of the script with the ticks of a strategy.
-func (s situation) lines(of strategy) []string {
+func (s scenario) lines(of strategy) []string {
 	if s.script == "" {
 		return nil
 	}
@@ -195,7 +195,7 @@ func script(t *testing.T, lines []string) simulate.Script {
 	return s
 }
 
-// TestGolden compares the trace of each situation with each strategy with the
+// TestGolden compares the trace of each scenario with each strategy with the
 // one in testdata. The first lines of a trace are its script.
 func TestGolden(t *testing.T) {
 	for _, strategy := range strategies {
@@ -229,9 +229,9 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// golden is the script of a situation and its trace. Ticks at the beginning and
+// golden is the script of a scenario and its trace. Ticks at the beginning and
 // at the end that are as those where all goes well are left out.
-func golden(t *testing.T, strategy strategy, s situation) string {
+func golden(t *testing.T, strategy strategy, s scenario) string {
 	t.Helper()
 	var b strings.Builder
 	lines := s.lines(strategy)

@@ -44,7 +44,7 @@ func fillDisk(t *testing.T, path string) {
 func TestGFull(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)
-	d := openDoor(t, func(w *doorway) { w.Runs.Dir = dir })
+	d := startServer(t, func(w *serverSetup) { w.Runs.Dir = dir })
 	d.post("/gate/check", canary("shop", `{}`)).is(t, "a check", 403, "")
 	var link api.Link
 	must(t, json.Unmarshal([]byte(d.post(gatePath+"/link", "{}").body), &link))

@@ -32,7 +32,7 @@ func (d *testServer) scrape() map[string]float64 {
 }
 
 func TestMetrics(t *testing.T) {
-	d := openDoor(t, func(w *doorway) { w.Runs.Concurrency = 1 })
+	d := startServer(t, func(w *serverSetup) { w.Runs.Concurrency = 1 })
 	d.post("/", body+`, "metadata": {"type": "bash", "cmd": "echo 12345"}}`).is(t, "a test that passes", 200, "")
 	d.post("/", body+`, "metadata": {"type": "bash", "cmd": "exit 3"}}`).is(t, "a test that fails", 422, "")
 	d.post("/", body+`, "metadata": {"type": "bash", "cmd": "sleep 600", "timeout": "0.1"}}`).is(t, "a test that takes too long", 422, "")
@@ -86,7 +86,7 @@ func TestMetrics(t *testing.T) {
 
 // TestMetricNames shows that no request makes a series of its own.
 func TestMetricNames(t *testing.T) {
-	d := openDoor(t, nil)
+	d := startServer(t, nil)
 	d.post("/gate/open", body+"}")
 	before := len(d.scrape())
 	for _, name := range []string{"a", "b", "c"} {
@@ -114,11 +114,11 @@ func TestMetricsAccess(t *testing.T) {
 		token string
 		want  int
 	}{"no token": {false, "", 401}, "a wrong one": {false, "wrong-wrong-wrong", 401}, "a token": {false, "0123456789abcdef-ci", 200}, "open": {true, "", 200}} {
-		d := openDoor(t, func(w *doorway) { w.server.Guard, w.server.OpenMetrics = guard(t, oneCaller), tt.open })
+		d := startServer(t, func(w *serverSetup) { w.server.Guard, w.server.OpenMetrics = guard(t, oneCaller), tt.open })
 		d.token = tt.token
 		d.call(http.MethodGet, "/metrics", "").is(t, name, tt.want, "")
 	}
-	d := openDoor(t, nil)
+	d := startServer(t, nil)
 	if got := d.post("/metrics", ""); got.status != http.StatusMethodNotAllowed || got.header.Get("Allow") != "GET, HEAD" {
 		t.Errorf("POST: %+v", got)
 	}

@@ -24,7 +24,7 @@ import (
 )
 
 // The tests whose names begin with TestG are the rows of a list of risks, one
-// each: every one goes through the public door, a real listener and, where the
+// each: every one goes through the public API, a real listener and, where the
 // row is about what runs, real processes.
 
 const (
@@ -59,7 +59,7 @@ func marker(t *testing.T) (command string, marks func() int) {
 // TestGUnauthenticatedExecution: whoever can reach the port runs commands.
 func TestGUnauthenticatedExecution(t *testing.T) {
 	command, marks := marker(t)
-	d := openDoor(t, func(w *doorway) { w.server.Guard = guard(t, tenants) })
+	d := startServer(t, func(w *serverSetup) { w.server.Guard = guard(t, tenants) })
 	task := canary("shop", `{"type": "bash", "cmd": "`+command+`"}`)
 	for _, tt := range []struct{ method, path, body string }{
 		{"POST", "/", task}, {"POST", "/any/path", task}, {"POST", "/launch-test", task}, {"PUT", "/", task},
@@ -91,7 +91,7 @@ func TestGUnauthenticatedExecution(t *testing.T) {
 // TestGScopes: a credential is for some namespaces, types and gates, or for looking.
 func TestGScopes(t *testing.T) {
 	command, marks := marker(t)
-	d := openDoor(t, func(w *doorway) { w.server.Guard = guard(t, tenants) })
+	d := startServer(t, func(w *serverSetup) { w.server.Guard = guard(t, tenants) })
 	bash, cmd := `{"type": "bash", "cmd": "`+command+`"}`, `{"type": "cmd", "cmd": "`+command+`"}`
 	d.token = allToken
 	d.post("/", canary("shop", `{"type": "bash", "cmd": "exit 0"}`)).is(t, "a run of another", 200, "")
@@ -147,7 +147,7 @@ func TestGScopes(t *testing.T) {
 
 // TestGCallersCannotSendHeaders: rollout controllers send nothing but URL and payload.
 func TestGCallersCannotSendHeaders(t *testing.T) {
-	d := openDoor(t, func(w *doorway) { w.server.Guard = guard(t, tenants) })
+	d := startServer(t, func(w *serverSetup) { w.server.Guard = guard(t, tenants) })
 	show := `"type": "bash", "cmd": "env; cat /proc/$PPID/environ | tr '\\0' '\\n'; echo args: $0 $@", "returnCmdOutput": "true"`
 	base := d.url
 	for name, tt := range map[string]struct{ url, path, metadata string }{
@@ -182,7 +182,7 @@ func TestGCallersCannotSendHeaders(t *testing.T) {
 // TestGNamespaceSpoofing: the namespace of a payload is a claim.
 func TestGNamespaceSpoofing(t *testing.T) {
 	command, marks := marker(t)
-	d := openDoor(t, func(w *doorway) { w.server.Guard = guard(t, tenants) })
+	d := startServer(t, func(w *serverSetup) { w.server.Guard = guard(t, tenants) })
 	d.token = teamToken
 	task := `"metadata": {"type": "bash", "cmd": "` + command + `"}`
 	for name, payload := range map[string]string{
@@ -231,7 +231,7 @@ func TestGMutualTLS(t *testing.T) {
 		"none":             {nil, passes, 0, 401},
 	} {
 		for _, optional := range []bool{false, true} {
-			d := openDoor(t, func(w *doorway) {
+			d := startServer(t, func(w *serverSetup) {
 				g, err := tester.OpenGuard(file(t, []byte(
 					"certificates: [{name: ci, commonName: ci, types: [bash]}, {name: server, commonName: localhost}]")), true, nil)
 				must(t, err)
@@ -266,11 +266,11 @@ func TestGCommandInjection(t *testing.T) {
 	}
 	path := []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
 	for name, tt := range map[string]struct {
-		set    func(*doorway)
+		set    func(*serverSetup)
 		tasks  map[string]int // statuses by metadata
 		output string         // of those with 200
 	}{
-		"allow-list": {func(w *doorway) { w.server.Tools.Allow = []string{"allowed"} }, map[string]int{
+		"allow-list": {func(w *serverSetup) { w.server.Tools.Allow = []string{"allowed"} }, map[string]int{
 			`{"type": "bash", "cmd": "allowed a '; echo >>` + mark + `'", "returnCmdOutput": "true"}`:                   200,
 			`{"type": "bash", "cmd": "allowed ; evil"}`:                                                                 400,
 			`{"type": "bash", "cmd": "allowed a|evil"}`:                                                                 200,
@@ -307,7 +307,7 @@ func TestGCommandInjection(t *testing.T) {
 			`{"type": "bash", "cmd": "allowed <(evil)"}`:                                                                200,
 			`{"type": "bash", "cmd": "allowed --x='$(evil)' \"$(evil)\"", "shell": "false", "returnCmdOutput": "true"}`: 200,
 		}, "<"},
-		"named commands": {func(w *doorway) {
+		"named commands": {func(w *serverSetup) {
 			w.server.Tools.Commands, w.server.Tools.OnlyNamed = map[string]string{"smoke": "allowed --url ${url} fixed", "rm": "allowed ${what}"}, true
 		}, map[string]int{
 			`{"type": "bash", "cmd": "@smoke", "arg.url": "x y; evil", "returnCmdOutput": "true"}`: 200,
@@ -321,12 +321,12 @@ func TestGCommandInjection(t *testing.T) {
 			`{"type": "kubectl", "cmd": "get pods"}`:                                               400,
 			`{"type": "k6", "script": "x"}`:                                                        400,
 		}, "<x y; evil>"},
-		"types": {func(w *doorway) { w.server.Types = []string{"kubectl", "workflow"} }, map[string]int{
+		"types": {func(w *serverSetup) { w.server.Types = []string{"kubectl", "workflow"} }, map[string]int{
 			`{"type": "bash", "cmd": "evil"}`: 403, `{"cmd": "evil"}`: 403, `{"type": "cmd", "cmd": "evil"}`: 403, `{"type": "pkgtest", "cmd": "x"}`: 403, `{"type": "concord"}`: 400,
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := openDoor(t, func(w *doorway) {
+			d := startServer(t, func(w *serverSetup) {
 				w.server.Tools.Env = path
 				tt.set(w)
 			})
@@ -343,7 +343,7 @@ func TestGCommandInjection(t *testing.T) {
 
 // TestGResourceExhaustion: bodies, output, time, runs at a time and their memory have limits.
 func TestGResourceExhaustion(t *testing.T) {
-	d := openDoor(t, func(w *doorway) {
+	d := startServer(t, func(w *serverSetup) {
 		w.server.MaxBody = 10 << 10
 		w.Runs.Concurrency, w.Runs.Queue, w.Runs.OutputLimit = 1, 1, 4<<10
 	})
@@ -390,7 +390,7 @@ func (d *testServer) state(kind api.Kind) api.Gate {
 
 // TestGGateAbuse: who opens a gate did so on purpose, for what it saw, and is known.
 func TestGGateAbuse(t *testing.T) {
-	d := openDoor(t, func(w *doorway) { w.server.Guard = guard(t, tenants) })
+	d := startServer(t, func(w *serverSetup) { w.server.Guard = guard(t, tenants) })
 	d.token = allToken
 	check := func(checksum string) int {
 		return d.post("/gate/check", strings.Replace(canary("shop", `{}`), "abc", checksum, 1)).status
@@ -483,7 +483,7 @@ func TestGGateAbuse(t *testing.T) {
 // TestGCrossSite: what a page of another site can make a browser send, with the
 // session of the person in front of it.
 func TestGCrossSite(t *testing.T) {
-	d := openDoor(t, func(w *doorway) {
+	d := startServer(t, func(w *serverSetup) {
 		w.server.Guard, w.server.BaseURL = guard(t, tenants), "https://tests.example.com/tester"
 	})
 	got := d.post("/api/v1/session", `{"token": "`+allToken+`"}`)
@@ -547,7 +547,7 @@ const markup = `<script>alert(1)</script><img src=x onerror=alert(1)>`
 
 // TestGOutputIsText: what tests and callers write is never a page.
 func TestGOutputIsText(t *testing.T) {
-	d := openDoor(t, nil)
+	d := startServer(t, nil)
 	m := func(pairs ...string) string {
 		return metadata(append([]string{"type", "bash", "returnCmdOutput", "true"}, pairs...)...)
 	}
@@ -606,7 +606,7 @@ func TestGLogInjection(t *testing.T) {
 		"JSON": func(b *logBuffer) slog.Handler { return slog.NewJSONHandler(b, nil) },
 	} {
 		var buffer logBuffer
-		d := openDoor(t, func(w *doorway) {
+		d := startServer(t, func(w *serverSetup) {
 			w.server.Log = slog.New(handler(&buffer))
 			w.server.Guard = guard(t, tenants)
 		})
@@ -703,7 +703,7 @@ func TestGSecretsInMetadata(t *testing.T) {
 	dir, _ := keys(t)
 	state := t.TempDir()
 	callers := `tokens: [{name: ci, token: token-canary-0123456789}]`
-	d := openDoor(t, func(w *doorway) {
+	d := startServer(t, func(w *serverSetup) {
 		w.server.Guard = guard(t, callers)
 		w.server.Servers = remote.Servers{Keys: dir, Hosts: hostsOf(processes, loads, echo)}
 		w.server.Tools.PassEnv = []string{"SECRET"}

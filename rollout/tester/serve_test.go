@@ -27,7 +27,7 @@ const body = `{"name": "podinfo", "namespace": "shop", "phase": "Progressing", "
 
 // TestRebinding shows what a page can do that has its name lead here.
 func TestRebinding(t *testing.T) {
-	d := openDoor(t, func(w *doorway) { w.server.BaseURL = "https://Tests.Example.com/base" })
+	d := startServer(t, func(w *serverSetup) { w.server.BaseURL = "https://Tests.Example.com/base" })
 	port := d.url[strings.LastIndex(d.url, ":"):]
 	for host, want := range map[string]int{
 		"127.0.0.1" + port: 200, "127.1.2.3": 200, "localhost": 200, "LOCALHOST.:1": 200, "tester.localhost": 200, "[::1]:8080": 200, "[::ffff:127.0.0.1]": 200,
@@ -45,16 +45,16 @@ func TestRebinding(t *testing.T) {
 	}
 	d.log.wait(t, `"reason":"host"`, "attacker.example.com")
 
-	asked := openDoor(t, func(w *doorway) { w.server.Guard = guard(t, oneCaller) })
+	asked := startServer(t, func(w *serverSetup) { w.server.Guard = guard(t, oneCaller) })
 	asked.token = "0123456789abcdef-ci"
 	asked.call(http.MethodGet, "/gate/approve", body+"}", "Host", "tester.shop.svc").is(t, "with a token, by the name of a service", 200, "OK")
-	insecure := openDoor(t, func(w *doorway) { w.Insecure = true })
+	insecure := startServer(t, func(w *serverSetup) { w.Insecure = true })
 	insecure.call(http.MethodGet, "/gate/approve", "", "Host", "tester.shop.svc").is(t, "insecure, by the name of a service", 200, "OK")
 }
 
 // TestHeaders shows that a head without end is refused.
 func TestHeaders(t *testing.T) {
-	d := openDoor(t, nil)
+	d := startServer(t, nil)
 	d.call(http.MethodGet, "/healthz", "", "X-Long", strings.Repeat("x", 63<<10)).is(t, "a long head", 200, "OK")
 	c, err := net.Dial("tcp", strings.TrimPrefix(d.url, "http://"))
 	must(t, err)
@@ -68,7 +68,7 @@ func TestHeaders(t *testing.T) {
 // TestGracefulEnd ends a test runner while a caller waits, another streams, and
 // another keeps a connection.
 func TestGracefulEnd(t *testing.T) {
-	d := openDoor(t, nil)
+	d := startServer(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.url+"/api/v1/watch", nil)
@@ -97,7 +97,7 @@ func TestGracefulEnd(t *testing.T) {
 func TestStreamEndsWithItsToken(t *testing.T) {
 	var later atomic.Int64
 	callers := file(t, []byte(oneCaller))
-	d := openDoor(t, func(w *doorway) {
+	d := startServer(t, func(w *serverSetup) {
 		g, err := httpserve.OpenGuard(httpserve.Config{File: callers, Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
 		must(t, err)
 		w.server.Guard, w.server.Keepalive = g, time.Millisecond
@@ -272,26 +272,26 @@ func TestSlowBodies(t *testing.T) {
 	}
 }
 
-// A stuck connection takes nothing: what is written waits for its deadline.
-type stuck struct {
+// A stuckWriter takes nothing: a write waits for its deadline.
+type stuckWriter struct {
 	header http.Header
 
 	mu       sync.Mutex
 	deadline time.Time
 }
 
-func (s *stuck) Header() http.Header { return s.header }
-func (s *stuck) WriteHeader(int)     {}
-func (s *stuck) FlushError() error   { _, err := s.Write(nil); return err }
+func (s *stuckWriter) Header() http.Header { return s.header }
+func (s *stuckWriter) WriteHeader(int)     {}
+func (s *stuckWriter) FlushError() error   { _, err := s.Write(nil); return err }
 
-func (s *stuck) SetWriteDeadline(at time.Time) error {
+func (s *stuckWriter) SetWriteDeadline(at time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.deadline = at
 	return nil
 }
 
-func (s *stuck) Write([]byte) (int, error) {
+func (s *stuckWriter) Write([]byte) (int, error) {
 	s.mu.Lock()
 	left := time.Until(s.deadline)
 	if s.deadline.IsZero() {
@@ -315,7 +315,7 @@ func TestStuckReader(t *testing.T) {
 		}
 		for _, path := range []string{"/api/v1/watch", "/api/v1/gates", "/healthz"} {
 			began := time.Now()
-			s.Handler().ServeHTTP(&stuck{header: http.Header{}}, httptest.NewRequest(http.MethodGet, path, nil))
+			s.Handler().ServeHTTP(&stuckWriter{header: http.Header{}}, httptest.NewRequest(http.MethodGet, path, nil))
 			testenv.Equal(t, time.Since(began), 30*time.Second, "%s: cut off after", path)
 		}
 	})
@@ -360,7 +360,7 @@ func TestDeadlineOfEachAnswer(t *testing.T) {
 // TestManySlowBodies: who has no credential cannot fill the memory with bodies that
 // never end, nor keep checks out with them. Those that are too many are refused.
 func TestManySlowBodies(t *testing.T) {
-	d := openDoor(t, func(w *doorway) { w.server.Guard = guard(t, tenants) })
+	d := startServer(t, func(w *serverSetup) { w.server.Guard = guard(t, tenants) })
 	long := strings.Repeat(" ", 1<<20-1)
 	meta := `{"type": "cmd", "cmd": "true", "token": "` + allToken + `"`
 	const slow = 80 // 64 fit

@@ -30,20 +30,20 @@ type testServer struct {
 	end    func() error // ends it gracefully, once
 }
 
-// A doorway is what a door can be told before it opens.
-type doorway struct {
+// A serverSetup is what a test can set before a server starts.
+type serverSetup struct {
 	tester.Endpoint
 	Runs   run.Config
 	server *tester.Server
 }
 
-// openDoor serves at a port of its own until the test ends.
-func openDoor(t *testing.T, set func(*doorway)) *testServer {
+// startServer serves at a port of its own until the test ends.
+func startServer(t *testing.T, set func(*serverSetup)) *testServer {
 	t.Helper()
 	d := &testServer{t: t, log: &logBuffer{}, client: client, Server: &tester.Server{}}
 	d.Log = slog.New(slog.NewJSONHandler(d.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	d.Tools = task.Tools{Env: []string{"PATH=" + os.Getenv("PATH")}, Grace: 100 * time.Millisecond}
-	w := doorway{Endpoint: tester.Endpoint{Addr: "127.0.0.1:0", Grace: 20 * time.Second}, Runs: run.Config{Observe: d.ObserveRun}, server: d.Server}
+	w := serverSetup{Endpoint: tester.Endpoint{Addr: "127.0.0.1:0", Grace: 20 * time.Second}, Runs: run.Config{Observe: d.ObserveRun}, server: d.Server}
 	if set != nil {
 		set(&w)
 	}

@@ -134,13 +134,13 @@ func TestFailureText(t *testing.T) {
 	}
 }
 
-// A late answer is written when it is let.
-type late struct {
+// A delayedRecorder holds a write until it is let.
+type delayedRecorder struct {
 	*httptest.ResponseRecorder
 	writing, let chan struct{}
 }
 
-func (l late) Write(p []byte) (int, error) {
+func (l delayedRecorder) Write(p []byte) (int, error) {
 	close(l.writing)
 	<-l.let
 	return l.ResponseRecorder.Write(p)
@@ -154,7 +154,7 @@ func TestVerdictReceivedDuringShutdown(t *testing.T) {
 			dir := t.TempDir()
 			synctest.Test(t, func(t *testing.T) {
 				s := newServerOf(t, run.Config{Dir: dir})
-				w := late{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+				w := delayedRecorder{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
 				go s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(payload("late", `{"type":"bash","cmd":"exit 3"}`))))
 				<-w.writing
 				ctx, cancel := context.WithCancel(t.Context())
@@ -321,7 +321,7 @@ func TestOutput(t *testing.T) {
 // TestPanic has a handler that panics answer 500, and the process go on (S-1).
 func TestPanic(t *testing.T) {
 	var log bytes.Buffer
-	s := &tester.Server{Log: slog.New(slog.NewTextHandler(&log, nil))} // without a book of gates
+	s := &tester.Server{Log: slog.New(slog.NewTextHandler(&log, nil))} // without a store of gates
 	url := "http://" + serve(t, s)
 	for range 2 {
 		if status, text := mustPost(t, url+"/gate/check", "{}"); status != http.StatusInternalServerError || text != "the test runner has a defect, see its log" {
@@ -336,7 +336,7 @@ func TestPanic(t *testing.T) {
 // TestOutputIsLogged has output in the log when it is asked for, without secrets
 // and control characters, and otherwise not (S-31, S-47).
 func TestOutputIsLogged(t *testing.T) {
-	d := openDoor(t, func(w *doorway) { w.server.Guard = guard(t, tenants) })
+	d := startServer(t, func(w *serverSetup) { w.server.Guard = guard(t, tenants) })
 	const token = "all-of-it-0123456789"
 	d.post("/", payload("silent", `{"type":"bash","cmd":"echo unseen","token":"`+token+`"}`))
 	d.post("/", payload("logged", `{"type":"bash","cmd":"printf '\\033[31mone %s\\ntwo' `+token+`","logCmdOutput":"true","token":"`+token+`"}`))

@@ -118,7 +118,7 @@ func TestWire(t *testing.T) {
 // TestRejectWhatWasSeen rejects the revision that somebody saw, when another
 // waits by then: that one is not rolled back.
 func TestRejectWhatWasSeen(t *testing.T) {
-	d := openDoor(t, nil)
+	d := startServer(t, nil)
 	d.post("/gate/check", canary("shop", `{}`)).is(t, "a check", 403, "")
 	d.post(gatePath+"/reject", `{"checksum": "seen", "ttl": "1h", "reason": "errors"}`).is(t, "reject", 200, `"open":false`)
 	rollback := d.state(api.KindRollback)
@@ -135,7 +135,7 @@ func TestRejectWhatWasSeen(t *testing.T) {
 // TestOpenFromWebhook opens gates by payloads, which have a checksum whatever the mode; one without a name opens
 // what checks without a name ask, and these begin no wait.
 func TestOpenFromWebhook(t *testing.T) {
-	d := openDoor(t, nil)
+	d := startServer(t, nil)
 	for mode, want := range map[string]string{"": "sticky ", "one-shot": "one-shot ", "checksum": "checksum abc"} {
 		body := strings.Replace(canary("shop", `{}`), "{", `{"mode": "`+mode+`", "ttl": "1h", `, 1)
 		d.post("/gate/open", body).is(t, "open, mode "+mode, 202, "")

@@ -32,10 +32,10 @@ const span = 3600
 
 // A window counts the requests to a server, second by second. It needs at
 // most 6 MB, when there were requests in every second of the hour.
-type window [span]*second
+type window [span]*secondCounts
 
-// A second has the requests that ended in one second.
-type second struct {
+// secondCounts counts the requests that ended in one second.
+type secondCounts struct {
 	Counts
 	at   int64 // since 1970
 	took histogram
@@ -45,14 +45,14 @@ func (w *window) count(x *exchange) {
 	at := x.ended.Unix()
 	s := &w[uint64(at)%span]
 	if *s == nil || (*s).at != at {
-		*s = &second{at: at}
+		*s = &secondCounts{at: at}
 	}
 	(*s).count(x)
 	(*s).took.add(x.ended.Sub(x.began))
 }
 
 // sum returns what ended in the last seconds before now, the one that runs included.
-func (w *window) sum(now int64, seconds int) (all second) {
+func (w *window) sum(now int64, seconds int) (all secondCounts) {
 	for _, s := range w {
 		if s == nil || s.at > now || s.at <= now-int64(seconds) {
 			continue

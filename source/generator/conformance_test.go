@@ -13,7 +13,7 @@ import (
 
 // An upstream is a source that an artifact is a copy of.
 type upstream struct {
-	*rig
+	*fixture
 	defect sourcetest.Defect
 	last   string // archive
 }
@@ -22,7 +22,7 @@ func TestConforms(t *testing.T) {
 	sourcetest.Run(t, sourcetest.Kind{
 		Name: "generator",
 		Open: func(tb sourcetest.TB) sourcetest.Upstream {
-			return &upstream{rig: newRig(t, map[string]string{"repo": ""}, "  - {name: out, revision: \"@repo\", copy: [{from: \"@repo/\", to: \"@artifact/\"}]}\n")}
+			return &upstream{fixture: newFixture(t, map[string]string{"repo": ""}, "  - {name: out, revision: \"@repo\", copy: [{from: \"@repo/\", to: \"@artifact/\"}]}\n")}
 		},
 		Suspend: func(obj source.Object) { obj.(*source.ExternalArtifact).Composed.Suspend = true },
 		Failures: []sourcetest.Failure{

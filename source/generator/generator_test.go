@@ -69,21 +69,21 @@ func says(err error, want string) bool {
 	return true
 }
 
-// A rig has sources with artifacts in a store.
-type rig struct {
+// A fixture has sources with artifacts in a store.
+type fixture struct {
 	testing.TB
 	store *artifact.Store
 	set   *source.Set
 	env   source.Env
 }
 
-// newRig has a Bucket for each archive, and what a generator with these operations makes of them.
-func newRig(t testing.TB, archives map[string]string, artifacts string) *rig {
+// newFixture has a Bucket for each archive, and what a generator with these operations makes of them.
+func newFixture(t testing.TB, archives map[string]string, artifacts string) *fixture {
 	t.Helper()
 	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
 	must(t, err)
 	t.Cleanup(func() { store.Close() })
-	r := &rig{TB: t, store: store, set: new(source.Set)}
+	r := &fixture{TB: t, store: store, set: new(source.Set)}
 	text := "apiVersion: source.extensions.fluxcd.io/v1beta1\nkind: ArtifactGenerator\nmetadata: {name: app, namespace: apps}\nspec:\n  sources:\n"
 	archives = maps.Clone(archives)
 	maps.DeleteFunc(archives, func(name, _ string) bool { return !strings.Contains(artifacts, "@"+name+"/") })
@@ -102,7 +102,7 @@ func newRig(t testing.TB, archives map[string]string, artifacts string) *rig {
 	return r
 }
 
-func (r *rig) object(kind, name string) source.Object {
+func (r *fixture) object(kind, name string) source.Object {
 	r.Helper()
 	obj, err := r.env.Sources.Source(r.Context(), source.Reference{Kind: kind, Namespace: "apps", Name: name})
 	must(r, err)
@@ -110,13 +110,13 @@ func (r *rig) object(kind, name string) source.Object {
 }
 
 // publish makes archive the artifact of a Bucket.
-func (r *rig) publish(name, archive string) {
+func (r *fixture) publish(name, archive string) {
 	r.Helper()
 	r.object("Bucket", name).Common().Artifact = r.put(name, archive)
 }
 
 // put stores an archive as an artifact of a Bucket.
-func (r *rig) put(name, archive string) *artifact.Artifact {
+func (r *fixture) put(name, archive string) *artifact.Artifact {
 	r.Helper()
 	a, err := r.store.Put(r.Context(), "bucket/apps/"+name, "f.tar.gz", func(w io.Writer) error {
 		_, err := io.WriteString(w, archive)
@@ -128,13 +128,13 @@ func (r *rig) put(name, archive string) *artifact.Artifact {
 }
 
 // made returns the origin of an artifact.
-func (r *rig) made(name string) source.Origin {
+func (r *fixture) made(name string) source.Origin {
 	r.Helper()
 	return generator.New(r.object("ExternalArtifact", name).(*source.ExternalArtifact), r.env)
 }
 
 // open returns the content of an artifact.
-func (r *rig) open(name string) (source.Content, error) {
+func (r *fixture) open(name string) (source.Content, error) {
 	from := r.made(name)
 	rev, _, err := from.Resolve(r.Context(), nil)
 	if err != nil {
@@ -146,7 +146,7 @@ func (r *rig) open(name string) (source.Content, error) {
 }
 
 // explained returns the content of an artifact, which ends with the test at the latest, with its tree.
-func (r *rig) explained(name string) (source.Content, *generator.Tree) {
+func (r *fixture) explained(name string) (source.Content, *generator.Tree) {
 	r.Helper()
 	content, err := r.open(name)
 	must(r, err)
@@ -157,7 +157,7 @@ func (r *rig) explained(name string) (source.Content, *generator.Tree) {
 }
 
 // build makes an artifact, and returns its files by name, and the notes.
-func (r *rig) build(name string) (map[string]string, []string, error) {
+func (r *fixture) build(name string) (map[string]string, []string, error) {
 	content, err := r.open(name)
 	if err != nil {
 		return nil, nil, err
@@ -280,7 +280,7 @@ func TestCopy(t *testing.T) {
 		"version control files are left out": {`from: "@b/", to: "@artifact/", exclude: [charts, "config*"]`, "images/logo.png .sourceignore sub/"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, _, err := newRig(t, archives, operations(c.copy)).build("out")
+			got, _, err := newFixture(t, archives, operations(c.copy)).build("out")
 			must(t, err)
 			want := map[string]string{}
 			for field := range strings.FieldsSeq(c.want) {
@@ -327,7 +327,7 @@ func TestCopyErrors(t *testing.T) {
 		"from: \"@a/config.yaml\", to: \"@artifact/\"\nfrom: \"@odd/keys.yaml\", to: \"@artifact/config.yaml\", strategy: Merge":  `copy[1].from: merge keys.yaml: .*two keys are "1"`,
 		"from: \"@odd/list.yaml\", to: \"@artifact/\"\nfrom: \"@odd/map.yaml\", to: \"@artifact/list.yaml\", strategy: Merge":     `copy[1].from: merge into list.yaml of the artifact: `,
 	} {
-		r := newRig(t, archives, operations(copy))
+		r := newFixture(t, archives, operations(copy))
 		_, _, err := r.build("out")
 		step, told := errors.AsType[*source.StepError](err)
 		if !told || step.Step != source.StepBuild || step.Reason != "BuildFailed" || !says(err, want) {
@@ -353,7 +353,7 @@ func TestLimits(t *testing.T) {
 		{artifact.Limits{Bytes: 13000}, "from: \"@a/a\", to: \"@artifact/\"\nfrom: \"@a/a\", to: \"@artifact/x\"\nfrom: \"@a/a\", to: \"@artifact/y\"", "copy[2].to: "},
 		{artifact.Limits{Entries: 4}, "from: \"@a/a\", to: \"@artifact/1/2/3/4/\"", "copy[0].to: "},
 	} {
-		r := newRig(t, archives, operations(c.copy))
+		r := newFixture(t, archives, operations(c.copy))
 		r.env.Limits = c.limits
 		_, _, err := r.build("out")
 		if (err == nil) != (c.want == "") || c.want != "" && !says(err, c.want) {
@@ -368,7 +368,7 @@ func TestExtractMany(t *testing.T) {
 	for i := range 20 {
 		archives[fmt.Sprintf("%d.tgz", i)] = &fstest.MapFile{Data: []byte(pack(t, tree(fmt.Sprint(i), fmt.Sprint("text ", i))))}
 	}
-	r := newRig(t, map[string]string{"a": pack(t, archives)}, operations(`from: "@a/**", to: "@artifact/", strategy: Extract`))
+	r := newFixture(t, map[string]string{"a": pack(t, archives)}, operations(`from: "@a/**", to: "@artifact/", strategy: Extract`))
 	var spools []*os.File
 	r.env.Limits.Temp = func() (*os.File, error) {
 		f, err := r.store.Temp()
@@ -401,7 +401,7 @@ func TestExtractMany(t *testing.T) {
 
 // An operation that overwrites files of another is told, and so is where each file comes from.
 func TestTrace(t *testing.T) {
-	r := newRig(t, sampleArchives(t), operations(`from: "@a/config*", to: "@artifact/"
+	r := newFixture(t, sampleArchives(t), operations(`from: "@a/config*", to: "@artifact/"
 from: "@b/configs/**", to: "@artifact/configs"
 from: "@b/config.yaml", to: "@artifact/", strategy: Merge
 from: "@b/charts/*.tgz", to: "@artifact/charts/", strategy: Extract`))
@@ -435,7 +435,7 @@ from: "@b/charts/*.tgz", to: "@artifact/charts/", strategy: Extract`))
 	for i := range 12 {
 		many[fmt.Sprint(i)] = &fstest.MapFile{}
 	}
-	r = newRig(t, map[string]string{"a": pack(t, many)}, operations("from: \"@a/**\", to: \"@artifact/\"\nfrom: \"@a/**\", to: \"@artifact/\""))
+	r = newFixture(t, map[string]string{"a": pack(t, many)}, operations("from: \"@a/**\", to: \"@artifact/\"\nfrom: \"@a/**\", to: \"@artifact/\""))
 	if _, notes, err = r.build("out"); err != nil || len(notes) != 1 || !strings.HasSuffix(notes[0], "12 in all: 0, 1, 10, 11, 2") {
 		t.Errorf("%q %v", notes, err)
 	}
@@ -447,7 +447,7 @@ const split = `  - {name: web, originRevision: "@repo", copy: [{from: "@repo/web
 `
 
 // reconcile brings an object up to date, with the state that it had before.
-func (r *rig) reconcile(obj source.Object, from source.Origin, state *source.State) source.Outcome {
+func (r *fixture) reconcile(obj source.Object, from source.Origin, state *source.State) source.Outcome {
 	r.Helper()
 	reconciler := source.Reconciler{Store: r.store,
 		Load: func(context.Context, source.Object) (source.State, error) { return *state, nil },
@@ -461,7 +461,7 @@ func (r *rig) reconcile(obj source.Object, from source.Origin, state *source.Sta
 
 // An artifact is made again when its own content or its revision is another.
 func TestRevision(t *testing.T) {
-	r := newRig(t, map[string]string{"repo": pack(t, tree("web/a", "1", "api/a", "1", "c", "1"))}, split)
+	r := newFixture(t, map[string]string{"repo": pack(t, tree("web/a", "1", "api/a", "1", "c", "1"))}, split)
 	states := map[string]*source.State{"web": new(source.State), "api": new(source.State)}
 	run := func(step string, want ...source.Outcome) {
 		t.Helper()
@@ -519,7 +519,7 @@ func TestRevision(t *testing.T) {
 
 // A source that is not ready is waited for, and the last artifact stays.
 func TestWaiting(t *testing.T) {
-	r := newRig(t, map[string]string{"repo": pack(t, tree("web/a", "1", "api/a", "1"))}, split)
+	r := newFixture(t, map[string]string{"repo": pack(t, tree("web/a", "1", "api/a", "1"))}, split)
 	web, g := r.object("ExternalArtifact", "web"), r.object("ArtifactGenerator", "app").(*source.ArtifactGenerator)
 	summary := generator.NewSummary(g, r.env)
 	condition := func(outcome source.Outcome, status, reason, message string) {
@@ -574,7 +574,7 @@ func TestWaiting(t *testing.T) {
 
 // The tree of an artifact is a file system, but that folders are listed only.
 func TestTree(t *testing.T) {
-	r := newRig(t, sampleArchives(t), operations("from: \"@a/configs/sub\", to: \"@artifact/\"\nfrom: \"@a/config.yaml\", to: \"@artifact/\"\nfrom: \"@b/config.yaml\", to: \"@artifact/\", strategy: Merge"))
+	r := newFixture(t, sampleArchives(t), operations("from: \"@a/configs/sub\", to: \"@artifact/\"\nfrom: \"@a/config.yaml\", to: \"@artifact/\"\nfrom: \"@b/config.yaml\", to: \"@artifact/\", strategy: Merge"))
 	content, files := r.explained("out")
 	for _, name := range []string{"config.yaml", "sub/three.yaml"} {
 		f, err := files.Open(name)
@@ -612,7 +612,7 @@ func (c counted) Open(ctx context.Context, a artifact.Artifact) (io.ReadCloser, 
 
 // What many artifacts are made of is read once.
 func TestArchives(t *testing.T) {
-	r := newRig(t, map[string]string{"repo": pack(t, tree("web/a", "1", "api/a", "2"))}, split)
+	r := newFixture(t, map[string]string{"repo": pack(t, tree("web/a", "1", "api/a", "2"))}, split)
 	archives, opened := new(source.Archives), new(atomic.Int32)
 	defer archives.Close()
 	whole := r.env
@@ -654,7 +654,7 @@ func TestManyArtifacts(t *testing.T) {
 	for i := range 1000 {
 		fmt.Fprintf(&artifacts, "  - {name: a%d, copy: [{from: \"@repo/a\", to: \"@artifact/\"}]}\n", i)
 	}
-	r := newRig(t, map[string]string{"repo": pack(t, tree("a", "1"))}, artifacts.String())
+	r := newFixture(t, map[string]string{"repo": pack(t, tree("a", "1"))}, artifacts.String())
 	for _, obj := range r.set.Objects {
 		if e, ok := obj.(*source.ExternalArtifact); ok {
 			e.Status.Artifact = &artifact.Artifact{Digest: "sha256:1"}

@@ -29,7 +29,7 @@ import (
 // TestChange suspends, resumes and reconciles, and finds who did it in the
 // answer, the events and the log.
 func TestChange(t *testing.T) {
-	r := newWeb(t, true)
+	r := newHTTPFixture(t, true)
 	shop := r.client("token-of-shop-001")
 	one, err := shop.Suspend(t.Context(), app, api.Change{By: "mallory", Reason: "release freeze\x1b[1m"})
 	if err != nil || one.Suspension == nil || one.Suspension.By != "shop" || !strings.HasPrefix(one.Suspension.Reason, "release freeze") || one.Phase != "suspended" || !one.Suspended {
@@ -76,7 +76,7 @@ func TestChange(t *testing.T) {
 
 // TestBy shows whom a change is put down to where nobody has to say who it is.
 func TestBy(t *testing.T) {
-	r := newWeb(t, false)
+	r := newHTTPFixture(t, false)
 	one, err := r.client("").Suspend(t.Context(), app, api.Change{By: "alice", Reason: "holidays"})
 	if err != nil || one.Suspension == nil || one.Suspension.By != "alice" || one.Suspension.Reason != "holidays" || one.Suspension.Since.IsZero() {
 		t.Errorf("%+v, %v", one.Suspension, err)
@@ -85,7 +85,7 @@ func TestBy(t *testing.T) {
 
 // TestRuns shows what is remembered of runs.
 func TestRuns(t *testing.T) {
-	r := newWeb(t, false)
+	r := newHTTPFixture(t, false)
 	c := r.client("")
 	again := func() {
 		t.Helper()
@@ -129,7 +129,7 @@ func TestRuns(t *testing.T) {
 
 // TestFiles pages through the files of an artifact.
 func TestFiles(t *testing.T) {
-	c := newWeb(t, false).client("")
+	c := newHTTPFixture(t, false).client("")
 	want := []api.File{{Path: "README.md", Size: 50}, {Path: "bin", Dir: true}, {Path: "bin/<b>\"name\"&é.html", Size: 1}, {Path: "bin/run", Size: 10, Executable: true}}
 	for name, tt := range map[string]struct {
 		query string
@@ -156,7 +156,7 @@ func TestFiles(t *testing.T) {
 
 // TestSources fills every field of a source at least once.
 func TestSources(t *testing.T) {
-	r := newWeb(t, false)
+	r := newHTTPFixture(t, false)
 	c := r.client("")
 	r.git("app").fail(errRefused)
 	if _, _, err := c.Reconcile(t.Context(), app, api.Change{}, time.Minute); err != nil {
@@ -234,7 +234,7 @@ var errEnough = errors.New("enough")
 
 // TestWatchStream sees all sources that the caller may read, a change, and a removal.
 func TestWatchStream(t *testing.T) {
-	r := newWeb(t, true, func(r *web) { r.Retention = time.Millisecond })
+	r := newHTTPFixture(t, true, func(r *httpFixture) { r.Retention = time.Millisecond })
 	c := r.client("token-of-shop-001")
 	names := map[string]bool{}
 	err := c.Watch(t.Context(), api.Filter{}, func(n api.Notice) error {
@@ -264,7 +264,7 @@ func TestWatchStream(t *testing.T) {
 
 // TestWatchFilter tells what the filter selects no more as gone.
 func TestWatchFilter(t *testing.T) {
-	r := newWeb(t, false)
+	r := newHTTPFixture(t, false)
 	c := r.client("")
 	err := c.Watch(t.Context(), api.Filter{Kind: "git", Ready: "true", Name: "app"}, func(n api.Notice) error {
 		switch {
@@ -285,7 +285,7 @@ func TestWatchFilter(t *testing.T) {
 }
 
 // open opens a stream as a proxy sees it.
-func (r *web) open(ctx context.Context, path, token string, header ...string) *http.Response {
+func (r *httpFixture) open(ctx context.Context, path, token string, header ...string) *http.Response {
 	r.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+path, nil)
 	r.must(err)
@@ -300,7 +300,7 @@ func (r *web) open(ctx context.Context, path, token string, header ...string) *h
 
 // TestStream shows the form of a stream, its comments, and that it ends with the server.
 func TestStream(t *testing.T) {
-	r := newWeb(t, false, func(r *web) { r.Keepalive = 20 * time.Millisecond })
+	r := newHTTPFixture(t, false, func(r *httpFixture) { r.Keepalive = 20 * time.Millisecond })
 	for _, path := range []string{"/api/v1/watch", "/api/v1/events?follow=true"} {
 		resp := r.open(t.Context(), path, "")
 		defer resp.Body.Close()
@@ -322,7 +322,7 @@ func TestStream(t *testing.T) {
 
 // TestDroppedStreams leaves nothing of streams whose readers are gone.
 func TestDroppedStreams(t *testing.T) {
-	r := newWeb(t, false)
+	r := newHTTPFixture(t, false)
 	before := runtime.NumGoroutine()
 	ctx, cancel := context.WithCancel(t.Context())
 	for i := range 500 {
@@ -341,7 +341,7 @@ func TestStreamEnds(t *testing.T) {
 	text := "tokens: [{name: a, token: token-of-a-000001, expires: " + began.Add(time.Hour).UTC().Format(time.RFC3339) + "}]"
 	must(t, os.WriteFile(name, []byte(text), 0o600))
 	var later atomic.Int64
-	r := newWeb(t, false, func(r *web) {
+	r := newHTTPFixture(t, false, func(r *httpFixture) {
 		r.Keepalive = 20 * time.Millisecond
 		r.Callers, _ = serve.OpenCallers(serve.CallersConfig{File: name, Now: func() time.Time { return began.Add(time.Duration(later.Load())) }})
 	})
@@ -359,7 +359,7 @@ func TestStreamEnds(t *testing.T) {
 
 // TestFollow follows events that the caller may read, or the newest of them, and goes on after one.
 func TestFollow(t *testing.T) {
-	r := newWeb(t, true)
+	r := newHTTPFixture(t, true)
 	c := r.client("token-of-shop-001")
 	var last int64
 	seen := 0
@@ -412,7 +412,7 @@ func TestFollow(t *testing.T) {
 
 // TestStatsAreOwn tells a caller of some namespaces nothing of what the others wait for.
 func TestStatsAreOwn(t *testing.T) {
-	r := newWeb(t, true, func(r *web) { r.Runs = 1 })
+	r := newHTTPFixture(t, true, func(r *httpFixture) { r.Runs = 1 })
 	r.git("app").set(hangs(time.Hour))
 	site := source.Reference{Kind: "GitRepository", Namespace: "docs", Name: "site"}
 	for _, ref := range []source.Reference{app, site} {
@@ -430,7 +430,7 @@ func TestStatsAreOwn(t *testing.T) {
 
 // TestEnded tells one who waits for a run that will not be to come again.
 func TestEnded(t *testing.T) {
-	r := newWeb(t, false)
+	r := newHTTPFixture(t, false)
 	r.git("app").set(hangs(time.Hour))
 	if _, err := r.Request(app, serve.Request); err != nil {
 		t.Fatal(err)
@@ -449,7 +449,7 @@ func TestEnded(t *testing.T) {
 
 // TestSession shows what callers are told of themselves.
 func TestSession(t *testing.T) {
-	r := newWeb(t, true)
+	r := newHTTPFixture(t, true)
 	status, header, body := r.ask("POST", "/api/v1/session", "", `{"token": "token-of-reader-1"}`)
 	if status != 200 || body != `{"actor":"reader","required":true,"may":["read"]}`+"\n" {
 		t.Errorf("%d %s", status, body)
@@ -471,7 +471,7 @@ func TestSession(t *testing.T) {
 
 // TestMetrics finds what happened among the metrics.
 func TestMetrics(t *testing.T) {
-	r := newWeb(t, false)
+	r := newHTTPFixture(t, false)
 	c := r.client("")
 	r.git("app").fail(errRefused)
 	if _, _, err := c.Reconcile(t.Context(), app, api.Change{}, time.Minute); err != nil {
@@ -521,7 +521,7 @@ spec: {chart: web, interval: 1h, sourceRef: {kind: HelmRepository, name: charts}
 // TestSpellingOfTheDocument has objects of the reference's group: the API says
 // their kinds as they do, and their pointers lead to the artifact by either name.
 func TestSpellingOfTheDocument(t *testing.T) {
-	r := newWeb(t, false, func(r *web) { r.Retention = time.Millisecond })
+	r := newHTTPFixture(t, false, func(r *httpFixture) { r.Retention = time.Millisecond })
 	r.feed.set(serve.Desired{Objects: objects(t, documents+helmDocuments)})
 	for _, ref := range []source.Reference{{Kind: "PkgRepository", Namespace: "shop", Name: "charts"}, {Kind: "PkgChart", Namespace: "shop", Name: "web"}} {
 		r.began(ref)

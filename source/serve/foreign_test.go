@@ -22,7 +22,7 @@ import (
 // artifact stays.
 func TestInvalidSpec(t *testing.T) {
 	good, other := repo("a", site, time.Hour), repo("b", other, time.Hour)
-	live(t, list(good, other), nil, func(r *rig) {
+	live(t, list(good, other), nil, func(r *fixture) {
 		had := r.view("a").Object.Artifact().Digest
 		defect := errors.Join(
 			&source.DocumentError{File: "docs/a.yaml", Line: 7, Object: "GitRepository/default/a", Field: "spec.x", Err: errors.New("is unknown")},
@@ -61,7 +61,7 @@ func TestRemovedDuringRun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := repo("a", site, time.Hour), repo("b", other, time.Hour)
-			live(t, list(a, b), func(r *rig) { r.Retention = time.Second }, func(r *rig) {
+			live(t, list(a, b), func(r *fixture) { r.Retention = time.Second }, func(r *fixture) {
 				r.up(site).push()
 				r.up(site).set(func(u *upstream) { hang(u, 59*time.Second) })
 				r.must(r.Suspend(named("b"), source.Suspension{}))
@@ -97,7 +97,7 @@ func TestForeign(t *testing.T) {
 		return base
 	}
 	app := repo("app", other, time.Hour, "base")
-	put := func(r *rig, objects ...source.Object) {
+	put := func(r *fixture, objects ...source.Object) {
 		var now []source.Reference
 		for ref := range keeps {
 			now = append(now, ref)
@@ -111,7 +111,7 @@ func TestForeign(t *testing.T) {
 			return false
 		}})
 	}
-	live(t, nil, nil, func(r *rig) {
+	live(t, nil, nil, func(r *fixture) {
 		r.must(os.MkdirAll(r.stored("default", "base", old), 0o700), os.WriteFile(r.stored("default", "base", old, "a.tar.gz"), []byte("x"), 0o600))
 		put(r, app, foreign("1"))
 		r.ran("app start stored")
@@ -163,7 +163,7 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 func TestForeignArtifacts(t *testing.T) {
 	var asked []string
 	var from source.Sources
-	live(t, list(repo("a", site, time.Hour)), func(r *rig) {
+	live(t, list(repo("a", site, time.Hour)), func(r *fixture) {
 		r.Artifacts = &artifact.Client{Temp: r.Store.Temp, HTTP: &http.Client{Transport: roundTrip(func(req *http.Request) (*http.Response, error) {
 			asked = append(asked, req.URL.String())
 			return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("x")), ContentLength: 1}, nil
@@ -172,7 +172,7 @@ func TestForeignArtifacts(t *testing.T) {
 			from = env.Sources
 			return r.origin(obj, env)
 		}
-	}, func(r *rig) {
+	}, func(r *fixture) {
 		a := artifact.Artifact{Path: "bucket/default/b/1/x", URL: "http://elsewhere/bucket/default/b/1/x", Digest: fmt.Sprintf("sha256:%x", sha256.Sum256([]byte("x")))}
 		content, err := from.Open(r.Context(), a)
 		r.must(err)

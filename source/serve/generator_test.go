@@ -35,7 +35,7 @@ func TestGenerator(t *testing.T) {
 	output := func(name string) source.Reference {
 		return source.Reference{Kind: "ExternalArtifact", Namespace: "default", Name: name}
 	}
-	ran := func(r *rig, want ...string) {
+	ran := func(r *fixture, want ...string) {
 		r.Helper()
 		got := strings.Split(describe(r.took()), ", ")
 		got = slices.DeleteFunc(got, func(run string) bool { return strings.HasPrefix(run, "app ") }) // it looks as often as it likes
@@ -43,11 +43,11 @@ func TestGenerator(t *testing.T) {
 			r.Errorf("ran %q, want %q", got, want)
 		}
 	}
-	push := func(r *rig, rev string) {
+	push := func(r *fixture, rev string) {
 		r.up(site).set(func(u *upstream) { u.rev = rev })
 		r.Request(named("mono"), serve.Hook)
 	}
-	live(t, nil, func(r *rig) {
+	live(t, nil, func(r *fixture) {
 		r.Retention = time.Hour
 		r.Config.Origin = func(obj source.Object, env source.Env) (source.Origin, error) {
 			switch obj := obj.(type) {
@@ -59,7 +59,7 @@ func TestGenerator(t *testing.T) {
 			o, err := r.origin(obj, env)
 			return archived{o, halves}, err
 		}
-	}, func(r *rig) {
+	}, func(r *fixture) {
 		push(r, "one@sha1:1")
 		r.put(objects("", both)...)
 		ran(r, "api start stored", "mono start stored", "web start stored")
@@ -141,7 +141,7 @@ func TestGeneratorTakesOver(t *testing.T) {
 	composed := &source.ArtifactGenerator{Spec: source.ArtifactGeneratorSpec{Sources: []source.GeneratorSource{{Alias: "mono", Kind: "GitRepository", Name: "mono"}},
 		Artifacts: []source.OutputArtifact{{Name: "web", Copy: []source.CopyOperation{{From: "@mono/**", To: "@artifact/"}}}}}}
 	composed.Metadata.Name = "app"
-	live(t, list(external, repo("mono", site, time.Hour)), func(r *rig) {
+	live(t, list(external, repo("mono", site, time.Hour)), func(r *fixture) {
 		r.Config.Origin = func(obj source.Object, env source.Env) (source.Origin, error) {
 			if e, ok := obj.(*source.ExternalArtifact); ok {
 				return generator.New(e, env), nil
@@ -149,7 +149,7 @@ func TestGeneratorTakesOver(t *testing.T) {
 			o, err := r.origin(obj, env)
 			return archived{o, halves}, err
 		}
-	}, func(r *rig) {
+	}, func(r *fixture) {
 		r.put(composed.Outputs()[0], repo("mono", site, time.Hour))
 		r.ran("web spec stored")
 		r.put(external, repo("mono", site, time.Hour))

@@ -30,24 +30,24 @@ const (
 	signedApp = `{apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: app, annotations: {hook.headgate.dev/secret: hook}}, spec: {url: "https://h/o/app", interval: 1h}}`
 )
 
-// hooks is a rig whose webhooks are called, and the Secrets of these.
+// hooks is a fixture whose webhooks are called, and the Secrets of these.
 type hooks struct {
-	*rig
+	*fixture
 	secrets map[string]map[string]string
 	log     *lines
 }
 
-// hooked calls test with the rig of documents, whose objects have run.
+// hooked calls test with the fixture of documents, whose objects have run.
 func hooked(t *testing.T, documents string, adjust func(*serve.Config), test func(*hooks)) {
 	t.Helper()
 	h := &hooks{secrets: map[string]map[string]string{"default/hook": {"token": hookToken}}, log: new(lines)}
-	live(t, objects(t, documents), func(r *rig) {
+	live(t, objects(t, documents), func(r *fixture) {
 		r.feed.now.Secrets, r.Statuses = h, new(memory)
 		if r.Config.Log = slog.New(slog.NewTextHandler(h.log, nil)); adjust != nil {
 			adjust(&r.Config)
 		}
-	}, func(r *rig) {
-		h.rig = r
+	}, func(r *fixture) {
+		h.fixture = r
 		test(h)
 	})
 }

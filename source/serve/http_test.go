@@ -35,9 +35,9 @@ const (
 	sasToken = "c4n4ry-signature"
 )
 
-// A web is a rig that serves HTTP.
-type web struct {
-	*rig
+// An httpFixture is a fixture that serves HTTP.
+type httpFixture struct {
+	*fixture
 	url    string
 	socket string
 	path   string // of the artifact of app
@@ -62,7 +62,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// documents are the objects of a web: two namespaces, all kinds that it needs.
+// documents are the objects of an httpFixture: two namespaces, all kinds that it needs.
 const documents = `
 apiVersion: source.headgate.dev/v1
 kind: GitRepository
@@ -105,10 +105,10 @@ func callersOf(t *testing.T, text string) *serve.Callers {
 	return c
 }
 
-// newWeb returns a web whose objects have run; with guarded callers have to say who they are.
-func newWeb(t *testing.T, guarded bool, adjust ...func(*web)) *web {
+// newHTTPFixture returns an httpFixture whose objects have run; with guarded callers have to say who they are.
+func newHTTPFixture(t *testing.T, guarded bool, adjust ...func(*httpFixture)) *httpFixture {
 	t.Helper()
-	r := &web{rig: newRig(t), log: new(lines)}
+	r := &httpFixture{fixture: newFixture(t), log: new(lines)}
 	dir := t.TempDir()
 	events, err := journal.Open(journal.Config{Dir: filepath.Join(dir, "events")})
 	r.must(err)
@@ -156,7 +156,7 @@ func newWeb(t *testing.T, guarded bool, adjust ...func(*web)) *web {
 var app = source.Reference{Kind: "GitRepository", Namespace: "shop", Name: "app"}
 
 // began waits for the first run of an object.
-func (r *web) began(ref source.Reference) {
+func (r *httpFixture) began(ref source.Reference) {
 	r.Helper()
 	for err := error(fs.ErrNotExist); err != nil; _, err = r.Wait(r.Context(), ref, 1) {
 		if r.Context().Err() != nil {
@@ -165,8 +165,10 @@ func (r *web) began(ref source.Reference) {
 	}
 }
 
-// git returns the upstream of a Git repository of a web.
-func (r *web) git(name string) *upstream { return r.up("https://git.example.org/" + name + ".git") }
+// git returns the upstream of a Git repository of an httpFixture.
+func (r *httpFixture) git(name string) *upstream {
+	return r.up("https://git.example.org/" + name + ".git")
+}
 
 func threeFiles(id string) fstest.MapFS {
 	return fstest.MapFS{
@@ -177,7 +179,7 @@ func threeFiles(id string) fstest.MapFS {
 }
 
 // ask sends a request and returns status, header and body of the answer.
-func (r *web) ask(method, path, token, body string, header ...string) (int, http.Header, string) {
+func (r *httpFixture) ask(method, path, token, body string, header ...string) (int, http.Header, string) {
 	r.Helper()
 	req, err := http.NewRequestWithContext(r.Context(), method, r.url+path, strings.NewReader(body))
 	r.must(err)
@@ -200,14 +202,14 @@ func (r *web) ask(method, path, token, body string, header ...string) (int, http
 }
 
 // client returns a client of the API.
-func (r *web) client(token string) *api.Client { return &api.Client{Base: r.url, Token: token} }
+func (r *httpFixture) client(token string) *api.Client { return &api.Client{Base: r.url, Token: token} }
 
 // Callers, in the order of the columns of TestRoutes.
 var tokens4 = []string{"", "token-of-all-0001", "token-of-shop-001", "token-of-reader-1", "token-of-fetcher1"}
 
 // TestRoutes asks for every path as each of the callers.
 func TestRoutes(t *testing.T) {
-	r := newWeb(t, true, func(r *web) { r.Profiles = true })
+	r := newHTTPFixture(t, true, func(r *httpFixture) { r.Profiles = true })
 	file := r.path
 	for _, tt := range []struct {
 		method, path string
@@ -305,7 +307,7 @@ func TestRoutes(t *testing.T) {
 // TestScopes asks for what the scopes of callers allow, also for objects that do not
 // exist, and finds the kind of each refusal in the log.
 func TestScopes(t *testing.T) {
-	r := newWeb(t, false, func(r *web) {
+	r := newHTTPFixture(t, false, func(r *httpFixture) {
 		r.Profiles = true
 		r.Callers = callersOf(t, `
 tokens:
@@ -391,7 +393,7 @@ func TestCallersFile(t *testing.T) {
 // TestBrowser shows what a browser gets: the page, and no answer to what a page
 // of another site asks for.
 func TestBrowser(t *testing.T) {
-	r := newWeb(t, false)
+	r := newHTTPFixture(t, false)
 	status, header, _ := r.ask("GET", "/", "", "", "Accept", "text/html,*/*")
 	if status != 303 || header.Get("Location") != "ui/" {
 		t.Errorf("/: %d %s", status, header.Get("Location"))
@@ -413,7 +415,7 @@ func TestBrowser(t *testing.T) {
 
 // TestOpen shows what needs no credential where callers have to say who they are.
 func TestOpen(t *testing.T) {
-	r := newWeb(t, true, func(r *web) { r.OpenArtifacts, r.OpenMetrics = true, true })
+	r := newHTTPFixture(t, true, func(r *httpFixture) { r.OpenArtifacts, r.OpenMetrics = true, true })
 	for path, want := range map[string]int{"/bucket/shop/assets/latest.tar.gz": 200, "/metrics": 200, "/api/v1/sources": 401, "/debug/pprof/": 404} {
 		if status, _, body := r.ask("GET", path, "", ""); status != want {
 			t.Errorf("%s: %d, want %d: %s", path, status, want, body)
@@ -424,7 +426,7 @@ func TestOpen(t *testing.T) {
 // TestCaching shows who may keep an artifact: everybody what everybody may fetch.
 func TestCaching(t *testing.T) {
 	for guarded, want := range map[bool]string{false: "public", true: "private"} {
-		r := newWeb(t, guarded)
+		r := newHTTPFixture(t, guarded)
 		_, header, _ := r.ask("GET", r.path, "token-of-all-0001", "")
 		if got := header.Get("Cache-Control"); !strings.HasPrefix(got, want) {
 			t.Errorf("Cache-Control: %s, want %s", got, want)
@@ -441,7 +443,7 @@ func TestCaching(t *testing.T) {
 
 // TestReadyz shows when a server is ready.
 func TestReadyz(t *testing.T) {
-	r := newWeb(t, false)
+	r := newHTTPFixture(t, false)
 	if status, _, body := r.ask("GET", "/readyz", "", ""); status != 200 {
 		t.Errorf("%d %s", status, body)
 	}
@@ -462,7 +464,7 @@ func TestReadyz(t *testing.T) {
 func TestAskedBeforeDocumentsAreRead(t *testing.T) {
 	for _, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
 		asked, answered := make(chan struct{}), make(chan *httptest.ResponseRecorder, 1)
-		r := newWeb(t, false)
+		r := newHTTPFixture(t, false)
 		c := r.Config
 		c.Feed = feedFunc(func(ctx context.Context, set func(serve.Desired)) error {
 			if <-asked; want == http.StatusOK {
@@ -493,7 +495,7 @@ func TestAskedBeforeDocumentsAreRead(t *testing.T) {
 
 // send sends a request as it is written and returns the answer; its status is 0
 // when the connection ends without one.
-func (r *web) send(text string) (*http.Response, string) {
+func (r *httpFixture) send(text string) (*http.Response, string) {
 	r.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
 	r.must(err)
@@ -521,11 +523,11 @@ tokens:
 // TestHostileRequests has those refused who are not known, may not, or come by
 // another site, and no token stand in the log.
 func TestHostileRequests(t *testing.T) {
-	f := newWeb(t, false, func(r *web) { r.Callers = callersOf(t, known) })
-	open := newWeb(t, false)
+	f := newHTTPFixture(t, false, func(r *httpFixture) { r.Callers = callersOf(t, known) })
+	open := newHTTPFixture(t, false)
 	bearer := func(token string) string { return "Authorization: Bearer " + token + "\r\n" }
 	for what, tt := range map[string]struct {
-		at      *web
+		at      *httpFixture
 		request string // method and target
 		header  string
 		want    int
@@ -579,7 +581,7 @@ func TestHostileRequests(t *testing.T) {
 
 // TestLargeRequests bounds what has to be kept of a request that nobody is known of.
 func TestLargeRequests(t *testing.T) {
-	f := newWeb(t, false)
+	f := newHTTPFixture(t, false)
 	for what, head := range map[string]string{
 		"a header": "X: " + strings.Repeat("a", 80<<10), "headers": strings.Repeat("X: a\r\n", 20_000), "a cookie": "Cookie: " + strings.Repeat("a=b; ", 20_000),
 	} {
@@ -594,7 +596,7 @@ func TestLargeRequests(t *testing.T) {
 
 // Callers of the socket may do everything, whatever they say.
 func TestSocket(t *testing.T) {
-	f := newWeb(t, false, func(r *web) { r.Callers, r.Profiles = callersOf(t, known), true })
+	f := newHTTPFixture(t, false, func(r *httpFixture) { r.Callers, r.Profiles = callersOf(t, known), true })
 	if f.socket == "" {
 		t.Skip("there are no sockets here")
 	}

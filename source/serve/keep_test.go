@@ -19,17 +19,17 @@ import (
 )
 
 // saved returns the path of a file of the ledger, and of its files of Git repositories for names.
-func (r *rig) saved(name ...string) string {
+func (r *fixture) saved(name ...string) string {
 	return filepath.Join(append([]string{r.ledger().Dir, "gitrepository"}, name...)...)
 }
 
 // stored returns the path of what the store has of Git repositories.
-func (r *rig) stored(name ...string) string {
+func (r *fixture) stored(name ...string) string {
 	return filepath.Join(append([]string{filepath.Dir(r.ledger().Dir), "store", "gitrepository"}, name...)...)
 }
 
 // left expects the files of the ledger, and as many artifacts.
-func (r *rig) left(files string, artifacts int) {
+func (r *fixture) left(files string, artifacts int) {
 	r.Helper()
 	synctest.Wait()
 	var found []string
@@ -49,13 +49,13 @@ func (r *rig) left(files string, artifacts int) {
 }
 
 // asked returns how often the upstream at a URL was resolved and opened.
-func (r *rig) asked(url string) (resolves, opens int) {
+func (r *fixture) asked(url string) (resolves, opens int) {
 	r.up(url).set(func(u *upstream) { resolves, opens = u.resolves, u.opens })
 	return resolves, opens
 }
 
 // told expects so many events of a reason, at least.
-func (r *rig) told(reason string, want int) {
+func (r *fixture) told(reason string, want int) {
 	r.Helper()
 	n := 0
 	for _, e := range r.heard() {
@@ -73,7 +73,7 @@ func (r *rig) told(reason string, want int) {
 func TestRestart(t *testing.T) {
 	bad := "https://one.example/bad"
 	objects := list(repo("good", site, time.Hour), repo("bad", bad, time.Hour), repo("held", site, time.Hour), repo("edited", site, time.Hour))
-	live(t, objects, func(r *rig) { r.up(bad).err = errRefused }, func(r *rig) {
+	live(t, objects, func(r *fixture) { r.up(bad).err = errRefused }, func(r *fixture) {
 		r.must(r.Suspend(named("held"), source.Suspension{By: "alice"}))
 		resolves, opens := r.asked(site)
 		r.restart(func() {
@@ -114,7 +114,7 @@ func TestRestart(t *testing.T) {
 // What is removed is not run, keeps its artifacts for its retention, which counts on over restarts, and comes back with all that it had.
 func TestRemoved(t *testing.T) {
 	both := list(repo("a", site, time.Minute), repo("b", site, time.Minute))
-	live(t, both, nil, func(r *rig) {
+	live(t, both, nil, func(r *fixture) {
 		r.must(r.Suspend(named("b"), source.Suspension{}))
 		r.put(both[0])
 		time.Sleep(40 * time.Minute)
@@ -155,7 +155,7 @@ func TestBackWhileRetired(t *testing.T) {
 	for i := range 32 {
 		objects = append(objects, repo(fmt.Sprint("r", i), site, time.Hour))
 	}
-	live(t, objects, nil, func(r *rig) {
+	live(t, objects, nil, func(r *fixture) {
 		for _, obj := range objects {
 			r.must(r.Suspend(source.ReferenceTo(obj), source.Suspension{}))
 		}
@@ -170,7 +170,7 @@ func TestBackWhileRetired(t *testing.T) {
 
 // consistent says which objects are suspended and not so on the disk, or the
 // other way round, and whose artifact is not in the store.
-func (r *rig) consistent(objects []source.Object) {
+func (r *fixture) consistent(objects []source.Object) {
 	r.Helper()
 	for _, obj := range objects {
 		ref := source.ReferenceTo(obj)
@@ -187,7 +187,7 @@ func (r *rig) consistent(objects []source.Object) {
 // What a disk does not take is tried again, and an object that comes back has what is still there.
 func TestFailingDisk(t *testing.T) {
 	objects := list(repo("a", site, time.Hour))
-	live(t, objects, nil, func(r *rig) {
+	live(t, objects, nil, func(r *fixture) {
 		r.must(r.Suspend(named("a"), source.Suspension{}))
 		r.put()
 		dir := r.stored("default")
@@ -221,7 +221,7 @@ func TestFailingDisk(t *testing.T) {
 func TestRestartWithDefects(t *testing.T) {
 	for name, damage := range map[string]bool{"saved": false, "not to be read": true} {
 		t.Run(name, func(t *testing.T) {
-			live(t, list(repo("a", site, time.Hour)), nil, func(r *rig) {
+			live(t, list(repo("a", site, time.Hour)), nil, func(r *fixture) {
 				r.restart(func() {
 					if damage {
 						r.must(os.WriteFile(r.saved("default", "a.yaml"), []byte("status: ["), 0o600))
@@ -249,7 +249,7 @@ func TestRestartWithDefects(t *testing.T) {
 // Saved files that cannot be read count as not saved, and are told of.
 func TestRestartWithDamagedFiles(t *testing.T) {
 	a, c := repo("a", site, time.Hour), repo("c", site, time.Hour)
-	live(t, list(a, repo("b", site, time.Hour), c), nil, func(r *rig) {
+	live(t, list(a, repo("b", site, time.Hour), c), nil, func(r *fixture) {
 		r.restart(func() {
 			for name, text := range map[string]string{"a.yaml": "status: [", "b.yaml": "{", "b.state": "x", "c.hold": "[", "gone.removed": "yesterday"} {
 				r.must(os.WriteFile(r.saved("default", name), []byte(text), 0o600))
@@ -269,7 +269,7 @@ func TestRestartWithDamagedFiles(t *testing.T) {
 // What is suspended, and what is removed, is not known without the ledger: a
 // server that cannot list it does not begin.
 func TestRestartWithoutLedger(t *testing.T) {
-	live(t, list(repo("a", site, time.Hour)), nil, func(r *rig) {
+	live(t, list(repo("a", site, time.Hour)), nil, func(r *fixture) {
 		dir := r.saved()
 		r.restart(func() { r.must(os.Rename(dir, dir+".away"), os.WriteFile(dir, nil, 0o600)) })
 		if err := <-r.ended; err == nil || !strings.Contains(err.Error(), "gitrepository") {
@@ -285,7 +285,7 @@ func TestRestartWithoutLedger(t *testing.T) {
 // start, after what it is made of, and consumers are told of nothing new. What neither the feed nor the ledger knows goes.
 func TestRestartWithoutArtifacts(t *testing.T) {
 	objects := list(repo("app", other, time.Hour, "base"), repo("base", site, time.Hour), repo("whole", site, time.Hour), repo("lost", site, time.Hour), repo("old", site, time.Hour))
-	live(t, objects, nil, func(r *rig) {
+	live(t, objects, nil, func(r *fixture) {
 		digest := r.view("app").Object.Artifact().Digest
 		r.restart(func() {
 			r.must(os.RemoveAll(r.stored("default", "app")), os.RemoveAll(r.stored("default", "base")))
@@ -306,7 +306,7 @@ func TestRestartWithoutArtifacts(t *testing.T) {
 }
 
 // spoil changes the artifact of an object on the disk, so that a look does not show it.
-func (r *rig) spoil(name string) {
+func (r *fixture) spoil(name string) {
 	r.Helper()
 	file := r.stored("..", filepath.FromSlash(r.view(name).Object.Artifact().Path))
 	info, err := os.Stat(file)
@@ -317,14 +317,14 @@ func (r *rig) spoil(name string) {
 }
 
 // serves returns the status of the answer to a caller that fetches the artifact of an object.
-func (r *rig) serves(name string) int {
+func (r *fixture) serves(name string) int {
 	w := httptest.NewRecorder()
 	r.Store.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/"+r.view(name).Object.Artifact().Path, nil))
 	return w.Code
 }
 
 func TestScrub(t *testing.T) {
-	live(t, list(repo("a", site, 1000*time.Hour), repo("b", site, 1000*time.Hour), repo("held", site, 1000*time.Hour)), func(r *rig) { r.Scrub = 0 }, func(r *rig) {
+	live(t, list(repo("a", site, 1000*time.Hour), repo("b", site, 1000*time.Hour), repo("held", site, 1000*time.Hour)), func(r *fixture) { r.Scrub = 0 }, func(r *fixture) {
 		r.must(r.Suspend(named("held"), source.Suspension{}))
 		time.Sleep(30 * time.Hour)
 		r.ran("") // all is intact
@@ -353,7 +353,7 @@ func TestScrubIsSlow(t *testing.T) {
 	for _, name := range names {
 		objects = append(objects, repo(name, site, 1000*time.Hour))
 	}
-	live(t, objects, nil, func(r *rig) {
+	live(t, objects, nil, func(r *fixture) {
 		for _, name := range names {
 			r.spoil(name)
 		}

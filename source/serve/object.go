@@ -51,14 +51,14 @@ type entry struct {
 	told     time.Duration // when it was emitted
 	repeated int           // how often it came again
 
-	host     string   // of its upstream
-	upstream string   // its address
-	before   []*entry // what it needs, as far as it is to wait for it
-	after    []*entry // what needs it
-	inputs   string   // what before was when its last run began
-	lookups  answers  // to its last run's questions for Secrets
-	version  uint64   // of the view
-	serial   uint64   // of the Desired that had it last
+	host     string     // of its upstream
+	upstream string     // its address
+	before   []*entry   // what it needs, as far as it is to wait for it
+	after    []*entry   // what needs it
+	inputs   string     // what before was when its last run began
+	lookups  secretSums // to its last run's questions for Secrets
+	version  uint64     // of the view
+	serial   uint64     // of the Desired that had it last
 }
 
 // A removal is the end of an object.
@@ -337,7 +337,7 @@ func (s *Server) Request(ref source.Reference, by Trigger) (int64, error) {
 		return 0, nil
 	}
 	for _, e := range append(s.outputs(e), e) {
-		s.kick(e, by, s.clock())
+		s.enqueue(e, by, s.clock())
 	}
 	s.dispatch()
 	if e.state == running && e.again == "" { // it began with this request
@@ -436,7 +436,7 @@ func (s *Server) hold(ref source.Reference, hold *source.Suspension) error {
 		case e.suspended():
 			err = suspension(e) // the generator itself says so, too
 		default:
-			s.kick(e, Request, s.clock())
+			s.enqueue(e, Request, s.clock())
 		}
 		s.changed(e)
 		s.dispatch()

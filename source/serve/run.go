@@ -333,39 +333,39 @@ func (s *Server) event(of source.ObjectReference, severity, reason, message stri
 	return source.Event{InvolvedObject: of, Severity: severity, Timestamp: s.config.Now().UTC().Truncate(time.Second), Message: message, Reason: reason, Controller: "headgate"}
 }
 
-// A question names a Secret, or the service account whose Secrets are asked for.
-type question struct {
+// A secretQuery names a Secret, or the service account whose Secrets are asked for.
+type secretQuery struct {
 	account         bool
 	namespace, name string
 }
 
-// answers are sums of what there was to questions.
-type answers map[question][sha256.Size]byte
+// secretSums are the sums of the Secrets that were found, by query.
+type secretSums map[secretQuery][sha256.Size]byte
 
 // A recorder is the [source.Secrets] of one run: it records what was asked.
 type recorder struct {
 	source.Secrets
 
 	mu      sync.Mutex
-	answers answers
+	answers secretSums
 }
 
 // Secret implements [source.Secrets].
 func (r *recorder) Secret(ctx context.Context, namespace, name string) (source.Secret, error) {
 	secret, err := r.Secrets.Secret(ctx, namespace, name)
-	r.note(question{false, namespace, name}, err, secret)
+	r.note(secretQuery{false, namespace, name}, err, secret)
 	return secret, err
 }
 
 // PullSecrets implements [source.Secrets].
 func (r *recorder) PullSecrets(ctx context.Context, namespace, account string) ([]source.Secret, error) {
 	secrets, err := r.Secrets.PullSecrets(ctx, namespace, account)
-	r.note(question{true, namespace, account}, err, secrets...)
+	r.note(secretQuery{true, namespace, account}, err, secrets...)
 	return secrets, err
 }
 
 // note records the first answer to each question.
-func (r *recorder) note(q question, err error, secrets ...source.Secret) {
+func (r *recorder) note(q secretQuery, err error, secrets ...source.Secret) {
 	var answer any = secrets
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -378,14 +378,14 @@ func (r *recorder) note(q question, err error, secrets ...source.Secret) {
 	defer r.mu.Unlock()
 	if _, known := r.answers[q]; !known {
 		if r.answers == nil {
-			r.answers = make(answers)
+			r.answers = make(secretSums)
 		}
 		r.answers[q] = sha256.Sum256(text)
 	}
 }
 
 // noted returns what was recorded so far.
-func (r *recorder) noted() answers {
+func (r *recorder) noted() secretSums {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.answers)
@@ -399,14 +399,14 @@ func (s *Server) SecretChanged(namespace, name string) {
 	s.rotated++
 	from, entries := s.secrets, s.sorted
 	s.mu.Unlock()
-	s.review(from, entries, func(q question) bool { return q.namespace == namespace && (q.name == name || q.account) })
+	s.review(from, entries, func(q secretQuery) bool { return q.namespace == namespace && (q.name == name || q.account) })
 }
 
 // review asks again for the Secrets that the last runs of entries asked for, those that meant selects or all if it is
 // nil, and has the objects run for which an answer is another.
-func (s *Server) review(from source.Secrets, entries []*entry, meant func(question) bool) {
+func (s *Server) review(from source.Secrets, entries []*entry, meant func(secretQuery) bool) {
 	now := &recorder{Secrets: from}
-	asked := make(map[question]bool)
+	asked := make(map[secretQuery]bool)
 	s.mu.Lock()
 	for _, e := range entries {
 		for q := range e.lookups {
@@ -428,7 +428,7 @@ func (s *Server) review(from source.Secrets, entries []*entry, meant func(questi
 	for _, e := range entries {
 		for q, before := range e.lookups {
 			if sum, known := now.answers[q]; known && sum != before && e.state != running { // those of a run are reviewed when it ends
-				s.kick(e, Secret, 0)
+				s.enqueue(e, Secret, 0)
 			}
 		}
 	}

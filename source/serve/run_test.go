@@ -29,7 +29,7 @@ const (
 var errRefused = errors.New("connection refused")
 
 func TestInterval(t *testing.T) {
-	live(t, list(repo("a", site, time.Minute)), nil, func(r *rig) {
+	live(t, list(repo("a", site, time.Minute)), nil, func(r *fixture) {
 		if describe(r.first) != "a start stored" || r.view("a").Object.Artifact() == nil {
 			r.Fatalf("%+v", r.first)
 		}
@@ -50,7 +50,7 @@ func TestInterval(t *testing.T) {
 }
 
 func TestRequest(t *testing.T) {
-	live(t, list(repo("a", site, time.Hour)), nil, func(r *rig) {
+	live(t, list(repo("a", site, time.Hour)), nil, func(r *fixture) {
 		r.up(site).set(func(u *upstream) { u.hang = time.Second })
 		if first, err := r.Request(named("a"), serve.Request); err != nil || first != 2 {
 			r.Fatalf("run %d, %v", first, err)
@@ -84,14 +84,14 @@ func secrets(password string) source.Secrets {
 	}}
 }
 
-// A robot is Secrets with those of one service account.
-type robot string
+// accountSecrets are Secrets with those of one service account.
+type accountSecrets string
 
-func (robot) Secret(context.Context, string, string) (source.Secret, error) {
+func (accountSecrets) Secret(context.Context, string, string) (source.Secret, error) {
 	return source.Secret{}, fs.ErrNotExist
 }
 
-func (p robot) PullSecrets(context.Context, string, string) ([]source.Secret, error) {
+func (p accountSecrets) PullSecrets(context.Context, string, string) ([]source.Secret, error) {
 	return []source.Secret{{Data: map[string][]byte{"password": []byte(p)}}}, nil
 }
 
@@ -104,19 +104,19 @@ func suspended(g *source.GitRepository) *source.GitRepository {
 
 func TestTriggers(t *testing.T) {
 	base := repo("a", site, time.Hour)
-	login := func(r *rig) { r.up(site).secret, r.feed.now.Secrets = "login", secrets("old") }
-	stalls := func(r *rig) { r.up(site).err = fmt.Errorf("%w: no such branch", source.ErrInvalid) }
-	put := func(objects ...source.Object) func(*rig) { return func(r *rig) { r.put(objects...) } }
-	watched := func(password string) func(*rig) {
-		return func(r *rig) {
+	login := func(r *fixture) { r.up(site).secret, r.feed.now.Secrets = "login", secrets("old") }
+	stalls := func(r *fixture) { r.up(site).err = fmt.Errorf("%w: no such branch", source.ErrInvalid) }
+	put := func(objects ...source.Object) func(*fixture) { return func(r *fixture) { r.put(objects...) } }
+	watched := func(password string) func(*fixture) {
+		return func(r *fixture) {
 			r.feed.put(serve.Desired{Objects: list(base), Secrets: secrets(password), Watched: true})
 		}
 	}
-	known := func(password string) func(*rig) {
-		return func(r *rig) { r.feed.put(serve.Desired{Objects: list(base), Secrets: secrets(password)}) }
+	known := func(password string) func(*fixture) {
+		return func(r *fixture) { r.feed.put(serve.Desired{Objects: list(base), Secrets: secrets(password)}) }
 	}
 	for name, c := range map[string]struct {
-		before, do func(r *rig)
+		before, do func(r *fixture)
 		want       string // the runs at once
 	}{
 		"nothing":                      {nil, put(base), ""},
@@ -125,28 +125,28 @@ func TestTriggers(t *testing.T) {
 		"requestedAt":                  {nil, put(annotated(base, "reconcile.headgate.dev/requestedAt", "now")), "a request unchanged"},
 		"requestedAt of the reference": {nil, put(annotated(base, "reconcile.fluxcd.io/requestedAt", "now")), "a request unchanged"},
 		"an annotation of events":      {nil, put(annotated(base, "event.headgate.dev/team", "shop")), ""},
-		"a request":                    {nil, func(r *rig) { r.Request(named("a"), serve.Request) }, "a request unchanged"},
+		"a request":                    {nil, func(r *fixture) { r.Request(named("a"), serve.Request) }, "a request unchanged"},
 		"a Secret":                     {login, known("new"), "a secret unchanged"},
 		"the same Secret":              {login, known("old"), ""},
 		"a Secret of a service account": {
-			func(r *rig) { r.up(site).account, r.feed.now.Secrets = "robot", robot("old") },
-			func(r *rig) { r.feed.put(serve.Desired{Objects: list(base), Secrets: robot("new")}) }, "a secret unchanged",
+			func(r *fixture) { r.up(site).account, r.feed.now.Secrets = "robot", accountSecrets("old") },
+			func(r *fixture) { r.feed.put(serve.Desired{Objects: list(base), Secrets: accountSecrets("new")}) }, "a secret unchanged",
 		},
-		"a Secret that was missing":      {func(r *rig) { r.up(site).secret = "login" }, known("new"), "a secret stored"},
+		"a Secret that was missing":      {func(r *fixture) { r.up(site).secret = "login" }, known("new"), "a secret stored"},
 		"a Secret that nobody asked for": {nil, known("new"), ""},
 		"Secrets that are watched":       {login, watched("new"), ""},
-		"a Secret that is told of": {login, func(r *rig) {
+		"a Secret that is told of": {login, func(r *fixture) {
 			watched("new")(r)
 			r.SecretChanged("default", "login")
 		}, "a secret unchanged"},
-		"Secrets of others that are told of": {login, func(r *rig) {
+		"Secrets of others that are told of": {login, func(r *fixture) {
 			watched("new")(r)
 			r.SecretChanged("default", "other")
 			r.SecretChanged("other", "login")
 		}, ""},
 		"a Secret that is told of during a run": {
-			func(r *rig) { login(r); r.up(site).hang = time.Second },
-			func(r *rig) {
+			func(r *fixture) { login(r); r.up(site).hang = time.Second },
+			func(r *fixture) {
 				watched("new")(r)
 				r.SecretChanged("default", "login")
 				time.Sleep(3 * time.Second)
@@ -156,24 +156,24 @@ func TestTriggers(t *testing.T) {
 			stalls, put(repo("a", "https://one.example/b", time.Hour)), "a spec stored",
 		},
 		"a Secret during a run": {
-			func(r *rig) { login(r); r.up(site).hang = time.Second },
-			func(r *rig) {
+			func(r *fixture) { login(r); r.up(site).hang = time.Second },
+			func(r *fixture) {
 				known("new")(r)
 				time.Sleep(3 * time.Second)
 			}, "a start stored, a secret unchanged",
 		},
-		"a hook": {nil, func(r *rig) { r.up(site).push(); r.Request(named("a"), serve.Hook) }, "a hook stored"},
-		"a hook that comes before the push is to be seen": {nil, func(r *rig) {
+		"a hook": {nil, func(r *fixture) { r.up(site).push(); r.Request(named("a"), serve.Hook) }, "a hook stored"},
+		"a hook that comes before the push is to be seen": {nil, func(r *fixture) {
 			r.Request(named("a"), serve.Hook)
 			synctest.Wait()
 			r.up(site).push()
 			time.Sleep(3 * time.Second)
 		}, "a hook unchanged, a hook stored"},
-		"a hook of nothing new": {nil, func(r *rig) {
+		"a hook of nothing new": {nil, func(r *fixture) {
 			r.Request(named("a"), serve.Hook)
 			time.Sleep(10 * time.Minute)
 		}, "a hook unchanged, a hook unchanged"},
-		"each hook has its second look": {nil, func(r *rig) {
+		"each hook has its second look": {nil, func(r *fixture) {
 			r.Request(named("a"), serve.Hook)
 			time.Sleep(500 * time.Millisecond)
 			r.Request(named("a"), serve.Hook)
@@ -181,7 +181,7 @@ func TestTriggers(t *testing.T) {
 			r.up(site).push()
 			time.Sleep(10 * time.Minute)
 		}, "a hook unchanged, a hook unchanged, a hook stored"},
-		"whatever ran meanwhile": {nil, func(r *rig) {
+		"whatever ran meanwhile": {nil, func(r *fixture) {
 			r.Request(named("a"), serve.Hook)
 			time.Sleep(500 * time.Millisecond)
 			r.Request(named("a"), serve.Request)
@@ -189,24 +189,24 @@ func TestTriggers(t *testing.T) {
 			r.up(site).push()
 			time.Sleep(10 * time.Minute)
 		}, "a hook unchanged, a request unchanged, a hook stored"},
-		"a request of what is stalled": {stalls, func(r *rig) {
+		"a request of what is stalled": {stalls, func(r *fixture) {
 			time.Sleep(24 * time.Hour)
 			r.up(site).fail(nil)
 			r.Request(named("a"), serve.Request)
 		}, "a request stored"},
-		"removed and back": {nil, func(r *rig) {
+		"removed and back": {nil, func(r *fixture) {
 			r.put()
 			time.Sleep(10 * time.Minute)
 			r.put(repo("a", site, time.Hour))
 		}, "a start unchanged"},
-		"missing because of a defect": {nil, func(r *rig) {
+		"missing because of a defect": {nil, func(r *fixture) {
 			r.feed.put(serve.Desired{Defects: []error{errors.New("a.yaml:1: no YAML")}})
 			if v := r.view("a"); !v.Missing || v.Phase != serve.Idle || len(r.Defects()) != 1 {
 				r.Errorf("%+v", v)
 			}
 			r.put(base)
 		}, ""},
-		"a request of what is in line": {func(r *rig) { r.Runs = 1 }, func(r *rig) {
+		"a request of what is in line": {func(r *fixture) { r.Runs = 1 }, func(r *fixture) {
 			hog := repo("hog", other, time.Hour)
 			r.up(other).set(hangs(10 * time.Second))
 			r.put(base, hog)
@@ -218,7 +218,7 @@ func TestTriggers(t *testing.T) {
 		"the highest reason counts": {nil, put(repo("a", site, time.Hour, "base"), repo("base", other, time.Hour)), "base start stored, a spec stored"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			live(t, list(base), c.before, func(r *rig) {
+			live(t, list(base), c.before, func(r *fixture) {
 				c.do(r)
 				r.ran(c.want)
 			})
@@ -228,7 +228,7 @@ func TestTriggers(t *testing.T) {
 
 // A spec that changes while a run is under way counts, and what the run found is not lost.
 func TestSpecDuringRun(t *testing.T) {
-	live(t, list(repo("a", site, time.Hour)), func(r *rig) { r.up(site).hang = time.Second }, func(r *rig) {
+	live(t, list(repo("a", site, time.Hour)), func(r *fixture) { r.up(site).hang = time.Second }, func(r *fixture) {
 		ignore := "*.md"
 		next := repo("a", site, time.Hour)
 		next.Spec.Ignore = &ignore
@@ -251,12 +251,12 @@ func TestSpecDuringRun(t *testing.T) {
 func TestGeneration(t *testing.T) {
 	for name, statuses := range map[string]serve.Statuses{"ledger": nil, "memory": new(memory)} {
 		t.Run(name, func(t *testing.T) {
-			before := func(r *rig) {
+			before := func(r *fixture) {
 				if statuses != nil {
 					r.Statuses = statuses
 				}
 			}
-			live(t, list(repo("a", site, time.Hour)), before, func(r *rig) {
+			live(t, list(repo("a", site, time.Hour)), before, func(r *fixture) {
 				for i, c := range []struct {
 					doc                  source.Object
 					generation, observed int64
@@ -276,9 +276,9 @@ func TestGeneration(t *testing.T) {
 }
 
 func TestBackOff(t *testing.T) {
-	live(t, list(repo("a", site, time.Hour), repo("often", other, time.Minute)), func(r *rig) {
+	live(t, list(repo("a", site, time.Hour), repo("often", other, time.Minute)), func(r *fixture) {
 		r.up(site).err, r.up(other).err = errRefused, errRefused
-	}, func(r *rig) {
+	}, func(r *fixture) {
 		time.Sleep(2 * time.Hour)
 		var runs, often []serve.Run
 		for _, run := range append(r.first, r.took()...) {
@@ -316,10 +316,10 @@ func TestBackOff(t *testing.T) {
 	})
 }
 
-type busy time.Duration
+type retryAfterError time.Duration
 
-func (b busy) Error() string             { return "too many requests" }
-func (b busy) RetryAfter() time.Duration { return time.Duration(b) }
+func (b retryAfterError) Error() string             { return "too many requests" }
+func (b retryAfterError) RetryAfter() time.Duration { return time.Duration(b) }
 
 func TestOutcomes(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -329,14 +329,14 @@ func TestOutcomes(t *testing.T) {
 		failures    int
 	}{
 		"failed":           {errRefused, 600 * time.Millisecond, 800 * time.Millisecond, serve.Idle, 1},
-		"Retry-After":      {busy(5 * time.Minute), 299 * time.Second, 5 * time.Minute, serve.Idle, 1},
-		"long Retry-After": {busy(5 * time.Hour), 3599 * time.Second, time.Hour, serve.Idle, 1},
+		"Retry-After":      {retryAfterError(5 * time.Minute), 299 * time.Second, 5 * time.Minute, serve.Idle, 1},
+		"long Retry-After": {retryAfterError(5 * time.Hour), 3599 * time.Second, time.Hour, serve.Idle, 1},
 		"waiting":          {fmt.Errorf("%w: soon", source.ErrWaiting), 29 * time.Second, 30 * time.Second, serve.Idle, 0},
 		"stalled":          {fmt.Errorf("%w: never", source.ErrInvalid), 0, 0, serve.Stalled, 0},
 		"none":             {nil, 57 * time.Minute, 63 * time.Minute, serve.Idle, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			live(t, list(repo("a", site, time.Hour)), func(r *rig) { r.up(site).err = c.err }, func(r *rig) {
+			live(t, list(repo("a", site, time.Hour)), func(r *fixture) { r.up(site).err = c.err }, func(r *fixture) {
 				v := r.view("a")
 				in := v.Next.Sub(v.Last.Started.Add(v.Last.Took))
 				if v.Phase != c.phase || v.Failures != c.failures || v.Next.IsZero() != (c.most == 0) || c.most != 0 && (in < c.least || in > c.most) {
@@ -354,7 +354,7 @@ func TestBadObjects(t *testing.T) {
 	bucket := &source.Bucket{Header: source.Header{APIVersion: source.Group + "/v1", Kind: "Bucket", Metadata: source.Metadata{Name: "unknown"}}}
 	bucket.Spec.Interval = source.Duration(time.Minute)
 	objects := list(bucket, repo("../../etc", site, time.Minute), repo("a", site, time.Minute), repo("a", other, time.Minute))
-	live(t, objects, func(r *rig) {
+	live(t, objects, func(r *fixture) {
 		r.up(other).panics = true
 		r.Origin = func(obj source.Object, env source.Env) (source.Origin, error) {
 			if obj.Head().Kind == "Bucket" {
@@ -362,7 +362,7 @@ func TestBadObjects(t *testing.T) {
 			}
 			return r.origin(obj, env)
 		}
-	}, func(r *rig) {
+	}, func(r *fixture) {
 		time.Sleep(5 * time.Minute)
 		for _, v := range r.Views() {
 			if name := v.Object.Head().Metadata.Name; name == "a" && (v.Last.Result.Outcome != source.Unchanged || v.Last.Number < 5) || name != "a" && v.Phase != serve.Stalled {
@@ -377,16 +377,16 @@ func TestBadObjects(t *testing.T) {
 func TestPanics(t *testing.T) {
 	for _, at := range []string{"origin", "resolve", "open", "verify", "write", "close"} {
 		t.Run(at, func(t *testing.T) {
-			live(t, list(repo("a", site, time.Hour), repo("b", other, time.Hour)), func(r *rig) {
+			live(t, list(repo("a", site, time.Hour), repo("b", other, time.Hour)), func(r *fixture) {
 				r.Runs, r.Fetches = 1, 1
 				r.Origin = func(obj source.Object, env source.Env) (source.Origin, error) {
 					from, err := r.origin(obj, env)
 					if obj.Head().Metadata.Name == "b" {
 						return from, err
 					}
-					return fragile{from, at}.now("origin"), err
+					return panickingOrigin{from, at}.now("origin"), err
 				}
-			}, func(r *rig) {
+			}, func(r *fixture) {
 				got := describe(r.first)
 				v := r.view("a")
 				var panicked *source.PanicError
@@ -401,31 +401,31 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// A fragile origin panics at one place.
-type fragile struct {
+// A panickingOrigin panics at one place.
+type panickingOrigin struct {
 	source.Origin
 	at string
 }
 
-func (f fragile) now(at string) fragile {
+func (f panickingOrigin) now(at string) panickingOrigin {
 	if f.at == at {
 		panic("a \x1b[31mdefect")
 	}
 	return f
 }
 
-func (f fragile) Resolve(ctx context.Context, s source.State) (source.Revision, source.State, error) {
+func (f panickingOrigin) Resolve(ctx context.Context, s source.State) (source.Revision, source.State, error) {
 	return f.now("resolve").Origin.Resolve(ctx, s)
 }
 
-func (f fragile) Open(ctx context.Context, rev source.Revision) (source.Content, error) {
+func (f panickingOrigin) Open(ctx context.Context, rev source.Revision) (source.Content, error) {
 	c, err := f.now("open").Origin.Open(ctx, rev)
 	return fragileContent{c, f}, err
 }
 
 type fragileContent struct {
 	source.Content
-	f fragile
+	f panickingOrigin
 }
 
 func (c fragileContent) Verify(ctx context.Context) (source.Verification, error) {
@@ -449,13 +449,13 @@ func TestFreshness(t *testing.T) {
 	var last atomic.Pointer[time.Time]
 	since := func() time.Time { return *last.Load() }
 	var began time.Time
-	live(t, list(repo("a", site, time.Hour)), func(r *rig) {
+	live(t, list(repo("a", site, time.Hour)), func(r *fixture) {
 		began = time.Now()
 		r.Origin = func(obj source.Object, env source.Env) (source.Origin, error) {
 			last.Store(&env.Since)
 			return r.origin(obj, env)
 		}
-	}, func(r *rig) {
+	}, func(r *fixture) {
 		if since().Before(began) {
 			r.Errorf("first run: %s before the start", began.Sub(since()))
 		}
@@ -489,10 +489,10 @@ func TestFreshness(t *testing.T) {
 // A failure that each retry repeats is told once in some time, with how often
 // it was; another failure and the recovery are told at once.
 func TestRepeatedEvents(t *testing.T) {
-	live(t, list(repo("a", site, time.Hour), repo("b", other, time.Hour)), func(r *rig) {
+	live(t, list(repo("a", site, time.Hour), repo("b", other, time.Hour)), func(r *fixture) {
 		r.Jitter, r.MinRetry, r.MaxRetry = -1, 20*time.Second, 20*time.Second
 		r.up(site).err, r.up(other).err = errRefused, errRefused
-	}, func(r *rig) {
+	}, func(r *fixture) {
 		told := func(wait time.Duration, err error, want string) {
 			r.Helper()
 			r.up(site).fail(err)
@@ -516,7 +516,7 @@ func TestRepeatedEvents(t *testing.T) {
 // Objects run behind what they need, and when that has changed.
 func TestNeeds(t *testing.T) {
 	app, mid, base := repo("app", "https://two.example/app", time.Hour, "mid"), repo("mid", "https://two.example/mid", time.Hour, "base"), repo("base", site, time.Hour)
-	live(t, list(app, mid, base), func(r *rig) { r.up(site).hang = time.Second }, func(r *rig) {
+	live(t, list(app, mid, base), func(r *fixture) { r.up(site).hang = time.Second }, func(r *fixture) {
 		for name, want := range map[string]string{"app": "[GitRepository/default/mid]", "mid": "[GitRepository/default/base]"} {
 			if v := r.view(name); v.Phase != serve.Blocked || fmt.Sprint(v.Blockers) != want {
 				r.Errorf("%s: %+v", name, v)
@@ -557,7 +557,7 @@ func TestNeeds(t *testing.T) {
 		r.restart(nil) // what needs others runs at once
 		r.ran("mid start waiting, app input unchanged")
 	})
-	live(t, list(repo("app", other, time.Hour, "base")), func(r *rig) { r.up(site).err = errRefused }, func(r *rig) {
+	live(t, list(repo("app", other, time.Hour, "base")), func(r *fixture) { r.up(site).err = errRefused }, func(r *fixture) {
 		r.put(repo("app", other, time.Hour, "base"), base) // it comes, and fails
 		r.took()
 		if v := r.view("app"); v.Last.Result.Outcome != source.Waiting || !strings.Contains(v.Last.Err.Error(), "base") {
@@ -574,7 +574,7 @@ func TestNeeds(t *testing.T) {
 // Circles are named, and hold up nobody.
 func TestCircle(t *testing.T) {
 	a, b := repo("a", site, time.Hour, "b"), repo("b", site, time.Hour, "a")
-	live(t, list(a, b, repo("self", site, time.Hour, "self"), repo("c", site, time.Hour)), nil, func(r *rig) {
+	live(t, list(a, b, repo("self", site, time.Hour, "self"), repo("c", site, time.Hour)), nil, func(r *fixture) {
 		for name, way := range map[string]string{
 			"a":    "GitRepository/default/a → GitRepository/default/b → GitRepository/default/a",
 			"b":    "GitRepository/default/b → GitRepository/default/a → GitRepository/default/b",
@@ -600,12 +600,12 @@ func TestChain(t *testing.T) {
 		}
 		objects = append(objects, repo(name, "https://two.example/"+name, 1000*time.Hour, before...))
 	}
-	live(t, objects, func(r *rig) {
+	live(t, objects, func(r *fixture) {
 		r.Statuses = new(memory)
 		for i := range n {
 			r.up(fmt.Sprint("https://two.example/r", i)).rev = "" // nothing is stored
 		}
-	}, func(r *rig) {
+	}, func(r *fixture) {
 		for i, run := range r.first {
 			if run.Object.Name != fmt.Sprint("r", i) || run.Result.Outcome != source.Unchanged {
 				r.Fatalf("run %d: %+v", i, run)
@@ -624,7 +624,7 @@ func TestExternalArtifact(t *testing.T) {
 	}
 	app := repo("app", site, time.Hour)
 	app.Spec.Include = []source.GitRepositoryInclude{{Repository: source.IncludeReference{Kind: "ExternalArtifact", Name: "out"}}}
-	live(t, list(app, external("1")), nil, func(r *rig) {
+	live(t, list(app, external("1")), nil, func(r *fixture) {
 		testenv.Equal(r.TB, describe(r.first), "app start stored", "ran")
 		r.put(app, external("2"))
 		r.ran("app input stored")
@@ -641,7 +641,7 @@ func TestExternalArtifact(t *testing.T) {
 // The longest interval there is, and the shortest, overflow nothing, nor does a retention for ever.
 func TestExtremes(t *testing.T) {
 	objects := list(repo("longest", "https://one.example/longest", math.MaxInt64), repo("never", "https://one.example/never", 0), repo("short", "https://one.example/short", 100*time.Millisecond), repo("gone", site, time.Hour))
-	live(t, objects, func(r *rig) { r.Retention = math.MaxInt64 }, func(r *rig) {
+	live(t, objects, func(r *fixture) { r.Retention = math.MaxInt64 }, func(r *fixture) {
 		r.put(objects[:2]...)
 		time.Sleep(24 * time.Hour)
 		if r.is(serve.Removed, "gone"); r.Store.Check(*r.view("gone").Object.Artifact()) != nil {
@@ -663,7 +663,7 @@ func TestExtremes(t *testing.T) {
 }
 
 func TestSuspend(t *testing.T) {
-	live(t, list(repo("a", site, time.Minute)), func(r *rig) { r.up(site).hang = time.Second }, func(r *rig) {
+	live(t, list(repo("a", site, time.Minute)), func(r *fixture) { r.up(site).hang = time.Second }, func(r *fixture) {
 		r.must(r.Suspend(named("a"), source.Suspension{By: "alice", Reason: "freeze"}))
 		r.is(serve.Running, "a") // the run under way ends first
 		time.Sleep(time.Hour)
@@ -705,12 +705,12 @@ func TestSuspend(t *testing.T) {
 // A suspension ends waiting, and frees what waits for what is suspended.
 func TestSuspendBlocker(t *testing.T) {
 	hog, base := repo("hog", other, time.Hour), repo("base", site, time.Hour)
-	for name, suspend := range map[string]func(r *rig){
-		"by a command": func(r *rig) { r.must(r.Suspend(named("base"), source.Suspension{})) },
-		"by its spec":  func(r *rig) { r.put(hog, suspended(base), repo("app", site, time.Hour, "base")) },
+	for name, suspend := range map[string]func(r *fixture){
+		"by a command": func(r *fixture) { r.must(r.Suspend(named("base"), source.Suspension{})) },
+		"by its spec":  func(r *fixture) { r.put(hog, suspended(base), repo("app", site, time.Hour, "base")) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			live(t, list(hog), func(r *rig) { r.Runs, r.up(other).hang = 1, 10*time.Second }, func(r *rig) {
+			live(t, list(hog), func(r *fixture) { r.Runs, r.up(other).hang = 1, 10*time.Second }, func(r *fixture) {
 				r.put(hog, base, repo("app", site, time.Hour, "base"))
 				waited := make(chan error, 1)
 				go func() {
@@ -732,7 +732,7 @@ func TestSuspendBlocker(t *testing.T) {
 }
 
 func TestWait(t *testing.T) {
-	live(t, list(repo("a", site, time.Hour)), nil, func(r *rig) {
+	live(t, list(repo("a", site, time.Hour)), nil, func(r *fixture) {
 		if _, err := r.Wait(r.Context(), named("b"), 1); !errors.Is(err, fs.ErrNotExist) {
 			r.Errorf("%v", err)
 		}
@@ -761,7 +761,7 @@ func TestWait(t *testing.T) {
 // which is after it was announced.
 func TestViews(t *testing.T) {
 	announced := 0
-	live(t, list(repo("c", other, time.Hour), repo("a", site, time.Hour), repo("b", other, time.Hour)), func(r *rig) {
+	live(t, list(repo("c", other, time.Hour), repo("a", site, time.Hour), repo("b", other, time.Hour)), func(r *fixture) {
 		r.Emit = func(e source.Event) {
 			v, err := r.View(named("a"))
 			if err != nil || e.Reason != "NewArtifact" || e.InvolvedObject.Name != "a" {
@@ -771,7 +771,7 @@ func TestViews(t *testing.T) {
 				t.Errorf("announced %v, and the view has %+v", e.Metadata, v.Object.Artifact())
 			}
 		}
-	}, func(r *rig) {
+	}, func(r *fixture) {
 		var names string
 		for _, v := range r.Views() {
 			names += v.Object.Head().Metadata.Name
@@ -793,7 +793,7 @@ func TestViews(t *testing.T) {
 
 func TestWatch(t *testing.T) {
 	base := list(repo("a", site, time.Hour), repo("b", site, time.Hour))
-	live(t, base, func(r *rig) { r.Retention = time.Minute }, func(r *rig) {
+	live(t, base, func(r *fixture) { r.Retention = time.Minute }, func(r *fixture) {
 		ctx, cancel := context.WithCancel(r.Context())
 		var told, slow []string
 		tell := func(to *[]string, pause time.Duration) func([]serve.View) {
@@ -843,7 +843,7 @@ func TestEnd(t *testing.T) {
 	for i := range 20 {
 		objects = append(objects, repo(fmt.Sprint("r", i), fmt.Sprintf("https://h%d.example/", i), time.Hour))
 	}
-	live(t, objects, func(r *rig) {
+	live(t, objects, func(r *fixture) {
 		r.Runs, r.Fetches = 3, 2
 		for i := range 20 {
 			up := r.up(fmt.Sprintf("https://h%d.example/", i))
@@ -851,7 +851,7 @@ func TestEnd(t *testing.T) {
 				up.hang, up.slow = 0, up.hang
 			}
 		}
-	}, func(r *rig) {
+	}, func(r *fixture) {
 		server := r.Server
 		r.stop()
 		r.ran("")
@@ -876,7 +876,7 @@ func (f feedFunc) Follow(ctx context.Context, set func(serve.Desired)) error { r
 func TestFeedEnds(t *testing.T) {
 	for _, want := range []error{nil, errors.New("the directory is gone")} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t)
+			r := newFixture(t)
 			r.Feed = feedFunc(func(ctx context.Context, set func(serve.Desired)) error {
 				set(serve.Desired{Objects: list(repo("a", site, time.Minute))})
 				pause(ctx, time.Minute)
@@ -898,7 +898,7 @@ func TestFeedEnds(t *testing.T) {
 func TestClockJumps(t *testing.T) {
 	var off atomic.Int64
 	objects := list(repo("a", site, time.Minute), repo("old", site, time.Minute))
-	live(t, objects, func(r *rig) { r.Now = func() time.Time { return time.Now().Add(time.Duration(off.Load())) } }, func(r *rig) {
+	live(t, objects, func(r *fixture) { r.Now = func() time.Time { return time.Now().Add(time.Duration(off.Load())) } }, func(r *fixture) {
 		r.put(objects[0])
 		for i := range 20 {
 			off.Store(int64(i%3-1) * int64(365*24*time.Hour))

@@ -17,9 +17,9 @@ import (
 // rank orders triggers: a run that is due for several reasons tells the highest.
 var rank = map[Trigger]int{Tick: 1, Retry: 2, Input: 3, Repair: 4, Secret: 5, Start: 6, Spec: 7, Hook: 8, Request: 9}
 
-// kick has e run now, or once more after the run that is under way. Answers of
+// enqueue has e run now, or once more after the run that is under way. Answers of
 // its upstream that are older than asked do not count, unless asked is 0.
-func (s *Server) kick(e *entry, t Trigger, asked time.Duration) {
+func (s *Server) enqueue(e *entry, t Trigger, asked time.Duration) {
 	if e.removed != nil || e.suspended() || e.external() {
 		return
 	}
@@ -331,7 +331,7 @@ func inputsOf(e *entry) string {
 func (s *Server) inform(e *entry) {
 	for _, a := range e.after {
 		if inputsOf(a) != a.inputs {
-			s.kick(a, Input, 0)
+			s.enqueue(a, Input, 0)
 		}
 		if a.state == blocked {
 			s.enter(a)

@@ -19,7 +19,7 @@ import (
 
 // fleet returns n objects that are called prefix and a number, of so many hosts, and has change made to their upstreams.
 // Their statuses are in memory: it is files that take time.
-func (r *rig) fleet(n, hosts int, prefix string, interval time.Duration, change func(*upstream)) (objects []source.Object) {
+func (r *fixture) fleet(n, hosts int, prefix string, interval time.Duration, change func(*upstream)) (objects []source.Object) {
 	if r.Server == nil {
 		r.Statuses = new(memory)
 	}
@@ -39,10 +39,10 @@ func TestRunsAtATime(t *testing.T) {
 		"many hosts": {10, 8},
 	} {
 		t.Run(name, func(t *testing.T) {
-			live(t, nil, func(r *rig) {
+			live(t, nil, func(r *fixture) {
 				r.Runs, r.PerHost = 8, 3
 				r.feed.now.Objects = r.fleet(40, c.hosts, "h", 1e5*time.Hour, hangs(time.Second)) // the first of which is shorter
-			}, func(r *rig) {
+			}, func(r *fixture) {
 				time.Sleep(400 * time.Millisecond) // a file that is locked is tried again some milliseconds later
 				for at := 40; at > 0; at -= c.want {
 					if running, all := r.count(serve.Running), r.count(serve.Running, serve.Queued); running != min(c.want, at) || all != at {
@@ -58,10 +58,10 @@ func TestRunsAtATime(t *testing.T) {
 
 // Contents that wait for a slot are not charged for it, and one host has half of the slots.
 func TestFetches(t *testing.T) {
-	live(t, nil, func(r *rig) {
+	live(t, nil, func(r *fixture) {
 		r.Fetches = 4
 		r.feed.now.Objects = r.fleet(16, 1, "h", time.Hour, func(u *upstream) { u.slow = 50 * time.Second }) // of the 60 that spec.timeout is
-	}, func(r *rig) {
+	}, func(r *fixture) {
 		for range 8 {
 			testenv.Equal(r.TB, r.Stats().Fetching, 2)
 			time.Sleep(50 * time.Second)
@@ -79,10 +79,10 @@ func TestStalledHosts(t *testing.T) {
 		"contents": func(u *upstream) { u.slow = time.Hour },
 	} {
 		t.Run(name, func(t *testing.T) {
-			live(t, nil, func(r *rig) {
+			live(t, nil, func(r *fixture) {
 				r.Runs, r.PerHost, r.Fetches = 32, 16, 4
 				r.feed.now.Objects = append(r.fleet(60, 6, "bad", time.Minute, stall), r.fleet(20, 1, "good", time.Minute, hangs(0))...)
-			}, func(r *rig) {
+			}, func(r *fixture) {
 				time.Sleep(3 * time.Minute)
 				r.took()
 				r.fleet(20, 1, "good", time.Minute, func(u *upstream) { u.rev = "main@sha1:2222222222222222222222222222222222222222" })
@@ -109,13 +109,13 @@ func TestStalledHosts(t *testing.T) {
 	for name, later := range map[string]time.Duration{"at once": 0, "later": time.Second} {
 		t.Run(name, func(t *testing.T) {
 			var bad, good []source.Object
-			live(t, nil, func(r *rig) {
+			live(t, nil, func(r *fixture) {
 				r.Runs = 64
 				bad, good = r.fleet(80, 5, "bad", time.Minute, hangs(time.Hour)), r.fleet(25, 1, "good", time.Minute, hangs(100*time.Millisecond))
 				if r.feed.now.Objects = bad; later == 0 {
 					r.feed.now.Objects = slices.Concat(bad, good)
 				}
-			}, func(r *rig) {
+			}, func(r *fixture) {
 				time.Sleep(later)
 				r.put(slices.Concat(bad, good)...)
 				time.Sleep(10 * time.Second)
@@ -130,7 +130,7 @@ func TestCrowd(t *testing.T) {
 	const n = 400
 	var worst time.Duration
 	runs := 0
-	live(t, nil, func(r *rig) {
+	live(t, nil, func(r *fixture) {
 		r.Statuses, r.Emit = new(memory), nil
 		for i := range n {
 			url := fmt.Sprintf("https://h%d.example/%d", i%20, i%100)
@@ -144,7 +144,7 @@ func TestCrowd(t *testing.T) {
 				worst = max(worst, run.Started.Sub(run.Due))
 			}
 		}
-	}, func(r *rig) {
+	}, func(r *fixture) {
 		time.Sleep(time.Minute + 30*time.Second)
 		synctest.Wait()
 		r.mu.Lock()
@@ -165,7 +165,7 @@ func TestHostChangesInLine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := repo("a", "https://bad.example/a", time.Hour), repo("b", "https://bad.example/b", time.Hour)
-			live(t, list(a, b), func(r *rig) { r.PerHost = 1 }, func(r *rig) {
+			live(t, list(a, b), func(r *fixture) { r.PerHost = 1 }, func(r *fixture) {
 				r.up(a.Spec.URL).set(hangs(20 * time.Second))
 				r.Request(named("a"), serve.Request)
 				synctest.Wait()
@@ -190,10 +190,10 @@ func TestHostChangesInLine(t *testing.T) {
 
 // A host whose last run failed has its turn however much others want.
 func TestDoubtfulHostHasItsTurn(t *testing.T) {
-	live(t, nil, func(r *rig) {
+	live(t, nil, func(r *fixture) {
 		r.Runs, r.PerHost = 2, 2
 		r.feed.now.Objects = append(r.fleet(60, 1, "r", time.Hour, hangs(0)), r.fleet(1, 1, "doubtful", time.Hour, func(u *upstream) { u.err = errRefused })...)
-	}, func(r *rig) {
+	}, func(r *fixture) {
 		r.fleet(60, 1, "r", time.Hour, hangs(time.Second))
 		for i := range 60 {
 			r.Request(named(fmt.Sprint("r", i)), serve.Request)
@@ -210,10 +210,10 @@ func TestDoubtfulHostHasItsTurn(t *testing.T) {
 // A host that answers again is not held up by those that do not.
 func TestHostRecovers(t *testing.T) {
 	refuses := func(u *upstream) { u.err = errRefused }
-	live(t, nil, func(r *rig) {
+	live(t, nil, func(r *fixture) {
 		r.Runs, r.PerHost = 8, 4
 		r.feed.now.Objects = append(r.fleet(4, 4, "bad", time.Hour, refuses), r.fleet(5, 1, "good", time.Hour, refuses)...)
-	}, func(r *rig) {
+	}, func(r *fixture) {
 		time.Sleep(time.Minute)
 		r.fleet(4, 4, "bad", time.Hour, hangs(time.Hour))
 		r.fleet(5, 1, "good", time.Hour, func(u *upstream) { u.err, u.hang = nil, time.Second })
@@ -228,9 +228,9 @@ func TestHostRecovers(t *testing.T) {
 	})
 }
 
-// A world is objects that are changed at random, and what has to hold of them.
-type world struct {
-	*rig
+// randomObjects are objects that are changed at random, and what has to hold of them.
+type randomObjects struct {
+	*fixture
 	rand *rand.Rand
 
 	mu      sync.Mutex
@@ -251,7 +251,7 @@ const (
 func modelName(i int) string { return fmt.Sprintf("r%d", i) }
 
 // object returns object i, made of others that come before it.
-func (w *world) object(i int) *source.GitRepository {
+func (w *randomObjects) object(i int) *source.GitRepository {
 	var inputs []string
 	for j := range i {
 		if w.rand.IntN(6) == 0 {
@@ -264,18 +264,18 @@ func (w *world) object(i int) *source.GitRepository {
 }
 
 // Resolve is watched: no object is run twice at once, nor beside what it is made of.
-func (w *world) origin(obj source.Object, env source.Env) (source.Origin, error) {
-	from, err := w.rig.origin(obj, env)
-	return &watched{Origin: from, world: w, name: obj.Head().Metadata.Name}, err
+func (w *randomObjects) origin(obj source.Object, env source.Env) (source.Origin, error) {
+	from, err := w.fixture.origin(obj, env)
+	return &checkedOrigin{Origin: from, world: w, name: obj.Head().Metadata.Name}, err
 }
 
-type watched struct {
+type checkedOrigin struct {
 	source.Origin
-	world *world
+	world *randomObjects
 	name  string
 }
 
-func (o *watched) Resolve(ctx context.Context, last source.State) (source.Revision, source.State, error) {
+func (o *checkedOrigin) Resolve(ctx context.Context, last source.State) (source.Revision, source.State, error) {
 	w := o.world
 	w.mu.Lock()
 	if w.running[o.name]++; w.running[o.name] > 1 {
@@ -291,7 +291,7 @@ func (o *watched) Resolve(ctx context.Context, last source.State) (source.Revisi
 }
 
 // observe checks one run.
-func (w *world) observe(run serve.Run) {
+func (w *randomObjects) observe(run serve.Run) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.runs++
@@ -322,7 +322,7 @@ func (w *world) observe(run serve.Run) {
 }
 
 // step changes something.
-func (w *world) step(objects []source.Object) []source.Object {
+func (w *randomObjects) step(objects []source.Object) []source.Object {
 	i := w.rand.IntN(modelObjects)
 	ref, up := named(modelName(i)), w.up(fmt.Sprintf("https://h%d.example/%d", i%4, i))
 	switch w.rand.IntN(12) {
@@ -375,7 +375,7 @@ func (w *world) step(objects []source.Object) []source.Object {
 }
 
 // still checks that everything that is to be done is planned or under way.
-func (w *world) still() {
+func (w *randomObjects) still() {
 	synctest.Wait()
 	for _, v := range w.Views() {
 		name := v.Object.Head().Metadata.Name
@@ -407,8 +407,8 @@ func (w *world) still() {
 func TestModel(t *testing.T) {
 	const days = 1
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{
-			rig: newRig(t), rand: rand.New(rand.NewPCG(0, 9)),
+		w := &randomObjects{
+			fixture: newFixture(t), rand: rand.New(rand.NewPCG(0, 9)),
 			running: map[string]int{}, failed: map[string]int{}, ended: map[string]time.Time{}, numbers: map[string]int64{}, last: map[string]source.Outcome{},
 		}
 		w.Runs, w.PerHost, w.Fetches, w.Statuses = 4, 2, 2, new(memory)

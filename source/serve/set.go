@@ -226,13 +226,13 @@ func (s *Server) settle(fresh map[source.Reference]*entry) {
 		switch {
 		case fresh[e.ref] != e:
 			if inputsOf(e) != e.inputs {
-				s.kick(e, Input, 0)
+				s.enqueue(e, Input, 0)
 			}
 		case e.external() || e.suspended():
 		case e.trigger != "":
-			s.kick(e, e.trigger, s.clock())
+			s.enqueue(e, e.trigger, s.clock())
 		case len(e.before) > 0: // another artifact of these may have been stored before the end
-			s.kick(e, Input, s.clock())
+			s.enqueue(e, Input, s.clock())
 		case e.obj.Interval() > 0:
 			s.plan(e, Tick, s.tick(e, s.clock()))
 		}
@@ -260,11 +260,11 @@ func (s *Server) update(e *entry, doc source.Object, invalid error, foreign bool
 	case e.suspended():
 		s.rest(e)
 	case removed:
-		s.kick(e, Start, now)
+		s.enqueue(e, Start, now)
 	case mended || doc.Plan().Suspend != before.Plan().Suspend || generation != 0 && generation != before.Head().Metadata.Generation || string(source.CanonicalSpec(doc)) != string(source.CanonicalSpec(before)):
-		s.kick(e, Spec, now)
+		s.enqueue(e, Spec, now)
 	case source.RequestedAt(doc) != "" && source.RequestedAt(doc) != source.RequestedAt(before):
-		s.kick(e, Request, now)
+		s.enqueue(e, Request, now)
 	}
 }
 
@@ -389,7 +389,7 @@ func (s *Server) verify(ref source.Reference, a artifact.Artifact) {
 		s.mu.Unlock()
 		return
 	}
-	s.kick(e, Repair, 0)
+	s.enqueue(e, Repair, 0)
 	s.dispatch()
 	s.mu.Unlock()
 	if !missing {

@@ -19,7 +19,7 @@ import (
 
 // A bench is one upstream with all that a program around it has.
 type bench struct {
-	*Rig
+	*Fixture
 	TB
 	kind Kind
 	up   Upstream
@@ -28,7 +28,7 @@ type bench struct {
 func newBench(t TB, k Kind) *bench {
 	t.Helper()
 	up := k.Open(t)
-	return &bench{NewRig(t, up.Secrets), t, k, up}
+	return &bench{NewFixture(t, up.Secrets), t, k, up}
 }
 
 // patience is how long to wait for what must happen, which only failing tests take.

@@ -521,30 +521,30 @@ func newStall(t TB, k Kind) (*bench, source.Object) {
 	return b, good
 }
 
-// An ending is how a run in the background ended.
-type ending struct {
+// A runResult is how a run in the background ended.
+type runResult struct {
 	result source.Result
 	err    error
 }
 
 // inBackground reconciles obj in another goroutine.
-func (b *bench) inBackground(ctx context.Context, obj source.Object) <-chan ending {
-	ended := make(chan ending, 1)
+func (b *bench) inBackground(ctx context.Context, obj source.Object) <-chan runResult {
+	ended := make(chan runResult, 1)
 	go func() {
 		result, err := b.reconcile(ctx, obj, b.up.Origin(obj))
-		ended <- ending{result, err}
+		ended <- runResult{result, err}
 	}()
 	return ended
 }
 
 // awaited waits for a run to end.
-func (b *bench) awaited(ended <-chan ending, defect Defect) ending {
+func (b *bench) awaited(ended <-chan runResult, defect Defect) runResult {
 	b.Helper()
 	select {
 	case run := <-ended:
 		return run
 	case <-time.After(patience):
 		b.Fatalf("%s: the run did not end within %v", defect, patience)
-		return ending{}
+		return runResult{}
 	}
 }

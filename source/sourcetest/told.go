@@ -14,10 +14,10 @@ import (
 // digits are those of digests, which are shown without their tail.
 var digits = regexp.MustCompile(`([0-9a-f]{8})[0-9a-f]{56}`)
 
-// Told is all that the last run of the rig told, one thing a line, for a golden
+// Told is all that the last run of the fixture told, one thing a line, for a golden
 // file: result, err, the events and the status of obj. Times are those of the
 // day. A kind adds what it observed and what it has to say of an artifact.
-func (r *Rig) Told(obj source.Object, result source.Result, err error, observed string, more any) string {
+func (r *Fixture) Told(obj source.Object, result source.Result, err error, observed string, more any) string {
 	var b lines
 	b.add("outcome", "%s, next run after %s", result.Outcome, result.After)
 	if result.Why != "" {
@@ -45,7 +45,7 @@ func (r *Rig) Told(obj source.Object, result source.Result, err error, observed 
 // theError is written for a message that is the error of the run.
 const theError = "the error"
 
-// Status is what the status of obj tells, with a message in full where [Rig.Told]
+// Status is what the status of obj tells, with a message in full where [Fixture.Told]
 // writes that it is the error.
 func Status(obj source.Object, observed string) string {
 	var b lines
@@ -53,7 +53,7 @@ func Status(obj source.Object, observed string) string {
 	return digits.ReplaceAllString(b.String(), "$1…")
 }
 
-// GoldenStatuses returns the statuses in a golden file of what [Rig.Told] returned,
+// GoldenStatuses returns the statuses in a golden file of what [Fixture.Told] returned,
 // as [Status] returns them, by the text after the # before each.
 func GoldenStatuses(t TB, file string) map[string]string {
 	t.Helper()

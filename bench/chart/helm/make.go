@@ -19,14 +19,14 @@ const (
 // index.
 var fixed = map[string]int{".yaml": 890, ".json": 1180}
 
-// A maker makes up an index, the same each time.
-type maker struct {
+// An indexGenerator makes up an index, the same each time.
+type indexGenerator struct {
 	rand  *rand.Rand
 	extra int // bytes of text in an entry that only size asks for
 }
 
 func made(size int, format string) *repo.IndexFile {
-	m := &maker{rand: rand.New(rand.NewPCG(1, 2)), extra: size/(charts*versions) - fixed[format]}
+	m := &indexGenerator{rand: rand.New(rand.NewPCG(1, 2)), extra: size/(charts*versions) - fixed[format]}
 	index := repo.NewIndexFile()
 	index.Generated = time.Unix(1.7e9, 0).UTC()
 	for c := range charts {
@@ -38,7 +38,7 @@ func made(size int, format string) *repo.IndexFile {
 	return index
 }
 
-func (m *maker) entry(name string, n int) *repo.ChartVersion {
+func (m *indexGenerator) entry(name string, n int) *repo.ChartVersion {
 	version := fmt.Sprintf("%d.%d.%d", n/50, n/10%5, n%10)
 	return &repo.ChartVersion{
 		Metadata: &chart.Metadata{
@@ -55,7 +55,7 @@ func (m *maker) entry(name string, n int) *repo.ChartVersion {
 }
 
 // changes returns a list of changes in YAML, which is how they are told.
-func (m *maker) changes(size int) string {
+func (m *indexGenerator) changes(size int) string {
 	var b strings.Builder
 	for b.Len() < size {
 		fmt.Fprintf(&b, "- kind: changed\n  description: \"%s\"\n", m.text(70))
@@ -67,7 +67,7 @@ var words = strings.Fields("a the chart of for and with which is in Kubernetes c
 	"support values image upgrade container resources replicas it's ingress \"quoted\" metrics: http://localhost:8080 (optional) readiness")
 
 // text returns about as many bytes of words.
-func (m *maker) text(size int) string {
+func (m *indexGenerator) text(size int) string {
 	var b strings.Builder
 	for b.Len() < size {
 		b.WriteString(words[m.rand.IntN(len(words))])

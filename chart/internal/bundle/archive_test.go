@@ -92,15 +92,15 @@ func big(n int) string {
 	return strings.Repeat(string(block), n<<6)
 }
 
-// A bad archive, and what the error about it says.
-type bad struct {
+// A badArchive is an archive and what the error about it says.
+type badArchive struct {
 	data    []byte
 	says    string
 	limits  artifact.Limits
 	lenient bool // the package manager takes it
 }
 
-func badArchives(t *testing.T) map[string]bad {
+func badArchives(t *testing.T) map[string]badArchive {
 	ok := plain.under("plain")
 	chart := func(text string) []byte { return ok.with(files{"plain/Chart.yaml": text}).tgz(t) }
 	link := func(name, to string) []byte {
@@ -116,7 +116,7 @@ func badArchives(t *testing.T) map[string]bad {
 	}
 	zeros := gzipped(t, make([]byte, 40<<20))
 	good := ok.tgz(t)
-	return map[string]bad{
+	return map[string]badArchive{
 		"empty":                         {data: nil, says: "empty"},
 		"not compressed":                {data: ungzip(t, good), says: "gzip"},
 		"JSON":                          {data: []byte(`{"message": "not found"}`), says: "JSON"},

@@ -229,14 +229,14 @@ func TestCache(t *testing.T) {
 
 var must = testenv.Must
 
-// stocked is a source that has everything, and counts.
-type stocked struct {
+// completeSource is a source that has everything, and counts.
+type completeSource struct {
 	content map[string]string // by OID
 	asked   []string
 	err     error
 }
 
-func (s *stocked) fetch(ctx context.Context, _ *object.FS, objects []lfs.Object, spool *lfs.Spool) error {
+func (s *completeSource) fetch(ctx context.Context, _ *object.FS, objects []lfs.Object, spool *lfs.Spool) error {
 	for _, o := range objects {
 		s.asked = append(s.asked, o.Path)
 		if err := spool.Receive(ctx, o, strings.NewReader(s.content[o.OID])); err != nil {
@@ -246,7 +246,7 @@ func (s *stocked) fetch(ctx context.Context, _ *object.FS, objects []lfs.Object,
 	return s.err
 }
 
-func (s *stocked) add(content string) string {
+func (s *completeSource) add(content string) string {
 	p := new(testenv.LFS).Add(content)
 	parsed, _ := lfs.ParsePointer([]byte(p))
 	s.content[parsed.OID] = content
@@ -256,7 +256,7 @@ func (s *stocked) add(content string) string {
 // Trees are mounted and filtered after they were wrapped: what is shown of them
 // is fetched, and nothing else.
 func TestViews(t *testing.T) {
-	s := &stocked{content: map[string]string{}}
+	s := &completeSource{content: map[string]string{}}
 	own := objects(t, tree(".gitattributes", "*.bin filter=lfs\n", "a.bin", s.add("a"), "shadowed.bin", s.add("shadowed"), "ignored.bin", s.add("ignored"),
 		"deep/b.bin", s.add(strings.Repeat("b", 300<<10)), "deep/copy.bin", s.add("a"), "empty.bin", s.add(""), "text", "text"))
 	module := objects(t, tree(".gitattributes", "*.dat filter=lfs\n", "m.dat", s.add("m"), "m.bin", s.add("not tracked")))
@@ -297,7 +297,7 @@ func TestViews(t *testing.T) {
 
 // Failures leave no spool behind and say what they are about.
 func TestFailures(t *testing.T) {
-	s := &stocked{content: map[string]string{}}
+	s := &completeSource{content: map[string]string{}}
 	o := lfs.Options{Fetch: s.fetch, Temp: testenv.NewSpools(t).Create}
 	wrapped := objects(t, tree(".gitattributes", "*.bin filter=lfs\n", "a.bin", s.add("a")))
 	broken := errors.New("broken")

@@ -52,8 +52,8 @@ type Repo struct {
 	packs map[string]*pack // by the path of the index
 
 	cache sync.Mutex
-	bases map[packOffset]whole // bases of deltas that were made
-	kept  int                  // bytes of bases
+	bases map[packOffset]packedObject // bases of deltas that were made
+	kept  int                         // bytes of bases
 }
 
 // Open opens the repository at path: a working tree or the folder of a bare
@@ -67,7 +67,7 @@ func Open(path string, maxObject int64) (*Repo, error) {
 	case maxObject < 0:
 		maxObject = math.MaxInt64
 	}
-	r := &Repo{max: maxObject, packs: make(map[string]*pack), bases: make(map[packOffset]whole)}
+	r := &Repo{max: maxObject, packs: make(map[string]*pack), bases: make(map[packOffset]packedObject)}
 	err := r.locate(path)
 	if err == nil {
 		err = r.configure()

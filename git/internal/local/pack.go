@@ -189,14 +189,14 @@ func (r *Repo) openPacked(at packOffset) (object.Type, int64, io.ReadCloser, err
 	return object.Type(h.Type), h.Length, content, damaged(err)
 }
 
-// A whole is the content of an object. It is shared and must not be changed.
-type whole struct {
+// A packedObject is the content of an object in a pack. It is shared and must not be changed.
+type packedObject struct {
 	typ  object.Type
 	data []byte
 }
 
 // patch returns the object that is stored as a delta.
-func (r *Repo) patch(at packOffset) (w whole, err error) {
+func (r *Repo) patch(at packOffset) (w packedObject, err error) {
 	var chain []int64 // offsets of deltas, each on the next
 	for w.data == nil {
 		var ok bool
@@ -276,7 +276,7 @@ func (r *Repo) affordable(size int64) error {
 }
 
 // base returns a base that is kept.
-func (r *Repo) base(at packOffset) (w whole, ok bool) {
+func (r *Repo) base(at packOffset) (w packedObject, ok bool) {
 	r.cache.Lock()
 	defer r.cache.Unlock()
 	w, ok = r.bases[at]
@@ -284,7 +284,7 @@ func (r *Repo) base(at packOffset) (w whole, ok bool) {
 }
 
 // keep keeps the base of a delta, unless it would push out everything else.
-func (r *Repo) keep(at packOffset, w whole) {
+func (r *Repo) keep(at packOffset, w packedObject) {
 	if len(w.data) > cacheBytes/8 {
 		return
 	}

@@ -160,7 +160,7 @@ func (r *resolver) run(ctx context.Context, jobs []job) error {
 	workers, ctx := errgroup.WithContext(ctx)
 	for range min(runtime.GOMAXPROCS(0), maxWorkers) {
 		workers.Go(func() error {
-			m := &maker{resolver: r, delta: bufio.NewReaderSize(nil, deltaBytes)}
+			m := &deltaApplier{resolver: r, delta: bufio.NewReaderSize(nil, deltaBytes)}
 			m.out = sink{spool: r.pack.spool, hasher: object.NewHasher(r.pack.format), buf: make([]byte, 0, sinkBytes)}
 			for i := next.Add(1) - 1; i < int64(len(jobs)); i = next.Add(1) - 1 {
 				for stack := []job{jobs[i]}; len(stack) > 0; {
@@ -180,8 +180,8 @@ func (r *resolver) run(ctx context.Context, jobs []job) error {
 	return workers.Wait()
 }
 
-// A maker makes objects of deltas. It belongs to one goroutine.
-type maker struct {
+// A deltaApplier makes objects of deltas. It belongs to one goroutine.
+type deltaApplier struct {
 	*resolver
 	buf   []byte // of the base
 	delta *bufio.Reader
@@ -189,7 +189,7 @@ type maker struct {
 }
 
 // do makes the deltas of a job and adds the jobs on them.
-func (m *maker) do(jobs []job, j job) ([]job, error) {
+func (m *deltaApplier) do(jobs []job, j job) ([]job, error) {
 	typ, size, from, err := m.base(j)
 	if err != nil {
 		return nil, fmt.Errorf("base of a delta: %w", err)
@@ -218,7 +218,7 @@ func (m *maker) do(jobs []job, j job) ([]job, error) {
 }
 
 // base opens the base of a job.
-func (m *maker) base(j job) (typ object.Type, size int64, from io.ReaderAt, err error) {
+func (m *deltaApplier) base(j job) (typ object.Type, size int64, from io.ReaderAt, err error) {
 	if j.external.IsZero() {
 		e := m.pack.entries[j.entry]
 		section := io.NewSectionReader(m.pack.spool, e.offset, e.size)
@@ -248,7 +248,7 @@ func (m *maker) base(j job) (typ object.Type, size int64, from io.ReaderAt, err 
 }
 
 // load reads size bytes into the buffer.
-func (m *maker) load(r io.Reader, size int64) (io.ReaderAt, error) {
+func (m *deltaApplier) load(r io.Reader, size int64) (io.ReaderAt, error) {
 	if int64(cap(m.buf)) < size {
 		m.buf = make([]byte, size)
 	}
@@ -257,7 +257,7 @@ func (m *maker) load(r io.Reader, size int64) (io.ReaderAt, error) {
 }
 
 // make makes the object of the delta that is an entry.
-func (m *maker) make(entry uint32, typ object.Type, baseSize int64, from io.ReaderAt) error {
+func (m *deltaApplier) make(entry uint32, typ object.Type, baseSize int64, from io.ReaderAt) error {
 	e := &m.pack.entries[entry]
 	m.delta.Reset(io.NewSectionReader(m.pack.spool, e.offset, e.size))
 	want, err := deltaSize(m.delta)

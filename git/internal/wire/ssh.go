@@ -169,7 +169,7 @@ type sshSession struct {
 	s      *ssh.Session
 	stdin  io.WriteCloser
 	stdout io.Reader
-	stderr capped
+	stderr boundedBuffer
 	exit   func() error // waits for the end of the run; may be called again
 	idle   bool         // a request can be sent
 }
@@ -205,21 +205,21 @@ func (s *sshSession) why(err error) error {
 	return err
 }
 
-// A capped writer keeps the first bytes, more than are repeated. Sessions write to it while
+// A boundedBuffer keeps the first bytes, more than are repeated. Sessions write to it while
 // we read from it.
-type capped struct {
+type boundedBuffer struct {
 	mu sync.Mutex
 	b  []byte
 }
 
-func (c *capped) Write(p []byte) (int, error) {
+func (c *boundedBuffer) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.b = append(c.b, p[:min(len(p), 2*maxMessage-len(c.b))]...)
 	return len(p), nil
 }
 
-func (c *capped) text() string {
+func (c *boundedBuffer) text() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return clean(string(c.b))
@@ -306,7 +306,7 @@ func (t *sshTransport) grant(ctx context.Context) ([]byte, error) {
 
 // output runs a command and returns what it answers.
 func output(session *ssh.Session, command string) ([]byte, error) {
-	var said capped
+	var said boundedBuffer
 	session.Stderr = &said
 	out, err := session.StdoutPipe()
 	if err == nil {

@@ -297,7 +297,7 @@ func (c *cluster) served(t *testing.T, group, version, kind string) {
 }
 
 // may waits until a user has a right, which is so a moment after it was granted.
-func (c *cluster) may(t *testing.T, user, namespace string, r right) {
+func (c *cluster) may(t *testing.T, user, namespace string, r permission) {
 	t.Helper()
 	resource, sub, _ := strings.Cut(r.resource, "/")
 	until(t, fmt.Sprintf("%s may %s", user, r), func() bool {
@@ -318,9 +318,9 @@ func (c *cluster) roles(t *testing.T, namespace string) {
 	for d := yaml.NewYAMLToJSONDecoder(f); ; {
 		var o object
 		if err := d.Decode(&o); errors.Is(err, io.EOF) {
-			one := right{"update", "leases", "coordination.k8s.io"}
+			one := permission{"update", "leases", "coordination.k8s.io"}
 			if namespace == "" {
-				one = right{"watch", "secrets", ""}
+				one = permission{"watch", "secrets", ""}
 			}
 			c.may(t, "controller", namespace, one)
 			return

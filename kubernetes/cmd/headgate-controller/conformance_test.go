@@ -32,7 +32,7 @@ import (
 func TestConformance(t *testing.T) {
 	c := newCluster(t)
 	c.grantFile(t, "../../deploy/headgate/rbac.yaml")
-	c.may(t, "controller", "", right{"watch", "secrets", ""})
+	c.may(t, "controller", "", permission{"watch", "secrets", ""})
 	t.Run("random documents", func(t *testing.T) { randomDocuments(t, c) })
 	t.Run("statuses", func(t *testing.T) { goldenStatuses(t, c) })
 }

@@ -174,7 +174,7 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 		return err
 	}
 	if f.hooksAddr != "" {
-		if err := mgr.Add(always(func(ctx context.Context) error { return f.serveHooks(ctx, server, logger) })); err != nil {
+		if err := mgr.Add(leaderlessRunnable(func(ctx context.Context) error { return f.serveHooks(ctx, server, logger) })); err != nil {
 			return err
 		}
 	}
@@ -217,11 +217,11 @@ func (f *flags) serveHooks(ctx context.Context, server *serve.Server, logger *sl
 	return listener.Serve(ctx, controller.Hooks(server), logger, func(context.Context) error { return nil })
 }
 
-// always is a [manager.Runnable] that needs no lease.
-type always func(context.Context) error
+// A leaderlessRunnable is a [manager.Runnable] that needs no lease.
+type leaderlessRunnable func(context.Context) error
 
-func (a always) Start(ctx context.Context) error { return a(ctx) }
-func (a always) NeedLeaderElection() bool        { return false }
+func (a leaderlessRunnable) Start(ctx context.Context) error { return a(ctx) }
+func (a leaderlessRunnable) NeedLeaderElection() bool        { return false }
 
 // advertised returns the address in URLs of artifacts, which are served at another one.
 func (f *flags) advertised(at net.Addr) (string, error) {

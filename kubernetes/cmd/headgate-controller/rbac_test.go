@@ -44,16 +44,16 @@ func init() {
 	})
 }
 
-// A right is a verb for a resource.
-type right struct{ verb, resource, group string }
+// A permission is a verb for a resource.
+type permission struct{ verb, resource, group string }
 
 // String is how the API server words a refusal.
-func (r right) String() string {
+func (r permission) String() string {
 	return fmt.Sprintf("%s resource %q in API group %q", r.verb, r.resource, r.group)
 }
 
 // rightsOf returns those of the Roles and ClusterRoles in a manifest.
-func rightsOf(t *testing.T, name string) (all []right) {
+func rightsOf(t *testing.T, name string) (all []permission) {
 	t.Helper()
 	f, err := os.Open(filepath.Join("../../deploy", name))
 	testenv.Must(t, err)
@@ -69,7 +69,7 @@ func rightsOf(t *testing.T, name string) (all []right) {
 			for _, group := range rule.APIGroups {
 				for _, resource := range rule.Resources {
 					for _, verb := range rule.Verbs {
-						all = append(all, right{verb, resource, group})
+						all = append(all, permission{verb, resource, group})
 					}
 				}
 			}
@@ -78,7 +78,7 @@ func rightsOf(t *testing.T, name string) (all []right) {
 }
 
 // grant gives rights to a service account by a Role in its namespace, or by a ClusterRole.
-func (c *cluster) grant(t *testing.T, kind, name, namespace, account string, rights []right) {
+func (c *cluster) grant(t *testing.T, kind, name, namespace, account string, rights []permission) {
 	t.Helper()
 	var rules []any
 	for _, r := range rights {
@@ -301,11 +301,11 @@ func TestRights(t *testing.T) {
 	c := startCluster(t)
 	all := rightsOf(t, "rbac.yaml")
 	one := rightsOf(t, "rbac-namespace.yaml")
-	order := func(a, b right) int { return strings.Compare(a.String(), b.String()) }
+	order := func(a, b permission) int { return strings.Compare(a.String(), b.String()) }
 	slices.SortFunc(all, order)
 	slices.SortFunc(one, order)
 	testenv.Equal(t, one, all, "rights of rbac-namespace.yaml")
-	without := func(is func(right) bool) (left, removed []right) {
+	without := func(is func(permission) bool) (left, removed []permission) {
 		for _, r := range all {
 			if is(r) {
 				removed = append(removed, r)
@@ -315,27 +315,27 @@ func TestRights(t *testing.T) {
 		}
 		return left, removed
 	}
-	lease := func(r right) bool { return r.resource == "leases" }
-	status := func(r right) bool { return strings.HasSuffix(r.resource, "/status") }
-	used := func(r right) bool { return r.resource == "secrets" || r.resource == "serviceaccounts" }
+	lease := func(r permission) bool { return r.resource == "leases" }
+	status := func(r permission) bool { return strings.HasSuffix(r.resource, "/status") }
+	used := func(r permission) bool { return r.resource == "secrets" || r.resource == "serviceaccounts" }
 	s, at := newScenario(t), c.meddler(t)
-	var removed []right // in any case
-	for name, is := range map[string]func(right) bool{
+	var removed []permission // in any case
+	for name, is := range map[string]func(permission) bool{
 		"nothing":        nil,
 		"cluster":        nil,
-		"watch secrets":  func(r right) bool { return used(r) && r.verb != "get" },
-		"get":            func(r right) bool { return r.verb == "get" && !lease(r) },
-		"list":           func(r right) bool { return r.verb == "list" && !lease(r) },
-		"watch":          func(r right) bool { return r.verb == "watch" },
-		"patch":          func(r right) bool { return r.verb == "patch" && !status(r) && r.resource != "events" },
-		"patch events":   func(r right) bool { return r.verb == "patch" && r.resource == "events" },
-		"status, events": func(r right) bool { return status(r) || r.resource == "events" && r.verb == "create" },
-		"list lease":     func(r right) bool { return lease(r) && r.verb == "list" },
-		"get lease":      func(r right) bool { return lease(r) && r.verb == "get" },
-		"create lease":   func(r right) bool { return lease(r) && r.verb == "create" },
-		"update lease":   func(r right) bool { return lease(r) && r.verb == "update" },
+		"watch secrets":  func(r permission) bool { return used(r) && r.verb != "get" },
+		"get":            func(r permission) bool { return r.verb == "get" && !lease(r) },
+		"list":           func(r permission) bool { return r.verb == "list" && !lease(r) },
+		"watch":          func(r permission) bool { return r.verb == "watch" },
+		"patch":          func(r permission) bool { return r.verb == "patch" && !status(r) && r.resource != "events" },
+		"patch events":   func(r permission) bool { return r.verb == "patch" && r.resource == "events" },
+		"status, events": func(r permission) bool { return status(r) || r.resource == "events" && r.verb == "create" },
+		"list lease":     func(r permission) bool { return lease(r) && r.verb == "list" },
+		"get lease":      func(r permission) bool { return lease(r) && r.verb == "get" },
+		"create lease":   func(r permission) bool { return lease(r) && r.verb == "create" },
+		"update lease":   func(r permission) bool { return lease(r) && r.verb == "update" },
 	} {
-		left, gone, enough := all, []right(nil), is == nil || name == "watch secrets"
+		left, gone, enough := all, []permission(nil), is == nil || name == "watch secrets"
 		if is != nil {
 			if left, gone = without(is); name != "watch secrets" {
 				removed = append(removed, gone...)
@@ -350,7 +350,7 @@ func TestRights(t *testing.T) {
 			switch name {
 			case "cluster":
 				c.grant(t, "ClusterRole", ns, ns, "headgate-controller", slices.DeleteFunc(slices.Clone(left), lease))
-				c.grant(t, "Role", "lease", ns, "headgate-controller", slices.DeleteFunc(slices.Clone(left), func(r right) bool { return !lease(r) }))
+				c.grant(t, "Role", "lease", ns, "headgate-controller", slices.DeleteFunc(slices.Clone(left), func(r permission) bool { return !lease(r) }))
 				args = append(args, "--watch-all-namespaces=true", "--watch-label-selector=tenant="+ns)
 			case "watch secrets":
 				args = append(args, "--watch-secrets=false")
@@ -364,7 +364,7 @@ func TestRights(t *testing.T) {
 					r.readyz() // which starts it again if its port was taken
 				}
 				said := r.missing()
-				return !slices.ContainsFunc(gone, func(right right) bool {
+				return !slices.ContainsFunc(gone, func(right permission) bool {
 					return !slices.ContainsFunc(said, func(text string) bool {
 						return strings.HasPrefix(text, right.String()) && strings.Contains(text, fmt.Sprintf("in the namespace %q", ns))
 					})
@@ -385,7 +385,7 @@ func TestRights(t *testing.T) {
 				}
 			}
 			for _, text := range r.missing() {
-				if !slices.ContainsFunc(gone, func(right right) bool { return strings.HasPrefix(text, right.String()) }) {
+				if !slices.ContainsFunc(gone, func(right permission) bool { return strings.HasPrefix(text, right.String()) }) {
 					t.Errorf("missing: %s, which was not removed", text)
 				}
 			}

@@ -60,22 +60,22 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// A front leads to the artifacts of controllers by the names of their pods.
-type front struct {
+// A podProxy leads to the artifacts of controllers by the names of their pods.
+type podProxy struct {
 	*httptest.Server
 	mu   sync.Mutex
 	pods map[string]*process
 }
 
-func newFront(t *testing.T) *front {
-	f := &front{pods: map[string]*process{}}
+func newPodProxy(t *testing.T) *podProxy {
+	f := &podProxy{pods: map[string]*process{}}
 	f.Server = httptest.NewServer(f)
 	t.Cleanup(f.Close)
 	return f
 }
 
 // ServeHTTP answers requests for /POD/PATH.
-func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *podProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	pod, _, _ := strings.Cut(r.URL.Path[1:], "/")
 	f.mu.Lock()
 	p := f.pods[pod]
@@ -96,7 +96,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // spawn starts a controller whose artifacts are served by way of f.
-func (f *front) spawn(t *testing.T, c *cluster, namespace, pod, dir string, args ...string) *process {
+func (f *podProxy) spawn(t *testing.T, c *cluster, namespace, pod, dir string, args ...string) *process {
 	t.Helper()
 	p := c.spawn(t, namespace, pod, dir, append([]string{"--storage-adv-addr=" + f.base(pod)}, args...)...)
 	f.mu.Lock()
@@ -105,7 +105,7 @@ func (f *front) spawn(t *testing.T, c *cluster, namespace, pod, dir string, args
 	return p
 }
 
-func (f *front) base(pod string) string { return strings.TrimPrefix(f.URL, "http://") + "/" + pod }
+func (f *podProxy) base(pod string) string { return strings.TrimPrefix(f.URL, "http://") + "/" + pod }
 
 // ran returns the objects that a controller ran, with how often it stored an artifact of each.
 func (p *running) ran() map[string]int {
@@ -170,7 +170,7 @@ func TestShards(t *testing.T) {
 		add("GitRepository", fmt.Sprintf("plain-%d", i), spec)
 	}
 
-	f, dirs := newFront(t), make([]string, shards)
+	f, dirs := newPodProxy(t), make([]string, shards)
 	args := append([]string{"--shards=3"}, lasting...)
 	pods := make([]*process, shards)
 	begin := func(i int) { pods[i] = f.spawn(t, c, ns, fmt.Sprintf("headgate-%d", i), dirs[i], args...) }
@@ -256,7 +256,7 @@ func TestShards(t *testing.T) {
 func TestSelector(t *testing.T) {
 	c := startCluster(t)
 	t.Parallel()
-	ns, repo, f := c.namespace(t), newGatedRepo(t), newFront(t)
+	ns, repo, f := c.namespace(t), newGatedRepo(t), newPodProxy(t)
 	const kind = "GitRepository"
 	label := func(name, value string) {
 		c.patch(t, kind, ns, name, false, fmt.Sprintf(`{"metadata":{"labels":{"shard":%q}}}`, value))

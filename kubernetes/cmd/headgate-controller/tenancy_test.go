@@ -27,16 +27,16 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// clouds are the token services of three providers, and a registry of one of them, behind a proxy.
-type clouds struct {
+// tokenServices are the token services of three providers, and a registry of one of them, behind a proxy.
+type tokenServices struct {
 	proxy *testenv.ProxyServer
 	mu    sync.Mutex
 	given map[string][]string // tokens, by host
 }
 
-func newClouds(t *testing.T) *clouds {
+func newTokenServices(t *testing.T) *tokenServices {
 	const registry = "europe-docker.pkg.dev"
-	w := &clouds{given: map[string][]string{}}
+	w := &tokenServices{given: map[string][]string{}}
 	ca, hosts := testenv.SystemCA(t), map[string]string{}
 	services := httptest.NewUnstartedServer(w)
 	names := []string{"sts.googleapis.com", "iamcredentials.googleapis.com", "sts.eu-west-1.amazonaws.com", "login.microsoftonline.com"}
@@ -57,13 +57,13 @@ func newClouds(t *testing.T) *clouds {
 }
 
 // tokens returns those that a service was given.
-func (w *clouds) tokens(host string) []string {
+func (w *tokenServices) tokens(host string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.given[host])
 }
 
-func (w *clouds) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+func (w *tokenServices) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	reply := func(status int, body any) {
 		rw.Header().Set("Content-Type", "application/json")
 		rw.WriteHeader(status)
@@ -100,7 +100,7 @@ func (w *clouds) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 // TestAccounts has objects act as service accounts, whose tokens are the API server's.
 func TestAccounts(t *testing.T) {
 	c := startCluster(t)
-	ns, w := c.namespace(t), newClouds(t)
+	ns, w := c.namespace(t), newTokenServices(t)
 	const provider = "projects/123/locations/global/workloadIdentityPools/pool/providers/cluster"
 	c.apply(t, secretOf(ns, "proxy", "Opaque", object{"address": w.proxy.URL}))
 	robot := func(annotations object) {

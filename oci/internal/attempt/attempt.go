@@ -63,8 +63,8 @@ const (
 	maxText    = 300 // bytes of a reason
 )
 
-// A Tally has the reasons why the signatures of a subject do not hold.
-type Tally struct {
+// Failures collects the reasons why the signatures of a subject do not hold.
+type Failures struct {
 	Subject  string // HOST[:PORT]/PATH@DIGEST
 	Unsigned string // what the error says of a subject without signatures
 	Untried  string // what it says of signatures that were not tried, "" if there are none
@@ -75,7 +75,7 @@ type Tally struct {
 }
 
 // Add notes why the signature of that name does not hold.
-func (t *Tally) Add(name string, err error) {
+func (t *Failures) Add(name string, err error) {
 	switch {
 	case !Refused(err):
 		if t.trouble == nil {
@@ -91,7 +91,7 @@ func (t *Tally) Add(name string, err error) {
 
 // Err returns the error of a subject of which no signature holds. It wraps
 // [source.ErrVerification] unless a signature could not be read.
-func (t *Tally) Err() error {
+func (t *Failures) Err() error {
 	reasons := t.refused
 	if t.count > maxReasons {
 		reasons = append(reasons, fmt.Sprintf("and %d more", t.count-maxReasons))

@@ -10,19 +10,19 @@ import (
 
 // A gate is opened for the revision that waits at it, and for no other.
 func Example() {
-	book, err := gate.Open(gate.Config{}) // Dir keeps what is decided
+	gates, err := gate.Open(gate.Config{}) // Dir keeps what is decided
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer book.Close()
+	defer gates.Close()
 	key := api.Key{Kind: api.KindGate, Namespace: "shop", Name: "checkout", Gate: api.DefaultGate}
 	check := func(checksum string) {
-		answer, err := book.Check(key, gate.Visitor{Phase: "Waiting", Checksum: checksum})
+		answer, err := gates.Check(key, gate.Visitor{Phase: "Waiting", Checksum: checksum})
 		fmt.Println(checksum, answer.Open, err)
 	}
 	check("v2")
-	waiting := book.Gate(key).Waiting
-	if _, err := book.Change("open", key, api.Change{Checksum: waiting.Checksum, Actor: "ann", Reason: "looks good"}); err != nil {
+	waiting := gates.Gate(key).Waiting
+	if _, err := gates.Change("open", key, api.Change{Checksum: waiting.Checksum, Actor: "ann", Reason: "looks good"}); err != nil {
 		log.Fatal(err)
 	}
 	check("v2")

@@ -38,7 +38,7 @@ func check(b *gate.Store, k api.Key, checksum string) string {
 }
 
 // TestModes is the table of modes: what checks with which checksums come to, in
-// order, in memory, on disk, and when the book is opened anew before each.
+// order, in memory, on disk, and when the store is opened anew before each.
 func TestModes(t *testing.T) {
 	for name, test := range map[string]struct {
 		change api.Change

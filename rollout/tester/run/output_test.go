@@ -156,12 +156,12 @@ func TestFollow(t *testing.T) {
 }
 
 // Each piece that a follower gets is whole characters, in order.
-type slow struct {
+type slowFollower struct {
 	t   *testing.T
 	all strings.Builder
 }
 
-func (s *slow) Write(b []byte) (int, error) {
+func (s *slowFollower) Write(b []byte) (int, error) {
 	if !utf8.Valid(b) {
 		s.t.Errorf("not whole characters: %q", b[max(0, len(b)-10):])
 	}
@@ -179,7 +179,7 @@ func TestSlowFollowerMissesTheMiddle(t *testing.T) {
 			}
 			return nil
 		}))
-		s := &slow{t: t}
+		s := &slowFollower{t: t}
 		must(t, d.Output(t.Context(), got.ID, true, s))
 		text := s.all.String()
 		if !strings.HasPrefix(text, "größe 0\n") || !strings.HasSuffix(text, "größe 999\n") {

@@ -318,7 +318,7 @@ func TestPanic(t *testing.T) {
 		}{
 			"panic":        {func(context.Context, io.Writer) error { panic("oh\nno") }, "the task panicked: oh; no"},
 			"nil":          {func(context.Context, io.Writer) error { panic(nil) }, "the task panicked: panic called with nil argument"},
-			"fault":        {func(context.Context, io.Writer) error { return error((*nasty)(nil)) }, "the task panicked: runtime error"},
+			"fault":        {func(context.Context, io.Writer) error { return error((*textError)(nil)) }, "the task panicked: runtime error"},
 			"end":          {func(context.Context, io.Writer) error { runtime.Goexit(); return nil }, "the task ended its goroutine"},
 			"no error":     {func(context.Context, io.Writer) error { return errors.New("") }, ""},
 			"odd exit":     {func(context.Context, io.Writer) error { return fmt.Errorf("a: %w", exit(-1)) }, "a: exit status /"},
@@ -333,9 +333,9 @@ func TestPanic(t *testing.T) {
 	})
 }
 
-type nasty struct{ text string }
+type textError struct{ text string }
 
-func (n *nasty) Error() string { return n.text }
+func (n *textError) Error() string { return n.text }
 
 // S-27.
 func TestShutdown(t *testing.T) {

@@ -16,9 +16,9 @@ import (
 	"github.com/headgate-io/headgate/rollout/tester/internal/store"
 )
 
-type said string
+type outputTask string
 
-func (s said) Run(_ context.Context, out io.Writer) error {
+func (s outputTask) Run(_ context.Context, out io.Writer) error {
 	_, err := io.WriteString(out, string(s))
 	return err
 }
@@ -31,7 +31,7 @@ func TestTrouble(t *testing.T) {
 		d, err := Open(Config{Dir: dir, Warn: func(err error) { warned = append(warned, err.Error()) }})
 		must(t, err)
 		run := func(name string) string {
-			got, err := d.Wait(t.Context(), Request{Name: name, Checksum: "c1"}, said(name))
+			got, err := d.Wait(t.Context(), Request{Name: name, Checksum: "c1"}, outputTask(name))
 			if err != nil || got.Output != name {
 				t.Fatalf("got %+v, %v", got, err)
 			}
@@ -69,7 +69,7 @@ func TestTrouble(t *testing.T) {
 			}
 		}
 		d.file.Close()
-		if _, err := d.Start(Request{}, said("x")); err != nil {
+		if _, err := d.Start(Request{}, outputTask("x")); err != nil {
 			t.Fatal(err)
 		}
 		if err := d.Shutdown(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "history of runs: ") {
@@ -83,7 +83,7 @@ func TestUnreadableRecords(t *testing.T) {
 	dir := t.TempDir()
 	d, err := Open(Config{Dir: dir})
 	must(t, err)
-	good, err := d.Wait(t.Context(), Request{}, said("x"))
+	good, err := d.Wait(t.Context(), Request{}, outputTask("x"))
 	must(t, err)
 	for id, text := range map[string]string{"../x": `{"run":{"id":"../x","state":"failed"}}`, "y": "{", "z": `{"key":"00","run":{"id":"other"}}`} {
 		must(t, d.file.Write([]store.Write{{Bucket: recordBucket, Key: []byte(id), Value: []byte(text)}}))

@@ -34,7 +34,7 @@ func TestAccount(t *testing.T) {
 		"somebody's place": {role, "s3://s3.example.com/bucket", nil, "spec.endpoint", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newServices(t)
 			clean(t, "AWS_ACCESS_KEY_ID", "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY", secretKey, "AWS_PROFILE", "none", "AWS_REGION", "us-west-2")
 			w.Revoked = name == "no token of it"
 			if name == "refused" {
@@ -73,9 +73,9 @@ func TestAccount(t *testing.T) {
 
 // TestAccountAtRegistry has a token of a registry for each account.
 func TestAccountAtRegistry(t *testing.T) {
-	w := newRegistryWorld(t)
+	w := newRegistryServices(t)
 	clean(t, keysOfEnvironment...)
-	w.Serve((&world{World: w.World}).sts, "sts.eu-west-1.amazonaws.com")
+	w.Serve((&services{Services: w.Services}).sts, "sts.eu-west-1.amazonaws.com")
 	p := aws.New(w.Clock.Now, nil)
 	w.key = "ASIAEXAMPLE1"
 	for i, role := range []string{"a", "a", "b"} {

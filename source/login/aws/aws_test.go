@@ -242,7 +242,7 @@ func TestBuckets(t *testing.T) {
 			[]string{"at " + elsewhere, "sts " + arn + " me"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newServices(t)
 			clean(t, c.vars...)
 			w.Serve(func(rw http.ResponseWriter, r *http.Request) {
 				w.Note("at %s", r.Host)
@@ -263,15 +263,15 @@ const (
 	secretKey  = "s3cret-canary"
 )
 
-// A world has CodeCommit and the token service of AWS.
-type world struct {
-	*logintest.World
+// services are CodeCommit and the token service of AWS.
+type services struct {
+	*logintest.Services
 	git    *testenv.Server
 	status int // that the token service answers with, 0 for success
 }
 
-func newWorld(t *testing.T) *world {
-	w := &world{World: logintest.NewWorld(t)}
+func newServices(t *testing.T) *services {
+	w := &services{Services: logintest.NewServices(t)}
 	w.git = logintest.Serve(t, w.CA, "v1/repos/app", logintest.Repo(t), func(r *http.Request) bool {
 		user, password, _ := r.BasicAuth()
 		return slices.Contains([]string{"AKIDEXAMPLE", "ASIAEXAMPLE1%session-canary-1"}, user) && accepts(password, secretKey, "eu-west-1", host, "/v1/repos/app")
@@ -282,7 +282,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // sts answers AssumeRoleWithWebIdentity.
-func (w *world) sts(rw http.ResponseWriter, r *http.Request) {
+func (w *services) sts(rw http.ResponseWriter, r *http.Request) {
 	w.Note("sts %s %s", r.PostFormValue("RoleArn"), r.PostFormValue("RoleSessionName"))
 	rw.Header().Set("Content-Type", "text/xml")
 	if w.status != 0 || r.PostFormValue("Action") != "AssumeRoleWithWebIdentity" || r.PostFormValue("WebIdentityToken") != logintest.Identity {
@@ -313,7 +313,7 @@ func TestFetch(t *testing.T) {
 		"regions of its own": {append(logintest.Job(), "AWS_ROLE_ARN", role, "AWS_REGION", "eu-west-1"), []string{asked, "sts " + role + " headgate"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newServices(t)
 			clean(t, c.vars...)
 			run := w.Fetch(aws.New(nil, nil).Login, logintest.Repository("aws", repository))
 			if run.Err != nil {
@@ -351,7 +351,7 @@ func TestFetchFailures(t *testing.T) {
 		"profile that is none": {[]string{"AWS_PROFILE", "absent"}, 0, nil, auth, "absent"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newServices(t)
 			clean(t, c.vars...)
 			w.status = c.status
 			g := logintest.Repository("aws", repository)

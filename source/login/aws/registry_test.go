@@ -24,14 +24,14 @@ const (
 	ecrPublic = "api.ecr-public.us-east-1.amazonaws.com"
 )
 
-// A registryWorld has a private registry, the public one, and the token services of both.
-type registryWorld struct {
-	*logintest.World
+// registryServices are a private registry, the public one, and the token services of both.
+type registryServices struct {
+	*logintest.Services
 	key string // the access key that the token services accept
 }
 
-func newRegistryWorld(t *testing.T) *registryWorld {
-	w := &registryWorld{logintest.NewWorld(t), "AKIDEXAMPLE"}
+func newRegistryServices(t *testing.T) *registryServices {
+	w := &registryServices{logintest.NewServices(t), "AKIDEXAMPLE"}
 	for _, name := range []string{registry, "public.ecr.aws"} {
 		w.Name(logintest.Registry(t, testenv.RegistryConfig{CA: w.CA, Names: []string{name}, Allow: w.allow}, "acme/app").Host, name)
 	}
@@ -41,14 +41,14 @@ func newRegistryWorld(t *testing.T) *registryWorld {
 
 func password(n int) string { return fmt.Sprintf("ecr-canary-%d", n) }
 
-func (w *registryWorld) allow(r *http.Request) bool {
+func (w *registryServices) allow(r *http.Request) bool {
 	user, given, _ := r.BasicAuth()
 	n := w.Valid()
 	return n > 0 && user == "AWS" && given == password(n)
 }
 
 // issue answers GetAuthorizationToken, in the protocol AWS JSON 1.1.
-func (w *registryWorld) issue(rw http.ResponseWriter, r *http.Request) {
+func (w *registryServices) issue(rw http.ResponseWriter, r *http.Request) {
 	if w.Instead(rw, r) {
 		return
 	}
@@ -77,7 +77,7 @@ func (w *registryWorld) issue(rw http.ResponseWriter, r *http.Request) {
 var keysOfEnvironment = []string{"AWS_ACCESS_KEY_ID", "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY", secretKey}
 
 func TestPull(t *testing.T) {
-	w := newRegistryWorld(t)
+	w := newRegistryServices(t)
 	clean(t, keysOfEnvironment...)
 	date := time.Now().UTC().Format("20060102")
 	for url, want := range map[string]string{
@@ -98,7 +98,7 @@ func TestPull(t *testing.T) {
 
 // The token of one endpoint is not shown to another.
 func TestTokensAreOfEndpoints(t *testing.T) {
-	w := newRegistryWorld(t)
+	w := newRegistryServices(t)
 	clean(t, keysOfEnvironment...)
 	login := aws.New(w.Clock.Now, nil).Login
 	for i, host := range []string{registry, "210987654321.dkr.ecr.eu-west-1.amazonaws.com", "public.ecr.aws"} {
@@ -114,7 +114,7 @@ func TestTokensAreOfEndpoints(t *testing.T) {
 
 // Keys that the token service refuses are not used again.
 func TestRefusedKeysAreForgotten(t *testing.T) {
-	w, asked := newRegistryWorld(t), 0
+	w, asked := newRegistryServices(t), 0
 	u := logintest.ServeHere(t, func(rw http.ResponseWriter, _ *http.Request) {
 		asked++
 		json.NewEncoder(rw).Encode(keys(asked, w.Clock.Now().Add(time.Hour)))
@@ -195,7 +195,7 @@ func TestPullFailures(t *testing.T) {
 		"without TLS":            {nil, func(s *source.OCIRepositorySpec) { s.Insecure = true }, provider, "spec.insecure"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newRegistryWorld(t)
+			w := newRegistryServices(t)
 			clean(t, keysOfEnvironment...)
 			w.Answer = c.answer
 			o := logintest.Artifact("aws", "oci://"+registry+"/acme/app")
@@ -212,7 +212,7 @@ func TestPullFailures(t *testing.T) {
 }
 
 func TestPullStall(t *testing.T) {
-	w := newRegistryWorld(t)
+	w := newRegistryServices(t)
 	clean(t, keysOfEnvironment...)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	w.Answer = logintest.Stall(func() { cancel(errors.New("given up")) })

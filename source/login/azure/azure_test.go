@@ -52,7 +52,7 @@ func TestFetch(t *testing.T) {
 		"secret before job": {application(append(logintest.Job(), "AZURE_CLIENT_SECRET", "s3cret-canary")...), []string{at + "secret" + scope}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, c.vars...)
+			w := newServices(t, c.vars...)
 			run := w.Fetch(w.provider().Login, logintest.Repository("azure", repository))
 			if run.Err != nil {
 				t.Fatal(run.Err)
@@ -72,7 +72,7 @@ func TestFetch(t *testing.T) {
 // The SDK keeps the tokens of managed identities for the whole process, by id.
 func TestManagedIdentity(t *testing.T) {
 	first, second := rand.Text(), rand.Text()
-	w := newWorld(t, "AZURE_CLIENT_ID", first)
+	w := newServices(t, "AZURE_CLIENT_ID", first)
 	u := logintest.ServeHere(t, func(rw http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
 		w.Note("machine %s %s", q.Get("client_id"), q.Get("resource"))
@@ -134,7 +134,7 @@ func TestFailures(t *testing.T) {
 		"user in the URL":        {secret, nil, change(func(s *source.GitRepositorySpec) { s.URL = "https://org@dev.azure.com/org/project/_git/app" }), provider, "user information"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, c.vars...)
+			w := newServices(t, c.vars...)
 			w.Answer = c.answer
 			g := logintest.Repository("azure", repository)
 			if c.change != nil {
@@ -149,7 +149,7 @@ func TestFailures(t *testing.T) {
 const account = "azblob://acme.blob.core.windows.net/content"
 
 // enter logs in to u by the proxy of w.
-func (w *world) enter(login source.LoginFunc, u string, change func(*source.LoginRequest)) (source.Credential, error) {
+func (w *services) enter(login source.LoginFunc, u string, change func(*source.LoginRequest)) (source.Credential, error) {
 	w.T.Helper()
 	r := w.Request("azure", u)
 	if change != nil {
@@ -164,7 +164,7 @@ func (w *world) enter(login source.LoginFunc, u string, change func(*source.Logi
 
 // An account is shown a token for accounts, which is kept for all of them.
 func TestAccount(t *testing.T) {
-	w := newWorld(t, application("AZURE_CLIENT_SECRET", "s3cret-canary")...)
+	w := newServices(t, application("AZURE_CLIENT_SECRET", "s3cret-canary")...)
 	login := w.provider().Login
 	first, err := w.enter(login, account, nil)
 	if err != nil || first.Token != token(1) || first.Username != "" || first.Expires.IsZero() {
@@ -198,7 +198,7 @@ func TestAccountFailures(t *testing.T) {
 		"CA":              {secret, account, func(r *source.LoginRequest) { r.OwnTrust = true }, "spec.certSecretRef: ca.crt"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, c.vars...)
+			w := newServices(t, c.vars...)
 			_, err := w.enter(w.provider().Login, c.url, c.change)
 			if !errors.Is(err, source.ErrProvider) || !strings.Contains(err.Error(), c.say) {
 				t.Errorf("%v: does not say %s", err, c.say)
@@ -212,7 +212,7 @@ func TestAccountFailures(t *testing.T) {
 
 // What no variable proves, the machine's identity may.
 func TestAccountOfMachine(t *testing.T) {
-	w := newWorld(t)
+	w := newServices(t)
 	t.Setenv("IDENTITY_HEADER", "header-canary")
 	t.Setenv("IDENTITY_ENDPOINT", logintest.ServeHere(t, func(rw http.ResponseWriter, r *http.Request) {
 		w.Note("machine %s", r.URL.Query().Get("resource"))
@@ -227,11 +227,11 @@ func TestAccountOfMachine(t *testing.T) {
 	}
 }
 
-// A world has Azure DevOps and the authority of Entra.
-type world struct{ *logintest.World }
+// services are Azure DevOps and the authority of Entra.
+type services struct{ *logintest.Services }
 
-func newWorld(t *testing.T, vars ...string) *world {
-	w := &world{logintest.NewWorld(t, vars...)}
+func newServices(t *testing.T, vars ...string) *services {
+	w := &services{logintest.NewServices(t, vars...)}
 	names := []string{"dev.azure.com", "old.visualstudio.com"}
 	git := logintest.Serve(t, w.CA, "org/project/_git/app", logintest.Repo(t), w.allow, names...)
 	w.Name(logintest.Host(git.URL), names...)
@@ -241,15 +241,15 @@ func newWorld(t *testing.T, vars ...string) *world {
 
 func token(n int) string { return fmt.Sprintf("azure-canary-%d", n) }
 
-func (w *world) allow(r *http.Request) bool {
+func (w *services) allow(r *http.Request) bool {
 	n := w.Valid()
 	return n > 0 && r.Header.Get("Authorization") == "Bearer "+token(n)
 }
 
-func (w *world) next() string { return token(w.Next()) }
+func (w *services) next() string { return token(w.Next()) }
 
 // entra is the authority: discovery (OpenID Connect Discovery 1.0) and tokens.
-func (w *world) entra(rw http.ResponseWriter, r *http.Request) {
+func (w *services) entra(rw http.ResponseWriter, r *http.Request) {
 	base := "https://" + r.Host
 	switch {
 	case r.URL.Path == "/common/discovery/instance":
@@ -264,7 +264,7 @@ func (w *world) entra(rw http.ResponseWriter, r *http.Request) {
 }
 
 // issue answers a request with client credentials (RFC 6749 section 4.4, RFC 7523 section 2.2).
-func (w *world) issue(rw http.ResponseWriter, r *http.Request) {
+func (w *services) issue(rw http.ResponseWriter, r *http.Request) {
 	form := func(name string) string { return r.PostFormValue(name) }
 	proof := "no"
 	switch {
@@ -286,7 +286,7 @@ func (w *world) issue(rw http.ResponseWriter, r *http.Request) {
 	logintest.Reply(rw, 200, map[string]any{"token_type": "Bearer", "expires_in": 3600, "access_token": w.next()})
 }
 
-func (w *world) provider() *azure.Provider { return azure.New(w.Clock.Now, w.Lookup) }
+func (w *services) provider() *azure.Provider { return azure.New(w.Clock.Now, w.Lookup) }
 
 // application returns the variables of an application and others.
 func application(more ...string) []string {

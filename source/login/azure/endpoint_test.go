@@ -56,10 +56,10 @@ https://evil.example/dev.azure.com https://github.com/acme/app`
 
 func TestStrangers(t *testing.T) { logintest.Strangers(t, endpointOf, strangers) }
 
-// elsewhere takes what is for the address of every cloud's metadata to another.
-type elsewhere struct{ address string }
+// metadataRedirect takes what is for the address of every cloud's metadata to another.
+type metadataRedirect struct{ address string }
 
-func (e elsewhere) RoundTrip(req *http.Request) (*http.Response, error) {
+func (e metadataRedirect) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Host != metadata {
 		return nil, errors.New("asked " + req.URL.Host)
 	}
@@ -96,7 +96,7 @@ func TestNobody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			env := exchange.Environment(func(name string) (string, bool) { v, ok := c.vars[name]; return v, ok })
-			i := identity{env: env, client: &http.Client{Transport: elsewhere{c.address}}, at: "the storage account", retries: -1}
+			i := identity{env: env, client: &http.Client{Transport: metadataRedirect{c.address}}, at: "the storage account", retries: -1}
 			_, err := i.token(t.Context(), accounts)
 			if err == nil || errors.Is(err, source.ErrNoIdentity) != c.nobody || !strings.Contains(err.Error(), "managed identity: ") {
 				t.Errorf("%v", err)

@@ -30,7 +30,7 @@ func TestServiceAccount(t *testing.T) {
 		"no token of it": {both, repository, []string{audience}, "tokens of default/robot are forbidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, "AZURE_TENANT_ID", "other", "AZURE_CLIENT_ID", "other", "AZURE_CLIENT_SECRET", "s3cret-canary")
+			w := newServices(t, "AZURE_TENANT_ID", "other", "AZURE_CLIENT_ID", "other", "AZURE_CLIENT_SECRET", "s3cret-canary")
 			w.Revoked = name == "no token of it"
 			if name == "refused" {
 				w.SetAnswer(func(rw http.ResponseWriter, r *http.Request) {

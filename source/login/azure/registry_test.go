@@ -24,22 +24,22 @@ const (
 	registries = "https://containerregistry.azure.net/.default"
 )
 
-// A registryWorld is a world with a registry, under the names of two clouds. It
+// registryServices are the services of a login and a registry, under the names of two clouds. It
 // exchanges tokens of Entra for those that its token service accepts.
-type registryWorld struct {
-	*world
+type registryServices struct {
+	*services
 	trade http.HandlerFunc // in place of the exchange
 	life  time.Duration    // of what is exchanged
 }
 
 // refresh is what the registry issues; its claims say when it ends.
-func (w *registryWorld) refresh() string {
+func (w *registryServices) refresh() string {
 	claims := fmt.Sprintf(`{"aud":"acme.azurecr.io","exp":%d,"sub":"canary"}`, w.Clock.Now().Add(w.life).Unix())
 	return "eyJhbGciOiJSUzI1NiJ9." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".canary-refresh"
 }
 
-func newRegistryWorld(t *testing.T, vars ...string) *registryWorld {
-	w := &registryWorld{world: newWorld(t, vars...), life: 3 * time.Hour}
+func newRegistryServices(t *testing.T, vars ...string) *registryServices {
+	w := &registryServices{services: newServices(t, vars...), life: 3 * time.Hour}
 	for _, name := range []string{"acme.azurecr.io", "acme.azurecr.cn", "acme.azurecr.us"} {
 		w.Name(w.registry(name), name)
 	}
@@ -47,7 +47,7 @@ func newRegistryWorld(t *testing.T, vars ...string) *registryWorld {
 }
 
 // registry runs a registry at host: what a client exchanges, and what it pulls, are on one.
-func (w *registryWorld) registry(host string) string {
+func (w *registryServices) registry(host string) string {
 	inner := logintest.Registry(w.T, testenv.RegistryConfig{
 		Username: "00000000-0000-0000-0000-000000000000", Password: w.refresh(),
 		Bearer: &testenv.Bearer{Realm: "https://" + host + "/token", Service: host},
@@ -65,7 +65,7 @@ func (w *registryWorld) registry(host string) string {
 }
 
 // exchange answers POST /oauth2/exchange.
-func (w *registryWorld) exchange(rw http.ResponseWriter, r *http.Request) {
+func (w *registryServices) exchange(rw http.ResponseWriter, r *http.Request) {
 	token := r.PostFormValue("access_token")
 	w.Note("exchange %s %s %s %s", r.Method, r.Host, r.PostFormValue("grant_type"), r.PostFormValue("service"))
 	n := w.Valid()
@@ -93,7 +93,7 @@ func TestPull(t *testing.T) {
 		"environment": {acr, "login.microsoftonline.us", append(secret, "AZURE_AUTHORITY_HOST", "https://login.microsoftonline.us/")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newRegistryWorld(t, c.vars...)
+			w := newRegistryServices(t, c.vars...)
 			run := w.Pull(w.provider().Login, logintest.Artifact("azure", c.url))
 			if run.Err != nil {
 				t.Fatal(run.Err)
@@ -114,7 +114,7 @@ func TestPull(t *testing.T) {
 
 // A managed identity is of the machine's cloud, whatever that is.
 func TestManagedIdentityOfAnotherCloud(t *testing.T) {
-	w := newRegistryWorld(t, "AZURE_CLIENT_ID", rand.Text()) // the SDK keeps its tokens by that
+	w := newRegistryServices(t, "AZURE_CLIENT_ID", rand.Text()) // the SDK keeps its tokens by that
 	t.Setenv("IDENTITY_HEADER", "header-canary")
 	t.Setenv("IDENTITY_ENDPOINT", logintest.ServeHere(t, func(rw http.ResponseWriter, r *http.Request) {
 		logintest.Reply(rw, 200, map[string]any{"access_token": w.next(), "token_type": "Bearer", "resource": r.URL.Query().Get("resource"),
@@ -128,7 +128,7 @@ func TestManagedIdentityOfAnotherCloud(t *testing.T) {
 
 // A registry that does not accept what it issued makes the program forget it.
 func TestRefusedPasswordsAreForgotten(t *testing.T) {
-	w := newRegistryWorld(t, application("AZURE_CLIENT_SECRET", "s3cret-canary")...)
+	w := newRegistryServices(t, application("AZURE_CLIENT_SECRET", "s3cret-canary")...)
 	login := w.provider().Login
 	w.trade = func(rw http.ResponseWriter, _ *http.Request) {
 		logintest.Reply(rw, 200, map[string]any{"refresh_token": "stale-canary"})
@@ -167,7 +167,7 @@ func TestPullFailures(t *testing.T) {
 		"without TLS":            {secret, nil, func(s *source.OCIRepositorySpec) { s.Insecure = true }, provider, "spec.insecure"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newRegistryWorld(t, c.vars...)
+			w := newRegistryServices(t, c.vars...)
 			w.trade = c.trade
 			o := logintest.Artifact("azure", acr)
 			if c.change != nil {

@@ -43,7 +43,7 @@ func TestAccount(t *testing.T) {
 		"somebody else's server": {[]string{providerKey, provider}, "", "oci://registry.example/app", nil, "spec.url"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, file(serviceAccount().write(t))...)
+			w := newServices(t, file(serviceAccount().write(t))...)
 			machine := logintest.ServeHere(t, func(rw http.ResponseWriter, r *http.Request) {
 				w.Note("machine %s", r.URL)
 				rw.Header().Set("Metadata-Flavor", "Google")

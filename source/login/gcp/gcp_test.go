@@ -68,7 +68,7 @@ func TestPull(t *testing.T) {
 		"key without a place for tokens": {file(serviceAccount().with("token_uri", "").write(t)), []string{byKey}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, c.vars...)
+			w := newServices(t, c.vars...)
 			w.universe = w.Env["universe"]
 			run := w.Pull(w.provider().Login, logintest.Artifact("gcp", artifact))
 			if run.Err != nil {
@@ -110,7 +110,7 @@ func TestUniverses(t *testing.T) {
 		"job":                     {job(), "", other, "one of googleapis.com"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, c.vars...)
+			w := newServices(t, c.vars...)
 			w.universe = c.universe
 			run := w.Pull(w.provider().Login, logintest.Artifact("gcp", c.url))
 			if c.fail == "" && run.Err != nil {
@@ -129,7 +129,7 @@ const (
 )
 
 // enter logs in to a bucket.
-func (w *world) enter(p *gcp.Provider, host string, own bool) (source.Credential, error) {
+func (w *services) enter(p *gcp.Provider, host string, own bool) (source.Credential, error) {
 	w.T.Helper()
 	r := w.Request("gcp", "gs://"+host+"/app")
 	r.OwnTrust = own
@@ -161,7 +161,7 @@ func TestBucket(t *testing.T) {
 		"machine":                  {nil, []string{domain, machine}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, c.vars...)
+			w := newServices(t, c.vars...)
 			w.scope = bucketScope
 			issued, err := w.enter(w.provider(), store, false)
 			if err != nil || issued.Token != token(1) || issued.Username != "" || issued.Password != "" || issued.Refused == nil || time.Until(issued.Expires) < 59*time.Minute {
@@ -209,7 +209,7 @@ func TestBucketHostile(t *testing.T) {
 		"a store that looks alike": {nil, nil, store + ".example", false, false, "spec.endpoint: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, c.vars...)
+			w := newServices(t, c.vars...)
 			w.scope, w.Answer = bucketScope, c.answer
 			_, err := w.enter(w.provider(), c.host, c.own)
 			if err == nil || !strings.Contains(err.Error(), c.say) || errors.Is(err, source.ErrNoIdentity) != c.nobody {
@@ -224,7 +224,7 @@ func TestBucketHostile(t *testing.T) {
 
 // A Bucket of Google Cloud is read with the identity of the program.
 func TestReadBucket(t *testing.T) {
-	w := newWorld(t, file(serviceAccount().write(t))...)
+	w := newServices(t, file(serviceAccount().write(t))...)
 	w.scope = bucketScope
 	w.store.Bucket("app").Put("a", "one")
 	b := &source.Bucket{
@@ -293,7 +293,7 @@ func TestPullFailures(t *testing.T) {
 		"without TLS":                 {byKey(), nil, func(s *source.OCIRepositorySpec) { s.Insecure = true }, invalid, "spec.insecure"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, c.vars...)
+			w := newServices(t, c.vars...)
 			w.Answer = c.answer
 			o := logintest.Artifact("gcp", artifact)
 			if c.change != nil {
@@ -310,7 +310,7 @@ func TestPullFailures(t *testing.T) {
 
 // A token is not sent on to where the service that it is for points.
 func TestImpersonationIsNotLedAway(t *testing.T) {
-	w := newWorld(t, file(federated(t).with("service_account_impersonation_url", "https://iamcredentials.googleapis.com/away").write(t))...)
+	w := newServices(t, file(federated(t).with("service_account_impersonation_url", "https://iamcredentials.googleapis.com/away").write(t))...)
 	w.Answer = func(rw http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Host == "runner.example":
@@ -329,7 +329,7 @@ func TestImpersonationIsNotLedAway(t *testing.T) {
 
 func TestStall(t *testing.T) {
 	for name, vars := range map[string][]string{"key": file(serviceAccount().write(t)), "job": job(), "machine": nil} {
-		w := newWorld(t, vars...)
+		w := newServices(t, vars...)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		w.Answer = logintest.Stall(func() { cancel(errors.New("given up")) })
 		_, err := w.provider().Login(ctx, w.Request("gcp", artifact))

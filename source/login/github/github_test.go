@@ -170,8 +170,8 @@ func wantError(t *testing.T, err error, configuration bool, say string, r source
 	}
 }
 
-// A world has github.com, which is reached through a proxy.
-type world struct {
+// services are github.com, which is reached through a proxy.
+type services struct {
 	api     *testenv.GitHubServer
 	git     *testenv.Server
 	proxy   *testenv.ProxyServer
@@ -179,9 +179,9 @@ type world struct {
 	login   source.LoginFunc
 }
 
-func newWorld(t *testing.T, repo *testenv.Repo) *world {
+func newServices(t *testing.T, repo *testenv.Repo) *services {
 	ca := testenv.NewCA(t)
-	w := &world{login: github.New(nil).Login}
+	w := &services{login: github.New(nil).Login}
 	w.api = testenv.ServeGitHub(t, testenv.GitHub{
 		CA: ca, Names: []string{"api.github.com"}, App: "4711", Key: &key().PublicKey,
 		Installations: map[string]string{"orgs/acme": "1001"}, Repositories: []string{"app"},
@@ -197,7 +197,7 @@ func newWorld(t *testing.T, repo *testenv.Repo) *world {
 }
 
 // fetch fetches a repository, and checks that no secret shows.
-func (w *world) fetch(t *testing.T, url string) logintest.Run {
+func (w *services) fetch(t *testing.T, url string) logintest.Run {
 	t.Helper()
 	g := logintest.Repository("github", url)
 	g.Spec.SecretRef = &source.LocalReference{Name: "app"}
@@ -209,7 +209,7 @@ func (w *world) fetch(t *testing.T, url string) logintest.Run {
 }
 
 func TestFetch(t *testing.T) {
-	w := newWorld(t, logintest.Repo(t))
+	w := newServices(t, logintest.Repo(t))
 	run := w.fetch(t, "https://github.com/acme/app.git")
 	if run.Err != nil {
 		t.Fatal(run.Err)
@@ -224,7 +224,7 @@ func TestFetch(t *testing.T) {
 
 // A git server that repeats the token that it was shown puts it into no text.
 func TestFetchFromLeakingServer(t *testing.T) {
-	w := newWorld(t, logintest.Repo(t))
+	w := newServices(t, logintest.Repo(t))
 	w.git.Break(&testenv.Defect{Do: testenv.Leak, Status: http.StatusInternalServerError})
 	run := w.fetch(t, "https://github.com/acme/app.git")
 	if run.Reason != "GitOperationFailed" {
@@ -239,7 +239,7 @@ func TestFetchFromLeakingServer(t *testing.T) {
 
 // A token that the server no longer accepts is not used by the next run.
 func TestFetchAfterRevocation(t *testing.T) {
-	w := newWorld(t, logintest.Repo(t))
+	w := newServices(t, logintest.Repo(t))
 	if run := w.fetch(t, "https://github.com/acme/app.git"); run.Err != nil {
 		t.Fatal(run.Err)
 	}
@@ -262,18 +262,18 @@ func TestFetchRefused(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		url    string
-		change func(w *world)
+		change func(w *services)
 		reason string
 		say    string
 		asked  bool // the API
 	}{
-		"elsewhere": {"https://evil.example/acme/app.git", func(w *world) { w.secrets["app"]["githubAppBaseURL"] = "https://api.github.com" }, // whose token is for no other host
+		"elsewhere": {"https://evil.example/acme/app.git", func(w *services) { w.secrets["app"]["githubAppBaseURL"] = "https://api.github.com" }, // whose token is for no other host
 			"InvalidProviderConfiguration", "evil.example", false},
-		"no installation": {"https://github.com/acme/app.git", func(w *world) { w.api.Answer(status(http.StatusNotFound)) }, "InvalidProviderConfiguration", "not installed for acme", true},
-		"unavailable":     {"https://github.com/acme/app.git", func(w *world) { w.api.Answer(status(http.StatusServiceUnavailable)) }, "AuthenticationFailed", "status 503", true},
-		"no Secret":       {"https://github.com/acme/app.git", func(w *world) { delete(w.secrets, "app") }, "AuthenticationFailed", "default/app", false},
+		"no installation": {"https://github.com/acme/app.git", func(w *services) { w.api.Answer(status(http.StatusNotFound)) }, "InvalidProviderConfiguration", "not installed for acme", true},
+		"unavailable":     {"https://github.com/acme/app.git", func(w *services) { w.api.Answer(status(http.StatusServiceUnavailable)) }, "AuthenticationFailed", "status 503", true},
+		"no Secret":       {"https://github.com/acme/app.git", func(w *services) { delete(w.secrets, "app") }, "AuthenticationFailed", "default/app", false},
 	} {
-		w := newWorld(t, logintest.Repo(t))
+		w := newServices(t, logintest.Repo(t))
 		c.change(w)
 		run := w.fetch(t, c.url)
 		if run.Fails(t, c.reason, c.say); (len(w.api.Requests()) > 0) != c.asked || len(w.git.Requests()) > 0 {

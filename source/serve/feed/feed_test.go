@@ -37,8 +37,8 @@ func secret(name, value string) string {
 	return fmt.Sprintf("---\napiVersion: v1\nkind: Secret\nmetadata:\n  name: %s\n  namespace: apps\nstringData:\n  key: %s\n", name, value)
 }
 
-// A rig is a feed of a directory in a bubble of [synctest].
-type rig struct {
+// A fixture is a feed of a directory in a bubble of [synctest].
+type fixture struct {
 	*testing.T
 	dir   string
 	turn  sync.Mutex // held by the feed as it tells, and by the test as it begins to wait: it orders the two
@@ -48,10 +48,10 @@ type rig struct {
 }
 
 // watched calls test with a feed that follows a directory, after files were written.
-func watched(t *testing.T, f feed.Files, files map[string]string, test func(*rig)) {
+func watched(t *testing.T, f feed.Files, files map[string]string, test func(*fixture)) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{T: t, dir: dir}
+		r := &fixture{T: t, dir: dir}
 		for name, text := range files {
 			r.write(name, text)
 		}
@@ -85,19 +85,19 @@ func watched(t *testing.T, f feed.Files, files map[string]string, test func(*rig
 	})
 }
 
-func (r *rig) write(name, text string) {
+func (r *fixture) write(name, text string) {
 	r.Helper()
 	name = filepath.Join(r.dir, name)
 	must(r, errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)))
 }
 
-func (r *rig) do(err error) {
+func (r *fixture) do(err error) {
 	r.Helper()
 	must(r, err)
 }
 
 // look lets the feed look once more.
-func (r *rig) look() {
+func (r *fixture) look() {
 	func() {
 		r.turn.Lock()
 		defer r.turn.Unlock()
@@ -107,14 +107,14 @@ func (r *rig) look() {
 }
 
 // rest lets the feed look until it has seen everything.
-func (r *rig) rest() {
+func (r *fixture) rest() {
 	for range 3 {
 		r.look()
 	}
 }
 
 // names returns the names of the objects, with their intervals.
-func (r *rig) names() string {
+func (r *fixture) names() string {
 	var names []string
 	for _, obj := range r.last.Objects {
 		names = append(names, fmt.Sprintf("%s=%s", obj.Head().Metadata.Name, obj.Interval()))
@@ -122,7 +122,7 @@ func (r *rig) names() string {
 	return strings.Join(names, " ")
 }
 
-func (r *rig) want(names string, defects ...string) {
+func (r *fixture) want(names string, defects ...string) {
 	r.Helper()
 	testenv.Equal(r, r.names(), names, "objects")
 	if len(r.last.Defects) != len(defects) {
@@ -140,7 +140,7 @@ func TestFollowReadsWhatFetchReads(t *testing.T) {
 	watched(t, feed.Files{}, map[string]string{
 		"b.yml": document("b", "1m"), "a.yaml": document("a", "1m") + document("a2", "1m"), "deep/er/c.json": `{"kind":"List","apiVersion":"v1","items":[]}`,
 		"deep/d.yaml": document("d", "1m"), ".hidden/no.yaml": document("no", "1m"), "notes.txt": "x", "deep/values.yaml": "replicas: 3\n",
-	}, func(r *rig) {
+	}, func(r *fixture) {
 		r.want("a=1m0s a2=1m0s b=1m0s d=1m0s")
 		r.do(os.Symlink("deep", filepath.Join(r.dir, "link")))        // not followed
 		r.do(os.Symlink("notes.txt", filepath.Join(r.dir, "z.yaml"))) // followed
@@ -162,7 +162,7 @@ func TestFollowLeavesOut(t *testing.T) {
 	watched(t, feed.Files{}, map[string]string{
 		".headgateignore": "/out\n", "a.yaml": document("a", "1m"), "out/b.yaml": document("b", "1m"), "out/bad.yaml": "a: [",
 		"chart/templates/deploy.yaml": document("{{ .name }}", "soon") + document("x", "soon") + "---\nkind: Deployment\nmetadata:\n  {{- with .Values.labels }}\n",
-	}, func(r *rig) {
+	}, func(r *fixture) {
 		const template = "chart/templates/deploy.yaml: is a Helm template, which is not read: leave it out in .headgateignore"
 		r.want("a=1m0s")
 		if len(r.warn) != 1 || r.warn[0] != template || len(r.last.Invalid) > 0 {
@@ -181,7 +181,7 @@ func TestFollowLeavesOut(t *testing.T) {
 }
 
 func TestFollowKeepsObjectsThatRest(t *testing.T) {
-	watched(t, feed.Files{}, map[string]string{"a.yaml": document("a", "1m"), "b.yaml": document("b", "1m")}, func(r *rig) {
+	watched(t, feed.Files{}, map[string]string{"a.yaml": document("a", "1m"), "b.yaml": document("b", "1m")}, func(r *fixture) {
 		before := r.last.Objects
 		r.rest()
 		testenv.Equal(r, r.count, 1, "times that it was handed over")
@@ -200,7 +200,7 @@ func TestFollowKeepsObjectsThatRest(t *testing.T) {
 func TestFollowDefects(t *testing.T) {
 	watched(t, feed.Files{Paths: []string{"dir", "file.yaml"}}, map[string]string{
 		"dir/a.yaml": document("a", "1m"), "dir/bad.yaml": document("b", "soon") + document("c", "1m"), "file.yaml": document("d", "1m"),
-	}, func(r *rig) {
+	}, func(r *fixture) {
 		const bad = "bad.yaml:8: document 1: GitRepository/apps/b: spec.interval: "
 		r.want("a=1m0s c=1m0s d=1m0s", bad)
 		if in := r.last.Invalid; len(in) != 1 || source.ReferenceTo(in[0].Object).String() != "GitRepository/apps/b" || !strings.Contains(in[0].Err.Error(), bad) {
@@ -232,7 +232,7 @@ func TestFollowDefects(t *testing.T) {
 
 // A directory that is empty at first is told as it is: the server is ready, and what was removed goes.
 func TestFollowEmpty(t *testing.T) {
-	watched(t, feed.Files{}, nil, func(r *rig) {
+	watched(t, feed.Files{}, nil, func(r *fixture) {
 		if r.rest(); r.count != 1 {
 			r.Errorf("told %d times", r.count)
 		}
@@ -245,7 +245,7 @@ func TestFollowEmpty(t *testing.T) {
 func TestFollowTellsOnce(t *testing.T) {
 	old := strings.Replace(document("a", "1m"), "spec:", "spec:\n  gitImplementation: go-git", 1)
 	old = strings.Replace(old, "/v1\n", "/v1beta2\n", 1)
-	watched(t, feed.Files{}, map[string]string{"a.yaml": old, "b.yaml": "kind: ["}, func(r *rig) {
+	watched(t, feed.Files{}, map[string]string{"a.yaml": old, "b.yaml": "kind: ["}, func(r *fixture) {
 		r.write("c.yaml", document("c", "1m"))
 		r.rest()
 		r.write("c.yaml", document("c", "2m"))
@@ -266,7 +266,7 @@ func TestFollowTellsOnce(t *testing.T) {
 func TestFollowDuplicates(t *testing.T) {
 	watched(t, feed.Files{}, map[string]string{
 		"a.yaml": document("x", "1m") + secret("s", "first"), "b.yaml": document("w", "1m") + document("x", "2m") + secret("s", "second"),
-	}, func(r *rig) {
+	}, func(r *fixture) {
 		r.want("x=1m0s w=1m0s", "b.yaml:11: document 2: GitRepository/apps/x: is in "+filepath.Join(r.dir, "a.yaml")+":2 (document 1) already", "Secret/apps/s: is in ")
 		r.secret("s", "first")
 		r.do(os.Remove(filepath.Join(r.dir, "a.yaml")))
@@ -274,13 +274,13 @@ func TestFollowDuplicates(t *testing.T) {
 		r.want("w=1m0s x=2m0s")
 		r.secret("s", "second")
 	})
-	watched(t, feed.Files{Paths: []string{".", "a.yaml"}}, map[string]string{"a.yaml": document("x", "1m")}, func(r *rig) {
+	watched(t, feed.Files{Paths: []string{".", "a.yaml"}}, map[string]string{"a.yaml": document("x", "1m")}, func(r *fixture) {
 		r.want("x=1m0s") // one file, by two ways
 	})
 }
 
 // secret expects the value of a Secret, "" for none.
-func (r *rig) secret(name, value string) {
+func (r *fixture) secret(name, value string) {
 	r.Helper()
 	s, err := r.last.Secrets.Secret(r.Context(), "apps", name)
 	if got := string(s.Data["key"]); got != value || (err == nil) != (value != "") {
@@ -294,7 +294,7 @@ func TestFollowSecrets(t *testing.T) {
 	account := "---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: robot, namespace: apps}\nimagePullSecrets: [{name: file}]\n"
 	watched(t, feed.Files{Paths: []string{"docs"}, Secrets: "keys", More: more}, map[string]string{
 		"docs/a.yaml": secret("doc", "document") + account, "keys/doc/key": "file", "keys/apps/file/key": "file",
-	}, func(r *rig) {
+	}, func(r *fixture) {
 		r.secret("doc", "document")
 		r.secret("file", "file")
 		r.secret("more", "more")
@@ -327,7 +327,7 @@ func TestFollowMounts(t *testing.T) {
 	watched(t, feed.Files{Paths: []string{"mount"}, Secrets: "keys"}, map[string]string{
 		"mount/..1/a.yaml": document("a", "1m"), "mount/..2/a.yaml": document("a", "2m"), "mount/..2/b.yaml": document("b", "2m"),
 		"keys/s/..1/key": "one", "keys/s/..2/key": "two",
-	}, func(r *rig) {
+	}, func(r *fixture) {
 		swap := func(to string) {
 			for _, dir := range []string{"mount", "keys/s"} {
 				dir = filepath.Join(r.dir, dir)
@@ -351,7 +351,7 @@ func TestFollowMounts(t *testing.T) {
 
 // What is being replaced is never taken for defective or gone.
 func TestFollowHalfWritten(t *testing.T) {
-	watched(t, feed.Files{}, map[string]string{"a.yaml": document("a", "1m"), "b.yaml": document("b", "1m")}, func(r *rig) {
+	watched(t, feed.Files{}, map[string]string{"a.yaml": document("a", "1m"), "b.yaml": document("b", "1m")}, func(r *fixture) {
 		r.rest()
 		text := document("a", "2m")
 		for _, half := range []string{"", text[:len(text)/2], text[:len(text)-30]} {

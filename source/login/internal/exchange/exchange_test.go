@@ -409,7 +409,7 @@ func TestZones(t *testing.T) {
 	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
 	defer target.Close()
 	to, _ := url.Parse(target.URL)
-	for _, n := range testenv.Narrows(t) {
+	for _, n := range testenv.PrivateHosts(t) {
 		from := httptest.NewServer(http.RedirectHandler("http://"+n.Host+":"+to.Port(), http.StatusFound))
 		at, _ := url.Parse(from.URL)
 		client := exchange.Client(transport.Client(transport.Config{}))

@@ -41,7 +41,7 @@ var (
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func newWorld() *fakePorts {
+func newFakePorts() *fakePorts {
 	return &fakePorts{routes: rollout.Routes{Primary: 100}, revision: "v2", answers: map[string]int{}, values: map[string]float64{}, fails: map[string]error{}}
 }
 

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// A keeper is a process of headgate serve.
-type keeper struct {
+// A serveProcess is a running headgate serve.
+type serveProcess struct {
 	cmd *exec.Cmd
 	url string
 }
@@ -31,10 +31,10 @@ func buildKeeper(ctx context.Context, dir string) (string, error) {
 	return command, build.Run()
 }
 
-// startKeeper starts headgate serve for the objects in dir, with its store
+// startServe starts headgate serve for the objects in dir, with its store
 // there, and returns when it listens.
-func startKeeper(ctx context.Context, command, dir string) (*keeper, error) {
-	k := &keeper{cmd: exec.CommandContext(ctx, command,
+func startServe(ctx context.Context, command, dir string) (*serveProcess, error) {
+	k := &serveProcess{cmd: exec.CommandContext(ctx, command,
 		"serve", "-f", filepath.Join(dir, "objects"), "--store", filepath.Join(dir, "store"), "--addr", "127.0.0.1:0", "--log-level", "error")}
 	k.cmd.Stderr, k.cmd.WaitDelay = os.Stderr, 30*time.Second
 	k.cmd.Cancel = func() error { return k.cmd.Process.Signal(os.Interrupt) }
@@ -54,12 +54,12 @@ func startKeeper(ctx context.Context, command, dir string) (*keeper, error) {
 }
 
 // end ends the process as a user would.
-func (k *keeper) end() error {
+func (k *serveProcess) end() error {
 	return errors.Join(k.cmd.Process.Signal(syscall.SIGTERM), k.cmd.Wait())
 }
 
 // await waits until all objects are ready.
-func (k *keeper) await(ctx context.Context, objects int) error {
+func (k *serveProcess) await(ctx context.Context, objects int) error {
 	for {
 		var stats struct{ Ready map[string]int }
 		if err := k.read(ctx, "/api/v1/stats", func(r *http.Response) error {
@@ -76,7 +76,7 @@ func (k *keeper) await(ctx context.Context, objects int) error {
 	}
 }
 
-func (k *keeper) read(ctx context.Context, path string, use func(*http.Response) error) error {
+func (k *serveProcess) read(ctx context.Context, path string, use func(*http.Response) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, k.url+path, nil)
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func (k *keeper) read(ctx context.Context, path string, use func(*http.Response)
 
 // peak returns the peak of the memory of the process so far, in bytes; 0 where
 // the system does not tell.
-func (k *keeper) peak() int64 {
+func (k *serveProcess) peak() int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", k.cmd.Process.Pid))
 	if err != nil {
 		return 0
@@ -108,15 +108,15 @@ func (k *keeper) peak() int64 {
 	return 0
 }
 
-// A tally is what a keeper did and needed, as its metrics tell.
-type tally struct {
+// serveMetrics are the metrics of a server that the benchmark reads.
+type serveMetrics struct {
 	Late   map[float64]float64 // checks that were at most so many seconds late
 	Polls  float64
 	Failed float64
 }
 
-// tally returns what the process did and needed so far.
-func (k *keeper) tally(ctx context.Context) (t tally, err error) {
+// serveMetrics returns what the process did and needed so far.
+func (k *serveProcess) tally(ctx context.Context) (t serveMetrics, err error) {
 	t.Late = map[float64]float64{}
 	return t, k.read(ctx, "/metrics", func(r *http.Response) error {
 		in := bufio.NewScanner(r.Body)
@@ -130,7 +130,7 @@ func (k *keeper) tally(ctx context.Context) (t tally, err error) {
 }
 
 // add takes over a line of metrics.
-func (t *tally) add(line string) error {
+func (t *serveMetrics) add(line string) error {
 	if strings.HasPrefix(line, "#") {
 		return nil
 	}
@@ -160,17 +160,17 @@ func (t *tally) add(line string) error {
 }
 
 // less returns what was done and needed since before.
-func (t tally) less(before tally) tally {
+func (t serveMetrics) less(before serveMetrics) serveMetrics {
 	late := map[float64]float64{}
 	for at, n := range t.Late {
 		late[at] = n - before.Late[at]
 	}
-	return tally{late, t.Polls - before.Polls, t.Failed - before.Failed}
+	return serveMetrics{late, t.Polls - before.Polls, t.Failed - before.Failed}
 }
 
 // late returns within how many seconds a part of the polls began: the bound of
 // the bucket that it is in.
-func (t tally) late(part float64) float64 {
+func (t serveMetrics) late(part float64) float64 {
 	within := math.Inf(1)
 	for at, n := range t.Late {
 		if n >= part*t.Polls {

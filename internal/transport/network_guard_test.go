@@ -18,7 +18,7 @@ import (
 )
 
 func TestFence(t *testing.T) {
-	f := transport.NewFence(&url.URL{Scheme: "https", Host: "Charts.example:8443"}, nil)
+	f := transport.NewNetworkGuard(&url.URL{Scheme: "https", Host: "Charts.example:8443"}, nil)
 	if zone, known := f.Zone(); known || zone != transport.Public || !f.Is("charts.example.") || f.Is("other.example") {
 		t.Error(zone, known)
 	}
@@ -42,7 +42,7 @@ func at(text string) transport.Config {
 // A server at a public address leads to none of these.
 func TestNarrowerIsRefused(t *testing.T) {
 	testenv.Resolve(t, "wide.example", "203.0.113.7")
-	narrow := testenv.Narrows(t)
+	narrow := testenv.PrivateHosts(t)
 	target := newHost(t, nil, ok)
 	for _, n := range narrow {
 		from := newHost(t, nil, func(w http.ResponseWriter, r *http.Request) {
@@ -126,7 +126,7 @@ func TestFenceOfChains(t *testing.T) {
 		c := at(under(server, hosts[0]))
 		if row.by != "" {
 			by, _ := url.Parse("http://" + row.by)
-			c.Fence = transport.NewFence(c.Origin, transport.NewFence(by, nil))
+			c.Guard = transport.NewNetworkGuard(c.Origin, transport.NewNetworkGuard(by, nil))
 		}
 		_, err := get(t, c, c.Origin.String())
 		var refused *transport.ZoneError
@@ -145,7 +145,7 @@ func TestFenceWithoutName(t *testing.T) {
 	for name, want := range map[string]string{"gone.invalid": "may not send us", "broken.example": "look up broken.example, to tell in which network it is"} {
 		target := newHost(t, nil, ok)
 		c := at(target.URL)
-		c.Fence = transport.NewFence(c.Origin, transport.NewFence(&url.URL{Scheme: "https", Host: name}, nil))
+		c.Guard = transport.NewNetworkGuard(c.Origin, transport.NewNetworkGuard(&url.URL{Scheme: "https", Host: name}, nil))
 		if _, err := get(t, c, target.URL); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", name, err)
 		}
@@ -185,7 +185,7 @@ type countingServer struct {
 	changed     chan struct{}
 }
 
-func newCrowd(t *testing.T, answer http.HandlerFunc) *countingServer {
+func newCountingServer(t *testing.T, answer http.HandlerFunc) *countingServer {
 	c := &countingServer{changed: make(chan struct{}, 100)}
 	c.Server = httptest.NewUnstartedServer(answer)
 	c.Config.ConnState = func(_ net.Conn, s http.ConnState) {
@@ -248,17 +248,17 @@ func TestReuse(t *testing.T) {
 		"other trust or proxy":    {transport.Config{Settings: "a"}, transport.Config{Settings: "b"}, 2},
 		"TLS of its own":          {transport.Config{}, transport.Config{TLS: &tls.Config{MinVersion: tls.VersionTLS12}}, 2},
 		"another patience":        {transport.Config{}, transport.Config{HeaderTimeout: 1e11}, 2},
-		"another server named it": {transport.Config{}, transport.Config{Fence: transport.NewFence(loopback, transport.NewFence(loopback, nil))}, 2},
-		"the user named it":       {transport.Config{}, transport.Config{Fence: transport.NewFence(loopback, nil)}, 1},
+		"another server named it": {transport.Config{}, transport.Config{Guard: transport.NewNetworkGuard(loopback, transport.NewNetworkGuard(loopback, nil))}, 2},
+		"the user named it":       {transport.Config{}, transport.Config{Guard: transport.NewNetworkGuard(loopback, nil)}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := newCrowd(t, ok)
+			server := newCountingServer(t, ok)
 			var reuse source.Connections
 			for _, c := range []transport.Config{test.first, test.second} {
 				c.Origin, c.Reuse = server.at(), &reuse
 				must(t, fetch(t, c, server.URL))
-				if zone, known := transport.Public, false; c.Fence != nil {
-					if zone, known = c.Fence.Zone(); zone != transport.Link || !known {
+				if zone, known := transport.Public, false; c.Guard != nil {
+					if zone, known = c.Guard.Zone(); zone != transport.Link || !known {
 						t.Errorf("the zone of the server is %v, known: %v", zone, known)
 					}
 				}
@@ -274,8 +274,8 @@ func TestReuse(t *testing.T) {
 
 // What leads elsewhere leaves nothing behind, is judged, and is shown nothing.
 func TestReuseOfOriginOnly(t *testing.T) {
-	other := newCrowd(t, ok)
-	server := newCrowd(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) })
+	other := newCountingServer(t, ok)
+	server := newCountingServer(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) })
 	var reuse source.Connections
 	defer reuse.Close()
 	c := transport.Config{Origin: server.at(), Reuse: &reuse}
@@ -296,7 +296,7 @@ func TestReuseOfOriginOnly(t *testing.T) {
 func TestReuseOfCertificates(t *testing.T) {
 	var reuse source.Connections
 	c := transport.Config{TLS: &tls.Config{Certificates: []tls.Certificate{{}}, MinVersion: tls.VersionTLS12}, Reuse: &reuse, Settings: "certificate"}
-	a, b := newCrowd(t, ok), newCrowd(t, ok)
+	a, b := newCountingServer(t, ok), newCountingServer(t, ok)
 	for _, to := range []*countingServer{a, b, a} {
 		c.Origin = to.at()
 		must(t, fetch(t, c, to.URL))

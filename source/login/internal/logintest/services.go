@@ -23,10 +23,10 @@ import (
 // Identity is the identity token of the job, and of what a test puts into files.
 const Identity = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJjYW5hcnkifQ.canary-signature"
 
-// A World is what a login meets: services under the names of real ones, behind a
+// Services are what a login meets: servers under the names of real ones, behind a
 // proxy and with certificates that the system trusts, among them the token
 // service of Actions. Values that must not show contain canary.
-type World struct {
+type Services struct {
 	T       *testing.T
 	CA      *testenv.CA
 	Proxy   *testenv.ProxyServer
@@ -43,10 +43,10 @@ type World struct {
 	hosts map[string]string
 }
 
-// NewWorld returns a world without services but that of Actions; vars are names
+// NewServices returns the services of a login: only that of Actions; vars are names
 // and values of the environment.
-func NewWorld(t *testing.T, vars ...string) *World {
-	w := &World{T: t, CA: testenv.SystemCA(t), Clock: NewClock(time.Now()), Env: map[string]string{}, hosts: map[string]string{}}
+func NewServices(t *testing.T, vars ...string) *Services {
+	w := &Services{T: t, CA: testenv.SystemCA(t), Clock: NewClock(time.Now()), Env: map[string]string{}, hosts: map[string]string{}}
 	for pair := range slices.Chunk(vars, 2) {
 		w.Env[pair[0]] = pair[1]
 	}
@@ -57,36 +57,36 @@ func NewWorld(t *testing.T, vars ...string) *World {
 }
 
 // Serve serves h under names.
-func (w *World) Serve(h http.HandlerFunc, names ...string) {
+func (w *Services) Serve(h http.HandlerFunc, names ...string) {
 	w.Name(ServeTLS(w.T, w.CA, h, names...), names...)
 }
 
 // Name gives names to the server at an address, before the first request.
-func (w *World) Name(address string, names ...string) {
+func (w *Services) Name(address string, names ...string) {
 	for _, name := range names {
 		w.hosts[name+":443"] = address
 	}
 }
 
 // Lookup returns a variable of the environment.
-func (w *World) Lookup(name string) (string, bool) { v, ok := w.Env[name]; return v, ok }
+func (w *Services) Lookup(name string) (string, bool) { v, ok := w.Env[name]; return v, ok }
 
 // Note records that a token service was asked for something.
-func (w *World) Note(format string, args ...any) {
+func (w *Services) Note(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.Asked = append(w.Asked, fmt.Sprintf(format, args...))
 }
 
 // Asks returns what was asked that contains part.
-func (w *World) Asks(part string) []string {
+func (w *Services) Asks(part string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(w.Asked), func(a string) bool { return !strings.Contains(a, part) })
 }
 
 // Next counts a token, and returns its number.
-func (w *World) Next() int {
+func (w *Services) Next() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.Issued++
@@ -94,7 +94,7 @@ func (w *World) Next() int {
 }
 
 // Valid returns the number of the token that servers accept, 0 for none.
-func (w *World) Valid() int {
+func (w *Services) Valid() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.Revoked {
@@ -104,14 +104,14 @@ func (w *World) Valid() int {
 }
 
 // SetAnswer sets Answer while requests may be under way.
-func (w *World) SetAnswer(h http.HandlerFunc) {
+func (w *Services) SetAnswer(h http.HandlerFunc) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.Answer = h
 }
 
 // Instead answers by Answer, if it is set.
-func (w *World) Instead(rw http.ResponseWriter, r *http.Request) bool {
+func (w *Services) Instead(rw http.ResponseWriter, r *http.Request) bool {
 	w.mu.Lock()
 	answer := w.Answer
 	w.mu.Unlock()
@@ -122,7 +122,7 @@ func (w *World) Instead(rw http.ResponseWriter, r *http.Request) bool {
 }
 
 // runner issues identity tokens to jobs.
-func (w *World) runner(rw http.ResponseWriter, r *http.Request) {
+func (w *Services) runner(rw http.ResponseWriter, r *http.Request) {
 	w.Note("runner %s", r.URL)
 	switch {
 	case w.Instead(rw, r):
@@ -139,7 +139,7 @@ func Job(more ...string) []string {
 }
 
 // Request returns the login of an object that goes through the proxy.
-func (w *World) Request(provider, u string) source.LoginRequest {
+func (w *Services) Request(provider, u string) source.LoginRequest {
 	w.T.Helper()
 	at, err := url.Parse(u)
 	if err != nil {
@@ -150,14 +150,14 @@ func (w *World) Request(provider, u string) source.LoginRequest {
 	return source.LoginRequest{Provider: provider, URL: at, Namespace: "default", Client: client}
 }
 
-// Robot is the name of the service account of [World.Account].
-const Robot = "robot"
+// ServiceAccount is the name of the service account of [Services.Account].
+const ServiceAccount = "robot"
 
-// Account returns a [source.AccountFunc] that knows [Robot], with annotations in names and values.
+// Account returns a [source.AccountFunc] that knows [ServiceAccount], with annotations in names and values.
 // It has the identity token of jobs.
-func (w *World) Account(annotations ...string) source.AccountFunc {
+func (w *Services) Account(annotations ...string) source.AccountFunc {
 	return func(_ context.Context, namespace, name string) (*source.Account, error) {
-		if name != Robot {
+		if name != ServiceAccount {
 			return nil, fmt.Errorf("service account %s/%s does not exist", namespace, name)
 		}
 		a := &source.Account{Namespace: namespace, Name: name, UID: "1", Annotations: map[string]string{}}
@@ -175,11 +175,11 @@ func (w *World) Account(annotations ...string) source.AccountFunc {
 	}
 }
 
-// Enter logs in to u as [Robot]; no error shows a secret.
-func (w *World) Enter(login source.LoginFunc, provider, u string, account source.AccountFunc) (source.Credential, error) {
+// Enter logs in to u as [ServiceAccount]; no error shows a secret.
+func (w *Services) Enter(login source.LoginFunc, provider, u string, account source.AccountFunc) (source.Credential, error) {
 	w.T.Helper()
 	r := w.Request(provider, u)
-	r.ServiceAccount = Robot
+	r.ServiceAccount = ServiceAccount
 	r.Account = func(ctx context.Context) (*source.Account, error) { return account(ctx, r.Namespace, r.ServiceAccount) }
 	c, err := login(w.T.Context(), r)
 	if err != nil && (strings.Contains(err.Error(), "canary") || strings.Contains(err.Error(), "eyJ")) {
@@ -189,19 +189,19 @@ func (w *World) Enter(login source.LoginFunc, provider, u string, account source
 }
 
 // Fetch is [Reconcile] with the Secrets of w.
-func (w *World) Fetch(login source.LoginFunc, g *source.GitRepository) Run {
+func (w *Services) Fetch(login source.LoginFunc, g *source.GitRepository) Run {
 	w.T.Helper()
 	return w.checked(Reconcile(w.T, g, w.Secrets, login))
 }
 
 // Pull is [Pull] with the Secrets of w.
-func (w *World) Pull(login source.LoginFunc, o *source.OCIRepository) Run {
+func (w *Services) Pull(login source.LoginFunc, o *source.OCIRepository) Run {
 	w.T.Helper()
 	return w.checked(Pull(w.T, o, w.Secrets, login))
 }
 
 // checked checks that no text of a run shows a secret.
-func (w *World) checked(run Run) Run {
+func (w *Services) checked(run Run) Run {
 	w.T.Helper()
 	for _, secret := range []string{"canary", "eyJ", "PRIVATE"} {
 		if strings.Contains(run.Texts, secret) {
@@ -212,7 +212,7 @@ func (w *World) checked(run Run) Run {
 }
 
 // Tunnels checks that the proxy saw nothing but tunnels, and none to direct.
-func (w *World) Tunnels(direct string) {
+func (w *Services) Tunnels(direct string) {
 	w.T.Helper()
 	for _, seen := range w.Proxy.Seen() {
 		if !strings.HasPrefix(seen, "CONNECT ") || direct != "" && strings.Contains(seen, direct) {

@@ -21,10 +21,10 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A Rig reconciles objects with a real store, a real ledger and a clock that
+// A Fixture reconciles objects with a real store, a real ledger and a clock that
 // stands still, for the tests that a kind has of its own beyond [Run]. Make one
-// with [NewRig]; it is for one goroutine.
-type Rig struct {
+// with [NewFixture]; it is for one goroutine.
+type Fixture struct {
 	Dir    string // of the store
 	Store  *artifact.Store
 	Ledger *source.Ledger
@@ -41,11 +41,11 @@ type Rig struct {
 	label   string // of the goroutines that runs start, "" before the first run
 }
 
-// NewRig returns a Rig with an empty store. No text of a run may show what
+// NewFixture returns a Fixture with an empty store. No text of a run may show what
 // secrets returns after it.
-func NewRig(t TB, secrets func() []string) *Rig {
+func NewFixture(t TB, secrets func() []string) *Fixture {
 	t.Helper()
-	r := &Rig{t: t, secrets: secrets, Dir: filepath.Join(t.TempDir(), "store"), Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	r := &Fixture{t: t, secrets: secrets, Dir: filepath.Join(t.TempDir(), "store"), Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	var err error
 	config := artifact.StoreConfig{Dir: r.Dir, BaseURL: "http://store.example", Now: func() time.Time { return r.Now }}
 	if r.Store, err = artifact.OpenStore(config); err != nil {
@@ -61,12 +61,12 @@ func NewRig(t TB, secrets func() []string) *Rig {
 // checked at the end of the test, before servers that were started earlier end,
 // and after a run that was cancelled. No run shows a secret or, in its error, a
 // control character.
-func (r *Rig) Reconcile(obj source.Object, from source.Origin) (source.Result, error) {
+func (r *Fixture) Reconcile(obj source.Object, from source.Origin) (source.Result, error) {
 	r.t.Helper()
 	return r.reconcile(r.t.Context(), obj, from)
 }
 
-func (r *Rig) reconcile(ctx context.Context, obj source.Object, from source.Origin) (result source.Result, err error) {
+func (r *Fixture) reconcile(ctx context.Context, obj source.Object, from source.Origin) (result source.Result, err error) {
 	r.t.Helper()
 	r.Events = nil
 	reconciler := source.Reconciler{
@@ -74,7 +74,7 @@ func (r *Rig) reconcile(ctx context.Context, obj source.Object, from source.Orig
 		Emit: func(e source.Event) { r.Events = append(r.Events, e) },
 	}
 	if r.Stalls != nil {
-		from = late{from, r.Stalls}
+		from = stallingOrigin{from, r.Stalls}
 	}
 	if r.label == "" {
 		r.label = fmt.Sprintf("%s %p", r.t.Name(), r)
@@ -88,7 +88,7 @@ func (r *Rig) reconcile(ctx context.Context, obj source.Object, from source.Orig
 	return result, err
 }
 
-func (r *Rig) noSecrets(obj source.Object, failed error) {
+func (r *Fixture) noSecrets(obj source.Object, failed error) {
 	r.t.Helper()
 	texts := []string{r.JSON(statusOf(obj)), r.JSON(r.Events)}
 	if failed != nil {
@@ -108,7 +108,7 @@ func (r *Rig) noSecrets(obj source.Object, failed error) {
 }
 
 // Stored reconciles obj and demands a new artifact.
-func (r *Rig) Stored(obj source.Object, from source.Origin) {
+func (r *Fixture) Stored(obj source.Object, from source.Origin) {
 	r.t.Helper()
 	if result, err := r.Reconcile(obj, from); result.Outcome != source.Stored || err != nil {
 		r.t.Fatalf("outcome %q, error %v; want %q", result.Outcome, err, source.Stored)
@@ -118,7 +118,7 @@ func (r *Rig) Stored(obj source.Object, from source.Origin) {
 // Refused reconciles obj, which has no artifact or the one that goes by before.
 // It demands that this stays so and that the store holds what it held, and an
 // error of at most 4 KiB with the reason that says all of says.
-func (r *Rig) Refused(obj source.Object, from source.Origin, before *artifact.Artifact, reason string, says ...string) source.Result {
+func (r *Fixture) Refused(obj source.Object, from source.Origin, before *artifact.Artifact, reason string, says ...string) source.Result {
 	r.t.Helper()
 	files := r.files()
 	result, err := r.Reconcile(obj, from)
@@ -142,7 +142,7 @@ func (r *Rig) Refused(obj source.Object, from source.Origin, before *artifact.Ar
 }
 
 // still demands that obj has the artifact before, and the store that artifact.
-func (r *Rig) still(obj source.Object, before *artifact.Artifact) {
+func (r *Fixture) still(obj source.Object, before *artifact.Artifact) {
 	r.t.Helper()
 	switch now := obj.Artifact(); {
 	case before == nil && now != nil:
@@ -157,7 +157,7 @@ func (r *Rig) still(obj source.Object, before *artifact.Artifact) {
 }
 
 // files lists all that lies in the store, temporary files included, locks aside.
-func (r *Rig) files() (list []string) {
+func (r *Fixture) files() (list []string) {
 	r.t.Helper()
 	err := fs.WalkDir(os.DirFS(r.Dir), ".", func(name string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && !strings.Contains(d.Name(), "lock") {
@@ -172,7 +172,7 @@ func (r *Rig) files() (list []string) {
 }
 
 // Contents returns the files of an artifact by name.
-func (r *Rig) Contents(a *artifact.Artifact) map[string]string {
+func (r *Fixture) Contents(a *artifact.Artifact) map[string]string {
 	r.t.Helper()
 	files := map[string]string{}
 	in, err := r.Store.Open(*a)
@@ -200,13 +200,13 @@ func (r *Rig) Contents(a *artifact.Artifact) map[string]string {
 }
 
 // Names lists the files of an artifact.
-func (r *Rig) Names(a *artifact.Artifact) []string {
+func (r *Fixture) Names(a *artifact.Artifact) []string {
 	r.t.Helper()
 	return slices.Sorted(maps.Keys(r.Contents(a)))
 }
 
 // JSON returns the text of v, which has one.
-func (r *Rig) JSON(v any) string {
+func (r *Fixture) JSON(v any) string {
 	r.t.Helper()
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -220,15 +220,15 @@ func statusOf(obj source.Object) any {
 	return reflect.ValueOf(obj).Elem().FieldByName("Status").Interface()
 }
 
-// late is an origin whose upstream is to stall. A step whose time is over
+// A stallingOrigin is an origin whose upstream is to stall. A step whose time is over
 // before it does tells how slow the machine is, and is done again.
-type late struct {
+type stallingOrigin struct {
 	source.Origin
 	stalls func() (begun int, expected bool)
 }
 
 // Resolve implements [source.Origin].
-func (o late) Resolve(ctx context.Context, last source.State) (rev source.Revision, now source.State, err error) {
+func (o stallingOrigin) Resolve(ctx context.Context, last source.State) (rev source.Revision, now source.State, err error) {
 	o.untilStalled(ctx, func() error {
 		rev, now, err = o.Origin.Resolve(ctx, last)
 		return err
@@ -237,7 +237,7 @@ func (o late) Resolve(ctx context.Context, last source.State) (rev source.Revisi
 }
 
 // Open implements [source.Origin].
-func (o late) Open(ctx context.Context, rev source.Revision) (c source.Content, err error) {
+func (o stallingOrigin) Open(ctx context.Context, rev source.Revision) (c source.Content, err error) {
 	o.untilStalled(ctx, func() error {
 		c, err = o.Origin.Open(ctx, rev)
 		return err
@@ -246,7 +246,7 @@ func (o late) Open(ctx context.Context, rev source.Revision) (c source.Content, 
 }
 
 // Secrets returns those of the origin.
-func (o late) Secrets() []string {
+func (o stallingOrigin) Secrets() []string {
 	if from, ok := o.Origin.(interface{ Secrets() []string }); ok {
 		return from.Secrets()
 	}
@@ -254,7 +254,7 @@ func (o late) Secrets() []string {
 }
 
 // untilStalled repeats do as long as its time is over before the upstream stalls.
-func (o late) untilStalled(ctx context.Context, do func() error) {
+func (o stallingOrigin) untilStalled(ctx context.Context, do func() error) {
 	before, _ := o.stalls()
 	for errors.Is(do(), context.DeadlineExceeded) && ctx.Err() == nil {
 		if begun, expected := o.stalls(); !expected || begun > before {

@@ -27,13 +27,13 @@ var busy = map[int]bool{
 	http.StatusGatewayTimeout:     true,
 }
 
-// A Patient is a round tripper that sends requests again when the server is busy
+// A RetryTransport is a round tripper that sends requests again when the server is busy
 // (429, 502, 503, 504, and those of Busy) or hangs up before it answers: at most
 // 5 times in all. Servers that limit their rate say when in the header
 // Retry-After. A pause that the context leaves no time for is not begun: the
 // answer is the result then. Only what changes nothing is sent again, and after
 // 429 what has a content that can be had again.
-type Patient struct {
+type RetryTransport struct {
 	Next http.RoundTripper
 	Busy []int                                      // further answers after which the same request may succeed
 	Wait func(context.Context, time.Duration) error // default [Sleep]
@@ -41,7 +41,7 @@ type Patient struct {
 }
 
 // RoundTrip implements [http.RoundTripper].
-func (p *Patient) RoundTrip(req *http.Request) (*http.Response, error) {
+func (p *RetryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	for try := 1; ; try++ {
 		resp, err := p.Next.RoundTrip(req)
 		again, pause := p.judge(req, resp, err, try)
@@ -77,14 +77,14 @@ func Afresh(req *http.Request) (*http.Request, error) {
 	return out, nil
 }
 
-func (p *Patient) pause(ctx context.Context, d time.Duration) error {
+func (p *RetryTransport) pause(ctx context.Context, d time.Duration) error {
 	if p.Wait != nil {
 		return p.Wait(ctx, d)
 	}
 	return Sleep(ctx, d)
 }
 
-func (p *Patient) clock() time.Time {
+func (p *RetryTransport) clock() time.Time {
 	if p.Now != nil {
 		return p.Now()
 	}
@@ -92,7 +92,7 @@ func (p *Patient) clock() time.Time {
 }
 
 // judge tells whether to send req again, and after how long a pause.
-func (p *Patient) judge(req *http.Request, resp *http.Response, err error, try int) (again bool, pause time.Duration) {
+func (p *RetryTransport) judge(req *http.Request, resp *http.Response, err error, try int) (again bool, pause time.Duration) {
 	if !repeatable(req, resp) {
 		return false, 0
 	}
@@ -110,7 +110,7 @@ func (p *Patient) judge(req *http.Request, resp *http.Response, err error, try i
 }
 
 // fits reports whether the pause leaves time for another try.
-func (p *Patient) fits(ctx context.Context, pause time.Duration) bool {
+func (p *RetryTransport) fits(ctx context.Context, pause time.Duration) bool {
 	deadline, limited := ctx.Deadline()
 	if !limited {
 		return pause <= maxPause
@@ -151,7 +151,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 }
 
 // CloseIdleConnections is called by [http.Client.CloseIdleConnections].
-func (p *Patient) CloseIdleConnections() {
+func (p *RetryTransport) CloseIdleConnections() {
 	if c, ok := p.Next.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}

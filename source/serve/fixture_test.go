@@ -21,8 +21,8 @@ import (
 	"github.com/headgate-io/headgate/source/serve"
 )
 
-// A rig is a controller with a feed and origins at hand.
-type rig struct {
+// A fixture is a controller with a feed and origins at hand.
+type fixture struct {
 	testing.TB
 	serve.Config
 	*serve.Server
@@ -37,13 +37,13 @@ type rig struct {
 	first   []serve.Run // at the start
 }
 
-// newRig returns a rig whose controller does not run yet.
-func newRig(t *testing.T) *rig {
+// newFixture returns a fixture whose controller does not run yet.
+func newFixture(t *testing.T) *fixture {
 	dir := t.TempDir()
 	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: filepath.Join(dir, "store"), BaseURL: "http://localhost"})
 	must(t, err)
 	t.Cleanup(func() { store.Close() })
-	r := &rig{TB: t, feed: &feed{news: make(chan struct{}, 1)}, ended: make(chan error, 1), origins: make(map[string]*upstream)}
+	r := &fixture{TB: t, feed: &feed{news: make(chan struct{}, 1)}, ended: make(chan error, 1), origins: make(map[string]*upstream)}
 	r.Config = serve.Config{
 		Feed: r.feed, Store: store, Statuses: &source.Ledger{Dir: filepath.Join(dir, "ledger")},
 		Origin: r.origin, Scrub: -1,
@@ -61,11 +61,11 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// live calls test with a rig in a bubble of [synctest], whose objects have run for the first time; before changes it
+// live calls test with a fixture in a bubble of [synctest], whose objects have run for the first time; before changes it
 // beforehand, nil for nothing.
-func live(t *testing.T, objects []source.Object, before, test func(*rig)) {
+func live(t *testing.T, objects []source.Object, before, test func(*fixture)) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newFixture(t)
 		if r.feed.now.Objects = objects; before != nil {
 			before(r)
 		}
@@ -79,7 +79,7 @@ func live(t *testing.T, objects []source.Object, before, test func(*rig)) {
 func list(objects ...source.Object) []source.Object { return objects }
 
 // put makes objects what there is to be.
-func (r *rig) put(objects ...source.Object) { r.feed.put(serve.Desired{Objects: objects}) }
+func (r *fixture) put(objects ...source.Object) { r.feed.put(serve.Desired{Objects: objects}) }
 
 // describe returns the names, triggers and outcomes of runs.
 func describe(runs []serve.Run) string {
@@ -91,12 +91,12 @@ func describe(runs []serve.Run) string {
 }
 
 // ran expects runs since it was called last, in their order.
-func (r *rig) ran(want string) {
+func (r *fixture) ran(want string) {
 	r.Helper()
 	testenv.Equal(r.TB, describe(r.took()), want, "ran")
 }
 
-func (r *rig) view(name string) serve.View {
+func (r *fixture) view(name string) serve.View {
 	r.Helper()
 	v, err := r.View(named(name))
 	r.must(err)
@@ -104,7 +104,7 @@ func (r *rig) view(name string) serve.View {
 }
 
 // is expects phases of objects.
-func (r *rig) is(phase serve.Phase, names ...string) {
+func (r *fixture) is(phase serve.Phase, names ...string) {
 	r.Helper()
 	for _, name := range names {
 		testenv.Equal(r.TB, r.view(name).Phase, phase, name)
@@ -112,7 +112,7 @@ func (r *rig) is(phase serve.Phase, names ...string) {
 }
 
 // count returns how many objects are in the phases.
-func (r *rig) count(phases ...serve.Phase) (n int) {
+func (r *fixture) count(phases ...serve.Phase) (n int) {
 	for _, v := range r.Views() {
 		if slices.Contains(phases, v.Phase) {
 			n++
@@ -122,7 +122,7 @@ func (r *rig) count(phases ...serve.Phase) (n int) {
 }
 
 // restart has another server go on with the same files, feed and upstreams; between is called in between, nil for nothing.
-func (r *rig) restart(between func()) {
+func (r *fixture) restart(between func()) {
 	r.Helper()
 	r.stop()
 	r.took()
@@ -134,7 +134,7 @@ func (r *rig) restart(between func()) {
 }
 
 // must ends the test if there is an error.
-func (r *rig) must(errs ...error) {
+func (r *fixture) must(errs ...error) {
 	r.Helper()
 	must(r.TB, errors.Join(errs...))
 }
@@ -151,7 +151,7 @@ func (u *upstream) push() {
 func (u *upstream) fail(err error) { u.set(func(u *upstream) { u.err = err }) }
 
 // start runs the controller until the end of the test.
-func (r *rig) start() {
+func (r *fixture) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	r.Server = newServer(r.TB, r.Config)
@@ -167,8 +167,8 @@ func newServer(t testing.TB, c serve.Config) *serve.Server {
 	return s
 }
 
-// ledger returns where the rig has its statuses.
-func (r *rig) ledger() *source.Ledger { return r.Statuses.(*source.Ledger) }
+// ledger returns where the fixture has its statuses.
+func (r *fixture) ledger() *source.Ledger { return r.Statuses.(*source.Ledger) }
 
 // settle waits until everybody waits for something to come, and who met a lock
 // of a file has tried again.
@@ -181,14 +181,14 @@ func settle() {
 const settled = 100 * time.Millisecond
 
 // stop ends the controller.
-func (r *rig) stop() {
+func (r *fixture) stop() {
 	r.Helper()
 	r.cancel()
 	testenv.Equal(r.TB, <-r.ended, nil, "Run")
 }
 
 // took returns the runs that ended since it was called last.
-func (r *rig) took() []serve.Run {
+func (r *fixture) took() []serve.Run {
 	settle()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -198,14 +198,14 @@ func (r *rig) took() []serve.Run {
 }
 
 // heard returns the events so far.
-func (r *rig) heard() []source.Event {
+func (r *fixture) heard() []source.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.events)
 }
 
 // up returns the upstream at a URL.
-func (r *rig) up(url string) *upstream {
+func (r *fixture) up(url string) *upstream {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	u := r.origins[url]
@@ -216,7 +216,7 @@ func (r *rig) up(url string) *upstream {
 	return u
 }
 
-func (r *rig) origin(obj source.Object, env source.Env) (source.Origin, error) {
+func (r *fixture) origin(obj source.Object, env source.Env) (source.Origin, error) {
 	return &origin{r.up(source.OriginOf(obj)), obj, env}, nil
 }
 

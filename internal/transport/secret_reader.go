@@ -21,9 +21,9 @@ type Secret struct {
 	source.Secret
 }
 
-// A Vault reads the Secrets that the spec of one object names, and remembers
+// A SecretReader reads the Secrets that the spec of one object names, and remembers
 // their values so that they can be kept out of texts. It is safe for concurrent use.
-type Vault struct {
+type SecretReader struct {
 	Namespace string             // of the object
 	From      source.Secrets     // nil: there are none
 	Accounts  source.AccountFunc // identities of service accounts; nil: there are none
@@ -41,7 +41,7 @@ var public = map[string]bool{"username": true, "known_hosts": true, "identity.pu
 
 // Read returns the Secret that ref, the field of the spec, names; the zero
 // Secret when ref is nil. Errors are *[source.StepError] with the reason AuthenticationFailed.
-func (v *Vault) Read(ctx context.Context, ref *source.LocalReference, field string) (Secret, error) {
+func (v *SecretReader) Read(ctx context.Context, ref *source.LocalReference, field string) (Secret, error) {
 	if ref == nil {
 		return Secret{}, nil
 	}
@@ -59,7 +59,7 @@ func (v *Vault) Read(ctx context.Context, ref *source.LocalReference, field stri
 }
 
 // PullSecrets returns the Secrets of the service account that field names. Errors are as those of Read.
-func (v *Vault) PullSecrets(ctx context.Context, account, field string) ([]Secret, error) {
+func (v *SecretReader) PullSecrets(ctx context.Context, account, field string) ([]Secret, error) {
 	list, err := []source.Secret(nil), errNoSecrets
 	if v.From != nil {
 		list, err = v.From.PullSecrets(ctx, v.Namespace, account)
@@ -77,7 +77,7 @@ func (v *Vault) PullSecrets(ctx context.Context, account, field string) ([]Secre
 }
 
 // remember notes the values of a Secret that must not show.
-func (v *Vault) remember(s source.Secret) {
+func (v *SecretReader) remember(s source.Secret) {
 	for key, value := range s.Data {
 		if !public[key] {
 			v.Conceal(string(value))
@@ -86,7 +86,7 @@ func (v *Vault) remember(s source.Secret) {
 }
 
 // Conceal notes values that must not show.
-func (v *Vault) Conceal(values ...string) {
+func (v *SecretReader) Conceal(values ...string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, s := range values {
@@ -97,7 +97,7 @@ func (v *Vault) Conceal(values ...string) {
 }
 
 // Values returns what must not show.
-func (v *Vault) Values() []string {
+func (v *SecretReader) Values() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return slices.Clone(v.values)
@@ -107,7 +107,7 @@ func (v *Vault) Values() []string {
 // are reached like those of c; it fills in the rest of the request. What is issued is remembered.
 // Errors are *[source.StepError] with the reason InvalidProviderConfiguration
 // or AuthenticationFailed, or that of the service account.
-func (v *Vault) LogIn(ctx context.Context, login source.LoginFunc, c Config, request source.LoginRequest) (source.Credential, error) {
+func (v *SecretReader) LogIn(ctx context.Context, login source.LoginFunc, c Config, request source.LoginRequest) (source.Credential, error) {
 	client := Client(Config{TLS: c.TLS, Proxy: c.Proxy, Networks: c.Networks})
 	defer client.CloseIdleConnections()
 	request.Namespace, request.Client, request.OwnTrust = v.Namespace, client, c.TLS != nil

@@ -12,17 +12,17 @@ import (
 	"github.com/headgate-io/headgate/internal/zone"
 )
 
-// A Fence keeps a server, and those that it leads to, from leading into a network
+// A NetworkGuard keeps a server, and those that it leads to, from leading into a network
 // narrower than its own: the services there trust everybody who reaches them,
 // and the server may not reach them itself. It is safe for concurrent use.
-type Fence struct {
+type NetworkGuard struct {
 	// Opens reports whether the user allowed a host besides [Config.Networks], and
 	// Hint says in errors how that is done; %s stands for the host. Both may be zero.
 	Opens func(host string) bool
 	Hint  string
 
 	at     *url.URL
-	from   *Fence // of the server that named this one; nil: the user did
+	from   *NetworkGuard // of the server that named this one; nil: the user did
 	found  atomic.Int64
 	looked atomic.Int64
 }
@@ -30,21 +30,21 @@ type Fence struct {
 // notFoundYet is no zone: it is wider than each.
 const notFoundYet = -1
 
-// NewFence returns the fence of the server at u, which may be anywhere when from
+// NewNetworkGuard returns the guard of the server at u, which may be anywhere when from
 // is nil, because the user named it. Else the server of from named it.
-func NewFence(u *url.URL, from *Fence) *Fence {
-	f := &Fence{at: u, from: from}
+func NewNetworkGuard(u *url.URL, from *NetworkGuard) *NetworkGuard {
+	f := &NetworkGuard{at: u, from: from}
 	f.found.Store(notFoundYet)
 	f.looked.Store(notFoundYet)
 	return f
 }
 
 // Is reports whether host is that of the server.
-func (f *Fence) Is(host string) bool { return zone.Name(host) == zone.Name(f.at.Hostname()) }
+func (f *NetworkGuard) Is(host string) bool { return zone.Name(host) == zone.Name(f.at.Hostname()) }
 
 // Found notes the zone of an address at which the server answered. The widest
 // counts: what sends us elsewhere may come from any of its addresses.
-func (f *Fence) Found(at Zone) {
+func (f *NetworkGuard) Found(at Zone) {
 	for {
 		now := f.found.Load()
 		if now != notFoundYet && now <= int64(at) || f.found.CompareAndSwap(now, int64(at)) {
@@ -54,14 +54,14 @@ func (f *Fence) Found(at Zone) {
 }
 
 // Zone returns the zone of the server; known is false before it answered.
-func (f *Fence) Zone() (zone Zone, known bool) {
+func (f *NetworkGuard) Zone() (zone Zone, known bool) {
 	zone = Zone(f.found.Load())
 	return max(zone, Public), zone != notFoundYet
 }
 
 // locate returns the zone of the server, from its name when it has not answered
 // yet. A name that leads nowhere is in the widest.
-func (f *Fence) locate(ctx context.Context, c *Config) (Zone, error) {
+func (f *NetworkGuard) locate(ctx context.Context, c *Config) (Zone, error) {
 	if found, known := f.Zone(); known {
 		return found, nil
 	}
@@ -84,8 +84,8 @@ func (f *Fence) locate(ctx context.Context, c *Config) (Zone, error) {
 	return at, nil
 }
 
-// leads returns the fence that keeps the server from leading into a zone, nil for none.
-func (f *Fence) leads(ctx context.Context, c *Config, to Zone) (*Fence, error) {
+// leads returns the guard that keeps the server from leading into a zone, nil for none.
+func (f *NetworkGuard) leads(ctx context.Context, c *Config, to Zone) (*NetworkGuard, error) {
 	for ; f != nil && to > Public; f = f.from {
 		if own, err := f.locate(ctx, c); err != nil || to > own {
 			return f, err
@@ -113,7 +113,7 @@ func (e *ZoneError) Error() string {
 // judge returns an error when the request of s must not go to an address in a
 // zone; ip is zero where the address is not known.
 func (s *step) judge(ctx context.Context, to Zone, ip netip.Addr) error {
-	f, c := s.way.Fence, s.way
+	f, c := s.way.Guard, s.way
 	from, refused := s.sent.host, to > s.sent.zone
 	own := f != nil && f.Is(s.host)
 	if f != nil {

@@ -30,18 +30,18 @@ var key = sync.OnceValue(func() *rsa.PrivateKey {
 	return k
 })
 
-// A world has a registry of Google Cloud and one of another cloud, a store, and
+// services are a registry of Google Cloud and one of another cloud, a store, and
 // the token services of Google. Its metadata server is reached directly.
-type world struct {
-	*logintest.World
+type services struct {
+	*logintest.Services
 	registry *testenv.Registry
 	store    *testenv.Store
 	universe string // of the machine
 	scope    string // that tokens are to be asked for
 }
 
-func newWorld(t *testing.T, vars ...string) *world {
-	w := &world{World: logintest.NewWorld(t, append([]string{"HOME", t.TempDir()}, vars...)...), scope: cloudScope}
+func newServices(t *testing.T, vars ...string) *services {
+	w := &services{Services: logintest.NewServices(t, append([]string{"HOME", t.TempDir()}, vars...)...), scope: cloudScope}
 	if w.Env["GCE_METADATA_HOST"] == "" {
 		w.Env["GCE_METADATA_HOST"] = logintest.Host(logintest.ServeHere(t, w.machine))
 	}
@@ -59,22 +59,22 @@ func newWorld(t *testing.T, vars ...string) *world {
 
 func token(n int) string { return fmt.Sprintf("ya29.canary-%d", n) }
 
-func (w *world) allow(r *http.Request) bool {
+func (w *services) allow(r *http.Request) bool {
 	user, password, _ := r.BasicAuth()
 	n := w.Valid()
 	return n > 0 && user == "oauth2accesstoken" && password == token(n)
 }
 
-// note records what was asked, and reports whether the world's answer stands in.
-func (w *world) note(rw http.ResponseWriter, r *http.Request, format string, args ...any) bool {
+// note records what was asked, and reports whether the answer of the services stands in.
+func (w *services) note(rw http.ResponseWriter, r *http.Request, format string, args ...any) bool {
 	w.Note(format, args...)
 	return w.Instead(rw, r)
 }
 
-func (w *world) next() string { return token(w.Next()) }
+func (w *services) next() string { return token(w.Next()) }
 
 // token answers requests by assertion (RFC 7523 section 2.1) and refresh token (RFC 6749 section 6).
-func (w *world) token(rw http.ResponseWriter, r *http.Request) {
+func (w *services) token(rw http.ResponseWriter, r *http.Request) {
 	form := func(name string) string { return r.PostFormValue(name) }
 	if w.note(rw, r, "token %s %s", form("grant_type"), form("client_id")) {
 		return
@@ -97,7 +97,7 @@ func asserted(assertion, audience, scope string) bool {
 }
 
 // exchange answers token exchanges (RFC 8693 section 2.1).
-func (w *world) exchange(rw http.ResponseWriter, r *http.Request) {
+func (w *services) exchange(rw http.ResponseWriter, r *http.Request) {
 	form := func(name string) string { return r.PostFormValue(name) }
 	if w.note(rw, r, "%s %s %s %s", r.Host, form("audience"), form("subject_token_type"), form("scope")) {
 		return
@@ -110,7 +110,7 @@ func (w *world) exchange(rw http.ResponseWriter, r *http.Request) {
 }
 
 // impersonate answers generateAccessToken of a service account.
-func (w *world) impersonate(rw http.ResponseWriter, r *http.Request) {
+func (w *services) impersonate(rw http.ResponseWriter, r *http.Request) {
 	if w.note(rw, r, "%s%s", r.Host, r.URL.Path) {
 		return
 	}
@@ -122,7 +122,7 @@ func (w *world) impersonate(rw http.ResponseWriter, r *http.Request) {
 }
 
 // machine is the metadata server.
-func (w *world) machine(rw http.ResponseWriter, r *http.Request) {
+func (w *services) machine(rw http.ResponseWriter, r *http.Request) {
 	if w.note(rw, r, "machine %s", r.URL) {
 		return
 	}
@@ -138,7 +138,7 @@ func (w *world) machine(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (w *world) provider() *gcp.Provider { return gcp.New(w.Clock.Now, w.Lookup) }
+func (w *services) provider() *gcp.Provider { return gcp.New(w.Clock.Now, w.Lookup) }
 
 // A config is a credentials file.
 type config map[string]any
