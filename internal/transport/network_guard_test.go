@@ -17,7 +17,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-func TestFence(t *testing.T) {
+func TestNetworkGuard(t *testing.T) {
 	f := transport.NewNetworkGuard(&url.URL{Scheme: "https", Host: "Charts.example:8443"}, nil)
 	if zone, known := f.Zone(); known || zone != transport.Public || !f.Is("charts.example.") || f.Is("other.example") {
 		t.Error(zone, known)
@@ -81,7 +81,7 @@ func TestNarrowerIsRefused(t *testing.T) {
 }
 
 // Who redirects, and to where.
-func TestFenceOfChains(t *testing.T) {
+func TestNetworkGuardOfChains(t *testing.T) {
 	for name, address := range map[string]string{"wide.example": "203.0.113.7", "other.example": "203.0.113.8", "site.example": "10.0.0.7", "near.example": "10.0.0.8", "here.example": "127.0.0.1"} {
 		testenv.Resolve(t, name, address)
 	}
@@ -140,7 +140,7 @@ func TestFenceOfChains(t *testing.T) {
 }
 
 // A server whose name cannot be looked up names nothing that is narrower.
-func TestFenceWithoutName(t *testing.T) {
+func TestNetworkGuardWithoutName(t *testing.T) {
 	testenv.Resolve(t, "broken.example", "")
 	for name, want := range map[string]string{"gone.invalid": "may not send us", "broken.example": "look up broken.example, to tell in which network it is"} {
 		target := newHost(t, nil, ok)
@@ -153,7 +153,7 @@ func TestFenceWithoutName(t *testing.T) {
 }
 
 // A proxy looks names up itself: with one the spelling counts, in all its forms.
-func TestFenceBehindProxy(t *testing.T) {
+func TestNetworkGuardBehindProxy(t *testing.T) {
 	for _, row := range []struct {
 		to   string
 		want bool
