@@ -69,14 +69,6 @@ func TestDefect(t *testing.T) {
 	testenv.Equal(t, *at, want)
 }
 
-// TestLargeStream checks that a stream is not read without end.
-func TestLargeStream(t *testing.T) {
-	_, _, err := rollout.Decode("-", strings.NewReader(strings.Repeat(" ", 64<<20+1)))
-	if at, ok := errors.AsType[*rollout.DocumentError](err); !ok || at.File != "-" || !strings.Contains(err.Error(), "larger than 64 MiB") {
-		t.Error(err)
-	}
-}
-
 // TestManyWarnings checks that canaries that share a body by alias do not
 // multiply warnings without end.
 func TestManyWarnings(t *testing.T) {
