@@ -185,7 +185,7 @@ func TestServeWebHostile(t *testing.T) {
 	artifact.Path, artifact.URL, artifact.Metadata = "javascript:alert(1)//x/y", "javascript:alert(1)", map[string]string{script: image}
 	bad.Artifact = &artifact
 	bad.Conditions = []source.Condition{{Type: script, Status: "__proto__", Reason: image, Message: bidi}}
-	s := keep(t, append(sources, bad)...)
+	s := fakeSources(t, append(sources, bad)...)
 	key := keyOf(bad.Kind, bad.Namespace, bad.Name)
 	s.runs[key] = []api.Run{{Number: 1, Trigger: image, Outcome: "toString", Error: script + bidi}}
 	s.events = []api.Event{{ID: 1, Event: source.Event{InvolvedObject: source.ObjectReference{Kind: image, Namespace: "..", Name: script}, Severity: "constructor", Message: script + escape, Reason: bidi}}}
@@ -219,7 +219,7 @@ func TestServeWebCrowd(t *testing.T) {
 		one.Document, one.Conditions = "", nil
 		sources = append(sources, one)
 	}
-	s := keep(t, sources...)
+	s := fakeSources(t, sources...)
 	p := newTab(t)
 	p.open(s.url + "/ui/")
 	p.until(`document.querySelectorAll("tbody tr").length == 50`)
@@ -250,7 +250,7 @@ func TestServeWebCrowd(t *testing.T) {
 // scrolling sideways, and says to assistive technology what there is.
 func TestServeWebLook(t *testing.T) {
 	t.Parallel()
-	s := keepStaged(t)
+	s := fakeStagedSources(t)
 	p := newTab(t)
 	p.examineAll(map[string]string{
 		"list": "", "failing": "#/sources/" + checkout, "suspended": "#/sources/OCIRepository/shop/frontend", "blocked": "#/sources/PkgChart/shop/frontend",
@@ -285,7 +285,7 @@ var updateImage = flag.Bool("update-image", false, "write the picture of the pag
 // States differ in shape, not in colour alone.
 func TestServeWebShapes(t *testing.T) {
 	t.Parallel()
-	s := keepStaged(t)
+	s := fakeStagedSources(t)
 	p := newTab(t)
 	p.look(1200, 800, "light")
 	p.lists(s, "")
@@ -311,7 +311,7 @@ func TestServeWebShapes(t *testing.T) {
 // All addresses are relative: the page works below a prefix, and so do its links to artifacts.
 func TestServeWebPrefix(t *testing.T) {
 	t.Parallel()
-	s := keepStaged(t)
+	s := fakeStagedSources(t)
 	front := fronted(t, s.url, func(server *httputil.ReverseProxy) http.Handler { return http.StripPrefix("/team/sources", server) })
 	base := front.URL + "/team/sources/"
 	p := newTab(t)

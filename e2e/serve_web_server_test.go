@@ -40,8 +40,8 @@ type fakeSourceServer struct {
 
 func keyOf(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
 
-// keep serves the page and its API on loopback.
-func keep(t *testing.T, sources ...api.Source) *fakeSourceServer {
+// fakeSources serves the page and its API on loopback.
+func fakeSources(t *testing.T, sources ...api.Source) *fakeSourceServer {
 	t.Helper()
 	s := &fakeSourceServer{t: t, sources: map[string]api.Source{}, runs: map[string][]api.Run{}, changed: make(chan struct{}),
 		session: api.Session{May: []string{"fetch", "read", "change"}}}
@@ -325,10 +325,10 @@ func stagedSources() []api.Source {
 	}
 }
 
-// keepStaged is a server where something of everything is to be seen.
-func keepStaged(t *testing.T) *fakeSourceServer {
+// fakeStagedSources is a server where something of everything is to be seen.
+func fakeStagedSources(t *testing.T) *fakeSourceServer {
 	t.Helper()
-	s := keep(t, stagedSources()...)
+	s := fakeSources(t, stagedSources()...)
 	failing := s.sources[checkout]
 	now := time.Now()
 	s.runs[checkout] = []api.Run{*failing.Last,

@@ -38,7 +38,7 @@ func (p *tab) lists(s *fakeSourceServer, query string) {
 func TestServeWebList(t *testing.T) {
 	t.Parallel()
 	p := newTab(t)
-	s := keep(t, stagedSources()...) // last, as it holds times
+	s := fakeSources(t, stagedSources()...) // last, as it holds times
 	p.lists(s, "")
 	for name, words := range map[string][]string{
 		"payments/checkout": {"Not ready", "GitRepository", "credentials were refused (401)", "main@sha1:4f1c0a9e…", "7 h ago", "1 min ago", "in 6 min"},
@@ -80,7 +80,7 @@ func TestServeWebList(t *testing.T) {
 // What is asked for is in the address, and the address shows it again.
 func TestServeWebFilter(t *testing.T) {
 	t.Parallel()
-	s := keep(t, stagedSources()...)
+	s := fakeSources(t, stagedSources()...)
 	p := newTab(t)
 	p.lists(s, "")
 	if got := eval[string](p, names); got != "catalog/images payments/checkout shop/frontend shop/frontend catalog/search shop/cart shop/charts" { // failures first
@@ -110,7 +110,7 @@ func TestServeWebFilter(t *testing.T) {
 // Everything can be done with the keyboard alone: by focus, and by keys.
 func TestServeWebKeyboard(t *testing.T) {
 	t.Parallel()
-	s := keep(t, stagedSources()...)
+	s := fakeSources(t, stagedSources()...)
 	p := newTab(t)
 	p.lists(s, "#/?sort=name")
 	visible := `(() => { const s = getComputedStyle(document.activeElement); return s.outlineStyle != "none" && parseFloat(s.outlineWidth) >= 2 })()`
@@ -169,7 +169,7 @@ func TestServeWebKeyboard(t *testing.T) {
 // Reconcile now: what happens is to be seen as it happens, and is said.
 func TestServeWebReconcile(t *testing.T) {
 	t.Parallel()
-	s := keep(t, stagedSources()...)
+	s := fakeSources(t, stagedSources()...)
 	p := newTab(t)
 	p.lists(s, "")
 	p.click(`[data-action=reconcile][aria-label$="payments/checkout"]`)
@@ -200,7 +200,7 @@ func TestServeWebReconcile(t *testing.T) {
 // Suspend asks who and why, everybody sees it, and resume ends it.
 func TestServeWebSuspend(t *testing.T) {
 	t.Parallel()
-	s := keep(t, stagedSources()...)
+	s := fakeSources(t, stagedSources()...)
 	p, other := newTab(t), newTab(t)
 	other.lists(s, "#/sources/GitRepository/shop/cart")
 	p.lists(s, "")
@@ -224,7 +224,7 @@ func TestServeWebSuspend(t *testing.T) {
 // One source: all that is known of it, and what happens to it while it is shown.
 func TestServeWebSource(t *testing.T) {
 	t.Parallel()
-	s := keep(t, stagedSources()...)
+	s := fakeSources(t, stagedSources()...)
 	for i := range 1200 {
 		s.files = append(s.files, api.File{Path: fmt.Sprintf("manifests/%04d.yaml", i), Size: int64(i)})
 	}
@@ -290,7 +290,7 @@ func TestServeWebSource(t *testing.T) {
 // page is right again, also about what went meanwhile.
 func TestServeWebRestart(t *testing.T) {
 	t.Parallel()
-	s := keep(t, stagedSources()...)
+	s := fakeSources(t, stagedSources()...)
 	p := newTab(t)
 	p.lists(s, "")
 	p.click(`[data-action=reconcile][aria-label$="shop/cart"]`)

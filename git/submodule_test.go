@@ -302,7 +302,7 @@ type submoduleServers struct {
 	sub *testenv.Server
 }
 
-func newTwo(t *testing.T, own, sub testenv.HTTP) submoduleServers {
+func newSubmoduleServers(t *testing.T, own, sub testenv.HTTP) submoduleServers {
 	app, inner, outer := testenv.NewRepo(t), testenv.NewRepo(t), testenv.NewRepo(t)
 	w := submoduleServers{app: app, pin: linked(inner, map[string]string{"x": "1"})}
 	linked(outer, map[string]string{"x": "1"})
@@ -383,7 +383,7 @@ func TestSubmoduleCredentials(t *testing.T) {
 			[3]string{asAlice, asAlice, ""}, gitf, `submodule "vendor/sub"`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			w := newTwo(t, row.own, row.sub)
+			w := newSubmoduleServers(t, row.own, row.sub)
 			g := w.object("alice")
 			if row.change != nil {
 				row.change(w, g)
@@ -417,7 +417,7 @@ func TestSubmoduleTLS(t *testing.T) {
 	ca := testenv.NewCA(t)
 	cert, key := ca.Client("alice")
 	subCert, subKey := ca.Client("bob")
-	w := newTwo(t, testenv.HTTP{CA: ca, Mutual: true}, testenv.HTTP{CA: ca, Mutual: true})
+	w := newSubmoduleServers(t, testenv.HTTP{CA: ca, Mutual: true}, testenv.HTTP{CA: ca, Mutual: true})
 	secrets := sourcetest.Secrets{
 		"default/alice": sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(cert), "tls.key", string(key)),
 		"default/bob":   sourcetest.Secret("ca.crt", string(ca.PEM()), "tls.crt", string(subCert), "tls.key", string(subKey)),
@@ -465,7 +465,7 @@ func TestSubmodulesOverBoth(t *testing.T) {
 
 // The proxy is for everything.
 func TestSubmodulesThroughProxy(t *testing.T) {
-	w := newTwo(t, testenv.HTTP{}, testenv.HTTP{})
+	w := newSubmoduleServers(t, testenv.HTTP{}, testenv.HTTP{})
 	p := testenv.ServeProxy(t, testenv.Proxy{Username: "proxy", Password: "pr0xy-pass"})
 	g := w.object("")
 	g.Spec.ProxySecretRef = &source.LocalReference{Name: "proxy"}
@@ -485,7 +485,7 @@ func TestInvalidSpec(t *testing.T) {
 		},
 		"spec.sparseCheckout[1]": func(s *source.GitRepositorySpec) { s.SparseCheckout = []string{"docs", "../x"} }, // more of them in source.TestDirectories
 	} {
-		g := newTwo(t, testenv.HTTP{}, testenv.HTTP{}).object("")
+		g := newSubmoduleServers(t, testenv.HTTP{}, testenv.HTTP{}).object("")
 		edit(&g.Spec)
 		_, _, _, err := try(t.Context(), g, source.Env{})
 		if !errors.Is(err, source.ErrInvalid) || !strings.Contains(err.Error(), field) {

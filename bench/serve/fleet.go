@@ -31,7 +31,7 @@ func fleetRow(ctx context.Context, o contest.Options) (missed int, err error) {
 		}
 		defer os.RemoveAll(temp)
 	}
-	command, err := buildKeeper(ctx, temp)
+	command, err := buildCommand(ctx, temp)
 	if err != nil {
 		return 0, err
 	}
@@ -51,14 +51,14 @@ func fleetRow(ctx context.Context, o contest.Options) (missed int, err error) {
 	if err := errors.Join(k.await(ctx, *objects), sleep(ctx, *interval)); err != nil {
 		return 0, err
 	}
-	begun, err := k.tally(ctx)
+	begun, err := k.metrics(ctx)
 	if err != nil {
 		return 0, err
 	}
 	if err := sleep(ctx, time.Duration(o.Runs)**interval); err != nil {
 		return 0, err
 	}
-	ended, err := k.tally(ctx)
+	ended, err := k.metrics(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -23,8 +23,8 @@ type serveProcess struct {
 	url string
 }
 
-// buildKeeper builds the command, and returns its path.
-func buildKeeper(ctx context.Context, dir string) (string, error) {
+// buildCommand builds the command, and returns its path.
+func buildCommand(ctx context.Context, dir string) (string, error) {
 	command := filepath.Join(dir, "headgate")
 	build := exec.CommandContext(ctx, "go", "build", "-C", "..", "-trimpath", "-o", command, "./cmd/headgate")
 	build.Stderr = os.Stderr
@@ -115,8 +115,8 @@ type serveMetrics struct {
 	Failed float64
 }
 
-// serveMetrics returns what the process did and needed so far.
-func (k *serveProcess) tally(ctx context.Context) (t serveMetrics, err error) {
+// metrics returns what the process did so far.
+func (k *serveProcess) metrics(ctx context.Context) (t serveMetrics, err error) {
 	t.Late = map[float64]float64{}
 	return t, k.read(ctx, "/metrics", func(r *http.Response) error {
 		in := bufio.NewScanner(r.Body)
@@ -159,7 +159,7 @@ func (t *serveMetrics) add(line string) error {
 	return nil
 }
 
-// less returns what was done and needed since before.
+// less returns what was done since before.
 func (t serveMetrics) less(before serveMetrics) serveMetrics {
 	late := map[float64]float64{}
 	for at, n := range t.Late {

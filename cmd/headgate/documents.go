@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -225,22 +226,23 @@ func (p *program) prepare(ctx context.Context, f *sourceFlags, args []string) (*
 	}
 	objects, err := s.objects(ctx, args)
 	if err == nil && !f.quiet {
-		s.warnOfUnused(f.from, slices.Concat(s.set.Objects, objects))
+		s.warnOfUnused(slices.Concat(s.set.Objects, objects))
 	}
 	return s, objects, err
 }
 
-// warnOfUnused tells which values of --from replace the origin of no object, nor of a submodule.
-func (s *session) warnOfUnused(from []string, objects []source.Object) {
-	for _, value := range from {
-		url := value[:strings.LastIndexByte(value, '=')]
+// warnOfUnused warns of the values of --from that replace the origin of no object. Which
+// submodules there are is not known yet.
+func (s *session) warnOfUnused(objects []source.Object) {
+	for _, url := range slices.Sorted(maps.Keys(s.env.Local)) {
+		url = redact.String(url)
 		used := func(obj source.Object) bool {
 			g, git := obj.(*source.GitRepository)
 			origin := source.OriginOf(obj)
-			return git && g.Spec.RecurseSubmodules || origin != "" && strings.HasPrefix(redact.String(url), origin)
+			return git && g.Spec.RecurseSubmodules || origin == url || strings.HasPrefix(url, origin+"/") // a chart of a registry
 		}
 		if !slices.ContainsFunc(objects, used) {
-			s.warn(fmt.Errorf("--from %s: no object has this URL", redact.String(url)))
+			s.warn(fmt.Errorf("--from %s replaces nothing: it is the spec.url of no object, nor ENDPOINT/BUCKET of a Bucket", url))
 		}
 	}
 }
