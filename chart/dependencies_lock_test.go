@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/chart/internal/bundle"
+	"github.com/headgate-io/headgate/internal/testenv/measure"
 )
 
 // TestLocksOfHelm reads locks that helm 3.22 wrote, and one that it accepts for
@@ -89,6 +90,7 @@ func TestALockThatDecidesNothing(t *testing.T) {
 // TestManyChartsOfOneName would take very long if each range were read for each
 // chart.
 func TestManyChartsOfOneName(t *testing.T) {
+	measure.WithoutRace(t)
 	c := &bundle.Chart{Metadata: &chart.Metadata{APIVersion: "v2", Name: "c"}}
 	for range maxListed {
 		c.Metadata.Dependencies = append(c.Metadata.Dependencies, &chart.Dependency{Name: "a", Version: strings.Repeat(">1,", 20) + ">1", Repository: "file://x"})

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/testenv/measure"
 	"github.com/headgate-io/headgate/source"
 )
 
@@ -33,6 +34,7 @@ func bucketDocument(namespace, name string) string {
 // TestHostileDocuments holds input that must be refused quickly, without
 // stopping the documents around it.
 func TestHostileDocuments(t *testing.T) {
+	measure.WithoutRace(t)
 	bomb := "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
 	for c := 'b'; c < 'k'; c++ {
 		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c, ", c-1), 10), ", "))
@@ -111,6 +113,7 @@ func numbered(n int, format string) string {
 }
 
 func TestLargeStream(t *testing.T) {
+	measure.WithoutRace(t)
 	var s source.Set
 	err := s.Decode("-", io.MultiReader(strings.NewReader(good), io.LimitReader(endless{}, 1<<30)))
 	if at := (*source.DocumentError)(nil); !errors.As(err, &at) || at.File != "-" || !strings.Contains(err.Error(), "larger than 64 MiB") {

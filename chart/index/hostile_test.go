@@ -53,6 +53,7 @@ func (e *endless) Read(p []byte) (n int, err error) {
 // TestBombs reads what wants to be large or deep: an error or what there is, and
 // little memory.
 func TestBombs(t *testing.T) {
+	measure.WithoutRace(t)
 	lol := "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c <= 'z'; c++ {
 		p := string(c - 1)
@@ -183,6 +184,7 @@ func TestHostileYAML(t *testing.T) {
 // TestAliasesAreBounded reads versions that take over a large mapping, or are one,
 // many times.
 func TestAliasesAreBounded(t *testing.T) {
+	measure.WithoutRace(t)
 	large := "x: &x {" + strings.Repeat("y: z,", 50_000) + "name: a, version: 1.0.0, urls: [a]}\n"
 	for name, entries := range map[string]string{
 		"elements": strings.Repeat("  - *x\n", 1000),
@@ -207,6 +209,7 @@ func TestAliasesAreBounded(t *testing.T) {
 // TestMemoryDoesNotGrow compares an index with one of ten times its size whose
 // other charts have ten times as many versions. Both may take 2 MiB at most.
 func TestMemoryDoesNotGrow(t *testing.T) {
+	measure.WithoutRace(t)
 	for _, s := range shapes {
 		if s.whole {
 			continue

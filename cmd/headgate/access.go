@@ -41,10 +41,10 @@ func (p *program) origins(cache string) headgate.Origins {
 		Buckets:   map[string]bucket.Provider{"generic": s3.Connect, "aws": s3.Connect, "gcp": gcs.Connect, "azure": azure.Connect},
 		Verifiers: map[string]oci.Technology{"cosign": cosign.New(cosign.Config{Cache: cache}), "notation": notation.New},
 		Logins: map[string]source.LoginFunc{
-			"aws":    aws.New(nil, p.lookup).Login,
-			"azure":  azurelogin.New(nil, p.lookup).Login,
-			"gcp":    gcp.New(nil, p.lookup).Login,
-			"github": github.New(nil).Login,
+			"aws":    (&aws.Provider{Lookup: p.lookup}).Login,
+			"azure":  (&azurelogin.Provider{Lookup: p.lookup}).Login,
+			"gcp":    (&gcp.Provider{Lookup: p.lookup}).Login,
+			"github": new(github.Provider).Login,
 		},
 	}
 }

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/headgate-io/headgate/internal/testenv/measure"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/serve/api"
 )
@@ -234,7 +235,7 @@ func TestServeChaos(t *testing.T) {
 	n := 0
 	for ; n < kills && *chaosFor == 0 || time.Since(began) < *chaosFor; n++ {
 		length := time.Duration((0.05 + w.rand.ExpFloat64()*0.3) * float64(time.Second))
-		if race {
+		if measure.Race() {
 			length *= 3
 		}
 		s := w.start(length)

@@ -56,6 +56,7 @@ type selection struct {
 	selector   string
 	all        bool
 	refs       []source.Reference // that arguments name; none for all
+	written    []string           // refs, with their kinds as arguments have them
 }
 
 func (f *selection) register(c *cobra.Command) {
@@ -97,7 +98,9 @@ func (f *selection) choose(args []string, needed bool) error {
 			case ref.Namespace == "" && !f.everywhere:
 				ref.Namespace = f.namespace
 			}
+			kind, _, _ := strings.Cut(name, "/")
 			f.refs = append(f.refs, ref)
+			f.written = append(f.written, sourceName(source.Reference{Kind: kind, Namespace: ref.Namespace, Name: ref.Name}))
 		}
 	}
 	return nil
@@ -133,7 +136,7 @@ func (f *selection) selects(ref source.Reference, labels map[string]string) bool
 // they have to be unique.
 func (f *selection) missing(found []source.Reference, unique bool) error {
 	var errs []error
-	for _, ref := range f.refs {
+	for i, ref := range f.refs {
 		same := 0
 		for _, other := range found {
 			if ref.Selects(other) {
@@ -143,9 +146,9 @@ func (f *selection) missing(found []source.Reference, unique bool) error {
 		switch {
 		case ref.Name == "":
 		case same == 0:
-			errs = append(errs, fmt.Errorf("%s: no such object", sourceName(ref)))
+			errs = append(errs, fmt.Errorf("%s: no such object", f.written[i]))
 		case same > 1 && unique:
-			return usage("%s names %d objects: write KIND/NAMESPACE/NAME, or give their namespace with -n", sourceName(ref), same)
+			return usage("%s names %d objects: write KIND/NAMESPACE/NAME, or give their namespace with -n", f.written[i], same)
 		}
 	}
 	return errors.Join(errs...)
@@ -283,11 +286,11 @@ func (s *session) selected(args []string) ([]source.Object, error) {
 	if err := s.flags.choose(args, false); err != nil {
 		return nil, err
 	}
-	for _, ref := range s.flags.refs {
+	for i, ref := range s.flags.refs {
 		if ref.Name == "" {
 			continue
 		}
-		if _, err := s.set.Find(sourceName(ref)); err != nil { // what did not decode may be what was named
+		if _, err := s.set.Find(s.flags.written[i]); err != nil { // what did not decode may be what was named
 			return nil, &exitError{exitUsage, errors.Join(s.bad, err)}
 		}
 	}

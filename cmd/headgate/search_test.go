@@ -8,11 +8,13 @@ import (
 
 	"github.com/headgate-io/headgate/chart/index"
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/testenv/measure"
 )
 
 // A list of charts is bounded, those that have pre-releases alone included; so is
 // what is kept of one chart: its newest version.
 func TestSearchBounds(t *testing.T) {
+	measure.WithoutRace(t)
 	charts := func(from, to int, version string) iter.Seq2[index.Entry, error] { // each twice
 		return func(yield func(index.Entry, error) bool) {
 			for i := 2 * from; i < 2*to && yield(index.Entry{Name: fmt.Sprintf("chart-%d", i/2), Version: version}, nil); i++ {

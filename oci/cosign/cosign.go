@@ -64,6 +64,7 @@ import (
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 	protobundle "github.com/sigstore/protobuf-specs/gen/pb-go/bundle/v1"
 	"github.com/sigstore/sigstore-go/pkg/bundle"
+	"github.com/sigstore/sigstore-go/pkg/tuf"
 	"github.com/sigstore/sigstore-go/pkg/verify"
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -84,7 +85,16 @@ type Config struct {
 // all its verifiers. It is asked for at the first keyless verification, when a
 // day has passed, and when no signature holds, for that not twice in a minute.
 func New(c Config) oci.Technology {
-	shared := newRoots(c)
+	if c.Mirror == "" {
+		c.Mirror = tuf.DefaultMirror
+	}
+	if c.Anchor == nil {
+		c.Anchor = tuf.DefaultRoot()
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	shared := &roots{config: c}
 	return func(r *oci.Repository, t oci.Trust) (oci.Verifier, error) {
 		v := &verifier{repo: r, shared: shared}
 		read := v.readIdentities

@@ -175,19 +175,6 @@ type roots struct {
 	asked    time.Time         // when the repository was asked last
 }
 
-func newRoots(c Config) *roots {
-	if c.Mirror == "" {
-		c.Mirror = tuf.DefaultMirror
-	}
-	if c.Anchor == nil {
-		c.Anchor = tuf.DefaultRoot()
-	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	return &roots{config: c}
-}
-
 // current returns the trusted root, asked for through web when there is none of the last
 // day, or when it is useless, unless that was done within the last minute.
 func (r *roots) current(ctx context.Context, web *http.Client, useless *root.TrustedRoot) (*root.TrustedRoot, error) {

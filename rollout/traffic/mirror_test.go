@@ -162,6 +162,12 @@ func TestNotMirrored(t *testing.T) {
 	if s := p.Stats(); s.MirrorsLeftOut != 5 || copies.Load() != 0 {
 		t.Errorf("%+v, %d copies", s, copies.Load())
 	}
+
+	p = &traffic.Proxy{Primary: primary.URL, Canary: canary.URL, Start: mirrored, Mirrors: -1}
+	ask(t, front(t, p).URL)
+	if s := p.Stats(); s.MirrorsLeftOut != 1 || copies.Load() != 0 {
+		t.Errorf("no copy may be made: %+v, %d copies", s, copies.Load())
+	}
 }
 
 // A body that arrives after mirroring has ended is not sent to a canary that

@@ -37,7 +37,7 @@ type Proxy struct {
 	MirrorWeight  int             // percent of the requests that are mirrored while the routes say so; default 100
 	MirrorBody    int             // requests with a longer body are not mirrored, in bytes; default 1 MiB
 	MirrorTimeout time.Duration   // of one copy; default 15s
-	Mirrors       int             // copies at one time, others are left out; default 64
+	Mirrors       int             // copies at one time, others are left out; default 64, negative for none
 
 	HeaderTimeout time.Duration    // until a server answers, after the request was sent; default 60s
 	DrainTimeout  time.Duration    // see [Proxy.Target]; default 1m
@@ -95,7 +95,7 @@ func (p *Proxy) build() error {
 	}
 	p.windows = [2]*window{new(window), new(window)}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	p.slots = make(chan struct{}, cmp.Or(p.Mirrors, 64))
+	p.slots = make(chan struct{}, max(0, cmp.Or(p.Mirrors, 64)))
 	p.transport = &http.Transport{
 		DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 		Protocols:              new(http.Protocols),

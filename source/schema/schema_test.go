@@ -19,6 +19,7 @@ import (
 	"github.com/headgate-io/headgate/internal/document"
 	"github.com/headgate-io/headgate/internal/schematest"
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/testenv/measure"
 	"github.com/headgate-io/headgate/source"
 	"github.com/headgate-io/headgate/source/schema"
 )
@@ -198,6 +199,7 @@ func TestDocuments(t *testing.T) {
 
 // TestRandom judges random documents of each kind and version.
 func TestRandom(t *testing.T) {
+	measure.WithoutRace(t)
 	schemas := schematest.Compile(t)
 	for _, k := range slices.Concat(source.Kinds(source.ReferenceGroup), source.Kinds(source.GeneratorGroup)) {
 		for i, version := range k.Versions {

@@ -19,6 +19,7 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 	"github.com/headgate-io/headgate/chart/internal/bundle"
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/testenv/measure"
 )
 
 func TestAnArchiveIsKeptAsItCame(t *testing.T) {
@@ -191,6 +192,7 @@ func badArchives(t *testing.T) map[string]badArchive {
 }
 
 func TestArchivesThatAreNoCharts(t *testing.T) {
+	measure.WithoutRace(t)
 	for name, c := range badArchives(t) {
 		t.Run(name, func(t *testing.T) {
 			c.limits.Temp = spools(t).Temp

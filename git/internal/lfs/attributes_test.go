@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate-io/headgate/git/internal/lfs"
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/testenv/measure"
 )
 
 var tree = testenv.Files
@@ -136,6 +137,7 @@ func TestAttributeLines(t *testing.T) {
 var aboutMacros = regexp.MustCompile(`\[attr]|big|small|huge|loop|cancel|binary`)
 
 func TestHostileAttributes(t *testing.T) {
+	measure.WithoutRace(t)
 	t.Parallel()
 	many := func(n int, line func(i int) string) string {
 		var b strings.Builder

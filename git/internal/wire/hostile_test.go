@@ -237,6 +237,7 @@ func TestEndlessPack(t *testing.T) {
 // A list of more refs than a result may have is read in the memory of those that
 // match, whatever the version.
 func TestManyRefs(t *testing.T) {
+	measure.WithoutRace(t)
 	const n = 510_000
 	var list []byte
 	for i := range n {

@@ -270,10 +270,10 @@ func (f *flags) serveConfig(lookup func(string) (string, bool)) (c serve.Config,
 		Buckets:   map[string]bucket.Provider{"generic": s3.Connect, "aws": s3.Connect, "gcp": gcs.Connect, "azure": azure.Connect},
 		Verifiers: map[string]oci.Technology{"cosign": cosign.New(cosign.Config{Cache: filepath.Join(f.storagePath, ".cache", "sigstore")}), "notation": notation.New},
 		Logins: map[string]source.LoginFunc{
-			"aws":    aws.New(nil, lookup).Login,
-			"azure":  azurelogin.New(nil, lookup).Login,
-			"gcp":    gcp.New(nil, lookup).Login,
-			"github": github.New(nil).Login,
+			"aws":    (&aws.Provider{Lookup: lookup}).Login,
+			"azure":  (&azurelogin.Provider{Lookup: lookup}).Login,
+			"gcp":    (&gcp.Provider{Lookup: lookup}).Login,
+			"github": new(github.Provider).Login,
 		},
 	}.New
 	c.Hooks = f.hookSecret

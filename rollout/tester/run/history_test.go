@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/headgate-io/headgate/internal/testenv"
+	"github.com/headgate-io/headgate/internal/testenv/measure"
 	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/internal/store"
 	"github.com/headgate-io/headgate/rollout/tester/run"
@@ -173,6 +174,7 @@ func TestRetention(t *testing.T) {
 
 // Without a directory there is room for the output of the newest runs only.
 func TestOutputInMemoryIsBounded(t *testing.T) {
+	measure.WithoutRace(t)
 	within(t, func(t *testing.T) {
 		d := open(t, run.Config{OutputLimit: 8 << 20})
 		var ids []string

@@ -44,7 +44,7 @@ func TestAccount(t *testing.T) {
 				w.Note("at %s", r.Host)
 				w.sts(rw, r)
 			}, "sts.eu-west-1.amazonaws.com", elsewhere)
-			p, account := aws.New(w.Clock.Now, nil), w.Account(roleKey, c.role)
+			p, account := &aws.Provider{Now: w.Clock.Now}, w.Account(roleKey, c.role)
 			got, err := w.Enter(p.Login, "aws", c.url, account)
 			if c.say != "" {
 				logintest.Run{Reason: "x", Err: err}.Fails(t, "x", c.say)
@@ -76,7 +76,7 @@ func TestAccountAtRegistry(t *testing.T) {
 	w := newRegistryServices(t)
 	clean(t, keysOfEnvironment...)
 	w.Serve((&services{Services: w.Services}).sts, "sts.eu-west-1.amazonaws.com")
-	p := aws.New(w.Clock.Now, nil)
+	p := &aws.Provider{Now: w.Clock.Now}
 	w.key = "ASIAEXAMPLE1"
 	for i, role := range []string{"a", "a", "b"} {
 		c, err := w.Enter(p.Login, "aws", "oci://"+registry+"/acme/app", w.Account(roleKey, "arn:aws:iam::123456789012:role/"+role))

@@ -66,24 +66,17 @@ import (
 )
 
 // A Provider logs in with the identity of the program, and keeps temporary keys
-// and tokens.
+// and tokens. The zero value is ready to use. The SDK reads the environment of the
+// process itself.
 type Provider struct {
-	now    func() time.Time
-	env    exchange.Environment
+	Now    func() time.Time                 // nil for time.Now
+	Lookup func(name string) (string, bool) // of a variable of the environment, nil for os.LookupEnv
+
 	keys   exchange.Credentials
 	tokens exchange.Credentials
 }
 
-// New returns a provider that tells the time by now, and looks variables of the
-// environment up with lookup; nil means [time.Now] and [os.LookupEnv]. The SDK
-// reads the environment of the process itself.
-func New(now func() time.Time, lookup func(string) (string, bool)) *Provider {
-	if now == nil {
-		now = time.Now
-	}
-	return &Provider{now: now, env: exchange.NewEnvironment(lookup),
-		keys: exchange.Credentials{Now: now}, tokens: exchange.Credentials{Now: now}}
-}
+func (p *Provider) env() exchange.Environment { return p.Lookup }
 
 // Login is a [source.LoginFunc].
 func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Credential, error) {
@@ -99,7 +92,7 @@ func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Cre
 	if err != nil || at.service == buckets {
 		return keys, err
 	}
-	now := p.now()
+	now := exchange.Time(p.Now)
 	c := sign(keys, r.URL, at.region, now)
 	if c.Expires = now.Add(validity); !keys.Expires.IsZero() && keys.Expires.Before(c.Expires) {
 		c.Expires = keys.Expires
@@ -110,7 +103,7 @@ func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Cre
 
 // identify returns the keys of an account, or of the program, as a credential for buckets.
 func (p *Provider) identify(ctx context.Context, client *http.Client, at endpoint, account *source.Account) (source.Credential, error) {
-	return p.keys.Get(ctx, at.region+" "+at.issuer+exchange.Key(account), func(ctx context.Context) (source.Credential, error) {
+	return p.keys.Get(ctx, p.Now, at.region+" "+at.issuer+exchange.Key(account), func(ctx context.Context) (source.Credential, error) {
 		var keys aws.Credentials
 		err := p.belongs(at.region, account)
 		if err == nil && account != nil {
@@ -134,7 +127,7 @@ func (p *Provider) identify(ctx context.Context, client *http.Client, at endpoin
 // registryCredential returns a credential for the registries at an endpoint. Keys
 // that are refused are not used again.
 func (p *Provider) registryCredential(ctx context.Context, client *http.Client, at endpoint, account *source.Account) (source.Credential, error) {
-	return p.tokens.Get(ctx, fmt.Sprint(at)+exchange.Key(account), func(ctx context.Context) (source.Credential, error) {
+	return p.tokens.Get(ctx, p.Now, fmt.Sprint(at)+exchange.Key(account), func(ctx context.Context) (source.Credential, error) {
 		keys, err := p.identify(ctx, client, at, account)
 		if err != nil {
 			return source.Credential{}, err
@@ -262,11 +255,11 @@ func (p *Provider) retrieve(ctx context.Context, client *http.Client, at endpoin
 	if !p.inJob() {
 		return c.Credentials.Retrieve(ctx)
 	}
-	token, err := exchange.JobToken(ctx, client, p.env, audience)
+	token, err := exchange.JobToken(ctx, client, p.env(), audience)
 	if err != nil {
 		return aws.Credentials{}, err
 	}
-	return inRole(ctx, c, p.env.Value("AWS_ROLE_ARN"), cmp.Or(p.env.Value("AWS_ROLE_SESSION_NAME"), "headgate"), token)
+	return inRole(ctx, c, p.env().Value("AWS_ROLE_ARN"), cmp.Or(p.env().Value("AWS_ROLE_SESSION_NAME"), "headgate"), token)
 }
 
 // inRole assumes a role with an identity token.
@@ -333,13 +326,13 @@ func issuedBy(host string) func(*middleware.Stack) error {
 
 // inJob reports whether the identity is a role that a job of Actions assumes.
 func (p *Provider) inJob() bool {
-	return p.hasRole() && !p.env.Has("AWS_WEB_IDENTITY_TOKEN_FILE")
+	return p.hasRole() && !p.env().Has("AWS_WEB_IDENTITY_TOKEN_FILE")
 }
 
 // hasRole reports whether the identity is AWS_ROLE_ARN, assumed with an identity token.
 func (p *Provider) hasRole() bool {
-	return p.env.Has("AWS_ROLE_ARN") && !p.env.Has("AWS_ACCESS_KEY_ID") && !p.env.Has("AWS_PROFILE") &&
-		(p.env.Has("AWS_WEB_IDENTITY_TOKEN_FILE") || p.env.Has(exchange.JobVariables...))
+	return p.env().Has("AWS_ROLE_ARN") && !p.env().Has("AWS_ACCESS_KEY_ID") && !p.env().Has("AWS_PROFILE") &&
+		(p.env().Has("AWS_WEB_IDENTITY_TOKEN_FILE") || p.env().Has(exchange.JobVariables...))
 }
 
 // belongs reports why the role of an account, or of this program, may not be assumed in region,
@@ -356,7 +349,7 @@ func (p *Provider) belongs(region string, account *source.Account) error {
 		}
 		return err
 	}
-	if p.hasRole() && !strings.HasPrefix(p.env.Value("AWS_ROLE_ARN"), "arn:"+cloud+":") {
+	if p.hasRole() && !strings.HasPrefix(p.env().Value("AWS_ROLE_ARN"), "arn:"+cloud+":") {
 		return fmt.Errorf("%w: AWS_ROLE_ARN is not a role of %s, the partition that region %s is in: set it to a role there",
 			source.ErrProvider, cloud, region)
 	}
@@ -376,7 +369,7 @@ func (p *Provider) explain(ctx context.Context, what string, err error, account 
 		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
 	}
 	for _, name := range []string{"AWS_CONTAINER_AUTHORIZATION_TOKEN", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"} {
-		secrets = append(secrets, p.env.Value(name))
+		secrets = append(secrets, p.env().Value(name))
 	}
 	hint := exchange.Advice(account, "AWS")
 	if api, ok := errors.AsType[smithy.APIError](err); ok && refused(api, err) {

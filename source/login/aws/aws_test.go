@@ -81,7 +81,7 @@ func accepts(password, secret, region, host, path string) bool {
 func TestSignature(t *testing.T) {
 	clean(t, "AWS_ACCESS_KEY_ID", "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
 	at := logintest.NewClock(time.Date(2015, 8, 30, 12, 36, 0, 0, time.UTC))
-	got, err := aws.New(at.Now, nil).Login(t.Context(), request("https://git-codecommit.us-east-1.amazonaws.com/v1/repos/app"))
+	got, err := (&aws.Provider{Now: at.Now}).Login(t.Context(), request("https://git-codecommit.us-east-1.amazonaws.com/v1/repos/app"))
 	must(t, err)
 	// Made with the hmac and hashlib modules of Python by the steps in accepts.
 	const want = "20150830T123600Zc4a0249b9558f827049ef5b9439ef3fe64993f1109409b64186666098a251680"
@@ -95,7 +95,7 @@ func TestSignature(t *testing.T) {
 		t.Errorf("expires %s", got.Expires)
 	}
 	at.Advance(time.Minute)
-	if again, err := aws.New(at.Now, nil).Login(t.Context(), request("https://git-codecommit.us-east-1.amazonaws.com/v1/repos/app")); err != nil || again.Password == got.Password {
+	if again, err := (&aws.Provider{Now: at.Now}).Login(t.Context(), request("https://git-codecommit.us-east-1.amazonaws.com/v1/repos/app")); err != nil || again.Password == got.Password {
 		t.Errorf("the same signature a minute later, or %v", err)
 	}
 }
@@ -119,7 +119,7 @@ func TestContainer(t *testing.T) {
 		json.NewEncoder(w).Encode(keys(asked, at.Now().Add(time.Hour)))
 	})
 	clean(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", u+"/v1/credentials", "AWS_CONTAINER_AUTHORIZATION_TOKEN", "container-canary")
-	p := aws.New(at.Now, nil)
+	p := &aws.Provider{Now: at.Now}
 	login := func() source.Credential {
 		t.Helper()
 		c, err := p.Login(t.Context(), request("https://"+host+"/v1/repos/app"))
@@ -161,7 +161,7 @@ func TestInstance(t *testing.T) {
 		}
 	})
 	clean(t, "AWS_EC2_METADATA_SERVICE_ENDPOINT", u)
-	got, err := aws.New(nil, nil).Login(t.Context(), request("https://"+host+"/v1/repos/app"))
+	got, err := new(aws.Provider).Login(t.Context(), request("https://"+host+"/v1/repos/app"))
 	if err != nil || !strings.HasPrefix(got.Username, "ASIAEXAMPLE1%") {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -180,7 +180,7 @@ func TestFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			clean(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", logintest.ServeHere(t, c.answer), "AWS_CONTAINER_AUTHORIZATION_TOKEN", "container-canary")
-			_, err := aws.New(nil, nil).Login(t.Context(), request("https://"+host+"/v1/repos/app"))
+			_, err := new(aws.Provider).Login(t.Context(), request("https://"+host+"/v1/repos/app"))
 			wantError(t, err, c.configuration, c.say)
 		})
 	}
@@ -190,7 +190,7 @@ func TestFailures(t *testing.T) {
 			_, err := fmt.Fprint(w, `{"Token":"`+strings.Repeat("x", 32<<20))
 			cut <- err != nil
 		}))
-		_, err := aws.New(nil, nil).Login(t.Context(), request("https://"+host+"/v1/repos/app"))
+		_, err := new(aws.Provider).Login(t.Context(), request("https://"+host+"/v1/repos/app"))
 		wantError(t, err, false, "larger than 1048576 bytes")
 		if !<-cut {
 			t.Error("all of it was read")
@@ -200,7 +200,7 @@ func TestFailures(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		u := logintest.ServeHere(t, logintest.Stall(func() { cancel(errors.New("given up")) }))
 		clean(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", u)
-		_, err := aws.New(nil, nil).Login(ctx, request("https://"+host+"/v1/repos/app"))
+		_, err := new(aws.Provider).Login(ctx, request("https://"+host+"/v1/repos/app"))
 		wantError(t, err, false, "given up")
 	})
 }
@@ -248,7 +248,7 @@ func TestBuckets(t *testing.T) {
 				w.Note("at %s", r.Host)
 				w.sts(rw, r)
 			}, "sts.eu-west-1.amazonaws.com", elsewhere)
-			got, err := aws.New(nil, nil).Login(t.Context(), w.Request("aws", c.url))
+			got, err := new(aws.Provider).Login(t.Context(), w.Request("aws", c.url))
 			if err != nil || got.Username != c.user || got.Password != secretKey || got.Token != c.session {
 				t.Errorf("%+v, %v", got, err)
 			}
@@ -315,7 +315,7 @@ func TestFetch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newServices(t)
 			clean(t, c.vars...)
-			run := w.Fetch(aws.New(nil, nil).Login, logintest.Repository("aws", repository))
+			run := w.Fetch(new(aws.Provider).Login, logintest.Repository("aws", repository))
 			if run.Err != nil {
 				t.Fatal(run.Err)
 			}
@@ -358,7 +358,7 @@ func TestFetchFailures(t *testing.T) {
 			if c.change != nil {
 				c.change(g)
 			}
-			run := w.Fetch(aws.New(nil, nil).Login, g)
+			run := w.Fetch(new(aws.Provider).Login, g)
 			run.Fails(t, c.reason, c.say)
 			if c.change != nil && len(w.Asked) > 0 {
 				t.Errorf("asked %q", w.Asked)
@@ -370,7 +370,7 @@ func TestFetchFailures(t *testing.T) {
 // A registry of AWS is asked with the identity of the program.
 func Example() {
 	app := &source.OCIRepository{Spec: source.OCIRepositorySpec{Provider: "aws", URL: "oci://123456789012.dkr.ecr.eu-central-1.amazonaws.com/app"}}
-	revision, _, err := oci.New(app, source.Env{Login: aws.New(nil, nil).Login}, nil).Resolve(context.Background(), nil)
+	revision, _, err := oci.New(app, source.Env{Login: new(aws.Provider).Login}, nil).Resolve(context.Background(), nil)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -85,7 +85,7 @@ func TestPull(t *testing.T) {
 		"oci://public.ecr.aws/acme/app":   ecrPublic + " AKIDEXAMPLE " + date + "/us-east-1/ecr-public/aws4_request SpencerFrontendService.GetAuthorizationToken",
 	} {
 		w.Asked = nil
-		run := w.Pull(aws.New(w.Clock.Now, nil).Login, logintest.Artifact("aws", url))
+		run := w.Pull((&aws.Provider{Now: w.Clock.Now}).Login, logintest.Artifact("aws", url))
 		if run.Err != nil {
 			t.Errorf("%s: %v", url, run.Err)
 		}
@@ -100,7 +100,7 @@ func TestPull(t *testing.T) {
 func TestTokensAreOfEndpoints(t *testing.T) {
 	w := newRegistryServices(t)
 	clean(t, keysOfEnvironment...)
-	login := aws.New(w.Clock.Now, nil).Login
+	login := (&aws.Provider{Now: w.Clock.Now}).Login
 	for i, host := range []string{registry, "210987654321.dkr.ecr.eu-west-1.amazonaws.com", "public.ecr.aws"} {
 		c, err := login(t.Context(), w.Request("aws", "oci://"+host+"/acme/app"))
 		if want := []string{password(1), password(1), password(2)}[i]; err != nil || c.Username != "AWS" || c.Password != want || c.Token != "" {
@@ -120,7 +120,7 @@ func TestRefusedKeysAreForgotten(t *testing.T) {
 		json.NewEncoder(rw).Encode(keys(asked, w.Clock.Now().Add(time.Hour)))
 	})
 	clean(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI", u)
-	login := aws.New(w.Clock.Now, nil).Login
+	login := (&aws.Provider{Now: w.Clock.Now}).Login
 	w.key = "ASIAEXAMPLE2"
 	run := w.Pull(login, logintest.Artifact("aws", "oci://"+registry+"/acme/app"))
 	if run.Reason != "InvalidProviderConfiguration" || !strings.Contains(run.Err.Error(), "UnrecognizedClientException: The security token is invalid") {
@@ -155,7 +155,7 @@ func TestEndpoints(t *testing.T) {
 			asked = append(asked, r.URL.Host)
 			return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{}, Body: http.NoBody}, nil
 		})}
-		if _, err := aws.New(nil, nil).Login(t.Context(), r); err == nil {
+		if _, err := new(aws.Provider).Login(t.Context(), r); err == nil {
 			t.Errorf("%s: no error", host)
 		}
 		if !slices.Equal(asked, []string{want}) {
@@ -202,7 +202,7 @@ func TestPullFailures(t *testing.T) {
 			if c.change != nil {
 				c.change(&o.Spec)
 			}
-			run := w.Pull(aws.New(nil, nil).Login, o)
+			run := w.Pull(new(aws.Provider).Login, o)
 			run.Fails(t, c.reason, c.say)
 			if c.answer == nil && len(w.Asked) > 0 {
 				t.Errorf("asked %q", w.Asked)
@@ -216,6 +216,6 @@ func TestPullStall(t *testing.T) {
 	clean(t, keysOfEnvironment...)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	w.Answer = logintest.Stall(func() { cancel(errors.New("given up")) })
-	_, err := aws.New(nil, nil).Login(ctx, w.Request("aws", "oci://"+registry+"/acme/app"))
+	_, err := new(aws.Provider).Login(ctx, w.Request("aws", "oci://"+registry+"/acme/app"))
 	testenv.ErrorSays(t, err, "given up")
 }

@@ -60,19 +60,15 @@ import (
 	"github.com/headgate-io/headgate/source/login/internal/exchange"
 )
 
-// A Provider logs in with the identity of the program, and keeps its tokens.
+// A Provider logs in with the identity of the program, and keeps its tokens. The
+// zero value is ready to use. For managed identities, the SDK reads the environment
+// of the process itself.
 type Provider struct {
-	env       exchange.Environment
+	Now    func() time.Time                 // nil for time.Now
+	Lookup func(name string) (string, bool) // of a variable of the environment, nil for os.LookupEnv
+
 	tokens    exchange.Credentials
 	passwords exchange.Credentials
-}
-
-// New returns a provider that tells the time by now, and looks variables of the
-// environment up with lookup; nil means [time.Now] and [os.LookupEnv]. For
-// managed identities, the SDK reads the environment of the process itself.
-func New(now func() time.Time, lookup func(string) (string, bool)) *Provider {
-	return &Provider{env: exchange.NewEnvironment(lookup),
-		tokens: exchange.Credentials{Now: now}, passwords: exchange.Credentials{Now: now}}
 }
 
 // Login is a [source.LoginFunc].
@@ -90,8 +86,8 @@ func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Cre
 
 // identify returns a token of an account, or of the program, for an endpoint.
 func (p *Provider) identify(ctx context.Context, client *http.Client, at endpoint, account *source.Account) (source.Credential, error) {
-	return p.tokens.Get(ctx, at.authority+" "+at.scope+exchange.Key(account), func(ctx context.Context) (source.Credential, error) {
-		t, err := identity{env: p.env, account: account, client: client, authority: at.authority, at: at.String()}.token(ctx, at.scope)
+	return p.tokens.Get(ctx, p.Now, at.authority+" "+at.scope+exchange.Key(account), func(ctx context.Context) (source.Credential, error) {
+		t, err := identity{env: p.Lookup, account: account, client: client, authority: at.authority, at: at.String()}.token(ctx, at.scope)
 		return source.Credential{Token: t.Token, Expires: t.ExpiresOn}, err
 	})
 }
@@ -121,7 +117,7 @@ const user = "00000000-0000-0000-0000-000000000000"
 // registryCredential exchanges a token of an account, or of the program, for a password of the
 // registry at an endpoint. A token that is refused is not used again.
 func (p *Provider) registryCredential(ctx context.Context, client *http.Client, at endpoint, account *source.Account) (source.Credential, error) {
-	return p.passwords.Get(ctx, at.registry+exchange.Key(account), func(ctx context.Context) (source.Credential, error) {
+	return p.passwords.Get(ctx, p.Now, at.registry+exchange.Key(account), func(ctx context.Context) (source.Credential, error) {
 		token, err := p.identify(ctx, client, at, account)
 		if err != nil {
 			return source.Credential{}, err
@@ -438,8 +434,8 @@ var authorities = map[string]string{
 
 // The forms of hosts, from their first to their last byte.
 var (
-	oldDevOps    = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.visualstudio\.com$`)
-	registryForm = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.azurecr\.(io|cn|de|us)$`)
+	oldDevOps    = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.visualstudio\.com$`)
+	registryForm = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.azurecr\.(io|cn|de|us)$`)
 	accountForm  = regexp.MustCompile(`^[a-z0-9]{3,24}(?:-secondary)?\.(?:blob\.core\.(windows\.net|chinacloudapi\.cn|cloudapi\.de|usgovcloudapi\.net)|z[0-9]{1,2}\.blob\.(storage\.azure\.net))$`)
 )
 

@@ -286,7 +286,9 @@ func (w *services) issue(rw http.ResponseWriter, r *http.Request) {
 	logintest.Reply(rw, 200, map[string]any{"token_type": "Bearer", "expires_in": 3600, "access_token": w.next()})
 }
 
-func (w *services) provider() *azure.Provider { return azure.New(w.Clock.Now, w.Lookup) }
+func (w *services) provider() *azure.Provider {
+	return &azure.Provider{Now: w.Clock.Now, Lookup: w.Lookup}
+}
 
 // application returns the variables of an application and others.
 func application(more ...string) []string {
@@ -306,7 +308,7 @@ func certificate(t *testing.T, key any, public any) string {
 // A registry of Azure is asked with the identity of the program.
 func Example() {
 	app := &source.OCIRepository{Spec: source.OCIRepositorySpec{Provider: "azure", URL: "oci://team.azurecr.io/app"}}
-	revision, _, err := oci.New(app, source.Env{Login: azure.New(nil, nil).Login}, nil).Resolve(context.Background(), nil)
+	revision, _, err := oci.New(app, source.Env{Login: new(azure.Provider).Login}, nil).Resolve(context.Background(), nil)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -109,7 +109,7 @@ func TestNobodyElsewhere(t *testing.T) {
 	for s, nobody := range map[string]bool{"azblob://127.0.0.1:10000/c": true, "azblob://store.example/c": true, "oci://store.example/c": false} {
 		u, err := url.Parse(s)
 		testenv.Must(t, err)
-		_, err = New(nil, func(string) (string, bool) { return "", false }).Login(context.Background(), source.LoginRequest{URL: u})
+		_, err = (&Provider{Lookup: func(string) (string, bool) { return "", false }}).Login(context.Background(), source.LoginRequest{URL: u})
 		if !errors.Is(err, source.ErrProvider) || errors.Is(err, source.ErrNoIdentity) != nobody {
 			t.Errorf("%s: %v", s, err)
 		}

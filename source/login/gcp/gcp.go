@@ -66,18 +66,14 @@ import (
 // User is the user name that goes with an access token.
 const User = "oauth2accesstoken"
 
-// A Provider logs in with the identity of the program, and keeps its tokens.
+// A Provider logs in with the identity of the program, and keeps its tokens. The
+// zero value is ready to use. A file that exchanges an identity of AWS makes the
+// library read the environment of the process itself.
 type Provider struct {
-	env    exchange.Environment
-	tokens exchange.Credentials
-}
+	Now    func() time.Time                 // nil for time.Now
+	Lookup func(name string) (string, bool) // of a variable of the environment, nil for os.LookupEnv
 
-// New returns a provider that tells the time by now, and looks variables of the
-// environment up with lookup; nil means [time.Now] and [os.LookupEnv].
-// A file that exchanges an identity of AWS makes the library read the
-// environment of the process itself.
-func New(now func() time.Time, lookup func(string) (string, bool)) *Provider {
-	return &Provider{env: exchange.NewEnvironment(lookup), tokens: exchange.Credentials{Now: now}}
+	tokens exchange.Credentials
 }
 
 // Login is a [source.LoginFunc].
@@ -87,8 +83,8 @@ func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Cre
 		return source.Credential{}, err
 	}
 	defer client.CloseIdleConnections()
-	c, err := p.tokens.Get(ctx, at.universe+" "+at.scope+exchange.Key(account), func(ctx context.Context) (source.Credential, error) {
-		return identity{p.env, account, exchange.Until(ctx, client), at}.token(ctx)
+	c, err := p.tokens.Get(ctx, p.Now, at.universe+" "+at.scope+exchange.Key(account), func(ctx context.Context) (source.Credential, error) {
+		return identity{p.Lookup, account, exchange.Until(ctx, client), at}.token(ctx)
 	})
 	if err == nil && !at.bucket {
 		c.Username, c.Password, c.Token = User, c.Token, ""
@@ -471,7 +467,7 @@ const (
 	s3nsCloud   = "s3nsapis.fr"
 )
 
-const label = `[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?`
+const label = `[a-z0-9](?:[a-z0-9-]*[a-z0-9])?`
 
 // hosts are the forms of hosts, from their first to their last byte, by the
 // scheme of the URL, and the cloud that each is of.

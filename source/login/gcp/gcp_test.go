@@ -340,7 +340,7 @@ func TestStall(t *testing.T) {
 // A registry of Google is asked with the identity of the program.
 func Example() {
 	app := &source.OCIRepository{Spec: source.OCIRepositorySpec{Provider: "gcp", URL: "oci://europe-docker.pkg.dev/team/app/web"}}
-	revision, _, err := oci.New(app, source.Env{Login: gcp.New(nil, nil).Login}, nil).Resolve(context.Background(), nil)
+	revision, _, err := oci.New(app, source.Env{Login: new(gcp.Provider).Login}, nil).Resolve(context.Background(), nil)
 	if err != nil {
 		log.Fatal(err)
 	}

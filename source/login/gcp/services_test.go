@@ -138,7 +138,7 @@ func (w *services) machine(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (w *services) provider() *gcp.Provider { return gcp.New(w.Clock.Now, w.Lookup) }
+func (w *services) provider() *gcp.Provider { return &gcp.Provider{Now: w.Clock.Now, Lookup: w.Lookup} }
 
 // A config is a credentials file.
 type config map[string]any

@@ -43,18 +43,12 @@ import (
 // User is the user name that goes with an installation token.
 const User = "x-access-token"
 
-// A Provider logs in as GitHub Apps, and keeps their tokens.
+// A Provider logs in as GitHub Apps, and keeps their tokens. The zero value is
+// ready to use.
 type Provider struct {
-	now    func() time.Time
-	tokens exchange.Credentials
-}
+	Now func() time.Time // nil for time.Now
 
-// New returns a provider that tells the time by now, by [time.Now] when that is nil.
-func New(now func() time.Time) *Provider {
-	if now == nil {
-		now = time.Now
-	}
-	return &Provider{now: now, tokens: exchange.Credentials{Now: now}}
+	tokens exchange.Credentials
 }
 
 // Login is a [source.LoginFunc].
@@ -76,9 +70,9 @@ func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Cre
 	}
 	client := exchange.Client(r.Client)
 	defer client.CloseIdleConnections()
-	s := &session{app: app, base: base, client: client, now: p.now}
+	s := &session{app: app, base: base, client: client, now: p.Now}
 	repository := repositoryOf(r.URL)
-	return p.tokens.Get(ctx, key(app, base, repository), func(ctx context.Context) (source.Credential, error) {
+	return p.tokens.Get(ctx, p.Now, key(app, base, repository), func(ctx context.Context) (source.Credential, error) {
 		t, err := s.token(ctx, repository)
 		return source.Credential{Username: User, Password: t.Value, Expires: t.Expires}, err
 	})
@@ -190,7 +184,7 @@ func (s *session) installation(ctx context.Context) (string, error) {
 
 // ask sends one request to the API.
 func (s *session) ask(ctx context.Context, method, path string, in, out any) error {
-	now := s.now() // the proof that its bearer is the app (RFC 7519)
+	now := exchange.Time(s.now) // the proof that its bearer is the app (RFC 7519)
 	proof, err := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.MapClaims{"iat": now.Add(-skew).Unix(), "exp": now.Add(life).Unix(), "iss": s.app.ID}).SignedString(s.app.Key)
 	if err != nil {
 		return fmt.Errorf("sign as the app: %w", err)

@@ -70,7 +70,7 @@ func newFixture(t *testing.T) *fixture {
 		Installations: map[string]string{"orgs/acme": "1001", "users/alice": "1002"},
 		Repositories:  []string{"app", "other"},
 	})
-	f.Provider = github.New(f.clock.Now)
+	f.Provider = (&github.Provider{Now: f.clock.Now})
 	f.client = transport.Client(transport.Config{TLS: &tls.Config{RootCAs: ca.Pool()}})
 	t.Cleanup(f.client.CloseIdleConnections)
 	f.secret = map[string]string{
@@ -181,7 +181,7 @@ type services struct {
 
 func newServices(t *testing.T, repo *testenv.Repo) *services {
 	ca := testenv.NewCA(t)
-	w := &services{login: github.New(nil).Login}
+	w := &services{login: new(github.Provider).Login}
 	w.api = testenv.ServeGitHub(t, testenv.GitHub{
 		CA: ca, Names: []string{"api.github.com"}, App: "4711", Key: &key().PublicKey,
 		Installations: map[string]string{"orgs/acme": "1001"}, Repositories: []string{"app"},
@@ -285,7 +285,7 @@ func TestFetchRefused(t *testing.T) {
 // A repository of GitHub is asked as a GitHub App, whose key is in the Secret.
 func Example() {
 	app := &source.GitRepository{Spec: source.GitRepositorySpec{Provider: "github", URL: "https://github.com/team/app", SecretRef: &source.LocalReference{Name: "app"}}}
-	origin := git.New(app, source.Env{Secrets: source.DirSecrets("secrets"), Login: github.New(nil).Login})
+	origin := git.New(app, source.Env{Secrets: source.DirSecrets("secrets"), Login: new(github.Provider).Login})
 	revision, _, err := origin.Resolve(context.Background(), nil)
 	if err != nil {
 		log.Fatal(err)

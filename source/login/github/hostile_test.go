@@ -223,7 +223,7 @@ func TestRedirectAtHome(t *testing.T) {
 func TestSkew(t *testing.T) {
 	for skew, good := range map[time.Duration]bool{-90 * time.Second: true, 25 * time.Second: true, 40 * time.Second: false, -3 * time.Minute: false} {
 		f := newFixture(t)
-		f.Provider = github.New(func() time.Time { return f.clock.Now().Add(skew) })
+		f.Provider = &github.Provider{Now: func() time.Time { return f.clock.Now().Add(skew) }}
 		r := f.request("/acme/app")
 		_, err := f.Login(t.Context(), r)
 		if good && err != nil {

@@ -407,19 +407,14 @@ func JobToken(ctx context.Context, client *http.Client, env Environment, audienc
 	return answer.Value, nil
 }
 
-// An Environment looks up variables of the environment.
+// An Environment looks up variables of the environment; nil is that of the process.
 type Environment func(name string) (value string, ok bool)
-
-// NewEnvironment returns lookup, or when that is nil the environment of the process.
-func NewEnvironment(lookup func(string) (string, bool)) Environment {
-	if lookup == nil {
-		return os.LookupEnv
-	}
-	return lookup
-}
 
 // Value returns the value of a variable, "" when it is not set.
 func (e Environment) Value(name string) string {
+	if e == nil {
+		return os.Getenv(name)
+	}
 	v, _ := e(name)
 	return v
 }
@@ -466,8 +461,6 @@ const (
 //   - At most [MaxCredentials] keys are kept: beyond that, all that were are dropped.
 //   - A credential that cannot be sent in a header is an error.
 type Credentials struct {
-	Now func() time.Time // default time.Now
-
 	mu    sync.Mutex
 	slots map[string]*slot
 }
@@ -479,11 +472,11 @@ type slot struct {
 	until time.Time
 }
 
-// Get returns the credential that is kept for key, or else a new one of issue.
+// Get returns the credential that is kept for key at the [Time] of now, or else a new one of issue.
 // Its Refused drops it, if it is still kept, and calls Refused of what issue
 // returned. Errors are those of issue, and of ctx.
-func (k *Credentials) Get(ctx context.Context, key string, issue func(context.Context) (source.Credential, error)) (source.Credential, error) {
-	s, held := k.find(key)
+func (k *Credentials) Get(ctx context.Context, now func() time.Time, key string, issue func(context.Context) (source.Credential, error)) (source.Credential, error) {
+	s, held := k.find(key, Time(now))
 	if held == nil {
 		impatient := time.NewTimer(Patience)
 		defer impatient.Stop()
@@ -494,7 +487,7 @@ func (k *Credentials) Get(ctx context.Context, key string, issue func(context.Co
 		case <-ctx.Done():
 			return source.Credential{}, context.Cause(ctx)
 		}
-		_, held = k.find(key)
+		_, held = k.find(key, Time(now))
 	}
 	if held == nil {
 		c, err := issue(ctx)
@@ -507,7 +500,7 @@ func (k *Credentials) Get(ctx context.Context, key string, issue func(context.Co
 		held = &c
 		k.mu.Lock()
 		s.held, s.until = held, time.Time{}
-		if now := k.now(); !c.Expires.IsZero() {
+		if now := Time(now); !c.Expires.IsZero() {
 			s.until = now.Add(min(c.Expires.Sub(now)/5*4, maxLife))
 		}
 		k.mu.Unlock()
@@ -526,15 +519,16 @@ func (k *Credentials) Get(ctx context.Context, key string, issue func(context.Co
 	return c, nil
 }
 
-func (k *Credentials) now() time.Time {
-	if k.Now == nil {
+// Time returns what now tells, or when that is nil the time.
+func Time(now func() time.Time) time.Time {
+	if now == nil {
 		return time.Now()
 	}
-	return k.Now()
+	return now()
 }
 
-// find returns the slot of a key, and what it holds that is still good.
-func (k *Credentials) find(key string) (*slot, *source.Credential) {
+// find returns the slot of a key, and what it holds that is good at a time.
+func (k *Credentials) find(key string, now time.Time) (*slot, *source.Credential) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.slots == nil || k.slots[key] == nil && len(k.slots) == MaxCredentials {
@@ -545,7 +539,7 @@ func (k *Credentials) find(key string) (*slot, *source.Credential) {
 		s = &slot{turn: make(chan struct{}, 1)}
 		k.slots[key] = s
 	}
-	if !k.now().Before(s.until) {
+	if !now.Before(s.until) {
 		return s, nil
 	}
 	return s, s.held

@@ -264,15 +264,15 @@ type issuer struct {
 }
 
 func newIssuer() *issuer {
-	s := &issuer{clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
-	s.Now = func() time.Time { return s.clock }
-	return s
+	return &issuer{clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 }
+
+func (s *issuer) now() time.Time { return s.clock }
 
 // get returns what is kept for key, or else something new that lives for life, 0 for no known end.
 func (s *issuer) get(t *testing.T, key string, life time.Duration) (token string, refused func()) {
 	t.Helper()
-	c, err := s.Get(t.Context(), key, func(context.Context) (source.Credential, error) {
+	c, err := s.Get(t.Context(), s.now, key, func(context.Context) (source.Credential, error) {
 		s.issued++
 		c := source.Credential{Token: fmt.Sprint(s.issued)}
 		if life != 0 {
@@ -342,7 +342,7 @@ func TestWaiting(t *testing.T) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() {
-		_, err := s.Get(t.Context(), "a", func(context.Context) (source.Credential, error) {
+		_, err := s.Get(t.Context(), s.now, "a", func(context.Context) (source.Credential, error) {
 			close(began)
 			return source.Credential{}, <-end
 		})
@@ -356,12 +356,12 @@ func TestWaiting(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("given up"))
-	_, err := s.Get(ctx, "a", nil)
+	_, err := s.Get(ctx, s.now, "a", nil)
 	if err == nil || err.Error() != "given up" {
 		t.Errorf("while waiting: %v", err)
 	}
 	wg.Go(func() {
-		if c, err := s.Get(t.Context(), "a", func(context.Context) (source.Credential, error) { return source.Credential{Token: "7"}, nil }); c.Token != "7" || err != nil {
+		if c, err := s.Get(t.Context(), s.now, "a", func(context.Context) (source.Credential, error) { return source.Credential{Token: "7"}, nil }); c.Token != "7" || err != nil {
 			t.Errorf("after the other's failure: %s, %v", c.Token, err)
 		}
 	})
@@ -374,7 +374,7 @@ func TestPatience(t *testing.T) {
 		var k exchange.Credentials
 		issued := 0
 		get := func() (string, error) {
-			c, err := k.Get(t.Context(), "a", func(context.Context) (source.Credential, error) {
+			c, err := k.Get(t.Context(), nil, "a", func(context.Context) (source.Credential, error) {
 				issued++
 				return source.Credential{Token: fmt.Sprint(issued), Expires: time.Now().Add(time.Hour)}, nil
 			})
@@ -383,7 +383,7 @@ func TestPatience(t *testing.T) {
 		end := make(chan error)
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			_, err := k.Get(t.Context(), "a", func(context.Context) (source.Credential, error) { return source.Credential{}, <-end })
+			_, err := k.Get(t.Context(), nil, "a", func(context.Context) (source.Credential, error) { return source.Credential{}, <-end })
 			if err == nil {
 				t.Error("the stalled request: no error")
 			}

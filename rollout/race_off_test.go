@@ -1,6 +1,0 @@
-//go:build !race
-
-package rollout_test
-
-// thrift divides the volume of tests under the race detector.
-const thrift = 1

@@ -1,7 +1,0 @@
-//go:build race
-
-package rollout_test
-
-// thrift divides the volume of the tests that are all computation: the race
-// detector slows them tenfold, and they have one goroutine.
-const thrift = 8
