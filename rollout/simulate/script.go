@@ -31,19 +31,19 @@ type subject struct {
 	name  Subject
 	named bool   // the outcome starts with a name
 	want  string // what a value may be, for errors
-	form  *regexp.Regexp
+	form  string // the pattern of a value
 }
 
 // subjects have the words that the ports understand. Printable is as in [strconv.IsPrint].
 var subjects = []subject{
-	{Hook, true, "a status from 100 to 599, timeout or refused", regexp.MustCompile(`^([1-5][0-9][0-9]|timeout|refused)$`)},
-	{Metric, true, "a number, none or error", regexp.MustCompile(`^([-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,2})?|none|error)$`)},
-	{Target, true, "ok or error", regexp.MustCompile(`^(ok|error)$`)},
-	{Canary, false, "ready, not-ready or stuck", regexp.MustCompile(`^(ready|not-ready|stuck)$`)},
-	{Primary, false, "ready, not-ready or stuck", regexp.MustCompile(`^(ready|not-ready|stuck)$`)},
-	{Traffic, false, "ok, error or set-error", regexp.MustCompile(`^(ok|error|set-error)$`)},
-	{Revision, false, "a text of printable characters", regexp.MustCompile(`^[\pL\pM\pN\pP\pS ]+$`)},
-	{Suspend, false, "on or off", regexp.MustCompile(`^(on|off)$`)},
+	{Hook, true, "a status from 100 to 599, timeout or refused", `^([1-5][0-9][0-9]|timeout|refused)$`},
+	{Metric, true, "a number, none or error", `^([-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,2})?|none|error)$`},
+	{Target, true, "ok or error", `^(ok|error)$`},
+	{Canary, false, "ready, not-ready or stuck", `^(ready|not-ready|stuck)$`},
+	{Primary, false, "ready, not-ready or stuck", `^(ready|not-ready|stuck)$`},
+	{Traffic, false, "ok, error or set-error", `^(ok|error|set-error)$`},
+	{Revision, false, "a text of printable characters", `^[\pL\pM\pN\pP\pS ]+$`},
+	{Suspend, false, "on or off", `^(on|off)$`},
 }
 
 // methods are those of a target that an outcome may be of.
@@ -88,7 +88,7 @@ func ParseOutcome(of Subject, text string) (Outcome, error) {
 		switch {
 		case err != nil:
 			return Outcome{}, fmt.Errorf("%s %q: %w", of, text, err)
-		case !s.form.MatchString(v.Text):
+		case !regexp.MustCompile(s.form).MatchString(v.Text):
 			return Outcome{}, fmt.Errorf("%s %q: value %q is not %s", of, text, v.Text, s.want)
 		}
 		o.Values = append(o.Values, v)

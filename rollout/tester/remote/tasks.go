@@ -36,15 +36,15 @@ const (
 // A kind is what differs between servers. In its texts {} stands for the ID of what was
 // started.
 type kind struct {
-	starts []string       // methods of the request that starts it: each next one where the one before is not understood
-	key    string         // of the answer, which has the ID
-	form   *regexp.Regexp // of its value, the ID in parentheses: it becomes a part of paths
-	noID   string         // the error of an answer without it
-	status string         // path of the question how it is going
-	noun   string         // what that is asked of
-	cancel string         // method of the request that ends it
-	end    string         // path of that
-	result string         // path of the page for people
+	starts []string // methods of the request that starts it: each next one where the one before is not understood
+	key    string   // of the answer, which has the ID
+	form   string   // the pattern of its value, the ID in parentheses: it becomes a part of paths
+	noID   string   // the error of an answer without it
+	status string   // path of the question how it is going
+	noun   string   // what that is asked of
+	cancel string   // method of the request that ends it
+	end    string   // path of that
+	result string   // path of the page for people
 
 	started, subject, stopping, stopped string // what is said
 
@@ -55,7 +55,7 @@ type kind struct {
 // well, and some only with GET; and its tests end in other states.
 var nGrinder = kind{
 	starts: []string{http.MethodPost, http.MethodGet},
-	key:    "id", form: regexp.MustCompile(`^([1-9][0-9]{0,17})$`), noID: "the answer has no number of a test: one may have been started all the same",
+	key:    "id", form: `^([1-9][0-9]{0,17})$`, noID: "the answer has no number of a test: one may have been started all the same",
 	status: "perftest/api/{}/status", noun: "test", cancel: http.MethodPut, end: "perftest/api/{}?action=stop", result: "/perftest/{}",
 	started: "ngrinder: started test {}", subject: "ngrinder: test {}", stopping: "ngrinder: stop test {}", stopped: "ngrinder: stopped test {}",
 	endings: map[string]string{
@@ -71,7 +71,7 @@ var nGrinder = kind{
 // concord does processes.
 var concord = kind{
 	starts: []string{http.MethodPost},
-	key:    "instanceId", form: regexp.MustCompile(`^"([A-Za-z0-9][A-Za-z0-9._-]{0,127})"$`), noID: "the answer has no instanceId of a process: one may have been started all the same",
+	key:    "instanceId", form: `^"([A-Za-z0-9][A-Za-z0-9._-]{0,127})"$`, noID: "the answer has no instanceId of a process: one may have been started all the same",
 	status: "api/v1/process/{}", noun: "process", cancel: http.MethodDelete, end: "api/v1/process/{}", result: "/#/process/{}",
 	started: "concord: started process {}", subject: "concord instanceID: {}", stopping: "concord: cancel process {}", stopped: "concord: cancelled process {}",
 	endings: map[string]string{"FINISHED": "", "FAILED": "failed", "CANCELLED": "was cancelled", "TIMED_OUT": "timed out"},
@@ -164,7 +164,7 @@ func (j *job) start(ctx context.Context) error {
 	if err := j.decode(a, &reply); err != nil {
 		return err
 	}
-	found := j.form.FindSubmatch(reply[j.key])
+	found := regexp.MustCompile(j.form).FindSubmatch(reply[j.key])
 	if found == nil {
 		return errors.New(j.noID)
 	}
