@@ -222,9 +222,8 @@ func TestHostRecovers(t *testing.T) {
 			r.Request(named(name), serve.Request)
 		}
 		time.Sleep(10 * time.Second)
-		if runs := r.took(); len(runs) != 5 {
-			r.Errorf("ran %s", describe(runs))
-		}
+		runs := slices.DeleteFunc(r.took(), func(run serve.Run) bool { return run.Trigger != serve.Request }) // a tick may come then
+		testenv.Equal(r.TB, len(runs), 5, "ran %s", describe(runs))
 	})
 }
 
