@@ -108,7 +108,7 @@ const defaultRegion = "us-east-1"
 
 var (
 	// regionForm is what may stand in the scope of a signature.
-	regionForm = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
+	regionForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 	// awsRegion is what may stand in a host of AWS.
 	awsRegion = regexp.MustCompile(`^[a-z]{2,4}(-[a-z]+){1,3}-[0-9]{1,2}$`)
 	// awsHost is an endpoint of AWS: what comes before the region, and behind it.

@@ -55,8 +55,13 @@ type selection struct {
 	everywhere bool
 	selector   string
 	all        bool
-	refs       []source.Reference // that arguments name; none for all
-	written    []string           // refs, with their kinds as arguments have them
+	refs       []objectArgument // none for all
+}
+
+// An objectArgument names an object, or all of a kind.
+type objectArgument struct {
+	source.Reference
+	written string // the same, with the kind as the user wrote it
 }
 
 func (f *selection) register(c *cobra.Command) {
@@ -99,8 +104,7 @@ func (f *selection) choose(args []string, needed bool) error {
 				ref.Namespace = f.namespace
 			}
 			kind, _, _ := strings.Cut(name, "/")
-			f.refs = append(f.refs, ref)
-			f.written = append(f.written, sourceName(source.Reference{Kind: kind, Namespace: ref.Namespace, Name: ref.Name}))
+			f.refs = append(f.refs, objectArgument{ref, sourceName(source.Reference{Kind: kind, Namespace: ref.Namespace, Name: ref.Name})})
 		}
 	}
 	return nil
@@ -111,7 +115,7 @@ func (f *selection) names(ref source.Reference) bool {
 	if len(f.refs) == 0 {
 		return f.namespace == "" || f.everywhere || ref.Namespace == f.namespace
 	}
-	return slices.ContainsFunc(f.refs, func(r source.Reference) bool { return r.Selects(ref) })
+	return slices.ContainsFunc(f.refs, func(r objectArgument) bool { return r.Selects(ref) })
 }
 
 // selects reports whether an object with labels is meant.
@@ -136,7 +140,7 @@ func (f *selection) selects(ref source.Reference, labels map[string]string) bool
 // they have to be unique.
 func (f *selection) missing(found []source.Reference, unique bool) error {
 	var errs []error
-	for i, ref := range f.refs {
+	for _, ref := range f.refs {
 		same := 0
 		for _, other := range found {
 			if ref.Selects(other) {
@@ -146,9 +150,9 @@ func (f *selection) missing(found []source.Reference, unique bool) error {
 		switch {
 		case ref.Name == "":
 		case same == 0:
-			errs = append(errs, fmt.Errorf("%s: no such object", f.written[i]))
+			errs = append(errs, fmt.Errorf("%s: no such object", ref.written))
 		case same > 1 && unique:
-			return usage("%s names %d objects: write KIND/NAMESPACE/NAME, or give their namespace with -n", f.written[i], same)
+			return usage("%s names %d objects: write KIND/NAMESPACE/NAME, or give their namespace with -n", ref.written, same)
 		}
 	}
 	return errors.Join(errs...)
@@ -286,11 +290,11 @@ func (s *session) selected(args []string) ([]source.Object, error) {
 	if err := s.flags.choose(args, false); err != nil {
 		return nil, err
 	}
-	for i, ref := range s.flags.refs {
+	for _, ref := range s.flags.refs {
 		if ref.Name == "" {
 			continue
 		}
-		if _, err := s.set.Find(s.flags.written[i]); err != nil { // what did not decode may be what was named
+		if _, err := s.set.Find(ref.written); err != nil { // what did not decode may be what was named
 			return nil, &exitError{exitUsage, errors.Join(s.bad, err)}
 		}
 	}

@@ -29,9 +29,9 @@ type App struct {
 }
 
 var (
-	appForm    = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
-	numberForm = regexp.MustCompile(`^[0-9]+$`)
-	ownerForm  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
+	appForm    = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+	numberForm = regexp.MustCompile(`^[0-9]{1,20}$`)
+	ownerForm  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$`)
 )
 
 // IsApp reports whether a Secret is one for provider github.

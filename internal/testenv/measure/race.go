@@ -13,11 +13,11 @@ func Race() bool {
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// WithoutRace skips a test under the race detector: it shows a bound by a large input that
-// one goroutine reads, in which there is no race to be found.
+// WithoutRace skips a test under the race detector. In such a test one goroutine at a time computes
+// much, such as what it makes of a hostile document: there is no race to be found.
 func WithoutRace(t testing.TB) {
 	t.Helper()
 	if Race() {
-		t.Skip("one goroutine reads a large input: run it without the race detector")
+		t.Skip("one goroutine at a time computes: run it without the race detector")
 	}
 }

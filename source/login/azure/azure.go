@@ -434,8 +434,8 @@ var authorities = map[string]string{
 
 // The forms of hosts, from their first to their last byte.
 var (
-	oldDevOps    = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.visualstudio\.com$`)
-	registryForm = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.azurecr\.(io|cn|de|us)$`)
+	oldDevOps    = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.visualstudio\.com$`)
+	registryForm = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.azurecr\.(io|cn|de|us)$`)
 	accountForm  = regexp.MustCompile(`^[a-z0-9]{3,24}(?:-secondary)?\.(?:blob\.core\.(windows\.net|chinacloudapi\.cn|cloudapi\.de|usgovcloudapi\.net)|z[0-9]{1,2}\.blob\.(storage\.azure\.net))$`)
 )
 

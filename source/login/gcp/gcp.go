@@ -467,7 +467,7 @@ const (
 	s3nsCloud   = "s3nsapis.fr"
 )
 
-const label = `[a-z0-9](?:[a-z0-9-]*[a-z0-9])?`
+const label = `[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?`
 
 // hosts are the forms of hosts, from their first to their last byte, by the
 // scheme of the URL, and the cloud that each is of.
