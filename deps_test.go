@@ -10,20 +10,20 @@ import (
 
 const module = "github.com/headgate-io/headgate/"
 
-// A room says what a package may import; its package comment says what it holds.
+// A room lists what a package may import; its package comment says what it contains.
 type room struct {
-	imports string // packages of this module, directly
-	modules string // modules of others that may be among its dependencies, beyond those of the imported rooms
+	imports string // packages of this module that it imports directly
+	modules string // external modules that may be among its dependencies, beyond those of the imported rooms
 	test    bool   // for tests only: no other package imports it
 }
 
-// rooms is the import graph. A new package, a new edge and a new module each
-// need a line here, and with it a reason.
+// rooms is the import graph. A new package, a new edge and a new module each need a line here with
+// a reason.
 var rooms = map[string]room{
 	"headgate": {imports: "artifact bucket chart git oci source source/generator source/lock source/provenance"}, // the module root: no cloud SDK, no technology of signatures
 
 	"artifact": {imports: "internal/durable internal/redact internal/retry", modules: "github.com/klauspost/compress github.com/klauspost/readahead lukechampine.com/blake3 github.com/klauspost/cpuid/v2 " +
-		"github.com/go-git/go-git/v5 github.com/go-git/go-billy/v5 github.com/go-git/gcfg github.com/jbenet/go-context gopkg.in/warnings.v0 golang.org/x/net golang.org/x/sync"}, // go-git: patterns of ignore rules; x/sync: files written at a time
+		"github.com/go-git/go-git/v5 github.com/go-git/go-billy/v5 github.com/go-git/gcfg github.com/jbenet/go-context gopkg.in/warnings.v0 golang.org/x/net golang.org/x/sync"}, // go-git: patterns of ignore rules; x/sync: files written concurrently
 	"source": {imports: "artifact internal/document internal/durable internal/redact internal/zone", modules: "sigs.k8s.io/yaml go.yaml.in/yaml/v2 go.yaml.in/yaml/v3 github.com/Masterminds/semver/v3 github.com/bmatcuk/doublestar/v4"},
 
 	"source/generator":  {imports: "artifact source internal/document"},
@@ -117,7 +117,7 @@ var rooms = map[string]room{
 
 const ociModules = "oras.land/oras-go/v2 github.com/klauspost/readahead github.com/opencontainers/image-spec github.com/opencontainers/go-digest golang.org/x/sync golang.org/x/net"
 
-// What verifies signatures of OCI artifacts. Only their leaves may depend on it.
+// Modules for verifying signatures of OCI artifacts. Only their leaf packages may depend on them.
 const (
 	sigstoreModules = "github.com/sigstore/sigstore-go github.com/sigstore/sigstore github.com/sigstore/protobuf-specs github.com/sigstore/rekor github.com/sigstore/rekor-tiles/v2 " +
 		"github.com/sigstore/timestamp-authority/v2 github.com/theupdateframework/go-tuf/v2 github.com/in-toto/attestation github.com/in-toto/in-toto-golang " +
@@ -136,10 +136,10 @@ const (
 		"golang.org/x/crypto golang.org/x/mod golang.org/x/sys golang.org/x/term golang.org/x/text"
 	notationModules = "github.com/notaryproject/notation-go github.com/notaryproject/notation-core-go github.com/notaryproject/notation-plugin-framework-go github.com/notaryproject/tspclient-go " +
 		"github.com/veraison/go-cose github.com/fxamacker/cbor/v2 github.com/x448/float16 github.com/golang-jwt/jwt/v4 golang.org/x/crypto golang.org/x/mod " +
-		"github.com/go-ldap/ldap/v3 github.com/go-asn1-ber/asn1-ber github.com/Azure/go-ntlmssp github.com/google/uuid" // it parses names of certificates with a client for LDAP
+		"github.com/go-ldap/ldap/v3 github.com/go-asn1-ber/asn1-ber github.com/Azure/go-ntlmssp github.com/google/uuid" // it parses certificate names with an LDAP client
 )
 
-// What the test runner keeps its state in, and what it counts with.
+// Modules for the state and the metrics of the test runner.
 const (
 	bboltModules      = "go.etcd.io/bbolt golang.org/x/sys"
 	prometheusModules = "github.com/prometheus/client_golang github.com/prometheus/client_model github.com/prometheus/common github.com/prometheus/procfs " +
@@ -148,7 +148,7 @@ const (
 
 const gitModules = "golang.org/x/crypto golang.org/x/net golang.org/x/sync golang.org/x/sys golang.org/x/text github.com/Masterminds/semver/v3"
 
-// The SDKs of the clouds' token services. Only their leaves may depend on them.
+// The SDKs of the clouds' token services. Only their leaf packages may depend on them.
 const (
 	awsModules = "github.com/aws/aws-sdk-go-v2 github.com/aws/aws-sdk-go-v2/config github.com/aws/aws-sdk-go-v2/credentials github.com/aws/aws-sdk-go-v2/feature/ec2/imds " +
 		"github.com/aws/aws-sdk-go-v2/internal/configsources github.com/aws/aws-sdk-go-v2/internal/endpoints/v2 github.com/aws/aws-sdk-go-v2/internal/v4a " +
@@ -162,7 +162,7 @@ const (
 	gcpModules = "golang.org/x/oauth2 cloud.google.com/go/compute/metadata golang.org/x/sys"
 )
 
-// The SDKs of object stores. Only their leaves may depend on them.
+// The SDKs of object stores. Only their leaf packages may depend on them.
 const (
 	gcsModules = "golang.org/x/text cel.dev/expr cloud.google.com/go cloud.google.com/go/auth cloud.google.com/go/auth/oauth2adapt cloud.google.com/go/compute/metadata " +
 		"cloud.google.com/go/iam cloud.google.com/go/monitoring cloud.google.com/go/storage " +
@@ -183,10 +183,10 @@ const (
 		"github.com/apache/arrow-go/v18 github.com/goccy/go-json github.com/google/flatbuffers github.com/pierrec/lz4/v4 github.com/zeebo/xxh3 golang.org/x/exp" // a listing may be in Arrow's format
 )
 
-// systems are those whose files are looked at: an edge may be in the files of one only.
+// systems are the operating systems whose files are checked: an edge may exist on one of them only.
 var systems = []string{"linux", "darwin", "windows"}
 
-// A dependency is one line of go list.
+// A dependency is one package in the output of go list.
 type dependency struct {
 	path, module string // module is "" in the standard library
 	imports      []string
@@ -223,7 +223,7 @@ func TestDeps(t *testing.T) {
 	}
 }
 
-// roomOf returns the name of a package of this module; that of the root is headgate.
+// roomOf returns the room of a package of this module; that of the module root is headgate.
 func roomOf(path string) (name string, own bool) {
 	if path+"/" == module {
 		return "headgate", true
@@ -253,13 +253,13 @@ func checkRoom(t *testing.T, name string, d dependency, all map[string]dependenc
 	for _, path := range d.deps {
 		if m := all[path].module; !slices.Contains(allowed, m) {
 			t.Errorf("%s may not depend on module %s, here %s", name, m, path)
-			allowed = append(allowed, m) // said once
+			allowed = append(allowed, m) // reported once
 		}
 	}
 }
 
-// tester returns the package by which d depends on package testing, "" when
-// there is none. One module is known for it; nothing is registered by that.
+// tester returns the package through which d depends on package testing, or "". One module is known
+// to depend on it; that registers no flags.
 func tester(d dependency, all map[string]dependency) string {
 	for _, path := range append(slices.Clone(d.deps), d.path) {
 		if p := all[path]; slices.Contains(p.imports, "testing") && p.module != "github.com/digitorus/pkcs7" {
@@ -279,8 +279,8 @@ func modulesOf(name string) []string {
 	return modules
 }
 
-// TestDepsTable keeps the table itself honest: imports point down, and what
-// the core may never depend on is in no line of the core.
+// TestDepsTable checks the table itself: imports point down, and no line of the core names a module
+// that the core may never depend on.
 func TestDepsTable(t *testing.T) {
 	for name, r := range rooms {
 		below(t, name, nil)

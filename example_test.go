@@ -10,8 +10,8 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A repository is fetched without a store and without documents. A directory
-// stands in for it.
+// This example fetches a repository without a store and without documents. A directory replaces the
+// repository.
 func ExampleOrigins_Write() {
 	env := source.Env{Local: map[string]string{"https://git.example.org/app": "testdata/canaries"}}
 	repo := new(source.GitRepository)

@@ -18,78 +18,77 @@ import (
 	"github.com/headgate-io/headgate/source/provenance"
 )
 
-// Options say what [Fetch] does, and with what.
+// Options configure [Fetch].
 type Options struct {
-	// Objects are those of the set that are wanted; what they need is brought up to
+	// Objects are the objects of the set to fetch; the objects that they need are brought up to
 	// date as well. Default: all objects of the set.
 	Objects []source.Object
-	// Until is the last step: [source.StepResolve] finds out the revision,
-	// [source.StepVerify] fetches and verifies it. Neither stores anything.
-	// Default: [source.StepStore].
+	// Until is the last step: [source.StepResolve] resolves the revision, [source.StepVerify]
+	// fetches and verifies the content. Neither stores anything. Default: [source.StepStore].
 	Until source.Step
 
-	// Lock has what objects are to be brought to, in the place of what their origins
-	// are at now; an entry that leaves the content open brings its revision. Results have
-	// the entries of objects as they are now. Nil: nothing is locked, and there are none.
+	// Lock pins objects: Fetch fetches the locked revision and content of an object instead of what
+	// its origin has now. An entry without a content digest pins only the revision. Results have
+	// the current lock entries of the objects. If Lock is nil, nothing is locked and results have
+	// no entries.
 	Lock lock.Entries
-	// Locked wants an entry in Lock for each object that is worked on, and does all or
-	// nothing: what cannot be had as it is locked is a [source.PinError], and then nothing
-	// is stored. Repositories of charts are not asked. Results come when all have ended.
+	// Locked requires an entry in Lock for each object that is worked on. Either all objects match
+	// the lock, or nothing is stored: an object that cannot be fetched as locked fails with a
+	// [source.PinError]. Chart repositories are not contacted. Results come when all objects have
+	// ended.
 	Locked bool
-	// Offline, with Locked, asks no origin: what is locked comes from the store or the
-	// cache, or its PinError has the Problem [Absent].
+	// Offline, with Locked, contacts no origin: locked content comes from the store, the cache or
+	// the Bundle. If none of them has it, the PinError has the Problem [Absent].
 	Offline bool
-	// Bundle, with Locked, has what is locked beside the store and the cache. What comes
-	// from it has the content that is locked.
+	// Bundle, with Locked, is a further source of locked content beside the store and the cache.
+	// What is read from it is checked against the lock.
 	Bundle *oci.Bundle
 
-	// A Builder with an ID is in whose name Results have the provenance of artifacts.
-	// Unless it is Locked, each is made anew: the provenance is of what this call fetched.
+	// If Builder has an ID, Results have the provenance of artifacts in its name. Unless Locked is
+	// set, each artifact is built anew, so that the provenance describes what this call fetched.
 	Builder provenance.Builder
 
 	Origins Origins
-	// Env is what origins get. Fetch fills in Sources and Archives, and if they are not set,
-	// Secrets (those of the set), Cache and Limits.Temp (those of Store).
+	// Env is the environment of the origins. Fetch sets Sources and Archives and, if they are not
+	// set, Secrets (to those of the set), Cache and Limits.Temp (to those of Store).
 	Env source.Env
 
-	Store    *artifact.Store    // of artifacts; needed unless Until says otherwise
-	Ledger   *source.Ledger     // of statuses; default: they are in the objects only
-	Emit     func(source.Event) // default: events are dropped; several objects may call it at once
-	Parallel int                // objects worked on at once; default, and below 1: 4
+	Store    *artifact.Store    // of artifacts; required if Until is StepStore
+	Ledger   *source.Ledger     // of statuses; default: they are kept only in the objects
+	Emit     func(source.Event) // default: events are dropped; it may be called concurrently
+	Parallel int                // objects worked on at once; default, and if below 1: 4
 }
 
-// A Result says what became of one object.
+// A Result is the outcome of one object.
 type Result struct {
 	Object source.Object
-	Index  int // the place of the object: those wanted come first, in their order
+	Index  int // the position of the object: requested objects come first, in their order
 	source.Result
-	Revision source.Revision // that Until StepResolve or StepVerify found
-	Entry    lock.Entry      // what locks the object, if it succeeded and Lock is not nil
-	// Provenance of the artifact, if it was asked for and the object succeeded; that of a
-	// suspended object, or of one that another program publishes, is not known.
+	Revision source.Revision // found if Until is StepResolve or StepVerify
+	Entry    lock.Entry      // the lock entry of the object, if it succeeded and Lock is not nil
+	// Provenance of the artifact, if it was asked for and the object succeeded. It is nil for a
+	// suspended object and for an object that another program publishes.
 	Provenance *provenance.Statement
 }
 
-// Fetch brings the objects of a set up to date with their origins once. An object
-// begins when those that it needs have ended, whatever became of them. Objects
-// that do not need each other run at the same time; they begin in the order of the
-// set. A suspended object stays as it is, and so do those that only it needs. What a
-// generator made once and does not list any more is removed, as far as Ledger knows it.
+// Fetch brings the objects of a set up to date with their origins once. An object begins when the
+// objects that it needs have ended, whether or not they succeeded. Objects that do not need each
+// other run concurrently; they begin in the order of the set. A suspended object is left unchanged,
+// and so are objects that only it needs. Artifacts that a generator made earlier and does not list
+// any more are removed, if Ledger knows them.
 //
-// Fetch fills in the defaults of all objects of the set (see [source.Default]), and
-// writes the status of those that it brings up to date. The set must not change meanwhile.
+// Fetch fills in the defaults of all objects of the set (see [source.Default]) and writes the
+// status of the objects that it brings up to date. The caller must not change the set meanwhile.
 //
-// The sequence has a result for each object, as it ends. The error beside it is
-// that of [source.Reconciler.Reconcile]; it wraps [source.ErrInvalid] for an object
-// that cannot work until it is changed. If Fetch cannot begin, the sequence has one
-// error, and its Object is nil. Objects begin when the loop asks for the next
-// result; leaving the loop ends the objects that run.
+// The sequence yields a result for each object when the object ends. The error is that of
+// [source.Reconciler.Reconcile]; it wraps [source.ErrInvalid] for an object that cannot work until
+// it is changed. If Fetch cannot begin, the sequence yields one error with a nil Object. Objects
+// begin when the loop requests the next result; leaving the loop cancels running objects.
 //
-// With Until StepResolve or StepVerify the objects that charts are made of, and what
-// generators make, are fetched into a temporary directory. They have a result if they failed, or are
-// wanted themselves. Includes only have to exist. The spec.timeout of an object
-// bounds all of its steps. Verifying an object whose spec asks for no verification
-// fails with [source.ErrVerification].
+// With Until StepResolve or StepVerify, the inputs of charts and of generated artifacts are fetched
+// into a temporary directory. They have a result only if they failed or were requested themselves.
+// Includes only have to exist. The spec.timeout of an object bounds all of its steps. Verifying an
+// object whose spec requires no verification fails with [source.ErrVerification].
 func Fetch(ctx context.Context, set *source.Set, o Options) iter.Seq2[Result, error] {
 	return func(yield func(Result, error) bool) {
 		f := &fetch{Options: o, set: set, wanted: map[source.Object]bool{}, inputs: map[source.Object]bool{}}
@@ -114,19 +113,19 @@ func Fetch(ctx context.Context, set *source.Set, o Options) iter.Seq2[Result, er
 type fetch struct {
 	Options
 	set        *source.Set
-	stores     bool                   // artifacts are wanted, not only what origins say
-	objects    []source.Object        // those wanted, and behind them what they need
+	stores     bool                   // whether artifacts are stored, not only looked up
+	objects    []source.Object        // the requested objects, followed by the objects that they need
 	wanted     map[source.Object]bool // Options.Objects
-	inputs     map[source.Object]bool // what charts and outputs of generators are made of, if nothing is to be stored
+	inputs     map[source.Object]bool // inputs of charts and of generated artifacts, if nothing is to be stored
 	reconciler source.Reconciler
-	temporary  string // directory of the store if it is a temporary one
+	temporary  string // directory of the temporary store, "" if there is none
 	archives   source.Archives
 
 	mu      sync.Mutex
-	unsaved map[source.Object]*pendingSave // of a run that does all or nothing
+	unsaved map[source.Object]*pendingSave // set if Locked; saved only if all objects succeed
 }
 
-// begin finds the objects, and prepares what their origins get.
+// begin finds the objects and prepares the environment of their origins.
 func (f *fetch) begin(ctx context.Context) error {
 	f.Until = cmp.Or(f.Until, source.StepStore)
 	f.stores = f.Until == source.StepStore
@@ -134,7 +133,7 @@ func (f *fetch) begin(ctx context.Context) error {
 		f.Parallel = 4
 	}
 	if f.Builder.ID != "" && f.Lock == nil {
-		f.Lock = lock.Entries{} // entries tell what it was made of
+		f.Lock = lock.Entries{} // so that Results have the entries that a provenance is made from
 	}
 	switch {
 	case !f.stores && f.Until != source.StepResolve && f.Until != source.StepVerify:
@@ -192,9 +191,9 @@ func (f *fetch) begin(ctx context.Context) error {
 	return f.checkLock()
 }
 
-// made returns the charts and the outputs of generators among objects, whose revisions
-// depend on what they are made of. These are wanted although they are suspended, so that
-// the copies are not.
+// made returns copies of the charts and of the generated artifacts among objects, because their
+// revisions depend on their inputs. The copies are not suspended, so that the inputs of suspended
+// objects are fetched as well.
 func made(objects []source.Object) (made []source.Object) {
 	for _, obj := range objects {
 		switch o := obj.(type) {
@@ -221,7 +220,7 @@ func (f *fetch) makeStore() (err error) {
 	return err
 }
 
-// removeStore removes what makeStore made.
+// removeStore closes and removes the store of makeStore.
 func (f *fetch) removeStore() {
 	if f.Store != nil {
 		f.Store.Close()
@@ -235,12 +234,12 @@ type finished struct {
 	err error
 }
 
-// run does the objects in the order of their needs, Parallel at once.
+// run works on the objects in the order of their needs, at most Parallel at once.
 func (f *fetch) run(ctx context.Context, yield func(Result, error) bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	waiting := make([]int, len(f.objects)) // how many objects have to end before
-	after := make([][]int, len(f.objects)) // which objects wait
+	waiting := make([]int, len(f.objects)) // how many objects each object still waits for
+	after := make([][]int, len(f.objects)) // the objects that wait for each object
 	var ready []int                        // sorted
 	for i, before := range source.Order(f.objects) {
 		waiting[i] = len(before)
@@ -251,7 +250,7 @@ func (f *fetch) run(ctx context.Context, yield func(Result, error) bool) {
 			ready = append(ready, i)
 		}
 	}
-	ended := make(chan finished, len(f.objects)) // a loop that panics leaves no goroutine behind
+	ended := make(chan finished, len(f.objects)) // buffered: if the loop panics, no goroutine is left blocked
 	listens := true
 	for running := 0; running > 0 || len(ready) > 0; {
 		if len(ready) > 0 && running < f.Parallel {
@@ -280,7 +279,7 @@ func (f *fetch) run(ctx context.Context, yield func(Result, error) bool) {
 	}
 }
 
-// do does one object.
+// do works on one object.
 func (f *fetch) do(ctx context.Context, i int) finished {
 	r := Result{Object: f.objects[i], Index: i}
 	if f.stores || f.inputs[r.Object] {
@@ -343,7 +342,7 @@ func (f *fetch) reconcile(ctx context.Context, r *Result) (err error) {
 	return err
 }
 
-// collect removes what the object of r, a generator, made and does not list any more.
+// collect removes the artifacts that the generator of r made earlier and does not list any more.
 func (f *fetch) collect(ctx context.Context, r *Result) error {
 	made, err := f.Ledger.MadeBy(source.ReferenceTo(r.Object))
 	for _, ref := range made {
@@ -359,7 +358,7 @@ func (f *fetch) collect(ctx context.Context, r *Result) error {
 	return err
 }
 
-// provenance returns how the artifact of r was made.
+// provenance returns the provenance of the artifact of r.
 func (f *fetch) provenance(ctx context.Context, r *Result) (*provenance.Statement, error) {
 	inputs, err := source.Needed(ctx, r.Object, f.Env.Sources)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// setOf makes GitRepositories at server from lines "name: included included".
+// setOf returns a set of GitRepositories at server, from lines "name: included included".
 func setOf(server string, lines ...string) *source.Set {
 	set := new(source.Set)
 	for _, line := range lines {
@@ -56,8 +56,8 @@ func openStore(t *testing.T) *artifact.Store {
 	return store
 }
 
-// One at a time, objects come in the order of the set, except that what is
-// included comes before.
+// With one object at a time, objects come in the order of the set, except that included objects
+// come first.
 func TestFetchInOrder(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
@@ -75,17 +75,17 @@ func TestFetchInOrder(t *testing.T) {
 	}
 }
 
-// Objects that do not need each other are worked on at once, and not level by
-// level: fast comes to its end while slow is held up, and slow has begun by then.
+// Objects that do not need each other run concurrently, and not level by level: fast ends while
+// slow is blocked, and slow has started by then.
 func TestFetchAtOnce(t *testing.T) {
 	started, release := make(chan struct{}), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/slow") {
 			close(started)
-			<-release // or never
+			<-release // blocks forever if it fails
 		}
 		if strings.HasPrefix(r.URL.Path, "/first") {
-			<-started // or never
+			<-started // blocks forever if it fails
 		}
 		http.NotFound(w, r)
 	}))
@@ -105,7 +105,7 @@ func TestFetchAtOnce(t *testing.T) {
 	}
 }
 
-// Many objects, many at once: each begins when all that it needs have ended.
+// With many objects, each begins only after all objects that it needs have ended.
 func TestFetchMany(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
@@ -145,7 +145,7 @@ func TestFetchMany(t *testing.T) {
 	}
 }
 
-// Only what is wanted is fetched, and what it needs.
+// Fetch fetches only the requested objects and the objects that they need.
 func TestFetchWanted(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
@@ -158,13 +158,13 @@ func TestFetchWanted(t *testing.T) {
 	}
 }
 
-// Whoever leaves the loop ends what runs, and nothing else begins.
+// Leaving the loop cancels running objects, and no other object begins.
 func TestFetchLeft(t *testing.T) {
 	asked := make(chan string, 100)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked <- r.URL.Path
 		if strings.HasPrefix(r.URL.Path, "/slow") {
-			<-r.Context().Done() // or never
+			<-r.Context().Done() // blocks forever if it fails
 		}
 		http.NotFound(w, r)
 	}))
@@ -175,7 +175,7 @@ func TestFetchLeft(t *testing.T) {
 		}
 		break
 	}
-	server.Close() // its handlers have returned
+	server.Close() // waits for its handlers
 	close(asked)
 	for path := range asked {
 		if strings.HasPrefix(path, "/last") {
@@ -184,7 +184,7 @@ func TestFetchLeft(t *testing.T) {
 	}
 }
 
-// Objects made in Go get their defaults, and Fetch says what it cannot begin with.
+// Fetch fills in the defaults of objects made in Go, and reports why it cannot begin.
 func TestFetchDefaults(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	commit := repo.Commit(testenv.Commit{Branch: "master", Message: "first", Files: fstest.MapFS{"app.yaml": {Data: []byte("replicas: 3\n")}}})
@@ -206,7 +206,7 @@ func TestFetchDefaults(t *testing.T) {
 	}
 }
 
-// No origin is made for what is published by others.
+// New returns no origin for an object that another program publishes.
 func TestOriginsExternal(t *testing.T) {
 	var origins headgate.Origins
 	if _, err := origins.New(new(source.ExternalArtifact), source.Env{}); !errors.Is(err, source.ErrInvalid) {

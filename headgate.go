@@ -1,12 +1,11 @@
-// Package headgate is the shortest way through the library. [Origins] returns the
-// [source.Origin] of any object. [Fetch] brings a set of objects up to date once, in
-// the order of their needs. [Origins.Write] writes the artifact of one object,
-// without a store.
+// Package headgate is the entry point of the library. [Origins] returns the [source.Origin] of any
+// object. [Fetch] brings a set of objects up to date once, in the order of their needs.
+// [Origins.Write] writes the artifact of one object without a store.
 //
-// A program passes in what it links: drivers of buckets (packages bucket/s3,
-// bucket/gcs and bucket/azure), verifiers of signatures (oci/cosign and
-// oci/notation) and logins of clouds (packages in source/login). This package
-// imports none of them. It reads no environment and does not log.
+// A program passes in what it links: drivers of buckets (packages bucket/s3, bucket/gcs and
+// bucket/azure), verifiers of signatures (oci/cosign and oci/notation) and cloud logins (packages
+// in source/login). This package imports none of them. It reads no environment variables and does
+// not log.
 package headgate
 
 import (
@@ -23,18 +22,18 @@ import (
 	"github.com/headgate-io/headgate/source/generator"
 )
 
-// Origins says what a program can fetch. The zero value reads Git repositories,
-// registries and repositories of charts, with the credentials that Secrets hold;
-// it reads no buckets and verifies no signatures of registries.
+// Origins configures what a program can fetch. The zero value reads Git repositories, registries
+// and chart repositories, with the credentials in Secrets; it reads no buckets and verifies no
+// signatures in registries.
 type Origins struct {
 	Buckets   map[string]bucket.Provider  // spec.provider of a Bucket → driver
 	Verifiers map[string]oci.Technology   // spec.verify.provider of an OCIRepository or PkgChart → technology
-	Logins    map[string]source.LoginFunc // spec.provider → login; unused where [source.Env] has a Login
+	Logins    map[string]source.LoginFunc // spec.provider → login; unused if [source.Env] has a Login
 }
 
-// New returns the origin of obj, whose defaults it fills in (see [source.Default]).
-// It does no I/O. The error wraps [source.ErrInvalid]: the artifact of an
-// ExternalArtifact that no generator makes is published by others.
+// New returns the origin of obj after filling in the defaults of obj (see [source.Default]). It
+// does no I/O. The error wraps [source.ErrInvalid] if obj is an ExternalArtifact that no generator
+// makes, because another program publishes its artifact.
 func (o Origins) New(obj source.Object, env source.Env) (source.Origin, error) {
 	source.Default(obj)
 	if env.Login == nil && o.Logins != nil {
@@ -61,7 +60,7 @@ func (o Origins) New(obj source.Object, env source.Env) (source.Origin, error) {
 	return nil, kindError(obj.Head().Kind)
 }
 
-// login is a [source.LoginFunc].
+// login implements [source.LoginFunc] with Logins.
 func (o Origins) login(ctx context.Context, r source.LoginRequest) (source.Credential, error) {
 	login, ok := o.Logins[r.Provider]
 	if !ok {
@@ -70,10 +69,10 @@ func (o Origins) login(ctx context.Context, r source.LoginRequest) (source.Crede
 	return login(ctx, r)
 }
 
-// Write writes the artifact of obj, as its origin has it now, to w. It verifies
-// the content first if the spec asks for it, and stores nothing. Includes of a
-// GitRepository, the source of a PkgChart and those of a generator come from
-// env.Sources, and have to have artifacts. The spec.timeout of obj bounds all of it.
+// Write writes the artifact of obj to w, from the current content of its origin. It verifies the
+// content first if the spec asks for it, and stores nothing. The includes of a GitRepository and
+// the sources of a PkgChart or of a generator come from env.Sources and must have artifacts. The
+// spec.timeout of obj bounds the whole call.
 func (o Origins) Write(ctx context.Context, w io.Writer, obj source.Object, env source.Env) (source.Revision, source.Report, error) {
 	from, err := o.New(obj, env)
 	if err != nil {
@@ -101,7 +100,7 @@ func write(ctx context.Context, w io.Writer, obj source.Object, from source.Orig
 	return rev, report, errors.Join(err, content.Close())
 }
 
-// verified verifies content. Content without a signature is refused if the spec asks for one.
+// verified verifies content. It refuses content without a signature if the spec asks for one.
 func verified(ctx context.Context, obj source.Object, rev source.Revision, content source.Content) (source.Verification, error) {
 	v, err := content.Verify(ctx)
 	if asked := obj.Plan().Verify + rev.Verify; err == nil && asked != "" && v == (source.Verification{}) {
@@ -110,12 +109,12 @@ func verified(ctx context.Context, obj source.Object, rev source.Revision, conte
 	return v, err
 }
 
-// A kindError is the error about objects of a kind that has no origin.
+// A kindError is the error for objects of a kind that has no origin.
 type kindError string
 
 func (kind kindError) Error() string {
 	return string(kind) + " objects are published by other programs: headgate reads their status, and fetches nothing for them"
 }
 
-// Is makes the error one that wraps [source.ErrInvalid], without its text.
+// Is makes errors.Is report [source.ErrInvalid] without adding its text.
 func (kind kindError) Is(target error) bool { return target == source.ErrInvalid }

@@ -18,7 +18,7 @@ import (
 	"github.com/headgate-io/headgate/source/lock"
 )
 
-// checkLock wants a current entry for each object that is to be brought to what is locked.
+// checkLock requires a current lock entry for each object that is not suspended.
 func (f *fetch) checkLock() error {
 	var errs []error
 	for _, obj := range f.objects {
@@ -48,7 +48,7 @@ func (f *fetch) checkLock() error {
 	return errors.Join(errs...)
 }
 
-// specOnly reports whether the lock of obj is that of its spec alone.
+// specOnly reports whether the lock entry of obj covers only its spec.
 func specOnly(obj source.Object) bool {
 	switch obj.(type) {
 	case *source.PkgRepository, *source.ArtifactGenerator:
@@ -57,8 +57,8 @@ func specOnly(obj source.Object) bool {
 	return false
 }
 
-// locked returns the origin of obj, which goes to what the lock has for it, or tells
-// what it found.
+// locked returns the origin of obj. If a lock is in use, the origin is also returned as a
+// lockedOrigin: it fetches what the lock pins, or records the entry to lock.
 func (f *fetch) locked(obj source.Object) (source.Origin, *lockedOrigin, error) {
 	env, o := f.Env, &lockedOrigin{fetch: f, obj: obj}
 	if entry, known := f.Lock[source.ReferenceTo(obj)]; known && !specOnly(obj) {
@@ -71,19 +71,19 @@ func (f *fetch) locked(obj source.Object) (source.Origin, *lockedOrigin, error) 
 	return o, o, nil
 }
 
-// A lockedOrigin is an origin of which a lock has an entry, or is to get one.
+// A lockedOrigin is an origin with a lock entry, or one whose entry is being recorded.
 type lockedOrigin struct {
 	source.Origin
 	fetch  *fetch
 	obj    source.Object
-	want   *lock.Entry        // nil: there is none yet
+	want   *lock.Entry        // nil: there is no entry yet
 	got    lock.Entry         // of what was written
-	before *artifact.Artifact // in the store; nil: there is none
+	before *artifact.Artifact // in the store; nil if there is none
 	rev    source.Revision
-	copy   *localCopy // content at hand, nil: the origin is asked
+	copy   *localCopy // local copy of the content; nil: the origin is contacted
 }
 
-// Secrets returns the credentials that must not show.
+// Secrets returns the credentials that must not appear in output.
 func (o *lockedOrigin) Secrets() []string {
 	if from, ok := o.Origin.(interface{ Secrets() []string }); ok {
 		return from.Secrets()
@@ -91,8 +91,8 @@ func (o *lockedOrigin) Secrets() []string {
 	return nil
 }
 
-// Resolve implements [source.Origin]. What the store or the cache has needs no request
-// if it is what is locked, and no signature is to be verified again.
+// Resolve implements [source.Origin]. If the store or the cache has the locked content, and no
+// signature has to be verified again, it makes no request.
 func (o *lockedOrigin) Resolve(ctx context.Context, last source.State) (rev source.Revision, state source.State, err error) {
 	o.before = o.obj.Artifact()
 	if o.fetch.unsaved != nil {
@@ -126,7 +126,7 @@ func (o *lockedOrigin) Resolve(ctx context.Context, last source.State) (rev sour
 	return rev, state, o.blame(err)
 }
 
-// signed reports whether a signature is asked for.
+// signed reports whether the object must be verified.
 func (o *lockedOrigin) signed(ctx context.Context) bool {
 	if c, ok := o.obj.(*source.PkgChart); ok && o.obj.Plan().Verify == "" {
 		from, _ := c.Source()
@@ -137,7 +137,8 @@ func (o *lockedOrigin) signed(ctx context.Context) bool {
 	return o.obj.Plan().Verify != ""
 }
 
-// inputs returns the artifacts that the object is made of; of repositories of charts none.
+// inputs returns the artifacts that the object is made from. The artifact of a chart repository is
+// empty.
 func (o *lockedOrigin) inputs(ctx context.Context) ([]artifact.Artifact, error) {
 	needed, err := source.Needed(ctx, o.obj, o.fetch.Env.Sources)
 	var all []artifact.Artifact
@@ -154,7 +155,7 @@ func (o *lockedOrigin) inputs(ctx context.Context) ([]artifact.Artifact, error) 
 	return all, err
 }
 
-// holds reports whether an artifact in the store is what is locked.
+// holds reports whether an artifact in the store matches the lock.
 func (o *lockedOrigin) holds(a artifact.Artifact) bool {
 	if o.fetch.Store == nil {
 		return false
@@ -196,8 +197,8 @@ func (c *lockedContent) Verify(ctx context.Context) (source.Verification, error)
 	return v, c.origin.blame(err)
 }
 
-// WriteTo implements [source.Content]: it fails at the end if what was written is
-// not what is locked.
+// WriteTo implements [source.Content]: after writing, it fails if the content does not match the
+// lock.
 func (c *lockedContent) WriteTo(ctx context.Context, w io.Writer) (source.Report, error) {
 	o := c.origin
 	k := newCacheWriter(o.fetch.Env.Cache)
@@ -221,11 +222,11 @@ func (c *lockedContent) WriteTo(ctx context.Context, w io.Writer) (source.Report
 	return report, err
 }
 
-// A measure tells the digests of what is written.
+// A measure computes the digests of what is written.
 type measure struct {
 	io.Writer
-	sum     interface{ Sum() string } // of the writer behind it, nil if that tells no SHA-256
-	hash    hash.Hash                 // in its place
+	sum     interface{ Sum() string } // of the underlying writer, if it computes a SHA-256 itself
+	hash    hash.Hash                 // used if sum is nil
 	pipe    *io.PipeWriter
 	content chan string
 }
@@ -259,14 +260,14 @@ func (m *measure) Sum() string {
 	return "sha256:" + hex.EncodeToString(m.hash.Sum(nil))
 }
 
-// end returns the digests of what was written: of its content, "" if it is no
-// archive, and of its bytes.
+// end returns the digests of what was written: of its content, "" if it is not an archive, and of
+// its bytes.
 func (m *measure) end() (content, digest string) {
 	m.pipe.Close()
 	return <-m.content, m.Sum()
 }
 
-// What may have become of what is locked, by kind.
+// losses says, by kind, why locked content may be gone or different.
 var losses = map[string]struct{ gone, different string }{
 	"GitRepository":     {"the history of the repository may have been rewritten, or it was removed", "the server sends something else for it"},
 	"OCIRepository":     {"the manifest was deleted, or the repository moved", "the registry sends something else for it"},
@@ -276,7 +277,7 @@ var losses = map[string]struct{ gone, different string }{
 	"ArtifactGenerator": {"", "its sources are those that are locked: another version of headgate made it"},
 }
 
-// differs says that a pin leads to something else.
+// differs returns the error for a pin that leads to different content.
 func (o *lockedOrigin) differs(err error) error {
 	kind := source.ReferenceTo(o.obj).Kind
 	if kind == "ExternalArtifact" && !source.External(o.obj) {
@@ -299,8 +300,8 @@ func (o *lockedOrigin) lost(problem, hint string, err error) error {
 		"locked revision %s %s: %w: %s; headgate update %s/%s locks what there is now", pin, words[problem], err, hint, strings.ToLower(name.Kind), name.Metadata.Name)}}
 }
 
-// blame makes an error that says of what is locked that it is gone or another one of
-// that kind.
+// blame turns an error that means that locked content is gone or different into a
+// [source.PinError]. It returns other errors unchanged.
 func (o *lockedOrigin) blame(err error) error {
 	for step, ok := errors.AsType[*source.StepError](err); ok; step, ok = errors.AsType[*source.StepError](step.Err) {
 		if step.Reason == "AuthenticationFailed" { // also because a Secret is missing
@@ -321,8 +322,8 @@ func (o *lockedOrigin) blame(err error) error {
 	return err
 }
 
-// allOrNothing does the objects; what it stored is published if each of them is what
-// is locked, and removed otherwise.
+// allOrNothing fetches all objects. If each of them matches the lock, it saves their statuses;
+// otherwise it withdraws everything that was stored.
 func (f *fetch) allOrNothing(ctx context.Context, yield func(Result, error) bool) {
 	var all []finished
 	failed := false
@@ -357,18 +358,18 @@ type pendingSave struct {
 	state  source.State
 }
 
-// hold is the Save of a reconciler whose work is published later, or not.
+// hold is the Save of the reconciler: it keeps the state until allOrNothing saves or drops it.
 func (f *fetch) hold(_ context.Context, obj source.Object, state source.State) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.unsaved[obj] == nil { // its origin was not asked
+	if f.unsaved[obj] == nil { // its origin was not contacted
 		f.unsaved[obj] = new(pendingSave)
 	}
 	f.unsaved[obj].state = state
 	return nil
 }
 
-// withdraw takes back what was stored of an object.
+// withdraw undoes the storing of an object.
 func (f *fetch) withdraw(ctx context.Context, obj source.Object, was *pendingSave) error {
 	stored := *obj.Artifact()
 	dir, err := source.Address(obj)

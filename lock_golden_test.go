@@ -25,7 +25,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden lock anew")
 
-// memoryBucket is a bucket of objects whose ETag is their text.
+// memoryBucket is a bucket whose objects have their text as ETag.
 type memoryBucket []bucket.Object
 
 func (m memoryBucket) List(context.Context, string) iter.Seq2[bucket.Object, error] {
@@ -42,7 +42,7 @@ func (m memoryBucket) Open(_ context.Context, o bucket.Object, offset int64) (io
 	return io.NopCloser(strings.NewReader(o.ETag[offset:])), nil
 }
 
-// archive returns files in a tar.gz that no compressor decides about.
+// archive returns files in a tar.gz whose bytes do not depend on a compressor.
 func archive(t *testing.T, names ...string) []byte {
 	var entries []testenv.Entry
 	for i := 0; i < len(names); i += 2 {
@@ -57,7 +57,7 @@ func archive(t *testing.T, names ...string) []byte {
 	return out.Bytes()
 }
 
-// A lock of all kinds, and all contents, are the same on every system.
+// A lock of all kinds, and all its digests, are the same on every operating system.
 func TestLockGolden(t *testing.T) {
 	app, lib := testenv.NewRepo(t), testenv.NewRepo(t)
 	app.AnnotatedTag("v1.0.0", app.Commit(testenv.Commit{Branch: "master", Message: "first", Files: files("app.yaml", "kind: App\n", "values.yaml", "size: 2\n")}), "first release")

@@ -24,7 +24,7 @@ import (
 	"github.com/headgate-io/headgate/source/lock"
 )
 
-// upstreams are servers of all kinds, and the objects that come from them.
+// upstreams are servers of all kinds and the objects fetched from them.
 type upstreams struct {
 	t        *testing.T
 	git      *testenv.Server
@@ -33,12 +33,12 @@ type upstreams struct {
 	s3       *testenv.Store
 
 	documents map[string]string // by KIND/NAME
-	move      map[string]func() // moves what an object comes from on
-	lose      map[string]func() // removes what is locked of it
+	move      map[string]func() // publishes new content at the upstream of an object
+	lose      map[string]func() // removes the locked content of an object
 }
 
-// startUpstreams has objects whose pins are independent of each other: each has an
-// upstream of its own on the shared servers.
+// startUpstreams starts the servers with objects whose pins are independent: each object has its
+// own upstream on the shared servers.
 func startUpstreams(t *testing.T) *upstreams {
 	u := &upstreams{t: t, registry: testenv.StartRegistry(t, testenv.RegistryConfig{}), charts: testenv.StartCharts(t, testenv.ChartsConfig{}),
 		s3: testenv.StartS3(t, testenv.StoreConfig{}), documents: map[string]string{}, move: map[string]func(){}, lose: map[string]func(){}}
@@ -156,7 +156,7 @@ func files(parts ...string) fstest.MapFS {
 	return tree
 }
 
-// set returns the named objects and those that they need.
+// set returns the named objects and the objects that they need.
 func (u *upstreams) set(names ...string) *source.Set {
 	u.t.Helper()
 	set := new(source.Set)
@@ -185,8 +185,8 @@ func (u *upstreams) reset() {
 
 var s3Origins = headgate.Origins{Buckets: map[string]bucket.Provider{"generic": s3.Connect}}
 
-// locked fetches a set as it is locked, and returns the errors by object; "" is that
-// of the whole.
+// locked fetches a set with Locked, and returns the errors by object; the key "" has the error of
+// the whole fetch.
 func locked(ctx context.Context, set *source.Set, o headgate.Options) map[string]error {
 	o.Origins, o.Locked = s3Origins, true
 	errs := map[string]error{}
@@ -201,7 +201,7 @@ func locked(ctx context.Context, set *source.Set, o headgate.Options) map[string
 	return errs
 }
 
-// lockAll locks a set, and returns the entries and the contents of the artifacts.
+// lockAll locks a set, and returns the lock entries and the contents of the artifacts.
 func lockAll(t *testing.T, set *source.Set) (lock.Entries, map[source.Reference]string) {
 	t.Helper()
 	store, entries := openStore(t), lock.Entries{}
@@ -224,7 +224,7 @@ func lockAll(t *testing.T, set *source.Set) (lock.Entries, map[source.Reference]
 	return again, contents(t, store, set)
 }
 
-// contents returns what the artifacts of a set hold.
+// contents returns the contents of the artifacts of a set.
 func contents(t *testing.T, store *artifact.Store, set *source.Set) map[source.Reference]string {
 	t.Helper()
 	all := map[source.Reference]string{}
@@ -252,7 +252,7 @@ func contents(t *testing.T, store *artifact.Store, set *source.Set) map[source.R
 	return all
 }
 
-// empty demands that nothing is stored.
+// empty requires that nothing is stored.
 func empty(t *testing.T, store *artifact.Store) {
 	t.Helper()
 	for a, err := range store.All() {
@@ -260,8 +260,8 @@ func empty(t *testing.T, store *artifact.Store) {
 	}
 }
 
-// Whatever the upstreams do, a random set is fetched as it was locked, into an empty
-// store; a pin that is lost is named, and nothing is stored.
+// Whatever the upstreams do, a random set is fetched as locked into an empty store. The error names
+// a pin that is lost, and then nothing is stored.
 func TestLocked(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -269,7 +269,7 @@ func TestLocked(t *testing.T) {
 			u, random := startUpstreams(t), rand.New(rand.NewPCG(seed, 20))
 			names := slices.Sorted(maps.Keys(u.documents))
 			random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-			if seed > 0 { // the first has all
+			if seed > 0 { // the first has all objects
 				names = names[:3+random.IntN(len(names)-3)]
 			}
 			set := u.set(names...)
@@ -311,7 +311,7 @@ func TestLocked(t *testing.T) {
 	}
 }
 
-// lostBefore reports whether an object failed because a pin of what it needs was lost.
+// lostBefore reports whether an object failed because the pin of one of its needs was lost.
 func lostBefore(errs map[string]error) bool {
 	for _, err := range errs {
 		if _, pin := errors.AsType[*source.PinError](err); pin {
@@ -321,7 +321,7 @@ func lostBefore(errs map[string]error) bool {
 	return false
 }
 
-// What is locked is asked for by name: no refs, tags or indexes are listed.
+// Locked content is requested by name: Fetch lists no refs, tags or indexes.
 func TestLockedRequests(t *testing.T) {
 	u := startUpstreams(t)
 	for name, want := range map[string]map[testenv.Phase]int{
@@ -353,7 +353,7 @@ func TestLockedRequests(t *testing.T) {
 	}
 }
 
-// What is changed on its way is never stored, at whatever byte.
+// Content that is changed in transit, at any byte, is never stored.
 func TestLockedTampering(t *testing.T) {
 	u := startUpstreams(t)
 	for name, of := range map[string]struct {
@@ -380,7 +380,7 @@ func TestLockedTampering(t *testing.T) {
 			}
 		}
 	}
-	// valid, and yet not what is locked
+	// valid, but not the locked content
 	entries, _ := lockAll(t, u.set("PkgChart/web", "Bucket/assets"))
 	u.charts.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0", Files: map[string]string{"new": "file\n"}})
 	store := openStore(t)
@@ -391,13 +391,13 @@ func TestLockedTampering(t *testing.T) {
 	empty(t, store)
 }
 
-// A lock that says nothing of an object, or something about another spec, is told
-// before anything is asked.
+// An object that is missing in the lock, or whose spec has changed, is reported before anything is
+// requested.
 func TestLockedStale(t *testing.T) {
 	u := startUpstreams(t)
 	entries, _ := lockAll(t, u.set("PkgChart/web"))
 	u.documents["PkgChart/web"] = strings.Replace(u.documents["PkgChart/web"], "chart: web", "chart: other", 1)
-	u.documents["PkgRepository/charts"] = strings.Replace(u.documents["PkgRepository/charts"], "5m", "6m", 1) // which does not matter
+	u.documents["PkgRepository/charts"] = strings.Replace(u.documents["PkgRepository/charts"], "5m", "6m", 1) // must make no difference
 	u.reset()
 	err := locked(t.Context(), u.set("PkgChart/web", "Bucket/assets"), headgate.Options{Lock: entries, Store: openStore(t)})[""]
 	for _, want := range []string{"PkgChart/default/web: its spec has changed", "Bucket/default/assets: is not in the lock"} {
@@ -410,8 +410,7 @@ func TestLockedStale(t *testing.T) {
 	}
 }
 
-// Each way in which a lock and an object do not go together has an error that names
-// what is wrong.
+// Each mismatch between a lock and an object has an error that names it.
 func TestLockedErrors(t *testing.T) {
 	u := startUpstreams(t)
 	entries, _ := lockAll(t, u.set("PkgChart/app", "PkgChart/web"))
@@ -485,7 +484,7 @@ func TestLockedErrors(t *testing.T) {
 	}
 }
 
-// What an artifact was before comes back when another object is not what is locked.
+// The earlier artifact is restored if another object does not match the lock.
 func TestLockedWithdrawn(t *testing.T) {
 	u := startUpstreams(t)
 	names := []string{"Bucket/assets", "OCIRepository/copied"}
@@ -517,13 +516,13 @@ func TestLockedWithdrawn(t *testing.T) {
 	if stored != 2 {
 		t.Errorf("%d artifacts are stored", stored)
 	}
-	// without a ledger, too
+	// the same without a ledger
 	if errs := locked(t.Context(), u.set(names...), headgate.Options{Lock: now, Store: store, Parallel: 1}); len(errs) != 2 {
 		t.Errorf("%v", errs)
 	}
 }
 
-// Signatures in registries are verified of what is locked: by the digest alone.
+// Signatures in registries are verified for locked artifacts by digest alone.
 func TestLockedSigned(t *testing.T) {
 	u, signer := startUpstreams(t), testenv.NewCosign(t, 1)
 	for _, path := range []string{"team/copied", "charts/regweb"} {

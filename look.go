@@ -7,13 +7,13 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// look asks the origin of an object, and stores nothing.
+// look contacts the origin of an object without storing anything.
 func (f *fetch) look(ctx context.Context, r *Result) error {
-	_, generator := r.Object.(*source.ArtifactGenerator) // has no revision: what it makes has
+	_, generator := r.Object.(*source.ArtifactGenerator) // a generator has no revision, only its artifacts have
 	if generator || f.Locked && specOnly(r.Object) {
 		return nil
 	}
-	source.AssignGeneration(r.Object, nil) // it is part of the version of a chart, as a first fetch would make it
+	source.AssignGeneration(r.Object, nil) // part of the version of a chart; the same as in a first fetch
 	obj, err := f.alone(ctx, r.Object)
 	if err != nil {
 		return err
@@ -26,14 +26,14 @@ func (f *fetch) look(ctx context.Context, r *Result) error {
 	defer cancel()
 	if f.Until == source.StepVerify {
 		err = r.verify(ctx, from)
-	} else if r.Revision.ID == "" { // reconciling has not found it out
+	} else if r.Revision.ID == "" { // reconcile has not found it
 		r.Revision, _, err = from.Resolve(ctx, nil)
 	}
 	return source.Conceal(err, from)
 }
 
-// alone returns obj without its includes, which have to exist: what is found out
-// is about obj itself.
+// alone returns a copy of obj without its includes, so that the result is about obj alone. The
+// includes must exist.
 func (f *fetch) alone(ctx context.Context, obj source.Object) (source.Object, error) {
 	g, ok := obj.(*source.GitRepository)
 	if !ok || len(g.Spec.Include) == 0 {
@@ -47,7 +47,7 @@ func (f *fetch) alone(ctx context.Context, obj source.Object) (source.Object, er
 	return &alone, nil
 }
 
-// verify fetches the object of r, and checks its signature.
+// verify fetches the object of r and checks its signature.
 func (r *Result) verify(ctx context.Context, from source.Origin) error {
 	if err := unsigned(r.Object); err != nil {
 		return err
@@ -71,7 +71,7 @@ func (r *Result) verify(ctx context.Context, from source.Origin) error {
 
 var errNotAsked = fmt.Errorf("spec.verify is not set: nothing was verified: %w", source.ErrVerification)
 
-// unsigned returns why nothing of obj can be verified, nil if something may be.
+// unsigned returns the reason why nothing of obj can be verified, or nil if something may be.
 func unsigned(obj source.Object) error {
 	switch o := obj.(type) {
 	case *source.Bucket:

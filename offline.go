@@ -19,11 +19,11 @@ import (
 	"github.com/headgate-io/headgate/source/lock"
 )
 
-// Absent is the Problem of a [source.PinError] about what is locked and, without
-// a request, cannot be had.
+// Absent is the Problem of a [source.PinError] if the locked content is not available without
+// contacting the origin.
 const Absent = "absent"
 
-// A contentRecord is what the cache has of locked content beside its bytes.
+// A contentRecord is what the cache stores about locked content beside its bytes.
 type contentRecord struct {
 	File         string              `json:"file"` // of the artifact
 	Metadata     map[string]string   `json:"metadata,omitempty"`
@@ -35,10 +35,11 @@ type contentRecord struct {
 type localCopy struct {
 	contentRecord
 	open  func() (io.ReadCloser, error)
-	bytes bool // the lock has the digest of its bytes
+	bytes bool // the lock has the digest of the bytes
 }
 
-// Verify implements [source.Content]: it returns what was found when the origin was asked.
+// Verify implements [source.Content]: it returns the result of the verification when the content
+// was fetched.
 func (c *localCopy) Verify(context.Context) (source.Verification, error) { return c.Verification, nil }
 
 // WriteTo implements [source.Content].
@@ -55,13 +56,13 @@ func (c *localCopy) WriteTo(_ context.Context, w io.Writer) (source.Report, erro
 // Close implements [source.Content].
 func (c *localCopy) Close() error { return nil }
 
-// atHand finds what is locked in the store or the cache.
+// atHand looks for the locked content in the store, the bundle and the cache.
 func (o *lockedOrigin) atHand(ctx context.Context, signed bool) (rev source.Revision, found bool, err error) {
 	o.copy = nil
 	if a := o.before; a != nil && a.Revision == o.want.Revision && o.holds(*a) {
 		o.copy = &localCopy{contentRecord: known(o.obj, *a), open: func() (io.ReadCloser, error) { return o.fetch.Store.Open(*a) }}
 	}
-	if o.copy == nil || signed && o.copy.Verification == (source.Verification{}) { // what was verified is preferred
+	if o.copy == nil || signed && o.copy.Verification == (source.Verification{}) { // content that was verified is preferred
 		other, err := o.bundled(ctx)
 		if other == nil && err == nil {
 			other = o.cached()
@@ -85,10 +86,10 @@ func (o *lockedOrigin) atHand(ctx context.Context, signed bool) (rev source.Revi
 	return rev, true, err
 }
 
-// aboutAnnotation is where a bundle has what is known of content.
+// aboutAnnotation is the annotation of a bundle that has the contentRecord, as JSON.
 const aboutAnnotation = "dev.headgate.about"
 
-// bundled returns what the bundle has of the object, nil if that is nothing.
+// bundled returns the content of the object in the bundle, or nil if the bundle has none.
 func (o *lockedOrigin) bundled(ctx context.Context) (*localCopy, error) {
 	if o.fetch.Bundle == nil {
 		return nil, nil
@@ -110,7 +111,7 @@ func (o *lockedOrigin) bundled(ctx context.Context) (*localCopy, error) {
 	return c, nil
 }
 
-// known returns what the status of obj says of its artifact in the store.
+// known returns what the status of obj says about its artifact in the store.
 func known(obj source.Object, a artifact.Artifact) contentRecord {
 	k := contentRecord{File: path.Base(a.Path), Metadata: a.Metadata}
 	if c, ok := obj.(*source.PkgChart); ok {
@@ -127,9 +128,9 @@ func bundleName(obj source.Object) string {
 	return strings.ReplaceAll(source.ReferenceTo(obj).String(), "/", ".")
 }
 
-// Bundled returns the artifact of obj, which store has, for [oci.WriteBundle]; a
-// fetch with the bundle takes it from there. That its signature was verified is told
-// along, the signature is not.
+// Bundled returns the artifact of obj in store for [oci.WriteBundle]. A fetch with that bundle
+// reads the artifact from it. The bundle records that the signature was verified, but does not
+// contain the signature. The object must have an artifact.
 func Bundled(obj source.Object, store *artifact.Store) (oci.Bundled, error) {
 	a := *obj.Artifact()
 	about := known(obj, a)
@@ -141,7 +142,7 @@ func Bundled(obj source.Object, store *artifact.Store) (oci.Bundled, error) {
 		Revision: a.Revision, Source: source.OriginOf(obj), Annotations: map[string]string{aboutAnnotation: string(text)}}}, err
 }
 
-// cached returns what the cache has of the object as it is locked, nil if that is nothing.
+// cached returns the locked content of the object from the cache, or nil if the cache has none.
 func (o *lockedOrigin) cached() *localCopy {
 	cache, key := o.fetch.Env.Cache, o.key(*o.want)
 	if cache == nil {
@@ -161,16 +162,16 @@ func (o *lockedOrigin) cached() *localCopy {
 	return c
 }
 
-// suffix is what follows the key of content in that of what is known of it.
+// suffix is appended to the key of content for the key of its contentRecord.
 func (contentRecord) suffix() string { return "\x00about" }
 
-// key is that of locked content in the cache. It names the spec, with the names of the
-// Secrets that it was fetched with.
+// key returns the key of locked content in the cache. It includes the spec, and with it the names
+// of the Secrets that the content was fetched with.
 func (o *lockedOrigin) key(e lock.Entry) string {
 	return "locked 1\x00" + source.ReferenceTo(o.obj).String() + "\x00" + string(source.CanonicalSpec(o.obj)) + "\x00" + e.Revision + "\x00" + e.Content + e.Digest
 }
 
-// A cacheWriter writes fetched content to the cache as well. A failure to do so is no error.
+// A cacheWriter also writes fetched content to the cache. It ignores failures to do so.
 type cacheWriter struct {
 	cache *artifact.Cache
 	draft *artifact.Draft
@@ -192,7 +193,7 @@ func (k *cacheWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// keep keeps what was written under key.
+// keep stores the written content and its contentRecord under key.
 func (k *cacheWriter) keep(key string, a contentRecord) {
 	if k.err == nil {
 		k.err = k.draft.Commit(key)
@@ -210,7 +211,7 @@ func (k *cacheWriter) close() {
 	}
 }
 
-// absent says that what is locked is not at hand.
+// absent returns the error for locked content that is not available locally.
 func (o *lockedOrigin) absent() error {
 	return &source.PinError{Problem: Absent, Err: fmt.Errorf("the locked revision %s is not at hand", o.want.Revision)}
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/headgate-io/headgate/source/provenance"
 )
 
-// Artifacts of all kinds have a provenance, which is the same wherever the content came
-// from, and which the library of in-toto accepts.
+// Artifacts of all kinds have a provenance. It is the same whether the content comes from the
+// origin, the store or the cache, and the in-toto library accepts it.
 func TestProvenance(t *testing.T) {
 	u := startUpstreams(t)
 	names := slices.Sorted(maps.Keys(u.documents))
@@ -57,7 +57,7 @@ func TestProvenance(t *testing.T) {
 		return texts
 	}
 	first := fetch(headgate.Options{Store: openStore(t)})
-	if len(first) < len(names)-2 { // a repository in a registry and a generator have no artifact of their own
+	if len(first) < len(names)-2 { // an OCI chart repository and a generator have no artifact of their own
 		t.Errorf("%d statements about %d objects", len(first), len(names))
 	}
 	entries, _ := lockAll(t, u.set(names...))
@@ -100,7 +100,8 @@ func TestProvenance(t *testing.T) {
 		}
 	}
 
-	// One that is lost before its provenance is known fails, and all others are taken back.
+	// If an artifact is lost before its provenance is known, the object fails and all others are
+	// withdrawn.
 	dir := t.TempDir()
 	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: dir})
 	must(t, err)
@@ -128,7 +129,7 @@ func TestProvenance(t *testing.T) {
 
 var hexes = regexp.MustCompile(`[0-9a-f]{40,}`)
 
-// valid demands that a text is a statement with the provenance of SLSA.
+// valid requires that a text is a statement with a SLSA provenance.
 func valid(t *testing.T, text []byte) {
 	t.Helper()
 	var statement intoto.Statement

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// programs returns the files of the programs that a document shows.
+// programs returns the files of the programs in a document.
 func programs(t *testing.T, file string) (files []string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -35,7 +35,7 @@ func goCommand(t *testing.T, args ...string) {
 	}
 }
 
-// The program in the README fetches, and finds nothing new the next time.
+// The program in the README fetches, and finds nothing new the second time.
 func TestReadme(t *testing.T) {
 	files := programs(t, "README.md")
 	if len(files) != 1 {
@@ -68,6 +68,6 @@ func TestEmbedding(t *testing.T) {
 		t.Error("there is no program")
 	}
 	for _, file := range files {
-		goCommand(t, "vet", file) // which compiles, and does not link
+		goCommand(t, "vet", file) // compiles without linking
 	}
 }

@@ -22,25 +22,24 @@ import (
 	"github.com/headgate-io/headgate/internal/durable"
 )
 
-// A CacheConfig says where a [Cache] lives and how much it holds.
+// A CacheConfig configures a [Cache].
 type CacheConfig struct {
 	Dir      string // root directory; created with mode 0700
-	MaxBytes int64  // size of all entries together; default the smaller of 1 GiB and a tenth of the volume, negative means no limit
+	MaxBytes int64  // size of all entries together; default: the smaller of 1 GiB and a tenth of the volume; negative: no limit
 }
 
-// A Cache keeps content on disk by key, for any number of objects and
-// processes. It may forget any entry at any time: those used longest ago go
-// first, as soon as the entries take more than MaxBytes. One process keeps to
-// that limit; each further one may exceed it by a sixteenth at a time.
+// A Cache stores content on disk by key, for any number of objects and processes. It may delete any
+// entry at any time: when the entries take more than MaxBytes, it deletes the least recently used
+// entries first. One process keeps to that limit; each further process may exceed it by a sixteenth
+// at a time.
 //
-// What comes out is what was put in: an entry that a crash or a disk damaged
-// is no entry. Entries are written beside and renamed, so a reader never sees
-// half of one; they are not flushed to the disk, for losing one is no loss.
+// Open returns exactly the content that was stored: an entry damaged by a crash or by the disk
+// counts as missing. Entries are written to a temporary file and renamed, so a reader never sees a
+// partial entry. They are not flushed to the disk, because losing an entry does no harm.
 //
-// A key is any text. It must name everything that decides about the content
-// and about who may see it: of content that needs credentials it names them,
-// too. No key, nor anything that it could be read from, is written down: files
-// are named by the SHA-256 of their key.
+// A key is any text. It must identify everything that determines the content and who may see it:
+// the key of content that needs credentials includes them. The cache never writes a key to disk:
+// files are named by the SHA-256 of their key.
 type Cache struct {
 	root  *os.Root
 	limit int64
@@ -53,15 +52,14 @@ type Cache struct {
 	hits, misses atomic.Int64 // of Open
 }
 
-// Directories of a cache. Files in them have names without meaning, but for
-// those that are the SHA-256 of a key.
+// Directories of a cache. A file has a random name unless it is named by the SHA-256 of a key.
 const (
 	cacheEntries = "entry" // by key
 	cacheTemp    = "tmp"   // being written
 	cacheLocks   = "lock"  // by key, see [Cache.Lock]
 )
 
-// OpenCache opens a cache, and creates its directory when there is none.
+// OpenCache opens a cache, and creates its directory if there is none.
 func OpenCache(c CacheConfig) (*Cache, error) {
 	root, err := openDir(c.Dir)
 	if err != nil {
@@ -73,7 +71,7 @@ func OpenCache(c CacheConfig) (*Cache, error) {
 	return &Cache{root: root, limit: bound(c.MaxBytes, 0), temp: tempDir{root, cacheTemp}}, nil
 }
 
-// Close releases the directory. Files that the cache handed out stay readable.
+// Close closes the directory. Files that the cache returned stay readable.
 func (c *Cache) Close() error { return c.root.Close() }
 
 // A cacheKey is the SHA-256 of a key.
@@ -83,19 +81,19 @@ func keyOf(key string) cacheKey { return sha256.Sum256([]byte(key)) }
 
 func (k cacheKey) in(dir string) string { return dir + "/" + hex.EncodeToString(k[:]) }
 
-// An Entry is the content of an open entry of a [Cache]: it reads, seeks and
-// reads at offsets, the latter from any number of goroutines. It stays
-// readable when the cache forgets it meanwhile.
+// An Entry is the content of an open entry of a [Cache]: it reads, seeks and reads at offsets, the
+// latter from any number of goroutines. It stays readable if the cache deletes the entry meanwhile.
+// The caller must close it.
 type Entry struct {
 	*io.SectionReader
 	file *os.File
 }
 
-// Close ends the reading.
+// Close closes the file of the entry.
 func (e *Entry) Close() error { return e.file.Close() }
 
-// Open opens the entry of key, after having checked all of it. The error wraps
-// [fs.ErrNotExist] when there is none.
+// Open opens the entry of key after checking all of its content. The error wraps [fs.ErrNotExist]
+// if there is no intact entry.
 func (c *Cache) Open(key string) (*Entry, error) {
 	e, err := c.open(keyOf(key))
 	if err != nil {
@@ -123,13 +121,13 @@ func (c *Cache) open(id cacheKey) (*Entry, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	now := time.Now()
-	c.root.Chtimes(name, now, now) // used just now, for shrink; a failure costs nothing but order
+	c.root.Chtimes(name, now, now) // mark as used, for shrink; a failure affects only the order
 	return &Entry{io.NewSectionReader(f, 0, size), f}, nil
 }
 
-// Put stores what write writes as the entry of key, in place of the one that
-// is there. When write or one of its writes fails nothing changes; the error
-// is a [LimitError] when the content alone exceeds the cache.
+// Put stores the output of write as the entry of key and replaces an existing entry. If write or
+// one of its writes fails, nothing changes. The error is a [LimitError] if the content alone
+// exceeds the cache.
 func (c *Cache) Put(key string, write func(io.Writer) error) error {
 	d, err := c.Create()
 	if err != nil {
@@ -145,7 +143,7 @@ func (c *Cache) Put(key string, write func(io.Writer) error) error {
 	return d.Commit(key)
 }
 
-// most is how much content an entry may have.
+// most returns the maximum size of the content of an entry, in bytes.
 func (c *Cache) most() int64 { return c.limit - min(c.limit, sumSize) }
 
 // Remove removes the entry of key, if there is one.
@@ -156,10 +154,10 @@ func (c *Cache) Remove(key string) error {
 	return nil
 }
 
-// Lock takes the lock of key, which orders the goroutines and processes that
-// use this directory and ask for it; entries have nothing to do with it. It
-// waits until it has the lock or ctx ends. The lock ends with unlock, which may
-// be called more than once, or with the process.
+// Lock acquires the lock of key. Locks serialize the goroutines and processes that use this
+// directory and call Lock; they do not affect entries. Lock waits until it has the lock or ctx
+// ends. The lock is released by unlock, which may be called more than once, or when the process
+// exits.
 func (c *Cache) Lock(ctx context.Context, key string) (unlock func(), err error) {
 	defer wrap(&err, "lock cache")
 	name := keyOf(key).in(cacheLocks)
@@ -168,24 +166,23 @@ func (c *Cache) Lock(ctx context.Context, key string) (unlock func(), err error)
 		return nil, err
 	}
 	return sync.OnceFunc(func() {
-		c.root.Remove(name) // while no other process can hold it; what is left, evict removes
+		c.root.Remove(name) // while no other process can hold it; sweep removes files that are left
 		end()
 	}), nil
 }
 
-// An entry is a file: the content and a sum, the BLAKE3 of the hash of its key
-// and the content.
+// An entry is a file with the content, followed by a checksum: the BLAKE3 hash of the hash of the
+// key and the content.
 const sumSize = 32
 
-// A Draft is an entry being written, for content that comes in no order or is
-// used while the cache already has it. It ends with Commit or Discard, neither
-// of which closes the file.
+// A Draft is an entry being written, for content that is not written in order or that is still used
+// when the cache already has it. It ends with Commit or Discard, neither of which closes the file.
 type Draft struct {
 	cache *Cache
 	file  *tempFile
 }
 
-// Create begins a draft: an empty file that disappears unless it is committed.
+// Create begins a draft: an empty file that is deleted unless it is committed.
 func (c *Cache) Create() (*Draft, error) {
 	f, err := c.temp.create()
 	if err != nil {
@@ -194,13 +191,12 @@ func (c *Cache) Create() (*Draft, error) {
 	return &Draft{c, f}, nil
 }
 
-// File is where the content goes. The caller closes it.
+// File returns the file for the content. The caller closes it.
 func (d *Draft) File() *os.File { return d.file.File }
 
-// Commit makes what the file holds the entry of key, in place of the one that
-// is there. The content must not change any more; more may be written behind
-// it by the cache. The error is a [LimitError] when the content alone exceeds
-// the cache.
+// Commit makes the content of the file the entry of key and replaces an existing entry. The caller
+// must not change the content afterwards; the cache appends its checksum to the file. The error is
+// a [LimitError] if the content alone exceeds the cache.
 func (d *Draft) Commit(key string) (err error) {
 	defer wrap(&err, "store cache entry")
 	id := keyOf(key)
@@ -225,12 +221,11 @@ func (d *Draft) Commit(key string) (err error) {
 	return d.cache.account(size + sumSize)
 }
 
-// Discard removes the file, unless it was committed. It stays usable while it
-// is open.
+// Discard removes the file unless it was committed. An open file stays usable.
 func (d *Draft) Discard() { d.file.discard() }
 
-// checkEntry returns the length of the content of f. The error wraps
-// fs.ErrNotExist when f is not a whole entry.
+// checkEntry returns the length of the content of f. The error wraps fs.ErrNotExist if f is not an
+// intact entry.
 func checkEntry(f *os.File, id cacheKey) (int64, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -268,9 +263,9 @@ func entrySum(r io.ReaderAt, size int64, id cacheKey) ([]byte, error) {
 	return h.Sum(nil), err
 }
 
-// account counts the entries when size more bytes may have made the cache too
-// large, and removes the oldest of those that are too much and a sixteenth more,
-// so that not every Put comes here. Other processes may do so at the same time.
+// account reserves size bytes. If the cache may have become too large, it counts the entries and
+// removes the least recently used ones, a sixteenth more than necessary, so that not every Put has
+// to count. Other processes may do so at the same time.
 func (c *Cache) account(size int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -281,7 +276,7 @@ func (c *Cache) account(size int64) error {
 		if total <= c.limit {
 			return total
 		}
-		return max(c.limit-c.limit/16, size) // the newest fits alone
+		return max(c.limit-c.limit/16, size) // the newest entry fits alone
 	})
 	c.room = min(c.limit/16, c.limit-left)
 	for _, dir := range []string{cacheTemp, cacheLocks} {
@@ -292,13 +287,13 @@ func (c *Cache) account(size int64) error {
 	return err
 }
 
-// entries lists the entries, those used longest ago first.
+// entries lists the entries, least recently used first.
 func (c *Cache) entries() (list []fs.FileInfo, total int64, err error) {
 	all, err := readDir(c.root, cacheEntries)
 	for _, e := range all {
 		info, err := e.Info()
 		if err != nil || !info.Mode().IsRegular() {
-			continue // another process was faster
+			continue // another process has removed it
 		}
 		list = append(list, info)
 		total += info.Size()
@@ -313,15 +308,14 @@ func (c *Cache) Size() (int64, error) {
 	return total, err
 }
 
-// Clear removes all entries, and returns their number and size. Those that are
-// open stay readable, and take their space until they are closed.
+// Clear removes all entries and returns their number and size. Open entries stay readable, and take
+// their space until they are closed.
 func (c *Cache) Clear() (entries int, bytes int64, err error) {
 	entries, bytes, _, err = c.shrink(func(int64) int64 { return 0 })
 	return entries, bytes, err
 }
 
-// shrink removes the entries used longest ago until at most most(size of all)
-// bytes are left.
+// shrink removes the least recently used entries until at most most(total size) bytes are left.
 func (c *Cache) shrink(most func(total int64) int64) (removed int, freed, left int64, err error) {
 	list, left, err := c.entries()
 	for limit := most(left); err == nil && left > limit && len(list) > 0; list = list[1:] {
@@ -335,8 +329,8 @@ func (c *Cache) shrink(most func(total int64) int64) (removed int, freed, left i
 	return removed, freed, left, err
 }
 
-// cacheLimit is that of a cache whose configuration names none: the smaller of
-// 1 GiB and a tenth of its volume.
+// cacheLimit returns the default size of a cache in bytes, the smaller of 1 GiB and a tenth of its
+// volume.
 func cacheLimit(dir string) int64 {
 	volume, _, err := durable.Volume(dir)
 	if err != nil || volume <= 0 {

@@ -36,8 +36,8 @@ func packWith(t *testing.T, c *artifact.Cache, tree fs.FS) []byte {
 	return out.Bytes()
 }
 
-// A change compresses what it touches, wherever that moves the rest, and the
-// cache changes no byte.
+// After a change, only the changed blocks are compressed again, even if the change moves the rest.
+// The cache does not change the output.
 func TestCachePack(t *testing.T) {
 	c, dir := openCache(t, artifact.CacheConfig{})
 	tree := sources(300)
@@ -66,7 +66,7 @@ func TestCachePack(t *testing.T) {
 	}
 }
 
-// What the cache has may be damaged, or gone, or impossible to write.
+// The cache may have damaged or missing entries, or be unwritable.
 func TestCachePackDamage(t *testing.T) {
 	tree := sources(100)
 	want := packWith(t, nil, tree)
@@ -76,7 +76,7 @@ func TestCachePackDamage(t *testing.T) {
 		"empty":     func(_, entry string) error { return os.Truncate(entry, 0) },
 		"gone":      func(_, entry string) error { return os.Remove(entry) },
 		"no cache":  func(dir, _ string) error { return os.RemoveAll(dir) },
-		"no space": func(dir, _ string) error { // for files being written
+		"no space": func(dir, _ string) error { // temporary files cannot be created
 			return errors.Join(os.RemoveAll(filepath.Join(dir, "tmp")), os.RemoveAll(filepath.Join(dir, "entry")), os.WriteFile(filepath.Join(dir, "tmp"), nil, 0o600))
 		},
 	} {

@@ -29,7 +29,7 @@ func openCache(t *testing.T, c artifact.CacheConfig) (*artifact.Cache, string) {
 	return cache, c.Dir
 }
 
-// cached returns the content of an entry, "" when there is none.
+// cached returns the content of an entry, "" if there is none.
 func cached(t *testing.T, c *artifact.Cache, key string) string {
 	t.Helper()
 	r, err := c.Open(key)
@@ -113,7 +113,7 @@ func TestCacheDamageIsAMiss(t *testing.T) {
 	}
 }
 
-// An entry under another key's name, as a copy by hand leaves it, is none.
+// An entry under the name of another key, as after a manual copy, counts as missing.
 func TestCacheBindsKey(t *testing.T) {
 	c, dir := openCache(t, artifact.CacheConfig{})
 	must(t, c.Put("a", text("content")))
@@ -155,7 +155,7 @@ func TestCacheEvictsOldest(t *testing.T) {
 	old := time.Now().Add(-time.Hour)
 	for i := range 5 {
 		put(fmt.Sprint(i))
-		for _, name := range files(t, dir) { // one minute between any two
+		for _, name := range files(t, dir) { // one minute apart
 			name = filepath.Join(dir, name)
 			if info, err := os.Stat(name); err != nil || info.ModTime().After(old.Add(30*time.Minute)) {
 				at := old.Add(time.Duration(i) * time.Minute)
@@ -200,7 +200,7 @@ func TestCacheStaysInBudget(t *testing.T) {
 	}
 }
 
-// A draft is written in any order, and stays readable whatever becomes of it.
+// A draft can be written in any order, and stays readable whatever happens to its entry.
 func TestCacheDraft(t *testing.T) {
 	c, dir := openCache(t, artifact.CacheConfig{MaxBytes: 1000})
 	d, err := c.Create()

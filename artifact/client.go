@@ -22,39 +22,38 @@ import (
 
 // A Client fetches artifacts by their URL (reference A7). The zero value works.
 //
-// An artifact without a digest is refused, and nothing of its content is
-// handed out before all of it has been checked. Requests carry no credentials.
-// Redirects, five at most, lead to http and https only, and never from https
-// to http. A connection that brings no byte for 30 seconds counts as broken.
+// The client refuses an artifact without a digest, and returns no content before it has checked all
+// of it. Requests carry no credentials. It follows at most five redirects, only to http and https,
+// and never from https to http. A connection that delivers no byte for 30 seconds counts as broken.
 type Client struct {
-	// HTTP sends the requests; its CheckRedirect is not used. Default: a
-	// client that knows no proxy and no cookies, and connects anew for each
-	// request.
+	// HTTP sends the requests; its CheckRedirect is ignored. Default: a client without a proxy and
+	// cookies that opens a connection for each request.
 	HTTP *http.Client
-	// Allow returns why no request may be sent to a URL, that of a redirect too, nil if one may. Default: all may.
+	// Allow returns an error if no request may be sent to a URL, including the target of a
+	// redirect. Default: all are allowed.
 	Allow    func(*url.URL) error
-	MaxBytes int64         // size of an artifact; default 1 GiB, negative means no limit
-	Attempts int           // requests for one artifact, first one included; default 5
-	Pause    time.Duration // before the second request, doubled for each further one; default 500ms, negative means none
+	MaxBytes int64         // size of an artifact; default 1 GiB, negative: no limit
+	Attempts int           // requests for one artifact, including the first; default 5
+	Pause    time.Duration // before the second request, doubled for each further one; default 500ms, negative: none
 	// Temp creates the spool, as [Limits.Temp] does.
 	Temp func() (*os.File, error)
 }
 
 const (
-	maxPause = 30 * time.Second // between requests, also if the server asks for more
+	maxPause = 30 * time.Second // between requests, even if the server asks for more
 	idleTime = 30 * time.Second // without a byte from the server
 )
 
-// Open fetches a and checks its digest. Close the content to remove the spool.
+// Open fetches a and checks its digest. The caller must close the content, which removes the spool.
 //
-// It tries again, from where the transfer broke when the server can continue,
-// after errors of the connection, a stall, and the statuses 408, 429 and 5xx
-// except 501. It waits as long as the server asks, 30 seconds at most.
+// It retries after connection errors, a stall, and the statuses 408, 429 and 5xx except 501. It
+// resumes where the transfer broke if the server supports that. It waits as long as the server
+// asks, at most 30 seconds.
 //
-// The error wraps [fs.ErrNotExist] when the server says that there is no such
-// artifact, [fs.ErrPermission] when it refuses access, [fs.ErrInvalid] when
-// a has no digest or no usable URL; it is a [DigestError] when the content has
-// another digest, and a [LimitError] when it is larger than MaxBytes.
+// The error wraps [fs.ErrNotExist] if the server says that there is no such artifact,
+// [fs.ErrPermission] if it refuses access, and [fs.ErrInvalid] if a has no digest or no usable URL.
+// It is a [DigestError] if the content has another digest, and a [LimitError] if it is larger than
+// MaxBytes.
 func (c *Client) Open(ctx context.Context, a Artifact) (io.ReadSeekCloser, error) {
 	content, err := c.open(ctx, a)
 	if err != nil {
@@ -131,7 +130,7 @@ func (c *Client) client() *http.Client {
 	return &client
 }
 
-// errRedirect is wrapped by errors about redirects that are not followed.
+// errRedirect is wrapped by the errors for refused redirects.
 var errRedirect = errors.New("redirect refused")
 
 func (c *Client) checkRedirect(r *http.Request, via []*http.Request) error {
@@ -152,8 +151,8 @@ func (c *Client) checkRedirect(r *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// pause waits before the next attempt: as long as the server asked for, or
-// twice as long as the last time, give or take a quarter.
+// pause waits before the next attempt: as long as the server asked for, or twice as long as the
+// last time, plus or minus a quarter.
 func (c *Client) pause(ctx context.Context, attempt int, asked time.Duration) error {
 	if c.Pause < 0 {
 		return nil
@@ -162,29 +161,29 @@ func (c *Client) pause(ctx context.Context, attempt int, asked time.Duration) er
 	return retry.Sleep(ctx, min(max(wait*3/4+rand.N(wait/2+1), asked), maxPause))
 }
 
-// A transientError is one that another attempt may not meet.
+// A transientError is an error after which another attempt may succeed.
 type transientError struct {
 	error
-	after time.Duration // what the server asks to wait
+	after time.Duration // how long the server asks to wait
 }
 
 func (e *transientError) Unwrap() error { return e.error }
 
-// A transfer brings one artifact into a file, in as many requests as it takes.
+// A transfer downloads one artifact into a file, in as many requests as it takes.
 type transfer struct {
 	Artifact
 	client *http.Client
-	limit  int64 // most bytes to take
+	limit  int64 // maximum number of bytes to accept
 
 	file    *os.File
 	written int64         // bytes in file
-	content *verifyReader // hashed them
-	etag    string        // strong validator of what is in file; without one the next request is for all
-	resumed bool          // file holds pieces of several answers
+	content *verifyReader // has hashed them
+	etag    string        // strong validator of the content in file; if "", the next request is for all of it
+	resumed bool          // file has pieces of several responses
 }
 
-// attempt sends one request, for the artifact or for what is missing of it, and
-// takes what comes.
+// attempt sends one request for the artifact, or for its missing part, and writes the response to
+// the file.
 func (t *transfer) attempt(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -195,7 +194,7 @@ func (t *transfer) attempt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Accept-Encoding", "identity") // the digest is that of the bytes as they are
+	req.Header.Set("Accept-Encoding", "identity") // the digest covers the unencoded bytes
 	if t.etag != "" {
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", t.written))
 		req.Header.Set("If-Range", t.etag)
@@ -232,7 +231,7 @@ func (t *transfer) attempt(ctx context.Context) error {
 		switch {
 		case t.written < t.Size:
 			err = io.ErrUnexpectedEOF
-		case t.resumed: // the pieces are not of one file
+		case t.resumed: // the pieces may be of different versions
 			t.etag = ""
 			return &transientError{error: err}
 		default:
@@ -242,7 +241,7 @@ func (t *transfer) attempt(ctx context.Context) error {
 	return connectionError(ctx, fmt.Errorf("the connection broke after %d bytes: %w", t.written, err))
 }
 
-// accept judges the status and decides where the body goes.
+// accept checks the status and prepares the file for the body.
 func (t *transfer) accept(resp *http.Response) error {
 	switch status := resp.StatusCode; {
 	case status == http.StatusOK:
@@ -266,7 +265,7 @@ func (t *transfer) accept(resp *http.Response) error {
 	return statusError(resp)
 }
 
-// connectionError judges what a request or the reading of its answer failed with.
+// connectionError classifies the error of a request or of reading its response.
 func connectionError(ctx context.Context, err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err // without the URL, which the caller names
@@ -281,7 +280,7 @@ func connectionError(ctx context.Context, err error) error {
 	return &transientError{error: err}
 }
 
-// statusErrors are the statuses that mean something to a caller.
+// statusErrors are the errors for statuses that callers distinguish.
 var statusErrors = map[int]error{
 	http.StatusNotFound:     fs.ErrNotExist,
 	http.StatusGone:         fs.ErrNotExist,
@@ -289,7 +288,7 @@ var statusErrors = map[int]error{
 	http.StatusForbidden:    fs.ErrPermission,
 }
 
-// statusError returns the error of an answer without content.
+// statusError returns the error for a response without content.
 func statusError(resp *http.Response) error {
 	err := fmt.Errorf("the server answers %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	switch status := resp.StatusCode; {

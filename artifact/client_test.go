@@ -35,7 +35,7 @@ func digestOf(content string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// A script is a server whose n-th answer is the n-th handler; the last one
+// A script is a server that answers the n-th request with the n-th handler; the last handler
 // answers all further requests.
 type script struct {
 	*httptest.Server
@@ -61,8 +61,8 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.answers[min(n, len(s.answers))-1](w, r)
 }
 
-// pipes is a network of one server that lies within the bubble of a test: time
-// passes only while nothing is on its way.
+// pipes is an in-memory network with one server, inside the bubble of a test: time advances only
+// while nothing is being transferred.
 type pipes chan net.Conn
 
 func (p pipes) dial(context.Context, string, string) (net.Conn, error) {
@@ -100,14 +100,14 @@ func status(code int, header ...string) http.HandlerFunc {
 	}
 }
 
-// whole answers with all of body, as a file server does.
+// whole answers with the whole body, as a file server does.
 func whole(body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		http.ServeContent(w, r, "a.tar.gz", time.Time{}, strings.NewReader(body))
 	}
 }
 
-// tagged has answer carry an ETag.
+// tagged adds an ETag to an answer.
 func tagged(etag string, answer http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", etag)
@@ -115,7 +115,7 @@ func tagged(etag string, answer http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// part answers with body as what begins at from.
+// part answers with body as the part of the content that begins at from.
 func part(from int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, from+len(body)-1, from+len(body)))
@@ -124,7 +124,7 @@ func part(from int, body string) http.HandlerFunc {
 	}
 }
 
-// broken announces all of body, and breaks the connection after n bytes.
+// broken announces the whole body, and breaks the connection after n bytes.
 func broken(body string, n int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
@@ -134,7 +134,7 @@ func broken(body string, n int) http.HandlerFunc {
 	}
 }
 
-// stalled sends n bytes of body and then nothing, until the client goes.
+// stalled sends n bytes of body and then nothing until the client disconnects.
 func stalled(body string, n int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
@@ -155,7 +155,7 @@ func endless(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// fetch opens a with c, reads it, and sees to it that no spool stays open.
+// fetch opens a with c, reads it, and checks that no spool stays open.
 func fetch(t *testing.T, c *artifact.Client, a artifact.Artifact) (string, error) {
 	t.Helper()
 	c.Temp = testenv.NewSpools(t).Create
@@ -424,7 +424,7 @@ func TestClientTLS(t *testing.T) {
 	}
 }
 
-// A server that compresses what it sends would change the bytes.
+// A server that compresses its response would change the bytes.
 func TestClientAsksForTheBytesAsTheyAre(t *testing.T) {
 	server := newScript(t, func(w http.ResponseWriter, r *http.Request) {
 		if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {

@@ -16,8 +16,8 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 )
 
-// childDir names the variable that turns this test binary into a process that
-// writes to the store in that directory.
+// childDir is the variable that turns this test binary into a process that writes to the store in
+// that directory.
 const childDir = "ARTIFACT_TEST_CHILD"
 
 func startChild(t *testing.T, test, dir string) (*exec.Cmd, *bufio.Scanner) {
@@ -33,8 +33,7 @@ func startChild(t *testing.T, test, dir string) (*exec.Cmd, *bufio.Scanner) {
 	return cmd, bufio.NewScanner(out)
 }
 
-// TestChildPut is no test of its own: it puts artifacts, and tells each step,
-// until it is killed.
+// TestChildPut is not a test by itself: it puts artifacts and prints each step until it is killed.
 func TestChildPut(t *testing.T) {
 	dir := os.Getenv(childDir)
 	if dir == "" {
@@ -62,8 +61,8 @@ func TestChildPut(t *testing.T) {
 	}
 }
 
-// A process may be killed at any point: what it acknowledged is there, what it
-// did not is invisible, and a sweep removes the rest.
+// A process may be killed at any point: artifacts that it acknowledged are present, others are
+// invisible, and a sweep removes the rest.
 func TestKilledWriters(t *testing.T) {
 	dir := t.TempDir()
 	var acknowledged []artifact.Artifact
@@ -76,7 +75,7 @@ func TestKilledWriters(t *testing.T) {
 			acknowledged = acknowledge(t, acknowledged, lines.Text())
 		}
 		must(t, cmd.Process.Kill())
-		for lines.Scan() { // what it said before it died counts as well
+		for lines.Scan() { // lines printed before it was killed count as well
 			acknowledged = acknowledge(t, acknowledged, lines.Text())
 		}
 		cmd.Wait()
@@ -105,8 +104,7 @@ func TestKilledWriters(t *testing.T) {
 	t.Logf("%d artifacts acknowledged, %+v swept", len(acknowledged), left)
 }
 
-// acknowledge appends the artifact that a line of the writer names, if it
-// names one.
+// acknowledge appends the artifact in a line of the writer, if the line has one.
 func acknowledge(t *testing.T, list []artifact.Artifact, line string) []artifact.Artifact {
 	t.Helper()
 	var a artifact.Artifact

@@ -13,17 +13,17 @@ import (
 	"slices"
 )
 
-// diffBlock is how much of each of two files is compared at a time.
+// diffBlock is the number of bytes of each file that are compared at a time.
 const diffBlock = 64 << 10
 
 // A Change is one entry in which two trees differ.
 type Change struct {
 	Path     string
-	Old, New Side // of the tree before and of the one after
-	Content  bool // both are files, and what they hold differs
+	Old, New Side // in the tree before and in the tree after
+	Content  bool // both are files with different content
 }
 
-// A Side is the entry that one tree has at a path; the zero Side is none.
+// A Side is the entry of one tree at a path; the zero Side means that there is none.
 type Side struct {
 	Mode fs.FileMode // 0644, 0755 for an executable file, fs.ModeDir|0755 for a directory
 	Size int64       // bytes of a file
@@ -31,18 +31,15 @@ type Side struct {
 
 func (s Side) isFile() bool { return s.Mode != 0 && !s.Mode.IsDir() }
 
-// Diff compares two trees entry by entry, as archives of them would be: links
-// and devices, permissions other than the executable bit, owners and times do
-// not count, nor do directories that a tree omits (see [Tar]). It yields nothing
-// exactly when [Tar] writes the same bytes for both.
+// Diff compares two trees entry by entry, as their archives would be compared. It ignores links,
+// devices, permissions other than the executable bit, owners, times and directories that a tree
+// omits (see [Tar]). It yields nothing exactly if [Tar] writes the same bytes for both.
 //
-// Changes come in the order of an archive. Of a directory that only one tree
-// has, each entry below it is a change too. Files of one size are read until
-// they differ; in memory are two blocks of 64 KiB and the listings of the
-// directories that lead to the one being compared.
+// Changes come in the order of an archive. If only one tree has a directory, each entry below it is
+// a change too. Files of the same size are read until they differ; Diff keeps two blocks of 64 KiB
+// and the listings of the directories that lead to the current one in memory.
 //
-// An error ends the sequence: that of a tree, or the cause of ctx. It names the
-// path it is about.
+// An error ends the sequence: an error of a tree, or the cause of ctx. It names the path.
 func Diff(ctx context.Context, before, after fs.FS) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
 		d := &differ{ctx: ctx, trees: [2]fs.FS{before, after}, yield: yield}
@@ -52,11 +49,11 @@ func Diff(ctx context.Context, before, after fs.FS) iter.Seq2[Change, error] {
 	}
 }
 
-// errEnough ends a comparison whose caller wants no more changes.
+// errEnough ends a comparison when the caller has left the loop.
 var errEnough = errors.New("no more changes are wanted")
 
-// A differ compares two trees. What there are two of is of the tree before and
-// of the one after.
+// A differ compares two trees. Index 0 of its arrays is for the tree before, index 1 for the tree
+// after.
 type differ struct {
 	ctx   context.Context
 	trees [2]fs.FS
@@ -64,7 +61,7 @@ type differ struct {
 	yield func(Change, error) bool
 }
 
-// dir compares what the directory name holds in the trees that have it.
+// dir compares the entries of the directory name in the trees that have it.
 func (d *differ) dir(name string, has [2]bool) error {
 	all := map[string][2]fs.DirEntry{} // by name
 	for i, tree := range d.trees {
@@ -89,7 +86,7 @@ func (d *differ) dir(name string, has [2]bool) error {
 	return nil
 }
 
-// entry compares one entry, then what is below it.
+// entry compares one entry, then the entries below it.
 func (d *differ) entry(name string, entries [2]fs.DirEntry) (err error) {
 	c := Change{Path: name}
 	var dirs [2]bool
@@ -114,8 +111,8 @@ func (d *differ) entry(name string, entries [2]fs.DirEntry) (err error) {
 	return nil
 }
 
-// describe returns what an archive of tree would say of an entry, the zero Side
-// for one that it would not hold.
+// describe returns the Side of an entry as an archive of tree would have it, or the zero Side if an
+// archive would not contain it.
 func describe(tree fs.FS, name string, e fs.DirEntry) (Side, error) {
 	switch {
 	case e.IsDir():
@@ -133,8 +130,8 @@ func describe(tree fs.FS, name string, e fs.DirEntry) (Side, error) {
 	return Side{Mode: fileMode(info), Size: info.Size()}, nil
 }
 
-// differs reports whether both are files, and differ in their content. It reads
-// them until they do.
+// differs reports whether both sides are files with different content. It reads them up to the
+// first difference.
 func (d *differ) differs(c Change) (bool, error) {
 	switch {
 	case d.ctx.Err() != nil:

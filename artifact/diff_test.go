@@ -13,7 +13,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// lines writes changes as a user would.
+// lines formats changes as a user would.
 func lines(t *testing.T, before, after fs.FS) []string {
 	t.Helper()
 	var list []string
@@ -64,7 +64,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// A faulty tree fails to open, to read or to list what is at one path.
+// A faulty tree fails to open, to read or to list the entry at one path.
 type faulty struct {
 	fstest.MapFS
 	open, read, list string

@@ -17,8 +17,8 @@ import (
 // An Algorithm names a digest algorithm. The zero value is SHA256.
 type Algorithm string
 
-// The digest algorithms an artifact may carry (reference A4). SHA-1 is not
-// among them: it does not resist collisions.
+// The digest algorithms an artifact may have (reference A4). SHA-1 is not supported because it does
+// not resist collisions.
 const (
 	SHA256 Algorithm = "sha256"
 	SHA384 Algorithm = "sha384"
@@ -26,11 +26,10 @@ const (
 	BLAKE3 Algorithm = "blake3" // 256 bits of output
 )
 
-// ErrAlgorithm is wrapped by the errors about a digest algorithm that this
-// package does not offer.
+// ErrAlgorithm is wrapped by errors about a digest algorithm that this package does not support.
 var ErrAlgorithm = errors.New("use sha256, sha384, sha512 or blake3")
 
-// New returns a new hash of the algorithm. The error wraps [ErrAlgorithm].
+// New returns a new hash of the algorithm. The error wraps [ErrAlgorithm] if it is not supported.
 func (a Algorithm) New() (hash.Hash, error) {
 	switch a {
 	case SHA256, "":
@@ -85,7 +84,7 @@ func ContentDigest(r io.Reader) (string, error) {
 	return string(SHA256) + ":" + hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// A DigestError reports content that is not what its digest promised.
+// A DigestError reports content that does not match its digest.
 type DigestError struct {
 	Want, Got string // both ALGORITHM:HEX
 }
@@ -94,10 +93,9 @@ func (e *DigestError) Error() string {
 	return fmt.Sprintf("content has digest %s, expected %s", e.Got, e.Want)
 }
 
-// VerifyReader returns a reader of r's bytes whose end is an error instead of
-// [io.EOF] when they do not have the digest: a [*DigestError]. Bytes are handed
-// on before they are checked, so a caller must not act on them before the end.
-// VerifyReader itself fails as [ParseDigest] does.
+// VerifyReader returns a reader of r that ends with a [*DigestError] instead of [io.EOF] if the
+// content does not have the digest. Bytes are returned before they are checked, so a caller must
+// not act on them before the end. VerifyReader itself fails as [ParseDigest] does.
 func VerifyReader(r io.Reader, digest string) (io.Reader, error) {
 	a, value, err := ParseDigest(digest)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// digests of "hello\n", as sha256sum, sha384sum, sha512sum and b3sum print them.
+// digests of "hello\n", as printed by sha256sum, sha384sum, sha512sum and b3sum.
 var digests = map[artifact.Algorithm]string{
 	artifact.SHA256: "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03",
 	artifact.SHA384: "1d0f284efe3edea4b9ca3bd514fa134b17eae361ccc7a1eefeff801b9bd6604e01f21f6bf249ef030599f0c218f2ba8c",

@@ -12,8 +12,8 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 )
 
-// A tree becomes a stored artifact, whose bytes depend on the tree alone, and a
-// tree again.
+// This example stores a tree as an artifact, whose bytes depend on the tree alone, and reads it as
+// a tree again.
 func Example() {
 	dir, err := os.MkdirTemp("", "store")
 	if err != nil {

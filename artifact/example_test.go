@@ -9,7 +9,7 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 )
 
-// Trees are compared as archives of them would be.
+// This example compares two trees as their archives would be compared.
 func ExampleDiff() {
 	before := fstest.MapFS{
 		"app.yaml": {Data: []byte("replicas: 3\n"), Mode: 0o644},

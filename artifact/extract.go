@@ -13,44 +13,39 @@ import (
 	"github.com/headgate-io/headgate/internal/durable"
 )
 
-// Extract is [Extractor.Extract] of the zero Extractor.
+// Extract calls [Extractor.Extract] of the zero Extractor.
 func Extract(ctx context.Context, tree fs.FS, dir string) error {
 	return Extractor{}.Extract(ctx, tree, dir)
 }
 
 // An Extractor writes trees to directories.
 type Extractor struct {
-	// Force lets Extract replace a directory that it did not write, or that
-	// was changed since. It does not open what is never replaced.
+	// Force lets Extract replace a directory that it did not write, or that was changed since. It
+	// does not affect directories that are never replaced.
 	Force bool
 }
 
-// Extract replaces the directory dir by the content of tree: nothing that was
-// there before stays. Directories and executable files get mode 0755, other
-// files 0644, whatever the umask. Only directories and regular files are
-// written, and no symbolic link is followed below dir.
+// Extract replaces the directory dir by the content of tree: nothing of the earlier content stays.
+// Directories and executable files get mode 0755, other files 0644, whatever the umask. Extract
+// writes only directories and regular files and follows no symbolic link below dir.
 //
-// A directory is replaced when it is missing or empty, or when an earlier
-// Extract wrote it and nothing in it was changed since; Force replaces others
-// too. The root of a file system, the working directory, a home directory, and
-// a directory that contains one of them are never replaced, nor is what lies in
-// a [Store], nor what holds, however deep, a Store or a git repository that
-// Extract did not write. The error is a [*RefusedError].
+// Extract replaces a directory that is missing or empty, or that an earlier Extract wrote and in
+// which nothing was changed since; with Force, it replaces others too. It never replaces the root
+// of a file system, the working directory, a home directory, a directory that contains one of them,
+// a directory in a [Store], or a directory that contains, at any depth, a Store or a git repository
+// that Extract did not write. The error is then a [*RefusedError].
 //
-// Beside dir stands the directory .NAME.headgate, with the names and sums of
-// what was written, the new content while it is written, and a lock: a second
-// Extract to dir waits until the first has ended, or ctx ends, and removes what
-// a killed one left.
+// Beside dir, Extract keeps the directory .NAME.headgate. It has the names and checksums of the
+// written files, the new content while it is being written, and a lock: a second Extract to dir
+// waits until the first has ended, or ctx ends, and removes the leftovers of a killed one.
 //
-// The new content takes its place at once: on Linux there is no moment without
-// dir, elsewhere a very short one, after which the next Extract puts the old
-// content back if the process was killed in it. With any error, the end of ctx
-// included, dir is what it was and no content is left beside it; only what was
-// there may be left, when it can be neither removed nor moved back: then the
-// error says where. Missing parents of dir are made.
+// The new content replaces dir at once: on Linux dir exists at every moment. On other systems it is
+// missing for a very short time; if the process is killed then, the next Extract restores the old
+// content. On any error, including the end of ctx, dir is unchanged and no content is left beside
+// it. The exception is old content that can be neither removed nor moved back: the error then says
+// where it is. Extract creates missing parents of dir.
 //
-// The error wraps [fs.ErrInvalid] when a name in tree cannot be written on
-// this system.
+// The error wraps [fs.ErrInvalid] if a name in tree cannot be written on this system.
 func (x Extractor) Extract(ctx context.Context, tree fs.FS, dir string) (err error) {
 	defer wrap(&err, "extract to %s", dir)
 	dir, err = filepath.Abs(dir)
@@ -75,14 +70,14 @@ func (x Extractor) Extract(ctx context.Context, tree fs.FS, dir string) (err err
 	if err != nil {
 		return err
 	}
-	before, err := x.replaceable(ctx, dir) // writing takes time, in which dir may have changed
+	before, err := x.replaceable(ctx, dir) // dir may have changed during the writing
 	if err != nil {
 		return err
 	}
 	if err := w.record(before, written); err != nil {
 		return err
 	}
-	if durable.Exchange(w.path(newTree), dir) != nil { // what was there is where the new was
+	if durable.Exchange(w.path(newTree), dir) != nil { // afterwards newTree has the old content
 		if err := replaceInTwo(w.path(newTree), dir, w.path(oldTree)); err != nil {
 			return errors.Join(err, w.record(before))
 		}
@@ -90,7 +85,7 @@ func (x Extractor) Extract(ctx context.Context, tree fs.FS, dir string) (err err
 	return os.RemoveAll(w.path(oldTree))
 }
 
-// replaceInTwo puts the directory fresh in the place of dir, and moves what was there to old.
+// replaceInTwo moves dir to old and fresh to dir, in two steps.
 func replaceInTwo(fresh, dir, old string) error {
 	if err := ignore(os.Rename(dir, old), fs.ErrNotExist); err != nil {
 		return err
@@ -105,19 +100,19 @@ func replaceInTwo(fresh, dir, old string) error {
 	return err
 }
 
-// An extraction is the directory .NAME.headgate beside a directory NAME that
-// Extract writes, held by a lock.
+// An extraction is the directory .NAME.headgate beside a directory NAME that Extract writes. It is
+// locked.
 type extraction struct {
 	dir  string // NAME
 	lock *os.File
 }
 
-// Entries of the directory of an extraction.
+// Entries of the directory .NAME.headgate.
 const (
 	lockFile   = "lock"
-	newTree    = "new"    // the new content, after the exchange the old
-	oldTree    = "old"    // the old content, where directories cannot be exchanged
-	recordFile = "record" // what NAME holds, and what it held before: a killed Extract may leave either
+	newTree    = "new"    // the new content; after the exchange, the old content
+	oldTree    = "old"    // the old content, if directories cannot be exchanged
+	recordFile = "record" // the possible contents of NAME: after a killed Extract, it has the old or the new
 )
 
 func besideOf(dir string) string {
@@ -151,8 +146,8 @@ func openExtraction(ctx context.Context, dir string) (*extraction, error) {
 	return &extraction{dir, lock}, nil
 }
 
-// settle ends what a killed Extract began: the old content moves back where
-// nothing is in its place, and is removed where the new is.
+// settle completes what a killed Extract began: it moves the old content back if dir is missing,
+// and removes it if dir has the new content.
 func (w *extraction) settle(ctx context.Context) error {
 	old := w.path(oldTree)
 	if _, err := os.Lstat(w.dir); errors.Is(err, fs.ErrNotExist) {
@@ -160,7 +155,7 @@ func (w *extraction) settle(ctx context.Context) error {
 			return err
 		}
 	} else if _, err := os.Lstat(old); err == nil {
-		// Content that could not be moved back stays: then dir was not written here.
+		// Old content that could not be moved back is kept: then Extract did not write dir.
 		if tree, _, err := recorded(ctx, w.dir); err == nil && tree != nil {
 			if err := os.RemoveAll(old); err != nil {
 				return err
@@ -170,19 +165,18 @@ func (w *extraction) settle(ctx context.Context) error {
 	return os.RemoveAll(w.path(newTree))
 }
 
-// close removes the content that is left, and all of the directory unless it
-// says what dir holds.
+// close removes leftover content, and the whole directory unless it has a record of dir.
 func (w *extraction) close() error {
 	err := os.RemoveAll(w.path(newTree))
 	if _, err := os.Lstat(w.path(recordFile)); errors.Is(err, fs.ErrNotExist) {
-		os.Remove(w.path(lockFile)) // while no other process can have it
+		os.Remove(w.path(lockFile)) // while no other process can hold it
 		defer os.Remove(besideOf(w.dir))
 	}
 	return errors.Join(err, w.lock.Close())
 }
 
-// A RefusedError reports a directory that [Extractor.Extract] does not replace.
-// It wraps [fs.ErrInvalid].
+// A RefusedError reports a directory that [Extractor.Extract] refuses to replace. It wraps
+// [fs.ErrInvalid].
 type RefusedError struct {
 	Why   string
 	Never bool // Force does not help
@@ -201,8 +195,8 @@ func never(format string, args ...any) error {
 	return &RefusedError{Why: fmt.Sprintf(format, args...), Never: true}
 }
 
-// Check reports whether Extract would replace the directory dir now. The error
-// is a [*RefusedError] when it would not.
+// Check returns nil if Extract would replace the directory dir now. The error is a [*RefusedError]
+// if it would not.
 func (x Extractor) Check(ctx context.Context, dir string) (err error) {
 	defer wrap(&err, "extract to %s", dir)
 	abs, err := filepath.Abs(dir)
@@ -212,8 +206,8 @@ func (x Extractor) Check(ctx context.Context, dir string) (err error) {
 	return err
 }
 
-// replaceable returns the tree that dir is as an Extract left it, nil for none.
-// The error is a [*RefusedError] unless dir may be replaced.
+// replaceable returns the tree in dir if an Extract wrote it and it is unchanged, else nil. The
+// error is a [*RefusedError] if dir must not be replaced.
 func (x Extractor) replaceable(ctx context.Context, dir string) (listing, error) {
 	for at := range upwards(dir) {
 		if info, err := os.Lstat(filepath.Join(at, filepath.FromSlash(tempPath))); err == nil && info.IsDir() {
@@ -240,8 +234,8 @@ func (x Extractor) replaceable(ctx context.Context, dir string) (listing, error)
 	return nil, &RefusedError{Why: why}
 }
 
-// upwards yields the real path of path, or of the part of it that exists, and
-// of each directory above.
+// upwards yields the real path of path, or of its longest existing parent, and of each directory
+// above.
 func upwards(path string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		at, err := filepath.EvalSymlinks(path)
@@ -254,9 +248,8 @@ func upwards(path string) iter.Seq[string] {
 	}
 }
 
-// unreserved checks that the directory dir, which info describes, is neither
-// the root of a file system nor the working directory nor a home directory, and
-// holds none of them.
+// unreserved checks that the directory dir, described by info, neither is nor contains the root of
+// a file system, the working directory or a home directory.
 func unreserved(dir string, info fs.FileInfo) error {
 	if dir == filepath.Dir(dir) {
 		return never("it is the root of a file system")
@@ -284,9 +277,8 @@ func unreserved(dir string, info fs.FileInfo) error {
 	return nil
 }
 
-// homes returns the home directories that are known: that of the environment,
-// which sudo may have changed, and where the system has a list of accounts
-// those of all.
+// homes returns the known home directories: that of the environment, which sudo may have changed,
+// and those of all accounts in /etc/passwd, if the system has that file.
 func homes() []string {
 	home, _ := os.UserHomeDir()
 	all := []string{home}
@@ -299,8 +291,7 @@ func homes() []string {
 	return all
 }
 
-// precious has the names by which a directory shows that it is more than the
-// content of an artifact.
+// precious has the names of entries that show that a directory contains more than an artifact.
 var precious = map[string]string{".git": "a git repository", privateDir: "a store of artifacts"}
 
 // expendable checks that dir, which Extract did not write, holds nothing precious.
@@ -311,7 +302,7 @@ func expendable(ctx context.Context, dir string) error {
 		}
 		what := precious[filepath.Base(name)]
 		if err != nil || what == "" || name == dir {
-			return ignore(err, fs.ErrNotExist) // another process may be cleaning up
+			return ignore(err, fs.ErrNotExist) // another process may have removed it
 		}
 		local, err := filepath.Rel(dir, name)
 		if err != nil {

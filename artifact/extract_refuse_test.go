@@ -15,12 +15,12 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// TestExtractRefusesChanges changes a directory in every way after it was
-// extracted, and in ways that leave its content.
+// TestExtractRefusesChanges changes an extracted directory in every way, and also in ways that keep
+// its content.
 func TestExtractRefusesChanges(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(dir string) error
-		why    string // "" when it is replaced
+		why    string // "" if it is replaced
 	}{
 		"nothing": {func(string) error { return nil }, ""},
 		"time":    {func(dir string) error { return os.Chtimes(filepath.Join(dir, "a.txt"), time.Time{}, time.Unix(1, 0)) }, ""},
@@ -44,7 +44,7 @@ func TestExtractRefusesChanges(t *testing.T) {
 			return errors.Join(os.Remove(name), os.Mkdir(name, 0o755))
 		}, `"a.txt" in it was changed`},
 		"mode": {func(dir string) error {
-			if runtime.GOOS == "windows" { // it has no such modes
+			if runtime.GOOS == "windows" { // Windows has no such modes
 				return os.Remove(filepath.Join(dir, "a.txt"))
 			}
 			return os.Chmod(filepath.Join(dir, "a.txt"), 0o755)
@@ -72,14 +72,14 @@ func TestExtractRefusesChanges(t *testing.T) {
 			}
 			testenv.Equal(t, entriesOf(t, os.DirFS(dir)), before, "holds")
 			must(t, (artifact.Extractor{Force: true}).Extract(t.Context(), fstest.MapFS{"new": {}}, dir))
-			if got := extracted(t, golden(), dir); got != goldenContent { // it is ours again
+			if got := extracted(t, golden(), dir); got != goldenContent { // Extract has written it
 				t.Errorf("holds %q", got)
 			}
 		})
 	}
 }
 
-// TestExtractNever refuses with force too, whatever is in the directory.
+// TestExtractNever checks directories that Extract refuses even with Force.
 func TestExtractNever(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "home", "me")
 	store := t.TempDir()
@@ -106,8 +106,8 @@ func TestExtractNever(t *testing.T) {
 	testenv.Equal(t, names(t, filepath.Dir(home)), []string{"me"}, "beside the home directory")
 }
 
-// TestExtractWaits has an extraction wait for another to the same directory,
-// and replace what that one wrote.
+// TestExtractWaits checks that an extraction waits for another to the same directory and then
+// replaces its content.
 func TestExtractWaits(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	first, stop := context.WithCancelCause(t.Context())
@@ -127,7 +127,8 @@ func TestExtractWaits(t *testing.T) {
 	testenv.Equal(t, extracted(t, golden(), dir), goldenContent, "holds")
 }
 
-// TestExtractBesideNoDirectory refuses to follow a link where the lock would be.
+// TestExtractBesideNoDirectory checks that Extract does not follow a link in the place of its lock
+// directory.
 func TestExtractBesideNoDirectory(t *testing.T) {
 	parent, outside := t.TempDir(), t.TempDir()
 	if err := os.Symlink(outside, filepath.Join(parent, ".out.headgate")); err != nil {

@@ -21,7 +21,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestReplaceInTwo tests the way of systems that cannot exchange directories.
+// TestReplaceInTwo tests the method of systems that cannot exchange directories.
 func TestReplaceInTwo(t *testing.T) {
 	at := t.TempDir()
 	fresh, dir, old := filepath.Join(at, "fresh"), filepath.Join(at, "dir"), filepath.Join(at, "old")
@@ -43,14 +43,14 @@ func TestReplaceInTwo(t *testing.T) {
 	}
 	holds(dir, "2")
 	must(t, os.Mkdir(old, 0o755))
-	inside := filepath.Join(old, "dir") // where what is in old cannot be moved back to
+	inside := filepath.Join(old, "dir") // content of old cannot be moved back here
 	if err := replaceInTwo(fresh, inside, old); err == nil || !strings.Contains(err.Error(), "it is in "+old) {
 		t.Errorf("error %v, want one that names %s", err, old)
 	}
 }
 
-// TestStranded has another process make the directory again in the moment
-// without it: what was there before must survive, also the next extraction.
+// TestStranded has another process create the directory while it is missing: the earlier content
+// must survive, also the next extraction.
 func TestStranded(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "dir")
 	old := filepath.Join(besideOf(dir), oldTree)
@@ -66,8 +66,8 @@ func TestStranded(t *testing.T) {
 	}
 }
 
-// TestSettle has extractions killed at each step that the command cannot be
-// killed at for certain: the next one finds the old content or the new.
+// TestSettle simulates extractions that were killed at steps at which the command cannot be killed
+// reliably: the next extraction finds either the old content or the new.
 func TestSettle(t *testing.T) {
 	first, second := fstest.MapFS{"a": {Data: []byte("1")}}, fstest.MapFS{"b": {Data: []byte("2")}}
 	for name, kill := range map[string]func(t *testing.T, w *extraction){
@@ -103,7 +103,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// TestEarlierRecord has directories that an earlier version wrote.
+// TestEarlierRecord checks directories whose record is in the older format.
 func TestEarlierRecord(t *testing.T) {
 	tree := fstest.MapFS{"d/\x01": {Data: []byte("1")}, "run": {Data: []byte("2"), Mode: 0o755}}
 	lines := fmt.Sprintf("{\"name\":\"ZA==\",\"dir\":true}\n{\"name\":\"ZC8B\",\"size\":1,\"modified\":7,\"blake3\":%q}\n{\"name\":\"cnVu\",\"exec\":true,\"size\":1,\"modified\":7,\"blake3\":%q}\n",
@@ -137,7 +137,7 @@ func sum64(content string) string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// record writes the record of TestSettle's second content.
+// record writes the record for the second content of TestSettle.
 func record(t *testing.T, w *extraction) {
 	t.Helper()
 	before, _, err := recorded(t.Context(), w.dir)

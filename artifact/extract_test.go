@@ -16,14 +16,14 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// extracted extracts a tree that must extract and returns what is there.
+// extracted extracts a tree, which must succeed, and returns the entries of dir.
 func extracted(t *testing.T, tree fs.FS, dir string) string {
 	t.Helper()
 	must(t, artifact.Extract(t.Context(), tree, dir))
 	return entriesOf(t, os.DirFS(dir))
 }
 
-// names lists a directory of the system.
+// names lists a directory on the disk.
 func names(t *testing.T, dir string) []string {
 	t.Helper()
 	list, err := os.ReadDir(dir)
@@ -101,7 +101,7 @@ func TestExtractRefuses(t *testing.T) {
 	extracted(t, golden(), "below-here") // a relative name works
 }
 
-// TestExtractKeeps refuses to replace what no artifact brought there.
+// TestExtractKeeps checks that Extract does not replace content that no artifact put there.
 func TestExtractKeeps(t *testing.T) {
 	for name, make := range map[string]func(t *testing.T, dir string){
 		"repository":       func(t *testing.T, dir string) { mkdir(t, filepath.Join(dir, ".git", "objects")) },
@@ -127,20 +127,20 @@ func TestExtractKeeps(t *testing.T) {
 		})
 	}
 	own := fstest.MapFS{"backup/.git/config": {Data: []byte("1")}}
-	dir := filepath.Join(t.TempDir(), ".git") // only what is in it counts
+	dir := filepath.Join(t.TempDir(), ".git") // only its content counts
 	for range 2 {
 		testenv.Equal(t, extracted(t, own, dir), "backup/ backup/.git/ backup/.git/config=1", "the tree's own")
 	}
 }
 
-// usedStore makes a store that has an artifact.
+// usedStore creates a store with an artifact.
 func usedStore(t *testing.T, dir string) {
 	t.Helper()
 	s, _ := openStore(t, artifact.StoreConfig{Dir: dir})
 	put(t, s, object, "a.tar.gz", "content")
 }
 
-// TestExtractFails has every failure leave what was there, and nothing else.
+// TestExtractFails checks that every failure leaves the earlier content and nothing else.
 func TestExtractFails(t *testing.T) {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "out")

@@ -21,10 +21,10 @@ import (
 	"github.com/headgate-io/headgate/internal/durable"
 )
 
-// writers is how many files are written at a time.
+// writers is the number of files that are written concurrently.
 const writers = 8
 
-// writeTree writes tree to dir, which it makes, and returns what it wrote.
+// writeTree writes tree to the new directory dir and returns what it wrote.
 func writeTree(outer context.Context, tree fs.FS, dir string) (listing, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err
@@ -83,14 +83,14 @@ func writeFile(ctx context.Context, tree fs.FS, root *os.Root, name string) erro
 	return errors.Join(err, to.Chmod(fileMode(info)), to.Close())
 }
 
-// A listing is what a tree holds: by quoted name "dir", or the mode and the sum of a file.
+// A listing maps the quoted names of a tree to "dir", or to the mode and checksum of a file.
 //
-// A record is a JSON list of those that a directory may hold. It lies beside the
-// directory, where no artifact of the directory has entries; one that came with an
-// artifact of the parent can only describe content of that artifact.
+// A record is a JSON list of the listings that a directory may match. It lies beside the directory,
+// so that no artifact of the directory can contain it. A record that came with an artifact of the
+// parent directory can only describe content of that artifact.
 type listing map[string]string
 
-// list reads all of a directory. It is not read as an [fs.FS]: names need not be UTF-8.
+// list reads all of a directory. It does not use [fs.FS], because names need not be UTF-8.
 func list(ctx context.Context, dir string) (listing, error) {
 	all := listing{}
 	buf := make([]byte, 64<<10)
@@ -124,7 +124,8 @@ func list(ctx context.Context, dir string) (listing, error) {
 	return all, err
 }
 
-// record records that the directory holds one of the trees, nil for none.
+// record records that the directory matches one of the trees; nil trees are ignored. Without trees,
+// it removes the record.
 func (w *extraction) record(trees ...listing) error {
 	trees = slices.DeleteFunc(trees, func(tree listing) bool { return tree == nil })
 	if len(trees) == 0 {
@@ -137,8 +138,8 @@ func (w *extraction) record(trees ...listing) error {
 	return durable.Replace(w.path(recordFile), text)
 }
 
-// recorded returns the tree that dir is as an Extract left it. Where it is
-// none, why says what shows that, "" for an empty directory.
+// recorded returns the tree in dir if an Extract wrote it and it is unchanged. If not, why is the
+// reason, "" for an empty directory.
 func recorded(ctx context.Context, dir string) (tree listing, why string, err error) {
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) == 0 {
 		return nil, "", err
@@ -169,8 +170,8 @@ func recorded(ctx context.Context, dir string) (tree listing, why string, err er
 	return nil, why, nil
 }
 
-// readLines returns the trees of a record that an earlier version wrote: a line of
-// JSON for each entry, and a line {} between two trees.
+// readLines returns the trees of a record in an older format: a line of JSON for each entry, and a
+// line {} between two trees.
 func readLines(text []byte) ([]listing, error) {
 	trees := []listing{{}}
 	for lines := json.NewDecoder(bytes.NewReader(text)); ; {
@@ -199,7 +200,7 @@ func readLines(text []byte) ([]listing, error) {
 	}
 }
 
-// differs names one entry by which what is found differs from tree, "" if there is none.
+// differs describes one entry in which found differs from tree, "" if there is none.
 func (found listing) differs(tree listing) string {
 	both := maps.Clone(tree)
 	maps.Copy(both, found)

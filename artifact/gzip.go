@@ -15,30 +15,29 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// What decides the bytes of the gzip layer. Level, window and blocks were
-// chosen by measurement: on a source tree the result is 1.06 times the size of
-// gzip -6; level 6, 1.00 times, needs a quarter more processor time.
+// These values determine the bytes of the gzip layer. Level, window and blocks were chosen by
+// measurement: on a source tree the result is 1.06 times the size of gzip -6. Level 6 gives 1.00
+// times, but needs a quarter more processor time.
 const (
 	encoder      = "github.com/klauspost/compress v1.20.3" // as in go.mod
 	deflateLevel = 4
 	windowSize   = 32 << 10 // bytes before a block that its matches may refer to
 )
 
-// A block ends behind the first record whose checksum says so, or where it is
-// full. Content decides, not position: what a change moves, by a number of
-// records as any change to a tree does, falls into the same blocks as before.
+// A block ends after the first tar block whose checksum says so, or when it is full. Content
+// determines the boundary, not position: if a change moves content by a number of tar blocks, as
+// any change to a tree does, the content falls into the same blocks as before.
 const (
 	minBlock   = 384 << 10 // content bytes in a block
 	maxBlock   = 1 << 20
-	firstBlock = 64 << 10 // what is allocated for the first, which grows
+	firstBlock = 64 << 10 // allocated for the first block, which grows
 
-	cutMask = 1<<9 - 1 // about one record in 512: blocks of 620 KiB in the mean
+	cutMask = 1<<9 - 1 // about one tar block in 512: blocks of 620 KiB on average
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// maxCompressors bounds the blocks that are compressed at a time; each costs
-// about 3 MiB.
+// maxCompressors bounds the number of blocks compressed concurrently; each costs about 3 MiB.
 const maxCompressors = 16
 
 // gzipHeader says deflate, no flags, no time, unknown system.
@@ -49,15 +48,15 @@ const gzipHeader = "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 // gzip member: the bytes depend on the input alone, not on the number of
 // processors or on how the input was cut into writes.
 //
-// All writing to w happens in Write and Close, so a caller needs no clean-up
-// beyond Close or abandon.
+// All writing to w happens in Write and Close, so a caller only has to call Close or abandon to
+// clean up.
 type gzipWriter struct {
 	w       io.Writer
-	current *block   // takes input
+	current *block   // receives input
 	queue   []*block // being compressed, oldest first
 	free    []*block
-	ahead   int                // how long queue may grow
-	tables  chan *flate.Writer // what blocks are compressed with, one a processor; nil until it is needed
+	ahead   int                // maximum length of queue
+	tables  chan *flate.Writer // compressors, one per processor; nil until one is needed
 	cache   *Cache             // of compressed blocks; may be nil
 	crc     uint32
 	size    uint32
@@ -72,8 +71,8 @@ type block struct {
 	done chan error
 }
 
-// newGzipWriter returns a writer that compresses to w on up to GOMAXPROCS
-// processors. Blocks that are in cache, if there is one, are not compressed again.
+// newGzipWriter returns a writer that compresses to w on up to GOMAXPROCS processors. Blocks that
+// are in cache are not compressed again; cache may be nil.
 func newGzipWriter(w io.Writer, cache *Cache) *gzipWriter {
 	z := &gzipWriter{w: w, cache: cache, ahead: min(runtime.GOMAXPROCS(0), maxCompressors)}
 	z.tables = make(chan *flate.Writer, z.ahead)
@@ -85,8 +84,8 @@ func newGzipWriter(w io.Writer, cache *Cache) *gzipWriter {
 	return z
 }
 
-// Write implements [io.Writer]. Its error is the one of the writer below, at
-// the latest of [gzipWriter.Close].
+// Write implements [io.Writer]. It returns an error of the underlying writer, possibly of an
+// earlier write. At the latest, [gzipWriter.Close] returns the error.
 func (z *gzipWriter) Write(p []byte) (int, error) {
 	if z.err != nil {
 		return 0, z.err
@@ -112,7 +111,7 @@ func (b *block) room() int {
 	return max(minBlock-n, tarBlock-n%tarBlock)
 }
 
-// ends reports whether a block ends here.
+// ends reports whether the block is complete.
 func (b *block) ends() bool {
 	content := b.in[b.dict:]
 	if len(content) < minBlock || len(content)%tarBlock != 0 {
@@ -122,7 +121,7 @@ func (b *block) ends() bool {
 	return len(content) == maxBlock || crc32.Checksum(last, castagnoli)&cutMask == 0
 }
 
-// Close compresses and writes what is left. It does not close the writer below.
+// Close compresses and writes the remaining input. It does not close the underlying writer.
 func (z *gzipWriter) Close() error {
 	if z.err == nil {
 		z.submit(z.current, true)
@@ -137,20 +136,20 @@ func (z *gzipWriter) Close() error {
 	return z.err
 }
 
-// abandon ends the work in progress without writing any more.
+// abandon stops the work in progress without writing more.
 func (z *gzipWriter) abandon(err error) {
 	z.err = err
 	z.Close()
 }
 
-// next returns an empty block with the dictionary.
+// next returns an empty block that starts with the dictionary.
 func (z *gzipWriter) next(dict []byte) *block {
 	var b *block
 	if last := len(z.free) - 1; last >= 0 {
 		b, z.free = z.free[last], z.free[:last]
 	} else {
 		size := windowSize + maxBlock
-		if len(dict) == 0 { // the first block: there may not be much
+		if len(dict) == 0 { // the first block: the input may be short
 			size = firstBlock
 		}
 		b = &block{in: make([]byte, 0, size), done: make(chan error, 1)}
@@ -202,13 +201,12 @@ func (b *block) compress(tables chan *flate.Writer, last bool) (err error) {
 	return deflate.Flush()
 }
 
-// minCached is the size from which a block is worth an entry.
+// minCached is the minimum size of a block that is cached.
 const minCached = 64 << 10
 
-// Pack is the function [Pack] and writes the same bytes, but compresses only
-// what is not in the cache in compressed form: what was packed before, from
-// whatever tree, and has not changed. The cache keeps about as much as is
-// written. A cache that fails costs time only; nil is none.
+// Pack writes the same bytes as the function [Pack], but does not compress blocks whose compressed
+// form is in the cache: content that was packed before, from any tree, and has not changed. The
+// cache grows by about the size of the archive. A failing cache only costs time. c may be nil.
 func (c *Cache) Pack(ctx context.Context, w io.Writer, tree fs.FS) (Report, error) {
 	z := newGzipWriter(w, c)
 	report, err := Tar(ctx, z, tree)
@@ -222,13 +220,13 @@ func (c *Cache) Pack(ctx context.Context, w io.Writer, tree fs.FS) (Report, erro
 	return report, nil
 }
 
-// produce puts the compressed block into out, from the cache if that has it.
+// produce writes the compressed block to out, from the cache if it has the block.
 func (b *block) produce(z *gzipWriter, last bool) error {
 	if z.cache == nil || len(b.in)-b.dict < minCached {
 		return b.compress(z.tables, last)
 	}
-	// The key names everything that decides about the compressed bytes. Whoever
-	// knows it has the content.
+	// The key identifies everything that determines the compressed bytes. A caller that knows the
+	// key has the content.
 	key := fmt.Sprintf("deflate by %s level %d, dictionary %d, last %t: blake3:%x", encoder, deflateLevel, b.dict, last, blake3.Sum256(b.in))
 	if e, err := z.cache.Open(key); err == nil {
 		b.out.Reset()
@@ -241,7 +239,7 @@ func (b *block) produce(z *gzipWriter, last bool) error {
 	if err := b.compress(z.tables, last); err != nil {
 		return err
 	}
-	z.cache.Put(key, func(w io.Writer) error { // for the next time only
+	z.cache.Put(key, func(w io.Writer) error { // for later calls; a failure does not matter
 		_, err := w.Write(b.out.Bytes())
 		return err
 	})

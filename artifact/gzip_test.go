@@ -23,8 +23,8 @@ func text(n int) []byte {
 	return b[:n]
 }
 
-// bordered returns n bytes that are text around the borders of blocks, where
-// dictionaries matter, and zeros, which cost little, elsewhere.
+// bordered returns n bytes: text around the boundaries of blocks, where dictionaries matter, and
+// zeros, which are cheap, elsewhere.
 func bordered(n int) []byte {
 	const border = 3 * windowSize
 	b, around := make([]byte, n), text(2*border)
@@ -34,7 +34,7 @@ func bordered(n int) []byte {
 	return b
 }
 
-// gzipped compresses data, written in pieces of the given sizes in turn.
+// gzipped compresses data, written in pieces of the given sizes, which repeat.
 func gzipped(t *testing.T, data []byte, pieces ...int) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -65,8 +65,8 @@ func TestGzipIsDeterministic(t *testing.T) {
 	}
 }
 
-// TestGzipGolden pins the encoder: other bytes mean other artifact digests for
-// everyone who upgrades, which an update of the encoder must say.
+// TestGzipGolden pins the encoder: different bytes change the digest of every artifact after an
+// upgrade, so an update of the encoder must be announced.
 func TestGzipGolden(t *testing.T) {
 	const want = "d5cf6fa80e96a29708071cdc17f3924c0c2ccee292dae998e2d961349dec2de8"
 	if got := fmt.Sprintf("%x", sha256.Sum256(gzipped(t, text(3*maxBlock+99), 1<<30))); got != want {
@@ -90,7 +90,7 @@ func (l *limitedWriter) Write(p []byte) (int, error) {
 func TestGzipWriteErrors(t *testing.T) {
 	full := errors.New("disk full")
 	data := make([]byte, 4*maxBlock)
-	for n := range 7 { // the header, four blocks and the last, the trailer
+	for n := range 7 { // the header, four blocks, the last block, the trailer
 		w := &limitedWriter{n, full}
 		z := newGzipWriter(w, nil)
 		_, err := z.Write(data)
@@ -106,7 +106,7 @@ func TestGzipWriteErrors(t *testing.T) {
 	}
 }
 
-// TestGzipEncoder: what the cache keeps names the encoder that made it.
+// TestGzipEncoder checks that cache keys name the version of the encoder.
 func TestGzipEncoder(t *testing.T) {
 	mod, err := os.ReadFile("../go.mod")
 	must(t, err)

@@ -14,18 +14,17 @@ import (
 	"time"
 )
 
-// Handler serves the artifacts, and nothing else, over HTTP (reference A5).
+// Handler returns an HTTP handler that serves the artifacts and nothing else (reference A5).
 //
-// It answers GET and HEAD of an artifact's path and of a pointer's
-// KIND/NAMESPACE/NAME/POINTER, with ranges, 16 at most in a request, and
-// conditional requests. The ETag is strong: the digest, that of its target for a
-// pointer. Everything else does not exist (404), unless the store itself cannot
-// be read (500); there are no listings. Mount it below a prefix with
-// [http.StripPrefix].
+// It answers GET and HEAD requests for the path of an artifact or for a pointer,
+// KIND/NAMESPACE/NAME/POINTER. It supports conditional requests and ranges, at most 16 in a
+// request. The ETag is strong: the digest of the artifact, or of the target of a pointer. Any other
+// path gets status 404, or 500 if the store cannot be read. There are no listings. To serve it
+// below a prefix, use [http.StripPrefix].
 //
-// A file that is not as [Store.Put] or [Store.Verify] recorded it is hashed
-// before it is served, and is not served when it is damaged (503). A download
-// that has begun ends, whatever becomes of the file in the meantime.
+// A file that has changed since [Store.Put] or [Store.Verify] recorded it is hashed before it is
+// served; if it is damaged, the status is 503. A download that has begun is completed even if the
+// file is removed meanwhile.
 func (s *Store) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 
 func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
@@ -49,13 +48,13 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 		h.Set("Repr-Digest", field)
 	}
 	if strings.Count(r.Header.Get("Range"), ",") >= maxRanges {
-		r.Header.Del("Range") // each costs an answer of its own: all of the file is less
+		r.Header.Del("Range") // each range costs a part of its own: the whole file is cheaper
 	}
 	http.ServeContent(w, r, f.file, modified, f.File)
 }
 
-// refuse answers a request that cannot be served. Clients give up on what does
-// not exist and try again when the store is at fault: too many open files.
+// refuse answers a request that cannot be served. Clients give up if an artifact does not exist,
+// and retry if the store is at fault, for example if it has too many open files.
 func refuse(w http.ResponseWriter, err error) {
 	for _, absent := range []error{fs.ErrNotExist, fs.ErrInvalid, syscall.ENOTDIR} {
 		if errors.Is(err, absent) {
@@ -71,12 +70,12 @@ func refuse(w http.ResponseWriter, err error) {
 	http.Error(w, "the store cannot be read", http.StatusInternalServerError)
 }
 
-// maxRanges are those that a request may ask for.
+// maxRanges is the maximum number of ranges in a request.
 const maxRanges = 16
 
-// requested opens what a request asks for. A pointer that changes while it is
-// followed is followed again. It returns how long an answer may be cached, and when
-// the content last became another, the zero time when that cannot be told.
+// requested opens the file of a request. If a pointer changes while it is followed, it is followed
+// again. requested also returns the Cache-Control of the response and the time when the content
+// last changed, or the zero time if that is unknown.
 func (s *Store) requested(r *http.Request) (f *storeFile, caching string, modified time.Time, err error) {
 	if escaped := strings.ToLower(r.URL.EscapedPath()); strings.Contains(escaped, "%2f") || strings.Contains(escaped, "%5c") {
 		return nil, "", modified, fs.ErrInvalid
@@ -98,7 +97,7 @@ func (s *Store) requested(r *http.Request) (f *storeFile, caching string, modifi
 		if err == nil {
 			f, err = s.openIntact(p)
 		}
-		if err == nil && s.now().Sub(moved) > time.Second { // else it may have changed twice in the second that the header can tell
+		if err == nil && s.now().Sub(moved) > time.Second { // otherwise it may have changed twice in the one second that the header can express
 			modified = moved
 		}
 		if err == nil || !errors.Is(err, fs.ErrNotExist) || p == last {
@@ -108,8 +107,8 @@ func (s *Store) requested(r *http.Request) (f *storeFile, caching string, modifi
 	}
 }
 
-// openIntact opens what lies at p, unless it is damaged. Of several requests for a
-// file that is not as recorded one hashes it, and the others find its record.
+// openIntact opens the file at p unless it is damaged. If several requests need a file that is not
+// as recorded, one hashes it and the others use its record.
 func (s *Store) openIntact(p storePath) (*storeFile, error) {
 	f, err := s.open(p, "")
 	if err != nil {
@@ -131,7 +130,7 @@ func (s *Store) openIntact(p storePath) (*storeFile, error) {
 	return f, nil
 }
 
-// contentTypes are the media types of artifacts, by extension.
+// contentTypes are the media types of artifacts by extension.
 var contentTypes = map[string]string{
 	".gz":   "application/gzip",
 	".json": "application/json",
@@ -148,8 +147,8 @@ func contentType(file string) string {
 	return "application/octet-stream"
 }
 
-// reprDigest returns a digest as the field Repr-Digest carries it (RFC 9530),
-// "" for an algorithm that the field does not know.
+// reprDigest returns a digest as a value of the field Repr-Digest (RFC 9530), or "" if the field
+// does not support the algorithm.
 func reprDigest(digest string) string {
 	algorithm, sum, err := ParseDigest(digest)
 	if err != nil {

@@ -16,12 +16,12 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 )
 
-// TestHandlerRanges has a request ask for some ranges, and not for any number.
+// TestHandlerRanges checks that a request may have several ranges, but not any number.
 func TestHandlerRanges(t *testing.T) {
 	s, _, _ := serve(t, artifact.StoreConfig{})
 	a := put(t, s, object, "a.tar.gz", "0123456789")
 	for ranges, want := range map[string]string{
-		"bytes=0-0,9-9": "multipart/byteranges; boundary=", "bytes=0-0" + strings.Repeat(",2-2", 15): "application/gzip", // longer than the whole
+		"bytes=0-0,9-9": "multipart/byteranges; boundary=", "bytes=0-0" + strings.Repeat(",2-2", 15): "application/gzip", // longer than the whole file
 		"bytes=0-0" + strings.Repeat(",2-2", 16): "application/gzip", "bytes=" + strings.Repeat("0-0,", 5000): "application/gzip",
 		"bytes=-3": "application/gzip", "lines=1-2": "text/plain", "bytes=5-4": "text/plain",
 	} {
@@ -40,8 +40,8 @@ func TestHandlerRanges(t *testing.T) {
 	}
 }
 
-// TestHandlerServesNoDamage has a file that is not what it was answered as such,
-// whoever found out, until it is stored again.
+// TestHandlerServesNoDamage checks that a damaged file gets an error status, whichever operation
+// found the damage, until it is stored again.
 func TestHandlerServesNoDamage(t *testing.T) {
 	for name, tt := range map[string]struct {
 		spoil  func(t *testing.T, file string, s *artifact.Store, a artifact.Artifact)
@@ -114,7 +114,7 @@ func TestHandlerServesNoDamage(t *testing.T) {
 	}
 }
 
-// rewrite changes a file in place; with the zero time it is as old as it was.
+// rewrite changes a file in place; if modified is zero, it keeps the modification time.
 func rewrite(t *testing.T, file, content string, modified time.Time) {
 	t.Helper()
 	info, err := os.Stat(file)
@@ -125,7 +125,8 @@ func rewrite(t *testing.T, file, content string, modified time.Time) {
 	must(t, errors.Join(os.WriteFile(file, []byte(content), 0o600), os.Chtimes(file, modified, modified)))
 }
 
-// TestHandlerOutlivesPrune has downloads end that began before their artifact went.
+// TestHandlerOutlivesPrune checks that downloads complete even if their artifact is pruned
+// meanwhile.
 func TestHandlerOutlivesPrune(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("files that are open cannot be removed there")
@@ -148,10 +149,10 @@ func TestHandlerOutlivesPrune(t *testing.T) {
 	}
 }
 
-// TestPointersInTime has caches that know times alone see each move of a
-// pointer, also back to what is older.
+// TestPointersInTime checks that caches that only compare times notice each change of a pointer,
+// also a change back to an older artifact.
 func TestPointersInTime(t *testing.T) {
-	now := time.Now() // and so it stays: what is pointed at was so this second, however slow the machine is
+	now := time.Now() // does not advance: the content always changed in the current second, however slow the machine is
 	s, _, dir := serve(t, artifact.StoreConfig{Now: func() time.Time { return now }})
 	old := put(t, s, object, "a.tar.gz", "one")
 	new := put(t, s, object, "b.tar.gz", "two")

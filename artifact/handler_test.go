@@ -20,7 +20,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// serve serves a store; its base URL is the server's.
+// serve serves a store whose base URL is that of the server.
 func serve(t *testing.T, c artifact.StoreConfig) (*artifact.Store, *httptest.Server, string) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(nil)
@@ -199,7 +199,7 @@ func TestHandlerHidesTheRest(t *testing.T) {
 	}
 }
 
-// TestHandlerTellsFaultsFromAbsence: a client takes 404 for the last word.
+// TestHandlerTellsFaultsFromAbsence checks the statuses, because a client does not retry after 404.
 func TestHandlerTellsFaultsFromAbsence(t *testing.T) {
 	s, server, dir := serve(t, artifact.StoreConfig{})
 	a := put(t, s, object, "a.tar.gz", "content")
@@ -223,8 +223,7 @@ func cleanTarget(path string) string {
 	return path
 }
 
-// raw sends a request as it is written, which no client would send, and
-// returns the status line.
+// raw sends a request verbatim, as no client would send it, and returns the status line.
 func raw(t *testing.T, server *httptest.Server, request string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", server.Listener.Addr().String())
@@ -240,8 +239,8 @@ func raw(t *testing.T, server *httptest.Server, request string) string {
 	return status
 }
 
-// FuzzHandler asks for paths as they are written in requests: nothing but the
-// artifact and its pointer is there, by one path each.
+// FuzzHandler requests arbitrary raw paths: only the artifact and its pointer exist, each at
+// exactly one path.
 func FuzzHandler(f *testing.F) {
 	dir := f.TempDir()
 	s, err := artifact.OpenStore(artifact.StoreConfig{Dir: dir})

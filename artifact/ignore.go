@@ -15,64 +15,62 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
 )
 
-// ErrIgnore is what ignore rules fail with that cannot be read.
+// ErrIgnore is wrapped by errors about ignore rules that cannot be read.
 var ErrIgnore = errors.New("ignore rules")
 
 // Limits of [Ignore.Compile]: a tree is remote data.
 const (
 	maxIgnoreBytes = 8 << 20 // of all ignore files of a tree
 	maxIgnoreLine  = 64 << 10
-	maxIgnoreRules = 100_000 // patterns, defaults excepted
+	maxIgnoreRules = 100_000 // patterns, without the defaults
 )
 
-// Ignore says which ignore rules apply to a tree (specification, sources,
-// "ignore"; reference A8). They are those of the reference implementation, whose
-// matcher is go-git's, so that an artifact holds what a cluster's would.
+// Ignore configures the ignore rules of a tree (specification, sources, "ignore"; reference A8).
+// They match those of the reference implementation, which uses go-git's matcher, so that an
+// artifact has the same content as in a cluster.
 //
 // # Patterns
 //
-// There is one pattern a line. Lines that are blank or start with # hold none;
-// a leading ! makes a pattern include what it matches.
+// There is one pattern per line. Blank lines and lines that start with # are skipped; with a
+// leading !, a pattern includes what it matches.
 //
-//   - Without a / but at its end a pattern is matched against each name of a
-//     path; with one, against the path below the directory of its ignore file, or
-//     as many names of it as the pattern has.
-//   - What matches a directory matches all that is in it.
-//   - A trailing / restricts the pattern to directories. A symbolic link is none.
+//   - A pattern without a /, except at its end, is matched against each name of a
+//     path. Any other pattern is matched against the path below the directory of its
+//     ignore file, or its first names, as many as the pattern has.
+//   - A pattern that matches a directory matches everything in it.
+//   - A trailing / restricts the pattern to directories. A symbolic link is not a directory.
 //   - Names are matched as by [path.Match]: [^a] negates a set, [!a] does not.
-//     ** between slashes matches any number of directories; the first place where
-//     what follows it matches counts. Other patterns with a / and ** match nothing.
-//   - Spaces at the end count for nothing, unless a backslash stands before the last.
-//   - A pattern that is not well formed matches nothing.
+//     ** between slashes matches any number of directories; only the first position at which
+//     the rest of the pattern matches counts. Other patterns with a / and ** match nothing.
+//   - Trailing spaces are ignored, unless a backslash precedes the last.
+//   - A malformed pattern matches nothing.
 //
 // # Which pattern decides
 //
-// Every pattern has its place in one list: Base, then Default, then the ignore
-// files, those of a directory before those of the directories below it, then
-// Extra. Each file and each directory is judged by itself: the last pattern of
-// the list that matches its path decides about it. So "*" and then "!/deploy"
-// keep deploy with all that is in it, and nothing else; and "vendor/" and then
-// "!vendor/keep.yaml" keep that file, where git drops it. A directory that is
-// ignored has no entry in an archive, whether or not something below it has.
+// All patterns are in one list: Base, then Default, then the ignore files, those of a directory
+// before those of the directories below it, then Extra. The last pattern in the list that matches
+// the path of a file or directory decides about it. Each path is decided independently of its
+// parents. So "*" and then "!/deploy" keep deploy with everything in it, and nothing else; and
+// "vendor/" and then "!vendor/keep.yaml" keep that file, where git drops it. An ignored directory
+// has no entry in an archive, even if a file below it has.
 //
 // The root of a tree is never ignored.
 //
 // # Files
 //
-// An ignore file is a regular file; links are not followed. It is read from
-// every directory, excluded ones too, but not from a directory named .git or
-// below it. Its patterns apply to what is below its directory.
+// An ignore file is a regular file; links are not followed. It is read from every directory,
+// including excluded ones, but not from a directory named .git or below it. Its patterns apply to
+// entries below its directory.
 type Ignore struct {
 	Base    []string // patterns that always apply, lowest priority (VCS)
-	Default []string // patterns that apply only while neither Top, nor File, nor Extra holds any
-	File    string   // name of the ignore files read from every directory; "" reads none
-	Top     string   // text of an ignore file at the top that the caller has read, for who has no tree (a bucket)
+	Default []string // patterns that apply only if Top, File and Extra have no patterns
+	File    string   // name of the ignore files, read from every directory; "": none is read
+	Top     string   // text of the ignore file at the root, for callers that have no tree (a bucket)
 	Extra   string   // text with the highest priority, rooted at the top (spec.ignore)
 }
 
-// DefaultIgnore returns the rules that Git and OCI sources start from: the
-// patterns of reference A8 and ignore files named .sourceignore. Buckets have
-// no default patterns.
+// DefaultIgnore returns the initial rules of Git and OCI sources: the patterns of reference A8 and
+// ignore files named .sourceignore. Buckets have no default patterns.
 func DefaultIgnore() Ignore {
 	return Ignore{
 		Base: []string{".git/", ".gitignore", ".gitmodules", ".gitattributes"},
@@ -86,10 +84,10 @@ func DefaultIgnore() Ignore {
 	}
 }
 
-// A Rule is one pattern and where it stands.
+// A Rule is one pattern and its position.
 type Rule struct {
 	Pattern string `json:"pattern,omitempty"` // as written
-	Source  string `json:"source,omitempty"`  // the file it stands in, "spec.ignore" or "default"
+	Source  string `json:"source,omitempty"`  // its file, "spec.ignore" or "default"
 	Line    int    `json:"line,omitempty"`    // 1-based; 0 for defaults
 	Negate  bool   `json:"-"`
 }
@@ -97,9 +95,9 @@ type Rule struct {
 // Compile reads the ignore files of tree, in one walk, and compiles them with
 // the other patterns. A nil tree has no ignore files.
 //
-// It fails with the cause of ctx when that ends, when the tree cannot be read,
-// and when the patterns exceed a limit: 8 MiB in all, less than 65,536 bytes for a line
-// and 100,000 patterns. Errors name file and line, and wrap [ErrIgnore].
+// It fails with the cause of ctx if that ends, if the tree cannot be read, and if the patterns
+// exceed a limit: 8 MiB in total, 65,535 bytes in a line and 100,000 patterns. Errors name file and
+// line, and wrap [ErrIgnore].
 func (i Ignore) Compile(ctx context.Context, tree fs.FS) (*Rules, error) {
 	list, err := i.patterns(ctx, tree)
 	if err != nil {
@@ -149,13 +147,13 @@ func (i Ignore) patterns(ctx context.Context, tree fs.FS) ([]*pattern, error) {
 	return append(list, in.list...), nil
 }
 
-// extraName is what rules of [Ignore.Extra] name as their source.
+// extraName is the Source of rules of [Ignore.Extra].
 const extraName = "spec.ignore"
 
-// A patternReader collects patterns within the limits.
+// A patternReader collects patterns and enforces the limits.
 type patternReader struct {
 	list []*pattern
-	left int // bytes that further texts may have
+	left int // remaining bytes
 }
 
 // read adds the patterns of an ignore file.
@@ -172,8 +170,8 @@ func (r *patternReader) read(tree fs.FS, name string) error {
 	return r.add(name, parentOf(name), string(text))
 }
 
-// add adds the patterns of a text, which apply below the directory domain. Lines
-// are those of the reference: nothing is trimmed before # is looked for.
+// add adds the patterns of a text, which apply below the directory domain. It splits lines as the
+// reference implementation does: it trims nothing before it looks for #.
 func (r *patternReader) add(source, domain, text string) error {
 	if r.left -= len(text); r.left < 0 {
 		return fmt.Errorf("%s: the ignore files up to here hold more than %d bytes: shorten them", source, maxIgnoreBytes)
@@ -200,16 +198,16 @@ func (r *patternReader) add(source, domain, text string) error {
 	return nil
 }
 
-// A pattern is one line.
+// A pattern is one line of ignore rules.
 type pattern struct {
 	Rule
 	order   int    // among the patterns of the rules
-	domain  string // the directory it applies below, "" for the root
+	domain  string // the directory it applies to, "" for the root
 	depth   int    // of the domain
 	dirOnly bool
-	whole   bool     // it has a /, so it is matched against the path below the domain, else against names
+	whole   bool     // it has a /: it is matched against the path below the domain, else against names
 	parts   []string // between its slashes
-	plain   string   // the name must be this, or end so with suffix; "" says nothing
+	plain   string   // the name must equal this, or end with it if suffix; "": any name
 	suffix  bool
 	match   gitignore.Pattern // for paths below the domain
 }
@@ -240,11 +238,11 @@ func newPattern(rule Rule, domain string) (*pattern, error) {
 	return p, nil
 }
 
-// escape is a backslash and the character that it takes the meaning from.
+// escape matches a backslash and the character that it escapes.
 var escape = regexp.MustCompile(`\\[^/\\]`)
 
-// withoutEscapes writes a pattern without backslashes: the matcher of go-git
-// knows no escapes on Windows, and would decide otherwise there.
+// withoutEscapes returns an equivalent pattern without backslashes: go-git's matcher does not
+// support escapes on Windows and would decide differently there.
 func withoutEscapes(text string) (string, error) {
 	if !strings.Contains(text, `\`) {
 		return text, nil

@@ -8,8 +8,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
 )
 
-// TestWithoutEscapes compares patterns with escapes, as every system but Windows
-// reads them, with what is given to the matcher on Windows: both decide alike.
+// TestWithoutEscapes compares patterns with escapes, as read on other systems, with the rewritten
+// patterns for the matcher on Windows: both decide alike.
 func TestWithoutEscapes(t *testing.T) {
 	tokens := []string{"a", "b", "*", "?", "/", `\*`, `\?`, `\#`, `\!`, `\a`, `\ `, `\]`, `\-`, `\^`, `\é`, " ", "!"}
 	paths := strings.Fields("a b ab a/b a/ab * a* ?b #a !a ] a] - ^ é aé b/* b/a/b a/* #")
@@ -56,7 +56,7 @@ func TestWithoutEscapes(t *testing.T) {
 	}
 }
 
-// TestWithoutEscapesRefuses has patterns that cannot be written without a backslash.
+// TestWithoutEscapesRefuses checks patterns that cannot be rewritten without a backslash.
 func TestWithoutEscapesRefuses(t *testing.T) {
 	for _, text := range []string{`a\`, `a\\b`, `\/a`, `[\a]`, `\***`} {
 		if plain, err := withoutEscapes(text); err == nil {

@@ -97,7 +97,7 @@ func TestIgnoreFilesThatAreNone(t *testing.T) {
 	}
 }
 
-// TestTopStandsForAFile is how a bucket uses rules: keys, no tree.
+// TestTopStandsForAFile uses rules as a bucket does: with keys and without a tree.
 func TestTopStandsForAFile(t *testing.T) {
 	r := compile(t, artifact.Ignore{File: ".sourceignore", Top: "*.md\nlogs/\n", Extra: "!README.md\n"}, nil)
 	for name, want := range map[string]string{
@@ -118,8 +118,7 @@ func matched(t testing.TB, r *artifact.Rules, name string) (artifact.Rule, bool)
 	return rule, ignored
 }
 
-// TestMatchBacktracks has patterns and names that cost matchers by backtracking
-// exponential time.
+// TestMatchBacktracks has patterns and names for which backtracking matchers need exponential time.
 func TestMatchBacktracks(t *testing.T) {
 	rules := compile(t, artifact.Ignore{Extra: strings.Repeat("*a", 200) + "b\n" + strings.Repeat("**/a/", 200) + "b\n"}, nil)
 	if _, ignored := matched(t, rules, strings.Repeat("a", 4096)); ignored {
@@ -133,7 +132,7 @@ func TestMatchBacktracks(t *testing.T) {
 	}
 }
 
-// TestMatchingStops ends a context before rules are read, and while they are applied.
+// TestMatchingStops ends a context before rules are read and while they are applied.
 func TestMatchingStops(t *testing.T) {
 	gone := errors.New("gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -154,7 +153,7 @@ func TestMatchingStops(t *testing.T) {
 	}
 }
 
-// TestViewPrunes checks that a view never lists what it cannot show.
+// TestViewPrunes checks that a view never lists directories that it cannot show.
 func TestViewPrunes(t *testing.T) {
 	files := listing{tree("vendor/a/b/c", "vendor/keep/x/y", "src/a", "node_modules/x/y"), new([]string)}
 	view := compile(t, artifact.Ignore{Extra: "/vendor\nnode_modules/\n!/vendor/keep/x\n"}, nil).View(t.Context(), files)
@@ -164,7 +163,7 @@ func TestViewPrunes(t *testing.T) {
 	}
 }
 
-// listing notes which directories are listed.
+// listing records which directories are listed.
 type listing struct {
 	fs.FS
 	listed *[]string

@@ -16,7 +16,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// tree makes a tree of empty files; "name=content" gives one content.
+// tree returns a tree of files, which are empty unless they are written as "name=content".
 func tree(files ...string) fstest.MapFS {
 	m := fstest.MapFS{}
 	for _, f := range files {
@@ -179,8 +179,8 @@ func TestViewHidesIgnoredPaths(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestPackLeavesOutIgnoredDirectories is the contract between views and Pack: an
-// ignored directory is no entry, what is kept below it is one.
+// TestPackLeavesOutIgnoredDirectories tests the contract between views and Pack: an ignored
+// directory has no entry, but the files kept below it do.
 func TestPackLeavesOutIgnoredDirectories(t *testing.T) {
 	files := tree("dir/keep=1", "dir/drop", "dir/sub/x", "other/a", "vendor/x")
 	i := artifact.DefaultIgnore()

@@ -10,24 +10,24 @@ import (
 	"strings"
 )
 
-// Mount returns tree with sub appearing at dir, a path as [fs.ValidPath] has
-// it; "." lays sub over the whole tree. Nothing is read before the result is.
+// Mount returns a view of tree in which sub appears at dir, a path as in [fs.ValidPath]; "." lays
+// sub over the whole tree. Mount itself reads nothing.
 //
-//   - A directory on both sides is one directory with the entries of both.
-//   - What is no directory on both sides is sub's: the later mount wins.
-//   - A directory on one side and something else on the other is an error of
-//     every access to that path or below it, and of listing the directory that
-//     holds it: an [*fs.PathError] that names both sides and is [fs.ErrExist].
-//   - Parents of dir that tree lacks are directories.
+//   - A directory in both trees is one directory with the entries of both.
+//   - If neither is a directory, sub's entry wins.
+//   - If a path is a directory in one tree and something else in the other, every access to
+//     that path or below it fails, and so does listing its parent directory. The error is
+//     an [*fs.PathError] that names both trees and matches [fs.ErrExist].
+//   - Parents of dir that tree lacks appear as directories.
 //
-// Symbolic links are not followed to find out which of these applies. Directories
-// of several trees, and those where trees appear, have mode 0755 and no time. Paths
-// that no mount touches go straight to tree. Mounts compose: a mount of a mount
-// costs what one of three trees would.
+// Symbolic links are not followed to decide between these cases. Directories of several trees, and
+// mount points, have mode 0755 and no time. Paths that no mount affects are passed directly to
+// tree. Mounts can be nested at no extra cost: a mount of a mount costs as much as one of three
+// trees.
 //
-// The result implements [fs.ReadDirFS], [fs.StatFS] and [fs.ReadLinkFS] on top of
-// what the trees implement, keeps no state, and omits a directory (see [Rules.View]) where every tree that has it does. An invalid
-// dir is an [fs.ErrInvalid] of every access.
+// The result implements [fs.ReadDirFS], [fs.StatFS] and [fs.ReadLinkFS] whatever the trees
+// implement, and keeps no state. It omits a directory (see [Rules.View]) if every tree that has the
+// directory omits it. If dir is invalid, every access fails with [fs.ErrInvalid].
 func Mount(tree fs.FS, dir string, sub fs.FS) fs.FS {
 	if !validPath(dir) {
 		return errorFS{&fs.PathError{Op: "mount", Path: dir, Err: fs.ErrInvalid}}
@@ -35,22 +35,21 @@ func Mount(tree fs.FS, dir string, sub fs.FS) fs.FS {
 	return union{slices.Concat(layersOf(tree, "."), layersOf(sub, dir))}
 }
 
-// An errorFS fails each Open with its error.
+// An errorFS fails every Open with its error.
 type errorFS struct{ err error }
 
 func (n errorFS) Open(string) (fs.File, error) { return nil, n.err }
 
-// A union is several trees as one, later ones above earlier ones. The first is
-// at ".".
+// A union combines several trees, later ones above earlier ones. The first is at ".".
 type union struct{ layers []layer }
 
-// A layer is a tree and the directory where it appears.
+// A layer is a tree and the directory at which it appears.
 type layer struct {
 	dir  string
 	tree fs.FS
 }
 
-// layersOf returns what appears at dir when tree is mounted there.
+// layersOf returns the layers of tree when it is mounted at dir.
 func layersOf(tree fs.FS, dir string) []layer {
 	u, ok := tree.(union)
 	if !ok {
@@ -63,7 +62,7 @@ func layersOf(tree fs.FS, dir string) []layer {
 	return list
 }
 
-// inside returns name relative to the layer's directory, where it is inside.
+// inside returns name relative to the layer's directory; ok is false if it is not inside.
 func (l layer) inside(name string) (rel string, ok bool) {
 	if l.dir == "." {
 		return name, true
@@ -86,8 +85,8 @@ func (l layer) above(name string) bool {
 	return len(l.dir) > len(name) && l.dir[len(name)] == '/' && strings.HasPrefix(l.dir, name)
 }
 
-// isDir reports whether the layer has a directory at name, or fails. Where a
-// layer appears and above it there is one.
+// isDir reports whether the layer has a directory at name. The layer's directory and its parents
+// are always directories.
 func (l layer) isDir(name string) (bool, error) {
 	rel, ok := l.inside(name)
 	if !ok || rel == "." {
@@ -100,7 +99,7 @@ func (l layer) isDir(name string) (bool, error) {
 	return info.IsDir(), nil
 }
 
-// String names the layer in errors.
+// String describes the layer in errors.
 func (l layer) String() string {
 	if l.dir == "." {
 		return "the tree"
@@ -108,8 +107,8 @@ func (l layer) String() string {
 	return "the tree mounted at " + l.dir
 }
 
-// find returns the layers that have name. These are several only if name is a
-// directory in each of them; a single one may have anything there.
+// find returns the layers that have name. There are several only if name is a directory in each of
+// them; a single layer may have anything there.
 func (u union) find(op, name string) ([]layer, error) {
 	if !validPath(name) {
 		return nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
@@ -134,8 +133,8 @@ func (u union) find(op, name string) ([]layer, error) {
 	return hits, nil
 }
 
-// narrow returns those of layers that have name[:end], a name or one of its
-// parents: all where that is a directory, the last one otherwise.
+// narrow returns the layers that have name[:end], which is name or one of its parents: all of them
+// if it is a directory, else only the last.
 func narrow(layers []layer, op, name string, end int) ([]layer, error) {
 	prefix := name[:end]
 	var hits []layer
@@ -161,13 +160,13 @@ func narrow(layers []layer, op, name string, end int) ([]layer, error) {
 	return hits, nil
 }
 
-// A conflictError is a directory on one side and something else on the other.
+// A conflictError reports a path that is a directory in one layer and something else in another.
 type conflictError struct{ text string }
 
 func (e conflictError) Error() string        { return e.text }
 func (e conflictError) Is(target error) bool { return target == fs.ErrExist }
 
-// conflict is the error of a path that is a directory in a, if dir, or else in b.
+// conflict returns the error for a path that is a directory in a, if dir, or else in b.
 func conflict(op, name string, a layer, dir bool, b layer) error {
 	if !dir {
 		a, b = b, a
@@ -177,7 +176,7 @@ func conflict(op, name string, a layer, dir bool, b layer) error {
 	}}
 }
 
-// rename makes err name the path that the caller of a union knows.
+// rename replaces the path in err by name, the path that the caller of a union passed.
 func rename(err error, name string) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
@@ -186,8 +185,8 @@ func rename(err error, name string) error {
 	return err
 }
 
-// alone calls do with the one tree that has name, where that may be something
-// else than a directory, and directory where it is one of the union.
+// alone calls do with the single tree that has name, if name may be something other than a
+// directory. Otherwise it calls directory with the layers that have it.
 func alone[T any](u union, op, name string, do func(fs.FS, string) (T, error), directory func(hits []layer) (T, error)) (result T, err error) {
 	hits, err := u.find(op, name)
 	if err != nil {
@@ -247,7 +246,7 @@ func (u union) Omits(dir string) bool {
 	return true
 }
 
-// readDirs lists the directory name, which all of layers have.
+// readDirs lists the directory name, which all layers have.
 func readDirs(layers []layer, name string) ([]fs.DirEntry, error) {
 	type item struct {
 		fs.DirEntry
@@ -281,7 +280,8 @@ func readDirs(layers []layer, name string) ([]fs.DirEntry, error) {
 	return list, nil
 }
 
-// readDir lists the directory name of the layer, or what leads to the layer.
+// readDir lists the directory name of the layer; above the layer's directory, it lists the next
+// part of the path to it.
 func (l layer) readDir(name string) ([]fs.DirEntry, error) {
 	if rel, ok := l.inside(name); ok {
 		entries, err := fs.ReadDir(l.tree, rel)

@@ -65,7 +65,7 @@ func TestMountConflict(t *testing.T) {
 		base          fs.FS
 		dir           string
 		sub           fs.FS
-		lists, denies string // listing this and everything below that fails
+		lists, denies string // listing this path fails; everything at or below this path fails
 		want          string
 	}{
 		{"a file where a directory is mounted", tree("m=1", "n=1"), "m", tree("a"), ".", "m",

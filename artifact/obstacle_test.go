@@ -13,7 +13,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// operations are all that can fail because of the disk below a store.
+// operations are all operations that can fail because of the file system of a store.
 var operations = map[string]func(ctx context.Context, s *artifact.Store, a artifact.Artifact) error{
 	"Put": func(ctx context.Context, s *artifact.Store, a artifact.Artifact) error {
 		_, err := s.Put(ctx, object, "new.tar.gz", text("new"))
@@ -75,8 +75,8 @@ func TestClosedStore(t *testing.T) {
 	testenv.Equal(t, files(t, dir), []string{a.Path}, "left")
 }
 
-// A file where the store needs a directory fails what needs it, at once, and
-// leaves nothing behind. Remove removes what it can.
+// If a file is in the place of a directory of the store, operations that need the directory fail
+// immediately and leave nothing behind. Remove removes as much as it can.
 func TestStoreObstacles(t *testing.T) {
 	for obstacle, fails := range map[string][]string{
 		".store":                  {"Put", "Point", "Lock", "Temp", "GC", "Sweep"},

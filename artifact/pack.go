@@ -13,22 +13,22 @@ import (
 	"sync"
 )
 
-// maxLeftOut bounds the entries that each list of a [Report] names.
+// maxLeftOut bounds the number of entries in each list of a [Report].
 const maxLeftOut = 1000
 
-// A Report says what an archive holds and what was left out of it.
+// A Report describes the content of an archive and what was left out of it.
 type Report struct {
 	Files        int       // regular files
-	Dirs         int       // directories, the root included
+	Dirs         int       // directories, including the root
 	Bytes        int64     // content bytes of the files
-	LeftOut      []LeftOut // what an archive never holds: links, devices, submodules; the first 1,000
-	LeftOutTotal int       // how many there were
-	Replaced     []string  // files that an archive being read has more than once, the last of which counts; the first 1,000
-	Respelled    []string  // files that an archive being read spells otherwise, for example ./NAME or DIR//NAME; the first 1,000
+	LeftOut      []LeftOut // entries that an archive cannot contain: links, devices, submodules; the first 1,000
+	LeftOutTotal int       // number of entries left out
+	Replaced     []string  // files that occur more than once in an archive that was read; the last one counts; the first 1,000
+	Respelled    []string  // files whose names in an archive that was read are not clean, for example ./NAME or DIR//NAME; the first 1,000
 }
 
-// LeftOut names one entry that was left out and the mode that says why. A
-// hard link in an archive has mode [fs.ModeIrregular].
+// LeftOut is an entry that was left out and the mode that is the reason. A hard link in an archive
+// has mode [fs.ModeIrregular].
 type LeftOut struct {
 	Name string
 	Mode fs.FileMode
@@ -40,28 +40,26 @@ func (r *Report) leaveOut(name string, mode fs.FileMode) {
 	}
 }
 
-// Pack writes tree to w as a gzip-compressed archive in normal form: [Tar]
-// compressed in parallel, the same bytes on any machine.
+// Pack writes tree to w as a gzip-compressed archive in normal form: it compresses the output of
+// [Tar] in parallel, and writes the same bytes on any machine.
 func Pack(ctx context.Context, w io.Writer, tree fs.FS) (Report, error) {
 	var none *Cache
 	return none.Pack(ctx, w, tree)
 }
 
-// Tar writes tree to w as an uncompressed archive in normal form, which the
-// package comment specifies. Files of up to 256 KiB are read ahead, several at
-// a time and at most 5 MiB in all, so tree must be safe for concurrent use;
-// larger ones are streamed. A directory for which the tree's method
+// Tar writes tree to w as an uncompressed archive in normal form, as specified by the package
+// comment. It reads files of up to 256 KiB ahead, several concurrently and at most 5 MiB in total,
+// so tree must be safe for concurrent use; larger files are streamed. If the tree has a method
 //
 //	Omits(dir string) bool
 //
-// reports true, if it has one, gets no entry of its own; what it holds does.
+// that reports true for a directory, the directory gets no entry of its own, but its contents do.
 //
-// When ctx ends, Tar fails with its cause as soon as reads of the tree that
-// are under way return; a tree that waits for a network should watch ctx too.
-// Nothing runs on after Tar has returned. Errors name the entry: the tree's
-// own; one that wraps [fs.ErrInvalid] for a name that no consumer would accept;
-// one that wraps [ErrChanged] when a file does not have the size it announced.
-// With an error the report is incomplete, and so is what was written.
+// When ctx ends, Tar fails with its cause as soon as pending reads of the tree return; a tree that
+// waits for a network should watch ctx too. No goroutine is left running when Tar returns. Errors
+// name the entry. They are errors of the tree, wrap [fs.ErrInvalid] for a name that no consumer
+// would accept, or wrap [ErrChanged] if a file does not have the announced size. On an error, the
+// report and the output are incomplete.
 func Tar(ctx context.Context, w io.Writer, tree fs.FS) (Report, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	p := newPacker(ctx, tree)
@@ -75,34 +73,34 @@ func Tar(ctx context.Context, w io.Writer, tree fs.FS) (Report, error) {
 	return p.report, nil
 }
 
-// How far reading may run ahead of writing.
+// Limits of reading ahead of writing.
 const (
 	smallFile = 256 << 10 // larger files are streamed
-	ahead     = 16        // entries, so that a slow tree's latencies overlap
+	ahead     = 16        // entries; hides the latencies of a slow tree
 )
 
-// ErrChanged is wrapped by the error about a file that was longer or shorter
-// than announced when it was packed.
+// ErrChanged is wrapped by the error about a file whose size differs from the announced size when
+// it is packed.
 var ErrChanged = errors.New("size changed while it was read: pack again once the tree is at rest")
 
-// A packer turns a tree into a tar stream: one goroutine walks and lays out
-// entries, each small file is read by another, and the caller's writes all in order.
+// A packer turns a tree into a tar stream: one goroutine walks the tree and prepares the entries,
+// another goroutine reads each small file, and the caller's goroutine writes all in order.
 type packer struct {
 	ctx     context.Context
 	tree    fs.FS
 	omits   func(dir string) bool
-	report  Report // the walker's, until running is done
+	report  Report // owned by the walker until running is done
 	entries chan *tarEntry
 	free    chan *tarEntry
 	stream  []byte // buffer for large files
 	running sync.WaitGroup
 }
 
-// A tarEntry is a directory or file and its place in the tar stream.
+// A tarEntry is a directory or file and its bytes in the tar stream.
 type tarEntry struct {
 	name   string
 	size   int64
-	data   []byte // header, content and padding; of a large file the header only
+	data   []byte // header, content and padding; only the header if stream
 	stream bool   // a large file, whose content follows data
 	ready  chan error
 }
@@ -146,8 +144,8 @@ func (p *packer) readFile(name string, content []byte) error {
 	return err
 }
 
-// atEnd checks that r has no more to give; reading up to the end is also what
-// makes a verifying reader check.
+// atEnd checks that r is at its end. Reading to the end also makes a verifying reader check the
+// content.
 func atEnd(r io.Reader) error {
 	switch n, err := io.ReadFull(r, make([]byte, 1)); {
 	case n > 0:
@@ -174,7 +172,7 @@ func (p *packer) writeTo(w io.Writer) error {
 		}
 		p.free <- e
 	}
-	if p.ctx.Err() != nil { // which has cut off the walk
+	if p.ctx.Err() != nil { // the walk was cut short
 		return context.Cause(p.ctx)
 	}
 	if _, err := w.Write(tarEnd[:]); err != nil {
@@ -221,8 +219,7 @@ func (c *contextReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
-// walk lays out the tree, entry after entry in lexical order. An error takes
-// the place of the entry that it is about.
+// walk prepares the entries of the tree in lexical order. If an entry fails, its error replaces it.
 func (p *packer) walk() {
 	defer close(p.entries)
 	if err := fs.WalkDir(p.tree, ".", p.visit); err != nil && p.ctx.Err() == nil {
@@ -233,7 +230,7 @@ func (p *packer) walk() {
 	}
 }
 
-// next takes a free entry, waiting for one if need be.
+// next takes a free entry, and waits for one if necessary.
 func (p *packer) next() (*tarEntry, error) {
 	select {
 	case e := <-p.free:
@@ -243,7 +240,7 @@ func (p *packer) next() (*tarEntry, error) {
 	}
 }
 
-// visit lays out one entry; it is an [fs.WalkDirFunc].
+// visit prepares one entry; it is an [fs.WalkDirFunc].
 func (p *packer) visit(name string, d fs.DirEntry, err error) error {
 	if p.ctx.Err() != nil {
 		return context.Cause(p.ctx)
@@ -260,8 +257,7 @@ func (p *packer) visit(name string, d fs.DirEntry, err error) error {
 	return nil
 }
 
-// checkBase refuses names that consumers refuse (reference A7) and those that
-// no [fs.FS] may have.
+// checkBase refuses names that consumers refuse (reference A7) and names that no [fs.FS] may have.
 func checkBase(base string) error {
 	switch {
 	case base == "" || base == "." || base == ".." || strings.Contains(base, "/"):
@@ -272,7 +268,7 @@ func checkBase(base string) error {
 	return nil
 }
 
-// entry lays out a directory or a file and reports what is neither.
+// entry prepares a directory or a file, and reports any other entry as left out.
 func (p *packer) entry(name string, d fs.DirEntry) error {
 	switch {
 	case d.IsDir():
@@ -302,7 +298,7 @@ func (p *packer) entry(name string, d fs.DirEntry) error {
 	return p.put(name, modeFile, info.Size())
 }
 
-// put lays out an entry, and has the content of a small file read.
+// put prepares an entry and starts reading the content of a small file.
 func (p *packer) put(name string, mode, size int64) error {
 	e, err := p.next()
 	if err != nil {
@@ -327,7 +323,7 @@ func (p *packer) put(name string, mode, size int64) error {
 			e.ready <- err
 		})
 	}
-	p.entries <- e // never blocks: there is room for all
+	p.entries <- e // never blocks: there is room for all entries
 	return nil
 }
 
@@ -344,11 +340,10 @@ const tarBlock = 512
 // tarEnd is the end-of-archive marker.
 var tarEnd [2 * tarBlock]byte
 
-// padding returns how many bytes fill a file's last block.
+// padding returns the number of bytes that fill a file's last block.
 func padding(size int64) int { return int(-size & (tarBlock - 1)) }
 
-// appendHeader appends the header of an entry to data: USTAR where that can
-// hold the values, PAX where not.
+// appendHeader appends the header of an entry to data: USTAR if that can hold the values, else PAX.
 func appendHeader(data []byte, name string, mode, size int64) ([]byte, error) {
 	header := tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: size}
 	if mode == modeDir {

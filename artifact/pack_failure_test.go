@@ -14,11 +14,11 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv/measure"
 )
 
-// wrongSizeFS is a tree in which one file does not have the size it announces.
+// wrongSizeFS is a tree with one file whose size differs from its announced size.
 type wrongSizeFS struct {
 	fstest.MapFS
 	name    string
-	content io.Reader // what reading gives
+	content io.Reader // content when read
 }
 
 func (l wrongSizeFS) Open(name string) (fs.File, error) {
@@ -111,8 +111,8 @@ func TestTreeErrors(t *testing.T) {
 	})
 }
 
-// vanishingFS is a tree whose entries are listed as regular files and turn out to
-// be gone, or pipes.
+// vanishingFS is a tree whose entries are listed as regular files but turn out to be missing, or
+// pipes.
 type vanishingFS struct {
 	fstest.MapFS
 	err error
@@ -176,8 +176,7 @@ func TestWriterThatFails(t *testing.T) {
 	}
 }
 
-// stalling is a tree whose files block until a context ends, as those of a
-// tree on a network do.
+// stalling is a tree whose files block until a context ends, like files of a tree on a network.
 type stalling struct {
 	fs.FS
 	ctx    context.Context

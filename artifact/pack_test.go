@@ -19,7 +19,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// golden is the tree of reference A6's vector.
+// golden is the tree of the test vector in reference A6.
 func golden() fstest.MapFS {
 	return fstest.MapFS{
 		"a.txt":      {Data: []byte("hello\n"), Mode: 0o644},
@@ -36,7 +36,7 @@ func sum(b []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// tarOf packs a tree that must pack.
+// tarOf packs a tree, which must succeed.
 func tarOf(t *testing.T, tree fs.FS) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -59,7 +59,7 @@ func TestGoldenVector(t *testing.T) {
 	}
 }
 
-// oracle packs a tree in the plainest way, with archive/tar.
+// oracle packs a tree in the simplest way, with archive/tar.
 func oracle(t *testing.T, tree fs.FS) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -119,7 +119,7 @@ func TestNamesAndSizes(t *testing.T) {
 	}
 }
 
-// many returns a tree of n small files in directories of a hundred.
+// many returns a tree of n small files in directories of one hundred files.
 func many(n int) fstest.MapFS {
 	tree := fstest.MapFS{}
 	for i := range n {
@@ -128,7 +128,7 @@ func many(n int) fstest.MapFS {
 	return tree
 }
 
-// latin1 is a tree with a name that is not UTF-8, as a git tree may have.
+// latin1 is a tree with a name that is not UTF-8, as in Git trees.
 type latin1 struct{ fstest.MapFS }
 
 func (l latin1) ReadDir(string) ([]fs.DirEntry, error) {
@@ -164,7 +164,7 @@ func TestNameThatIsNotUTF8(t *testing.T) {
 	}
 }
 
-// entries is a tree whose root lists the given names, whatever they are.
+// entries is a tree whose root lists the given names, valid or not.
 type entries struct {
 	fstest.MapFS
 	names []string

@@ -24,17 +24,16 @@ import (
 	"github.com/headgate-io/headgate/internal/durable"
 )
 
-// ErrFormat is wrapped by the errors about input that is no archive this
-// package reads, or a damaged one.
+// ErrFormat is wrapped by errors about input that is damaged or not a supported archive.
 var ErrFormat = errors.New("not a valid tar archive, plain or compressed by gzip or zstd")
 
-// Read reads a tar archive, plain or compressed by gzip or zstd, told apart by
-// their first bytes, up to the end of r. The content of its files goes to one spool file; nothing is
-// extracted. The package comment says what is accepted. Close the tree to
-// remove the spool.
+// Read reads a tar archive, plain or compressed by gzip or zstd, up to the end of r. It recognizes
+// the compression by the first bytes, writes the content of all files to one spool file and
+// extracts nothing. The package comment says what is accepted. The caller must close the tree,
+// which removes the spool.
 //
-// Errors: a [*LimitError] when the archive exceeds limit; one that wraps
-// [ErrFormat] when it is damaged or holds what no artifact may hold; r's own.
+// The error is a [*LimitError] if the archive exceeds limit. It wraps [ErrFormat] if the archive is
+// damaged or has content that no artifact may have. Otherwise it is an error of r or of the spool.
 func Read(r io.Reader, limit Limits) (_ *Tree, err error) {
 	defer wrap(&err, "read archive")
 	limit = limit.withDefaults()
@@ -49,11 +48,11 @@ func Read(r io.Reader, limit Limits) (_ *Tree, err error) {
 	}
 	in := &archiveIndexer{limit: limit, in: content, out: bufio.NewWriterSize(spool, spoolBuffer), buf: make([]byte, 64<<10), dirs: map[string][]node{}}
 	err = in.read()
-	_ = content.Close() // it only waits; what source failed with is looked at afterwards
+	_ = content.Close() // only waits; errors of source are checked below
 	if err != nil {
 		err = damaged(err, source)
 	}
-	if failed := in.out.Flush(); failed != nil { // also what a write failed with before
+	if failed := in.out.Flush(); failed != nil { // includes errors of earlier writes
 		err = fmt.Errorf("write spool: %w", failed)
 	}
 	if err != nil {
@@ -62,7 +61,7 @@ func Read(r io.Reader, limit Limits) (_ *Tree, err error) {
 	return &Tree{spool: spool, dirs: in.dirs, report: in.report}, nil
 }
 
-// foreign names formats by their first bytes, for a helpful error.
+// foreign has the first bytes of other formats, for a helpful error.
 var foreign = []struct{ magic, name string }{
 	{"\xfd7zXZ\x00", "xz"},
 	{"BZh", "bzip2"},
@@ -71,7 +70,7 @@ var foreign = []struct{ magic, name string }{
 	{"<", "HTML or XML"},
 }
 
-// uncompressed returns the tar stream in source, guarded by the limits.
+// uncompressed returns the tar stream in source, with the limits enforced.
 func uncompressed(source *sourceReader, limit Limits) (*guardReader, error) {
 	buffered := bufio.NewReaderSize(source, 64<<10)
 	head, err := buffered.Peek(tarBlock)
@@ -88,7 +87,7 @@ func uncompressed(source *sourceReader, limit Limits) (*guardReader, error) {
 			if err != nil {
 				return nil, err
 			}
-			ahead, err := readahead.NewReaderSize(plain, 4, 128<<10) // one processor decompresses, another reads tar
+			ahead, err := readahead.NewReaderSize(plain, 4, 128<<10) // decompress and read tar on different processors
 			return &guardReader{ReadCloser: ahead, limit: limit, source: source, packed: true}, err
 		}
 	}
@@ -103,8 +102,8 @@ func uncompressed(source *sourceReader, limit Limits) (*guardReader, error) {
 	return &guardReader{ReadCloser: io.NopCloser(buffered), limit: limit, source: source}, nil
 }
 
-// damaged tells what went wrong: the source's own error first, then a limit;
-// what else the decoders report is an error of format.
+// damaged returns the cause of err: the source's own error first, then a limit; any other error of
+// the decoders becomes an ErrFormat.
 func damaged(err error, source *sourceReader) error {
 	var limit *LimitError
 	switch {
@@ -118,18 +117,17 @@ func damaged(err error, source *sourceReader) error {
 	return fmt.Errorf("%w: %w", ErrFormat, err)
 }
 
-// ratioFree is how many bytes an archive may hold before its ratio counts:
-// small archives of repetitive files are legitimate.
+// ratioFree is the number of uncompressed bytes for which the ratio is not checked: small archives
+// of repetitive files are legitimate.
 const ratioFree = 16 << 20
 
-// Limits bound what reading an archive may cost. The zero value of a field
-// means its documented default; a negative value means no limit. Names are
-// kept in memory: all of them together may have 64 bytes for each entry that
-// Entries allows, 1 MiB at least.
+// Limits bound the cost of reading an archive. The zero value of a field means its documented
+// default; a negative value means no limit. Names are kept in memory: their total is limited to 64
+// bytes for each entry that Entries allows, but at least 1 MiB.
 type Limits struct {
 	Bytes     int64 // uncompressed bytes of the whole archive, headers included; default 1 GiB
 	FileBytes int64 // uncompressed bytes of one file; default 512 MiB
-	Entries   int   // number of entries, those left out and implied directories included; default 1,000,000
+	Entries   int   // number of entries, including those left out and implied directories; default 1,000,000
 	NameBytes int   // bytes of one entry's name; default 4096
 	Ratio     int   // uncompressed bytes per compressed byte, beyond the first 16 MiB; default 1000
 
@@ -152,8 +150,8 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Spool opens an empty file that disappears once it is closed, as Temp or its
-// default does: for callers that keep what they read beside what Read makes of it.
+// Spool opens an empty file that is deleted when it is closed, as Temp or its default does. It is
+// for callers that also need a copy of the input of Read.
 func (l Limits) Spool() (*os.File, error) {
 	f, err := l.withDefaults().Temp()
 	if err != nil {
@@ -162,7 +160,7 @@ func (l Limits) Spool() (*os.File, error) {
 	return f, nil
 }
 
-// bound resolves one limit: zero is the default, negative none.
+// bound resolves one limit: zero means the default, negative means none.
 func bound[T int | int64](limit, standard T) T {
 	if limit < 0 {
 		return math.MaxInt
@@ -170,22 +168,21 @@ func bound[T int | int64](limit, standard T) T {
 	return cmp.Or(limit, standard)
 }
 
-// allNames is how many bytes the names of all entries may have together.
+// allNames returns the maximum total size of the names of all entries, in bytes.
 func (l Limits) allNames() int64 {
 	const average, least = 64, 1 << 20
 	return max(least, average*min(int64(l.Entries), math.MaxInt64/average))
 }
 
-// packed is how many bytes an archive may have before it is decompressed: more
-// than any encoder makes of what Bytes allows. A stream can grow without end
-// and hold nothing.
+// packed returns the maximum size of an archive before decompression: more than any encoder makes
+// of Bytes. Without it, a stream could grow without end and contain nothing.
 func (l Limits) packed() int64 { return l.Bytes + min(l.Bytes/8+1<<20, math.MaxInt64-l.Bytes) }
 
 // A LimitError reports an archive that exceeds one of the [Limits].
 type LimitError struct {
-	What  string // what there is too much of, with its unit: "bytes", "entries" …
+	What  string // what exceeds the limit, with its unit: "bytes", "entries" …
 	Limit int64
-	Name  string // the entry where it happened, when it is about one
+	Name  string // the entry concerned, if any
 }
 
 func (e *LimitError) Error() string {
@@ -196,11 +193,11 @@ func (e *LimitError) Error() string {
 	return msg + ": raise the limit if the archive is trusted"
 }
 
-// A sourceReader counts what is read from r, at most limit bytes, and keeps r's
-// own error, so that it can be told from those of a decoder.
+// A sourceReader counts the bytes read from r, allows at most limit of them, and keeps r's own
+// error, so that it can be distinguished from errors of a decoder.
 type sourceReader struct {
 	r     io.Reader
-	n     atomic.Int64 // a guardReader asks while another goroutine decompresses
+	n     atomic.Int64 // read by guardReader while another goroutine decompresses
 	limit int64
 	err   error
 }
@@ -216,12 +213,11 @@ func (s *sourceReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A guardReader counts the tar stream and fails as soon as there is more of it
-// than the limits allow.
+// A guardReader counts the bytes of the tar stream and fails as soon as they exceed the limits.
 type guardReader struct {
 	io.ReadCloser
 	n      int64
-	zeros  int64 // length of the run of zero bytes at n, at most tarBlock for one read
+	zeros  int64 // length of the run of zero bytes that ends at n; a single read adds at most tarBlock
 	limit  Limits
 	source *sourceReader
 	packed bool // the stream decompresses source
@@ -244,20 +240,19 @@ func (g *guardReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// trailingZeros returns how many of the last bytes of p are zero, looking at
-// one block of it.
+// trailingZeros returns how many of the last bytes of p are zero. It looks at the last block only.
 func trailingZeros(p []byte) int {
 	p = p[max(0, len(p)-tarBlock):]
 	return len(p) - len(bytes.TrimRight(p, "\x00"))
 }
 
-// maxWindow bounds the window of a zstd frame, which the decoder keeps in
-// memory: what the zstd program reads unless told otherwise. It writes 8 MiB at
-// most up to level 19, 128 MiB at level 22 and with --long.
+// maxWindow bounds the window of a zstd frame, which the decoder keeps in memory. It is the default
+// limit of the zstd program, which writes windows of at most 8 MiB up to level 19, and of 128 MiB
+// at level 22 and with --long.
 const maxWindow = 128 << 20
 
-// compressions are those that [Read] undoes. Reading what open returns up to
-// its end reads all of r, or fails. It runs nothing that would have to be ended.
+// compressions are the supported compressions of [Read]. Reading the result of open up to its end
+// reads all of r, or fails. It starts no goroutine and needs no Close.
 var compressions = []struct {
 	begins func(head []byte) bool
 	open   func(r io.Reader) (io.Reader, error)
@@ -268,8 +263,8 @@ var compressions = []struct {
 
 func isGzip(head []byte) bool { return bytes.HasPrefix(head, []byte("\x1f\x8b")) }
 
-// isZstd reports whether head begins with a frame: of data, or one that is to
-// be skipped, which parallel encoders write first.
+// isZstd reports whether head begins with a data frame or with a skippable frame, which parallel
+// encoders write first.
 func isZstd(head []byte) bool {
 	return bytes.HasPrefix(head, []byte("\x28\xb5\x2f\xfd")) ||
 		len(head) >= 4 && head[0]&0xf0 == 0x50 && string(head[1:4]) == "\x2a\x4d\x18"
@@ -285,7 +280,7 @@ func openZstd(r io.Reader) (io.Reader, error) {
 	return zstdReader{d}, nil
 }
 
-// A zstdReader says in errors which format it is about.
+// A zstdReader adds the format and advice to errors.
 type zstdReader struct{ r io.Reader }
 
 func (z zstdReader) Read(p []byte) (int, error) {
@@ -309,7 +304,7 @@ type archiveIndexer struct {
 	buf     []byte
 	offset  int64 // bytes in the spool
 	entries int
-	folders int               // in dirs
+	folders int               // number of directories in dirs
 	names   int64             // bytes of all names that are kept
 	dirs    map[string][]node // as in a Tree, once it is complete
 	report  Report
@@ -331,8 +326,8 @@ func (in *archiveIndexer) read() error {
 	}
 }
 
-// leftOut has the types of entry that are kept out of the tree and the mode
-// that the report gives them.
+// leftOut has the types of entries that are left out of the tree, and the mode of each in the
+// report.
 var leftOut = map[byte]fs.FileMode{
 	tar.TypeSymlink: fs.ModeSymlink,
 	tar.TypeLink:    fs.ModeIrregular,
@@ -341,13 +336,13 @@ var leftOut = map[byte]fs.FileMode{
 	tar.TypeFifo:    fs.ModeNamedPipe,
 }
 
-// entry takes in one entry.
+// entry processes one entry.
 func (in *archiveIndexer) entry(hdr *tar.Header, content io.Reader) error {
 	if in.entries++; in.entries > in.limit.Entries {
 		return &LimitError{What: "entries", Limit: int64(in.limit.Entries)}
 	}
 	if hdr.Typeflag == tar.TypeXGlobalHeader {
-		return nil // a comment, such as git archive's; it names no entry
+		return nil // a comment, such as that of git archive; it is not an entry
 	}
 	if len(hdr.Name) > in.limit.NameBytes {
 		return &LimitError{What: "bytes in its name", Limit: int64(in.limit.NameBytes), Name: hdr.Name[:min(64, len(hdr.Name))]}
@@ -383,7 +378,7 @@ func (in *archiveIndexer) file(name string, hdr *tar.Header, content io.Reader) 
 	if hdr.Size > in.limit.FileBytes {
 		return &LimitError{What: "bytes", Limit: in.limit.FileBytes, Name: name}
 	}
-	// The wrappers keep the copy to buf: tar.Reader would write holes by seeking.
+	// The wrappers make the copy use buf: tar.Reader would write holes by seeking.
 	n, err := io.CopyBuffer(struct{ io.Writer }{in.out}, struct{ io.Reader }{content}, in.buf)
 	if err != nil {
 		return err
@@ -396,7 +391,7 @@ func (in *archiveIndexer) file(name string, hdr *tar.Header, content io.Reader) 
 	return in.add(node{name: name, kind: kind, offset: in.offset - n, size: n})
 }
 
-// add adds a node, and the directories that it implies: a long name can imply many.
+// add adds a node and its implied directories. A long name can imply many, so they are counted.
 func (in *archiveIndexer) add(n node) error {
 	if n.name == "." {
 		return nil
@@ -414,9 +409,8 @@ func (in *archiveIndexer) add(n node) error {
 	return nil
 }
 
-// finish checks what follows the last entry, whose padding ends at end, and
-// completes the index. Reading to the end lets a verifying reader below have
-// its say.
+// finish checks what follows the last entry, whose padding ends at end, and completes the index. It
+// reads to the end so that an underlying verifying reader checks the content.
 func (in *archiveIndexer) finish(end int64) error {
 	if min(in.in.zeros, in.in.n-end) < tarBlock {
 		return fmt.Errorf("%w: the end-of-archive marker is missing: it is truncated", ErrFormat)
@@ -442,7 +436,7 @@ func (in *archiveIndexer) finish(end int64) error {
 	return nil
 }
 
-// settle sorts the nodes of a directory, lets the last of a name win, and counts them.
+// settle sorts the nodes of a directory, keeps the last of each name, and counts the nodes.
 func (in *archiveIndexer) settle(dir string) error {
 	all := in.dirs[dir]
 	slices.SortStableFunc(all, byName)
@@ -469,7 +463,7 @@ func (in *archiveIndexer) settle(dir string) error {
 	return nil
 }
 
-// isSparse reports whether the entry has holes, in GNU's old or PAX spelling.
+// isSparse reports whether the entry is sparse, in GNU's old format or as PAX records.
 func isSparse(hdr *tar.Header) bool {
 	if hdr.Typeflag == tar.TypeGNUSparse {
 		return true
@@ -482,10 +476,9 @@ func isSparse(hdr *tar.Header) bool {
 	return false
 }
 
-// cleanName returns the name of an entry in the tree. It refuses the names
-// that consumers refuse (reference A7) and any other that leads upwards. The
-// result shares no memory with name, which may be a part of a PAX header of
-// any size.
+// cleanName returns the name of an entry in the tree. It refuses the names that consumers refuse
+// (reference A7) and any other name with "..". The result shares no memory with name, which may be
+// a part of a PAX header of any size.
 func cleanName(name string) (string, error) {
 	switch {
 	case name == "":
@@ -501,5 +494,5 @@ func cleanName(name string) (string, error) {
 	return strings.Clone(path.Clean(name)), nil
 }
 
-// spoolBuffer is how much is written to a spool at a time.
+// spoolBuffer is the number of bytes written to a spool at a time.
 const spoolBuffer = 256 << 10

@@ -150,7 +150,7 @@ func TestReadPassesErrorsOn(t *testing.T) {
 	}
 }
 
-// FuzzRead reads anything; what it accepts packs, and reads back the same.
+// FuzzRead reads arbitrary input; accepted input can be packed and reads back the same.
 func FuzzRead(f *testing.F) {
 	plain := archived(f, dir("d"), file("d/a", "1"), file("b", "2"), tar.Header{Typeflag: tar.TypeSymlink, Name: "l", Linkname: "b"})
 	f.Add(plain)

@@ -17,14 +17,14 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv/measure"
 )
 
-// TestReadKeepsNamesOnly has headers of 1 MiB with short names in them: only
-// the names may stay in memory.
+// TestReadKeepsNamesOnly reads headers of 1 MiB with short names: only the names may stay in
+// memory.
 func TestReadKeepsNamesOnly(t *testing.T) {
 	measure.WithoutRace(t)
 	comment := strings.Repeat("c", 1<<20-100)
 	var entries []tar.Header
 	for i := range 40 {
-		name := fmt.Sprintf("ü%d", i) // no header but PAX can hold it
+		name := fmt.Sprintf("ü%d", i) // requires a PAX header
 		entries = append(entries, tar.Header{Typeflag: tar.TypeReg, Name: name, PAXRecords: map[string]string{"comment": comment}})
 	}
 	archive := archived(t, entries...)

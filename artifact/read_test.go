@@ -18,8 +18,8 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// archived makes an archive of raw entries; a file's content is its Linkname
-// repeated to Size.
+// archived returns an archive of raw entries. The content of a file is its Linkname repeated to
+// Size.
 func archived(t testing.TB, entries ...tar.Header) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -56,7 +56,7 @@ func compressed(t testing.TB, data []byte) []byte {
 	return out.Bytes()
 }
 
-// opened reads an archive that must read.
+// opened reads an archive, which must succeed.
 func opened(t *testing.T, archive []byte) *artifact.Tree {
 	t.Helper()
 	tree, err := artifact.Read(bytes.NewReader(archive), artifact.Limits{})
@@ -184,7 +184,7 @@ func v7(archive []byte) []byte {
 	return summed(archive)
 }
 
-// retyped gives the first entry another type.
+// retyped changes the type of the first entry.
 func retyped(archive []byte, typeflag byte) []byte {
 	archive = bytes.Clone(archive)
 	archive[156] = typeflag
@@ -203,7 +203,7 @@ func summed(archive []byte) []byte {
 	return archive
 }
 
-// entriesOf lists the entries of a tree, the root aside, in lexical order.
+// entriesOf lists the entries of a tree, except the root, in lexical order.
 func entriesOf(t *testing.T, tree fs.FS) string {
 	t.Helper()
 	var list []string

@@ -26,7 +26,7 @@ func zstandard(t testing.TB, data []byte, options ...zstd.EOption) []byte {
 	return out.Bytes()
 }
 
-// stored is a frame of stored blocks with the window 2^log.
+// stored returns a frame of uncompressed blocks with the window size 2^log.
 func stored(data []byte, log byte) []byte {
 	out := []byte{0x28, 0xb5, 0x2f, 0xfd, 0x00, (log - 10) << 3}
 	for {
@@ -42,7 +42,7 @@ func stored(data []byte, log byte) []byte {
 	}
 }
 
-// skipped is a frame that decoders skip.
+// skipped returns a skippable frame.
 func skipped(content string) []byte {
 	return append(binary.LittleEndian.AppendUint32([]byte("\x53\x2a\x4d\x18"), uint32(len(content))), content...)
 }
@@ -115,7 +115,7 @@ func TestReadZstdRefuses(t *testing.T) {
 	}
 }
 
-// repeating is p again and again, for ever.
+// repeating reads p repeatedly, without end.
 type repeating struct {
 	p    []byte
 	rest []byte
@@ -130,7 +130,7 @@ func (e *repeating) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// TestReadBombs has archives that grow out of little, or hold nothing at all.
+// TestReadBombs reads archives that expand a lot or have no content at all.
 func TestReadBombs(t *testing.T) {
 	small := artifact.Limits{Bytes: 1 << 20}
 	for name, test := range map[string]struct {

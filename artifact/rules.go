@@ -14,26 +14,26 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
 )
 
-// Rules is a compiled set of ignore rules; see [Ignore] for what they mean.
-// Rules are safe for concurrent use.
+// Rules is a compiled set of ignore rules; see [Ignore] for their meaning. Rules are safe for
+// concurrent use.
 //
-// The time that matching takes is linear in the number of patterns. What a tree
-// may cost with its own ignore files, the context bounds.
+// Matching takes time linear in the number of patterns. Only the context bounds the cost of a tree
+// with its own ignore files.
 type Rules struct {
-	extra   []*pattern            // of spec.ignore
+	extra   []*pattern            // from spec.ignore
 	files   map[string][]*pattern // the others, by their domain
 	negated []*pattern
 	dropped atomic.Bool // something was ignored
 
 	mu    sync.Mutex
-	known map[string]verdict // of the names asked about last
+	known map[string]verdict // cached, by name
 }
 
-// maxKnown is how many verdicts rules remember: those of a directory are asked
-// for several times, and those of directories for what is in them.
+// maxKnown is the maximum number of cached verdicts. The verdict of a directory is needed several
+// times, and again for each of its entries.
 const maxKnown = 1 << 14
 
-// A verdict names the patterns that decide about a name, nil for none.
+// A verdict has the patterns that decide about a name, nil if there is none.
 type verdict struct {
 	file *pattern // if it is a file
 	dir  *pattern // if it is a directory
@@ -41,7 +41,7 @@ type verdict struct {
 
 func (p *pattern) excludes() bool { return p != nil && !p.Negate }
 
-// newRules compiles patterns, which stand in the order of their priority.
+// newRules compiles patterns, lowest priority first.
 func newRules(list []*pattern) *Rules {
 	r := &Rules{files: map[string][]*pattern{}, known: map[string]verdict{"": {}}}
 	for i, p := range list {
@@ -58,10 +58,9 @@ func newRules(list []*pattern) *Rules {
 	return r
 }
 
-// Match reports the rule that decides about name and whether it is ignored.
-// The rule is the zero Rule where none decides. name is a path as [fs.ValidPath]
-// has it, relative to the top of the tree; dir says that it is a directory. It
-// fails with the cause of ctx when that ends.
+// Match returns the rule that decides about name and whether name is ignored. The rule is the zero
+// Rule if no rule decides. name is a path as in [fs.ValidPath], relative to the root of the tree;
+// dir says whether it is a directory. The error is the cause of ctx if it ends.
 func (r *Rules) Match(ctx context.Context, name string, dir bool) (rule Rule, ignored bool, err error) {
 	if name == "." {
 		return Rule{}, false, nil
@@ -80,15 +79,15 @@ func (r *Rules) Match(ctx context.Context, name string, dir bool) (rule Rule, ig
 	return p.Rule, p.excludes(), nil
 }
 
-// Emptied reports whether the rules removed every file: an archive with that
-// report, packed from a view of them, has none, and they ignored something. Nil
-// rules ignore nothing.
+// Emptied reports whether the rules removed every file: packed, the report of an archive packed
+// from a view of the rules, has no files, and the rules ignored something. Nil rules ignore
+// nothing.
 func (r *Rules) Emptied(packed Report) bool {
 	return r != nil && packed.Files == 0 && r.dropped.Load()
 }
 
-// judge returns the verdict about name. A pattern that matches a directory
-// matches all that is in it, so only those with a higher priority are tried.
+// judge returns the verdict about name. A pattern that matches a directory matches everything in
+// it, so judge tries only patterns with a higher priority than the parent's.
 func (r *Rules) judge(ctx context.Context, name string) (verdict, error) {
 	if ctx.Err() != nil {
 		return verdict{}, context.Cause(ctx)
@@ -115,7 +114,7 @@ func (r *Rules) judge(ctx context.Context, name string) (verdict, error) {
 			break
 		}
 		if base != p.plain && p.plain != "" && !(p.suffix && strings.HasSuffix(base, p.plain)) {
-			continue // most patterns do not need the matcher
+			continue // fast path: most patterns do not need the matcher
 		}
 		at := parts[len(parts)-1:]
 		if p.whole {
@@ -141,11 +140,11 @@ func (r *Rules) judge(ctx context.Context, name string) (verdict, error) {
 	return v, nil
 }
 
-// parentOf returns the directory that name is in, "" for the root. The keys of a
-// bucket may be odd names, such as ./a.
+// parentOf returns the parent directory of name, "" for the root. The keys of a bucket may be
+// unusual names, such as ./a.
 func parentOf(name string) string { return name[:max(strings.LastIndexByte(name, '/'), 0)] }
 
-// applying yields the patterns whose domain name is in, highest priority first.
+// applying yields the patterns whose domain contains name, highest priority first.
 func (r *Rules) applying(name string) iter.Seq[*pattern] {
 	return func(yield func(*pattern) bool) {
 		for list, dir := r.extra, name; ; list = r.files[dir] {
@@ -162,9 +161,8 @@ func (r *Rules) applying(name string) iter.Seq[*pattern] {
 	}
 }
 
-// reveals reports whether a view shows the directory name, about which p
-// decides: because it is included, or because a pattern with a higher priority
-// may include something below it.
+// reveals reports whether a view shows the directory name, for which p decides: either it is
+// included, or a pattern with a higher priority may include something below it.
 func (r *Rules) reveals(ctx context.Context, name string, p *pattern) (bool, error) {
 	if !p.excludes() {
 		return true, nil
@@ -183,8 +181,8 @@ func (r *Rules) reveals(ctx context.Context, name string, p *pattern) (bool, err
 	return false, nil
 }
 
-// mayMatchBelow reports whether the pattern may match something below the
-// directory name, which has these parts and which it does not match itself.
+// mayMatchBelow reports whether the pattern may match something below the directory name, which it
+// does not match itself. parts are the parts of name.
 func (p *pattern) mayMatchBelow(name string, parts []string) bool {
 	switch domain := p.domain + "/"; {
 	case strings.HasPrefix(domain, name+"/"):
@@ -206,42 +204,41 @@ func (p *pattern) mayMatchBelow(name string, parts []string) bool {
 	return len(p.parts) > len(parts)
 }
 
-// View returns tree without what the rules ignore. Opening an ignored path
-// fails with [fs.ErrNotExist].
+// View returns a view of tree without ignored files and directories. Opening an ignored path fails
+// with [fs.ErrNotExist].
 //
-// An ignored directory stays visible while some rule may include something
-// below it, and only then. An archive of the view leaves the directory itself out
-// where the view says so:
+// An ignored directory stays visible only if some rule may include something below it. An archive
+// of the view has no entry for the directory itself if the view says so:
 //
 //	o, ok := view.(interface{ Omits(dir string) bool })
 //	leaveOut := ok && o.Omits(dir)
 //
-// The view fails with the cause of ctx once that ends. It keeps no state of its
-// own and is as safe for concurrent use as tree is. It implements
-// [fs.ReadDirFS], [fs.StatFS] and [fs.ReadLinkFS] on top of what tree implements.
+// After ctx ends, the view fails with its cause. The view keeps no state of its own and is as safe
+// for concurrent use as tree is. It implements [fs.ReadDirFS], [fs.StatFS] and [fs.ReadLinkFS]
+// whatever tree implements.
 func (r *Rules) View(ctx context.Context, tree fs.FS) fs.FS {
 	return view{ctx: ctx, tree: tree, rules: r}
 }
 
-// A view is what rules show of tree.
+// A view is tree without what rules ignore.
 type view struct {
 	ctx   context.Context
 	tree  fs.FS
 	rules *Rules
 }
 
-// An omitter is a tree that shows directories which an archive of it must not
-// hold as entries, for the sake of what is below them.
+// An omitter is a tree that shows some directories only because of the entries below them. An
+// archive must not have entries for these directories.
 type omitter interface{ Omits(dir string) bool }
 
 // Omits reports whether the rules ignore the directory dir.
 func (v view) Omits(dir string) bool {
 	_, ignored, err := v.rules.Match(v.ctx, dir, true)
-	return ignored && err == nil // an error shows where dir is read
+	return ignored && err == nil // the error is reported when dir is read
 }
 
-// admits reports whether the view shows what is at name. It asks the tree for
-// the type only where the rules treat files and directories differently.
+// admits reports whether the view shows name. It asks the tree for the type only if the rules treat
+// files and directories differently.
 func (v view) admits(name string) (bool, error) {
 	if name == "." {
 		return true, context.Cause(v.ctx)
@@ -265,7 +262,7 @@ func (v view) admits(name string) (bool, error) {
 	return file, nil
 }
 
-// admitted calls do with the tree and name, unless the view does not show name.
+// admitted calls do with the tree and name if the view shows name.
 func admitted[T any](v view, op, name string, do func(fs.FS, string) (T, error)) (result T, err error) {
 	shown := false
 	if !validPath(name) {

@@ -13,7 +13,8 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 )
 
-// The cache gives way by halves, what was used longest ago first, and no more than is needed.
+// WithRoom deletes half of the cache at a time, least recently used entries first, and no more than
+// needed.
 func TestWithRoom(t *testing.T) {
 	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: t.TempDir()})
 	must(t, err)
@@ -34,7 +35,7 @@ func TestWithRoom(t *testing.T) {
 	for i := range 4 {
 		put(fmt.Sprint(i))
 	}
-	if !has("0") { // it is the one used last now
+	if !has("0") { // marks it as used
 		t.Fatal("the entry is gone")
 	}
 	tries := 0

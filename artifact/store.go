@@ -19,52 +19,49 @@ import (
 	"github.com/headgate-io/headgate/internal/durable"
 )
 
-// A StoreConfig says where a [Store] lives and how it behaves.
+// A StoreConfig configures a [Store].
 type StoreConfig struct {
 	Dir string // root directory; created with mode 0700
 	// BaseURL is the prefix of artifact URLs. Without a scheme it gets
 	// http:// (reference A4). Default: the file URL of Dir.
 	BaseURL   string
 	Algorithm Algorithm // digest of stored files; default SHA256
-	// KeepFor is how long a superseded artifact stays, counted from when its
-	// successor was stored; default 60s, negative keeps forever.
+	// KeepFor is how long a superseded artifact is kept, counted from the time its successor was
+	// stored; default 60s, negative: forever.
 	KeepFor time.Duration
-	// Keep is how many superseded artifacts an object keeps beyond the
-	// current ones; default 2, negative keeps all.
+	// Keep is the number of superseded artifacts that an object keeps beside the current ones;
+	// default 2, negative: all.
 	Keep int
 	Now  func() time.Time // default time.Now
-	// Cache gives way when the volume is full, those of its entries first that
-	// were used longest ago; default none.
+	// Cache is emptied to free space if the volume is full, its least recently used entries first;
+	// default: none.
 	Cache *Cache
 }
 
-// A Store holds published artifacts in a directory.
+// A Store stores published artifacts in a directory.
 //
 // # Layout
 //
-// An artifact lies at KIND/NAMESPACE/NAME/HEX/FILE, HEX being the hexadecimal
-// part of its digest: a path, once published, never changes meaning. Names
-// that begin with a dot are private to the store; nothing can address them:
+// An artifact is at KIND/NAMESPACE/NAME/HEX/FILE, where HEX is the hexadecimal part of its digest.
+// A published path therefore always has the same content. Names that begin with a dot are private
+// to the store and cannot be addressed:
 //
-//	KIND/NAMESPACE/NAME/HEX/.FILE              what the last full hash of FILE found, see [Store.Check]
+//	KIND/NAMESPACE/NAME/HEX/.FILE              result of the last full hash of FILE, see [Store.Check]
 //	.store/tmp/                                files being written
 //	.store/object/KIND/NAMESPACE/NAME/.lock    see [Store.Lock]
 //	.store/object/KIND/NAMESPACE/NAME/POINTER  see [Store.Point]
 //
-// All access goes through [os.Root]: no name, and no link that somebody
-// planted, leads out of the directory.
+// All access uses [os.Root]: no name and no symbolic link leads out of the directory.
 //
-// # Promises
+// # Guarantees
 //
-// [Store.Put] publishes all or nothing, and durably: when it returns, file and
-// directories have reached the disk. Any number of processes may use one
-// directory at a time; those that write to the same object order themselves
-// with [Store.Lock]. What a killed process leaves is invisible; [Store.Sweep]
-// removes its temporary files, and [Store.GC] the rest.
+// [Store.Put] publishes all or nothing, and durably: when it returns, the file and its directories
+// have reached the disk. Any number of processes may use one directory at a time; processes that
+// write to the same object serialize their writes with [Store.Lock]. Files that a killed process
+// leaves are invisible; [Store.Sweep] removes its temporary files, and [Store.GC] the rest.
 //
-// Errors about names wrap [fs.ErrInvalid], about absent artifacts
-// [fs.ErrNotExist], and content that is not what its digest says is a
-// [DigestError].
+// Errors about names wrap [fs.ErrInvalid], and errors about missing artifacts [fs.ErrNotExist].
+// Content that does not match its digest is reported as a [DigestError].
 type Store struct {
 	root      *os.Root
 	base      string
@@ -87,7 +84,7 @@ const (
 
 const defaultKeepFor = time.Minute
 
-// OpenStore opens a store, and creates its directory when there is none.
+// OpenStore opens a store, and creates its directory if there is none.
 func OpenStore(c StoreConfig) (_ *Store, err error) {
 	defer wrap(&err, "open store")
 	s := &Store{algorithm: cmp.Or(c.Algorithm, SHA256), keepFor: cmp.Or(c.KeepFor, defaultKeepFor), keep: cmp.Or(c.Keep, 2), now: c.Now, cache: c.Cache}
@@ -107,18 +104,17 @@ func OpenStore(c StoreConfig) (_ *Store, err error) {
 	return s, err
 }
 
-// Close releases the directory. The store cannot be used afterwards; files
-// that it handed out can.
+// Close closes the directory. The store cannot be used afterwards; files that it returned can.
 func (s *Store) Close() error { return s.root.Close() }
 
-// Cache returns the cache that gives way to the store, nil if there is none.
+// Cache returns the cache that is emptied to free space for the store, nil if there is none.
 func (s *Store) Cache() *Cache { return s.cache }
 
-// Volume returns how many bytes the volume of the store holds in all, and how many are free.
+// Volume returns the size and the free space, in bytes, of the volume of the store.
 func (s *Store) Volume() (size, free int64, err error) { return durable.Volume(s.root.Name()) }
 
-// URL returns the URL of a path in the store. It follows the configuration of
-// today, while an old [Artifact] has the one of the day it was stored.
+// URL returns the URL of a path in the store. It uses the current configuration, while the URL of
+// an old [Artifact] is from the time when it was stored.
 func (s *Store) URL(path string) string {
 	return s.base + "/" + (&url.URL{Path: path}).EscapedPath()
 }
@@ -158,14 +154,14 @@ func fileURL(path string) string {
 	return u.String()
 }
 
-// A storePath is where an artifact lies in a store.
+// A storePath is the location of an artifact in a store.
 type storePath struct{ dir, hex, file string }
 
 func (p storePath) path() string   { return p.dir + "/" + p.hex + "/" + p.file }
 func (p storePath) folder() string { return p.dir + "/" + p.hex }
 func (p storePath) record() string { return p.dir + "/" + p.hex + "/." + p.file }
 
-// parsePath parses a path in a store, and reports whether it is one.
+// parsePath parses a path in a store; ok is false if it is not one.
 func parsePath(name string) (storePath, bool) {
 	parts := strings.Split(name, "/")
 	if len(parts) != 5 {
@@ -175,8 +171,8 @@ func parsePath(name string) (storePath, bool) {
 	return p, isHex(p.hex) && checkDir(p.dir) == nil && checkName(p.file) == nil
 }
 
-// locate reports where a must lie, and its digest with the algorithm spelt
-// out: the path carries the digest that a claims.
+// locate returns the location of a, and its digest with an explicit algorithm. The path must
+// contain the digest of a.
 func locate(a Artifact) (p storePath, digest string, err error) {
 	p, ok := parsePath(a.Path)
 	algorithm, sum, err := ParseDigest(a.Digest)
@@ -205,11 +201,11 @@ func checkDir(dir string) error {
 	return nil
 }
 
-// maxName is the longest name of a file, in bytes. With the dot of its record
-// it is the longest that common file systems take.
+// maxName is the maximum length of the name of a file, in bytes. The name of its record has a dot
+// more, and is the longest that common file systems support.
 const maxName = 254
 
-// reservedNames are devices on Windows, whatever their extension.
+// reservedNames are device names on Windows, whatever their extension.
 var reservedNames = func() map[string]bool {
 	m := map[string]bool{"con": true, "prn": true, "aux": true, "nul": true, "conin$": true, "conout$": true}
 	for _, n := range "0123456789¹²³" {
@@ -218,8 +214,8 @@ var reservedNames = func() map[string]bool {
 	return m
 }()
 
-// checkName reports why name cannot be one component of a path. It is the
-// same on every system, so that a store can move between them.
+// checkName returns an error if name cannot be a component of a path. It is the same on every
+// operating system, so that a store can be moved between them.
 func checkName(name string) error {
 	why := ""
 	stem, _, _ := strings.Cut(strings.ToLower(name), ".")
@@ -246,15 +242,15 @@ func checkName(name string) error {
 	return fmt.Errorf("%w name %q: %s", fs.ErrInvalid, name, why)
 }
 
-// Check reports whether a is present and as recorded.
+// Check returns nil if a is present and unchanged.
 //
-// It compares size, modification time and, where the system tells it, inode with those that the last full
-// hash found, by [Store.Put] or [Store.Verify] of any process; only when they
-// differ it hashes the file again. It costs no more than opening two files, and
-// misses damage that leaves all three as they were: [Store.Verify] finds that.
+// It compares size, modification time and, if the system has it, inode with the values that the
+// last full hash recorded, by [Store.Put] or [Store.Verify] of any process. It hashes the file
+// again only if they differ. Otherwise it costs no more than opening two files, and misses damage
+// that leaves all three values unchanged; [Store.Verify] finds it.
 //
-// The error wraps [fs.ErrNotExist] when a is not in the store, and is a
-// [DigestError] when its content is not what was stored.
+// The error wraps [fs.ErrNotExist] if a is not in the store, and is a [DigestError] if its content
+// has changed.
 func (s *Store) Check(a Artifact) (err error) {
 	defer wrap(&err, "check artifact %q", a.Path)
 	f, err := s.find(a)
@@ -264,7 +260,7 @@ func (s *Store) Check(a Artifact) (err error) {
 	return errors.Join(s.intact(f), f.Close())
 }
 
-// Verify hashes the whole of a and compares, with the errors of [Store.Check].
+// Verify hashes all of a and compares the digest. Its errors are those of [Store.Check].
 func (s *Store) Verify(ctx context.Context, a Artifact) (err error) {
 	defer wrap(&err, "verify artifact %q", a.Path)
 	f, err := s.find(a)
@@ -274,8 +270,8 @@ func (s *Store) Verify(ctx context.Context, a Artifact) (err error) {
 	return errors.Join(s.hash(ctx, f), f.Close())
 }
 
-// Open opens a. Reading it fails at the end, with a [DigestError], when the
-// content is not what was stored.
+// Open opens a. Reading fails at the end with a [DigestError] if the content has changed. The
+// caller must close the reader.
 func (s *Store) Open(a Artifact) (_ io.ReadCloser, err error) {
 	defer wrap(&err, "open artifact %q", a.Path)
 	f, err := s.find(a)
@@ -297,10 +293,10 @@ type storeFile struct {
 	*os.File
 	storePath
 	info   fs.FileInfo
-	digest string // that its content must have
+	digest string // expected digest of its content
 }
 
-// find opens a.
+// find opens the file of a.
 func (s *Store) find(a Artifact) (*storeFile, error) {
 	p, digest, err := locate(a)
 	if err != nil {
@@ -317,7 +313,7 @@ func (s *Store) open(p storePath, digest string) (*storeFile, error) {
 	return &storeFile{f, p, info, digest}, nil
 }
 
-// intact checks that f has its digest. It hashes f unless f is as recorded.
+// intact checks that f has its digest. It hashes f unless the record of f is up to date.
 func (s *Store) intact(f *storeFile) error {
 	algorithm, _, _ := strings.Cut(f.digest, ":")
 	switch found := s.recorded(f); {
@@ -329,8 +325,8 @@ func (s *Store) intact(f *storeFile) error {
 	return s.hash(context.Background(), f)
 }
 
-// hash hashes the whole of f and records what it found. The error is a
-// [DigestError] when that is not the digest of f.
+// hash hashes all of f and records the result. The error is a [DigestError] if it is not the digest
+// of f.
 func (s *Store) hash(ctx context.Context, f *storeFile) error {
 	r, err := VerifyReader(f, f.digest)
 	if err == nil {
@@ -347,8 +343,7 @@ func (s *Store) hash(ctx context.Context, f *storeFile) error {
 	return err
 }
 
-// openRegular opens a regular file. Anything else, a link too, is no file of
-// the store and does not exist.
+// openRegular opens a regular file. Anything else, including a link, counts as missing.
 func (s *Store) openRegular(name string) (*os.File, fs.FileInfo, error) {
 	info, err := s.root.Lstat(name)
 	if err == nil && !info.Mode().IsRegular() {
@@ -367,9 +362,8 @@ func (s *Store) openRegular(name string) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// recordLine returns the record of f: the digest that its content has, size,
-// modification time, inode. A record is a cache: a torn or lost one costs one
-// hash, so errors of writing it do not matter.
+// recordLine returns the record of f: the digest of its content, size, modification time and inode.
+// A record is a cache: a torn or lost one costs one hash, so errors of writing it do not matter.
 func recordLine(f *storeFile, digest string) string {
 	return digest + " " + durable.StampOf(f.info).String() + "\n"
 }
@@ -379,8 +373,7 @@ func (s *Store) remember(f *storeFile, digest string) {
 	s.root.WriteFile(f.record(), []byte(recordLine(f, digest)), 0o600)
 }
 
-// recorded returns the digest that the last full hash of f found, "" when f has
-// changed since.
+// recorded returns the digest that the last full hash of f found, "" if f has changed since.
 func (s *Store) recorded(f *storeFile) string {
 	digest, line := s.readRecord(f.storePath)
 	if line != recordLine(f, digest) {
@@ -389,7 +382,7 @@ func (s *Store) recorded(f *storeFile) string {
 	return digest
 }
 
-// readRecord returns the record of p, and the digest in it.
+// readRecord returns the record of p and the digest in it.
 func (s *Store) readRecord(p storePath) (digest, line string) {
 	f, _, err := s.openRegular(p.record())
 	if err != nil {

@@ -69,8 +69,8 @@ func TestCheckNotices(t *testing.T) {
 
 func record(name string) string { return filepath.Join(filepath.Dir(name), "."+filepath.Base(name)) }
 
-// Damage that leaves size, time and inode as they were is found by Verify,
-// and from then on by Check.
+// Verify finds damage that leaves size, time and inode unchanged, and afterwards Check finds it
+// too.
 func TestVerifyFindsSilentDamage(t *testing.T) {
 	s, dir := openStore(t, artifact.StoreConfig{})
 	a := put(t, s, object, "a.tar.gz", "content")

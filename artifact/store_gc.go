@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// All lists what is stored, ordered by path, without Revision and Metadata.
-// What does not have the form of an artifact's path is passed over. An error,
-// the last that is yielded, names the directories that cannot be read.
+// All lists the stored artifacts, ordered by path, without Revision and Metadata. It skips files
+// whose path is not that of an artifact. An error is yielded last and names the directories that
+// cannot be read.
 func (s *Store) All() iter.Seq2[Artifact, error] {
 	return func(yield func(Artifact, error) bool) {
 		dirs, err := s.objects(".")
@@ -33,8 +33,8 @@ func (s *Store) All() iter.Seq2[Artifact, error] {
 	}
 }
 
-// walk calls visit for what lies so many levels below the directory top and has
-// a public name, in the order of the paths. It goes on after errors.
+// walk calls visit for each public name that is levels below the directory top, in the order of the
+// paths. It continues after errors.
 func (s *Store) walk(top string, levels int, visit func(name string, d fs.DirEntry) error) (failed error) {
 	if top != "." {
 		levels += 1 + strings.Count(top, "/")
@@ -44,7 +44,7 @@ func (s *Store) walk(top string, levels int, visit func(name string, d fs.DirEnt
 		reached := strings.Count(name, "/")+1 == levels && name != top
 		switch {
 		case err != nil:
-			err = ignore(err, fs.ErrNotExist) // there is nothing yet, or another process was faster
+			err = ignore(err, fs.ErrNotExist) // it is empty, or another process removed it
 		case name == top && !d.IsDir():
 			err = &fs.PathError{Op: "readdir", Path: name, Err: errNotDir}
 		case reached && public:
@@ -76,7 +76,7 @@ type stored struct {
 	info fs.FileInfo
 }
 
-// files lists the artifacts of an object, in the order of their paths. It goes on after errors.
+// files lists the artifacts of an object, ordered by path. It continues after errors.
 func (s *Store) files(dir string) (list []stored, err error) {
 	folders, err := readDir(s.root, dir)
 	for _, folder := range folders {
@@ -107,7 +107,7 @@ func (s *Store) list(dir string) ([]stored, error) {
 	return list, err
 }
 
-// describe returns the artifact that is stored in f and has a digest.
+// describe returns the artifact stored in f, with the digest.
 func (s *Store) describe(f stored, digest string) Artifact {
 	return Artifact{
 		Path:           f.path(),
@@ -118,8 +118,8 @@ func (s *Store) describe(f stored, digest string) Artifact {
 	}
 }
 
-// digest returns the digest that what lies at p must have. Its algorithm is the
-// recorded one, or else follows from the length of the hexadecimal part.
+// digest returns the expected digest of the file at p. Its algorithm is the recorded one, or else
+// follows from the length of the hexadecimal part.
 func (s *Store) digest(p storePath) string {
 	found, _ := s.readRecord(p)
 	algorithm, sum, err := ParseDigest(found)
@@ -132,11 +132,11 @@ func (s *Store) digest(p storePath) string {
 	return string(algorithm) + ":" + p.hex
 }
 
-// Prune removes superseded artifacts of the object dir: first those whose
-// successor was stored longer than KeepFor ago, then the oldest until no more
-// than Keep remain. An artifact in keep is current, and stays.
+// Prune removes superseded artifacts of the object dir: first those whose successor was stored more
+// than KeepFor ago, then the oldest ones until no more than Keep remain. The artifacts in keep are
+// current, and are not removed.
 //
-// The caller holds [Store.Lock].
+// The caller must hold [Store.Lock].
 func (s *Store) Prune(dir string, keep ...Artifact) (err error) {
 	defer wrap(&err, "prune %s", dir)
 	if err := checkDir(dir); err != nil {
@@ -163,24 +163,23 @@ func (s *Store) Prune(dir string, keep ...Artifact) (err error) {
 	return err
 }
 
-// expired reports whether the successor of list[i] was stored too long ago.
+// expired reports whether the successor of list[i] was stored more than KeepFor ago.
 func (s *Store) expired(now time.Time, list []stored, i int) bool {
 	return s.keepFor >= 0 && i > 0 && now.Sub(list[i-1].info.ModTime()) > s.keepFor
 }
 
-// drop removes one artifact, its record, and its directory unless another
-// file is in it.
+// drop removes one artifact, its record, and its directory if it is then empty.
 func (s *Store) drop(p storePath) error {
 	err := ignore(s.root.Remove(p.path()), fs.ErrNotExist)
 	if err == nil {
-		s.root.Remove(p.record()) // GC finds what stays behind
+		s.root.Remove(p.record()) // on errors, GC removes it later
 		s.root.Remove(p.folder())
 	}
 	return err
 }
 
-// Withdraw removes one artifact, for a caller that stored it and does not publish
-// it. The caller holds [Store.Lock].
+// Withdraw removes one artifact, for a caller that stored it but does not publish it. The caller
+// must hold [Store.Lock].
 func (s *Store) Withdraw(a Artifact) (err error) {
 	defer wrap(&err, "withdraw artifact %q", a.Path)
 	p, _, err := locate(a)
@@ -192,7 +191,7 @@ func (s *Store) Withdraw(a Artifact) (err error) {
 	return err
 }
 
-// Remove removes everything of the object dir. The caller holds [Store.Lock].
+// Remove removes all files of the object dir. The caller must hold [Store.Lock].
 func (s *Store) Remove(dir string) (err error) {
 	defer wrap(&err, "remove %s", dir)
 	if err := checkDir(dir); err != nil {
@@ -210,20 +209,20 @@ func (s *Store) removePointers(dir string) error {
 	})
 }
 
-// A GCConfig says what [Store.GC] removes.
+// A GCConfig configures [Store.GC].
 type GCConfig struct {
-	// Keep, which must be given, reports whether something still refers to an
-	// artifact. It is called while the lock of the object is held, so what
-	// is recorded of the object does not change meanwhile.
+	// Keep is required. It reports whether something still refers to an artifact. GC calls it while
+	// it holds the lock of the object, so that the recorded state of the object does not change
+	// meanwhile.
 	Keep func(Artifact) bool
-	// DryRun lists what would be removed, and removes nothing.
+	// DryRun makes GC return what it would remove, and remove nothing.
 	DryRun bool
 }
 
-// GC removes the artifacts that nothing refers to, of objects that are gone
-// as well, and returns them. Those stored less than KeepFor ago (the default,
-// when it is negative) stay: a status that refers to them may not be saved yet.
-// At last it does what [Store.Tidy] does, for every object.
+// GC removes the artifacts that nothing refers to, including those of deleted objects, and returns
+// them. It keeps artifacts stored less than KeepFor ago (the default of KeepFor, if it is
+// negative), because a status that refers to them may not be saved yet. Finally it calls
+// [Store.Tidy] for every object.
 func (s *Store) GC(ctx context.Context, c GCConfig) (removed []Artifact, err error) {
 	defer wrap(&err, "collect garbage")
 	if c.Keep == nil {
@@ -275,7 +274,7 @@ func (s *Store) collect(ctx context.Context, dir string, c GCConfig) (removed []
 	return removed, err
 }
 
-// grace is how long a new artifact need not be referred to.
+// grace returns how long a new artifact is kept without a reference.
 func (s *Store) grace() time.Duration {
 	if s.keepFor < 0 {
 		return defaultKeepFor
@@ -283,22 +282,22 @@ func (s *Store) grace() time.Duration {
 	return s.keepFor
 }
 
-// Swept says what [Store.Sweep] removed.
+// Swept is the result of [Store.Sweep].
 type Swept struct {
-	Files int   // temporary files of processes that are gone
+	Files int   // number of temporary files of processes that have ended
 	Bytes int64 // their size
 }
 
-// Sweep removes the temporary files that killed processes left behind. Those of
-// live ones stay. It does not look at the objects of the store.
+// Sweep removes the temporary files of killed processes. It keeps those of live processes and does
+// not look at the objects of the store.
 func (s *Store) Sweep(ctx context.Context) (swept Swept, err error) {
 	defer wrap(&err, "sweep the store")
 	return s.temp.sweep(ctx)
 }
 
-// Tidy removes of one object what killed processes left behind: records of files
-// that are gone, empty directories and, if it has no artifacts, pointers and its
-// lock. It does nothing while the lock of the object is held.
+// Tidy removes what killed processes left in one object: records of missing files, empty
+// directories and, if the object has no artifacts, pointers and the lock. It does nothing while the
+// lock of the object is held.
 func (s *Store) Tidy(dir string) error {
 	if err := checkDir(dir); err != nil {
 		return err
@@ -318,14 +317,13 @@ func (s *Store) Tidy(dir string) error {
 	if _, err1 := s.root.Lstat(dir); !errors.Is(err1, fs.ErrNotExist) {
 		return errors.Join(err, err1)
 	}
-	// One by one: as soon as the lock file is removed, another process
-	// may create a new one.
+	// Remove the lock file last: as soon as it is removed, another process may create a new one.
 	err = errors.Join(err, s.removePointers(dir), s.root.Remove(lockPath(dir)))
 	s.removeEmpty(objectDir + "/" + dir)
 	return err
 }
 
-// tidyFolder removes records without their file.
+// tidyFolder removes records without a file.
 func (s *Store) tidyFolder(dir string) error {
 	list, err := readDir(s.root, dir)
 	for _, e := range list {
@@ -341,8 +339,8 @@ func (s *Store) tidyFolder(dir string) error {
 	return err
 }
 
-// removeEmpty removes dir and its parents as far as they are empty. A writer
-// that was about to use one of them makes it again.
+// removeEmpty removes dir and its parents up to the first that is not empty. A writer that was
+// about to use one of them creates it again.
 func (s *Store) removeEmpty(dir string) {
 	for dir != "." && dir != objectDir && s.root.Remove(dir) == nil {
 		dir = path.Dir(dir)

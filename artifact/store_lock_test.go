@@ -14,8 +14,8 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// Any number of stores in one directory, in this process and in others, take
-// turns with an object; sweeps disturb none of them.
+// Any number of stores in one directory, in this process and in others, take turns with an object;
+// sweeps do not disturb them.
 func TestLockOrdersWriters(t *testing.T) {
 	if dir := os.Getenv(childDir); dir != "" {
 		takeTurns(t, dir)
@@ -42,8 +42,8 @@ func TestLockOrdersWriters(t *testing.T) {
 	}
 }
 
-// Who waits for a lock, in this process or another, waits no longer than its
-// context, and not for other objects or keys. The locks of a cache leave no file.
+// A caller that waits for a lock, held by this process or another, gives up when its context ends,
+// and does not wait for other objects or keys. The locks of a cache leave no files.
 func TestLockEnds(t *testing.T) {
 	stop := errors.New("stop")
 	type lock = func(ctx context.Context, name string) (func(), error)
@@ -83,10 +83,10 @@ func TestLockEnds(t *testing.T) {
 	testenv.Equal(t, len(files(t, dirs[1])), 1, "the cache holds")
 }
 
-// takeTurns has two stores put and prune an object, each in two goroutines.
+// takeTurns puts and prunes an object in two stores, each with two goroutines.
 func takeTurns(t *testing.T, dir string) {
 	var wg sync.WaitGroup
-	inside := dir + ".inside" // is there while somebody holds the lock
+	inside := dir + ".inside" // exists while a goroutine holds the lock
 	for range 2 {
 		s, _ := openStore(t, artifact.StoreConfig{Dir: dir, Keep: 1})
 		for range 2 {

@@ -79,7 +79,7 @@ func TestSweep(t *testing.T) {
 	temp, err := s.Temp()
 	must(t, err)
 	defer temp.Close()
-	// A live writer keeps its file, another process's sweep included.
+	// A live writer keeps its file even if another process sweeps.
 	other, _ := openStore(t, artifact.StoreConfig{Dir: dir})
 	b, err := s.Put(t.Context(), object, "b.tar.gz", func(w io.Writer) error {
 		swept, err := other.Sweep(t.Context())
@@ -107,7 +107,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// keepAll has GC tidy only.
+// keepAll makes GC only tidy.
 var keepAll = artifact.GCConfig{Keep: func(artifact.Artifact) bool { return true }}
 
 // Put and GC of the same empty directories do not disturb each other.

@@ -17,22 +17,20 @@ import (
 	"github.com/headgate-io/headgate/internal/durable"
 )
 
-// Put stores what write writes as file of the object dir
-// (KIND/NAMESPACE/NAME), and returns the artifact without Revision and
-// Metadata.
+// Put stores the output of write as file of the object dir (KIND/NAMESPACE/NAME) and returns the
+// artifact without Revision and Metadata.
 //
-// Nothing is visible before the whole file has reached the disk, and nothing
-// remains when write returns an error or panics, when any of its writes
-// failed, or when ctx ends. A write for which there is no space is tried again
-// when the cache of the store has given way. Content that the object already has under the same
-// file name is kept; its time of update changes only when something newer had
+// Nothing is visible before the whole file has reached the disk, and nothing remains if write
+// returns an error or panics, if one of its writes failed, or if ctx ends. If the volume is full,
+// Put deletes entries of the store's cache and retries the write. Content that the object already
+// has under the same file name is kept; its update time changes only if a newer artifact had
 // superseded it.
 //
-// The writer that write gets has a method Sum() string, which returns the
-// digest of what was written to it so far, in the algorithm of the store: who
-// knows what it must be need not hash the same bytes again.
+// The writer passed to write has a method Sum() string, which returns the digest of the bytes
+// written so far, in the algorithm of the store. A caller that knows the expected digest need not
+// hash the bytes again.
 //
-// A caller that also prunes holds [Store.Lock] over both.
+// A caller that also prunes must hold [Store.Lock] during both.
 func (s *Store) Put(ctx context.Context, dir, file string, write func(io.Writer) error) (_ Artifact, err error) {
 	defer wrap(&err, "store %q of %s", file, dir)
 	if err := cmp.Or(checkDir(dir), checkName(file), ctx.Err()); err != nil {
@@ -57,7 +55,7 @@ func (s *Store) Put(ctx context.Context, dir, file string, write func(io.Writer)
 	return s.publish(ctx, t, storePath{dir: dir, hex: digest[len(s.algorithm)+1:], file: file}, digest)
 }
 
-// publish moves t to p, unless the same content is there already.
+// publish moves t to p, unless p already has the same content.
 func (s *Store) publish(ctx context.Context, t *tempFile, p storePath, digest string) (Artifact, error) {
 	kept, err := s.retain(ctx, p, digest)
 	if err != nil {
@@ -86,8 +84,8 @@ func (s *Store) publish(ctx context.Context, t *tempFile, p storePath, digest st
 	return s.describe(stored{p, f.info}, digest), nil
 }
 
-// retain reports whether p holds the content of digest already, and makes it
-// the newest of its object.
+// retain reports whether p already has the content of digest; if so, it makes p the newest of its
+// object.
 func (s *Store) retain(ctx context.Context, p storePath, digest string) (bool, error) {
 	f, err := s.open(p, digest)
 	if err == nil {
@@ -108,8 +106,8 @@ func (s *Store) retain(ctx context.Context, p storePath, digest string) (bool, e
 	return true, s.root.Chtimes(p.path(), now, now)
 }
 
-// place gives t the name of a path in the store, durably: the content, then the
-// entries of the directory and of each one above it.
+// place moves t to a path in the store, durably: first the content, then the entries of the
+// directory and of each parent.
 func (s *Store) place(t *tempFile, name string) error {
 	if err := t.Sync(); err != nil {
 		return err
@@ -120,8 +118,8 @@ func (s *Store) place(t *tempFile, name string) error {
 	return durable.SyncUp(s.root, path.Dir(name))
 }
 
-// Temp opens an anonymous file in the store's own temporary directory. It has
-// no name: closing it, or the end of the process, removes it.
+// Temp opens an anonymous file in the store's own temporary directory. It has no name and is
+// deleted when it is closed or the process ends.
 func (s *Store) Temp() (_ *os.File, err error) {
 	defer wrap(&err, "temporary file in the store")
 	f, err := s.temp.create()
@@ -134,8 +132,8 @@ func (s *Store) Temp() (_ *os.File, err error) {
 	return f.File, nil
 }
 
-// A sink takes a limited number of bytes until its context ends, and remembers
-// the first failure even if its user forgets it.
+// A sink accepts a limited number of bytes until its context ends. It remembers the first failure
+// even if the caller ignores it.
 type sink struct {
 	ctx      context.Context
 	w        io.Writer
@@ -158,8 +156,8 @@ func (s *sink) Write(b []byte) (n int, err error) {
 	return n, s.err
 }
 
-// A putWriter writes to a file of a store until its context ends, and hashes what it
-// wrote. It remembers the first failure even if its user forgets it.
+// A putWriter writes to a file of a store until its context ends, and hashes the bytes written. It
+// remembers the first failure even if the caller ignores it.
 type putWriter struct {
 	ctx   context.Context
 	store *Store
@@ -168,7 +166,7 @@ type putWriter struct {
 	err   error
 }
 
-// Write implements [io.Writer]. The cache of the store gives way when there is no space.
+// Write implements [io.Writer]. If the volume is full, it deletes cache entries and retries.
 func (w *putWriter) Write(p []byte) (n int, err error) {
 	if w.err == nil {
 		w.err = w.ctx.Err()
@@ -189,12 +187,12 @@ func (w *putWriter) Sum() string {
 	return string(w.store.algorithm) + ":" + hex.EncodeToString(w.hash.Sum(nil))
 }
 
-// Point makes the pointer name of the object dir lead to a, an artifact of the
-// same object, and returns its URL, for status.url: [Store.Handler] serves a
-// there. The change is atomic and durable.
+// Point makes the pointer name of the object dir refer to a, an artifact of the same object, and
+// returns its URL for status.url, at which [Store.Handler] serves a. The change is atomic and
+// durable.
 //
-// A pointer is no file that others can read. A store without a base URL serves
-// nothing, so the URL is that of a itself.
+// Only the handler resolves pointers. A store without a base URL serves nothing, so the returned
+// URL is that of a itself.
 func (s *Store) Point(dir, name string, a Artifact) (_ string, err error) {
 	defer wrap(&err, "point %q of %s to artifact", name, dir)
 	if err := s.point(dir, name, a); err != nil {
@@ -235,7 +233,7 @@ func (s *Store) point(dir, name string, a Artifact) error {
 	return s.place(t, objectDir+"/"+dir+"/"+name)
 }
 
-// target reads a pointer, and when it was moved.
+// target returns the target of a pointer and when the pointer last changed.
 func (s *Store) target(dir, name string) (p storePath, moved time.Time, err error) {
 	pointer := objectDir + "/" + dir + "/" + name
 	f, info, err := s.openRegular(pointer)
@@ -254,10 +252,9 @@ func (s *Store) target(dir, name string) (p storePath, moved time.Time, err erro
 	return p, info.ModTime(), nil
 }
 
-// Lock takes the lock of the object dir (KIND/NAMESPACE/NAME), which orders
-// writers, of one process and of several. It waits until it has the lock or
-// ctx ends. The lock ends with unlock, which may be called more than once, or
-// with the process.
+// Lock acquires the lock of the object dir (KIND/NAMESPACE/NAME), which serializes writers in this
+// process and in others. It waits until it has the lock or ctx ends. The lock is released by
+// unlock, which may be called more than once, or when the process exits.
 func (s *Store) Lock(ctx context.Context, dir string) (unlock func(), err error) {
 	defer wrap(&err, "lock %s", dir)
 	if err := checkDir(dir); err != nil {
@@ -268,21 +265,20 @@ func (s *Store) Lock(ctx context.Context, dir string) (unlock func(), err error)
 
 func lockPath(dir string) string { return objectDir + "/" + dir + "/.lock" }
 
-// A SpaceError is a failure for want of space on the volume of a store, after
-// its cache gave way. It unwraps to the failure.
+// A SpaceError reports that the volume of a store is full even after its cache was emptied. It
+// unwraps to the original error.
 type SpaceError struct{ Err error }
 
 func (e *SpaceError) Error() string { return e.Err.Error() }
 
-// Unwrap returns the failure.
+// Unwrap returns the original error.
 func (e *SpaceError) Unwrap() error { return e.Err }
 
 func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
-// WithRoom calls do, and calls it again when it fails for want of space and the
-// cache of the store can give way: first without the half of its bytes that was
-// used longest ago, then without any. When that is not enough the error is a
-// *[SpaceError].
+// WithRoom calls do. If do fails because the volume is full, WithRoom deletes the least recently
+// used half of the bytes in the store's cache and calls do again, and then once more with an empty
+// cache. If that is not enough, the error is a *[SpaceError].
 func (s *Store) WithRoom(do func() error) error {
 	err := do()
 	for _, share := range []int64{2, 1} {
@@ -309,8 +305,8 @@ func (s *Store) WithRoom(do func() error) error {
 		err, s.root.Name(), mebibytes(stored), cache)}
 }
 
-// giveWay has the cache lose one part of share of its bytes, those used longest
-// ago. It reports whether anything went.
+// giveWay deletes 1/share of the bytes in the cache, least recently used entries first. It reports
+// whether it deleted anything.
 func (s *Store) giveWay(share int64) bool {
 	if s.cache == nil {
 		return false
@@ -319,8 +315,8 @@ func (s *Store) giveWay(share int64) bool {
 	return n > 0
 }
 
-// Writable returns nil when something can be stored: it writes a little, and
-// forgets it. The error is a *[SpaceError] where there is no space for it.
+// Writable returns nil if the store can be written: it writes a small temporary file and deletes
+// it. The error is a *[SpaceError] if the volume is full.
 func (s *Store) Writable() error {
 	return s.WithRoom(func() error {
 		f, err := s.Temp()

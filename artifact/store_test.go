@@ -21,7 +21,7 @@ var must = testenv.Must
 
 const object = "gitrepository/default/app"
 
-// A clock is a time that tests move by hand.
+// A clock is a time that tests advance manually.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -66,8 +66,7 @@ func put(t *testing.T, s *artifact.Store, dir, file, content string) artifact.Ar
 	return a
 }
 
-// files lists what lies in the directory of a store, without records, locks
-// and empty directories.
+// files lists the files in the directory of a store, without records, locks and empty directories.
 func files(t *testing.T, dir string) []string {
 	t.Helper()
 	var list []string
@@ -120,8 +119,8 @@ func TestStoreRefusesNames(t *testing.T) {
 	testenv.Equal(t, files(t, dir), nil, "the store holds")
 }
 
-// Artifacts that the store cannot hold, such as those of another
-// implementation, do not exist in it.
+// Artifacts that the store cannot contain, such as those of another implementation, do not exist in
+// it.
 func TestForeignArtifactsDoNotExist(t *testing.T) {
 	s, dir := openStore(t, artifact.StoreConfig{})
 	a := put(t, s, object, "a.tar.gz", "content")

@@ -2,7 +2,7 @@ package artifact
 
 import "testing"
 
-// The form of a file URL does not depend on the system.
+// The form of a file URL is the same on every operating system.
 func TestFileURL(t *testing.T) {
 	for path, want := range map[string]string{
 		"/srv/store":          "file:///srv/store",

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate-io/headgate/internal/retry"
 )
 
-// openDir opens a directory, which it makes when there is none.
+// openDir opens a directory, and creates it if it does not exist.
 func openDir(dir string) (*os.Root, error) {
 	if dir == "" {
 		return nil, errors.New("no directory given")
@@ -26,27 +26,26 @@ func openDir(dir string) (*os.Root, error) {
 	return os.OpenRoot(dir)
 }
 
-// A tempDir is a directory of files being written, shared by processes. The
-// writer of a file holds a lock on it: a file that is not locked was left
-// by a process that died.
+// A tempDir is a directory of files being written, shared by processes. The writer of a file holds
+// a lock on it: a file without a lock was left by a process that died.
 type tempDir struct {
 	root *os.Root
 	dir  string
 }
 
-// A tempFile is a file being written, which move makes an entry.
+// A tempFile is a file being written; move gives it its final name.
 type tempFile struct {
 	*os.File
 	root *os.Root
-	name string // "" once it was moved
+	name string // "" after move
 
-	waiting int        // bytes that were written since a sync was last begun
-	syncing sync.Mutex // held by who syncs; guards failed
-	failed  error      // of a sync, which tells it once
+	waiting int        // bytes written since the last sync was started
+	syncing sync.Mutex // held during a sync; guards failed
+	failed  error      // errors of earlier syncs, each of which reports it only once
 }
 
-// syncEach is how many bytes are written before they are sent to the disk,
-// which takes them while more are written.
+// syncEach is the number of bytes after which a sync starts in the background, while more are
+// written.
 const syncEach = 16 << 20
 
 // Write implements [io.Writer].
@@ -62,21 +61,21 @@ func (f *tempFile) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Sync returns when all that was written is on the disk.
+// Sync returns when all written bytes are on the disk.
 func (f *tempFile) Sync() error {
 	f.syncing.Lock()
 	defer f.syncing.Unlock()
 	return errors.Join(f.failed, f.File.Sync())
 }
 
-// Close waits for a sync that goes on.
+// Close waits for a running sync and closes the file.
 func (f *tempFile) Close() error {
 	f.syncing.Lock()
 	defer f.syncing.Unlock()
 	return f.File.Close()
 }
 
-// create opens a new file.
+// create creates a new file with a random name and locks it.
 func (d tempDir) create() (*tempFile, error) {
 	for {
 		name := d.dir + "/" + rand.Text()
@@ -86,7 +85,7 @@ func (d tempDir) create() (*tempFile, error) {
 	}
 }
 
-// move gives the file its final name, and makes the directory that it lies in.
+// move renames the file to its final name, and creates the directory of that name.
 func (f *tempFile) move(name string) error {
 	err := durable.InDir(f.root, path.Dir(name), func() error { return f.root.Rename(f.name, name) })
 	if err == nil {
@@ -95,14 +94,14 @@ func (f *tempFile) move(name string) error {
 	return err
 }
 
-// discard removes the file, unless it was moved. It stays open.
+// discard removes the file unless it was moved. The file stays open.
 func (f *tempFile) discard() {
 	if f.name != "" {
-		f.root.Remove(f.name) // what fails here is left to sweep
+		f.root.Remove(f.name) // sweep removes it if this fails
 	}
 }
 
-// sweep removes the files whose writers are gone.
+// sweep removes the files of writers that have ended.
 func (d tempDir) sweep(ctx context.Context) (Swept, error) {
 	var swept Swept
 	list, err := readDir(d.root, d.dir)
@@ -126,7 +125,7 @@ func (d tempDir) sweep(ctx context.Context) (Swept, error) {
 	return swept, err
 }
 
-// createLocked is openLocked for a file that may not exist yet, nor its directory.
+// createLocked is openLocked for a file that may not exist yet; it also creates its directory.
 func createLocked(root *os.Root, name string, flag int) (f *os.File, err error) {
 	err = durable.InDir(root, path.Dir(name), func() (err error) {
 		f, err = openLocked(root, name, flag|os.O_CREATE)
@@ -135,8 +134,8 @@ func createLocked(root *os.Root, name string, flag int) (f *os.File, err error) 
 	return f, err
 }
 
-// openLocked opens name and locks it. The file is nil when it is locked
-// elsewhere, or was removed meanwhile.
+// openLocked opens name and locks it. The file is nil if another process holds the lock, or if the
+// file was removed meanwhile.
 func openLocked(root *os.Root, name string, flag int) (*os.File, error) {
 	f, err := root.OpenFile(name, os.O_RDWR|flag, 0o600)
 	if err != nil {
@@ -153,7 +152,7 @@ func openLocked(root *os.Root, name string, flag int) (*os.File, error) {
 	return f, nil
 }
 
-// sameFile reports whether name still leads to f.
+// sameFile reports whether name still refers to f.
 func sameFile(root *os.Root, name string, f *os.File) (bool, error) {
 	a, err := f.Stat()
 	if err != nil {
@@ -169,7 +168,7 @@ func readDir(root *os.Root, name string) ([]fs.DirEntry, error) {
 	return list, ignore(err, fs.ErrNotExist)
 }
 
-// ignore returns err, or nil when it is target.
+// ignore returns err, or nil if err matches target.
 func ignore(err, target error) error {
 	if errors.Is(err, target) {
 		return nil
@@ -177,21 +176,21 @@ func ignore(err, target error) error {
 	return err
 }
 
-// wrap puts what was done in front of an error, for a deferred call.
+// wrap prefixes *err, if not nil, with a description of the operation; for deferred calls.
 func wrap(err *error, format string, args ...any) {
 	if *err != nil {
 		*err = fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), *err)
 	}
 }
 
-// locks order the goroutines of this process, which would have to ask again and
-// again for the lock of a file. The zero value is ready to use.
+// locks serializes the goroutines of this process, so that they need not poll for the lock of a
+// file. The zero value is ready to use.
 type locks struct {
-	turns sync.Map // name → chan struct{}, which holds an element while a goroutine has the lock
+	turns sync.Map // name → chan struct{}, which has an element while a goroutine holds the lock
 }
 
-// take waits for the turn among the goroutines of this process, then for the
-// lock of the file name.
+// take waits until no other goroutine of this process holds the lock, then acquires the lock of the
+// file name.
 func (l *locks) take(ctx context.Context, root *os.Root, name string) (unlock func(), err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -214,7 +213,8 @@ func (l *locks) take(ctx context.Context, root *os.Root, name string) (unlock fu
 	}), nil
 }
 
-// await tries until it gets a file: file systems do not tell when a lock is free.
+// await calls try until it returns a file. It has to poll, as file systems do not report free
+// locks.
 func await(ctx context.Context, try func() (*os.File, error)) (*os.File, error) {
 	const longest = 50 * time.Millisecond
 	for wait := time.Millisecond; ; wait = min(2*wait, longest) {

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 )
 
-// TestChildFiles is no test of its own: it opens temporary files until it cannot.
+// TestChildFiles is not a test by itself: it opens temporary files until that fails.
 func TestChildFiles(t *testing.T) {
 	dir := os.Getenv(childDir)
 	if dir == "" {
@@ -29,7 +29,7 @@ func TestChildFiles(t *testing.T) {
 	fmt.Println(len(open), err)
 }
 
-// A process that has as many files open as it may have gets an error.
+// A process that reaches its limit of open files gets an error.
 func TestManyFiles(t *testing.T) {
 	cmd, lines := startChild(t, "TestChildFiles", t.TempDir())
 	if !lines.Scan() || !strings.Contains(lines.Text(), "too many open files") {

@@ -25,14 +25,13 @@ var (
 	_ fs.StatFS    = (*Tree)(nil)
 )
 
-// Report says what the archive holds and what was left out of the tree:
-// links and devices.
+// Report returns the content of the archive and what was left out of the tree: links and devices.
 func (t *Tree) Report() Report { return t.report }
 
-// Close removes the spool. Files of the tree cannot be read any more.
+// Close removes the spool. Files of the tree cannot be read afterwards.
 func (t *Tree) Close() error { return t.spool.Close() }
 
-// find returns the node with that name.
+// find returns the node with the name.
 func (t *Tree) find(op, name string) (node, error) {
 	if name == "." {
 		return node{name: "."}, nil
@@ -48,8 +47,8 @@ func (t *Tree) find(op, name string) (node, error) {
 	return node{}, &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
 }
 
-// validPath is [fs.ValidPath] for names that need not be UTF-8, as those of Git
-// and of archives.
+// validPath is [fs.ValidPath] for names that need not be UTF-8, such as names in Git and in
+// archives.
 func validPath(name string) bool { return fs.ValidPath(strings.ToValidUTF8(name, "_")) }
 
 // Open implements [fs.FS]. An open file is also an [io.ReaderAt] and an
@@ -95,7 +94,7 @@ var (
 	errNotDir = errors.New("is not a directory")
 )
 
-// An openFile reads the part of the spool that is one file.
+// An openFile reads the part of the spool that has the content of one file.
 type openFile struct {
 	*io.SectionReader
 	node node
@@ -112,7 +111,7 @@ type dirFile struct {
 	}
 	name   string
 	listed bool
-	rest   []fs.DirEntry // listed and not yet read
+	rest   []fs.DirEntry // entries not yet returned
 }
 
 func (d *dirFile) Stat() (fs.FileInfo, error) { return d.fsys.Stat(d.name) }

@@ -21,14 +21,14 @@ type Bucket struct {
 	Status BucketStatus `json:"status,omitzero"`
 }
 
-// BucketSpec is what a Bucket asks for. Which fields go with which provider is
-// in reference A10.
+// BucketSpec is the spec of a Bucket. Reference A10 lists which fields may be combined with which
+// provider.
 type BucketSpec struct {
 	Provider           string          `json:"provider,omitempty"` // generic (default), aws, gcp or azure
 	BucketName         string          `json:"bucketName"`
 	Endpoint           string          `json:"endpoint"` // see EndpointURL
 	STS                *BucketSTSSpec  `json:"sts,omitempty"`
-	Insecure           bool            `json:"insecure,omitempty"` // the endpoint may be without TLS
+	Insecure           bool            `json:"insecure,omitempty"` // allow an endpoint without TLS
 	Region             string          `json:"region,omitempty"`
 	Prefix             string          `json:"prefix,omitempty"`
 	SecretRef          *LocalReference `json:"secretRef,omitempty"`
@@ -43,9 +43,9 @@ type BucketSpec struct {
 
 // The values of [BucketSTSSpec].Provider.
 const (
-	STSAWS         = "aws"         // with the identity of the program; goes with provider aws
-	STSLDAP        = "ldap"        // for username and password of secretRef; goes with provider generic
-	STSWebIdentity = "webidentity" // for token of secretRef, and roleArn if it is there; goes with both
+	STSAWS         = "aws"         // uses the identity of the program; requires provider aws
+	STSLDAP        = "ldap"        // exchanges username and password of secretRef; requires provider generic
+	STSWebIdentity = "webidentity" // exchanges token of secretRef, with roleArn if present; for both providers
 )
 
 // BucketSTSSpec asks for temporary credentials of a security token service.
@@ -56,7 +56,7 @@ type BucketSTSSpec struct {
 	CertSecretRef *LocalReference `json:"certSecretRef,omitempty"`
 }
 
-// BucketStatus is what was observed.
+// BucketStatus is the observed state of a Bucket.
 type BucketStatus struct {
 	Status
 	ObservedIgnore *string `json:"observedIgnore,omitempty"`
@@ -71,7 +71,7 @@ func (b *Bucket) Artifact() *artifact.Artifact { return b.Status.Artifact }
 // Interval implements [Source].
 func (b *Bucket) Interval() time.Duration { return time.Duration(b.Spec.Interval) }
 
-// Plan implements [Object]. The origin bounds its steps itself.
+// Plan implements [Object]. It has no timeout, because the origin applies one to each step itself.
 func (b *Bucket) Plan() Plan {
 	return Plan{Suspend: b.Spec.Suspend, Words: spelledKind("Bucket").words}
 }
@@ -84,11 +84,11 @@ func (b *Bucket) Drift(Revision) string {
 // Observe implements [Object].
 func (b *Bucket) Observe(Revision) { b.Status.ObservedIgnore = clone(b.Spec.Ignore) }
 
-// An endpointForm says how an endpoint is written. Errors about it never show
-// it: it may hold credentials.
+// An endpointForm describes the allowed forms of an endpoint. Errors never include the endpoint,
+// because it may contain credentials.
 type endpointForm struct {
 	bare  bool // HOST or HOST:PORT
-	url   bool // http://... or https://..., with a path: emulators and accounts in the path-style of Azure
+	url   bool // http://... or https://..., with a path: emulators and Azure accounts in path style
 	query bool // with a query: a shared access signature
 	want  string
 }
@@ -104,19 +104,18 @@ var (
 	}
 )
 
-const maxEndpoint = 8 << 10 // bytes: a signature may be long
+const maxEndpoint = 8 << 10 // bytes; a signature may be long
 
-// hostForm is a name in DNS, one that is not quite included.
+// hostForm matches a DNS name, and names that are almost valid.
 var hostForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\.?$`)
 
-// EndpointURL returns the URL of the server that spec.endpoint names. The field
-// holds HOST or HOST:PORT, which is reached by https, or by http with
-// spec.insecure; with the providers gcp and azure it may be a URL too, which may
-// have a path. With azure it may have a query, the shared access signature: that
-// is a secret. There is no slash at the end of the path.
+// EndpointURL returns the URL of the server in spec.endpoint. The field is HOST or HOST:PORT, which
+// is contacted by https, or by http with spec.insecure. With the providers gcp and azure it may
+// also be a URL, which may have a path. With azure it may have a query, the shared access
+// signature, which is a secret. The returned path has no slash at its end.
 //
-// The error wraps [ErrInvalid] when the endpoint is something else, or a URL with
-// http without spec.insecure. It does not show the endpoint.
+// The error wraps [ErrInvalid] if the endpoint has another form, or is a URL with http without
+// spec.insecure. It does not include the endpoint.
 func (s *BucketSpec) EndpointURL() (*url.URL, error) {
 	u, err := s.endpoint()
 	return u, invalid("spec.endpoint", err)
@@ -126,14 +125,14 @@ func (s *BucketSpec) endpoint() (*url.URL, error) {
 	return cmp.Or(endpointForms[s.Provider], s3Endpoint).parse(s.Endpoint, s.Insecure)
 }
 
-// EndpointURL returns the URL of the token service, by http or https. Errors are
-// those of [BucketSpec.EndpointURL].
+// EndpointURL returns the URL of the token service, which may be http or https. Errors are those of
+// [BucketSpec.EndpointURL].
 func (s *BucketSTSSpec) EndpointURL() (*url.URL, error) {
 	u, err := stsEndpoint.parse(s.Endpoint, true)
 	return u, invalid("spec.sts.endpoint", err)
 }
 
-// invalid says of an error which field of a spec it is about.
+// invalid adds the field of a spec to an error, and makes it wrap ErrInvalid.
 func invalid(field string, err error) error {
 	if err == nil {
 		return nil
@@ -141,7 +140,7 @@ func invalid(field string, err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrInvalid, field, err)
 }
 
-// parse reads an endpoint; where text has no scheme, insecure says which it is.
+// parse parses an endpoint; if text has no scheme, insecure selects http.
 func (f endpointForm) parse(text string, insecure bool) (*url.URL, error) {
 	if err := present(text); err != nil {
 		return nil, err
@@ -161,7 +160,7 @@ func (f endpointForm) parse(text string, insecure bool) (*url.URL, error) {
 	case !whole:
 		text = "https://" + text
 	}
-	u, err := url.Parse(text) // err would show credentials
+	u, err := url.Parse(text) // err would include credentials
 	if err != nil {
 		return nil, errors.New("cannot be parsed: " + f.want)
 	}

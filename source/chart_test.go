@@ -23,7 +23,7 @@ func chartOf(values ...string) *source.PkgChart {
 	return c
 }
 
-// What a chart needs is what reconcilers bring up to date before it.
+// The needs of a chart are the objects that reconcilers update before it.
 func TestChartNeeds(t *testing.T) {
 	c := chartOf("a.yaml", "source:x/a.yaml", "source:Bucket/b/c.yaml", "source:x/b.yaml", "source:OCIRepository/o/p.yaml", "source:HelmChart/y/z", "./source:n/a")
 	var got []string
@@ -59,8 +59,8 @@ func TestChartValues(t *testing.T) {
 	}
 }
 
-// The words in which a chart was stored stay, and what the source was at is
-// recorded by every run that saw it.
+// The message from when a chart was stored stays, and every run that found the revision of the
+// source records it.
 func TestChartStatus(t *testing.T) {
 	r := newFixture(t)
 	const words = "packaged 'app' chart with version '1.0.0'"
@@ -120,8 +120,8 @@ func TestChartStatus(t *testing.T) {
 	}
 }
 
-// A source may ask for what the chart itself does not: its word counts while it
-// stands, and a run that does not hear it takes nothing back.
+// A source may require a verification that the chart itself does not. The requirement applies while
+// the source has it, and a run that cannot read it does not revoke the condition.
 func TestChartVerifiedForItsSource(t *testing.T) {
 	r := newFixture(t)
 	from := func(verify string) *script {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// The types of conditions that the [Reconciler] owns (reference A2). Ready sums
-// up the others. All conditions speak of the last run, except ArtifactInStorage,
-// ArtifactOutdated and SourceVerified=True, which speak of the published artifact.
+// The types of conditions that the [Reconciler] owns (reference A2). Ready summarizes the others.
+// All conditions describe the last run, except ArtifactInStorage, ArtifactOutdated and
+// SourceVerified=True, which describe the published artifact.
 const (
 	ReadyCondition                  = "Ready"
 	ReconcilingCondition            = "Reconciling"
@@ -25,18 +25,18 @@ const (
 	ArtifactInStorageCondition      = "ArtifactInStorage"
 )
 
-// owned lists the conditions of the reconciler in the order in which a status shows them.
+// owned lists the conditions of the reconciler in their order in a status.
 var owned = []string{
 	ReadyCondition, ReconcilingCondition, StalledCondition,
 	StorageOperationFailedCondition, FetchFailedCondition, IncludeUnavailableCondition, BuildFailedCondition,
 	SourceVerifiedCondition, ArtifactOutdatedCondition, ArtifactInStorageCondition,
 }
 
-// Owned reports whether conditions of a type are the [Reconciler]'s. It leaves others as they are.
+// Owned reports whether the [Reconciler] owns conditions of a type. It does not change others.
 func Owned(condition string) bool { return slices.Contains(owned, condition) }
 
-// steps says which condition a failure in a step sets, and the reason when the
-// origin names none; no reason means that the kind has its own, [Words].Failed.
+// steps has the condition that a failure in a step sets, and its reason if the origin has none. If
+// the reason is empty, it depends on the kind: [Words].Failed.
 var steps = map[Step]struct{ condition, status, reason string }{
 	StepResolve: {FetchFailedCondition, "True", ""},
 	StepFetch:   {FetchFailedCondition, "True", ""},
@@ -46,20 +46,20 @@ var steps = map[Step]struct{ condition, status, reason string }{
 	StepStore:   {StorageOperationFailedCondition, "True", "ArchiveOperationFailed"},
 }
 
-// RefusedChart is the reason of a chart whose signature was refused: of
-// SourceVerified=False, and of BuildFailed as well (reference A2).
+// RefusedChart is the reason of SourceVerified=False and of BuildFailed for a chart whose signature
+// was refused (reference A2).
 const RefusedChart = "ChartVerificationError"
 
-// A verdict says what becomes of a failed run.
+// A verdict says how the reconciler treats a failed run.
 type verdict struct {
 	outcome  Outcome
 	after    time.Duration
 	severity string // of the event
-	progress string // condition that says how it goes on
-	reason   string // of that condition; "" is the reason of the failure
+	progress string // condition that describes what happens next
+	reason   string // of that condition; "": the reason of the failure
 }
 
-// judge returns the verdict on err.
+// judge returns the verdict for err.
 func judge(err error) verdict {
 	switch {
 	case errors.Is(err, ErrInvalid):
@@ -70,7 +70,7 @@ func judge(err error) verdict {
 	return verdict{Failed, retryDelay, SeverityError, ReconcilingCondition, "ProgressingWithRetry"}
 }
 
-// summary says how Ready sums up: the first row whose condition is there decides.
+// summary defines Ready: the first row whose condition is present decides.
 var summary = []struct{ condition, status, ready, reason string }{
 	{SourceVerifiedCondition, "False", "False", ""},
 	{StorageOperationFailedCondition, "True", "False", ""},
@@ -83,7 +83,7 @@ var summary = []struct{ condition, status, ready, reason string }{
 	{ReconcilingCondition, "True", "Unknown", "Progressing"},
 }
 
-// Condition returns the condition of the given type, the zero Condition when there is none.
+// Condition returns the condition of the given type, or the zero Condition if there is none.
 func (s *Status) Condition(kind string) Condition {
 	for _, c := range s.Conditions {
 		if c.Type == kind {
@@ -93,8 +93,8 @@ func (s *Status) Condition(kind string) Condition {
 	return Condition{}
 }
 
-// conditions returns the conditions after a run that ended with failed, nil
-// for success. They lack generation and time, which belong to the status.
+// conditions returns the conditions after a run that ended with failed, nil for success. They have
+// no generation and time; merged adds them.
 func (r *run) conditions(failed *StepError) []Condition {
 	var list []Condition
 	if failed != nil {
@@ -104,7 +104,7 @@ func (r *run) conditions(failed *StepError) []Condition {
 	return summed(append(list, r.storing()...))
 }
 
-// failing returns the conditions that name the failure and say how it goes on.
+// failing returns the conditions that describe the failure and what happens next.
 func (r *run) failing(failed *StepError) []Condition {
 	row, v := steps[failed.Step], judge(failed)
 	reason, message := v.reason, r.progress()
@@ -118,8 +118,8 @@ func (r *run) failing(failed *StepError) []Condition {
 	return list
 }
 
-// outdating returns ArtifactOutdated when a failure left an artifact published
-// that is no longer asked for, as far as this run or else the last one knows.
+// outdating returns ArtifactOutdated if, after a failure, the published artifact is no longer the
+// requested one, according to this run or else the last one.
 func (r *run) outdating() []Condition {
 	if r.published == nil {
 		return nil
@@ -133,14 +133,14 @@ func (r *run) outdating() []Condition {
 	return r.kept(ArtifactOutdatedCondition)
 }
 
-// verifying returns SourceVerified of the published artifact; that of a refused
-// revision is among those of the failure.
+// verifying returns SourceVerified of the published artifact. If a revision was refused, failing
+// returns the condition.
 func (r *run) verifying(failed *StepError) []Condition {
 	switch {
 	case r.published == nil || failed != nil && failed.Step == StepVerify:
 		return nil
 	case r.plan.Verify == "" && (r.resolved || r.obj.Common().Condition(SourceVerifiedCondition).ObservedGeneration != r.obj.Head().Metadata.Generation):
-		return nil // where it is not resolved, a source may be what asks for it
+		return nil // if it was not resolved, the source may be what requires verification
 	case r.stored && r.verification.Ignored:
 		return r.set(SourceVerifiedCondition, "Unknown", ignoredReason, cmp.Or(r.verification.Message, ignoredMessage(r.verification.Level)))
 	case r.stored:
@@ -149,7 +149,7 @@ func (r *run) verifying(failed *StepError) []Condition {
 	return r.kept(SourceVerifiedCondition)
 }
 
-// storing returns ArtifactInStorage.
+// storing returns the condition ArtifactInStorage.
 func (r *run) storing() []Condition {
 	if r.published == nil {
 		return nil
@@ -160,12 +160,12 @@ func (r *run) storing() []Condition {
 	return r.set(ArtifactInStorageCondition, "True", cmp.Or(r.report.Reason, "Succeeded"), r.storedMessage())
 }
 
-// set returns one condition with a message that is fit to be shown.
+// set returns one condition with a presentable message.
 func (r *run) set(kind, status, reason, message string) []Condition {
 	return []Condition{{Type: kind, Status: status, Reason: reason, Message: r.presentable(message)}}
 }
 
-// kept returns the condition as it was before the run, if what it says still stands.
+// kept returns the condition from before the run, if it still applies.
 func (r *run) kept(kind string) []Condition {
 	if c := r.obj.Common().Condition(kind); passed(c) {
 		return []Condition{c}
@@ -173,15 +173,15 @@ func (r *run) kept(kind string) []Condition {
 	return nil
 }
 
-// ignoredReason is that of SourceVerified for an artifact of which no signature had
-// to hold, for the policy that the spec names lets any pass.
+// ignoredReason is the reason of SourceVerified for an artifact without a valid signature that the
+// trust policy in the spec accepts anyway.
 const ignoredReason = "VerificationIgnored"
 
 func ignoredMessage(level string) string {
 	return fmt.Sprintf("no signature holds, and the policy of level '%s' lets that pass", level)
 }
 
-// passed reports whether c is True, or tells of an artifact that was let pass.
+// passed reports whether c is True, or describes an artifact that was accepted without a signature.
 func passed(c Condition) bool {
 	return c.Status == "True" || c.Type == SourceVerifiedCondition && c.Status == "Unknown" && c.Reason == ignoredReason
 }
@@ -198,8 +198,8 @@ func summed(list []Condition) []Condition {
 	return list
 }
 
-// merged returns old with the conditions of the reconciler replaced by those in list.
-// Foreign conditions stay. The time of transition changes only when the status does.
+// merged returns old with the conditions of the reconciler replaced by those in list. Foreign
+// conditions stay. The transition time changes only if the status does.
 func merged(old, list []Condition, generation int64, now time.Time) []Condition {
 	var all []Condition
 	for _, kind := range owned {
@@ -208,7 +208,7 @@ func merged(old, list []Condition, generation int64, now time.Time) []Condition 
 			continue
 		}
 		c.LastTransitionTime = now
-		if kind != SourceVerifiedCondition || c.ObservedGeneration == 0 { // one that was kept speaks of the spec it was verified for
+		if kind != SourceVerifiedCondition || c.ObservedGeneration == 0 { // a kept one is about the spec that it was verified for
 			c.ObservedGeneration = generation
 		}
 		before := (&Status{Conditions: old}).Condition(kind)
@@ -225,7 +225,7 @@ func merged(old, list []Condition, generation int64, now time.Time) []Condition 
 	return all
 }
 
-// progress is the message of Reconciling: how far the run came, and why there is something to do.
+// progress returns the message of Reconciling: the progress of the run and the reason for it.
 func (r *run) progress() string {
 	observed, generation := r.obj.Common().ObservedGeneration, r.obj.Head().Metadata.Generation
 	or(&observed, unobserved)
@@ -242,8 +242,8 @@ func (r *run) progress() string {
 	return "reconciliation in progress"
 }
 
-// outdated says why the published artifact is no longer what the spec and the
-// origin ask for, with no reason when it still is.
+// outdated returns why the published artifact does not match the spec and the origin any more, or
+// an empty reason if it still does.
 func (r *run) outdated() (reason, message string) {
 	newer := r.plan.Words.Newer
 	switch {
@@ -261,7 +261,7 @@ func (r *run) outdated() (reason, message string) {
 	return "NewConfiguration", "the spec differs from that of the artifact in storage"
 }
 
-// storedMessage is the message of Ready and ArtifactInStorage.
+// storedMessage returns the message of Ready and ArtifactInStorage.
 func (r *run) storedMessage() string {
 	if r.report.Ready != "" {
 		return r.report.Ready

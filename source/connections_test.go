@@ -8,7 +8,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// Of many kinds of connections few are kept, and none after Close.
+// Connections keeps a limited number of transports, and none after Close.
 func TestConnectionsBounded(t *testing.T) {
 	var c source.Connections
 	made := 0

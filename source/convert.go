@@ -11,17 +11,17 @@ import (
 	"github.com/headgate-io/headgate/internal/document"
 )
 
-// Convert returns obj in another version and group; an empty one stays as it
-// is. Fields that the version does not have are dropped; the warnings, each a
-// *DocumentError, name those that mattered. The error says why there can be no
-// such object. obj is not changed.
+// Convert returns obj in another version and group; an empty version or group is not changed.
+// Fields that the version does not have are dropped; each warning, a *DocumentError, names a
+// dropped field that had an effect. The error says why no such object can exist. Convert does not
+// change obj.
 func Convert(obj Object, version, group string) (Object, []error, error) {
 	head := obj.Head()
 	k := spelledKind(head.Kind)
 	if k == nil {
 		return nil, nil, fmt.Errorf("convert %s: unknown kind", head)
 	}
-	if k.group != "" { // it is in one version of one group
+	if k.group != "" { // it exists in one version of one group only
 		version, group = k.only, k.group
 	}
 	or(&version, head.Version())
@@ -43,7 +43,7 @@ func Convert(obj Object, version, group string) (Object, []error, error) {
 	head = out.Head()
 	head.APIVersion, head.Kind, head.spelled = group+"/"+version, k.name, ""
 	switch obj := out.(type) {
-	case *PkgChart: // its reference to its source comes along
+	case *PkgChart: // its reference to its source changes with it
 		ref := Header{APIVersion: obj.Spec.SourceRef.APIVersion}
 		if g := ref.Group(); g == Group || g == ReferenceGroup {
 			obj.Spec.SourceRef.APIVersion = obj.APIVersion
@@ -57,8 +57,8 @@ func Convert(obj Object, version, group string) (Object, []error, error) {
 	return out, found.Of(head.String()), nil
 }
 
-// drop removes the fields that a kind does not have in a version. Of the status,
-// which is computed anew, it does not speak.
+// drop removes the fields that a kind does not have in a version. It does not warn about the
+// status, which is computed again.
 func drop(obj Object, k *kind, version string, found *document.Findings) {
 	for _, fact := range slices.Concat(tables[k.name]...) {
 		if cmp.Or(fact.Only, version) == version || fact.Shape != nil {
@@ -72,8 +72,8 @@ func drop(obj Object, k *kind, version string, found *document.Findings) {
 	}
 }
 
-// convertMode spells the mode of verification as the version of g does: only
-// v1 has more than head (specification, "GitRepositoryVerification").
+// convertMode spells the verification mode as in the version of g: only v1 has modes beside head
+// (specification, "GitRepositoryVerification").
 func convertMode(g *GitRepository, found *document.Findings) {
 	mode := g.Spec.Verify.mode()
 	switch {
@@ -87,7 +87,7 @@ func convertMode(g *GitRepository, found *document.Findings) {
 	}
 }
 
-// extensions are what only headgate understands, by kind.
+// extensions are the features that only headgate supports, by kind.
 var extensions = map[string][]document.Fact{
 	"GitRepository": {
 		{At: "spec.include[].repository.kind", Must: musts{matching("^(GitRepository)?$", "is headgate's extension: the reference implementation does not know it")}},
@@ -101,10 +101,9 @@ var extensions = map[string][]document.Fact{
 	},
 }
 
-// renewRevisions writes the revisions in the status in today's spelling, without
-// a change of what the status may share with that of another object. The
-// revision of a chart's own artifact is its version, and an ExternalArtifact is
-// younger than the old spellings: these stay.
+// renewRevisions converts the revisions in the status to the current format, without changing
+// memory that the status may share with another object. The revision of a chart's own artifact is
+// its version, and ExternalArtifact is newer than the old format, so these are not converted.
 func renewRevisions(obj Object) {
 	switch obj := obj.(type) {
 	case *PkgChart:
@@ -125,7 +124,7 @@ func renewRevisions(obj Object) {
 	}
 }
 
-// oldRevision is how revisions were spelled (reference A4): main/HEX, HEAD/HEX or HEX.
+// oldRevision matches the old format of revisions (reference A4): main/HEX, HEAD/HEX or HEX.
 var oldRevision = regexp.MustCompile(`^(?:(.+)/)?([0-9a-f]{40}|[0-9a-f]{64})$`)
 
 // renewRevision returns main@sha1:HEX for main/HEX, and sha1:HEX for HEAD/HEX and HEX.

@@ -79,8 +79,8 @@ spec: {chart: x, interval: 1m, sourceRef: {apiVersion: source.toolkit.fluxcd.io/
 	}
 }
 
-// TestConvertUp brings an old object with a status to v1: what replaced the
-// deprecated fields has their values, and nothing else is left of them.
+// TestConvertUp converts an old object with a status to v1: the replacements of the deprecated
+// fields have their values, and the deprecated fields are gone.
 func TestConvertUp(t *testing.T) {
 	old := `apiVersion: source.toolkit.fluxcd.io/v1beta2
 kind: GitRepository
@@ -124,7 +124,7 @@ status:
 	testenv.Equal(t, string(text), want)
 }
 
-// TestConvertMode spells the mode of verification as the version does.
+// TestConvertMode checks that the verification mode is spelled as in the version.
 func TestConvertMode(t *testing.T) {
 	for _, test := range []struct{ mode, to, want, warning string }{
 		{"HEAD", "v1beta2", "head", ""},
@@ -166,7 +166,7 @@ func TestConvertImpossible(t *testing.T) {
 	}
 }
 
-// TestVersions checks each kind in each version that has it, both ways.
+// TestVersions converts each kind between all its versions, in both directions.
 func TestVersions(t *testing.T) {
 	for kind, spec := range base {
 		text := "apiVersion: source.headgate.dev/v1\nkind: " + kind + "\nmetadata: {name: x}\nspec: {" + spec + "}\n"
@@ -190,7 +190,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestEncodeGo encodes objects made in Go: the group decides the spelling.
+// TestEncodeGo encodes objects made in Go: their group determines the spelling.
 func TestEncodeGo(t *testing.T) {
 	p := &source.PkgRepository{Spec: source.PkgRepositorySpec{URL: "https://h/x?a=1&b=<2>"}}
 	p.Metadata.Name, p.APIVersion = "x", source.ReferenceGroup+"/v1"

@@ -14,68 +14,66 @@ import (
 	"github.com/headgate-io/headgate/internal/document"
 )
 
-// Limits of what [Set.Decode] reads.
+// Limits of [Set.Decode].
 const (
 	MaxStream   = document.MaxStream   // bytes of one stream
-	MaxDocument = document.MaxDocument // bytes of one document, as an API server has it
+	MaxDocument = document.MaxDocument // bytes of one document, as in an API server
 )
 
-// A DocumentError says where an object is wrong and which rule it breaks:
+// A DocumentError reports a defect of an object: where it is and which rule it breaks. Its fields:
 //
 //	File     string // name of the file, "-" for standard input; "" for an object made in Go
-//	Document int    // 1-based, 0 when it is not about one document
-//	Line     int    // of the file, 1-based; 0 when unknown
-//	Object   string // KIND/NAMESPACE/NAME as far as known
+//	Document int    // 1-based, 0 if it is not about one document
+//	Line     int    // of the file, 1-based; 0 if unknown
+//	Object   string // KIND/NAMESPACE/NAME, as far as known
 //	Field    string // path of the field, for example spec.interval
 //	Err      error  // the rule, which Unwrap returns
 //
-// Its text is FILE:LINE: document N: OBJECT: FIELD: RULE, without the parts
-// that are not known, and with control characters replaced.
+// Its text is FILE:LINE: document N: OBJECT: FIELD: RULE, without unknown parts and with control
+// characters replaced.
 type DocumentError = document.Error
 
-// An Other is a document that a [Set] does not hold: of another kind, or no object.
+// An Other is a document that is not kept in a [Set]: one of another kind, or not an object.
 type Other = document.Other
 
 // quote quotes a value of a document for an error, shortened to 80 bytes.
 func quote(s string) string { return document.Quote(s) }
 
-// A Set is what streams of documents hold. The zero value is an empty set.
-// It is a [Secrets] as well: that of the Secret and ServiceAccount documents.
+// A Set has the objects of streams of documents. The zero value is an empty set. It implements
+// [Secrets] with the Secret and ServiceAccount documents.
 type Set struct {
 	Objects  []Object          // in the order of the documents
-	Invalid  []Invalid         // documents with defects, whose names are known
+	Invalid  []Invalid         // documents with defects, if their names are known
 	Secrets  map[string]Secret // Secret documents by NAMESPACE/NAME
 	Skipped  int               // documents of other kinds
 	Others   []Other           // the first 1000 of them, of each stream
 	Warnings []error           // deprecated fields, conflicting refs: each a *DocumentError
 
-	places   map[string]DocumentError // by KIND/NAMESPACE/NAME: where the document is
+	places   map[string]DocumentError // by KIND/NAMESPACE/NAME: location of the document
 	accounts map[string][]string      // by NAMESPACE/NAME: the pull secrets of a ServiceAccount
-	unusable map[string]error         // by KIND/NAMESPACE/NAME: why a Secret or ServiceAccount cannot be used
-	stored   bool                     // documents are as an API server stores them: with the fields of all versions
-	saved    bool                     // documents are those of a ledger, which has what generators make as well
+	unusable map[string]error         // by KIND/NAMESPACE/NAME: error for an unusable Secret or ServiceAccount
+	stored   bool                     // documents come from an API server: they may have the fields of all versions
+	saved    bool                     // documents come from a ledger, which also has what generators make
 }
 
 // An Invalid is an object whose document has defects.
 type Invalid struct {
-	Object Object // with what can be read of it
+	Object Object // as far as it can be read
 	Err    error  // joins a *DocumentError for each defect
 }
 
-// Decode reads the documents of file into s: YAML documents, JSON values, or
-// lists (kind List) of either. Objects of the groups [Group] and
-// [ReferenceGroup] and v1 Secret and ServiceAccount documents are kept, the
-// PkgChart that a cluster would make of spec.chart of a HelmRelease, and an
-// [ArtifactGenerator] with the ExternalArtifacts that it makes behind it;
-// documents of other kinds, and those that are no objects at all, are counted
-// in s.Skipped. A document whose apiVersion or kind differs from one of ours in
-// two letters, or has no group, is an error: it would be lost without a word.
+// Decode reads the documents of file into s: YAML documents, JSON values, or lists (kind List) of
+// either. It keeps objects of the groups [Group] and [ReferenceGroup] and v1 Secret and
+// ServiceAccount documents. For a HelmRelease with spec.chart it adds the PkgChart that a cluster
+// would make, and after an [ArtifactGenerator] it adds the ExternalArtifacts that the generator
+// makes. Documents of other kinds, and documents that are not objects, are counted in s.Skipped. A
+// document whose apiVersion or kind differs from a supported one by at most two letters, or has no
+// group, is an error: otherwise a typing error would drop it silently.
 //
-// Objects come out as an API server would hand them out: checked (see
-// [Validate]), with defaults filled in (see [Default]) and kinds in the
-// specification's spelling. The error joins one *DocumentError for each
-// defect, up to 100 of an object and 1000 of the stream; good objects are in s
-// all the same.
+// The objects are as an API server would return them: checked (see [Validate]), with defaults
+// filled in (see [Default]) and kinds in the specification's spelling. The error joins one
+// *DocumentError for each defect, up to 100 of an object and 1000 of the stream; s has the valid
+// objects in any case.
 func (s *Set) Decode(file string, r io.Reader) error {
 	stream, err := document.Open(file, r)
 	if err != nil {
@@ -107,11 +105,11 @@ func (s *Set) Decode(file string, r io.Reader) error {
 	return stream.Err()
 }
 
-// DecodeObject reads one object, in JSON, as an API server hands it out. It is as strict as [Set.Decode], but not
-// about the status, of which it takes what it can read: another program may have written that. Fields of v1beta2 count
-// in v1 too, because a server that has both stores either as v1. The error joins a
-// *DocumentError for each defect. The object is there beside it, with what can be read of it; it is nil
-// for a document of another kind.
+// DecodeObject decodes one JSON object of an API server. It is as strict as [Set.Decode], except
+// for the status, which another program may have written: there it skips fields that it cannot
+// read. It accepts fields of v1beta2 in v1 too, because a server that has both versions stores
+// either as v1. The error joins a *DocumentError for each defect. The object is returned even with
+// an error, as far as it can be read; it is nil for a document of another kind.
 func DecodeObject(text []byte) (Object, error) {
 	var parts map[string]json.RawMessage
 	var head Header
@@ -134,7 +132,7 @@ func DecodeObject(text []byte) (Object, error) {
 	if len(set.Objects) == 1 {
 		obj = set.Objects[0]
 	} else {
-		_ = json.Unmarshal(text, obj) // err says what is wrong
+		_ = json.Unmarshal(text, obj) // err describes the defects
 		obj.Head().spelled = head.Kind
 		Default(obj)
 	}
@@ -146,10 +144,10 @@ func DecodeObject(text []byte) (Object, error) {
 	return obj, err
 }
 
-// readable returns the fields of a status of obj that can be read.
+// readable returns the fields of a status of obj that can be decoded.
 func readable(obj Object, status []byte) map[string]json.RawMessage {
 	var fields map[string]json.RawMessage
-	_ = json.Unmarshal(status, &fields) // what is no object has none
+	_ = json.Unmarshal(status, &fields) // a text that is not an object has no fields
 	for name, value := range fields {
 		one, err := json.Marshal(map[string]json.RawMessage{name: value})
 		if err != nil || DecodeStatus(obj, one) != nil {
@@ -159,10 +157,9 @@ func readable(obj Object, status []byte) map[string]json.RawMessage {
 	return fields
 }
 
-// DecodeFS reads the documents of all files below root that end in .yaml,
-// .yml or .json, in lexical order, as [Set.Decode] does. Directories whose
-// names begin with a dot are passed over, links to directories as well. A
-// root that is a file is read whatever its name.
+// DecodeFS decodes all files below root that end in .yaml, .yml or .json, in lexical order, as
+// [Set.Decode] does. It skips directories whose names begin with a dot, and links to directories.
+// If root is a file, it is decoded whatever its name.
 func (s *Set) DecodeFS(fsys fs.FS, root string) error {
 	var errs []error
 	for name, err := range document.Files(fsys, root) {
@@ -179,7 +176,7 @@ func (s *Set) DecodeFS(fsys fs.FS, root string) error {
 	return errors.Join(errs...)
 }
 
-// decodeFile decodes a regular file; its errors but those of Decode do not name it.
+// decodeFile decodes a regular file. Only errors of Decode include its name.
 func (s *Set) decodeFile(fsys fs.FS, name string) error {
 	info, err := fs.Stat(fsys, name)
 	if err != nil || !info.Mode().IsRegular() {
@@ -193,13 +190,13 @@ func (s *Set) decodeFile(fsys fs.FS, name string) error {
 	return s.Decode(name, f)
 }
 
-// decoding is the reading of one stream.
+// decoding is the state while decoding one stream.
 type decoding struct {
 	*document.Stream
 	set *Set
 }
 
-// known are the documents that [Set.Decode] reads.
+// known are the documents that [Set.Decode] supports.
 var known = func() []document.Known {
 	ours, theirs := document.Known{Group: Group, Version: V1}, document.Known{Group: ReferenceGroup, Version: V1}
 	for _, k := range Kinds(Group) {
@@ -209,7 +206,7 @@ var known = func() []document.Known {
 		{Group: GeneratorGroup, Version: GeneratorVersion, Kinds: []string{"ArtifactGenerator"}}}
 }()
 
-// ours files an object of one of the groups of this package.
+// ours adds an object of one of the groups of this package.
 func (d *decoding) ours(o document.Object) {
 	k := spelledKind(o.Type)
 	object := o.Name(o.Type, DefaultNamespace)
@@ -229,7 +226,7 @@ func (d *decoding) ours(o document.Object) {
 	}
 }
 
-// object files an object of the kind k.
+// object adds an object of the kind k.
 func (d *decoding) object(o document.Object, k *kind) {
 	obj := k.make()
 	version := o.Version
@@ -256,7 +253,7 @@ func (d *decoding) object(o document.Object, k *kind) {
 	}
 }
 
-// carry writes what a deprecated field says to the field that replaced it.
+// carry copies the value of a deprecated field to the field that replaced it.
 func carry(obj Object, r document.Retired) {
 	text := r.Value.Text
 	if text == "" {
@@ -278,9 +275,9 @@ func carry(obj Object, r document.Retired) {
 	}
 }
 
-// file notes what is wrong with an object, and where it is. It reports whether
-// the set is to have it under that name: there is nothing wrong, and no other of
-// its name. The warnings about it are kept then.
+// file records the defects and the position of an object. It reports whether the object can be
+// added to the set under that name: it has no defects, and the set has no other object of that
+// name. In that case it also keeps the warnings.
 func (d *decoding) file(o document.Object, name string, dec *document.Decoder, rules *document.Findings) bool {
 	spelled := o.Name(o.Type, DefaultNamespace)
 	if dec.Adopt(rules); len(dec.Errors) > 0 {
@@ -297,7 +294,7 @@ func (d *decoding) file(o document.Object, name string, dec *document.Decoder, r
 	return true
 }
 
-// place notes where an object is, and refuses one that is in the set already.
+// place records the position of an object. It fails if the set has the object already.
 func (s *Set) place(name string, here DocumentError) error {
 	if here.Err = s.taken(name); here.Err != nil {
 		return &here
@@ -306,7 +303,7 @@ func (s *Set) place(name string, here DocumentError) error {
 	return nil
 }
 
-// taken returns an error that says where an object of the set is, nil if there is none of that name.
+// taken returns an error with the position of an object in the set, nil if there is no such object.
 func (s *Set) taken(name string) error {
 	there, found := s.places[name]
 	if !found {
@@ -315,14 +312,13 @@ func (s *Set) taken(name string) error {
 	return fmt.Errorf("is in %s:%d (document %d) already: remove one of the two", there.File, there.Line, there.Document)
 }
 
-// At returns where the document of an object of s is, without what is wrong with it. Of
-// an object that was not decoded into s it is the zero value.
+// At returns the position of the document of an object of s; Err is not set. If the object was not
+// decoded into s, it is the zero value.
 func (s *Set) At(obj Object) DocumentError { return s.places[ReferenceTo(obj).String()] }
 
-// Add adds what other holds, as if its streams had been decoded into s after
-// those of s: of two documents of one object the one in s stays, and the error
-// joins a *DocumentError for each that names both places. They share objects
-// and Secrets afterwards.
+// Add adds the content of other, as if its streams had been decoded into s after those of s. If
+// both have a document of the same object, s keeps its own, and the error joins a *DocumentError
+// that names both positions. Afterwards the sets share objects and Secrets.
 func (s *Set) Add(other *Set) error {
 	var errs []error
 	admit := func(name string) bool {
@@ -330,7 +326,7 @@ func (s *Set) Add(other *Set) error {
 		errs = append(errs, err)
 		return err == nil
 	}
-	left := map[Reference]bool{} // outputs of generators that are not added
+	left := map[Reference]bool{} // outputs of generators that were not added
 	for _, obj := range other.Objects {
 		ref := ReferenceTo(obj)
 		added := !left[ref] && admit(ref.String())
@@ -370,7 +366,7 @@ func (s *Set) Add(other *Set) error {
 	return errors.Join(errs...)
 }
 
-// put adds to a map, which it makes when there is none.
+// put adds to a map, and creates the map if it is nil.
 func put[V any](m *map[string]V, key string, value V) {
 	if *m == nil {
 		*m = make(map[string]V)

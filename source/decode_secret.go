@@ -23,12 +23,12 @@ type secretDocument struct {
 
 const opaque = "Opaque"
 
-// secretKey is what keys of a Secret look like, of at most maxSecretKey bytes.
+// secretKey matches the keys of a Secret, which have at most maxSecretKey bytes.
 var secretKey = regexp.MustCompile(`^[-._a-zA-Z0-9]+$`)
 
 const maxSecretKey = 253
 
-// secret files a Secret document. No error about one repeats a value.
+// secret adds a Secret document. Errors never include a value.
 func (d *decoding) secret(o document.Object) {
 	if o.At("sops") != nil {
 		d.seal(o, "is encrypted with SOPS: decrypt it first (sops --decrypt), or give its keys as files or environment variables")
@@ -47,10 +47,10 @@ func (d *decoding) secret(o document.Object) {
 	}
 }
 
-// partRules are those of documents of which a part is read.
+// partRules are the rules of documents that are decoded only in part.
 func partRules(string) document.Rule { return document.Rule{Ignored: true, Optional: true} }
 
-// account files the pull secrets of a ServiceAccount document.
+// account adds the pull secrets of a ServiceAccount document.
 func (d *decoding) account(o document.Object) {
 	var doc struct {
 		ImagePullSecrets []LocalReference `json:"imagePullSecrets,omitempty"`
@@ -68,19 +68,19 @@ func (d *decoding) account(o document.Object) {
 	}
 }
 
-// credentials is [decoding.file] for a Secret or ServiceAccount. What is wrong
-// with it is told to those that ask for it, too.
+// credentials is [decoding.file] for a Secret or ServiceAccount. A later look-up of a defective one
+// returns its first defect.
 func (d *decoding) credentials(o document.Object, dec *document.Decoder, rules *document.Findings) bool {
 	ok := d.file(o, o.Name(o.Type, DefaultNamespace), dec, rules)
 	if len(dec.Errors) > 0 {
-		e := dec.Errors[0] // without the object, which the error of a look-up names
+		e := dec.Errors[0] // without the object, which the error of the look-up names
 		put(&d.set.unusable, o.Type+"/"+spaceName(o), error(&DocumentError{File: e.File, Line: e.Line, Field: e.Field, Err: e.Err}))
 	}
 	return ok
 }
 
-// seal files a Secret that only others can read. A readable one of that name may
-// be in the set all the same.
+// seal records a Secret that headgate cannot read because it is encrypted. The set may also have a
+// readable one of that name.
 func (d *decoding) seal(o document.Object, why string) {
 	d.set.Warnings = append(d.set.Warnings, &DocumentError{
 		File: d.File, Document: d.Number, Line: o.Line, Object: o.Name("Secret", DefaultNamespace), Err: errors.New(why),
@@ -93,8 +93,8 @@ func spaceName(o document.Object) string {
 	return cmp.Or(o.StringAt("metadata", "namespace"), DefaultNamespace) + "/" + o.StringAt("metadata", "name")
 }
 
-// adviseLogins warns of what docker login writes under a type by which the
-// reference does not look for it.
+// adviseLogins warns about the output of docker login in a Secret of a type for which the reference
+// implementation ignores it.
 func adviseLogins(s Secret, found *document.Findings) {
 	for _, key := range []string{".dockerconfigjson", ".dockercfg"} {
 		want := "kubernetes.io/" + key[1:]
@@ -105,7 +105,7 @@ func adviseLogins(s Secret, found *document.Findings) {
 	}
 }
 
-// decode returns the values by key; stringData wins over data.
+// decode returns the values by key; stringData takes precedence over data.
 func (s *secretDocument) decode(found *document.Findings) map[string][]byte {
 	data := make(map[string][]byte, len(s.Data)+len(s.StringData))
 	for _, key := range slices.Sorted(maps.Keys(s.Data)) {

@@ -31,8 +31,8 @@ func bucketDocument(namespace, name string) string {
 	return strings.NewReplacer("NAME", name, "SPACE", namespace).Replace(good)
 }
 
-// TestHostileDocuments holds input that must be refused quickly, without
-// stopping the documents around it.
+// TestHostileDocuments has input that must be refused quickly, without affecting the documents
+// around it.
 func TestHostileDocuments(t *testing.T) {
 	measure.WithoutRace(t)
 	bomb := "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
@@ -75,7 +75,7 @@ func TestHostileDocuments(t *testing.T) {
 	}
 }
 
-// TestManyDefects checks that defects are counted, not collected without end.
+// TestManyDefects checks that the number of collected defects is limited.
 func TestManyDefects(t *testing.T) {
 	header := "apiVersion: source.headgate.dev/v1\nkind: GitRepository\nmetadata:\n  name: x\n"
 	spec := "spec: {url: \"https://h\", interval: 1m}\n"
@@ -172,7 +172,7 @@ func TestDecodeFS(t *testing.T) {
 	testenv.ErrorIs(t, s.DecodeFS(files, "none"), fs.ErrNotExist)
 }
 
-// TestDecodeMounted reads a directory as Kubernetes mounts a ConfigMap.
+// TestDecodeMounted reads a directory in the form in which Kubernetes mounts a ConfigMap.
 func TestDecodeMounted(t *testing.T) {
 	dir := mounted(t, map[string]string{"objects.yaml": bucketDocument("a", "x")})
 	root, err := os.OpenRoot(dir)
@@ -184,7 +184,7 @@ func TestDecodeMounted(t *testing.T) {
 	}
 }
 
-// mounted writes files as Kubernetes mounts them: as links through ..data.
+// mounted writes files in the form in which Kubernetes mounts them: as links through ..data.
 func mounted(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -248,7 +248,7 @@ spec: {url: "https://h"}
 	testenv.ErrorSays(t, err, ", ...")
 }
 
-// TestErrorParts checks the parts of an error that a program may want.
+// TestErrorParts checks the fields of an error.
 func TestErrorParts(t *testing.T) {
 	var s source.Set
 	err := s.Decode("f.yaml", strings.NewReader("---\n"+bucketDocument("a", "x")+"---\n# two\n"+strings.Replace(bucketDocument("a", "yy"), "1m", "soon", 1)))
@@ -262,7 +262,7 @@ func TestErrorParts(t *testing.T) {
 	}
 }
 
-// TestAddSpellings adds an object that is in the set already under the kind's other name.
+// TestAddSpellings adds an object that the set already has with the other spelling of its kind.
 func TestAddSpellings(t *testing.T) {
 	const document = "apiVersion: %s/v1\nkind: %s\nmetadata: {name: charts}\nspec: {url: https://charts.example.org, interval: 1m}\n"
 	var ours, theirs source.Set
@@ -279,8 +279,7 @@ func TestAddSpellings(t *testing.T) {
 	}
 }
 
-// FuzzDecode decodes anything; what decodes must read back as an equal object
-// from YAML and from JSON.
+// FuzzDecode decodes arbitrary input; decoded objects must read back equal from YAML and from JSON.
 func FuzzDecode(f *testing.F) {
 	archives, _ := filepath.Glob("testdata/documents/*.txtar")
 	manifests, _ := filepath.Glob("../testdata/sources/*/*.yaml")
@@ -308,7 +307,7 @@ func FuzzDecode(f *testing.F) {
 				outputs = len(obj.Spec.Artifacts)
 			case *source.ExternalArtifact:
 				if obj.Composed != nil {
-					continue // the document of the generator has it
+					continue // it is in the document of the generator
 				}
 			}
 			for _, encode := range []func(source.Object) ([]byte, error){source.EncodeYAML, source.EncodeJSON} {
@@ -353,7 +352,7 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-// TestDecodeObject wants one object whatever its status is, and beside what is wrong with its spec.
+// TestDecodeObject requires one object whatever its status is, also with an error about its spec.
 func TestDecodeObject(t *testing.T) {
 	const head = `{"apiVersion":"source.toolkit.fluxcd.io/v1","kind":"HelmChart","metadata":{"name":"a","namespace":"b","generation":3},`
 	const spec = `"spec":{"chart":"c","interval":"1m","sourceRef":{"kind":"HelmRepository","name":"r"}}`

@@ -13,30 +13,28 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 )
 
-// Dir returns an origin that takes the content of obj, of any kind whose
-// artifact is a tree, from a local directory in place of its real origin.
+// Dir returns an origin that reads the content of obj from a local directory instead of its real
+// origin. obj may be of any kind whose artifact is a tree.
 //
-// Its revision is local@sha256:HEX, the digest of the artifact's tar stream, so
-// that Resolve reads the whole directory. With view.Mount it is that of
-// everything that view.Select shows, ignored or not: ignore files that are
-// mounted may decide about the directory's own files, and yet what is mounted
-// is no part of the revision.
+// Its revision is local@sha256:HEX, the digest of the artifact's tar stream, so Resolve reads the
+// whole directory. With view.Mount, it is the digest of everything that view.Select returns,
+// ignored or not: mounted ignore files may apply to the directory's own files, but mounted content
+// is not part of the revision.
 //
-// Links are never followed out of the directory, and are left out of the
-// artifact. A directory has no signature: a spec that asks for verification
-// fails. Errors name the directory; a directory that changes between Resolve
-// and the end of WriteTo is one.
+// Links are never followed out of the directory, and are left out of the artifact. A directory has
+// no signature, so a spec that asks for verification fails. Errors name the directory. It is an
+// error if the directory changes between Resolve and the end of WriteTo.
 func Dir(obj Object, directory string, view DirView) Origin {
 	return &dirOrigin{obj, directory, view}
 }
 
-// A DirView says what the artifact of a directory holds.
+// A DirView selects the content of the artifact of a directory.
 type DirView struct {
 	Ignore artifact.Ignore
-	// Select returns the part of the directory that counts; nil: all of it.
+	// Select returns the part of the directory to use; nil: all of it.
 	Select func(ctx context.Context, tree fs.FS) (fs.FS, error)
-	// Mount adds the content of inputs, those of the [Revision], before ignore
-	// rules apply; nil: nothing is added. What it opens is closed with the content.
+	// Mount adds the content of inputs, the Inputs of the [Revision], before ignore rules apply;
+	// nil: nothing is added. The returned Closer is closed with the content.
 	Mount func(ctx context.Context, tree fs.FS, inputs []artifact.Artifact) (fs.FS, io.Closer, error)
 }
 
@@ -62,7 +60,7 @@ func (o *dirOrigin) Resolve(ctx context.Context, _ State) (Revision, State, erro
 
 const localRevision = "local@sha256:"
 
-// digest returns the hexadecimal digest that makes the revision of tree.
+// digest returns the hexadecimal digest for the revision of tree.
 func (o *dirOrigin) digest(ctx context.Context, tree fs.FS) (string, error) {
 	if o.view.Mount == nil {
 		rules, err := o.view.Ignore.Compile(ctx, tree)
@@ -117,12 +115,12 @@ func (o *dirOrigin) failure(err error) error {
 	return fmt.Errorf("local directory %s: %w", o.name, err)
 }
 
-// dirContent is a directory that Resolve has read once.
+// dirContent is the content of a directory that Resolve has read once.
 type dirContent struct {
 	*dirOrigin
 	rev     Revision
 	own     fs.FS // the directory
-	tree    fs.FS // with what is mounted
+	tree    fs.FS // the directory with mounted content
 	rules   *artifact.Rules
 	holding []io.Closer
 }
@@ -135,8 +133,8 @@ func (c *dirContent) Verify(context.Context) (Verification, error) {
 	return Verification{}, nil
 }
 
-// WriteTo implements [Content]. It reads the directory once more at the end, to
-// find out whether it still is what Resolve saw.
+// WriteTo implements [Content]. At the end it reads the directory again, to check that it has not
+// changed since Resolve.
 func (c *dirContent) WriteTo(ctx context.Context, w io.Writer) (Report, error) {
 	report, err := artifact.Pack(ctx, w, c.rules.View(ctx, c.tree))
 	if err != nil {

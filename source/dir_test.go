@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// signed is the defect of a directory that ought to have a signature.
+// signed is the defect of a directory whose spec requires a signature.
 const signed sourcetest.Defect = "signed directory"
 
 func TestDirConforms(t *testing.T) {
@@ -44,7 +44,7 @@ func TestDirConforms(t *testing.T) {
 	sourcetest.Run(t, kind)
 }
 
-// A directory is the upstream whose content is a directory.
+// A directory is an upstream with a directory as content.
 type directory struct {
 	top    string
 	defect sourcetest.Defect
@@ -205,7 +205,7 @@ func TestDirErrors(t *testing.T) {
 	testenv.ErrorIs(t, err, context.Canceled, "cancelled")
 }
 
-// broken is a writer that takes nothing.
+// broken is a writer that fails.
 type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

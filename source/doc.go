@@ -1,58 +1,50 @@
-// Package source holds the declarative source objects: what they are, how
-// documents of them are read, checked and written, and how one of them is
-// brought up to date with its origin.
+// Package source defines the declarative source objects: their types, how documents of them are
+// decoded, validated and encoded, and how an object is brought up to date with its origin.
 //
 // # Objects
 //
-// An [Object] is a declared interest in content that lives elsewhere. There
-// are seven kinds: [GitRepository], [Bucket], [OCIRepository], [PkgRepository],
-// [PkgChart], [ExternalArtifact] and [ArtifactGenerator]. Each has a header, a spec, which says
-// what is wanted, and a status, which says what was observed. The common
-// interface of the specification is [Source].
+// An [Object] declares which external content is wanted. There are seven kinds: [GitRepository],
+// [Bucket], [OCIRepository], [PkgRepository], [PkgChart], [ExternalArtifact] and
+// [ArtifactGenerator]. Each has a header, a spec with the desired state and a status with the
+// observed state. The common interface of the specification is [Source].
 //
-// One set of Go types serves both versions of the API. A table says which
-// field exists in which version; documents that break it are refused. Fields
-// of the group [ReferenceGroup], its later additions among them, are those of
-// the group [Group]; only the names of kinds differ: PkgChart is HelmChart and
-// PkgRepository is HelmRepository there. [Convert] goes from any version and
-// group to any other. ArtifactGenerator is in [GeneratorGroup] alone.
+// One set of Go types serves both versions of the API. A table says which field exists in which
+// version; documents that break it are refused. The fields in the group [ReferenceGroup], including
+// its later additions, are the same as in the group [Group]. Only the names of two kinds differ:
+// there PkgChart is HelmChart and PkgRepository is HelmRepository. [Convert] converts between all
+// versions and groups. ArtifactGenerator exists only in [GeneratorGroup].
 //
-// Deprecated fields (accessFrom, gitImplementation, valuesFile, checksum,
-// contentConfigChecksum) are read and warned about, carried over to what
-// replaced them where there is something, and never written.
+// Deprecated fields (accessFrom, gitImplementation, valuesFile, checksum, contentConfigChecksum)
+// are read with a warning, copied to the fields that replaced them, if any, and never written.
 //
 // # Documents
 //
-// [Set.Decode] reads YAML and JSON, many documents in a stream, lists of
-// objects included. It is as strict as an API server: names of fields are
-// case-sensitive, unknown and duplicate fields are defects, nothing is
-// converted from one type to another. A word that YAML 1.1 takes for a boolean
-// (yes, on, n …) is no string unless it is in quotes. Every defect is a
-// [DocumentError] that names the file, the line, the object, the field and the
-// rule; all of them are reported, up to 100 of an object, and an object without
-// defects is not held up by one with.
+// [Set.Decode] reads YAML and JSON: streams of many documents, including lists of objects. It is as
+// strict as an API server: field names are case-sensitive, unknown and duplicate fields are
+// defects, and nothing is converted from one type to another. A word that YAML 1.1 reads as a
+// boolean (yes, on, n …) is a string only in quotes. Every defect is a [DocumentError] that names
+// the file, the line, the object, the field and the rule. All defects are reported, up to 100 of an
+// object, and a defective object does not prevent the use of the others.
 //
-// What comes out has the defaults of an API server ([Default]) and keeps its
-// admission rules ([Validate]). What [EncodeYAML] and [EncodeJSON] write reads
-// back as an equal object.
+// The objects have the defaults of an API server ([Default]) and satisfy its admission rules
+// ([Validate]). The output of [EncodeYAML] and [EncodeJSON] decodes to an equal object.
 //
-// Limits: a stream has at most [MaxStream] bytes, a document [MaxDocument]; it
-// nests at most 200 levels deep and holds at most 524288 values, where those
-// that an alias repeats are counted each time.
+// Limits: a stream has at most [MaxStream] bytes and a document at most [MaxDocument]. A document
+// is at most 200 levels deep and has at most 524288 values; values that an alias repeats count each
+// time.
 //
 // # Secrets
 //
-// Credentials are found by name through [Secrets]: in documents (a [Set] is a
-// Secrets), in a directory of files ([DirSecrets]), in environment variables
-// ([EnvSecrets]), or in several of these ([Chain]). No error repeats a value.
+// Credentials are looked up by name through [Secrets]: in documents (a [Set] implements Secrets),
+// in a directory of files ([DirSecrets]), in environment variables ([EnvSecrets]), or in several of
+// these ([Chain]). Errors never include a value.
 //
 // # Reconciliation
 //
-// An [Origin] knows where content comes from: it resolves the revision that
-// the origin is at, opens its content, verifies it and writes it as an
-// artifact. The [Reconciler] drives every kind through these steps and is the
-// only writer of status. Saved comes before announced, and announced before
-// pruned; a failure leaves the last good artifact published.
+// An [Origin] is where content comes from: it resolves the current revision, opens its content,
+// verifies it and writes it as an artifact. The [Reconciler] drives every kind through these steps
+// and is the only writer of status. It saves the status before it emits events, and emits events
+// before it prunes. After a failure, the last good artifact stays published.
 //
-// The package reads no environment, keeps no global state and does not log.
+// The package reads no environment variables, keeps no global state and does not log.
 package source

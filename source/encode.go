@@ -13,10 +13,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// EncodeJSON writes obj as an indented JSON document, with fields in the order of
-// their names. The kind is spelled as in the document that obj was read from, or
-// else as its group spells it; fields that the object's version does not have are
-// left out.
+// EncodeJSON writes obj as an indented JSON document, with fields sorted by name. The kind is
+// spelled as in the document that obj was read from, or else as in its group. Fields that the
+// object's version does not have are left out.
 func EncodeJSON(obj Object) ([]byte, error) {
 	y, err := written(obj)
 	var value any
@@ -65,14 +64,14 @@ func EncodeStatus(obj Object) ([]byte, error) {
 	return json.Marshal(statusOf(out).Interface())
 }
 
-// DecodeStatus sets the status of obj to what [EncodeStatus] wrote.
+// DecodeStatus sets the status of obj to the output of [EncodeStatus].
 func DecodeStatus(obj Object, text []byte) error {
 	status := statusOf(obj)
 	status.SetZero()
 	return json.Unmarshal(text, status.Addr().Interface())
 }
 
-// written returns obj as its version and group write it.
+// written returns obj as a document in its version and group.
 func written(obj Object) (*yaml.Node, error) {
 	out, err := copyOf(obj)
 	if err != nil {
@@ -129,12 +128,12 @@ func member(y *yaml.Node, name string) *yaml.Node {
 	return new(yaml.Node)
 }
 
-// old matches texts that YAML 1.1 takes for a boolean or a number of seconds, and a
-// key that the library would write as a merge.
+// old matches strings that YAML 1.1 reads as a boolean or a number of seconds, and a key that the
+// library would write as a merge.
 var old = regexp.MustCompile(`^(?:(?i:y|n|yes|no|on|off)|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?|<<)$`)
 
-// restyle writes what was read from JSON in the style of YAML documents. Strings
-// read back as strings, in YAML 1.1 too.
+// restyle gives nodes read from JSON the style of YAML documents. Strings decode as strings, also
+// in YAML 1.1.
 func restyle(y *yaml.Node) {
 	y.Style = 0
 	switch {
@@ -149,8 +148,8 @@ func restyle(y *yaml.Node) {
 	}
 }
 
-// block reports whether a text of several lines can be a block of YAML: the
-// library gets the indentation of others wrong.
+// block reports whether a text of several lines can be a YAML block scalar: the library gets the
+// indentation of others wrong.
 func block(text string) bool {
 	if strings.TrimLeft(text, " \t\n") != text {
 		return false

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate-io/headgate/internal/redact"
 )
 
-// An Event tells the world what a reconciliation did (reference A3).
+// An Event reports what a reconciliation did (reference A3).
 type Event struct {
 	InvolvedObject ObjectReference   `json:"involvedObject"`
 	Severity       string            `json:"severity"` // trace, info or error
@@ -18,19 +18,19 @@ type Event struct {
 	Reason         string            `json:"reason"`
 	Metadata       map[string]string `json:"metadata,omitempty"`
 	Controller     string            `json:"reportingController"`
-	Instance       string            `json:"reportingInstance,omitempty"` // for the sender to fill in
+	Instance       string            `json:"reportingInstance,omitempty"` // set by the sender
 }
 
 // An ObjectReference names an object.
 type ObjectReference struct {
 	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"` // as the object's document spells it: HelmChart in the reference's group
+	Kind       string `json:"kind"` // as spelled in the object's document: HelmChart in the reference's group
 	Namespace  string `json:"namespace"`
 	Name       string `json:"name"`
 	UID        string `json:"uid,omitempty"` // of an object in a cluster
 }
 
-// Involved returns the reference of events about obj.
+// Involved returns the reference to obj for events.
 func Involved(obj Object) ObjectReference {
 	head := obj.Head()
 	return ObjectReference{head.APIVersion, head.spelling(), head.Metadata.space(), head.Metadata.Name, head.Metadata.UID}
@@ -52,7 +52,7 @@ const (
 // maxMessage is the longest message of an event or a condition, in bytes.
 const maxMessage = 39000
 
-// announce adds an event to those that the end of the run emits.
+// announce adds an event; emit sends it at the end of the run.
 func (r *run) announce(severity, reason, message string) {
 	r.events = append(r.events, Event{
 		InvolvedObject: Involved(r.obj),
@@ -64,8 +64,8 @@ func (r *run) announce(severity, reason, message string) {
 	})
 }
 
-// emit sends the events of the run, which speak of the artifact that is published
-// now. Annotations of the object for events are copied into each of them.
+// emit sends the events of the run with the revision and digest of the currently published
+// artifact. It copies the object's event annotations into each of them.
 func (r *run) emit() {
 	metadata := make(map[string]string)
 	for key, value := range r.obj.Head().Metadata.Annotations {
@@ -82,8 +82,8 @@ func (r *run) emit() {
 	}
 }
 
-// presentable makes text fit for a condition or an event: without credentials
-// and control characters, and of bounded length.
+// presentable returns text for a condition or an event: without credentials and control characters,
+// and of bounded length.
 func (r *run) presentable(text string) string {
 	text = redact.String(text, credentialsOf(r.from)...)
 	if len(text) <= maxMessage {
@@ -96,11 +96,11 @@ func (r *run) presentable(text string) string {
 	return text[:cut] + "…"
 }
 
-// Conceal returns err without credentials: those that from names (see
-// [Reconciler.Reconcile]), which a server may have sent back, and those in URLs. Nil stays nil.
+// Conceal returns err without credentials: the Secrets of from (see [Reconciler.Reconcile]), which
+// a server may have sent back, and credentials in URLs. It returns nil for nil.
 func Conceal(err error, from Origin) error { return redact.Error(err, credentialsOf(from)...) }
 
-// credentialsOf returns the credentials that from was given or issued.
+// credentialsOf returns the credentials that from received or issued.
 func credentialsOf(from Origin) []string {
 	if holder, ok := from.(interface{ Secrets() []string }); ok {
 		return holder.Secrets()

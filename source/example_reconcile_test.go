@@ -14,8 +14,8 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A source is brought up to date with its origin twice; the second time nothing
-// has changed. A directory stands in for the repository.
+// This example brings a source up to date with its origin twice; the second time nothing has
+// changed. A directory replaces the repository.
 func ExampleReconciler() {
 	top, err := os.MkdirTemp("", "example")
 	if err != nil {

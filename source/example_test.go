@@ -8,8 +8,8 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// Documents written for the reference implementation are read as they are.
-// Each defect is named; objects without defects are there all the same.
+// This example decodes documents written for the reference implementation. Each defect is named;
+// the set has the valid objects in any case.
 func ExampleSet_Decode() {
 	var set source.Set
 	err := set.Decode("sources.yaml", strings.NewReader(`
@@ -35,7 +35,7 @@ spec:
 	// HelmRepository/default/charts 1m0s
 }
 
-// An object of an old version becomes one of today's, in headgate's group.
+// This example converts an object of an old version to v1 in headgate's group.
 func ExampleConvert() {
 	var set source.Set
 	err := set.Decode("-", strings.NewReader(`

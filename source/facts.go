@@ -11,16 +11,15 @@ import (
 	"github.com/headgate-io/headgate/internal/document"
 )
 
-// Facts returns what is true of the fields of a kind beyond their Go types:
-// defaults, versions, and what must hold for their values. It is
-// for package source/schema, which makes schemas of them.
+// Facts returns the properties of the fields of a kind beyond their Go types: defaults, versions,
+// and requirements on their values. Package source/schema generates schemas from them.
 func Facts(kind string) []document.Fact {
 	return slices.Concat(append(slices.Clone(tables[kind]), metadataFacts)...)
 }
 
-// tables are the facts of each kind; they never change. A later requirement on a
-// field is only checked when the earlier ones hold, and what a later table says of a
-// field counts if no earlier one says anything about it or one around it.
+// tables has the facts of each kind; they never change. A later requirement on a field is only
+// checked if the earlier ones are satisfied. A fact in a later table counts only if no earlier
+// table has a fact for the field or for a field around it.
 var tables = map[string][][]document.Fact{
 	"GitRepository":    {gitFacts, artifactFacts},
 	"Bucket":           {bucketFacts, artifactFacts},
@@ -32,7 +31,7 @@ var tables = map[string][][]document.Fact{
 	"ArtifactGenerator": {generatorFacts},
 }
 
-// nowhere is the version of a field that a Go type has and a kind that shares it has not.
+// nowhere is the version of a field that a shared Go type has, but a kind does not have.
 const nowhere = "none"
 
 const (
@@ -51,7 +50,7 @@ var (
 	configChecksum = document.Fact{At: "status.contentConfigChecksum", Only: V1Beta2, Shape: textShape, Warning: configNote}
 )
 
-// artifactFacts are about the artifact that every kind has.
+// artifactFacts are about the artifact, which every kind has.
 var artifactFacts = []document.Fact{
 	{At: "status.artifact.digest", Must: musts{digest}},
 	{At: "status.artifact.revision", Optional: V1Beta2},
@@ -153,7 +152,7 @@ var repositoryFacts = slices.Concat([]document.Fact{
 	{At: "spec.accessFrom.namespaceSelectors", Default: []NamespaceSelector{}},
 }, references("spec.verify.secretRef", "spec.secretRef", "spec.certSecretRef"))
 
-// fromRepository holds where a chart comes from a repository of charts, and not from a tree.
+// fromRepository is true if a chart comes from a chart repository, not from a tree.
 var fromRepository = is("spec.sourceRef.kind", "PkgRepository", "HelmRepository")
 
 var chartFacts = slices.Concat([]document.Fact{
@@ -173,7 +172,7 @@ var externalFacts = slices.Concat([]document.Fact{
 	{At: "spec.sourceRef.kind", Must: musts{filled}},
 }, references("spec.sourceRef"))
 
-// references returns the facts about fields that name other objects.
+// references returns the facts for fields that name other objects.
 func references(paths ...string) (all []document.Fact) {
 	for _, path := range paths {
 		all = append(all, document.Fact{At: path + ".name", Must: musts{objectName}})
@@ -181,7 +180,7 @@ func references(paths ...string) (all []document.Fact) {
 	return all
 }
 
-// fact returns the row of the table of k that says where a field exists, nil if there is none.
+// fact returns the row about the existence of a field in the tables of k, nil if there is none.
 func (k *kind) fact(path string) *document.Fact {
 	for _, facts := range tables[k.name] {
 		for i := range facts {
@@ -193,7 +192,7 @@ func (k *kind) fact(path string) *document.Fact {
 	return nil
 }
 
-// rules returns what the facts say of documents of a kind in a version; "" has the fields of all versions.
+// rules returns the rules for documents of a kind in a version; "" has the fields of all versions.
 func (k *kind) rules(version string) func(string) document.Rule {
 	return func(path string) document.Rule {
 		f := k.fact(path)
@@ -226,7 +225,7 @@ func checkTimeout(text string) error {
 	return nil
 }
 
-// checkImplementation refuses what was never the name of a client library.
+// checkImplementation refuses names that were never names of a client library.
 func checkImplementation(name string) error {
 	if name == "go-git" || name == "libgit2" {
 		return nil

@@ -19,29 +19,29 @@ import (
 	"github.com/headgate-io/headgate/internal/document"
 )
 
-// The API group and version of ArtifactGenerator. It is in no other.
+// The API group and version of ArtifactGenerator, which exists in no other.
 const (
 	GeneratorGroup   = "source.extensions.fluxcd.io"
 	GeneratorVersion = "v1beta1"
 )
 
-// ArtifactGenerator makes artifacts of parts of the artifacts of other sources. Each of
-// them belongs to an ExternalArtifact, see [ArtifactGenerator.Outputs]; the generator
-// itself has none, and sums up their state.
+// ArtifactGenerator makes artifacts from parts of the artifacts of other sources. Each artifact
+// belongs to an ExternalArtifact, see [ArtifactGenerator.Outputs]. The generator itself has no
+// artifact; its status summarizes theirs.
 type ArtifactGenerator struct {
 	Header
 	Spec   ArtifactGeneratorSpec   `json:"spec"`
 	Status ArtifactGeneratorStatus `json:"status,omitzero"`
 }
 
-// ArtifactGeneratorSpec says what is made of which sources.
+// ArtifactGeneratorSpec is the spec of an ArtifactGenerator.
 type ArtifactGeneratorSpec struct {
 	CommonMetadata CommonMetadata    `json:"commonMetadata,omitzero"` // of each ExternalArtifact
 	Sources        []GeneratorSource `json:"sources"`
 	Artifacts      []OutputArtifact  `json:"artifacts"`
 }
 
-// CommonMetadata is added to the metadata of what a generator makes.
+// CommonMetadata is added to the metadata of the generated objects.
 type CommonMetadata struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
@@ -52,24 +52,24 @@ type GeneratorSource struct {
 	Alias     string `json:"alias"` // unique in the generator
 	Kind      string `json:"kind"`
 	Name      string `json:"name"`
-	Namespace string `json:"namespace,omitempty"` // default that of the generator
+	Namespace string `json:"namespace,omitempty"` // default: that of the generator
 }
 
-// An OutputArtifact says how one artifact is made.
+// An OutputArtifact specifies one artifact.
 type OutputArtifact struct {
 	Name           string          `json:"name"`                     // of the ExternalArtifact
-	Revision       string          `json:"revision,omitempty"`       // @ALIAS of the source whose revision it has; default latest@ and its digest
-	OriginRevision string          `json:"originRevision,omitempty"` // @ALIAS of the source whose revision its metadata have
+	Revision       string          `json:"revision,omitempty"`       // @ALIAS of the source whose revision it gets; default latest@ and its digest
+	OriginRevision string          `json:"originRevision,omitempty"` // @ALIAS of the source whose revision its metadata get
 	Copy           []CopyOperation `json:"copy"`                     // in order
 }
 
-// A CopyOperation copies files of a source. Package source/generator says how.
+// A CopyOperation copies files of a source. Package source/generator specifies how.
 type CopyOperation struct {
 	From     string   `json:"from"` // @ALIAS/PATTERN
 	To       string   `json:"to"`   // @artifact/PATH
 	Exclude  []string `json:"exclude,omitempty"`
 	Strategy string   `json:"strategy,omitempty"`
-	Optional bool     `json:"optional,omitempty"` // it is no error that nothing matches
+	Optional bool     `json:"optional,omitempty"` // it is no error if nothing matches
 }
 
 // The values of spec.artifacts[].copy[].strategy.
@@ -85,23 +85,23 @@ func (c *CopyOperation) Source() (alias, pattern string) {
 	return alias, within(pattern)
 }
 
-// Target returns the path in the artifact, and whether it is that of a folder.
+// Target returns the path in the artifact, and whether it is a folder.
 func (c *CopyOperation) Target() (name string, folder bool) {
 	name = strings.TrimPrefix(c.To, "@artifact/")
 	return within(name), name == "" || strings.HasSuffix(name, "/")
 }
 
-// within returns a path as fs.ValidPath has it.
+// within returns a path as in [fs.ValidPath].
 func within(name string) string { return cmp.Or(path.Clean("/" + name)[1:], ".") }
 
-// ArtifactGeneratorStatus is what was observed.
+// ArtifactGeneratorStatus is the observed state of an ArtifactGenerator.
 type ArtifactGeneratorStatus struct {
 	Status
 	Inventory             []InventoryEntry `json:"inventory,omitempty"`
 	ObservedSourcesDigest string           `json:"observedSourcesDigest,omitempty"` // of the artifacts of the sources
 }
 
-// An InventoryEntry names an artifact that a generator made.
+// An InventoryEntry describes an artifact that a generator made.
 type InventoryEntry struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
@@ -112,18 +112,19 @@ type InventoryEntry struct {
 // Common implements [Object].
 func (g *ArtifactGenerator) Common() *Status { return &g.Status.Status }
 
-// Artifact implements [Source]. There is none.
+// Artifact implements [Source]. It returns nil.
 func (g *ArtifactGenerator) Artifact() *artifact.Artifact { return nil }
 
 const generatorInterval = time.Hour
 
-// Interval implements [Source]. Changes of sources do not wait for it.
+// Interval implements [Source]. Changes of sources are processed without waiting for it.
 func (g *ArtifactGenerator) Interval() time.Duration { return generatorInterval }
 
-// suspension is the annotation that suspends a generator, with any spelling of disabled.
+// suspension is the annotation that suspends a generator with the value "disabled", in upper or
+// lower case.
 const suspension = GeneratorGroup + "/reconcile"
 
-// Plan implements [Object]. A generator needs what it makes, whose state it sums up.
+// Plan implements [Object]. A generator needs its outputs, whose state it summarizes.
 func (g *ArtifactGenerator) Plan() Plan {
 	p := Plan{Suspend: strings.EqualFold(g.Metadata.Annotations[suspension], "disabled"), Words: spelledKind("ArtifactGenerator").words}
 	for _, a := range g.Spec.Artifacts {
@@ -138,8 +139,8 @@ func (g *ArtifactGenerator) Drift(Revision) string { return "" }
 // Observe implements [Object].
 func (g *ArtifactGenerator) Observe(Revision) {}
 
-// see records what was made, and of what: seen has the artifacts in the order of the
-// spec, the zero Artifact for one that is missing, and behind them those of the sources.
+// see records the outputs and the digest of the sources. seen has the artifacts in the order of the
+// spec, the zero Artifact for a missing one, followed by those of the sources.
 func (g *ArtifactGenerator) see(seen []artifact.Artifact) {
 	g.Status.Inventory = nil
 	for i, out := range g.Spec.Artifacts {
@@ -154,19 +155,19 @@ func (g *ArtifactGenerator) see(seen []artifact.Artifact) {
 	g.Status.ObservedSourcesDigest = fmt.Sprintf("sha256:%x", sum.Sum(nil))
 }
 
-// A Composition says how the artifact of an [ExternalArtifact] is made.
+// A Composition specifies how the artifact of an [ExternalArtifact] is made.
 type Composition struct {
-	Sources  []GeneratorSource `json:"sources"` // those that Artifact names, with their namespaces
+	Sources  []GeneratorSource `json:"sources"` // the sources that Artifact uses, with their namespaces
 	Artifact OutputArtifact    `json:"artifact"`
 
-	Field   string `json:"-"` // that has Artifact in the generator: spec.artifacts[0]
+	Field   string `json:"-"` // position of Artifact in the generator: spec.artifacts[0]
 	Suspend bool   `json:"-"`
 }
 
-// Reference names the source.
+// Reference returns the reference to the source.
 func (s GeneratorSource) Reference() Reference { return Reference{s.Kind, s.Namespace, s.Name} }
 
-// Find returns the source with an alias, which has an @ before it; the zero Reference if there is none.
+// Find returns the source with an alias, given as @ALIAS, or the zero Reference.
 func (c *Composition) Find(alias string) (found Reference) {
 	for _, s := range c.Sources {
 		if "@"+s.Alias == alias {
@@ -177,9 +178,9 @@ func (c *Composition) Find(alias string) (found Reference) {
 }
 
 // Outputs returns the ExternalArtifacts that g makes, in the order of spec.artifacts.
-// [Set.Decode] adds them to its set; a program that makes a generator in Go adds them
-// to the objects beside it. They have the labels of g, and those of its
-// spec.commonMetadata. It fills in the defaults of g.
+// [Set.Decode] adds them to its set. A program that makes a generator in Go must add them to the
+// objects itself. They have the labels of g and of its spec.commonMetadata. Outputs fills in the
+// defaults of g.
 func (g *ArtifactGenerator) Outputs() []*ExternalArtifact {
 	Default(g)
 	space, suspended, outputs := g.Metadata.space(), g.Plan().Suspend, make([]*ExternalArtifact, len(g.Spec.Artifacts))
@@ -208,7 +209,7 @@ func (g *ArtifactGenerator) Outputs() []*ExternalArtifact {
 		outputs[i] = &ExternalArtifact{
 			Header: Header{APIVersion: ReferenceGroup + "/" + V1, Kind: "ExternalArtifact", Metadata: Metadata{
 				Name: a.Name, Namespace: space, Labels: labels, Annotations: annotations,
-				Generation: 1, // its spec stays as it is
+				Generation: 1, // its spec never changes
 			}},
 			Spec:     ExternalArtifactSpec{&ExternalSourceReference{g.APIVersion, g.Kind, g.Metadata.Name, space}},
 			Composed: c,
@@ -217,7 +218,7 @@ func (g *ArtifactGenerator) Outputs() []*ExternalArtifact {
 	return outputs
 }
 
-// clashes returns an error for each output of g that the set has already.
+// clashes returns an error for each output of g that the set already has.
 func (s *Set) clashes(g *ArtifactGenerator, here DocumentError) (errs []error) {
 	for i, output := range g.Plan().Needs {
 		if err := s.taken(output.String()); err != nil {
@@ -229,7 +230,7 @@ func (s *Set) clashes(g *ArtifactGenerator, here DocumentError) (errs []error) {
 	return errs
 }
 
-// generator files a generator with what it makes, or neither if some of that is in the set already.
+// generator adds a generator and its outputs, or neither if the set already has one of the outputs.
 func (d *decoding) generator(g *ArtifactGenerator) {
 	here := d.set.At(g)
 	if clashes := d.set.clashes(g, here); clashes != nil {
@@ -243,7 +244,7 @@ func (d *decoding) generator(g *ArtifactGenerator) {
 	}
 }
 
-// generatorSources are the kinds that a generator copies from.
+// generatorSources are the kinds that a generator can copy from.
 var generatorSources = []string{"GitRepository", "OCIRepository", "Bucket", "PkgChart", "ExternalArtifact"}
 
 const aliasForm = `[a-z0-9]([a-z0-9_-]*[a-z0-9])?`
@@ -271,14 +272,14 @@ var generatorFacts = slices.Concat([]document.Fact{
 	{At: "status.url", Only: nowhere},
 }, references("spec.sources[]"))
 
-// oneAlias wants @ALIAS.
+// oneAlias requires @ALIAS.
 var oneAlias = form("^@"+aliasForm+"$", "be @ALIAS, the alias of one of spec.sources")
 
-// declared wants the alias, with which a text begins, of one of the sources.
+// declared requires that the alias at the beginning of a text is that of exactly one source.
 var declared = document.Must{Check: func(object, v reflect.Value) error {
 	alias, _, _ := strings.Cut(strings.TrimPrefix(v.String(), "@"), "/")
 	has, sources := 0, object.Interface().(*ArtifactGenerator).Spec.Sources
-	for _, s := range sources[:min(len(sources), maxItems)] { // more are refused
+	for _, s := range sources[:min(len(sources), maxItems)] { // longer lists are refused elsewhere
 		if s.Alias == alias {
 			has++
 		}
@@ -289,7 +290,7 @@ var declared = document.Must{Check: func(object, v reflect.Value) error {
 	return fmt.Errorf("names @%s, which is the alias of %d of spec.sources: it must be that of one", alias, has)
 }}
 
-// distinct wants artifacts with different names.
+// distinct requires that the names of artifacts differ.
 var distinct = goOnly(func(all []OutputArtifact) error {
 	seen := map[string]bool{}
 	for _, a := range all {
@@ -303,14 +304,14 @@ var distinct = goOnly(func(all []OutputArtifact) error {
 
 const maxItems = 1000 // of a list
 
-// items wants a list with some number of values.
+// items requires a list of least to most values.
 func items(least, most int) document.Must {
 	return document.Must{Schema: keywords{"minItems": least, "maxItems": most}, Check: func(_, v reflect.Value) error {
 		return unless(least <= v.Len() && v.Len() <= most, fmt.Sprintf("must have %d to %d entries", least, most), "")
 	}}
 }
 
-// atMost wants a text of at most n characters.
+// atMost requires a text of at most n characters.
 func atMost(n int) document.Must {
 	return says(keywords{"maxLength": n}, func(text string) error {
 		return unless(utf8.RuneCountInString(text) <= n, fmt.Sprintf("must have at most %d characters", n), "")
@@ -321,9 +322,10 @@ func upwards(name string) error {
 	return unless(!slices.Contains(strings.Split(name, "/"), ".."), "must not have '..' as a part", "")
 }
 
-const maxAlternatives = 4096 // of a pattern, which is matched with each of them
+const maxAlternatives = 4096 // of a pattern; each alternative is matched separately
 
-// checkPattern checks a pattern of paths. Each group in braces multiplies its alternatives.
+// checkPattern checks a pattern of paths. Each group in braces multiplies the number of
+// alternatives.
 func checkPattern(pattern string) error {
 	alternatives := 1
 	for _, group := range strings.Split(pattern, "{")[1:] {

@@ -37,7 +37,7 @@ func decodeAll(t *testing.T, documents ...string) (*source.Set, error) {
 	return set, set.Decode("f.yaml", strings.NewReader(strings.Join(documents, "---\n")))
 }
 
-// A generator comes with the ExternalArtifacts that it makes.
+// Decoding a generator adds the ExternalArtifacts that it makes.
 func TestGenerator(t *testing.T) {
 	set, err := decodeAll(t, generatorDocument)
 	if err != nil || len(set.Objects) != 3 || len(set.Warnings) > 0 {
@@ -91,7 +91,7 @@ func TestGenerator(t *testing.T) {
 	}
 }
 
-// What is wrong with a generator is told with its field.
+// Errors about a generator name the field.
 func TestGeneratorErrors(t *testing.T) {
 	many := strings.Repeat("{x,y}", 13)
 	for _, c := range []struct{ old, new, want string }{
@@ -144,7 +144,8 @@ func TestGeneratorErrors(t *testing.T) {
 	}
 }
 
-// What two documents make is in the set once, and the later is told.
+// If two documents define the same artifact, the set has it once, and the later document is
+// reported.
 func TestGeneratorsOfOneName(t *testing.T) {
 	second := strings.Replace(generatorDocument, "name: app,", "name: second,", 1)
 	external := "apiVersion: source.toolkit.fluxcd.io/v1\nkind: ExternalArtifact\nmetadata: {name: web, namespace: apps}\nspec: {}\n"
@@ -170,7 +171,7 @@ func TestGeneratorsOfOneName(t *testing.T) {
 	}
 }
 
-// A ledger has a generator and what it made as documents of their own.
+// A ledger has separate documents for a generator and its outputs.
 func TestGeneratorInLedger(t *testing.T) {
 	set, err := decodeAll(t, generatorDocument)
 	must(t, err)

@@ -20,7 +20,7 @@ type GitRepository struct {
 	Status GitRepositoryStatus `json:"status,omitzero"`
 }
 
-// GitRepositorySpec is what a GitRepository asks for.
+// GitRepositorySpec is the spec of a GitRepository.
 type GitRepositorySpec struct {
 	URL                string                     `json:"url"` // http, https or ssh
 	SecretRef          *LocalReference            `json:"secretRef,omitempty"`
@@ -35,14 +35,14 @@ type GitRepositorySpec struct {
 	Suspend            bool                       `json:"suspend,omitempty"`
 	RecurseSubmodules  bool                       `json:"recurseSubmodules,omitempty"`
 	Include            []GitRepositoryInclude     `json:"include,omitempty"`
-	SparseCheckout     []string                   `json:"sparseCheckout,omitempty"` // directories, default all
+	SparseCheckout     []string                   `json:"sparseCheckout,omitempty"` // directories; default: all
 
-	// LFS replaces Git LFS pointers by the content that they stand for; headgate's extension.
+	// LFS replaces Git LFS pointers by their content; headgate's extension.
 	LFS bool `json:"lfs,omitempty"`
 
-	// SubmoduleCredentials are those of submodules by their origin. Without an
-	// entry, submodules on the origin of URL get what URL gets, those on any
-	// other nothing; headgate's extension.
+	// SubmoduleCredentials are the credentials of submodules by their origin. Without an entry,
+	// submodules on the origin of URL use the credentials of URL, and submodules on other origins
+	// use none; headgate's extension.
 	SubmoduleCredentials []GitSubmoduleCredential `json:"submoduleCredentials,omitempty"`
 }
 
@@ -61,8 +61,8 @@ type GitRepositoryRef struct {
 	Commit string `json:"commit,omitempty"`
 }
 
-// The modes of [GitRepositoryVerification] (reference A9). VerifyHead is the
-// old spelling of VerifyHEAD.
+// The modes of [GitRepositoryVerification] (reference A9). VerifyHead is the v1beta2 spelling of
+// VerifyHEAD.
 const (
 	VerifyHead       = "head"
 	VerifyHEAD       = "HEAD"
@@ -76,7 +76,7 @@ type GitRepositoryVerification struct {
 	SecretRef LocalReference `json:"secretRef"`
 }
 
-// GitRepositoryStatus is what was observed.
+// GitRepositoryStatus is the observed state of a GitRepository.
 type GitRepositoryStatus struct {
 	Status
 	IncludedArtifacts         []artifact.Artifact    `json:"includedArtifacts,omitempty"`
@@ -121,7 +121,7 @@ func (g *GitRepository) needs() []Reference {
 	return refs
 }
 
-// mode returns the mode in today's spelling, "" when no verification is asked for.
+// mode returns the mode in the v1 spelling, "" if no verification is requested.
 func (v *GitRepositoryVerification) mode() string {
 	switch {
 	case v == nil:
@@ -132,8 +132,8 @@ func (v *GitRepositoryVerification) mode() string {
 	return v.Mode
 }
 
-// covers reports whether an artifact verified with the mode recorded is as
-// good as one verified with the mode asked for.
+// covers reports whether an artifact verified with the recorded mode also satisfies the requested
+// mode.
 func covers(recorded, asked string) bool {
 	return asked == "" || recorded == asked ||
 		recorded == VerifyTagAndHEAD && (asked == VerifyTag || asked == VerifyHEAD) ||
@@ -173,13 +173,12 @@ func trimDots(dirs []string) []string {
 	return out
 }
 
-// GitRepositoryInclude includes another source's artifact (specification,
-// "GitRepositoryInclude"). What it holds is merged with what the repository has
-// at ToPath; "." and "/" are its root.
+// GitRepositoryInclude includes another source's artifact (specification, "GitRepositoryInclude").
+// Its content is merged with the content of the repository at ToPath; "." and "/" are its root.
 type GitRepositoryInclude struct {
 	Repository IncludeReference `json:"repository"`
-	FromPath   string           `json:"fromPath,omitempty"` // default the root of the artifact
-	ToPath     string           `json:"toPath,omitempty"`   // default the name of the repository
+	FromPath   string           `json:"fromPath,omitempty"` // default: the root of the artifact
+	ToPath     string           `json:"toPath,omitempty"`   // default: the name of the repository
 }
 
 // IncludeReference names the included source, in the same namespace. Kind is
@@ -190,9 +189,8 @@ type IncludeReference struct {
 	Name string `json:"name"`
 }
 
-// Paths returns FromPath and ToPath as [fs.ValidPath] has them, "." for a root.
-// A leading slash stands for the root (reference A9). The error tells which of
-// them leads out of its source or cannot be a path.
+// Paths returns FromPath and ToPath as in [fs.ValidPath], "." for the root. A leading slash means
+// the root (reference A9). The error names a path that leads out of its source or is invalid.
 func (i GitRepositoryInclude) Paths() (from, to string, err error) {
 	if from, err = cleanPath(i.FromPath); err != nil {
 		return "", "", fmt.Errorf("fromPath %w", err)
@@ -203,7 +201,7 @@ func (i GitRepositoryInclude) Paths() (from, to string, err error) {
 	return from, to, nil
 }
 
-// cleanPath returns a slash-separated path inside a source as [fs.ValidPath] has it.
+// cleanPath returns a slash-separated path inside a source as in [fs.ValidPath].
 func cleanPath(text string) (string, error) {
 	if err := insidePath(text); err != nil {
 		return "", err
@@ -215,15 +213,15 @@ func cleanPath(text string) (string, error) {
 	return clean, nil
 }
 
-// reference returns the name of the included source of an object with metadata m.
+// reference returns the reference to the included source of an object with metadata m.
 func (i GitRepositoryInclude) reference(m *Metadata) Reference {
 	kind := cmp.Or(i.Repository.Kind, "GitRepository")
 	canonical(&kind)
 	return Reference{kind, m.space(), i.Repository.Name}
 }
 
-// includeDrift tells whether the list of includes is another, or else which of
-// them have other content than the published artifact was made of.
+// includeDrift reports that the list of includes has changed, or else which includes have other
+// content than in the published artifact.
 func (g *GitRepository) includeDrift(rev Revision) []difference {
 	if !slices.Equal(g.Spec.Include, g.Status.ObservedInclude) {
 		return []difference{{"spec.include", true}}
@@ -244,12 +242,11 @@ func (g *GitRepository) includeDrift(rev Revision) []difference {
 	return all
 }
 
-// Directories returns the directories of SparseCheckout as paths in the form
-// of [io/fs.ValidPath], in the order of the spec; nil stands for the whole
-// repository. An entry is relative to the root of the repository, and . is the
-// root; a leading ./, a trailing / and repeated slashes do not count, upper and
-// lower case do. The error names the entry that is none: it is empty, absolute,
-// or holds .., a backslash, a control character or what is no UTF-8.
+// Directories returns the directories of SparseCheckout as paths in the form of [io/fs.ValidPath],
+// in the order of the spec; nil means the whole repository. Entries are relative to the root of the
+// repository, and . is the root. A leading ./, a trailing / and repeated slashes are ignored; case
+// is significant. The error names an invalid entry: it is empty, absolute, or contains .., a
+// backslash, a control character or invalid UTF-8.
 func (s *GitRepositorySpec) Directories() ([]string, error) {
 	dirs := make([]string, len(s.SparseCheckout))
 	for i, entry := range s.SparseCheckout {

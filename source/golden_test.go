@@ -14,8 +14,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expectations in testdata")
 
-// TestDocuments decodes the files of each archive into one set and compares
-// what it holds, and what encoding gives, with the want.* files of the archive.
+// TestDocuments decodes the files of each archive into one set and compares the set, and its
+// encoded objects, with the want.* files of the archive.
 func TestDocuments(t *testing.T) {
 	testenv.Golden(t, "testdata/documents/*.txtar", *update, func(t *testing.T, input []txtar.File) []txtar.File {
 		var set source.Set
@@ -73,7 +73,7 @@ func encoded(t *testing.T, s *source.Set) string {
 	return b.String()
 }
 
-// decodeOne decodes the only object of a text.
+// decodeOne decodes the single object in a text.
 func decodeOne(t *testing.T, text string) source.Object {
 	t.Helper()
 	var s source.Set

@@ -11,16 +11,16 @@ import (
 	"github.com/headgate-io/headgate/internal/document"
 )
 
-// notServed is a version that is older than those that are read.
+// notServed is a version older than the supported ones.
 const notServed = "v1beta1"
 
 // A kind is one row of the table of kinds.
 type kind struct {
 	name      string       // the specification's spelling
 	reference string       // the reference's spelling
-	short     []string     // other names on command lines, in lower case: the first is that in a cluster, the last where the reference's kind is another
-	group     string       // the group that alone has it; "" for [Group] and [ReferenceGroup]
-	only      string       // the version that alone has it; "" for v1 and v1beta2
+	short     []string     // other names on command lines, in lower case: the first is the short name in a cluster, or the last if the reference names the kind differently
+	group     string       // the only group of the kind; "" for [Group] and [ReferenceGroup]
+	only      string       // the only version of the kind; "" for v1 and v1beta2
 	object    reflect.Type // a struct
 	words     Words
 }
@@ -74,7 +74,7 @@ func spelledKind(name string) *kind {
 	return nil
 }
 
-// objectKind returns the kind of obj, nil if it is of another package.
+// objectKind returns the kind of obj, or nil if obj is of a type of another package.
 func objectKind(obj Object) *kind {
 	for i := range kinds {
 		if reflect.TypeOf(obj) == reflect.PointerTo(kinds[i].object) {
@@ -86,7 +86,7 @@ func objectKind(obj Object) *kind {
 
 func (k *kind) make() Object { return reflect.New(k.object).Interface().(Object) }
 
-// exists reports whether there is such a version of the kind.
+// exists reports whether the kind exists in the version.
 func (k *kind) exists(version string) bool {
 	if k.only != "" {
 		return version == k.only
@@ -94,12 +94,12 @@ func (k *kind) exists(version string) bool {
 	return version == V1 || version == V1Beta2
 }
 
-// apiVersion returns that of a document of the kind: of group, if the kind is in it.
+// apiVersion returns the apiVersion of a document of the kind: in group, if the kind exists there.
 func (k *kind) apiVersion(group string) string {
 	return cmp.Or(k.group, group) + "/" + cmp.Or(k.only, V1)
 }
 
-// calledKind finds a kind as people call it: any case, short names, plurals.
+// calledKind finds a kind by a name that people use: in any case, a short name or a plural.
 func calledKind(name string) *kind {
 	name = strings.ToLower(name)
 	for i := range kinds {
@@ -113,9 +113,9 @@ func calledKind(name string) *kind {
 	return nil
 }
 
-// ParseKind returns the specification's spelling of the kind that people call
-// name, as [Set.Find] reads it: in any case, in the plural, in the reference's
-// spelling or as a short name. It is false when there is no such kind.
+// ParseKind returns the specification's spelling of the kind name, which may be in any form that
+// [Set.Find] accepts: in any case, in the plural, in the reference's spelling or as a short name.
+// known is false if there is no such kind.
 func ParseKind(name string) (kind string, known bool) {
 	k := calledKind(name)
 	if k == nil {
@@ -124,8 +124,8 @@ func ParseKind(name string) (kind string, known bool) {
 	return k.name, true
 }
 
-// Spellings returns how documents of either API group spell a kind, that of the
-// specification first; nothing when there is no such kind.
+// Spellings returns the spellings of a kind in documents of both API groups, that of the
+// specification first, or nil if there is no such kind.
 func Spellings(name string) []string {
 	k := spelledKind(name)
 	if k == nil {
@@ -134,16 +134,16 @@ func Spellings(name string) []string {
 	return slices.Compact([]string{k.name, k.reference})
 }
 
-// A Kind says what a kind is called in a group.
+// A Kind has the names of a kind in a group.
 type Kind struct {
-	Name     string   // the specification's spelling, by which this package knows it
-	Spelling string   // that of the group
+	Name     string   // the specification's spelling, which this package uses
+	Spelling string   // in documents of the group
 	Plural   string   // in lower case
 	Short    []string // other names
-	Versions []string // the newest first
+	Versions []string // newest first
 }
 
-// Kinds returns the kinds as a group has them.
+// Kinds returns the kinds of a group.
 func Kinds(group string) (all []Kind) {
 	for i := range kinds {
 		k := &kinds[i]
@@ -164,7 +164,7 @@ func Kinds(group string) (all []Kind) {
 	return all
 }
 
-// spell returns the name of the kind as documents of group write it.
+// spell returns the spelling of the kind in documents of group.
 func (k *kind) spell(group string) string {
 	if group == ReferenceGroup || group == GeneratorGroup {
 		return k.reference
@@ -172,8 +172,8 @@ func (k *kind) spell(group string) string {
 	return k.name
 }
 
-// kindOf returns a kind that the object of h refers to in the spelling that its
-// document uses; a kind that is not known stays as it is.
+// kindOf returns the kind name, which the object of h refers to, in the spelling of the object's
+// document. It returns an unknown kind unchanged.
 func (h *Header) kindOf(name string) string {
 	k, own := spelledKind(name), spelledKind(h.Kind)
 	switch {
@@ -185,7 +185,7 @@ func (h *Header) kindOf(name string) string {
 	return k.spell(h.Group())
 }
 
-// spelling returns the kind as the document of h spells it, or else as its group does.
+// spelling returns the kind as spelled in the document of h, or else in its group.
 func (h *Header) spelling() string {
 	if k := spelledKind(h.Kind); h.spelled == "" && k != nil {
 		return k.spell(h.Group())
@@ -193,8 +193,7 @@ func (h *Header) spelling() string {
 	return cmp.Or(h.spelled, h.Kind)
 }
 
-// New returns an object of that name in which nothing else is set, nil when
-// there is no such kind.
+// New returns an empty object with the name of ref, or nil if there is no such kind.
 func New(ref Reference) Object {
 	k := spelledKind(ref.Kind)
 	if k == nil {
@@ -210,12 +209,11 @@ const (
 	repositoryInterval = Duration(time.Minute)
 )
 
-// Default fills in what an API server would: the namespace, timeout 60s,
-// provider generic, verify.mode HEAD, verify.provider cosign, the chart's
-// version "*" and strategy ChartVersion, the repository's type default; and
-// the interval of a PkgRepository, 1m. An object without apiVersion gets v1 of
-// [Group]. The kinds of the reference become the specification's. An object that
-// has its defaults is not written to.
+// Default fills in the defaults of an API server: the namespace, timeout 60s, provider generic,
+// verify.mode HEAD, verify.provider cosign, the chart's version "*" and strategy ChartVersion, the
+// repository's type default, and the interval of a PkgRepository, 1m. An object without apiVersion
+// gets v1 of [Group]. Kinds are changed to the specification's spelling. Default does not write to
+// an object that already has its defaults.
 func Default(obj Object) {
 	head := obj.Head()
 	or(&head.Metadata.Namespace, DefaultNamespace)
@@ -243,7 +241,8 @@ func Default(obj Object) {
 	}
 }
 
-// Unsuspend clears spec.suspend of obj. An ArtifactGenerator stays as it is: an annotation suspends it.
+// Unsuspend clears spec.suspend of obj. It does not change an ArtifactGenerator, which an
+// annotation suspends.
 func Unsuspend(obj Object) {
 	if e, is := obj.(*ExternalArtifact); is && e.Composed != nil {
 		e.Composed = clone(e.Composed) // copies of obj share it
@@ -253,7 +252,7 @@ func Unsuspend(obj Object) {
 	}
 }
 
-// or sets an empty field.
+// or sets field to value if it is empty.
 func or[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
@@ -261,18 +260,17 @@ func or[T comparable](field *T, value T) {
 	}
 }
 
-// canonical replaces a spelling of the reference. It writes nothing if there is
-// nothing to replace: others may read the object.
+// canonical changes a kind to the specification's spelling. If there is nothing to change, it
+// writes nothing, because other goroutines may be reading the object.
 func canonical(kind *string) {
 	if k := spelledKind(*kind); k != nil && k.name != *kind {
 		*kind = k.name
 	}
 }
 
-// Find returns the objects that ref names: KIND/NAMESPACE/NAME, or KIND/NAME in
-// any namespace. The kind may be written in any case, in the plural, in the
-// reference's spelling or as a short name: gitrepo, hc, ocirepo. The error
-// wraps [fs.ErrNotExist] when there is no such object.
+// Find returns the objects that match ref: KIND/NAMESPACE/NAME, or KIND/NAME in any namespace. The
+// kind may be written in any case, in the plural, in the reference's spelling or as a short name:
+// gitrepo, hc, ocirepo. The error wraps [fs.ErrNotExist] if there is no such object.
 func (s *Set) Find(ref string) ([]Object, error) {
 	named, err := ParseReference(ref)
 	if err != nil {
@@ -303,9 +301,8 @@ func (s *Set) Find(ref string) ([]Object, error) {
 	return nil, fmt.Errorf("%s: %w among %s", quote(ref), ErrNoObject, strings.Join(alike, ", "))
 }
 
-// ParseReference reads how people call objects: KIND, KIND/NAME or
-// KIND/NAMESPACE/NAME, the kind as in [Set.Find]. What the text does not say is
-// empty in the reference.
+// ParseReference parses a reference as users write it: KIND, KIND/NAME or KIND/NAMESPACE/NAME, with
+// the kind as in [Set.Find]. Missing parts are empty in the result.
 func ParseReference(text string) (Reference, error) {
 	parts := strings.Split(text, "/")
 	if len(parts) > 3 || slices.Contains(parts, "") {
@@ -325,7 +322,7 @@ func ParseReference(text string) (Reference, error) {
 	return r, nil
 }
 
-// Selects reports whether what r says is true of other; an empty part of r says nothing.
+// Selects reports whether other matches r; an empty part of r matches anything.
 func (r Reference) Selects(other Reference) bool {
 	return (r.Kind == "" || r.Kind == other.Kind) && (r.Namespace == "" || r.Namespace == other.Namespace) && (r.Name == "" || r.Name == other.Name)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate-io/headgate/internal/document"
 )
 
-// settled returns an object that has observed rev.
+// settled returns obj after it has observed rev.
 func settled(obj Object, rev Revision) Object {
 	obj.Observe(rev)
 	return obj
@@ -20,7 +20,7 @@ func settled(obj Object, rev Revision) Object {
 
 func ptr[T any](v T) *T { return &v }
 
-// TestDrift changes one thing at a time in an object that has settled.
+// TestDrift changes one property at a time in a settled object.
 func TestDrift(t *testing.T) {
 	inputs := []artifact.Artifact{{Path: "p", URL: "u", Revision: "main@sha1:1", Digest: "sha256:1", Size: 1}}
 	rev := Revision{ID: "1.2.3+a", File: "app-1.2.3+a.tgz", Inputs: inputs}
@@ -110,8 +110,8 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// TestObserve checks that what is recorded shares no memory with the spec, and what
-// a chart records of the values files that exist.
+// TestObserve checks that the recorded values share no memory with the spec, and what a chart
+// records about the values files that exist.
 func TestObserve(t *testing.T) {
 	inputs := []artifact.Artifact{{Revision: "main@sha1:1", Digest: "sha256:1"}}
 	g := &GitRepository{Spec: GitRepositorySpec{Ignore: ptr("*.md"), SparseCheckout: []string{"./a"}, Include: []GitRepositoryInclude{{FromPath: "f"}}}}
@@ -156,7 +156,7 @@ func TestPlan(t *testing.T) {
 		}
 		want := time.Minute
 		switch test.obj.(type) {
-		case *ExternalArtifact, *Bucket, *OCIRepository, *PkgChart: // nothing to bound, and bounded by the origin
+		case *ExternalArtifact, *Bucket, *OCIRepository, *PkgChart: // nothing to limit, or limited by the origin
 			want = 0
 		}
 		if plan.Timeout != want {
@@ -202,8 +202,8 @@ func TestDuration(t *testing.T) {
 	}
 }
 
-// TestFacts checks that each row of the tables is about a field that exists, of the
-// type that its checks take, or about a deprecated one that does not and has a warning.
+// TestFacts checks that each row of the tables is about an existing field of the type of its
+// checks, or about a deprecated field that does not exist and has a warning.
 func TestFacts(t *testing.T) {
 	for i := range kinds {
 		obj := kinds[i].make()

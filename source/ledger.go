@@ -17,27 +17,25 @@ import (
 	"github.com/headgate-io/headgate/internal/durable"
 )
 
-// A Ledger keeps the status of objects in a directory, so that the next run
-// knows what this one did. Load and Save are made for the [Reconciler].
+// A Ledger stores the status of objects in a directory, so that the next run knows the results of
+// this one. Load and Save implement the functions of a [Reconciler].
 //
-// Each object has a file KIND/NAMESPACE/NAME.yaml, the whole document as it was
-// last reconciled with its status, and beside it NAME.state, what its kind
-// remembers if anything, NAME.hold, the [Suspension] if there is one, and
-// NAME.removed, when its document was first missing. People may read the files,
-// and delete them: what is lost is observed again. Directories have mode 0700
-// and files 0600, since a spec may hold credentials in its URL.
+// Each object has a file KIND/NAMESPACE/NAME.yaml: the whole document as it was last reconciled,
+// with its status. Beside it are NAME.state, the [State] of the origin if it has one; NAME.hold,
+// the [Suspension] if there is one; and NAME.removed, the time since when its document is missing.
+// People may read the files and delete them; lost data is observed again. Directories have mode
+// 0700 and files 0600, because the URL in a spec may contain credentials.
 //
-// A file is replaced atomically, and only when its content changes; Save returns
-// when it has reached the disk. The status is written before the state: a crash
-// in between leaves a state that is older than its status. All access is
-// confined to the directory, which is no symbolic link out of the one that holds
-// it. One object must not be saved twice at once; the Reconciler sees to it.
-// Otherwise a Ledger may be used by several goroutines at once.
+// A file is replaced atomically, and only if its content changes; Save returns when the file has
+// reached the disk. The status is written before the state, so a crash between the two leaves a
+// state that is older than its status. All access is confined to the directory, which must not be a
+// symbolic link out of its parent directory. Callers must not save one object concurrently; the
+// Reconciler ensures this. Otherwise a Ledger is safe for concurrent use.
 type Ledger struct {
-	Dir string // created when it does not exist
+	Dir string // created if it does not exist
 }
 
-// Bounds of the files that are read, in bytes.
+// Maximum sizes of files, in bytes.
 const (
 	maxSaved = 16 << 20
 	maxHold  = 1 << 20
@@ -51,11 +49,11 @@ const (
 	removedFile  = ".removed"
 )
 
-// Load sets the status of obj to the saved one, which may be none, and returns
-// the saved state. A generation of 0, which is what a document has that never
-// was in a cluster, becomes the saved one, plus 1 if the spec has changed since.
+// Load sets the status of obj to the saved one, which may be empty, and returns the saved state. If
+// the generation is 0, because the document was never in a cluster, it becomes the saved one, plus
+// 1 if the spec has changed since.
 //
-// The error says which file cannot be read; then obj has no status.
+// The error names the file that cannot be read; obj then has no status.
 func (l *Ledger) Load(_ context.Context, obj Object) (State, error) {
 	SetStatus(obj, nil)
 	address, err := Address(obj)
@@ -75,7 +73,7 @@ func (l *Ledger) Load(_ context.Context, obj Object) (State, error) {
 	return state, err
 }
 
-// saved returns the object that is saved at the address of obj, nil if there is none.
+// saved returns the object saved at the address of obj, or nil if there is none.
 func (l *Ledger) saved(address string, obj Object) (Object, error) {
 	text, err := l.get(address+documentFile, maxSaved)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -83,7 +81,7 @@ func (l *Ledger) saved(address string, obj Object) (Object, error) {
 	}
 	saved := blank(obj)
 	if err == nil {
-		err = yaml.Unmarshal(text, saved) // leniently: another version of this program, or a person, may have written it
+		err = yaml.Unmarshal(text, saved) // lenient: another version of this program, or a person, may have written it
 	}
 	if err != nil {
 		return nil, l.damaged(address+documentFile, err)
@@ -93,7 +91,7 @@ func (l *Ledger) saved(address string, obj Object) (Object, error) {
 	return saved, nil
 }
 
-// Save makes the document of obj, with its status, and the state durable.
+// Save durably writes the document of obj, with its status, and the state.
 func (l *Ledger) Save(_ context.Context, obj Object, state State) error {
 	address, err := Address(obj)
 	if err != nil {
@@ -121,7 +119,7 @@ func (l *Ledger) damaged(name string, err error) error {
 	return fmt.Errorf("ledger: %s is damaged, delete or mend it: %w", l.file(name), err)
 }
 
-// open opens the directory, unless it is a link that leads out of the one that holds it.
+// open opens the directory. It fails if the directory is a link out of its parent directory.
 func (l *Ledger) open() (*os.Root, error) {
 	parent, err := os.OpenRoot(filepath.Dir(l.Dir))
 	if err != nil {
@@ -146,7 +144,7 @@ func (l *Ledger) get(name string, limit int64) ([]byte, error) {
 	return read(root, name, limit)
 }
 
-// read returns the content of a file of at most limit bytes, a number of MiB.
+// read returns the content of a file of at most limit bytes, which must be a number of MiB.
 func read(root *os.Root, name string, limit int64) ([]byte, error) {
 	f, err := root.Open(name)
 	if err != nil {
@@ -163,8 +161,8 @@ func read(root *os.Root, name string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// put makes data the content of a file, durably; no data removes it. A file
-// that has this content already is not written again.
+// put durably makes data the content of a file; empty data removes the file. It does not write a
+// file that already has this content.
 func (l *Ledger) put(name string, data []byte) error {
 	if err := os.MkdirAll(l.Dir, 0o700); err != nil {
 		return err

@@ -14,17 +14,18 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// writerOf is the environment variable that makes a test a writer of the ledger it names.
+// writerOf is the environment variable that makes a test process write to the ledger in that
+// directory.
 const writerOf = "HEADGATE_TEST_LEDGER"
 
-// revised returns the sample as it is saved the nth time.
+// revised returns the sample in its nth saved version.
 func revised(n int) *source.GitRepository {
 	g := settled()
 	g.Status.Artifact.Revision = strconv.Itoa(n)
 	return g
 }
 
-// TestLedgerWriter is no test but the process that TestLedgerSurvivesKill kills.
+// TestLedgerWriter is not a test but the process that TestLedgerSurvivesKill kills.
 func TestLedgerWriter(t *testing.T) {
 	dir := os.Getenv(writerOf)
 	if dir == "" {
@@ -46,8 +47,8 @@ func TestLedgerWriter(t *testing.T) {
 	}
 }
 
-// Whenever a writer is killed, what it said it saved is there, each file is
-// whole, and a removal leaves nothing that later looks like a status.
+// Whenever a writer is killed, everything that it reported as saved is present, each file is
+// complete, and no file of a removed object can be mistaken for a status.
 func TestLedgerSurvivesKill(t *testing.T) {
 	ref := source.ReferenceTo(settled())
 	for _, after := range []int{6, 7, 8} {
@@ -87,8 +88,8 @@ func TestLedgerSurvivesKill(t *testing.T) {
 	}
 }
 
-// killed runs a writer until it has said that it saved n times, kills it, and
-// returns what it saved and removed last.
+// killed runs a writer until it has reported n saves, kills it, and returns the last versions that
+// it saved and removed.
 func killed(t *testing.T, dir string, n int) (saved, removed int) {
 	t.Helper()
 	self, err := os.Executable()
@@ -102,7 +103,7 @@ func killed(t *testing.T, dir string, n int) (saved, removed int) {
 		fmt.Sscanf(lines.Text(), "saved %d", &saved)
 		fmt.Sscanf(lines.Text(), "removed %d", &removed)
 		if saved == n {
-			cmd.Process.Kill() // and what it said meanwhile counts
+			cmd.Process.Kill() // lines printed meanwhile count as well
 			n = -1
 		}
 	}

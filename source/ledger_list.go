@@ -19,8 +19,8 @@ import (
 	"github.com/headgate-io/headgate/internal/durable"
 )
 
-// List decodes all saved documents, in the order of their names. The error
-// joins one for each that cannot be read; the others are in the set.
+// List decodes all saved documents, ordered by name. The error joins an error for each document
+// that cannot be read; the others are in the set.
 func (l *Ledger) List() (*Set, error) {
 	set := &Set{saved: true}
 	root, err := l.open()
@@ -50,8 +50,8 @@ func (l *Ledger) List() (*Set, error) {
 	return set, errors.Join(append(bad, err)...)
 }
 
-// Object decodes the saved document of one object, with its status. The error
-// wraps fs.ErrNotExist when there is none.
+// Object decodes the saved document of one object, with its status. The error wraps fs.ErrNotExist
+// if there is none.
 func (l *Ledger) Object(ref Reference) (Object, error) {
 	text, name, err := l.getOf(ref, documentFile, maxSaved)
 	if err != nil {
@@ -76,14 +76,13 @@ func (l *Ledger) getOf(ref Reference, extension string, limit int64) (text []byt
 	return text, address + extension, err
 }
 
-// References returns the names of all objects that something but a
-// [Suspension] is saved of, in the order of kind, namespace and name. It reads
-// directories only.
+// References returns all objects for which the ledger has a file other than a [Suspension], ordered
+// by kind, namespace and name. It reads only directories.
 func (l *Ledger) References() ([]Reference, error) {
 	return l.references(documentFile, stateFile, removedFile)
 }
 
-// Removed returns since when documents are missing, as [Ledger.SetRemoved] had it.
+// Removed returns the times since when documents are missing, as set by [Ledger.SetRemoved].
 func (l *Ledger) Removed() (map[Reference]time.Time, error) {
 	refs, err := l.references(removedFile)
 	all := make(map[Reference]time.Time, len(refs))
@@ -102,8 +101,8 @@ func (l *Ledger) Removed() (map[Reference]time.Time, error) {
 	return all, err
 }
 
-// SetRemoved makes durable that the document of an object is missing since
-// then; the zero time says that it is not.
+// SetRemoved durably records that the document of an object has been missing since that time; the
+// zero time means that it is not missing.
 func (l *Ledger) SetRemoved(ref Reference, since time.Time) error {
 	address, err := ref.address()
 	switch {
@@ -121,8 +120,8 @@ func (l *Ledger) SetRemoved(ref Reference, since time.Time) error {
 	return nil
 }
 
-// Remove removes all that is saved of an object, the document first. What a
-// crash leaves is in [Ledger.References].
+// Remove removes all files of an object, the document first. After a crash in between,
+// [Ledger.References] still returns the object.
 func (l *Ledger) Remove(ref Reference) error {
 	err := l.drop(ref, documentFile, stateFile, holdFile, removedFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -131,8 +130,8 @@ func (l *Ledger) Remove(ref Reference) error {
 	return nil
 }
 
-// Forget removes all that the ledger and a store have of an object. The status goes first:
-// it never names an artifact that is not there.
+// Forget removes an object from the ledger and from a store. It removes the status first, so that a
+// status never names a missing artifact.
 func (l *Ledger) Forget(ctx context.Context, store *artifact.Store, ref Reference) error {
 	dir, err := ref.address()
 	if err != nil {
@@ -152,14 +151,14 @@ func (l *Ledger) Forget(ctx context.Context, store *artifact.Store, ref Referenc
 	return err
 }
 
-// MadeBy returns the objects that a generator made last, whether it still lists them or not.
+// MadeBy returns the saved objects that the generator made, even if it does not list them any more.
 func (l *Ledger) MadeBy(generator Reference) (made []Reference, err error) {
 	all, err := l.references(documentFile)
 	for _, ref := range all {
 		if ref.Kind != "ExternalArtifact" || ref.Namespace != generator.Namespace {
 			continue
 		}
-		obj, _ := l.Object(ref) // of what cannot be read, it is not known
+		obj, _ := l.Object(ref) // skip documents that cannot be read
 		if e, is := obj.(*ExternalArtifact); is && e.Spec.SourceRef != nil {
 			if by := e.Spec.SourceRef; generator == (Reference{by.Kind, by.Namespace, by.Name}) {
 				made = append(made, ref)
@@ -169,7 +168,7 @@ func (l *Ledger) MadeBy(generator Reference) (made []Reference, err error) {
 	return made, err
 }
 
-// references returns the names of the objects that have a file with one of the extensions.
+// references returns the objects that have a file with one of the extensions.
 func (l *Ledger) references(extensions ...string) ([]Reference, error) {
 	root, err := l.open()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -204,17 +203,16 @@ func (l *Ledger) references(extensions ...string) ([]Reference, error) {
 	return slices.Compact(refs), err
 }
 
-// A Suspension is an order to leave an object alone, given by a command and not
-// by its spec. Servers keep to it; fetch, which is a command itself, does not.
+// A Suspension stops the reconciliation of an object, by a command instead of its spec. Servers
+// respect it; the fetch command does not.
 type Suspension struct {
-	By     string    `json:"by,omitempty"`     // the user who gave it
-	Reason string    `json:"reason,omitempty"` // what for
+	By     string    `json:"by,omitempty"`     // the user who suspended it
+	Reason string    `json:"reason,omitempty"` // why
 	Since  time.Time `json:"since"`
 }
 
-// Suspend makes a suspension of the object durable, in place of the one there is.
-// The object need not exist. The error wraps [ErrInvalid] for a name that no
-// object can have.
+// Suspend durably sets the suspension of the object and replaces an existing one. The object need
+// not exist. The error wraps [ErrInvalid] for a name that no object can have.
 func (l *Ledger) Suspend(ref Reference, s Suspension) error {
 	s.Since = s.Since.UTC().Truncate(time.Second)
 	text, err := yaml.Marshal(s)
@@ -231,8 +229,8 @@ func (l *Ledger) Suspend(ref Reference, s Suspension) error {
 	return nil
 }
 
-// Resume ends the suspension of an object, durably. The error wraps
-// fs.ErrNotExist when there is none.
+// Resume durably removes the suspension of an object. The error wraps fs.ErrNotExist if there is
+// none.
 func (l *Ledger) Resume(ref Reference) error {
 	if err := l.drop(ref, holdFile); err != nil {
 		return fmt.Errorf("resume %s: %w", ref, err)
@@ -240,10 +238,9 @@ func (l *Ledger) Resume(ref Reference) error {
 	return nil
 }
 
-// Suspension returns the suspension of an object, nil when there is none. A
-// file that cannot be read suspends its object too: then there are both a
-// suspension that says so and an error. An empty file is a suspension too; its
-// time counts.
+// Suspension returns the suspension of an object, or nil if there is none. If its file cannot be
+// read, the object is suspended too: Suspension then returns both a suspension with that reason and
+// an error. An empty file also suspends the object, since the file's modification time.
 func (l *Ledger) Suspension(ref Reference) (*Suspension, error) {
 	text, name, err := l.getOf(ref, holdFile, maxHold)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -265,8 +262,8 @@ func (l *Ledger) Suspension(ref Reference) (*Suspension, error) {
 	return s, nil
 }
 
-// drop removes files of an object, durably. The error wraps fs.ErrNotExist when
-// the last of them does not exist.
+// drop durably removes files of an object. The error wraps fs.ErrNotExist if the last of them does
+// not exist.
 func (l *Ledger) drop(ref Reference, extensions ...string) error {
 	address, err := ref.address()
 	if err != nil {
@@ -278,7 +275,7 @@ func (l *Ledger) drop(ref Reference, extensions ...string) error {
 	}
 	defer root.Close()
 	for _, extension := range extensions {
-		root.Remove(durable.Temp(address + extension)) // a writer that was killed left it
+		root.Remove(durable.Temp(address + extension)) // left by a killed writer
 		if err = root.Remove(address + extension); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -287,7 +284,7 @@ func (l *Ledger) drop(ref Reference, extensions ...string) error {
 	if err1 := durable.SyncUp(root, dir); err1 != nil && !errors.Is(err1, fs.ErrNotExist) {
 		return err1
 	}
-	for dir != "." && root.Remove(dir) == nil { // as far as they are empty
+	for dir != "." && root.Remove(dir) == nil { // up to the first that is not empty
 		dir = path.Dir(dir)
 	}
 	return err

@@ -18,7 +18,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// settled returns an object with something in every part of its status.
+// settled returns an object with a value in every part of its status.
 func settled() *source.GitRepository {
 	g := repository()
 	g.Metadata.Generation = 3
@@ -40,7 +40,7 @@ func TestLedgerKeeps(t *testing.T) {
 	must(t, l.Save(t.Context(), want, source.State("\x00state\xff")))
 	got := repository()
 	got.Spec.Ignore = new("*.md\n")
-	got.Status.ObservedRecurseSubmodules = true // of a cluster, not of this ledger
+	got.Status.ObservedRecurseSubmodules = true // from a cluster, not from this ledger
 	state, err := l.Load(t.Context(), got)
 	if err != nil || string(state) != "\x00state\xff" {
 		t.Errorf("state %q, error %v", state, err)
@@ -162,7 +162,7 @@ func TestLedgerStaysInside(t *testing.T) {
 	if err := l.Save(t.Context(), settled(), nil); err == nil {
 		t.Error("followed a link out of the directory")
 	}
-	linked := &source.Ledger{Dir: filepath.Join(l.Dir, "status")} // itself a link
+	linked := &source.Ledger{Dir: filepath.Join(l.Dir, "status")} // the directory is a link
 	must(t, os.Symlink("../outside", linked.Dir))
 	testenv.ErrorSays(t, linked.Save(t.Context(), settled(), nil), linked.Dir, "save through a link out of its place")
 	if _, err := linked.Load(t.Context(), settled()); err == nil {
@@ -176,7 +176,7 @@ func TestLedgerStaysInside(t *testing.T) {
 	}
 }
 
-// A writer that died leaves the document as it was, and nothing that List sees.
+// A writer that died leaves the document unchanged, and no file that List finds.
 func TestLedgerSurvivesCrash(t *testing.T) {
 	l := &source.Ledger{Dir: t.TempDir()}
 	must(t, l.Save(t.Context(), settled(), nil))
@@ -242,7 +242,7 @@ func documentOf(l *source.Ledger) string {
 	return filepath.Join(l.Dir, "gitrepository", "apps", "sample.yaml")
 }
 
-// The document of an object that rests is not written again.
+// Save does not write an unchanged document again.
 func TestLedgerLeavesFilesAlone(t *testing.T) {
 	l := &source.Ledger{Dir: t.TempDir()}
 	save := func(g *source.GitRepository, state source.State) fs.FileInfo {

@@ -16,8 +16,7 @@ import (
 	"github.com/headgate-io/headgate/internal/redact"
 )
 
-// The API groups whose documents are read: headgate's own, and the one of the
-// reference implementation.
+// The supported API groups: headgate's own and that of the reference implementation.
 const (
 	Group          = "source.headgate.dev"
 	ReferenceGroup = "source.toolkit.fluxcd.io"
@@ -29,19 +28,19 @@ const (
 	V1Beta2 = "v1beta2"
 )
 
-// DefaultNamespace is the namespace of objects that name none.
+// DefaultNamespace is the namespace of objects without one.
 const DefaultNamespace = "default"
 
-// Header is what every document begins with (specification, "Common envelope").
+// Header is the common beginning of all documents (specification, "Common envelope").
 type Header struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"` // the specification's spelling: PkgChart, not HelmChart
 	Metadata   Metadata `json:"metadata"`
 
-	spelled string // the kind as the document spells it, "" for the spelling of its group
+	spelled string // kind as spelled in the document, "" for the spelling of its group
 }
 
-// Head returns h: the kinds that embed it are [Object].
+// Head returns h, so that kinds that embed Header implement [Object].
 func (h *Header) Head() *Header { return h }
 
 // Group returns the API group of apiVersion.
@@ -54,22 +53,22 @@ func (h *Header) Version() string {
 	return h.APIVersion[strings.IndexByte(h.APIVersion, '/')+1:]
 }
 
-// String returns KIND/NAMESPACE/NAME, with the kind as the object's document
-// spells it: what users wrote is what messages say.
+// String returns KIND/NAMESPACE/NAME with the kind as spelled in the object's document, so that
+// messages use the names that users wrote.
 func (h *Header) String() string {
 	return h.spelling() + "/" + h.Metadata.space() + "/" + h.Metadata.Name
 }
 
-// Spell returns KIND/NAMESPACE/NAME of an object that h's object refers to, with
-// the kind as h's document spells kinds.
+// Spell returns KIND/NAMESPACE/NAME of an object that h's object refers to, with the kind in the
+// spelling of h's document.
 func (h *Header) Spell(ref Reference) string {
 	ref.Kind = h.kindOf(ref.Kind)
 	return ref.String()
 }
 
-// Metadata is the standard object metadata. Headgate uses name, namespace,
-// generation, labels and annotations; it keeps the rest, so that documents
-// dumped from a cluster survive a round trip.
+// Metadata is the standard object metadata. Headgate uses name, namespace, generation, labels and
+// annotations. It keeps the other fields, so that documents dumped from a cluster survive a round
+// trip.
 type Metadata struct {
 	Name                       string            `json:"name,omitempty"` // required
 	GenerateName               string            `json:"generateName,omitempty"`
@@ -88,12 +87,12 @@ type Metadata struct {
 	ManagedFields              json.RawMessage   `json:"managedFields,omitempty"`
 }
 
-// space returns the namespace, the default one when none is named.
+// space returns the namespace, or the default one if it is empty.
 func (m *Metadata) space() string {
 	return cmp.Or(m.Namespace, DefaultNamespace)
 }
 
-// An OwnerReference names the object that another belongs to.
+// An OwnerReference names the owner of an object.
 type OwnerReference struct {
 	APIVersion         string `json:"apiVersion"`
 	Kind               string `json:"kind"`
@@ -132,7 +131,7 @@ type LocalReference struct {
 // written without h (reference, section 0).
 type Duration time.Duration
 
-// ParseDuration reads a duration as an API server accepts it.
+// ParseDuration parses a duration as an API server does.
 func ParseDuration(text string) (Duration, error) {
 	d, err := document.ParseDuration(text)
 	return Duration(d), err
@@ -159,14 +158,14 @@ func (d *Duration) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// A difference is something that shapes an artifact, and whether it is another
-// than the published artifact was made of.
+// A difference is a property that affects an artifact. is reports whether it differs from that of
+// the published artifact.
 type difference struct {
 	what string
 	is   bool
 }
 
-// drift names the differences there are, for example "spec.ignore, spec.include".
+// drift returns the names of all that differ, for example "spec.ignore, spec.include".
 func drift(all ...difference) string {
 	var names []string
 	for _, d := range all {
@@ -177,7 +176,7 @@ func drift(all ...difference) string {
 	return strings.Join(names, ", ")
 }
 
-// same reports whether two optional values are equal; none and an empty one are not.
+// same reports whether two optional values are equal; a missing value and an empty one are not.
 func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
 func clone[T any](v *T) *T {
@@ -187,17 +186,16 @@ func clone[T any](v *T) *T {
 	return new(*v)
 }
 
-// sameContent reports whether two lists of artifacts name the same content in the same order.
+// sameContent reports whether two lists of artifacts have the same content in the same order.
 func sameContent(a, b []artifact.Artifact) bool {
 	return slices.EqualFunc(a, b, func(x, y artifact.Artifact) bool {
 		return x.Revision == y.Revision && x.Digest == y.Digest
 	})
 }
 
-// CanonicalSpec returns the spec of obj, defaults filled in, as compact JSON
-// with a stable order of fields: equal specs give equal bytes, however they
-// were written. Of an ExternalArtifact that a generator makes it is the
-// [Composition]. It is nil for an object that has no JSON encoding.
+// CanonicalSpec returns the spec of obj with defaults, as compact JSON with a stable order of
+// fields: equal specs give equal bytes, however they were written. For an ExternalArtifact that a
+// generator makes, it returns the [Composition]. It is nil if obj cannot be encoded as JSON.
 func CanonicalSpec(obj Object) []byte {
 	if e, ok := obj.(*ExternalArtifact); ok && e.Composed != nil {
 		text, _ := json.Marshal(e.Composed)
@@ -215,19 +213,20 @@ func CanonicalSpec(obj Object) []byte {
 	return spec
 }
 
-// blank returns an object of the type of obj that holds nothing.
+// blank returns an empty object of the type of obj.
 func blank(obj Object) Object {
 	return reflect.New(reflect.TypeOf(obj).Elem()).Interface().(Object)
 }
 
-// Clone returns a copy of obj. What its fields refer to is shared.
+// Clone returns a shallow copy of obj.
 func Clone(obj Object) Object {
 	copied := blank(obj)
 	reflect.ValueOf(copied).Elem().Set(reflect.ValueOf(obj).Elem())
 	return copied
 }
 
-// SetStatus gives obj the status of another object of its kind. It has none if from is nil or of another kind.
+// SetStatus copies the status of from to obj. If from is nil or of another kind, it clears the
+// status of obj.
 func SetStatus(obj, from Object) {
 	statusOf(obj).SetZero()
 	if reflect.TypeOf(from) == reflect.TypeOf(obj) {
@@ -235,16 +234,17 @@ func SetStatus(obj, from Object) {
 	}
 }
 
-// requestAnnotations ask for a reconciliation now; the first that is set counts.
+// requestAnnotations request a reconciliation now; the first that is set counts.
 var requestAnnotations = []string{"reconcile.headgate.dev/requestedAt", "reconcile.fluxcd.io/requestedAt"}
 
-// RequestedAt returns the annotation of obj that asks for a reconciliation now, "" if there is none.
+// RequestedAt returns the annotation of obj that requests a reconciliation now, "" if there is
+// none.
 func RequestedAt(obj Object) string {
 	a := obj.Head().Metadata.Annotations
 	return cmp.Or(a[requestAnnotations[0]], a[requestAnnotations[1]])
 }
 
-// part returns the field of that name of the struct that every kind is, nil if it has none.
+// part returns the field with that name of the struct of a kind, nil if it has none.
 func part(obj Object, name string) any {
 	field := reflect.ValueOf(obj).Elem().FieldByName(name)
 	if !field.IsValid() {
@@ -253,7 +253,7 @@ func part(obj Object, name string) any {
 	return field.Interface()
 }
 
-// specField returns a field of the spec of obj, the zero Value if there is none.
+// specField returns a field of the spec of obj, or the zero Value if there is none.
 func specField(obj Object, name string) reflect.Value {
 	spec := reflect.ValueOf(obj).Elem().FieldByName("Spec")
 	if spec.Kind() != reflect.Struct {
@@ -262,9 +262,9 @@ func specField(obj Object, name string) reflect.Value {
 	return spec.FieldByName(name)
 }
 
-// AssignGeneration sets metadata.generation of an object whose document says
-// none: 1 at first sight; otherwise that of saved, the object as it was last
-// time, plus 1 when the spec has changed since. saved may be nil.
+// AssignGeneration sets metadata.generation of an object whose document has none: to 1 for a new
+// object, otherwise to that of saved, the object of the last run, plus 1 if the spec has changed
+// since. saved may be nil.
 func AssignGeneration(obj, saved Object) {
 	m := &obj.Head().Metadata
 	switch {
@@ -278,14 +278,13 @@ func AssignGeneration(obj, saved Object) {
 	}
 }
 
-// lastApplied is the annotation in which kubectl keeps the document as it was applied.
+// lastApplied is the annotation in which kubectl stores the applied document.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// Masked returns a copy of obj without a password in its spec.url, values of
-// parameters in that and its spec.endpoint, and either in the document that kubectl
-// keeps among the annotations: for what is printed or served. The saved
-// status keeps the spec as it was written. What is below the spec and the
-// status is shared with obj.
+// Masked returns a copy of obj for output, without the password and the parameter values in
+// spec.url and spec.endpoint, and without credentials in the annotation in which kubectl stores the
+// document. The saved status keeps the spec as written. Fields below the spec and the status are
+// shared with obj.
 func Masked(obj Object) Object {
 	copied := Clone(obj)
 	for _, name := range []string{"URL", "Endpoint"} {
@@ -301,15 +300,15 @@ func Masked(obj Object) Object {
 	return copied
 }
 
-// OriginOf returns the URL or the endpoint that obj comes from, without
-// credentials; of a chart its name and the source that has it; the generator that
-// makes it; "" for an object that another program publishes.
+// OriginOf returns the URL or the endpoint of obj without credentials. For a chart it returns the
+// name and the source, for a generated artifact the generator, and for an object that another
+// program publishes "".
 func OriginOf(obj Object) string {
 	switch o := obj.(type) {
 	case *GitRepository, *OCIRepository, *PkgRepository:
 		return redact.String(specField(o, "URL").String())
 	case *Bucket:
-		endpoint, _, _ := strings.Cut(o.Spec.Endpoint, "?") // what follows is a signature
+		endpoint, _, _ := strings.Cut(o.Spec.Endpoint, "?") // a signature follows
 		return redact.String(strings.TrimSuffix(endpoint, "/") + "/" + o.Spec.BucketName)
 	case *PkgChart:
 		return redact.String(o.Spec.Chart + " of " + o.kindOf(o.Spec.SourceRef.Kind) + "/" + o.Spec.SourceRef.Name)

@@ -23,30 +23,31 @@ type (
 	keywords = map[string]any // of JSON Schema
 )
 
-// says wants a value that check finds nothing wrong with; schema says the same.
+// says requires a value that check accepts; schema expresses the same requirement.
 func says[T any](schema keywords, check func(T) error) document.Must {
 	must := document.Check(check)
 	must.Schema = schema
 	return must
 }
 
-// goOnly wants a value that check finds nothing wrong with, which no schema can say.
+// goOnly requires a value that check accepts; no schema can express the requirement.
 func goOnly[T any](check func(T) error) document.Must { return document.Check(check) }
 
-// matching wants a text that matches a pattern, where pattern is one of Go and of
-// JSON Schema. A %s in the sentence about others stands for the text.
+// matching requires a text that matches a pattern, which must have the same meaning in Go and in
+// JSON Schema. A %s in sentence, the error for other texts, stands for the text.
 func matching(pattern, sentence string) document.Must {
 	form := compiled(pattern)
 	return says(keywords{"pattern": pattern}, func(text string) error { return unless(form().MatchString(text), sentence, text) })
 }
 
-// without wants a text that has nothing that matches a pattern, as [matching] has it.
+// without requires a text without any match of a pattern; see [matching].
 func without(pattern, sentence string) document.Must {
 	form := compiled(pattern)
 	return says(keywords{"not": keywords{"pattern": pattern}}, func(text string) error { return unless(!form().MatchString(text), sentence, text) })
 }
 
-// compiled compiles a pattern when it is first needed: a program that starts checks little.
+// compiled returns a function that compiles a pattern on first use, because most programs need few
+// of them.
 func compiled(pattern string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }
@@ -58,12 +59,12 @@ func unless(good bool, sentence, text string) error {
 	return errors.New(strings.Replace(sentence, "%s", quote(text), 1))
 }
 
-// form wants an empty text or one that matches.
+// form requires an empty text or one that matches.
 func form(pattern, want string) document.Must {
 	return matching("^$|"+pattern, "must "+want+", not %s")
 }
 
-// oneOf wants an empty text or one of those that are allowed.
+// oneOf requires an empty text or one of the allowed texts.
 func oneOf(allowed ...string) document.Must {
 	return says(keywords{"enum": append([]string{""}, allowed...)}, func(text string) error {
 		if text == "" || slices.Contains(allowed, text) {
@@ -73,18 +74,18 @@ func oneOf(allowed ...string) document.Must {
 	})
 }
 
-// also adds a text that [Default] replaces by one of those that oneOf allows.
+// also allows a further text in oneOf, which [Default] replaces by an allowed one.
 func also(must document.Must, text string) document.Must {
 	must.Schema = keywords{"enum": append(must.Schema["enum"].([]string), text)}
 	return must
 }
 
-// is holds where the field at a path has one of some texts; "" is a missing one.
+// is holds if the field at a path has one of the texts; "" stands for a missing field.
 func is(at string, texts ...string) document.Condition {
 	return document.Condition{At: at, Is: texts}
 }
 
-// set holds where there is a field at a path.
+// set holds if there is a field at a path.
 func set(at string) document.Condition { return document.Condition{At: at} }
 
 func not(c document.Condition) document.Condition {
@@ -92,23 +93,23 @@ func not(c document.Condition) document.Condition {
 	return c
 }
 
-// when limits a requirement to where conditions hold.
+// when restricts a requirement to objects for which the conditions hold.
 func when(must document.Must, conditions ...document.Condition) document.Must {
 	must.When = conditions
 	return must
 }
 
-// require wants a value, where conditions hold.
+// require requires a value if the conditions hold.
 func require(message string, conditions ...document.Condition) document.Must {
 	return document.Must{When: conditions, Required: true, Message: message}
 }
 
-// refuse wants no value, where conditions hold.
+// refuse refuses a value if the conditions hold.
 func refuse(message string, conditions ...document.Condition) document.Must {
 	return document.Must{When: conditions, Refused: true, Message: message}
 }
 
-// only refuses a value unless the provider at a path is one of some.
+// only refuses a value unless the provider at a path is one of providers.
 func only(at string, providers ...string) document.Must {
 	must := refuse("goes with provider "+strings.TrimSuffix(strings.Join(providers, " or "), " or ")+" only", not(is(at, providers...)))
 	must.Check = func(object, _ reflect.Value) (err error) {
@@ -123,7 +124,7 @@ func only(at string, providers ...string) document.Must {
 // generic returns the provider, which is generic by default.
 func generic(provider string) string { return cmp.Or(provider, "generic") }
 
-// tokenService wants one of the token services that go with a provider of a bucket.
+// tokenService requires one of the token services that work with a provider of a bucket.
 func tokenService(provider string, services ...string) document.Must {
 	message := "must be " + strings.Join(services, " or ") + " with spec.provider " + provider
 	must := says(keywords{"enum": services}, func(text string) error {
@@ -136,7 +137,7 @@ func tokenService(provider string, services ...string) document.Must {
 	return must
 }
 
-// plain is the form of texts without control characters.
+// plain matches texts without control characters.
 const plain = `^[^\x00-\x1f\x7f-\x9f]*$`
 
 func printing(text string) error {
@@ -190,8 +191,8 @@ var (
 	})
 )
 
-// scheme wants a URL with one of some schemes. Neither it nor address repeats the
-// URL: it may hold credentials.
+// scheme requires a URL with one of the schemes. The errors of scheme and address do not include
+// the URL, because it may contain credentials.
 func scheme(schemes ...string) document.Must {
 	message := "must begin with " + strings.Join(schemes, ":// or ") + "://"
 	must := says(keywords{"pattern": "^(" + strings.Join(schemes, "|") + ")://"}, func(text string) error {
@@ -210,7 +211,7 @@ func scheme(schemes ...string) document.Must {
 	return must
 }
 
-// address wants a URL with one of some schemes and a host.
+// address requires a URL with one of the schemes and a host.
 func address(schemes ...string) musts {
 	return musts{scheme(schemes...), says(keywords{"pattern": plain}, printing), goOnly(func(text string) error {
 		u, err := url.Parse(text)
@@ -228,13 +229,13 @@ func address(schemes ...string) musts {
 
 var defaultPorts = map[string]string{"http": "80", "https": "443", "ssh": "22"}
 
-// distinctOrigins refuses credentials of which some could never be used.
+// distinctOrigins refuses two credentials for one origin, because one of them could never be used.
 func distinctOrigins(all []GitSubmoduleCredential) error {
 	seen := map[string]bool{}
 	for i, c := range all {
 		u, err := url.Parse(c.URL)
 		if err != nil {
-			continue // reported by itself
+			continue // another check reports it
 		}
 		origin := u.Scheme + " " + strings.ToLower(u.Hostname()) + " " + cmp.Or(u.Port(), defaultPorts[u.Scheme])
 		if seen[origin] {
@@ -245,11 +246,11 @@ func distinctOrigins(all []GitSubmoduleCredential) error {
 	return nil
 }
 
-// inside wants a path that [insidePath] finds nothing wrong with. A schema cannot count directories.
+// inside requires a path that [insidePath] accepts. A schema cannot count directories.
 var inside = musts{{Schema: keywords{"not": keywords{"pattern": `\\`}, "pattern": plain}}, goOnly(insidePath)}
 
-// insidePath checks a slash-separated path inside a source. A leading slash
-// stands for the root of the source, as the reference has it.
+// insidePath checks a slash-separated path inside a source. A leading slash means the root of the
+// source, as in the reference implementation.
 func insidePath(path string) error {
 	depth := 0
 	for part := range strings.SplitSeq(path, "/") {
@@ -287,14 +288,14 @@ func checkSparse(entry string) error {
 	return printing(entry)
 }
 
-// notInRef is what git check-ref-format refuses anywhere in the name of a ref.
+// notInRef matches what git check-ref-format refuses anywhere in the name of a ref.
 const notInRef = `\.\.|@\{|[ ~:?*\[\\\x00-\x1f\x7f]|^/|//|(^|/)\.|\.lock/`
 
-// refName wants a full ref name; ^{} after it asks for what a tag points to.
+// refName requires a full ref name; the suffix ^{} stands for the object that a tag points to.
 var refName = without(notInRef+`|^@(\^\{\})?$|(\.|/|\.lock)(\^\{\})?$|^\^|\^($|[^{]|\{$|\{[^}]|\{\}.)`,
 	"%s is no git ref name: write one such as refs/heads/main")
 
-// refPart wants a branch or tag.
+// refPart requires a branch or tag name.
 func refPart(prefix string) document.Must {
 	return without(notInRef+`|\^|^-|(\.|/|\.lock)$`, "%s is no name that git allows after "+prefix)
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 )
 
-// maxNeeds bounds how many objects one object may be made of, directly or not.
+// maxNeeds bounds the number of objects that one object may need, directly or indirectly.
 const maxNeeds = 1000
 
-// ReferenceTo returns the name by which others refer to obj.
+// ReferenceTo returns the reference with which other objects refer to obj.
 func ReferenceTo(obj Object) Reference {
 	head := obj.Head()
 	name := head.Kind
@@ -26,10 +26,9 @@ func ReferenceTo(obj Object) Reference {
 	return Reference{name, head.Metadata.space(), head.Metadata.Name}
 }
 
-// checkCircle returns an error that names the shortest way from obj back to itself
-// along what objects need, as obj spells them, if there is one. It reads [Plan]
-// only, so that any of the objects may be under reconciliation. An object that
-// does not exist needs nothing.
+// checkCircle returns an error if obj needs itself, directly or indirectly. The error names the
+// shortest such path in the spelling of obj. It reads only [Plan], so that any of the objects may
+// be under reconciliation. An object that does not exist needs nothing.
 func checkCircle(ctx context.Context, obj Object, from Sources) error {
 	start := ReferenceTo(obj)
 	cameFrom := map[Reference]Reference{}
@@ -63,13 +62,12 @@ func checkCircle(ctx context.Context, obj Object, from Sources) error {
 	return nil
 }
 
-// Needed returns the objects that obj needs itself, in the order of its
-// [Plan]. A nil from is one where none exists.
+// Needed returns the objects that obj needs directly, in the order of its [Plan]. A nil from has no
+// objects.
 //
-// The error wraps [ErrInvalid] when obj cannot be made ever: it needs itself,
-// directly or not, and the error names the shortest way, or it needs more than
-// 1000 others. It wraps [ErrWaiting] and fs.ErrNotExist when an object that obj
-// needs itself does not exist.
+// The error wraps [ErrInvalid] if obj can never be made: it needs itself, directly or indirectly,
+// and the error names the shortest path; or it needs more than 1000 others. The error wraps
+// [ErrWaiting] and fs.ErrNotExist if an object that obj needs directly does not exist.
 func Needed(ctx context.Context, obj Object, from Sources) ([]Object, error) {
 	refs := obj.Plan().Needs
 	if len(refs) == 0 {
@@ -98,8 +96,8 @@ func Needed(ctx context.Context, obj Object, from Sources) ([]Object, error) {
 	return needed, nil
 }
 
-// NoArtifact returns the error of what is made of obj, which has no artifact; it
-// wraps [ErrWaiting].
+// NoArtifact returns the error for objects made from obj while obj has no artifact. It wraps
+// [ErrWaiting].
 func NoArtifact(obj Object) error {
 	suspended := ""
 	if obj.Plan().Suspend {
@@ -108,9 +106,9 @@ func NoArtifact(obj Object) error {
 	return fmt.Errorf("%w: %s has no artifact yet%s", ErrWaiting, obj.Head(), suspended)
 }
 
-// WithNeeds returns objects and, behind them, what they need, directly or not,
-// as far as it exists: what is to be brought up to date for them. What a suspended
-// object needs is not among it, since the object stays as it is. Errors are those of from.
+// WithNeeds returns objects, followed by the existing objects that they need, directly or
+// indirectly: everything to bring up to date for them. It omits the needs of a suspended object,
+// which is not changed. Errors are those of from.
 func WithNeeds(ctx context.Context, objects []Object, from Sources) ([]Object, error) {
 	all := slices.Clone(objects)
 	seen := map[Reference]bool{}
@@ -140,10 +138,9 @@ func WithNeeds(ctx context.Context, objects []Object, from Sources) ([]Object, e
 	return all, nil
 }
 
-// Order says in which order objects can be brought up to date: its element i
-// lists the indices of those among objects that are to be done before objects[i].
-// Where objects need each other in a circle, one of these demands is left out,
-// so that no object waits for ever for those that are listed.
+// Order returns the order in which objects can be brought up to date: element i lists the indices
+// of the objects that must be done before objects[i]. If objects need each other in a circle, one
+// of these dependencies is left out, so that no object waits forever for others in the list.
 func Order(objects []Object) [][]int {
 	index := make(map[Reference]int, len(objects))
 	for i, obj := range objects {
@@ -174,13 +171,13 @@ func Order(objects []Object) [][]int {
 	return before
 }
 
-// An Inventory is the [Sources] of objects at hand. It returns the objects
-// themselves: a caller that reconciles some of them at the same time keeps to [Order].
+// An Inventory implements [Sources] with a list of objects. It returns the objects themselves: a
+// caller that reconciles some of them concurrently must respect [Order].
 type Inventory struct {
-	Objects []Object        // not to be changed once a method was called
-	Store   *artifact.Store // of their artifacts; nil: there is none
-	// Client fetches artifacts that Store does not have, those of
-	// ExternalArtifacts, from their URL. Nil: none is fetched.
+	Objects []Object        // must not change after a method was called
+	Store   *artifact.Store // of their artifacts; nil if there is none
+	// Client fetches artifacts that Store does not have, those of ExternalArtifacts, from their
+	// URL. Nil: they are not fetched.
 	Client *artifact.Client
 
 	once  sync.Once
@@ -216,7 +213,7 @@ func (v *Inventory) List(_ context.Context, kind, namespace string) ([]Object, e
 	return found, nil
 }
 
-// ErrNoObject is the error about an object that does not exist. It is [fs.ErrNotExist] in other words.
+// ErrNoObject is the error for an object that does not exist. It matches [fs.ErrNotExist].
 var ErrNoObject error = noObject{}
 
 type noObject struct{}
@@ -239,11 +236,11 @@ func (v *Inventory) Open(ctx context.Context, a artifact.Artifact) (io.ReadClose
 	return v.Client.Open(ctx, a)
 }
 
-// OpenArchive opens an artifact of another source, an archive of files, as
-// [artifact.Read] does. The caller closes it.
+// OpenArchive opens an artifact of another source, which must be an archive of files, as
+// [artifact.Read] does. The caller must close it.
 //
-// The error wraps [ErrWaiting] when the artifact is not where its source said
-// it is, and artifact.ErrFormat when it is no archive.
+// The error wraps [ErrWaiting] if the artifact is not where its source says it is, and
+// artifact.ErrFormat if it is not an archive.
 func OpenArchive(ctx context.Context, from Sources, a artifact.Artifact, l artifact.Limits) (*artifact.Tree, error) {
 	r, err := OpenArtifact(ctx, from, a)
 	if err != nil {
@@ -253,10 +250,10 @@ func OpenArchive(ctx context.Context, from Sources, a artifact.Artifact, l artif
 	return artifact.Read(r, l)
 }
 
-// OpenArtifact opens an artifact of another source, whose content is checked
-// against its digest as it is read. Reading ends with ctx.
+// OpenArtifact opens an artifact of another source. The reader checks the content against the
+// digest. Reads fail after ctx ends. The caller must close the reader.
 //
-// The error wraps [ErrWaiting] when the artifact is not where its source said it is.
+// The error wraps [ErrWaiting] if the artifact is not where its source says it is.
 func OpenArtifact(ctx context.Context, from Sources, a artifact.Artifact) (io.ReadCloser, error) {
 	switch {
 	case a.Digest == "":
@@ -274,7 +271,7 @@ func OpenArtifact(ctx context.Context, from Sources, a artifact.Artifact) (io.Re
 	return interruptible{ctx, r}, nil
 }
 
-// An interruptible reader ends with its context.
+// An interruptible reader fails after its context ends.
 type interruptible struct {
 	ctx context.Context
 	io.ReadCloser

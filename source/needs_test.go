@@ -18,7 +18,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// graph makes GitRepositories from lines "name: included included".
+// graph returns GitRepositories from lines "name: included included".
 func graph(lines ...string) []source.Object {
 	var objects []source.Object
 	for _, line := range lines {
@@ -34,7 +34,7 @@ func graph(lines ...string) []source.Object {
 	return objects
 }
 
-// way returns the names on the way from obj back to itself, as [source.Needed] tells it.
+// way returns the names on the path from obj back to itself, from the error of [source.Needed].
 func way(t *testing.T, obj source.Object, objects []source.Object) string {
 	t.Helper()
 	_, err := source.Needed(t.Context(), obj, &source.Inventory{Objects: objects})
@@ -66,7 +66,7 @@ func TestCycle(t *testing.T) {
 	}
 }
 
-// A chain longer than the limit ends the search, whatever is behind.
+// A chain longer than the limit ends the search, whatever follows.
 func TestCycleIsBounded(t *testing.T) {
 	var lines []string
 	for i := range 2000 {
@@ -84,7 +84,7 @@ func TestCycleIsBounded(t *testing.T) {
 	testenv.ErrorIs(t, err, source.ErrInvalid, "1001 includes")
 }
 
-// unreachable is a Sources that cannot be asked.
+// unreachable is a Sources that fails.
 type unreachable struct{ source.Sources }
 
 var errUnreachable = errors.New("unreachable")
@@ -134,13 +134,13 @@ func TestWithNeeds(t *testing.T) {
 	}
 }
 
-// checkOrder checks that an order has no circle and lacks no demand but those
-// of objects in circles.
+// checkOrder checks that an order has no circle and omits only dependencies between objects in
+// circles.
 func checkOrder(t *testing.T, objects []source.Object) {
 	t.Helper()
 	order := source.Order(objects)
 	done := make([]bool, len(objects))
-	for range objects { // each round does at least one, or nobody is left
+	for range objects { // each round does at least one, or all are done
 		for i, before := range order {
 			done[i] = done[i] || !slices.ContainsFunc(before, func(b int) bool { return !done[b] })
 		}
@@ -175,8 +175,8 @@ func TestOrderOfNeeds(t *testing.T) {
 	}
 }
 
-// randomGraph makes n objects that include each other as roll, a source of
-// numbers below its argument, decides. Some includes do not exist.
+// randomGraph returns n objects that include each other at random; roll returns a number below its
+// argument. Some includes do not exist.
 func randomGraph(roll func(int) int, n int) []source.Object {
 	lines := make([]string, n)
 	for i := range lines {
@@ -244,7 +244,7 @@ func TestInventory(t *testing.T) {
 	}
 }
 
-// Hostile paths of an include, and honest ones.
+// Hostile and valid paths of an include.
 func TestIncludePaths(t *testing.T) {
 	for _, c := range []struct{ from, to, wantFrom, wantTo string }{
 		{"", "", ".", "lib"},

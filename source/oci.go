@@ -14,7 +14,7 @@ type OCIRepository struct {
 	Status OCIRepositoryStatus `json:"status,omitzero"`
 }
 
-// OCIRepositorySpec is what an OCIRepository asks for.
+// OCIRepositorySpec is the spec of an OCIRepository.
 type OCIRepositorySpec struct {
 	URL                string                     `json:"url"` // oci://HOST[:PORT]/PATH
 	Ref                *OCIRepositoryRef          `json:"ref,omitempty"`
@@ -46,9 +46,9 @@ const (
 	LayerCopy    = "copy"
 )
 
-// OCILayerSelector selects a layer and what to do with it.
+// OCILayerSelector selects a layer and its treatment.
 type OCILayerSelector struct {
-	MediaType string `json:"mediaType,omitempty"` // default the first layer
+	MediaType string `json:"mediaType,omitempty"` // default: the first layer
 	Operation string `json:"operation,omitempty"` // extract (default) or copy
 }
 
@@ -67,7 +67,7 @@ type OIDCIdentityMatch struct {
 	Subject string `json:"subject"`
 }
 
-// OCIRepositoryStatus is what was observed.
+// OCIRepositoryStatus is the observed state of an OCIRepository.
 type OCIRepositoryStatus struct {
 	Status
 	ObservedIgnore        *string           `json:"observedIgnore,omitempty"`
@@ -86,14 +86,15 @@ func (o *OCIRepository) Interval() time.Duration { return time.Duration(o.Spec.I
 // Plan implements [Object].
 func (o *OCIRepository) Plan() Plan {
 	return Plan{
-		// The origin bounds logging in, listing, looking up and pulling, each by spec.timeout.
+		// No Timeout: the origin applies spec.timeout to login, listing, look-up and pull
+		// separately.
 		Suspend: o.Spec.Suspend,
 		Verify:  o.Spec.Verify.provider(),
 		Words:   spelledKind("OCIRepository").words,
 	}
 }
 
-// provider returns the technology asked for, "" when no verification is.
+// provider returns the requested technology, "" if no verification is requested.
 func (v *OCIRepositoryVerification) provider() string {
 	if v == nil {
 		return ""
@@ -101,7 +102,7 @@ func (v *OCIRepositoryVerification) provider() string {
 	return cmp.Or(v.Provider, "cosign")
 }
 
-// selection returns what the selector selects: none selects what the empty one does.
+// selection returns the selector with defaults; nil selects the same as an empty selector.
 func (s *OCILayerSelector) selection() OCILayerSelector {
 	out := *cmp.Or(s, new(OCILayerSelector))
 	or(&out.Operation, LayerExtract)

@@ -19,33 +19,33 @@ type PkgChart struct {
 	Status PkgChartStatus `json:"status,omitzero"`
 }
 
-// PkgChartSpec is what a PkgChart asks for.
+// PkgChartSpec is the spec of a PkgChart.
 type PkgChartSpec struct {
 	Chart                    string                     `json:"chart"`             // name, or path in a GitRepository or Bucket
-	Version                  string                     `json:"version,omitempty"` // default *, the newest stable one
+	Version                  string                     `json:"version,omitempty"` // default *, the newest stable version
 	SourceRef                LocalChartSourceReference  `json:"sourceRef"`
 	Interval                 Duration                   `json:"interval"`
 	ReconcileStrategy        string                     `json:"reconcileStrategy,omitempty"`
-	ValuesFiles              []string                   `json:"valuesFiles,omitempty"` // merged in order, the last wins; see [PkgChart.Values]
+	ValuesFiles              []string                   `json:"valuesFiles,omitempty"` // merged in order, later files take precedence; see [PkgChart.Values]
 	IgnoreMissingValuesFiles bool                       `json:"ignoreMissingValuesFiles,omitempty"`
 	Suspend                  bool                       `json:"suspend,omitempty"`
 	Verify                   *OCIRepositoryVerification `json:"verify,omitempty"` // with a PkgRepository only
 }
 
-// The values of spec.reconcileStrategy: what makes a new artifact.
+// The values of spec.reconcileStrategy, which selects the changes that make a new artifact.
 const (
 	StrategyChartVersion = "ChartVersion"
 	StrategyRevision     = "Revision"
 )
 
-// LocalChartSourceReference names the source that holds the chart.
+// LocalChartSourceReference names the source that has the chart.
 type LocalChartSourceReference struct {
 	APIVersion string `json:"apiVersion,omitempty"`
 	Kind       string `json:"kind"` // PkgRepository, GitRepository, Bucket; OCIRepository is headgate's extension
 	Name       string `json:"name"`
 }
 
-// PkgChartStatus is what was observed.
+// PkgChartStatus is the observed state of a PkgChart.
 type PkgChartStatus struct {
 	Status
 	ObservedSourceArtifactRevision string   `json:"observedSourceArtifactRevision,omitempty"`
@@ -62,8 +62,8 @@ func (c *PkgChart) Artifact() *artifact.Artifact { return c.Status.Artifact }
 // Interval implements [Source].
 func (c *PkgChart) Interval() time.Duration { return time.Duration(c.Spec.Interval) }
 
-// Plan implements [Object]. A chart has no timeout of its own: the origin bounds
-// each of its steps by that of the source.
+// Plan implements [Object]. A chart has no timeout of its own: the origin applies that of the
+// source to each of its steps.
 func (c *PkgChart) Plan() Plan {
 	return Plan{
 		Suspend: c.Spec.Suspend,
@@ -73,9 +73,8 @@ func (c *PkgChart) Plan() Plan {
 	}
 }
 
-// Drift implements [Object]. A new revision of the source alone is no drift:
-// whether it makes a new chart is what reconcileStrategy says, and then the
-// revision of the chart differs (reference A4, A14).
+// Drift implements [Object]. A new revision of the source alone is not a drift: reconcileStrategy
+// decides whether it makes a new chart, which then has a different revision (reference A4, A14).
 func (c *PkgChart) Drift(rev Revision) string {
 	return drift(
 		difference{"spec.chart", c.Status.ObservedChartName != chartName(rev)},
@@ -91,15 +90,15 @@ func (c *PkgChart) Observe(rev Revision) {
 	c.Status.ObservedValuesFiles = slices.Clone(c.values(rev))
 }
 
-// see records the artifact of the source as soon as it is known, whether a chart
-// is made of it or not (reference A14).
+// see records the artifact of the source as soon as it is known, even if no chart is made from it
+// (reference A14).
 func (c *PkgChart) see(inputs []artifact.Artifact) {
 	if len(inputs) > 0 {
 		c.Status.ObservedSourceArtifactRevision = inputs[0].Revision
 	}
 }
 
-// values returns the values files that shape the chart.
+// values returns the values files used for the chart.
 func (c *PkgChart) values(rev Revision) []string {
 	if rev.Found != nil && c.Spec.IgnoreMissingValuesFiles {
 		return rev.Found
@@ -113,28 +112,27 @@ func chartName(rev Revision) string {
 	return strings.TrimSuffix(strings.TrimSuffix(name, rev.ID), "-")
 }
 
-// chartSources are the kinds that can hold a chart.
+// chartSources are the kinds that can have a chart.
 var chartSources = []string{"PkgRepository", "GitRepository", "Bucket", "OCIRepository"}
 
-// valuesSources are the kinds whose artifacts can hold values files. A PkgChart
-// is none: charts could then be made of each other.
+// valuesSources are the kinds whose artifacts can have values files. PkgChart is not one of them,
+// because charts could then need each other.
 var valuesSources = []string{"GitRepository", "Bucket", "OCIRepository", "ExternalArtifact"}
 
-// A ValuesFile is one element of spec.valuesFiles, taken apart.
+// A ValuesFile is one parsed element of spec.valuesFiles.
 type ValuesFile struct {
-	Text   string    // as the spec spells it
-	Source Reference // whose artifact has the file; zero for the chart's own source
-	Path   string    // as fs.ValidPath has it, of the file in there
+	Text   string    // as in the spec
+	Source Reference // source whose artifact has the file; zero for the chart's own source
+	Path   string    // of the file in the source, as in fs.ValidPath
 }
 
-// Values returns spec.valuesFiles, taken apart, in order. An element is a path
-// or, headgate's extension, a file of the artifact of another source in the same
-// namespace: source:NAME/PATH for a GitRepository, or source:KIND/NAME/PATH. A
-// KIND begins with a capital, a name never does. Both are paths in an artifact: a
-// leading slash of the former is the root of the chart's own source. One that
-// begins with source: is written ./source:…
+// Values returns the parsed spec.valuesFiles, in order. An element is a path or, as headgate's
+// extension, a file in the artifact of another source in the same namespace: source:NAME/PATH for a
+// GitRepository, or source:KIND/NAME/PATH. A KIND begins with a capital letter, a name never does.
+// A leading slash of a path means the root of the chart's own source. A path that begins with
+// source: must be written ./source:…
 //
-// The error names the first element that is none of these, and wraps [ErrInvalid].
+// The error names the first invalid element and wraps [ErrInvalid].
 func (c *PkgChart) Values() ([]ValuesFile, error) {
 	files := make([]ValuesFile, len(c.Spec.ValuesFiles))
 	for i, text := range c.Spec.ValuesFiles {
@@ -146,7 +144,7 @@ func (c *PkgChart) Values() ([]ValuesFile, error) {
 	return files, nil
 }
 
-// valuesFile takes one element apart.
+// valuesFile parses one element.
 func (c *PkgChart) valuesFile(text string) (v ValuesFile, err error) {
 	v.Text = text
 	within, elsewhere := strings.CutPrefix(text, "source:")
@@ -157,14 +155,14 @@ func (c *PkgChart) valuesFile(text string) (v ValuesFile, err error) {
 	}
 	v.Path, err = cleanPath(within)
 	if elsewhere && (strings.HasPrefix(within, "/") || v.Path == ".") {
-		err = errSourceForm // the root itself is no file, as the build tells of a chart's own source
+		err = errSourceForm // the root is not a file; for a chart's own source, the build reports it
 	}
 	return v, err
 }
 
 var errSourceForm = errors.New("must be source:NAME/PATH, the path of a file in a GitRepository, or source:KIND/NAME/PATH")
 
-// valuesSource takes [KIND/]NAME/PATH apart.
+// valuesSource parses [KIND/]NAME/PATH.
 func (c *PkgChart) valuesSource(text string) (ref Reference, within string, err error) {
 	kind := "GitRepository"
 	if text != "" && 'A' <= text[0] && text[0] <= 'Z' {
@@ -184,8 +182,7 @@ func (c *PkgChart) valuesSource(text string) (ref Reference, within string, err 
 	return Reference{k.name, c.Metadata.space(), name}, within, nil
 }
 
-// Source returns the name of the source that holds the chart; ok is false when
-// its kind is one that cannot.
+// Source returns the source that has the chart; ok is false if its kind cannot have charts.
 func (c *PkgChart) Source() (ref Reference, ok bool) {
 	k := spelledKind(c.Spec.SourceRef.Kind)
 	if k == nil || !slices.Contains(chartSources, k.name) {
@@ -194,8 +191,8 @@ func (c *PkgChart) Source() (ref Reference, ok bool) {
 	return Reference{k.name, c.Metadata.space(), c.Spec.SourceRef.Name}, true
 }
 
-// needs returns the sources that the chart is made of, each once: the one that
-// holds it, then those of its values. What is no reference is left out.
+// needs returns the sources of the chart, each once: first the one that has the chart, then those
+// of its values files. It skips invalid references.
 func (c *PkgChart) needs() []Reference {
 	var refs []Reference
 	if ref, ok := c.Source(); ok {
@@ -209,8 +206,8 @@ func (c *PkgChart) needs() []Reference {
 	return refs
 }
 
-// inTree reports whether the chart is a directory or file of its source, and not
-// one of a repository of charts.
+// inTree reports whether the chart is a directory or file of its source, not a chart in a chart
+// repository.
 func (s *PkgChartSpec) inTree() bool {
 	k := spelledKind(s.SourceRef.Kind)
 	return k != nil && k.name != "PkgRepository"
@@ -219,11 +216,11 @@ func (s *PkgChartSpec) inTree() bool {
 // releaseGroup is the API group of HelmRelease documents.
 const releaseGroup = "helm.toolkit.fluxcd.io"
 
-// release files the PkgChart that a cluster makes of spec.chart of a HelmRelease: in
-// the namespace of its source, with the name NAMESPACE-NAME of the release.
+// release adds the PkgChart that a cluster makes from spec.chart of a HelmRelease: in the namespace
+// of its source, with the name NAMESPACE-NAME of the release.
 func (d *decoding) release(o document.Object) {
 	template := o.At("spec", "chart", "spec")
-	if template == nil { // with spec.chartRef it has an object of its own
+	if template == nil { // with spec.chartRef, the chart has its own document
 		d.Other(o)
 		return
 	}
@@ -249,7 +246,7 @@ func (d *decoding) release(o document.Object) {
 	obj.Metadata = Metadata{Name: space + "-" + r.Metadata.Name, Namespace: cmp.Or(from, space), Labels: r.Metadata.Labels}
 	Default(obj)
 	rules := check(obj)
-	for _, e := range rules.Errors { // where the release has what they are about
+	for _, e := range rules.Errors { // use the position in the release
 		e.Field = strings.Replace(e.Field, "spec.", "spec.chart.spec.", 1)
 	}
 	if d.file(o, ReferenceTo(obj).String(), dec, rules) {

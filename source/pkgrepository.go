@@ -7,15 +7,15 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 )
 
-// PkgRepository is a repository of charts: an index behind a URL, or an OCI
-// registry (specification, "PkgRepository").
+// PkgRepository is a chart repository: an index at a URL, or an OCI registry (specification,
+// "PkgRepository").
 type PkgRepository struct {
 	Header
 	Spec   PkgRepositorySpec `json:"spec"`
 	Status Status            `json:"status,omitzero"`
 }
 
-// PkgRepositorySpec is what a PkgRepository asks for.
+// PkgRepositorySpec is the spec of a PkgRepository.
 type PkgRepositorySpec struct {
 	URL             string          `json:"url"` // http, https or oci
 	SecretRef       *LocalReference `json:"secretRef,omitempty"`
@@ -29,12 +29,12 @@ type PkgRepositorySpec struct {
 	Provider        string          `json:"provider,omitempty"` // type oci only: generic (default), aws, azure or gcp
 	AccessFrom      *AccessFrom     `json:"accessFrom,omitempty"`
 
-	// Verify asks for a provenance file of each chart; headgate's extension, not with type oci.
+	// Verify requires a provenance file for each chart; headgate's extension, not with type oci.
 	Verify *PkgRepositoryVerification `json:"verify,omitempty"`
 }
 
-// AccessFrom lists namespaces whose objects may use a source. No implementation
-// honours it: it is kept, without effect, for clusters that hold it.
+// AccessFrom lists namespaces whose objects may use a source. No implementation honors it; it is
+// kept without effect for clusters that have it.
 type AccessFrom struct {
 	NamespaceSelectors []NamespaceSelector `json:"namespaceSelectors"`
 }
@@ -44,11 +44,10 @@ type NamespaceSelector struct {
 	MatchLabels map[string]string `json:"matchLabels,omitempty"`
 }
 
-// PkgRepositoryVerification says whose signatures of charts count: of the
-// provenance files (.prov) that lie beside the charts of an HTTP repository.
-// The index itself has no signature.
+// PkgRepositoryVerification has the keys that may sign charts: they verify the provenance files
+// (.prov) beside the charts of an HTTP repository. The index itself has no signature.
 type PkgRepositoryVerification struct {
-	SecretRef LocalReference `json:"secretRef"` // OpenPGP public keys, one or many in each of its values
+	SecretRef LocalReference `json:"secretRef"` // OpenPGP public keys, one or more in each value
 }
 
 // The types of [PkgRepositorySpec].
@@ -76,19 +75,18 @@ func (p *PkgRepository) Plan() Plan {
 	return Plan{Timeout: time.Duration(p.Spec.Timeout), Suspend: p.Spec.Suspend, Words: spelledKind("PkgRepository").words}
 }
 
-// Drift implements [Object]. Nothing in the spec shapes the index.
+// Drift implements [Object]. No field of the spec affects the index.
 func (p *PkgRepository) Drift(Revision) string { return "" }
 
 // Observe implements [Object].
 func (p *PkgRepository) Observe(Revision) {}
 
-// ExternalArtifact is an artifact that another program publishes (reference,
-// section 0), which is resolved from its status and never fetched, or one that an
-// [ArtifactGenerator] makes.
+// ExternalArtifact is an artifact that another program publishes (reference, section 0), which is
+// read from its status and never fetched, or an artifact that an [ArtifactGenerator] makes.
 type ExternalArtifact struct {
 	Header
 	Spec   ExternalArtifactSpec `json:"spec,omitzero"`
-	Status Status               `json:"status,omitzero"` // what its publisher wrote
+	Status Status               `json:"status,omitzero"` // written by the publisher
 
 	Composed *Composition `json:"-"` // how a generator makes it; nil: another program publishes it
 }
@@ -99,7 +97,7 @@ func External(obj Object) bool {
 	return is && e.Composed == nil
 }
 
-// ExternalArtifactSpec says what the artifact is made of.
+// ExternalArtifactSpec names the origin of the artifact.
 type ExternalArtifactSpec struct {
 	SourceRef *ExternalSourceReference `json:"sourceRef,omitempty"`
 }
@@ -118,7 +116,7 @@ func (e *ExternalArtifact) Common() *Status { return &e.Status }
 // Artifact implements [Source].
 func (e *ExternalArtifact) Artifact() *artifact.Artifact { return e.Status.Artifact }
 
-// Interval implements [Source]. Of what another program publishes there is nothing to check.
+// Interval implements [Source]. It is 0 if another program publishes the artifact.
 func (e *ExternalArtifact) Interval() time.Duration {
 	if e.Composed == nil {
 		return 0
@@ -126,7 +124,7 @@ func (e *ExternalArtifact) Interval() time.Duration {
 	return generatorInterval
 }
 
-// Plan implements [Object]. An artifact that a generator makes needs its sources.
+// Plan implements [Object]. A generated artifact needs its sources.
 func (e *ExternalArtifact) Plan() Plan {
 	p := Plan{Words: spelledKind("ExternalArtifact").words}
 	if c := e.Composed; c != nil {

@@ -15,81 +15,77 @@ import (
 
 // A Reconciler drives every kind through the same steps and is the only writer of status.
 //
-// It saves before it announces and announces before it prunes, so that a crash
-// at any point leaves a saved status that names a file which exists. A failure
-// never replaces a published artifact. It saves once, at the end of a run: a
-// run that dies leaves the status of the run before.
+// It saves the status before it emits events, and emits events before it prunes. A crash at any
+// point therefore leaves a saved status that names an existing file. A failure never replaces a
+// published artifact. It saves once, at the end of a run: if a run dies, the status of the previous
+// run stays.
 //
-// A Reconciler holds nothing between runs. One may drive many objects at once;
-// the lock of the [artifact.Store] orders the runs of one object, in this
-// process and in others.
+// A Reconciler keeps no state between runs. It may reconcile several objects concurrently; the lock
+// of the [artifact.Store] serializes the runs of one object, in this process and in others.
 type Reconciler struct {
 	Store *artifact.Store
-	// Load fills in the saved status of obj and returns the saved state; nil: nothing is saved.
-	// What it cannot read counts as not saved and is announced as an event.
+	// Load sets obj to its saved status and returns the saved state; nil: nothing is saved. If it
+	// fails, the run continues as if nothing were saved and emits an event.
 	Load func(ctx context.Context, obj Object) (State, error)
-	// Save makes the status of obj and the state durable; nil: nothing is saved.
+	// Save writes the status of obj and the state durably; nil: nothing is saved.
 	Save func(ctx context.Context, obj Object, state State) error
-	// Admit bounds how many contents are open at a time: it returns when one more
-	// may be opened, and the function it returns is called once that is closed.
-	// Waiting does not count against spec.timeout. Its error is that of ctx. Nil:
-	// there is no bound.
+	// Admit bounds the number of contents that are open at a time. It returns when one more may be
+	// opened; the run calls the returned function after closing the content. Waiting does not count
+	// against spec.timeout. Its error is that of ctx. Nil: no bound.
 	Admit func(ctx context.Context) (end func(), err error)
 	Now   func() time.Time // default time.Now
-	Emit  func(Event)      // default: events are dropped; several runs may call it at once
+	Emit  func(Event)      // default: events are dropped; it may be called concurrently
 }
 
-// An Outcome says how a reconciliation ended.
+// An Outcome is the result of a reconciliation.
 type Outcome string
 
 // The outcomes.
 const (
 	Stored    Outcome = "stored"    // a new artifact was published
-	Unchanged Outcome = "unchanged" // the published artifact is still good
-	Suspended Outcome = "suspended" // spec.suspend: nothing was done
-	Waiting   Outcome = "waiting"   // a dependency is not there yet
-	Failed    Outcome = "failed"    // try again with back-off
-	Stalled   Outcome = "stalled"   // not again until the spec changes
+	Unchanged Outcome = "unchanged" // the published artifact is up to date
+	Suspended Outcome = "suspended" // spec.suspend is set: nothing was done
+	Waiting   Outcome = "waiting"   // a dependency is not available yet
+	Failed    Outcome = "failed"    // retry with back-off
+	Stalled   Outcome = "stalled"   // do not retry until the spec changes
 )
 
-// How long to wait after a run that did not succeed (reference A1.5).
+// Delays after a run that did not succeed (reference A1.5).
 const (
-	retryDelay   = 750 * time.Millisecond // the shortest; callers that repeat runs make it grow
+	retryDelay   = 750 * time.Millisecond // the minimum; callers that repeat runs increase it
 	waitingDelay = 30 * time.Second
 )
 
-// maxMoves bounds how often one run resolves an origin that does not hold still.
+// maxMoves bounds how often one run resolves an origin that keeps changing.
 const maxMoves = 3
 
-// A Result says how a reconciliation ended and when the next is due.
+// A Result describes how a reconciliation ended and when the next one is due.
 type Result struct {
 	Outcome      Outcome
-	After        time.Duration // until the next run, the shortest for one that failed; 0 means not until the spec changes
-	Changed      bool          // the published artifact has another digest than before
-	Why          string        // why a new artifact was made, or was not; of a failed run, what it was to be made for, if that is known
+	After        time.Duration // time until the next run, the minimum after a failure; 0 means not until the spec changes
+	Changed      bool          // the digest of the published artifact has changed
+	Why          string        // reason for making a new artifact or not; for a failed run, the reason for making it, if known
 	Verification Verification  // of a stored artifact
 	Report       Report        // of a stored artifact
 }
 
 // Reconcile brings obj up to date with its origin. It fills in the defaults of obj (see [Default]).
 //
-// The status of obj, as it stands afterwards, is what was saved. The error is
-// nil for the outcomes Stored and Unchanged, and for Suspended unless the saved
-// status cannot be read. Otherwise it is a *StepError whose text is fit to be shown; it wraps [ErrInvalid] when the
-// outcome is Stalled and [ErrWaiting] when it is Waiting. A panic in the origin
-// becomes an error that wraps a *PanicError.
+// Afterwards, the status of obj is the saved one. The error is nil for the outcomes Stored and
+// Unchanged, and for Suspended unless the saved status cannot be read. Otherwise it is a *StepError
+// whose text may be shown to users; it wraps [ErrInvalid] if the outcome is Stalled and
+// [ErrWaiting] if it is Waiting. A panic in the origin becomes an error that wraps a *PanicError.
 //
-// URLs lose their credentials, and texts their control characters, before they
-// become a condition, an event or an error. An origin that has a method
-// Secrets() []string names further credentials that must not show: those it
-// was given and those it was issued.
+// Credentials in URLs and control characters are removed from texts before they become a condition,
+// an event or an error. If an origin has a method Secrets() []string, the credentials that it
+// returns are removed too: those it received and those it was issued.
 //
-// An error that has a method RetryAfter() time.Duration says how long the
-// upstream wants to be left alone. A run that failed is not repeated before
-// that, or before the interval is over if that is sooner.
+// An error with a method RetryAfter() time.Duration says how long the upstream asks to wait. A
+// failed run is not repeated before that time, or before the interval has passed if that is
+// shorter.
 //
-// When ctx ends the run ends with it, nothing is recorded, and the result is
-// zero. The end of spec.timeout, which bounds each phase, is a failure.
+// If ctx ends, the run ends, nothing is recorded, and the result is zero. If spec.timeout ends a
+// phase, that is a failure. Each phase has the whole timeout.
 func (r *Reconciler) Reconcile(ctx context.Context, obj Object, from Origin) (Result, error) {
 	Default(obj)
 	run := &run{Reconciler: r, obj: obj, from: from, plan: obj.Plan()}
@@ -113,9 +109,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, obj Object, from Origin) (Re
 	return run.record(ctx, run.guarded(ctx))
 }
 
-// A PanicError is a panic of an origin, turned into an error so that one
-// object cannot end the work on others. A panic in a goroutine that an origin
-// started itself cannot be caught: origins must not let remote data cause one.
+// A PanicError is a panic of an origin that was recovered, so that one object does not stop the
+// work on others. A panic in a goroutine that an origin started itself cannot be recovered: origins
+// must not let remote data cause one.
 type PanicError struct {
 	Value any
 	Stack []byte
@@ -125,36 +121,36 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("panic: %v; this is a defect of headgate, please report it", e.Value)
 }
 
-// A run is one reconciliation of one object: what was found, and what is to be
-// recorded about it. Only load and record write to the object.
+// A run is one reconciliation of one object: its findings, and what to record about them. Only load
+// and record write to the object.
 type run struct {
 	*Reconciler
 	obj   Object
 	from  Origin
 	plan  Plan
 	dir   string // of the object in the store
-	step  Step   // the step the run is in
+	step  Step   // the current step
 	owner bool   // this run holds the lock, so it may save
 	state State  // as saved
 	next  State  // as Resolve returned it
 
 	lost         error               // why the recorded artifact cannot be served
-	published    *artifact.Artifact  // what consumers can fetch: the last good artifact, later the new one
-	url          string              // status.url that goes with it
-	seen         []artifact.Artifact // of other sources, by Resolve
+	published    *artifact.Artifact  // what consumers can fetch: first the last good artifact, later the new one
+	url          string              // status.url of published
+	seen         []artifact.Artifact // artifacts of other sources, by Resolve
 	resolved     bool                // rev is known
 	rev          Revision
 	content      Content
-	why          string // in which way the published artifact was outdated, "" when it was not
+	why          string // how the published artifact is outdated, "" if it is not
 	stored       bool   // published is new
 	verification Verification
 	report       Report
 
-	events []Event // announced once the status is saved
+	events []Event // emitted after the status is saved
 }
 
-// lock takes the lock of the object, which makes this run the one that may
-// save. The function it returns is never nil.
+// lock acquires the lock of the object, which allows this run to save. The returned function is
+// never nil.
 func (r *run) lock(ctx context.Context) (unlock func(), err error) {
 	err = r.Store.WithRoom(func() (err error) {
 		unlock, err = r.Store.Lock(ctx, r.dir)
@@ -170,9 +166,8 @@ func (r *run) lock(ctx context.Context) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// load fills in what was saved. What cannot be read counts as not saved:
-// the run that follows replaces it. A revision in an old spelling is still the
-// same revision.
+// load sets the object to its saved status. The caller treats unreadable data as not saved: this
+// run replaces it. A revision in an old format still counts as the same revision.
 func (r *run) load(ctx context.Context) error {
 	defer renewRevisions(r.obj)
 	if r.Load == nil {
@@ -186,7 +181,7 @@ func (r *run) load(ctx context.Context) error {
 	return nil
 }
 
-// guarded is advance without panics, begun again when the origin moves on under it.
+// guarded calls advance, recovers panics, and starts again if the origin moves meanwhile.
 func (r *run) guarded(ctx context.Context) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -206,10 +201,9 @@ func (r *run) guarded(ctx context.Context) (err error) {
 	}
 }
 
-// Address returns KIND/NAMESPACE/NAME, the slash-separated name of obj's
-// directory in the store and of its files in a [Ledger]. The kind is in lower
-// case, a missing namespace the default one. The error wraps [ErrInvalid] when a
-// part cannot be a file name.
+// Address returns KIND/NAMESPACE/NAME, the slash-separated name of obj's directory in the store and
+// of its files in a [Ledger]. The kind is in lower case; a missing namespace is the default one.
+// The error wraps [ErrInvalid] if a part cannot be a file name.
 func Address(obj Object) (string, error) {
 	head := obj.Head()
 	return Reference{head.Kind, head.Metadata.space(), head.Metadata.Name}.address()
@@ -226,8 +220,8 @@ func (r Reference) address() (string, error) {
 	return strings.Join(parts, "/"), nil
 }
 
-// failure gives err the step and the reason that its condition carries: those
-// the origin chose, or else those of the step it occurred in.
+// failure adds the step and the reason for the condition to err: those that the origin chose, or
+// else those of the step in which it occurred.
 func (r *run) failure(step Step, err error) *StepError {
 	reason := ""
 	var chosen *StepError

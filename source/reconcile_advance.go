@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// advance is the pipeline: resolve, stop when nothing changed, otherwise open,
-// verify and store. It finds out; it records nothing.
+// advance is the pipeline: resolve, stop if nothing changed, otherwise open, verify and store. It
+// collects results in the run, but records nothing.
 func (r *run) advance(ctx context.Context) error {
 	r.check()
 	if err := r.phase(ctx, StepResolve, r.resolve); err != nil {
 		return err
 	}
 	if r.why = r.outdatedBy(); r.why == "" {
-		if r.published != nil && r.rev.Metadata != nil { // what was observed of the same content may have changed
+		if r.published != nil && r.rev.Metadata != nil { // metadata may change while the content stays the same
 			r.published.Metadata = r.rev.Metadata
 		}
 		return nil
@@ -40,7 +40,7 @@ func (r *run) advance(ctx context.Context) error {
 	return r.phase(ctx, StepStore, r.store)
 }
 
-// check finds out whether the recorded artifact is still in storage.
+// check checks that the store still has the recorded artifact.
 func (r *run) check() {
 	r.step = StepStore
 	if r.published == nil {
@@ -53,8 +53,8 @@ func (r *run) check() {
 	r.readdress()
 }
 
-// readdress brings the URLs of the published artifact up to date: since it was
-// stored, the address of the store or the version of the document may have changed.
+// readdress updates the URLs of the published artifact, because the address of the store or the
+// version of the document may have changed since it was stored.
 func (r *run) readdress() {
 	a, latest := *r.published, r.plan.Words.Latest
 	a.URL = r.Store.URL(a.Path)
@@ -64,14 +64,14 @@ func (r *run) readdress() {
 	case latest == "":
 		r.url = ""
 	case r.url == "" || moved:
-		// Without it the artifact is still good.
+		// The artifact is usable without the pointer.
 		if url, err := r.Store.Point(r.dir, latest, a); err == nil {
 			r.url = url
 		}
 	}
 }
 
-// resolve asks the origin for its revision.
+// resolve resolves the revision of the origin.
 func (r *run) resolve(ctx context.Context) error {
 	rev, state, err := r.from.Resolve(ctx, r.state)
 	r.seen = rev.Inputs
@@ -83,8 +83,8 @@ func (r *run) resolve(ctx context.Context) error {
 	return nil
 }
 
-// outdatedBy says in which way a new artifact would not be the published one,
-// "" when it would be the same.
+// outdatedBy returns how a new artifact would differ from the published one, "" if it would be the
+// same.
 func (r *run) outdatedBy() string {
 	a := r.published
 	switch {
@@ -111,21 +111,21 @@ func (r *run) outdatedBy() string {
 	return ""
 }
 
-// verified reports whether the published artifact passed the verification that
-// this generation of the spec asks for, or was let pass: another generation may
-// trust other keys.
+// verified reports whether the published artifact passed the verification that this generation of
+// the spec requires, or was accepted without: another generation may trust other keys.
 func (r *run) verified() bool {
 	c := r.obj.Common().Condition(SourceVerifiedCondition)
 	return r.plan.Verify == "" || passed(c) && c.ObservedGeneration == r.obj.Head().Metadata.Generation
 }
 
-// open fetches the revision.
+// open opens the content of the revision.
 func (r *run) open(ctx context.Context) (err error) {
 	r.content, err = r.from.Open(ctx, r.rev)
 	return err
 }
 
-// verify has the signature checked. Success without a check, when the spec asks for one, is a failure.
+// verify verifies the content. If the spec requires verification and nothing was verified, it
+// fails.
 func (r *run) verify(ctx context.Context) (err error) {
 	r.verification, err = r.content.Verify(ctx)
 	if err == nil && r.plan.Verify != "" && r.verification == (Verification{}) {
@@ -163,8 +163,8 @@ func (r *run) store(ctx context.Context) error {
 
 const emptied = "the artifact has no files: the ignore rules leave all of them out; correct spec.ignore or the ignore files of the source"
 
-// phase does one step of the pipeline within spec.timeout. Its error is a
-// *StepError that says which phase it was and whether its time was up.
+// phase executes one step of the pipeline within spec.timeout. Its error is a *StepError that names
+// the step and says whether it timed out.
 func (r *run) phase(ctx context.Context, step Step, do func(context.Context) error) error {
 	r.step = step
 	if err := Within(ctx, r.plan.Timeout, string(step), do); err != nil {
@@ -173,12 +173,11 @@ func (r *run) phase(ctx context.Context, step Step, do func(context.Context) err
 	return nil
 }
 
-// errTimeout is the cause of a context that spec.timeout ended.
+// errTimeout is the cause of a context that ended because of spec.timeout.
 var errTimeout = fmt.Errorf("spec.timeout: %w", context.DeadlineExceeded)
 
-// Within does one step of fetching within timeout, that of a spec; zero is no
-// bound. An error tells which step it was when its time was up, and wraps
-// [context.DeadlineExceeded] then.
+// Within executes one step of fetching within timeout, the timeout of a spec; zero means no limit.
+// If the step times out, the error names it and wraps [context.DeadlineExceeded].
 func Within(ctx context.Context, timeout time.Duration, step string, do func(context.Context) error) error {
 	if timeout <= 0 {
 		return do(ctx)
@@ -187,7 +186,7 @@ func Within(ctx context.Context, timeout time.Duration, step string, do func(con
 	defer cancel()
 	err := do(limited)
 	if err != nil && ctx.Err() == nil && context.Cause(limited) == errTimeout {
-		if !errors.Is(err, context.DeadlineExceeded) { // what was cut short may call it otherwise
+		if !errors.Is(err, context.DeadlineExceeded) { // the interrupted operation may return another error
 			err = fmt.Errorf("%w: %w", err, errTimeout)
 		}
 		return fmt.Errorf("%s: not done within %s, raise spec.timeout if the origin is slow: %w", step, timeout, err)
@@ -195,8 +194,8 @@ func Within(ctx context.Context, timeout time.Duration, step string, do func(con
 	return err
 }
 
-// Bounded returns a context that the spec.timeout of obj ends, for callers that use
-// an origin without a [Reconciler].
+// Bounded returns a context that ends after the spec.timeout of obj, for callers that use an origin
+// without a [Reconciler].
 func Bounded(ctx context.Context, obj Object) (context.Context, context.CancelFunc) {
 	t := obj.Plan().Timeout
 	if t <= 0 {

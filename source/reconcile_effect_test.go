@@ -45,8 +45,8 @@ func TestEvent(t *testing.T) {
 	testenv.Equal(t, fmt.Sprint(got), fmt.Sprint(want), "event")
 }
 
-// A verification counts for the spec that asked for it: after a change, which
-// may be one of keys, the same revision is verified again.
+// A verification applies to the generation of the spec that required it: after a change, which may
+// be a change of keys, the same revision is verified again.
 func TestVerifiedAgain(t *testing.T) {
 	r := newFixture(t)
 	good := func() (source.Verification, error) { return source.Verification{Mode: "HEAD", Message: "signed"}, nil }
@@ -59,7 +59,7 @@ func TestVerifiedAgain(t *testing.T) {
 		generation int64
 	}{
 		{"a", &script{verify: good}, source.Stored, "True", 1},
-		{"a", &script{verify: bad}, source.Unchanged, "True", 1}, // not asked
+		{"a", &script{verify: bad}, source.Unchanged, "True", 1}, // Verify is not called
 		{"b", fails(io.EOF), source.Failed, "True", 1},
 		{"b", &script{verify: bad}, source.Failed, "False", 2},
 		{"b", &script{verify: good}, source.Stored, "True", 2},
@@ -78,12 +78,12 @@ func TestVerifiedAgain(t *testing.T) {
 	}
 }
 
-// Who receives an event of an object of the reference's group knows it by the reference's kind.
+// Events about objects of the reference's group have the reference's spelling of the kind.
 func TestEventSpelling(t *testing.T) {
 	r := newFixture(t)
 	for _, test := range []struct{ group, kind, want string }{
 		{source.ReferenceGroup, "HelmRepository", "HelmRepository"},
-		{source.ReferenceGroup, "", "HelmRepository"}, // made in Go
+		{source.ReferenceGroup, "", "HelmRepository"}, // object made in Go
 		{source.Group, "PkgRepository", "PkgRepository"},
 		{source.Group, "HelmRepository", "HelmRepository"},
 		{source.Group, "", "PkgRepository"},
@@ -99,7 +99,7 @@ func TestEventSpelling(t *testing.T) {
 	}
 }
 
-// Texts of any length and content come out bounded, printable and without credentials.
+// Messages of any length and content become bounded, printable and free of credentials.
 func TestMessagesArePresentable(t *testing.T) {
 	r := newFixture(t)
 	text := "get https://user:hunter2@git.example.org/x?sig=hunter3: \x1b[31mno\n\xff token hunter4 " + strings.Repeat("é", 30000)
@@ -135,7 +135,7 @@ func TestStatic(t *testing.T) {
 	}
 }
 
-// The URLs in a status follow the address of the store and the version of the document.
+// The URLs in a status change with the address of the store and the version of the document.
 func TestReaddress(t *testing.T) {
 	r := newFixture(t)
 	beta := func() *source.GitRepository {
@@ -199,7 +199,7 @@ func TestLostArtifact(t *testing.T) {
 	testenv.Equal(t, r.reasons(), "info/NewArtifact", "events")
 }
 
-// A saved status that cannot be read is announced, and made again.
+// A saved status that cannot be read is reported by an event and written again.
 func TestUnreadableStatus(t *testing.T) {
 	r := newFixture(t)
 	r.run(repository(), at(revision1), source.Stored)
@@ -217,7 +217,7 @@ func TestPruneFails(t *testing.T) {
 	emit := r.Emit
 	r.Emit = func(e source.Event) {
 		emit(e)
-		if e.Reason == "NewArtifact" { // the artifacts turn into something that cannot be listed
+		if e.Reason == "NewArtifact" { // from here on, the artifacts cannot be listed
 			if err := errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)); err != nil {
 				t.Error(err)
 			}
@@ -227,7 +227,7 @@ func TestPruneFails(t *testing.T) {
 	testenv.Equal(t, r.reasons(), "info/NewArtifact error/GarbageCollectionFailed", "events")
 }
 
-// headgate's own annotation counts before the reference's.
+// headgate's own annotation takes precedence over the reference's.
 func TestRequests(t *testing.T) {
 	r := newFixture(t)
 	g := repository()
@@ -236,7 +236,7 @@ func TestRequests(t *testing.T) {
 	testenv.Equal(t, g.Status.LastHandledReconcileAt, "2", "lastHandledReconcileAt")
 }
 
-// A reconciler without ledger, clock and listener keeps the status in the object alone.
+// A reconciler without ledger, clock and Emit keeps the status only in the object.
 func TestBareReconciler(t *testing.T) {
 	r := source.Reconciler{Store: newFixture(t).Store}
 	g := repository()
@@ -251,8 +251,8 @@ func TestBareReconciler(t *testing.T) {
 	}
 }
 
-// A minimalObject is what a kind outside this package may be: without words,
-// without a status of its own.
+// A minimalObject is a minimal kind of another package: without words and without a status of its
+// own.
 type minimalObject struct {
 	source.Header
 	common source.Status
@@ -284,7 +284,7 @@ func TestMinimalKind(t *testing.T) {
 	testenv.Equal(t, obj.Artifact().Revision, revision1, "artifact")
 }
 
-// A retryAfterError is an error of an upstream that says when it can be asked again.
+// A retryAfterError is an error of an upstream that says when to retry.
 type retryAfterError time.Duration
 
 func (retryAfterError) Error() string               { return "busy" }
@@ -298,7 +298,7 @@ func TestRetryAfter(t *testing.T) {
 		{retryAfterError(10 * time.Minute), 10 * time.Minute},
 		{retryAfterError(time.Millisecond), 750 * time.Millisecond},
 		{retryAfterError(-time.Hour), 750 * time.Millisecond},
-		{retryAfterError(24 * time.Hour), time.Hour}, // the interval
+		{retryAfterError(24 * time.Hour), time.Hour}, // limited to the interval
 		{fmt.Errorf("list: %w", retryAfterError(time.Minute)), time.Minute},
 		{fmt.Errorf("%w: %w", source.ErrWaiting, retryAfterError(time.Minute)), 30 * time.Second},
 		{fmt.Errorf("%w: %w", source.ErrInvalid, retryAfterError(time.Minute)), 0},

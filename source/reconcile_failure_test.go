@@ -84,7 +84,7 @@ func TestStorageFailures(t *testing.T) {
 	}
 }
 
-// A run that gets no lock keeps the artifact of the status.
+// A run that cannot acquire the lock keeps the artifact of the status.
 func TestLockFailureKeepsArtifact(t *testing.T) {
 	r := newFixture(t)
 	g := repository()
@@ -121,7 +121,7 @@ func TestPanics(t *testing.T) {
 			}
 			temp, _ := filepath.Glob(filepath.Join(r.dir, ".store/tmp/*"))
 			testenv.Equal(t, len(temp), 0, "files left behind")
-			r.run(g, at(revision1), source.Stored) // the lock is free
+			r.run(g, at(revision1), source.Stored) // the lock was released
 		})
 	}
 }

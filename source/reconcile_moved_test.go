@@ -11,13 +11,13 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// An origin that moves on while it is fetched is resolved again at once, three
-// times in all; what was found out before does not count any more.
+// An origin that moves during a fetch is resolved again immediately, three times in total; results
+// of earlier attempts are dropped.
 func TestMoved(t *testing.T) {
 	moved := fmt.Errorf("object a: %w", source.ErrMoved)
 	for _, test := range []struct {
 		name  string
-		phase func(s *script, move func() error) // which fails when move does
+		phase func(s *script, move func() error) // must fail if move fails
 		moves int
 		want  source.Outcome
 	}{
@@ -71,7 +71,7 @@ func TestMoved(t *testing.T) {
 	}
 }
 
-// Who ends the run does not want another try.
+// A run is not repeated after its context was cancelled.
 func TestMovedAndCancelled(t *testing.T) {
 	r, from, tries := newFixture(t), at(revision1), 0
 	ctx, cancel := context.WithCancel(t.Context())

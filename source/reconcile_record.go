@@ -12,19 +12,19 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 )
 
-// unobserved is the observedGeneration of an object none of whose generations
-// was dealt with, as an API server has it (reference, section 0).
+// unobserved is the observedGeneration of an object before any of its generations was processed, as
+// in an API server (reference, section 0).
 const unobserved = -1
 
-// record writes what the run found into the status, saves it, announces it and
-// prunes what it replaced.
+// record writes the result of the run to the status, saves it, emits events and prunes superseded
+// artifacts.
 func (r *run) record(ctx context.Context, err error) (Result, error) {
 	if err != nil && ctx.Err() != nil {
 		return Result{}, fmt.Errorf("%s: interrupted: %w", r.dir, context.Cause(ctx))
 	}
 	var failed *StepError
 	errors.As(err, &failed)
-	ctx = context.WithoutCancel(ctx) // what is stored is recorded
+	ctx = context.WithoutCancel(ctx) // stored artifacts must be recorded
 	before := Clone(r.obj)
 	r.write(failed)
 	if err := r.save(ctx, failed); err != nil {
@@ -55,8 +55,8 @@ func (r *run) record(ctx context.Context, err error) (Result, error) {
 	}, nil
 }
 
-// again returns how long to wait after a failure: not less than the upstream
-// asks for, as far as that is within the interval.
+// again returns how long to wait after a failure: at least as long as the upstream asks for, but at
+// most the interval.
 func (r *run) again(failed *StepError, v verdict) time.Duration {
 	busy, told := errors.AsType[interface {
 		error
@@ -68,7 +68,7 @@ func (r *run) again(failed *StepError, v verdict) time.Duration {
 	return max(v.after, min(busy.RetryAfter(), r.obj.Interval()))
 }
 
-// digestOf returns the digest of the artifact that the status of obj names.
+// digestOf returns the digest of the artifact in the status of obj.
 func digestOf(obj Object) string {
 	if a := obj.Artifact(); a != nil {
 		return a.Digest
@@ -76,8 +76,7 @@ func digestOf(obj Object) string {
 	return ""
 }
 
-// write brings the status of the object up to date and notes the events that
-// tell of it.
+// write updates the status of the object and adds the events about it.
 func (r *run) write(failed *StepError) {
 	status, head := r.obj.Common(), r.obj.Head()
 	if r.Emit != nil {
@@ -109,10 +108,10 @@ func (r *run) write(failed *StepError) {
 	}
 }
 
-// note adds the events that tell how the run ended (reference A3).
+// note adds the events that describe how the run ended (reference A3).
 func (r *run) note(failed *StepError) {
 	before := r.obj.Common()
-	if r.lost != nil && !errors.Is(r.lost, fs.ErrNotExist) { // a volume that is new lacks all artifacts
+	if r.lost != nil && !errors.Is(r.lost, fs.ErrNotExist) { // a new volume lacks all artifacts
 		r.announce(SeverityError, "ArtifactVerificationFailed", fmt.Sprintf("artifact %s is damaged: %v", before.Artifact.Path, r.lost))
 	}
 	switch {
@@ -125,14 +124,14 @@ func (r *run) note(failed *StepError) {
 			r.announce(SeverityError, "EmptyArtifact", emptied)
 		}
 	case before.Condition(ReadyCondition).Status == "False":
-		c := r.storing()[0] // in the words in which it was stored
+		c := r.storing()[0] // the message from when it was stored
 		r.announce(SeverityInfo, c.Reason, c.Message)
 	default:
 		r.announce(SeverityTrace, "ArtifactUpToDate", fmt.Sprintf("artifact is up to date with revision '%s'", r.rev.ID))
 	}
 }
 
-// save makes the status durable, with the state that goes with it.
+// save saves the status and its state durably.
 func (r *run) save(ctx context.Context, failed *StepError) error {
 	if r.Save == nil || !r.owner {
 		return nil
@@ -142,7 +141,7 @@ func (r *run) save(ctx context.Context, failed *StepError) error {
 	}
 	save := func() error { return r.Save(ctx, r.obj, r.state) }
 	retry := r.Store.WithRoom
-	if failed != nil && errors.As(failed.Err, new(*artifact.SpaceError)) { // the cache gave all it has
+	if failed != nil && errors.As(failed.Err, new(*artifact.SpaceError)) { // the cache is empty already
 		retry = func(do func() error) error { return do() }
 	}
 	if err := retry(save); err != nil {
@@ -151,7 +150,7 @@ func (r *run) save(ctx context.Context, failed *StepError) error {
 	return nil
 }
 
-// unsaved is the failure of a run whose end could not be saved.
+// unsaved returns the failure of a run whose result could not be saved.
 func unsaved(err error, failed *StepError) *StepError {
 	if failed != nil {
 		err = fmt.Errorf("%w, after: %v", err, failed)
@@ -159,8 +158,8 @@ func unsaved(err error, failed *StepError) *StepError {
 	return &StepError{StepStore, "PatchOperationFailed", err}
 }
 
-// prune removes what the published artifact replaced, or all there is of an
-// object that has none any more. What it cannot remove costs space and nothing else.
+// prune removes superseded artifacts, or everything of an object that has no artifact any more.
+// Failures only cost space.
 func (r *run) prune() {
 	var err error
 	switch {
@@ -176,7 +175,7 @@ func (r *run) prune() {
 	}
 }
 
-// now is the time that status and events carry: whole seconds, UTC.
+// now returns the time for status and events: whole seconds, UTC.
 func (r *run) now() time.Time {
 	now := time.Now
 	if r.Now != nil {
@@ -185,8 +184,8 @@ func (r *run) now() time.Time {
 	return now().UTC().Truncate(time.Second)
 }
 
-// statusOf returns the status of obj: the field Status of the struct that
-// every kind is, or else the part that all kinds have.
+// statusOf returns the status of obj: the field Status of the struct of its kind, or else the
+// common part.
 func statusOf(obj Object) reflect.Value {
 	if status := reflect.ValueOf(obj).Elem().FieldByName("Status"); status.IsValid() {
 		return status

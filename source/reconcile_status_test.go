@@ -15,7 +15,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// The settled object of reference A20.
+// The settled object in reference A20.
 func TestSettledStatus(t *testing.T) {
 	r := newFixture(t)
 	g := repository()
@@ -60,8 +60,8 @@ func TestSettledStatus(t *testing.T) {
 	testenv.Equal(t, string(got), want, "status")
 }
 
-// A life goes through the states of an object, one run a row. Each row starts
-// from what the row before has saved.
+// TestConditions takes an object through its states, one run per row. Each row starts from the
+// status that the previous row saved.
 func TestConditions(t *testing.T) {
 	plain := func(*source.GitRepository) {}
 	verified := func(g *source.GitRepository) {
@@ -104,7 +104,7 @@ func TestConditions(t *testing.T) {
 		from    *script
 		outcome source.Outcome
 		want    string // conditions
-		message string // of Reconciling, when there is one
+		message string // of Reconciling, if present
 		events  string
 	}{
 		{"first failure", plain, fails(fs.ErrNotExist), source.Failed,

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A script is an origin and its content, each step of which a test may replace.
+// A script is an origin and its content; a test may replace each step.
 type script struct {
 	rev     source.Revision
 	resolve func(context.Context) error
@@ -22,7 +22,7 @@ type script struct {
 	verify  func() (source.Verification, error)
 	write   func(io.Writer) (source.Report, error)
 	secrets []string
-	last    source.State // as given to Resolve
+	last    source.State // passed to Resolve
 	next    source.State
 	closed  int
 }
@@ -63,18 +63,18 @@ func (s *script) WriteTo(_ context.Context, w io.Writer) (source.Report, error) 
 func (s *script) Close() error      { s.closed++; return nil }
 func (s *script) Secrets() []string { return s.secrets }
 
-// at returns a script that is at a revision.
+// at returns a script whose current revision is id.
 func at(id string) *script {
 	_, hex, _ := strings.Cut(id, ":")
 	return &script{rev: source.Revision{ID: id, File: hex + ".tar.gz"}}
 }
 
-// fails returns a script whose revision cannot be resolved.
+// fails returns a script whose Resolve fails.
 func fails(err error) *script {
 	return &script{resolve: func(context.Context) error { return err }}
 }
 
-// A fixture is a reconciler whose every effect can be seen.
+// A fixture is a reconciler that records its effects.
 type fixture struct {
 	*source.Reconciler
 	t      *testing.T
@@ -98,7 +98,7 @@ func newFixture(t *testing.T) *fixture {
 	return r
 }
 
-// run reconciles obj and demands the outcome; each run comes a minute after the one before.
+// run reconciles obj and requires the outcome; each run is a minute after the previous one.
 func (r *fixture) run(obj source.Object, from source.Origin, want source.Outcome) error {
 	r.t.Helper()
 	r.events, r.clock = nil, r.clock.Add(time.Minute)
@@ -133,7 +133,7 @@ const (
 	revision2 = "main@sha1:89abcdef0123456789abcdef0123456789abcdef"
 )
 
-// Saved before announced, announced before pruned.
+// The status is saved before events are emitted, and events are emitted before pruning.
 func TestOrder(t *testing.T) {
 	r := newFixture(t)
 	r.run(repository(), at(revision1), source.Stored)
@@ -152,7 +152,7 @@ func TestOrder(t *testing.T) {
 	}
 	r.Emit = func(e source.Event) {
 		steps = append(steps, e.Reason+" with old "+old())
-		r.clock = r.clock.Add(time.Second) // so that the old one is out of date
+		r.clock = r.clock.Add(time.Second) // so that the old one expires
 		emit(e)
 	}
 	r.run(repository(), at(revision2), source.Stored)
@@ -161,7 +161,7 @@ func TestOrder(t *testing.T) {
 	testenv.Equal(t, steps, want, "steps")
 }
 
-// What is saved with a status goes with it: a failed run keeps the state of the last good one.
+// The state belongs to the saved status: a failed run keeps the state of the last successful one.
 func TestState(t *testing.T) {
 	r := newFixture(t)
 	first := at(revision1)

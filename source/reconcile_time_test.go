@@ -31,13 +31,13 @@ func TestTimeouts(t *testing.T) {
 	}
 	r := newFixture(t)
 	g := repository()
-	g.Spec.Timeout = 0 // no limit but the origin's own
+	g.Spec.Timeout = 0 // only the origin's own limit
 	if err := r.run(g, fails(context.DeadlineExceeded), source.Failed); strings.Contains(err.Error(), "spec.timeout") {
 		t.Errorf("error %v", err)
 	}
 }
 
-// The end of the caller's context is recorded nowhere, whatever the run was doing.
+// A run whose caller's context ends records nothing, whatever it was doing.
 func TestCancellation(t *testing.T) {
 	r := newFixture(t)
 	r.run(repository(), at(revision1), source.Stored)

@@ -14,16 +14,16 @@ import (
 	"github.com/headgate-io/headgate/internal/document"
 )
 
-// maxSecret is the size in bytes of one key, and of one Secret document, as an
-// API server has it.
+// maxSecret is the maximum size in bytes of one key, and of one Secret document, as in an API
+// server.
 const maxSecret = 1 << 20
 
-// A missing is the error about a secret that a place does not have, or has in a
-// form that cannot be used: another place may have it.
+// A missing is the error for a secret that a place does not have, or has in an unusable form:
+// another place may have it.
 type missing struct {
 	what     string   // for example secret apps/git-auth
-	tried    []string // why each place has none
-	unusable error    // what is wrong with the one that a place has
+	tried    []string // why each place does not have it
+	unusable error    // the defect of the secret in a place that has it
 }
 
 func (m *missing) Error() string {
@@ -33,7 +33,7 @@ func (m *missing) Error() string {
 	return m.what + " does not exist: " + strings.Join(m.tried, "; ")
 }
 
-// Is makes it an [fs.ErrNotExist] if no place has one.
+// Is makes a missing match [fs.ErrNotExist] if no place has the secret.
 func (m *missing) Is(target error) bool { return target == fs.ErrNotExist && m.unusable == nil }
 
 func secretNamed(namespace, name string) string  { return "secret " + namespace + "/" + name }
@@ -47,7 +47,7 @@ func (s *Set) Secret(_ context.Context, namespace, name string) (Secret, error) 
 	return Secret{}, s.lacks("Secret/"+namespace+"/"+name, secretNamed(namespace, name))
 }
 
-// lacks returns the error of a look-up that found nothing usable.
+// lacks returns the error of a look-up without a usable result.
 func (s *Set) lacks(key, what string) error {
 	switch err := s.unusable[key].(type) {
 	case nil:
@@ -64,10 +64,9 @@ func (s *Set) PullSecrets(ctx context.Context, namespace, serviceAccount string)
 	return chain{s}.PullSecrets(ctx, namespace, serviceAccount)
 }
 
-// Chain returns the secrets of several places: the first that has a secret
-// gives all of it. Errors other than [fs.ErrNotExist] end the search. After an
-// encrypted document, an empty directory or empty variables it goes on, and they
-// are the error when no other place has the secret. The secrets that a
+// Chain combines several places: the first that has a secret provides all of it. Errors other than
+// [fs.ErrNotExist] end the search. An encrypted document, an empty directory or empty variables do
+// not end it; they become the error if no other place has the secret. The secrets that a
 // ServiceAccount document names are looked up in all places.
 func Chain(places ...Secrets) Secrets { return chain(places) }
 
@@ -108,7 +107,7 @@ func (c chain) PullSecrets(ctx context.Context, namespace, serviceAccount string
 	return secrets, err
 }
 
-// first asks one place after the other until one has what is asked for.
+// first calls ask for one place after the other until one succeeds.
 func (c chain) first(what string, ask func(Secrets) error) error {
 	all := &missing{what: what}
 	for _, s := range c {
@@ -132,7 +131,7 @@ func (c chain) first(what string, ask func(Secrets) error) error {
 	return all
 }
 
-// typeOf returns the type of a secret that says none.
+// typeOf returns the type of a secret without an explicit type.
 func typeOf(data map[string][]byte) string {
 	if _, found := data[".dockerconfigjson"]; found {
 		return "kubernetes.io/dockerconfigjson"
@@ -140,15 +139,14 @@ func typeOf(data map[string][]byte) string {
 	return opaque
 }
 
-// DirSecrets returns the secrets in a directory of files: the value of a key is
-// the content of NAMESPACE/NAME/KEY or else, whatever the namespace,
-// NAME/KEY. It reads what Kubernetes mounts: links may lead anywhere within
-// dir, and names that begin with ".." are passed over. One newline after a
-// value of a single line is dropped. A value is limited to 1 MiB.
+// DirSecrets returns the secrets in a directory of files. The value of a key is the content of
+// NAMESPACE/NAME/KEY or else, in any namespace, NAME/KEY. It supports directories mounted by
+// Kubernetes: links may lead anywhere within dir, and names that begin with ".." are skipped. One
+// newline after a value of a single line is removed. A value may have at most 1 MiB.
 //
-// What is there and cannot be read, such as a file NAME where a directory
-// belongs, is an error that is no [fs.ErrNotExist]. The directory is opened for
-// each secret. It has no service accounts.
+// A file that exists but cannot be read, or a file NAME instead of a directory, is an error that
+// does not match [fs.ErrNotExist]. The directory is opened for each secret. It has no service
+// accounts.
 func DirSecrets(dir string) Secrets { return dirSecrets(dir) }
 
 type dirSecrets string
@@ -189,7 +187,7 @@ func (d dirSecrets) PullSecrets(_ context.Context, namespace, serviceAccount str
 
 var errNoKeys = errors.New("is empty: write a file for each key")
 
-// readKeys reads the files in dir; no such directory holds none.
+// readKeys reads the files in dir; it returns nil if dir does not exist.
 func readKeys(root *os.Root, dir string) (map[string][]byte, error) {
 	info, err := lookAt(root, dir)
 	if info == nil || err != nil {
@@ -228,7 +226,7 @@ func readKeys(root *os.Root, dir string) (map[string][]byte, error) {
 	return data, nil
 }
 
-// lookAt returns what is at name, nil when nothing is. A link to nothing is an error.
+// lookAt returns information about name, or nil if it does not exist. A dangling link is an error.
 func lookAt(root *os.Root, name string) (fs.FileInfo, error) {
 	info, err := root.Stat(name)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -240,7 +238,7 @@ func lookAt(root *os.Root, name string) (fs.FileInfo, error) {
 	return nil, nil
 }
 
-// trimLine drops the newline after a single line, which editors and echo add.
+// trimLine removes the newline after a single line, which editors and echo add.
 func trimLine(value []byte) []byte {
 	if i := bytes.IndexByte(value, '\n'); i >= 0 && i == len(value)-1 {
 		return bytes.TrimSuffix(value[:i], []byte("\r"))
@@ -248,11 +246,11 @@ func trimLine(value []byte) []byte {
 	return value
 }
 
-// EnvPrefix begins the names of the variables that [EnvSecrets] reads.
+// EnvPrefix is the prefix of the variables that [EnvSecrets] reads.
 const EnvPrefix = "HEADGATE_SECRET_"
 
-// envKeys are the keys that are looked for in the environment, which cannot
-// be listed: those of the specification and of reference A9 to A14.
+// envKeys are the keys that EnvSecrets looks up, because the environment cannot be listed: the keys
+// in the specification and in reference A9 to A14.
 var envKeys = []string{
 	"username", "password", "bearerToken", // http, tokens
 	"identity", "identity.pub", "known_hosts", // ssh
@@ -267,21 +265,21 @@ var envKeys = []string{
 	"cosign.pub", "trusted_root.json", "trustpolicy.json", // signatures
 }
 
-// EnvSecrets returns the secrets in environment variables, read through
-// lookup, for example [os.LookupEnv]. The value of a key is in
+// EnvSecrets returns the secrets in environment variables, which it reads with lookup, for example
+// [os.LookupEnv]. The value of a key is in
 //
 //	HEADGATE_SECRET_<NAME>_<KEY>
 //
-// whatever the namespace, NAME and KEY in upper case with every run of other
-// characters than letters and digits replaced by one "_" and none at the ends:
-// password of git-auth is HEADGATE_SECRET_GIT_AUTH_PASSWORD, .dockerconfigjson
-// of regcred is HEADGATE_SECRET_REGCRED_DOCKERCONFIGJSON.
+// in any namespace. NAME and KEY are in upper case; each run of characters other than letters and
+// digits is replaced by one "_", with none at the ends. For example, password of git-auth is
+// HEADGATE_SECRET_GIT_AUTH_PASSWORD, and .dockerconfigjson of regcred is
+// HEADGATE_SECRET_REGCRED_DOCKERCONFIGJSON.
 //
-// The environment cannot be searched, so the keys that headgate knows are
-// tried. HEADGATE_SECRET_<NAME>_KEYS names further ones, separated by commas:
-// "alice.asc,bob.sshpub". An empty variable counts as none; a secret whose
-// variables are all empty, or of which there is but the one with KEYS, is an
-// error that is no [fs.ErrNotExist]. There are no service accounts.
+// The environment cannot be searched, so EnvSecrets tries the keys that headgate knows.
+// HEADGATE_SECRET_<NAME>_KEYS names further keys, separated by commas: "alice.asc,bob.sshpub". An
+// empty variable counts as missing. If all variables of a secret are empty, or if only the variable
+// with KEYS is set, that is an error that does not match [fs.ErrNotExist]. There are no service
+// accounts.
 func EnvSecrets(lookup func(string) (string, bool)) Secrets { return envSecrets(lookup) }
 
 type envSecrets func(string) (string, bool)
@@ -322,7 +320,7 @@ func (e envSecrets) PullSecrets(_ context.Context, namespace, serviceAccount str
 	return nil, &missing{what: accountNamed(namespace, serviceAccount), tried: []string{"the environment has none"}}
 }
 
-// envName returns a name as it is part of the name of a variable.
+// envName returns a name in the form used in names of variables.
 func envName(name string) string {
 	parts := strings.FieldsFunc(strings.ToUpper(name), func(r rune) bool {
 		return (r < 'A' || r > 'Z') && (r < '0' || r > '9')

@@ -85,8 +85,7 @@ func TestDocumentSecrets(t *testing.T) {
 	}
 }
 
-// TestDefectiveDocuments asks for what documents hold and cannot be used, and
-// for one of two that can.
+// TestDefectiveDocuments looks up secrets in unusable documents, and one of two usable documents.
 func TestDefectiveDocuments(t *testing.T) {
 	var s, other source.Set
 	err := other.Decode("a.yaml", strings.NewReader(`apiVersion: v1
@@ -153,7 +152,7 @@ func TestLargeSecretDocument(t *testing.T) {
 	}
 }
 
-// write writes files below dir, making directories.
+// write writes files below dir and creates directories.
 func write(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
@@ -228,7 +227,8 @@ func texts(s source.Secret) map[string]string {
 	return out
 }
 
-// TestMountedSecrets reads a secret as Kubernetes mounts it, and links that lead elsewhere.
+// TestMountedSecrets reads a secret in the form in which Kubernetes mounts it, and links that lead
+// elsewhere.
 func TestMountedSecrets(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.Rename(mounted(t, map[string]string{"token": "abc", ".dockerconfigjson": "{}"}), filepath.Join(dir, "auth")))
@@ -302,7 +302,7 @@ func TestEnvSecrets(t *testing.T) {
 	testenv.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-// faulty is a place that cannot be read.
+// faulty is a place that fails.
 type faulty struct{ err error }
 
 func (f faulty) Secret(context.Context, string, string) (source.Secret, error) {
@@ -338,7 +338,8 @@ func TestChain(t *testing.T) {
 	}
 	_, err = all.PullSecrets(ctx, "apps", "none")
 	testenv.ErrorIs(t, err, fs.ErrNotExist)
-	// A service account whose secret is missing is not looked for elsewhere.
+	// If the secret of a service account is missing, the service account is not looked up
+	// elsewhere.
 	_, err = source.Chain(set, faulty{fs.ErrPermission}).PullSecrets(ctx, "apps", "mixed")
 	testenv.ErrorIs(t, err, fs.ErrPermission)
 	_, err = source.Chain(set, env).PullSecrets(ctx, "apps", "mixed")

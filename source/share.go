@@ -13,59 +13,57 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 )
 
-// Bounds of the answers that a Share keeps.
+// Limits of the answers that a Share keeps.
 const (
 	maxAnswers     = 4096
 	maxAnswerAge   = 10 * time.Minute
-	maxAnswerBytes = 16 << 20 // of all answers, as far as they tell
+	maxAnswerBytes = 16 << 20 // bytes of all answers with a known size
 	maxAnswer      = 1 << 20  // of one answer
-	leastAnswer    = 1 << 10  // bytes of an answer that does not tell
+	leastAnswer    = 1 << 10  // assumed bytes of an answer without a known size
 )
 
-// A Share lets origins that ask an upstream the same question at about the
-// same time use one answer. The zero value is ready to use; with a nil Share each
-// caller asks for itself. It is safe for concurrent use.
+// A Share lets origins that send the same request to an upstream at about the same time use one
+// answer. The zero value is ready to use. With a nil Share, each caller sends its own request. It
+// is safe for concurrent use.
 //
-// What it keeps is bounded: 4096 answers of 1 MiB at most, 16 MiB of all, for
-// 10 minutes. An answer that has a method Weight() int64 tells its bytes; a
-// heavier one is given to the callers that wait for it, and not kept.
+// A Share keeps a limited number of answers: at most 4096 of at most 1 MiB each, 16 MiB in total,
+// for 10 minutes. An answer may have a method Weight() int64 that returns its size in bytes. An
+// answer of more than 1 MiB is returned to the waiting callers, but not kept.
 type Share struct {
 	mu    sync.Mutex
-	known map[shareKey]*answer // the last one begun of each question, under way or kept
-	since time.Time            // when the first of those that are kept came
-	bytes int64                // of those that are kept
+	known map[shareKey]*answer // the latest answer for each key, pending or kept
+	since time.Time            // start of the current period of keeping answers
+	bytes int64                // size of the kept answers
 
-	asked, shared atomic.Int64 // calls of Do by whose answer they got
+	asked, shared atomic.Int64 // number of calls of Do that got their own answer, or that of another call
 }
 
-// A shareKey is the hash of a key, which may be long, or made of what is secret.
+// A shareKey is the hash of a key, which may be long or derived from secrets.
 type shareKey [sha256.Size]byte
 
-// An answer is one that is kept, or a question under way.
+// An answer is a kept answer or a pending request.
 type answer struct {
 	begun    time.Time
-	deadline time.Time // of the caller that asks; zero if it has none
+	deadline time.Time // of the caller that runs ask; zero if there is none
 	cancel   context.CancelCauseFunc
 	waiters  int           // guarded by the mutex of the Share
-	done     chan struct{} // closed when there is an answer; what follows does not change then
+	done     chan struct{} // closed when the answer is complete; the fields below do not change afterwards
 
 	value any
 	err   error
-	cut   bool // it ended because the time of a caller was up, or all callers left
+	cut   bool // it ended because a caller's deadline passed or all callers left
 }
 
-// Do returns the answer to a question: the one that another caller is about to
-// get or has got, when it began to ask no earlier than since, or else that of
-// ask. The key says what is asked, of which upstream, and with which credentials.
-// A caller must not change an answer.
+// Do returns the result of ask, or that of another call with the same key whose ask began no
+// earlier than since, even if it is still running. The key must identify the request, the upstream
+// and the credentials. Callers must not modify the result.
 //
-// Errors are answers too, except that a caller whose ctx has not ended is never
-// told of the end of another's: it asks again. A panic of ask is a *[PanicError]
-// for all.
+// Errors are shared too, except that a caller whose ctx has not ended never gets the end of another
+// caller's ctx: it calls ask again. If ask panics, all callers get a *[PanicError].
 //
-// The context of ask has the values and the deadline of the caller that asks, and
-// ends when no caller waits any more. A caller whose ctx ends gets its cause at
-// once; the last one when ask has returned.
+// The context of ask has the values and the deadline of the caller that runs it, and ends when no
+// caller waits any more. A caller whose ctx ends gets its cause immediately; the last one waits
+// until ask has returned.
 func (s *Share) Do(ctx context.Context, key string, since time.Time, ask func(context.Context) (any, error)) (any, error) {
 	if s == nil {
 		return ask(ctx)
@@ -92,14 +90,13 @@ func (s *Share) Do(ctx context.Context, key string, since time.Time, ask func(co
 	}
 }
 
-// Counts returns how many callers of Do got the answer to a question of their
-// own, and how many got that of another.
+// Counts returns how many calls of Do got their own answer, and how many got that of another call.
 func (s *Share) Counts() (asked, shared int64) {
 	return s.asked.Load(), s.shared.Load()
 }
 
-// join returns an answer, or a question under way, that was begun no earlier
-// than since; own tells that this call began it.
+// join returns a kept or pending answer that was begun no earlier than since, or begins one; own
+// reports whether this call began it.
 func (s *Share) join(ctx context.Context, q shareKey, since time.Time, ask func(context.Context) (any, error)) (a *answer, own bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +113,7 @@ func (s *Share) join(ctx context.Context, q shareKey, since time.Time, ask func(
 	return a, true
 }
 
-// An askContext tells a deadline at which it does not end: others may still wait.
+// An askContext returns a deadline at which it does not end, because other callers may still wait.
 type askContext struct {
 	context.Context
 	deadline time.Time
@@ -124,7 +121,7 @@ type askContext struct {
 
 func (c askContext) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }
 
-// run gets the answer from ask, which may also panic or end the goroutine.
+// run gets the answer from ask, which may also panic or call runtime.Goexit.
 func (s *Share) run(ctx context.Context, q shareKey, a *answer, ask func(context.Context) (any, error)) {
 	value, err := any(nil), errors.New("the question was given up")
 	defer func() {
@@ -136,7 +133,7 @@ func (s *Share) run(ctx context.Context, q shareKey, a *answer, ask func(context
 	value, err = ask(ctx)
 }
 
-// end hands the answer to the callers that wait, and keeps it for others.
+// end returns the answer to the waiting callers, and keeps it for others.
 func (s *Share) end(ctx context.Context, q shareKey, a *answer, value any, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,7 +141,7 @@ func (s *Share) end(ctx context.Context, q shareKey, a *answer, value any, err e
 	a.value, a.err = value, err
 	a.cut = over && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 	weight := int64(leastAnswer)
-	if w, ok := value.(interface{ Weight() int64 }); ok && err == nil { // the value of a failure may be a nil pointer
+	if w, ok := value.(interface{ Weight() int64 }); ok && err == nil { // after a failure, the value may be a nil pointer
 		weight = max(weight, w.Weight())
 	}
 	if keep := ctx.Err() == nil && !a.cut && weight <= maxAnswer; s.known[q] == a && !keep {
@@ -153,12 +150,12 @@ func (s *Share) end(ctx context.Context, q shareKey, a *answer, value any, err e
 		s.bytes += weight
 	}
 	a.cancel(nil)
-	a.cancel = nil // it holds the values of the context
+	a.cancel = nil // releases the values of the context
 	close(a.done)
 	s.trim()
 }
 
-// trim forgets the answers that are kept if they are too many or too old.
+// trim deletes all kept answers if they are too many, too large or too old.
 func (s *Share) trim() {
 	now := time.Now()
 	if s.known != nil && now.Sub(s.since) < maxAnswerAge && len(s.known) < maxAnswers && s.bytes <= maxAnswerBytes-maxAnswer {
@@ -173,7 +170,8 @@ func (s *Share) trim() {
 	s.known, s.since, s.bytes = underWay, now, 0
 }
 
-// leave is called for a caller whose ctx has ended. The last one ends the asking.
+// leave removes a caller whose ctx has ended. The last one cancels the request and waits for its
+// end.
 func (s *Share) leave(ctx context.Context, q shareKey, a *answer) {
 	s.mu.Lock()
 	a.waiters--
@@ -190,8 +188,8 @@ func (s *Share) leave(ctx context.Context, q shareKey, a *answer) {
 	}
 }
 
-// Archives lets objects that are made of the same artifacts read them once. The zero
-// value is ready to use. It is safe for concurrent use.
+// Archives lets objects that use the same artifacts read them only once. The zero value is ready to
+// use. It is safe for concurrent use.
 type Archives struct {
 	mu   sync.Mutex
 	open map[string]*openArchive // by digest
@@ -203,10 +201,10 @@ type openArchive struct {
 	users   int
 }
 
-// linger is how long an archive that has no user stays open.
+// linger is how long an unused archive stays open.
 const linger = 5 * time.Second
 
-// Open is [OpenArchive]. Release, which is never nil, is called in the place of Close.
+// Open is [OpenArchive], but the caller calls release, which is never nil, instead of Close.
 func (s *Archives) Open(ctx context.Context, from Sources, a artifact.Artifact, l artifact.Limits) (tree *artifact.Tree, release func(), err error) {
 	o := s.use(a.Digest)
 	o.reading.Lock()
@@ -230,7 +228,7 @@ func (s *Archives) use(digest string) *openArchive {
 	return o
 }
 
-// release ends what use began.
+// release removes a user that use added.
 func (s *Archives) release(digest string, o *openArchive) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,7 +237,7 @@ func (s *Archives) release(digest string, o *openArchive) {
 	}
 }
 
-// close closes an archive that has no user.
+// close closes an archive that has no users.
 func (s *Archives) close(digest string, o *openArchive) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -251,7 +249,7 @@ func (s *Archives) close(digest string, o *openArchive) {
 	}
 }
 
-// Close closes the archives that have no user.
+// Close closes all archives that have no users.
 func (s *Archives) Close() {
 	s.mu.Lock()
 	all := maps.Clone(s.open)

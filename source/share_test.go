@@ -19,7 +19,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// An upstream counts what it is asked, and answers with the number of the request.
+// An upstream counts requests and answers each with its number.
 type upstream struct {
 	mu    sync.Mutex
 	asked int
@@ -40,7 +40,7 @@ func (u *upstream) ask(ctx context.Context) (any, error) {
 	}
 }
 
-// together has n callers ask at once, and returns their answers.
+// together runs do n times concurrently and returns the answers.
 func together(n int, do func(i int) (any, error)) (values []any, errs []error) {
 	values, errs = make([]any, n), make([]error, n)
 	var all sync.WaitGroup
@@ -57,7 +57,7 @@ func TestShareAsksOnce(t *testing.T) {
 		u := &upstream{takes: time.Second}
 		since := time.Now()
 		values, errs := together(50, func(i int) (any, error) {
-			time.Sleep(time.Duration(i) * 100 * time.Millisecond) // the last ones when the answer is there
+			time.Sleep(time.Duration(i) * 100 * time.Millisecond) // the last ones after the answer is complete
 			return s.Do(t.Context(), "q", since, u.ask)
 		})
 		if u.asked != 1 || slices.ContainsFunc(values, func(v any) bool { return v != 1 }) || errors.Join(errs...) != nil {
@@ -69,8 +69,7 @@ func TestShareAsksOnce(t *testing.T) {
 	})
 }
 
-// An answer counts when it was begun to be asked for at since or later: not
-// when it came later.
+// An answer counts if its request began at since or later, not if only the answer came later.
 func TestShareSince(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s source.Share
@@ -84,18 +83,18 @@ func TestShareSince(t *testing.T) {
 			{0, 0, 1},
 			{time.Second, -time.Hour, 1},
 			{2 * time.Second, 0, 1},
-			{3 * time.Second, time.Nanosecond, 2},  // as after a push: the answer under way may be too old
-			{4 * time.Second, 3 * time.Second, 2},  // another caller waits for that one
-			{5 * time.Second, 0, 2},                // two are under way, the newest counts
-			{14 * time.Second, 3 * time.Second, 2}, // it has come
+			{3 * time.Second, time.Nanosecond, 2},  // as after a push: the pending answer may be too old
+			{4 * time.Second, 3 * time.Second, 2},  // another caller waits for it
+			{5 * time.Second, 0, 2},                // two are pending, the newest counts
+			{14 * time.Second, 3 * time.Second, 2}, // it is complete
 			{15 * time.Second, 0, 2},
-			{16 * time.Second, 3*time.Second + 1, 3},    // a third
+			{16 * time.Second, 3*time.Second + 1, 3},    // a third request
 			{30 * time.Second, 16 * time.Second, 3},     // which took long
 			{31 * time.Second, 31 * time.Second, 4},     // now
-			{50 * time.Second, 31*time.Second + 1, 5},   // too old by a nanosecond
-			{time.Hour, 50 * time.Second, 6},            // nothing is kept for so long
-			{2 * time.Hour, 0, 7},                       // whatever since says
-			{2*time.Hour + time.Minute, time.Second, 7}, // for a while it is
+			{50 * time.Second, 31*time.Second + 1, 5},   // one nanosecond too old
+			{time.Hour, 50 * time.Second, 6},            // answers are not kept that long
+			{2 * time.Hour, 0, 7},                       // for any since
+			{2*time.Hour + time.Minute, time.Second, 7}, // but it is kept for a while
 		} {
 			all.Go(func() {
 				time.Sleep(test.after)
@@ -123,7 +122,7 @@ func TestShareSharesErrors(t *testing.T) {
 	})
 }
 
-// Who leaves takes nobody along, not even the one who asked first.
+// A caller that gives up does not cancel the request for the others, even if it started it.
 func TestShareCallerLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s source.Share
@@ -148,7 +147,8 @@ func TestShareCallerLeaves(t *testing.T) {
 	})
 }
 
-// What nobody waits for ends, before the last one is back, and counts for nobody.
+// A request that no caller waits for is cancelled before the last caller returns, and its answer is
+// not used.
 func TestShareEndsWithTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s source.Share
@@ -156,7 +156,7 @@ func TestShareEndsWithTheLast(t *testing.T) {
 		ask := func(ctx context.Context) (any, error) {
 			asked++
 			<-ctx.Done()
-			time.Sleep(time.Second) // to tidy up
+			time.Sleep(time.Second) // clean up
 			ended = true
 			return "late", context.Cause(ctx)
 		}
@@ -174,7 +174,7 @@ func TestShareEndsWithTheLast(t *testing.T) {
 	})
 }
 
-// Ask is told when its caller has to have an answer, so that it begins no pause that it cannot end.
+// ask gets the deadline of its caller, so that it does not begin a pause that would outlast it.
 func TestShareDeadline(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
@@ -189,7 +189,7 @@ func TestShareDeadline(t *testing.T) {
 	}
 }
 
-// A time limit that is nobody's own is an answer.
+// A timeout that is not that of a caller's context is an answer.
 func TestShareOwnTimeLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s source.Share
@@ -227,8 +227,8 @@ func TestSharePanic(t *testing.T) {
 	}
 }
 
-// A given answer tells which question it is of, and when it was begun to be asked
-// for. It may also be an error, or what a panic is about.
+// A given answer has the key and the start of its request. It may also be used as an error or as
+// the value of a panic.
 type given struct {
 	key   string
 	begun time.Time
@@ -238,9 +238,9 @@ func (g *given) Error() string { return "refused: " + g.key }
 
 var errLeft = errors.New("left")
 
-// Whatever callers do: each gets an answer to its own question, asked for no
-// earlier than it wants, or the end of its own context and no other, in time; and
-// nothing goes on when all have left.
+// Whatever callers do, each gets an answer to its own request that began no earlier than it
+// requires, or the end of its own context and no other, in time. No request continues after all
+// callers have left.
 func TestShareRandomCallers(t *testing.T) {
 	for seed := range uint64(60) {
 		synctest.Test(t, func(t *testing.T) {
@@ -268,20 +268,20 @@ func TestShareRandomCallers(t *testing.T) {
 	}
 }
 
-// A shareCaller is what one caller does.
+// A shareCaller describes the behavior of one caller.
 type shareCaller struct {
 	key           string
-	arrives, back time.Duration // and what it takes may be asked for that much earlier
-	takes         time.Duration // until there is an answer, should it be the one who asks
-	how           int           // this answer comes
-	patience      time.Duration // 0 for any
-	leaves        bool          // when that is over, as one who is cancelled
+	arrives, back time.Duration // since is back before arrives
+	takes         time.Duration // duration of ask, if this caller runs it
+	how           int           // outcome of ask
+	patience      time.Duration // 0: unlimited
+	leaves        bool          // it is cancelled after patience; otherwise patience is a timeout
 }
 
 type shareWitness struct {
 	*testing.T
 	share    source.Share
-	underWay atomic.Int64 // questions that are asked
+	underWay atomic.Int64 // running calls of ask
 }
 
 func (w *shareWitness) call(c shareCaller) {
@@ -317,7 +317,7 @@ func (w *shareWitness) ask(ctx context.Context, c shareCaller) (any, error) {
 	w.underWay.Add(1)
 	defer w.underWay.Add(-1)
 	answer, takes := &given{c.key, time.Now()}, c.takes
-	if deadline, ok := ctx.Deadline(); ok && c.how == 0 { // as a dialer does
+	if deadline, ok := ctx.Deadline(); ok && c.how == 0 { // like a dialer
 		takes = min(takes, time.Until(deadline))
 	}
 	select {
@@ -336,7 +336,7 @@ func (w *shareWitness) ask(ctx context.Context, c shareCaller) (any, error) {
 	return answer, nil
 }
 
-// Nil is for programs of one object.
+// A nil Share is for programs with a single object.
 func TestShareNil(t *testing.T) {
 	var s *source.Share
 	u := &upstream{}
@@ -347,25 +347,25 @@ func TestShareNil(t *testing.T) {
 	}
 }
 
-// A sizedAnswer weighs what it says.
+// A sizedAnswer returns itself as its weight.
 type sizedAnswer int64
 
 func (h sizedAnswer) Weight() int64 { return int64(h) }
 
-// The value of a failure may be a nil pointer, whose weight is not asked for.
+// After a failure, the value may be a nil pointer, and its Weight is not called.
 func TestShareFailureWithNilValue(t *testing.T) {
 	boom := errors.New("boom")
 	_, err := new(source.Share).Do(t.Context(), "key", time.Time{}, func(context.Context) (any, error) { return (*pointerAnswer)(nil), boom })
 	testenv.ErrorIs(t, err, boom)
 }
 
-// A pointerAnswer has a weight that a nil one cannot tell.
+// A pointerAnswer has a Weight method that panics for nil.
 type pointerAnswer struct{ weight int64 }
 
 func (p *pointerAnswer) Weight() int64 { return p.weight }
 
-// What is kept is bounded, in number and in bytes; what is too heavy is for
-// those alone who wait for it.
+// The kept answers are limited in number and in bytes; an answer that is too heavy is only returned
+// to the callers that wait for it.
 func TestShareBounded(t *testing.T) {
 	var s source.Share
 	start := time.Now()

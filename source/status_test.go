@@ -13,9 +13,8 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// TestStatusOfKinds stores an artifact of each kind: status.url, what was
-// observed and the message of Ready come out as the specification and
-// reference A2 and A4 have them.
+// TestStatusOfKinds stores an artifact of each kind: status.url, the observed fields and the
+// message of Ready are as in the specification and in reference A2 and A4.
 func TestStatusOfKinds(t *testing.T) {
 	const hex = "0123456789abcdef0123456789abcdef01234567"
 	git := `spec: {url: "https://h/x", interval: 1m, ignore: "*.md", recurseSubmodules: true, include: [{repository: {name: base}, toPath: base}]`
@@ -24,7 +23,7 @@ func TestStatusOfKinds(t *testing.T) {
 	tests := []struct {
 		kind, document, revision, file string
 		latest                         string // file that status.url names, "" for no URL
-		observed                       string // what the status has beyond that of every kind
+		observed                       string // fields that only this kind has
 		message                        string
 	}{
 		{"v1 GitRepository", git + `, sparseCheckout: [./a]}`, "main@sha1:" + hex, hex + ".tar.gz",
@@ -62,8 +61,8 @@ func TestStatusOfKinds(t *testing.T) {
 	}
 }
 
-// own returns what the status of obj has beyond that of every kind, as the
-// inside of a JSON object.
+// own returns the fields of the status of obj that only its kind has, as the inside of a JSON
+// object.
 func own(t *testing.T, obj source.Object) string {
 	t.Helper()
 	*obj.Common() = source.Status{}
@@ -76,8 +75,8 @@ func own(t *testing.T, obj source.Object) string {
 	return strings.TrimSuffix(strings.TrimPrefix(string(document.Status), "{"), "}")
 }
 
-// TestOldStatus reconciles objects whose status an old implementation wrote:
-// the revisions are the same, only their spelling is not (reference A4).
+// TestOldStatus reconciles objects with a status from an old implementation: the revisions are the
+// same, only their format differs (reference A4).
 func TestOldStatus(t *testing.T) {
 	const id = "0123456789abcdef0123456789abcdef01234567"
 	for old, now := range map[string]string{
@@ -102,8 +101,8 @@ func TestOldStatus(t *testing.T) {
 	}
 }
 
-// TestObservedGeneration follows the field through the life of an object: -1
-// until a run has dealt with it, as an API server has it.
+// TestObservedGeneration follows the field through the life of an object: -1 until a run has
+// processed it, as in an API server.
 func TestObservedGeneration(t *testing.T) {
 	r := newFixture(t)
 	waiting := fails(fmt.Errorf("soon: %w", source.ErrWaiting))

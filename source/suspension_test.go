@@ -42,7 +42,7 @@ func TestSuspensions(t *testing.T) {
 	testenv.ErrorIs(t, err, fs.ErrNotExist, "an empty directory")
 }
 
-// A hold that cannot be read holds: it was an order to leave the object alone.
+// A suspension that cannot be read stays in effect, because a user ordered it.
 func TestSuspensionDamaged(t *testing.T) {
 	sample := source.ReferenceTo(repository())
 	for text, readable := range map[string]bool{
@@ -71,7 +71,7 @@ func TestSuspensionDamaged(t *testing.T) {
 func TestLedgerRemoves(t *testing.T) {
 	l := &source.Ledger{Dir: t.TempDir()}
 	sample, other := settled(), settled()
-	other.Metadata.Name = "other.yaml" // whose files look like those of another
+	other.Metadata.Name = "other.yaml" // its files look like those of another object
 	since := time.Date(2026, 7, 22, 10, 0, 0, 0, time.UTC)
 	ref := source.ReferenceTo(sample)
 	torn := filepath.Join(l.Dir, "gitrepository", "apps", ".sample.yaml")

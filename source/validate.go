@@ -12,16 +12,15 @@ import (
 	"github.com/headgate-io/headgate/internal/document"
 )
 
-// Validate checks an object against the admission rules of an API server
-// (reference, section 0) and those that keep an object from working at all:
-// expressions that do not compile, names that git or a registry would refuse.
-// The error joins one *DocumentError for each defect. Validate changes
+// Validate checks an object against the admission rules of an API server (reference, section 0) and
+// against rules without which an object cannot work: expressions must compile, and git or a
+// registry must accept names. The error joins one *DocumentError for each defect. Validate changes
 // nothing; call [Default] first for an object made in Go.
 func Validate(obj Object) error {
 	return errors.Join(check(obj).Of(obj.Head().String())...)
 }
 
-// check returns what is wrong with obj.
+// check returns the defects of obj.
 func check(obj Object) *document.Findings {
 	found := new(document.Findings)
 	checkMetadata(&obj.Head().Metadata, found)
@@ -60,7 +59,7 @@ func checkMetadata(m *Metadata, found *document.Findings) {
 	found.AddIf(size > maxAnnotations, "metadata.annotations", "must hold at most %d KiB", maxAnnotations>>10)
 }
 
-// qualified is the form of labels, and of the names of labels and annotations.
+// qualified is the pattern of labels, and of the names of labels and annotations.
 const qualified = `[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?`
 
 const (
@@ -78,7 +77,7 @@ func checkKey(key string) error {
 	return nil
 }
 
-// metadataFacts say to schemas what checkMetadata checks.
+// metadataFacts express the checks of checkMetadata for schemas.
 var metadataFacts = []document.Fact{
 	{At: "metadata.name", Must: musts{{Required: true}, {Schema: objectName.Schema}}},
 	{At: "metadata.namespace", Must: musts{{Schema: keywords{"pattern": "^(" + document.DNSLabel + ")?$", "maxLength": 63}}}},
@@ -87,9 +86,8 @@ var metadataFacts = []document.Fact{
 	{At: "metadata.annotations", Must: musts{{Schema: keywords{"propertyNames": keywords{"pattern": strings.ReplaceAll(keyPattern, "[a-z0-9]", "[A-Za-z0-9]")}}}}},
 }
 
-// Warnings returns what is legal in an object and yet hardly meant: fields
-// that have no effect, that conflict or that give credentials away. Each is a
-// *DocumentError.
+// Warnings returns warnings about valid but probably unintended parts of an object: fields that
+// have no effect, that conflict or that disclose credentials. Each is a *DocumentError.
 func Warnings(obj Object) []error {
 	var found document.Findings
 	advise(obj, &found)
@@ -111,8 +109,8 @@ func advise(obj Object, found *document.Findings) {
 
 const shortInterval = 5 * time.Second
 
-// adviseChoice names the fields of spec.ref, given as NAME, VALUE, …, that the
-// first that is set overrules.
+// adviseChoice warns about the fields of spec.ref, given as NAME, VALUE, …, that have no effect
+// because an earlier one is set.
 func adviseChoice(found *document.Findings, choices ...string) {
 	wins := ""
 	for i := 0; i < len(choices); i += 2 {
@@ -123,7 +121,7 @@ func adviseChoice(found *document.Findings, choices ...string) {
 	}
 }
 
-// adviseURL warns of credentials in a URL and of those that travel in the clear.
+// adviseURL warns about credentials in a URL and about credentials sent unencrypted.
 func adviseURL(found *document.Findings, text string, insecure bool, secret *LocalReference) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -134,7 +132,7 @@ func adviseURL(found *document.Findings, text string, insecure bool, secret *Loc
 	found.AddIf((insecure || u.Scheme == "http") && (secret != nil || u.User != nil), "spec.url", "sends credentials in the clear: use TLS")
 }
 
-// adviseIgnore warns of an ignore list without a pattern.
+// adviseIgnore warns about an ignore list without a pattern.
 func adviseIgnore(found *document.Findings, ignore *string) {
 	if ignore == nil {
 		return
@@ -156,7 +154,7 @@ func (g *GitRepository) advise(found *document.Findings) {
 	}
 	branch := ref.Branch
 	if ref.Commit != "" && ref.Name+ref.SemVer+ref.Tag == "" {
-		branch = "" // the branch that must hold the commit
+		branch = "" // the branch must contain the commit
 	}
 	adviseChoice(found, "commit", ref.Commit, "name", ref.Name, "semver", ref.SemVer, "tag", ref.Tag, "branch", branch)
 	found.AddIf(ref.Commit+ref.Name == "" && ref.SemVer != "" && ref.Tag != "", "spec.ref", "the reference implementation lets tag win over semver: remove one of the two")
@@ -175,7 +173,7 @@ func (b *Bucket) advise(found *document.Findings) {
 	found.AddIf(strings.HasPrefix(b.Spec.STS.Endpoint, "http://"), "spec.sts.endpoint", "sends credentials in the clear: use TLS")
 }
 
-// adviseEndpoint warns of credentials in the endpoint, and of what travels in the clear.
+// adviseEndpoint warns about credentials in the endpoint and about unencrypted data.
 func (s *BucketSpec) adviseEndpoint(found *document.Findings) {
 	u, err := s.endpoint()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// base holds a minimal spec of each kind.
+// base has a minimal spec of each kind.
 var base = map[string]string{
 	"GitRepository":    `url: "https://h/x", interval: 1m`,
 	"Bucket":           `bucketName: b, endpoint: h, interval: 1m`,
@@ -20,8 +20,8 @@ var base = map[string]string{
 	"ExternalArtifact": ``,
 }
 
-// TestAdmission merges fields into a minimal object and checks the only
-// finding, or that there is none.
+// TestAdmission merges fields into a minimal object and checks the only defect, or that there is
+// none.
 func TestAdmission(t *testing.T) {
 	long := strings.Repeat("a", 254)
 	tests := []struct{ kind, fields, field, want string }{
@@ -264,7 +264,7 @@ func TestValidateGo(t *testing.T) {
 	testenv.Equal(t, len(source.Warnings(&source.ExternalArtifact{})), 0)
 }
 
-// TestRefNames holds names that git check-ref-format refuses, and some it takes.
+// TestRefNames has names that git check-ref-format refuses, and some that it accepts.
 func TestRefNames(t *testing.T) {
 	for name, good := range map[string]bool{
 		"refs/heads/main": true, "HEAD": true, "refs/tags/v1.0": true, "refs/heads/@": true, "refs/heads/ü": true,

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// Each reason there is to make an artifact, and each not to, in its exact words.
+// Every reason for making an artifact, and for not making one, word for word.
 func TestWhy(t *testing.T) {
 	r := newFixture(t)
 	content := func(revision, digest string) artifact.Artifact {

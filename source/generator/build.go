@@ -23,30 +23,29 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// Bounds of what one artifact is made of. The first two count where those of the
-// environment are not set.
+// Limits of one artifact and its inputs. The first two apply if the environment sets none.
 const (
 	maxBytes   = 1 << 30
 	maxEntries = 1_000_000
-	maxName    = 4096     // bytes, as [artifact.Read] has it
+	maxName    = 4096     // bytes, as in [artifact.Read]
 	maxYAML    = 4 << 20  // bytes of a file that is merged
-	maxMerged  = 64 << 20 // bytes of all that was merged
+	maxMerged  = 64 << 20 // bytes of all merged files
 )
 
-// A builder runs the operations of one artifact.
+// A builder executes the operations of one artifact.
 type builder struct {
 	*content
 	ctx           context.Context
 	trees         map[string]*artifact.Tree // of sources, by digest
-	field         string                    // of the operation, which an error is about
-	bytes         int64                     // of the tree
+	field         string                    // of the current operation, for errors
+	bytes         int64                     // of the content of the tree
 	merged        int
-	openedBytes   int64 // of archives
+	openedBytes   int64 // of opened archives
 	openedEntries int
 	spooled       int64
 }
 
-// build runs the operations.
+// build executes the operations.
 func (o *origin) build(ctx context.Context, inputs []artifact.Artifact) (*content, error) {
 	c := &content{origin: o, tree: &Tree{nodes: map[string]*node{".": {name: ".", mode: fs.ModeDir | 0o755}}}}
 	b := &builder{content: c, ctx: ctx, trees: map[string]*artifact.Tree{}}
@@ -69,21 +68,21 @@ func (o *origin) build(ctx context.Context, inputs []artifact.Artifact) (*conten
 	return c, err
 }
 
-// field returns the field of operation i.
+// field returns the field name of operation i.
 func (o *origin) field(i int) string { return fmt.Sprintf("%s.copy[%d]", o.obj.Composed.Field, i) }
 
-// An operation is a [source.CopyOperation] under way.
+// An operation is a [source.CopyOperation] being executed.
 type operation struct {
 	*source.CopyOperation
-	step   Step // that files have of it, but for their paths
+	step   Step // common part of the steps of its files, without Path
 	target string
 	exact  bool   // the pattern is a path
-	base   string // where what the pattern matches begins
+	base   string // literal beginning of the pattern
 
 	overwrote []string // files of other operations
 }
 
-// run runs operation i.
+// run executes operation i.
 func (b *builder) run(i int, inputs []artifact.Artifact) error {
 	c := &b.origin.obj.Composed.Artifact.Copy[i]
 	b.field = "from"
@@ -97,7 +96,7 @@ func (b *builder) run(i int, inputs []artifact.Artifact) error {
 		exact: !strings.ContainsAny(pattern, "*?[]"), base: pattern}
 	target, folder := c.Target()
 	op.target = target
-	cut := "" // of the paths in the source
+	cut := "" // prefix to remove from the paths in the source
 	if op.exact {
 		if cut = pattern; pattern == "." {
 			cut = ""
@@ -108,7 +107,7 @@ func (b *builder) run(i int, inputs []artifact.Artifact) error {
 	} else if op.base, _ = doublestar.SplitPattern(pattern); pattern == op.base+"/**" {
 		cut = op.base
 	}
-	matched, kept, chosen := 0, 0, "" // a folder that is copied with what it holds
+	matched, kept, chosen := 0, 0, "" // chosen is a folder that is copied with its content
 	err = fs.WalkDir(src, op.base, func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case name == op.base && errors.Is(err, fs.ErrNotExist):
@@ -154,7 +153,7 @@ func isDir(tree fs.FS, name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// excludes reports whether a path is excluded. Documents with what is no pattern are refused.
+// excludes reports whether a path is excluded. The patterns have been validated.
 func (op *operation) excludes(name string) bool {
 	return slices.ContainsFunc(op.Exclude, func(pattern string) bool {
 		return doublestar.MatchUnvalidated(pattern, name) || doublestar.MatchUnvalidated(pattern, strings.TrimPrefix(name, op.base+"/")) ||
@@ -176,7 +175,7 @@ func (b *builder) copy(op *operation, src fs.FS, name string, d fs.DirEntry, des
 	return nil
 }
 
-// extract copies what an archive holds.
+// extract copies the content of an archive.
 func (b *builder) extract(op *operation, src fs.FS, name string) error {
 	f, err := src.Open(name)
 	if err != nil {
@@ -212,7 +211,8 @@ func (b *builder) extract(op *operation, src fs.FS, name string) error {
 	})
 }
 
-// keep writes content to the spool, where it can be opened: archives do not stay open, there may be many.
+// keep writes content to the spool and returns an opener of it, so that archives, of which there
+// may be many, need not stay open.
 func (b *builder) keep(content io.Reader) (_ opener, err error) {
 	if b.spool == nil {
 		if b.spool, err = b.origin.env.Limits.Spool(); err != nil {
@@ -225,7 +225,7 @@ func (b *builder) keep(content io.Reader) (_ opener, err error) {
 	return func() (io.ReadCloser, error) { return io.NopCloser(io.NewSectionReader(spool, begin, size)), nil }, err
 }
 
-// put makes dest of a file or folder, which is called name in its source.
+// put creates dest from a file or folder, which is called name in its source.
 func (b *builder) put(op *operation, d fs.DirEntry, name string, open opener, dest string) error {
 	b.field = "to"
 	if d.IsDir() {
@@ -261,7 +261,7 @@ func (b *builder) put(op *operation, d fs.DirEntry, name string, open opener, de
 	return b.within(b.bytes, len(b.tree.nodes), dest)
 }
 
-// mkdir makes a folder, and those that it is in.
+// mkdir creates a folder and its parents.
 func (b *builder) mkdir(name string) error {
 	n := b.tree.nodes[name]
 	switch {
@@ -277,7 +277,7 @@ func (b *builder) mkdir(name string) error {
 	return b.within(b.bytes, len(b.tree.nodes), name)
 }
 
-// within returns an error if sums are more than the limits.
+// within returns an error if the sums or the name exceed the limits.
 func (b *builder) within(bytes int64, entries int, name string) error {
 	l := b.origin.env.Limits
 	switch mostBytes, mostEntries := cmp.Or(l.Bytes, maxBytes), cmp.Or(l.Entries, maxEntries); {
@@ -309,7 +309,7 @@ func (b *builder) open(a artifact.Artifact) (fs.FS, error) {
 	return nil, err
 }
 
-// opened returns an error if all archives that were opened, together, are more than the limits.
+// opened returns an error if the total of all opened archives exceeds the limits.
 func (b *builder) opened(tree *artifact.Tree) error {
 	r := tree.Report()
 	b.openedBytes, b.openedEntries = b.openedBytes+r.Bytes, b.openedEntries+r.Files+r.Dirs
@@ -341,10 +341,10 @@ func (b *builder) merge(n *node, open opener, step Step) error {
 	return b.within(b.bytes, len(b.tree.nodes), n.name)
 }
 
-// separator stands before each YAML document of a file but the first.
+// separator matches the line before each YAML document of a file except the first.
 var separator = regexp.MustCompile(`(?m)^---(?:[ \t\r]|$)`)
 
-// readYAML reads the documents of a file as one mapping. Numbers stay as they are written.
+// readYAML reads the documents of a file as one mapping. Numbers keep their spelling.
 func readYAML(open opener) (all map[string]any, err error) {
 	f, err := open()
 	if err != nil {
@@ -372,7 +372,7 @@ func readYAML(open opener) (all map[string]any, err error) {
 	return all, nil
 }
 
-// overlay returns base with the values of over: mappings are merged, all else is replaced.
+// overlay returns base with the values of over: mappings are merged, other values are replaced.
 func overlay(base, over map[string]any) map[string]any {
 	out := map[string]any{}
 	maps.Copy(out, base)

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
-// An upstream is a source that an artifact is a copy of.
+// An upstream is a source of which an artifact is a copy.
 type upstream struct {
 	*fixture
 	defect sourcetest.Defect

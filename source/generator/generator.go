@@ -16,7 +16,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// originRevision is the key of artifact metadata that has the revision of the origin.
+// originRevision is the metadata key for the revision of the origin of an artifact.
 const originRevision = "org.opencontainers.image.revision"
 
 type origin struct {
@@ -25,7 +25,7 @@ type origin struct {
 	needs []source.Reference
 }
 
-// New returns the origin of obj, which a generator makes: it has a Composition.
+// New returns the origin of obj, which must have a Composition: a generator makes it.
 func New(obj *source.ExternalArtifact, env source.Env) source.Origin {
 	if env.Archives == nil {
 		env.Archives = new(source.Archives)
@@ -33,9 +33,9 @@ func New(obj *source.ExternalArtifact, env source.Env) source.Origin {
 	return &origin{obj, env, obj.Plan().Needs}
 }
 
-// Resolve implements [source.Origin]. It makes the archive to know its digest, unless
-// the last run had the same composition and sources: the state is a digest of these, and
-// that of the archive.
+// Resolve implements [source.Origin]. It builds the archive to compute its digest, unless
+// composition and sources are those of the last run. The state has the digest of these and that of
+// the archive.
 func (o *origin) Resolve(ctx context.Context, last source.State) (rev source.Revision, _ source.State, err error) {
 	if rev.Inputs, err = o.inputs(ctx); err != nil {
 		return rev, nil, err
@@ -58,7 +58,7 @@ func (o *origin) Resolve(ctx context.Context, last source.State) (rev source.Rev
 	}
 	now, published := fmt.Sprintf("%x", sum.Sum(nil)), digest
 	if a := o.obj.Artifact(); a != nil && strings.HasPrefix(a.Digest, "sha256:") {
-		published = a.Digest // another run may have left it, with a lock
+		published = a.Digest // another run, for example with a lock, may have published it
 	}
 	if now != of {
 		if digest, err = o.digest(ctx, rev.Inputs); err != nil {
@@ -105,15 +105,15 @@ func (o *origin) String() string {
 	return ref.Kind + "/" + ref.Namespace + "/" + ref.Name
 }
 
-// input returns the artifact of the source with an alias.
+// input returns the artifact of the source with an alias, given as @ALIAS.
 func (o *origin) input(alias string, inputs []artifact.Artifact) artifact.Artifact {
 	if i := slices.Index(o.needs, o.obj.Composed.Find(alias)); i >= 0 {
 		return inputs[i]
 	}
-	return artifact.Artifact{} // of an object that was not validated
+	return artifact.Artifact{} // the object was not validated
 }
 
-// digest returns the digest of the archive.
+// digest builds the archive and returns its digest.
 func (o *origin) digest(ctx context.Context, inputs []artifact.Artifact) (string, error) {
 	c, err := o.build(ctx, inputs)
 	if err != nil {
@@ -138,12 +138,12 @@ type content struct {
 	origin  *origin
 	tree    *Tree
 	rules   *artifact.Rules
-	holding []func() // end what is read
-	spool   *os.File // of files that were extracted or merged, nil without any
+	holding []func() // release the sources
+	spool   *os.File // extracted and merged files; nil if there are none
 	notes   []string
 }
 
-// Verify implements [source.Content]. The signatures are those of the sources.
+// Verify implements [source.Content]. Only the sources have signatures.
 func (c *content) Verify(context.Context) (source.Verification, error) {
 	return source.Verification{}, nil
 }
@@ -175,10 +175,10 @@ type summary struct {
 	env source.Env
 }
 
-// NewSummary returns the origin of a generator, which has no artifact: it finds out
-// whether all that the generator makes is ready. The objects of env.Sources have the
-// ExternalArtifacts, with their status. (A generator may need more of them than
-// [source.Needed] allows, and nothing needs a generator.)
+// NewSummary returns the origin of a generator, which has no artifact: it checks whether all
+// outputs of the generator are ready. env.Sources must have the ExternalArtifacts with their
+// status. (It does not use [source.Needed], because a generator may need more objects than that
+// allows, and nothing needs a generator.)
 func NewSummary(obj *source.ArtifactGenerator, env source.Env) source.Origin {
 	if env.Sources == nil {
 		env.Sources = &source.Inventory{}
@@ -216,7 +216,7 @@ func (s *summary) Resolve(ctx context.Context, _ source.State) (rev source.Revis
 	return rev, nil, err
 }
 
-// unready tells why an artifact is not ready, for the reason that it has.
+// unready returns the error for an artifact that is not ready, with the reason of its condition.
 func (s *summary) unready(obj source.Object, ready source.Condition) error {
 	becomes := source.ErrWaiting
 	if obj.Common().Condition(source.StalledCondition).Status == "True" {
@@ -226,7 +226,7 @@ func (s *summary) unready(obj source.Object, ready source.Condition) error {
 		Err: fmt.Errorf("%w: %s is not ready: %s", becomes, obj.Head(), cmp.Or(ready.Message, "it was not made yet"))}
 }
 
-// Open implements [source.Origin]. There is nothing to open.
+// Open implements [source.Origin]. It fails, because a generator has no content.
 func (s *summary) Open(context.Context, source.Revision) (source.Content, error) {
 	return nil, errors.ErrUnsupported
 }

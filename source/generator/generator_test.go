@@ -24,8 +24,8 @@ import (
 	"github.com/headgate-io/headgate/source/generator"
 )
 
-// tree returns files NAME, CONTENT, …; a name that ends with a slash is an empty folder,
-// one that begins with + an executable.
+// tree returns a tree of files NAME, CONTENT, …; a name that ends with a slash is an empty folder,
+// and a name that begins with + is an executable.
 func tree(parts ...string) fstest.MapFS {
 	files := fstest.MapFS{}
 	for i := 0; i < len(parts); i += 2 {
@@ -53,7 +53,7 @@ func pack(t testing.TB, files fs.FS) string {
 	return out.String()
 }
 
-// says reports whether an error has the pieces of want, which .* separates, in their order.
+// says reports whether an error contains the parts of want, separated by .*, in order.
 func says(err error, want string) bool {
 	if err == nil {
 		return false
@@ -77,7 +77,8 @@ type fixture struct {
 	env   source.Env
 }
 
-// newFixture has a Bucket for each archive, and what a generator with these operations makes of them.
+// newFixture returns a fixture with a Bucket for each archive and the outputs of a generator with
+// these artifacts.
 func newFixture(t testing.TB, archives map[string]string, artifacts string) *fixture {
 	t.Helper()
 	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
@@ -127,7 +128,7 @@ func (r *fixture) put(name, archive string) *artifact.Artifact {
 	return &a
 }
 
-// made returns the origin of an artifact.
+// made returns the origin of an output.
 func (r *fixture) made(name string) source.Origin {
 	r.Helper()
 	return generator.New(r.object("ExternalArtifact", name).(*source.ExternalArtifact), r.env)
@@ -145,7 +146,8 @@ func (r *fixture) open(name string) (source.Content, error) {
 	return content, nil
 }
 
-// explained returns the content of an artifact, which ends with the test at the latest, with its tree.
+// explained returns the content of an artifact and its tree. The content is closed at the end of
+// the test.
 func (r *fixture) explained(name string) (source.Content, *generator.Tree) {
 	r.Helper()
 	content, err := r.open(name)
@@ -156,7 +158,7 @@ func (r *fixture) explained(name string) (source.Content, *generator.Tree) {
 	return content, files.(*generator.Tree)
 }
 
-// build makes an artifact, and returns its files by name, and the notes.
+// build makes an artifact and returns its files by name, and the notes.
 func (r *fixture) build(name string) (map[string]string, []string, error) {
 	content, err := r.open(name)
 	if err != nil {
@@ -193,7 +195,7 @@ func (r *fixture) build(name string) (map[string]string, []string, error) {
 	return files, report.Notes, nil
 }
 
-// operations returns artifacts with one, out, that has these operations, one in a line.
+// operations returns the artifacts of a generator: one, out, with these operations, one per line.
 func operations(lines string) string {
 	out := "  - name: out\n    copy:\n"
 	for line := range strings.Lines(lines) {
@@ -219,7 +221,7 @@ func sampleArchives(t testing.TB) map[string]string {
 	}
 }
 
-// What operations copy, derived from the rules one by one.
+// The copied files, derived from the rules one by one.
 func TestCopy(t *testing.T) {
 	archives := sampleArchives(t)
 	whole := "README.md config.yaml +bin/run.sh void/ configs/one.yaml configs/two.yaml configs/notes.md configs/sub/three.yaml configs/sub/deep/four.yaml configs/sub/testdata/x.yaml configs/sub/notes.md"
@@ -296,7 +298,7 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// Each way in which an operation fails names the generator, the operation and its field.
+// Each failure of an operation names the generator, the operation and its field.
 func TestCopyErrors(t *testing.T) {
 	archives := sampleArchives(t)
 	archives["odd"] = pack(t, tree("broken.tgz", "no archive", "list.yaml", "- 1\n", "bad.yaml", "a: [\n", "big.yaml", strings.Repeat("# big\n", 1<<20), "map.yaml", "a: 1\n",
@@ -336,7 +338,7 @@ func TestCopyErrors(t *testing.T) {
 	}
 }
 
-// What an artifact is made of, and the artifact itself, keep to the limits.
+// The inputs of an artifact, and the artifact itself, are limited.
 func TestLimits(t *testing.T) {
 	archives := map[string]string{"a": pack(t, tree("a", strings.Repeat("a", 6000))), "b": pack(t, tree("b", strings.Repeat("b", 6000))),
 		"bomb": pack(t, tree("zeros.tgz", pack(t, tree("zeros", strings.Repeat("\x00", 2<<20)))))}
@@ -362,7 +364,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// However many archives are extracted, few files are open.
+// The number of open files does not depend on the number of extracted archives.
 func TestExtractMany(t *testing.T) {
 	archives := fstest.MapFS{}
 	for i := range 20 {
@@ -399,7 +401,7 @@ func TestExtractMany(t *testing.T) {
 	}
 }
 
-// An operation that overwrites files of another is told, and so is where each file comes from.
+// An operation that overwrites files of another is reported, and so are the steps of each file.
 func TestTrace(t *testing.T) {
 	r := newFixture(t, sampleArchives(t), operations(`from: "@a/config*", to: "@artifact/"
 from: "@b/configs/**", to: "@artifact/configs"
@@ -441,12 +443,12 @@ from: "@b/charts/*.tgz", to: "@artifact/charts/", strategy: Extract`))
 	}
 }
 
-// split makes two artifacts of one source.
+// split defines two artifacts from one source.
 const split = `  - {name: web, originRevision: "@repo", copy: [{from: "@repo/web/**", to: "@artifact/"}]}
   - {name: api, revision: "@repo", copy: [{from: "@repo/api/**", to: "@artifact/"}]}
 `
 
-// reconcile brings an object up to date, with the state that it had before.
+// reconcile brings an object up to date, using and updating its state.
 func (r *fixture) reconcile(obj source.Object, from source.Origin, state *source.State) source.Outcome {
 	r.Helper()
 	reconciler := source.Reconciler{Store: r.store,
@@ -459,7 +461,7 @@ func (r *fixture) reconcile(obj source.Object, from source.Origin, state *source
 	return result.Outcome
 }
 
-// An artifact is made again when its own content or its revision is another.
+// An artifact is made again if its own content or its revision has changed.
 func TestRevision(t *testing.T) {
 	r := newFixture(t, map[string]string{"repo": pack(t, tree("web/a", "1", "api/a", "1", "c", "1"))}, split)
 	states := map[string]*source.State{"web": new(source.State), "api": new(source.State)}
@@ -517,7 +519,7 @@ func TestRevision(t *testing.T) {
 	testenv.ErrorSays(t, err, "resolve it again")
 }
 
-// A source that is not ready is waited for, and the last artifact stays.
+// An artifact waits for a source that is not ready, and the last artifact stays.
 func TestWaiting(t *testing.T) {
 	r := newFixture(t, map[string]string{"repo": pack(t, tree("web/a", "1", "api/a", "1"))}, split)
 	web, g := r.object("ExternalArtifact", "web"), r.object("ArtifactGenerator", "app").(*source.ArtifactGenerator)
@@ -572,7 +574,7 @@ func TestWaiting(t *testing.T) {
 	testenv.ErrorIs(t, err, errors.ErrUnsupported)
 }
 
-// The tree of an artifact is a file system, but that folders are listed only.
+// The tree of an artifact is a file system, except that folders can only be listed.
 func TestTree(t *testing.T) {
 	r := newFixture(t, sampleArchives(t), operations("from: \"@a/configs/sub\", to: \"@artifact/\"\nfrom: \"@a/config.yaml\", to: \"@artifact/\"\nfrom: \"@b/config.yaml\", to: \"@artifact/\", strategy: Merge"))
 	content, files := r.explained("out")
@@ -599,7 +601,7 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// counted counts how often an artifact is opened.
+// counted counts how often artifacts are opened.
 type counted struct {
 	source.Sources
 	opened *atomic.Int32
@@ -610,7 +612,7 @@ func (c counted) Open(ctx context.Context, a artifact.Artifact) (io.ReadCloser, 
 	return c.Sources.Open(ctx, a)
 }
 
-// What many artifacts are made of is read once.
+// An artifact that several artifacts are made from is read once.
 func TestArchives(t *testing.T) {
 	r := newFixture(t, map[string]string{"repo": pack(t, tree("web/a", "1", "api/a", "2"))}, split)
 	archives, opened := new(source.Archives), new(atomic.Int32)
@@ -631,13 +633,13 @@ func TestArchives(t *testing.T) {
 	must(t, r.store.Withdraw(*r.object("Bucket", "repo").Artifact()))
 	_, _, err := r.build("web")
 	testenv.ErrorIs(t, err, source.ErrWaiting)
-	r.publish("repo", pack(t, tree("web/a", "1", "api/a", "2"))) // one that could not be read is read again
+	r.publish("repo", pack(t, tree("web/a", "1", "api/a", "2"))) // a failed read is repeated
 	if _, _, err := r.build("web"); err != nil || opened.Load() != 3 {
 		t.Errorf("%v, opened %d times", err, opened.Load())
 	}
 	tree, release, err := archives.Open(t.Context(), whole.Sources, *r.object("Bucket", "repo").Artifact(), artifact.Limits{})
 	must(t, err)
-	archives.Close() // has a user
+	archives.Close() // the archive still has a user
 	if _, err := fs.ReadFile(tree, "web/a"); err != nil {
 		t.Error(err)
 	}
@@ -648,7 +650,7 @@ func TestArchives(t *testing.T) {
 	}
 }
 
-// A generator may make as many artifacts as the specification lets it.
+// A generator may make as many artifacts as the specification allows.
 func TestManyArtifacts(t *testing.T) {
 	var artifacts strings.Builder
 	for i := range 1000 {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A Tree is the content of an artifact: files of sources, which it opens when they are
-// read, and files that were extracted or merged. It implements [fs.ReadDirFS] and [fs.StatFS].
+// A Tree is the content of an artifact: files of sources, which are opened when they are read, and
+// extracted or merged files. It implements [fs.ReadDirFS] and [fs.StatFS].
 type Tree struct{ nodes map[string]*node }
 
 // An opener opens the content of a file.
@@ -22,7 +22,7 @@ type node struct {
 	name     string // whole path
 	mode     fs.FileMode
 	size     int64
-	open     opener // of a file
+	open     opener // nil for a folder
 	children []fs.DirEntry
 	steps    []Step
 }
@@ -34,17 +34,17 @@ func (n *node) ModTime() time.Time { return time.Unix(0, 0).UTC() }
 func (n *node) IsDir() bool        { return n.mode.IsDir() }
 func (n *node) Sys() any           { return nil }
 
-// A Step is what one operation had to do with a file.
+// A Step describes what one operation did to a file.
 type Step struct {
 	Operation   string `json:"operation"` // spec.artifacts[0].copy[1]
 	Source      string `json:"source"`    // KIND/NAMESPACE/NAME
 	Revision    string `json:"revision"`  // of its artifact
-	Path        string `json:"path"`      // in the source; behind that of an archive and a colon, in the archive
+	Path        string `json:"path"`      // in the source; for a file in an archive, followed by a colon and the path in the archive
 	Overwritten bool   `json:"overwritten,omitempty"`
 }
 
-// Steps returns the operations that a file comes from, in order, those among them that
-// are overwritten; several of the others were merged.
+// Steps returns the operations that produced a file, in order, including overwritten ones. If
+// several are not overwritten, they were merged.
 func (t *Tree) Steps(name string) []Step {
 	if n := t.nodes[name]; n != nil {
 		return n.steps
@@ -52,7 +52,7 @@ func (t *Tree) Steps(name string) []Step {
 	return nil
 }
 
-// add adds a node whose folder is there.
+// add adds a node, whose folder must exist.
 func (t *Tree) add(n *node) {
 	dir := t.nodes[path.Dir(n.name)]
 	dir.children = append(dir.children, fs.FileInfoToDirEntry(n))

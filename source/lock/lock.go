@@ -1,9 +1,9 @@
-// Package lock reads and writes lock files: what the objects of a set of documents
-// are to be brought to, whatever their origins are at now.
+// Package lock reads and writes lock files. A lock pins the objects of a set of documents to
+// revisions and content, whatever their origins have now.
 //
-// A lock is YAML, sorted by object and stable: the same entries give the same bytes,
-// and a merge of two changes conflicts only where both move one object. It holds no
-// times, sizes or signers, and no credentials. [Read] accepts at most 16 MiB.
+// A lock is YAML, sorted by object and stable: the same entries give the same bytes, and a merge of
+// two changes conflicts only if both change the same object. It has no times, sizes, signers or
+// credentials. [Read] accepts at most 16 MiB.
 package lock
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// File is the usual name of a lock file, beside the documents that it is about.
+// File is the usual name of a lock file, beside the documents that it pins.
 const File = "headgate.lock"
 
 const (
@@ -35,23 +35,23 @@ const (
 	header  = "# Written by headgate lock. Commit it beside the documents; headgate update moves its entries.\n"
 )
 
-// An Entry is what a lock has of one object. Those of a PkgRepository and of an
-// ArtifactGenerator have the digest of the spec alone.
+// An Entry is the part of a lock for one object. Entries of a PkgRepository and of an
+// ArtifactGenerator have only the digest of the spec.
 type Entry struct {
 	SpecDigest string `yaml:"specDigest"` // see [SpecDigest]
-	// Content is the SHA-256 of the uncompressed archive of an artifact that is packed
-	// here, and Digest that of the bytes of another: a copied layer, a chart as its
-	// repository has it. One of them is set.
+	// Content is the SHA-256 of the uncompressed archive, for an artifact that headgate packs.
+	// Digest is that of the bytes of any other artifact: a copied layer, or a chart as in its
+	// repository. One of them is set.
 	Content    string `yaml:"content,omitempty"`
 	Digest     string `yaml:"digest,omitempty"`
 	source.Pin `yaml:",inline"`
-	Inputs     []string `yaml:"inputs,omitempty"` // KIND/NAMESPACE/NAME of the entries that the artifact is made of
+	Inputs     []string `yaml:"inputs,omitempty"` // KIND/NAMESPACE/NAME of the entries of the objects that the artifact is made from
 }
 
-// Entries are the entries of a lock by the objects that they are about.
+// Entries are the entries of a lock by object.
 type Entries map[source.Reference]Entry
 
-// New returns the entry of obj without what its origin has to tell.
+// New returns the entry of obj without the fields that depend on its origin.
 func New(obj source.Object) (Entry, error) {
 	sum, err := SpecDigest(obj)
 	e := Entry{SpecDigest: sum}
@@ -61,10 +61,10 @@ func New(obj source.Object) (Entry, error) {
 	return e, err
 }
 
-// Open reports whether e pins what the origin has, and leaves open what is made of it.
+// Open reports whether e pins only the state of the origin, and no digest of the artifact.
 func (e Entry) Open() bool { return e.Content == "" && e.Digest == "" }
 
-// Equal reports whether two entries say the same.
+// Equal reports whether two entries are equal.
 func (e Entry) Equal(other Entry) bool { return reflect.DeepEqual(e, other) }
 
 // file is the form of a lock file.
@@ -73,7 +73,7 @@ type file struct {
 	Objects map[string]Entry `yaml:"objects"`
 }
 
-// Read reads a lock file. The error says which entry and field is wrong.
+// Read reads a lock file. The error names the invalid entry and field.
 func Read(r io.Reader) (Entries, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {
@@ -114,7 +114,7 @@ func Read(r io.Reader) (Entries, error) {
 	return entries, nil
 }
 
-// check returns an error when a digest is none.
+// check returns an error if a digest is malformed.
 func (e Entry) check() error {
 	digests := []struct{ field, value string }{{"specDigest", e.SpecDigest}}
 	for _, d := range []struct{ field, value string }{{"content", e.Content}, {"digest", e.Digest}} {
@@ -154,19 +154,19 @@ func (e Entries) Encode() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// SpecDigest returns the SHA-256, sha256:HEX, of the canonical JSON (RFC 8785) of the
-// spec of obj as version v1 of headgate's group has it: without fields that have
-// their default, interval, timeout and suspend, without references to credentials,
-// and without what [source.Masked] leaves out; of an ExternalArtifact that a generator
-// makes, of its [source.Composition]. Specs that ask for the same content
-// have the same digest in both groups and versions, however they were written.
+// SpecDigest returns the SHA-256, sha256:HEX, of the canonical JSON (RFC 8785) of the spec of obj
+// in version v1 of headgate's group. It omits fields that have their default, interval, timeout and
+// suspend, references to credentials, and everything that [source.Masked] removes. For an
+// ExternalArtifact that a generator makes, it is the digest of the [source.Composition]. Specs that
+// request the same content have the same digest in both groups and versions, however they were
+// written.
 func SpecDigest(obj source.Object) (string, error) {
 	text, err := Spec(obj)
 	sum := sha256.Sum256(text)
 	return "sha256:" + hex.EncodeToString(sum[:]), err
 }
 
-// Spec returns the text that [SpecDigest] is the digest of.
+// Spec returns the text of which [SpecDigest] returns the digest.
 func Spec(obj source.Object) ([]byte, error) {
 	v1, _, err := source.Convert(obj, source.V1, source.Group)
 	if err != nil {
@@ -187,7 +187,7 @@ func Spec(obj source.Object) ([]byte, error) {
 	var object struct {
 		Spec map[string]any `json:"spec"`
 	}
-	object.Spec = map[string]any{} // of a kind that has none
+	object.Spec = map[string]any{} // for a kind without spec
 	text, err := json.Marshal(v1)
 	if e, ok := obj.(*source.ExternalArtifact); ok && e.Composed != nil {
 		err = json.Unmarshal(source.CanonicalSpec(e), &object.Spec)
@@ -207,8 +207,8 @@ func Spec(obj source.Object) ([]byte, error) {
 	return jsoncanonicalizer.Transform(text)
 }
 
-// strip removes references to credentials, versions of references, and empty mappings.
-// An empty spec.verify stays: it asks for a signature.
+// strip removes references to credentials, API versions of references, and empty mappings. It keeps
+// an empty spec.verify, which requires a signature.
 func strip(fields map[string]any) {
 	for name, value := range fields {
 		inner, _ := value.(map[string]any)

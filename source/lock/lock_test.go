@@ -19,7 +19,7 @@ func digest(t *testing.T, document string) string {
 	return sum
 }
 
-// Documents that ask for the same content have the same digest, others another one.
+// Documents that request the same content have the same digest, others a different one.
 func TestSpecDigest(t *testing.T) {
 	const (
 		git   = "apiVersion: source.headgate.dev/v1\nkind: GitRepository\nmetadata: {name: app}\nspec: {url: https://example.org/app.git, interval: 5m"
@@ -51,7 +51,7 @@ func TestSpecDigest(t *testing.T) {
 			t.Errorf("%s has the digest of git", name)
 		}
 	}
-	// a password does not matter
+	// the password must make no difference
 	with := func(password string) string {
 		return strings.Replace(git, "https://", "https://ci:"+password+"@", 1) + "}"
 	}
@@ -60,7 +60,7 @@ func TestSpecDigest(t *testing.T) {
 	testenv.Equal(t, digest(t, git+", ref: {branch: main}}"), "sha256:5061024156dd2fcd675b478764daab382723df2eacffeefa092f1d80774e388f")
 }
 
-// A lock reads back as it was written, and what is wrong with it is named.
+// A lock reads back as written, and errors name its defects.
 func TestRead(t *testing.T) {
 	const sum = "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
 	entries := lock.Entries{

@@ -1,9 +1,10 @@
-// Package provenance says how an artifact was made: of what, by whose signature, for
-// which spec, and who fetched it. It writes in-toto Statements (v1) with SLSA provenance
-// (v1), which tools such as cosign sign; it makes and checks no signatures itself.
+// Package provenance records how an artifact was made: from which content, for which spec, with
+// whose signature verified, and by which builder. It writes in-toto Statements (v1) with SLSA
+// provenance (v1), which tools such as cosign sign; it neither creates nor verifies signatures
+// itself.
 //
-// A statement has no times and no credentials: for the same artifact, made of the same
-// content for the same spec by the same builder, it has the same bytes.
+// A statement has no times and no credentials: it has the same bytes for the same artifact, made
+// from the same content for the same spec by the same builder.
 package provenance
 
 import (
@@ -25,7 +26,7 @@ import (
 	"github.com/headgate-io/headgate/source/lock"
 )
 
-// What statements are called.
+// Identifiers in statements.
 const (
 	MediaType     = "application/vnd.in-toto+json"
 	PredicateType = "https://slsa.dev/provenance/v1"
@@ -33,18 +34,18 @@ const (
 	buildType     = "https://source.headgate.dev/fetch/v1"
 )
 
-// A Builder is who makes artifacts.
+// A Builder is the program or pipeline that makes artifacts.
 type Builder struct {
 	ID      string            `json:"id"`                // a URI, such as that of a pipeline
-	Version map[string]string `json:"version,omitempty"` // of programs, by their names
+	Version map[string]string `json:"version,omitempty"` // of programs, by name
 }
 
-// A Resource is a ResourceDescriptor of in-toto.
+// A Resource is an in-toto ResourceDescriptor.
 //
-// The annotation revision is that of the artifact, or the version of a chart; verified
-// is the message of SourceVerified, which says whose signature was verified; tag is the
-// tag object that led to a commit. Of the archive that was made, content is the
-// SHA-256 of its tar, as in a lock.
+// The annotation revision is that of the artifact, or the version of a chart; verified is the
+// message of SourceVerified, which names the verified signature; tag is the tag object that refers
+// to a commit. For the archive of the artifact, content is the SHA-256 of its tar stream, as in a
+// lock.
 type Resource struct {
 	Name        string            `json:"name,omitempty"`
 	URI         string            `json:"uri,omitempty"`
@@ -52,7 +53,7 @@ type Resource struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// A Statement says how an artifact was made. Its first subject is the archive.
+// A Statement describes how an artifact was made. Its first subject is the archive.
 type Statement struct {
 	Type          string     `json:"_type"`
 	Subject       []Resource `json:"subject"`
@@ -73,11 +74,11 @@ type Statement struct {
 	} `json:"predicate"`
 }
 
-// New returns the statement about the artifact of obj, which archive has. The entry is
-// what locks it; the inputs are the objects that it needs.
+// New returns the statement about the artifact of obj, whose archive is read from archive. entry is
+// the lock entry of obj; inputs are the objects that obj needs.
 func New(by Builder, obj source.Object, entry lock.Entry, inputs []source.Object, archive io.Reader) (*Statement, error) {
 	sum := sha256.New()
-	content, _ := artifact.ContentDigest(io.TeeReader(archive, sum)) // what is no archive has none
+	content, _ := artifact.ContentDigest(io.TeeReader(archive, sum)) // "" if it is not an archive
 	if _, err := io.Copy(sum, archive); err != nil {
 		return nil, err
 	}
@@ -86,7 +87,7 @@ func New(by Builder, obj source.Object, entry lock.Entry, inputs []source.Object
 		return nil, err
 	}
 	subject := newResource(source.ReferenceTo(obj).String(), "", obj.Artifact().Digest, map[string]string{"content": content})
-	subject.Digest["sha256"] = fmt.Sprintf("%x", sum.Sum(nil)) // what other tools compare
+	subject.Digest["sha256"] = fmt.Sprintf("%x", sum.Sum(nil)) // the digest that other tools compare
 	s := &Statement{Type: statementType, Subject: []Resource{subject}, PredicateType: PredicateType}
 	s.Predicate.RunDetails.Builder = by
 	build := &s.Predicate.BuildDefinition
@@ -96,8 +97,8 @@ func New(by Builder, obj source.Object, entry lock.Entry, inputs []source.Object
 	return s, nil
 }
 
-// dependencies returns what the origin of obj had, and the artifacts that obj was made
-// of. A repository of charts is none of them: its charts are.
+// dependencies returns the content of the origin of obj and the artifacts that obj was made from.
+// It has the charts of a chart repository, but not the repository itself.
 func dependencies(obj source.Object, entry lock.Entry, inputs []source.Object) []Resource {
 	all := []Resource{}
 	if at := origin(obj); at != "" {
@@ -118,8 +119,8 @@ func dependencies(obj source.Object, entry lock.Entry, inputs []source.Object) [
 	return all
 }
 
-// newResource returns a resource without annotations that are empty. The digest is
-// ALGORITHM:HEX, or has that behind an @.
+// newResource returns a resource without empty annotations. The digest is ALGORITHM:HEX, or ends
+// with it after an @.
 func newResource(name, uri, digest string, annotations map[string]string) Resource {
 	algorithm, value, _ := strings.Cut(digest[strings.LastIndexByte(digest, '@')+1:], ":")
 	if name == "" && strings.HasPrefix(uri, "git+") {
@@ -129,7 +130,7 @@ func newResource(name, uri, digest string, annotations map[string]string) Resour
 	return Resource{name, redact.String(uri), map[string]string{algorithm: value}, annotations}
 }
 
-// origin returns the URI that obj comes from, "" if it has none of its own.
+// origin returns the URI of the origin of obj, "" if it has none of its own.
 func origin(obj source.Object) string {
 	at := source.OriginOf(obj)
 	switch o := obj.(type) {
@@ -147,7 +148,8 @@ func origin(obj source.Object) string {
 	return at
 }
 
-// verified says whose signature of the artifact of obj was verified, "" if none was.
+// verified returns the message about the verified signature of the artifact of obj, "" if there is
+// none.
 func verified(obj source.Object) string {
 	if c := obj.Common().Condition(source.SourceVerifiedCondition); c.Status == "True" {
 		return c.Message
@@ -155,7 +157,7 @@ func verified(obj source.Object) string {
 	return ""
 }
 
-// Parse reads a statement that [Statement.Encode] wrote.
+// Parse parses a statement written by [Statement.Encode].
 func Parse(text []byte) (*Statement, error) {
 	s := new(Statement)
 	dec := json.NewDecoder(bytes.NewReader(text))
@@ -173,7 +175,7 @@ func Parse(text []byte) (*Statement, error) {
 	return s, nil
 }
 
-// Encode returns the text of the statement.
+// Encode returns the statement as text.
 func (s *Statement) Encode() ([]byte, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
@@ -183,19 +185,19 @@ func (s *Statement) Encode() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// Object returns KIND/NAMESPACE/NAME of the object whose artifact it is about.
+// Object returns KIND/NAMESPACE/NAME of the object that the statement is about.
 func (s *Statement) Object() string { return s.Predicate.BuildDefinition.ExternalParameters.Object }
 
-// Add makes another form of the artifact a subject, such as the manifest that it was
-// pushed with, unless it is one. The digest is ALGORITHM:HEX.
+// Add adds another form of the artifact as a subject, such as the manifest that it was pushed with,
+// unless it is a subject already. The digest is ALGORITHM:HEX.
 func (s *Statement) Add(name, digest string) {
 	if s.Verify(digest) != nil {
 		s.Subject = append(s.Subject, newResource(name, "", digest, nil))
 	}
 }
 
-// Verify checks that what has the digest ALGORITHM:HEX is a subject. The error wraps
-// [source.ErrVerification] otherwise.
+// Verify returns nil if the digest, ALGORITHM:HEX, is that of a subject. Otherwise the error wraps
+// [source.ErrVerification].
 func (s *Statement) Verify(digest string) error {
 	algorithm, value, _ := strings.Cut(digest, ":")
 	var subjects []string
@@ -209,8 +211,8 @@ func (s *Statement) Verify(digest string) error {
 	return fmt.Errorf("%w: the digest is %s, and the statement is about %s", source.ErrVerification, digest, strings.Join(subjects, " and "))
 }
 
-// VerifyArchive checks that an archive is a subject, as [Statement.Verify] does, and
-// returns its digest.
+// VerifyArchive checks that an archive is a subject, as [Statement.Verify] does, and returns its
+// digest.
 func (s *Statement) VerifyArchive(archive io.Reader) (digest string, err error) {
 	sum := sha256.New()
 	_, err = io.Copy(sum, archive)
@@ -224,8 +226,8 @@ func (s *Statement) VerifyArchive(archive io.Reader) (digest string, err error) 
 	return digest, s.Verify(digest)
 }
 
-// VerifySpec checks that the artifact was made for the spec of obj. The error wraps
-// [source.ErrVerification] otherwise.
+// VerifySpec returns nil if the artifact was made for the spec of obj. Otherwise the error wraps
+// [source.ErrVerification].
 func (s *Statement) VerifySpec(obj source.Object) error {
 	asked := s.Predicate.BuildDefinition.ExternalParameters
 	sum, err := lock.SpecDigest(obj)

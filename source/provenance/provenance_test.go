@@ -32,7 +32,7 @@ status:
   artifact: {path: b, url: "https://ci:s3cret@x/b.tar.gz?sig=s3cret", revision: "latest@sha256:22", digest: "sha256:33", lastUpdateTime: "2026-01-01T00:00:00Z"}
 `
 
-// statement returns that of the first document, whose archive is given.
+// statement returns the statement about the first document, whose archive is given.
 func statement(t *testing.T, archive io.Reader) (*provenance.Statement, *source.Set) {
 	t.Helper()
 	set := new(source.Set)
@@ -45,7 +45,7 @@ func statement(t *testing.T, archive io.Reader) (*provenance.Statement, *source.
 	return s, set
 }
 
-// The text of a statement is pinned, and has no credentials.
+// The text of a statement is fixed, and has no credentials.
 func TestStatement(t *testing.T) {
 	s, _ := statement(t, strings.NewReader("no archive"))
 	s.Add("registry.example.org/app", "sha256:55")
@@ -127,7 +127,7 @@ func TestStatement(t *testing.T) {
 `)
 }
 
-// What is not what a statement says is refused.
+// Verify refuses a digest, an archive or a spec that does not match the statement.
 func TestVerify(t *testing.T) {
 	var archive strings.Builder
 	_, err := artifact.Pack(t.Context(), &archive, fstest.MapFS{"app.yaml": {Data: []byte("replicas: 3\n")}})
@@ -169,7 +169,7 @@ func TestVerify(t *testing.T) {
 	testenv.ErrorIs(t, err, broken, "an unreadable archive has a statement")
 }
 
-// What is no statement of ours is refused.
+// Parse refuses a text that is not a statement of headgate.
 func TestParse(t *testing.T) {
 	s, _ := statement(t, strings.NewReader(""))
 	text, err := s.Encode()

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A column is one that kubectl prints of an object.
+// A column is a column in the output of kubectl get.
 type column struct{ name, kind, path string }
 
 var (
@@ -22,7 +22,7 @@ var (
 	url    = column{"URL", "string", ".spec.url"}
 )
 
-// columns are those of the reference's definitions.
+// columns are the columns of the reference's definitions.
 var columns = map[string][]column{
 	"Bucket":        {{"Endpoint", "string", ".spec.endpoint"}, age, ready, status},
 	"GitRepository": {url, age, ready, status},
@@ -41,11 +41,11 @@ var categories = map[string][]string{
 	source.ReferenceGroup: {"all", "fluxcd", "fluxcd-sources"},
 }
 
-// Definitions returns the CustomResourceDefinition of each kind in a group, which is
-// [source.Group] or [source.ReferenceGroup], as objects that package json can encode.
-// Version v1 is stored; v1beta2 is served as well if beta says so. Both have the fields of
-// both then: the API server does not convert them, and drops fields that the schema of the
-// requested version lacks.
+// Definitions returns the CustomResourceDefinition of each kind in a group, which must be
+// [source.Group] or [source.ReferenceGroup], as objects that package json can encode. Version v1 is
+// stored; if beta is true, v1beta2 is served as well. Both versions then have the fields of both,
+// because the API server does not convert them, and drops fields that the schema of the requested
+// version lacks.
 func Definitions(group string, beta bool) ([]map[string]any, error) {
 	if group != source.Group && group != source.ReferenceGroup {
 		return nil, fmt.Errorf("there is no group %q", group)
@@ -82,7 +82,7 @@ func Definitions(group string, beta bool) ([]map[string]any, error) {
 	return all, nil
 }
 
-// YAML returns what [Definitions] returns as a stream of YAML documents.
+// YAML returns the result of [Definitions] as a stream of YAML documents.
 func YAML(group string, beta bool) ([]byte, error) {
 	all, err := Definitions(group, beta)
 	var out bytes.Buffer
@@ -96,7 +96,7 @@ func YAML(group string, beta bool) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// version returns one version of a definition, with the fields of another.
+// version returns the definition of version name, with the fields of version fields.
 func version(kind, name, fields string) object {
 	g := generator{facts: source.Facts(kind), version: fields}
 	schema := g.value(typeOf(kind), "")
@@ -127,7 +127,7 @@ func version(kind, name, fields string) object {
 	}
 }
 
-// rule returns the expression in CEL that holds for a spec which satisfies must at a path.
+// rule returns the CEL expression that is true if a spec satisfies must at a path.
 func rule(spec object, path string, must document.Must) string {
 	var exceptions []string
 	for _, c := range must.When {
@@ -160,7 +160,7 @@ func rule(spec object, path string, must document.Must) string {
 	return strings.Join(append(exceptions, wanted), " || ")
 }
 
-// has returns the expression for a field that is there.
+// has returns the expression for an existing field.
 func has(path string) string {
 	terms, names := []string{}, strings.Split(path, ".")
 	for i := range names {
@@ -169,7 +169,7 @@ func has(path string) string {
 	return strings.Join(terms, " && ")
 }
 
-// isSet returns the expression for a field that is there and not empty.
+// isSet returns the expression for an existing field that is not empty.
 func isSet(spec object, path string) string {
 	if find(spec, path)["type"] == "object" {
 		return has(path)

@@ -1,11 +1,10 @@
-// Package schema says in schemas what package source says of its kinds in Go: as
-// JSON Schema (draft 2020-12) for editors and pipelines, and as the definitions of
-// custom resources for an API server.
+// Package schema expresses the rules of package source for its kinds as schemas: as JSON Schema
+// (draft 2020-12) for editors and pipelines, and as custom resource definitions for an API server.
 //
-// Both are made of the Go types and of the facts by which [source.Validate] checks:
-// a document that a schema refuses is one that Validate refuses. Some facts only Go
-// can say, such as whether a text is a regular expression or a range of versions:
-// a document that a schema takes may still be refused.
+// Both are generated from the Go types and from the facts that [source.Validate] checks: Validate
+// refuses every document that a schema refuses. Some rules can only be checked in Go, such as
+// whether a text is a regular expression or a version range, so Validate may refuse a document that
+// a schema accepts.
 package schema
 
 import (
@@ -26,15 +25,15 @@ import (
 
 type object = map[string]any
 
-// JSON returns the JSON Schema of a kind in a version, or of all kinds in it if kind is
-// empty, as indented text. Documents of both groups and in both spellings of the
-// kind are valid by it. ArtifactGenerator has one version, whichever is asked for.
+// JSON returns the JSON Schema of a kind in a version, or of all kinds in it if kind is empty, as
+// indented text. It accepts documents of both groups and both spellings of the kind.
+// ArtifactGenerator has only one version, which is used for any requested version.
 func JSON(kind, version string) ([]byte, error) {
 	var refs []object
 	definitions := object{}
 	for _, k := range slices.Concat(source.Kinds(source.Group), source.Kinds(source.GeneratorGroup)) {
 		of := version
-		if k.Versions[0] == source.GeneratorVersion { // it has no other
+		if k.Versions[0] == source.GeneratorVersion { // its only version
 			of = source.GeneratorVersion
 		}
 		if slices.Contains(k.Versions, of) && (kind == "" || kind == k.Name) {
@@ -45,7 +44,7 @@ func JSON(kind, version string) ([]byte, error) {
 	if refs == nil {
 		return nil, fmt.Errorf("there is no kind %q in version %q", kind, version)
 	}
-	beside := object{"apiVersion": object{"enum": []string{"v1"}}, "kind": object{"enum": []string{"Secret", "ServiceAccount"}}} // sources in a file
+	beside := object{"apiVersion": object{"enum": []string{"v1"}}, "kind": object{"enum": []string{"Secret", "ServiceAccount"}}} // may be in a file with sources
 	definitions["Secrets"] = object{"type": "object", "required": []string{"apiVersion", "kind"}, "properties": beside}
 	refs = append(refs, object{"$ref": "#/$defs/Secrets"})
 	out := object{"title": "Sources of headgate, " + version, "oneOf": refs, "$defs": definitions}
@@ -62,12 +61,12 @@ func JSON(kind, version string) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// URL returns where the schema that [JSON] returns is published, which is its $id as well.
+// URL returns the URL at which the result of [JSON] is published, which is also its $id.
 func URL(kind, version string) string {
 	return "https://raw.githubusercontent.com/headgate-io/headgate/main/docs/schemas/" + strings.ToLower(cmp.Or(kind, "all")) + "_" + version + ".json"
 }
 
-// documents returns the JSON Schema of the documents of a kind.
+// documents returns the JSON Schema for the documents of a kind.
 func documents(kind, version string) object {
 	g := generator{facts: source.Facts(kind), version: version, strict: true}
 	out := g.value(typeOf(kind), "")
@@ -97,11 +96,11 @@ func typeOf(kind string) reflect.Type {
 	return reflect.TypeOf(source.New(source.Reference{Kind: kind})).Elem()
 }
 
-// A generator makes schemas of Go types and facts.
+// A generator generates schemas from Go types and facts.
 type generator struct {
 	facts   []document.Fact
 	version string
-	strict  bool // JSON Schema, where fields that are not known are refused and null stands for a missing one; else that of an API server
+	strict  bool // JSON Schema, which refuses unknown fields and accepts null for a missing one; else the schema of an API server
 }
 
 // at returns the facts about the field at a path.
@@ -114,15 +113,15 @@ func (g *generator) at(path string) (facts []document.Fact) {
 	return facts
 }
 
-// exists reports whether the version has the field at a path. In a cluster v1beta2 has
-// what v1 has as well: a client that reads and writes it must not remove these fields.
+// exists reports whether the version has the field at a path. In a cluster, v1beta2 also has the
+// fields of v1: a client that reads and writes it must not remove them.
 func (g *generator) exists(path string) bool {
 	return !slices.ContainsFunc(g.at(path), func(f document.Fact) bool {
 		return f.Only != "" && f.Only != g.version && (g.strict || f.Only != source.V1)
 	})
 }
 
-// value returns the schema of the values of a type at a path.
+// value returns the schema for values of a type at a path.
 func (g *generator) value(t reflect.Type, path string) object {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -145,7 +144,7 @@ func (g *generator) value(t reflect.Type, path string) object {
 	return out
 }
 
-// combine adds keywords to a schema. What is there already stays.
+// combine adds keywords to a schema. Existing ones stay.
 func combine(out, more object) {
 	for key, value := range more {
 		if old, found := out[key]; !found {
@@ -157,7 +156,7 @@ func combine(out, more object) {
 	}
 }
 
-// plain returns what a type alone says.
+// plain returns the schema of the type alone.
 func (g *generator) plain(t reflect.Type, path string) object {
 	switch {
 	case t == reflect.TypeFor[time.Time]():
@@ -225,7 +224,7 @@ func (g *generator) structure(t reflect.Type, path string) object {
 	return out
 }
 
-// nullable lets a schema take null.
+// nullable makes a schema accept null.
 func nullable(schema object) {
 	if kind, ok := schema["type"].(string); ok {
 		schema["type"] = []string{kind, "null"}
@@ -233,7 +232,7 @@ func nullable(schema object) {
 	if texts, ok := schema["enum"].([]string); ok {
 		schema["enum"] = values(texts, true)
 	}
-	if refused, ok := schema["not"].(object); ok { // null has no pattern either
+	if refused, ok := schema["not"].(object); ok { // null does not match the pattern either
 		schema["not"] = object{"type": "string", "pattern": refused["pattern"]}
 	}
 }
@@ -249,8 +248,8 @@ func values(texts []string, null bool) (all []any) {
 	return all
 }
 
-// conditional yields the requirements under conditions, with the paths that they are
-// about, that a schema of a kind can say and whose fields it has.
+// conditional yields the requirements that have conditions, each with its path, if a schema can
+// express them and the schema of the kind has the field.
 func (g *generator) conditional(schema object) func(func(string, document.Must) bool) {
 	return func(yield func(string, document.Must) bool) {
 		for _, f := range g.facts {
@@ -277,8 +276,8 @@ func find(schema object, path string) object {
 	return schema
 }
 
-// nest returns a schema of the object that says inner of the field at a path; the
-// field must be there if it is required.
+// nest returns a schema of the object that applies inner to the field at a path. If required, the
+// field must exist.
 func nest(path string, inner object, required bool) object {
 	names := strings.Split(path, ".")
 	for _, name := range slices.Backward(names) {
@@ -290,7 +289,7 @@ func nest(path string, inner object, required bool) object {
 	return inner
 }
 
-// condition returns a schema that objects match for which c holds.
+// condition returns a schema that matches the objects for which c holds.
 func condition(c document.Condition) (out object) {
 	switch {
 	case c.Is == nil:
@@ -305,7 +304,7 @@ func condition(c document.Condition) (out object) {
 	return out
 }
 
-// requirement returns a schema that objects match which satisfy must at a path.
+// requirement returns a schema that matches the objects that satisfy must at a path.
 func requirement(path string, must document.Must) object {
 	switch {
 	case must.Refused:

@@ -26,7 +26,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/schemas anew")
 
-// TestFiles compares docs/schemas with what the package makes.
+// TestFiles compares docs/schemas with the output of the package.
 func TestFiles(t *testing.T) {
 	const dir = "../../docs/schemas"
 	files := map[string]bool{}
@@ -57,9 +57,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestSeveralKinds reads the schema of all kinds from where it is published, as editors
-// do, and the documents of a file with it: Secrets may stand beside sources, what is no
-// source may not.
+// TestSeveralKinds uses the published schema of all kinds, as editors do, to validate the documents
+// of a file: Secrets are allowed beside sources, other documents are not.
 func TestSeveralKinds(t *testing.T) {
 	published, err := os.Open("../../docs/schemas/all_v1.json")
 	must(t, err)
@@ -115,7 +114,7 @@ metadata: {name: wrong}
 	}
 }
 
-// A judge compares what source and the schemas say of documents.
+// A judge compares the results of source and of the schemas for documents.
 type judge struct {
 	schemas     map[string]*jsonschema.Schema
 	good, wrong int
@@ -170,7 +169,7 @@ func (j *judge) stream(t *testing.T, file string, text []byte) {
 	}
 }
 
-// TestDocuments judges the documents that tests, documents and examples have.
+// TestDocuments judges the documents in tests, documentation and examples.
 func TestDocuments(t *testing.T) {
 	j := judge{schemas: schematest.Compile(t)}
 	for _, pattern := range []string{"../../testdata/sources/*.yaml", "../../testdata/sources/*/*.yaml", "../testdata/documents/*.txtar"} {
@@ -222,11 +221,11 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// TestDefinitions checks what a cluster shows of the kinds.
+// TestDefinitions checks what a cluster shows about the kinds.
 func TestDefinitions(t *testing.T) {
 	all, err := schema.Definitions(source.ReferenceGroup, true)
 	must(t, err)
-	shown := map[string]string{ // as source-controller v1.9.5 has them
+	shown := map[string]string{ // as in source-controller v1.9.5
 		"Age": "date .metadata.creationTimestamp", "Ready": `string .status.conditions[?(@.type=="Ready")].status`, "Status": `string .status.conditions[?(@.type=="Ready")].message`,
 		"URL": "string .spec.url", "Endpoint": "string .spec.endpoint", "Chart": "string .spec.chart", "Version": "string .spec.version",
 		"Source Kind": "string .spec.sourceRef.kind", "Source Name": "string .spec.sourceRef.name", "Source": "string .spec.sourceRef.name",
@@ -238,7 +237,7 @@ func TestDefinitions(t *testing.T) {
 		testenv.Equal(t, names["categories"].([]string), []string{"all", "fluxcd", "fluxcd-sources"}, "%s: categories", names["kind"])
 		versions := spec["versions"].([]map[string]any)
 		for _, v := range versions {
-			if !reflect.DeepEqual(v["schema"], versions[0]["schema"]) { // nothing converts between them
+			if !reflect.DeepEqual(v["schema"], versions[0]["schema"]) { // versions are not converted
 				t.Errorf("%s: version %s has another schema", names["kind"], v["name"])
 			}
 			var columns []string

@@ -17,7 +17,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A bench is one upstream with all that a program around it has.
+// A bench is one upstream with the environment of a program that uses it.
 type bench struct {
 	*Fixture
 	TB
@@ -31,7 +31,7 @@ func newBench(t TB, k Kind) *bench {
 	return &bench{NewFixture(t, up.Secrets), t, k, up}
 }
 
-// patience is how long to wait for what must happen, which only failing tests take.
+// patience is how long to wait for an expected event; only failing tests wait that long.
 const patience = time.Minute
 
 // tree returns a tree of text files, NAME, CONTENT, …
@@ -43,8 +43,8 @@ func tree(nameContent ...string) fstest.MapFS {
 	return t
 }
 
-// sample returns a tree with the shapes that matter: nested directories, an
-// empty file, an executable, and a file that does not fit into one buffer.
+// sample returns a tree with all relevant shapes: nested directories, an empty file, an executable,
+// and a file larger than one buffer.
 func sample() fstest.MapFS {
 	t := tree(
 		"README.md", "# sample\n",
@@ -79,8 +79,8 @@ func (b *bench) want(outcome source.Outcome) source.Object {
 	return obj
 }
 
-// wantOf reconciles obj and demands the outcome, and after a success what
-// always holds.
+// wantOf reconciles obj and requires the outcome. After a success, it also checks the properties
+// that always hold.
 func (b *bench) wantOf(obj source.Object, outcome source.Outcome) source.Result {
 	b.Helper()
 	result, err := b.run(obj)
@@ -115,7 +115,7 @@ func (b *bench) wantOf(obj source.Object, outcome source.Outcome) source.Result 
 	return result
 }
 
-// event returns the last run's event with the given reason.
+// event returns the event of the last run with the given reason.
 func (b *bench) event(reason string) (source.Event, bool) {
 	i := slices.IndexFunc(b.Events, func(e source.Event) bool { return e.Reason == reason })
 	if i < 0 {
@@ -124,7 +124,7 @@ func (b *bench) event(reason string) (source.Event, bool) {
 	return b.Events[i], true
 }
 
-// edit changes the document of obj as a person would.
+// edit changes the document of obj as a user would.
 func (b *bench) edit(obj source.Object, change func(document map[string]any)) {
 	b.Helper()
 	var document map[string]any
@@ -155,10 +155,10 @@ func (b *bench) served(a *artifact.Artifact) []byte {
 	return rec.Body.Bytes()
 }
 
-// sameArtifact reports whether two artifacts are recorded alike.
+// sameArtifact reports whether two artifacts are equal.
 func sameArtifact(a, b *artifact.Artifact) bool { return reflect.DeepEqual(a, b) }
 
-// holds checks that the artifact holds the files of want and no others, ignore files aside.
+// holds checks that the artifact has the files of want and no others, except ignore files.
 func (b *bench) holds(a *artifact.Artifact, want fstest.MapFS) {
 	b.Helper()
 	r, err := b.Store.Open(*a)
@@ -208,7 +208,7 @@ func (b *bench) read(r io.Reader) (fs.FS, error) {
 	return tree, err
 }
 
-// sameFile compares one file of an artifact with what was published.
+// sameFile compares one file of an artifact with the published file.
 func (b *bench) sameFile(got fs.FS, name string, want *fstest.MapFile) {
 	b.Helper()
 	data, err := fs.ReadFile(got, name)

@@ -30,7 +30,7 @@ func resolveIsStable(t TB, k Kind) {
 	before := b.up.Traffic().Content
 	var first source.Revision
 	var state source.State
-	for i := range 3 { // without state, with it, and again
+	for i := range 3 { // without state, with state, and again
 		rev, next, err := origin.Resolve(t.Context(), state)
 		switch {
 		case err != nil:
@@ -147,9 +147,9 @@ func ignoreFiles(t TB, k Kind) {
 	b.holds(b.want(source.Stored).Artifact(), want)
 }
 
-// failures checks, for every failure, a first run, after which there is nothing,
-// and one that had a newer revision to fetch, after which there is what was there
-// before. A request to reconcile counts as handled when it failed.
+// failures checks two runs for every failure: a first run, after which there is no artifact, and a
+// run with a newer revision to fetch, after which the earlier artifact is unchanged. A request to
+// reconcile counts as handled even if the run failed.
 func failures(t TB, k Kind) {
 	for _, f := range k.Failures {
 		b := newBench(t, k)
@@ -200,7 +200,7 @@ func (b *bench) fails(obj source.Object, f Failure) {
 	b.failed(obj.Common(), f)
 }
 
-// failed checks that status and events tell of the failure.
+// failed checks that status and events report the failure.
 func (b *bench) failed(status *source.Status, f Failure) {
 	b.Helper()
 	bad, going := "True", source.ReconcilingCondition
@@ -225,7 +225,7 @@ func (b *bench) failed(status *source.Status, f Failure) {
 	}
 }
 
-// kept checks that the artifact published before is the one published now.
+// kept checks that the published artifact is still the same.
 func (b *bench) kept(defect string, before, now source.Object) {
 	b.Helper()
 	if !sameArtifact(before.Artifact(), now.Artifact()) || before.Common().URL != now.Common().URL {
@@ -236,7 +236,7 @@ func (b *bench) kept(defect string, before, now source.Object) {
 	}
 }
 
-// mended mends the upstream and checks that what is new there is stored.
+// mended repairs the upstream and checks that its new content is stored.
 func (b *bench) mended(f Failure) source.Object {
 	b.Helper()
 	b.up.Break("")
@@ -247,14 +247,14 @@ func (b *bench) mended(f Failure) source.Object {
 	return obj
 }
 
-// recovers checks that a failure is told to be over where nothing is new.
+// recovers checks that the end of a failure is reported even if nothing is new.
 func (b *bench) recovers(f Failure) {
 	b.Helper()
 	b.up.Break(f.Defect)
 	result, err := b.run(b.up.Object())
 	b.up.Break("")
 	if err == nil {
-		return // the defect is in content, which the run did not need
+		return // the defect is in content that the run did not need
 	}
 	b.want(source.Unchanged)
 	if e, ok := b.event(cmp.Or(b.kind.Said, "Succeeded")); !ok || e.Severity != "info" {
@@ -304,7 +304,7 @@ func hostileNames(t TB, k Kind) {
 	}
 }
 
-// namesAreSafe checks that every name in an artifact stays below the directory it is extracted to.
+// namesAreSafe checks that every name in an artifact stays below the directory of its extraction.
 func (b *bench) namesAreSafe(hostile string, a *artifact.Artifact) {
 	b.Helper()
 	r, err := gzip.NewReader(bytes.NewReader(b.served(a)))
@@ -331,7 +331,7 @@ func statusSurvivesJSON(t TB, k Kind) {
 	b.publish(sample())
 	stored := b.up.Object()
 	if k.Drift != nil {
-		k.Drift(stored) // so that there is something to observe
+		k.Drift(stored) // so that the status records something
 	}
 	b.wantOf(stored, source.Stored)
 	text := b.JSON(stored)
@@ -342,7 +342,7 @@ func statusSurvivesJSON(t TB, k Kind) {
 	if again := b.JSON(read); text != again {
 		t.Errorf("%s came back as %s", text, again)
 	}
-	r := source.Reconciler{Store: b.Store} // knows only what the document says
+	r := source.Reconciler{Store: b.Store} // without ledger: the state is only in the document
 	if result, err := r.Reconcile(t.Context(), read, b.up.Origin(read)); result.Outcome != source.Unchanged {
 		t.Errorf("outcome %q, error %v with the status read back; want %q", result.Outcome, err, source.Unchanged)
 	}
@@ -364,7 +364,7 @@ func lostIsMadeAgain(t TB, k Kind) {
 		if first.Artifact().Digest != second.Artifact().Digest {
 			t.Errorf("%s: digest was %s, is %s", name, first.Artifact().Digest, second.Artifact().Digest)
 		}
-		if e, ok := b.event("ArtifactVerificationFailed"); ok != (name == "truncated") || ok && e.Severity != "error" { // a volume that is new lacks all
+		if e, ok := b.event("ArtifactVerificationFailed"); ok != (name == "truncated") || ok && e.Severity != "error" { // a new volume lacks all artifacts
 			t.Errorf("%s: event ArtifactVerificationFailed is %+v, %t", name, e, ok)
 		}
 		b.holds(second.Artifact(), sample())
@@ -408,10 +408,10 @@ func requestIsAcknowledged(t TB, k Kind) {
 	}
 }
 
-// requestKeys are the annotations that ask for a reconciliation.
+// requestKeys are the annotations that request a reconciliation.
 var requestKeys = []string{"reconcile.fluxcd.io/requestedAt", "reconcile.headgate.dev/requestedAt"}
 
-// request asks by one of them that obj is reconciled.
+// request requests a reconciliation of obj with one of the annotations.
 func (b *bench) request(obj source.Object, key int, at string) {
 	b.Helper()
 	b.edit(obj, func(document map[string]any) {
@@ -419,7 +419,7 @@ func (b *bench) request(obj source.Object, key int, at string) {
 	})
 }
 
-// acknowledged checks that the status tells of a request.
+// acknowledged checks that the status acknowledges a request.
 func (b *bench) acknowledged(obj source.Object, want string) {
 	b.Helper()
 	if at := obj.Common().LastHandledReconcileAt; at != want {
@@ -511,7 +511,7 @@ func stallObeysTimeout(t TB, k Kind) {
 	}
 }
 
-// newStall returns a bench with an artifact and something newer to fetch.
+// newStall returns a bench with an artifact and newer content to fetch.
 func newStall(t TB, k Kind) (*bench, source.Object) {
 	t.Helper()
 	b := newBench(t, k)
@@ -521,7 +521,7 @@ func newStall(t TB, k Kind) (*bench, source.Object) {
 	return b, good
 }
 
-// A runResult is how a run in the background ended.
+// A runResult is the result of a run in the background.
 type runResult struct {
 	result source.Result
 	err    error

@@ -21,28 +21,26 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A Fixture reconciles objects with a real store, a real ledger and a clock that
-// stands still, for the tests that a kind has of its own beyond [Run]. Make one
-// with [NewFixture]; it is for one goroutine.
+// A Fixture reconciles objects with a real store, a real ledger and a fixed clock, for tests of a
+// kind beyond [Run]. Create it with [NewFixture]. It is not safe for concurrent use.
 type Fixture struct {
 	Dir    string // of the store
 	Store  *artifact.Store
 	Ledger *source.Ledger
-	Now    time.Time      // a day of 2026 at first
+	Now    time.Time      // initially a day of 2026
 	Events []source.Event // of the last run
 
-	// Stalls, when given, tells how often the upstream has begun to stall, and
-	// whether it is expected to. A run then ends by spec.timeout at the stall
-	// and nowhere before, however slow the machine is.
+	// Stalls, if set, returns how often the upstream has begun to stall, and whether it is expected
+	// to stall. A run then times out only at the stall, however slow the machine is.
 	Stalls func() (begun int, expected bool)
 
 	t       TB
 	secrets func() []string
-	label   string // of the goroutines that runs start, "" before the first run
+	label   string // of goroutines started by runs, "" before the first run
 }
 
-// NewFixture returns a Fixture with an empty store. No text of a run may show what
-// secrets returns after it.
+// NewFixture returns a Fixture with an empty store. No output of a run may contain the current
+// result of secrets.
 func NewFixture(t TB, secrets func() []string) *Fixture {
 	t.Helper()
 	r := &Fixture{t: t, secrets: secrets, Dir: filepath.Join(t.TempDir(), "store"), Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
@@ -57,10 +55,9 @@ func NewFixture(t TB, secrets func() []string) *Fixture {
 	return r
 }
 
-// Reconcile runs the reconciler once. No run leaves goroutines behind, which is
-// checked at the end of the test, before servers that were started earlier end,
-// and after a run that was cancelled. No run shows a secret or, in its error, a
-// control character.
+// Reconcile runs the reconciler once. It checks that no run leaves goroutines behind: at the end of
+// the test, before earlier servers are closed, and after a cancelled run. It also checks that no
+// output contains a secret, and that no error contains a control character.
 func (r *Fixture) Reconcile(obj source.Object, from source.Origin) (source.Result, error) {
 	r.t.Helper()
 	return r.reconcile(r.t.Context(), obj, from)
@@ -82,7 +79,7 @@ func (r *Fixture) reconcile(ctx context.Context, obj source.Object, from source.
 	}
 	pprof.Do(ctx, pprof.Labels(labelKey, r.label), func(ctx context.Context) { result, err = reconciler.Reconcile(ctx, obj, from) })
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		noneLeft(r.t, r.label) // before the upstream, once it is mended, lets go of them
+		noneLeft(r.t, r.label) // before the repaired upstream releases them
 	}
 	r.noSecrets(obj, err)
 	return result, err
@@ -107,7 +104,7 @@ func (r *Fixture) noSecrets(obj source.Object, failed error) {
 	}
 }
 
-// Stored reconciles obj and demands a new artifact.
+// Stored reconciles obj and requires a new artifact.
 func (r *Fixture) Stored(obj source.Object, from source.Origin) {
 	r.t.Helper()
 	if result, err := r.Reconcile(obj, from); result.Outcome != source.Stored || err != nil {
@@ -115,9 +112,9 @@ func (r *Fixture) Stored(obj source.Object, from source.Origin) {
 	}
 }
 
-// Refused reconciles obj, which has no artifact or the one that goes by before.
-// It demands that this stays so and that the store holds what it held, and an
-// error of at most 4 KiB with the reason that says all of says.
+// Refused reconciles obj, whose artifact is before, or nil for none. It requires that the artifact
+// and the content of the store do not change, and that the error has at most 4 KiB, the reason, and
+// all texts in says.
 func (r *Fixture) Refused(obj source.Object, from source.Origin, before *artifact.Artifact, reason string, says ...string) source.Result {
 	r.t.Helper()
 	files := r.files()
@@ -141,7 +138,7 @@ func (r *Fixture) Refused(obj source.Object, from source.Origin, before *artifac
 	return result
 }
 
-// still demands that obj has the artifact before, and the store that artifact.
+// still requires that obj has the artifact before, and that the store has that artifact.
 func (r *Fixture) still(obj source.Object, before *artifact.Artifact) {
 	r.t.Helper()
 	switch now := obj.Artifact(); {
@@ -156,7 +153,7 @@ func (r *Fixture) still(obj source.Object, before *artifact.Artifact) {
 	}
 }
 
-// files lists all that lies in the store, temporary files included, locks aside.
+// files lists all files in the store, including temporary files, but without locks.
 func (r *Fixture) files() (list []string) {
 	r.t.Helper()
 	err := fs.WalkDir(os.DirFS(r.Dir), ".", func(name string, d fs.DirEntry, err error) error {
@@ -205,7 +202,7 @@ func (r *Fixture) Names(a *artifact.Artifact) []string {
 	return slices.Sorted(maps.Keys(r.Contents(a)))
 }
 
-// JSON returns the text of v, which has one.
+// JSON returns v as JSON; it fails the test if v cannot be encoded.
 func (r *Fixture) JSON(v any) string {
 	r.t.Helper()
 	text, err := json.Marshal(v)
@@ -215,13 +212,13 @@ func (r *Fixture) JSON(v any) string {
 	return string(text)
 }
 
-// statusOf returns the status of obj, the part of its own kind included.
+// statusOf returns the status of obj, including the part of its own kind.
 func statusOf(obj source.Object) any {
 	return reflect.ValueOf(obj).Elem().FieldByName("Status").Interface()
 }
 
-// A stallingOrigin is an origin whose upstream is to stall. A step whose time is over
-// before it does tells how slow the machine is, and is done again.
+// A stallingOrigin is an origin whose upstream is expected to stall. If a step times out before the
+// stall, the machine is slow and the step is repeated.
 type stallingOrigin struct {
 	source.Origin
 	stalls func() (begun int, expected bool)
@@ -245,7 +242,7 @@ func (o stallingOrigin) Open(ctx context.Context, rev source.Revision) (c source
 	return c, err
 }
 
-// Secrets returns those of the origin.
+// Secrets returns the secrets of the origin.
 func (o stallingOrigin) Secrets() []string {
 	if from, ok := o.Origin.(interface{ Secrets() []string }); ok {
 		return from.Secrets()
@@ -253,7 +250,7 @@ func (o stallingOrigin) Secrets() []string {
 	return nil
 }
 
-// untilStalled repeats do as long as its time is over before the upstream stalls.
+// untilStalled repeats do while it times out before the upstream stalls.
 func (o stallingOrigin) untilStalled(ctx context.Context, do func() error) {
 	before, _ := o.stalls()
 	for errors.Is(do(), context.DeadlineExceeded) && ctx.Err() == nil {
@@ -263,10 +260,10 @@ func (o stallingOrigin) untilStalled(ctx context.Context, do func() error) {
 	}
 }
 
-// Secrets are Secrets by NAMESPACE/NAME. No service account has any.
+// Secrets maps NAMESPACE/NAME to secrets. No service account has any.
 type Secrets map[string]source.Secret
 
-// Secret implements [source.Secrets]. The error for one that is not there is [fs.ErrNotExist].
+// Secret implements [source.Secrets]. The error for a missing secret is [fs.ErrNotExist].
 func (m Secrets) Secret(_ context.Context, namespace, name string) (source.Secret, error) {
 	if s, ok := m[namespace+"/"+name]; ok {
 		return s, nil
@@ -277,7 +274,7 @@ func (m Secrets) Secret(_ context.Context, namespace, name string) (source.Secre
 // PullSecrets implements [source.Secrets].
 func (Secrets) PullSecrets(context.Context, string, string) ([]source.Secret, error) { return nil, nil }
 
-// Secret returns a Secret that holds KEY, VALUE, …
+// Secret returns a Secret with the data KEY, VALUE, …
 func Secret(keyValue ...string) source.Secret {
 	s := source.Secret{Data: map[string][]byte{}}
 	for i := 0; i < len(keyValue); i += 2 {
@@ -286,9 +283,8 @@ func Secret(keyValue ...string) source.Secret {
 	return s
 }
 
-// NoLeaks calls do and waits until no goroutine that was started by it runs
-// code outside the standard library, which keeps idle connections for some
-// time. It fails the test when that takes a minute.
+// NoLeaks calls do and waits until no goroutine started by it runs code outside the standard
+// library, which keeps idle connections for some time. It fails the test after a minute.
 func NoLeaks(t TB, do func(ctx context.Context)) {
 	t.Helper()
 	label := fmt.Sprintf("%s %p", t.Name(), &do)
@@ -296,7 +292,7 @@ func NoLeaks(t TB, do func(ctx context.Context)) {
 	noneLeft(t, label)
 }
 
-// labelKey names the label of goroutines, which have that of the one that started them.
+// labelKey is the key of the goroutine label, which goroutines inherit.
 const labelKey = "sourcetest"
 
 // noneLeft waits until no goroutine with the label is left.
@@ -305,7 +301,7 @@ func noneLeft(t TB, label string) {
 	deadline, pause := time.After(time.Minute), time.Millisecond
 	for left := stacks(label); left != ""; left = stacks(label) {
 		select {
-		case <-time.After(pause): // longer each time, as to look is costly
+		case <-time.After(pause): // increasing, because the check is expensive
 			pause = min(2*pause, 100*time.Millisecond)
 		case <-deadline:
 			t.Errorf("goroutines are left behind:\n%s", left)
@@ -318,7 +314,7 @@ func noneLeft(t TB, label string) {
 // dot in the first element of their path.
 var foreign = regexp.MustCompile(`(?m)^#\t[^\t]*\t[^\t/]*\.[^\t/]*/`)
 
-// stacks returns those with the label that have code outside the standard library.
+// stacks returns the stacks with the label that have a frame outside the standard library.
 func stacks(label string) string {
 	var profile, left strings.Builder
 	if err := pprof.Lookup("goroutine").WriteTo(&profile, 1); err != nil {

@@ -11,12 +11,12 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// digits are those of digests, which are shown without their tail.
+// digits matches digests, which are shortened in output.
 var digits = regexp.MustCompile(`([0-9a-f]{8})[0-9a-f]{56}`)
 
-// Told is all that the last run of the fixture told, one thing a line, for a golden
-// file: result, err, the events and the status of obj. Times are those of the
-// day. A kind adds what it observed and what it has to say of an artifact.
+// Told returns everything that the last run of the fixture reported, one item per line, for a
+// golden file: result, err, the events and the status of obj. Times have no date. observed and more
+// are what the kind reports about its status and the artifact.
 func (r *Fixture) Told(obj source.Object, result source.Result, err error, observed string, more any) string {
 	var b lines
 	b.add("outcome", "%s, next run after %s", result.Outcome, result.After)
@@ -42,19 +42,19 @@ func (r *Fixture) Told(obj source.Object, result source.Result, err error, obser
 	return digits.ReplaceAllString(b.String(), "$1…") + "\n"
 }
 
-// theError is written for a message that is the error of the run.
+// theError replaces a message that is the error of the run.
 const theError = "the error"
 
-// Status is what the status of obj tells, with a message in full where [Fixture.Told]
-// writes that it is the error.
+// Status returns the status of obj as text. Messages are complete, also where [Fixture.Told] writes
+// theError.
 func Status(obj source.Object, observed string) string {
 	var b lines
 	b.status(obj, observed, func(message string) string { return message })
 	return digits.ReplaceAllString(b.String(), "$1…")
 }
 
-// GoldenStatuses returns the statuses in a golden file of what [Fixture.Told] returned,
-// as [Status] returns them, by the text after the # before each.
+// GoldenStatuses returns the statuses in a golden file of results of [Fixture.Told], in the form of
+// [Status], by the text after the # before each.
 func GoldenStatuses(t TB, file string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -71,7 +71,7 @@ func GoldenStatuses(t TB, file string) map[string]string {
 			continue
 		}
 		status := strings.ReplaceAll(told[at:], ": "+theError+" (of ", ": "+failed+" (of ") + "\n"
-		if _, rest, stored := strings.Cut(status, "\nartifact "); stored { // what a kind says of it is no status
+		if _, rest, stored := strings.Cut(status, "\nartifact "); stored { // the kind's part about the artifact is not a status
 			status = strings.TrimSuffix(status, strings.SplitAfterN(rest, "\n", 3)[2])
 		}
 		all[name] = status
@@ -79,7 +79,7 @@ func GoldenStatuses(t TB, file string) map[string]string {
 	return all
 }
 
-// lines are things that are told.
+// lines is a text of items, one per line.
 type lines struct{ strings.Builder }
 
 func (b *lines) add(name, format string, args ...any) {
@@ -100,7 +100,7 @@ func (b *lines) status(obj source.Object, observed string, same func(string) str
 	}
 }
 
-// Golden demands that a text is that of a file, which update writes first.
+// Golden requires that got is the content of a file. With update, it writes the file first.
 func Golden(t TB, file, got string, update bool) {
 	t.Helper()
 	if update {
