@@ -23,40 +23,41 @@ import (
 // An Object is one object of a bucket as it was listed.
 type Object struct {
 	Key     string
-	ETag    string // without quotes and W/, spelled the same however it was learned
+	ETag    string // normalized by [ETag]
 	Size    int64  // bytes, not negative
-	Version string // what the driver needs beyond ETag to read just this content, "" when nothing
+	Version string // what the driver needs besides ETag to read exactly this content; may be ""
 }
 
-// A Driver reads one bucket. It is safe for concurrent use, and trusts nothing
-// that the store says further than the context lasts.
+// A Driver reads one bucket. It is safe for concurrent use. Its methods return
+// when the context ends, whatever the store sends.
 //
 // Errors satisfy fs.ErrNotExist when there is no such bucket or object and
-// fs.ErrPermission when credentials are missing or were refused; [*StatusError]
-// is the answer of a store. No error, of any kind, shows credentials,
-// signatures or the query of a URL.
+// fs.ErrPermission when credentials are missing or were refused; a [*StatusError]
+// is the response of a store. No error contains credentials, signatures or
+// the query of a URL.
 type Driver interface {
-	// List yields the objects whose keys begin with prefix, in any order, the
-	// one error last. Keys that end in / are
-	// directory markers, and so are directories of stores that have any.
+	// List yields the objects whose keys begin with prefix, in any order. An error
+	// ends the sequence. Keys that end in / are directory markers; a store that
+	// has directories lists them as such keys.
 	List(ctx context.Context, prefix string) iter.Seq2[Object, error]
 	// Open reads o, as it was listed, from offset on. The error wraps
-	// [ErrChanged] when that is not what there is any more. Reading may end early
-	// with an error, or without one when less was sent than announced.
+	// [ErrChanged] when the object is no longer as it was listed. Reading may end
+	// early, with an error, or with io.EOF if the store sent less than it announced.
+	// The caller closes the reader.
 	Open(ctx context.Context, o Object, offset int64) (io.ReadCloser, error)
 }
 
-// ErrChanged marks an object that is not what was listed any more.
+// ErrChanged marks an object that changed since it was listed.
 var ErrChanged = errors.New("the object changed since it was listed")
 
-// A Provider connects to the bucket that a names. It logs in where it has to,
-// and sends the bucket nothing. Errors are *[source.StepError] with the reason
+// A Provider returns the driver for the bucket that a.Spec names. It logs in if
+// necessary, but sends no request to the bucket. Errors are *[source.StepError] with the reason
 // URLInvalid, AuthenticationFailed, InvalidProviderConfiguration or
 // InvalidSTSConfiguration, or wrap [source.ErrInvalid].
 type Provider func(ctx context.Context, a *Access) (Driver, error)
 
-// ETag returns the spelling of an entity tag that [Object] has: without quotes
-// and W/. Stores spell the same tag differently in listings and in headers.
+// ETag normalizes an entity tag for [Object]: it removes quotes and W/. Stores
+// spell the same tag differently in listings and in headers.
 func ETag(s string) string {
 	s = strings.TrimPrefix(strings.TrimSpace(s), "W/")
 	if n := len(s); n >= 2 && s[0] == '"' && s[n-1] == '"' {
@@ -65,19 +66,19 @@ func ETag(s string) string {
 	return s
 }
 
-// An Access is what a [Provider] needs to know. A Secret is a [source.Secret]
-// and its Name, NAMESPACE/NAME, "" where the spec names none.
+// An Access holds the spec, the Secrets and the network settings that a [Provider]
+// needs. The Name of a Secret is NAMESPACE/NAME, or "" if the spec names none.
 type Access struct {
 	Spec         *source.BucketSpec
 	Secret       transport.Secret        // of spec.secretRef
-	Way          transport.Config        // how the endpoint is reached: the TLS of spec.certSecretRef, the proxy of spec.proxySecretRef
+	Way          transport.Config        // for the endpoint: TLS of spec.certSecretRef, proxy of spec.proxySecretRef
 	STS          transport.Secret        // of spec.sts.secretRef
-	STSWay       transport.Config        // how the token service is reached: the TLS of spec.sts.certSecretRef, the same proxy
-	SecretReader *transport.SecretReader // values that must not show in texts
+	STSWay       transport.Config        // for the token service: TLS of spec.sts.certSecretRef, the same proxy
+	SecretReader *transport.SecretReader // knows the values to redact in texts
 
 	login   source.LoginFunc
 	mu      sync.Mutex
-	clients []*http.Client // that were handed out
+	clients []*http.Client // returned by Client
 }
 
 // newAccess reads the Secrets that spec names. Errors are *[source.StepError].
@@ -106,8 +107,8 @@ func newAccess(ctx context.Context, spec *source.BucketSpec, env source.Env, v *
 	return a, err
 }
 
-// way returns how a server is reached: with the TLS settings of a Secret, and a
-// proxy, which is trusted as the server is. Both may be none.
+// way returns the transport settings for a server: the TLS settings of cert and
+// the proxy of proxy, which uses the same TLS settings. Both Secrets may be empty.
 func way(cert, proxy transport.Secret, env source.Env) (c transport.Config, err error) {
 	c = transport.Outside(env)
 	c.Settings = transport.Settings("cert", cert, proxy)
@@ -124,9 +125,9 @@ func way(cert, proxy transport.Secret, env source.Env) (c transport.Config, err 
 	return c, err
 }
 
-// identity tells the bucket, and the credentials that it is read with, from
-// others: by all of the spec that decides about that, the namespace, and the
-// content of the Secrets.
+// identity returns a hash that identifies the bucket and the credentials used to
+// read it. It covers the namespace, the content of the Secrets, and all fields of
+// the spec that select the bucket or the credentials.
 func (a *Access) identity(namespace string) string {
 	spec := *a.Spec
 	spec.Prefix, spec.Ignore, spec.Suspend, spec.Interval, spec.Timeout = "", nil, false, 0, 0
@@ -135,11 +136,12 @@ func (a *Access) identity(namespace string) string {
 	return string(sum[:])
 }
 
-// LogIn returns what spec.provider issues to the identity of the program, or of
-// spec.serviceAccountName, for the bucket at, which is s3://HOST/BUCKET,
+// LogIn returns the credential that spec.provider issues to the identity of the
+// program, or of spec.serviceAccountName, for the bucket at, which is s3://HOST/BUCKET,
 // gs://HOST/BUCKET or azblob://HOST/CONTAINER. AWS issues keys: Username is the
 // access key, Password the secret key and Token the session token, "" for none.
-// The others issue bearer tokens.
+// The other providers issue bearer tokens. LogIn returns [errors.ErrUnsupported] if
+// the program cannot log in to any provider.
 func (a *Access) LogIn(ctx context.Context, at *url.URL) (source.Credential, error) {
 	if a.login == nil {
 		return source.Credential{}, errors.ErrUnsupported
@@ -147,8 +149,8 @@ func (a *Access) LogIn(ctx context.Context, at *url.URL) (source.Credential, err
 	return a.SecretReader.LogIn(ctx, a.login, a.Way, source.LoginRequest{Provider: a.Spec.Provider, URL: at, ServiceAccount: a.Spec.ServiceAccountName})
 }
 
-// Identity returns the tokens that [Access.LogIn] issues. Without
-// spec.serviceAccountName, a program that has no identity for the bucket has no tokens: nil.
+// Identity returns the tokens that [Access.LogIn] issues. It returns nil, without an
+// error, if spec.serviceAccountName is not set and the program has no identity for the bucket.
 func (a *Access) Identity(ctx context.Context, at *url.URL) (*Issued, error) {
 	tokens, err := NewIssued(ctx, func(ctx context.Context) (source.Credential, error) { return a.LogIn(ctx, at) })
 	switch {
@@ -160,9 +162,9 @@ func (a *Access) Identity(ctx context.Context, at *url.URL) (*Issued, error) {
 	return nil, Failed("AuthenticationFailed", err)
 }
 
-// Client returns a client for the server at origin, nil for any, reached by way. Credentials
-// and the client certificate go to that origin only, redirects are not followed,
-// and requests that a busy server refuses are sent again.
+// Client returns a client with the settings of way for the server at origin, or for any
+// server if origin is nil. It sends credentials and the client certificate to that origin
+// only, follows no redirects, and retries requests that a busy server refuses.
 func (a *Access) Client(origin *url.URL, way transport.Config) *http.Client {
 	way.Origin = origin
 	c := transport.Client(way)
@@ -183,13 +185,13 @@ func (a *Access) close() {
 	}
 }
 
-// Endpoint returns the server that spec.endpoint names, by http or https and
-// without a slash at the end, as [source.BucketSpec.EndpointURL] has it. The
-// query, which only provider azure allows, is returned by itself, without the
-// question mark, as it was written. It never shows.
+// Endpoint returns the URL of the server in spec.endpoint, with scheme http or https
+// and without a trailing slash, see [source.BucketSpec.EndpointURL]. The
+// query, which only provider azure allows, is returned separately, unchanged and
+// without the question mark. It is redacted in texts.
 //
 // The error is a *[source.StepError] with the reason URLInvalid that wraps
-// [source.ErrInvalid], and says nothing of user information and query.
+// [source.ErrInvalid]. Its text contains neither user information nor the query.
 func (a *Access) Endpoint() (server *url.URL, query string, err error) {
 	if _, found, ok := strings.Cut(a.Spec.Endpoint, "?"); ok {
 		a.ConcealQuery(found)
@@ -201,8 +203,8 @@ func (a *Access) Endpoint() (server *url.URL, query string, err error) {
 	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}, u.RawQuery, nil
 }
 
-// ConcealQuery keeps a query out of texts: as a whole, and the signature sig in
-// it in every spelling.
+// ConcealQuery has a query redacted in texts: the whole query, and the parameter
+// sig both escaped and unescaped.
 func (a *Access) ConcealQuery(query string) {
 	a.SecretReader.Conceal(query)
 	for _, match := range signature.FindAllStringSubmatch(query, -1) {
@@ -211,32 +213,33 @@ func (a *Access) ConcealQuery(query string) {
 	}
 }
 
-// signature is the parameter of a query that holds a signature.
+// signature matches the query parameter that holds a signature.
 var signature = regexp.MustCompile(`(?i)(?:^|&)sig=([^&]*)`)
 
-// Issued holds a credential that a service issues. It is replaced when four
-// fifths of its life are over, and when the server refuses it. One that ends in
-// less than ten seconds is that of a clock that is wrong, and used until it is
-// refused. It is safe for concurrent use.
+// Issued caches a credential that a service issues. It replaces the credential after
+// four fifths of its lifetime, and when the server refuses it. A credential with less
+// than ten seconds left indicates a wrong clock; it is used until it is refused.
+// Issued is safe for concurrent use.
 type Issued struct {
 	issue func(context.Context) (source.Credential, error)
-	mu    sync.Mutex // callers wait for the one that has a credential issued: the contexts of all end with the step
+	mu    sync.Mutex // held while a credential is issued: the contexts of all waiting callers end with the same step
 	held  *source.Credential
-	until time.Time // when held is to be replaced; zero: when it is refused
+	until time.Time // when to replace held; zero: only when it is refused
 }
 
 const minLife = 10 * time.Second
 
-// NewIssued returns the credentials that issue returns, and has the first one issued.
+// NewIssued returns a cache of the credentials that issue returns. It calls issue
+// once, and returns its error.
 func NewIssued(ctx context.Context, issue func(context.Context) (source.Credential, error)) (*Issued, error) {
 	i := &Issued{issue: issue}
 	_, err := i.Get(ctx, nil)
 	return i, err
 }
 
-// Get returns the credential to use: another one than refused, which may be nil.
-// Errors are those of issuing and of ctx, and a *[source.StepError] when what was
-// issued cannot be sent.
+// Get returns the credential to use, but never refused, which may be nil: if refused
+// is the cached credential, Get replaces it. Errors are those of issuing and of ctx,
+// and a *[source.StepError] when the issued credential cannot be sent.
 func (i *Issued) Get(ctx context.Context, refused *source.Credential) (*source.Credential, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -265,8 +268,8 @@ func (i *Issued) Get(ctx context.Context, refused *source.Credential) (*source.C
 	return i.held, nil
 }
 
-// A Bearer is a round tripper that sends a token with each request, and with
-// another one, once a request, when the server answers 401.
+// A Bearer is a round tripper that adds a bearer token to each request. If the
+// server answers 401, it retries the request once with a new token.
 type Bearer struct {
 	Next   http.RoundTripper // must be set before the first request
 	Tokens *Issued
@@ -291,12 +294,13 @@ func (b *Bearer) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// maxToken bounds the bytes of a token service's answer.
+// maxToken is the maximum size of a token service's response, in bytes.
 const maxToken = 1 << 20
 
-// A TokenService is a round tripper for one use of a token service. It bounds answers,
-// and makes errors of those that refuse. Libraries make texts of errors, and some send
-// requests without a context: Failed has the error, and all requests end with the context.
+// A TokenService is a round tripper for one call to a token service. It limits the size
+// of responses and turns refusals into errors. Some libraries keep only the text of an
+// error, and some send requests without a context: so Failed returns the original error,
+// and every request uses the context given to [Access.TokenService].
 type TokenService struct {
 	ctx    context.Context
 	access *Access
@@ -306,7 +310,8 @@ type TokenService struct {
 	err    error
 }
 
-// TokenService returns the token service that client reaches. hint says what to do when it refuses.
+// TokenService returns the round tripper for one call to the token service that client
+// reaches. hint tells the user what to do if the service refuses.
 func (a *Access) TokenService(ctx context.Context, client *http.Client, hint string) *TokenService {
 	return &TokenService{ctx: ctx, access: a, client: client, hint: hint}
 }
@@ -322,8 +327,8 @@ func (s *TokenService) Client() *http.Client {
 func (s *TokenService) RoundTrip(req *http.Request) (*http.Response, error) {
 	s.sent = true
 	req = req.Clone(s.ctx)
-	if req.Body != nil { // what it asserts must not show either
-		text, err := io.ReadAll(req.Body) // of memory
+	if req.Body != nil { // assertions are redacted too
+		text, err := io.ReadAll(req.Body) // the body is in memory
 		if err != nil {
 			return nil, err
 		}
@@ -341,7 +346,7 @@ func (s *TokenService) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err == nil {
 		e := s.access.Refused(resp, nil)
 		if e.Refused = e.Status/100 == 4 && e.Status != http.StatusTooManyRequests && e.Status != http.StatusRequestTimeout; e.Refused {
-			e.Hint = cmp.Or(e.Hint, s.hint) // the status says nothing of the bucket
+			e.Hint = cmp.Or(e.Hint, s.hint) // the status is not about the bucket
 		}
 		err = e
 	}
@@ -349,7 +354,8 @@ func (s *TokenService) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, err
 }
 
-// Failed returns the error of doing, given that of a library, whose text may show values and is not used.
+// Failed returns the error of doing, given the error of a library. It does not use the
+// library's text, which may contain secret values.
 func (s *TokenService) Failed(doing string, err error) error {
 	if s.err == nil && !s.sent {
 		s.err = errors.New("nothing was sent: the credentials are not what they should be")

@@ -28,8 +28,8 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
-// A memoryDriver is a bucket in memory. Its hooks are called without its lock,
-// so that they may change it in the midst of things.
+// A memoryDriver is a bucket in memory. Its hooks are called without its lock, so
+// that they may change the bucket during a call.
 type memoryDriver struct {
 	mu      sync.Mutex
 	objects map[string]memoryObject
@@ -38,20 +38,20 @@ type memoryDriver struct {
 
 	pause   time.Duration                                                         // before each object of a listing
 	silent  bool                                                                  // a listing whose context ended ends without an error
-	endless func(i int) bucket.Object                                             // what is listed, for ever
-	listed  int                                                                   // objects
+	endless func(i int) bucket.Object                                             // returns object i of an endless listing
+	listed  int                                                                   // number of listed objects
 	order   func([]bucket.Object)                                                 // rearranges a listing; nil: by key
-	onList  func(prefix string, n int) error                                      // before the object n of a listing, and at its end
-	onOpen  func(o bucket.Object, offset int64) error                             // before an object is opened
-	content func(o bucket.Object, offset int64, body io.ReadCloser) io.ReadCloser // in place of the body
-	connect func(ctx context.Context, a *bucket.Access) error                     // while a driver is made
+	onList  func(prefix string, n int) error                                      // called before object n of a listing, and at its end
+	onOpen  func(o bucket.Object, offset int64) error                             // called before an object is opened
+	content func(o bucket.Object, offset int64, body io.ReadCloser) io.ReadCloser // replaces the body
+	connect func(ctx context.Context, a *bucket.Access) error                     // called by provide
 }
 
 // A memoryObject is one object of a memoryDriver.
 type memoryObject struct {
 	data string
-	etag string // default: the sum of data, as most stores have it
-	size int64  // as it is listed; default: as it is
+	etag string // default: the MD5 sum of data, as in most stores
+	size int64  // in listings; default: the size of data
 }
 
 // newMemory returns a bucket with objects KEY, DATA, …
@@ -77,7 +77,7 @@ func (d *memoryDriver) remove(key string) {
 	delete(d.objects, key)
 }
 
-// counts returns how many listings and reads there were since it was asked last.
+// counts returns the number of listings and reads since its last call.
 func (d *memoryDriver) counts() (lists, opens int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -124,7 +124,7 @@ func (d *memoryDriver) List(ctx context.Context, prefix string) iter.Seq2[bucket
 	}
 }
 
-// before is what happens before the object i of a listing.
+// before waits and calls the hook before object i of a listing.
 func (d *memoryDriver) before(ctx context.Context, prefix string, i int) error {
 	select {
 	case <-time.After(d.pause):
@@ -196,7 +196,7 @@ func (d *memoryDriver) origin(b *source.Bucket, env source.Env) *bucket.Origin {
 	return bucket.New(b, env, map[string]bucket.Provider{"generic": d.provide})
 }
 
-// newBucket returns a Bucket, with its spec edited.
+// newBucket returns a Bucket whose spec is changed by edit, which may be nil.
 func newBucket(edit func(*source.BucketSpec)) *source.Bucket {
 	b := &source.Bucket{
 		Header: source.Header{APIVersion: "source.headgate.dev/v1", Kind: "Bucket",
@@ -216,7 +216,7 @@ func resolve(t *testing.T, d *memoryDriver, edit func(*source.BucketSpec)) (sour
 	return rev, err
 }
 
-// folder writes files, NAME, CONTENT, …, and returns their directory.
+// folder writes files NAME, CONTENT, … into a new directory, which it returns.
 func folder(t *testing.T, nameContent ...string) string {
 	t.Helper()
 	tree := fstest.MapFS{}
@@ -228,7 +228,7 @@ func folder(t *testing.T, nameContent ...string) string {
 	return dir
 }
 
-// A directory that stands in for a bucket has the files that the bucket would have.
+// TestStandIn checks that a local directory yields the same files as a bucket with that content.
 func TestStandIn(t *testing.T) {
 	files := []string{
 		"a", "1", "app/x.yaml", "2", "app/x.log", "3", "app/sub/y", "4", "apps", "5", "app-2/z", "6", ".git/config", "7",
@@ -307,7 +307,8 @@ func written(t *testing.T, o source.Origin, rev source.Revision) (report source.
 	return report, files
 }
 
-// The name of a bucket for a stand-in is its endpoint and its name, without the signature.
+// TestStandInName checks that local directories are looked up by endpoint and bucket name,
+// without the signature.
 func TestStandInName(t *testing.T) {
 	dir := folder(t, "a", "1")
 	for endpoint, name := range map[string]string{
@@ -343,7 +344,7 @@ func TestStandInFails(t *testing.T) {
 	linked := folder(t, "a", "1", "rules", "a\n")
 	if err := os.Symlink("rules", filepath.Join(linked, ".sourceignore")); err == nil {
 		o := bucket.New(newBucket(nil), source.Env{Local: map[string]string{"store.example/stuff": linked}}, nil)
-		if got := artifactOf(t, o); got != "a rules" { // a link is no object
+		if got := artifactOf(t, o); got != "a rules" { // a symbolic link is not an object
 			t.Errorf("rules by a link: %s", got)
 		}
 	}
@@ -351,13 +352,13 @@ func TestStandInFails(t *testing.T) {
 
 func ref(name string) *source.LocalReference { return &source.LocalReference{Name: name} }
 
-// everything asks for all Secrets that there are.
+// everything sets all references to Secrets.
 func everything(s *source.BucketSpec) {
 	s.SecretRef, s.CertSecretRef, s.ProxySecretRef = ref("creds"), ref("tls"), ref("proxy")
 	s.STS = &source.BucketSTSSpec{Provider: "ldap", Endpoint: "https://sts.example", SecretRef: ref("sts"), CertSecretRef: ref("ststls")}
 }
 
-// A Secret that is missing or cannot be used is named, and nothing that it holds.
+// TestAccess checks that errors name a missing or invalid Secret, and contain none of its values.
 func TestAccess(t *testing.T) {
 	ca, other := testenv.NewCA(t), testenv.NewCA(t)
 	cert, key := ca.Client("me")
@@ -397,8 +398,8 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// An endpoint that validation refuses, for reasons that TestAdmission of package
-// source has, is refused here as well, and nothing of it shows.
+// TestEndpoint checks that Endpoint refuses the endpoints that validation refuses (see
+// TestAdmission of package source), and that errors contain no secrets.
 func TestEndpoint(t *testing.T) {
 	for _, c := range []struct {
 		provider, text string
@@ -436,7 +437,7 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-// wantURLInvalid checks the error about an endpoint, which says nothing private.
+// wantURLInvalid checks the error about an endpoint, which must not contain secrets.
 func wantURLInvalid(t *testing.T, err error, says ...string) {
 	t.Helper()
 	step, ok := errors.AsType[*source.StepError](err)

@@ -22,18 +22,19 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A StatusError is the answer of a store, or of its token service, that
-// refuses a request. It satisfies [fs.ErrNotExist] for status 404,
-// [fs.ErrPermission] for 401, 403 and whatever else is Refused, and [ErrChanged] for 412.
+// A StatusError is a response of a store, or of its token service, that
+// refuses a request. It satisfies [fs.ErrPermission] if Refused is set or the status is
+// 401 or 403. If Refused is not set, it satisfies [fs.ErrNotExist] for status 404 and
+// [ErrChanged] for 412.
 type StatusError struct {
 	Doing   string        // for example "list objects"
-	Status  int           // 0 when the store told none
+	Status  int           // HTTP status; 0 if unknown
 	Code    string        // of the store, for example NoSuchBucket
-	Message string        // of the store, as [Access.Said] has it
-	Region  string        // of the bucket, where a store of S3 names it; anything, it is not checked
-	After   time.Duration // when to try again, as the store has it; 0 when it does not tell
-	Hint    string        // what to do, "" when nothing is known
-	Refused bool          // it is the credentials that are refused, whatever the status
+	Message string        // of the store, redacted by [Access.Said]
+	Region  string        // of the bucket, if an S3 store sent one; it is not validated
+	After   time.Duration // the store's Retry-After; 0 if it sent none
+	Hint    string        // what the user can do, "" if unknown
+	Refused bool          // the store refused the credentials, whatever the status
 }
 
 func (e *StatusError) Error() string {
@@ -52,7 +53,7 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// Is implements the errors of io/fs, and [ErrChanged].
+// Is makes e match errors of io/fs, and [ErrChanged].
 func (e *StatusError) Is(target error) bool {
 	switch target {
 	case fs.ErrNotExist:
@@ -65,27 +66,27 @@ func (e *StatusError) Is(target error) bool {
 	return false
 }
 
-// RetryAfter says when the [source.Reconciler] is to try again at the earliest.
+// RetryAfter returns the time that the [source.Reconciler] must wait before it retries.
 func (e *StatusError) RetryAfter() time.Duration { return e.After }
 
 const (
-	maxRefusal = 64 << 10 // bytes of an answer that are read
-	maxSaid    = 256      // bytes that are shown
+	maxRefusal = 64 << 10 // bytes of a response that are read
+	maxSaid    = 256      // bytes of a server's text in errors
 	maxSkew    = 5 * time.Minute
 )
 
 var codeForm = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 
-// Refused reads and closes an answer that refuses a request: the body in the XML
-// of S3 and Azure, in the JSON of Google and of OAuth (RFC 6749 section 5.2), or a
-// plain text. hints say what to do about a code or, where there is none for that,
-// a status. secrets are values that the answer may repeat, beside those of the reader of Secrets.
+// Refused reads and closes a response that refuses a request, and returns its content.
+// The body is the XML of S3 and Azure, the JSON of Google and of OAuth (RFC 6749 section
+// 5.2), or plain text. hints tell the user what to do, by code or, for other codes, by
+// status. secrets are values to redact in addition to those of a.SecretReader.
 func (a *Access) Refused(resp *http.Response, hints map[string]string, secrets ...string) *StatusError {
 	e := &StatusError{Status: resp.StatusCode}
 	e.After, _ = transport.RetryAfter(resp.Header, time.Now())
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // a part of a message is still one
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // a partial message is still useful
 	transport.Finish(resp)
-	if resp.Header.Get("Content-Encoding") != "" { // it is compressed
+	if resp.Header.Get("Content-Encoding") != "" { // the body is compressed
 		text = nil
 	}
 	code, message, region := saidIn(text, resp.Header.Get("Content-Type"))
@@ -109,7 +110,7 @@ func (a *Access) Refused(resp *http.Response, hints map[string]string, secrets .
 	return e
 }
 
-// saidIn returns what the text of a refusal says.
+// saidIn parses the body of a refusal. The results are empty if the body has none.
 func saidIn(text []byte, kind string) (code, message, region string) {
 	var body struct {
 		Code, Message, Region string
@@ -120,7 +121,7 @@ func saidIn(text []byte, kind string) (code, message, region string) {
 		Error       json.RawMessage `json:"error"`
 		Description string          `json:"error_description"`
 	}
-	switch text = bytes.TrimSuffix(bytes.TrimPrefix(bytes.TrimSpace(text), []byte("[")), []byte("]")); { // some servers put it into a list
+	switch text = bytes.TrimSuffix(bytes.TrimPrefix(bytes.TrimSpace(text), []byte("[")), []byte("]")); { // some servers wrap the object in a list
 	case xml.Unmarshal(text, &body) == nil:
 		code, message, region = cmp.Or(body.Error.Code, body.Code), cmp.Or(body.Error.Message, body.Message), body.Region
 	case json.Unmarshal(text, &answer) == nil:
@@ -137,21 +138,22 @@ func saidIn(text []byte, kind string) (code, message, region string) {
 	case strings.HasPrefix(kind, "text/plain"):
 		message = string(text)
 	}
-	for _, end := range []string{"\nRequestId:", " Trace ID:"} { // Azure's names of the request
+	for _, end := range []string{"\nRequestId:", " Trace ID:"} { // Azure appends request IDs
 		message, _, _ = strings.Cut(message, end)
 	}
 	return code, message, region
 }
 
-// Said returns what a server says so that it can be shown: in one line, without
-// secrets, of about 256 bytes at most.
+// Said returns a server's text in a form that can be shown to users: one line of at
+// most about 256 bytes, without secrets.
 func (a *Access) Said(text string, secrets ...string) string {
 	return redact.Excerpt(text, maxSaid, append(a.SecretReader.Values(), secrets...)...)
 }
 
-// CheckPart reports why an answer is not o from offset on, as its header says.
+// CheckPart returns an error if the header of a response shows that the body is not
+// the content of o from offset on. The error wraps [ErrChanged] if the object changed.
 func (a *Access) CheckPart(resp *http.Response, o Object, offset int64) error {
-	_, proof, _ := strings.Cut(resp.Request.Header.Get("Authorization"), " ") // which the store may repeat
+	_, proof, _ := strings.Cut(resp.Request.Header.Get("Authorization"), " ") // the store may repeat it
 	tag := ETag(resp.Header.Get("ETag"))
 	part := fmt.Sprintf("bytes %d-%d/%d", offset, o.Size-1, o.Size)
 	switch {
@@ -167,12 +169,12 @@ func (a *Access) CheckPart(resp *http.Response, o Object, offset int64) error {
 	return nil
 }
 
-// Explain returns err, which ended doing, fit to be shown: its text has neither
-// the query of a URL nor secrets that a server sent back, and says what to do when
-// only one of the two ends speaks TLS. A [*StatusError] gets doing, and the cause of
-// ctx and a [*source.StepError] stay as they are.
+// Explain returns err, which ended doing, with a text that can be shown to users: it
+// contains neither the query of a URL nor secrets that a server sent back. It
+// says what to do when only one of the two ends speaks TLS. Explain sets Doing of a
+// [*StatusError], and wraps the cause of ctx and a [*source.StepError] unchanged.
 func (a *Access) Explain(ctx context.Context, doing string, err error, secrets ...string) error {
-	if e, ok := errors.AsType[*explained](err); ok { // which an SDK wraps
+	if e, ok := errors.AsType[*explained](err); ok { // an SDK has wrapped it
 		return e
 	}
 	if e, ok := errors.AsType[*source.StepError](err); ok { // no token was issued
@@ -186,7 +188,7 @@ func (a *Access) Explain(ctx context.Context, doing string, err error, secrets .
 		return e
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
-		err = e.Err // without the URL
+		err = e.Err // drops the URL
 	}
 	plain := err.Error()
 	text := a.Said(plain, secrets...)
@@ -196,15 +198,15 @@ func (a *Access) Explain(ctx context.Context, doing string, err error, secrets .
 		text = fmt.Sprintf("the answer is larger than %d bytes", large.Limit)
 	case errors.Is(err, http.ErrSchemeMismatch):
 		text += ": the server speaks no TLS: set spec.insecure, or write http://, if that is meant to be"
-	case strings.Contains(plain, `malformed HTTP response "\x15\x03`): // an alert of TLS
+	case strings.Contains(plain, `malformed HTTP response "\x15\x03`): // a TLS alert
 		text += ": the server speaks TLS: remove spec.insecure, or write https://"
-	case strings.HasPrefix(plain, "failed to parse Location header"): // which the error repeats
+	case strings.HasPrefix(plain, "failed to parse Location header"): // the error quotes the header
 		text = "redirect without a valid address"
 	}
 	return &explained{doing + ": " + cmp.Or(text, "the answer is not what it should be"), err}
 }
 
-// An explained error has a text that was made fit to be shown.
+// An explained error has a text that contains no secrets.
 type explained struct {
 	text string
 	error

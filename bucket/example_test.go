@@ -11,8 +11,8 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// The objects below a prefix become an artifact. A program imports the providers
-// that it needs, and no others.
+// This example makes an artifact from the objects below a prefix. A program imports only
+// the providers that it needs.
 func Example() {
 	assets := &source.Bucket{Spec: source.BucketSpec{Endpoint: "minio.example.org", BucketName: "assets", Prefix: "app/"}}
 	assets.Metadata.Name = "assets"

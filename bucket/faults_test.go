@@ -13,14 +13,14 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A chaos answers requests well or not, as a generator has it.
+// A chaos answers requests correctly or with faults, at random.
 type chaos struct {
 	r    *bucketHistory
-	rate int // percent of requests that meet something
+	rate int // percentage of requests with a fault
 
 	mu     sync.Mutex
 	random *rand.Rand
-	calm   bool // requests change nothing: some are still answered after the run that made them
+	calm   bool // requests do not change the bucket; some are still served after the run that sent them
 }
 
 func (c *chaos) n(below int) int {
@@ -29,7 +29,7 @@ func (c *chaos) n(below int) int {
 	return c.random.IntN(below)
 }
 
-// change changes what the bucket holds: one object, to one of contents of very different sizes, or to none.
+// change replaces one object by content of a random size, or removes it.
 func (c *chaos) change() {
 	content := strings.Repeat(fmt.Sprintf("%08d\n", c.n(1000)), []int{1, 10, 3000, 20000}[c.n(4)])
 	if c.n(3) == 0 {
@@ -38,7 +38,7 @@ func (c *chaos) change() {
 	c.r.put(fmt.Sprintf("%c/%d", 'a'+c.n(3), c.n(4)), content)
 }
 
-// meanwhile is change while a request is answered.
+// meanwhile changes the bucket during a request, unless c is calm.
 func (c *chaos) meanwhile() {
 	c.mu.Lock()
 	calm := c.calm
@@ -54,7 +54,7 @@ func (c *chaos) setCalm(calm bool) {
 	c.calm = calm
 }
 
-// serve lets something happen to a request, or nothing.
+// serve answers a request, with a fault or without.
 func (c *chaos) serve(w http.ResponseWriter, q *http.Request, next http.Handler) {
 	refuse := func(d *testenv.Defect) {
 		d.Header.Set("Retry-After", "0")
@@ -75,7 +75,7 @@ func (c *chaos) serve(w http.ResponseWriter, q *http.Request, next http.Handler)
 		refuse(testenv.S3Failure(500, "InternalError", "Please try again."))
 	case 2:
 		refuse(testenv.S3Failure(403, "AccessDenied", "Access Denied"))
-	case 3: // a part of the answer, and the connection breaks
+	case 3: // send a part of the response and break the connection
 		rec := httptest.NewRecorder()
 		next.ServeHTTP(rec, q)
 		for k, v := range rec.Header() {
@@ -105,11 +105,10 @@ func (c *chaos) serve(w http.ResponseWriter, q *http.Request, next http.Handler)
 	}
 }
 
-// TestFaults: whatever happens to requests, each run ends in an artifact that is
-// the bucket at some time, or in an error and the artifact from before; and once
-// nothing happens any more, in the bucket as it is. Pages of a listing that are
-// of different times cannot be told from others: what they list was there, each
-// object for itself.
+// TestFaults checks that each run, whatever faults occur, either publishes a state that the
+// bucket has had, or fails and keeps the previous artifact. A run without faults publishes
+// the current state. Pages of one listing may show different states, which cannot be
+// detected; then only each object for itself must have existed.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(12) {
@@ -140,7 +139,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// settles reconciles obj and demands that the artifact is what the bucket holds.
+// settles reconciles obj and checks that the artifact is the current content of the bucket.
 func (r *bucketHistory) settles(obj *source.Bucket) {
 	r.Helper()
 	r.mu.Lock()

@@ -34,7 +34,7 @@ func (c *content) Verify(context.Context) (source.Verification, error) {
 
 // WriteTo implements [source.Content]. Objects that are unchanged since the
 // published artifact was made are copied from it. The error wraps
-// [source.ErrMoved] when an object is not what was listed any more, and when the
+// [source.ErrMoved] when an object changed since it was listed, and when the
 // published artifact turns out to be damaged.
 func (c *content) WriteTo(ctx context.Context, w io.Writer) (report source.Report, err error) {
 	out := &output{Writer: w}
@@ -51,7 +51,7 @@ func (c *content) WriteTo(ctx context.Context, w io.Writer) (report source.Repor
 	return report, err
 }
 
-// count returns how many objects the revision is made of: all files but .sourceignore.
+// count returns the number of objects in the revision: all files except .sourceignore.
 func (s *snapshot) count() int {
 	if s.state.Ignore != nil {
 		return len(s.files) - 1
@@ -59,7 +59,7 @@ func (s *snapshot) count() int {
 	return len(s.files)
 }
 
-// maxReports is how often progress is reported, about.
+// maxReports is the approximate number of progress reports per fetch.
 const maxReports = 100
 
 // pack fetches the objects and packs them while they arrive.
@@ -88,7 +88,7 @@ func (c *content) pack(ctx context.Context, out *output) (report source.Report, 
 	return report, err
 }
 
-// An output notes that writing failed, and ends what produces its content.
+// An output records a write error, and cancels the producer of its content.
 type output struct {
 	io.Writer
 	err    error
@@ -106,7 +106,7 @@ func (o *output) Write(p []byte) (int, error) {
 
 // Explain implements [source.Explainer].
 func (c *content) Explain(ctx context.Context) (fs.FS, *artifact.Rules, error) {
-	ctx = context.WithoutCancel(ctx) // the tree is good until Close
+	ctx = context.WithoutCancel(ctx) // the tree is valid until Close
 	return newTree(c.all(), c.state.Ignore.text(), func(o Object, _ int) (io.ReadCloser, error) {
 		return &objectReader{ctx: ctx, driver: c.driver, object: o}, nil
 	}), c.rules, nil
@@ -118,18 +118,18 @@ func (c *content) Close() error {
 	return nil
 }
 
-// How far fetching runs ahead of packing. Objects get their share of the memory
-// in the order of the archive: what was begun never waits for what comes later.
+// Limits of reading ahead of packing. Objects acquire memory in the order of the
+// archive, so a read that has begun never waits for a later object.
 const (
-	maxRequests = 64       // objects asked for at a time
-	maxAhead    = 8 << 20  // bytes of an object that is read ahead; larger ones are streamed when it is their turn
+	maxRequests = 64       // concurrent requests for objects
+	maxAhead    = 8 << 20  // bytes of an object that is read ahead; larger objects are streamed when packing reaches them
 	allAhead    = 16 << 20 // bytes of all objects that are read ahead
 	minShare    = 64 << 10 // bytes that each object counts for at least
 )
 
-// A fetch reads the objects of a tree ahead of their use: several at a time,
-// begun in the order of the archive. Its tree opens each once, in about that
-// order. The first error ends it.
+// A fetch reads the objects of a tree ahead of packing: several at a time, started
+// in the order of the archive. The packer opens each object of the tree once, in
+// about that order. The first error ends the fetch.
 type fetch struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
@@ -140,11 +140,11 @@ type fetch struct {
 	report   func(arrived int)   // called for each object that has arrived
 
 	mu       sync.Mutex
-	arrivals map[int]chan io.ReadCloser // by the number in the tree, of those that are not open yet
+	arrivals map[int]chan io.ReadCloser // by index in the tree; entries of opened objects are removed
 	arrived  int
 }
 
-// newFetch prepares to fetch what the artifact of s holds. It takes over previous, which may be nil.
+// newFetch prepares to fetch the files of s. It takes ownership of previous, which may be nil.
 func newFetch(ctx context.Context, s *snapshot, previous *previousArtifact, report func(arrived int)) *fetch {
 	f := &fetch{driver: s.driver, previous: previous, memory: semaphore.NewWeighted(allAhead), report: report, arrivals: map[int]chan io.ReadCloser{}}
 	f.ctx, f.cancel = context.WithCancelCause(ctx)
@@ -152,7 +152,7 @@ func newFetch(ctx context.Context, s *snapshot, previous *previousArtifact, repo
 	return f
 }
 
-// pack fetches all objects while do packs the tree. When it returns, nothing is under way any more.
+// pack fetches all objects while do packs the tree. It returns after all reads have ended.
 func (f *fetch) pack(do func(context.Context) (artifact.Report, error)) (artifact.Report, error) {
 	defer f.previous.close()
 	var running sync.WaitGroup
@@ -160,7 +160,7 @@ func (f *fetch) pack(do func(context.Context) (artifact.Report, error)) (artifac
 	report, err := do(f.ctx)
 	if err != nil {
 		f.cancel(err)
-		err = context.Cause(f.ctx) // of an object, which packing may have told for that of another
+		err = context.Cause(f.ctx) // the first error; packing may have reported it for another object
 	}
 	running.Wait()
 	if err == nil {
@@ -170,7 +170,7 @@ func (f *fetch) pack(do func(context.Context) (artifact.Report, error)) (artifac
 	return report, err
 }
 
-// arrival returns the channel by which the object number i is handed over.
+// arrival returns the channel that passes object i to open.
 func (f *fetch) arrival(i int) chan io.ReadCloser {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -180,7 +180,7 @@ func (f *fetch) arrival(i int) chan io.ReadCloser {
 	return f.arrivals[i]
 }
 
-// arrive counts an object.
+// arrive counts one object as arrived, and reports progress.
 func (f *fetch) arrive() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -188,11 +188,12 @@ func (f *fetch) arrive() {
 	f.report(f.arrived)
 }
 
-// streamed reports whether o is asked for when it is opened.
+// streamed reports whether o is requested only when it is opened.
 func (f *fetch) streamed(o Object) bool { return o.Size > maxAhead && !f.previous.has(o.Key) }
 
-// readAhead reads object after object: small ones into memory, large ones as
-// far as they are copied, which the previous artifact has in the same order.
+// readAhead reads the objects in order. It reads small objects into memory, and copies
+// unchanged large objects from the previous artifact, which has the same order. It
+// skips large objects that are streamed.
 func (f *fetch) readAhead() {
 	var requests errgroup.Group
 	requests.SetLimit(maxRequests)
@@ -202,7 +203,7 @@ func (f *fetch) readAhead() {
 		switch {
 		case o.Key == ignoreFile || f.streamed(o):
 			continue
-		case o.Size == 0: // nothing is asked for: the listing says it all
+		case o.Size == 0: // no request is needed
 			f.arrive()
 			continue
 		case o.Size > maxAhead:
@@ -230,13 +231,13 @@ func (f *fetch) readAhead() {
 	}
 }
 
-// read reads the whole of the object number i, and hands it over. An error ends the fetch.
+// read reads object i completely from r, and passes it to open. An error ends the fetch.
 func (f *fetch) read(i int, share int64, r io.Reader) {
 	o := f.tree.list[i]
 	data, more := make([]byte, o.Size), make([]byte, 1)
 	_, err := io.ReadFull(r, data)
 	if err == nil {
-		if _, err = io.ReadFull(r, more); err == nil { // at its end a reader judges what it has read
+		if _, err = io.ReadFull(r, more); err == nil { // readers verify the content at its end
 			err = moved("it has grown")
 		}
 	} else if err == io.EOF {
@@ -250,7 +251,8 @@ func (f *fetch) read(i int, share int64, r io.Reader) {
 	f.arrival(i) <- &prefetched{bytes.NewReader(data), func() { f.memory.Release(share) }}
 }
 
-// A prefetched reader gives the content of an object that was read ahead. Closing it frees its memory.
+// A prefetched reader returns the content of an object that is or was read ahead, or
+// streamed. Close calls giveBack, for example to release memory.
 type prefetched struct {
 	io.Reader
 	giveBack func()
@@ -261,7 +263,7 @@ func (a *prefetched) Close() error {
 	return nil
 }
 
-// open returns the object o, number i of the tree, for its one reader.
+// open returns object i of the tree, which is o. It is called once for each object.
 func (f *fetch) open(o Object, i int) (io.ReadCloser, error) {
 	switch {
 	case o.Size == 0:
@@ -286,29 +288,29 @@ func (f *fetch) open(o Object, i int) (io.ReadCloser, error) {
 }
 
 const (
-	maxBreaks  = 4                      // in a row with less than minGain between the first and the last
+	maxBreaks  = 4                      // consecutive broken connections, with less than minGain between the first and the last
 	minGain    = 64 << 10               // bytes
-	breakPause = 200 * time.Millisecond // after the second in a row, doubled each time
-	stallAfter = 20 * time.Second       // without a byte a connection is given up
+	breakPause = 200 * time.Millisecond // after the second break in a row, doubled each time
+	stallAfter = 20 * time.Second       // time without a byte after which a connection is closed
 )
 
 var errStalled = fmt.Errorf("no data for %s", stallAfter)
 
-// An objectReader reads one object, all of it and as it was listed, over as many
-// connections as it takes. It opens nothing before it is read.
+// An objectReader reads one complete object, as it was listed. If a connection
+// breaks, it continues over a new one. The first Read opens the first connection.
 type objectReader struct {
 	ctx    context.Context
 	driver Driver
 	object Object
 	done   int64 // bytes that were read
 
-	body   io.ReadCloser   // nil: to be opened
+	body   io.ReadCloser   // nil: Read opens it
 	conn   context.Context // of body
 	end    context.CancelCauseFunc
 	watch  *time.Timer
 	breaks int   // in a row
-	first  int64 // what done was at the first of them
-	err    error // that ended reading
+	first  int64 // value of done at the first of these breaks
+	err    error // the error that ended reading
 }
 
 // Read implements [io.Reader].
@@ -322,12 +324,12 @@ func (r *objectReader) Read(p []byte) (n int, err error) {
 	return 0, r.err
 }
 
-// read reads once. Nothing and no error means that the caller is to read again.
+// read reads once. If it returns 0 and nil, the caller must call it again.
 func (r *objectReader) read(p []byte) (n int, err error) {
 	left := r.object.Size - r.done
 	switch {
 	case r.body == nil && left <= 0:
-		return 0, io.EOF // which the listing says
+		return 0, io.EOF // the size is known from the listing
 	case r.body == nil:
 		conn, end := context.WithCancelCause(r.ctx)
 		body, err := r.driver.Open(conn, r.object, r.done)
@@ -353,7 +355,8 @@ func (r *objectReader) read(p []byte) (n int, err error) {
 	return n, r.broken(err)
 }
 
-// broken judges the error that ended a connection: nil means that another may go on.
+// broken handles the error that ended a connection. It returns nil if reading may
+// continue over a new connection, after a pause if necessary.
 func (r *objectReader) broken(err error) error {
 	if r.ctx.Err() != nil {
 		return context.Cause(r.ctx)
@@ -363,9 +366,9 @@ func (r *objectReader) broken(err error) error {
 	}
 	r.Close()
 	answer, ok := errors.AsType[*StatusError](err)
-	answered := ok && answer.Status != 0 || errors.Is(err, fs.ErrPermission) // the driver asked again if there was any hope
+	answered := ok && answer.Status != 0 || errors.Is(err, fs.ErrPermission) // the driver has already retried if that made sense
 	switch {
-	case answered && is[*source.StepError](err): // of a token service
+	case answered && is[*source.StepError](err): // from a token service
 		return err
 	case errors.Is(err, ErrChanged):
 		return moved("it has changed")
@@ -388,7 +391,7 @@ func (r *objectReader) broken(err error) error {
 	return transport.Sleep(r.ctx, breakPause<<(r.breaks-2))
 }
 
-// moved is the error of an object that is not what was listed.
+// moved returns the error for an object that is not as it was listed. It wraps [source.ErrMoved].
 func moved(how string) error {
 	return fmt.Errorf("%s since it was listed: %w", how, source.ErrMoved)
 }

@@ -28,7 +28,7 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
-// A sizedStore has objects of any size and costs no memory.
+// A sizedStore has objects of any size without using memory.
 type sizedStore struct {
 	Driver
 	latency time.Duration // of each request
@@ -53,17 +53,17 @@ func (s *sizedStore) Open(ctx context.Context, o Object, offset int64) (io.ReadC
 	return body(o, offset, o.Size), nil
 }
 
-// body is the content of o from offset to end.
+// body returns the content of o from offset to end.
 func body(o Object, offset, end int64) io.ReadCloser {
 	from := int64(crc32.ChecksumIEEE([]byte(o.Key + " " + o.ETag)))
 	return io.NopCloser(io.NewSectionReader(endless{}, from+offset, end-offset))
 }
 
-// An endless is noise that repeats itself, at no multiple of anything.
+// An endless reader returns noise that repeats itself with a prime period.
 type endless struct{}
 
 var noise = func() []byte {
-	b := make([]byte, 4_093) // which compresses well
+	b := make([]byte, 4_093) // compresses well when repeated
 	rand.NewChaCha8([32]byte{}).Read(b)
 	return b
 }()
@@ -97,7 +97,7 @@ func small(n int) map[string]int64 {
 	return sizes
 }
 
-// checked reads what was written back and compares it with the store.
+// checked reads archive and compares its files with the store.
 func checked(t *testing.T, archive io.Reader, sizes map[string]int64) {
 	t.Helper()
 	tree, err := artifact.Read(archive, artifact.Limits{})
@@ -134,7 +134,7 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// What a store takes to answer is waited for many times at once.
+// TestFetchLatency checks that requests are concurrent, so that their latencies overlap.
 func TestFetchLatency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, d := time.Now(), &sizedStore{latency: 20 * time.Millisecond}
@@ -146,7 +146,8 @@ func TestFetchLatency(t *testing.T) {
 	})
 }
 
-// What waits does not grow with the objects, and all memory is given back.
+// TestFetchMemory checks that memory use does not grow with the objects, and that all
+// memory is released.
 func TestFetchMemory(t *testing.T) {
 	d := &sizedStore{open: func(_ context.Context, o Object, offset int64) (io.ReadCloser, error) {
 		return io.NopCloser(io.LimitReader(zeros{}, o.Size-offset)), nil
@@ -174,7 +175,7 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// The first error ends the fetch, and tells the object that it is about.
+// TestFetchFirstError checks that the first error ends the fetch and names its object.
 func TestFetchFirstError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		after := map[string]time.Duration{"a": 5 * time.Second, "b": time.Second, "c": 9 * time.Second}
@@ -192,7 +193,7 @@ func TestFetchFirstError(t *testing.T) {
 	})
 }
 
-// What comes behind an object that cannot be had is not asked for.
+// TestFetchEndsSoon checks that after an object fails, later objects are not requested.
 func TestFetchEndsSoon(t *testing.T) {
 	for size, bound := range map[int64]int64{100: allAhead / minShare, 1 << 20: allAhead >> 20} {
 		synctest.Test(t, func(t *testing.T) {
@@ -221,12 +222,13 @@ type readFunc func([]byte) (int, error)
 
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
-// A fetch ends with its context, and with its time, at once, wherever the store hangs. It tells what arrived whole.
+// TestFetchEnded checks that a fetch ends at once with its context or its timeout,
+// wherever the store hangs, and that the error says how many objects arrived completely.
 func TestFetchEnded(t *testing.T) {
 	gone := errors.New("not wanted any more")
 	for _, size := range []int64{1000, maxAhead + 1} {
 		for _, cause := range []error{gone, context.DeadlineExceeded} {
-			synctest.Test(t, func(t *testing.T) { // which fails when a goroutine is left
+			synctest.Test(t, func(t *testing.T) { // fails if a goroutine is left
 				c := holding(t, &sizedStore{open: func(ctx context.Context, o Object, _ int64) (io.ReadCloser, error) {
 					hang := readFunc(func([]byte) (int, error) { <-ctx.Done(); return 0, context.Cause(ctx) })
 					switch o.Key {
@@ -258,7 +260,8 @@ func TestFetchEnded(t *testing.T) {
 	}
 }
 
-// A storage that is full is not the bucket's fault, and nothing is waited for.
+// TestFetchStorageFails checks that a full storage is not reported as an error of the
+// bucket, and that the fetch ends at once.
 func TestFetchStorageFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := errors.New("no space left")
@@ -301,7 +304,8 @@ func TestFetchProgress(t *testing.T) {
 	testenv.Equal(t, calls[len(calls)-1], source.Progress{Object: "bucket/default/b", Phase: "receiving objects", Done: 1235, Total: 1235, Unit: "objects"})
 }
 
-// What Explain returns is all there is, less what stands in the way of files.
+// TestExplainAgain checks that Explain returns the files and the ignored objects, except
+// those that conflict with files.
 func TestExplainAgain(t *testing.T) {
 	c := holding(t, &sizedStore{}, map[string]int64{"a": 9, "dir/b": 3, "dir-c": 1})
 	c.ignored = []Object{{Key: "dir", ETag: "e"}, {Key: "a/b", ETag: "e"}, {Key: "other/x", ETag: "e", Size: 4}}
@@ -318,8 +322,8 @@ func TestExplainAgain(t *testing.T) {
 	}
 }
 
-// Whatever objects there are, however long each takes, and whatever happens to
-// one of them: a fetch comes to its end, for a bubble of which all wait fails.
+// TestFetchEnds checks that a fetch ends, with random objects, latencies and failures. The
+// synctest bubble fails if all its goroutines wait.
 func TestFetchEnds(t *testing.T) {
 	for seed := range uint64(6) {
 		synctest.Test(t, func(t *testing.T) {
@@ -331,7 +335,7 @@ func TestFetchEnds(t *testing.T) {
 			}
 			c := holding(t, nil, sizes)
 			files := c.files
-			slow := func(key string) time.Duration { // the same each time
+			slow := func(key string) time.Duration { // the same for each call
 				return time.Duration(rand.New(rand.NewPCG(seed, uint64(len(key))+uint64(key[len(key)-1])<<8)).IntN(500)) * time.Millisecond
 			}
 			bad, why := "", errors.New("refused")
@@ -367,7 +371,8 @@ func TestFetchEnds(t *testing.T) {
 	}
 }
 
-// copied returns an earlier artifact that has some of the objects of s, others, or none.
+// copied returns a previous artifact from which a random part of the objects of s can be
+// copied, or nil.
 func copied(t *testing.T, s *snapshot, r *rand.Rand) *previousArtifact {
 	share := r.IntN(4)
 	if share == 0 {
@@ -387,8 +392,7 @@ func copied(t *testing.T, s *snapshot, r *rand.Rand) *previousArtifact {
 	return p
 }
 
-// cut is the content of o from offset on, which ends with err, or without an
-// error if that is nil, before the byte end.
+// cut returns the content of o from offset to end, followed by err, or by io.EOF if err is nil.
 func cut(o Object, offset, end int64, err error) io.ReadCloser {
 	if err == nil {
 		err = io.EOF
@@ -396,13 +400,13 @@ func cut(o Object, offset, end int64, err error) io.ReadCloser {
 	return io.NopCloser(io.MultiReader(body(o, offset, max(end, offset)), readFunc(func([]byte) (int, error) { return 0, err })))
 }
 
-// A read that breaks is continued where it broke, however often it does, as
-// long as it gets on.
+// TestResume checks that a broken read continues where it broke, any number of times,
+// as long as it makes progress.
 func TestResume(t *testing.T) {
 	const size = 300_000
 	for name, c := range map[string]struct {
 		breaks connectionLimits
-		opens  int64 // -1: it is given up at the fourth
+		opens  int64 // -1: the read fails at the fourth break
 	}{
 		"before the first byte": {always(0), -1},
 		"after each byte":       {always(1), -1},
@@ -447,15 +451,16 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// connectionLimits returns a function that says where a connection that begins at an offset ends.
+// A connectionLimits returns a function that returns where a connection that begins at
+// offset ends.
 type connectionLimits func() func(offset int64) (end int64)
 
-// always lets connections end after n bytes.
+// always ends each connection after n bytes.
 func always(n int64) connectionLimits {
 	return func() func(int64) int64 { return func(offset int64) int64 { return offset + n } }
 }
 
-// ends lets connections end at each of places, once.
+// ends ends the connections at places, one after the other.
 func ends(places ...int64) connectionLimits {
 	return func() func(int64) int64 {
 		next := 0
@@ -466,7 +471,8 @@ func ends(places ...int64) connectionLimits {
 	}
 }
 
-// stuck lets connections end at each of places: the one that comes there, and n that begin there.
+// stuck ends n+1 connections at each of places: the one that reaches the place, and n that
+// begin there.
 func stuck(n int, places ...int64) connectionLimits {
 	var all []int64
 	for _, at := range places {
@@ -477,7 +483,7 @@ func stuck(n int, places ...int64) connectionLimits {
 	return ends(append(all, 1<<40)...)
 }
 
-// An object that is not what was listed, or cannot be had.
+// TestResumeRefused checks the errors for objects that changed or cannot be read.
 func TestResumeRefused(t *testing.T) {
 	const size = 100_000
 	changed := &StatusError{Doing: "get object", Status: 412}
@@ -533,7 +539,7 @@ func TestResumeRefused(t *testing.T) {
 	}
 }
 
-// refuse answers with err from the byte at on; what begins before that ends there.
+// refuse returns err for offsets of at least at; connections that begin earlier end at at.
 func refuse(at int64, err error) func(context.Context, Object, int64) (io.ReadCloser, error) {
 	return func(_ context.Context, o Object, offset int64) (io.ReadCloser, error) {
 		if offset >= at {
@@ -543,7 +549,7 @@ func refuse(at int64, err error) func(context.Context, Object, int64) (io.ReadCl
 	}
 }
 
-// longer sends more than was announced, after a break at the byte at if that is not 0.
+// longer sends one byte more than was listed, after a break at the byte at if that is not 0.
 func longer(at int64) func(context.Context, Object, int64) (io.ReadCloser, error) {
 	return func(_ context.Context, o Object, offset int64) (io.ReadCloser, error) {
 		if offset < at {
@@ -560,7 +566,7 @@ func shorter(end int64) func(context.Context, Object, int64) (io.ReadCloser, err
 	}
 }
 
-// A connection on which nothing comes any more is given up.
+// TestResumeStalled checks that a connection without data is closed and replaced.
 func TestResumeStalled(t *testing.T) {
 	stalls := func(places ...int64) func(context.Context, Object, int64) (io.ReadCloser, error) {
 		return func(ctx context.Context, o Object, offset int64) (io.ReadCloser, error) {
@@ -588,9 +594,9 @@ func TestResumeStalled(t *testing.T) {
 	})
 }
 
-// A credential is used for four fifths of its life, and one without an end, or
-// of a clock that is wrong, until it is refused. None is issued to a step that is
-// over.
+// TestIssued checks that a credential is used for four fifths of its lifetime, or until it is
+// refused if it has no expiry or a wrong one. No credential is issued after the
+// context has ended.
 func TestIssued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		issued, life := 0, 100*time.Second
@@ -618,11 +624,11 @@ func TestIssued(t *testing.T) {
 		life = 0
 		second := get(nil, "2")
 		time.Sleep(1000 * time.Hour)
-		get(first, "2") // which was replaced meanwhile
+		get(first, "2") // first was replaced meanwhile
 		life = -time.Hour
 		third := get(second, "3")
 		var all sync.WaitGroup
-		for range 32 { // that are refused together
+		for range 32 { // concurrent callers whose credential was refused
 			all.Go(func() {
 				if c, err := i.Get(t.Context(), third); err != nil || c.Token != "4" {
 					t.Errorf("%v, %v", c, err)

@@ -15,7 +15,7 @@ import (
 
 const (
 	maxPageToken = 8 << 10 // bytes
-	maxTries     = 3       // of a page that breaks off
+	maxTries     = 3       // for a page whose response breaks off
 )
 
 var (
@@ -23,20 +23,21 @@ var (
 	errNoListing = errors.New("the answer is no listing: check spec.endpoint")
 )
 
-// A Call is what a driver asks an SDK for: an object, or a listing. SDKs make texts of
-// the errors of their transport, and some ask again, so the call knows what ended it.
+// A Call is one operation of an SDK: reading an object, or listing a bucket. Some SDKs
+// keep only the text of a transport error, and some retry, so the Call records the
+// error that ended it.
 type Call struct {
 	Doing  string  // for example "list objects"
 	Object *Object // nil: a listing
 	Offset int64   // in the object
 
 	access *Access
-	tokens cycle // of pages
+	tokens cycle // detects repeated page tokens
 	sent   bool
 	err    error
 }
 
-// callKey is the key of the context value that is a *[Call].
+// callKey is the context key of a *[Call].
 type callKey struct{}
 
 // Listing returns a call that lists a bucket, and a context for its requests.
@@ -51,7 +52,8 @@ func (a *Access) Reading(ctx context.Context, o Object, offset int64) (context.C
 	return context.WithValue(ctx, callKey{}, c), c
 }
 
-// Failed returns the error of the call, given that of an SDK, fit to be shown.
+// Failed returns the error of the call, given the error of an SDK. Its text contains
+// no secrets. It returns nil if both the SDK and the requests succeeded.
 func (c *Call) Failed(ctx context.Context, err error) error {
 	if err == nil || c.err != nil {
 		return c.err
@@ -59,21 +61,23 @@ func (c *Call) Failed(ctx context.Context, err error) error {
 	return c.access.Explain(ctx, c.Doing, err)
 }
 
-// A Guard is the round tripper between an SDK and a store. It checks answers
-// before the SDK reads them, which takes some on trust and spends kilobytes on each
-// item of a page; reads a page again that breaks off; and sends one request for an object.
+// A Guard is the round tripper between an SDK and a store. It checks responses before
+// the SDK reads them, because the SDK does not check all of them and allocates
+// kilobytes for each item of a page. It retries a page whose response breaks off, and
+// sends only one request for an object.
 type Guard struct {
 	Access *Access
-	// Send sends a request of the SDK as the store is to have it.
+	// Send converts a request of the SDK to the form that the store expects, and sends it.
 	Send func(req *http.Request, c *Call) (*http.Response, error)
-	// Page checks a page of at most PageBytes, and returns what the SDK is to read.
+	// Page checks a page of at most PageBytes, and returns the text for the SDK.
 	Page      func(resp *http.Response, text []byte) ([]byte, error)
 	PageBytes int64
-	Token     string // the parameter of a request that names the page
-	// Object reports why an answer is not what was asked for; nil: see [Access.CheckPart].
+	Token     string // the query parameter that holds the page token
+	// Object returns an error if a response is not the requested object. If Object
+	// is nil, [Access.CheckPart] checks it.
 	Object    func(resp *http.Response, c *Call) error
-	Hints     map[string]string // what to do about a refusal, see [Access.Refused]
-	Anonymous string            // what to do when a request without credentials is refused; "": they have some
+	Hints     map[string]string // what the user can do about a refusal, see [Access.Refused]
+	Anonymous string            // the hint if a request without credentials is refused; "": requests have credentials
 }
 
 // RoundTrip implements [http.RoundTripper].
@@ -104,8 +108,8 @@ func (g *Guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, c.err
 }
 
-// next reports why the page that token names, "" for the first, is not to be asked for.
-// A store that turns in circles is found out by its tokens, pages without objects included.
+// next returns an error if the page of token, "" for the first page, must not be
+// requested. Repeated tokens reveal an endless listing even if its pages have no objects.
 func (c *Call) next(token string) error {
 	switch {
 	case len(token) > maxPageToken:
@@ -116,11 +120,11 @@ func (c *Call) next(token string) error {
 	return nil
 }
 
-// send sends a request, and returns the answer when that is a success.
+// send sends a request, and returns the response if its status is a success.
 func (g *Guard) send(req *http.Request, c *Call) (*http.Response, error) {
 	out := req.Clone(req.Context())
 	out.Header.Set("User-Agent", "headgate")
-	out.Header.Set("Accept-Encoding", "identity") // objects come as they are stored
+	out.Header.Set("Accept-Encoding", "identity") // read objects as they are stored
 	resp, err := g.Send(out, c)
 	if err == nil && resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusPartialContent {
 		err = g.Access.Refused(resp, g.Hints)
@@ -131,7 +135,7 @@ func (g *Guard) send(req *http.Request, c *Call) (*http.Response, error) {
 	return resp, err
 }
 
-// check checks an answer, and leaves a page to be read again.
+// check checks a response. It replaces the body of a page by the checked text.
 func (g *Guard) check(resp *http.Response, c *Call) error {
 	if c.Object != nil && g.Object != nil {
 		return g.Object(resp, c)
@@ -151,15 +155,15 @@ func (g *Guard) check(resp *http.Response, c *Call) error {
 	return err
 }
 
-// A cycle notices a sequence of keys, or of page tokens, that repeats itself
-// without keeping it (Brent's algorithm): it remembers one key, a later one each time that the
-// sequence has doubled.
+// A cycle detects that a sequence of keys or page tokens repeats itself (Brent's
+// algorithm). It stores a single key, which it replaces each time that the length of
+// the sequence has doubled.
 type cycle struct {
 	key         string
-	since, next int // keys since that one, and until the next is remembered
+	since, next int // keys since key was stored; key is replaced when since exceeds next
 }
 
-// repeats reports whether key is the remembered one.
+// repeats reports whether key is equal to the stored one.
 func (c *cycle) repeats(key string) bool {
 	if c.next > 0 && key == c.key {
 		return true
@@ -170,17 +174,17 @@ func (c *cycle) repeats(key string) bool {
 	return false
 }
 
-// An XMLPage says what a page of a listing looks like where a store writes XML.
+// An XMLPage describes a valid page of a listing in XML.
 type XMLPage struct {
 	Root, Item string   // names of elements
-	Items      int      // at most
-	Each       []string // elements that are there as often as items
-	Needs      string   // an element that is there
+	Items      int      // maximum number of items
+	Each       []string // elements that must occur once per item
+	Needs      string   // an element that must occur
 }
 
-// Check is the Page of a [Guard] for an SDK that takes any XML for a listing. It
-// counts opening tags, those in comments and text included, so it may count too
-// many, which refuses the page. No store writes such comments or text.
+// Check implements the Page field of a [Guard] for an SDK that accepts any XML as a
+// listing. It counts opening tags, including tags in comments and text, so it may count
+// too many and refuse a valid page. No store writes such comments or text.
 func (f XMLPage) Check(resp *http.Response, text []byte) ([]byte, error) {
 	kind := resp.Header.Get("Content-Type")
 	count, root := map[string]int{}, ""

@@ -15,7 +15,8 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// answer is a defect by which every request gets the same answer, with a header NAME, VALUE, …
+// answer returns a defect that answers every request with the same response, with a header
+// NAME, VALUE, …
 func answer(status int, body string, header ...string) *testenv.Defect {
 	d := &testenv.Defect{Status: status, Header: http.Header{}, Body: body}
 	for i := 0; i < len(header); i += 2 {
@@ -24,12 +25,13 @@ func answer(status int, body string, header ...string) *testenv.Defect {
 	return d
 }
 
-// served is a defect by which a handler answers.
+// handled returns a defect that answers requests with h.
 func handled(h func(w http.ResponseWriter, r *http.Request, next http.Handler)) *testenv.Defect {
 	return &testenv.Defect{Do: testenv.Serve, Handler: h}
 }
 
-// raw answers with a text as it is, in which %s is what the request proves itself with.
+// raw returns a defect that answers with the raw text. It replaces %s by the credentials
+// or the signature of the request.
 func raw(text string) *testenv.Defect {
 	return handled(func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
 		_, proof, _ := strings.Cut(r.Header.Get("Authorization"), " ")
@@ -45,7 +47,8 @@ func raw(text string) *testenv.Defect {
 	})
 }
 
-// hostileListings are answers that no store should give, by who is asked, and what is said about them; "" when nothing is listed, and that is right.
+// hostileListings returns invalid listings, by store and by a part of the expected error
+// before "; ". If that part is "", an empty listing without an error is correct too.
 func hostileListings() map[*storeMaker]map[string]*testenv.Defect {
 	const object = "<Contents><Key>a</Key><ETag>&quot;e&quot;</ETag><Size>1</Size></Contents>"
 	listing := func(inside string) *testenv.Defect {
@@ -66,7 +69,7 @@ func hostileListings() map[*storeMaker]map[string]*testenv.Defect {
 	return map[*storeMaker]map[string]*testenv.Defect{
 		aws: {
 			"it lacks ListObjectsV2":           listing("<IsTruncated>true</IsTruncated>"),
-			"no listing":                       listing(object), // which says not whether there is more
+			"no listing":                       listing(object), // IsTruncated is missing
 			strange + "; maybe":                listing("<IsTruncated>maybe</IsTruncated>"),
 			"no listing; XHTML":                answer(200, "<html><body>log in</body></html>"),
 			"no listing; error":                answer(200, "<Error><Code>InternalError</Code></Error>"),
@@ -158,7 +161,7 @@ func hostileListings() map[*storeMaker]map[string]*testenv.Defect {
 	}
 }
 
-// hostileAnswers are answers that no store should give to anything.
+// hostileAnswers returns responses that are invalid for every request.
 func hostileAnswers(stranger string) map[string]*testenv.Defect {
 	return map[string]*testenv.Defect{
 		"listing":                       answer(200, "<!DOCTYPE html><html><body>log in</body></html>"),
@@ -188,7 +191,8 @@ func hostileAnswers(stranger string) map[string]*testenv.Defect {
 	}
 }
 
-// Whatever a store answers to a listing: it is bounded, fails, and no text shows what a request proves itself with.
+// TestHostileListings checks that invalid listings fail with bounded memory, and that no
+// error contains the credentials of a request.
 func TestHostileListings(t *testing.T) {
 	stranger := testenv.StartS3(t, testenv.StoreConfig{})
 	listings := hostileListings()
@@ -206,7 +210,7 @@ func TestHostileListings(t *testing.T) {
 						t.Fatalf("%s, %s", m.provider, name)
 					}
 				}
-				if len(all) > 0 || used > 128<<20 { // in all, the store included
+				if len(all) > 0 || used > 128<<20 { // includes the store's memory
 					t.Errorf("%s, %s: listed %v, %d bytes were allocated", m.provider, name, all, used)
 				}
 			}
@@ -215,7 +219,8 @@ func TestHostileListings(t *testing.T) {
 	testenv.Equal(t, stranger.Count(), 0, "a stranger was asked: %+v", stranger.Requests())
 }
 
-// Whatever a store answers when an object is read: what is given out is what was listed, or there is an error.
+// TestHostileObjects checks that reading an object returns exactly the listed content or an
+// error, whatever the store answers.
 func TestHostileObjects(t *testing.T) {
 	t.Parallel()
 	const content = "0123456789"
@@ -302,7 +307,8 @@ func TestHostileObjects(t *testing.T) {
 	testenv.Equal(t, stranger.Count(), 0, "a stranger was asked: %+v", stranger.Requests())
 }
 
-// A listing without end, or without an answer, ends when nobody wants it any more.
+// TestEndlessListings checks that a listing without an end or without a response ends when
+// its context is canceled.
 func TestEndlessListings(t *testing.T) {
 	t.Parallel()
 	given := errors.New("given up")
@@ -326,7 +332,8 @@ func TestEndlessListings(t *testing.T) {
 	}
 }
 
-// A page that breaks off is read again, three times at most, and a store that is busy asked again.
+// TestAgain checks that a page that breaks off is requested at most three times, and that
+// requests to a busy store are retried.
 func TestAgain(t *testing.T) {
 	t.Parallel()
 	for _, m := range makers {
@@ -351,7 +358,8 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// Hostile token services: of S3, of Google, and the authority of Azure.
+// TestHostileTokenServices tests invalid responses of the token services of S3 and Google,
+// and of the authority of Azure.
 func TestHostileTokenServices(t *testing.T) {
 	t.Parallel()
 	stranger := testenv.StartS3(t, testenv.StoreConfig{})
@@ -427,7 +435,7 @@ func TestHostileTokenServices(t *testing.T) {
 	testenv.Equal(t, stranger.Count(), 0, "a stranger was asked: %+v", stranger.Requests())
 }
 
-// ldap returns an access with keys of the token service of s.
+// ldap returns an Access that gets its keys from the token service of s.
 func ldap(s *testenv.Store) *bucket.Access {
 	return exchanged(s, "ldap", "username", "reader", "password", canary)
 }
@@ -439,7 +447,8 @@ func exchanged(s *testenv.Store, provider string, keyValue ...string) *bucket.Ac
 	return a
 }
 
-// What is issued and runs out or is refused in the midst of things is issued again, once.
+// TestExpiry checks that a credential that expires or is refused during a request is
+// replaced once.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	ca := testenv.NewCA(t)

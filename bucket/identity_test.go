@@ -28,7 +28,7 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
-// keyFile returns the key of the account of s with other values; nil removes one.
+// keyFile returns the key file of the account of s with changed values; nil removes a value.
 func keyFile(t *testing.T, s *testenv.Store, nameValue ...any) string {
 	t.Helper()
 	file := map[string]any{}
@@ -42,7 +42,8 @@ func keyFile(t *testing.T, s *testenv.Store, nameValue ...any) string {
 	return string(text)
 }
 
-// A Secret that cannot be used says which key is wrong, and no value; and nobody is asked.
+// TestBadSecrets checks that the error about an invalid Secret names the wrong key but no
+// value, and that no request is sent.
 func TestBadSecrets(t *testing.T) {
 	s3, gcs, account := aws.start(t, aws.private), google.start(t, google.private), microsoft.start(t, testenv.StoreConfig{CA: testenv.NewCA(t)})
 	with := func(nameValue ...any) []string { return []string{"serviceaccount", keyFile(t, gcs, nameValue...)} }
@@ -111,7 +112,7 @@ func TestBadSecrets(t *testing.T) {
 			}
 		}
 	}
-	for say, key := range map[string]string{ // what only the token service can tell
+	for say, key := range map[string]string{ // errors that only the token service can detect
 		"account not found":     keyFile(t, gcs, "client_email", "other@example.com"),
 		"Invalid JWT":           keyFile(t, gcs, "private_key_id", "other"),
 		"Failed audience check": keyFile(t, gcs, "token_uri", strings.Replace(gcs.TokenURL(), "127.0.0.1", "localhost", 1)),
@@ -126,7 +127,7 @@ func TestBadSecrets(t *testing.T) {
 	says(t, nil, err, "http is for loopback, with spec.insecure")
 }
 
-// Each form of a Secret of Azure is what the account wants, and wins over those behind it.
+// TestForms checks that the account accepts each form of Secret for Azure, and their precedence.
 func TestForms(t *testing.T) {
 	t.Parallel()
 	ca := testenv.NewCA(t)
@@ -140,7 +141,7 @@ func TestForms(t *testing.T) {
 	for name, c := range map[string]struct {
 		config   testenv.StoreConfig
 		secret   []string
-		endpoint string // added to
+		endpoint string // appended to the endpoint
 	}{
 		"key":                        {key, []string{"accountKey", accountKey}, ""},
 		"key, line break":            {key, []string{"accountKey", accountKey + "\n"}, "/"},
@@ -180,7 +181,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// certificate makes a certificate and its key, PEM.
+// certificate returns a new certificate, and that certificate with its key, as PEM.
 func certificate(t *testing.T) (cert, both []byte) {
 	t.Helper()
 	private, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -193,11 +194,11 @@ func certificate(t *testing.T) (cert, both []byte) {
 	return cert, append(bytes.Clone(cert), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: text})...)
 }
 
-// The managed identity of an id is asked for at the service of the machine, directly.
-// Who writes an object gets no token of the machine by naming a server of his own,
-// nor by a certificate or a proxy.
+// TestManagedIdentity checks that tokens of a managed identity are requested from the
+// machine's token service without a proxy. A user who writes an object cannot obtain a token
+// of the machine with a server, certificate or proxy of their own.
 func TestManagedIdentity(t *testing.T) {
-	id, asked := rand.Text(), 0 // the SDK keeps tokens by id, for the whole process
+	id, asked := rand.Text(), 0 // the SDK caches tokens by ID, for the whole process
 	machine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked++
 		w.Header().Set("Content-Type", "application/json")
@@ -237,7 +238,9 @@ func TestManagedIdentity(t *testing.T) {
 	}
 }
 
-// An authority that names a server without TLS gets no secret sent there, and the challenge of an account has no say in what it is shown.
+// TestAuthority checks that no secret is sent to a token endpoint without TLS, even if the
+// authority names it, and that the challenge of an account does not change the
+// requested token.
 func TestAuthority(t *testing.T) {
 	t.Parallel()
 	ca := testenv.NewCA(t)
@@ -283,8 +286,8 @@ func TestAuthority(t *testing.T) {
 	says(t, s, err, "a token is shown to servers with TLS only")
 }
 
-// Who reads a bucket without a Secret: who has an identity shows it to the
-// cloud's own hosts over TLS, and to this machine; who has none comes as nobody.
+// TestIdentities checks access without a Secret: a program with an identity uses it for the
+// cloud's own hosts over TLS, and for this machine; without one, requests are anonymous.
 func TestIdentities(t *testing.T) {
 	t.Parallel()
 	ca, none := testenv.SystemCA(t), fmt.Errorf("metadata server: %w", source.ErrNoIdentity)
@@ -396,7 +399,7 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-// The token services of S3.
+// TestTokenService tests the token services of S3.
 func TestTokenService(t *testing.T) {
 	t.Parallel()
 	user := []string{"username", "reader", "password", canary}
@@ -455,7 +458,8 @@ func TestTokenService(t *testing.T) {
 			t.Errorf("%s: logged in %d times", name, s.Count(testenv.AssumeRole))
 		}
 	}
-	// Both ways have their own trust, and the client certificate of each goes there alone.
+	// Endpoint and token service have separate CAs, and the client certificate of each is
+	// sent to that server only.
 	ca, other := testenv.NewCA(t), testenv.NewCA(t)
 	service := aws.start(t, testenv.StoreConfig{CA: ca, Mutual: true, LDAPUsername: "reader", LDAPPassword: canary})
 	a := ldap(service)

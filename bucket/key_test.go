@@ -16,8 +16,8 @@ var (
 	longPath = strings.Repeat("d/", 2047) + "xy" // 4096 bytes
 )
 
-// Each rule of keys: what is refused says which key and why, and is excluded
-// by the patterns that match it.
+// TestKeyRules tests each rule for keys: the error names the refused key and the reason,
+// and patterns that match the key exclude it.
 func TestKeyRules(t *testing.T) {
 	t.Parallel()
 	for key, c := range map[string]struct {
@@ -79,14 +79,14 @@ func TestKeyRules(t *testing.T) {
 	}
 }
 
-// Keys that are good by themselves, and not beside each other.
+// TestKeysTogether tests keys that are valid but may conflict with each other.
 func TestKeysTogether(t *testing.T) {
 	for name, c := range map[string]struct {
 		keys   []string
-		twice  string // is listed twice
+		twice  string // a key that is listed twice
 		ignore string
 		says   string
-		files  string // of the artifact, when it is not refused
+		files  string // of the artifact, if no key is refused
 	}{
 		"file and directory":           {keys: []string{"a", "a/b"}, says: `"a" is a directory of "a/b"`},
 		"with others between":          {keys: []string{"a", "a!", "a-b", "a.", "a/b", "a0"}, says: `"a" is a directory of "a/b"`},
@@ -127,8 +127,8 @@ func TestKeysTogether(t *testing.T) {
 	}
 }
 
-// FuzzKeys checks that what is accepted is a tree of paths, in whatever order
-// it is listed, and that nothing is lost.
+// FuzzKeys checks that accepted keys form a tree of paths, in whatever order they are
+// listed, and that no object is lost.
 func FuzzKeys(f *testing.F) {
 	f.Add("a\x01a/b\x01a-b", "", false)
 	f.Add("a//b\x01../c\x01d\\e\x01.sourceignore", "d*", true)

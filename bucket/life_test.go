@@ -22,15 +22,15 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expectations in testdata/status")
 
-// TestMain lets many tests run at a time: most of their time they wait, for retries and timeouts.
+// TestMain runs many tests in parallel, because they mostly wait for retries and timeouts.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	flag.Set("test.parallel", "6")
 	testenv.Main(m)
 }
 
-// A lifecycle is what happens to one object, step by step. After each its outcome,
-// its status and its events are those of testdata/status (specification,
+// A lifecycle is a sequence of changes to one object. After each step, outcome, status
+// and events must be those in testdata/status (specification,
 // "Bucket"; reference A2, A3 and A4).
 type lifecycle struct {
 	name  string
@@ -39,7 +39,7 @@ type lifecycle struct {
 
 type step struct {
 	name string
-	do   func(r *bucketHistory, obj *source.Bucket) // before the object is reconciled
+	do   func(r *bucketHistory, obj *source.Bucket) // called before the object is reconciled
 }
 
 func held(keyContent ...string) func(*bucketHistory, *source.Bucket) {
@@ -178,7 +178,7 @@ func TestStatuses(t *testing.T) {
 				r.Now = r.Now.Add(time.Hour)
 				s.do(r, obj)
 				obj = &source.Bucket{Header: obj.Header, Spec: obj.Spec}
-				obj.Metadata.Generation = 0 // the ledger knows
+				obj.Metadata.Generation = 0 // set by the ledger
 				result, err := r.run(obj)
 				fmt.Fprintf(&got, "# %s\n%s", s.name, r.told(obj, result, err))
 			}
@@ -187,7 +187,7 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// told is all that a run tells, with the names of the files.
+// told returns the result, status and events of a run, with the names of the files.
 func (r *bucketHistory) told(obj *source.Bucket, result source.Result, err error) string {
 	r.Helper()
 	var names []string
@@ -199,7 +199,7 @@ func (r *bucketHistory) told(obj *source.Bucket, result source.Result, err error
 }
 
 // A bucketHistory reconciles Bucket objects of one S3 server with a real store and a
-// real ledger. It knows all that the bucket held, at any time.
+// real ledger. It records all contents that the bucket has had.
 type bucketHistory struct {
 	*testing.T
 	*sourcetest.Fixture
@@ -210,7 +210,7 @@ type bucketHistory struct {
 
 	mu    sync.Mutex
 	held  []map[string]string
-	paged bool // the bucket changes between the pages of one listing, so that none tells how it was at one time
+	paged bool // the bucket changes between the pages of a listing, so a listing may mix several states
 }
 
 func newScene(t *testing.T, c testenv.StoreConfig) *bucketHistory {
@@ -227,7 +227,7 @@ func newScene(t *testing.T, c testenv.StoreConfig) *bucketHistory {
 	return r
 }
 
-// holds makes contents, KEY, CONTENT, …, all that the bucket holds.
+// holds replaces the content of the bucket by objects KEY, CONTENT, …
 func (r *bucketHistory) holds(keyContent ...string) {
 	contents := map[string]string{}
 	for i := 0; i < len(keyContent); i += 2 {
@@ -243,7 +243,7 @@ func (r *bucketHistory) replace(contents map[string]string) {
 	r.held = append(r.held, contents)
 }
 
-// put changes one object, and removes one whose content is to be "".
+// put changes one object, or removes it if content is "".
 func (r *bucketHistory) put(key, content string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -265,7 +265,7 @@ func (r *bucketHistory) object(edit func(*source.BucketSpec)) *source.Bucket {
 	return obj
 }
 
-// reconcile is run, and demands that what is published is what the bucket held at some time.
+// reconcile calls run, and checks that the artifact is a state the bucket has had.
 func (r *bucketHistory) reconcile(obj *source.Bucket) (source.Result, error) {
 	r.Helper()
 	result, err := r.run(obj)
@@ -285,7 +285,8 @@ func (r *bucketHistory) origin(obj *source.Bucket) *bucket.Origin {
 	return bucket.New(obj, r.env, providers)
 }
 
-// whole demands that the artifact is what the bucket held at some time.
+// whole checks that the artifact is a state the bucket has had. If r.paged is set, it
+// only checks each object separately.
 func (r *bucketHistory) whole(obj *source.Bucket) {
 	r.Helper()
 	got := r.Contents(obj.Artifact())
@@ -312,8 +313,8 @@ func (r *bucketHistory) whole(obj *source.Bucket) {
 	}
 }
 
-// Objects of one bucket that are due together have it listed once, whatever they
-// leave out; those with other keys, or of another prefix, list for themselves.
+// TestFleetListsOnce checks that objects that read one bucket at the same time share a
+// listing, whatever they ignore, unless they have other keys or another prefix.
 func TestFleetListsOnce(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	maxListing    = 512 << 20 // bytes of all objects, 4 million about; ends a listing that goes on for ever without repeating itself
-	objectSize    = 64        // bytes of an object beside its texts
-	progressEvery = 5000      // objects
-	maxSearch     = 1000      // objects that are looked at for .sourceignore
+	maxListing    = 512 << 20 // bytes of all objects, about 4 million; ends an endless listing that does not repeat itself
+	objectSize    = 64        // bytes counted for an object in addition to its strings
+	progressEvery = 5000      // objects between progress reports
+	maxSearch     = 1000      // objects examined when looking for .sourceignore
 )
 
 // ignoreFile is the key of the object that holds ignore rules.
 const ignoreFile = ".sourceignore"
 
-// A snapshot is what a bucket held when it was listed.
+// A snapshot describes the content of a bucket at the time it was listed.
 type snapshot struct {
 	driver Driver
 	access *Access // closed with the snapshot
@@ -31,7 +31,7 @@ type snapshot struct {
 	selection
 }
 
-// revision spells the revision (reference A4).
+// revision returns the revision of s (reference A4).
 func (s *snapshot) revision() source.Revision {
 	return source.Revision{ID: "sha256:" + s.state.Revision, File: s.state.Revision + ".tar.gz"}
 }
@@ -40,7 +40,7 @@ func (s *snapshot) revision() source.Revision {
 func (o *Origin) fill(ctx context.Context, s *snapshot, before state) (err error) {
 	spec := &o.bucket.Spec
 	var rules *Object
-	if !strings.HasPrefix(ignoreFile, spec.Prefix) { // before the listing: credentials that expire fail that, too
+	if !strings.HasPrefix(ignoreFile, spec.Prefix) { // before the listing, so that credentials that expire meanwhile fail the listing too
 		if rules, err = o.search(ctx, s); err != nil {
 			return err
 		}
@@ -73,19 +73,20 @@ func (o *Origin) fill(ctx context.Context, s *snapshot, before state) (err error
 	return nil
 }
 
-// A listing is the objects of a bucket as they were listed.
+// A listing holds the listed objects of a bucket.
 type listing struct {
 	objects []Object
 	size    int64
 	keys    cycle
 }
 
-// Weight tells the bytes of a listing: a large one is for those who wait for it alone.
+// Weight returns the size of a listing in bytes. A [source.Share] passes a large listing
+// to the callers that are waiting for it, but does not keep it.
 func (l *listing) Weight() int64 { return l.size }
 
-// list lists the objects whose keys begin with spec.prefix: once for all origins
-// that ask for the same with the same credentials. An origin that lists again
-// does so because what it saw is not what there is.
+// list lists the objects whose keys begin with spec.prefix. Origins that request the
+// same listing with the same credentials share it. An origin that lists a second time
+// gets a new listing, because the first one is outdated.
 func (o *Origin) list(ctx context.Context, s *snapshot) (l *listing, err error) {
 	progress, err := o.progress("listing", 0)
 	if err != nil {
@@ -94,7 +95,7 @@ func (o *Origin) list(ctx context.Context, s *snapshot) (l *listing, err error) 
 	prefix := o.bucket.Spec.Prefix
 	list := func(ctx context.Context) (any, error) {
 		if o.env.Share != nil {
-			defer s.access.close() // it may go on for others when this origin is done
+			defer s.access.close() // the listing may outlive this origin's request
 		}
 		return takeAll(ctx, s.driver, prefix, progress)
 	}
@@ -127,11 +128,11 @@ func takeAll(ctx context.Context, from Driver, prefix string, progress func(int)
 			progress(len(l.objects))
 		}
 	}
-	return l, after(len(l.objects), context.Cause(ctx)) // a listing that was cut short is none
+	return l, after(len(l.objects), context.Cause(ctx)) // reject a listing that was cut short
 }
 
-// add appends o. The error names a key that the store listed before, a value
-// that cannot be, or the limit.
+// add appends o. It returns an error if the key does not begin with prefix, if the
+// store repeats its listing, or if the listing exceeds maxListing.
 func (l *listing) add(o Object, prefix string) error {
 	l.size += int64(len(o.Key) + len(o.ETag) + len(o.Version) + objectSize)
 	switch {
@@ -146,7 +147,7 @@ func (l *listing) add(o Object, prefix string) error {
 	return nil
 }
 
-// after says how far a listing came before it failed.
+// after wraps the error of a listing that failed after n objects. It returns nil for nil.
 func after(n int, err error) error {
 	if answer, ok := errors.AsType[*StatusError](err); errors.Is(err, fs.ErrNotExist) && (!ok || answer.Hint == "") {
 		err = fmt.Errorf("there is no such bucket, check spec.bucketName and spec.endpoint: %w", err)
@@ -157,8 +158,8 @@ func after(n int, err error) error {
 	return fmt.Errorf("after %d objects: %w", n, err)
 }
 
-// search looks for .sourceignore, which spec.prefix hides. Without the
-// permission to list it there are no rules.
+// search looks for .sourceignore outside spec.prefix. It returns nil if there is no such
+// object, and, with a note, if the credentials may not list it.
 func (o *Origin) search(ctx context.Context, s *snapshot) (found *Object, err error) {
 	err = o.within(ctx, "look for "+ignoreFile, func(ctx context.Context) error {
 		seen := 0
@@ -183,7 +184,8 @@ func (o *Origin) search(ctx context.Context, s *snapshot) (found *Object, err er
 	return found, err
 }
 
-// readRules returns what .sourceignore holds, which is read if it is not what was seen before.
+// readRules returns the content of .sourceignore. It reads the object only if it differs
+// from the one in before.
 func (o *Origin) readRules(ctx context.Context, s *snapshot, before state, object Object) (*rulesFile, error) {
 	switch known := before.Ignore; {
 	case known != nil && before.Bucket == s.state.Bucket && known.ETag == object.ETag && int64(len(known.Text)) == object.Size:

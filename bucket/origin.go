@@ -25,34 +25,34 @@ type Origin struct {
 	secretReader transport.SecretReader
 
 	mu     sync.Mutex
-	listed bool      // before: the next listing must be a new one
-	opened *snapshot // what the last Resolve listed, until it is opened; may be nil
+	listed bool      // the bucket was listed before, so the next listing must be a new one
+	opened *snapshot // listed by the last Resolve and not yet opened; may be nil
 }
 
-// New returns the origin of b. providers are what buckets can be read with, by
-// spec.provider. It does no I/O; what is wrong with b surfaces from [Origin.Resolve].
+// New returns the origin of b. providers are the supported providers, by
+// spec.provider. New does no I/O; [Origin.Resolve] reports defects of b.
 func New(b *source.Bucket, env source.Env, providers map[string]Provider) *Origin {
 	return &Origin{bucket: b, env: env, providers: providers, secretReader: transport.SecretReader{Namespace: b.Metadata.Namespace, From: env.Secrets, Accounts: env.Accounts}}
 }
 
-// Secrets returns the credentials that were given to the origin so far, which
-// the [source.Reconciler] keeps out of conditions, events and errors.
+// Secrets returns the secret values that the origin has seen so far. The
+// [source.Reconciler] redacts them in conditions, events and errors.
 func (o *Origin) Secrets() []string { return o.secretReader.Values() }
 
-// A state is what a Bucket remembers between runs.
+// A state is the [source.State] of a Bucket, kept between runs.
 type state struct {
 	Bucket   string     `json:"place"`            // provider, server and bucket
 	Revision string     `json:"revision"`         // of the last run
-	Ignore   *rulesFile `json:"ignore,omitempty"` // nil when there was no object .sourceignore
+	Ignore   *rulesFile `json:"ignore,omitempty"` // nil if there was no object .sourceignore
 }
 
-// A rulesFile is an object .sourceignore.
+// A rulesFile is the content of an object .sourceignore.
 type rulesFile struct {
 	ETag string `json:"etag"`
 	Text string `json:"text"` // at most 1 MiB
 }
 
-// text returns what f holds, "" when there is none.
+// text returns the text of f, or "" if f is nil.
 func (f *rulesFile) text() string {
 	if f == nil {
 		return ""
@@ -60,7 +60,7 @@ func (f *rulesFile) text() string {
 	return f.Text
 }
 
-// bucketName names the bucket of a spec, without what is secret.
+// bucketName returns provider, endpoint and name of the bucket, without secrets.
 func bucketName(spec *source.BucketSpec) string {
 	provider := spec.Provider
 	if provider == "" {
@@ -69,20 +69,20 @@ func bucketName(spec *source.BucketSpec) string {
 	return provider + " " + localName(spec)
 }
 
-// localName is what [source.Env].Local calls the bucket of a spec.
+// localName returns the key of the bucket in [source.Env].Local.
 func localName(spec *source.BucketSpec) string {
 	server, _, _ := strings.Cut(spec.Endpoint, "?")
 	return strings.TrimSuffix(server, "/") + "/" + spec.BucketName
 }
 
-// Resolve implements [source.Origin]: it lists the bucket. The object
-// .sourceignore is read when it is not what the last run saw.
+// Resolve implements [source.Origin]: it lists the bucket. It reads the object
+// .sourceignore only if that has changed since the last run.
 //
 // Errors are *[source.StepError]. They wrap [source.ErrInvalid] when the spec
 // cannot work, fs.ErrNotExist when there is no such bucket, and
 // [source.ErrMoved] when .sourceignore was replaced while it was read.
 func (o *Origin) Resolve(ctx context.Context, last source.State) (source.Revision, source.State, error) {
-	if s := o.exchange(nil); s != nil { // it was listed with the Secrets of then
+	if s := o.exchange(nil); s != nil { // it was listed with the Secrets of the earlier run
 		s.access.close()
 	}
 	rev, state, err := o.resolve(ctx, last)
@@ -111,7 +111,7 @@ func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revisio
 		rev.Renew = "changed: " + ignoreFile
 	}
 	if now.Bucket == before.Bucket && now.Revision == before.Revision && rev.Renew == "" {
-		s.access.close() // no caller is going to open it
+		s.access.close() // Open will not be called for an unchanged revision
 	} else {
 		o.exchange(s)
 	}
@@ -119,8 +119,9 @@ func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revisio
 	return rev, text, err
 }
 
-// Open implements [source.Origin]. It lists the bucket again unless the last
-// Resolve has. The error wraps [source.ErrMoved] when that finds another revision.
+// Open implements [source.Origin]. It uses the listing of the last Resolve, or
+// lists the bucket again. The error wraps [source.ErrMoved] if the listing has
+// another revision than rev.
 func (o *Origin) Open(ctx context.Context, rev source.Revision) (source.Content, error) {
 	c, err := o.open(ctx, rev)
 	if err != nil {
@@ -149,7 +150,8 @@ func (o *Origin) open(ctx context.Context, rev source.Revision) (source.Content,
 	return &content{s, o}, nil
 }
 
-// exchange stores what Resolve leaves to Open, and returns what was stored before.
+// exchange stores the snapshot that Resolve leaves to Open, and returns the one
+// that was stored before; both may be nil.
 func (o *Origin) exchange(s *snapshot) *snapshot {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -188,14 +190,14 @@ func (o *Origin) connect(ctx context.Context, s *snapshot) error {
 		}
 		return err
 	})
-	if errors.Is(err, context.DeadlineExceeded) { // of a token service: nothing else is asked
+	if errors.Is(err, context.DeadlineExceeded) { // only a token service is called in this step
 		err = Failed("AuthenticationFailed", err)
 	}
 	return err
 }
 
-// validate checks the spec, which may have been made in Go and never decoded.
-// The error is about the first defect.
+// validate checks the spec, because it may have been constructed in Go instead of
+// decoded. The error is about the first defect.
 func (o *Origin) validate() error {
 	err := source.Validate(o.bucket)
 	defect, ok := errors.AsType[*source.DocumentError](err)
@@ -212,12 +214,13 @@ func (o *Origin) validate() error {
 	return err
 }
 
-// within does one step of fetching within spec.timeout.
+// within runs do, one step of a fetch, with the timeout spec.timeout.
 func (o *Origin) within(ctx context.Context, step string, do func(context.Context) error) error {
 	return source.Within(ctx, time.Duration(o.bucket.Spec.Timeout), step, do)
 }
 
-// progress returns a function that reports how many objects a phase has done, of total or of unknown many.
+// progress returns a function that reports how many objects a phase has processed.
+// total is 0 if unknown.
 func (o *Origin) progress(phase string, total int) (func(done int), error) {
 	if o.env.Progress == nil {
 		return func(int) {}, nil
@@ -228,11 +231,11 @@ func (o *Origin) progress(phase string, total int) (func(done int), error) {
 	}, err
 }
 
-// operationFailed is the reason of failures that name no other (reference A2).
+// operationFailed is the reason of failures without a more specific one (reference A2).
 const operationFailed = "BucketOperationFailed"
 
-// failed says which bucket err is about, what to do where that is known, and
-// gives it the step and the reason of its condition unless it has them.
+// failed wraps err with the name of the bucket, with a hint for the user if there is
+// one, and with the step and the reason of the condition unless err has them.
 func (o *Origin) failed(step source.Step, err error) error {
 	out := &source.StepError{Step: step, Reason: operationFailed}
 	if errors.Is(err, fs.ErrPermission) && is[*StatusError](err) || transport.Refusal(err) {
@@ -248,7 +251,8 @@ func (o *Origin) failed(step source.Step, err error) error {
 	return out
 }
 
-// Failed gives err, which a [Provider] returns, the reason of its condition, unless it has one.
+// Failed wraps the error of a [Provider] in a [*source.StepError] with the reason of the
+// condition. It returns err unchanged if that already is one.
 func Failed(reason string, err error) error {
 	if is[*source.StepError](err) {
 		return err

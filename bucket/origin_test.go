@@ -20,7 +20,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// The vectors of reference A4.
+// TestRevision checks the test vectors of reference A4.
 func TestRevision(t *testing.T) {
 	d := newMemory()
 	d.set("foo", memoryObject{etag: "bar"})
@@ -36,7 +36,7 @@ func TestRevision(t *testing.T) {
 	}
 }
 
-// What counts for the revision, and what does not.
+// TestRevisionDepends checks which changes affect the revision.
 func TestRevisionDepends(t *testing.T) {
 	base := func() *memoryDriver {
 		d := newMemory("a/b", "1", "c.png", "2", "d/e/f", "3", "a-b", "1", "a/b/", "", "a0", "3", "é", "4", "Z", "5", "a.txt", "6")
@@ -86,7 +86,7 @@ func ignoring(patterns string) func(*source.BucketSpec) {
 	return func(s *source.BucketSpec) { s.Ignore = &patterns }
 }
 
-// A bucket that did not change costs one listing.
+// TestRequests checks that an unchanged bucket costs one listing.
 func TestRequests(t *testing.T) {
 	d := newMemory("a", "1", "b", "2")
 	o := d.origin(newBucket(nil), source.Env{})
@@ -135,7 +135,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// What is remembered of another bucket, or cannot be read, is nothing.
+// TestForeignState checks that a state of another bucket, or one that cannot be decoded, is not used.
 func TestForeignState(t *testing.T) {
 	d := newMemory("a", "1", ".sourceignore", "b\n")
 	_, state, err := d.origin(newBucket(nil), source.Env{}).Resolve(t.Context(), nil)
@@ -166,7 +166,7 @@ func TestForeignState(t *testing.T) {
 	}
 }
 
-// A state holds nothing of a signature.
+// TestStateHasNoSignature checks that a state contains no part of a signature.
 func TestStateHasNoSignature(t *testing.T) {
 	b := newBucket(func(s *source.BucketSpec) { s.Provider, s.Endpoint = "azure", "https://acc.example/?sv=1&sig=canary" })
 	o := bucket.New(b, source.Env{}, map[string]bucket.Provider{"azure": newMemory("a", "1").provide})
@@ -176,7 +176,8 @@ func TestStateHasNoSignature(t *testing.T) {
 	}
 }
 
-// With a prefix, .sourceignore at the root is looked for by itself.
+// TestPrefixHidesRules checks that .sourceignore at the root is looked for separately if it
+// is outside spec.prefix.
 func TestPrefixHidesRules(t *testing.T) {
 	for name, c := range map[string]struct {
 		prefix string
@@ -235,7 +236,8 @@ func TestMarkersWithContent(t *testing.T) {
 	}
 }
 
-// Rules that are replaced while they are read are read again, with what is listed then.
+// TestRulesMove checks that Resolve fails with ErrMoved if .sourceignore changes while it is
+// read, and that the next Resolve succeeds.
 func TestRulesMove(t *testing.T) {
 	for name, change := range map[string]func(*memoryDriver){
 		"replaced": func(d *memoryDriver) { d.put(".sourceignore", "b\n") },
@@ -252,7 +254,7 @@ func TestRulesMove(t *testing.T) {
 	}
 }
 
-// Progress tells how far a listing is that takes long.
+// TestProgress checks that a long listing reports progress.
 func TestProgress(t *testing.T) {
 	d := newMemory()
 	for i := range 12_000 {
@@ -268,7 +270,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// broken is a failure of Resolve.
+// A broken is a test case for a failure of Resolve.
 type broken struct {
 	change func(*memoryDriver)
 	edit   func(*source.BucketSpec)
@@ -380,12 +382,12 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// brokenReader is a connection that breaks.
+// A brokenReader fails like a broken connection.
 type brokenReader struct{}
 
 func (brokenReader) Read([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-// refuses returns a change after which nobody can connect.
+// refuses returns a change after which connecting fails with err.
 func refuses(err error) func(*memoryDriver) {
 	return func(d *memoryDriver) { d.connect = func(context.Context, *bucket.Access) error { return err } }
 }
@@ -403,7 +405,7 @@ func lists(o bucket.Object) func(*memoryDriver) {
 	return func(d *memoryDriver) { d.order = func(l []bucket.Object) { l[0] = o } }
 }
 
-// rules returns a change after which there is .sourceignore, and read as body makes it.
+// rules returns a change that adds .sourceignore, and replaces its body.
 func rules(body func(io.ReadCloser) io.Reader) func(*memoryDriver) {
 	return func(d *memoryDriver) {
 		d.put(".sourceignore", "*.png\n")
@@ -411,7 +413,7 @@ func rules(body func(io.ReadCloser) io.Reader) func(*memoryDriver) {
 	}
 }
 
-// Limits are those of the artifact: what is ignored does not count.
+// TestLimitsOfIgnored checks that ignored objects do not count for the limits.
 func TestLimitsOfIgnored(t *testing.T) {
 	d := newMemory("a", "1", "b.log", "22", "c.log", "333")
 	o := d.origin(newBucket(ignoring("*.log")), source.Env{Limits: artifact.Limits{Entries: 1, Bytes: 1}})
@@ -420,7 +422,8 @@ func TestLimitsOfIgnored(t *testing.T) {
 	}
 }
 
-// Each step has spec.timeout for itself, and says how far it came.
+// TestTimeouts checks that spec.timeout applies to each step separately, and that the error
+// says how far the step got.
 func TestTimeouts(t *testing.T) {
 	stall := func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
 	for name, c := range map[string]struct {
@@ -460,7 +463,8 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// A listing that the caller ends is none, even if the driver does not say so.
+// TestCancelledListing checks that a listing fails if its context is canceled, even if the
+// driver yields no error.
 func TestCancelledListing(t *testing.T) {
 	d := newMemory("a", "1", "b", "2")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -477,7 +481,7 @@ func TestCancelledListing(t *testing.T) {
 
 func prefix(p string) func(*source.BucketSpec) { return func(s *source.BucketSpec) { s.Prefix = p } }
 
-// A store that goes round in circles is noticed while it is listed.
+// TestEndlessListing checks that a listing that repeats itself is detected.
 func TestEndlessListing(t *testing.T) {
 	for _, length := range []int{1, 2, 3, 7, 1000, 5000} {
 		d := newMemory("a", "1")

@@ -17,11 +17,11 @@ import (
 )
 
 // A previousArtifact is the published artifact, from which unchanged objects are
-// copied: in one pass, in step with packing, for both are in the same order.
-// Its digest is known at its end only, so whatever is copied from it counts
-// once it has been read to there. A nil one has nothing.
+// copied. It is read in one pass during packing, because both have the same order.
+// Its digest is verified at its end, so the copied content is valid only after the
+// archive was read completely, see end. A nil previousArtifact contains no objects.
 type previousArtifact struct {
-	same    map[string]bool // keys of the objects that it has as they are
+	same    map[string]bool // keys of the unchanged objects
 	archive io.ReadCloser
 	rest    *bufio.Reader // of archive
 	tar     *tar.Reader
@@ -29,16 +29,16 @@ type previousArtifact struct {
 	err     error
 }
 
-// indexKey names the entry of the cache that says which objects an artifact was
-// made of, and as what they were listed: the text whose digest is its revision.
-// It is about one bucket, and about the one archive with that digest.
+// indexKey returns the key of the cache entry that lists the objects of an artifact with
+// their ETags: the text whose digest is the revision. The key covers the
+// bucket and the digest of the archive.
 func (o *Origin) indexKey(revision, digest string) string {
 	return strings.Join([]string{"objects of", bucketName(&o.bucket.Spec), revision, digest}, " ")
 }
 
-// remember keeps the text of the revision for the next fetch, once its artifact
-// was written to w, where that knows the digest as a store does. A cache that
-// fails costs the next fetch time.
+// remember caches the text of the revision for the next fetch, after the artifact was
+// written to w. It does nothing unless w has a method Sum that returns the digest, as
+// the writer of a store has. A cache error only makes the next fetch slower.
 func (c *content) remember(w io.Writer) {
 	written, ok := w.(interface{ Sum() string })
 	if !ok || c.origin.env.Cache == nil {
@@ -55,7 +55,7 @@ func (c *content) remember(w io.Writer) {
 	})
 }
 
-// openPrevious returns what can be copied, nil when that is nothing.
+// openPrevious opens the published artifact. It returns nil if no object can be copied.
 func (c *content) openPrevious(ctx context.Context) *previousArtifact {
 	o := c.origin
 	a := o.bucket.Status.Artifact
@@ -68,7 +68,7 @@ func (c *content) openPrevious(ctx context.Context) *previousArtifact {
 		return nil
 	}
 	stored := *a
-	stored.URL = "" // what is not in the store is not worth a transfer
+	stored.URL = "" // do not download an artifact that is not in the local store
 	archive, err := o.env.Sources.Open(ctx, stored)
 	if err != nil || p.read(archive) != nil {
 		return nil
@@ -76,7 +76,7 @@ func (c *content) openPrevious(ctx context.Context) *previousArtifact {
 	return p
 }
 
-// read begins to read an archive, and closes it if that is none.
+// read starts reading archive. If it is not a gzip stream, read closes it and returns an error.
 func (p *previousArtifact) read(archive io.ReadCloser) error {
 	p.archive, p.rest = archive, bufio.NewReaderSize(archive, 256<<10)
 	z, err := gzip.NewReader(p.rest)
@@ -89,8 +89,8 @@ func (p *previousArtifact) read(archive io.ReadCloser) error {
 	return nil
 }
 
-// unchanged returns the keys of the objects that are listed as an entry of the
-// cache says, whose digest must be revision.
+// unchanged returns the keys of the objects that are listed with the same ETag as in the
+// cache entry index. It returns nil if the digest of that entry is not revision.
 func (c *content) unchanged(index, revision string) map[string]bool {
 	text, err := c.origin.env.Cache.Open(index)
 	if err != nil {
@@ -120,10 +120,11 @@ func (c *content) unchanged(index, revision string) map[string]bool {
 	return same
 }
 
-// has reports whether the object key is to be copied.
+// has reports whether the object with this key can be copied.
 func (p *previousArtifact) has(key string) bool { return p != nil && p.same[key] }
 
-// find returns the content of o, which comes behind what was found before.
+// find returns the content of o, which must follow the objects found before. Errors are
+// returned by Read.
 func (p *previousArtifact) find(o Object) io.Reader {
 	for p.err == nil {
 		h, err := p.tar.Next()
@@ -142,7 +143,7 @@ func (p *previousArtifact) find(o Object) io.Reader {
 	return p
 }
 
-// Read reads what was found.
+// Read reads the content of the object that find returned last.
 func (p *previousArtifact) Read(b []byte) (int, error) {
 	if p.err != nil {
 		return 0, p.err
@@ -155,13 +156,15 @@ func (p *previousArtifact) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// damaged ends copying: the next fetch, which begins at once, copies nothing.
+// damaged records err and removes the cache entry. The fetch fails with
+// [source.ErrMoved], so it is retried at once, without copying.
 func (p *previousArtifact) damaged(err error) {
 	p.forget()
 	p.err = fmt.Errorf("copy unchanged objects from the artifact that is published: %v: %w", err, source.ErrMoved)
 }
 
-// end reads what is left, behind which the digest is known, and says why what was copied does not count.
+// end reads the archive to its end, where its digest is verified. An error means that the
+// copied content is not valid.
 func (p *previousArtifact) end(ctx context.Context) error {
 	for p != nil && p.err == nil && ctx.Err() == nil {
 		if _, err := p.rest.Discard(p.rest.Size()); err == io.EOF {

@@ -18,7 +18,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A fixture is a bucket with all that it takes to reconcile it again and again.
+// A fixture is a bucket with everything needed to reconcile it repeatedly.
 type fixture struct {
 	*memoryDriver
 	obj    *source.Bucket
@@ -39,7 +39,7 @@ func newFixture(t *testing.T, d *memoryDriver) *fixture {
 		env: source.Env{Cache: cache, Sources: &source.Inventory{Store: store}}}
 }
 
-// run reconciles the bucket and returns which objects were asked for, sorted.
+// run reconciles the bucket and returns the keys of the requested objects, sorted.
 func (r *fixture) run(t *testing.T) (opened string) {
 	t.Helper()
 	result, err := (&source.Reconciler{Store: r.store}).Reconcile(t.Context(), r.obj, r.origin(r.obj, r.env))
@@ -67,7 +67,7 @@ func (r *fixture) archive(t *testing.T) []byte {
 	return b
 }
 
-// full returns the bytes of an artifact that owes nothing to an earlier one.
+// full returns the bytes of an artifact for which all objects were fetched.
 func (r *fixture) full(t *testing.T) []byte {
 	t.Helper()
 	fresh := newFixture(t, r.memoryDriver)
@@ -83,7 +83,7 @@ func (r *fixture) same(t *testing.T) {
 	}
 }
 
-// someText is content of some size that compresses a little.
+// someText returns size bytes of random text, which compresses a little.
 func someText(seed uint64, size int) string {
 	b := make([]byte, size)
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -133,7 +133,8 @@ func TestIncremental(t *testing.T) {
 	}
 }
 
-// Without what it takes, everything is fetched.
+// TestIncrementalWithout checks that everything is fetched if something needed for copying
+// is missing.
 func TestIncrementalWithout(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(r *fixture){
@@ -158,7 +159,8 @@ func TestIncrementalWithout(t *testing.T) {
 	}
 }
 
-// An artifact that is not what it was published as costs a second listing.
+// TestIncrementalSpoiled checks that a damaged published artifact is detected, and that
+// the bucket is then listed again and fetched completely.
 func TestIncrementalSpoiled(t *testing.T) {
 	t.Parallel()
 	large := someText(7, 300_000)
@@ -208,7 +210,8 @@ func TestIncrementalSpoiled(t *testing.T) {
 	}
 }
 
-// A spoiledSources hands out another content than was published, and says so as late as it may.
+// A spoiledSources returns other content than was published. Its readers report that as
+// late as they may.
 type spoiledSources struct {
 	source.Sources
 	content func() io.Reader
@@ -225,7 +228,7 @@ type brokenDisk struct{}
 
 func (brokenDisk) Read([]byte) (int, error) { return 0, fs.ErrInvalid }
 
-// packed returns an archive of files NAME, DATA, …; a name with a slash at its end is a directory.
+// packed returns an archive of files NAME, DATA, …; a name that ends in a slash is a directory.
 func packed(files ...string) []byte {
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
@@ -246,7 +249,8 @@ func packed(files ...string) []byte {
 	return out.Bytes()
 }
 
-// Names that an archive holds in headers of their own, or in an order that is not that of keys.
+// TestIncrementalNames tests names that need extended headers in an archive, or whose order
+// in an archive differs from that of keys.
 func TestIncrementalNames(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("n", 255)

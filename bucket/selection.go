@@ -24,19 +24,20 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A selection is what of a listing is in the artifact.
+// A selection divides the listed objects into those in the artifact and the ignored ones.
 type selection struct {
-	files   []Object // of the artifact, .sourceignore among them, sorted by key
-	ignored []Object // that rules leave out, in any order
+	files   []Object // in the artifact, including .sourceignore, sorted by key
+	ignored []Object // excluded by rules, in any order
 	notes   []string // for the report
-	bytes   int64    // of files
+	bytes   int64    // total size of files
 }
 
-// choose takes from a listing what is no file: directory markers, and what rules
-// ignore. The rest is a tree: keys are paths, none twice, and none is a directory
-// of another. It returns the digest of the files, hexadecimal.
+// choose selects the files of the artifact: all listed objects except directory markers
+// and those that rules ignore. The keys of the files must form a tree: they are paths,
+// unique, and none is a directory of another. choose returns the revision's digest in
+// hexadecimal.
 //
-// The error names keys that are refused, or is a *[artifact.LimitError].
+// The error names the refused keys, or wraps a *[artifact.LimitError].
 func (s *selection) choose(ctx context.Context, listed []Object, rules *artifact.Rules, limits artifact.Limits) (sum string, err error) {
 	var refused, untagged, markers named
 	s.files = make([]Object, 0, len(listed))
@@ -104,7 +105,8 @@ func (s *selection) add(o Object, limits artifact.Limits) error {
 	return fmt.Errorf("%w; or narrow spec.prefix or spec.ignore", &artifact.LimitError{What: what, Limit: limit, Name: key[:min(64, len(key))]})
 }
 
-// limitsOf returns l with every number set: zero is the default, negative none.
+// limitsOf returns l with the default for each limit that is zero, and the maximum value
+// for each that is negative, which means no limit.
 func limitsOf(l artifact.Limits) artifact.Limits {
 	l.Bytes = bound(l.Bytes, 16<<30)
 	l.FileBytes = bound(l.FileBytes, l.Bytes)
@@ -120,11 +122,11 @@ func bound[T int | int64](limit, standard T) T {
 	return cmp.Or(limit, standard)
 }
 
-// sum sorts the files, refuses those that cannot be together, and returns the
-// digest of the text of the revision.
+// sum sorts the files, adds duplicate keys and keys that are directories of others to
+// refused, and returns the digest of the revision's text.
 func (s *selection) sum(refused *named) string {
 	if !slices.IsSortedFunc(s.files, archiveOrder) {
-		slices.SortFunc(s.files, archiveOrder) // where a directory lies together, behind the key that is in its way
+		slices.SortFunc(s.files, archiveOrder) // the files of a directory are contiguous and follow a file of its name
 	}
 	for i, o := range s.files[min(1, len(s.files)):] {
 		switch before := s.files[i].Key; {
@@ -146,7 +148,8 @@ func (s *selection) sum(refused *named) string {
 	return hex.EncodeToString(digest.Sum(nil))
 }
 
-// all returns the files and what rules leave out, except for what stands in the way of files.
+// all returns the files and the ignored objects, without ignored objects whose keys
+// conflict with files or with each other.
 func (s *selection) all() (all []Object) {
 	file := func(o Object) bool { _, is := slices.BinarySearchFunc(s.files, o, byKey); return is }
 	every := slices.Concat(s.files, s.ignored)
@@ -165,16 +168,16 @@ func (s *selection) all() (all []Object) {
 
 func byKey(a, b Object) int { return strings.Compare(a.Key, b.Key) }
 
-// line returns the line of o in the text of a revision (reference A4).
+// line returns the line for o in the text of a revision (reference A4).
 func (o Object) line() string { return o.Key + " " + o.ETag + "\n" }
 
 // Limits of a key that is a path.
 const (
-	maxPath = 4096 // bytes of the whole
+	maxPath = 4096 // bytes of the key
 	maxPart = 255  // bytes between two slashes
 )
 
-// problemOf says why key cannot be a path, "" if it can.
+// problemOf describes why key is not a valid path; it returns "" if it is valid.
 func problemOf(key string) string {
 	switch {
 	case len(key) > maxPath:
@@ -199,7 +202,7 @@ func problemOf(key string) string {
 	return ""
 }
 
-// tagProblem says why an ETag cannot be in the text of a revision, "" if it can.
+// tagProblem describes why an ETag cannot be part of a revision's text; it returns "" if it can.
 func tagProblem(tag string) string {
 	switch {
 	case tag == "":
@@ -215,13 +218,13 @@ const (
 	maxQuoted = 100 // bytes of a key in an error
 )
 
-// named are keys that a text is about: the first of them, and how many there are.
+// named collects keys for an error or a note: the first maxNamed of them, and their number.
 type named struct {
 	first []string
 	count int
 }
 
-// add notes that key has a problem, or nothing more than that it is one of them.
+// add adds key and its problem, which may be "".
 func (n *named) add(key, problem string) {
 	if n.count++; n.count <= maxNamed {
 		n.first = append(n.first, strings.TrimSpace(quoted(key)+" "+problem))
@@ -236,7 +239,7 @@ func (n *named) String() string {
 	return text
 }
 
-// quoted quotes a key, shortened.
+// quoted quotes a key, shortened to maxQuoted bytes.
 func quoted(key string) string {
 	if len(key) <= maxQuoted {
 		return strconv.Quote(key)
@@ -244,8 +247,8 @@ func quoted(key string) string {
 	return strconv.Quote(strings.ToValidUTF8(key[:maxQuoted], "")) + "…"
 }
 
-// A tree is objects as files. They are in the order of an archive, so that what
-// is in a directory lies together, and its children are sorted by name.
+// A tree presents objects as files. They are in archive order: the files of a
+// directory are contiguous, and its children are sorted by name.
 type tree struct {
 	list  []Object
 	rules string // the content of .sourceignore
@@ -253,7 +256,7 @@ type tree struct {
 }
 
 // newTree returns the tree of objects whose keys are paths, none a directory of
-// another. open opens the one number i in the order of the tree.
+// another. open opens o, which has index i in the tree.
 func newTree(objects []Object, rules string, open func(o Object, i int) (io.ReadCloser, error)) *tree {
 	if !slices.IsSortedFunc(objects, archiveOrder) {
 		objects = slices.Clone(objects)
@@ -262,8 +265,8 @@ func newTree(objects []Object, rules string, open func(o Object, i int) (io.Read
 	return &tree{objects, rules, open}
 }
 
-// archiveOrder compares objects in the order of an archive: a/c comes before a-b,
-// since the directory a does. In the order of keys it comes behind.
+// archiveOrder compares objects in the order of an archive: a/c precedes a-b, because
+// the directory a does. By key, a/c would follow a-b.
 func archiveOrder(a, b Object) int {
 	for i := range min(len(a.Key), len(b.Key)) {
 		x, y := a.Key[i], b.Key[i]
@@ -280,7 +283,7 @@ func archiveOrder(a, b Object) int {
 	return cmp.Compare(len(a.Key), len(b.Key))
 }
 
-// search returns the first i whose object is not before key.
+// search returns the index of the first object that does not precede key.
 func (t *tree) search(key string) int {
 	return sort.Search(len(t.list), func(i int) bool { return archiveOrder(t.list[i], Object{Key: key}) >= 0 })
 }
@@ -311,7 +314,7 @@ func (t *tree) ReadDir(name string) ([]fs.DirEntry, error) {
 	return list, nil
 }
 
-// Open implements [fs.FS]. A file of an artifact is opened once; a directory is read by ReadDir of the tree.
+// Open implements [fs.FS]. An opened directory cannot be read: use ReadDir of the tree.
 func (t *tree) Open(name string) (fs.File, error) {
 	if i := t.search(name); i < len(t.list) && t.list[i].Key == name {
 		o := t.list[i]
@@ -360,8 +363,8 @@ func (e *entry) Mode() fs.FileMode {
 	return 0o644
 }
 
-// directory returns the origin that reads the directory which stands in for the
-// bucket; ok is false when none does.
+// directory returns the origin that reads a local directory instead of the bucket; ok is
+// false if [source.Env].Local has none for it.
 func (o *Origin) directory() (dir source.Origin, ok bool, err error) {
 	spec := &o.bucket.Spec
 	name, ok := o.env.Local[localName(spec)]
@@ -373,8 +376,8 @@ func (o *Origin) directory() (dir source.Origin, ok bool, err error) {
 		return nil, true, fmt.Errorf("local directory %s: %w", name, err)
 	}
 	ignore := ignoreOf(spec, text)
-	ignore.File = ""                    // those of directories do not count
-	ignore.Extra += "\n!/" + ignoreFile // it is in the artifact, as that of a bucket is
+	ignore.File = ""                    // files .sourceignore in subdirectories have no effect
+	ignore.Extra += "\n!/" + ignoreFile // always in the artifact, as for a bucket
 	view := source.DirView{Ignore: ignore}
 	if spec.Prefix != "" {
 		view.Select = func(_ context.Context, tree fs.FS) (fs.FS, error) { return prefixed{tree, spec.Prefix}, nil }
@@ -382,7 +385,8 @@ func (o *Origin) directory() (dir source.Origin, ok bool, err error) {
 	return source.Dir(o.bucket, name, view), true, nil
 }
 
-// localRules returns the text of .sourceignore at the top of a directory, "" when there is none.
+// localRules returns the text of .sourceignore at the top of a directory, or "" if there
+// is no such regular file.
 func localRules(dir string) (string, error) {
 	list, err := os.ReadDir(dir)
 	if !slices.ContainsFunc(list, func(e fs.DirEntry) bool { return e.Name() == ignoreFile && e.Type().IsRegular() }) {
@@ -396,7 +400,7 @@ func localRules(dir string) (string, error) {
 	return readRules(f)
 }
 
-// readRules reads the text of .sourceignore.
+// readRules reads the text of .sourceignore, at most maxRules bytes.
 func readRules(r io.Reader) (string, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxRules+1))
 	if err == nil && len(text) > maxRules {
@@ -407,7 +411,7 @@ func readRules(r io.Reader) (string, error) {
 
 const maxRules = 1 << 20 // bytes of .sourceignore
 
-// ignoreOf returns the ignore rules of a bucket with text in .sourceignore.
+// ignoreOf returns the ignore rules of a bucket whose .sourceignore contains text.
 func ignoreOf(spec *source.BucketSpec, text string) artifact.Ignore {
 	ignore := artifact.Ignore{File: ignoreFile, Top: text}
 	if spec.Ignore != nil {
@@ -416,7 +420,7 @@ func ignoreOf(spec *source.BucketSpec, text string) artifact.Ignore {
 	return ignore
 }
 
-// A prefixed tree has the files of another whose paths begin with a prefix, and .sourceignore.
+// A prefixed tree contains .sourceignore and the files of another tree whose paths begin with prefix.
 type prefixed struct {
 	fs.FS
 	prefix string

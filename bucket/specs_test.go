@@ -14,7 +14,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A spec that cannot work says why, and nobody is asked.
+// TestSpecs checks that an invalid spec fails with the reason, without any request.
 func TestSpecs(t *testing.T) {
 	t.Parallel()
 	type row struct {
@@ -62,7 +62,8 @@ func TestSpecs(t *testing.T) {
 	}
 }
 
-// The endpoint may be written in several ways; the account of Azure is the first label of the host, or the path.
+// TestEndpoints tests the spellings of endpoints. With Azure the account is the first label of
+// the host, or the path.
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
 	s := google.filled(t, testenv.StoreConfig{}, "a", "one")
@@ -88,7 +89,7 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// Nothing in the environment has a say at Google.
+// TestEnvironment checks that the GCS driver ignores environment variables.
 func TestEnvironment(t *testing.T) {
 	for name, value := range map[string]string{
 		"GOOGLE_APPLICATION_CREDENTIALS": "/nowhere", "STORAGE_EMULATOR_HOST": "nowhere.invalid", "GOOGLE_CLOUD_UNIVERSE_DOMAIN": "nowhere.invalid",
@@ -101,7 +102,8 @@ func TestEnvironment(t *testing.T) {
 	object(t, google.opened(t, s))
 }
 
-// A store of S3 in another region says so once, and is followed for a while.
+// TestRegions checks that a request is retried once in the region that an S3 store names,
+// and that later requests use that region.
 func TestRegions(t *testing.T) {
 	t.Parallel()
 	config := aws.private
@@ -148,18 +150,19 @@ func TestRegions(t *testing.T) {
 		_, err := list(t.Context(), d, "")
 		says(t, s, err, "301 Moved Permanently|set spec.endpoint and spec.region")
 	}
-	if s.Count() != 20 { // each is followed once
+	if s.Count() != 20 { // each request is retried once
 		t.Errorf("%d requests", s.Count())
 	}
 }
 
-// At AWS the bucket is in the host, and so is the region: both move on when the store says so.
+// TestHosts checks that with AWS bucket and region are parts of the host, and that the host
+// changes when the store names another region.
 func TestHosts(t *testing.T) {
 	t.Parallel()
 	const east, west = "s3.us-east-1.amazonaws.com", "s3.eu-west-3.amazonaws.com"
 	for name, c := range map[string]struct {
 		endpoint, region, bucket string
-		hosts                    []string // in the order they are asked
+		hosts                    []string // in the order of the requests
 	}{
 		"right":     {west, "", "app", []string{"app." + west}},
 		"wrong":     {east, "", "app", []string{"app." + east, "app." + west}},
@@ -184,7 +187,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// What is wrong with TLS, the keys or the clock is named.
+// TestHints checks that errors explain problems with TLS, the keys or the clock.
 func TestHints(t *testing.T) {
 	t.Parallel()
 	ca := testenv.NewCA(t)

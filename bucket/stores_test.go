@@ -29,7 +29,7 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
-// Credentials of these tests have cAnArY in them, which no text may show.
+// The credentials of these tests contain cAnArY, which must not appear in any text.
 const (
 	canary    = "cAnArY+secret/key="
 	accessKey = "AKIA"
@@ -43,7 +43,7 @@ var (
 	sas        = "sv=2021-12-02&sr=c&sp=rl&se=2999-01-01T00%3A00%3A00Z&sig=" + url.QueryEscape(canary)
 )
 
-// secretForms are what may show nowhere, in every spelling.
+// secretForms returns the secrets in all spellings; none may appear in a text.
 func secretForms() (all []string) {
 	for _, s := range []string{canary, accountKey} {
 		quoted, _ := json.Marshal(s)
@@ -52,13 +52,13 @@ func secretForms() (all []string) {
 	return append(all, sas, "cAnArY")
 }
 
-// A storeMaker makes the store of one provider, and has what differs between the three.
+// A storeMaker starts stores of one provider, and holds the differences between the three.
 type storeMaker struct {
 	provider string
 	connect  bucket.Provider
 	start    func(testing.TB, testenv.StoreConfig) *testenv.Store
 	failure  func(status int, code, message string) *testenv.Defect
-	private  testenv.StoreConfig // wants the credentials of secret
+	private  testenv.StoreConfig // requires the credentials that secret returns
 	secret   func(s *testenv.Store) []string
 }
 
@@ -75,7 +75,7 @@ var makers = []*storeMaker{aws, google, microsoft}
 
 var providers = map[string]bucket.Provider{"generic": s3.Connect, "aws": s3.Connect, "gcp": gcs.Connect, "azure": azure.Connect}
 
-// filled returns a store whose bucket app has objects KEY, CONTENT, …
+// filled starts a store whose bucket app has objects KEY, CONTENT, …
 func (m *storeMaker) filled(t testing.TB, c testenv.StoreConfig, keyContent ...string) *testenv.Store {
 	s := m.start(t, c)
 	b := s.Bucket("app")
@@ -85,7 +85,7 @@ func (m *storeMaker) filled(t testing.TB, c testenv.StoreConfig, keyContent ...s
 	return s
 }
 
-// following returns a Bucket that follows the bucket app of a store.
+// following returns a Bucket object for the bucket app of a store.
 func (m *storeMaker) following(s *testenv.Store) *source.Bucket {
 	return &source.Bucket{
 		Header: source.Header{APIVersion: "source.headgate.dev/v1", Kind: "Bucket", Metadata: source.Metadata{Name: "app", Namespace: "default"}},
@@ -94,7 +94,7 @@ func (m *storeMaker) following(s *testenv.Store) *source.Bucket {
 	}
 }
 
-// access returns what a provider needs for the bucket app, with a Secret of KEY, VALUE, …
+// access returns an Access for the bucket app, with a Secret of KEY, VALUE, …
 func (m *storeMaker) access(s *testenv.Store, keyValue ...string) *bucket.Access {
 	a := &bucket.Access{Spec: &m.following(s).Spec, SecretReader: &transport.SecretReader{Namespace: "default"}}
 	if keyValue != nil {
@@ -103,7 +103,7 @@ func (m *storeMaker) access(s *testenv.Store, keyValue ...string) *bucket.Access
 	return a
 }
 
-// secretOf returns a Secret as a SecretReader does that reads it.
+// secretOf returns a Secret, and has v conceal its values as if v had read it.
 func secretOf(v *transport.SecretReader, name string, keyValue ...string) transport.Secret {
 	s := transport.Secret{Name: "default/" + name, Secret: sourcetest.Secret(keyValue...)}
 	for key, value := range s.Data {
@@ -149,7 +149,7 @@ func read(ctx context.Context, d bucket.Driver, o bucket.Object, offset int64) (
 	return string(text), err
 }
 
-// object returns the one object of a bucket.
+// object returns the only object of a bucket.
 func object(t testing.TB, d bucket.Driver) bucket.Object {
 	t.Helper()
 	all, err := list(t.Context(), d, "")
@@ -159,8 +159,8 @@ func object(t testing.TB, d bucket.Driver) bucket.Object {
 	return all[0]
 }
 
-// says makes sure that err has each part of say, which | separates, is short and
-// clean, and has nothing secret.
+// says checks that err contains each part of say, separated by |, that it is short,
+// and that it contains no control characters or secrets.
 func says(t testing.TB, s *testenv.Store, err error, say string) {
 	t.Helper()
 	if err == nil {
@@ -186,7 +186,8 @@ func says(t testing.TB, s *testenv.Store, err error, say string) {
 	}
 }
 
-// reason makes sure that err is of a step with a reason, "" for any, and about the spec or not.
+// reason checks that err is a *source.StepError with the reason want, unless want is "", and
+// that it wraps ErrInvalid if and only if invalid is set.
 func reason(t testing.TB, err error, want string, invalid bool) {
 	t.Helper()
 	step, ok := errors.AsType[*source.StepError](err)
@@ -195,7 +196,8 @@ func reason(t testing.TB, err error, want string, invalid bool) {
 	}
 }
 
-// trusting returns settings that trust ca, with a certificate for the name reader of own unless that is nil.
+// trusting returns TLS settings that trust ca, with a client certificate for the name
+// reader from own unless that is nil.
 func trusting(t testing.TB, ca, own *testenv.CA) *tls.Config {
 	t.Helper()
 	c := &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}
@@ -207,7 +209,7 @@ func trusting(t testing.TB, ca, own *testenv.CA) *tls.Config {
 	return c
 }
 
-// through returns a proxy that takes hosts, at every port, to a store.
+// through starts a proxy that connects hosts, on the ports 80, 443 and 10000, to a store.
 func through(t testing.TB, s *testenv.Store, hosts ...string) (*testenv.ProxyServer, func(*http.Request) (*url.URL, error)) {
 	to := map[string]string{}
 	for _, host := range hosts {
@@ -219,7 +221,8 @@ func through(t testing.TB, s *testenv.Store, hosts ...string) (*testenv.ProxySer
 	return p, http.ProxyURL(u)
 }
 
-// What is listed can be read, whatever its key, from any offset; and only what is needed is asked for.
+// TestRead checks that listed objects can be read, whatever the key and offset, and that no
+// unneeded requests are sent.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	keys := []string{"a", "a/b", "dir/", "dir/b c", "dir/ü%20+&=?#.txt", "a//b", "a/../b", "dir/<&>\"'", "z~'()*!;:@$,", "é/日本", "%2F", "+", "a+b", "{object}", `back\slash`, "a\tb", "\"quoted\"", ".a", "😀", "n" + strings.Repeat("n", 1000)}
@@ -264,7 +267,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// What an object is now is not read as what it was; what its Content-Encoding says is not undone.
+// TestOpen checks that a replaced object is not read in place of the listed one, and that
+// Content-Encoding is not decoded.
 func TestOpen(t *testing.T) {
 	for _, m := range makers {
 		s := m.filled(t, testenv.StoreConfig{}, "a", "0123456789")
@@ -291,7 +295,7 @@ func TestOpen(t *testing.T) {
 	s := google.filled(t, testenv.StoreConfig{}, "a", "1")
 	d := google.connected(t, google.access(s))
 	o := object(t, d)
-	s.Bucket("app").Touch("a") // which changes the ETag, and not the content
+	s.Bucket("app").Touch("a") // changes the ETag but not the content
 	if text, err := read(t.Context(), d, o, 0); text != "1" || err != nil || object(t, d).ETag == o.ETag {
 		t.Errorf("with other metadata: %q, %v", text, err)
 	}
@@ -315,7 +319,7 @@ func TestOpen(t *testing.T) {
 
 var fs404 = fs.ErrNotExist
 
-// The defects of every store, beyond those of the suite.
+// Defects of every store, in addition to those of the suite.
 const (
 	noBucket    sourcetest.Defect = "no such bucket"
 	refused     sourcetest.Defect = "refused object"
@@ -337,7 +341,7 @@ func of(phase testenv.Phase, d *testenv.Defect) *testenv.Defect {
 	return d
 }
 
-// defect translates the defects that are the server's.
+// defect returns the server's defect for d, or nil if the server has none.
 func (m *storeMaker) defect(d sourcetest.Defect) *testenv.Defect {
 	return map[sourcetest.Defect]*testenv.Defect{
 		sourcetest.Gone:         of(testenv.ListObjects, m.failure(404, "Absent", "It does not exist")),
@@ -367,11 +371,11 @@ type pool struct {
 	defect  sourcetest.Defect
 }
 
-// A variant is one way to reach a bucket, and what it holds.
+// A variant is one way to access a bucket.
 type variant struct {
 	*storeMaker
 	config testenv.StoreConfig
-	host   string // of the endpoint, which is reached over TLS by a proxy
+	host   string // of the endpoint, which is reached over TLS through a proxy
 	under  string
 	login  source.Credential // of the identity of the program, empty for none
 	spec   func(spec *source.BucketSpec)
@@ -395,8 +399,8 @@ func newPool(t *testing.T, v variant) *pool {
 	return p
 }
 
-// Publish implements [sourcetest.Upstream]. The ignore file is at the root of the
-// bucket, wherever the tree is, and so is something that is not of it.
+// Publish implements [sourcetest.Upstream]. The ignore file is at the root of the bucket,
+// wherever the tree is. If the tree is below a prefix, the bucket has other objects too.
 func (p *pool) Publish(tree fstest.MapFS) error {
 	objects := map[string]string{}
 	if p.under != "" {
@@ -463,7 +467,7 @@ func (p *pool) Traffic() sourcetest.Traffic {
 
 func (p *pool) Secrets() []string { return append(p.s.Issued(), secretForms()...) }
 
-// variants are the combinations that run the suite.
+// variants are the combinations for which the suite runs.
 var variants = map[string]variant{
 	"S3, keys": {storeMaker: aws, config: aws.private, kind: func(k *sourcetest.Kind) {
 		k.Failures = append(k.Failures, sourcetest.Fails(wrongKey, "AuthenticationFailed", "SignatureDoesNotMatch"))
@@ -472,13 +476,13 @@ var variants = map[string]variant{
 		config: testenv.StoreConfig{AccessKey: accessKey, SecretKey: canary, SessionToken: "token-" + canary, Region: "eu-west-3"},
 		login:  source.Credential{Username: accessKey, Password: canary, Token: "token-" + canary},
 		spec:   func(s *source.BucketSpec) { s.Provider, s.Region = "aws", "eu-west-3" },
-		kind: func(k *sourcetest.Kind) { // failures that might end in another way
+		kind: func(k *sourcetest.Kind) { // only failures that might differ from those of other variants
 			k.Variant, k.Hostile = true, k.Hostile[:2]
 			k.Only(sourcetest.Gone, sourcetest.Denied, sourcetest.Leaking, vanishes)
 			k.Failures = append(k.Failures, sourcetest.Fails(noLogin, "AuthenticationFailed", "the role is not there"))
 		}},
 	"Google, key of a service account": {storeMaker: google, config: google.private, kind: func(k *sourcetest.Kind) {
-		k.Failures = slices.DeleteFunc(k.Failures, func(f sourcetest.Failure) bool { return f.Defect == cut || f.Defect == longer }) // as Truncated, and slow
+		k.Failures = slices.DeleteFunc(k.Failures, func(f sourcetest.Failure) bool { return f.Defect == cut || f.Defect == longer }) // like Truncated, but slow
 		k.Failures = append(k.Failures, sourcetest.Fails(flipped, "BucketOperationFailed", "bad CRC"),
 			sourcetest.Fails(wrongKey, "AuthenticationFailed", "invalid_grant: Invalid grant: account not found"))
 		k.Stalls = append(k.Stalls, stallToken)

@@ -20,71 +20,77 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// An Access says where a repository is and how it is reached.
+// An Access describes the location of a repository and how to connect to it.
 //
 // # Entries
 //
-// A Secret holds entries as docker login writes them, with auth, username and password, identitytoken or registrytoken; helpers it
-// names are not run. The name of an entry is [https://]HOST[:PORT][/PATH], where
-// v1 and v2 at the beginning of the path are the API's. Host and port must be
-// those of the repository, and PATH its name or a folder it is in. The labels of
-// HOST may be patterns with *, ? and [a-z], each for one label. Docker Hub is
-// docker.io, index.docker.io and registry-1.docker.io. The longest path counts,
-// then the host with fewer patterns, then the first of a.Secret and the pull secrets.
+// A Secret contains entries in the format of docker login, with auth, username and
+// password, identitytoken or registrytoken. Credential helpers that it names are not run.
+// The name of an entry is [https://]HOST[:PORT][/PATH]; v1 or v2 at the beginning of the
+// path is the version of the API and ignored. Host and port must be
+// those of the repository, and PATH its name or a parent folder. The labels of
+// HOST may be patterns with *, ? and [a-z], each for one label. docker.io,
+// index.docker.io and registry-1.docker.io all name Docker Hub. The entry with the longest
+// path is used, then the host with fewer patterns, then the first of a.Secret and the
+// pull secrets.
 //
 // # Rules
 //
-//   - Credentials and tokens are shown to the registry's origin (scheme, host and
-//     port) and to its token service, and to no host that either redirects to.
-//   - A token service is reached over TLS, or on the host of a registry without TLS.
-//     Credentials are for one on the registry's host, of its registrable domain,
-//     or with an entry of its own ([RealmError]); without credentials any may be asked.
-//   - No host that the registry leads to is in a narrower network than the registry
-//     (public, private, of this machine or link): by their addresses, or by their
-//     names where a proxy looks these up. An entry for the host says that it may be,
-//     and so does env.Networks.
-//   - Requests that a busy registry refuses are sent again, at most 5 times in
-//     all and within the context; what changes something only after status 429.
+//   - Credentials and tokens are sent only to the registry's origin (scheme, host and
+//     port) and to its token service, not to hosts that either redirects to.
+//   - A token service must use TLS, or be on the host of a registry without TLS.
+//     Credentials are sent only to a token service on the registry's host, in its
+//     registrable domain, or with an entry of its own ([RealmError]); without
+//     credentials any token service may be used.
+//   - A host that the registry redirects or refers to must not be in a narrower network
+//     than the registry (public, private, this machine or link). Networks are compared by
+//     address, or by name if a proxy resolves the names. An entry for the host
+//     permits it, and so does env.Networks.
+//   - Requests that a busy registry refuses are retried, with at most 5 attempts in
+//     total and within the context. Requests that change something are retried only
+//     after status 429.
 type Access struct {
 	URL            string                 // oci://HOST[:PORT]/PATH
 	Provider       string                 // the issuer of credentials: "" or generic for none
-	ServiceAccount string                 // pull secrets of this account count
+	ServiceAccount string                 // its pull secrets are used
 	Secret         *source.LocalReference // a Secret of type kubernetes.io/dockerconfigjson or kubernetes.io/dockercfg; see UserSecret
 	Cert           *source.LocalReference // CA and client certificate
 	Proxy          *source.LocalReference
-	Insecure       bool // plain HTTP; certificates are checked where there is TLS all the same
+	Insecure       bool // plain HTTP; if TLS is used nevertheless, certificates are checked
 
-	// UserSecret allows Secret to hold username and password instead, which are
-	// for the registry in URL.
+	// UserSecret allows Secret to contain username and password instead, for the
+	// registry in URL.
 	UserSecret bool
-	// From is the network guard of the server that names the registry; nil: the user names it.
+	// From is the network guard of the server that named the registry; nil if the user named it.
 	From *NetworkGuard
 }
 
-// A SecretReader reads the Secrets of one namespace, and remembers what in them must
-// not show in texts. Its zero value works, with no Secrets. Its fields are
+// A SecretReader reads the Secrets of one namespace, and records their values for
+// redaction. Its zero value is usable, without Secrets. Its fields are
 //
 //	Namespace string         // of the object
 //	From      source.Secrets // nil: there are none
 //
-// and its method Values() []string returns what must not show.
+// and its method Values() []string returns the values to redact.
 type SecretReader = transport.SecretReader
 
-// A NetworkGuard keeps a server, and hosts that it names, from sending us into a narrower network than its own.
+// A NetworkGuard prevents a server, and hosts that it names, from directing requests into a
+// narrower network than its own.
 type NetworkGuard = transport.NetworkGuard
 
-// A Secret is a [source.Secret] and, in its field Name, NAMESPACE/NAME.
+// A Secret is a [source.Secret]; its field Name is NAMESPACE/NAME.
 type Secret = transport.Secret
 
 // Connect returns the repository that a names, with the Secrets of v. It reads
-// Secrets and logs in with the provider, and sends nothing else.
+// Secrets and logs in with the provider, but sends no request to the registry. The caller
+// closes the repository.
 //
-// Where env.Local has a directory for a.URL, an image layout, that is the
-// repository, and nothing else of a counts.
+// If env.Local has a directory for a.URL, which must be an image layout, that is used as
+// the repository, and the other fields of a are ignored.
 //
-// The credentials are those of the first that has some for the repository:
+// The credentials are those of the first of these that has some for the repository:
 // a.Secret and the pull secrets of a.ServiceAccount together (the most specific
-// entry counts), a.Provider, env.Keychain when a names none of these.
+// entry is used), a.Provider, and env.Keychain if a names none of these.
 //
 // Errors are *[source.StepError] with the reason URLInvalid, AuthenticationFailed
 // or InvalidProviderConfiguration, and those of a layout that cannot be read.
@@ -146,10 +152,10 @@ func (a Access) network(ctx context.Context, env source.Env, v *transport.Secret
 	return c, err
 }
 
-// Docker Hub goes by several names, and serves under one: see [registry.Reference.Host].
+// hubNames are the names of Docker Hub. Requests use the host of [registry.Reference.Host].
 var hubNames = map[string]bool{"docker.io": true, "index.docker.io": true, "registry-1.docker.io": true}
 
-// hostForm is that of a host name; labels may have underscores.
+// hostForm matches host names; labels may contain underscores.
 var hostForm = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?)*$`)
 
 const (
@@ -157,14 +163,14 @@ const (
 	maxPath    = 255  // bytes of the path, as in the reference implementation of registries
 )
 
-// CheckURL returns what is wrong with the URL of a repository, see [Access].
+// CheckURL returns an error if url is not a valid URL of a repository, see [Access].
 func CheckURL(url string) error {
 	_, err := parseAddress(url)
 	return err
 }
 
-// parseAddress reads oci://HOST[:PORT]/PATH. Docker Hub is called docker.io,
-// and its repositories without a slash are those of library.
+// parseAddress parses oci://HOST[:PORT]/PATH. It returns docker.io for Docker Hub, and
+// prepends library/ to a repository there that has no slash.
 func parseAddress(s string) (at registry.Reference, err error) {
 	if len(s) > maxAddress {
 		return at, fmt.Errorf("it has %d bytes, at most %d are allowed", len(s), maxAddress)
@@ -194,7 +200,8 @@ func parseAddress(s string) (at registry.Reference, err error) {
 	return at, nil
 }
 
-// isHost accepts a host name, an IPv4 address or an IPv6 address in brackets, with or without a port.
+// isHost reports whether host is a host name, an IPv4 address or an IPv6 address in
+// brackets, with or without a port.
 func isHost(host string) bool {
 	u, err := url.Parse("//" + host)
 	if err != nil || u.Host != host || strings.HasSuffix(host, ":") {
@@ -210,25 +217,26 @@ func isHost(host string) bool {
 	return hostForm.MatchString(u.Hostname())
 }
 
-// isTag reports whether a text has the form of a tag, which has at most 128 bytes.
+// isTag reports whether text is a valid tag, which has at most 128 bytes.
 func isTag(text string) bool {
 	return registry.Reference{Reference: text}.ValidateReferenceAsTag() == nil
 }
 
-// maxSharedBlob is the size in bytes up to which a blob is put into the cache for others.
+// maxSharedBlob is the maximum size in bytes of a blob that is cached for other objects.
 const maxSharedBlob = 256 << 20
 
-// sharedAnswers is a holder that several objects ask the same questions: env.Share
-// answers for tags, references and manifests, and env.Cache keeps blobs.
+// sharedAnswers is a holder whose results several objects share: env.Share shares the
+// results for tags, references and manifests, and env.Cache stores blobs.
 type sharedAnswers struct {
 	holder
 	env          source.Env
-	scope        string // differs between repositories, credentials and ways to reach them
+	scope        string // differs between repositories, credentials and network settings
 	secretReader *transport.SecretReader
 }
 
-// shareScope hashes the address, the way and the credentials, so that objects share
-// answers only if all are equal. Messages have the names of Secrets, so they count too.
+// shareScope hashes the address, the network settings and the credentials, so that objects
+// share results only if all are equal. Names of Secrets are included, because messages
+// contain them.
 func shareScope(to *url.URL, at registry.Reference, settings string, k credentials) string {
 	h := sha256.New()
 	transport.Note(h, to.String(), at.Repository, settings, k.Username, k.Password, k.Token, k.Refresh, k.origin)
@@ -239,21 +247,22 @@ func shareScope(to *url.URL, at registry.Reference, settings string, k credentia
 	return "oci " + string(h.Sum(nil)) + " "
 }
 
-// An answer, an error too, comes with the secrets that must not show in it: a token
-// may have been issued for it.
+// An answer is a shared result with the secrets to redact in texts about it and in its
+// error: for example tokens that were issued for the request.
 type answer[T any] struct {
 	value   T
 	secrets []string
 	weight  int64
 }
 
-// Weight tells the bytes of the answer.
+// Weight returns the size of the answer in bytes.
 func (a answer[T]) Weight() int64 { return a.weight }
 
-// share asks a question once for all objects. ask returns the answer and its bytes.
+// share calls ask once for all objects with the same question. ask returns the result and
+// its size in bytes.
 func share[T any](ctx context.Context, s *sharedAnswers, question string, ask func(context.Context) (T, int64, error)) (T, error) {
 	shared, err := s.env.Share.Do(ctx, s.scope+question, s.env.Since, func(ctx context.Context) (any, error) {
-		defer s.holder.close() // the connection may have no other user after this
+		defer s.holder.close() // the requesting object may be closed already
 		value, weight, err := ask(ctx)
 		return answer[T]{value, s.secretReader.Values(), weight}, err
 	})
@@ -279,7 +288,7 @@ func (s *sharedAnswers) tags(ctx context.Context) ([]string, error) {
 	})
 }
 
-// A rawManifest is a manifest as it came.
+// A rawManifest is a manifest as the registry sent it.
 type rawManifest struct {
 	mediaType string
 	content   []byte
@@ -293,8 +302,8 @@ func (s *sharedAnswers) manifest(ctx context.Context, reference string) (string,
 	return m.mediaType, m.content, err
 }
 
-// blob transfers a blob once for all objects, as long as the cache keeps it. A cache
-// that cannot take it costs no more than another transfer.
+// blob downloads a blob once for all objects, as long as the cache keeps it. If the cache
+// fails, the blob is downloaded again.
 func (s *sharedAnswers) blob(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
 	if s.env.Cache == nil || d.Size > maxSharedBlob {
 		return s.holder.blob(ctx, d)
@@ -320,7 +329,8 @@ func (s *sharedAnswers) blob(ctx context.Context, d ocispec.Descriptor) (io.Read
 	return s.holder.blob(ctx, d)
 }
 
-// store puts a blob into the cache, as far as that takes it. The error is that of the transfer.
+// store downloads a blob into the cache. It returns errors of the download only, not of
+// the cache.
 func (s *sharedAnswers) store(ctx context.Context, key string, d ocispec.Descriptor) error {
 	body, err := s.holder.blob(ctx, d)
 	if err != nil {

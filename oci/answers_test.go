@@ -22,7 +22,7 @@ import (
 
 var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// pauseLog notes the pauses between requests, and makes them short.
+// A pauseLog records the pauses between requests, and skips them.
 type pauseLog []time.Duration
 
 func (p *pauseLog) of(r *oci.Repository) {
@@ -93,7 +93,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// deadline has a deadline by the clock of the test.
+// A deadline is a context with a deadline by the clock of the test.
 type deadline struct {
 	context.Context
 	at time.Time
@@ -101,7 +101,7 @@ type deadline struct {
 
 func (d deadline) Deadline() (time.Time, bool) { return d.at, true }
 
-// Waiting ends with the context.
+// TestRetryObeysContext checks that waiting for a retry ends with the context.
 func TestRetryObeysContext(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	g.Break(&testenv.Defect{Status: 429, Header: http.Header{"Retry-After": {"30"}}})
@@ -115,8 +115,8 @@ func TestRetryObeysContext(t *testing.T) {
 	testenv.ErrorIs(t, err, context.Canceled)
 }
 
-// What was refused because of its rate is sent again whatever it changes, if
-// its content can be had again; what may have had an effect is not.
+// TestRetryOfUploads checks that an upload is retried after status 429, but not after a status
+// that does not exclude that it had an effect.
 func TestRetryOfUploads(t *testing.T) {
 	m := []byte(`{"schemaVersion":2,"mediaType":"` + ocispec.MediaTypeImageManifest + `","config":{},"layers":[]}`)
 	d := testenv.Blob{MediaType: ocispec.MediaTypeImageManifest, Data: m}.Descriptor()
@@ -143,7 +143,8 @@ func TestRetryOfUploads(t *testing.T) {
 	}
 }
 
-// A message is cut between words, or half a password would show: nobody knows it for one.
+// TestRefusalKeepsWords checks that a message is cut between words: half a password would
+// not be recognized and redacted.
 func TestRefusalKeepsWords(t *testing.T) {
 	g := guard(t, testenv.NewCA(t), nil)
 	access, env := g.access()
@@ -157,7 +158,8 @@ func TestRefusalKeepsWords(t *testing.T) {
 	}
 }
 
-// The query of a redirect is a credential, which whom it is shown to may repeat.
+// TestRefusalHidesSignature checks that the query of a redirect, which is a credential, is
+// redacted if the server repeats it.
 func TestRefusalHidesSignature(t *testing.T) {
 	const signature = "c2lnbmF0dXJl"
 	storage := testenv.StartRegistry(t, testenv.RegistryConfig{})
@@ -180,7 +182,7 @@ func TestPushRefused(t *testing.T) {
 	for name, push := range map[string]func() error{
 		"other content": func() error { return r.Push(t.Context(), d, strings.NewReader("xyz")) },
 		"too short":     func() error { return r.Push(t.Context(), d, strings.NewReader("ab")) },
-		"too long": func() error { // of which the registry may well keep the part that is right
+		"too long": func() error { // the registry may keep the correct part
 			return r.Push(t.Context(), testenv.Blob{Data: []byte("def")}.Descriptor(), io.MultiReader(strings.NewReader("defg")))
 		},
 		"no digest": func() error { return r.Push(t.Context(), ocispec.Descriptor{Size: 3}, strings.NewReader("abc")) },
@@ -203,26 +205,26 @@ func TestPushRefused(t *testing.T) {
 	}
 }
 
-// A diversion is how a registry tries to have credentials shown to somebody else, aside.
+// A diversion is a way in which a registry tries to divert credentials to another server, aside.
 type diversion struct {
 	name    string
 	tls     bool
 	bearer  *testenv.Bearer
-	aside   testenv.RegistryConfig                  // of the other server, on the other host name localhost
-	set     func(r *setup, aside *testenv.Registry) // the trap
-	spec    func(*source.OCIRepositorySpec)         // of the object
-	asked   bool                                    // aside may be asked, without credentials
-	trusted bool                                    // aside may see credentials
+	aside   testenv.RegistryConfig                  // of the other server, with the host name localhost
+	set     func(r *setup, aside *testenv.Registry) // sets up the diversion
+	spec    func(*source.OCIRepositorySpec)         // changes the spec of the object
+	asked   bool                                    // aside may receive requests without credentials
+	trusted bool                                    // aside may receive credentials
 	reason  string                                  // "" for success
 	says    []string                                // parts of the error
 }
 
-// elsewhere is the base URL of a server under the name localhost.
+// elsewhere returns the base URL of a server with the host name localhost.
 func elsewhere(g *testenv.Registry) string {
 	return strings.Replace(g.Base, "127.0.0.1", "localhost", 1)
 }
 
-// divert redirects one phase.
+// divert redirects requests of one phase.
 func divert(phase testenv.Phase) func(*setup, *testenv.Registry) {
 	return func(r *setup, aside *testenv.Registry) {
 		d := testenv.Redirect(elsewhere(aside))
@@ -254,14 +256,14 @@ var diversions = []diversion{
 	{name: "tokens that are never good", bearer: &testenv.Bearer{}, set: breaks(testenv.Defect{Status: 200, Body: `{"token":"other"}`}), reason: authFailed, says: []string{"401", "check the credentials"}},
 }
 
-// breaks is a defect of the token service.
+// breaks sets a defect of the token service.
 func breaks(d testenv.Defect) func(*setup, *testenv.Registry) {
 	d.Phase = testenv.GetToken
 	return func(r *setup, _ *testenv.Registry) { r.g.Break(&d) }
 }
 
-// Credentials are shown to the registry they are for, and what it issued to
-// nobody else, whatever it says.
+// TestCredentialsStay checks that credentials and issued tokens are sent only to the registry
+// that they are for, whatever it answers.
 func TestCredentialsStay(t *testing.T) {
 	for _, l := range diversions {
 		t.Run(l.name, func(t *testing.T) {
@@ -308,7 +310,8 @@ func (l diversion) try(t *testing.T) {
 	}
 }
 
-// A list that the registry has elsewhere goes on there, and nobody there is told who asks.
+// TestListElsewhere checks that a list that is redirected to another server is read from
+// there, without credentials.
 func TestListElsewhere(t *testing.T) {
 	ca := testenv.NewCA(t)
 	g, other := guard(t, ca, nil), testenv.StartRegistry(t, testenv.RegistryConfig{CA: ca, PageSize: 1})

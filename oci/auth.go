@@ -28,18 +28,18 @@ import (
 // user name and password, or a token that the registry's token service issues.
 type authTransport struct {
 	registry *url.URL
-	client   *http.Client // for the registry and hosts it redirects to
+	client   *http.Client // for the registry and hosts that it redirects to
 	tokens   *http.Client // for the token service
 	keys     credentials
 	conceal  func(...string)
 
 	mu     sync.Mutex
 	known  map[string]string // values of Authorization by scopes; basic authentication under ""
-	issued int               // bytes of all tokens, which are kept to conceal them
+	issued int               // bytes of all tokens; they are kept in memory to redact them
 }
 
-// newAuthTransport returns the transport to the registry at u, which the server of from names, or
-// the user when that is nil. c says how servers are reached; its fields Origin,
+// newAuthTransport returns the transport for the registry at u. from is the guard of the
+// server that named u, nil if the user did. c has the network settings; its fields Origin,
 // Auth and Guard are set here.
 func newAuthTransport(u *url.URL, c transport.Config, keys credentials, from *transport.NetworkGuard, conceal func(...string)) *authTransport {
 	t := &authTransport{registry: u, keys: keys, conceal: conceal, known: map[string]string{}}
@@ -56,8 +56,8 @@ func newAuthTransport(u *url.URL, c transport.Config, keys credentials, from *tr
 	return t
 }
 
-// Do sends a request, and again with credentials after a challenge of the registry.
-// Other hosts, to which a list may lead, get no credentials.
+// Do sends a request, and retries it with credentials after a challenge of the registry.
+// It sends no credentials to other hosts, to which a list may lead.
 func (t *authTransport) Do(req *http.Request) (*http.Response, error) {
 	if s, ok := req.Body.(section); ok {
 		req.GetBody = s.again
@@ -67,7 +67,7 @@ func (t *authTransport) Do(req *http.Request) (*http.Response, error) {
 	}
 	scopes := auth.GetAllScopesForHost(req.Context(), t.registry.Host)
 	t.mu.Lock()
-	sent := cmp.Or(req.Header.Get("Authorization"), t.known[""], t.known[strings.Join(scopes, " ")]) // an upload goes on with what it began with
+	sent := cmp.Or(req.Header.Get("Authorization"), t.known[""], t.known[strings.Join(scopes, " ")]) // an upload keeps the header that it began with
 	t.mu.Unlock()
 	resp, err := t.client.Do(with(req, sent))
 	if err != nil || resp.StatusCode != http.StatusUnauthorized || !transport.SameOrigin(resp.Request.URL, t.registry) {
@@ -89,7 +89,7 @@ func (t *authTransport) Do(req *http.Request) (*http.Response, error) {
 	return t.client.Do(again)
 }
 
-// with returns req with a value of Authorization, without one if that is "".
+// with returns a copy of req with the header Authorization, or without it if header is "".
 func with(req *http.Request, header string) *http.Request {
 	out := req.Clone(req.Context())
 	out.Header.Del("Authorization")
@@ -99,8 +99,8 @@ func with(req *http.Request, header string) *http.Request {
 	return out
 }
 
-// answer returns what a challenge asks for as a value of Authorization, "" when
-// there is nothing to show. A token is better than a password.
+// answer returns the value of Authorization that answers a challenge, or "" if there are
+// no credentials for it. It prefers a token to a password.
 func (t *authTransport) answer(ctx context.Context, header http.Header, scopes []string) (value string, err error) {
 	key, asked := "", challenges(header)
 	switch {
@@ -119,15 +119,16 @@ func (t *authTransport) answer(ctx context.Context, header http.Header, scopes [
 	return value, nil
 }
 
-// refused returns what resp, which it closes, refuses, without the secrets that it may
-// repeat: the credentials, what was shown, and what the link to a storage host holds. When that is the registry or its token service, the issuer of the credentials
-// learns that they were refused.
+// refused closes resp, which refuses a request, and returns its error. It redacts secrets
+// that resp may repeat: the credentials, the header of the request, and the query of a link
+// to a storage host. If the registry or its token service refuses the credentials,
+// refused tells their issuer.
 func (t *authTransport) refused(resp *http.Response, service bool) error {
 	defer resp.Body.Close()
 	at := resp.Request.URL
 	_, shown, _ := strings.Cut(resp.Request.Header.Get("Authorization"), " ")
 	secrets := []string{t.keys.Password, t.keys.Token, t.keys.Refresh, shown}
-	if resp.Request.Response != nil { // a redirect led there, and its link holds a secret
+	if resp.Request.Response != nil { // the URL of a redirect contains secrets
 		secrets = slices.Concat(secrets, slices.Concat(slices.Collect(maps.Values(at.Query()))...))
 	}
 	e := &StatusError{Method: resp.Request.Method, URL: redact.URL(at), Status: resp.StatusCode}
@@ -155,13 +156,13 @@ func (t *authTransport) refused(resp *http.Response, service bool) error {
 }
 
 const (
-	maxTokenAnswer = 256 << 10 // bytes of the answer of a token service, which may hold two tokens
+	maxTokenAnswer = 256 << 10 // bytes of a token service's response, which may contain two tokens
 	maxToken       = 64 << 10  // bytes of a token
-	maxTokens      = 1 << 20   // bytes of all tokens for one repository: of 4 KiB and good for a minute, 4 hours
-	maxScope       = 2 << 10   // bytes of what a challenge may ask for
+	maxTokens      = 1 << 20   // bytes of all tokens for one repository; 4 hours of tokens with 4 KiB and one minute each
+	maxScope       = 2 << 10   // bytes of the scope in a challenge; a longer scope is ignored
 )
 
-// token gets a token as the parameters of a challenge ask for it.
+// token gets a token for the parameters of a challenge.
 func (t *authTransport) token(ctx context.Context, params map[string]string, scopes []string) (string, error) {
 	if t.keys.Token != "" {
 		return t.keys.Token, nil
@@ -191,7 +192,7 @@ func (t *authTransport) token(ctx context.Context, params map[string]string, sco
 	token, err := readToken(resp.Body)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.issued += len(token); err == nil && t.issued > maxTokens { // a registry may want one more for every request
+	if t.issued += len(token); err == nil && t.issued > maxTokens { // a registry may require a new token for every request
 		err = fmt.Errorf("it has issued more than %d bytes of tokens, and the registry wants one more", maxTokens)
 	}
 	if err != nil {
@@ -201,8 +202,8 @@ func (t *authTransport) token(ctx context.Context, params map[string]string, sco
 	return token, nil
 }
 
-// tokenRequest asks for a token by password, or by refresh token, which takes
-// precedence (distribution: "Token Authentication Specification", "OAuth2").
+// tokenRequest returns the request for a token, with the refresh token or else the
+// password (distribution: "Token Authentication Specification", "OAuth2").
 func (t *authTransport) tokenRequest(ctx context.Context, realm *url.URL, service string, scopes []string) (*http.Request, error) {
 	if t.keys.Refresh != "" {
 		form := url.Values{
@@ -238,7 +239,7 @@ func readToken(body io.Reader) (string, error) {
 		Access string `json:"access_token"`
 	}
 	if err := json.Unmarshal(content, &answer); err != nil {
-		return "", errors.New("the answer is no JSON") // err could show a part of it
+		return "", errors.New("the answer is no JSON") // err could contain a part of the token
 	}
 	token := cmp.Or(answer.Token, answer.Access)
 	switch {
@@ -252,9 +253,9 @@ func readToken(body io.Reader) (string, error) {
 	return token, nil
 }
 
-// challenges returns what a registry asks for (RFC 9110 section 11.6.1): the parameters of
-// the first challenge of each scheme, in lower case. In the header both challenges and
-// their parameters are items of lists. What cannot be read is left out.
+// challenges returns the challenges of a registry (RFC 9110 section 11.6.1): for each
+// scheme, in lower case, the parameters of its first challenge. In the header both
+// challenges and their parameters are items of lists. Invalid items are left out.
 func challenges(header http.Header) map[string]map[string]string {
 	all := map[string]map[string]string{}
 	for _, rest := range header.Values("Www-Authenticate") {
@@ -266,7 +267,7 @@ func challenges(header http.Header) map[string]map[string]string {
 			}
 			value, tail, assigned := parameter(after)
 			if assigned && params == nil {
-				break // a parameter of no challenge
+				break // a parameter without a challenge
 			}
 			if rest = after; assigned {
 				params[name], rest = value, tail
@@ -278,7 +279,7 @@ func challenges(header http.Header) map[string]map[string]string {
 	return all
 }
 
-// parameter reads = and a value, which may be quoted.
+// parameter parses = and a value, which may be quoted. ok is false if s does not begin with =.
 func parameter(s string) (value, rest string, ok bool) {
 	s, ok = strings.CutPrefix(strings.TrimLeft(s, " \t"), "=")
 	if !ok {
@@ -302,10 +303,10 @@ func parameter(s string) (value, rest string, ok bool) {
 			b.WriteByte(c)
 		}
 	}
-	return "", "", true // without its end
+	return "", "", true // the closing quote is missing
 }
 
-// token reads a token (RFC 9110 section 5.6.2).
+// token parses a token (RFC 9110 section 5.6.2), and returns it and the rest of s.
 func token(s string) (name, rest string) {
 	end := strings.IndexFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
@@ -316,24 +317,24 @@ func token(s string) (name, rest string) {
 	return s[:end], s[end:]
 }
 
-// The realm of a challenge is the server that issues tokens. It decides where a
-// password is sent, so it is judged before anything is sent to it.
+// The realm of a challenge is the URL of the server that issues tokens. It decides where a
+// password is sent, so it is checked before anything is sent to it.
 
-// A RealmError says that a registry names a token service that we do not go to.
+// A RealmError says that a registry names a token service that must not be used.
 type RealmError struct {
 	Registry string // HOST[:PORT]
-	Realm    string // HOST[:PORT] of the token service, or as much of its URL as tells it
-	Problem  string // what is wrong, and what to do
+	Realm    string // HOST[:PORT] of the token service, or the beginning of an invalid URL
+	Problem  string // what is wrong, and what the user can do
 }
 
 func (e *RealmError) Error() string {
 	return fmt.Sprintf("registry %s names %s as its token service: %s", e.Registry, e.Realm, e.Problem)
 }
 
-// Is makes it an [fs.ErrPermission].
+// Is makes e match [fs.ErrPermission].
 func (e *RealmError) Is(target error) bool { return target == fs.ErrPermission }
 
-// parseRealm reads the realm of a challenge by the registry at from.
+// parseRealm parses the realm in a challenge of the registry at from. Errors are *[RealmError].
 func parseRealm(from *url.URL, realm string) (*url.URL, error) {
 	refuse := func(name, why string) (*url.URL, error) {
 		return nil, &RealmError{Registry: from.Host, Realm: name, Problem: why}
@@ -358,8 +359,9 @@ func parseRealm(from *url.URL, realm string) (*url.URL, error) {
 	return u, nil
 }
 
-// trusts returns an error when credentials for the registry at from must not
-// be shown to realm. An entry of chain for the realm says that they may.
+// trusts returns an error if credentials for the registry at from must not be sent to
+// realm. They may be sent to the same host, to the same registrable domain, and to
+// a host with an entry in chain.
 func trusts(from, realm *url.URL, chain keychain) error {
 	if sameHost(from, realm) || domain(from) != "" && domain(from) == domain(realm) || chain.has(realm.Host) {
 		return nil
@@ -370,7 +372,7 @@ func trusts(from, realm *url.URL, chain keychain) error {
 
 func sameHost(a, b *url.URL) bool { return strings.EqualFold(a.Hostname(), b.Hostname()) }
 
-// domain returns the name that the owner of a host has registered, "" for an address.
+// domain returns the registrable domain of a host, or "" for an IP address.
 func domain(u *url.URL) string {
 	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
 	if _, err := netip.ParseAddr(host); err == nil {

@@ -18,13 +18,13 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// BundleName is the name of the index in a bundle that lists all that is in it.
+// BundleName is the name of the index in a bundle that lists all its manifests.
 const BundleName = "bundle"
 
-// The media type of the lock in a bundle, which is what the manifest that has it is for.
+// lockType is the media type of the lock in a bundle, and the artifact type of its manifest.
 const lockType = "application/vnd.headgate.lock.v1+yaml"
 
-// maxLock is how many bytes the lock in a bundle may have.
+// maxLock is the maximum size of the lock in a bundle, in bytes.
 const maxLock = 16 << 20
 
 // A Bundled is one archive of a bundle. Its Publication has no tags.
@@ -35,10 +35,10 @@ type Bundled struct {
 	Publication
 }
 
-// WriteBundle writes archives, and the lock that they were fetched by, as an image
-// layout in a tar archive: a manifest for each, as [Origin.Publish] makes it, and the
-// index [BundleName] of all manifests and of that of the lock. Each archive is read
-// twice. Equal input gives equal bytes.
+// WriteBundle writes archives, and the lock that they were fetched with, as an image
+// layout in a tar archive. The layout has a manifest for each archive, as [Origin.Publish]
+// makes it, a manifest for the lock, and the index [BundleName] of all these manifests.
+// WriteBundle opens and reads each archive twice. Its output depends only on its input.
 func WriteBundle(w io.Writer, archives []Bundled, lock []byte) error {
 	b := &bundleWriter{tar: tar.NewWriter(w), written: map[digest.Digest]bool{}}
 	var all, named []ocispec.Descriptor
@@ -78,7 +78,8 @@ type bundleWriter struct {
 	written map[digest.Digest]bool
 }
 
-// archive writes an archive with its manifest, whose descriptor it returns.
+// archive writes an archive, its config and its manifest, and returns the manifest's
+// descriptor.
 func (b *bundleWriter) archive(a Bundled) (d ocispec.Descriptor, err error) {
 	layer := ocispec.Descriptor{MediaType: publishedLayer, Size: a.Size}
 	read := func(use func(io.Reader) error) error {
@@ -113,7 +114,7 @@ func (b *bundleWriter) manifest(m ocispec.Manifest) (ocispec.Descriptor, error) 
 	return d, errors.Join(err, b.blob(d, bytes.NewReader(text)))
 }
 
-// blob writes what has a descriptor, once.
+// blob writes the blob d unless it was written before.
 func (b *bundleWriter) blob(d ocispec.Descriptor, content io.Reader) error {
 	if b.written[d.Digest] {
 		return nil
@@ -135,23 +136,24 @@ func (b *bundleWriter) entry(name string, size int64, content io.Reader) error {
 	return err
 }
 
-// A Bundle is an open file that [WriteBundle] wrote, or another image layout of that
-// form. Nothing of it is trusted: sizes are bounded, and all has the digest that leads to it.
+// A Bundle is an open file that [WriteBundle] wrote, or another image layout of that form.
+// Its content is not trusted: sizes are limited, and digests are verified.
 type Bundle struct{ layout }
 
-// An archiveFiles has the files of a layout in a tar archive.
+// An archiveFiles reads the files of a layout in a tar archive.
 type archiveFiles struct {
 	*os.File
 	parts map[string][2]int64 // offset and size by name
 }
 
-// maxParts bounds the files in a bundle.
+// maxParts is the maximum number of files in a bundle.
 const maxParts = 100_000
 
-// maxPart is the length of the longest name that a layout has: others need not be remembered.
+// maxPart is the maximum length of file names in a layout, in bytes. Files with longer
+// names are ignored.
 const maxPart = 200
 
-// OpenBundle opens a bundle.
+// OpenBundle opens the bundle in the file name. The caller closes it.
 func OpenBundle(name string) (*Bundle, error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -172,7 +174,7 @@ func OpenBundle(name string) (*Bundle, error) {
 // Close closes the file.
 func (b *Bundle) Close() error { return b.files.Close() }
 
-// scan finds the files.
+// scan records the offset and size of each file.
 func (a archiveFiles) scan() error {
 	for r := tar.NewReader(a.File); ; {
 		h, err := r.Next()
@@ -203,14 +205,14 @@ func (a archiveFiles) open(name string) (io.ReadCloser, int64, error) {
 	return io.NopCloser(io.NewSectionReader(a.File, part[0], part[1])), part[1], nil
 }
 
-// A member is what is read of a manifest or index.
+// A member has the fields that are read from a manifest or index.
 type member struct {
 	Annotations map[string]string
 	Manifests   descriptors
 	Layers      descriptors
 }
 
-// member reads the manifest or index d.
+// member reads and verifies the manifest or index d.
 func (b *Bundle) member(ctx context.Context, d ocispec.Descriptor) (m member, err error) {
 	_, text, err := readManifest(ctx, b, d.Digest.String(), d)
 	if err == nil {
@@ -219,7 +221,8 @@ func (b *Bundle) member(ctx context.Context, d ocispec.Descriptor) (m member, er
 	return m, err
 }
 
-// named returns the manifest or index of that name.
+// named returns the manifest or index with this name. The error wraps fs.ErrNotExist if
+// there is none.
 func (b *Bundle) named(ctx context.Context, name string) (m member, err error) {
 	for _, d := range b.index {
 		if d.Annotations[ocispec.AnnotationRefName] == name {
@@ -232,7 +235,7 @@ func (b *Bundle) named(ctx context.Context, name string) (m member, err error) {
 	return m, &fs.PathError{Op: "find", Path: name, Err: fs.ErrNotExist}
 }
 
-// layer returns what opens the one layer of m.
+// layer returns a function that opens the only layer of m.
 func (b *Bundle) layer(ctx context.Context, m member) (func() (io.ReadCloser, error), error) {
 	if len(m.Layers) != 1 {
 		return nil, fmt.Errorf("it has %d layers, want one", len(m.Layers))
@@ -247,8 +250,9 @@ func (b *Bundle) layer(ctx context.Context, m member) (func() (io.ReadCloser, er
 	}, checkDescriptor(d)
 }
 
-// Find returns the annotations of the archive of that name, and what opens it. The
-// error wraps fs.ErrNotExist if there is none.
+// Find returns the annotations of the archive with this name, and a function that opens
+// it; reading fails if the content does not match its digest. The
+// error wraps fs.ErrNotExist if there is no such archive.
 func (b *Bundle) Find(ctx context.Context, name string) (annotations map[string]string, open func() (io.ReadCloser, error), err error) {
 	m, err := b.named(ctx, name)
 	if err == nil {
@@ -257,7 +261,7 @@ func (b *Bundle) Find(ctx context.Context, name string) (annotations map[string]
 	return m.Annotations, open, err
 }
 
-// Lock returns the text of the lock.
+// Lock returns the text of the lock, at most 16 MiB.
 func (b *Bundle) Lock(ctx context.Context) ([]byte, error) {
 	index, err := b.named(ctx, BundleName)
 	if err != nil {

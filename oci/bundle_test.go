@@ -19,7 +19,7 @@ import (
 	"github.com/headgate-io/headgate/oci"
 )
 
-// bundled returns an archive of a bundle.
+// bundled returns an archive for a bundle.
 func bundled(name, content string) oci.Bundled {
 	return oci.Bundled{Name: name, Size: int64(len(content)), Publication: oci.Publication{Revision: "main@sha1:1"},
 		Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(content)), nil }}
@@ -43,7 +43,7 @@ func openBundle(t *testing.T, text []byte) (*oci.Bundle, error) {
 	return b, err
 }
 
-// A bundle holds what was written, for us and for another reader of image layouts.
+// TestBundle checks that this package and another reader of image layouts read what was written.
 func TestBundle(t *testing.T) {
 	text := writeBundle(t, "version: 1\n", bundled("GitRepository.default.a", "same"), bundled("Bucket.default.b", "same"))
 	if again := writeBundle(t, "version: 1\n", bundled("GitRepository.default.a", "same"), bundled("Bucket.default.b", "same")); !bytes.Equal(text, again) {
@@ -76,7 +76,7 @@ func TestBundle(t *testing.T) {
 	}
 }
 
-// What is no bundle, or a damaged one, is refused.
+// TestBundleHostile checks that invalid and damaged bundles are refused.
 func TestBundleHostile(t *testing.T) {
 	good := writeBundle(t, "version: 1\n", bundled("GitRepository.default.a", "content of a"))
 	files := func(pairs ...string) []byte {

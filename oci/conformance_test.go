@@ -18,7 +18,7 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
-// canary is a password that may show nowhere.
+// canary is a password that must not appear in any text.
 const canary = "cAnArY-passw0rd/+="
 
 // login returns the Secret with the password for a registry.
@@ -46,11 +46,11 @@ type upstream struct {
 	secrets sourcetest.Secrets
 
 	tree   fstest.MapFS // published last
-	pushed int          // how often something was
+	pushed int          // number of publications
 	defect sourcetest.Defect
 }
 
-// A variant is one way to publish, and to select what is published.
+// A variant is one way to publish an artifact and to select it.
 type variant struct {
 	config testenv.RegistryConfig
 	tls    bool
@@ -61,7 +61,7 @@ type variant struct {
 	kind   func(*sourcetest.Kind)
 }
 
-// The defects beyond those of the suite.
+// Defects in addition to those of the suite.
 const (
 	noTag         sourcetest.Defect = "no tag"
 	wrongPassword sourcetest.Defect = "wrong password"
@@ -79,7 +79,7 @@ const (
 	noKeys   sourcetest.Defect = "no keys"
 )
 
-// broken translates the defects that are the registry's.
+// broken maps defects to those of the registry.
 var broken = map[sourcetest.Defect]*testenv.Defect{
 	sourcetest.Gone:         {Status: http.StatusNotFound},
 	sourcetest.Denied:       {Status: http.StatusForbidden},
@@ -103,7 +103,7 @@ func (s *upstream) Publish(tree fstest.MapFS) error {
 	return nil
 }
 
-// push publishes the tree, or what the defect makes of it, once more.
+// push publishes the tree again, changed by the defect if there is one.
 func (s *upstream) push() {
 	layer := s.variant.layer
 	if layer == nil {
@@ -131,7 +131,7 @@ func (s *upstream) push() {
 	s.g.PushRaw("team/app", "latest", subject.MediaType, s.g.Manifest("team/app", tag))
 }
 
-// sign publishes a signature of subject, or what the defect makes of it.
+// sign publishes a signature of subject, changed by the defect if there is one.
 func (s *upstream) sign(subject ocispec.Descriptor) {
 	claimed := subject.Digest
 	if s.defect == sourcetest.Forged {
@@ -143,12 +143,12 @@ func (s *upstream) sign(subject ocispec.Descriptor) {
 	}
 }
 
-// manifest pushes an artifact of layers.
+// manifest pushes an artifact with layers.
 func (s *upstream) manifest(tag string, layers []testenv.Blob) ocispec.Descriptor {
 	return s.g.Push("team/app", tag, testenv.Manifest{Layers: layers, Annotations: map[string]string{ocispec.AnnotationRevision: tag}})
 }
 
-// index pushes an artifact for one platform and something else for another.
+// index pushes an index with the artifact for one platform and another one for another.
 func (s *upstream) index(_ string, layers []testenv.Blob) ocispec.Descriptor {
 	tag := fmt.Sprintf("1.0.%d", s.pushed)
 	other := s.manifest("", []testenv.Blob{testenv.TarGzip(s.t, fstest.MapFS{"for": {Data: []byte("another platform")}})})
@@ -158,7 +158,7 @@ func (s *upstream) index(_ string, layers []testenv.Blob) ocispec.Descriptor {
 	return s.g.PushIndex("team/app", tag, testenv.Index{Manifests: []ocispec.Descriptor{other, own}})
 }
 
-// second pushes an artifact whose first layer is not the one that is asked for.
+// second pushes an artifact whose first layer is not the selected one.
 func (s *upstream) second(tag string, layers []testenv.Blob) ocispec.Descriptor {
 	decoy := testenv.Blob{MediaType: "application/vnd.example.decoy", Data: []byte("decoy")}
 	return s.manifest(tag, slices.Concat([]testenv.Blob{decoy}, layers))
@@ -174,7 +174,7 @@ func (s *upstream) Break(d sourcetest.Defect) <-chan struct{} {
 	return stalled
 }
 
-// pushes are the defects of what is published.
+// pushes are the defects of the published artifact.
 var pushes = map[sourcetest.Defect]bool{noLayers: true, noArchive: true, noManifest: true, sourcetest.Signed: true, sourcetest.Forged: true, unsigned: true}
 
 func (s *upstream) Object() source.Object {
@@ -252,7 +252,7 @@ func TestConformance(t *testing.T) {
 			t.Parallel()
 			kind := conforming(func(tb sourcetest.TB) sourcetest.Upstream { return newUpstream(tb.(*testing.T), v) })
 			if v.kind != nil {
-				kind.Variant, kind.Hostile = true, nil // which names a layer has is the same however it came
+				kind.Variant, kind.Hostile = true, nil // names in layers do not depend on the variant
 				v.kind(&kind)
 			}
 			sourcetest.Run(t, kind)
@@ -276,7 +276,7 @@ func newUpstream(t *testing.T, v variant) *upstream {
 	return s
 }
 
-// conforming describes an OCIRepository whose upstreams are upstreams.
+// conforming returns the description of an OCIRepository for the suite.
 func conforming(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
 	return sourcetest.Kind{
 		Name: "OCIRepository",
@@ -311,7 +311,7 @@ func conforming(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
 	}
 }
 
-// verifies adds what goes wrong with signatures.
+// verifies sets the failures of signatures.
 func verifies(k *sourcetest.Kind) {
 	k.Verifies = true
 	refused := func(d sourcetest.Defect, message string) sourcetest.Failure {
@@ -322,8 +322,8 @@ func verifies(k *sourcetest.Kind) {
 	}
 }
 
-// copies is what differs where the layer is stored as it is.
+// copies sets the differences if the layer is stored unchanged.
 func copies(k *sourcetest.Kind) {
 	k.Only(sourcetest.Truncated, "cut", "flipped", "no blob", noLayer)
-	k.Variant, k.IgnoreFile = false, "" // another thing is stored
+	k.Variant, k.IgnoreFile = false, "" // the stored content differs
 }

@@ -21,11 +21,11 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// credentials are what is known for a registry.
+// credentials are the credentials for a registry, with their origin.
 type credentials struct {
 	source.Credential
-	chain  keychain // those for other hosts, too
-	origin string   // where they come from or were looked for, for messages
+	chain  keychain // all entries, including those for other hosts
+	origin string   // the source of the credentials, or where they were looked for; for messages
 }
 
 // none reports whether there are no credentials.
@@ -36,7 +36,7 @@ func (c *credentials) none() bool {
 // provided reports whether a names a provider that issues credentials.
 func (a Access) provided() bool { return a.Provider != "" && a.Provider != "generic" }
 
-// credentials returns those for the repository at.
+// credentials returns the credentials for the repository at.
 func (a Access) credentials(ctx context.Context, at registry.Reference, network transport.Config, env source.Env, v *transport.SecretReader) (out credentials, err error) {
 	if out.chain, out.origin, err = a.keychain(ctx, at, v); err != nil {
 		return out, err
@@ -67,8 +67,8 @@ func (a Access) credentials(ctx context.Context, at registry.Reference, network 
 	return out, err
 }
 
-// keychain returns the entries of the Secrets that a names, those of a user name
-// for the repository at, and where they are from.
+// keychain returns the entries of the Secrets that a names, and the names of these Secrets
+// for messages. A user name in a Secret becomes an entry for the registry of at.
 func (a Access) keychain(ctx context.Context, at registry.Reference, v *transport.SecretReader) (all keychain, where string, err error) {
 	s, err := v.Read(ctx, a.Secret, "spec.secretRef")
 	if err != nil {
@@ -101,7 +101,8 @@ func (a Access) keychain(ctx context.Context, at registry.Reference, v *transpor
 	return all, where, nil
 }
 
-// entries returns those of spec.secretRef, which may hold a user name and a password.
+// entries returns the entries of spec.secretRef. If a.UserSecret is set, the Secret may
+// contain a user name and a password instead.
 func (a Access) entries(s transport.Secret, at registry.Reference) (keychain, error) {
 	if a.UserSecret {
 		if auth, ok, err := transport.UserAuth(s.Name, s.Secret); ok || err != nil {
@@ -138,13 +139,13 @@ type entry struct {
 	host       string // HOST[:PORT]; its labels may be patterns
 	path       string // of a repository or of a folder of them, "" for all
 	credential source.Credential
-	secret     string // that it is of
+	secret     string // the Secret that contains the entry
 }
 
 // A keychain has entries of several Secrets, the most specific one first.
 type keychain []entry
 
-// login is an entry as docker login writes it.
+// login is an entry in the format of docker login.
 type login struct {
 	Auth          string `json:"auth"`
 	Username      string `json:"username"`
@@ -167,13 +168,13 @@ func readKeys(s transport.Secret) (all keychain, err error) {
 	} else {
 		err = json.Unmarshal(text, &config)
 	}
-	if err != nil { // which could show a value
+	if err != nil { // err could contain a value
 		return nil, &transport.SecretError{Secret: s.Name, Key: key, Problem: "is no JSON as docker login writes it"}
 	}
 	for _, name := range slices.Sorted(maps.Keys(config.Auths)) {
 		l := config.Auths[name]
 		if l == (login{}) {
-			continue // docker keeps what it has elsewhere
+			continue // docker stores these credentials elsewhere
 		}
 		e, why := l.entry(name)
 		if why != "" {
@@ -185,7 +186,7 @@ func readKeys(s transport.Secret) (all keychain, err error) {
 	return all, nil
 }
 
-// entry returns l, the login for name, and what is wrong with it.
+// entry converts l, the login for name. why describes a defect, or is "".
 func (l login) entry(name string) (e entry, why string) {
 	e.host, e.path = scopeOf(name)
 	if l.Auth != "" {
@@ -205,8 +206,8 @@ func (l login) entry(name string) (e entry, why string) {
 	return e, ""
 }
 
-// scopeOf returns what the name of an entry stands for: [https://]HOST[:PORT][/PATH],
-// where the path v1 or v2 is that of the API.
+// scopeOf parses the name of an entry: [https://]HOST[:PORT][/PATH]. It removes v1 or v2,
+// the version of the API, from the beginning of the path.
 func scopeOf(name string) (host, folder string) {
 	name = strings.TrimPrefix(strings.TrimPrefix(name, "https://"), "http://")
 	host, folder, _ = strings.Cut(name, "/")
@@ -219,8 +220,7 @@ func scopeOf(name string) (host, folder string) {
 	return host, strings.Trim(folder, "/")
 }
 
-// find returns the credentials for the repository at, those of the most
-// specific entry; among equals the first counts.
+// find returns the most specific entry for the repository at; k must be sorted.
 func (k keychain) find(at registry.Reference) (entry, bool) {
 	for _, e := range k {
 		inside := e.path == "" || strings.HasPrefix(at.Repository+"/", e.path+"/")
@@ -231,19 +231,19 @@ func (k keychain) find(at registry.Reference) (entry, bool) {
 	return entry{}, false
 }
 
-// has reports whether an entry is for HOST[:PORT] itself, patterns aside.
+// has reports whether an entry is for exactly HOST[:PORT], not by a pattern.
 func (k keychain) has(host string) bool {
 	return slices.ContainsFunc(k, func(e entry) bool { return strings.EqualFold(e.host, host) })
 }
 
-// names reports whether an entry is for HOST itself, on any port.
+// names reports whether an entry is for exactly HOST, on any port.
 func (k keychain) names(host string) bool {
 	return slices.ContainsFunc(k, func(e entry) bool {
 		return strings.EqualFold((&url.URL{Host: e.host}).Hostname(), host)
 	})
 }
 
-// matchHost reports whether host matches the pattern: label by label, and the same port.
+// matchHost reports whether host matches pattern: label by label, with the same port.
 func matchHost(pattern, host string) bool {
 	if pattern == host {
 		return true
@@ -253,13 +253,13 @@ func matchHost(pattern, host string) bool {
 	if port != of || strings.Count(pattern, ".") != strings.Count(host, ".") {
 		return false
 	}
-	// A * of path.Match ends at a slash.
+	// In path.Match a * does not match slashes.
 	ok, err := path.Match(strings.ReplaceAll(pattern, ".", "/"), strings.ReplaceAll(host, ".", "/"))
 	return ok && err == nil
 }
 
-// sort puts the more specific entries first: the longer path, then the host
-// without a pattern, then the longer one.
+// sort puts more specific entries first: those with the longer path, then the host with
+// fewer wildcards, then the longer host.
 func (k keychain) sort() {
 	wildcards := func(e entry) int {
 		return strings.Count(e.host, "*") + strings.Count(e.host, "?") + strings.Count(e.host, "[")

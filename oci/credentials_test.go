@@ -45,7 +45,7 @@ func TestKeys(t *testing.T) {
 		{"oci://index.docker.io/library/a", "docker.io", []string{entries("docker.io")}},
 		{"oci://registry-1.docker.io/a/b", "https://registry-1.docker.io/v2/", []string{entries("https://registry-1.docker.io/v2/")}},
 		{"oci://docker.io/a", "docker.io/library", []string{entries("docker.io", "docker.io/library")}},
-		// Paths are folders; the longest counts.
+		// Paths are folders; the longest is used.
 		{"oci://r.example/a/b", "r.example/a/b", []string{entries("r.example", "r.example/a", "r.example/a/b", "r.example/a/b/c")}},
 		{"oci://r.example/a/b", "https://r.example/a/", []string{entries("r.example", "https://r.example/a/", "r.example/ab")}},
 		{"oci://r.example/ab/c", "r.example", []string{entries("r.example", "r.example/a")}},
@@ -57,7 +57,7 @@ func TestKeys(t *testing.T) {
 		{"oci://r.example.org/a", "*.example.org/a", []string{entries("*.example.org/a", "r.example.org")}},
 		{"oci://r.example.org:5000/a", "*.example.org:5000", []string{entries("*.example.org", "*.example.org:5000")}},
 		{"oci://a.r.example.org/a", "", []string{entries("*.example.org", "*", "*.r.*", "[")}},
-		// Of equals the first Secret counts.
+		// Among equal entries the one in the first Secret is used.
 		{"oci://r.example/a", "https://r.example", []string{entries("https://r.example"), entries("r.example")}},
 		{"oci://r.example/a", "r.example/a", []string{entries("https://r.example"), entries("r.example/a")}},
 		{"oci://r.example/a", "", []string{`{"auths":{"r.example":{},"x.example":{"email":"a@b"}},"credsStore":"evil"}`}},
@@ -74,8 +74,8 @@ func TestLogins(t *testing.T) {
 	for _, row := range []struct{ login, user, password, refresh, token, wrong string }{
 		{`"auth":"YW5uOm9wZW46c2VzYW1l"`, "ann", "open:sesame", "", "", ""},
 		{`"auth":"YW5uOm9wZW4"`, "ann", "open", "", "", ""},         // no padding
-		{`"auth":"YW5uOm9wZW4AAA=="`, "ann", "open", "", "", ""},    // as old docker wrote it
-		{`"auth":"YW5uOg==","password":"x"`, "ann", "", "", "", ""}, // auth goes first
+		{`"auth":"YW5uOm9wZW4AAA=="`, "ann", "open", "", "", ""},    // as written by old versions of Docker
+		{`"auth":"YW5uOg==","password":"x"`, "ann", "", "", "", ""}, // auth takes precedence
 		{`"username":"bob","password":"secret"`, "bob", "secret", "", "", ""},
 		{`"auth":"MDAwMDo=","identitytoken":"r"`, "0000", "", "r", "", ""},
 		{`"registrytoken":"t"`, "", "", "", "t", ""},
@@ -147,8 +147,8 @@ func TestTrusts(t *testing.T) {
 	}
 }
 
-// What a token service answers is as hostile as all else.
-// A registry wants another token for every page of an endless list, and no token is small.
+// TestTokensWithoutEnd tests a registry that requires a new, large token for every page of an
+// endless list.
 func TestTokensWithoutEnd(t *testing.T) {
 	var mu sync.Mutex
 	var used string
@@ -176,6 +176,7 @@ func TestTokensWithoutEnd(t *testing.T) {
 	}
 }
 
+// TestTokenAnswers tests invalid responses of a token service.
 func TestTokenAnswers(t *testing.T) {
 	for name, row := range map[string]struct{ body, want string }{
 		"of 1 MB":             {`{"token":"` + strings.Repeat("t", 1<<20) + `"}`, "more than"},
@@ -201,7 +202,8 @@ func TestTokenAnswers(t *testing.T) {
 	}
 }
 
-// Whoever gets the request for a token gets the password, so it is not passed on.
+// TestTokenRedirect checks that a request for a token, which contains the password, is not
+// redirected to another server.
 func TestTokenRedirect(t *testing.T) {
 	ca := testenv.NewCA(t)
 	for kind, config := range map[string]string{
@@ -226,7 +228,7 @@ func TestTokens(t *testing.T) {
 	for name, row := range map[string]struct {
 		bearer   testenv.Bearer
 		login    string
-		requests int // for tokens
+		requests int // number of token requests
 	}{
 		"password":        {testenv.Bearer{}, `"username":"ann","password":"` + password + `"`, 1},
 		"identity token":  {testenv.Bearer{IdentityToken: "refresh me"}, `"identitytoken":"refresh me"`, 1},
@@ -253,7 +255,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// A registry token is shown to the registry, and no token is asked for.
+// TestRegistryToken checks that a registry token is sent to the registry, and that no other
+// token is requested.
 func TestRegistryToken(t *testing.T) {
 	ca := testenv.NewCA(t)
 	g := guarded{testenv.StartRegistry(t, testenv.RegistryConfig{CA: ca, Bearer: &testenv.Bearer{Realm: "https://tokens.example/"},
@@ -267,8 +270,8 @@ func TestRegistryToken(t *testing.T) {
 	}
 }
 
-// A registry at a public address leads nowhere that is narrower, by a redirect
-// or as its token service, unless the user opens the host.
+// TestZones checks that a registry at a public address cannot use a redirect or a token
+// service in a narrower network, unless the user permits the host.
 func TestZones(t *testing.T) {
 	testenv.Resolve(t, "wide.example", "203.0.113.7")
 	ca := testenv.NewCA(t)
@@ -285,7 +288,7 @@ func TestZones(t *testing.T) {
 		u, _ := url.Parse(g.Base)
 		return u.Scheme + "://" + host + ":" + u.Port()
 	}
-	for i, n := range narrow { // each host is led to in one way
+	for i, n := range narrow { // test each host in one of the two ways
 		redirecting := testenv.StartRegistry(t, testenv.RegistryConfig{})
 		redirecting.Break(&testenv.Defect{Phase: testenv.GetBlob, Status: http.StatusFound, Header: http.Header{"Location": {under(storage, n.Host)}}})
 		naming := testenv.StartRegistry(t, testenv.RegistryConfig{CA: ca, Names: []string{"wide.example"}, Bearer: &testenv.Bearer{Realm: under(issuer, n.Host) + "/token", Anonymous: true}})
@@ -314,7 +317,7 @@ func TestZones(t *testing.T) {
 			networks, err := source.ParseNetworks(n.Host)
 			must(t, err)
 			err = ask(networks)
-			reached := kind.to.Count() > 0 || errors.As(err, new(*tls.CertificateVerificationError)) // which has names alone
+			reached := kind.to.Count() > 0 || errors.As(err, new(*tls.CertificateVerificationError)) // the certificate has no addresses
 			if errors.As(err, &refused) || !reached {
 				t.Errorf("%s to %s, which the user opens: %v, %d requests", name, n.Host, err, kind.to.Count())
 			}
@@ -322,7 +325,8 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// An entry of the Secret opens a host, too; not a metadata service.
+// TestZonesOfEntries checks that an entry of the Secret permits a host, unless it is a
+// metadata service.
 func TestZonesOfEntries(t *testing.T) {
 	testenv.Resolve(t, "wide.example", "203.0.113.7")
 	testenv.Resolve(t, "storage.example", "10.0.0.7")

@@ -20,7 +20,7 @@ const (
 	schema1        = "application/vnd.docker.distribution.manifest.v1+prettyjws"
 )
 
-// entry is an entry of an index for a platform OS/ARCH[/VARIANT], "" for none.
+// entry returns an entry of an index for a platform OS/ARCH[/VARIANT], "" for none.
 func entry(d ocispec.Descriptor, platform string) ocispec.Descriptor {
 	if platform != "" {
 		p := strings.Split(platform+"/", "/")
@@ -32,7 +32,7 @@ func entry(d ocispec.Descriptor, platform string) ocispec.Descriptor {
 func TestPlatform(t *testing.T) {
 	for name, row := range map[string]struct {
 		platforms string // of the entries, - for none
-		want      int    // which of them
+		want      int    // number of the expected entry
 		err       string
 	}{
 		"the first that matches":     {"linux/arm64 linux/amd64 linux/amd64", 1, ""},
@@ -78,7 +78,7 @@ func manyPlatforms() (all string) {
 	return all
 }
 
-// TestNesting follows indexes in indexes.
+// TestNesting tests nested indexes.
 func TestNesting(t *testing.T) {
 	for depth := range 7 {
 		r := newSetup(t, testenv.RegistryConfig{})
@@ -94,7 +94,7 @@ func TestNesting(t *testing.T) {
 	}
 }
 
-// document plants a document that says of itself what it is.
+// document stores a document whose field mediaType is set.
 func document(mediaType, rest string) func(*setup) {
 	return raw(mediaType, `{"schemaVersion":2,"mediaType":"`+mediaType+`",`+rest+`}`)
 }
@@ -113,7 +113,7 @@ var hostileDocuments = []attack{
 		reason: pullFailed, says: []string{`\x1b[2J`}},
 }
 
-// FuzzDocument resolves and opens what the text of a manifest or index leads to.
+// FuzzDocument resolves and opens a tag with the text of a manifest or index.
 func FuzzDocument(f *testing.F) {
 	d := digest.FromString("x").String()
 	for _, seed := range []string{
@@ -150,7 +150,8 @@ func FuzzDocument(f *testing.F) {
 	})
 }
 
-// What a registry leaves out is found out by other means.
+// TestHeadFallback checks that digest, size and media type are determined by other means if
+// a registry does not support HEAD or leaves out headers.
 func TestHeadFallback(t *testing.T) {
 	for name, row := range map[string]struct {
 		defect *testenv.Defect
@@ -189,9 +190,9 @@ func TestHostileManifests(t *testing.T) {
 	good := `{"schemaVersion":2,"config":{},"layers":[]}`
 	for name, row := range map[string]struct {
 		header, text string
-		d            ocispec.Descriptor // digest and size are those of text when it has none
+		d            ocispec.Descriptor // without a digest, digest and size are those of text
 		want         string             // part of the error
-		mediaType    string             // of the result, when there is no error
+		mediaType    string             // of the result if there is no error
 	}{
 		"of other content":          {manifest, good, ocispec.Descriptor{Digest: digest.FromString("other")}, "instead of", ""},
 		"that is longer":            {manifest, good, ocispec.Descriptor{Size: 10}, "goes on behind its 10 bytes", ""},

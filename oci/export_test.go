@@ -11,13 +11,14 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// Pause replaces how r waits before it sends a request again, and the clock.
+// Pause replaces the function by which r waits before a retry, and its clock.
 func (r *Repository) Pause(wait func(context.Context, time.Duration) error, now func() time.Time) {
 	p := r.upload.auth.client.Transport.(*transport.RetryTransport)
 	p.Wait, p.Now = wait, now
 }
 
-// ReadChallenges reads the challenges of a header, and their realms for a registry.
+// ReadChallenges parses the challenges in a header, and returns the realms that are valid
+// for a registry.
 func ReadChallenges(from *url.URL, line string) (realms []*url.URL) {
 	for _, params := range challenges(http.Header{"Www-Authenticate": {line}}) {
 		if u, err := parseRealm(from, params["realm"]); err == nil {
@@ -27,7 +28,7 @@ func ReadChallenges(from *url.URL, line string) (realms []*url.URL) {
 	return realms
 }
 
-// Find returns the credentials that Secrets with these dockerconfigjson texts have for a repository.
+// Find returns the credentials for a repository from Secrets with these dockerconfigjson texts.
 func Find(url string, configs ...string) (c source.Credential, found bool, err error) {
 	at, err := parseAddress(url)
 	if err != nil {
@@ -46,7 +47,7 @@ func Find(url string, configs ...string) (c source.Credential, found bool, err e
 	return e.credential, found, nil
 }
 
-// Trusts reports whether credentials for a registry may be shown to a realm.
+// Trusts reports whether credentials for a registry may be sent to a realm.
 func Trusts(registry, realm, config string) bool {
 	k, _ := readKeys(transport.Secret{Secret: source.Secret{Data: map[string][]byte{".dockerconfigjson": []byte(config)}}})
 	from := &url.URL{Scheme: "https", Host: registry}

@@ -33,8 +33,8 @@ func contentOf(t *testing.T, obj *source.OCIRepository, env source.Env) source.E
 	return c.(source.Explainer)
 }
 
-// TestExtract has layers that hold one file, a, and more that is left out or
-// taken as it is.
+// TestExtract tests layers that contain the file a, and other entries that are left out or
+// extracted.
 func TestExtract(t *testing.T) {
 	tree := text("a", "1")
 	plain := testenv.Tar(t, testenv.Entries(tree)...)
@@ -48,7 +48,7 @@ func TestExtract(t *testing.T) {
 		mediaType string
 		layer     []byte
 		ignore    string
-		want      []string // besides a
+		want      []string // files in addition to a
 		leftOut   int
 	}{
 		"gzip":                    {testenv.LayerTarGzip, testenv.Gzip(t, plain), "", nil, 0},
@@ -85,7 +85,7 @@ func TestExtract(t *testing.T) {
 	}
 }
 
-// TestCopyHashes copies with a digest that the store does not compute.
+// TestCopyHashes copies a layer whose digest algorithm the store does not use.
 func TestCopyHashes(t *testing.T) {
 	r := newSetup(t, testenv.RegistryConfig{})
 	store, err := artifact.OpenStore(artifact.StoreConfig{Dir: r.Dir, Algorithm: artifact.BLAKE3})
@@ -103,7 +103,7 @@ func TestCopyHashes(t *testing.T) {
 	r.refused(obj, obj.Artifact(), pullFailed, "instead of sha256:")
 }
 
-// TestStoreAtFault has failures that are not the registry's.
+// TestStoreAtFault tests failures that the registry does not cause.
 func TestStoreAtFault(t *testing.T) {
 	full := errors.New("no space left on device")
 	for name, spec := range map[string]func(*source.OCIRepositorySpec){"extract": nil, "copy": copied} {
@@ -172,12 +172,12 @@ func TestExplain(t *testing.T) {
 	testenv.ErrorSays(t, err, "ignore rules do not apply", "of a copy")
 }
 
-// A listTechnology is a technology whose signatures are a list of digests. The key that
-// it believes in is "good".
+// A listTechnology is a technology whose signatures are a list of digests. It accepts the
+// key "good".
 type listTechnology struct {
 	signed map[string]bool // by digest
 	level  string
-	trusts []oci.Trust // that it was given
+	trusts []oci.Trust // arguments of its calls
 	asked  []ocispec.Descriptor
 }
 
@@ -205,7 +205,8 @@ func (n *listTechnology) Verify(ctx context.Context, d ocispec.Descriptor) (sour
 	return source.Verification{Mode: "notation", Signer: "ann"}, nil
 }
 
-// withSignature returns a setup with a signed artifact, and an object that asks for its verification.
+// withSignature returns a setup with a signed artifact, and an object that requires its
+// verification.
 func withSignature(t *testing.T) (*setup, *listTechnology, *source.OCIRepository) {
 	r := newSetup(t, testenv.RegistryConfig{})
 	d := r.g.Push("team/app", "latest", files(t, "a", "one"))
@@ -220,7 +221,7 @@ func withSignature(t *testing.T) (*setup, *listTechnology, *source.OCIRepository
 func TestVerification(t *testing.T) {
 	r, n, obj := withSignature(t)
 	index := r.g.PushIndex("team/app", "latest", testenv.Index{Manifests: []ocispec.Descriptor{r.g.Push("team/app", "", files(t, "a", "two"))}})
-	n.signed = map[string]bool{index.Digest.String(): true} // not what it leads to
+	n.signed = map[string]bool{index.Digest.String(): true} // not the manifest in it
 	result := r.want(obj, source.Stored)
 	if result.Verification.Signer != "ann" || len(n.asked) != 1 || n.asked[0].Digest != index.Digest || n.asked[0].Size != index.Size || n.asked[0].MediaType != index.MediaType {
 		t.Errorf("%+v, asked for %+v", result.Verification, n.asked)
@@ -296,7 +297,7 @@ func TestUnverified(t *testing.T) {
 	}
 }
 
-// opened returns what o is at now.
+// opened resolves o and opens its current revision.
 func opened(t *testing.T, o *oci.Origin) source.Content {
 	t.Helper()
 	rev, _, err := o.Resolve(t.Context(), nil)
@@ -307,8 +308,8 @@ func opened(t *testing.T, o *oci.Origin) source.Content {
 	return c
 }
 
-// TestKeysChangeMeanwhile changes keys between Resolve and Verify: those of Resolve
-// count, whose fingerprint the state has, and the next run verifies again.
+// TestKeysChangeMeanwhile changes keys between Resolve and Verify. Verify must use those of
+// Resolve, whose fingerprint is in the state, and the next run must verify again.
 func TestKeysChangeMeanwhile(t *testing.T) {
 	r, n, obj := withSignature(t)
 	o := r.origin(obj)

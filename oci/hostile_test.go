@@ -26,19 +26,19 @@ const (
 	authFailed  = "AuthenticationFailed"
 )
 
-// An attack is what a registry does to those who ask it for team/app:latest.
+// An attack is a way in which a registry attacks clients that request team/app:latest.
 type attack struct {
 	name   string
 	defect *testenv.Defect
-	plant  func(r *setup) // what it holds; nil: a good artifact that is newer
+	plant  func(r *setup) // changes the content of the registry; nil: pushes a newer valid artifact
 	spec   func(*source.OCIRepositorySpec)
 	limits artifact.Limits
 	reason string
 	says   []string // parts of the error
 }
 
-// try publishes a good artifact, and then does to the object that has it, and
-// to one that has none, what the attack is.
+// try publishes a valid artifact, and then applies the attack to an object that has it, and
+// to one that has none.
 func (h attack) try(t *testing.T, c testenv.RegistryConfig) {
 	r := newSetup(t, c)
 	h.limits.Temp, r.limits = r.limits.Temp, h.limits
@@ -69,7 +69,7 @@ func TestHostileRegistries(t *testing.T) {
 	}
 }
 
-// raw plants the text of a manifest as the tag latest.
+// raw returns a function that stores the text of a manifest under the tag latest.
 func raw(mediaType, text string) func(*setup) {
 	return func(r *setup) {
 		r.g.Plant("team/app", "latest", false, mediaType, []byte(text))
@@ -77,14 +77,14 @@ func raw(mediaType, text string) func(*setup) {
 	}
 }
 
-// plantDigest plants the text of a manifest under its digest.
+// plantDigest stores the text of a manifest under its digest.
 func (r *setup) plantDigest(mediaType, text string) ocispec.Descriptor {
 	d := ocispec.Descriptor{MediaType: mediaType, Digest: digest.FromString(text), Size: int64(len(text))}
 	r.g.Plant("team/app", d.Digest.String(), false, mediaType, []byte(text))
 	return d
 }
 
-// manifestOf is the text of a manifest with a descriptor for its only layer.
+// manifestOf returns the text of a manifest whose only layer has the descriptor layer.
 func manifestOf(layer string) string {
 	return `{"schemaVersion":2,"mediaType":"` + ocispec.MediaTypeImageManifest + `","config":{},"layers":[` + layer + `]}`
 }
@@ -103,7 +103,7 @@ var hostileManifests = []attack{
 	{name: "digest in the header of something else", defect: header(testenv.HeadManifest, "Docker-Content-Digest", someDigest), reason: pullFailed, says: []string{"404"}},
 }
 
-// header is the defect of answers with one header changed.
+// header returns a defect that changes one header of responses.
 func header(phase testenv.Phase, name, value string) *testenv.Defect {
 	return &testenv.Defect{Phase: phase, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		next.ServeHTTP(&changedHeader{w, name, value}, r)
@@ -125,7 +125,7 @@ func (a *changedHeader) WriteHeader(code int) {
 	a.ResponseWriter.WriteHeader(code)
 }
 
-// indexOf plants an index as the tag latest.
+// indexOf returns a function that stores an index under the tag latest.
 func indexOf(entries string) func(*setup) {
 	return raw(ocispec.MediaTypeImageIndex, `{"schemaVersion":2,"mediaType":"`+ocispec.MediaTypeImageIndex+`","manifests":[`+entries+`]}`)
 }
@@ -150,7 +150,7 @@ var hostileIndexes = []attack{
 	}, reason: pullFailed, says: []string{"ends after"}},
 }
 
-// claim publishes a layer whose descriptor gives it another size.
+// claim publishes a layer whose descriptor has a wrong size.
 func claim(more int64) func(*setup) {
 	return func(r *setup) {
 		b := testenv.TarGzip(r, text("a", "two\n"))
@@ -165,7 +165,7 @@ func layerOf(make func(testing.TB) []byte) func(*setup) {
 	return func(r *setup) { r.push(testenv.Blob{MediaType: testenv.LayerTarGzip, Data: make(r)}) }
 }
 
-// unsized are answers that do not tell their length.
+// unsized answers without Content-Length.
 func unsized(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	next.ServeHTTP(&chunked{w}, r)
 }
@@ -195,7 +195,7 @@ var hostileLayers = []attack{
 		reason: layerFailed, says: []string{"more than 1048576", "raise the limit"}},
 	{name: "other bytes behind the archive", plant: func(r *setup) {
 		b := testenv.TarZstd(r, text("a", "two\n"))
-		b.Data = append(b.Data, "\x50\x2a\x4d\x18\x04\x00\x00\x00skip"...) // a frame that decoders skip
+		b.Data = append(b.Data, "\x50\x2a\x4d\x18\x04\x00\x00\x00skip"...) // decoders skip this frame
 		r.push(b)
 		other := append(b.Data[:len(b.Data)-1:len(b.Data)-1], '!')
 		r.g.Plant("team/app", b.Descriptor().Digest.String(), true, "", other)
@@ -211,7 +211,7 @@ var hostileLayers = []attack{
 	}), reason: "SourceIgnoreError", says: []string{".sourceignore:1"}},
 }
 
-// negative gives the first entry of a tar archive the size -1.
+// negative sets the size of the first entry of a tar archive to -1.
 func negative(archive []byte) []byte {
 	copy(archive[124:136], strings.Repeat("\xff", 12))
 	copy(archive[148:156], "        ")
@@ -229,12 +229,13 @@ func copied(s *source.OCIRepositorySpec) {
 
 func ranged(s *source.OCIRepositorySpec) { s.Ref = &source.OCIRepositoryRef{SemVer: "*"} }
 
-// hasty has a timeout for what stalls; what comes before it may take longer (see setup.Stalls).
+// hasty sets a short timeout for the step that stalls; earlier steps may take longer (see
+// setup.Stalls).
 func hasty(s *source.OCIRepositorySpec) { s.Timeout = source.Duration(250 * time.Millisecond) }
 
 func hastySigned(s *source.OCIRepositorySpec) { hasty(s); signed(s) }
 
-// flood answers with a status and more text than anybody wants to read.
+// flood answers with a status and a very long text.
 func flood(status int) func(http.ResponseWriter, *http.Request, http.Handler) {
 	return func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
 		w.WriteHeader(status)
@@ -281,16 +282,16 @@ var hostileAnswers = []attack{
 	}}, spec: signed, reason: "VerificationError", says: []string{"referrers"}},
 }
 
-// tagged is the defect of a list of tags.
+// tagged returns a defect that answers with this list of tags.
 func tagged(names ...string) *testenv.Defect {
 	body, _ := json.Marshal(map[string]any{"name": "team/app", "tags": names})
 	return &testenv.Defect{Phase: testenv.ListTags, Status: 200, Body: string(body)}
 }
 
-// A gigabyte is offered wherever a registry answers with a document. What is
-// read of it is bounded, and so is what that takes.
+// TestGigabytes checks that memory use is bounded if a registry answers a request for a
+// document with a gigabyte.
 func TestGigabytes(t *testing.T) {
-	const most = 128 << 20 // what all of a run may allocate, the registry's part and that of the race detector included
+	const most = 128 << 20 // bytes that a run may allocate, including those of the registry and of the race detector
 	for _, c := range []struct {
 		phase  testenv.Phase
 		bearer *testenv.Bearer
@@ -315,7 +316,7 @@ func TestGigabytes(t *testing.T) {
 	}
 }
 
-// A blob is not held in memory.
+// TestBlobStreams checks that a blob is streamed, not held in memory.
 func TestBlobStreams(t *testing.T) {
 	const size = 32 << 20
 	h := digest.Canonical.Digester()

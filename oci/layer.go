@@ -18,8 +18,8 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// maxBytes bounds a layer where [source.Env] sets no limit: as it is, and what
-// is extracted from it.
+// maxBytes is the default limit of a layer in bytes, both for the blob and for the
+// content that is extracted from it.
 const maxBytes = 16 << 30
 
 // The reasons of a failure of the layer (reference A2).
@@ -28,8 +28,8 @@ const (
 	layerFailed = "OCIArtifactLayerOperationFailed"
 )
 
-// WriteTo implements [source.Content]: the layer as it is, or, unless the spec
-// asks for that, the files in it in the normal form of package artifact.
+// WriteTo implements [source.Content]. It writes the layer unchanged if the spec asks for
+// that, otherwise the files in it in the normal form of package artifact.
 func (c *content) WriteTo(ctx context.Context, w io.Writer) (source.Report, error) {
 	write := c.extract
 	if c.copies() {
@@ -39,7 +39,7 @@ func (c *content) WriteTo(ctx context.Context, w io.Writer) (source.Report, erro
 	return source.Report{Report: report, Message: c.message(), Notes: c.notes, Emptied: c.rules.Emptied(report), Copied: c.copies()}, err
 }
 
-// copies reports whether the layer is wanted as it is.
+// copies reports whether the spec asks for the unchanged layer.
 func (c *content) copies() bool {
 	s := c.origin.repo.Spec.LayerSelector
 	return s != nil && s.Operation == source.LayerCopy
@@ -54,7 +54,7 @@ func (c *content) Close() error {
 	return c.tree.Close()
 }
 
-// message is that of the event about the artifact (reference A3).
+// message returns the message of the event about the artifact (reference A3).
 func (c *content) message() string {
 	s := fmt.Sprintf("stored artifact with revision '%s' from '%s'", c.rev.ID, c.origin.repo.Spec.URL)
 	for _, a := range []struct{ key, name string }{{ocispec.AnnotationSource, "source"}, {ocispec.AnnotationRevision, "revision"}} {
@@ -65,7 +65,8 @@ func (c *content) message() string {
 	return s
 }
 
-// limits bound the content. A file of it may be as large as all of it.
+// limits returns the limits with their defaults. A single file may be as large as all
+// the content.
 func (c *content) limits() artifact.Limits {
 	l := c.origin.env.Limits
 	l.Bytes = cmp.Or(l.Bytes, maxBytes)
@@ -73,8 +74,8 @@ func (c *content) limits() artifact.Limits {
 	return l
 }
 
-// pull gives use the layer, received while it is used, within spec.timeout.
-// Unless hashed, use compares its digest.
+// pull calls use with a reader that downloads the layer, with the timeout spec.timeout.
+// If hashed is false, use must verify the digest.
 func (c *content) pull(ctx context.Context, hashed bool, use func(io.Reader) error) error {
 	if c.origin.repo.Spec.Verify != nil && !c.passed {
 		return transport.Unverified(fmt.Errorf("%s has not been verified: %w", c.rev.ID, source.ErrVerification))
@@ -99,13 +100,12 @@ func (c *content) pull(ctx context.Context, hashed bool, use func(io.Reader) err
 			return err
 		}
 		defer received.Close()
-		defer cancel() // or Close would wait for a registry that stalls
+		defer cancel() // before Close, which would wait for a registry that stalls
 		return use(received)
 	})
 }
 
-// A layerReader reports how much of the layer was received, and gives errors of the
-// transfer their reason.
+// A layerReader reports progress, and wraps errors of the transfer with their reason.
 type layerReader struct {
 	from     io.Reader
 	of       *content
@@ -123,15 +123,15 @@ func (r *layerReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// transferError says where the transfer failed.
+// transferError adds to err the position and the layer at which the transfer failed.
 func (r *layerReader) transferError(err error) error {
-	if !is[*ContentError](err) { // which says how much there was itself
+	if !is[*ContentError](err) { // a ContentError contains the position already
 		err = fmt.Errorf("after %d of %d bytes: %w", r.done, r.of.layer.Size, err)
 	}
 	return fmt.Errorf("receive layer %s of %s: %w", r.of.layer.Digest, r.of.repo.Name(), err)
 }
 
-// progress returns what reports how much of size bytes was transferred.
+// progress returns a function that reports how many of size bytes were transferred.
 func (o *Origin) progress(phase string, size int64) (func(done int64), error) {
 	p := source.Progress{Phase: phase, Total: size, Unit: "bytes"}
 	report, err := o.env.Progress, error(nil)
@@ -145,14 +145,14 @@ func (o *Origin) progress(phase string, size int64) (func(done int64), error) {
 	}, err
 }
 
-// failed is about what the layer holds.
+// failed wraps an error about the content of the layer.
 func (c *content) failed(err error) error {
 	return &source.StepError{Step: source.StepFetch, Reason: layerFailed, Err: fmt.Errorf("layer %s: %w", c.layer.Digest, err)}
 }
 
-// extract writes the files of the layer that the ignore rules leave. Compressed
-// blocks are not kept for the next layer: that takes a tenth of the time and as much
-// disk as the artifact.
+// extract writes the files of the layer that ignore rules do not exclude. It does not
+// cache compressed blocks for the next layer: that would take a tenth of the time and as
+// much disk space as the artifact.
 func (c *content) extract(ctx context.Context, w io.Writer) (artifact.Report, error) {
 	if err := c.open(ctx); err != nil {
 		return artifact.Report{}, err
@@ -162,7 +162,7 @@ func (c *content) extract(ctx context.Context, w io.Writer) (artifact.Report, er
 		report, err = artifact.Pack(ctx, w, c.rules.View(ctx, c.tree))
 		return err
 	})
-	links := c.tree.Report() // an artifact never holds them
+	links := c.tree.Report() // an artifact never contains links
 	if errors.Is(err, artifact.ErrIgnore) {
 		err = &source.StepError{Step: source.StepFetch, Reason: "SourceIgnoreError", Err: err}
 	}
@@ -191,12 +191,13 @@ func (c *content) open(ctx context.Context) error {
 	return nil
 }
 
-// maxRest is how much more of a layer is read to find out why it is no archive.
+// maxRest limits the bytes that are read from the rest of a layer that is not an archive,
+// to detect a transfer error.
 const maxRest = 64 << 20
 
-// unreadable tells failures of the layer from those of the spool and of the
-// transfer. What arrived in another form than it was pushed in is no archive
-// either, so rest, what was not read of it, decides, unless there is much of it.
+// unreadable wraps err if it is about the layer, not the spool or the transfer. A layer
+// that was corrupted in transfer is not a valid archive either, so unreadable reads
+// up to maxRest bytes of rest, the unread part: an error there is returned instead.
 func (c *content) unreadable(err error, rest io.Reader) error {
 	var limit *artifact.LimitError
 	switch {
@@ -230,8 +231,8 @@ func (c *content) Explain(ctx context.Context) (fs.FS, *artifact.Rules, error) {
 	return c.tree, c.rules, nil
 }
 
-// copy writes the layer as it is. What was written is the layer only if it
-// succeeds: the digest is known at the end.
+// copy writes the layer unchanged. The written content is valid only if copy succeeds,
+// because the digest is verified at the end.
 func (c *content) copy(ctx context.Context, w io.Writer) (artifact.Report, error) {
 	report := artifact.Report{Files: 1}
 	sum := summer(w, c.layer.Digest)
@@ -248,9 +249,9 @@ func (c *content) copy(ctx context.Context, w io.Writer) (artifact.Report, error
 	return report, err
 }
 
-// summer returns what tells the digest of what was written to w, where that
-// takes it in the algorithm of d, as the store does by default: hashing twice
-// would take longer than writing.
+// summer returns a function that returns the digest of the data written to w, or nil if w
+// does not compute one with the algorithm of d. The store does by default, and hashing
+// twice would take longer than writing.
 func summer(w io.Writer, d digest.Digest) func() string {
 	s, ok := w.(interface{ Sum() string })
 	if !ok || !strings.HasPrefix(s.Sum(), string(d.Algorithm())+":") {

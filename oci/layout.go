@@ -29,7 +29,8 @@ type layout struct {
 	index descriptors
 }
 
-// A directory has files of a layout. Nothing outside it is read, whatever its links say.
+// A directory contains the files of a layout. Symbolic links to files outside it are not
+// followed.
 type directory struct{ *os.Root }
 
 // openLayout opens the layout at dir. Errors wrap those of the file system.
@@ -79,7 +80,7 @@ func (l *layout) decode(name string, v any) error {
 	return nil
 }
 
-// file reads a file of at most the size of a manifest.
+// file reads a file of at most maxManifest bytes.
 func (l *layout) file(name string) ([]byte, error) {
 	f, _, err := l.files.open(name)
 	if err != nil {
@@ -89,7 +90,7 @@ func (l *layout) file(name string) ([]byte, error) {
 	return readAll(f, maxManifest)
 }
 
-// open opens a regular file: opening others may never end.
+// open opens a regular file. It refuses other files, because opening them may block.
 func (dir directory) open(name string) (io.ReadCloser, int64, error) {
 	info, err := dir.Stat(name)
 	if err != nil {
@@ -102,7 +103,7 @@ func (dir directory) open(name string) (io.ReadCloser, int64, error) {
 	return f, info.Size(), err
 }
 
-// blobFile returns the name of the file that holds what has the digest d.
+// blobFile returns the name of the file that contains the blob with the digest d.
 func blobFile(d digest.Digest) string {
 	return path.Join(ocispec.ImageBlobsDir, d.Algorithm().String(), d.Encoded())
 }
@@ -136,7 +137,7 @@ func (l *layout) head(_ context.Context, reference string) (found ocispec.Descri
 	case want == "":
 		return found, fmt.Errorf("%s has no manifest for it: %w", ocispec.ImageIndexFile, fs.ErrNotExist)
 	}
-	f, size, err := l.files.open(blobFile(want)) // an index may lead to it
+	f, size, err := l.files.open(blobFile(want)) // a manifest that only a nested index lists
 	if err != nil {
 		return found, err
 	}
@@ -157,8 +158,8 @@ func (l *layout) blob(_ context.Context, d ocispec.Descriptor) (io.ReadCloser, e
 	return f, err
 }
 
-// referrers looks through the manifests of the index; those without an entry
-// there may be in that of the tag.
+// referrers returns the manifests in the index that refer to subject. The index of the
+// referrers tag may list others, so the error is errNoReferrers if nothing else fails.
 func (l *layout) referrers(ctx context.Context, subject digest.Digest, _ string) (all descriptors, err error) {
 	for _, entry := range l.index {
 		if err := ctx.Err(); err != nil {
@@ -182,8 +183,8 @@ func (l *layout) referrers(ctx context.Context, subject digest.Digest, _ string)
 
 func (l *layout) close() { l.files.Close() }
 
-// directory returns the origin that reads the plain directory which stands in
-// for spec.url, nil when an image layout does, or nothing.
+// directory returns the origin that reads a local directory instead of spec.url. It returns
+// nil if [source.Env].Local has no directory for it, or one with an image layout.
 func (o *Origin) directory() (source.Origin, error) {
 	dir, ok := o.env.Local[o.repo.Spec.URL]
 	if !ok {

@@ -53,7 +53,7 @@ func (l *layoutDir) json(v any) []byte {
 	return text
 }
 
-// blob adds content that no entry of the index names.
+// blob adds content without an entry in the index.
 func (l *layoutDir) blob(mediaType string, content []byte) ocispec.Descriptor {
 	l.t.Helper()
 	d := ocispec.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(content), Size: int64(len(content))}
@@ -137,7 +137,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// The tag that stands in for a list of referrers counts in a layout as well.
+// TestLayoutReferrersTag checks that the referrers tag is also used in a layout.
 func TestLayoutReferrersTag(t *testing.T) {
 	l := newLayout(t)
 	v1 := l.manifest("v1", "one", nil)
@@ -214,7 +214,7 @@ func TestLayoutStaysInside(t *testing.T) {
 	}
 }
 
-// write makes a file below dir, and the directories above it.
+// write creates a file below dir, with its parent directories.
 func write(t *testing.T, dir, name, content string) {
 	t.Helper()
 	name = filepath.Join(dir, filepath.FromSlash(name))
@@ -222,7 +222,7 @@ func write(t *testing.T, dir, name, content string) {
 	must(t, os.WriteFile(name, []byte(content), 0o644))
 }
 
-// save makes an image layout of tags of team/app.
+// save writes tags of team/app to an image layout.
 func (r *setup) save(tags ...string) (dir string) {
 	r.Helper()
 	dir = r.TempDir()

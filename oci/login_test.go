@@ -19,7 +19,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// try connects to a registry that wants the password and looks up a tag.
+// try connects to a registry that requires the password, and looks up a tag.
 func try(t *testing.T, g *testenv.Registry, a oci.Access, env source.Env) error {
 	t.Helper()
 	a.URL, a.Insecure = g.URL("team/app"), true
@@ -32,7 +32,7 @@ func try(t *testing.T, g *testenv.Registry, a oci.Access, env source.Env) error 
 	return err
 }
 
-// Of those who may have credentials the first that has some counts.
+// TestWhoHasCredentials checks that the first source that has credentials is used.
 func TestWhoHasCredentials(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{Username: "ann", Password: password})
 	g.Push("team/app", "v1", layer("x"))
@@ -112,8 +112,8 @@ func TestLoginFails(t *testing.T) {
 	testenv.ErrorIs(t, try(t, g, oci.Access{}, source.Env{Keychain: failing}), fs.ErrClosed)
 }
 
-// Who issued credentials is told when they are refused, by the registry or its
-// token service, and not when it is somebody else who refuses.
+// TestRefusedLogin checks that the issuer of credentials is notified if the registry or its
+// token service refuses them, but not if another server does.
 func TestRefusedLogin(t *testing.T) {
 	for name, row := range map[string]struct {
 		config testenv.RegistryConfig
@@ -147,10 +147,8 @@ func TestRefusedLogin(t *testing.T) {
 	}
 }
 
-// Everything goes through the proxy of the spec: the registry, its token
-// service, what it redirects to, the login and the client for others.
-// A registry behind a proxy leads to what is near the proxy. The proxy here
-// answers for the registry itself.
+// TestProxyIsNoWayIn checks that a registry behind a proxy cannot redirect requests to hosts
+// in the proxy's own networks. The proxy also answers for the registry.
 func TestProxyIsNoWayIn(t *testing.T) {
 	for _, row := range []struct{ target, want string }{
 		{"http://169.254.169.254/latest/meta-data", "metadata service"},
@@ -179,6 +177,8 @@ func TestProxyIsNoWayIn(t *testing.T) {
 	}
 }
 
+// TestProxy checks that all requests use the proxy of the spec: to the registry, its token
+// service and hosts that it redirects to, for the login, and by Web.
 func TestProxy(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{Bearer: &testenv.Bearer{Anonymous: true}})
 	storage := testenv.StartRegistry(t, testenv.RegistryConfig{})
@@ -213,7 +213,7 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// The client for others has neither the credentials nor the certificate.
+// TestWeb checks that Web uses neither the credentials nor the CA and certificate of the spec.
 func TestWeb(t *testing.T) {
 	ca := testenv.NewCA(t)
 	cert, key := ca.Client("ann")
@@ -288,7 +288,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// Docker Hub is served under another name than it goes by.
+// TestHub checks that requests for docker.io go to the host of Docker Hub's API.
 func TestHub(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{Username: "ann", Password: password})
 	want := g.Push("library/app", "v1", layer("x"))
@@ -318,8 +318,8 @@ func TestBadSecrets(t *testing.T) {
 func TestRealm(t *testing.T) {
 	ca := testenv.NewCA(t)
 	for name, row := range map[string]struct {
-		realm     string // of the token service at localhost, where it is at all; %s is its port
-		own       bool   // the Secret has an entry for that
+		realm     string // of the token service, if there is one at localhost; %s is its port
+		own       bool   // the Secret has an entry for the token service
 		anonymous bool   // the Secret has no entry for the registry
 		want      string // part of the error, "" for none
 	}{
@@ -377,7 +377,8 @@ func TestRealm(t *testing.T) {
 	}
 }
 
-// Without TLS the realm is on the registry's host, or has TLS.
+// TestRealmInsecure checks that the realm of a registry without TLS must be on the registry's
+// host, or use TLS.
 func TestRealmInsecure(t *testing.T) {
 	for _, row := range []struct {
 		host  string

@@ -21,7 +21,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// maxManifest is the size in bytes of a manifest, index or one page of a list
+// maxManifest is the maximum size in bytes of a manifest, an index, or one page of a list
 // (distribution specification 1.1, "Pushing manifests").
 const maxManifest = 4 << 20
 
@@ -32,10 +32,11 @@ const (
 	ociArtifact    = "application/vnd.oci.artifact.manifest.v1+json" // of a draft of 1.1
 )
 
-// vague are media types that say nothing about a manifest.
+// vague are media types that do not identify a kind of manifest.
 var vague = map[string]bool{"": true, "application/json": true, "application/octet-stream": true, "text/plain": true, "binary/octet-stream": true}
 
-// readManifest returns what reference names, and checks it against what want says.
+// readManifest fetches the manifest or index that reference names. It checks digest, size
+// and media type of want, as far as they are set.
 func readManifest(ctx context.Context, from holder, reference string, want ocispec.Descriptor) (got ocispec.Descriptor, content []byte, err error) {
 	mediaType, content, err := from.manifest(ctx, reference)
 	if err != nil {
@@ -56,7 +57,7 @@ func readManifest(ctx context.Context, from holder, reference string, want ocisp
 	return got, content, err
 }
 
-// readAll reads at most limit bytes.
+// readAll reads r to its end. It fails if r has more than limit bytes.
 func readAll(r io.Reader, limit int64) ([]byte, error) {
 	var buf bytes.Buffer
 	n, err := buf.ReadFrom(io.LimitReader(r, limit+1))
@@ -69,10 +70,10 @@ func readAll(r io.Reader, limit int64) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// typeOf returns the media type of a manifest: what it says itself, which its
-// digest covers; else what the registry says; else what the descriptor says;
-// else what it looks like. No two of them may contradict each other: another
-// program would take the document for something else than we do.
+// typeOf returns the media type of a manifest: the one in the document, which the digest
+// covers, or else the one in the registry's response, in the descriptor, or derived
+// from the fields of the document. It fails if two of them contradict each other, because
+// other programs could then interpret the document differently.
 func typeOf(content []byte, header, descriptor string) (string, error) {
 	var shape struct {
 		MediaType string          `json:"mediaType"`
@@ -110,7 +111,7 @@ func typeOf(content []byte, header, descriptor string) (string, error) {
 	return "", errors.New("nothing tells its media type")
 }
 
-// A form is what a document with a media type is.
+// A form is the kind of document that a media type denotes.
 type form int
 
 const (
@@ -119,7 +120,7 @@ const (
 	isRetired
 )
 
-// forms are those of the media types that registries keep as manifests; all else are blobs.
+// forms maps the media types that registries store as manifests; all others are blobs.
 var forms = map[string]form{
 	ocispec.MediaTypeImageManifest: isManifest, ocispec.MediaTypeImageIndex: isIndex,
 	dockerManifest: isManifest, dockerIndex: isIndex, ociArtifact: isRetired,
@@ -132,7 +133,7 @@ type document struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
-// decode reads the document raw of the media type that [typeOf] found.
+// decode decodes the document raw, which has the media type that [typeOf] returned.
 func decode(raw []byte, mediaType string) (d document, err error) {
 	switch forms[mediaType] {
 	case 0:
@@ -146,11 +147,11 @@ func decode(raw []byte, mediaType string) (d document, err error) {
 	return d, nil
 }
 
-// maxEntries is how many layers a manifest, and how many manifests an index, may have.
+// maxEntries is the maximum number of layers of a manifest, and of manifests of an index.
 const maxEntries = 10_000
 
-// descriptors are at most maxEntries: small ones take a lot more memory than
-// their text.
+// descriptors is a list of at most maxEntries descriptors, because short descriptors use
+// much more memory than their text.
 type descriptors []ocispec.Descriptor
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -176,34 +177,34 @@ func (list *descriptors) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// A Verifier checks the signatures of what a repository holds.
+// A Verifier checks the signatures of the content of a repository.
 type Verifier interface {
 	// Verify checks that a trusted signer signed subject. Errors
 	// wrap [source.ErrVerification] when a signature was refused or there is none.
 	Verify(ctx context.Context, subject ocispec.Descriptor) (source.Verification, error)
 }
 
-// A Technology makes the verifier of what r holds, for one value of
-// spec.verify.provider. It sends nothing. Errors say what is wrong with t,
-// and wrap [source.ErrInvalid] when that is the spec.
+// A Technology returns the verifier for the content of r, for one value of
+// spec.verify.provider. It sends no requests. Errors are about t,
+// and wrap [source.ErrInvalid] if the spec is at fault.
 type Technology func(r *Repository, t Trust) (Verifier, error)
 
-// A Trust has the signers that spec.verify trusts.
+// A Trust describes the signers that spec.verify trusts.
 type Trust struct {
-	Keys       Secret                     // spec.verify.secretRef; its Name is "" when there is none
+	Keys       Secret                     // spec.verify.secretRef; its Name is "" if there is none
 	Root       Secret                     // spec.verify.trustedRootSecretRef
 	Identities []source.OIDCIdentityMatch // spec.verify.matchOIDCIdentity
 }
 
-// A Check verifies what the spec of one object asks for.
+// A Check verifies signatures as the spec of one object requires.
 type Check struct {
 	Spec         *source.OCIRepositoryVerification // spec.verify
 	Technologies map[string]Technology             // by spec.verify.provider
 	SecretReader *SecretReader
 }
 
-// Trust reads the signers that the spec trusts, and returns their fingerprint: other keys,
-// identities or roots have another. Errors are *[source.StepError].
+// Trust reads the signers that the spec trusts. It also returns their fingerprint, which
+// changes with the keys, identities and roots. Errors are *[source.StepError].
 func (c Check) Trust(ctx context.Context) (t Trust, print string, err error) {
 	if _, err := c.technology(); err != nil {
 		return t, "", err
@@ -218,7 +219,7 @@ func (c Check) Trust(ctx context.Context) (t Trust, print string, err error) {
 	return t, t.fingerprint(c.provider()), nil
 }
 
-// Verify checks that a signer in t signed subject, which r has.
+// Verify checks that a signer in t signed subject, which is in r.
 func (c Check) Verify(ctx context.Context, r *Repository, subject ocispec.Descriptor, t Trust) (source.Verification, error) {
 	technology, err := c.technology()
 	if err != nil {
@@ -231,10 +232,10 @@ func (c Check) Verify(ctx context.Context, r *Repository, subject ocispec.Descri
 	return verifier.Verify(ctx, subject)
 }
 
-// provider is what signatures are verified with.
+// provider returns spec.verify.provider or its default.
 func (c Check) provider() string { return cmp.Or(c.Spec.Provider, "cosign") }
 
-// technology returns what the signatures are to be verified with.
+// technology returns the technology of the provider.
 func (c Check) technology() (Technology, error) {
 	if make := c.Technologies[c.provider()]; make != nil {
 		return make, nil
@@ -243,12 +244,13 @@ func (c Check) technology() (Technology, error) {
 	return nil, transport.Unverified(invalid(fmt.Errorf("spec.verify.provider %q: this program verifies with %s", c.provider(), cmp.Or(known, "none"))))
 }
 
-// signatures are those that spec.verify asks for.
+// signatures returns the check of the signatures that spec.verify requires.
 func (o *Origin) signatures() Check {
 	return Check{Spec: o.repo.Spec.Verify, Technologies: o.technologies, SecretReader: &o.secretReader}
 }
 
-// trust reads the signers that spec.verify trusts, and returns their fingerprint, "" without spec.verify.
+// trust reads the signers that spec.verify trusts into o.trusted, and returns their
+// fingerprint, or "" without spec.verify.
 func (o *Origin) trust(ctx context.Context) (print string, err error) {
 	if o.repo.Spec.Verify == nil {
 		return "", nil
@@ -279,8 +281,8 @@ func (t Trust) fingerprint(provider string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// Verify implements [source.Content]: of the digest in the revision, and so of
-// all that it leads to.
+// Verify implements [source.Content]. It verifies the digest in the revision, which covers
+// all content of the revision.
 func (c *content) Verify(ctx context.Context) (v source.Verification, err error) {
 	if c.origin.repo.Spec.Verify == nil {
 		return v, nil

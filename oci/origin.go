@@ -28,21 +28,20 @@ type Origin struct {
 	secretReader transport.SecretReader
 
 	mu      sync.Mutex
-	kept    *resolved // what the last Resolve fetched, until it is opened
-	trusted *Trust    // that the last Resolve read
+	kept    *resolved // fetched by the last Resolve and not yet opened; may be nil
+	trusted *Trust    // read by the last Resolve; may be nil
 }
 
-// New returns the origin of r. technologies are what signatures can be
-// verified with, by spec.verify.provider. It does no I/O; what is wrong with r
-// surfaces from [Origin.Resolve].
+// New returns the origin of r. technologies verify signatures, by
+// spec.verify.provider. New does no I/O; [Origin.Resolve] reports defects of r.
 func New(r *source.OCIRepository, env source.Env, technologies map[string]Technology) *Origin {
 	return &Origin{repo: r, env: env, technologies: technologies,
 		secretReader: transport.SecretReader{Namespace: r.Metadata.Namespace, From: env.Secrets, Accounts: env.Accounts}}
 }
 
-// Resolve implements [source.Origin]: it returns what spec.ref selects now. A
-// pinned digest costs no request once it was resolved, a tag costs one, a range
-// the list of tags and one; what is new costs the manifest as well.
+// Resolve implements [source.Origin]: it returns the revision that spec.ref selects now. A
+// pinned digest that was resolved before costs no request, a tag costs one, a range
+// costs the list of tags and one. A new revision also costs the manifest.
 //
 // Errors are *[source.StepError]. They wrap [source.ErrInvalid] when the spec
 // cannot work, and fs.ErrNotExist when the tag, digest or repository is absent.
@@ -80,9 +79,9 @@ func (o *Origin) resolve(ctx context.Context, last source.State) (source.Revisio
 	return rev, encoded, err
 }
 
-// locate finds what sel selects now, and its tag, "" for a digest.
+// locate returns the state of the revision that sel selects now, and its tag, "" for a digest.
 func (o *Origin) locate(ctx context.Context, sel selection, before state) (tag string, now state, err error) {
-	o.keep(nil) // what an earlier Resolve left was fetched with the Secrets of then
+	o.keep(nil) // an earlier Resolve may have used other Secrets
 	url := o.repo.Spec.URL
 	if sel.digest != "" && before.knows(url, sel.digest) {
 		return sel.tag, before, nil
@@ -109,7 +108,8 @@ func (o *Origin) locate(ctx context.Context, sel selection, before state) (tag s
 	return tag, now, nil
 }
 
-// Tags yields the tags of the repository, in the order of the registry.
+// Tags yields the tags of the repository, in the order of the registry. An error ends the
+// sequence.
 func (o *Origin) Tags(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		repo, err := o.connect(ctx)
@@ -126,7 +126,7 @@ func (o *Origin) Tags(ctx context.Context) iter.Seq2[string, error] {
 	}
 }
 
-// lookUp returns the tag that sel selects and what it names now.
+// lookUp returns the tag that sel selects, and the descriptor that it names now.
 func (o *Origin) lookUp(ctx context.Context, repo *Repository, sel selection) (tag string, d ocispec.Descriptor, err error) {
 	if tag = sel.tag; sel.semver != nil {
 		err = o.within(ctx, "list tags", func(ctx context.Context) (err error) {
@@ -156,8 +156,8 @@ func (o *Origin) fetch(ctx context.Context, repo *Repository, d ocispec.Descript
 	return r, err
 }
 
-// Open implements [source.Origin]: it fetches the manifest of rev, unless the
-// last Resolve has, and selects its layer. No blob is asked for before
+// Open implements [source.Origin]: it fetches the manifest of rev, unless the last
+// Resolve did, and selects its layer. Blobs are not requested before
 // [source.Content.WriteTo].
 func (o *Origin) Open(ctx context.Context, rev source.Revision) (source.Content, error) {
 	c, err := o.open(ctx, rev)
@@ -199,22 +199,22 @@ func (o *Origin) connect(ctx context.Context) (repo *Repository, err error) {
 		repo, err = Connect(ctx, a, o.env, &o.secretReader)
 		return err
 	})
-	if errors.Is(err, context.DeadlineExceeded) { // of whoever issues credentials: nothing else is asked
+	if errors.Is(err, context.DeadlineExceeded) { // only issuers of credentials are called in this step
 		err = stepError(source.StepResolve, "AuthenticationFailed", err)
 	}
 	return repo, err
 }
 
-// within does one step of fetching within spec.timeout.
+// within runs do, one step of a fetch, with the timeout spec.timeout.
 func (o *Origin) within(ctx context.Context, step string, do func(context.Context) error) error {
 	return source.Within(ctx, time.Duration(o.repo.Spec.Timeout), step, do)
 }
 
-// Secrets returns the credentials that were given to the origin so far, which
-// the [source.Reconciler] keeps out of conditions, events and errors.
+// Secrets returns the secret values that the origin has seen so far. The
+// [source.Reconciler] redacts them in conditions, events and errors.
 func (o *Origin) Secrets() []string { return o.secretReader.Values() }
 
-// keep replaces what is kept for Open: a revision that is new is opened next.
+// keep stores a new revision for Open, and closes the stored one. r may be nil.
 func (o *Origin) keep(r *resolved) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -224,7 +224,7 @@ func (o *Origin) keep(r *resolved) {
 	o.kept = r
 }
 
-// take returns what is kept of d, nil if it is not.
+// take removes and returns the stored revision if its digest is d; otherwise it returns nil.
 func (o *Origin) take(d digest.Digest) *resolved {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -253,7 +253,7 @@ type state struct {
 	Trust    string            `json:"trust,omitempty"`    // fingerprint of the keys, identities and roots of the last run
 }
 
-// decodeState reads a state; one that cannot be read is empty.
+// decodeState decodes a state. It returns the zero state if text is invalid.
 func decodeState(text source.State) (s state) {
 	if json.Unmarshal(text, &s) != nil {
 		return state{}
@@ -261,10 +261,10 @@ func decodeState(text source.State) (s state) {
 	return s
 }
 
-// knows reports whether s has the metadata of what d names at url.
+// knows reports whether s is the state for digest d at url.
 func (s state) knows(url string, d digest.Digest) bool { return s.URL == url && s.Digest == d }
 
-// revision spells the revision of s under tag (reference A4).
+// revision returns the revision of s with tag, which may be "" (reference A4).
 func (s state) revision(tag string) source.Revision {
 	if s.Digest == "" {
 		return source.Revision{}
@@ -283,9 +283,9 @@ type content struct {
 	rev    source.Revision
 	layer  ocispec.Descriptor // the selected layer of the manifest
 	notes  []string           // for the report
-	passed bool               // Verify has let the revision pass
+	passed bool               // Verify has accepted the revision
 
-	tree  *artifact.Tree // the layer's files, once they are wanted
+	tree  *artifact.Tree // the layer's files, nil until open
 	rules *artifact.Rules
 }
 
@@ -325,12 +325,12 @@ func layerOf(m ocispec.Manifest, s *source.OCILayerSelector) (ocispec.Descriptor
 	return ocispec.Descriptor{}, fmt.Errorf("no layer has the media type %q of spec.layerSelector, only %s", s.MediaType, listed(types))
 }
 
-// maxAnnotations is how many bytes of the annotations of a manifest, names and
-// values together, become metadata of an artifact.
+// maxAnnotations is the maximum size in bytes of the annotations, names and values
+// together, that become metadata of an artifact.
 const maxAnnotations = 64 << 10
 
-// metadata returns the annotations within the bound, and how many are not:
-// those of the OCI come first, then names in their order.
+// metadata returns annotations of at most maxAnnotations bytes, and the number of omitted
+// ones. Annotations of the OCI come first, then the others, each in the order of names.
 func metadata(annotations map[string]string) (kept map[string]string, left int) {
 	names := slices.SortedFunc(maps.Keys(annotations), func(a, b string) int {
 		switch own := strings.HasPrefix(a, "org.opencontainers.image."); {

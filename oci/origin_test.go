@@ -27,7 +27,7 @@ func (r *setup) follow(ref source.OCIRepositoryRef) *source.OCIRepository {
 	return r.object("app", func(s *source.OCIRepositorySpec) { s.Ref = &ref })
 }
 
-// want reconciles obj and demands an outcome that is no failure.
+// want reconciles obj and checks that it succeeds with outcome.
 func (r *setup) want(obj *source.OCIRepository, outcome source.Outcome) source.Result {
 	r.Helper()
 	result, err := r.reconcile(obj)
@@ -37,7 +37,7 @@ func (r *setup) want(obj *source.OCIRepository, outcome source.Outcome) source.R
 	return result
 }
 
-// phases says how often which requests were sent since it was last asked, in
+// phases returns the number of requests of each phase since its last call, in
 // the order of the phases' names.
 func (r *setup) phases() string {
 	count := map[testenv.Phase]int{}
@@ -52,7 +52,7 @@ func (r *setup) phases() string {
 	return strings.Join(text, ", ")
 }
 
-// files is a manifest with one layer of files, NAME, CONTENT, ….
+// files returns a manifest with one layer of files NAME, CONTENT, …
 func files(t *testing.T, nameContent ...string) testenv.Manifest {
 	tree := fstest.MapFS{}
 	for i := 0; i < len(nameContent); i += 2 {
@@ -123,7 +123,7 @@ func TestOpenAfterAnother(t *testing.T) {
 	testenv.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-// TestForgedState resolves with states that somebody else wrote.
+// TestForgedState checks that Resolve ignores invalid and forged states.
 func TestForgedState(t *testing.T) {
 	r := newSetup(t, testenv.RegistryConfig{})
 	d := r.g.Push("team/app", "latest", files(t, "a", "one"))
@@ -157,8 +157,8 @@ func TestMetadataIsBounded(t *testing.T) {
 	}
 }
 
-// TestKeptOnce resolves a revision that is new, and then once more: what the
-// first run left behind counts no longer, for the Secrets may be others.
+// TestKeptOnce checks that Open does not use the connection of an earlier Resolve, because
+// the Secrets may have changed since.
 func TestKeptOnce(t *testing.T) {
 	r := newSetup(t, testenv.RegistryConfig{Username: "user", Password: canary})
 	r.g.Push("team/app", "latest", files(t, "a", "one"))
@@ -226,7 +226,7 @@ func TestSelection(t *testing.T) {
 	}
 }
 
-// TestHostileTags finds the one tag among names that no registry may have.
+// TestHostileTags checks that the only valid tag is selected from a list of invalid names.
 func TestHostileTags(t *testing.T) {
 	r := newSetup(t, testenv.RegistryConfig{})
 	d := r.g.Push("team/app", "1.0.0", layer("x"))
@@ -251,7 +251,7 @@ func TestInvalidSelection(t *testing.T) {
 	testenv.Equal(t, r.g.Count(), 0, "requests")
 }
 
-// sharing returns an environment of objects that share all they can.
+// sharing returns an environment for objects that share results, blobs and connections.
 func (r *setup) sharing() source.Env {
 	r.Helper()
 	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: r.TempDir()})
@@ -262,7 +262,7 @@ func (r *setup) sharing() source.Env {
 	return env
 }
 
-// fleet reconciles n objects at once that edit makes different.
+// fleet concurrently reconciles n objects, each changed by edit.
 func (r *setup) fleet(n int, env source.Env, edit func(i int, obj *source.OCIRepository)) error {
 	errs := make([]error, n)
 	var all sync.WaitGroup
@@ -277,8 +277,8 @@ func (r *setup) fleet(n int, env source.Env, edit func(i int, obj *source.OCIRep
 	return errors.Join(errs...)
 }
 
-// Objects of one repository that are due together cost it what one of them
-// does, whatever each selects and makes of it.
+// TestFleetAsksOnce checks that objects of one repository that are reconciled together send
+// as many requests as one of them, whatever each selects and ignores.
 func TestFleetAsksOnce(t *testing.T) {
 	r := newSetup(t, testenv.RegistryConfig{})
 	for _, tag := range []string{"1.0.0", "1.1.0"} {
@@ -299,13 +299,13 @@ func TestFleetAsksOnce(t *testing.T) {
 	}
 }
 
-// What one is told and sent is not for those who come with other credentials,
-// from another namespace with its own, or by another name of a Secret, which
-// messages have.
+// TestFleetApart checks that objects do not share results and blobs if they have different
+// credentials, or differ in the namespace or the name of their Secrets, which messages
+// contain.
 func TestFleetApart(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit    func(i int, obj *source.OCIRepository)
-		blobs   int // that are asked for with credentials
+		blobs   int // number of authenticated requests for blobs
 		refused string
 	}{
 		"the same":          {func(int, *source.OCIRepository) {}, 1, ""},
@@ -328,7 +328,7 @@ func TestFleetApart(t *testing.T) {
 			}
 			blobs := 0
 			for _, q := range r.g.Requests() {
-				if q.Phase == testenv.GetBlob && q.Authorization != "" { // who has asked nothing yet is told to say who it is
+				if q.Phase == testenv.GetBlob && q.Authorization != "" { // the first request of a client is unauthenticated
 					blobs++
 				}
 			}
@@ -337,7 +337,7 @@ func TestFleetApart(t *testing.T) {
 	}
 }
 
-// A blob that is not what it should be is kept for nobody.
+// TestFleetDamagedBlob checks that a damaged blob is not cached.
 func TestFleetDamagedBlob(t *testing.T) {
 	r := newSetup(t, testenv.RegistryConfig{})
 	r.g.Push("team/app", "latest", files(t, "a", "1"))
@@ -352,8 +352,8 @@ func TestFleetDamagedBlob(t *testing.T) {
 	}
 }
 
-// failures are what conditions tell of steps that fail (reference A2), beyond
-// what the conformance suite and hostile registries show.
+// failures are failing steps and their conditions (reference A2), in addition to those of
+// the conformance suite and of hostile registries.
 var failures = []attack{
 	{name: "unknown provider", spec: func(s *source.OCIRepositorySpec) { s.SecretRef, s.Provider = nil, "aws" }, reason: "InvalidProviderConfiguration", says: []string{"knows no provider aws"}},
 	{name: "absent CA", spec: func(s *source.OCIRepositorySpec) { s.CertSecretRef = ref("absent") }, reason: authFailed, says: []string{"default/absent"}},
@@ -364,7 +364,7 @@ var failures = []attack{
 	{name: "layer refused", defect: answer(testenv.GetBlob, 401), reason: authFailed, says: []string{"fetch blob", "401"}},
 }
 
-// TestLoginStalls waits for a provider that does not answer.
+// TestLoginStalls tests a provider that does not answer.
 func TestLoginStalls(t *testing.T) {
 	obj := &source.OCIRepository{Spec: source.OCIRepositorySpec{URL: "oci://registry.example.org/app", Provider: "aws"}}
 	hasty(&obj.Spec)

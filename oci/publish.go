@@ -18,44 +18,43 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// The media types of what is published (reference A18): those that consumers of
-// the reference implementation look for.
+// The media types of published artifacts (reference A18), as consumers of the reference
+// implementation expect them.
 const (
 	publishedConfig = "application/vnd.cncf.flux.config.v1+json"
 	publishedLayer  = "application/vnd.cncf.flux.content.v1.tar+gzip"
 )
 
-// A Publication says what is told of an archive that is published. All of it is
-// part of the digest, which depends on nothing else but the archive: not on the
-// time, the machine or the credentials.
+// A Publication describes a published archive. The digest of the manifest depends only on
+// the archive and on these fields except Tags, not on time, machine or credentials.
 type Publication struct {
 	Tags        []string          // default: spec.ref.tag, and latest without one
-	Source      string            // where the content comes from: org.opencontainers.image.source
-	Revision    string            // which revision it is: org.opencontainers.image.revision
-	Created     time.Time         // org.opencontainers.image.created, in UTC; the zero time is not told
-	Annotations map[string]string // further ones; the fields above win
+	Source      string            // origin of the content: org.opencontainers.image.source
+	Revision    string            // revision of the content: org.opencontainers.image.revision
+	Created     time.Time         // org.opencontainers.image.created, in UTC; omitted if zero
+	Annotations map[string]string // further annotations; the fields above take precedence
 
-	// What is published is of another kind than the reference's artifacts, such as
-	// a chart, when these are set.
+	// These fields are set for an artifact of another kind than the reference's, such
+	// as a chart.
 	ConfigType string // media type of Config
-	Config     []byte // {} without ConfigType
+	Config     []byte // {} if ConfigType is ""
 	LayerType  string // media type of the archive
 }
 
-// Publish uploads a gzip-compressed tar archive, such as [artifact.Pack] writes
-// and a store holds, to the repository of the spec, byte for byte: as the one
+// Publish uploads a gzip-compressed tar archive, as written by [artifact.Pack], unchanged
+// to the repository of the spec: as the only
 // layer of an OCI artifact that this package and consumers of the reference
-// implementation pull (reference A18). Of the spec it uses what says how the
-// repository is reached, and spec.ref.tag.
+// implementation can pull (reference A18). Of the spec it uses spec.ref.tag and the
+// fields for connecting to the repository.
 //
-// The archive, which has size bytes, is read twice, first for its digest, and
-// again where an upload has to be repeated. What the repository has is not
-// uploaded again, and a tag that names the artifact already is left alone.
-// Tags are set last: they never name what is not there. Each step is bounded by
-// spec.timeout.
+// The archive has size bytes. It is read twice, first for its digest, and
+// again if an upload has to be retried. Blobs that the repository already has are not
+// uploaded, and a tag that already names the artifact is not set again.
+// Tags are set last, so they never name a missing artifact. spec.timeout applies to each
+// step separately.
 //
 // It returns the descriptor of the manifest. Errors wrap [source.ErrInvalid]
-// when the spec or p is at fault; they may hold what [Origin.Secrets] returns.
+// if the spec or p is at fault; they may contain values that [Origin.Secrets] returns.
 func (o *Origin) Publish(ctx context.Context, archive io.ReaderAt, size int64, p Publication) (ocispec.Descriptor, error) {
 	tags, err := o.tagsOf(p)
 	if err != nil {
@@ -78,9 +77,9 @@ func (o *Origin) Publish(ctx context.Context, archive io.ReaderAt, size int64, p
 	return o.push(ctx, manifest, upload{layer, archiveReader{archive, progress}}, upload{config, bytes.NewReader(config.Data)}, tags...)
 }
 
-// Attach uploads a document about the manifest subject, such as [Origin.Publish]
-// returns, as an artifact that refers to it and is of the document's type.
-// It returns the descriptor of the manifest.
+// Attach uploads a document about subject, a manifest that [Origin.Publish] returned, as an
+// artifact that refers to subject and has the document's type.
+// It returns the descriptor of the new artifact's manifest.
 func (o *Origin) Attach(ctx context.Context, subject ocispec.Descriptor, mediaType string, document []byte, annotations map[string]string) (ocispec.Descriptor, error) {
 	layer := describe(mediaType, document)
 	layer.Annotations = annotations
@@ -90,12 +89,13 @@ func (o *Origin) Attach(ctx context.Context, subject ocispec.Descriptor, mediaTy
 	return o.push(ctx, manifest, upload{layer, bytes.NewReader(document)}, config)
 }
 
-// manifestOf returns the manifest of a document, which is the one layer.
+// manifestOf returns the manifest of a document, which is its only layer.
 func manifestOf(layer ocispec.Descriptor) ocispec.Manifest {
 	return ocispec.Manifest{ArtifactType: layer.MediaType, Config: ocispec.DescriptorEmptyJSON, Layers: []ocispec.Descriptor{layer}}
 }
 
-// encode returns the text of a manifest.
+// encode returns the JSON text of a manifest. It fails if registries would not accept
+// the size.
 func encode(m ocispec.Manifest) ([]byte, error) {
 	m.Versioned, m.MediaType = specs.Versioned{SchemaVersion: 2}, ocispec.MediaTypeImageManifest
 	text, err := json.Marshal(m)
@@ -105,7 +105,7 @@ func encode(m ocispec.Manifest) ([]byte, error) {
 	return text, err
 }
 
-// An upload is a blob or a manifest that is pushed.
+// An upload is a blob to push.
 type upload struct {
 	ocispec.Descriptor
 	content io.ReaderAt
@@ -140,7 +140,7 @@ func (o *Origin) push(ctx context.Context, m ocispec.Manifest, layer, config upl
 	return manifest, nil
 }
 
-// tagsOf returns the tags that p asks for, each once.
+// tagsOf returns the tags of p or their default, without duplicates.
 func (o *Origin) tagsOf(p Publication) ([]string, error) {
 	tags := slices.Compact(slices.Sorted(slices.Values(p.Tags)))
 	if len(tags) == 0 {
@@ -157,7 +157,7 @@ func (o *Origin) tagsOf(p Publication) ([]string, error) {
 	return tags, nil
 }
 
-// measure returns digest and size of an archive.
+// measure returns digest and size of an archive, which must be compressed with gzip.
 func measure(archive *io.SectionReader) (ocispec.Descriptor, error) {
 	magic := make([]byte, 2)
 	if n, err := archive.ReadAt(magic, 0); err != nil && err != io.EOF {
@@ -173,7 +173,7 @@ func measure(archive *io.SectionReader) (ocispec.Descriptor, error) {
 	return ocispec.Descriptor{Digest: sum.Digest(), Size: n}, err
 }
 
-// An archiveReader reports how much of the archive was sent.
+// An archiveReader reports how much of the archive was read for the upload.
 type archiveReader struct {
 	io.ReaderAt
 	progress func(done int64)
@@ -189,7 +189,7 @@ func describe(mediaType string, content []byte) ocispec.Descriptor {
 	return ocispec.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(content), Size: int64(len(content))}
 }
 
-// config returns the descriptor of the config, with its content.
+// config returns the descriptor of the config, with the content in Data.
 func (p Publication) config() ocispec.Descriptor {
 	content := ocispec.DescriptorEmptyJSON.Data
 	if p.ConfigType != "" {
@@ -200,7 +200,7 @@ func (p Publication) config() ocispec.Descriptor {
 	return d
 }
 
-// manifest returns the manifest with that layer.
+// manifest returns the manifest with this layer and config.
 func (p Publication) manifest(layer, config ocispec.Descriptor) (ocispec.Manifest, error) {
 	annotations, err := p.annotations()
 	config.Data = nil
@@ -228,8 +228,8 @@ func (p Publication) annotations() (map[string]string, error) {
 	return all, nil
 }
 
-// retag makes tag name the manifest d, unless it does: registries may refuse to
-// set a tag twice.
+// retag sets tag to the manifest d. It does nothing if tag already names d, because
+// registries may refuse to set a tag twice.
 func retag(ctx context.Context, repo *Repository, d ocispec.Descriptor, tag string) error {
 	now, err := repo.Head(ctx, tag)
 	switch {

@@ -27,7 +27,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// manifests is what is published in these tests.
+// manifests is the tree that these tests publish.
 var manifests = fstest.MapFS{
 	"app.yaml":   {Data: []byte("replicas: 3\n"), Mode: 0o644},
 	"bin/run.sh": {Data: []byte("#!/bin/sh\n"), Mode: 0o755},
@@ -42,10 +42,10 @@ func packed(t *testing.T, tree fs.FS) *bytes.Reader {
 	return bytes.NewReader(archive.Bytes())
 }
 
-// length is that of the archive of manifests.
+// length returns the size of the archive of manifests.
 func length(t *testing.T) int64 { t.Helper(); return packed(t, manifests).Size() }
 
-// tarOf returns the tar stream in normal form of an archive.
+// tarOf returns the tar stream of an archive in normal form.
 func tarOf(t *testing.T, archive io.Reader) []byte {
 	t.Helper()
 	tree, err := artifact.Read(archive, artifact.Limits{})
@@ -57,7 +57,7 @@ func tarOf(t *testing.T, archive io.Reader) []byte {
 	return out.Bytes()
 }
 
-// target is the object that publishes to, and fetches from, team/app of g.
+// target returns an object to publish to, and fetch from, team/app of g.
 func target(g *testenv.Registry) *source.OCIRepository {
 	o := &source.OCIRepository{Spec: source.OCIRepositorySpec{URL: g.URL("team/app"), Insecure: true, Interval: source.Duration(time.Minute)}}
 	o.Kind, o.Metadata.Name, o.Metadata.Namespace = "OCIRepository", "app", "apps"
@@ -65,7 +65,7 @@ func target(g *testenv.Registry) *source.OCIRepository {
 	return o
 }
 
-// What was published is fetched as it was, under each of its tags.
+// TestPublish checks that a published archive is fetched unchanged, under each of its tags.
 func TestPublish(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	archive := packed(t, manifests)
@@ -98,7 +98,7 @@ func TestPublish(t *testing.T) {
 	}
 }
 
-// The bytes of the manifest are pinned: its digest depends on nothing else.
+// TestPublishedManifest checks the bytes of a manifest, which determine its digest.
 func TestPublishedManifest(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	_, err := oci.New(target(g), source.Env{}, nil).Publish(t.Context(), strings.NewReader("\x1f\x8b..."), 5, oci.Publication{Source: "s"})
@@ -110,8 +110,8 @@ func TestPublishedManifest(t *testing.T) {
 	testenv.Equal(t, string(g.Manifest("team/app", "latest")), want)
 }
 
-// What is there is not sent again, and a tag that is right is not set again:
-// where tags cannot be changed that would fail.
+// TestPublishAgain checks that existing blobs are not uploaded again, and that a correct tag is
+// not set again, which would fail if the registry's tags are immutable.
 func TestPublishAgain(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	publish := func(p oci.Publication) string {
@@ -130,18 +130,18 @@ func TestPublishAgain(t *testing.T) {
 	testenv.Equal(t, g.Count(testenv.PutBlob), 0, "uploads of blobs that are there")
 }
 
-// A sized archive knows how long it is, or says so.
+// A sized archive returns its size, which may be wrong.
 type sized interface {
 	io.ReaderAt
 	Size() int64
 }
 
-// A torn archive is shorter than it says.
+// A torn archive is shorter than its Size.
 type torn struct{ *bytes.Reader }
 
 func (t torn) Size() int64 { return t.Reader.Size() + 1 }
 
-// A brokenArchive can be read only as far as its first bytes.
+// A brokenArchive fails when it is read beyond its first bytes.
 type brokenArchive struct{ err error }
 
 func (brokenArchive) Size() int64 { return 100 }
@@ -199,8 +199,8 @@ func TestPublishErrors(t *testing.T) {
 	}
 }
 
-// A document is attached to what was published, once, in registries with a list of
-// referrers and without.
+// TestAttach checks that a document is attached to a published artifact once, in registries
+// with a list of referrers and without.
 func TestAttach(t *testing.T) {
 	for _, config := range []testenv.RegistryConfig{{}, {NoReferrers: true}} {
 		g := testenv.StartRegistry(t, config)
@@ -238,7 +238,8 @@ func TestAttach(t *testing.T) {
 	testenv.ErrorIs(t, err, fs.ErrNotExist, "a Secret that is missing")
 }
 
-// The registry that stalls is left when the time of a step is up.
+// TestPublishStalled checks that publishing to a registry that stalls ends with the timeout
+// of the step.
 func TestPublishStalled(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{Defect: &testenv.Defect{Phase: testenv.PutBlob, Do: testenv.Stall, After: -1}})
 	o := target(g)
@@ -247,8 +248,8 @@ func TestPublishStalled(t *testing.T) {
 	testenv.ErrorSays(t, err, "not done within 50ms")
 }
 
-// A token that ends in the middle of an upload is replaced, and what was sent
-// with it is sent again.
+// TestPublishWithTokens checks that a token that expires during an upload is replaced, and
+// that the request is retried.
 func TestPublishWithTokens(t *testing.T) {
 	for _, uses := range []int{0, 1, 2, 3} {
 		g := testenv.StartRegistry(t, testenv.RegistryConfig{Username: "ci", Password: "s3cret", Bearer: &testenv.Bearer{Uses: uses}})
@@ -261,7 +262,7 @@ func TestPublishWithTokens(t *testing.T) {
 	}
 }
 
-// An artifact in a registry is fetched if its signature was made in a job of one
+// This example fetches an artifact if its signature was made in a job of one
 // repository.
 func Example() {
 	var set source.Set
@@ -294,7 +295,7 @@ spec:
 	fmt.Println(app.Status.Artifact.Revision)
 }
 
-// A tree is packed and published, and the same object fetches it.
+// This example packs and publishes a tree, and fetches it with the same object.
 func ExampleOrigin_Publish() {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()

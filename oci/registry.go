@@ -28,14 +28,14 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A server is a repository of a registry (distribution specification 1.1). It reads
-// by itself: oras-go wants lengths, types and digests in answers that registries
-// leave out, and decodes lists without a bound. It uploads by oras-go.
+// A server is a repository of a registry (distribution specification 1.1). It does not
+// use oras-go for reading, because oras-go requires lengths, types and digests that some
+// registries do not send, and decodes lists without a limit. It uses oras-go for uploads.
 type server struct {
 	auth *authTransport
 	base *url.URL           // /v2/PATH/
-	name registry.Reference // what tokens are asked for
-	oras *remote.Repository // uploads
+	name registry.Reference // the repository in token scopes
+	oras *remote.Repository // for uploads
 }
 
 func newServer(at registry.Reference, t *authTransport) *server {
@@ -51,7 +51,7 @@ func newServer(at registry.Reference, t *authTransport) *server {
 	return s
 }
 
-// accepted are the media types of manifests that we ask for.
+// accepted are the media types of manifests in the header Accept.
 var accepted = strings.Join([]string{
 	ocispec.MediaTypeImageManifest, ocispec.MediaTypeImageIndex, dockerManifest, dockerIndex, ociArtifact,
 }, ", ")
@@ -61,13 +61,13 @@ func (s *server) at(endpoint string, query url.Values) *url.URL {
 	return s.base.ResolveReference(&url.URL{Path: s.base.Path + endpoint, RawQuery: query.Encode()})
 }
 
-// expected are the statuses of success by method.
+// expected maps methods to their success status.
 var expected = map[string]int{
 	http.MethodHead: http.StatusOK, http.MethodGet: http.StatusOK, http.MethodPost: http.StatusAccepted, http.MethodPut: http.StatusCreated,
 }
 
-// Do implements [remote.Client]. A refusal is a [StatusError], except of the request
-// by which oras-go finds out whether there is a list of referrers.
+// Do implements [remote.Client]. A refusal is returned as a [StatusError], except status
+// 404 for GET, by which oras-go detects whether there is a list of referrers.
 func (s *server) Do(req *http.Request) (*http.Response, error) {
 	resp, err := s.auth.Do(req)
 	if err != nil {
@@ -80,14 +80,14 @@ func (s *server) Do(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// ask sends a request without content. The status of the answer is 200; the
+// ask sends a request without a body. The status of the returned response is 200; the
 // caller closes its body.
 func (s *server) ask(ctx context.Context, method string, u *url.URL, accept string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(auth.AppendRepositoryScope(ctx, s.name, auth.ActionPull), method, u.String(), nil)
 	if err != nil {
 		return nil, err
 	}
-	// Else the transport asks for gzip, and what is unpacked has neither the size nor the digest that was sent.
+	// Otherwise the transport requests gzip, and the size of the decompressed body is unknown.
 	req.Header.Set("Accept-Encoding", "identity")
 	req.Header.Set("Accept", accept)
 	resp, err := s.Do(req)
@@ -97,14 +97,14 @@ func (s *server) ask(ctx context.Context, method string, u *url.URL, accept stri
 	return resp, err
 }
 
-// answered reports whether err is an answer with one of these statuses.
+// answered reports whether err is a response with one of these statuses.
 func answered(err error, statuses ...int) bool {
 	e, ok := errors.AsType[*StatusError](err)
 	return ok && slices.Contains(statuses, e.Status)
 }
 
-// headless are the answers of registries that know no HEAD, and of servers of
-// other protocols, which tell more in answer to GET.
+// headless are the statuses of registries that do not support HEAD, and of servers of
+// other protocols, whose responses to GET are more informative.
 var headless = []int{http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotImplemented}
 
 func (s *server) head(ctx context.Context, reference string) (ocispec.Descriptor, error) {
@@ -136,8 +136,8 @@ func (s *server) manifest(ctx context.Context, reference string) (string, []byte
 	return mediaType(resp), content, err
 }
 
-// mediaType returns the media type of an answer without parameters, "" when
-// there is none that a descriptor could have.
+// mediaType returns the media type of a response without parameters, or "" if it is
+// missing or not valid in a descriptor.
 func mediaType(resp *http.Response) string {
 	t, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil || len(t) > 255 {
@@ -164,9 +164,9 @@ func (s *server) close() { s.auth.client.CloseIdleConnections() }
 const (
 	maxTags      = 100_000
 	maxReferrers = 10_000
-	pageSize     = 1000     // entries we ask for; registries may send fewer
-	maxPages     = 2000     // of one list
-	maxList      = 64 << 20 // bytes of its pages together
+	pageSize     = 1000     // entries that are requested; registries may send fewer
+	maxPages     = 2000     // pages of one list
+	maxList      = 64 << 20 // bytes of all pages of a list
 	maxLink      = 8 << 10  // bytes of the URL of a page
 )
 
@@ -185,7 +185,7 @@ func (s *server) tags(ctx context.Context) (all []string, err error) {
 	return all, err
 }
 
-// unlisted are the answers of registries that have no list of referrers.
+// unlisted are the statuses of registries that have no list of referrers.
 var unlisted = []int{http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented}
 
 func (s *server) referrers(ctx context.Context, subject digest.Digest, artifactType string) (all descriptors, err error) {
@@ -209,7 +209,7 @@ func (s *server) referrers(ctx context.Context, subject digest.Digest, artifactT
 	return all, err
 }
 
-// pages gives use one page after another, following the links (RFC 8288).
+// pages calls use with each page of a list, following the links (RFC 8288).
 func (s *server) pages(ctx context.Context, next *url.URL, accept string, use func(page []byte) error) error {
 	seen, total := map[string]bool{}, 0
 	for next != nil {
@@ -239,18 +239,18 @@ func (s *server) pages(ctx context.Context, next *url.URL, accept string, use fu
 		if err := use(page); err != nil {
 			return err
 		}
-		if next, err = nextPage(resp.Request.URL, resp.Header); err != nil { // of a page that may be elsewhere
+		if next, err = nextPage(resp.Request.URL, resp.Header); err != nil { // relative to the URL after redirects
 			return err
 		}
 	}
 	return nil
 }
 
-// nextLink finds the target of the link with the relation next. A link without
-// any relation counts as well: old registries send it.
+// nextLink matches a link with the relation next. A link without
+// a relation matches too, because old registries send it.
 var nextLink = regexp.MustCompile(`<([^<>]+)>(?:\s*;\s*(?i:rel="?next"?))?\s*(?:,|$)`)
 
-// nextPage returns where the header Link says that the list goes on, nil if it does not.
+// nextPage returns the URL of the next page from the header Link, or nil if there is none.
 func nextPage(at *url.URL, header http.Header) (*url.URL, error) {
 	found := nextLink.FindStringSubmatch(strings.Join(header.Values("Link"), ","))
 	if found == nil {
@@ -278,13 +278,13 @@ func (s *server) push(ctx context.Context, d ocispec.Descriptor, content io.Read
 	}
 	resp, err := s.ask(ctx, http.MethodHead, s.at(kind+d.Digest.String(), nil), accepted)
 	if err == nil {
-		return resp.Body.Close() // the repository has it
+		return resp.Body.Close() // the repository has d
 	}
 	if !answered(err, http.StatusNotFound) && !answered(err, headless...) {
 		return err
 	}
 	if kind == "blobs/" {
-		body := io.NopCloser(content) // net/http compares its length with that of d
+		body := io.NopCloser(content) // net/http checks its length
 		if r, ok := content.(*io.SectionReader); ok {
 			body = section{r}
 		}
@@ -309,7 +309,7 @@ func (s *server) tag(ctx context.Context, d ocispec.Descriptor, tag string) erro
 	return bare(s.oras.PushReference(ctx, d, bytes.NewReader(text), tag))
 }
 
-// A section is the content of an upload that can be sent again, even while the
+// A section is the body of an upload that can be retried, even while the
 // first attempt still reads it.
 type section struct{ *io.SectionReader }
 
@@ -319,17 +319,17 @@ func (s section) again() (io.ReadCloser, error) {
 	return section{io.NewSectionReader(s.SectionReader, 0, s.Size())}, nil
 }
 
-// A StatusError is the answer of a registry, or of its token service, that
+// A StatusError is a response of a registry, or of its token service, that
 // refuses a request. It satisfies [fs.ErrNotExist] for status 404 and
 // [fs.ErrPermission] for 401 and 403.
 type StatusError struct {
 	Method  string
 	URL     string // without user information and query
 	Status  int
-	Code    string        // of the first error in the answer, for example DENIED
+	Code    string        // of the first error in the response, for example DENIED
 	Message string        // of that error, at most 256 bytes
-	After   time.Duration // when to try again, as the server has it; 0 when it does not tell
-	Hint    string        // what to do, "" when nothing is known
+	After   time.Duration // the server's Retry-After; 0 if it sent none
+	Hint    string        // what the user can do, "" if unknown
 }
 
 const (
@@ -350,7 +350,7 @@ func (e *StatusError) Error() string {
 	return strings.Join(text, ": ")
 }
 
-// Is implements the errors of io/fs.
+// Is makes e match errors of io/fs.
 func (e *StatusError) Is(target error) bool {
 	switch target {
 	case fs.ErrNotExist:
@@ -361,7 +361,7 @@ func (e *StatusError) Is(target error) bool {
 	return false
 }
 
-// RetryAfter says when the [source.Reconciler] is to try again at the earliest.
+// RetryAfter returns the time that the [source.Reconciler] must wait before it retries.
 func (e *StatusError) RetryAfter() time.Duration { return e.After }
 
 const (
@@ -369,8 +369,8 @@ const (
 	withoutTLS = "the registry speaks no TLS: set spec.insecure if that is meant to be"
 )
 
-// plain makes what a server says fit for a message. It is cut last, and between
-// words: a part of a secret would not be known for one.
+// plain redacts and shortens a server's text for a message. It cuts after redacting, and
+// between words, because a part of a secret would not be recognized and redacted.
 func plain(text string, secrets ...string) string {
 	if text = redact.String(text, secrets...); len(text) <= maxMessage {
 		return text
@@ -378,8 +378,8 @@ func plain(text string, secrets ...string) string {
 	return text[:max(strings.LastIndexByte(text[:maxMessage+1], ' '), 0)] + "..."
 }
 
-// bare returns the cause of what an [http.Client] reports, with the URL as far
-// as it may show: those of storage hosts hold signatures.
+// bare replaces the URL in an error of an [http.Client] by a redacted one, because the
+// URLs of storage hosts contain signatures.
 func bare(err error) error {
 	e, ok := err.(*url.Error)
 	if !ok {
@@ -392,12 +392,12 @@ func bare(err error) error {
 	return fmt.Errorf("%s %s: %w", strings.ToUpper(e.Op), at, hinted(e.Err))
 }
 
-// hinted says what to do about an error of the connection where that is known.
+// hinted adds a hint for the user to an error of the connection if there is one.
 func hinted(err error) error {
 	switch {
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return fmt.Errorf("%w: %s", err, withoutTLS)
-	case strings.Contains(err.Error(), `malformed HTTP response "\x15\x03`): // an alert of TLS
+	case strings.Contains(err.Error(), `malformed HTTP response "\x15\x03`): // a TLS alert
 		return fmt.Errorf("%w: %s", err, overTLS)
 	}
 	return err
@@ -406,8 +406,7 @@ func hinted(err error) error {
 // listFailed is the reason when no tag can be chosen (reference A2).
 const listFailed = "ReadOperationFailed"
 
-// refused reports whether the reason of err is AuthenticationFailed, whatever was
-// going on.
+// refused reports whether the reason of err is AuthenticationFailed, in any step.
 func refused(err error) bool {
 	status, ok := errors.AsType[*StatusError](err)
 	return ok && errors.Is(status, fs.ErrPermission) || is[*RealmError](err) || transport.Refusal(err)
@@ -418,7 +417,8 @@ func is[E error](err error) bool {
 	return ok
 }
 
-// stepError gives err the reason of its condition, unless it has one.
+// stepError wraps err in a [*source.StepError] with the reason of the condition. It returns
+// err unchanged if that already is one.
 func stepError(step source.Step, reason string, err error) error {
 	if is[*source.StepError](err) {
 		return err
@@ -432,7 +432,7 @@ func stepError(step source.Step, reason string, err error) error {
 // invalid marks err as a defect of the spec: the object stalls until it changes.
 func invalid(err error) error { return fmt.Errorf("%w: %w", source.ErrInvalid, err) }
 
-// notFound is fs.ErrNotExist in other words: nothing selected exists.
+// A notFound error says that nothing selected exists. It satisfies fs.ErrNotExist.
 type notFound string
 
 func (e notFound) Error() string        { return string(e) }

@@ -18,16 +18,16 @@ import (
 	"oras.land/oras-go/v2/registry"
 )
 
-// A Repository is one repository of a registry, or an image layout that stands
-// in for it. It is safe for concurrent use.
+// A Repository is one repository of a registry, or an image layout that is used
+// instead. It is safe for concurrent use.
 //
-// Nothing that a registry says is trusted: manifests and blobs are checked
-// against their digests while they are read, lists are bounded, and what exceeds
-// a bound is an error that names it. Digests are sha256 or sha512.
+// Registries are not trusted: manifests and blobs are checked against their digests
+// while they are read, and lists are limited; an error about a limit
+// names it. Digests are sha256 or sha512.
 //
-// Errors satisfy [fs.ErrNotExist] when there is no such thing (status 404) and
-// [fs.ErrPermission] when credentials are missing or were refused (401, 403);
-// [StatusError] has the status itself. They obey the context in every phase.
+// Errors satisfy [fs.ErrNotExist] if the content does not exist (status 404) and
+// [fs.ErrPermission] if credentials are missing or were refused (401, 403);
+// [StatusError] has the status itself. All methods end with their context.
 type Repository struct {
 	address registry.Reference
 	from    holder
@@ -35,17 +35,18 @@ type Repository struct {
 	web     *http.Client
 }
 
-// A holder has the content of a repository. It is not trusted.
+// A holder gives access to the content of a repository. Its results are not trusted.
 type holder interface {
 	tags(ctx context.Context) ([]string, error)
-	// head returns the descriptor of a tag or digest, what is not known of it
-	// zero; errNoHead when only the manifest itself can tell its digest.
+	// head returns the descriptor of a tag or digest; unknown fields are zero. The error is
+	// errNoHead if the digest must be computed from the manifest.
 	head(ctx context.Context, reference string) (ocispec.Descriptor, error)
-	// manifest returns what a tag or digest names, at most maxManifest. The media type may be missing.
+	// manifest returns the manifest or index of a tag or digest, at most maxManifest bytes.
+	// mediaType may be "".
 	manifest(ctx context.Context, reference string) (mediaType string, content []byte, err error)
 	blob(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error)
-	// referrers returns those that the holder knows of itself, also with an error;
-	// errNoReferrers if the tag may name more.
+	// referrers returns the referrers that the holder lists, also with an error. The error is
+	// errNoReferrers if the index of the referrers tag may list more.
 	referrers(ctx context.Context, subject digest.Digest, artifactType string) (descriptors, error)
 	close()
 }
@@ -60,9 +61,9 @@ var (
 func (r *Repository) Name() string { return r.address.String() }
 
 // Head returns the descriptor of the manifest or index that reference, a tag
-// or a digest, names now. It takes one HEAD request, and a GET where the
-// registry answers that with no digest. Size and media type are zero where the
-// registry does not tell them, see [Repository.Manifest].
+// or a digest, names now. It costs one HEAD request, and a GET if the
+// response has no digest. Size and media type are zero if the
+// registry does not send them, see [Repository.Manifest].
 func (r *Repository) Head(ctx context.Context, reference string) (ocispec.Descriptor, error) {
 	want, err := parseReference(reference)
 	if err != nil {
@@ -79,9 +80,9 @@ func (r *Repository) Head(ctx context.Context, reference string) (ocispec.Descri
 }
 
 // Manifest returns the manifest or index d, at most 4 MiB, checked against its
-// digest. Size and media type of d may be missing; those of the result are not.
-// A document is refused when its field mediaType contradicts what the registry
-// or d say, and when it is manifest and index at once.
+// digest. Size and media type of d may be zero; got has both.
+// It is an error if the media types in the document, in the registry's response and in d
+// differ, or if the document is both a manifest and an index.
 func (r *Repository) Manifest(ctx context.Context, d ocispec.Descriptor) (got ocispec.Descriptor, content []byte, err error) {
 	if err = checkDigest(d.Digest); err == nil {
 		got, content, err = readManifest(ctx, r.from, d.Digest.String(), d)
@@ -89,14 +90,14 @@ func (r *Repository) Manifest(ctx context.Context, d ocispec.Descriptor) (got oc
 	return got, content, r.failed("fetch manifest", d.Digest.String(), err)
 }
 
-// Blob opens the blob d. Reading it fails at its end, or once there is more of
-// it than d says, when it has not the size and the digest of d; errors of that
-// kind are [*ContentError].
+// Blob opens the blob d. The caller closes it. Reading fails with a [*ContentError] if the
+// content does not have the size and the digest of d: at its end, or as soon as
+// it is too long.
 func (r *Repository) Blob(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
 	return r.blob(ctx, d, true)
 }
 
-// blob is Blob; unless hashed, it is for the reader to compare the digest.
+// blob implements Blob. If hashed is false, the caller must verify the digest.
 func (r *Repository) blob(ctx context.Context, d ocispec.Descriptor, hashed bool) (io.ReadCloser, error) {
 	err := checkDescriptor(d)
 	if err == nil {
@@ -108,11 +109,11 @@ func (r *Repository) blob(ctx context.Context, d ocispec.Descriptor, hashed bool
 	return nil, r.failed("fetch blob", d.Digest.String(), err)
 }
 
-// Tags lists the tags, in the order of the registry. Names that no tag can have
+// Tags lists the tags, in the order of the registry. Invalid names
 // (specification: letters, digits, . _ -, at most 128) are left out.
 //
 // A list of more than 100,000 names, 64 MiB or 2000 pages of at most 4 MiB is
-// an error, and so are a page that was there already and one of another origin
+// an error, and so are a repeated page and a page of another origin
 // than the page before.
 func (r *Repository) Tags(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
@@ -128,13 +129,13 @@ func (r *Repository) Tags(ctx context.Context) iter.Seq2[string, error] {
 	}
 }
 
-// Referrers lists the manifests that refer to subject, those of artifactType
-// alone unless it is "": by the referrers API, and where the registry has none
-// by the tag that stands in for it (distribution specification 1.1, "Listing
-// Referrers"), each once. There are none when nothing is found.
+// Referrers lists the manifests that refer to subject, each once, and only those of
+// artifactType unless that is "". It uses the referrers API or, if the registry does not
+// support that, the referrers tag (distribution specification 1.1, "Listing
+// Referrers"). The list is empty if neither exists.
 //
-// More than 10,000 of them are an error, and so is a descriptor without a
-// digest or with a size outside 0 to 4 MiB; pages are bounded as those of tags.
+// More than 10,000 referrers are an error, and so is a descriptor without a
+// digest or with a size outside 0 to 4 MiB; pages have the same limits as for tags.
 func (r *Repository) Referrers(ctx context.Context, subject ocispec.Descriptor, artifactType string) iter.Seq2[ocispec.Descriptor, error] {
 	return func(yield func(ocispec.Descriptor, error) bool) {
 		all, err := r.referrers(ctx, subject.Digest, artifactType)
@@ -159,8 +160,9 @@ func (r *Repository) Referrers(ctx context.Context, subject ocispec.Descriptor, 
 	}
 }
 
-// referrers returns what the holder lists, or else the entries of the index whose tag is
-// made of the subject's digest (distribution specification 1.1, "Referrers Tag Schema").
+// referrers returns the referrers that the holder lists. If the holder has no complete
+// list, the result includes the entries of the index with the referrers tag, which is derived
+// from the subject's digest (distribution specification 1.1, "Referrers Tag Schema").
 func (r *Repository) referrers(ctx context.Context, subject digest.Digest, artifactType string) (descriptors, error) {
 	if err := checkDigest(subject); err != nil {
 		return nil, err
@@ -185,9 +187,9 @@ func (r *Repository) referrers(ctx context.Context, subject digest.Digest, artif
 }
 
 // Push uploads d, a blob or a manifest, unless the repository has it. Blobs are
-// streamed, and sent again when the registry wants that only if content is an
-// [io.SectionReader]; a manifest is at most 4 MiB. Where the registry keeps no list of
-// referrers, pushing a manifest with a subject adds it to the tag that stands in for one.
+// streamed; an upload that the registry asks to retry is retried only if content is an
+// [io.SectionReader]. A manifest has at most 4 MiB. If the registry keeps no list of
+// referrers, pushing a manifest with a subject adds it to the index of the referrers tag.
 func (r *Repository) Push(ctx context.Context, d ocispec.Descriptor, content io.Reader) error {
 	err := checkDigest(d.Digest)
 	switch {
@@ -200,7 +202,7 @@ func (r *Repository) Push(ctx context.Context, d ocispec.Descriptor, content io.
 	return r.failed("push", d.Digest.String(), err)
 }
 
-// Tag makes tag name the manifest d, which the repository has.
+// Tag sets tag to the manifest d, which must be in the repository.
 func (r *Repository) Tag(ctx context.Context, d ocispec.Descriptor, tag string) error {
 	switch {
 	case !isTag(tag):
@@ -211,8 +213,8 @@ func (r *Repository) Tag(ctx context.Context, d ocispec.Descriptor, tag string) 
 	return r.failed("tag", tag, r.upload.tag(ctx, d, tag))
 }
 
-// Web returns a client without credentials that goes where the repository is
-// reached through: the proxy of the spec. The CA of the spec is not trusted by it.
+// Web returns a client without credentials that uses the proxy of the spec. It does not
+// trust the CA of the spec.
 func (r *Repository) Web() *http.Client { return r.web }
 
 // Close ends idle connections.
@@ -221,7 +223,7 @@ func (r *Repository) Close() {
 	r.web.CloseIdleConnections()
 }
 
-// failed says what went wrong with which reference, if err is not nil.
+// failed wraps err with the action and the reference. It returns nil for nil.
 func (r *Repository) failed(verb, reference string, err error) error {
 	if err == nil {
 		return nil
@@ -233,7 +235,7 @@ func (r *Repository) failed(verb, reference string, err error) error {
 	return fmt.Errorf("%s %s%s%s: %w", verb, r.Name(), separator, reference, err)
 }
 
-// parseReference accepts a tag or a digest; the digest is "" for a tag.
+// parseReference parses a tag or a digest; the result is "" for a tag.
 func parseReference(reference string) (digest.Digest, error) {
 	if isTag(reference) {
 		return "", nil
@@ -249,7 +251,8 @@ func badReference(reference string) error {
 	return fmt.Errorf("%.140q is neither a tag (letters, digits, . _ -, at most 128) nor a digest sha256:HEX", reference)
 }
 
-// checkDigest accepts the digests there are (image specification 1.1, "Digests").
+// checkDigest returns an error unless d is a valid sha256 or sha512 digest (image
+// specification 1.1, "Digests").
 func checkDigest(d digest.Digest) error {
 	if d.Validate() != nil || d.Algorithm() != digest.SHA256 && d.Algorithm() != digest.SHA512 {
 		return fmt.Errorf("%.140q is no digest: want sha256:HEX or sha512:HEX", string(d))
@@ -257,7 +260,7 @@ func checkDigest(d digest.Digest) error {
 	return nil
 }
 
-// checkDescriptor checks what is about to be fetched.
+// checkDescriptor checks digest and size of a descriptor before its content is fetched.
 func checkDescriptor(d ocispec.Descriptor) error {
 	if err := checkDigest(d.Digest); err != nil {
 		return err
@@ -268,7 +271,7 @@ func checkDescriptor(d ocispec.Descriptor) error {
 	return nil
 }
 
-// A ContentError says that content is not what its descriptor says.
+// A ContentError says that content does not match its descriptor.
 type ContentError struct{ Problem string }
 
 func (e *ContentError) Error() string { return "content " + e.Problem }
@@ -287,10 +290,10 @@ func wrongSize(d ocispec.Descriptor, got int64) error {
 // A verifyReader reads content and compares it with its descriptor.
 type verifyReader struct {
 	io.ReadCloser
-	hash hash.Hash // nil where the reader compares the digest
+	hash hash.Hash // nil if the caller verifies the digest
 	want ocispec.Descriptor
 	read int64
-	err  error // what ended it
+	err  error // the error that ended reading
 }
 
 func newVerifyReader(from io.ReadCloser, d ocispec.Descriptor, hashed bool) *verifyReader {
@@ -322,7 +325,8 @@ func (r *verifyReader) Read(p []byte) (n int, err error) {
 	return n, r.err
 }
 
-// end judges content that has its size: there must be no more, and its digest the right one.
+// end is called when the expected size has been read. It checks that there is no more
+// content and that the digest is correct, and returns io.EOF if so.
 func (r *verifyReader) end() error {
 	var more [1]byte
 	if n, err := io.ReadFull(r.ReadCloser, more[:]); n > 0 {

@@ -22,7 +22,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// secrets are the Secrets of a test, by name; those of service accounts by
+// secrets are the Secrets of a test, by name; those of service accounts have
 // the name account/NAME.
 type secrets map[string]map[string]string
 
@@ -45,7 +45,7 @@ func (s secrets) PullSecrets(ctx context.Context, ns, account string) ([]source.
 
 func ref(name string) *source.LocalReference { return &source.LocalReference{Name: name} }
 
-// connect returns the repository a, and the reader of Secrets that it used.
+// connect returns the repository for a, and the SecretReader that it used.
 func connect(t *testing.T, a oci.Access, env source.Env) (*oci.Repository, *transport.SecretReader) {
 	t.Helper()
 	v := &transport.SecretReader{Namespace: "apps", From: env.Secrets}
@@ -55,7 +55,7 @@ func connect(t *testing.T, a oci.Access, env source.Env) (*oci.Repository, *tran
 	return r, v
 }
 
-// plain returns the repository team/app of g, which is reached without TLS and credentials.
+// plain returns the repository team/app of g, without TLS and credentials.
 func plain(t *testing.T, g *testenv.Registry) *oci.Repository {
 	t.Helper()
 	r, _ := connect(t, oci.Access{URL: g.URL("team/app"), Insecure: true}, source.Env{})
@@ -205,7 +205,8 @@ func TestHostileReferrers(t *testing.T) {
 	}
 }
 
-// Answers that are none of a list of referrers lead to the tag, others are errors.
+// TestReferrersFallback checks which responses to a list of referrers make the client use
+// the referrers tag; others are errors.
 func TestReferrersFallback(t *testing.T) {
 	for _, status := range []int{200, 400, 404, 405, 501, 401, 403, 500} {
 		g := testenv.StartRegistry(t, testenv.RegistryConfig{NoReferrers: true})
@@ -220,7 +221,7 @@ func TestReferrersFallback(t *testing.T) {
 			t.Error(status, n, err)
 		}
 	}
-	// The tag may name the subject, or something else that is no list.
+	// The tag may name the subject or another index that is not a list of referrers.
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	g.Break(&testenv.Defect{Phase: testenv.ListReferrers, Status: http.StatusNotFound})
 	subject := g.PushIndex("team/app", "v1", testenv.Index{Manifests: []ocispec.Descriptor{g.Push("team/app", "", layer("x"))}})
@@ -229,7 +230,8 @@ func TestReferrersFallback(t *testing.T) {
 	testenv.Equal(t, len(collect(t, plain(t, g).Referrers(t.Context(), subject, ""))), 0)
 }
 
-// The tag of a subject with a long digest is cut as the distribution specification says.
+// TestReferrersLongTag checks that the tag of a long digest is shortened as the distribution
+// specification requires.
 func TestReferrersLongTag(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{NoReferrers: true})
 	manifest := g.Push("team/app", "", layer("x"))
@@ -241,8 +243,7 @@ func TestReferrersLongTag(t *testing.T) {
 	}
 }
 
-// A registry with TLS that wants credentials, what is known of it, and the
-// repository that uses that.
+// A guarded registry uses TLS and requires credentials, which it has together with its CA.
 type guarded struct {
 	*testenv.Registry
 	ca     *testenv.CA
@@ -251,7 +252,7 @@ type guarded struct {
 
 const password = "open sesame"
 
-// access returns how the repository team/app of g is reached with the Secret of g.
+// access returns the Access and environment for the repository team/app of g.
 func (g guarded) access() (oci.Access, source.Env) {
 	return oci.Access{URL: g.URL("team/app"), Cert: ref("ca"), Secret: ref("reg")},
 		source.Env{Secrets: secrets{"ca": {"ca.crt": string(g.ca.PEM())}, "reg": {".dockerconfigjson": g.config}}}
@@ -263,7 +264,7 @@ func guard(t *testing.T, ca *testenv.CA, bearer *testenv.Bearer) guarded {
 	return guarded{g, ca, dockerconfig(g.Host, "ann", password)}
 }
 
-// bare fails the test when any request came with something to show.
+// bare fails the test if any request has credentials.
 func bare(t *testing.T, requests []testenv.Request) {
 	t.Helper()
 	for _, q := range requests {
@@ -276,7 +277,8 @@ func bare(t *testing.T, requests []testenv.Request) {
 	}
 }
 
-// A plain server answers in place of one with TLS, and the other way round.
+// TestWrongScheme checks the errors for a server without TLS in place of one with TLS, and
+// vice versa.
 func TestWrongScheme(t *testing.T) {
 	ca := testenv.NewCA(t)
 	tls, open := testenv.StartRegistry(t, testenv.RegistryConfig{CA: ca}), testenv.StartRegistry(t, testenv.RegistryConfig{})
@@ -298,7 +300,7 @@ func TestWrongScheme(t *testing.T) {
 	testenv.ErrorSays(t, err, "certificate")
 }
 
-// Uploads go to the registry alone.
+// TestUploadElsewhere checks that uploads are not sent to another server.
 func TestUploadElsewhere(t *testing.T) {
 	ca := testenv.NewCA(t)
 	g, other := guard(t, ca, nil), guard(t, ca, nil)

@@ -16,15 +16,15 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A selection is what spec.ref comes to after its precedence: digest, semver,
-// tag (specification, "OCIRepositoryRef").
+// A selection is the parsed spec.ref: the first of digest, semver and tag that is set
+// (specification, "OCIRepositoryRef").
 type selection struct {
 	digest digest.Digest       // pinned
 	semver *semver.Constraints // range of tags
-	span   string              // semver as the spec has it
-	filter *regexp.Regexp      // what names of tags must match first; nil: nothing
-	chart  bool                // _ in a tag stands for the + of a version
-	tag    string              // with digest: what a lock found it by, "" if that was the digest
+	span   string              // the text of semver in the spec
+	filter *regexp.Regexp      // names of tags must match it; nil: no filter
+	chart  bool                // _ in a tag represents + in a version
+	tag    string              // with digest: the tag in the lock, "" if it has none
 }
 
 const (
@@ -32,7 +32,7 @@ const (
 	chartLayer = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 )
 
-// selection returns what spec.ref comes to, or what a lock has in its place.
+// selection returns the selection of spec.ref, or the digest in the lock if there is one.
 func (o *Origin) selection() (selection, error) {
 	s, err := selectRef(&o.repo.Spec)
 	if err == nil && o.env.Pin != nil {
@@ -97,7 +97,7 @@ func (s selection) highest(ctx context.Context, repo *Repository) (string, error
 	return best, nil
 }
 
-// version returns the version that tag is the name of.
+// version returns the version for the name of a tag.
 func (s selection) version(tag string) string {
 	if s.chart {
 		return strings.ReplaceAll(tag, "_", "+")
@@ -105,9 +105,9 @@ func (s selection) version(tag string) string {
 	return tag
 }
 
-// later reports whether of two tags of equal precedence a wins over b: build
-// metadata are compared as semver compares pre-releases, with any before none,
-// and equal ones by the bytes of the names.
+// later reports whether a wins over b, for two tags of equal precedence. It compares
+// build metadata as semver compares pre-releases; any build metadata wins over none.
+// If they are equal, it compares the bytes of the names.
 func (s selection) later(a, b string) bool {
 	_, left, _ := strings.Cut(s.version(a), "+")
 	_, right, _ := strings.Cut(s.version(b), "+")
@@ -118,7 +118,8 @@ func (s selection) later(a, b string) bool {
 	return cmp.Or(order, strings.Compare(a, b)) > 0
 }
 
-// none says that no tag is in the range: it tells a wrong filter from a wrong range.
+// none returns the error if no tag is in the range. Its numbers show whether the filter or
+// the range excludes the tags.
 func (s selection) none(seen, passed int) error {
 	if s.filter == nil {
 		return notFound(fmt.Sprintf("no tag of %d matches spec.ref.semver %q: check the range, or push a tag in it", seen, s.span))
@@ -127,20 +128,20 @@ func (s selection) none(seen, passed int) error {
 		seen, s.span, passed, s.filter))
 }
 
-// maxNesting is how many indexes may stand between a revision and its manifest.
+// maxNesting is the maximum number of nested indexes between a revision and its manifest.
 const maxNesting = 4
 
-// platform is what an index is asked for.
+// platform is the platform that is selected from an index.
 const platform = "linux/amd64"
 
-// A resolved revision is what a descriptor leads to, with the connection that it came by.
+// A resolved revision has the manifest of a revision, and the repository it comes from.
 type resolved struct {
 	repo     *Repository
-	subject  ocispec.Descriptor // what the revision names: a manifest or an index
-	manifest ocispec.Manifest   // the subject, or what it leads to
+	subject  ocispec.Descriptor // of the manifest or index that the revision names
+	manifest ocispec.Manifest   // the subject, or the manifest that the index leads to
 }
 
-// follow fetches what d names, and where that is an index what it leads to.
+// follow fetches the manifest or index d, and for an index the manifest for the platform.
 func follow(ctx context.Context, repo *Repository, d ocispec.Descriptor) (*resolved, error) {
 	r := &resolved{repo: repo}
 	for depth := 0; ; depth++ {
@@ -170,8 +171,8 @@ func follow(ctx context.Context, repo *Repository, d ocispec.Descriptor) (*resol
 	}
 }
 
-// child returns the first of the entries of an index that is for the platform.
-// One that names none is for it.
+// child returns the first entry of an index for the platform. An entry without a
+// platform matches.
 func child(entries []ocispec.Descriptor) (ocispec.Descriptor, error) {
 	var others []string
 	for _, d := range entries {
@@ -190,7 +191,7 @@ func child(entries []ocispec.Descriptor) (ocispec.Descriptor, error) {
 	return ocispec.Descriptor{}, fmt.Errorf("it has nothing for %s, only %s: push that, or pin the digest of one of its manifests", platform, listed(others))
 }
 
-// listed lists names that a registry made up, each once.
+// listed returns untrusted names as a quoted list, at most 20 of them and without duplicates.
 func listed(names []string) string {
 	const most = 20
 	slices.Sort(names)

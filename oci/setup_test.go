@@ -35,7 +35,7 @@ type setup struct {
 	secrets sourcetest.Secrets
 	limits  artifact.Limits
 	verify  map[string]oci.Technology // nil: technologies
-	local   map[string]string         // directories that stand in for URLs
+	local   map[string]string         // local directories by URL
 }
 
 func newSetup(t *testing.T, c testenv.RegistryConfig) *setup {
@@ -51,7 +51,7 @@ func newSetup(t *testing.T, c testenv.RegistryConfig) *setup {
 	return r
 }
 
-// object returns an object of the given name with credentials for the registry.
+// object returns an object with the given name and credentials for the registry.
 func (r *setup) object(name string, edit func(*source.OCIRepositorySpec)) *source.OCIRepository {
 	obj := repository(r.g)
 	obj.Metadata.Name = name
@@ -79,17 +79,17 @@ func (r *setup) origin(obj *source.OCIRepository) *oci.Origin {
 	return oci.New(obj, source.Env{Secrets: r.secrets, Limits: r.limits, Local: r.local}, verify)
 }
 
-// secretForms are the canary as it may come to show.
+// secretForms are the encodings of the canary that must not appear in texts.
 var secretForms = []string{canary, url.QueryEscape(canary), url.PathEscape(canary), base64.StdEncoding.EncodeToString([]byte("user:" + canary))}
 
-// stored reconciles obj and demands a new artifact.
+// stored reconciles obj and checks that it has a new artifact.
 func (r *setup) stored(obj *source.OCIRepository) {
 	r.Helper()
 	r.Stored(obj, r.origin(obj))
 }
 
-// refused reconciles obj, which has no artifact or the one that goes by before,
-// and demands that it stays so, and an error that says all of says.
+// refused reconciles obj and checks that this fails with reason and an error that contains
+// all of says, and that the artifact of obj is still before, which may be nil.
 func (r *setup) refused(obj *source.OCIRepository, before *artifact.Artifact, reason string, says ...string) source.Result {
 	r.Helper()
 	return r.Refused(obj, r.origin(obj), before, reason, says...)
@@ -106,23 +106,23 @@ func text(name, content string) fstest.MapFS {
 	return fstest.MapFS{name: {Data: []byte(content), Mode: 0o644}}
 }
 
-// technologies are what signatures are verified with.
+// technologies are the technologies for verifying signatures.
 var technologies = map[string]oci.Technology{"cosign": cosign.New(cosign.Config{})}
 
-// signer is whom objects trust in these tests.
+// signer returns the signer that objects trust in these tests.
 func signer(t testing.TB) *testenv.Cosign { return testenv.NewCosign(t, 1) }
 
-// trusted is the Secret with the key of the signer.
+// trusted returns the Secret with the key of the signer.
 func trusted(t testing.TB) source.Secret {
 	return source.Secret{Data: map[string][]byte{"cosign.pub": signer(t).Public()}}
 }
 
-// signed asks for verification with the key of the signer.
+// signed changes a spec to require verification with the key of the signer.
 func signed(s *source.OCIRepositorySpec) {
 	s.Verify = &source.OCIRepositoryVerification{Provider: "cosign", SecretRef: &source.LocalReference{Name: "keys"}}
 }
 
-// dockerconfig returns what docker login writes for a host.
+// dockerconfig returns a configuration for host in the format of docker login.
 func dockerconfig(host, user, password string) string {
 	auth := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
 	out, _ := json.Marshal(map[string]any{"auths": map[string]any{host: map[string]string{"auth": auth}}})
@@ -133,7 +133,7 @@ func serve(phase testenv.Phase, h http.HandlerFunc) *testenv.Defect {
 	return &testenv.Defect{Phase: phase, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, _ http.Handler) { h(w, r) }}
 }
 
-// without removes headers of the right answer.
+// without returns a defect that removes headers from the correct response.
 func without(phase testenv.Phase, names ...string) *testenv.Defect {
 	return &testenv.Defect{Phase: phase, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		next.ServeHTTP(&trimmed{w, names}, r)
@@ -159,7 +159,7 @@ func manifestOf1(r *oci.Repository) error {
 
 func tagsOf(r *oci.Repository) error { return last(r.Tags(context.Background())) }
 
-// last returns the error that a list ends with.
+// last returns the last error of a list, or nil.
 func last[T any](list func(func(T, error) bool)) (err error) {
 	for _, err = range list {
 	}
@@ -170,8 +170,8 @@ var must = testenv.Must
 
 var update = flag.Bool("update", false, "rewrite the expectations in testdata/status")
 
-// A history is what happens to one object, step by step. After each its outcome,
-// its status and its events are those of testdata/status (specification,
+// A history is a sequence of changes to one object. After each step, outcome, status and
+// events must be those in testdata/status (specification,
 // "OCIRepository"; reference A2, A3 and A4).
 type history struct {
 	name  string
@@ -180,10 +180,10 @@ type history struct {
 
 type step struct {
 	name string
-	do   func(r *setup, obj *source.OCIRepository) // before the object is reconciled
+	do   func(r *setup, obj *source.OCIRepository) // called before the object is reconciled
 }
 
-// pushes publishes a tree of one file under a tag.
+// pushed publishes a tree of one file under a tag.
 func pushed(tag, content string) func(*setup, *source.OCIRepository) {
 	return func(r *setup, _ *source.OCIRepository) { r.publish(tag, content) }
 }
@@ -306,7 +306,7 @@ func TestStatuses(t *testing.T) {
 				r.Now = r.Now.Add(time.Hour)
 				s.do(r, obj)
 				obj = &source.OCIRepository{Header: obj.Header, Spec: obj.Spec}
-				obj.Metadata.Generation = 0 // the ledger knows
+				obj.Metadata.Generation = 0 // set by the ledger
 				result, err := r.reconcile(obj)
 				fmt.Fprintf(&got, "# %s\n%s", s.name, r.told(obj, result, err))
 			}
@@ -315,7 +315,7 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// told is all that a run tells, with the annotations of the artifact.
+// told returns the result, status and events of a run, with the annotations of the artifact.
 func (r *setup) told(obj *source.OCIRepository, result source.Result, err error) string {
 	r.Helper()
 	s := &obj.Status

@@ -1,40 +1,40 @@
-// Package azure reads containers of Azure Blob Storage (provider azure)
-// (reference A10).
+// Package azure reads containers of Azure Blob Storage (provider azure) (reference
+// A10).
 //
 // # Endpoint
 //
-// spec.endpoint is the URL of the storage account, of any cloud or emulator, and
-// spec.bucketName the container, $root, $web and $logs included. A path is the
-// name of the account, as emulators have it: http://127.0.0.1:10000/ACCOUNT.
-// Without one, the account is the first label of the host. A query is a shared
-// access signature.
+// spec.endpoint is the URL of the storage account, in any cloud or emulator, and
+// spec.bucketName is the container, which may be $root, $web or $logs. If the URL has a
+// path, that is the name of the account, as with emulators:
+// http://127.0.0.1:10000/ACCOUNT. Otherwise the account is the first label of the host.
+// A query is a shared access signature.
 //
 // # Credentials
 //
-// The first of these that is there:
+// The first of these that exists is used:
 //
 //   - spec.secretRef with an application (tenantId, clientId and clientSecret or
-//     clientCertificate), a managed identity (clientId alone), the key of the
-//     account (accountKey), or a shared access signature (sasKey), whose parts
-//     take the place of those in spec.endpoint
+//     clientCertificate), a managed identity (clientId alone), the key of the account
+//     (accountKey), or a shared access signature (sasKey), whose parameters replace
+//     those in spec.endpoint
 //   - the shared access signature in spec.endpoint
-//   - the identity of the program, where it has one for that host, see package
-//     source/login/azure; one that is refused is an error
+//   - the identity of the program, if it has one for that host, see package
+//     source/login/azure; an identity that is refused is an error
 //   - none: the container is public
 //
-// Bearer tokens go over TLS only, or to this machine: they are good for every
-// account that the identity may use, so spec.insecure does not unprotect them.
-// Those of a managed identity, which is the machine's, go to Azure's own hosts
-// only, that the system trusts, or to this machine. What authorityHost names is
-// asked as it is, without asking the public cloud whether it is known.
-// A token that ends or is refused while the bucket is read is issued again, once.
+// Bearer tokens are sent over TLS only, or to this machine: they are valid for every
+// account that the identity may use, so spec.insecure does not apply to them. A managed
+// identity belongs to the machine, so its tokens are sent only to Azure's own hosts
+// with a certificate that the system trusts, or to this machine. authorityHost is used
+// without asking the public cloud whether that authority is known. A token that expires
+// or is refused during a request is replaced once.
 //
 // # Objects
 //
-//   - A blob is listed as it is now: no snapshots, versions or deleted blobs.
-//   - Directories, those of hierarchical namespaces and those that tools make
-//     (metadata hdi_isfolder), are directory markers.
-//   - A blob is read as it is stored: what Content-Encoding says is not undone.
+//   - Only current blobs are listed: no snapshots, old versions or deleted blobs.
+//   - Directories of hierarchical namespaces, and blobs that tools create as
+//     directories (metadata hdi_isfolder), are directory markers.
+//   - A blob is read as it is stored: Content-Encoding is not decoded.
 //   - A blob of tier Archive cannot be read until it is rehydrated.
 //
 // # Limits
@@ -79,7 +79,7 @@ func Connect(ctx context.Context, a *bucket.Access) (bucket.Driver, error) {
 		}
 		a.SecretReader.Conceal(keys.Account)
 		if keys.SAS == "" {
-			at.query = nil // what the Secret holds is the credential
+			at.query = nil // the Secret takes precedence
 		} else if err := at.merge(keys.SAS, a); err != nil {
 			return nil, bucket.Failed("AuthenticationFailed", fmt.Errorf("spec.secretRef: secret %s: %w", a.Secret.Name, err))
 		}
@@ -97,7 +97,7 @@ func Connect(ctx context.Context, a *bucket.Access) (bucket.Driver, error) {
 		Send: func(req *http.Request, _ *bucket.Call) (*http.Response, error) {
 			resp, err := next.RoundTrip(req)
 			if err == nil {
-				resp.Header.Del("X-Ms-Structured-Body") // a framing that was not asked for, and that the SDK would undo
+				resp.Header.Del("X-Ms-Structured-Body") // the SDK would decode this framing, which was not requested
 			}
 			return resp, err
 		}}
@@ -112,12 +112,12 @@ func Connect(ctx context.Context, a *bucket.Access) (bucket.Driver, error) {
 	return &driver{container: c, access: a}, nil
 }
 
-// version of the service's protocol: one that has all that is asked for, and is
-// so old that emulators and private clouds know it.
+// version is the version of the service's protocol: it has all the features used here,
+// and is old enough for emulators and private clouds.
 const version = "2021-12-02"
 
-// open returns the client of a container. The SDK neither sends requests again,
-// nor tells what it is, nor judges which server is shown a token.
+// open returns the client of a container. The SDK does not retry, sends no telemetry,
+// and does not handle tokens.
 func open(client *http.Client, at container, keys transport.Azure) (*azcontainer.Client, error) {
 	o := &azcontainer.ClientOptions{ClientOptions: azcore.ClientOptions{
 		Transport:       client,
@@ -135,7 +135,7 @@ func open(client *http.Client, at container, keys transport.Azure) (*azcontainer
 	return azcontainer.NewClientWithSharedKeyCredential(at.url(), key, o)
 }
 
-// A versionPolicy sends the version with every request, before it is signed.
+// A versionPolicy sets the header x-ms-version of every request, before it is signed.
 type versionPolicy struct{}
 
 // Do implements [policy.Policy].
@@ -151,13 +151,13 @@ type container struct {
 	account string
 	name    string
 	query   url.Values // a shared access signature, nil for none
-	proxied bool       // what is sent leaves this machine, whatever the host
+	proxied bool       // requests leave this machine through a proxy, whatever the host
 }
 
-// containerForm is the form of names of containers.
+// containerForm matches names of containers. The length is checked separately.
 var containerForm = regexp.MustCompile(`^(\$root|\$web|\$logs|[a-z0-9](-?[a-z0-9]){2,62})$`)
 
-// containerOf returns where the bucket of a is.
+// containerOf returns the container that a.Spec names.
 func containerOf(a *bucket.Access) (container, error) {
 	server, query, err := a.Endpoint()
 	if err != nil {
@@ -177,8 +177,8 @@ func containerOf(a *bucket.Access) (container, error) {
 	return at, nil
 }
 
-// accountOf returns the name of the account at u: its path if it has one, as
-// emulators have it, or the first label of the host.
+// accountOf returns the name of the account at u: the first element of its path if it has
+// one, as with emulators, or the first label of the host.
 func accountOf(u *url.URL) string {
 	if name := strings.Trim(u.Path, "/"); name != "" {
 		name, _, _ = strings.Cut(name, "/")
@@ -188,15 +188,16 @@ func accountOf(u *url.URL) string {
 	return name
 }
 
-// parameterForm is the form of names of parameters.
+// parameterForm matches names of parameters.
 var parameterForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
 
-// own are the parameters of requests, which are no part of a signature.
+// own are the query parameters of requests, which must not be in a shared access signature.
 var own = map[string]bool{"comp": true, "restype": true, "prefix": true, "marker": true, "maxresults": true, "include": true,
 	"delimiter": true, "snapshot": true, "versionid": true, "startfrom": true, "timeout": true, "showonly": true}
 
-// merge adds the shared access signature in query; what it has wins. It keeps
-// the signature out of texts. The error says nothing of what it found.
+// merge adds the shared access signature in query to c.query; its parameters replace
+// existing ones. It has the signature redacted in texts. The error contains no values of
+// the query.
 func (c *container) merge(query string, a *bucket.Access) error {
 	a.ConcealQuery(query)
 	more, err := url.ParseQuery(query)
@@ -218,7 +219,7 @@ func (c *container) merge(query string, a *bucket.Access) error {
 	return nil
 }
 
-// url returns the URL of the container, the signature included.
+// url returns the URL of the container, including the signature.
 func (c *container) url() string {
 	u := *c.server
 	u.Path = strings.TrimRight(u.Path, "/") + "/" + c.name
@@ -226,8 +227,8 @@ func (c *container) url() string {
 	return u.String()
 }
 
-// private reports whether no other machine can see what is sent to the account:
-// over TLS, or not leaving this machine.
+// private reports whether no other machine can read requests to the account: they use
+// TLS, or do not leave this machine.
 func (c *container) private() bool { return c.server.Scheme == "https" || c.near() }
 
 // near reports whether the account is on this machine.
@@ -236,12 +237,12 @@ func (c *container) near() bool {
 	return !c.proxied && (c.server.Hostname() == "localhost" || err == nil && ip.IsLoopback())
 }
 
-// ofAzure is the form of hosts of accounts that Microsoft and its partners run.
+// ofAzure matches hosts of accounts that Microsoft and its partners run.
 var ofAzure = regexp.MustCompile(`^[a-z0-9]{3,24}(?:-secondary)?\.(?:blob\.core\.(?:windows\.net|chinacloudapi\.cn|cloudapi\.de|usgovcloudapi\.net)|z[0-9]{1,2}\.blob\.storage\.azure\.net)$`)
 
-// vouched reports whether the account may be shown the identity of the machine,
-// which the author of the object need not have: a certificate that the system
-// trusts says that it is Azure's, or it is on this machine.
+// vouched reports whether tokens of the machine's identity may be sent to the account,
+// although the author of the object may not own that identity: the host is Azure's
+// and has a certificate that the system trusts, or the account is on this machine.
 func (c *container) vouched(a *bucket.Access) bool {
 	return c.near() || c.server.Scheme == "https" && a.Way.TLS == nil && ofAzure.MatchString(strings.ToLower(c.server.Hostname()))
 }
@@ -252,8 +253,8 @@ type driver struct {
 	access    *bucket.Access
 }
 
-// pageSize is how many blobs a page has: the model of the SDK takes 13.6 KB for
-// each, so it is less than the 5000 that the service allows.
+// pageSize is the number of blobs per page. The SDK uses 13.6 KB for each blob, so
+// pageSize is less than the 5000 that the service allows.
 const pageSize = 1000
 
 // List implements [bucket.Driver]: List Blobs, without a delimiter.
@@ -271,9 +272,9 @@ func (d *driver) List(ctx context.Context, prefix string) iter.Seq2[bucket.Objec
 				yield(bucket.Object{}, c.Failed(ctx, err))
 				return
 			}
-			for _, item := range page.Segment.BlobItems { // the guard has seen the segment
+			for _, item := range page.Segment.BlobItems { // the guard has checked that there is a segment
 				if item.Snapshot != nil && *item.Snapshot != "" || item.Deleted != nil && *item.Deleted || item.IsCurrentVersion != nil && !*item.IsCurrentVersion {
-					continue // it is not what the blob is now
+					continue // not the current version of the blob
 				}
 				object, err := objectOf(item)
 				if err = c.Failed(ctx, err); !yield(object, err) || err != nil {
@@ -284,8 +285,8 @@ func (d *driver) List(ctx context.Context, prefix string) iter.Seq2[bucket.Objec
 	}
 }
 
-// objectOf returns what is listed. A directory of a hierarchical namespace, and
-// a blob that stands for a directory, is a directory marker.
+// objectOf converts a listed blob. A directory of a hierarchical namespace, and
+// a blob that represents a directory, become directory markers.
 func objectOf(item *azcontainer.BlobItem) (o bucket.Object, err error) {
 	p := item.Properties
 	if item.Name == nil || *item.Name == "" || p == nil || p.ETag == nil || p.ContentLength == nil || *p.ContentLength < 0 {
@@ -313,20 +314,21 @@ func (d *driver) Open(ctx context.Context, o bucket.Object, offset int64) (io.Re
 	return answer.Body, c.Failed(ctx, err)
 }
 
-const maxPage = 16 << 20 // bytes: blobs with the longest names and metadata
+const maxPage = 16 << 20 // bytes; enough for blobs with the longest names and metadata
 
 var pages = bucket.XMLPage{Root: "EnumerationResults", Item: "Blob", Items: pageSize, Needs: "Blobs"}
 
-// encodedName is the name of a blob that has characters which XML has not.
+// encodedName matches the name of a blob with characters that are invalid in XML.
 var encodedName = regexp.MustCompile(`<Name Encoded="true">[^<]*`)
 
-// checkPage checks a page, and spells + in encoded names as the SDK reads it.
+// checkPage checks a page. It replaces + by %2B in encoded names, because the SDK would
+// decode + as a space.
 func checkPage(resp *http.Response, text []byte) ([]byte, error) {
 	text, err := pages.Check(resp, text)
 	return encodedName.ReplaceAllFunc(text, func(name []byte) []byte { return bytes.ReplaceAll(name, []byte("+"), []byte("%2B")) }), err
 }
 
-// hints say what to do about an answer, by its code.
+// hints tell the user what to do about a refusal, by its code.
 var hints = map[string]string{
 	"AccountIsDisabled":                  "enable the storage account",
 	"AuthenticationFailed":               "check the credentials, and the clock of this machine, and whether a shared access signature has expired",

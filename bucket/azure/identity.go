@@ -19,11 +19,11 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// scope is what tokens are for: storage accounts of every cloud.
+// scope is the scope of tokens: storage accounts of every cloud.
 const scope = "https://storage.azure.com/.default"
 
-// identify returns the tokens for at, nil when there is no identity, or what
-// at has is enough.
+// identify returns the tokens for at. It returns nil if there is no identity, or if
+// other credentials are used: a key, or the shared access signature of at.
 func identify(ctx context.Context, a *bucket.Access, at container, keys transport.Azure) (*bucket.Issued, error) {
 	switch {
 	case keys.Application != nil || keys.Managed != "":
@@ -50,11 +50,11 @@ func identify(ctx context.Context, a *bucket.Access, at container, keys transpor
 	return a.Identity(ctx, &url.URL{Scheme: "azblob", Host: at.server.Host, Path: "/" + at.name})
 }
 
-// An issuer issues tokens to what a Secret describes.
+// An issuer issues tokens to the application or managed identity of a Secret.
 type issuer struct {
 	keys   transport.Azure
 	access *bucket.Access
-	client *http.Client // to the authority, or to the service of the machine
+	client *http.Client // for the authority, or for the machine's token service
 }
 
 // newIssuer checks the certificate of an application; it makes no request.
@@ -66,7 +66,7 @@ func newIssuer(a *bucket.Access, keys transport.Azure) (*issuer, error) {
 	if keys.Application == nil {
 		way = transport.Config{DialTimeout: nearTimeout}
 	}
-	i := &issuer{keys: keys, access: a, client: a.Client(nil, way)} // it is shown no credentials of the bucket
+	i := &issuer{keys: keys, access: a, client: a.Client(nil, way)} // this client sends no credentials of the bucket
 	if keys.Application != nil {
 		i.client.Transport = private{i.client.Transport}
 	}
@@ -74,10 +74,11 @@ func newIssuer(a *bucket.Access, keys transport.Azure) (*issuer, error) {
 	return i, err
 }
 
-// nearTimeout is for a connection to a service of the machine, which is there or is not.
+// nearTimeout is the timeout for connecting to the machine's token service, which is local.
 const nearTimeout = 2 * time.Second
 
-// A private round tripper sends nothing without TLS: an authority may name another server for tokens.
+// A private round tripper refuses requests without TLS, because an authority may name
+// another server for tokens.
 type private struct{ http.RoundTripper }
 
 func (p private) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -87,7 +88,8 @@ func (p private) RoundTrip(req *http.Request) (*http.Response, error) {
 	return p.RoundTripper.RoundTrip(req)
 }
 
-// issue returns a new token. The SDK keeps tokens by credential, so that each time has its own.
+// issue returns a new token. It makes a new credential for each call, because the SDK
+// caches tokens in the credential.
 func (i *issuer) issue(ctx context.Context) (source.Credential, error) {
 	s := i.access.TokenService(ctx, i.client, "check the identity in the Secret, and authorityHost")
 	c, err := i.credential(s.Client())
@@ -102,7 +104,8 @@ func (i *issuer) issue(ctx context.Context) (source.Credential, error) {
 	return source.Credential{Token: t.Token, Expires: t.ExpiresOn}, nil
 }
 
-// credential returns what asks for tokens. The error shows no secrets.
+// credential returns the SDK's credential, which requests tokens through client. The error
+// contains no secrets.
 func (i *issuer) credential(client *http.Client) (c azcore.TokenCredential, err error) {
 	o := azcore.ClientOptions{Transport: client, Retry: policy.RetryOptions{MaxRetries: -1}, Telemetry: policy.TelemetryOptions{Disabled: true}, Cloud: cloud.AzurePublic}
 	if i.keys.Authority != nil {
@@ -111,7 +114,7 @@ func (i *issuer) credential(client *http.Client) (c azcore.TokenCredential, err 
 	own := i.keys.Authority != nil
 	switch app := i.keys.Application; {
 	case app == nil:
-		o.Retry = policy.RetryOptions{MaxRetries: 1, RetryDelay: time.Second} // the service of a machine asks for it
+		o.Retry = policy.RetryOptions{MaxRetries: 1, RetryDelay: time.Second} // the token service of a machine requires retries
 		c, err = azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{ClientOptions: o, ID: azidentity.ClientID(i.keys.Managed)})
 	case app.Secret != "":
 		c, err = azidentity.NewClientSecretCredential(app.Tenant, app.Client, app.Secret, &azidentity.ClientSecretCredentialOptions{ClientOptions: o, DisableInstanceDiscovery: own})

@@ -1,39 +1,38 @@
-// Package gcs reads buckets of Google Cloud Storage (provider gcp), and of what
-// speaks its JSON API (reference A10).
+// Package gcs reads buckets of Google Cloud Storage (provider gcp), and of other stores
+// that implement its JSON API (reference A10).
 //
 // # Endpoint
 //
-// spec.endpoint is HOST, HOST:PORT or a URL; /storage/v1/ is appended unless it
-// ends in that. Google's is storage.googleapis.com.
+// spec.endpoint is HOST, HOST:PORT or a URL; /storage/v1/ is appended unless it ends in
+// that. Google's is storage.googleapis.com.
 //
 // # Credentials
 //
-// The key serviceaccount of spec.secretRef is the JSON key of a service account
-// (type service_account). Files of other types name servers to ask and programs
-// to run, and are refused. The key is exchanged for an access token with the
-// scope devstorage.read_only at its token_uri (RFC 7523), which must be an https
-// URL; with spec.insecure it may be http on loopback. Whoever that is gets a
-// proof that is good for nothing else than asking there.
+// The key serviceaccount of spec.secretRef is the JSON key of a service account (type
+// service_account). Files of other types are refused, because they name servers to
+// contact and programs to run. The key is exchanged for an access token with the scope
+// devstorage.read_only at its token_uri (RFC 7523), which must be an https URL; with
+// spec.insecure it may be http on loopback. That server receives an assertion that is
+// valid only at that token_uri.
 //
-// Without spec.secretRef the identity of the program is used, towards hosts of
-// Google Cloud over TLS only. Where there is none, and for other endpoints,
-// requests are anonymous, which is enough for public buckets; spec.serviceAccountName
-// excludes that.
+// Without spec.secretRef the identity of the program is used, but only for hosts of
+// Google Cloud and over TLS. Without an identity, and for other endpoints, requests are
+// anonymous, which is enough for public buckets. If spec.serviceAccountName is set,
+// requests are never anonymous.
 //
-// Tokens are used for 80 % of their life. When the store refuses one, another
-// is asked for, once a request.
+// Tokens are used for 80 % of their lifetime. If the store refuses a token, the request
+// is retried once with a new one.
 //
 // # Objects
 //
-// An object is read with its generation as a precondition, in one request, and
-// as it is stored: objects with the content encoding gzip are not decompressed.
-// The answer has to be of that generation and of the size that was listed. At the
-// end of what is read from its beginning, reading fails unless it has the CRC-32C
-// that the store announces. The ETag is that of the listing, which changes with an object's
-// metadata as well.
+// An object is read with its generation as a precondition, in one request, and as it is
+// stored: objects with the content encoding gzip are not decompressed. The response
+// must have that generation and the listed size. An object that is read from its
+// beginning must match the CRC-32C that the store announces, or reading fails at its
+// end. The ETag is that of the listing, which also changes with the object's metadata.
 //
-// Neither credentials nor servers are looked for in the environment or at a
-// metadata server here, nothing is logged, and nothing is sent about this machine.
+// The driver takes neither credentials nor servers from the environment or a metadata
+// server, logs nothing, and sends no information about this machine.
 package gcs
 
 import (
@@ -82,12 +81,12 @@ func Connect(ctx context.Context, a *bucket.Access) (bucket.Driver, error) {
 		guard.Anonymous, d.next = "", &bucket.Bearer{Next: d.next, Tokens: tokens}
 	}
 	client.Transport = guard
-	sdk, err := storage.NewClient(ctx, option.WithHTTPClient(&client), option.WithoutAuthentication(), // the bearer has the credentials
+	sdk, err := storage.NewClient(ctx, option.WithHTTPClient(&client), option.WithoutAuthentication(), // bucket.Bearer adds the credentials
 		option.WithEndpoint(api(endpoint)), storage.WithJSONReads(), option.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return nil, bucket.Failed("InvalidProviderConfiguration", errors.New(a.Said(err.Error())))
 	}
-	sdk.SetRetry(storage.WithPolicy(storage.RetryNever)) // our client does that
+	sdk.SetRetry(storage.WithPolicy(storage.RetryNever)) // our client retries
 	d.bucket = sdk.Bucket(a.Spec.BucketName)
 	return d, nil
 }
@@ -101,7 +100,7 @@ func api(endpoint *url.URL) string {
 	return u.String() + "/"
 }
 
-const pageSize = 1000 // objects, the most that Cloud Storage sends
+const pageSize = 1000 // objects, the maximum of Cloud Storage
 
 // A driver reads one bucket.
 type driver struct {
@@ -151,8 +150,8 @@ func (d *driver) Open(ctx context.Context, o bucket.Object, offset int64) (io.Re
 	return &body{r, c, ctx}, nil
 }
 
-// A body is the content of an object. At its end the SDK compares it with the
-// checksum that the store announced.
+// A body is the content of an object. At its end the SDK verifies the checksum that the
+// store announced.
 type body struct {
 	io.ReadCloser
 	call *bucket.Call
@@ -168,11 +167,11 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-const maxPage = 8 << 20 // bytes of a page: 1000 names of 1024 bytes, each of them escaped, and more
+const maxPage = 8 << 20 // bytes of a page: 1000 names of 1024 escaped bytes, and more
 
 var errNoListing = errors.New("the answer is no listing: check spec.endpoint")
 
-// hints say what to do about an answer.
+// hints tell the user what to do about a refusal, by its status.
 var hints = map[string]string{
 	"401": "check that the service account and its key were not deleted",
 	"403": "grant the identity the role roles/storage.objectViewer on the bucket",
@@ -181,8 +180,8 @@ var hints = map[string]string{
 
 const anonymousHint = "the request was anonymous: set spec.secretRef to a Secret with serviceaccount, or run where there is an identity of Google Cloud"
 
-// send sends a request of the SDK. Of its header it sends the range. It asks for
-// pages with their kind, and for objects as they are stored.
+// send sends a request of the SDK. It replaces the header, except for Range. It requests
+// pages with the field kind, and objects as they are stored.
 func (d *driver) send(req *http.Request, c *bucket.Call) (*http.Response, error) {
 	part := req.Header.Get("Range")
 	req.Header = http.Header{"User-Agent": {"headgate"}}
@@ -200,12 +199,13 @@ func (d *driver) send(req *http.Request, c *bucket.Call) (*http.Response, error)
 	return d.next.RoundTrip(req)
 }
 
-// checkPage checks a page, and leaves what it checked to the SDK, which spends kilobytes on each item.
+// checkPage checks a page before the SDK decodes it, because the SDK allocates kilobytes
+// for each item. It returns a page with the checked fields only.
 func (d *driver) checkPage(_ *http.Response, text []byte) ([]byte, error) {
 	var page struct {
 		Kind  string                        `json:"kind"`
 		Next  string                        `json:"nextPageToken"`
-		Items [pageSize + 1]json.RawMessage `json:"items"` // further ones are not kept
+		Items [pageSize + 1]json.RawMessage `json:"items"` // json drops further items
 	}
 	if err := json.Unmarshal(text, &page); err != nil || page.Kind != "storage#objects" { // anything else would be an empty bucket
 		return nil, errNoListing
@@ -227,7 +227,7 @@ func (d *driver) checkPage(_ *http.Response, text []byte) ([]byte, error) {
 	return json.Marshal(map[string]any{"kind": page.Kind, "nextPageToken": page.Next, "items": checked})
 }
 
-// An item is an object as it is listed. Its numbers are texts.
+// An item is an object as it is listed. Its numbers are strings.
 type item struct {
 	Name       string `json:"name"`
 	ETag       string `json:"etag"`
@@ -235,12 +235,12 @@ type item struct {
 	Generation string `json:"generation"`
 }
 
-// checkObject reports why an answer is not what was asked for. The ETag changes
-// with the metadata as well, so it counts only where there is no generation.
+// checkObject returns an error if a response is not the requested object. The ETag also
+// changes with the metadata, so it is compared only if the response has no generation.
 func (d *driver) checkObject(resp *http.Response, c *bucket.Call) error {
 	same, o := *resp, *c.Object
 	same.Header = resp.Header.Clone()
-	resp.ContentLength = o.Size - c.Offset // the SDK logs what is longer
+	resp.ContentLength = o.Size - c.Offset // the SDK logs a warning if the response is longer
 	generation := resp.Header.Get("X-Goog-Generation")
 	stored, sent := resp.Header.Get("X-Goog-Stored-Content-Encoding"), cmp.Or(resp.Header.Get("Content-Encoding"), "identity")
 	switch {
@@ -256,13 +256,13 @@ func (d *driver) checkObject(resp *http.Response, c *bucket.Call) error {
 
 const (
 	scope      = "https://www.googleapis.com/auth/devstorage.read_only"
-	secretKey  = "serviceaccount" // where a Secret has the key of a service account
+	secretKey  = "serviceaccount" // key of a Secret that holds the key of a service account
 	maxKeyFile = 16 << 10         // bytes; it bounds the time that a signature takes
 	maxLife    = time.Hour        // of a token
 )
 
-// identify returns the tokens that the bucket is read with, nil when requests are
-// anonymous. Errors are *[source.StepError], and wrap [source.ErrInvalid] where
+// identify returns the tokens for reading the bucket, or nil if requests are
+// anonymous. Errors are *[source.StepError], and wrap [source.ErrInvalid] if
 // the spec is at fault.
 func identify(ctx context.Context, a *bucket.Access, endpoint *url.URL) (*bucket.Issued, error) {
 	host := strings.ToLower(endpoint.Hostname())
@@ -273,7 +273,7 @@ func identify(ctx context.Context, a *bucket.Access, endpoint *url.URL) (*bucket
 			return nil, bucket.Failed("AuthenticationFailed", fmt.Errorf("spec.secretRef: %w", &transport.SecretError{Secret: a.Secret.Name, Key: secretKey, Problem: err.Error()}))
 		}
 		return bucket.NewIssued(ctx, exchange(a, config, at, endpoint))
-	// The login decides which hosts of these domains it shows a token.
+	// The login decides to which hosts of these domains it issues a token.
 	case a.Spec.ServiceAccountName == "" && !strings.HasSuffix(host, ".googleapis.com") && !strings.HasSuffix(host, ".s3nsapis.fr"):
 		return nil, nil
 	case endpoint.Scheme != "https":
@@ -284,9 +284,9 @@ func identify(ctx context.Context, a *bucket.Access, endpoint *url.URL) (*bucket
 	return a.Identity(ctx, at)
 }
 
-// readKey reads the file that Google Cloud makes of the key of a service account,
-// and returns where it is exchanged. insecure allows a token service on loopback
-// without TLS. Errors show none of its values but the type.
+// readKey parses the JSON key file of a service account, and returns the configuration
+// and the URL of its token service. insecure allows a token service on loopback
+// without TLS. Errors contain no value of the file except its type.
 func readKey(text []byte, insecure bool) (*jwt.Config, *url.URL, error) {
 	var k struct {
 		Type     string `json:"type"`
@@ -303,7 +303,7 @@ func readKey(text []byte, insecure bool) (*jwt.Config, *url.URL, error) {
 		return nil, nil, fmt.Errorf("has %d bytes, at most %d are allowed", len(text), maxKeyFile)
 	case json.Unmarshal(text, &k) != nil: // the error would show values
 		return nil, nil, errors.New("is not JSON: it is the JSON key of a service account")
-	case k.Type != "service_account": // files of other types say what to ask or to run
+	case k.Type != "service_account": // files of other types name servers and programs
 		return nil, nil, fmt.Errorf("has the type %.40q: only service_account is accepted; without secretRef the identity of this program is used", k.Type)
 	case k.Email == "":
 		return nil, nil, errors.New("has no client_email: download the key again")
@@ -321,8 +321,8 @@ func loopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
-// exchange returns what asks the token service at a URL for a token (RFC 7523
-// section 2.1). Errors are *[source.StepError] with the reason AuthenticationFailed.
+// exchange returns a function that requests a token from the token service at the URL at
+// (RFC 7523 section 2.1). Its errors are *[source.StepError] with the reason AuthenticationFailed.
 func exchange(a *bucket.Access, config *jwt.Config, at, endpoint *url.URL) func(context.Context) (source.Credential, error) {
 	way := a.Way
 	if way.TLS != nil && !transport.SameOrigin(at, endpoint) { // the client certificate is for the endpoint

@@ -1,37 +1,40 @@
-// Package s3 reads buckets of AWS and of other stores that speak the protocol
-// of S3 (providers aws and generic) (reference A10).
+// Package s3 reads buckets of AWS and of other stores that speak the protocol of S3
+// (providers aws and generic) (reference A10).
 //
 // # Requests
 //
-// minio-go makes two: ListObjectsV2, 1000 keys a page, and GetObject with If-Match.
-// They are sent to where the bucket is, and answers are checked first.
-// Neither the region nor the existence of the bucket is asked for, and redirects
-// are not followed. Requests are signed with AWS4-HMAC-SHA256, or not at all.
+// minio-go makes two kinds of requests: ListObjectsV2 with 1000 keys per page, and
+// GetObject with If-Match. The driver sends them to the URL of the bucket, and checks
+// responses before minio-go reads them. It does not query the region or the existence
+// of the bucket, and follows no redirects. Requests are signed with AWS4-HMAC-SHA256
+// or, for anonymous access, not at all.
 //
-//   - The region is spec.region, or what the host of AWS's endpoint says, or
-//     us-east-1. A store that answers with another one is asked again there, once
-//     for a request; with AWS that is another host.
-//   - The bucket is in the path. At AWS, Google and Alibaba Cloud it is in the
-//     host, when its name can be.
-//   - s3.amazonaws.com with a region is the host of that region.
+//   - The region is spec.region, or the one in the host of an AWS endpoint, or
+//     us-east-1. If the store answers with another region, the request is retried once
+//     with that region; with AWS that is another host.
+//   - The bucket is in the path. With AWS, Google and Alibaba Cloud it is in the host
+//     if its name allows that.
+//   - s3.amazonaws.com is replaced by the host of the region, unless that is us-east-1.
 //
 // # Keys
 //
-//   - spec.secretRef: accesskey and secretkey. It comes before all others.
-//   - spec.sts with provider ldap or webidentity: what the token service issues
-//     for username and password, or for token, of spec.sts.secretRef. It is reached
-//     over TLS unless it is on this machine or spec.insecure is set.
-//   - provider aws: those of this program, see package source/login/aws, which gives them
-//     to AWS alone. They go in the clear to this machine at most.
-//   - else none.
+// The first of these is used:
 //
-// Keys that were issued are used for four fifths of their life. A store that
-// says they are not valid any more is asked again with new ones, once.
+//   - spec.secretRef: accesskey and secretkey.
+//   - spec.sts with provider ldap or webidentity: the keys that the token service
+//     issues for username and password, or for token, of spec.sts.secretRef. It is
+//     contacted over TLS unless it is on this machine or spec.insecure is set.
+//   - provider aws: the keys of this program, see package source/login/aws, which
+//     issues them for AWS only. Requests with them use TLS, except to this machine.
+//   - No keys: requests are anonymous.
+//
+// Issued keys are used for four fifths of their lifetime. If the store reports that
+// they are no longer valid, the request is retried once with new keys.
 //
 // # Limits
 //
-// A page has at most 8 MiB, the answer of a token service 1 MiB. Buckets whose
-// names AWS reserves for directories (S3 Express) are refused.
+// A page has at most 8 MiB, the answer of a token service 1 MiB. Buckets whose names
+// AWS reserves for directories (S3 Express) are refused.
 package s3
 
 import (
@@ -61,8 +64,8 @@ type driver struct {
 	endpoint *url.URL
 	fixed    source.Credential         // keys: Username, Password and Token; empty for none
 	issued   *bucket.Issued            // in place of fixed, may be nil
-	client   *minio.Core               // builds requests and decodes answers; its server is a stand-in
-	at       atomic.Pointer[bucketURL] // moves on when a store names another region
+	client   *minio.Core               // builds requests and decodes responses; its server name is a placeholder
+	at       atomic.Pointer[bucketURL] // replaced when the store names another region
 }
 
 var _ bucket.Driver = (*driver)(nil)
@@ -90,7 +93,7 @@ func Connect(ctx context.Context, a *bucket.Access) (bucket.Driver, error) {
 	return d, err
 }
 
-// check refuses names that no store has, and which would change what a request is for.
+// check refuses invalid names of buckets and regions, which could change the meaning of a request.
 func check(spec *source.BucketSpec) error {
 	if err := s3utils.CheckValidBucketName(spec.BucketName); err != nil {
 		return fmt.Errorf("%w: spec.bucketName is no name of a bucket: it has 3 to 63 letters, digits, dots and hyphens", source.ErrInvalid)
@@ -107,24 +110,25 @@ func check(spec *source.BucketSpec) error {
 const defaultRegion = "us-east-1"
 
 var (
-	// regionForm is what may stand in the scope of a signature.
+	// regionForm matches regions that are valid in the scope of a signature.
 	regionForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
-	// awsRegion is what may stand in a host of AWS.
+	// awsRegion matches regions that are valid in a host of AWS.
 	awsRegion = regexp.MustCompile(`^[a-z]{2,4}(-[a-z]+){1,3}-[0-9]{1,2}$`)
-	// awsHost is an endpoint of AWS: what comes before the region, and behind it.
+	// awsHost matches an endpoint of AWS: the part before the region, the region, and the rest.
 	awsHost = regexp.MustCompile(`^(s3(?:-fips)?(?:\.dualstack)?[.-])([a-z]{2,4}(?:-[a-z]+){1,3}-[0-9]{1,2})(\.amazonaws\.com(?:\.cn)?)$`)
 )
 
-// A bucketURL is where a bucket is.
+// A bucketURL is the location of a bucket.
 type bucketURL struct {
 	base   *url.URL // scheme and host
 	server string   // the host without the bucket
-	path   string   // what comes before keys: / or /BUCKET/
-	region string   // that requests are signed for
+	path   string   // prefix of keys in the path: / or /BUCKET/
+	region string   // region that requests are signed for
 	client *http.Client
 }
 
-// locate returns where the bucket is in a region, to which it moved from before, nil for none.
+// locate returns the location of the bucket in a region. It reuses the client of before,
+// which may be nil, if the server is the same.
 func (d *driver) locate(region string, before *bucketURL) *bucketURL {
 	at := locate(d.endpoint, d.access.Spec.BucketName, region)
 	if before != nil && *at.base == *before.base {
@@ -135,7 +139,7 @@ func (d *driver) locate(region string, before *bucketURL) *bucketURL {
 	return at
 }
 
-// regionOf returns the region that a bucket is looked for in.
+// regionOf returns the region of the first request: region, or that of the endpoint, or the default.
 func regionOf(endpoint *url.URL, region string) string {
 	return cmp.Or(region, s3utils.GetRegionFromURL(url.URL{Scheme: endpoint.Scheme, Host: hostOf(endpoint)}), defaultRegion)
 }
@@ -149,14 +153,14 @@ func locate(endpoint *url.URL, bucket, region string) *bucketURL {
 	return at
 }
 
-// hostOf returns the host of u without the port of its scheme, which some
-// servers leave out of signatures.
+// hostOf returns the host of u in lower case, without the default port of its scheme,
+// which some servers leave out of signatures.
 func hostOf(u *url.URL) string {
 	host := strings.TrimSuffix(u.Host, map[string]string{"http": ":80", "https": ":443"}[u.Scheme])
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// hostIn returns the host of AWS for a region; any other host stays as it is.
+// hostIn returns the host of AWS for a region. It returns other hosts unchanged.
 func hostIn(host, region string) string {
 	if !awsRegion.MatchString(region) {
 		return host
@@ -175,7 +179,7 @@ func invalid(reason, text string) error {
 	return bucket.Failed(reason, fmt.Errorf("%w: %s", source.ErrInvalid, text))
 }
 
-// authenticate finds the keys of the driver. Errors are *[source.StepError].
+// authenticate sets the keys of the driver. Errors are *[source.StepError].
 func (d *driver) authenticate(ctx context.Context) (err error) {
 	a, sts := d.access, d.access.Spec.STS
 	if a.Spec.SecretRef != nil {
@@ -205,7 +209,8 @@ func (d *driver) authenticate(ctx context.Context) (err error) {
 	return err
 }
 
-// ownIdentity has keys issued to the identity of this program, by the service of spec.sts if there is one.
+// ownIdentity returns keys issued to the identity of this program, by the service of
+// spec.sts if there is one.
 func (d *driver) ownIdentity(ctx context.Context) (source.Credential, error) {
 	spec := d.access.Spec
 	u := &url.URL{Scheme: "s3", Host: d.at.Load().server, Path: "/" + spec.BucketName}
@@ -219,7 +224,7 @@ func (d *driver) ownIdentity(ctx context.Context) (source.Credential, error) {
 	return issued, err
 }
 
-// exchangeKeys has keys issued by the token service of spec.sts.
+// exchangeKeys returns a function that gets keys from the token service of spec.sts.
 func (d *driver) exchangeKeys(service *url.URL) (func(context.Context) (source.Credential, error), error) {
 	a, sts := d.access, d.access.Spec.STS
 	switch {

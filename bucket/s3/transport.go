@@ -18,15 +18,16 @@ import (
 )
 
 const (
-	pageSize = 1000                                                               // keys; no store gives more
-	maxPage  = 8 << 20                                                            // bytes of a page: 1000 keys of 1024 bytes, each of them escaped, and as much again
+	pageSize = 1000                                                               // keys, the maximum of all stores
+	maxPage  = 8 << 20                                                            // bytes of a page: 1000 keys of 1024 escaped bytes, and as much again
 	emptySum = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" // SHA-256 of nothing
 )
 
-// pages are the answers to ListObjectsV2.
+// pages describes the responses to ListObjectsV2.
 var pages = bucket.XMLPage{Root: "ListBucketResult", Item: "Contents", Items: pageSize, Each: []string{"Key", "Size"}, Needs: "IsTruncated"}
 
-// explain returns the error of minio-go without its text, which shows values.
+// explain replaces an error of minio-go by one without its text, which may contain secret
+// values. It returns nil for nil.
 func explain(err error) error {
 	if refused, _ := errors.AsType[minio.ErrorResponse](err); refused.Code == minio.NotImplemented {
 		return errors.New("there are more objects, says the store, but not how to ask for them: it lacks ListObjectsV2")
@@ -50,7 +51,7 @@ func (d *driver) List(ctx context.Context, prefix string) iter.Seq2[bucket.Objec
 				return
 			}
 		}
-		if ctx.Err() != nil { // which ends the listing without an error
+		if ctx.Err() != nil { // minio-go then ends the listing without an error
 			yield(bucket.Object{}, c.Failed(ctx, ctx.Err()))
 		}
 	}
@@ -62,16 +63,17 @@ func (d *driver) Open(ctx context.Context, o bucket.Object, offset int64) (io.Re
 	options.Set("If-Match", `"`+o.ETag+`"`)
 	switch {
 	case offset > 0 && offset == o.Size:
-		return http.NoBody, nil // no range is empty
+		return http.NoBody, nil // a range cannot be empty
 	case offset > 0:
 		options.Set("Range", fmt.Sprintf("bytes=%d-", offset))
 	}
 	requests, c := d.access.Reading(ctx, o, offset)
-	body, _, _, err := d.client.GetObject(requests, d.access.Spec.BucketName, "object", options) // a stand-in: it refuses blank keys
+	body, _, _, err := d.client.GetObject(requests, d.access.Spec.BucketName, "object", options) // a placeholder, because minio-go refuses blank keys
 	return body, c.Failed(ctx, explain(err))
 }
 
-// begin makes sure that the content of resp is what was asked for.
+// begin checks that resp is the requested object. If the store ignored the range, it skips
+// the bytes before the offset.
 func (d *driver) begin(resp *http.Response, c *bucket.Call) error {
 	from := c.Offset
 	if resp.StatusCode == http.StatusOK {
@@ -83,14 +85,14 @@ func (d *driver) begin(resp *http.Response, c *bucket.Call) error {
 	if _, err := io.CopyN(io.Discard, resp.Body, c.Offset-from); err != nil {
 		return fmt.Errorf("the answer breaks off: %w", err)
 	}
-	// minio-go would refuse objects with other headers that it cannot parse.
+	// minio-go refuses objects with headers that it cannot parse.
 	resp.Header = http.Header{"Etag": resp.Header["Etag"], "Last-Modified": {"Thu, 01 Jan 1970 00:00:00 GMT"}}
 	return nil
 }
 
-// send sends what minio-go asks for to where the bucket is, signed, and returns the
-// answer when that is a success. A request that is refused is sent again, once for
-// each reason that can be removed: the bucket is in another region, or the keys are outdated.
+// send sends a request of minio-go, signed, to the location of the bucket, and returns the
+// response if its status is a success. It retries a refused request at most once for each
+// of two reasons: the bucket is in another region, or the keys are outdated.
 func (d *driver) send(made *http.Request, c *bucket.Call) (*http.Response, error) {
 	ctx := made.Context()
 	var refused *source.Credential
@@ -126,7 +128,7 @@ func (d *driver) send(made *http.Request, c *bucket.Call) (*http.Response, error
 	}
 }
 
-// proofs returns what an answer to req must not show.
+// proofs returns the secret values of req, which a response may repeat.
 func proofs(req *http.Request) []string {
 	secrets := []string{req.Header.Get("X-Amz-Security-Token")}
 	for part := range strings.FieldsFuncSeq(req.Header.Get("Authorization"), func(r rune) bool { return r == ' ' || r == ',' }) {
@@ -137,7 +139,8 @@ func proofs(req *http.Request) []string {
 	return secrets
 }
 
-// request returns the request that minio-go made for o, nil for a page, as it is sent to a bucket, signed with keys.
+// request converts a request of minio-go for o, or for a page if o is nil, into a request
+// to the bucket, and signs it with keys.
 func (at *bucketURL) request(made *http.Request, o *bucket.Object, keys *source.Credential) *http.Request {
 	req := made.Clone(made.Context())
 	req.Host, req.URL.Scheme, req.URL.Host, req.URL.Path = "", at.base.Scheme, at.base.Host, at.path
@@ -146,7 +149,7 @@ func (at *bucketURL) request(made *http.Request, o *bucket.Object, keys *source.
 	}
 	req.URL.RawPath = s3utils.EncodePath(req.URL.Path)
 	values := req.URL.Query()
-	values.Del("delimiter") // which some stores take for one even if it is empty
+	values.Del("delimiter") // some stores do not ignore an empty delimiter
 	req.URL.RawQuery = strings.ReplaceAll(values.Encode(), "+", "%20")
 	if keys.Username == "" {
 		return req
@@ -155,11 +158,11 @@ func (at *bucketURL) request(made *http.Request, o *bucket.Object, keys *source.
 	return signer.SignV4(*req, keys.Username, keys.Password, keys.Token, at.region)
 }
 
-// outdated are the reasons why keys that were good are not any more.
+// outdated are the error codes for keys that are no longer valid.
 var outdated = map[string]bool{"ExpiredToken": true, "ExpiredTokenException": true, "TokenRefreshRequired": true, "InvalidToken": true, "InvalidTokenId": true,
 	"InvalidAccessKeyId": true, "InvalidClientTokenId": true}
 
-// hints say what to do about a refusal, by its code or status.
+// hints tell the user what to do about a refusal, by its code or status.
 var hints = map[string]string{
 	"NoSuchBucket":                 "check spec.bucketName, and that spec.endpoint and spec.region are where it is",
 	"301":                          "set spec.endpoint and spec.region to where the bucket is",

@@ -1,49 +1,48 @@
 // Package cosign verifies signatures that cosign made, as an [oci.Technology]
 // (specification, "OCIRepositoryVerification"; reference A11).
 //
-// # Whose signatures count
+// # Trusted signers
 //
-// With spec.verify.secretRef, those by a key in an entry of the Secret whose
-// name ends in .pub; any of them may have signed. A key is ECDSA on P-256,
-// P-384 or P-521, Ed25519, or RSA of 2048 to 8192 bits, in one PEM block. An
-// entry that cannot be read is an error even if another key fits: otherwise it would be
-// found out on the day the other key is retired. Nothing but the registry is
-// asked, and spec.verify.matchOIDCIdentity is not looked at.
+// With spec.verify.secretRef, a signature is trusted if it was made with any of the
+// keys in the entries of the Secret whose name ends in .pub. A key is ECDSA on P-256,
+// P-384 or P-521, Ed25519, or RSA of 2048 to 8192 bits, in one PEM block. An invalid
+// entry is an error even if another key matches, so that the defect is noticed before
+// the other key is retired. No server except the registry is contacted, and
+// spec.verify.matchOIDCIdentity is ignored.
 //
-// Without it, those by a certificate of Fulcio for an identity that an entry
-// of spec.verify.matchOIDCIdentity matches, in issuer and subject. Both are
-// regular expressions of package [regexp], which match anywhere in the value
-// unless ^ and $ anchor them. The certificate must bear a timestamp of a
-// certificate transparency log, the signature must be in Rekor, and its time,
-// by Rekor or a timestamp authority, must be within the life of the
-// certificate. The entry in Rekor must be that of this signature: same digest,
-// same signature, same certificate. A key that comes with a signature never
-// counts. The trusted root is the entry trusted_root.json of the Secret of
-// spec.verify.trustedRootSecretRef, or else by the TUF repository of [Config].
+// Without it, a signature is trusted if it has a certificate of Fulcio for an identity
+// whose issuer and subject match an entry of spec.verify.matchOIDCIdentity. Both are
+// regular expressions of package [regexp], which match anywhere in the value unless ^
+// and $ anchor them. The certificate must have a timestamp of a certificate
+// transparency log, the signature must be in Rekor, and its time, by Rekor or a
+// timestamp authority, must be within the validity of the certificate. The entry in
+// Rekor must have the same digest, signature and certificate as the signature. A public
+// key that comes with a signature is never trusted. The trusted root is the entry
+// trusted_root.json of the Secret of spec.verify.trustedRootSecretRef, or else that of
+// the TUF repository of [Config].
 //
-// # What a signature is
+// # Signature formats
 //
-// First come the bundles that refer to the subject (cosign 3): a DSSE envelope
-// with an in-toto statement of the predicate https://sigstore.dev/cosign/sign/v1
-// about the subject's digest. Attestations of other predicates are no
-// signatures. Then come the layers of the tag
-// sha256-HEX.sig (cosign 1 and 2): a payload with the digest of the subject,
-// its signature in an annotation, and there, for a keyless one, certificate,
-// entry in Rekor and RFC 3161 timestamp. Rekor is never asked for an entry that
-// does not come with the signature.
+// First, the bundles that refer to the subject are checked (cosign 3): a DSSE envelope
+// with an in-toto statement of the predicate https://sigstore.dev/cosign/sign/v1 about
+// the subject's digest. Attestations with other predicates are not signatures. Then the
+// layers of the tag sha256-HEX.sig are checked (cosign 1 and 2): a payload with the
+// digest of the subject, with its signature in an annotation. A keyless signature also
+// has annotations for the certificate, the entry in Rekor and the RFC 3161 timestamp.
+// Rekor is never queried for an entry that does not come with the signature.
 //
-// The first signature that holds decides. When none does, the error says of
-// each what is wrong with it. What the registry refuses to hand out is an error
-// of its own, never "not signed", unless another signature holds.
+// The first valid signature is sufficient. If there is none, the error describes the
+// defect of each signature. If the registry does not return a signature, that is an
+// error of its own, never "not signed", unless another signature is valid.
 //
 // # Limits
 //
-// At most 32 signatures of each of the two formats are tried, after looking at no
-// more than 256 manifests that refer to the subject. A bundle has at most 1 MiB,
-// a payload, a timestamp and the body of an entry in Rekor 64 KiB each, a
-// manifest 4 MiB. A timestamp is DER (RFC 3161), nested at most 32 deep. RSA
-// keys that come with a signature or are in a trusted root have at most 8192
-// bits. A Secret holds at most 64 keys.
+// At most 32 signatures of each of the two formats are checked, among at most 256
+// manifests that refer to the subject. A bundle has at most 1 MiB, a payload, a
+// timestamp and the body of an entry in Rekor 64 KiB each, a manifest 4 MiB. A
+// timestamp is DER (RFC 3161), nested at most 32 levels deep. RSA keys that come with a
+// signature or are in a trusted root have at most 8192 bits. A Secret contains at most
+// 64 keys.
 package cosign
 
 import (
@@ -73,17 +72,18 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A Config says where the trusted root of keyless signatures comes from. The zero value is Sigstore's public good instance.
+// A Config configures the trusted root of keyless signatures. The zero value is Sigstore's
+// public good instance.
 type Config struct {
 	Mirror string           // URL of a TUF repository with a target trusted_root.json, "" for that of the public good instance
-	Anchor []byte           // the root.json that Mirror is trusted by, nil for that of the public good instance
-	Cache  string           // a directory that keeps for a day what Mirror said; "" keeps it in memory and writes nothing
+	Anchor []byte           // the root.json that verifies Mirror, nil for that of the public good instance
+	Cache  string           // a directory that caches files of Mirror for a day; "" caches them in memory only
 	Now    func() time.Time // nil for time.Now
 }
 
-// New returns the technology cosign. What the TUF repository says is shared by
-// all its verifiers. It is asked for at the first keyless verification, when a
-// day has passed, and when no signature holds, for that not twice in a minute.
+// New returns the technology cosign. All its verifiers share the trusted root of the TUF
+// repository. They fetch it at the first keyless verification, again after a
+// day, and if no signature is valid, but for that reason at most once a minute.
 func New(c Config) oci.Technology {
 	if c.Mirror == "" {
 		c.Mirror = tuf.DefaultMirror
@@ -111,18 +111,18 @@ func New(c Config) oci.Technology {
 // A verifier implements [oci.Verifier]. It is safe for concurrent use.
 type verifier struct {
 	repo *oci.Repository
-	keys []key // that are trusted; nil: the identities are
+	keys []key // trusted keys; nil: identities are trusted
 
 	identities []verify.PolicyOption
-	given      judge  // by the trusted root of a Secret; nil: shared has it
+	given      judge  // uses the trusted root of a Secret; nil: shared is used
 	shared     *roots // of all verifiers
 }
 
-// A judge returns the signer of a signature, for messages. Errors are refusals.
+// A judge checks a signature and returns its signer, for messages. Errors are refusals.
 type judge func(*signature) (string, error)
 
-// Verify implements [oci.Verifier]. Errors wrap [source.ErrVerification] when
-// there is no signature or none that holds; those of the registry and of the
+// Verify implements [oci.Verifier]. Errors wrap [source.ErrVerification] if
+// there is no valid signature; errors of the registry and of the
 // TUF repository do not.
 func (v *verifier) Verify(ctx context.Context, subject ocispec.Descriptor) (source.Verification, error) {
 	if err := subject.Digest.Validate(); err != nil {
@@ -148,34 +148,35 @@ func (v *verifier) Verify(ctx context.Context, subject ocispec.Descriptor) (sour
 	}, nil
 }
 
-// A signature is one that was read, of either format.
+// A signature is a decoded signature of either format.
 type signature struct {
-	payload []byte                            // what the signer says
-	message []byte                            // what was signed: payload, or an encoding of it
-	made    []byte                            // the signature proper
+	payload []byte                            // the statement of the signer
+	message []byte                            // the signed bytes: payload, or an encoding of it
+	made    []byte                            // the bytes of the signature
 	keyless bool                              // it came with a certificate
-	claim   func([]byte, digest.Digest) error // whether a payload says that a digest is signed; errors are refusals
+	claim   func([]byte, digest.Digest) error // checks that a payload is about a digest; errors are refusals
 
-	// What keyless verification wants: the whole with what else it came with,
-	// and what it must be about. Errors are what is wrong with it.
+	// Input of keyless verification: the signature with its certificate, log entries and
+	// timestamps, and the artifact that it must be about. An error of entity describes a
+	// defect of the signature.
 	entity func() (*entity, error)
 	policy verify.ArtifactPolicyOption
 }
 
-// errOther is what refers to a subject and is no signature.
+// errOther marks a manifest that refers to a subject but is not a signature.
 var errOther = errors.New("no signature")
 
-// found is what may be a signature, as far as it could be read.
+// found is a possible signature, or the error of reading it.
 type found struct {
 	place string // for messages
 	*signature
 	err error
 }
 
-// attempt returns the signer of the first signature of subject that holds.
+// attempt returns the signer of the first valid signature of subject.
 func (v *verifier) attempt(ctx context.Context, j judge, subject ocispec.Descriptor) (string, error) {
 	t := attempt.Failures{Subject: v.repo.Name() + "@" + subject.Digest.String(), Unsigned: "is not signed: sign it with cosign sign"}
-	others := 0 // manifests that refer to the subject and are no signatures
+	others := 0 // manifests that refer to the subject but are not signatures
 	for _, list := range []iter.Seq[found]{v.bundles(ctx, subject), v.layers(ctx, subject)} {
 		for s := range list {
 			var signer string
@@ -215,16 +216,16 @@ func (v *verifier) manifest(ctx context.Context, d ocispec.Descriptor) (m ocispe
 
 const (
 	bundleType     = "application/vnd.dev.sigstore.bundle.v0.3+json"
-	bundleTypes    = "application/vnd.dev.sigstore.bundle" // how the types of all versions begin
-	predicateKey   = "dev.sigstore.bundle.predicateType"   // the annotation of a manifest that says what its bundle is about
+	bundleTypes    = "application/vnd.dev.sigstore.bundle" // prefix of the types of all versions
+	predicateKey   = "dev.sigstore.bundle.predicateType"   // annotation of a manifest with the predicate of its bundle
 	signPredicate  = "https://sigstore.dev/cosign/sign/v1"
-	statementTypes = "https://in-toto.io/Statement/" // how the types of all versions begin
+	statementTypes = "https://in-toto.io/Statement/" // prefix of the types of all versions
 	envelopeType   = "application/vnd.in-toto+json"
 )
 
-// bundles lists the bundles that refer to subject. What a list says of their
-// type is looked at here: in the tag that stands in for the list of a registry,
-// cosign 2 puts the type of the empty config.
+// bundles lists the bundles that refer to subject. It requests all referrers and filters
+// them by type itself, because cosign 2 writes the type of the empty config into the index
+// of the referrers tag.
 func (v *verifier) bundles(ctx context.Context, subject ocispec.Descriptor) iter.Seq[found] {
 	return func(yield func(found) bool) {
 		seen, tried := 0, 0
@@ -250,12 +251,12 @@ func (v *verifier) bundles(ctx context.Context, subject ocispec.Descriptor) iter
 	}
 }
 
-// likely reports whether something may be a bundle by what a list says of its type.
+// likely reports whether a referrer may be a bundle, by the type in the list.
 func likely(artifactType string) bool {
 	return artifactType == "" || artifactType == ocispec.MediaTypeEmptyJSON || strings.HasPrefix(artifactType, bundleTypes)
 }
 
-// referrer reads what may be a bundle; errOther if it does not claim to be a signature.
+// referrer reads a possible bundle. The error is errOther if it is not a signature.
 func (v *verifier) referrer(ctx context.Context, d, subject ocispec.Descriptor) (*signature, error) {
 	if err := other(d.Annotations); err != nil {
 		return nil, err
@@ -280,8 +281,8 @@ func (v *verifier) referrer(ctx context.Context, d, subject ocispec.Descriptor) 
 	return decodeBundle(data, subject.Digest)
 }
 
-// other returns [errOther] when the annotations of a bundle say that it is no
-// signature. They are not signed: what they leave is looked at.
+// other returns [errOther] if the annotations of a bundle say that it is not a
+// signature. Annotations are not signed, so the bundle is checked if they do not.
 func other(annotations map[string]string) error {
 	if p := annotations[predicateKey]; p != "" && p != signPredicate {
 		return errOther
@@ -319,13 +320,13 @@ func decodeBundle(data []byte, subject digest.Digest) (*signature, error) {
 	}, nil
 }
 
-// An entity is a bundle as sigstore-go wants it. It implements [verify.SignedEntity].
+// An entity is a bundle with the certificates of issuers. It implements [verify.SignedEntity].
 type entity struct {
 	*bundle.Bundle
-	issuers []*x509.Certificate // between the certificate of the bundle and the root
+	issuers []*x509.Certificate // intermediate certificates
 }
 
-// newEntity returns the entity of a bundle that is not too heavy.
+// newEntity returns the entity of a bundle. It fails if the bundle exceeds a limit.
 func newEntity(b *protobundle.Bundle, issuers []*x509.Certificate) (*entity, error) {
 	if err := lightBundle(b); err != nil {
 		return nil, err
@@ -334,9 +335,9 @@ func newEntity(b *protobundle.Bundle, issuers []*x509.Certificate) (*entity, err
 	return &entity{all, issuers}, err
 }
 
-// Version hides the version: the signature must be over the hash that goes with the key.
-// For versions that sigstore-go knows, it would try SHA-256 with any key, and say so on
-// standard error.
+// Version returns no version, so that only the hash of the key's algorithm is accepted.
+// For versions that sigstore-go knows, it would also try SHA-256 with any key, and
+// print a warning to standard error.
 func (*entity) Version() (string, error) { return "", nil }
 
 // VerificationContent implements [verify.SignedEntity].
@@ -345,7 +346,7 @@ func (e *entity) VerificationContent() (verify.VerificationContent, error) {
 	return chained{c, e.issuers}, err
 }
 
-// chained is a certificate that comes with those of its issuers.
+// chained is a certificate with its intermediate certificates.
 type chained struct {
 	verify.VerificationContent
 	issuers []*x509.Certificate
@@ -353,7 +354,7 @@ type chained struct {
 
 func (c chained) Intermediates() []*x509.Certificate { return c.issuers }
 
-// statement checks that payload is an in-toto statement that subject is signed.
+// statement checks that payload is an in-toto statement about the signing of subject.
 func statement(payload []byte, subject digest.Digest) error {
 	var s struct {
 		Type      string `json:"_type"`

@@ -43,7 +43,8 @@ func (v *verifier) readIdentities(t oci.Trust) error {
 	return err
 }
 
-// keyless returns the signer of the first signature of subject that holds by the shared trusted root.
+// keyless returns the signer of the first signature of subject that is valid with the shared
+// trusted root. If none is valid, it tries again if there is a newer root.
 func (v *verifier) keyless(ctx context.Context, subject ocispec.Descriptor) (signer string, err error) {
 	for used := (*root.TrustedRoot)(nil); ; {
 		material, failed := v.shared.current(ctx, v.repo.Web(), used)
@@ -80,7 +81,7 @@ func givenRoot(s oci.Secret) (*root.TrustedRoot, error) {
 	return material, nil
 }
 
-// demands are what a keyless signature must come with.
+// demands are the requirements for a keyless signature.
 var demands = []verify.VerifierOption{
 	verify.WithSignedCertificateTimestamps(1),
 	verify.WithTransparencyLog(1),
@@ -88,7 +89,7 @@ var demands = []verify.VerifierOption{
 	verify.WithoutStatementPredicate(),
 }
 
-// judge returns who trusts v.identities by the authorities and logs of material.
+// judge returns the judge that trusts v.identities and the authorities and logs of material.
 func (v *verifier) judge(material root.TrustedMaterial) (judge, error) {
 	by, err := verify.NewVerifier(material, demands...)
 	if err != nil {
@@ -115,7 +116,7 @@ func name(c certificate.Summary) string {
 	return fmt.Sprintf("%.200s (%.200s)", c.SubjectAlternativeName, c.Issuer)
 }
 
-// claimed returns the identity in the certificate of a signature.
+// claimed returns the identity in the certificate of a signature, which need not be trusted.
 func claimed(entity verify.SignedEntity) string {
 	content, err := entity.VerificationContent()
 	if err != nil || content.Certificate() == nil {
@@ -128,7 +129,7 @@ func claimed(entity verify.SignedEntity) string {
 	return name(c)
 }
 
-// means says in our words what sigstore-go says when a signature does not hold.
+// means maps parts of sigstore-go's error texts to our texts.
 var means = []struct{ says, text string }{
 	{"not enough verified log entries", "it comes with no entry of a trusted log"},
 	{"integrated time outside certificate validity", "it was logged when its certificate was not valid yet, or no longer"},
@@ -138,7 +139,7 @@ var means = []struct{ says, text string }{
 	{"digest does not match any digest in statement", "it is the signature of something else"},
 }
 
-// explain returns what err says of a signature.
+// explain rewrites an error of sigstore-go about a signature for messages.
 func explain(err error, entity verify.SignedEntity) error {
 	var stranger *verify.ErrNoMatchingCertificateIdentity
 	if errors.As(err, &stranger) {

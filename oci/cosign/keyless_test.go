@@ -38,28 +38,27 @@ const (
 	issuer   = "https://accounts.example.org"
 )
 
-// A recipe says how a keyless signature is to be made. The rows of the tables
-// change one thing each.
+// A recipe describes a keyless signature to make. Each row of the tables changes one thing.
 type recipe struct {
 	by       *sigstore // issues certificate and timestamp
-	ctlog    *log      // nil: the certificate is in none
+	ctlog    *log      // nil: the certificate is in no log
 	rekor    *log
 	identity string
 	issuer   string
 	curve    elliptic.Curve
-	since    time.Time // the certificate is valid for ten minutes from then
+	since    time.Time // start of the certificate's validity of ten minutes
 	logged   time.Time
-	stamped  bool                                                            // now
-	tiled    bool                                                            // in the second version of Rekor
-	entry    func(kind string, spec map[string]any) (string, map[string]any) // in the first, changed by this
+	stamped  bool                                                            // with a timestamp of the current time
+	tiled    bool                                                            // entry of the second version of Rekor
+	entry    func(kind string, spec map[string]any) (string, map[string]any) // changes an entry of the first version
 
-	digest    digest.Digest // what is claimed to be signed
-	statement string        // type
+	digest    digest.Digest // of the subject in the payload
+	statement string        // type of the statement
 	predicate string
-	payload   string // type of the DSSE payload, or of a simple one
+	payload   string // type of the DSSE payload, or of the simple payload
 }
 
-// good is a recipe for a signature of d that holds.
+// good returns a recipe for a valid signature of d.
 func (s *sigstore) good(d digest.Digest) *recipe {
 	return &recipe{
 		by: s, ctlog: &s.ctlog, rekor: &s.rekor, identity: identity, issuer: issuer, curve: elliptic.P256(),
@@ -68,7 +67,7 @@ func (s *sigstore) good(d digest.Digest) *recipe {
 	}
 }
 
-// A made is a signature and what it comes with.
+// A made is a signature with its certificate and log entry.
 type made struct {
 	leaf    *x509.Certificate
 	payload []byte
@@ -78,7 +77,7 @@ type made struct {
 	key     *ecdsa.PrivateKey
 }
 
-// make signs message, an encoding of payload, and enters it into Rekor.
+// make signs message, an encoding of payload, and adds an entry to Rekor.
 func (o *recipe) make(t testing.TB, payload, message []byte, envelope func(sig []byte) []byte) made {
 	t.Helper()
 	key := ecKey(t, o.curve)
@@ -113,7 +112,7 @@ func sign(t testing.TB, key *ecdsa.PrivateKey, message []byte) []byte {
 	return out
 }
 
-// bundle makes a bundle, as cosign 3 does.
+// bundle returns a bundle in the format of cosign 3.
 func (o *recipe) bundle(t testing.TB) *protobundle.Bundle {
 	t.Helper()
 	payload := fmt.Appendf(nil, `{"_type":%q,"subject":[{"digest":{"sha256":%q}}],"predicateType":%q,"predicate":{}}`,
@@ -146,7 +145,7 @@ func (o *recipe) bundle(t testing.TB) *protobundle.Bundle {
 	return b
 }
 
-// layer makes a layer of the tag .sig, as cosign 2 does.
+// layer returns a layer of the tag .sig in the format of cosign 2.
 func (o *recipe) layer(t testing.TB) *testenv.Blob {
 	t.Helper()
 	kind := o.payload
@@ -170,7 +169,7 @@ func (o *recipe) layer(t testing.TB) *testenv.Blob {
 	return b
 }
 
-// rekorBundle is the annotation with an entry of Rekor.
+// rekorBundle returns the value of the annotation for an entry of Rekor.
 func rekorBundle(t testing.TB, e *protorekor.TransparencyLogEntry) string {
 	t.Helper()
 	text, err := json.Marshal(map[string]any{
@@ -205,12 +204,12 @@ func tag(g *testenv.Registry, repo string, subject ocispec.Descriptor, layers ..
 	g.Push(repo, strings.Replace(subject.Digest.String(), ":", "-", 1)+".sig", testenv.Manifest{Layers: layers})
 }
 
-// subjectOf pushes what is to be signed.
+// subjectOf pushes a subject to sign.
 func subjectOf(g *testenv.Registry, repo string) ocispec.Descriptor {
 	return g.Push(repo, "1", testenv.Manifest{Layers: []testenv.Blob{{MediaType: "text/plain", Data: []byte("content")}}})
 }
 
-// trust returns the trust in one identity.
+// trust returns a Trust in one identity and the root of s.
 func (s *sigstore) trust(t testing.TB) oci.Trust {
 	t.Helper()
 	return oci.Trust{
@@ -219,16 +218,16 @@ func (s *sigstore) trust(t testing.TB) oci.Trust {
 	}
 }
 
-// A row is one way for a signature to hold or not to.
+// A row is a test case for one valid or invalid signature.
 type row struct {
 	name   string
 	recipe func(*recipe)
-	bundle func(*protobundle.Bundle) // nil in rows about what only a layer has
-	layer  func(*testenv.Blob)       // nil in rows about what only a bundle has
-	want   string                    // in the error, separated by |; "" when the signature holds
+	bundle func(*protobundle.Bundle) // nil if the row is about layers only
+	layer  func(*testenv.Blob)       // nil if the row is about bundles only
+	want   string                    // parts of the error, separated by |; "" if the signature is valid
 }
 
-// test tries the row in both formats.
+// test verifies the signature of the row in each of its formats.
 func (r row) test(t *testing.T, s *sigstore) {
 	same := r.bundle == nil && r.layer == nil
 	for format, skip := range map[string]bool{"bundle": !same && r.bundle == nil, "layer": !same && r.layer == nil} {
@@ -261,7 +260,7 @@ func (r row) test(t *testing.T, s *sigstore) {
 	}
 }
 
-// judge checks the outcome of a verification.
+// judge checks the result of a verification.
 func judge(t *testing.T, got source.Verification, err error, want, signer string) {
 	t.Helper()
 	if want == "" {
@@ -279,7 +278,7 @@ func judge(t *testing.T, got source.Verification, err error, want, signer string
 	}
 }
 
-// TestKeyless is about signatures that hold and those that miss something.
+// TestKeyless tests valid signatures, and signatures with a missing or wrong part.
 func TestKeyless(t *testing.T) {
 	s, stranger := newSigstore(t), newSigstore(t)
 	other := digest.FromString("something else")
@@ -319,11 +318,11 @@ func TestKeyless(t *testing.T) {
 	}
 }
 
-// TestKeylessBundle is about bundles that somebody without a key put together.
+// TestKeylessBundle tests bundles that an attacker without a key can make.
 func TestKeylessBundle(t *testing.T) {
 	s := newSigstore(t)
 	d := digest.FromString("something else")
-	swap := s.good(d).bundle(t) // a good bundle of something else
+	swap := s.good(d).bundle(t) // a valid bundle of another subject
 	material := func(b *protobundle.Bundle) *protobundle.VerificationMaterial { return b.VerificationMaterial }
 	for _, r := range []row{
 		{name: "without an entry in Rekor", want: "it comes with no entry of a trusted log", bundle: func(b *protobundle.Bundle) { material(b).TlogEntries = nil }},
@@ -381,7 +380,7 @@ func TestKeylessBundle(t *testing.T) {
 	}
 }
 
-// TestKeylessLayer is about layers that somebody without a key put together.
+// TestKeylessLayer tests layers that an attacker without a key can make.
 func TestKeylessLayer(t *testing.T) {
 	s := newSigstore(t)
 	const (
@@ -420,7 +419,7 @@ func TestKeylessLayer(t *testing.T) {
 		{name: "with an entry of no JSON", want: rekor, layer: set(rekor, "{")},
 		{name: "with the entry of another signature", want: "transparency log signature does not match", layer: take(rekor)},
 		{name: "with a timestamp that is none", want: stamp, layer: set(stamp, "{")},
-		{name: "with the timestamp of another signature", layer: take(stamp)}, // Rekor says when
+		{name: "with the timestamp of another signature", layer: take(stamp)}, // the time of Rekor is used
 		{name: "without the chain", layer: set(chain, "")},
 		{name: "with a chain that is none", want: chain, layer: set(chain, pemOf("CERTIFICATE", "junk"))},
 		{name: "with an endless chain", want: "more than 8 certificates", layer: set(chain, strings.Repeat(intermediate, 9))},
@@ -431,8 +430,8 @@ func TestKeylessLayer(t *testing.T) {
 	}
 }
 
-// TestHostileLog has a trusted log sign entries that no log should take. None
-// may make a signature hold, and none may panic.
+// TestHostileLog tests invalid entries that a trusted log has signed. None may make a
+// signature valid or cause a panic.
 func TestHostileLog(t *testing.T) {
 	s := newSigstore(t)
 	none := map[string]any{}
@@ -466,8 +465,8 @@ func TestHostileLog(t *testing.T) {
 	}
 }
 
-// TestGiantKeys has RSA keys that take the libraries seconds to compute with,
-// wherever they would do so before they ask who trusts them.
+// TestGiantKeys tests RSA keys that keep the libraries busy for seconds, in all places where
+// they use a key before they check whether it is trusted.
 func TestGiantKeys(t *testing.T) {
 	s := newSigstore(t)
 	key := giant(t, 64<<13)

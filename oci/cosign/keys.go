@@ -30,14 +30,14 @@ import (
 	"github.com/headgate-io/headgate/oci/internal/attempt"
 )
 
-// A key is a public key that is trusted.
+// A key is a trusted public key.
 type key struct {
 	public crypto.PublicKey
 	print  string // its fingerprint, SHA256:BASE64, of the PKIX form
 }
 
 // readKeys reads the keys in the entries *.pub of spec.verify.secretRef. The error names
-// the entry that cannot be used, and never shows what is in it.
+// the invalid entry, and never contains its value.
 func (v *verifier) readKeys(t oci.Trust) error {
 	s := t.Keys
 	wrong := func(format string, args ...any) error {
@@ -89,13 +89,13 @@ func parseKey(data []byte) (key, error) {
 	return key{public, "SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])}, err
 }
 
-// parsers are those of the PEM types that a public key comes in.
+// parsers parse public keys, by PEM type.
 var parsers = map[string]func([]byte) (any, error){
 	"PUBLIC KEY":     x509.ParsePKIXPublicKey,
 	"RSA PUBLIC KEY": func(der []byte) (any, error) { return x509.ParsePKCS1PublicKey(der) },
 }
 
-// fit returns an error unless signatures by public prove something.
+// fit returns an error unless public is a supported key of sufficient strength.
 func fit(public crypto.PublicKey) error {
 	switch k := public.(type) {
 	case *ecdsa.PublicKey:
@@ -129,8 +129,8 @@ func (v *verifier) byKey(s *signature) (string, error) {
 	return "", attempt.Refuse("it was made with none of the %d keys, or not of this", len(v.keys))
 }
 
-// hashes are what a signature can be over. The releases of cosign do not agree
-// on which goes with which key.
+// hashes are the hash functions that a signature may use. Releases of cosign differ in
+// which one they use with which key.
 var hashes = []crypto.Hash{crypto.SHA256, crypto.SHA384, crypto.SHA512}
 
 // made reports whether sig is a signature of message by k.
@@ -158,25 +158,26 @@ func sum(h crypto.Hash, message []byte) []byte {
 }
 
 const (
-	rootAge   = 24 * time.Hour // after which the TUF repository is asked again
-	rootPause = time.Minute    // between two requests because something failed
+	rootAge   = 24 * time.Hour // after which the trusted root is fetched again
+	rootPause = time.Minute    // minimum time between two fetches because of invalid signatures
 	maxTarget = 8 << 20        // bytes of one file of a TUF repository
 )
 
 // roots is the trusted root of a TUF repository, shared by verifiers that may
-// reach it in different ways. So none waits for a request of another, or
-// fails for it. It is safe for concurrent use.
+// use different proxies. So no verifier waits for a request of another, or
+// fails because of it. It is safe for concurrent use.
 type roots struct {
 	config Config
 
 	mu       sync.Mutex
 	material *root.TrustedRoot // nil: none yet
-	since    time.Time         // when material came
-	asked    time.Time         // when the repository was asked last
+	since    time.Time         // when material was fetched
+	asked    time.Time         // when the repository was last contacted
 }
 
-// current returns the trusted root, asked for through web when there is none of the last
-// day, or when it is useless, unless that was done within the last minute.
+// current returns the trusted root. It fetches it through web if there is none of the last
+// day. useless is a root with which no signature was valid, or nil: if that is the known
+// root, current fetches it again unless the repository was contacted within the last minute.
 func (r *roots) current(ctx context.Context, web *http.Client, useless *root.TrustedRoot) (*root.TrustedRoot, error) {
 	r.mu.Lock()
 	known, now := r.material, r.config.Now()
@@ -194,13 +195,14 @@ func (r *roots) current(ctx context.Context, web *http.Client, useless *root.Tru
 	case err == nil:
 		return material, nil
 	case again:
-		return known, nil // what failed with it failed, whatever the repository has to say
+		return known, nil // report the failed verification, not the error of the repository
 	}
 	return nil, fmt.Errorf("read the trusted root of Sigstore from %s: %w "+
 		"(a Secret in spec.verify.trustedRootSecretRef needs no network)", r.config.Mirror, err)
 }
 
-// fetch asks the TUF repository or, unless what was cached is known, the cache.
+// fetch gets the trusted root from the TUF repository or its cache. If known is set, the
+// cached root is known already, so fetch contacts the repository.
 func (r *roots) fetch(ctx context.Context, web *http.Client, known bool) (material *root.TrustedRoot, err error) {
 	f := &fetcher{ctx: ctx, web: web}
 	client, err := tuf.New(&tuf.Options{
@@ -239,7 +241,7 @@ type fetcher struct {
 	used bool
 }
 
-// DownloadFile implements the fetcher of go-tuf.
+// DownloadFile implements the Fetcher interface of go-tuf.
 func (f *fetcher) DownloadFile(url string, limit int64, _ time.Duration) ([]byte, error) {
 	f.used = true
 	req, err := http.NewRequestWithContext(f.ctx, http.MethodGet, url, nil)

@@ -30,8 +30,8 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// TestRecordedSignatures verifies what the real cosign wrote, by each key it
-// signed with, in both formats and from both sorts of registries.
+// TestRecordedSignatures verifies recorded signatures of the cosign command, with each kind of
+// key, in both formats and with both kinds of registries.
 func TestRecordedSignatures(t *testing.T) {
 	for sort, config := range registries {
 		g := testenv.StartRegistry(t, config)
@@ -58,7 +58,7 @@ func fingerprint(t *testing.T, name string) string {
 	return "SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])
 }
 
-// TestAnyKeyMayMatch has the key that signed among others.
+// TestAnyKeyMayMatch verifies a signature with several trusted keys.
 func TestAnyKeyMayMatch(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	l := openLayout(t, "cosign3")
@@ -72,7 +72,7 @@ func TestAnyKeyMayMatch(t *testing.T) {
 	testenv.Equal(t, got.Signer, fingerprint(t, "p256"), "signer")
 }
 
-// TestKeysAreRead is about what a Secret can hold.
+// TestKeysAreRead tests valid and invalid Secrets with keys.
 func TestKeysAreRead(t *testing.T) {
 	good := publicPEM(t, ecKey(t, elliptic.P256()).Public())
 	weak, err := rsa.GenerateKey(rand.Reader, 1024)
@@ -113,7 +113,7 @@ func TestKeysAreRead(t *testing.T) {
 	}
 }
 
-// TestPKCS1PublicKey reads the older of two forms of RSA keys.
+// TestPKCS1PublicKey tests RSA keys in the older PKCS #1 format.
 func TestPKCS1PublicKey(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	l := openLayout(t, "cosign2")
@@ -128,7 +128,7 @@ func TestPKCS1PublicKey(t *testing.T) {
 	testenv.Equal(t, got.Signer, fingerprint(t, "rsa"), "signer")
 }
 
-// x25519 is a key that signs nothing.
+// x25519 is a public key that is not for signatures.
 const x25519 = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VuAyEAhSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=\n-----END PUBLIC KEY-----\n"
 
 func manyKeys(text string) (entries []string) {
@@ -145,7 +145,7 @@ func ecKey(t testing.TB, c elliptic.Curve) *ecdsa.PrivateKey {
 	return k
 }
 
-// giant returns an RSA key of so many bits. Nobody has its private half.
+// giant returns an RSA key with this number of bits, without a private key.
 func giant(t testing.TB, bits uint) *rsa.PublicKey {
 	t.Helper()
 	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), bits-1))
@@ -164,7 +164,7 @@ func publicPEM(t testing.TB, public any) string {
 	return pemOf("PUBLIC KEY", string(der))
 }
 
-// TestIdentitiesAreRead is about what a spec can say of identities.
+// TestIdentitiesAreRead tests valid and invalid identities in a spec.
 func TestIdentitiesAreRead(t *testing.T) {
 	s := newSigstore(t)
 	r := connect(t, testenv.StartRegistry(t, testenv.RegistryConfig{}), "app")
@@ -192,7 +192,7 @@ func TestIdentitiesAreRead(t *testing.T) {
 	}
 }
 
-// TestAnyIdentityMayMatch has patterns that match anywhere, and several of them.
+// TestAnyIdentityMayMatch tests unanchored patterns, and several identities.
 func TestAnyIdentityMayMatch(t *testing.T) {
 	s := newSigstore(t)
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
@@ -212,11 +212,11 @@ func TestAnyIdentityMayMatch(t *testing.T) {
 	}
 }
 
-// kinds are those of keys that cosign signs with.
+// kinds are the kinds of keys that cosign supports.
 var kinds = []string{"p256", "p384", "p521", "rsa", "ed25519"}
 
-// TestRecordedKeyless verifies signatures of a subject by a sigstore that is no more, by what
-// it was trusted by. Nothing of it expires: the time of a signature counts.
+// TestRecordedKeyless verifies recorded signatures of a former sigstore with its trusted root.
+// They do not expire, because the time of the signature is used.
 func TestRecordedKeyless(t *testing.T) {
 	var k struct {
 		Root    json.RawMessage
@@ -243,11 +243,11 @@ func TestRecordedKeyless(t *testing.T) {
 	}
 }
 
-// A layout is an OCI image layout below testdata/cosign, and what is in it.
+// A layout is an OCI image layout below testdata/cosign.
 type layout struct {
 	dir     string
 	index   ocispec.Index
-	subject ocispec.Descriptor // what is tagged 1
+	subject ocispec.Descriptor // has the tag 1
 }
 
 func openLayout(t testing.TB, name string) *layout {
@@ -271,7 +271,7 @@ func (l *layout) blob(t testing.TB, d digest.Digest) []byte {
 	return data
 }
 
-// push stores l in a repository of g.
+// push copies l to a repository of g.
 func (l *layout) push(t testing.TB, g *testenv.Registry, repo string) {
 	t.Helper()
 	for _, d := range l.index.Manifests {
@@ -287,7 +287,7 @@ func (l *layout) push(t testing.TB, g *testenv.Registry, repo string) {
 	}
 }
 
-// registries are those that the format of signatures must not depend on.
+// registries are kinds of registries with which all signature formats must work.
 var registries = map[string]testenv.RegistryConfig{
 	"referrers API": {},
 	"fallback tag":  {NoReferrers: true},
@@ -310,7 +310,7 @@ func verify(t testing.TB, g *testenv.Registry, repo string, trust oci.Trust, sub
 	return v.Verify(t.Context(), subject)
 }
 
-// secret returns a Secret with entries, name and value in turn.
+// secret returns a Secret with entries NAME, VALUE, …
 func secret(entries ...string) transport.Secret {
 	s := transport.Secret{Name: "default/trust", Secret: source.Secret{Data: map[string][]byte{}}}
 	for i := 0; i < len(entries); i += 2 {
@@ -319,7 +319,7 @@ func secret(entries ...string) transport.Secret {
 	return s
 }
 
-// recorded returns the trust in recorded public keys.
+// recorded returns a Trust in recorded public keys.
 func recorded(t testing.TB, names ...string) oci.Trust {
 	t.Helper()
 	var entries []string
@@ -333,7 +333,7 @@ func recorded(t testing.TB, names ...string) oci.Trust {
 
 var must = testenv.Must
 
-// lacks returns those of wants, separated by |, that are not in the text of err.
+// lacks returns the parts of wants, separated by |, that the text of err does not contain.
 func lacks(err error, wants string) (missing []string) {
 	for want := range strings.SplitSeq(wants, "|") {
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -343,7 +343,7 @@ func lacks(err error, wants string) (missing []string) {
 	return missing
 }
 
-// An artifact is fetched if one of the keys in a Secret has signed it.
+// This example fetches an artifact if it was signed with one of the keys in a Secret.
 func Example() {
 	var set source.Set
 	if err := set.Decode("sources.yaml", strings.NewReader(`

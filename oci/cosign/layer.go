@@ -50,12 +50,12 @@ const (
 
 const maxTag = 128 // characters (distribution specification 1.1, "Pulling manifests")
 
-// layers lists the signatures in the manifest of the tag that stands for those of subject.
+// layers lists the signatures in the manifest of the signature tag of subject.
 func (v *verifier) layers(ctx context.Context, subject ocispec.Descriptor) iter.Seq[found] {
 	return func(yield func(found) bool) {
 		tag := strings.Replace(subject.Digest.String(), ":", "-", 1) + ".sig"
 		if len(tag) > maxTag {
-			return // there is none for sha512
+			return // sha512 digests have no signature tag
 		}
 		var m ocispec.Manifest
 		d, err := v.repo.Head(ctx, tag)
@@ -107,10 +107,11 @@ func (v *verifier) layer(ctx context.Context, d ocispec.Descriptor) (*signature,
 	}, nil
 }
 
-// layerVersion is the one of bundles that need no proof of a log, as layers have none.
+// layerVersion is a bundle version that requires no inclusion proof of a log, because
+// layers have none.
 const layerVersion = bundleTypes + "+json;version=0.1"
 
-// layerEntity makes a bundle of the annotations of a layer.
+// layerEntity returns the entity for the annotations of a layer.
 func layerEntity(payload, made []byte, annotations map[string]string) (*entity, error) {
 	sum := sha256.Sum256(payload)
 	b := &protobundle.Bundle{
@@ -136,7 +137,7 @@ func layerEntity(payload, made []byte, annotations map[string]string) (*entity, 
 	return newEntity(b, issuers)
 }
 
-// readCertificate reads the PEM of the certificate that signed.
+// readCertificate decodes the PEM of the signing certificate into m.
 func readCertificate(m *protobundle.VerificationMaterial, text string) error {
 	all, err := decodePEM(text)
 	if err == nil && len(all) != 1 {
@@ -148,8 +149,8 @@ func readCertificate(m *protobundle.VerificationMaterial, text string) error {
 	return err
 }
 
-// readChain reads the PEM of the certificates between the one that signed and the
-// root, which may end it. None of them is trusted because it is there.
+// readChain decodes the PEM of the certificate chain and returns the intermediate
+// certificates. They are not trusted just because they are in the chain.
 func readChain(text string) ([]*x509.Certificate, error) {
 	all, err := decodePEM(text)
 	return slices.DeleteFunc(all, func(c *x509.Certificate) bool { return !c.IsCA || bytes.Equal(c.RawIssuer, c.RawSubject) }), err
@@ -174,7 +175,7 @@ func decodePEM(text string) (all []*x509.Certificate, err error) {
 	return all, nil
 }
 
-// readEntry reads the entry of the signature in the log, with the log's promise to keep it.
+// readEntry decodes the log entry of the signature, with the log's inclusion promise, into m.
 func readEntry(m *protobundle.VerificationMaterial, text string) error {
 	var b struct {
 		SignedEntryTimestamp []byte
@@ -207,7 +208,7 @@ func readEntry(m *protobundle.VerificationMaterial, text string) error {
 	return err
 }
 
-// readTimestamp reads the answer of a timestamp authority.
+// readTimestamp decodes the response of a timestamp authority into m.
 func readTimestamp(m *protobundle.VerificationMaterial, text string) error {
 	var t struct{ SignedRFC3161Timestamp []byte }
 	err := json.Unmarshal([]byte(text), &t)
@@ -216,7 +217,7 @@ func readTimestamp(m *protobundle.VerificationMaterial, text string) error {
 	return err
 }
 
-// simple checks that payload says that subject is signed.
+// simple checks that payload is a simple signing payload about subject.
 func simple(payload []byte, subject digest.Digest) error {
 	var p struct {
 		Critical struct {
@@ -238,21 +239,21 @@ func simple(payload []byte, subject digest.Digest) error {
 	return nil
 }
 
-// Whoever may write to a repository chooses the keys in entries of Rekor, in
-// certificates and in timestamps. The libraries compute with some of them
-// before they ask whether anybody trusts them, and an RSA key of 64 KiB takes
-// them seconds in which no context ends. So keys are measured first. So are
-// timestamps: pkcs7 accepts BER, descends without a limit, and takes a time
-// that grows with the square of the length.
+// Any user who may write to a repository chooses the keys in entries of Rekor, in
+// certificates and in timestamps. The libraries use some of these keys before they check
+// whether the keys are trusted. An RSA key of 64 KiB keeps them busy for seconds, during
+// which a context has no effect. So the size of keys is checked first. Timestamps are also
+// checked first, because pkcs7 accepts BER, recurses without a limit, and its run time is
+// quadratic in the length.
 
 const (
 	maxBits  = 8192     // of an RSA key
 	maxEntry = 64 << 10 // bytes of the body of an entry
 	maxStamp = 64 << 10 // bytes of a timestamp
-	maxDepth = 32       // of the ASN.1 of a timestamp
+	maxDepth = 32       // nesting of the ASN.1 of a timestamp
 )
 
-// light returns an error when an RSA key takes long to compute with.
+// light returns an error if key is an RSA key of more than maxBits bits.
 func light(key crypto.PublicKey) error {
 	if k, is := key.(*rsa.PublicKey); is && k.N.BitLen() > maxBits {
 		return fmt.Errorf("it holds an RSA key of %d bits, more than the limit of %d", k.N.BitLen(), maxBits)
@@ -260,7 +261,7 @@ func light(key crypto.PublicKey) error {
 	return nil
 }
 
-// lightBundle measures the keys in a bundle.
+// lightBundle checks the size of the keys in the log entries and timestamps of a bundle.
 func lightBundle(b *protobundle.Bundle) error {
 	material := b.GetVerificationMaterial()
 	for _, e := range material.GetTlogEntries() {
@@ -276,7 +277,7 @@ func lightBundle(b *protobundle.Bundle) error {
 	return nil
 }
 
-// lightEntry measures the keys in the body of an entry of Rekor, wherever they are in it.
+// lightEntry checks the size of the body of an entry of Rekor, and of all keys in it.
 func lightEntry(body []byte) error {
 	if len(body) > maxEntry {
 		return fmt.Errorf("it has %d bytes, more than the limit of %d", len(body), maxEntry)
@@ -298,7 +299,7 @@ func lightEntry(body []byte) error {
 	}
 }
 
-// lightPEM measures the keys in text that may be PEM.
+// lightPEM checks the size of the keys in text, which may be PEM.
 func lightPEM(text []byte) error {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if err := lightDER(block.Bytes); err != nil {
@@ -308,7 +309,7 @@ func lightPEM(text []byte) error {
 	return nil
 }
 
-// lightDER measures what may be a certificate or a key.
+// lightDER checks the size of the key in der, if that is a certificate or a key.
 func lightDER(der []byte) error {
 	if c, err := x509.ParseCertificate(der); err == nil {
 		return light(c.PublicKey)
@@ -321,7 +322,8 @@ func lightDER(der []byte) error {
 	return nil
 }
 
-// lightStamp measures the keys in the answer of a timestamp authority (RFC 3161, section 2.4.2).
+// lightStamp checks the size and nesting of the response of a timestamp authority (RFC 3161,
+// section 2.4.2), and the size of the keys in it.
 func lightStamp(der []byte) error {
 	if len(der) > maxStamp {
 		return fmt.Errorf("it has %d bytes, more than the limit of %d", len(der), maxStamp)
@@ -367,8 +369,8 @@ func shallow(der []byte, depth int) error {
 	return nil
 }
 
-// readRoot reads a trusted root and measures its keys: anybody with access to the
-// Secrets of one namespace can write it.
+// readRoot parses a trusted root and checks the size of its keys, because any user with
+// access to the Secrets of one namespace can write it.
 func readRoot(data []byte) (*root.TrustedRoot, error) {
 	material := new(prototrustroot.TrustedRoot)
 	if err := protojson.Unmarshal(data, material); err != nil {

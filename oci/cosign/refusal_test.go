@@ -25,8 +25,8 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// TestRefused is about real signatures by keys, and what was done to them. The
-// registry is one that anybody could write to.
+// TestRefused tests recorded signatures by keys, with changes that an attacker with write
+// access to the registry could make.
 func TestRefused(t *testing.T) {
 	stranger := oci.Trust{Keys: secret("stranger.pub", publicPEM(t, ecKey(t, elliptic.P256()).Public()))}
 	for _, test := range []struct {
@@ -68,7 +68,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// manifests returns those of l that hold a signature.
+// manifests returns the manifests of l that contain a signature.
 func (l *layout) manifests(t *testing.T) (all []ocispec.Manifest) {
 	t.Helper()
 	for _, d := range l.index.Manifests {
@@ -81,7 +81,7 @@ func (l *layout) manifests(t *testing.T) (all []ocispec.Manifest) {
 	return all
 }
 
-// layers returns those of m with their content.
+// layers returns the layers of m with their content.
 func (l *layout) layers(t *testing.T, m ocispec.Manifest) (all []testenv.Blob) {
 	t.Helper()
 	for _, d := range m.Layers {
@@ -90,10 +90,10 @@ func (l *layout) layers(t *testing.T, m ocispec.Manifest) (all []testenv.Blob) {
 	return all
 }
 
-// elsewhere makes something else the subject of l.
+// elsewhere replaces the subject of l by another one.
 func elsewhere(g *testenv.Registry, l *layout) { l.subject = subjectOf(g, "app") }
 
-// moveBundles has the bundles refer to something else.
+// moveBundles makes the bundles refer to another subject.
 func moveBundles(t *testing.T, g *testenv.Registry, l *layout) {
 	all := l.manifests(t)
 	elsewhere(g, l)
@@ -102,19 +102,19 @@ func moveBundles(t *testing.T, g *testenv.Registry, l *layout) {
 	}
 }
 
-// moveTag makes the signatures those of something else.
+// moveTag stores the signatures under the tag of another subject.
 func moveTag(t *testing.T, g *testenv.Registry, l *layout) {
 	m := l.manifests(t)[0]
 	elsewhere(g, l)
 	tag(g, "app", l.subject, l.layers(t, m)...)
 }
 
-// rename has the annotation say that an attestation is a signature.
+// rename annotates an attestation as a signature.
 func rename(t *testing.T, g *testenv.Registry, l *layout) {
 	refer(g, "app", l.subject, l.layers(t, l.manifests(t)[0])...)
 }
 
-// tamper has the registry serve other blobs of a type.
+// tamper replaces the blobs of a media type in the registry.
 func tamper(mediaType string) func(*testing.T, *testenv.Registry, *layout) {
 	return func(t *testing.T, g *testenv.Registry, l *layout) {
 		for _, m := range l.manifests(t) {
@@ -127,7 +127,7 @@ func tamper(mediaType string) func(*testing.T, *testenv.Registry, *layout) {
 	}
 }
 
-// forge puts another payload under the signatures.
+// forge replaces the payload of the signatures.
 func forge(t *testing.T, g *testenv.Registry, l *layout) {
 	layers := l.layers(t, l.manifests(t)[0])
 	for i := range layers {
@@ -136,7 +136,7 @@ func forge(t *testing.T, g *testenv.Registry, l *layout) {
 	tag(g, "app", l.subject, layers...)
 }
 
-// TestLongDigest is about a subject for which there can be no signature tag.
+// TestLongDigest tests a subject whose digest is too long for a signature tag.
 func TestLongDigest(t *testing.T) {
 	for sort, config := range registries {
 		t.Run(sort, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestLongDigest(t *testing.T) {
 	}
 }
 
-// TestOthers has things refer to a subject that are no bundles.
+// TestOthers tests a subject with referrers that are not bundles.
 func TestOthers(t *testing.T) {
 	for sort, config := range registries {
 		t.Run(sort, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// TestOneGoodIsEnough has signatures that do not hold before one that does.
+// TestOneGoodIsEnough tests invalid signatures before a valid one.
 func TestOneGoodIsEnough(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{NoReferrers: true})
 	l := openLayout(t, "cosign2")
@@ -184,7 +184,8 @@ func TestOneGoodIsEnough(t *testing.T) {
 	judge(t, got, err, "unexpected EOF|has 0 layers, want one|its manifest has 1 layers, want one|1048577 bytes, more than the limit of 1048576|and 5 more", "")
 }
 
-// TestKeysAndCertificates is about signatures made the other way.
+// TestKeysAndCertificates tests keyless signatures with trusted keys, and signatures by keys with
+// trusted identities.
 func TestKeysAndCertificates(t *testing.T) {
 	s := newSigstore(t)
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
@@ -199,7 +200,8 @@ func TestKeysAndCertificates(t *testing.T) {
 	judge(t, got, err, "it was made with a key, not with a certificate: spec.verify.secretRef", "")
 }
 
-// TestSignatureByKey is about claims that a key signed and that are no signature of the subject.
+// TestSignatureByKey tests payloads that a trusted key signed, but that are not signatures of the
+// subject.
 func TestSignatureByKey(t *testing.T) {
 	key := ecKey(t, elliptic.P256())
 	trust := oci.Trust{Keys: secret("a.pub", publicPEM(t, key.Public()))}
@@ -237,8 +239,8 @@ func TestSignatureByKey(t *testing.T) {
 	}
 }
 
-// TestKeyIsEnough has a signature by a key come with an entry in Rekor, a chain
-// and a timestamp that are none: they are not looked at.
+// TestKeyIsEnough checks that an invalid entry in Rekor, chain or timestamp of a signature by a
+// key is ignored.
 func TestKeyIsEnough(t *testing.T) {
 	key := ecKey(t, elliptic.P256())
 	trust := oci.Trust{Keys: secret("a.pub", publicPEM(t, key.Public()))}
@@ -265,7 +267,7 @@ func TestKeyIsEnough(t *testing.T) {
 	judge(t, got, err, "", got.Signer)
 }
 
-// TestLimits is about a subject with very many signatures.
+// TestLimits tests a subject with too many signatures.
 func TestLimits(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	subject := subjectOf(g, "app")
@@ -289,7 +291,7 @@ func TestLimits(t *testing.T) {
 	judge(t, got, err, "there are more, beyond the limit of 32 signatures among 256 manifests", "")
 }
 
-// TestSubject is about a digest that is none.
+// TestSubject tests an invalid digest.
 func TestSubject(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	_, err := verify(t, g, "app", recorded(t, "p256"), ocispec.Descriptor{Digest: "sha256:abc"})
@@ -298,8 +300,8 @@ func TestSubject(t *testing.T) {
 	}
 }
 
-// TestTrouble is about registries that do not hand out what there is: no
-// signature is refused for that, and none is thought not to be there.
+// TestTrouble checks that an error of a registry is reported neither as a refused nor as a
+// missing signature.
 func TestTrouble(t *testing.T) {
 	for phase, format := range map[testenv.Phase]string{
 		testenv.ListReferrers: "cosign3", testenv.HeadManifest: "cosign2", testenv.GetManifest: "cosign3", testenv.GetBlob: "cosign2",
@@ -319,20 +321,21 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// TestTroubleAndRefusal has a registry that hides one format, and nothing good in the other.
+// TestTroubleAndRefusal tests a registry that fails for one format: a valid signature in the
+// other is sufficient; if that is invalid, the error reports both.
 func TestTroubleAndRefusal(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{Defect: &testenv.Defect{Phase: testenv.ListReferrers, Status: http.StatusForbidden}})
 	l := openLayout(t, "cosign2")
 	l.push(t, g, "app")
 	got, err := verify(t, g, "app", recorded(t, "p256"), l.subject)
-	judge(t, got, err, "", fingerprint(t, "p256")) // the other is enough
+	judge(t, got, err, "", fingerprint(t, "p256")) // the other format is sufficient
 	_, err = verify(t, g, "app", oci.Trust{Keys: secret("a.pub", publicPEM(t, ecKey(t, elliptic.P256()).Public()))}, l.subject)
 	if missing := lacks(err, "403|of those that could be read none holds: signature 1 of the tag"); missing != nil || errors.Is(err, source.ErrVerification) {
 		t.Errorf("error %v lacks %q", err, missing)
 	}
 }
 
-// TestCancelled is about the end of the run.
+// TestCancelled checks that verification ends with its context.
 func TestCancelled(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{Defect: &testenv.Defect{Phase: testenv.GetBlob, Do: testenv.Stall}})
 	l := openLayout(t, "cosign3")
@@ -353,7 +356,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// answer returns one of a timestamp authority with content in its token.
+// answer returns a response of a timestamp authority with content in its token.
 func answer(t testing.TB, content []byte) []byte {
 	t.Helper()
 	der, err := asn1.Marshal(struct {
@@ -364,7 +367,7 @@ func answer(t testing.TB, content []byte) []byte {
 	return der
 }
 
-// nest returns DER with depth sequences, each in the one before.
+// nest returns DER with depth nested sequences.
 func nest(t testing.TB, depth int) (der []byte) {
 	t.Helper()
 	for range depth {
@@ -375,8 +378,8 @@ func nest(t testing.TB, depth int) (der []byte) {
 	return der
 }
 
-// TestHeavyTimestamps has timestamps that take the libraries minutes, or more
-// stack than there is, before they ask who made them.
+// TestHeavyTimestamps tests timestamps that would keep the libraries busy for minutes or
+// overflow the stack before they check the signer.
 func TestHeavyTimestamps(t *testing.T) {
 	s := newSigstore(t)
 	indefinite := func(n int, unit ...byte) []byte {
@@ -404,7 +407,7 @@ func TestHeavyTimestamps(t *testing.T) {
 	}
 }
 
-// TestHeavyRoot has a trusted root that it would take too long to verify with.
+// TestHeavyRoot tests a trusted root with a key that is too large.
 func TestHeavyRoot(t *testing.T) {
 	s := newSigstore(t)
 	trust := s.trust(t)

@@ -35,9 +35,9 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// A sigstore is one of our own: an authority for certificates, one for
-// timestamps, and both logs. The one of sigstore-go's tests has no certificate
-// transparency log, so of it the timestamp authority alone is used.
+// A sigstore is a Sigstore instance for tests: a certificate authority, a timestamp authority,
+// and both logs. The virtual instance of sigstore-go has no certificate
+// transparency log, so only its timestamp authority is used.
 type sigstore struct {
 	fulcio    root.FulcioCertificateAuthority
 	fulcioKey *ecdsa.PrivateKey // of the intermediate certificate
@@ -46,7 +46,7 @@ type sigstore struct {
 	tsa       *ca.VirtualSigstore
 }
 
-// A log signs what it was shown.
+// A log is the key of a transparency log.
 type log struct{ key *ecdsa.PrivateKey }
 
 func newSigstore(t testing.TB) *sigstore {
@@ -57,7 +57,7 @@ func newSigstore(t testing.TB) *sigstore {
 	must(t, err)
 	tsa, err := ca.NewVirtualSigstore()
 	must(t, err)
-	// that intermediate is valid for too short a time
+	// the validity of that intermediate certificate is too short
 	template := *intermediate
 	template.NotBefore = time.Now().Add(-3 * time.Hour)
 	der, err := x509.CreateCertificate(rand.Reader, &template, top, key.Public(), topKey)
@@ -115,8 +115,8 @@ var (
 	oidIssuerV2 = asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57264, 1, 8}
 )
 
-// certify issues a certificate for ten minutes, with the timestamp of a log
-// unless it is nil.
+// certify issues a certificate that is valid for ten minutes, with a signed certificate
+// timestamp of the log by unless that is nil.
 func (s *sigstore) certify(t testing.TB, subject, issuer string, since time.Time, key crypto.PublicKey, by *log) *x509.Certificate {
 	t.Helper()
 	der, err := asn1.MarshalWithParams(issuer, "utf8")
@@ -144,7 +144,7 @@ func (s *sigstore) certify(t testing.TB, subject, issuer string, since time.Time
 	return issue()
 }
 
-// seen returns the extension in which a log says that it was shown a certificate.
+// seen returns the extension with a log's signed certificate timestamp.
 func (s *sigstore) seen(t testing.TB, by log, tbs []byte) pkix.Extension {
 	t.Helper()
 	sct := ct.SignedCertificateTimestamp{SCTVersion: ct.V1, Timestamp: uint64(time.Now().Add(-time.Minute).UnixMilli())}
@@ -170,13 +170,13 @@ func (s *sigstore) seen(t testing.TB, by log, tbs []byte) pkix.Extension {
 	return pkix.Extension{Id: asn1.ObjectIdentifier(ctx509.OIDExtensionCTSCT), Value: value}
 }
 
-// hashOf is a hash in an entry of Rekor.
+// hashOf returns the hash of data in the format of Rekor's entries.
 func hashOf(data []byte) map[string]string {
 	sum := sha256.Sum256(data)
 	return map[string]string{"algorithm": "sha256", "value": hex.EncodeToString(sum[:])}
 }
 
-// hashedrekord is the entry of a signature of payload.
+// hashedrekord returns the entry for a signature of payload.
 func hashedrekord(payload, made, verifier []byte) (kind string, spec map[string]any) {
 	return "hashedrekord", map[string]any{
 		"data":      map[string]any{"hash": hashOf(payload)},
@@ -184,7 +184,7 @@ func hashedrekord(payload, made, verifier []byte) (kind string, spec map[string]
 	}
 }
 
-// dsseEntry is the entry of an envelope with payload.
+// dsseEntry returns the entry for an envelope with payload.
 func dsseEntry(envelope, payload, made, verifier []byte) (kind string, spec map[string]any) {
 	return "dsse", map[string]any{
 		"envelopeHash": hashOf(envelope), "payloadHash": hashOf(payload),
@@ -192,7 +192,7 @@ func dsseEntry(envelope, payload, made, verifier []byte) (kind string, spec map[
 	}
 }
 
-// enter makes an entry of a log of which it is the only one, with promise and proof.
+// enter returns the only entry of a log, with an inclusion promise and an inclusion proof.
 func (l log) enter(t testing.TB, at time.Time, kind string, spec any) *protorekor.TransparencyLogEntry {
 	t.Helper()
 	body := canonical(t, map[string]any{"apiVersion": "0.0.1", "kind": kind, "spec": spec})
@@ -212,7 +212,7 @@ func (l log) enter(t testing.TB, at time.Time, kind string, spec any) *protoreko
 	return e
 }
 
-// promise is that of the log to keep an entry.
+// promise returns the log's inclusion promise for an entry.
 func (l log) promise(t testing.TB, e *protorekor.TransparencyLogEntry) []byte {
 	t.Helper()
 	return l.sign(t, canonical(t, map[string]any{
@@ -220,7 +220,8 @@ func (l log) promise(t testing.TB, e *protorekor.TransparencyLogEntry) []byte {
 	}))
 }
 
-// enterTile makes an entry as the second version of Rekor does: with a proof and without a time.
+// enterTile returns an entry in the format of the second version of Rekor: with a proof and
+// without a time.
 func (l log) enterTile(t testing.TB, message, made []byte, c *x509.Certificate) *protorekor.TransparencyLogEntry {
 	t.Helper()
 	sum := sha256.Sum256(message)

@@ -37,9 +37,9 @@ type mirror struct {
 	mu       sync.Mutex
 	files    map[string][]byte
 	requests int
-	fail     int           // status to answer with, 0 to serve
-	hold     chan struct{} // when not nil, no answer until it is closed
-	held     chan struct{} // tells of a request that is held
+	fail     int           // status of all responses; 0: serve the files
+	hold     chan struct{} // if not nil, requests wait until it is closed
+	held     chan struct{} // receives a value for each waiting request
 }
 
 func newMirror(t *testing.T, trustedRoot string) *mirror {
@@ -63,7 +63,7 @@ func newMirror(t *testing.T, trustedRoot string) *mirror {
 	return m
 }
 
-// signed returns the text of metadata with its signature.
+// signed signs metadata and returns its text.
 func signed[T metadata.Roles](m *mirror, meta *metadata.Metadata[T]) []byte {
 	m.t.Helper()
 	_, err := meta.Sign(m.signer)
@@ -119,14 +119,14 @@ func (m *mirror) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// set changes what m does.
+// set changes fields of m under its lock.
 func (m *mirror) set(change func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	change()
 }
 
-// asked returns how many requests there were since it was last called.
+// asked returns the number of requests since its last call.
 func (m *mirror) asked() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -135,7 +135,7 @@ func (m *mirror) asked() int {
 	return n
 }
 
-// A clock stands still until it is told.
+// A clock changes its time only by pass.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -153,7 +153,7 @@ func (c *clock) pass(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// A mirrored test has a keyless signature, a mirror that says whom to trust, and verifiers.
+// A mirrored test has a keyless signature, a mirror with the trusted root, and a technology.
 type mirrored struct {
 	t *testing.T
 	s *sigstore
@@ -190,7 +190,7 @@ func (l *mirrored) verify(ctx context.Context) error {
 	return err
 }
 
-// expect verifies, and checks what is said and whether the mirror was asked.
+// expect verifies the signature, and checks the error and whether the mirror was contacted.
 func (l *mirrored) expect(want string, asked bool) {
 	l.t.Helper()
 	l.m.asked()
@@ -204,7 +204,7 @@ func (l *mirrored) expect(want string, asked bool) {
 	testenv.Equal(l.t, l.m.asked() > 0, asked, "the mirror was asked")
 }
 
-// TestMirrorIsAskedOnce verifies again within the day, and after it.
+// TestMirrorIsAskedOnce checks that the mirror is contacted again only after a day.
 func TestMirrorIsAskedOnce(t *testing.T) {
 	l := newMirrored(t, nil)
 	l.expect("", true)
@@ -214,7 +214,8 @@ func TestMirrorIsAskedOnce(t *testing.T) {
 	l.expect("", true)
 }
 
-// TestKeysNeedNoMirror verifies with a key, and with a root in a Secret.
+// TestKeysNeedNoMirror checks that the mirror is not contacted with keys, or with a root in a
+// Secret.
 func TestKeysNeedNoMirror(t *testing.T) {
 	l := newMirrored(t, nil)
 	l.trust.Root = secret("trusted_root.json", l.s.trustedRoot(t))
@@ -223,20 +224,21 @@ func TestKeysNeedNoMirror(t *testing.T) {
 	l.expect("it was made with a certificate", false)
 }
 
-// TestNewRoot has another root published because keys were replaced.
+// TestNewRoot checks that a new root is fetched after keys were replaced.
 func TestNewRoot(t *testing.T) {
 	l := newMirrored(t, nil)
 	before := newSigstore(t).trustedRoot(t)
 	l.m.publish(before)
 	l.expect("it comes with no entry of a trusted log", true)
 	l.m.publish(l.s.trustedRoot(t))
-	l.expect("it comes with no entry of a trusted log", false) // asked less than a minute ago
+	l.expect("it comes with no entry of a trusted log", false) // fetched less than a minute ago
 	l.c.pass(time.Minute)
 	l.expect("", true)
 	l.expect("", false)
 }
 
-// TestRefusalAsksTheMirror has signatures refused by the root there is.
+// TestRefusalAsksTheMirror checks that an invalid signature causes a fetch of the root, at most
+// once a minute.
 func TestRefusalAsksTheMirror(t *testing.T) {
 	l := newMirrored(t, nil)
 	l.expect("", true)
@@ -246,18 +248,18 @@ func TestRefusalAsksTheMirror(t *testing.T) {
 	l.expect("which matches no entry of spec.verify.matchOIDCIdentity", false)
 	l.c.pass(time.Minute)
 	l.m.set(func() { l.m.fail = http.StatusBadGateway })
-	l.expect("which matches no entry of spec.verify.matchOIDCIdentity", true) // that the mirror fails changes nothing
+	l.expect("which matches no entry of spec.verify.matchOIDCIdentity", true) // the error of the mirror is not reported
 	l.trust.Identities = l.s.trust(t).Identities
 	l.expect("", false)
 }
 
-// TestMirrorFails has a mirror that cannot be asked.
+// TestMirrorFails tests a mirror that answers with errors.
 func TestMirrorFails(t *testing.T) {
 	l := newMirrored(t, nil)
 	const want = "spec.verify.trustedRootSecretRef needs no network|502"
 	l.m.set(func() { l.m.fail = http.StatusBadGateway })
 	l.expect(want+"|"+l.m.url, true)
-	l.expect(want, true) // anew: it may be reached another way
+	l.expect(want, true) // failures are not cached, because verifiers may use different proxies
 	if err := l.verify(t.Context()); errors.Is(err, source.ErrVerification) {
 		t.Errorf("error %v refuses a signature", err)
 	}
@@ -266,10 +268,10 @@ func TestMirrorFails(t *testing.T) {
 	l.expect("", true)
 	l.c.pass(25 * time.Hour)
 	l.m.set(func() { l.m.fail = http.StatusBadGateway })
-	l.expect(want, true) // what is a day old is not good any more
+	l.expect(want, true) // a root is not used after a day
 }
 
-// TestMirrorIsNotTrusted has a mirror that says something of its own.
+// TestMirrorIsNotTrusted tests a mirror with files that are not validly signed.
 func TestMirrorIsNotTrusted(t *testing.T) {
 	for name, spoil := range map[string]func(*mirrored){
 		"another anchor": func(l *mirrored) { l.Anchor = newMirror(t, "{}").anchor },
@@ -295,8 +297,8 @@ func TestMirrorIsNotTrusted(t *testing.T) {
 	}
 }
 
-// TestMirrorStalls has runs that wait for the mirror until they are cancelled.
-// What comes after asks anew, and does not wait for them.
+// TestMirrorStalls tests verifications that wait for the mirror until they are canceled.
+// A later verification sends its own requests and does not wait for them.
 func TestMirrorStalls(t *testing.T) {
 	l := newMirrored(t, nil)
 	hold := make(chan struct{})
@@ -319,8 +321,8 @@ func TestMirrorStalls(t *testing.T) {
 	l.expect("", false)
 }
 
-// TestAtOnce has many verifications begin together: with verifiers of their own,
-// with one, and with one that has the root from a Secret.
+// TestAtOnce runs concurrent verifications: with separate verifiers, with a shared one, and
+// with a shared one whose root is in a Secret.
 func TestAtOnce(t *testing.T) {
 	l := newMirrored(t, nil)
 	must(t, l.verify(t.Context()))
@@ -349,7 +351,7 @@ func TestAtOnce(t *testing.T) {
 	l.expect("", false)
 }
 
-// TestCache keeps what the mirror said in a directory, and nothing elsewhere.
+// TestCache checks that files of the mirror are cached in the directory, and nowhere else.
 func TestCache(t *testing.T) {
 	home := t.TempDir()
 	for _, name := range []string{"HOME", "USERPROFILE"} {
@@ -358,12 +360,12 @@ func TestCache(t *testing.T) {
 	dir := t.TempDir()
 	l := newMirrored(t, func(l *mirrored) { l.Cache = dir })
 	l.expect("", true)
-	l.make = cosign.New(l.Config) // another process
+	l.make = cosign.New(l.Config) // as in another process
 	l.expect("", false)
 
 	l.make = cosign.New(l.Config)
 	l.trust.Identities = []source.OIDCIdentityMatch{{Issuer: "nobody", Subject: "nobody"}}
-	l.expect("which matches no entry", true) // the cache may be old
+	l.expect("which matches no entry", true) // the cache may be outdated
 
 	l = newMirrored(t, nil)
 	l.expect("", true)

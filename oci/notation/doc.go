@@ -3,50 +3,46 @@
 //
 // # Trust
 //
-// The Secret that spec.verify.secretRef names has a trust policy, version 1.0,
-// under the key trustpolicy.json, and certificates, PEM or
-// DER, under keys that end in .crt or .pem. All of them
-// are in every trust store, whatever its type and name: the Secret is the
-// trust store. So an authority for signers can also certify a timestamping
-// authority, where the policy names a store of type tsa; the extended key
-// usages of certificates keep the two apart.
+// The Secret that spec.verify.secretRef names has a trust policy, version 1.0, under
+// the key trustpolicy.json, and certificates, PEM or DER, under keys that end in .crt
+// or .pem. Every trust store, whatever its type and name, contains all these
+// certificates. So if the policy names a store of type tsa, an authority for signers
+// can also certify a timestamping authority; the extended key usages of certificates
+// distinguish the two.
 //
-// Of the statements of the policy that one counts which has HOST[:PORT]/PATH of
-// the repository among its registryScopes, or else the one with the scope "*";
-// when there is none, verification fails. Statements at level skip may name
-// stores and identities, which count for nothing. Nothing else is read: no
-// file, no environment, no configuration of the notation command. No
-// verification plugin is run; a signature that asks for one is refused.
+// The statement of the policy whose registryScopes contain HOST[:PORT]/PATH of the
+// repository applies, or else the one with the scope "*"; if there is none,
+// verification fails. Stores and identities in a statement at level skip are ignored.
+// Files, environment variables and the configuration of the notation command are not
+// read. Verification plugins are not run; a signature that requires one is refused.
 //
 // # Signatures
 //
 // A signature is a manifest that refers to the subject, with the artifact type
-// application/vnd.cncf.notary.signature and one envelope, JWS or COSE. It counts
-// for the subject whose media type, size and digest it names, and for no other.
-// The first 32 signatures are tried in the order of the registry, and the first
-// that holds is enough. Manifest and envelope have at most 256 KiB each, a chain
-// at most 16 certificates, an RSA key in it or in the Secret at most 8192 bits: a
-// longer one would take minutes to check. A critical attribute that is
-// not known here makes a signature void.
+// application/vnd.cncf.notary.signature and one envelope, JWS or COSE. It is valid only
+// for the subject with the media type, size and digest that it names. The first 32
+// signatures are checked in the order of the registry, and the first valid one is
+// sufficient. Manifest and envelope have at most 256 KiB each, a chain at most 16
+// certificates, an RSA key in it or in the Secret at most 8192 bits, because a longer
+// key would take minutes to check. A signature with an unknown critical attribute is
+// refused.
 //
 // # Levels
 //
-// What the level strict enforces, permissive and audit only look at, as the
-// Notary Project defines it. The level is the one in [source.Verification], and
-// its message names each check that is not enforced and what it found, so that
-// an expired signature does not pass unseen. A verification is ignored unless
-// the level enforces authenticity: at skip, at audit, and where an override has
-// it logged, whoever signed. Otherwise what anybody may push would decide
-// whether an artifact counts as verified.
+// Checks that the level strict enforces are only logged by permissive and audit, as the
+// Notary Project defines. [source.Verification] contains the level, and its message
+// names each check that is not enforced and its result, so that an expired signature is
+// visible. A verification is marked as ignored unless the level enforces authenticity:
+// at skip, at audit, and if an override logs authenticity, whatever the signer.
+// Otherwise any user who may push could decide whether an artifact counts as verified.
 //
 // # Revocation
 //
-// Where the level does not skip it, revocation is checked by OCSP and then by
-// CRL at the addresses that the certificates name, through the proxy of the
-// spec, each request within 5 seconds and nothing kept for the next
-// verification. It is not checked of certificates that are not trusted, for
-// then a stranger would say which addresses are asked. Where enforced, a
-// signature does not hold without an answer; but that is no refusal: the error
-// does not wrap [source.ErrVerification]. Certificates that name no address are
-// not revocable.
+// Unless the level skips it, revocation is checked by OCSP and then by CRL at the
+// addresses in the certificates, through the proxy of the spec, with 5 seconds per
+// request and without caching between verifications. It is not checked for untrusted
+// certificates, because an untrusted signer must not choose the addresses that are
+// contacted. If revocation is enforced and its status is unknown, the signature is not
+// accepted; but it is not refused either: the error does not wrap
+// [source.ErrVerification]. Certificates without an address cannot be revoked.
 package notation

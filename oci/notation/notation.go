@@ -24,10 +24,10 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// mode is the mode of every [source.Verification] here.
+// mode is the mode of every [source.Verification] of this package.
 const mode = "notation"
 
-// maxSignatures bounds how many signatures of one subject are tried.
+// maxSignatures is the maximum number of signatures of one subject that are checked.
 const maxSignatures = 32
 
 // verifier implements [oci.Verifier].
@@ -36,7 +36,7 @@ type verifier struct {
 	trust *trust
 }
 
-// New is the [oci.Technology] of the Notary Project.
+// New returns a verifier of Notary Project signatures. It is an [oci.Technology].
 func New(r *oci.Repository, t oci.Trust) (oci.Verifier, error) {
 	switch {
 	case t.Root.Name != "":
@@ -53,10 +53,10 @@ func New(r *oci.Repository, t oci.Trust) (oci.Verifier, error) {
 	return &verifier{r, trust}, nil
 }
 
-// Verify implements [oci.Verifier]. Errors wrap [source.ErrVerification] when
-// no statement of the trust policy is for the repository, when there is no
-// signature, and when none of them holds. They do not when a signature that
-// might hold could not be read, or revocation could not be asked about.
+// Verify implements [oci.Verifier]. Errors wrap [source.ErrVerification] if
+// no statement of the trust policy applies to the repository, or if there is no valid
+// signature. They do not if a signature that may be valid could not be read, or if its
+// revocation status is unknown.
 func (v *verifier) Verify(ctx context.Context, subject ocispec.Descriptor) (source.Verification, error) {
 	name := v.repo.Name()
 	statement, err := v.trust.statement(name)
@@ -91,7 +91,7 @@ func (v *verifier) Verify(ctx context.Context, subject ocispec.Descriptor) (sour
 				return found, nil
 			}
 		}
-		if ctx.Err() != nil { // what was found out without an answer says nothing
+		if ctx.Err() != nil { // then err is not about the signature
 			return source.Verification{}, fmt.Errorf("verify signatures of %s@%s: %w", name, subject.Digest, context.Cause(ctx))
 		}
 		t.Add("signature "+d.Digest.String(), err)
@@ -99,10 +99,10 @@ func (v *verifier) Verify(ctx context.Context, subject ocispec.Descriptor) (sour
 	return source.Verification{}, t.Err()
 }
 
-// artifactType is that of manifests of signatures.
+// artifactType is the artifact type of signature manifests.
 const artifactType = "application/vnd.cncf.notary.signature"
 
-// maxSignature bounds the manifest and the envelope of a signature, each.
+// maxSignature is the maximum size of a signature's manifest, and of its envelope, in bytes.
 const maxSignature = 256 << 10
 
 // readSignature returns the envelope of the signature whose manifest is d, and its media type.
@@ -116,7 +116,7 @@ func readSignature(ctx context.Context, r *oci.Repository, d ocispec.Descriptor)
 	}
 	var m struct {
 		Layers []ocispec.Descriptor `json:"layers"`
-		Blobs  []ocispec.Descriptor `json:"blobs"` // of the artifact manifests that the specification had for a while
+		Blobs  []ocispec.Descriptor `json:"blobs"` // in artifact manifests of a draft of the specification
 	}
 	if err := json.Unmarshal(manifest, &m); err != nil {
 		return nil, "", attempt.Refuse("its manifest: %w", err)
@@ -136,10 +136,10 @@ func readSignature(ctx context.Context, r *oci.Repository, d ocispec.Descriptor)
 type judge struct {
 	statement
 	verifier  notation.Verifier
-	inquirers map[trustpolicy.ValidationType]*revocationChecker // by the check that asks
+	inquirers map[trustpolicy.ValidationType]*revocationChecker // by the check that uses it
 }
 
-// judge returns the judge of a statement. It asks about revocation with web.
+// judge returns the judge of a statement. It uses web to check revocation.
 func (t *trust) judge(s statement, web *http.Client) (*judge, error) {
 	signers, stamps, err := revocationCheckers(t, web)
 	if err != nil {
@@ -157,13 +157,13 @@ func (t *trust) judge(s statement, web *http.Client) (*judge, error) {
 }
 
 // verify verifies an envelope for subject. Errors are refusals, unless only the
-// answer about revocation is missing.
+// revocation status is unknown.
 func (j *judge) verify(ctx context.Context, subject ocispec.Descriptor, envelope []byte, mediaType string) (source.Verification, error) {
 	if err := checkEnvelope(envelope, mediaType); err != nil {
 		return source.Verification{}, err
 	}
 	for _, q := range j.inquirers {
-		q.cause = "" // what was found of another signature
+		q.cause = "" // clear the result of the previous signature
 	}
 	outcome, err := j.verifier.Verify(ctx, subject, envelope, notation.VerifierVerifyOptions{
 		ArtifactReference: reference(j.repository), SignatureMediaType: mediaType,
@@ -179,7 +179,7 @@ func (j *judge) verify(ctx context.Context, subject ocispec.Descriptor, envelope
 	return j.verified(outcome, subject), nil
 }
 
-// why says which check refused a signature.
+// why returns the error of the check that refused a signature.
 func (j *judge) why(outcome *notation.VerificationOutcome, subject ocispec.Descriptor, err error) error {
 	if outcome == nil {
 		return attempt.Refuse("%w", err)
@@ -187,7 +187,7 @@ func (j *judge) why(outcome *notation.VerificationOutcome, subject ocispec.Descr
 	for _, r := range outcome.VerificationResults {
 		switch {
 		case r.Error == nil || r.Action != trustpolicy.ActionEnforce:
-		case j.unanswered(r) != "": // it may hold, once there is an answer
+		case j.unanswered(r) != "": // the signature may be valid
 			return fmt.Errorf("%s: %s", r.Type, j.text(r))
 		default:
 			return attempt.Refuse("%s: %s", r.Type, j.text(r))
@@ -208,16 +208,16 @@ func (j *judge) why(outcome *notation.VerificationOutcome, subject ocispec.Descr
 	return attempt.Refuse("%w", err)
 }
 
-// target returns what an envelope signs.
+// target returns the descriptor that an envelope signs, or a zero one if it cannot be decoded.
 func target(content *signature.EnvelopeContent) ocispec.Descriptor {
 	var payload struct {
 		Target ocispec.Descriptor `json:"targetArtifact"`
 	}
-	_ = json.Unmarshal(content.Payload.Content, &payload) // what cannot be read is no digest
+	_ = json.Unmarshal(content.Payload.Content, &payload) // on error the digest is ""
 	return payload.Target
 }
 
-// text says what a check found.
+// text returns the error of a check as text.
 func (j *judge) text(r *notation.ValidationResult) string {
 	text := r.Error.Error()
 	if cause := j.unanswered(r); cause != "" {
@@ -226,7 +226,8 @@ func (j *judge) text(r *notation.ValidationResult) string {
 	return attempt.Clip(text)
 }
 
-// unanswered returns why revocation is not known, "" when r is not about that.
+// unanswered returns why the revocation status is unknown; it returns "" if it is known or r
+// is about another check.
 func (j *judge) unanswered(r *notation.ValidationResult) string {
 	if q := j.inquirers[r.Type]; q != nil {
 		return q.cause
@@ -234,7 +235,7 @@ func (j *judge) unanswered(r *notation.ValidationResult) string {
 	return ""
 }
 
-// verified describes an envelope that holds as far as the level enforces it.
+// verified returns the result for an envelope that passed all checks that the level enforces.
 func (j *judge) verified(outcome *notation.VerificationOutcome, subject ocispec.Descriptor) source.Verification {
 	v := source.Verification{Mode: mode, Level: j.level.Name, Ignored: !j.enforces(trustpolicy.TypeAuthenticity)}
 	signer, authentic := "", true
@@ -265,29 +266,29 @@ func (j *judge) verified(outcome *notation.VerificationOutcome, subject ocispec.
 	return v
 }
 
-// Bounds of the certificates in an envelope and in its timestamp, each. Whoever
-// may push to the registry chooses them, and they are computed with before it
-// is known whether anybody trusts them.
+// Limits of the certificates in an envelope, and in its timestamp. Any user who
+// may push to the registry chooses them, and the libraries use their keys before they
+// check whether the certificates are trusted.
 const (
 	maxChain   = 16
-	maxKeyBits = 8192 // of an RSA key: the time grows with the square
+	maxKeyBits = 8192 // of an RSA key; run time is quadratic in the length
 )
 
 const timestampHeader = "io.cncf.notary.timestampSignature"
 
-// unsigned is what an envelope says without a signature.
+// unsigned has the unsigned attributes of an envelope.
 type unsigned struct {
 	chain     [][]byte // certificates, DER
 	timestamp []byte   // RFC 3161
 }
 
-// formats are the envelopes that are known, by media type.
+// formats maps the media types of supported envelopes to their decoders.
 var formats = map[string]func([]byte) (unsigned, error){
 	jws.MediaTypeEnvelope:  decodeJWS,
 	cose.MediaTypeEnvelope: decodeCOSE,
 }
 
-// checkEnvelope refuses an envelope that it would take too long to verify.
+// checkEnvelope refuses an envelope that would take too long to verify.
 func checkEnvelope(envelope []byte, mediaType string) error {
 	decode, known := formats[mediaType]
 	if !known {
@@ -311,7 +312,7 @@ func checkEnvelope(envelope []byte, mediaType string) error {
 	}
 	token, err := tspclient.ParseSignedToken(u.timestamp)
 	if err != nil {
-		return nil // where timestamps count, it is found out that this is none
+		return nil // the verifier detects the invalid timestamp if it needs one
 	}
 	if len(token.SignerInfos) > maxChain {
 		return attempt.Refuse("its timestamp has %d signers, at most %d are allowed", len(token.SignerInfos), maxChain)
@@ -319,7 +320,7 @@ func checkEnvelope(envelope []byte, mediaType string) error {
 	return checkKeys(token.Certificates)
 }
 
-// checkKeys checks the bounds of certificates.
+// checkKeys checks the number of certificates and the size of their keys.
 func checkKeys(certs []*x509.Certificate) error {
 	if len(certs) > maxChain {
 		return attempt.Refuse("its timestamp has %d certificates, at most %d are allowed", len(certs), maxChain)
@@ -332,7 +333,7 @@ func checkKeys(certs []*x509.Certificate) error {
 	return nil
 }
 
-// keyBits returns the length of an RSA key, 0 for others.
+// keyBits returns the length of an RSA key in bits, or 0 for other keys.
 func keyBits(c *x509.Certificate) int {
 	if key, ok := c.PublicKey.(*rsa.PublicKey); ok {
 		return key.N.BitLen()

@@ -36,7 +36,7 @@ const artifactType = "application/vnd.cncf.notary.signature"
 
 const repository = "team/app"
 
-// A signedRepository is a repository in a registry of its own.
+// A signedRepository is a repository in its own registry.
 type signedRepository struct {
 	*testenv.Registry
 	t    *testing.T
@@ -54,7 +54,7 @@ func newRepository(t *testing.T, c testenv.RegistryConfig) *signedRepository {
 	return &signedRepository{g, t, repo}
 }
 
-// artifact pushes an artifact with a content.
+// artifact pushes an artifact with this content.
 func (s *signedRepository) artifact(content string) ocispec.Descriptor {
 	s.t.Helper()
 	return s.Push(repository, "", testenv.Manifest{ArtifactType: "application/vnd.test", Layers: []testenv.Blob{{MediaType: "text/plain", Data: []byte(content)}}})
@@ -66,7 +66,7 @@ func (s *signedRepository) attach(subject ocispec.Descriptor, mediaType string, 
 	return s.Push(repository, "", testenv.Manifest{ArtifactType: artifactType, Subject: &subject, Layers: []testenv.Blob{{MediaType: mediaType, Data: envelope}}})
 }
 
-// verify verifies subject by a Secret.
+// verify verifies subject with the trust in a Secret.
 func (s *signedRepository) verify(subject ocispec.Descriptor, secret map[string]string) (source.Verification, error) {
 	s.t.Helper()
 	v, err := notation.New(s.repo, oci.Trust{Keys: secretOf(secret)})
@@ -99,12 +99,12 @@ type verification struct {
 	Timestamp string            `json:"verifyTimestamp,omitempty"`
 }
 
-// level is a policy for every repository and every identity.
+// level returns a policy with a level, for all repositories and identities.
 func level(name string) policy {
 	return policy{Name: "all", Scopes: []string{"*"}, Level: verification{Level: name}, Stores: []string{"ca:team"}, Trusted: []string{"*"}}
 }
 
-// secret is a Secret with policies and certificates.
+// secret returns the data of a Secret with policies and certificates.
 func secret(certs []byte, policies ...policy) map[string]string {
 	doc, err := json.Marshal(map[string]any{"version": "1.0", "trustPolicies": policies})
 	if err != nil {
@@ -127,7 +127,7 @@ func authority(t testing.TB, name string) *identity {
 		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign})
 }
 
-// newSigner returns an identity that issuer lets sign; change may be nil.
+// newSigner returns an identity with a signing certificate of issuer; change may be nil.
 func newSigner(t testing.TB, issuer *identity, name string, change func(*x509.Certificate)) *identity {
 	t.Helper()
 	c := &x509.Certificate{Subject: pkix.Name{CommonName: name, Organization: []string{"Test"}, Country: []string{"DE"}, Province: []string{"BE"}},
@@ -195,7 +195,7 @@ func (id *identity) sign(t testing.TB, subject ocispec.Descriptor, mediaType str
 	return content
 }
 
-// wantRefused checks that err is a refusal that says all of texts.
+// wantRefused checks that err is a refusal that contains all of texts.
 func wantRefused(t *testing.T, err error, texts ...string) {
 	t.Helper()
 	testenv.ErrorIs(t, err, source.ErrVerification, "refusal")
@@ -211,7 +211,8 @@ func wantError(t *testing.T, err error, texts ...string) {
 
 var must = testenv.Must
 
-// Signatures that the notation library made and pushed are good.
+// TestSignedByNotation checks that signatures that the notation library made and pushed are
+// valid.
 func TestSignedByNotation(t *testing.T) {
 	ca := authority(t, "root")
 	leaf := newSigner(t, ca, "builder", nil)
@@ -241,7 +242,7 @@ func TestSignedByNotation(t *testing.T) {
 	}
 }
 
-// What a level does not enforce passes, and is named.
+// TestLevels checks that a failed check that the level does not enforce is named in the message.
 func TestLevels(t *testing.T) {
 	ca, other := authority(t, "root"), authority(t, "other")
 	leaf := newSigner(t, ca, "builder", nil)
@@ -311,7 +312,7 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// One signature that holds is enough, wherever it stands.
+// TestOneOfSeveral checks that one valid signature is sufficient, in any position.
 func TestOneOfSeveral(t *testing.T) {
 	ca, other := authority(t, "root"), authority(t, "other")
 	s := newRepository(t, testenv.RegistryConfig{})
@@ -331,8 +332,8 @@ func TestOneOfSeveral(t *testing.T) {
 	}
 }
 
-// The authority of a signing service is trusted through its own kind of store,
-// and counts what was signed while the certificate was valid.
+// TestSigningAuthority checks that the authority of a signing service is trusted through its
+// own type of store, for signatures made while the certificate was valid.
 func TestSigningAuthority(t *testing.T) {
 	ca := authority(t, "root")
 	short := newSigner(t, ca, "service", func(c *x509.Certificate) {
@@ -354,7 +355,7 @@ func TestSigningAuthority(t *testing.T) {
 	}
 }
 
-// Each signature is refused, with the check that it fails.
+// TestRefused checks that invalid signatures are refused with the name of the failed check.
 func TestRefused(t *testing.T) {
 	ca, other := authority(t, "root"), authority(t, "other")
 	leaf, foreign := newSigner(t, ca, "builder", nil), newSigner(t, other, "builder", nil)
@@ -407,7 +408,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A signature counts for what it names, whatever it is attached to.
+// TestSignatureOfSomethingElse checks that a signature attached to another subject is refused.
 func TestSignatureOfSomethingElse(t *testing.T) {
 	ca := authority(t, "root")
 	leaf := newSigner(t, ca, "builder", nil)
@@ -430,7 +431,7 @@ func TestSignatureOfSomethingElse(t *testing.T) {
 	}
 }
 
-// A payload that was changed after it was signed is found out.
+// TestTamperedPayload checks that a payload that was changed after signing is refused.
 func TestTamperedPayload(t *testing.T) {
 	ca := authority(t, "root")
 	leaf := newSigner(t, ca, "builder", nil)
@@ -454,7 +455,7 @@ func TestTamperedPayload(t *testing.T) {
 	wantRefused(t, err, "integrity: ", "; signature ")
 }
 
-// Where the signature is gone, verification fails.
+// TestStrippedSignature checks that verification fails if the signature is missing.
 func TestStrippedSignature(t *testing.T) {
 	ca := authority(t, "root")
 	leaf := newSigner(t, ca, "builder", nil)

@@ -28,7 +28,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A revocationServer answers questions about revocation.
+// A revocationServer serves OCSP responses or a CRL.
 type revocationServer struct {
 	*httptest.Server
 	asked atomic.Int32
@@ -49,7 +49,7 @@ func newRevocationServer(t *testing.T, answer func(r *http.Request) ([]byte, err
 	return d
 }
 
-// newResponder returns a revocationServer that answers by OCSP for the certificates of ca.
+// newResponder returns an OCSP server that answers with status for the certificates of ca.
 func newResponder(t *testing.T, ca *identity, status int) *revocationServer {
 	return newRevocationServer(t, func(r *http.Request) ([]byte, error) {
 		return ocsp.CreateResponse(ca.cert, ca.cert, ocsp.Response{
@@ -58,7 +58,7 @@ func newResponder(t *testing.T, ca *identity, status int) *revocationServer {
 	})
 }
 
-// serial returns the number of the certificate that an OCSP request asks about.
+// serial returns the serial number in an OCSP request.
 func serial(r *http.Request) *big.Int {
 	text, _ := io.ReadAll(r.Body)
 	if r.Method == http.MethodGet { // RFC 6960 appendix A
@@ -71,7 +71,7 @@ func serial(r *http.Request) *big.Int {
 	return req.SerialNumber
 }
 
-// newLister returns a revocationServer that serves a list of what ca revoked.
+// newLister returns a server for a CRL of ca with the serial numbers revoked.
 func newLister(t *testing.T, ca *identity, revoked ...*big.Int) *revocationServer {
 	list := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: time.Now().Add(-time.Hour), NextUpdate: time.Now().Add(time.Hour)}
 	for _, n := range revoked {
@@ -82,7 +82,8 @@ func newLister(t *testing.T, ca *identity, revoked ...*big.Int) *revocationServe
 	return newRevocationServer(t, func(*http.Request) ([]byte, error) { return text, nil })
 }
 
-// Revocation is asked about where certificates say, and weighs as the level says.
+// TestRevocation checks that revocation is checked at the addresses in certificates, and that the
+// level decides about the effect.
 func TestRevocation(t *testing.T) {
 	ca, other := authority(t, "root"), authority(t, "other")
 	down := newRevocationServer(t, func(*http.Request) ([]byte, error) { return nil, errors.New("down") })
@@ -170,7 +171,7 @@ func TestRevocation(t *testing.T) {
 	}
 }
 
-// Where nothing is kept, the answer of today counts.
+// TestRevocationIsAskedAgain checks that revocation results are not cached.
 func TestRevocationIsAskedAgain(t *testing.T) {
 	ca := authority(t, "root")
 	var revoked atomic.Bool
@@ -192,7 +193,8 @@ func TestRevocationIsAskedAgain(t *testing.T) {
 	wantRefused(t, err, "is revoked")
 }
 
-// What was not known of one signature says nothing of the next.
+// TestRevocationOfSeveral checks that an unknown revocation status of one signature does not
+// affect the result for the next.
 func TestRevocationOfSeveral(t *testing.T) {
 	ca := authority(t, "root")
 	down := newRevocationServer(t, func(*http.Request) ([]byte, error) { return nil, errors.New("down") })
@@ -224,7 +226,7 @@ var (
 	oidTimeStamping  = asn1.ObjectIdentifier{1, 3, 6, 1, 5, 5, 7, 3, 8}
 )
 
-// The attribute of RFC 5035 that names the certificate of a signer.
+// The attribute of RFC 5035 that identifies the certificate of a signer.
 type (
 	signingCertV2 struct{ Certs []certID }
 	certID        struct{ Hash []byte }
@@ -237,7 +239,7 @@ func der(t testing.TB, v any) []byte {
 	return out
 }
 
-// token returns a timestamp token of RFC 3161 around info, which holds certs.
+// token returns a timestamp token of RFC 3161 with the content info and the certificates certs.
 func token(t testing.TB, info []byte, certs [][]byte, signers ...*identity) []byte {
 	t.Helper()
 	data, err := pkcs7.NewSignedData(info)
@@ -258,14 +260,14 @@ func token(t testing.TB, info []byte, certs [][]byte, signers ...*identity) []by
 	return text
 }
 
-// A clock is a timestamping authority that stands still.
+// A clock is a timestamping authority with a fixed time.
 type clock struct {
 	t  *testing.T
 	id *identity
 	at time.Time
 }
 
-// newClock returns an authority that issuer lets say what time it is.
+// newClock returns a timestamping authority with a certificate of issuer.
 func newClock(t *testing.T, issuer *identity, at time.Time) *clock {
 	usage := der(t, []asn1.ObjectIdentifier{oidTimeStamping})
 	return &clock{t, newSigner(t, issuer, "clock", func(c *x509.Certificate) {
@@ -281,8 +283,8 @@ func (c *clock) Timestamp(_ context.Context, req *tspclient.Request) (*tspclient
 	return &tspclient.Response{TimestampToken: asn1.RawValue{FullBytes: text}}, nil
 }
 
-// A timestamp by an authority in the Secret keeps a signature good after its
-// certificate has expired.
+// TestTimestamp checks that a signature with a timestamp by an authority in the Secret remains
+// valid after its certificate has expired.
 func TestTimestamp(t *testing.T) {
 	ca, clocks, strangers := authority(t, "root"), authority(t, "clocks"), authority(t, "strangers")
 	short := newSigner(t, ca, "builder", func(c *x509.Certificate) {
@@ -295,8 +297,8 @@ func TestTimestamp(t *testing.T) {
 		name   string
 		policy policy
 		issuer *identity
-		at     time.Duration // ago
-		say    string        // "" when it is good
+		at     time.Duration // age of the timestamp
+		say    string        // part of the error, "" if the signature is valid
 	}{
 		{"good", stamped, clocks, 2 * time.Hour, ""},
 		{"made too late", stamped, clocks, 30 * time.Minute, "authenticTimestamp: timestamp can be after certificate"},

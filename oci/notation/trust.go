@@ -29,14 +29,14 @@ import (
 // policyKey is the key of the trust policy in a Secret.
 const policyKey = "trustpolicy.json"
 
-// A trust is the trust policy and the certificates of a Secret.
+// A trust has the trust policy and the certificates of a Secret.
 type trust struct {
 	secret       string // NAMESPACE/NAME
 	policy       *trustpolicy.Document
 	certificates []*x509.Certificate
 }
 
-// readTrust reads a Secret. Errors name it and the key.
+// readTrust parses a Secret. Errors name the Secret and the key.
 func readTrust(s transport.Secret) (*trust, error) {
 	data, ok := s.Data[policyKey]
 	if !ok {
@@ -77,7 +77,7 @@ func parsePolicy(data []byte) (*trustpolicy.Document, error) {
 	}
 	for i, p := range doc.TrustPolicies {
 		if p.SignatureVerification.VerificationLevel == trustpolicy.LevelSkip.Name {
-			doc.TrustPolicies[i].TrustStores, doc.TrustPolicies[i].TrustedIdentities = nil, nil // count for nothing
+			doc.TrustPolicies[i].TrustStores, doc.TrustPolicies[i].TrustedIdentities = nil, nil // ignored at this level
 		}
 	}
 	return doc, doc.Validate()
@@ -112,29 +112,30 @@ func parseCertificates(data []byte) ([]*x509.Certificate, error) {
 	return certs, nil
 }
 
-// trusts reports whether one of chain is a certificate of the Secret.
+// trusts reports whether a certificate of chain is in the Secret.
 func (t *trust) trusts(chain []*x509.Certificate) bool {
 	return slices.ContainsFunc(chain, func(c *x509.Certificate) bool {
 		return slices.ContainsFunc(t.certificates, c.Equal)
 	})
 }
 
-// GetCertificates implements [truststore.X509TrustStore]: the Secret is every store.
+// GetCertificates implements [truststore.X509TrustStore]. Every store has all certificates of
+// the Secret.
 func (t *trust) GetCertificates(context.Context, truststore.Type, string) ([]*x509.Certificate, error) {
 	return t.certificates, nil
 }
 
-// maxScopes bounds how many scopes an error lists.
+// maxScopes is the maximum number of scopes in an error.
 const maxScopes = 10
 
-// A statement is the part of a trust policy that counts for one repository.
+// A statement is the part of a trust policy that applies to one repository.
 type statement struct {
 	repository string
 	name       string
 	level      *trustpolicy.VerificationLevel
 }
 
-// statement returns the statement for a repository.
+// statement returns the statement that applies to a repository.
 func (t *trust) statement(repository string) (statement, error) {
 	p, err := t.policy.GetApplicableTrustPolicy(reference(repository))
 	if err != nil {
@@ -148,7 +149,8 @@ func (t *trust) statement(repository string) (statement, error) {
 	return statement{repository, p.Name, level}, nil
 }
 
-// reference returns how the policy is asked about a repository: with a digest, which does not matter to it.
+// reference returns a reference to look up a repository in the policy. The policy requires a
+// digest but ignores its value.
 func reference(repository string) string { return repository + "@" + digest.FromString("").String() }
 
 // scopes lists the scopes of all statements.
@@ -180,19 +182,20 @@ func (s statement) lenient() string {
 	return strings.Join(slices.Compact(checks), ", ")
 }
 
-// revocationTimeout bounds one request about revocation.
+// revocationTimeout is the timeout of one request about revocation.
 const revocationTimeout = 5 * time.Second
 
-// A revocationChecker asks whether certificates of one purpose are revoked, and remembers
-// why an answer could not be had.
+// A revocationChecker checks whether certificates of one purpose are revoked, and records
+// why a status is unknown.
 type revocationChecker struct {
 	revocation.Validator
 	trust *trust // nil: all chains are trusted
-	cause string // why there was no answer the last time, "" when there was one
+	cause string // why the status of the last chain is unknown, "" if it is known
 }
 
-// revocationCheckers returns the validators of signers and of timestamps. A timestamp is
-// asked about after its authority turned out to be trusted.
+// revocationCheckers returns the validators for signers and for timestamps. The library
+// checks the revocation of a timestamp's chain only after it has verified that the chain is
+// trusted.
 func revocationCheckers(t *trust, web *http.Client) (signers, stamps *revocationChecker, err error) {
 	client := *web
 	client.Timeout = revocationTimeout
@@ -210,8 +213,8 @@ func revocationCheckers(t *trust, web *http.Client) (signers, stamps *revocation
 	return &revocationChecker{Validator: signing, trust: t}, &revocationChecker{Validator: stamping}, err
 }
 
-// ValidateContext implements [revocation.Validator]. That a certificate is revoked is
-// an answer, whatever is not known of others.
+// ValidateContext implements [revocation.Validator]. If any certificate is revoked, the
+// status is known, even if the status of others is not.
 func (q *revocationChecker) ValidateContext(ctx context.Context, o revocation.ValidateContextOptions) ([]*result.CertRevocationResult, error) {
 	revocable := slices.ContainsFunc(o.CertChain, func(c *x509.Certificate) bool { return len(c.OCSPServer)+len(c.CRLDistributionPoints) > 0 })
 	if q.trust != nil && revocable && !q.trust.trusts(o.CertChain) {

@@ -99,7 +99,8 @@ func TestTrustIsChecked(t *testing.T) {
 	}
 }
 
-// Certificates are found under any key that ends in .crt or .pem, in each form.
+// TestCertificates checks that certificates are read from keys that end in .crt or .pem, as PEM and
+// DER.
 func TestCertificates(t *testing.T) {
 	ca, other := authority(t, "root"), authority(t, "other")
 	leaf := newSigner(t, ca, "builder", nil)
@@ -132,7 +133,7 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// A statement counts for the repositories in its scopes.
+// TestScopes checks that a statement applies to the repositories in its scopes.
 func TestScopes(t *testing.T) {
 	ca := authority(t, "root")
 	leaf := newSigner(t, ca, "builder", nil)
@@ -174,7 +175,7 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// Signatures without end are looked at up to a bound.
+// TestEndlessSignatures checks that the number of checked signatures is limited.
 func TestEndlessSignatures(t *testing.T) {
 	ca := authority(t, "root")
 	s := newRepository(t, testenv.RegistryConfig{})
@@ -193,7 +194,8 @@ func TestEndlessSignatures(t *testing.T) {
 	}
 }
 
-// What is not a signature is refused before it is read.
+// TestMalformedSignatures checks that malformed signatures are refused, and that oversized
+// envelopes are not downloaded.
 func TestMalformedSignatures(t *testing.T) {
 	ca := authority(t, "root")
 	envelope := testenv.Blob{MediaType: jws.MediaTypeEnvelope, Data: []byte("{}")}
@@ -225,7 +227,7 @@ func TestMalformedSignatures(t *testing.T) {
 	for name, c := range map[string]struct {
 		push  func(*signedRepository, ocispec.Descriptor)
 		say   string
-		blobs int // that may be read
+		blobs int // number of blobs that may be read
 	}{
 		"no envelope":        {push(), "has 0 layers: want one", 0},
 		"two envelopes":      {push(envelope, blob("x/y", "z")), "has 2 layers: want one", 0},
@@ -256,7 +258,8 @@ func TestMalformedSignatures(t *testing.T) {
 	}
 }
 
-// hugeCertificate returns one by ca of a key that would take minutes to compute with, in DER.
+// hugeCertificate returns a certificate of ca, in DER, with a key that would take minutes to
+// check.
 func hugeCertificate(t *testing.T, ca *identity) []byte {
 	t.Helper()
 	n := new(big.Int).Lsh(big.NewInt(1), 1<<20)
@@ -267,7 +270,7 @@ func hugeCertificate(t *testing.T, ca *identity) []byte {
 	return der
 }
 
-// A key that would take minutes to compute with is refused.
+// TestHugeKeys checks that a key that would take minutes to check is refused.
 func TestHugeKeys(t *testing.T) {
 	ca := authority(t, "root")
 	der := hugeCertificate(t, ca)
@@ -316,7 +319,8 @@ func TestHugeKeys(t *testing.T) {
 	}
 }
 
-// A registry that fails, and a caller who gave up, refuse nothing.
+// TestWhatCannotBeKnown checks that an error of the registry or a canceled context is not
+// reported as a refused signature.
 func TestWhatCannotBeKnown(t *testing.T) {
 	ca := authority(t, "root")
 	leaf := newSigner(t, ca, "builder", nil)
@@ -350,7 +354,7 @@ func TestWhatCannotBeKnown(t *testing.T) {
 	})
 }
 
-// An artifact is fetched if the trust policy in a Secret is content with its signature.
+// This example fetches an artifact if the trust policy in a Secret accepts its signature.
 func Example() {
 	var set source.Set
 	if err := set.Decode("sources.yaml", strings.NewReader(`

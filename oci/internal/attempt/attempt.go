@@ -1,6 +1,6 @@
-// Package attempt keeps the results of trying the signatures of a subject one after
-// another, for the verifiers of oci/cosign and oci/notation: a signature that is
-// refused, and one that cannot be read, do not hide another that holds.
+// Package attempt collects the results of checking the signatures of a subject one after
+// another, for the verifiers of oci/cosign and oci/notation. An invalid or unreadable
+// signature does not prevent another one from being accepted.
 package attempt
 
 import (
@@ -18,12 +18,12 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A refusal is what is wrong with one signature for good.
+// A refusal is a permanent defect of one signature.
 type refusal struct{ error }
 
 func (r refusal) Unwrap() error { return r.error }
 
-// Refuse returns the refusal of a signature.
+// Refuse returns a refusal with the text of [fmt.Errorf].
 func Refuse(format string, args ...any) error { return refusal{fmt.Errorf(format, args...)} }
 
 // Refused reports whether err is a refusal.
@@ -32,8 +32,9 @@ func Refused(err error) bool {
 	return ok
 }
 
-// Unreadable makes err a refusal if content is absent or has another digest than its
-// descriptor: that will not change. Other errors of a registry may go away.
+// Unreadable makes err a refusal if content is absent or does not match its descriptor,
+// because that will not change. It returns other errors of a registry, which may be
+// temporary, and nil unchanged.
 func Unreadable(err error) error {
 	if _, ok := errors.AsType[*oci.ContentError](err); ok || errors.Is(err, fs.ErrNotExist) {
 		return refusal{err}
@@ -41,7 +42,7 @@ func Unreadable(err error) error {
 	return err
 }
 
-// Blob reads the blob d, which has at most limit bytes.
+// Blob reads the blob d. It refuses a blob of more than limit bytes.
 func Blob(ctx context.Context, r *oci.Repository, d ocispec.Descriptor, limit int64) ([]byte, error) {
 	if d.Size < 0 || d.Size > limit {
 		return nil, Refuse("it has %d bytes, more than the limit of %d", d.Size, limit)
@@ -63,18 +64,18 @@ const (
 	maxText    = 300 // bytes of a reason
 )
 
-// Failures collects the reasons why the signatures of a subject do not hold.
+// Failures collects the reasons why the signatures of a subject are not valid.
 type Failures struct {
 	Subject  string // HOST[:PORT]/PATH@DIGEST
-	Unsigned string // what the error says of a subject without signatures
-	Untried  string // what it says of signatures that were not tried, "" if there are none
+	Unsigned string // text for a subject without signatures
+	Untried  string // text about signatures that were not checked, "" if there are none
 
-	refused []string // the first maxReasons
-	count   int      // of all that were refused
-	trouble error    // the first error that is no refusal
+	refused []string // the first maxReasons refusals
+	count   int      // number of all refusals
+	trouble error    // the first error that is not a refusal
 }
 
-// Add notes why the signature of that name does not hold.
+// Add records why the signature with this name is not valid.
 func (t *Failures) Add(name string, err error) {
 	switch {
 	case !Refused(err):
@@ -89,7 +90,7 @@ func (t *Failures) Add(name string, err error) {
 	}
 }
 
-// Err returns the error of a subject of which no signature holds. It wraps
+// Err returns the error for a subject without a valid signature. It wraps
 // [source.ErrVerification] unless a signature could not be read.
 func (t *Failures) Err() error {
 	reasons := t.refused
@@ -111,7 +112,8 @@ func (t *Failures) Err() error {
 	return fmt.Errorf("%w: %s %s", source.ErrVerification, t.Subject, t.Unsigned)
 }
 
-// Clip returns a text that others wrote, bounded and without control characters.
+// Clip redacts an untrusted text, removes control characters, and shortens it to about
+// 300 bytes.
 func Clip(text string) string {
 	text = redact.String(text)
 	if len(text) > maxText {
