@@ -32,7 +32,7 @@ type chartRepository struct {
 	repo    *source.PkgRepository
 	http    *httpRepository
 	index   func(context.Context) (io.ReadCloser, error)
-	fetched *indexFile // what index reads, nil for another source of it
+	fetched *indexFile // file that index reads; nil if the index comes from elsewhere
 }
 
 func (u *chartRepository) close() {
@@ -64,7 +64,7 @@ func (u *chartRepository) find(ctx context.Context, name, want string) (*selecte
 	}
 	if s.identity = s.digest; s.identity == "" {
 		h, at := sha256.New(), *u.http.at
-		at.User = nil // the place counts, which the URLs are relative to
+		at.User = nil // without credentials; the URL counts because entry URLs may be relative to it
 		transport.Note(h, at.String(), entry.Created.UTC().Format(time.RFC3339Nano))
 		transport.Note(h, entry.URLs...)
 		s.identity = hex.EncodeToString(h.Sum(nil))
@@ -72,7 +72,7 @@ func (u *chartRepository) find(ctx context.Context, name, want string) (*selecte
 	return s, nil
 }
 
-// A reopening is content that is read from its start by opening it again.
+// reopening is an io.ReadSeeker that seeks to the start by opening its content again.
 type reopening struct {
 	open func() (io.ReadCloser, error)
 	io.ReadCloser
@@ -90,8 +90,8 @@ func (r *reopening) Seek(int64, int) (int64, error) {
 	return 0, nil
 }
 
-// fetch implements upstream. Where the repository asks for verification, what was
-// not verified yet is verified here.
+// fetch implements upstream. It verifies the chart first if the repository requires it and
+// verify was not called.
 func (u *chartRepository) fetch(ctx context.Context, s *selected) (*bundle.Chart, error) {
 	if s.verified == nil && u.repo.Spec.Verify != nil {
 		if _, err := u.verify(ctx, s, nil); err != nil {
@@ -102,7 +102,7 @@ func (u *chartRepository) fetch(ctx context.Context, s *selected) (*bundle.Chart
 	if s.verified = nil; c == nil {
 		digest := s.digest
 		if u.http.local != "" {
-			digest = "" // what is here is not cached
+			digest = "" // local files are not cached
 		}
 		var err error
 		c, err = u.fromCache(ctx, s, digest, string(u.http.print[:]), func() (*bundle.Chart, error) {
@@ -114,7 +114,7 @@ func (u *chartRepository) fetch(ctx context.Context, s *selected) (*bundle.Chart
 		}
 	}
 	s.pin.Version, s.pin.Digest = s.version, c.Digest
-	for _, text := range s.entry.URLs { // of a chart from the cache the first, which download would ask first
+	for _, text := range s.entry.URLs { // a cached chart gets the first usable URL, which download would try first
 		if at, err := u.resolve(text); err == nil && s.pin.URL == "" {
 			s.pin.URL = u.spell(at)
 		}
@@ -122,8 +122,8 @@ func (u *chartRepository) fetch(ctx context.Context, s *selected) (*bundle.Chart
 	return c, nil
 }
 
-// spell returns a URL as a lock has it: without user information, and without the
-// query of the repository, which resolve adds.
+// spell returns a URL in the form that locks hold: without user information, and without
+// the query of the repository, which resolve adds.
 func (u *chartRepository) spell(at *url.URL) string {
 	to := *at
 	to.User = nil
@@ -134,19 +134,19 @@ func (u *chartRepository) spell(at *url.URL) string {
 }
 
 const (
-	maxURLs    = 20      // of an entry that are tried
-	maxAddress = 8 << 10 // bytes of one
+	maxURLs    = 20      // URLs tried per entry
+	maxAddress = 8 << 10 // bytes of one URL
 )
 
-// A download is a chart and where it came from.
+// A download is a chart with the URL that it came from.
 type download struct {
 	*bundle.Chart
 	from *url.URL
 	prov []byte // provenance file that came with it, nil for none
 }
 
-// download returns the chart from the first URL of its entry that gives what the
-// index promises.
+// download tries the URLs of the entry in order and returns the first chart that matches
+// the index.
 func (u *chartRepository) download(ctx context.Context, s *selected) (download, error) {
 	var failed error
 	for _, text := range s.entry.URLs[:min(len(s.entry.URLs), maxURLs)] {
@@ -165,7 +165,7 @@ func (u *chartRepository) download(ctx context.Context, s *selected) (download, 
 	return download{}, stepError(source.StepFetch, pullFailed, fmt.Errorf("chart %s %s: %w", s.name, s.version, failed))
 }
 
-// try returns the chart from one URL. Errors name it.
+// try downloads the chart from one URL. Errors name the URL.
 func (u *chartRepository) try(ctx context.Context, s *selected, text string) (got download, err error) {
 	at, err := u.resolve(text)
 	if err != nil {
@@ -185,8 +185,9 @@ func (u *chartRepository) try(ctx context.Context, s *selected, text string) (go
 	return got, err
 }
 
-// resolve returns the URL that an entry has. A relative one is below the
-// repository and keeps its query, which may be what lets us in, for its server.
+// resolve returns the absolute form of a URL in an entry. A relative URL is resolved
+// against the repository; on the repository's own server it also gets the query of the
+// repository, which may hold credentials.
 func (u *chartRepository) resolve(text string) (*url.URL, error) {
 	if len(text) > maxAddress {
 		return nil, fmt.Errorf("URL %.100q… has more than %d bytes", text, maxAddress)
@@ -195,7 +196,7 @@ func (u *chartRepository) resolve(text string) (*url.URL, error) {
 	if err != nil {
 		return nil, fmt.Errorf("URL %.100q cannot be read", redact.String(text))
 	}
-	relative := !to.IsAbs() || u.env.Pin != nil // a lock has the URLs of relative ones
+	relative := !to.IsAbs() || u.env.Pin != nil // a lock holds relative URLs in resolved form
 	at := u.http.at.ResolveReference(to)
 	if relative {
 		at.RawQuery = to.RawQuery
@@ -216,8 +217,8 @@ func (u *chartRepository) resolve(text string) (*url.URL, error) {
 	return at, nil
 }
 
-// receive returns the chart that content is: its digest is that of the index,
-// name and version are those that were selected.
+// receive reads the chart from content and compares its digest with the index, and its name
+// and version with the selection.
 func (u *chartRepository) receive(s *selected, size int64, content io.Reader) (*bundle.Chart, error) {
 	c, err := s.read(content, size, u.env.Limits)
 	if err != nil {
@@ -233,7 +234,7 @@ func (u *chartRepository) receive(s *selected, size int64, content io.Reader) (*
 	return c, nil
 }
 
-// promised compares a digest with that of the index.
+// promised returns an error unless digest is that of the index, or the index has none.
 func (s *selected) promised(digest string) error {
 	if s.digest == "" || s.digest == digest {
 		return nil
@@ -241,8 +242,8 @@ func (s *selected) promised(digest string) error {
 	return fmt.Errorf("it is not what the index promises: %w", &artifact.DigestError{Want: s.digest, Got: digest})
 }
 
-// get gives use what is at a URL, of size bytes unless that is negative. Errors
-// name the URL.
+// get calls use with the content at a URL and its size in bytes, negative if unknown.
+// Errors name the URL.
 func (u *chartRepository) get(ctx context.Context, at *url.URL, step string, use func(size int64, content io.Reader) error) error {
 	read := func(size int64, content io.ReadCloser) error {
 		defer content.Close()
@@ -259,7 +260,7 @@ func (u *chartRepository) get(ctx context.Context, at *url.URL, step string, use
 		return read(-1, file)
 	}
 	return source.Within(ctx, timeout(u.repo), step, func(ctx context.Context) error {
-		resp, err := u.http.get(ctx, at, http.Header{"Accept-Encoding": {"identity"}}) // the digest is that of the bytes as they are
+		resp, err := u.http.get(ctx, at, http.Header{"Accept-Encoding": {"identity"}}) // the digest covers the bytes without a content coding
 		if err != nil {
 			return err
 		}
@@ -267,9 +268,9 @@ func (u *chartRepository) get(ctx context.Context, at *url.URL, step string, use
 	})
 }
 
-// pullFrom returns the chart at an oci URL that the index has. Credentials are
-// those of the PkgRepository of the namespace that has charts there, if there is
-// one: what the index names is else asked for anonymously.
+// pullFrom pulls the chart at an oci URL of the index. It uses the credentials of the
+// PkgRepository of the namespace that has this URL; without such an object it pulls
+// anonymously.
 func (u *chartRepository) pullFrom(ctx context.Context, s *selected, at *url.URL) (got download, err error) {
 	if at.User != nil || at.RawQuery != "" {
 		return got, fmt.Errorf("URL %s of a chart: want oci://HOST/PATH:TAG, without user information and query", redact.URL(at))

@@ -23,7 +23,7 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
-// hurry makes the timeout of the source short, until it is mended.
+// hurry shortens the timeout of the source until the upstream is repaired.
 func hurry(up sourcetest.Upstream) { up.(*chartServer).timeout(250 * time.Millisecond) }
 
 // conforming describes charts whose upstreams are chartServers.
@@ -131,14 +131,14 @@ func TestConformanceOfCharts(t *testing.T) {
 	})
 }
 
-// chartCanary is a password that may show nowhere.
+// chartCanary is a password that must not appear anywhere.
 const chartCanary = "cAnArY-passw0rd/+="
 
-// under is where the trees that the suite publishes lie in a chart.
+// under is the directory of a chart that holds the tree published by the suite.
 const under = "app/files"
 
-// wrapped returns the files of version of a chart that holds tree. Names of tree
-// stay as they are, so that they may lead out of the chart.
+// wrapped returns the files of version of a chart that holds tree. Names of tree are not
+// cleaned, so that they may lead out of the chart.
 func wrapped(dir, version string, tree fstest.MapFS) fstest.MapFS {
 	all := files(dir+"/Chart.yaml", "apiVersion: v2\nname: app\nversion: "+version+"\n", dir+"/values.yaml", "a: 1\n")
 	for name, file := range tree {
@@ -150,17 +150,17 @@ func wrapped(dir, version string, tree fstest.MapFS) fstest.MapFS {
 	return all
 }
 
-// A chartServer is a source of charts, for the conformance suite.
+// A chartServer is a source of charts for the conformance suite.
 type chartServer struct {
 	*source.Inventory
 	t       *testing.T
 	secrets sourcetest.Secrets
-	version string // that is published
+	version string // published version
 	defect  sourcetest.Defect
 	opened  int64         // how often an artifact was opened
 	met     chan struct{} // closed once reading an artifact stalls
 
-	publish func(d *chartServer, before string, tree fstest.MapFS) error // d.version, in place of the version before
+	publish func(d *chartServer, before string, tree fstest.MapFS) error // publishes d.version in place of before
 	spoil   func(defect sourcetest.Defect) <-chan struct{}
 	traffic func() sourcetest.Traffic
 	object  func(s *source.PkgChartSpec, defect sourcetest.Defect)
@@ -182,7 +182,7 @@ func (d *chartServer) Publish(tree fstest.MapFS) error {
 	return d.publish(d, before, tree)
 }
 
-// versionOf returns a version that tells tree from others.
+// versionOf returns a version that depends on the content of tree.
 func versionOf(tree fstest.MapFS) string {
 	sum := crc32.NewIEEE()
 	for _, name := range slices.Sorted(maps.Keys(tree)) {
@@ -201,7 +201,7 @@ func (d *chartServer) Break(defect sourcetest.Defect) <-chan struct{} {
 	return d.met
 }
 
-// timeout sets that of the source.
+// timeout sets the timeout of the source.
 func (d *chartServer) timeout(to time.Duration) {
 	switch obj := d.source.(type) {
 	case *source.PkgRepository:
@@ -284,8 +284,8 @@ func (d *chartServer) put(file, revision string, write func(io.Writer) error) er
 	return err
 }
 
-// inTree publishes charts in the artifact of a source: a directory, or an archive
-// as it comes out of a registry.
+// inTree publishes charts in the artifact of a source: as a directory, or as an archive
+// like that from a registry.
 func inTree(t *testing.T, obj source.Object, whole bool) *chartServer {
 	d := newChartServer(t, obj)
 	d.publish = func(d *chartServer, _ string, tree fstest.MapFS) error {
@@ -384,7 +384,7 @@ func inIndex(t *testing.T) *chartServer {
 	return d
 }
 
-// refresh brings the artifact of the repository up to date.
+// refresh updates the artifact of the repository.
 func (d *chartServer) refresh() error {
 	repo := d.source.(*source.PkgRepository)
 	r := source.Reconciler{Store: d.Store}

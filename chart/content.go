@@ -22,15 +22,15 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// inputs are the sources of a chart, as its plan names them, and their trees.
+// inputs holds the sources of a chart, in the order of its plan, and their open trees.
 type inputs struct {
 	*Origin
-	ref        source.Reference      // of the one that holds the chart
-	repository *source.PkgRepository // that one, nil when it is of another kind
-	copies     bool                  // that one is an OCIRepository whose artifact is a layer as it is
-	timeout    time.Duration         // of that one
+	ref        source.Reference      // source that holds the chart
+	repository *source.PkgRepository // that source if it is a PkgRepository, else nil
+	copies     bool                  // that source is an OCIRepository whose artifact is an unchanged layer
+	timeout    time.Duration         // of that source
 	needs      []source.Reference
-	artifacts  []artifact.Artifact       // of needs; that of a registry is zero
+	artifacts  []artifact.Artifact       // one for each of needs; zero for a registry
 	values     []source.ValuesFile       // spec.valuesFiles
 	trees      map[string]*artifact.Tree // by digest, each opened once
 }
@@ -74,7 +74,7 @@ func (o *Origin) inputs(ctx context.Context) (*inputs, error) {
 		a := obj.Artifact()
 		switch {
 		case i == 0 && in.repository != nil && (inRegistry(in.repository) || o.env.Pin != nil):
-			a = &artifact.Artifact{} // it may have one of before it was a registry, or that no lock speaks of
+			a = &artifact.Artifact{} // ignore an artifact from before it was a registry, or that no lock pins
 		case a == nil:
 			return nil, unavailable("NoSourceArtifact", source.NoArtifact(obj))
 		}
@@ -92,7 +92,7 @@ func (in *inputs) close() (err error) {
 	return err
 }
 
-// spell names a source in the words of the chart's document.
+// spell names a source in the spelling of the chart's document.
 func (in *inputs) spell(ref source.Reference) string { return in.chart.Head().Spell(ref) }
 
 // artifact returns the artifact of ref, one of needs.
@@ -100,7 +100,7 @@ func (in *inputs) artifact(ref source.Reference) artifact.Artifact {
 	return in.artifacts[slices.Index(in.needs, ref)]
 }
 
-// unreadable says that the artifact of ref cannot be read.
+// unreadable wraps an error of reading the artifact of ref.
 func (in *inputs) unreadable(ref source.Reference, err error) error {
 	reason := pullFailed
 	if errors.Is(err, source.ErrWaiting) {
@@ -109,7 +109,8 @@ func (in *inputs) unreadable(ref source.Reference, err error) error {
 	return stepError(source.StepResolve, reason, fmt.Errorf("%s: %w", in.spell(ref), err))
 }
 
-// tree opens the artifact of ref, an archive of files that holds more than charts.
+// tree opens the artifact of ref, an archive of files. Its default limits are higher than
+// those of charts, since it may hold other files too.
 func (in *inputs) tree(ctx context.Context, ref source.Reference) (tree *artifact.Tree, err error) {
 	a := in.artifact(ref)
 	if tree = in.trees[a.Digest]; tree != nil {
@@ -138,8 +139,8 @@ func (in *inputs) upstream(ctx context.Context) (upstream, error) {
 	})
 }
 
-// findInRepository selects the version in the repository, nil when its index is
-// the one of the last run, which is not read again.
+// findInRepository selects the version in the repository. It returns nil, without reading
+// the index, if index and spec are those of the last run.
 func (in *inputs) findInRepository(ctx context.Context, before chartState, now *chartState) (s *selected, err error) {
 	up, err := in.upstream(ctx)
 	if err != nil {
@@ -161,8 +162,8 @@ func (in *inputs) findInRepository(ctx context.Context, before chartState, now *
 	return s, err
 }
 
-// ask selects the version. What an index lacks it lacks until it changes; a
-// registry is asked again.
+// ask selects the version. If an index lacks it, the chart stalls until the index changes;
+// a registry is asked again.
 func (in *inputs) ask(ctx context.Context, up upstream) (*selected, error) {
 	if err := checkName(in.chart.Spec.Chart); err != nil {
 		return nil, err
@@ -180,8 +181,8 @@ func (in *inputs) ask(ctx context.Context, up upstream) (*selected, error) {
 	return s, err
 }
 
-// findInTree finds the chart at spec.chart in the artifact of its source. One that
-// is the one of the last run is not read again.
+// findInTree finds the chart at spec.chart in the artifact of its source. It reads nothing
+// if both are those of the last run.
 func (in *inputs) findInTree(ctx context.Context, before chartState, now *chartState) error {
 	name, err := in.path()
 	if err != nil {
@@ -213,7 +214,7 @@ func (in *inputs) path() (string, error) {
 	return name, nil
 }
 
-// unpacked gives the failure to open the tree of the source its reason.
+// unpacked adds the reason to an error of opening the tree of the source.
 func (in *inputs) unpacked(err error) error {
 	if errors.Is(err, artifact.ErrFormat) {
 		return badChart(fmt.Errorf("%s: %w: only a source whose artifact is an archive of files can hold charts", in.spell(in.ref), err))
@@ -221,8 +222,8 @@ func (in *inputs) unpacked(err error) error {
 	return in.unreadable(in.ref, err)
 }
 
-// notChart gives the failure to open the chart in the source its reason: what is no
-// chart is none until the source or spec.chart changes.
+// notChart adds the reason to an error of opening the chart in the source. Content that is
+// not a chart stalls the object until the source or spec.chart changes.
 func (in *inputs) notChart(err error) error {
 	missing := errors.Is(err, fs.ErrNotExist)
 	if missing && !errors.Is(err, bundle.ErrChart) {
@@ -235,37 +236,37 @@ func (in *inputs) notChart(err error) error {
 	return stepError(source.StepFetch, pullFailed, err)
 }
 
-// fingerprint is one of texts in their order.
+// fingerprint returns a hash of texts, in their order.
 func fingerprint(texts ...string) string {
 	sum := sha256.New()
 	transport.Note(sum, texts...)
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// byRevision reports whether each revision of the source makes a new artifact. A
-// repository has charts of many versions: there it is the version that does.
+// byRevision reports whether each revision of the source makes a new artifact. A repository
+// has charts of many versions; there, each version does.
 func (in *inputs) byRevision() bool {
 	return in.repository == nil && in.chart.Spec.ReconcileStrategy == source.StrategyRevision
 }
 
-// merges reports whether there are values files that replace what the chart has.
-// values.yaml alone is what it has (reference A4).
+// merges reports whether values files replace values.yaml of the chart. A list of
+// values.yaml alone replaces nothing (reference A4).
 func (in *inputs) merges() bool {
 	return len(in.values) > 1 || len(in.values) == 1 && path.Clean(in.values[0].Text) != "values.yaml"
 }
 
-// stamp returns the build metadata of the version of the artifact, "" when it
-// is that of the chart (reference A4).
+// stamp returns the build metadata for the version of the artifact, or "" to keep the
+// version of the chart (reference A4).
 func (in *inputs) stamp() string {
 	var parts []string
 	if in.byRevision() {
 		revision := in.artifacts[0].Revision
 		hash := revision[strings.LastIndexAny(revision, ":@/")+1:]
-		parts = append(parts, hash[:min(12, len(hash))]) // the whole would be too long for a label
+		parts = append(parts, hash[:min(12, len(hash))]) // the whole hash would be too long for a label
 	}
 	if in.merges() {
 		generation := strconv.FormatInt(in.chart.Metadata.Generation, 10)
-		if pin := in.env.Pin; pin != nil { // that of the store may be another
+		if pin := in.env.Pin; pin != nil { // the generation in the store may differ
 			generation = pin.Revision[strings.LastIndexAny(pin.Revision, ".+")+1:]
 		}
 		parts = append(parts, generation)
@@ -286,14 +287,14 @@ func (in *inputs) version(version string) (string, error) {
 	return stamped, nil
 }
 
-// Bounds of values files, in bytes: of one, and of all together.
+// Limits of values files, in bytes: of one file, and of all together.
 const (
 	maxValues    = 1 << 20
 	maxAllValues = 16 << 20
 )
 
-// readValues reads a values file of its source, or of own when it names none. The
-// error wraps fs.ErrNotExist when there is none.
+// readValues reads a values file from the source that it names, or from own if it names
+// none. The error wraps fs.ErrNotExist if the file does not exist.
 func (in *inputs) readValues(ctx context.Context, own fs.FS, v source.ValuesFile) (text []byte, err error) {
 	if v.Source != (source.Reference{}) {
 		tree, err := in.tree(ctx, v.Source)
@@ -323,14 +324,14 @@ func (in *inputs) readValues(ctx context.Context, own fs.FS, v source.ValuesFile
 	return text, nil
 }
 
-// otherValues is what the values files of other sources hold.
+// otherValues is the state of the values files from other sources.
 type otherValues struct {
-	Key     string            `json:"key,omitempty"`     // of the artifacts that they are in
-	Digests map[string]string `json:"digests,omitempty"` // by the element of spec.valuesFiles, "" where there is no file
+	Key     string            `json:"key,omitempty"`     // fingerprint of the files and their artifacts
+	Digests map[string]string `json:"digests,omitempty"` // by element of spec.valuesFiles, "" if the file is missing
 }
 
-// readOthers returns what the values files of other sources hold now. Artifacts
-// that it is known of are not read again.
+// readOthers returns the state of the values files from other sources. It returns before,
+// without reading them, if their artifacts have not changed.
 func (in *inputs) readOthers(ctx context.Context, before otherValues) (now otherValues, err error) {
 	var parts []string
 	var files []source.ValuesFile
@@ -359,9 +360,8 @@ func (in *inputs) readOthers(ctx context.Context, before otherValues) (now other
 	return now, nil
 }
 
-// merged returns what the values files make together, nil when there is nothing
-// to replace, and which of them there are. own is where files of no other source
-// are looked up (reference A14).
+// merged returns the merged values, nil if values.yaml is not replaced, and the values
+// files that it used. Files that name no other source are read from own (reference A14).
 func (in *inputs) merged(ctx context.Context, own fs.FS) (values []byte, used []string, err error) {
 	if !in.merges() {
 		return nil, in.chart.Spec.ValuesFiles, nil
@@ -401,7 +401,7 @@ type content struct {
 	selected *selected
 }
 
-// Verify implements [source.Content]. What is fetched is what was verified.
+// Verify implements [source.Content]. WriteTo fetches exactly what was verified.
 func (c *content) Verify(ctx context.Context) (v source.Verification, err error) {
 	trust := c.chart.Spec.Verify
 	if c.upstream == nil || trust == nil && c.repository.Spec.Verify == nil {
@@ -432,21 +432,21 @@ func (c *content) Close() error {
 	return c.inputs.close()
 }
 
-// WriteTo implements [source.Content]: the archive as it came, or one that is
-// built.
+// WriteTo implements [source.Content]. It writes the archive unchanged, or builds a new
+// one.
 func (c *content) WriteTo(ctx context.Context, w io.Writer) (source.Report, error) {
 	to := &sink{w: w}
 	report, err := c.write(ctx, to)
 	switch {
 	case to.err != nil:
-		return source.Report{}, to.err // the store is to blame
+		return source.Report{}, to.err // writing to the store failed
 	case err != nil:
 		return source.Report{}, stepError(source.StepFetch, pullFailed, err)
 	}
 	return report, nil
 }
 
-// A sink remembers that writing failed.
+// sink is a writer that records its error.
 type sink struct {
 	w   io.Writer
 	err error
@@ -490,7 +490,7 @@ func (c *content) write(ctx context.Context, w io.Writer) (report source.Report,
 	return report, err
 }
 
-// load opens the chart, and returns where its values files are looked up.
+// load opens the chart. own is the tree in which its values files are looked up.
 func (c *content) load(ctx context.Context) (b *bundle.Chart, own fs.FS, err error) {
 	if c.upstream != nil {
 		if b, err = c.upstream.fetch(ctx, c.selected); err != nil {
@@ -532,14 +532,14 @@ func (c *content) whole(ctx context.Context) (b *bundle.Chart, err error) {
 	return b, err
 }
 
-// build writes the archive of a chart with what is to be different in it. A
-// directory, which lies in tree, gets what it depends on.
+// build writes the archive of a chart with the version and the values of the artifact. A
+// chart directory, which is in tree, also gets the charts that it depends on.
 func (c *content) build(ctx context.Context, w io.Writer, b *bundle.Chart, tree fs.FS, values []byte) (report artifact.Report, added []source.ChartPin, err error) {
 	edit := bundle.Edit{Values: values, Limits: bundle.Limits(c.env.Limits)}
 	if c.stamp() != "" {
 		edit.Version = c.rev.ID
 	}
-	if values != nil { // which need some that they can replace (reference A14)
+	if values != nil { // the chart must have values to replace (reference A14)
 		own, err := b.Values()
 		if err == nil && own == nil {
 			err = errors.New("the chart has no values.yaml that spec.valuesFiles could replace: add an empty one to it")

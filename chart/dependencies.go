@@ -20,34 +20,34 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// What one chart may depend on, the charts in other directories of its source
-// and what those depend on included.
+// Limits of the dependencies of one chart, including those of the charts in other
+// directories of its source.
 const (
-	maxDependencies = 200 // charts that are added, each time that one is
+	maxDependencies = 200 // added charts; a chart counts each time it is added
 	maxDepth        = 20  // directories in a chain of file:// dependencies
-	maxListed       = 500 // dependencies of one chart, those that are there included
+	maxListed       = 500 // dependencies of one chart, including those already in charts/
 	parallelFetches = 8
 )
 
-// complete returns the charts that c, the directory dir of tree, depends on and
-// lacks, and what keeps them readable (reference A14).
+// complete returns the charts that c, the directory dir of tree, depends on and lacks. The
+// charts stay readable until the caller calls end (reference A14).
 //
-//   - A dependency is there when charts/ has a chart of its name whose version it
-//     admits. A chart in charts/ of the right name that no dependency admits is
-//     an error: consumers would use it all the same.
-//   - What is missing comes in the version and from the repository that the lock
-//     tells, if there is one. A lock that does not belong to Chart.yaml is an
-//     error; one that decides nothing is not looked at.
-//   - file:// is a directory of tree or an archive (.tgz) in it, relative to the
-//     chart. The dependencies of a directory are completed likewise.
-//   - http(s):// and oci:// are looked up in the PkgRepository of the namespace
-//     with that URL, and without credentials when there is none. @NAME and
-//     alias:NAME are the PkgRepository of that name.
-//   - Conditions and tags do not matter: they are decided when the chart is rendered.
+//   - A dependency is present if charts/ has a chart of its name with a version that it
+//     admits. A chart in charts/ of the right name that no dependency admits is an error,
+//     because consumers would use it anyway.
+//   - A missing chart is taken in the version and from the repository that the lock names,
+//     if there is a lock. A lock that does not match Chart.yaml is an error; if no chart is
+//     missing, the lock is ignored.
+//   - file:// names a directory of tree or an archive (.tgz) in it, relative to the chart.
+//     The dependencies of a directory are completed in the same way.
+//   - http(s):// and oci:// are looked up in the PkgRepository of the namespace with that
+//     URL, or without credentials if there is none. @NAME and alias:NAME name the
+//     PkgRepository NAME.
+//   - Conditions and tags are ignored: they are evaluated when the chart is rendered.
 //
-// The order of charts is that of Chart.yaml. The first failure ends the rest. It
-// is a *[source.StepError] with reason DependencyBuildError, which never wraps
-// [source.ErrInvalid]. What came from repositories is appended to added.
+// The charts are in the order of Chart.yaml. The first failure cancels the rest. The error
+// is a *[source.StepError] with reason DependencyBuildError, and never wraps
+// [source.ErrInvalid]. The pins of charts from repositories are appended to added.
 func (o *opener) complete(ctx context.Context, tree fs.FS, dir string, c *bundle.Chart, added *[]source.ChartPin) (charts []*bundle.Chart, end func() error, err error) {
 	limits := bundle.Limits(o.env.Limits)
 	p := &plan{tree: tree, limits: limits, budget: bundle.NewBudget(limits), members: map[string]*member{}}
@@ -67,8 +67,8 @@ func (o *opener) complete(ctx context.Context, tree fs.FS, dir string, c *bundle
 	return charts, p.close, nil
 }
 
-// dependencyError returns err with the reason for failures of dependencies,
-// after which the build is tried again whatever they wrap.
+// dependencyError returns err with the reason of dependency failures and without
+// [source.ErrInvalid], so that the build is always retried.
 func dependencyError(err error) error {
 	if errors.Is(err, source.ErrInvalid) {
 		err = passing{err}
@@ -76,8 +76,8 @@ func dependencyError(err error) error {
 	return &source.StepError{Step: source.StepBuild, Reason: "DependencyBuildError", Err: err}
 }
 
-// A passing is an error without its [source.ErrInvalid]: it may pass without a
-// change of the object.
+// passing hides the [source.ErrInvalid] of an error that may disappear without a change of
+// the object.
 type passing struct{ error }
 
 func (e passing) Is(target error) bool {
@@ -85,27 +85,27 @@ func (e passing) Is(target error) bool {
 }
 func (e passing) As(target any) bool { return errors.As(e.error, target) }
 
-// A member is a chart that takes part: one of the source with what it lacks, or
-// one of a repository.
+// A member is a chart in the dependency graph: one of the source, with the dependencies
+// that it lacks, or one from a repository.
 type member struct {
-	chart *bundle.Chart // of a repository once it is fetched
+	chart *bundle.Chart // of a repository: nil until it is fetched
 	needs []need
 	size  int           // charts in it, itself included
-	whole *bundle.Chart // with all that it lacks, once that is known
+	whole *bundle.Chart // with all charts that it lacked; nil until computed
 
-	// Of a repository:
+	// For a chart from a repository:
 	dependency *chart.Dependency
 	subject    string          // for errors
-	pin        source.ChartPin // once it is fetched
+	pin        source.ChartPin // set once the chart is fetched
 }
 
-// A need is a dependency that a chart lacks, and what meets it.
+// A need is a dependency that a chart lacks, with the member that satisfies it.
 type need struct {
 	subject string // for errors
 	*member
 }
 
-// additions returns the charts that m lacks, complete.
+// additions returns the charts that m lacks, each with its own dependencies added.
 func (m *member) additions() ([]*bundle.Chart, error) {
 	var charts []*bundle.Chart
 	taken := map[[2]string]*member{} // by name and version
@@ -127,7 +127,7 @@ func (m *member) additions() ([]*bundle.Chart, error) {
 	return charts, nil
 }
 
-// complete returns the chart with all that it lacks.
+// complete returns the chart of m with all dependencies that it lacked.
 func (m *member) complete() (*bundle.Chart, error) {
 	if m.whole == nil {
 		charts, err := m.additions()
@@ -154,7 +154,7 @@ func subject(c *bundle.Chart, d *chart.Dependency) string {
 	return fmt.Sprintf("dependency %q %.100q of %q%s", d.Name, d.Version, c.Metadata.Name, from)
 }
 
-// A plan is what completing a chart takes, before anything is fetched.
+// A plan collects the charts that completing a chart requires, before anything is fetched.
 type plan struct {
 	tree    fs.FS
 	limits  artifact.Limits
@@ -165,7 +165,7 @@ type plan struct {
 	count   int                // charts that are added so far
 }
 
-// close releases what was opened.
+// close closes the charts.
 func (p *plan) close() (err error) {
 	for _, m := range p.members {
 		err = errors.Join(err, m.chart.Close())
@@ -178,7 +178,7 @@ func (p *plan) close() (err error) {
 	return err
 }
 
-// complete returns what c, the directory dir, lacks.
+// complete returns the member for c, the directory dir, with the dependencies that c lacks.
 func (p *plan) complete(ctx context.Context, dir string, c *bundle.Chart) (*member, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -216,7 +216,8 @@ func (p *plan) complete(ctx context.Context, dir string, c *bundle.Chart) (*memb
 	return m, nil
 }
 
-// remote returns the chart that d asks a repository for.
+// remote returns the member for d, a dependency on a chart of a repository. Equal
+// dependencies share a member.
 func (p *plan) remote(subject string, d *chart.Dependency) *member {
 	for _, m := range p.fetches {
 		if sameSource(m.dependency, d) {
@@ -228,7 +229,8 @@ func (p *plan) remote(subject string, d *chart.Dependency) *member {
 	return m
 }
 
-// local returns the chart at rel, which a dependency of the chart in dir names.
+// local returns the member for the chart at rel, which is relative to dir and named by
+// dependency d.
 func (p *plan) local(ctx context.Context, dir, rel string, d *chart.Dependency) (m *member, err error) {
 	at := path.Join(dir, rel)
 	switch {
@@ -244,7 +246,7 @@ func (p *plan) local(ctx context.Context, dir, rel string, d *chart.Dependency) 
 		if err != nil {
 			return nil, err
 		}
-		if c.Archived() { // it is whole as it is
+		if c.Archived() { // an archive is already complete
 			m = &member{chart: c, size: 1}
 			p.members[at] = m
 			err = p.budget.Spend(c)
@@ -261,13 +263,14 @@ func (p *plan) local(ctx context.Context, dir, rel string, d *chart.Dependency) 
 	return m, nil
 }
 
-// through returns the way to dir, from the first time that it leads there.
+// through returns the chain of directories that leads to dir, from the first occurrence of
+// dir if there is one.
 func (p *plan) through(dir string) string {
 	return fmt.Sprintf("%q", strings.Join(append(p.path[max(0, slices.Index(p.path, dir)):], dir), " → "))
 }
 
-// fetchAll fetches the charts of repositories, several at a time. The first
-// failure ends the rest.
+// fetchAll fetches the charts from repositories in parallel. The first failure cancels the
+// rest.
 func (o *opener) fetchAll(ctx context.Context, p *plan) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelFetches)
@@ -284,8 +287,8 @@ func (o *opener) fetchAll(ctx context.Context, p *plan) error {
 	return group.Wait()
 }
 
-// upstreams are the repositories that are asked for charts. Each is opened once,
-// so that all its charts are of one state of it.
+// upstreams opens the repositories of dependencies. Each is opened once, so that all its
+// charts come from the same state of it.
 type upstreams struct {
 	*opener
 	ctx  context.Context
@@ -293,7 +296,7 @@ type upstreams struct {
 	open map[string]func() (upstream, error)
 }
 
-// close closes what was opened.
+// close closes the open repositories.
 func (u *upstreams) close() {
 	for _, open := range u.open {
 		if up, err := open(); err == nil {
@@ -331,7 +334,7 @@ func (u *upstreams) fetch(ctx context.Context, m *member, budget *bundle.Budget)
 	return budget.Spend(m.chart)
 }
 
-// plain returns the repository of a dependency as a lock has it: without user
+// plain returns the repository of a dependency in the form that locks hold: without user
 // information and query, which may be credentials.
 func plain(repository string) string {
 	u, err := url.Parse(repository)
@@ -342,7 +345,8 @@ func plain(repository string) string {
 	return u.String()
 }
 
-// find returns the version that d selects, or that a lock has for it.
+// find returns the version that d selects or, if there is a lock, the version that the lock
+// pins for d.
 func (u *upstreams) find(ctx context.Context, up upstream, d *chart.Dependency) (*selected, error) {
 	if u.env.Pin == nil {
 		return up.find(ctx, d.Name, d.Version)
@@ -355,7 +359,7 @@ func (u *upstreams) find(ctx context.Context, up upstream, d *chart.Dependency) 
 	return nil, &source.PinError{Problem: "missing", Err: errors.New("the lock has no version for it")}
 }
 
-// upstream returns the upstream of a repository as a dependency names it.
+// upstream returns the upstream for the repository that a dependency names.
 func (u *upstreams) upstream(ctx context.Context, repository string) (upstream, error) {
 	repo, err := u.named(ctx, repository)
 	if err != nil {
@@ -369,9 +373,9 @@ func (u *upstreams) upstream(ctx context.Context, repository string) (upstream, 
 	u.mu.Lock()
 	open := u.open[key]
 	if open == nil {
-		var index func(context.Context) (io.ReadCloser, error) // nil: it is fetched
+		var index func(context.Context) (io.ReadCloser, error) // nil: the index is fetched
 		if u.env.Pin != nil {
-			index = func(context.Context) (io.ReadCloser, error) { return nil, errors.ErrUnsupported } // a lock needs none
+			index = func(context.Context) (io.ReadCloser, error) { return nil, errors.ErrUnsupported } // a lock needs no index
 		}
 		open = sync.OnceValues(func() (upstream, error) { return u.opener.open(u.ctx, repo, index) })
 		u.open[key] = open

@@ -15,14 +15,14 @@ import (
 	"github.com/headgate-io/headgate/chart/internal/bundle"
 )
 
-// lacking returns the dependencies of c that are not among the charts in its
-// charts/, each name, version and repository once, as the lock has them if c has one.
+// lacking returns the dependencies of c that no chart in charts/ satisfies, each name,
+// version and repository once. If c has a lock, the dependencies are those of the lock.
 func lacking(c *bundle.Chart, vendored []*chart.Metadata) ([]*chart.Dependency, error) {
 	list := c.Metadata.Dependencies
 	if n := max(len(list), len(vendored)); n > maxListed {
 		return nil, fmt.Errorf("chart %q has %d dependencies, or charts in charts/: %d are the limit", c.Metadata.Name, n, maxListed)
 	}
-	ranges := make([]*semver.Constraints, len(list)) // each read once; nil admits all
+	ranges := make([]*semver.Constraints, len(list)) // parsed once; nil admits every version
 	for i, d := range list {
 		err := checkDependency(d)
 		if err == nil && d.Version != "" {
@@ -60,9 +60,8 @@ func lacking(c *bundle.Chart, vendored []*chart.Metadata) ([]*chart.Dependency, 
 	return wanted, nil
 }
 
-// compare tells which of the dependencies of c the charts in charts/ meet. The
-// error is about the first of these that has a name of dependencies none of which
-// admits it.
+// compare reports which dependencies of c the charts in charts/ satisfy. stray is about the
+// first of these charts that has the name of a dependency but is admitted by none.
 func compare(c *bundle.Chart, ranges []*semver.Constraints, vendored []*chart.Metadata) (met []bool, stray error) {
 	met = make([]bool, len(ranges))
 	for _, v := range vendored {
@@ -88,8 +87,8 @@ func sameSource(a, b *chart.Dependency) bool {
 	return a.Name == b.Name && a.Version == b.Version && a.Repository == b.Repository
 }
 
-// admits reports whether a dependency on the version or range want is met by
-// version. None is met by all.
+// admits reports whether version satisfies want, a version or a range. An empty want admits
+// every version.
 func admits(want, version string) bool {
 	if want == "" {
 		return true
@@ -98,14 +97,15 @@ func admits(want, version string) bool {
 	return want == version || err == nil && allows(within, want, version)
 }
 
-// allows reports whether within, which want says, admits version.
+// allows reports whether version equals want or satisfies within, the range parsed from
+// want.
 func allows(within *semver.Constraints, want, version string) bool {
 	v, err := semver.NewVersion(version)
 	return want == version || err == nil && within.Check(v)
 }
 
-// checkDependency returns an error when name or repository of d cannot be met.
-// Package bundle has checked that name and alias are no paths.
+// checkDependency returns an error if the name or the repository of d cannot be used.
+// Package bundle has already checked that name and alias are not paths.
 func checkDependency(d *chart.Dependency) error {
 	if strings.HasPrefix(d.Name, ".") || strings.HasPrefix(d.Name, "_") || strings.HasSuffix(d.Name, ".tgz") {
 		return fmt.Errorf("name %q: a chart whose name begins with . or _ or ends with .tgz is not read from charts/", d.Name)
@@ -113,7 +113,8 @@ func checkDependency(d *chart.Dependency) error {
 	return checkScheme(d.Repository)
 }
 
-// checkScheme returns an error when repository is none of the forms of [opener.complete].
+// checkScheme returns an error unless repository has one of the forms that
+// [opener.complete] accepts.
 func checkScheme(repository string) error {
 	for _, prefix := range []string{"http://", "https://", "oci://", "file://", "@", "alias:"} {
 		if rest, ok := strings.CutPrefix(repository, prefix); ok && (rest != "" || prefix == "file://") {
@@ -126,8 +127,7 @@ func checkScheme(repository string) error {
 	return fmt.Errorf("repository %.200q: use a URL with http, https, oci or file, or @NAME for the PkgRepository NAME", repository)
 }
 
-// checkLock returns an error when the lock of c was not made for its
-// dependencies as they are now.
+// checkLock returns an error if the lock of c does not match its current dependencies.
 func checkLock(c *bundle.Chart) error {
 	wanted, locked := c.Metadata.Dependencies, c.Lock.Dependencies
 	same := len(wanted) == len(locked)
@@ -145,12 +145,12 @@ func checkLock(c *bundle.Chart) error {
 	return fmt.Errorf("dependencies of %q: %s is out of sync with %s: run helm dependency update", c.Metadata.Name, lock, list)
 }
 
-// lockDigests returns the digests that a lock for the dependencies of c may
-// have. It covers the list in Chart.yaml and that in the lock, as JSON; with
-// apiVersion v1 the one list alone, too, as older releases of helm had it.
+// lockDigests returns the digests that a matching lock of c may have. A digest covers the
+// list in Chart.yaml and that in the lock, as JSON. With apiVersion v1 it may also cover
+// the first list alone, as older releases of helm wrote it.
 //
-// Aliases of repositories are covered as the URLs that they stood for, which are
-// those in the lock.
+// For an alias of a repository the digest covers the URL that the alias stood for, which is
+// in the lock.
 func lockDigests(c *bundle.Chart) []string {
 	wanted, locked := c.Metadata.Dependencies, c.Lock.Dependencies
 	resolved := slices.Clone(wanted)

@@ -16,7 +16,7 @@ import (
 )
 
 // TestLocksOfHelm reads locks that helm 3.22 wrote, and one that it accepts for
-// the sake of helm 2.
+// compatibility with helm 2.
 func TestLocksOfHelm(t *testing.T) {
 	names, err := filepath.Glob("testdata/locks/*.txtar")
 	if err != nil || len(names) != 6 {
@@ -52,7 +52,7 @@ func opened(t *testing.T, tree fstest.MapFS) *bundle.Chart {
 	return c
 }
 
-// spoiled are the ways in which a lock and what it was made for can part.
+// spoiled holds the changes after which a lock no longer matches its chart.
 var spoiled = map[string]func(c *bundle.Chart){
 	"another range":      func(c *bundle.Chart) { c.Metadata.Dependencies[0].Version = "*" },
 	"another condition":  func(c *bundle.Chart) { c.Metadata.Dependencies[0].Condition += "x" },
@@ -68,10 +68,11 @@ var spoiled = map[string]func(c *bundle.Chart){
 	"unknown scheme in lock": func(c *bundle.Chart) { c.Lock.Dependencies[0].Repository = "ftp://x"; redigest(c) },
 }
 
-// redigest gives the lock of c the digest that goes with it.
+// redigest gives the lock of c its matching digest.
 func redigest(c *bundle.Chart) { c.Lock.Digest = lockDigests(c)[0] }
 
-// TestALockThatDecidesNothing: consumers do not look at it either.
+// TestALockThatDecidesNothing ignores a stale lock if no dependency is missing, as
+// consumers do.
 func TestALockThatDecidesNothing(t *testing.T) {
 	c := &bundle.Chart{
 		Metadata: &chart.Metadata{APIVersion: "v2", Name: "c", Dependencies: []*chart.Dependency{{Name: "a", Version: "^1", Repository: "@r"}}},
@@ -87,7 +88,7 @@ func TestALockThatDecidesNothing(t *testing.T) {
 	demandFailure(t, err, "requirements.lock is out of sync with requirements.yaml")
 }
 
-// TestManyChartsOfOneName would take very long if each range were read for each
+// TestManyChartsOfOneName would take very long if each range were parsed again for each
 // chart.
 func TestManyChartsOfOneName(t *testing.T) {
 	measure.WithoutRace(t)

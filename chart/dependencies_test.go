@@ -46,7 +46,7 @@ func chartYAML(name, version string, dependencies ...string) string {
 	return text
 }
 
-// newOpener returns the opener of an object in namespace default, beside the
+// newOpener returns the opener of an object in namespace default, which also has the
 // objects and Secrets in documents.
 func newOpener(t *testing.T, documents string) *opener {
 	t.Helper()
@@ -56,8 +56,8 @@ func newOpener(t *testing.T, documents string) *opener {
 	return &opener{env: env, secretReader: &transport.SecretReader{Namespace: "default", From: env.Secrets}}
 }
 
-// completed completes the chart in a directory of tree and returns the charts
-// that it holds then, one a line: PATH NAME VERSION.
+// completed completes the chart in a directory of tree and returns the charts that it then
+// holds, one per line: PATH NAME VERSION.
 func completed(t *testing.T, s *opener, tree fs.FS, dir string) (string, error) {
 	t.Helper()
 	return completedWithin(t.Context(), t, s, tree, dir)
@@ -84,8 +84,8 @@ func completedWithin(ctx context.Context, t *testing.T, s *opener, tree fs.FS, d
 	return held, nil
 }
 
-// demandBuildError demands that err has the step and the reason of failures of
-// dependencies, which are tried again.
+// demandBuildError demands that err has the step and the reason of dependency failures,
+// which are retried.
 func demandBuildError(t *testing.T, err error) {
 	t.Helper()
 	var step *source.StepError
@@ -114,7 +114,7 @@ func holds(t *testing.T, tree fs.FS) string {
 	return list.String()
 }
 
-// demandFailure demands an error that says all of says.
+// demandFailure demands an error that contains every text in says.
 func demandFailure(t *testing.T, err error, says ...string) {
 	t.Helper()
 	for _, want := range says {
@@ -141,7 +141,7 @@ func umbrella(dependencies ...string) fstest.MapFS {
 	return localCharts(map[string]string{".": chartYAML("umbrella", "0.1.0", dependencies...)})
 }
 
-// lockedTo gives the chart at the root of tree a lock with these dependencies.
+// lockedTo gives the chart at the root of tree a lock with the given dependencies.
 func lockedTo(t *testing.T, tree fstest.MapFS, dependencies ...string) fstest.MapFS {
 	t.Helper()
 	_, list, _ := strings.Cut(chartYAML("lock", "1", dependencies...), "dependencies:")
@@ -151,8 +151,8 @@ func lockedTo(t *testing.T, tree fstest.MapFS, dependencies ...string) fstest.Ma
 	return tree
 }
 
-// repositoryObject returns the document of a PkgRepository with, unless secret
-// is "", the user name and password of that Secret.
+// repositoryObject returns the document of a PkgRepository that refers to the user name and
+// password in secret, unless secret is "".
 func repositoryObject(name, url, secret string) string {
 	text := fmt.Sprintf("---\napiVersion: source.toolkit.fluxcd.io/v1\nkind: HelmRepository\nmetadata: {name: %s}\nspec:\n  url: %s\n  interval: 1h\n", name, url)
 	if strings.HasPrefix(url, "oci://") {
@@ -222,7 +222,8 @@ func TestChartsOfRepositories(t *testing.T) {
 	}
 }
 
-// TestARepositoryThatNobodyNamed: a name of a repository stands for an object.
+// TestARepositoryThatNobodyNamed demands an error if no object has the name of the
+// repository.
 func TestARepositoryThatNobodyNamed(t *testing.T) {
 	for _, repository := range []string{"@b", "alias:b"} {
 		_, err := completed(t, newOpener(t, ""), umbrella("db 0.x "+repository), ".")
@@ -230,8 +231,9 @@ func TestARepositoryThatNobodyNamed(t *testing.T) {
 	}
 }
 
-// TestEachServerGetsItsOwnCredentials completes one chart from two repositories
-// and a registry, each with its own, and one whose index leads to another host.
+// TestEachServerGetsItsOwnCredentials completes one chart from two repositories and a
+// registry, each with its own credentials, and from a repository whose index leads to
+// another host.
 func TestEachServerGetsItsOwnCredentials(t *testing.T) {
 	a := testenv.StartCharts(t, testenv.ChartsConfig{Username: "ann", Password: "secret-of-a"})
 	b := testenv.StartCharts(t, testenv.ChartsConfig{Username: "bob", Password: "secret-of-b"})
@@ -256,12 +258,13 @@ func TestEachServerGetsItsOwnCredentials(t *testing.T) {
 	demandOnly(t, "the open one", open.Requests(), "")
 	demandOnly(t, "the registry", registry.Requests(), basic("eve", "secret-of-c"))
 
-	// What belongs to no object is asked for without any.
+	// Requests to a URL that belongs to no object are anonymous.
 	_, err = completed(t, newOpener(t, strings.Replace(documents, "url: "+a.URL(), "url: "+a.URL()+"/other", 1)), umbrella("one * "+a.URL()), ".")
 	demandFailure(t, err, `"one"`, "401")
 }
 
-// demandOnly demands that requests came, and came with nothing or want.
+// demandOnly demands that there were requests, and that their Authorization was empty or
+// want.
 func demandOnly(t *testing.T, server string, requests []testenv.Request, want string) {
 	t.Helper()
 	if len(requests) == 0 {
@@ -274,8 +277,8 @@ func demandOnly(t *testing.T, server string, requests []testenv.Request, want st
 	}
 }
 
-// TestDependenciesAreVerified where their PkgRepository names a keyring, and not
-// fetched without a signature.
+// TestDependenciesAreVerified verifies dependencies if their PkgRepository names a keyring,
+// and does not fetch them without a signature.
 func TestDependenciesAreVerified(t *testing.T) {
 	now := time.Now().Add(-time.Hour)
 	ann, other := newKey(t, now, 0), newKey(t, now, 0)
@@ -302,14 +305,14 @@ func TestDependenciesAreVerified(t *testing.T) {
 			}
 		})
 	}
-	// Without a keyring nobody asks for the signature.
+	// Without a keyring the signature is not requested.
 	if _, err := completed(t, newOpener(t, ""), umbrella("lib ^1 "+site.URL()), "."); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestDependenciesOffline: a directory stands in for a repository, by the URL of
-// the object or, without one, that of the dependency.
+// TestDependenciesOffline replaces a repository by a directory, by the URL of the object
+// or, without an object, by that of the dependency.
 func TestDependenciesOffline(t *testing.T) {
 	site := testenv.StartCharts(t, testenv.ChartsConfig{})
 	archive := site.Put(testenv.ChartVersion{Name: "lib", Version: "1.0.0"})
@@ -409,7 +412,7 @@ func TestLocalChartsThatCannotBeUsed(t *testing.T) {
 		chain[fmt.Sprintf("c%d", i)] = chartYAML(fmt.Sprintf("c%d", i), "1.0.0", fmt.Sprintf("c%d * file://../c%d", i+1, i+1))
 	}
 	chain["c30"] = chartYAML("c30", "1.0.0")
-	// Each level has the next one twice: 2^15 charts in 16 directories.
+	// Each level includes the next one twice: 2^15 charts in 16 directories.
 	bomb := map[string]string{}
 	for i := range 15 {
 		next := fmt.Sprintf("c%d", i+1)
@@ -466,7 +469,8 @@ func TestLocalChartsThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestArchivesThatAreTooMuchTogether: each alone is within the limit.
+// TestArchivesThatAreTooMuchTogether uses archives that are within the limit one by one,
+// but not together.
 func TestArchivesThatAreTooMuchTogether(t *testing.T) {
 	site := testenv.StartCharts(t, testenv.ChartsConfig{})
 	var list []string
@@ -491,8 +495,8 @@ func TestArchivesThatAreTooMuchTogether(t *testing.T) {
 	files.Closed()
 }
 
-// TestArchivesThatUnpackToTooMuchTogether: they are small as they lie in the
-// source, and each alone is within the limit.
+// TestArchivesThatUnpackToTooMuchTogether uses small archives in the source that are within
+// the limit one by one, but not together once unpacked.
 func TestArchivesThatUnpackToTooMuchTogether(t *testing.T) {
 	tree := fstest.MapFS{}
 	var list []string
@@ -524,8 +528,8 @@ func TestArchivesThatUnpackToTooMuchTogether(t *testing.T) {
 	}
 }
 
-// TestTheFirstFailureEndsTheRest: a repository that stalls is not waited for
-// when a dependency before it has failed, and nothing is left behind.
+// TestTheFirstFailureEndsTheRest cancels the request to a repository that stalls when an
+// earlier dependency fails, and leaks nothing.
 func TestTheFirstFailureEndsTheRest(t *testing.T) {
 	stalls := testenv.StartCharts(t, testenv.ChartsConfig{Defect: &testenv.Defect{Phase: testenv.GetIndex, Do: testenv.Stall}})
 	gone := testenv.StartCharts(t, testenv.ChartsConfig{Allow: func(r *http.Request) bool {

@@ -1,37 +1,37 @@
-// Package chart is the origin of PkgRepository and PkgChart objects: indexes of
-// charts, and charts from repositories, registries, Git and buckets
-// (specification, "PkgRepository", "PkgChart"; reference A4, A12 to A14).
+// Package chart implements the origins of PkgRepository and PkgChart objects: indexes of
+// charts, and charts from repositories, registries, Git and buckets (specification,
+// "PkgRepository", "PkgChart"; reference A4, A12 to A14).
 //
-// [NewRepository] returns the origin of a PkgRepository, [New] that of a
-// PkgChart. A chart is made of the artifacts of other sources, which
-// [source.Env].Sources gives: a program that reconciles both keeps to [source.Order].
+// [NewRepository] returns the origin of a PkgRepository, [New] that of a PkgChart. A chart
+// is built from the artifacts of other sources, which [source.Env].Sources provides. A
+// program that reconciles both must follow [source.Order].
 //
 // # Repositories
 //
-// The artifact of a PkgRepository is its index as the server gives it, and the
-// revision the SHA-256 of that. An index that says the same as the published one,
-// in another order or with another time in generated, makes no new artifact:
-// package index tells what counts. A repository of type oci has no artifact.
+// The artifact of a PkgRepository is its index as the server sends it, and the revision is
+// the SHA-256 of the index. An index that differs from the published one only in its order
+// or in the time in generated makes no new artifact: package index defines the comparison.
+// A repository of type oci has no artifact.
 //
 // # Selection
 //
-// In a PkgRepository spec.chart is a name: lower-case letters, digits and
-// dashes, with single slashes and dots between them. spec.version is a version
-// as the index spells it, or a range; without one it is the highest that is no
-// pre-release. Of versions that differ in build metadata alone the one that was
-// created last counts, and in a registry, where nothing tells, the later build.
-// A tag has _ for +. What an index lacks stalls the chart until the index
-// changes; a registry is asked again.
+// In a PkgRepository, spec.chart is a name: lower-case letters, digits and dashes, with
+// single slashes and dots between them. spec.version is a version as the index spells it,
+// or a range; if it is empty, the highest version that is not a pre-release is selected.
+// Among versions that differ only in build metadata, the one created last is selected; in a
+// registry, which does not record the time, the later build is selected. A tag has _ in
+// place of +. If an index lacks the version, the chart stalls until the index changes; a
+// registry is asked again.
 //
-// In a GitRepository, a Bucket or an OCIRepository spec.chart is the path of a
-// directory or of an archive (.tgz); a leading slash is the root. spec.version
-// does not count. An OCIRepository that copies the layer of a chart has that chart
-// at its name, and its archive is the artifact.
+// In a GitRepository, a Bucket or an OCIRepository, spec.chart is the path of a directory
+// or of an archive (.tgz); a leading slash is the root. spec.version is ignored. In an
+// OCIRepository that copies the layer of a chart, the path is the name of the chart, and
+// the archive in the layer becomes the artifact.
 //
 // # Versions
 //
-// The revision of the artifact is the version of the chart, and its build
-// metadata are replaced where the archive is not the chart alone:
+// The revision of the artifact is the version of the chart. Its build metadata are replaced
+// if the archive does not depend on the chart alone:
 //
 //	source          valuesFiles  reconcileStrategy  revision
 //	PkgRepository   no           any                1.2.3, as the index or the tag has it
@@ -41,112 +41,112 @@
 //	other           yes          ChartVersion       1.2.3+GENERATION
 //	other           yes          Revision           1.2.3+HASH.GENERATION
 //
-// HASH is the first 12 digits of the hash in the revision of the source,
-// GENERATION that of the PkgChart. The file is NAME-VERSION.tgz.
+// HASH is the first 12 digits of the hash in the revision of the source, GENERATION is the
+// generation of the PkgChart. The file is NAME-VERSION.tgz.
 //
-// With ChartVersion a source that moved makes no new artifact while the version in
-// Chart.yaml stays, and the result of the run says so. The same version is made
-// again when it is another chart: when its digest in the repository changed
-// ([source.Revision].Renew says from what to what), when it comes from another
-// source or path, when a values file of another source changed, and with Revision
-// when the source has other content under the same revision. Without the state of
-// the last run ([source.State]) it is made again when the spec changed, or the
-// digest in an index is not that of the archive that was stored as it came.
+// With ChartVersion, a new revision of the source makes no new artifact while the version
+// in Chart.yaml stays the same, and the result of the run says so. The same version is
+// built again if it is a different chart: if its digest in the repository changed
+// ([source.Revision].Renew names both digests), if it comes from another source or path, if
+// a values file of another source changed, and with Revision if the source has other
+// content under the same revision. Without the state of the last run ([source.State]), it
+// is built again if the spec changed, or if the digest in an index is not that of an
+// archive that was stored unchanged.
 //
 // # The archive
 //
-// An archive that nothing changes is stored as it came. A directory is packed,
-// and so is an archive that gets values or another version: Chart.yaml keeps its
-// text but for the version, and the same files make the same bytes, on any
-// machine and at any time. Package artifact has the format. .helmignore applies to
-// directories. Links are refused in archives; the artifacts of other sources hold none.
+// An archive that needs no change is stored unchanged. A directory is packed, and so is an
+// archive that gets values or another version: Chart.yaml keeps its text except for the
+// version, and the same files give the same bytes, on any machine and at any time. Package
+// artifact defines the format. .helmignore applies to directories. Archives with links are
+// rejected; the artifacts of other sources contain no links.
 //
 // # Values
 //
-// The files of spec.valuesFiles are merged in order, maps deeply; of all else the
-// later wins, and null stays null. The result takes the place of values.yaml, which
-// the chart must have, and which counts only if the list names it. A path is looked
-// up in the chart if that is in a PkgRepository, and else from the root of the
-// source; it has no leading slash. values.yaml alone is what the chart has: nothing is merged or stamped,
-// whatever the source.
+// The files of spec.valuesFiles are merged in order. Maps are merged deeply; for all other
+// values the later file wins, and null stays null. The result replaces values.yaml, which
+// the chart must have, and which is merged only if the list names it. Paths are relative to
+// the chart if the chart is in a PkgRepository, and otherwise to the root of the source;
+// they have no leading slash. If the list is values.yaml alone, nothing is merged or
+// stamped, whatever the source.
 //
-// Headgate's extension: source:NAME/PATH is a file of the GitRepository NAME in
-// the same namespace, source:KIND/NAME/PATH one of a GitRepository, Bucket,
-// OCIRepository or ExternalArtifact. See [source.PkgChart.Values].
+// Headgate's extension: source:NAME/PATH is a file of the GitRepository NAME in the same
+// namespace, source:KIND/NAME/PATH one of a GitRepository, Bucket, OCIRepository or
+// ExternalArtifact. See [source.PkgChart.Values].
 //
-// A file that is missing stalls the chart, unless spec.ignoreMissingValuesFiles is
-// set: then status.observedValuesFiles has those that were used.
+// A missing file stalls the chart, unless spec.ignoreMissingValuesFiles is set: then
+// status.observedValuesFiles lists the files that were used.
 //
 // # Dependencies
 //
-// A directory gets the charts that Chart.yaml or requirements.yaml names and
-// charts/ lacks, in the versions of the lock file if there is one: directories
-// and archives of the same source (file://), charts of repositories and
-// registries. Credentials are those of the PkgRepository of the namespace with the
-// same URL; without one the request is anonymous. Archives are taken as they are.
-// What a range selects is chosen, and verified, when the chart is made: a version
-// that is published later, or again, makes no new artifact by itself.
+// A directory gets the charts that Chart.yaml or requirements.yaml names and charts/ lacks,
+// in the versions of the lock file if there is one: directories and archives of the same
+// source (file://), and charts from repositories and registries. Credentials are those of
+// the PkgRepository of the namespace with the same URL; without one the request is
+// anonymous. Archives are added unchanged. A range is resolved, and the selected version
+// verified, when the chart is built: a version that is published later, or again, makes no
+// new artifact by itself.
 //
 // # Verification
 //
-// spec.verify of a PkgChart asks for a signature of what is in the registry, with
-// a technology that is given to [New]: see the packages oci/cosign and oci/notation.
-// No blob is asked for before the signature of its digest holds, and what is
-// fetched is what that digest says. Headgate's extension: spec.verify.secretRef of
-// a PkgRepository over HTTP names a keyring, and then each chart needs a provenance
-// file (.prov) beside it that one of the keys signed; its charts are verified
-// although their own spec asks for nothing. The file is a text of at most 1 MiB, as
-// helm package --sign makes it: Chart.yaml with the name and version of the chart, and
-// under NAME-VERSION.tgz the digest of its archive. Which keys and signatures count is
-// what it is for commits. Nothing is stored before. Other keys verify
-// again. What was refused sets SourceVerified=False and BuildFailed, with the
-// reason ChartVerificationError.
+// spec.verify of a PkgChart requires a signature in the registry, made with a technology
+// that is given to [New]: see the packages oci/cosign and oci/notation. No blob is
+// requested before the signature of its digest is verified, and the fetched content has
+// that digest.
 //
-// The digest in an index is compared with each archive that is fetched, signed or
-// not, and so are name and version of the chart with those asked for.
+// Headgate's extension: spec.verify.secretRef of a PkgRepository over HTTP names a keyring.
+// Each chart then needs a provenance file (.prov) beside it that one of the keys signed; a
+// chart is verified even if its own spec does not ask for it. The file is a text of at most
+// 1 MiB, as helm package --sign makes it: Chart.yaml with the name and version of the
+// chart, and the digest of its archive under NAME-VERSION.tgz. Keys and signatures are
+// accepted by the same rules as for commits. Nothing is stored before verification. If the
+// keys change, the chart is verified again. A rejected chart sets SourceVerified=False and
+// BuildFailed, with the reason ChartVerificationError.
+//
+// Each fetched archive, signed or not, is compared with the digest in the index, and the
+// name and version of the chart with the requested ones.
 //
 // # Requests
 //
-// An unchanged index costs one conditional request; a chart of an unchanged index
-// none, and the index is not read; a chart of another source is not read before the
-// digest of the artifact changes. In a registry a full version costs one request,
-// a range the list of tags as well. spec.timeout of the source bounds each request
-// and each reading of an artifact by itself; a PkgChart has none of its own.
+// An unchanged index costs one conditional request. A chart of an unchanged index costs no
+// request, and the index is not read; a chart of another source is not read before the
+// digest of the artifact changes. In a registry a full version costs one request; a range
+// also costs the list of tags. spec.timeout of the source bounds each request and each
+// reading of an artifact separately; a PkgChart has no timeout of its own.
 //
 // # Where an index may lead
 //
-// The URLs of an entry are tried in their order until one gives what the index
-// promises. They are relative to the repository, or http, https or oci URLs.
+// The URLs of an entry are tried in order until one returns what the index promises. They
+// are relative to the repository, or http, https or oci URLs.
 //
-//   - User name and password are shown to the origin of the repository (scheme, host
-//     and port), and with spec.passCredentials to that of the URL of a chart, unless
-//     that gives up TLS; never to the target of a redirect. A client certificate is
-//     shown to the repository alone. A CA counts for all of them, besides the system's.
+//   - User name and password are sent to the origin of the repository (scheme, host and
+//     port), and with spec.passCredentials to the origin of a chart's URL, unless that
+//     gives up TLS; never to the target of a redirect. A client certificate is sent to the
+//     repository only. A CA is trusted for all these servers, in addition to the system's.
 //   - The query in spec.url is sent to the repository's own origin.
-//   - For an oci URL the credentials are those of the PkgRepository of the
-//     namespace whose URL is the longest beginning of it, else those of
-//     [source.Env].Keychain, else none.
-//   - No server is asked that is in a narrower network than the repository: public,
-//     private, or this machine and link.
-//   - A chart that comes without TLS from an index that came with it needs a digest.
+//   - For an oci URL the credentials are those of the PkgRepository of the namespace whose
+//     URL is its longest prefix, else those of [source.Env].Keychain, else none.
+//   - No request is sent to a server in a narrower network than that of the repository:
+//     public, private, or this machine and link.
+//   - A chart that is fetched without TLS needs a digest if its index was fetched with TLS.
 //
 // # Publishing
 //
-// [Publication] says how a chart is published so that helm pulls it; package oci
+// [Publication] describes how a chart is published so that helm can pull it; package oci
 // publishes it.
 //
-// # Stand-ins
+// # Local directories
 //
-// A directory that [source.Env].Local gives for spec.url of a PkgRepository has
-// index.yaml and the archives where the index says they are; for one of type oci,
-// an image layout for each chart at its name.
+// A directory that [source.Env].Local gives for spec.url of a PkgRepository replaces the
+// server. It holds index.yaml and the archives at the paths that the index names; for a
+// repository of type oci, it holds one image layout for each chart, at the name of the
+// chart.
 //
 // # Limits
 //
-// [source.Env].Limits bounds an index (default 256 MiB), the artifact of another
-// source (16 GiB, 4,000,000 entries), and a chart: 100 MiB unpacked, 5 MiB a file,
-// 10,000 entries, what is packed included. A values file has at most 1 MiB, those of
-// a chart 16 MiB together. Of an entry of an index 20 URLs are tried. A chart may get
-// 200 charts, and directories may depend on each other 20 deep. A failure names the
-// limit.
+// [source.Env].Limits bounds an index (default 256 MiB), the artifact of another source (16
+// GiB, 4,000,000 entries), and a chart that is read or packed: 100 MiB unpacked, 5 MiB a
+// file, 10,000 entries. A values file has at most 1 MiB, all values files of a chart 16 MiB
+// together. At most 20 URLs of an index entry are tried. At most 200 charts are added to a
+// chart, and directories may depend on each other 20 deep. Errors name the limit.
 package chart

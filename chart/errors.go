@@ -29,8 +29,8 @@ const (
 type StatusError struct {
 	URL    string // without user information and query
 	Status int
-	After  time.Duration // when to try again, as the server has it; 0 when it does not tell
-	Hint   string        // what to do, "" when nothing is known
+	After  time.Duration // how long the server asks to wait, 0 if it does not say
+	Hint   string        // advice for the user, "" if there is none
 }
 
 func (e *StatusError) Error() string {
@@ -55,11 +55,10 @@ func (e *StatusError) Is(target error) bool {
 	return false
 }
 
-// RetryAfter says when the [source.Reconciler] is to try again at the earliest.
+// RetryAfter returns the time before which the [source.Reconciler] does not try again.
 func (e *StatusError) RetryAfter() time.Duration { return e.After }
 
-// unreached returns the cause of what an [http.Client] reports, with the URL as
-// far as it may show.
+// unreached returns the cause of an error of an [http.Client], with the URL redacted.
 func unreached(err error) error {
 	e, ok := err.(*url.Error)
 	if !ok {
@@ -84,8 +83,8 @@ func is[E error](err error) bool {
 	return ok
 }
 
-// stepError gives err the step and the reason of its condition, unless it has
-// them. The reason is AuthenticationFailed where credentials were refused.
+// stepError adds the step and the reason to err, unless it has them. If credentials were
+// refused, the reason is AuthenticationFailed.
 func stepError(step source.Step, reason string, err error) error {
 	chosen, ok := errors.AsType[*source.StepError](err)
 	status, http := errors.AsType[*StatusError](err)
@@ -109,22 +108,22 @@ func invalid(err error) error {
 	return fmt.Errorf("%w: %w", source.ErrInvalid, err)
 }
 
-// badURL is a defect of spec.url (reference A2).
+// badURL returns the error of a defect in spec.url (reference A2).
 func badURL(err error) error {
 	return &source.StepError{Step: source.StepResolve, Reason: "URLInvalid", Err: invalid(fmt.Errorf("spec.url: %w", err))}
 }
 
-// badChart says that spec.chart leads to no chart.
+// badChart returns the error that spec.chart leads to no chart.
 func badChart(err error) error {
 	return &source.StepError{Step: source.StepResolve, Reason: badReference, Err: invalid(err)}
 }
 
-// badValues says what is wrong with spec.valuesFiles.
+// badValues returns the error of a defect in spec.valuesFiles.
 func badValues(err error) error {
 	return &source.StepError{Step: source.StepBuild, Reason: "ValuesFilesError", Err: invalid(err)}
 }
 
-// badVersion says that the chart cannot be given the version of its artifact.
+// badVersion returns the error that the chart cannot have the version of its artifact.
 func badVersion(err error) error {
 	return &source.StepError{Step: source.StepBuild, Reason: "MetadataPatchError", Err: invalid(err)}
 }

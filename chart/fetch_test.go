@@ -26,7 +26,7 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
-// cachingOpener returns an opener with a cache, or without.
+// cachingOpener returns an opener, with a cache if cached is set.
 func cachingOpener(t *testing.T, secrets source.Secrets, cached bool) *opener {
 	t.Helper()
 	env := source.Env{Secrets: secrets}
@@ -39,7 +39,7 @@ func cachingOpener(t *testing.T, secrets source.Secrets, cached bool) *opener {
 	return &opener{env: env, secretReader: &transport.SecretReader{Namespace: "default", From: secrets}}
 }
 
-// indexOf returns the whole index that s fetches.
+// indexOf returns the complete index that s fetches.
 func indexOf(t *testing.T, s *opener, repo *source.PkgRepository) ([]byte, error) {
 	t.Helper()
 	in, err := s.fetchIndex(t.Context(), repo)
@@ -83,7 +83,7 @@ func TestFetchIndexIsKeptByURLAndCredentials(t *testing.T) {
 	want(200)
 	want(304)
 	login("two-passw0rd")
-	want(200) // what one may see is not what another one may
+	want(200) // other credentials do not get the cached index
 	login("one-passw0rd")
 	want(304)
 	repo.Spec.URL = server.URL() + "//"
@@ -92,7 +92,8 @@ func TestFetchIndexIsKeptByURLAndCredentials(t *testing.T) {
 	want(200)
 }
 
-// A cache that forgets or is damaged costs the transfer and nothing else.
+// TestFetchIndexFromADamagedEntry repeats the transfer, and does nothing else, if the cache
+// entry is missing or damaged.
 func TestFetchIndexFromADamagedEntry(t *testing.T) {
 	server := testenv.StartCharts(t, testenv.ChartsConfig{})
 	s := cachingOpener(t, nil, true)
@@ -139,7 +140,7 @@ func TestNormalise(t *testing.T) {
 	}
 }
 
-// The query of a repository is that of its index, too.
+// TestIndexKeepsTheQuery requests the index with the query of the repository.
 func TestIndexKeepsTheQuery(t *testing.T) {
 	base, err := parseURL("http://h/a%2Fb?x=1")
 	must(t, err)
@@ -155,12 +156,12 @@ func TestNormaliseRefuses(t *testing.T) {
 	}
 }
 
-// pgpConfig is as the package manager signs: SHA-512.
+// pgpConfig signs with SHA-512, as the package manager does.
 func pgpConfig(at time.Time, life time.Duration) *packet.Config {
 	return &packet.Config{DefaultHash: crypto.SHA512, Algorithm: packet.PubKeyAlgoEdDSA, KeyLifetimeSecs: uint32(life / time.Second), Time: func() time.Time { return at }}
 }
 
-// newKey makes a key at a time; a life of 0 has no end.
+// newKey makes a key that is valid from at, for life; a life of 0 means forever.
 func newKey(t testing.TB, at time.Time, life time.Duration) *openpgp.Entity {
 	t.Helper()
 	e, err := openpgp.NewEntity("ann", "", "ann@example.com", pgpConfig(at, life))
@@ -168,7 +169,7 @@ func newKey(t testing.TB, at time.Time, life time.Duration) *openpgp.Entity {
 	return e
 }
 
-// public returns a key as a keyring, armored or not.
+// public returns the public key as a keyring, armored or not.
 func public(t testing.TB, e *openpgp.Entity, armored bool) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -186,7 +187,7 @@ func public(t testing.TB, e *openpgp.Entity, armored bool) []byte {
 	return b.Bytes()
 }
 
-// signText signs a text in the clear.
+// signText makes a cleartext signature of a text.
 func signText(t testing.TB, e *openpgp.Entity, at time.Time, text string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -201,7 +202,7 @@ func signText(t testing.TB, e *openpgp.Entity, at time.Time, text string) []byte
 	return b.Bytes()
 }
 
-// statement is what the package manager signs of a chart.
+// statement returns the text that the package manager signs for a chart.
 func statement(name, version string, archive []byte) string {
 	return fmt.Sprintf("apiVersion: v2\nname: %s\nversion: %s\n\n...\nfiles:\n  %s-%s.tgz: sha256:%x\n", name, version, name, version, sha256.Sum256(archive))
 }
@@ -216,7 +217,7 @@ func TestProvenance(t *testing.T) {
 	right := statement("app", "1.0.0", chart)
 	for name, row := range map[string]struct {
 		file []byte
-		says string // "" when it is good
+		says string // "" if the signature is good
 	}{
 		"good":                   {good, ""},
 		"lines as on Windows":    {bytes.ReplaceAll(good, []byte("\n"), []byte("\r\n")), ""},
@@ -278,8 +279,8 @@ func TestProvenance(t *testing.T) {
 	}
 }
 
-// TestProvenanceBeforeFetch has nothing fetched that nobody signed, in whatever
-// order one asks.
+// TestProvenanceBeforeFetch never returns an unsigned chart, whatever the order of the
+// calls.
 func TestProvenanceBeforeFetch(t *testing.T) {
 	now := time.Now().Add(-time.Hour)
 	ann := newKey(t, now, 0)
@@ -307,7 +308,7 @@ func TestProvenanceBeforeFetch(t *testing.T) {
 	b.fails(err, source.StepVerify, "ChartVerificationError", false, "app-1.0.0.tgz: ")
 }
 
-// What tests of the package's public API sign charts with.
+// Exported for tests of the package's public API.
 var (
 	NewKey     = newKey
 	PublicKeys = public

@@ -23,27 +23,27 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// An httpRepository is a repository behind http or https, as the credentials of
-// its object see it. It is safe for concurrent use.
+// An httpRepository accesses a repository over HTTP or HTTPS with the credentials of its
+// object. It is safe for concurrent use.
 type httpRepository struct {
-	at    *url.URL          // as parseURL has it, without user information
-	local string            // a directory that stands in for it, "" for none
-	notes []string          // what its owner should know of the Secrets
-	print [sha256.Size]byte // of all that decides a request: the URL, credentials and where they are sent
+	at    *url.URL          // from parseURL, without user information
+	local string            // directory that replaces the server, "" for none
+	notes []string          // warnings about the Secrets for the owner of the object
+	print [sha256.Size]byte // hash of all that decides a request: the URL, credentials and where they are sent
 
 	config       transport.Config // for requests to the repository
 	secret       string           // name of the Secret of spec.secretRef, "" for none
-	pass         bool             // user name and password may be shown to other origins
+	pass         bool             // user name and password may be sent to other origins
 	secretReader *transport.SecretReader
-	names        *transport.NetworkGuard // of the servers that the index names; nil where a directory stands in: the user names them
+	names        *transport.NetworkGuard // limits the servers that the index names; nil for a local directory, whose index the user provides
 
 	mu      sync.Mutex
 	clients map[string]*http.Client // by origin, "" for that of the repository
 }
 
-// dial reads the Secrets that repo names, unless a directory stands in for it. It
-// asks no server. Errors are *[source.StepError], with the reason URLInvalid when
-// the URL is to blame.
+// dial reads the Secrets that repo names, unless a local directory replaces the server. It
+// sends no request. Errors are *[source.StepError], with the reason URLInvalid if the URL
+// is invalid.
 func dial(ctx context.Context, repo *source.PkgRepository, env source.Env, secretReader *transport.SecretReader) (*httpRepository, error) {
 	at, err := parseURL(repo.Spec.URL)
 	if err == nil && at.Scheme != "http" && at.Scheme != "https" {
@@ -84,9 +84,8 @@ func readSecrets(ctx context.Context, repo *source.PkgRepository, secretReader *
 	return secret, cert, err
 }
 
-// present takes the credentials of two Secrets: those of spec.secretRef take
-// the place of those in the URL, and the TLS settings of spec.certSecretRef
-// that of all in spec.secretRef.
+// present takes the credentials of two Secrets: those of spec.secretRef replace those in
+// the URL, and the TLS settings of spec.certSecretRef replace all those of spec.secretRef.
 func (w *httpRepository) present(secret, cert transport.Secret) error {
 	w.secret = secret.Name
 	auth, err := transport.RepositoryAuth(secret.Name, secret.Secret)
@@ -111,9 +110,8 @@ func (w *httpRepository) present(secret, cert transport.Secret) error {
 	return err
 }
 
-// name tells the repository, and with which credentials it is looked at, from
-// others. The credentials take part with 16 bits: enough to notice that they are
-// others, and too few to find out what they are.
+// name identifies the repository and the credentials for it. The credentials contribute 16
+// bits of a hash: enough to notice a change, and too few to find out the credentials.
 func (w *httpRepository) name() string {
 	if w.local != "" {
 		return "directory " + w.local
@@ -121,11 +119,11 @@ func (w *httpRepository) name() string {
 	return redact.URL(w.at) + " " + hex.EncodeToString(w.print[:2])
 }
 
-// get asks for u, with further header fields. The answer has the status 200, or
-// 304 when header makes it conditional; others are *[StatusError]. Credentials
-// go to the origin of the repository only, or user name and password to that
-// of u too where spec.passCredentials allows it. The content is decompressed,
-// unless header has a field Accept-Encoding.
+// get requests u, with additional header fields. The response has status 200, or 304 if
+// header makes the request conditional; other statuses are *[StatusError]. Credentials are
+// sent to the origin of the repository only; where spec.passCredentials allows it, user
+// name and password are sent to that of u too. The content is decompressed, unless header
+// has a field Accept-Encoding. The caller closes the body.
 func (w *httpRepository) get(ctx context.Context, u *url.URL, header http.Header) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
@@ -153,13 +151,13 @@ func (w *httpRepository) get(ctx context.Context, u *url.URL, header http.Header
 	return resp, nil
 }
 
-// compresses matches a Content-Encoding that changes the content (RFC 9110
-// section 8.4.1). Servers also have names of character sets there, and
-// aws-chunked, which an upload was sent with.
+// compresses matches a Content-Encoding that changes the content (RFC 9110 section 8.4.1).
+// Servers also send names of character sets in it, and aws-chunked, which is left over from
+// an upload.
 var compresses = regexp.MustCompile(`(?i)\b(gzip|deflate|compress|br|zstd)\b`)
 
-// client returns the client for requests to u. What the repository is shown over
-// TLS is not shown to others without.
+// client returns the client for requests to u. Credentials that the repository gets over
+// TLS are not sent to other servers without TLS.
 func (w *httpRepository) client(u *url.URL) *http.Client {
 	config, key := w.config, ""
 	if !transport.SameOrigin(u, w.at) {
@@ -200,9 +198,8 @@ func (w *httpRepository) close() {
 	}
 }
 
-// refusal returns the error of an answer that refuses the request for u. What the
-// server has to say about it is left out: it may repeat credentials, and is
-// hardly ever more than a web page.
+// refusal returns the error for a response that refuses the request for u. It leaves out
+// the body, which may repeat credentials and is hardly ever more than a web page.
 func (w *httpRepository) refusal(u *url.URL, resp *http.Response) *StatusError {
 	e := &StatusError{URL: redact.URL(resp.Request.URL), Status: resp.StatusCode}
 	e.After, _ = transport.RetryAfter(resp.Header, time.Now())
@@ -215,8 +212,8 @@ func (w *httpRepository) refusal(u *url.URL, resp *http.Response) *StatusError {
 	return e
 }
 
-// advice tells what to do about credentials that were refused at u, "" when
-// there is nothing to tell.
+// advice returns what to do about credentials that were refused at u, or "" if it has no
+// advice.
 func (w *httpRepository) advice(u *url.URL) string {
 	own, none := transport.SameOrigin(u, w.at), w.config.Auth == transport.Auth{}
 	switch {
@@ -232,8 +229,7 @@ func (w *httpRepository) advice(u *url.URL) string {
 	return ""
 }
 
-// openLocal opens a regular file in a directory that stands in for a repository,
-// or below it.
+// openLocal opens a regular file in, or below, a directory that replaces a repository.
 func openLocal(dir, path string) (f *os.File, err error) {
 	defer func() {
 		if err != nil {
@@ -256,10 +252,10 @@ func openLocal(dir, path string) (f *os.File, err error) {
 	return root.Open(name)
 }
 
-// normalise returns the URL of a repository as it is compared and asked for
-// (reference A12, "URL normalisation"): with exactly one slash at the end of
-// its path, none for oci, and none doubled within; scheme and host in lower
-// case, no fragment. Query and the spelling of the path are kept. "" stays "".
+// normalise returns the URL of a repository in the form that is compared and requested
+// (reference A12, "URL normalisation"): the path ends with exactly one slash, or with none
+// for oci, and has no doubled slashes; scheme and host are in lower case; there is no
+// fragment. Query and the spelling of the path are kept. "" stays "".
 func normalise(text string) (string, error) {
 	if text == "" {
 		return "", nil
@@ -273,7 +269,7 @@ func normalise(text string) (string, error) {
 
 var slashes = regexp.MustCompile(`/{2,}`)
 
-// parseURL returns the URL that normalise spells. Errors repeat nothing of text.
+// parseURL parses the URL of a repository and normalises it. Errors repeat nothing of text.
 func parseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil {

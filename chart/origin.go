@@ -19,58 +19,58 @@ import (
 type Origin struct {
 	opener
 	chart   *source.PkgChart
-	trusted transport.Trusted // by the last Resolve
+	trusted transport.Trusted // keys and identities at the last Resolve
 
 	mu       sync.Mutex
 	id       string // of the revision that the last Resolve returned
 	found    found
-	selected selected // zero when the repository was not asked
+	selected selected // zero if the repository was not queried
 }
 
-// New returns the origin of c. technologies are what signatures of charts in
-// registries can be verified with, by spec.verify.provider. It does no I/O; what
-// is wrong with c surfaces from [Origin.Resolve].
+// New returns the origin of c. technologies are the means to verify signatures of charts in
+// registries, by spec.verify.provider. New does no I/O; [Origin.Resolve] reports what is
+// wrong with c.
 func New(c *source.PkgChart, env source.Env, technologies map[string]oci.Technology) *Origin {
 	return &Origin{chart: c, opener: opener{env: env, technologies: technologies,
 		secretReader: &transport.SecretReader{Namespace: c.Metadata.Namespace, From: env.Secrets}}}
 }
 
-// Secrets returns the credentials that were given to the origin so far, which
-// the [source.Reconciler] keeps out of conditions, events and errors.
+// Secrets returns the credentials that the origin has read so far. The [source.Reconciler]
+// keeps them out of conditions, events and errors.
 func (o *Origin) Secrets() []string { return o.secretReader.Values() }
 
-// A chartState is what a PkgChart remembers between runs.
+// chartState is the state that a PkgChart keeps between runs.
 type chartState struct {
 	ID       string      `json:"id,omitempty"`       // of the last revision
-	Source   string      `json:"source,omitempty"`   // that held the chart
+	Source   string      `json:"source,omitempty"`   // source that held the chart
 	Digest   string      `json:"digest,omitempty"`   // of the artifact of Source
 	Revision string      `json:"revision,omitempty"` // of the artifact of Source
-	Made     string      `json:"made,omitempty"`     // revision of Source that the artifact was made of
-	Key      string      `json:"key,omitempty"`      // of all that Found depends on
+	Made     string      `json:"made,omitempty"`     // revision of Source that the artifact was built from
+	Key      string      `json:"key,omitempty"`      // fingerprint of all that Found depends on
 	Found    found       `json:"found,omitzero"`
 	Files    []string    `json:"files,omitempty"` // spec.valuesFiles
 	Borrowed otherValues `json:"borrowed,omitzero"`
 	Trust    string      `json:"trust,omitempty"` // fingerprint of the keys and identities that the last run trusted
 }
 
-// A found is a chart that a source has.
+// found identifies a chart in a source.
 type found struct {
 	Name     string `json:"name,omitempty"`
 	Version  string `json:"version,omitempty"`
-	Identity string `json:"identity,omitempty"` // differs when the same version is another chart
+	Identity string `json:"identity,omitempty"` // differs if the same version is a different chart
 }
 
-// Resolve implements [source.Origin]: it returns the version that the source of
-// the chart has now, or that spec.version selects in it. A source that did not
-// change is not read; a registry is asked each time.
+// Resolve implements [source.Origin]. It returns the version that the source of the chart
+// has now, or that spec.version selects in it. A source that did not change is not read; a
+// registry is queried each time.
 //
 // Errors are *[source.StepError] with the reasons of reference A2. They wrap
-// [source.ErrInvalid] when the spec or the source must change, and
-// [source.ErrWaiting] when the source is not there yet.
+// [source.ErrInvalid] if the spec or the source must change, and [source.ErrWaiting] if the
+// source is not available yet.
 func (o *Origin) Resolve(ctx context.Context, last source.State) (source.Revision, source.State, error) {
 	var before chartState
 	if json.Unmarshal(last, &before) != nil {
-		before = chartState{} // what cannot be read is none
+		before = chartState{} // ignore a state that cannot be decoded
 	}
 	rev, state, err := o.resolve(ctx, before)
 	if err != nil {
@@ -87,7 +87,7 @@ func (o *Origin) resolve(ctx context.Context, before chartState) (rev source.Rev
 	defer in.close()
 	rev.Inputs = in.artifacts
 	now := chartState{Source: in.ref.String(), Digest: in.artifacts[0].Digest, Revision: in.artifacts[0].Revision, Files: o.chart.Spec.ValuesFiles}
-	var s *selected // nil when the repository was not asked
+	var s *selected // nil if the repository was not queried
 	if in.repository != nil {
 		s, err = in.findInRepository(ctx, before, &now)
 	} else {
@@ -106,7 +106,7 @@ func (o *Origin) resolve(ctx context.Context, before chartState) (rev source.Rev
 		return rev, nil, err
 	}
 	rev.ID = now.ID
-	if in.repository != nil && in.repository.Spec.Verify != nil { // what was found before it was asked for is not verified
+	if in.repository != nil && in.repository.Spec.Verify != nil { // a chart from before spec.verify was set is not verified
 		rev.Verify = provenanceMode
 	}
 	rev.Reverify = now.Trust != before.Trust
@@ -153,8 +153,8 @@ func (o *Origin) open(ctx context.Context, rev source.Revision) (*content, error
 	return c, nil
 }
 
-// again returns the version that the last Resolve selected, or selects it again
-// where it did not ask.
+// again returns the version that the last Resolve selected. If Resolve did not query the
+// repository, again does.
 func (o *Origin) again(ctx context.Context, c *content) (*selected, error) {
 	o.mu.Lock()
 	resolved, found, kept := o.id, o.found, o.selected
@@ -173,8 +173,8 @@ func (o *Origin) again(ctx context.Context, c *content) (*selected, error) {
 	return now, err
 }
 
-// compare tells what became of the revision that the last run saw: why the same
-// version is to be made again, or why it is not although its source moved.
+// compare compares the revision with that of the last run. It sets rev.Renew if the same
+// version must be built again, and rev.Note if it is not although its source moved.
 func (o *Origin) compare(in *inputs, rev *source.Revision, before chartState, now *chartState) {
 	now.Made = now.Revision
 	if before.ID != now.ID {
@@ -195,8 +195,8 @@ func (o *Origin) compare(in *inputs, rev *source.Revision, before chartState, no
 	}
 }
 
-// renewal says why the version that before and now name is another chart, "" when
-// it is not.
+// renewal returns why the version of before and now is a different chart, or "" if it is
+// not.
 func renewal(before, now chartState, byRevision bool) string {
 	was, is := before.place(), now.place()
 	switch {
@@ -219,7 +219,7 @@ func renewal(before, now chartState, byRevision bool) string {
 	return ""
 }
 
-// place is where the chart was found: a repository, or a path in another source.
+// place returns where the chart was found: a repository, or a path in another source.
 func (s chartState) place() string {
 	if strings.HasPrefix(s.Found.Identity, s.Source+":") {
 		return s.Found.Identity
@@ -227,8 +227,8 @@ func (s chartState) place() string {
 	return s.Source
 }
 
-// doubtful reports whether the published artifact, which has the version of now,
-// may be another chart, where no state of the last run tells.
+// doubtful reports whether the published artifact, which has the version of now, may be a
+// different chart. It is for runs without the state of an earlier run.
 func (o *Origin) doubtful(in *inputs, now chartState) bool {
 	if o.chart.Status.ObservedGeneration != o.chart.Metadata.Generation {
 		return true
@@ -254,5 +254,5 @@ func checkName(name string) error {
 	return badChart(fmt.Errorf("chart name %.300q: want lower case letters, digits and dashes, with single slashes or dots between them, at most %d bytes", name, maxName))
 }
 
-// foundIn returns what was selected as the state has it.
+// foundIn returns the found of a selected version, for the state.
 func foundIn(s *selected) found { return found{path.Base(s.name), s.version, s.identity} }

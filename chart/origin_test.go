@@ -19,7 +19,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// indexed makes the PkgRepository src follow a server.
+// indexed adds the PkgRepository src, which follows a server.
 func (w *chartSetup) indexed(server *testenv.Charts) *source.PkgRepository {
 	w.Helper()
 	repo := &source.PkgRepository{
@@ -31,7 +31,7 @@ func (w *chartSetup) indexed(server *testenv.Charts) *source.PkgRepository {
 	return repo
 }
 
-// refresh brings the index of a repository up to date.
+// refresh updates the index of a repository.
 func (w *chartSetup) refresh(repo *source.PkgRepository, want source.Outcome) {
 	w.Helper()
 	env := w.env()
@@ -42,7 +42,7 @@ func (w *chartSetup) refresh(repo *source.PkgRepository, want source.Outcome) {
 	}
 }
 
-// pushed makes the PkgRepository src the charts below HOST/team of a registry.
+// pushed adds the PkgRepository src for the charts below HOST/team of a registry.
 func (w *chartSetup) pushed(g *testenv.Registry) *source.PkgRepository {
 	repo := &source.PkgRepository{Spec: source.PkgRepositorySpec{URL: g.URL("team"), Type: source.RepositoryOCI, Insecure: true}}
 	w.add(repo, "src")
@@ -66,8 +66,8 @@ func archived(t *testing.T, version string, further ...string) []byte {
 	return testenv.ChartArchive(t, all)
 }
 
-// The versions of reference A4, and the archive as it came where nothing
-// changes it.
+// TestVersionsFromRepositories checks the versions of reference A4, and that the archive
+// stays unchanged if nothing changes it.
 func TestVersionsFromRepositories(t *testing.T) {
 	server := testenv.StartCharts(t, testenv.ChartsConfig{})
 	registry := testenv.StartRegistry(t, testenv.RegistryConfig{})
@@ -80,7 +80,7 @@ func TestVersionsFromRepositories(t *testing.T) {
 	for _, row := range []struct {
 		name, want, strategy, version string
 		values                        []string
-		own                           string // values.yaml, "" where it is that of the archive
+		own                           string // values.yaml, "" if it is that of the archive
 	}{
 		{"the newest stable one", "", "", "3.0.0+b.1", nil, ""},
 		{"by its name", "1.2.3", "", "1.2.3", nil, ""},
@@ -136,7 +136,8 @@ func TestVersionsFromRepositories(t *testing.T) {
 	}
 }
 
-// A version that is published again is noticed, whatever published it.
+// TestPublishedAgain notices a version that is published again, in an index and in a
+// registry.
 func TestPublishedAgain(t *testing.T) {
 	first, second := archived(t, "1.0.0"), archived(t, "1.0.0", "new.yaml", "x")
 	server := testenv.StartCharts(t, testenv.ChartsConfig{})
@@ -169,8 +170,8 @@ func TestPublishedAgain(t *testing.T) {
 	})
 }
 
-// undigested publishes version 1.0.0 of app in an index without digests, at a
-// place relative to the repository, and returns the server.
+// undigested publishes version 1.0.0 of app in an index without digests, at a URL relative
+// to the repository, and returns the server.
 func undigested(t *testing.T, archive []byte) *testenv.Charts {
 	server := testenv.StartCharts(t, testenv.ChartsConfig{})
 	server.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: archive,
@@ -178,8 +179,9 @@ func undigested(t *testing.T, archive []byte) *testenv.Charts {
 	return server
 }
 
-// A version of an index without digests is another chart in another repository,
-// and where the repository has moved, although the entries are the same.
+// TestSameEntryInAnotherRepository treats a version of an index without digests as a
+// different chart if it is in another repository, or if the repository moved, even if the
+// entries are equal.
 func TestSameEntryInAnotherRepository(t *testing.T) {
 	first, second := archived(t, "1.0.0"), archived(t, "1.0.0", "new.yaml", "x")
 	a, b := undigested(t, first), undigested(t, second)
@@ -209,7 +211,7 @@ func TestSameEntryInAnotherRepository(t *testing.T) {
 	w.run(c, source.Unchanged)
 }
 
-// Without a state a chart is made again where there is reason to, and only there.
+// TestLostStateOfCharts builds a chart without a state again only if there is a reason.
 func TestLostStateOfCharts(t *testing.T) {
 	first, second := archived(t, "1.0.0"), archived(t, "1.0.0", "new.yaml", "x")
 	server := testenv.StartCharts(t, testenv.ChartsConfig{})
@@ -239,14 +241,14 @@ func TestLostStateOfCharts(t *testing.T) {
 	w.run(c, source.Unchanged)
 }
 
-// forget loses the state of c, but not its status.
+// forget deletes the state of c, but not its status.
 func (w *chartSetup) forget(c *source.PkgChart) {
 	w.Helper()
 	must(w, w.Ledger.Save(w.Context(), c, nil))
 }
 
-// A repository that asks for what it cannot have verified gives no charts, and
-// a state that knows nothing of verification lets none pass.
+// TestVerificationIsNotSkipped gets no charts from a repository that asks for an impossible
+// verification, with a state from before that or without a state.
 func TestVerificationIsNotSkipped(t *testing.T) {
 	registry := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	push(registry, "1.0.0", archived(t, "1.0.0"))
@@ -276,8 +278,8 @@ func TestVerificationIsNotSkipped(t *testing.T) {
 	w.fails(c, &before, source.Stalled, "VerificationError", "type oci")
 }
 
-// Each reason of reference A2 that a tree can lead to. The artifact of before
-// stays, whatever goes wrong.
+// TestFailuresOfTrees causes each reason of reference A2 that a tree can cause. The
+// previous artifact always stays.
 func TestFailuresOfTrees(t *testing.T) {
 	good := func(further ...string) fstest.MapFS { return simple("app", "app", "1.1.0", further...) }
 	with := func(file, text string) fstest.MapFS {
@@ -357,13 +359,14 @@ func TestFailuresOfTrees(t *testing.T) {
 
 			w.tree(new(source.GitRepository), "src", rev2, simple("app", "app", "1.2.0"))
 			mended := made("GitRepository/src", "app", nil)
-			w.run(mended, source.Stored) // and so a stalled object recovers with its source
+			w.run(mended, source.Stored) // a stalled object recovers with its source
 			testenv.Equal(t, conditionsOf(mended), "Ready=True/ChartPackageSucceeded ArtifactInStorage=True/ChartPackageSucceeded", "conditions")
 		})
 	}
 }
 
-// Links in a source never become part of its artifact, nor of a chart.
+// TestLinksInTrees checks that links in a source never become part of its artifact, nor of
+// a chart.
 func TestLinksInTrees(t *testing.T) {
 	w := newChartSetup(t)
 	w.tree(new(source.GitRepository), "src", rev1, fstest.MapFS{
@@ -380,7 +383,8 @@ func TestLinksInTrees(t *testing.T) {
 	w.fails(c, &before, source.Stalled, "InvalidChartReference", "is a link")
 }
 
-// What is not there yet, or cannot be read, has its reason too.
+// TestSourcesOfChartsThatFail checks the reasons for sources that do not exist yet or
+// cannot be read.
 func TestSourcesOfChartsThatFail(t *testing.T) {
 	damage := func(w *chartSetup, a *artifact.Artifact) {
 		name := filepath.Join(w.Dir, filepath.FromSlash(a.Path))
@@ -433,7 +437,7 @@ func TestSourcesOfChartsThatFail(t *testing.T) {
 	}
 }
 
-// A source whose last run failed has the artifact of before, which is good enough.
+// TestLastGoodArtifact uses the previous artifact of a source whose last run failed.
 func TestLastGoodArtifact(t *testing.T) {
 	w := newChartSetup(t)
 	src := new(source.GitRepository)
@@ -442,7 +446,7 @@ func TestLastGoodArtifact(t *testing.T) {
 	w.run(made("GitRepository/src", "app", nil), source.Stored)
 }
 
-// A store that fails is to blame itself.
+// TestStoreFails reports a store that fails as the cause.
 func TestStoreFails(t *testing.T) {
 	w := newChartSetup(t)
 	w.tree(new(source.GitRepository), "src", rev1, simple("app", "app", "1.0.0"))

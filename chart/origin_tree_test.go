@@ -13,7 +13,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// The versions of reference A4.
+// TestVersionsFromTrees checks the versions of reference A4.
 func TestVersionsFromTrees(t *testing.T) {
 	for _, row := range []struct {
 		name, strategy, version, want string
@@ -55,7 +55,7 @@ func TestVersionsFromTrees(t *testing.T) {
 	}
 }
 
-// Which values there are in the end (reference A14).
+// TestValuesFromTrees checks the resulting values (reference A14).
 func TestValuesFromTrees(t *testing.T) {
 	for _, row := range []struct {
 		name   string
@@ -95,7 +95,8 @@ func TestValuesFromTrees(t *testing.T) {
 	}
 }
 
-// The same tree makes the same archive, whoever builds it and when.
+// TestSameTreeSameArchive builds the same archive from the same tree, on any machine and at
+// any time.
 func TestSameTreeSameArchive(t *testing.T) {
 	build := func() string {
 		w := newChartSetup(t)
@@ -107,7 +108,7 @@ func TestSameTreeSameArchive(t *testing.T) {
 	testenv.Equal(t, build(), build())
 }
 
-// What makes a chart anew, and what does not.
+// TestWhatRenewsCharts checks which changes build a chart again.
 func TestWhatRenewsCharts(t *testing.T) {
 	bump := func(w *chartSetup, version, revision string, further ...string) {
 		w.tree(new(source.GitRepository), "src", revision, simple("app", "app", version, further...))
@@ -187,7 +188,7 @@ func TestWhatRenewsCharts(t *testing.T) {
 	}
 }
 
-// An archive that nothing changes stays as it is.
+// TestArchivesInTrees keeps an archive unchanged if nothing changes it.
 func TestArchivesInTrees(t *testing.T) {
 	w := newChartSetup(t)
 	archive := tgz(t, map[string]string{
@@ -209,7 +210,8 @@ func TestArchivesInTrees(t *testing.T) {
 	testenv.Equal(t, c.Status.Condition("Ready").Reason, "ChartPackageSucceeded", "reason")
 }
 
-// TestCredentialsInTheURLOfADependency do not show, whatever comes of them.
+// TestCredentialsInTheURLOfADependency checks that they appear nowhere, whatever the
+// outcome.
 func TestCredentialsInTheURLOfADependency(t *testing.T) {
 	server := testenv.StartCharts(t, testenv.ChartsConfig{})
 	for _, scheme := range []string{"http", "oci", "ftp"} {
@@ -221,8 +223,7 @@ func TestCredentialsInTheURLOfADependency(t *testing.T) {
 	}
 }
 
-// A chart in a repository gets values from it, and the repository is brought up
-// to date first.
+// A chart in a repository gets values from the repository, whose index is updated first.
 func Example() {
 	var set source.Set
 	if err := set.Decode("charts.yaml", strings.NewReader(`

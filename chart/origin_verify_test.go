@@ -22,8 +22,8 @@ const (
 	verified = "Ready=True/ChartPullSucceeded SourceVerified=True/Succeeded ArtifactInStorage=True/ChartPullSucceeded"
 )
 
-// A repository over HTTP may ask for provenance files; a chart then is verified
-// although it asks for nothing itself, for as long as that stands.
+// TestProvenanceLife: while a repository over HTTP asks for provenance files, a chart is
+// verified even if its own spec does not ask for it.
 func TestProvenanceLife(t *testing.T) {
 	at := time.Now().Add(-time.Hour)
 	ann, bob := chart.NewKey(t, at, 0), chart.NewKey(t, at, 0)
@@ -75,7 +75,7 @@ func TestProvenanceLife(t *testing.T) {
 	w.fails(c, &before, source.Failed, "ChartVerificationError", "there is no provenance file")
 	server.Remove("app", "1.1.0")
 	w.refresh(repo, source.Stored)
-	w.run(c, source.Stored) // what was refused is gone, and what stays was verified before that
+	w.run(c, source.Stored) // the rejected version is gone, and the remaining one was verified before
 	want(verified, "verified provenance")
 
 	repo.Spec.Verify = nil
@@ -83,7 +83,7 @@ func TestProvenanceLife(t *testing.T) {
 	want(pulled, "")
 }
 
-// What a chart in a registry asks for is verified by the digest that is fetched.
+// TestSignedCharts verifies a chart in a registry by the digest that is fetched.
 func TestSignedCharts(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	key, other := testenv.NewCosign(t, 1), testenv.NewCosign(t, 2)
@@ -132,7 +132,8 @@ func TestSignedCharts(t *testing.T) {
 	testenv.Equal(t, conditionsOf(c), pulled, "conditions")
 }
 
-// A key that changes between looking up and verifying is no verdict.
+// TestKeysThatChangeMeanwhile gets no verdict if the keys change between Resolve and
+// Verify.
 func TestKeysThatChangeMeanwhile(t *testing.T) {
 	at := time.Now().Add(-time.Hour)
 	ann, bob := chart.NewKey(t, at, 0), chart.NewKey(t, at, 0)
@@ -155,7 +156,7 @@ func TestKeysThatChangeMeanwhile(t *testing.T) {
 	testenv.ErrorSays(t, err, "the keys changed")
 }
 
-// What became another version between looking up and opening is looked up again.
+// TestVersionsThatMove resolves a version again if it changed between Resolve and Open.
 func TestVersionsThatMove(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	w := newChartSetup(t)
@@ -189,19 +190,18 @@ func TestPublication(t *testing.T) {
 	}
 }
 
-// A keyed row changes one field of a PkgRepository, or one value of a Secret
-// that it names.
+// A keyed row changes one field of a PkgRepository, or one value of a Secret that it names.
 type keyed struct {
 	field string
 	value string // of the Secret
 	edit  func(w *chartSetup, spec *source.PkgRepositorySpec)
 }
 
-// idle are the fields that decide no request for a chart.
+// idle holds the fields that do not affect requests for a chart.
 var idle = map[string]bool{"Interval": true, "Timeout": true, "Suspend": true, "Verify": true, "AccessFrom": true}
 
-// TestCacheKeyHoldsWhatDecidesARequest warms a cache and changes one field after
-// the other: the chart is asked for again, as with an empty cache.
+// TestCacheKeyHoldsWhatDecidesARequest fills a cache and then changes one field at a time:
+// the chart must be requested again, as with an empty cache.
 func TestCacheKeyHoldsWhatDecidesARequest(t *testing.T) {
 	ca := testenv.NewCA(t)
 	cert, key := ca.Client("ann")
@@ -250,7 +250,7 @@ func TestCacheKeyHoldsWhatDecidesARequest(t *testing.T) {
 			spec: source.PkgRepositorySpec{URL: g.URL("team"), Type: source.RepositoryOCI, Insecure: true,
 				SecretRef: &source.LocalReference{Name: "login"}, CertSecretRef: &source.LocalReference{Name: "cert"}},
 			asked: func() int { return g.Count(testenv.GetBlob) },
-			fails: "HTTP response to HTTPS client", // the manifest cannot be had either
+			fails: "HTTP response to HTTPS client", // even the manifest cannot be fetched
 			idle:  map[string]bool{"PassCredentials": true, "Type": true},
 			rows: []keyed{
 				{"URL", "", func(_ *chartSetup, s *source.PkgRepositorySpec) { s.URL = g.URL("other") }},
@@ -269,11 +269,11 @@ func TestCacheKeyHoldsWhatDecidesARequest(t *testing.T) {
 	})
 }
 
-// A keyedTest is what one type of repository is tested with.
+// A keyedTest holds the parameters of the test for one type of repository.
 type keyedTest struct {
 	spec  source.PkgRepositorySpec
 	asked func() int // requests for a chart so far
-	fails string     // what a run that the server refuses says
+	fails string     // part of the error if the server refuses
 	idle  map[string]bool
 	rows  []keyed
 }
@@ -311,7 +311,7 @@ func (k keyedTest) run(t *testing.T, secrets map[string]source.Secret) {
 	}
 }
 
-// fetch reconciles the chart in a store of its own, and returns the requests for it.
+// fetch reconciles the chart in a new store, and returns the number of requests for it.
 func (k keyedTest) fetch(t *testing.T, cache *artifact.Cache, secrets map[string]source.Secret, edit func(*chartSetup, *source.PkgRepositorySpec)) (int, error) {
 	w := newChartSetup(t, chartCanary)
 	for name, s := range secrets {

@@ -22,15 +22,15 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// provenanceMode is the verification that a PkgRepository over HTTP asks for.
+// provenanceMode is the verification mode of a PkgRepository over HTTP.
 const provenanceMode = "provenance"
 
-// maxProvenance is how many bytes a provenance file may have.
+// maxProvenance is the maximum size of a provenance file, in bytes.
 const maxProvenance = 1 << 20
 
-// attests fails unless text, which was signed, is about c: it has its name, its
-// version, and the digest of its archive under the name that the package manager
-// gives it.
+// attests returns an error unless text, whose signature was verified, describes c: it must
+// have its name, its version, and the digest of its archive under the file name that the
+// package manager uses.
 func attests(text []byte, c *bundle.Chart) error {
 	separator := []byte("\n...\n")
 	about, sums, ok := bytes.Cut(text, separator)
@@ -62,7 +62,7 @@ func attests(text []byte, c *bundle.Chart) error {
 	return nil
 }
 
-// misplaced is a verification that a repository over HTTP cannot do.
+// misplaced is the error for a verification that a repository over HTTP cannot do.
 var misplaced = transport.Unverified(invalid(errors.New("spec.verify goes with a PkgRepository of type oci: remove it, or name a keyring in spec.verify of the PkgRepository")))
 
 func (u *chartRepository) trusts(ctx context.Context, trust *source.OCIRepositoryVerification) (string, error) {
@@ -100,8 +100,8 @@ func (u *chartRepository) keys(ctx context.Context) (secret transport.Secret, ke
 	return secret, keys, nil
 }
 
-// verify implements upstream: by the provenance file that lies beside the chart.
-// The chart that it fetches for that is kept for fetch.
+// verify implements upstream. It uses the provenance file beside the chart, and keeps the
+// chart that it downloads for fetch.
 func (u *chartRepository) verify(ctx context.Context, s *selected, trust *source.OCIRepositoryVerification) (v source.Verification, err error) {
 	if trust != nil {
 		return v, misplaced

@@ -18,8 +18,8 @@ import (
 // as annotations, and the version as the tag, with _ for +. The repository must
 // end in the name of the chart, which is the title among the annotations.
 //
-// The archive is read to its end, within l; zero limits are those of charts.
-// Errors say why it is no chart.
+// The archive is read to its end, within l; zero limits are those of charts. Errors say why
+// it is not a chart.
 func Publication(archive io.Reader, l artifact.Limits) (oci.Publication, error) {
 	a, err := bundle.ReadArchive(archive, l)
 	if err != nil {

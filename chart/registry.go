@@ -36,7 +36,7 @@ type registry struct {
 	connected map[string]*oci.Repository // by the name of the chart
 }
 
-// openRegistry returns the charts of a registry. It sends nothing.
+// openRegistry returns the upstream for a registry. It sends no request.
 func (o *opener) openRegistry(repo *source.PkgRepository) (upstream, error) {
 	url, err := normalise(repo.Spec.URL)
 	if err == nil && !strings.HasPrefix(url, "oci://") {
@@ -57,8 +57,8 @@ func (r *registry) close() {
 	clear(r.connected)
 }
 
-// of returns the OCI repository that has the chart. It reads Secrets and logs in,
-// once.
+// of returns the OCI repository that holds the chart. The first call for a chart reads
+// Secrets and logs in.
 func (r *registry) of(ctx context.Context, name string) (*oci.Repository, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,7 +66,7 @@ func (r *registry) of(ctx context.Context, name string) (*oci.Repository, error)
 		return from, nil
 	}
 	env := r.env
-	if dir, ok := env.Local[r.repo.Spec.URL]; ok { // in which each chart has an image layout
+	if dir, ok := env.Local[r.repo.Spec.URL]; ok { // with one image layout for each chart
 		env.Local = map[string]string{r.url + "/" + name: filepath.Join(dir, filepath.FromSlash(name))}
 	}
 	from, err := r.connect(ctx, r.repo, r.url+"/"+name, env, nil)
@@ -77,7 +77,7 @@ func (r *registry) of(ctx context.Context, name string) (*oci.Repository, error)
 	return from, nil
 }
 
-// connect returns the OCI repository at url with the credentials of repo.
+// connect logs in to the OCI repository at url with the credentials of repo.
 func (o *opener) connect(ctx context.Context, repo *source.PkgRepository, url string, env source.Env, by *oci.NetworkGuard) (from *oci.Repository, err error) {
 	spec := &repo.Spec
 	a := oci.Access{URL: url, Provider: spec.Provider, Secret: spec.SecretRef, UserSecret: true, Cert: spec.CertSecretRef, Insecure: spec.Insecure, From: by}
@@ -85,7 +85,7 @@ func (o *opener) connect(ctx context.Context, repo *source.PkgRepository, url st
 		from, err = oci.Connect(ctx, a, env, o.secretReader)
 		return err
 	})
-	if errors.Is(err, context.DeadlineExceeded) { // of the issuer of credentials: no other server is asked
+	if errors.Is(err, context.DeadlineExceeded) { // the issuer of credentials timed out: login contacts no other server
 		err = &source.StepError{Step: source.StepResolve, Reason: "AuthenticationFailed", Err: err}
 	}
 	return from, err
@@ -129,7 +129,7 @@ func (r *registry) find(ctx context.Context, name, want string) (*selected, erro
 	return s, nil
 }
 
-// versions returns those that are the names of tags, where _ stands for +.
+// versions yields the tags that are versions, with + in place of _.
 func versions(tags iter.Seq2[string, error]) iter.Seq2[index.Entry, error] {
 	return func(yield func(index.Entry, error) bool) {
 		for tag, err := range tags {
@@ -158,13 +158,13 @@ func (r *registry) trusts(ctx context.Context, trust *source.OCIRepositoryVerifi
 	return print, nil
 }
 
-// signatures verifies what spec.verify asks for.
+// signatures returns the check that spec.verify asks for.
 func (r *registry) signatures(trust *source.OCIRepositoryVerification) oci.Check {
 	return oci.Check{Spec: trust, Technologies: r.technologies, SecretReader: r.secretReader}
 }
 
-// verify implements upstream: of the digest that was selected, and so of all that
-// it leads to.
+// verify implements upstream. It verifies the selected digest, and so everything that the
+// digest covers.
 func (r *registry) verify(ctx context.Context, s *selected, trust *source.OCIRepositoryVerification) (v source.Verification, err error) {
 	if trust == nil {
 		return v, nil
@@ -203,8 +203,8 @@ func (r *registry) fetch(ctx context.Context, s *selected) (*bundle.Chart, error
 	return got.Chart, nil
 }
 
-// The media types of charts in registries. The last one is of charts that were
-// pushed while that was an experiment.
+// The media types of charts in registries. The last one is that of charts that were pushed
+// while this was an experiment.
 const (
 	configType  = "application/vnd.cncf.helm.config.v1+json"
 	contentType = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
@@ -212,8 +212,8 @@ const (
 	legacyType  = "application/tar+gzip"
 )
 
-// parseManifest returns the layers of the chart and of its provenance file, nil
-// when there is none.
+// parseManifest returns the layer of the chart and that of its provenance file, nil if
+// there is none.
 func parseManifest(d ocispec.Descriptor, text []byte) (chart, prov *ocispec.Descriptor, err error) {
 	var in ocispec.Manifest
 	if err := json.Unmarshal(text, &in); err != nil {
@@ -239,9 +239,9 @@ func parseManifest(d ocispec.Descriptor, text []byte) (chart, prov *ocispec.Desc
 	return chart, prov, nil
 }
 
-// pull returns the chart whose manifest is subject, with its provenance file if
-// that is wanted: all of it has the digests that lead to it from the manifest. The
-// credentials, and the timeout of each request, are those of repo.
+// pull returns the chart whose manifest is subject, with its provenance file if withProv is
+// set. All content is checked against the digests in the manifest. The credentials, and the
+// timeout of each request, are those of repo.
 func (o *opener) pull(ctx context.Context, s *selected, from *oci.Repository, repo *source.PkgRepository, subject ocispec.Descriptor, withProv bool) (got download, err error) {
 	var chart, prov *ocispec.Descriptor
 	err = source.Within(ctx, timeout(repo), "fetch manifest", func(ctx context.Context) error {
@@ -275,7 +275,7 @@ func (o *opener) pull(ctx context.Context, s *selected, from *oci.Repository, re
 				if c, err = s.read(r, chart.Size, o.env.Limits); err != nil {
 					return err
 				}
-				if _, err = io.Copy(io.Discard, r); err == nil { // at its end the digest is compared
+				if _, err = io.Copy(io.Discard, r); err == nil { // the digest is checked at the end
 					err = s.check(c)
 				}
 				if err != nil {
@@ -290,7 +290,7 @@ func (o *opener) pull(ctx context.Context, s *selected, from *oci.Repository, re
 	return got, err
 }
 
-// readBlob gives use a layer.
+// readBlob calls use with the content of a layer.
 func readBlob(ctx context.Context, from *oci.Repository, layer ocispec.Descriptor, use func(io.Reader) error) error {
 	blob, err := from.Blob(ctx, layer)
 	if err != nil {
@@ -303,8 +303,8 @@ func readBlob(ctx context.Context, from *oci.Repository, layer ocispec.Descripto
 	return nil
 }
 
-// access tells which objects may see what from has: those that use the same repository
-// with the same credentials.
+// access returns the part of a cache key that limits the reuse of content of from to
+// objects that use the same repository with the same credentials.
 func (o *opener) access(ctx context.Context, repo *source.PkgRepository, from *oci.Repository) (string, error) {
 	secret, cert, err := readSecrets(ctx, repo, o.secretReader)
 	if err != nil {

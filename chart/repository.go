@@ -23,36 +23,36 @@ import (
 
 // A Repository is the origin of one PkgRepository. It is safe for concurrent use.
 //
-// The artifact is the index as the server gives it. An index of other bytes that
-// says the same as the published one, stamped anew or in another order, makes no
-// new artifact. A repository of type oci has none.
+// The artifact is the index as the server sends it. An index whose bytes differ from the
+// published one only in timestamps or order makes no new artifact. A repository of type oci
+// has no artifact.
 type Repository struct {
 	repo         *source.PkgRepository
 	env          source.Env
 	secretReader *transport.SecretReader
 
-	moved atomic.Bool // the state of the last run does not lead to an artifact
+	moved atomic.Bool // Open found another index: the next Resolve ignores the last state
 
 	mu   sync.Mutex
-	kept *indexFile // what the last Resolve fetched, until it is opened
+	kept *indexFile // index that the last Resolve fetched, until Open takes it
 }
 
-// NewRepository returns the origin of p. It does no I/O; what is wrong with p
-// surfaces from [Repository.Resolve].
+// NewRepository returns the origin of p. It does no I/O; [Repository.Resolve] reports what
+// is wrong with p.
 func NewRepository(p *source.PkgRepository, env source.Env) *Repository {
 	return &Repository{repo: p, env: env, secretReader: &transport.SecretReader{Namespace: p.Metadata.Namespace, From: env.Secrets}}
 }
 
-// A repositoryState is what a PkgRepository remembers between runs.
+// repositoryState is the state that a PkgRepository keeps between runs.
 type repositoryState struct {
 	Place string `json:"place,omitempty"` // where the index came from, and with which credentials
 	validators
 	Digest string `json:"digest,omitempty"` // of the published index, SHA-256 in hex
-	Sum    string `json:"sum,omitempty"`    // of what it says
+	Sum    string `json:"sum,omitempty"`    // of its content
 }
 
-// decodeRepositoryState reads a state; one that cannot be read, or is about
-// another place, is none.
+// decodeRepositoryState decodes a state. It returns the zero state if text cannot be
+// decoded, or if it is about another repository or other credentials.
 func decodeRepositoryState(text source.State, w *httpRepository) (s repositoryState) {
 	if json.Unmarshal(text, &s) != nil || s.Place != w.name() || s.Digest == "" {
 		return repositoryState{}
@@ -60,19 +60,19 @@ func decodeRepositoryState(text source.State, w *httpRepository) (s repositorySt
 	return s
 }
 
-// revisionOf spells the revision of the index with a digest (reference A4).
+// revisionOf returns the revision of the index with the given digest (reference A4).
 func revisionOf(digest string) source.Revision {
 	return source.Revision{ID: "sha256:" + digest, File: "index-" + digest + ".yaml"}
 }
 
-// Resolve implements [source.Origin]: it asks for the index, and reads all of
-// it unless the server answers that it is the one of the last run.
+// Resolve implements [source.Origin]. It requests the index, and reads all of it unless the
+// server answers that it has not changed since the last run.
 //
-// Errors are *[source.StepError]. They wrap [source.ErrInvalid] when the spec
-// cannot work, and fs.ErrNotExist when the server has no index there. The reason
-// is IndexationFailed for what is no index.
+// Errors are *[source.StepError]. They wrap [source.ErrInvalid] if the spec cannot work,
+// and fs.ErrNotExist if the server has no index there. The reason is IndexationFailed for
+// content that is not an index.
 func (r *Repository) Resolve(ctx context.Context, last source.State) (source.Revision, source.State, error) {
-	r.keep(nil) // what an earlier Resolve left was fetched with the Secrets of then
+	r.keep(nil) // an index kept earlier was fetched with the Secrets of that time
 	rev, state, err := r.resolve(ctx, last)
 	if err != nil {
 		return source.Revision{}, nil, stepError(source.StepResolve, "Failed", err)
@@ -89,7 +89,7 @@ func (r *Repository) resolve(ctx context.Context, last source.State) (rev source
 		return rev, nil, err
 	}
 	defer w.close()
-	before, since := repositoryState{}, time.Now() // earlier answers to others led nowhere
+	before, since := repositoryState{}, time.Now() // after a move, do not reuse earlier answers
 	if !r.moved.Swap(false) {
 		before, since = decodeRepositoryState(last, w), r.env.Since
 	}
@@ -101,7 +101,7 @@ func (r *Repository) resolve(ctx context.Context, last source.State) (rev source
 	if f != nil {
 		now = repositoryState{Place: w.name(), validators: f.validators, Digest: f.digest, Sum: f.summary.Sum}
 		if before.Sum == now.Sum && before.Digest != "" {
-			now.Digest = before.Digest // what says the same is the published one
+			now.Digest = before.Digest // same content: keep the published one
 		}
 		published := r.repo.Status.Artifact
 		if f.digest != now.Digest || published != nil && published.Revision == revisionOf(f.digest).ID {
@@ -114,8 +114,8 @@ func (r *Repository) resolve(ctx context.Context, last source.State) (rev source
 	return revisionOf(now.Digest), state, err
 }
 
-// Open implements [source.Origin]. It fetches the index again unless the last
-// Resolve has. The error wraps [source.ErrMoved] when that is another one.
+// Open implements [source.Origin]. It fetches the index again unless the last Resolve kept
+// it. The error wraps [source.ErrMoved] if the index has changed since.
 func (r *Repository) Open(ctx context.Context, rev source.Revision) (source.Content, error) {
 	f, err := r.open(ctx, rev)
 	if err != nil {
@@ -153,7 +153,7 @@ func (r *Repository) open(ctx context.Context, rev source.Revision) (*indexFile,
 	return f, nil
 }
 
-// connect returns the server of the index.
+// connect returns the HTTP repository of the index.
 func (r *Repository) connect(ctx context.Context) (*httpRepository, error) {
 	if err := r.admit(); err != nil {
 		return nil, err
@@ -164,11 +164,11 @@ func (r *Repository) connect(ctx context.Context) (*httpRepository, error) {
 	return dial(ctx, r.repo, r.env, r.secretReader)
 }
 
-// admit checks the spec, which may have been made in Go and never decoded. The
-// error is about the first defect.
+// admit validates the spec, which may have been built in Go and never decoded. It returns
+// the first defect.
 func (r *Repository) admit() error {
 	spec, named := &r.repo.Spec, specOf(r.repo)
-	named.Metadata.Name = cmp.Or(named.Metadata.Name, "unnamed") // what a dependency names has no name
+	named.Metadata.Name = cmp.Or(named.Metadata.Name, "unnamed") // a repository made for a dependency has no name
 	if defect, ok := errors.AsType[*source.DocumentError](source.Validate(named)); ok {
 		if defect.Field == "spec.url" {
 			return badURL(defect.Err)
@@ -184,7 +184,7 @@ func (r *Repository) admit() error {
 // Secrets returns the credentials that were given to the origin so far.
 func (r *Repository) Secrets() []string { return r.secretReader.Values() }
 
-// keep replaces what is kept; nil is nothing.
+// keep closes the kept index and replaces it by f, which may be nil.
 func (r *Repository) keep(f *indexFile) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -197,16 +197,16 @@ func (r *Repository) keep(f *indexFile) {
 // repositoryContent is an index that is to be published.
 type repositoryContent struct {
 	*indexFile
-	at string // the URL as messages tell it
+	at string // redacted URL for messages
 }
 
-// Verify implements [source.Content]: what spec.verify asks for is about each
-// chart, and is checked where it is fetched.
+// Verify implements [source.Content]. It does nothing: spec.verify is about each chart, and
+// is checked when the chart is fetched.
 func (c *repositoryContent) Verify(context.Context) (source.Verification, error) {
 	return source.Verification{}, nil
 }
 
-// WriteTo implements [source.Content]: the index as it came.
+// WriteTo implements [source.Content]. It writes the index unchanged.
 func (c *repositoryContent) WriteTo(ctx context.Context, w io.Writer) (source.Report, error) {
 	report := source.Report{Message: fmt.Sprintf("stored fetched index of size %s from '%s'", human(c.size), c.at), Notes: c.notes}
 	n, err := io.Copy(w, c.reader())
@@ -217,7 +217,7 @@ func (c *repositoryContent) WriteTo(ctx context.Context, w io.Writer) (source.Re
 	return report, err
 }
 
-// skipped tells which entries of the index cannot be used, the first five one by
+// skipped describes the entries of the index that cannot be used, the first five one by
 // one.
 func (c *repositoryContent) skipped(total int) string {
 	var text []string

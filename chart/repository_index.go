@@ -26,10 +26,10 @@ import (
 
 const (
 	nameOfIndex = "index.yaml"
-	indexLimit  = 256 << 20 // bytes of an index, where env.Limits has no other limit
+	indexLimit  = 256 << 20 // bytes of an index, unless env.Limits sets another limit
 )
 
-// An indexFile is an index in a file that disappears once it is closed, or in the cache.
+// An indexFile is an index in a temporary file, which Close removes, or in the cache.
 type indexFile struct {
 	io.ReaderAt
 	io.Closer
@@ -43,18 +43,18 @@ type indexFile struct {
 // reader returns the index from its start.
 func (f *indexFile) reader() *io.SectionReader { return io.NewSectionReader(f, 0, f.size) }
 
-// Validators are what a server calls one state of an index by.
+// validators are the HTTP validators of one state of an index.
 type validators struct {
 	ETag     string `json:"etag,omitempty"`
 	Modified string `json:"modified,omitempty"` // Last-Modified, as the server spells it
 }
 
-// maxValidator is how many bytes of a validator are worth remembering.
+// maxValidator is the maximum size of a validator that is kept, in bytes.
 const maxValidator = 1 << 10
 
-// validatorsOf returns the validators in the header of an answer. Last-Modified
-// alone tells nothing as long as the second lasts that it names: the index may
-// change once more in it (RFC 9110 section 8.8.2.2).
+// validatorsOf returns the validators in the header of a response. Without an ETag it
+// ignores a Last-Modified of the current second, in which the index may change once more
+// (RFC 9110 section 8.8.2.2).
 func validatorsOf(h http.Header) (v validators) {
 	if s := h.Get("ETag"); len(s) <= maxValidator {
 		v.ETag = s
@@ -68,7 +68,7 @@ func validatorsOf(h http.Header) (v validators) {
 	return v
 }
 
-// header returns what asks for the index only if it is not that of v.
+// header returns the header that requests the index only if it no longer matches v.
 func (v validators) header() http.Header {
 	h := http.Header{}
 	if v.ETag != "" {
@@ -80,16 +80,16 @@ func (v validators) header() http.Header {
 	return h
 }
 
-// An answer is an index that begins to arrive.
+// An answer is a response with an index as its body.
 type answer struct {
 	body io.ReadCloser
-	at   string // the URL as it may show
-	page bool   // the server calls it a web page
-	size int64  // -1 when it is not known
+	at   string // redacted URL
+	page bool   // its Content-Type is HTML
+	size int64  // -1 if unknown
 	validators
 }
 
-// index asks for the index. The answer is nil when it is the one that v belongs to.
+// index requests the index. The answer is nil if the index still matches v.
 func (w *httpRepository) index(ctx context.Context, v validators) (*answer, error) {
 	if w.local != "" {
 		f, err := openLocal(w.local, nameOfIndex)
@@ -117,8 +117,8 @@ func (w *httpRepository) index(ctx context.Context, v validators) (*answer, erro
 		size: resp.ContentLength, validators: validatorsOf(resp.Header)}, nil
 }
 
-// fetch reads the index into a file and checks it on the way, nil when it is the
-// one that v belongs to.
+// fetch downloads the index into a file and checks it while it arrives. It returns nil if
+// the index still matches v.
 func (r *Repository) fetch(ctx context.Context, w *httpRepository, v validators) (*indexFile, error) {
 	a, err := w.index(ctx, v)
 	if err != nil || a == nil {
@@ -135,7 +135,7 @@ func (r *Repository) fetch(ctx context.Context, w *httpRepository, v validators)
 		err = in.rest()
 	}
 	switch {
-	case in.err != nil: // whatever Check made of it
+	case in.err != nil: // takes precedence over the error of Check
 		err = in.err
 	case err != nil && context.Cause(ctx) != nil:
 		err = context.Cause(ctx)
@@ -154,21 +154,21 @@ func (r *Repository) fetch(ctx context.Context, w *httpRepository, v validators)
 		summary: summary, notes: w.notes, validators: a.validators}, nil
 }
 
-// limit returns how many bytes an index may have, negative for any number.
+// limit returns the maximum size of an index in bytes, negative for no limit.
 func (r *Repository) limit() int64 { return cmp.Or(r.env.Limits.Bytes, indexLimit) }
 
-// An indexDownload is an index that is read while it arrives in a file, up to a limit.
-// Once all of it is there, it can be read again from its start.
+// An indexDownload reads an index while it arrives and copies it to a file, up to a limit.
+// After Seek it reads from the start of the file.
 type indexDownload struct {
 	ctx      context.Context
 	body     io.Reader
 	file     *os.File
 	sum      hash.Hash
-	size     int64 // of what arrived
+	size     int64 // bytes received so far
 	limit    int64 // negative for none
 	progress func(int64)
 	again    *io.SectionReader // of the file, nil until Seek is called
-	err      error             // that ended what arrives, other than io.EOF
+	err      error             // that ended the download, other than io.EOF
 }
 
 func (a *indexDownload) Read(p []byte) (int, error) {
@@ -196,8 +196,8 @@ func (a *indexDownload) Read(p []byte) (int, error) {
 	return n, a.err
 }
 
-// Seek implements [io.Seeker] for the start. It waits until all has arrived, so
-// that nothing waits for the sender while the index is read whole.
+// Seek implements [io.Seeker] for the start. It first receives the rest, so that reading
+// the index whole does not wait for the server.
 func (a *indexDownload) Seek(int64, int) (int64, error) {
 	if err := a.rest(); err != nil {
 		return 0, err
@@ -206,7 +206,7 @@ func (a *indexDownload) Seek(int64, int) (int64, error) {
 	return 0, nil
 }
 
-// rest reads to the end of what arrives.
+// rest receives the rest of the index.
 func (a *indexDownload) rest() error {
 	if a.again != nil {
 		return nil
@@ -215,8 +215,8 @@ func (a *indexDownload) rest() error {
 	return err
 }
 
-// progress returns what is told how many bytes of total arrived, and reports it
-// once a MiB.
+// progress returns a function that takes the number of bytes received so far, of total, and
+// reports it once per MiB.
 func (r *Repository) progress(total int64) func(int64) {
 	address, err := source.Address(r.repo)
 	if r.env.Progress == nil || err != nil {
@@ -231,8 +231,9 @@ func (r *Repository) progress(total int64) func(int64) {
 	}
 }
 
-// ask is fetch with one answer for all objects that ask for the index with the
-// same validators and credentials. Without a cache for the index each asks itself.
+// ask is fetch, with one shared response for all objects that request the index with the
+// same validators and credentials. Without a cache for the index, each object requests it
+// itself.
 func (r *Repository) ask(ctx context.Context, w *httpRepository, v validators, since time.Time) (*indexFile, error) {
 	if w.local != "" || r.env.Share == nil || r.env.Cache == nil {
 		return r.fetch(ctx, w, v)
@@ -258,7 +259,7 @@ func (r *Repository) ask(ctx context.Context, w *httpRepository, v validators, s
 		return nil, nil
 	}
 	entry, err := r.env.Cache.Open(contentKey(w, f.digest))
-	if err != nil { // it could not be kept, or not for so long
+	if err != nil { // the cache could not store it, or has evicted it
 		return r.fetch(ctx, w, v)
 	}
 	own := *f
@@ -266,8 +267,8 @@ func (r *Repository) ask(ctx context.Context, w *httpRepository, v validators, s
 	return &own, nil
 }
 
-// question names what is asked of a server, with which credentials. With
-// credentials it is one of the namespace, since messages have the names of Secrets.
+// question returns the key of a request: server, validators, limit and credentials. With
+// credentials it includes the namespace, since messages contain the names of Secrets.
 func (r *Repository) question(w *httpRepository, v validators) string {
 	spec, h := &r.repo.Spec, sha256.New()
 	transport.Note(h, string(w.print[:]), v.ETag, v.Modified, strconv.FormatInt(r.limit(), 10))
@@ -280,14 +281,14 @@ func (r *Repository) question(w *httpRepository, v validators) string {
 	return "index " + string(h.Sum(nil))
 }
 
-// contentKey names an index in the cache, for the credentials that fetched it.
+// contentKey returns the cache key of an index that was fetched with the credentials of w.
 func contentKey(w *httpRepository, digest string) string {
 	return "index of charts " + digest + " " + string(w.print[:])
 }
 
-// fetchIndex opens the index of a repository that no object holds the artifact
-// of: kept in env.Cache by URL and credentials, and asked for conditionally.
-// It takes spec.timeout of repo at most. Errors are as those of [Repository.Resolve].
+// fetchIndex opens the index of a repository for which no object has an artifact. env.Cache
+// keeps the index by URL and credentials, and the request is conditional. It takes at most
+// spec.timeout of repo. Errors are those of [Repository.Resolve].
 func (o *opener) fetchIndex(ctx context.Context, repo *source.PkgRepository) (f *indexFile, err error) {
 	r := &Repository{repo: repo, env: o.env, secretReader: o.secretReader}
 	err = source.Within(ctx, timeout(repo), "fetch index", func(ctx context.Context) error {
@@ -300,9 +301,9 @@ func (o *opener) fetchIndex(ctx context.Context, repo *source.PkgRepository) (f 
 	return f, nil
 }
 
-// cached returns the index, out of the cache where the server says that it is
-// still the one. There its validators are in the line before it. A cache that does
-// not take it costs the next run the transfer and nothing else.
+// cached returns the index, from the cache if the server says that it has not changed. A
+// cache entry is a line with the validators, followed by the index. If the cache cannot
+// store the index, the next run downloads it again.
 func (r *Repository) cached(ctx context.Context) (*indexFile, error) {
 	w, err := r.connect(ctx)
 	if err != nil {

@@ -49,7 +49,7 @@ func newRepositorySetup(t *testing.T, c testenv.ChartsConfig) *repositorySetup {
 	return r
 }
 
-// object returns an object of the given name.
+// object returns an object for r.s after edit, which may be nil.
 func (r *repositorySetup) object(edit func(*source.PkgRepositorySpec)) *source.PkgRepository {
 	obj := repoObject(r.s)
 	if edit != nil {
@@ -73,7 +73,8 @@ func (r *repositorySetup) run(obj *source.PkgRepository, want source.Outcome) so
 	return result
 }
 
-// refused reconciles obj and demands an error that says all of says, and that nothing is stored.
+// refused reconciles obj and demands an error that contains every text in says, and that
+// nothing is stored.
 func (r *repositorySetup) refused(obj *source.PkgRepository, reason string, says ...string) source.Result {
 	r.Helper()
 	result := r.Refused(obj, r.origin(obj), obj.Artifact(), reason, says...)
@@ -81,7 +82,7 @@ func (r *repositorySetup) refused(obj *source.PkgRepository, reason string, says
 	return result
 }
 
-// bytes returns an artifact as it is stored, whose revision, digest and name must be its own.
+// bytes returns an artifact as it is stored, after checking its revision, digest and name.
 func (r *repositorySetup) bytes(a *artifact.Artifact) []byte {
 	r.Helper()
 	data := storedBytes(r.T, r.Fixture, a)
@@ -99,7 +100,7 @@ func (r *repositorySetup) lose(a *artifact.Artifact) {
 	must(r, os.Remove(filepath.Join(r.Dir, filepath.FromSlash(a.Path))))
 }
 
-// statuses returns those of the answers since the last call.
+// statuses returns the statuses of the responses since the last call.
 func (r *repositorySetup) statuses() (all []int) {
 	for _, q := range r.s.Requests() {
 		all = append(all, q.Status)
@@ -108,7 +109,7 @@ func (r *repositorySetup) statuses() (all []int) {
 	return all
 }
 
-// asked demands the statuses of the answers since the last call.
+// asked demands the statuses of the responses since the last call.
 func (r *repositorySetup) asked(want ...int) {
 	r.Helper()
 	if got := r.statuses(); !slices.Equal(got, want) {
@@ -118,9 +119,9 @@ func (r *repositorySetup) asked(want ...int) {
 
 var update = flag.Bool("update", false, "rewrite the expectations in testdata/status")
 
-// A repositoryHistory is what happens to one object, step by step. After each its
-// outcome, its status and its events are those of testdata/status
-// (specification, "PkgRepository"; reference A2, A3, A4 and A12).
+// A repositoryHistory is a sequence of steps for one object. After each step, its outcome,
+// its status and its events must be those of testdata/status (specification,
+// "PkgRepository"; reference A2, A3, A4 and A12).
 type repositoryHistory struct {
 	name  string
 	steps []repoStep
@@ -210,7 +211,7 @@ func TestRepositoryStatuses(t *testing.T) {
 				r.Now = r.Now.Add(time.Hour)
 				s.do(r, obj)
 				obj = &source.PkgRepository{Header: obj.Header, Spec: obj.Spec}
-				obj.Metadata.Generation = 0 // the ledger knows
+				obj.Metadata.Generation = 0 // the ledger assigns it
 				result, err := r.Reconcile(obj, r.origin(obj))
 				told := r.Told(obj, result, err, "nothing", strings.Join(append([]string{"notes:"}, result.Report.Notes...), " "))
 				fmt.Fprintf(&got, "# %s\n%s", s.name, strings.ReplaceAll(told, r.s.Base, "http://charts.example"))
@@ -220,10 +221,10 @@ func TestRepositoryStatuses(t *testing.T) {
 	}
 }
 
-// repoCanary is a password that may show nowhere.
+// repoCanary is a password that must not appear anywhere.
 const repoCanary = "cAnArY-passw0rd/+="
 
-// repoSecretForms are the canary as it may come to show.
+// repoSecretForms are the forms in which the canary might appear.
 var repoSecretForms = []string{repoCanary, url.QueryEscape(repoCanary), url.PathEscape(repoCanary), base64.StdEncoding.EncodeToString([]byte("user:" + repoCanary))}
 
 // repoObject returns a PkgRepository that follows a server.
@@ -251,7 +252,7 @@ type repoVariant struct {
 	kind   func(*sourcetest.Kind)
 }
 
-// The defects beyond those of the suite.
+// The defects in addition to those of the suite.
 const (
 	repoNoIndex       sourcetest.Defect = "no index"
 	repoWebPage       sourcetest.Defect = "web page"
@@ -262,7 +263,7 @@ const (
 	repoBadTLS        sourcetest.Defect = "certificate that is none"
 )
 
-// repoBroken translates the defects that are the server's.
+// repoBroken holds the server's behavior for the defects that are on its side.
 var repoBroken = map[sourcetest.Defect]*testenv.Defect{
 	sourcetest.Gone:         {Status: http.StatusNotFound},
 	sourcetest.Denied:       {Status: http.StatusForbidden},
@@ -353,7 +354,7 @@ func (u *repoUpstream) Traffic() sourcetest.Traffic {
 
 func (u *repoUpstream) Secrets() []string { return repoSecretForms }
 
-// repoVariants are the combinations that run the whole suite.
+// repoVariants are the variants that run the whole suite.
 var repoVariants = map[string]repoVariant{
 	"yaml": {},
 	"json, gzip, weak ETag, basic over mutual TLS": {

@@ -24,8 +24,8 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
-// What is stored is what the server has, however it sends that. What has not
-// changed costs one answer without content.
+// TestRepositoryUnchangedCostsOne304 stores exactly the index of the server, however it is
+// sent. An unchanged index costs one response without content.
 func TestRepositoryUnchangedCostsOne304(t *testing.T) {
 	for name, c := range map[string]testenv.ChartsConfig{
 		"ETag and date": {}, "weak ETag": {Weak: true}, "ETag alone, JSON": {NoDate: true, JSON: true}, "date alone": {NoETag: true}, "gzip": {Gzip: true, Weak: true}, "gzip, JSON": {Gzip: true, JSON: true},
@@ -58,7 +58,8 @@ func TestRepositoryUnchangedCostsOne304(t *testing.T) {
 	}
 }
 
-// Without validators the content counts, and an answer that there is nothing new, which nobody asked for, is none.
+// TestRepositoryWithoutValidators compares the content if there are no validators, and
+// rejects a 304 to an unconditional request.
 func TestRepositoryWithoutValidators(t *testing.T) {
 	r := newRepositorySetup(t, testenv.ChartsConfig{NoETag: true, NoDate: true})
 	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
@@ -84,8 +85,8 @@ func TestRepositoryInAnotherOrderIsNoNewArtifact(t *testing.T) {
 	r.asked(200, 200, 304)
 }
 
-// The server stamps its index anew at each request, so the bytes that are lost
-// are nowhere any more.
+// TestRepositoryLostArtifactOfBytesThatAreGone uses a server that sets a new timestamp at
+// each request, so that the lost bytes cannot be fetched again.
 func TestRepositoryLostArtifactOfBytesThatAreGone(t *testing.T) {
 	r := newRepositorySetup(t, testenv.ChartsConfig{Restamp: true})
 	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
@@ -102,7 +103,8 @@ func TestRepositoryLostArtifactOfBytesThatAreGone(t *testing.T) {
 	r.run(obj, source.Unchanged)
 }
 
-// An index that changes between Resolve and Open is another revision.
+// TestRepositoryMovesOn treats an index that changes between Resolve and Open as another
+// revision.
 func TestRepositoryMovesOn(t *testing.T) {
 	r := newRepositorySetup(t, testenv.ChartsConfig{})
 	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
@@ -122,7 +124,7 @@ func TestRepositoryMovesOn(t *testing.T) {
 	c, err := later.Open(t.Context(), now)
 	must(t, err)
 	c.Close()
-	if c, err = first.Open(t.Context(), rev); err != nil { // which the first origin has kept
+	if c, err = first.Open(t.Context(), rev); err != nil { // the first origin has kept it
 		t.Fatal(err)
 	}
 	c.Close()
@@ -145,7 +147,8 @@ func TestRepositoryFromADirectory(t *testing.T) {
 	r.asked()
 }
 
-// Whatever follows the index, all of what the server has is what is stored.
+// TestRepositoryStoresWhatFollowsTheIndex stores the whole response, including everything
+// after the index.
 func TestRepositoryStoresWhatFollowsTheIndex(t *testing.T) {
 	for _, end := range []string{"", "...\n"} { // the second ends the document
 		r := newRepositorySetup(t, testenv.ChartsConfig{})
@@ -175,7 +178,8 @@ func TestRepositoryReportsProgress(t *testing.T) {
 	}
 }
 
-// A date says which second it was, and the index may change twice in one.
+// TestRepositoryChangedTwiceInOneSecond: a date has a resolution of a second, in which an
+// index may change twice.
 func TestRepositoryChangedTwiceInOneSecond(t *testing.T) {
 	r := newRepositorySetup(t, testenv.ChartsConfig{NoETag: true, NoDate: true})
 	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
@@ -194,7 +198,7 @@ func TestRepositoryChangedTwiceInOneSecond(t *testing.T) {
 	r.asked(200, 200, 304)
 }
 
-// sharing returns an environment of objects that share all they can.
+// sharing returns an environment in which objects share everything that they can.
 func (r *repositorySetup) sharing() source.Env {
 	r.Helper()
 	cache, err := artifact.OpenCache(artifact.CacheConfig{Dir: r.TempDir()})
@@ -205,7 +209,7 @@ func (r *repositorySetup) sharing() source.Env {
 	return env
 }
 
-// A repositories is objects of one repository, with what each remembers.
+// repositories reconciles several objects for one repository, and keeps their states.
 type repositories struct {
 	*repositorySetup
 	mu     sync.Mutex
@@ -213,7 +217,8 @@ type repositories struct {
 	status map[string]source.Status
 }
 
-// run reconciles n objects at once, and returns what the server was asked for: the statuses of its answers.
+// run reconciles n objects concurrently, and returns the statuses of the server's
+// responses.
 func (f *repositories) run(n int, env source.Env, edit func(i int, obj *source.PkgRepository)) (asked []int, err error) {
 	errs := make([]error, n)
 	var all sync.WaitGroup
@@ -223,7 +228,7 @@ func (f *repositories) run(n int, env source.Env, edit func(i int, obj *source.P
 		obj.Metadata.Name = fmt.Sprint("charts-", i)
 		edit(i, obj)
 		name := obj.Metadata.Namespace + "/" + obj.Metadata.Name
-		f.mu.Lock() // the objects before have begun
+		f.mu.Lock() // objects started earlier are running already
 		obj.Status = f.status[name]
 		last := f.states[name]
 		f.mu.Unlock()
@@ -257,7 +262,8 @@ func newRepositories(t *testing.T, c testenv.ChartsConfig) *repositories {
 	return &repositories{repositorySetup: r, states: map[string]source.State{}, status: map[string]source.Status{}}
 }
 
-// Objects of one repository that are due together cost it what one of them does.
+// TestRepositoryFleetAsksOnce: objects of one repository that are due together cost as many
+// requests as one object.
 func TestRepositoryFleetAsksOnce(t *testing.T) {
 	f := newRepositories(t, testenv.ChartsConfig{})
 	env := f.sharing()
@@ -275,7 +281,7 @@ func TestRepositoryFleetAsksOnce(t *testing.T) {
 	}
 }
 
-// Those of other credentials are told on their own.
+// TestRepositoryFleetApart: objects with other credentials send their own request.
 func TestRepositoryFleetApart(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit    func(i int, obj *source.PkgRepository)
@@ -296,7 +302,7 @@ func TestRepositoryFleetApart(t *testing.T) {
 			env := f.sharing()
 			total := []int{}
 			var errs []error
-			for i := range 2 { // one after the other, so that the order is known
+			for i := range 2 { // in sequence, so that the order is known
 				asked, err := f.run(1, env, func(_ int, obj *source.PkgRepository) {
 					obj.Metadata.Name = fmt.Sprint("own-", i)
 					obj.Spec.SecretRef = &source.LocalReference{Name: "login"}
@@ -312,7 +318,7 @@ func TestRepositoryFleetApart(t *testing.T) {
 	}
 }
 
-// serving answers with a handler instead of the server.
+// serving responds with a handler instead of the server.
 func serving(h func(w http.ResponseWriter, r *http.Request, next http.Handler)) *testenv.Defect {
 	return &testenv.Defect{Do: testenv.Serve, Handler: h}
 }
@@ -365,7 +371,7 @@ func TestRepositoryLimitHoldsWhileReading(t *testing.T) {
 	}
 }
 
-// forever writes a text, and then another one until nobody listens.
+// forever writes first, and then more until writing fails.
 func forever(w io.Writer, first, more string) {
 	_, err := io.WriteString(w, first)
 	for block := strings.Repeat(more, 64<<10); err == nil; {
@@ -385,7 +391,8 @@ func TestRepositoryCodingThatWasNotAskedFor(t *testing.T) {
 	}
 }
 
-// What servers store as a coding without being one changes no byte.
+// TestRepositoryCodingThatIsNone: a Content-Encoding that names no compression changes no
+// bytes.
 func TestRepositoryCodingThatIsNone(t *testing.T) {
 	r := newRepositorySetup(t, testenv.ChartsConfig{})
 	coding := ""
@@ -400,8 +407,8 @@ func TestRepositoryCodingThatIsNone(t *testing.T) {
 	}
 }
 
-// A lie about what changed is the server's to answer for; what is stored is
-// always what its revision says.
+// TestRepositoryETagThatLies: a server may lie about what changed, but stored content
+// always matches its revision.
 func TestRepositoryETagThatLies(t *testing.T) {
 	r := newRepositorySetup(t, testenv.ChartsConfig{})
 	r.s.Put(testenv.ChartVersion{Name: "web", Version: "1.0.0"})
@@ -418,7 +425,7 @@ func TestRepositoryETagThatLies(t *testing.T) {
 	r.asked(200, 200, 200)
 	r.bytes(obj.Artifact())
 	r.s.Break(serving(func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
-		w.Header().Set("ETag", strings.Repeat("e", 64<<10)) // not remembered
+		w.Header().Set("ETag", strings.Repeat("e", 64<<10)) // too long to be stored
 		w.Write(r.s.Index())
 	}))
 	r.run(obj, source.Unchanged)
@@ -428,7 +435,8 @@ func TestRepositoryETagThatLies(t *testing.T) {
 	}
 }
 
-// Whoever the index is fetched from by a redirect gets neither password nor certificate.
+// TestRepositoryRedirectToAnotherHost: the target of a redirect of the index gets neither
+// password nor certificate.
 func TestRepositoryRedirectToAnotherHost(t *testing.T) {
 	for _, pass := range []bool{false, true} {
 		t.Run(fmt.Sprintf("passCredentials %t", pass), func(t *testing.T) {
@@ -460,7 +468,7 @@ func TestRepositoryTLSSettings(t *testing.T) {
 	for _, c := range []struct {
 		name         string
 		login, certs source.Secret
-		says         string // of the failure, "" for none
+		says         string // in the error, "" if there is none
 		note         string
 	}{
 		{"certSecretRef", source.Secret{}, tlsSecret(ca, "ca.crt", "tls.crt", "tls.key"), "", ""},
@@ -518,12 +526,12 @@ func TestRepositoryCredentials(t *testing.T) {
 			}
 		}
 	}
-	r.refused(r.object(inURL(url.UserPassword("user", repoCanary), named("wrong"))), "AuthenticationFailed", "401") // the Secret counts
+	r.refused(r.object(inURL(url.UserPassword("user", repoCanary), named("wrong"))), "AuthenticationFailed", "401") // the Secret takes precedence
 	r.run(r.object(inURL(url.UserPassword("user", repoCanary), nil)), source.Stored)
 	r.s.Reset()
 	r.run(r.object(named("login")), source.Unchanged)
 	r.run(r.object(named("login")), source.Unchanged)
-	r.asked(200, 304) // who asks is not who the ETag was told
+	r.asked(200, 304) // the ETag was sent to other credentials
 
 	r.secrets["default/login"] = sourcetest.Secret("username", "user", "password", repoCanary, "other", "value")
 	r.run(r.object(named("login")), source.Unchanged)

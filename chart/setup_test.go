@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// A chartSetup reconciles charts, and has the sources that they are made of.
+// A chartSetup reconciles charts, and holds the sources that they are built from.
 type chartSetup struct {
 	*testing.T
 	*sourcetest.Fixture
@@ -92,7 +92,7 @@ func (w *chartSetup) env() source.Env {
 	return source.Env{Sources: w, Secrets: w.secrets, Limits: w.limits}
 }
 
-// add makes obj, called KIND/NAME, one of the sources, in place of one before it.
+// add adds obj to the sources as KIND/NAME, in place of an earlier one.
 func (w *chartSetup) add(obj source.Object, name string) {
 	m := &obj.Head().Metadata
 	m.Name, m.Namespace = name, "apps"
@@ -102,7 +102,7 @@ func (w *chartSetup) add(obj source.Object, name string) {
 	w.objects = append(w.objects, obj)
 }
 
-// put makes what write writes the artifact of obj.
+// put stores the output of write as the artifact of obj.
 func (w *chartSetup) put(obj source.Object, name, revision string, write func(io.Writer) error) {
 	w.Helper()
 	w.add(obj, name)
@@ -114,7 +114,7 @@ func (w *chartSetup) put(obj source.Object, name, revision string, write func(io
 	obj.Common().Artifact = &a
 }
 
-// tree makes files, written NAME TEXT and so on, the artifact of obj.
+// tree packs files as the artifact of obj.
 func (w *chartSetup) tree(obj source.Object, name, revision string, files fstest.MapFS) {
 	w.Helper()
 	w.put(obj, name, revision, func(to io.Writer) error {
@@ -132,7 +132,7 @@ func files(pairs ...string) fstest.MapFS {
 	return tree
 }
 
-// simple returns the files of a chart in a directory, and further ones beside it.
+// simple returns the files of a chart in directory dir, and further files in addition.
 func simple(dir, name, version string, further ...string) fstest.MapFS {
 	tree := files(further...)
 	for file, text := range map[string]string{
@@ -145,7 +145,7 @@ func simple(dir, name, version string, further ...string) fstest.MapFS {
 	return tree
 }
 
-// made returns a chart from KIND/NAME.
+// made returns a PkgChart whose source is KIND/NAME.
 func made(from, in string, edit func(*source.PkgChartSpec)) *source.PkgChart {
 	kind, name, _ := strings.Cut(from, "/")
 	c := &source.PkgChart{
@@ -175,8 +175,8 @@ func (w *chartSetup) run(c *source.PkgChart, want source.Outcome) source.Result 
 	return result
 }
 
-// fails reconciles c, which has no artifact or the one that goes by before, and
-// demands a failure that leaves it alone.
+// fails reconciles c, demands a failure, and demands that the artifact stays before, which
+// is nil for none.
 func (w *chartSetup) fails(c *source.PkgChart, before *artifact.Artifact, outcome source.Outcome, reason string, says ...string) source.Result {
 	w.Helper()
 	result := w.Refused(c, w.origin(c), before, reason, says...)
@@ -184,7 +184,7 @@ func (w *chartSetup) fails(c *source.PkgChart, before *artifact.Artifact, outcom
 	return result
 }
 
-// conditions returns TYPE=STATUS/REASON of all conditions.
+// conditionsOf returns TYPE=STATUS/REASON of all conditions.
 func conditionsOf(c *source.PkgChart) string {
 	var list []string
 	for _, c := range c.Status.Conditions {
@@ -198,7 +198,7 @@ const (
 	rev2 = "main@sha1:89abcdef0123456789abcdef0123456789abcdef"
 )
 
-// bytes returns an artifact as it is.
+// bytes returns the stored bytes of an artifact.
 func (w *chartSetup) bytes(a *artifact.Artifact) string {
 	w.Helper()
 	return string(storedBytes(w.T, w.Fixture, a))
@@ -243,9 +243,9 @@ func linked(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// A chartHistory is what happens to one chart, step by step. After each its
-// outcome, its status and its events are those of testdata/status
-// (specification, "PkgChart"; reference A2, A3, A4 and A14).
+// A chartHistory is a sequence of steps for one chart. After each step, its outcome, its
+// status and its events must be those of testdata/status (specification, "PkgChart";
+// reference A2, A3, A4 and A14).
 type chartHistory struct {
 	name  string
 	from  string
@@ -264,7 +264,7 @@ type historySetup struct {
 	repo   *source.PkgRepository
 }
 
-// publish puts versions into the repository.
+// publish publishes versions in the repository.
 func publish(versions ...string) func(*historySetup, *source.PkgChart) {
 	return func(w *historySetup, _ *source.PkgChart) {
 		for _, v := range versions {
@@ -279,7 +279,7 @@ func publish(versions ...string) func(*historySetup, *source.PkgChart) {
 	}
 }
 
-// repacked returns an archive in the form that is the same with each release of Go.
+// repacked returns the archive in a form that does not depend on the release of Go.
 func repacked(t *testing.T, archive []byte) []byte {
 	t.Helper()
 	tree, err := artifact.Read(bytes.NewReader(archive), artifact.Limits{})
@@ -291,7 +291,7 @@ func repacked(t *testing.T, archive []byte) []byte {
 	return b.Bytes()
 }
 
-// commit puts a tree into the GitRepository.
+// commit stores a tree as the artifact of the GitRepository.
 func commit(revision, version string, further ...string) func(*historySetup, *source.PkgChart) {
 	return func(w *historySetup, _ *source.PkgChart) {
 		w.tree(new(source.GitRepository), "src", revision, simple("app", "app", version, further...))
@@ -366,7 +366,7 @@ func TestChartStatuses(t *testing.T) {
 				w.Now = w.Now.Add(time.Hour)
 				s.do(w, c)
 				c = &source.PkgChart{Header: c.Header, Spec: c.Spec}
-				c.Metadata.Generation = 0 // the ledger knows
+				c.Metadata.Generation = 0 // the ledger assigns it
 				result, err := w.Reconcile(c, w.origin(c))
 				observed := fmt.Sprintf("%q at %q with %q", c.Status.ObservedChartName, c.Status.ObservedSourceArtifactRevision, c.Status.ObservedValuesFiles)
 				told := w.Told(c, result, err, observed, fmt.Sprintf("%v %v", result.Report.Files, result.Verification))

@@ -26,46 +26,45 @@ import (
 // reasons of reference A2; each request is bounded by the timeout of the
 // repository.
 type upstream interface {
-	// find returns the version of the named chart that want, a version or a
-	// range, selects (reference A13). The error wraps fs.ErrNotExist when there is
-	// none, which may pass, and source.ErrInvalid when name or want cannot be right.
+	// find returns the version of the named chart that want selects, a version or a range
+	// (reference A13). The error wraps fs.ErrNotExist if there is none, which may change
+	// later, and source.ErrInvalid if name or want can never be valid.
 	find(ctx context.Context, name, want string) (*selected, error)
 	// trusts returns a fingerprint of the keys and identities whose signatures
 	// verify accepts; "" when neither the chart (trust) nor the repository asks
 	// for a signature.
 	trusts(ctx context.Context, trust *source.OCIRepositoryVerification) (string, error)
 	// verify checks the signature of a selected version as the chart (trust) or the
-	// repository asks for, the zero Verification when neither does. Errors wrap
-	// source.ErrVerification when a signature was refused or there is none.
+	// repository requires. If neither does, it returns the zero Verification. Errors wrap
+	// source.ErrVerification if a signature was rejected or is missing.
 	verify(ctx context.Context, s *selected, trust *source.OCIRepositoryVerification) (source.Verification, error)
-	// fetch returns the chart: digest, name and version are what they should be.
-	// After verify it is what that has seen. The caller closes it.
+	// fetch returns the chart after checking its digest, name and version. After verify it
+	// returns the chart that was verified. The caller closes the chart.
 	fetch(ctx context.Context, s *selected) (*bundle.Chart, error)
 	close()
 }
 
-// A selected is one version of a chart that an upstream has. One caller at a time
-// may use it.
+// selected is one version of a chart in an upstream. It is not safe for concurrent use.
 type selected struct {
 	name, version string
-	identity      string // differs when the same version is published again, for example the digest
+	identity      string // differs if the same version is published again, for example the digest
 
-	entry   index.Entry        // of an index
-	digest  string             // sha256:HEX, "" when the index does not tell
+	entry   index.Entry        // in an index
+	digest  string             // sha256:HEX, "" if the index has none
 	subject ocispec.Descriptor // the manifest in a registry
 
-	verified *bundle.Chart   // what verify fetched, until fetch takes it
-	pin      source.ChartPin // once it is fetched: what fetches it again
+	verified *bundle.Chart   // chart that verify fetched, until fetch takes it
+	pin      source.ChartPin // set by fetch: pins this version in a lock
 }
 
-// pinned is the version of the named chart that a lock has.
+// pinned returns the version of the named chart that a lock pins.
 func pinned(name string, pin source.ChartPin) *selected {
 	entry := index.Entry{Version: pin.Version, URLs: []string{pin.URL}}
 	return &selected{name: name, version: pin.Version, identity: pin.Digest, entry: entry,
 		digest: pin.Digest, subject: ocispec.Descriptor{Digest: digest.Digest(pin.Digest)}}
 }
 
-// release closes what verify fetched.
+// release closes the chart that verify fetched.
 func (s *selected) release() {
 	if s.verified != nil {
 		s.verified.Close()
@@ -73,8 +72,8 @@ func (s *selected) release() {
 	}
 }
 
-// check compares what a chart calls itself with what was selected. A leading v of
-// versions does not count, nor do the folders in the name.
+// check compares the name and version in a chart with the selected ones. It ignores a
+// leading v in versions and the folders in the name.
 func (s *selected) check(c *bundle.Chart) error {
 	if m := c.Metadata; m.Name != path.Base(s.name) || bare(m.Version) != bare(s.version) {
 		return fmt.Errorf("the archive holds chart %.200q in version %.200q, not %q in version %q: it was published in the wrong place", m.Name, m.Version, path.Base(s.name), s.version)
@@ -84,7 +83,7 @@ func (s *selected) check(c *bundle.Chart) error {
 
 func bare(version string) string { return strings.TrimPrefix(version, "v") }
 
-// read reads the archive of the chart, of size bytes unless that is negative.
+// read reads the archive of the chart. size is its size in bytes, negative if unknown.
 func (s *selected) read(content io.Reader, size int64, l artifact.Limits) (*bundle.Chart, error) {
 	if l = bundle.Limits(l); l.Bytes > 0 && size > l.Bytes {
 		return nil, &artifact.LimitError{What: "bytes", Limit: l.Bytes}
@@ -99,8 +98,8 @@ type opener struct {
 	technologies map[string]oci.Technology
 }
 
-// open returns the upstream that repo describes. index opens its index anew at
-// each call; with nil the index is fetched once, now.
+// open returns the upstream that repo describes. Each call of index opens its index anew;
+// if index is nil, open fetches the index once.
 func (o *opener) open(ctx context.Context, repo *source.PkgRepository, index func(context.Context) (io.ReadCloser, error)) (upstream, error) {
 	if inRegistry(repo) {
 		return o.openRegistry(repo)
@@ -119,9 +118,9 @@ func (o *opener) open(ctx context.Context, repo *source.PkgRepository, index fun
 	return u, nil
 }
 
-// fromCache returns the chart with a digest from the cache, or else from download,
-// and puts it there. Of several callers that are about to download the same chart with the
-// same access, one does. A cache that is broken or too small does no harm.
+// fromCache returns the chart with a digest from the cache, or else from download, and then
+// stores it in the cache. Of several callers that need the same chart with the same access,
+// one downloads it. A broken or small cache does no harm.
 func (o *opener) fromCache(ctx context.Context, s *selected, digest, access string, download func() (*bundle.Chart, error)) (*bundle.Chart, error) {
 	cache := o.env.Cache
 	if cache == nil || digest == "" {
@@ -156,7 +155,7 @@ func inRegistry(repo *source.PkgRepository) bool {
 	return repo.Spec.Type == source.RepositoryOCI || strings.HasPrefix(repo.Spec.URL, "oci://")
 }
 
-// defaultTimeout bounds each request where the repository does not tell.
+// defaultTimeout bounds each request if the repository sets no timeout.
 const defaultTimeout = 60 * time.Second
 
 // timeout bounds each request to repo.
@@ -164,13 +163,13 @@ func timeout(repo *source.PkgRepository) time.Duration {
 	return cmp.Or(time.Duration(repo.Spec.Timeout), defaultTimeout)
 }
 
-// anonymous is a repository that nothing but the URL is known of.
+// anonymous returns a repository with a URL and no other settings.
 func anonymous(url string) *source.PkgRepository {
 	return &source.PkgRepository{Spec: source.PkgRepositorySpec{URL: url}}
 }
 
-// named returns the PkgRepository of the namespace that a dependency names by its
-// URL or, as @NAME and alias:NAME, by its name. For a URL that none has it is one
+// named returns the PkgRepository of the namespace that a dependency names by its URL or,
+// as @NAME and alias:NAME, by its name. If no object has the URL, it returns a repository
 // without credentials.
 func (o *opener) named(ctx context.Context, text string) (*source.PkgRepository, error) {
 	if name, ok := aliasOf(text); ok {
@@ -190,16 +189,16 @@ func (o *opener) named(ctx context.Context, text string) (*source.PkgRepository,
 	}
 	for local := range o.env.Local {
 		if other, err := normalise(local); err == nil && other == want {
-			want = local // the URL that the stand-in goes by
+			want = local // spelling of the URL in env.Local
 		}
 	}
 	return anonymous(want), nil
 }
 
-// repository returns the PkgRepository of the namespace with the longest
-// normalised URL that fits, of equals the first; nil when none fits. A URL that is
-// wrong is "". Of an object it reads the spec alone: its status may be written at
-// the same time.
+// repository returns the PkgRepository of the namespace with the longest normalised URL
+// that fits accepts, the first among equals, or nil. fits gets "" for an invalid URL.
+// repository reads only the spec of an object, because its status may be written
+// concurrently.
 func (o *opener) repository(ctx context.Context, fits func(p *source.PkgRepository, url string) bool) (best *source.PkgRepository, err error) {
 	if o.env.Sources == nil {
 		return nil, nil
@@ -225,7 +224,7 @@ func (o *opener) repository(ctx context.Context, fits func(p *source.PkgReposito
 	return best, nil
 }
 
-// specOf returns a repository with name and spec of p.
+// specOf returns a repository with only the name, namespace and spec of p.
 func specOf(p *source.PkgRepository) *source.PkgRepository {
 	c := &source.PkgRepository{Spec: p.Spec}
 	c.Metadata.Namespace, c.Metadata.Name = p.Metadata.Namespace, p.Metadata.Name

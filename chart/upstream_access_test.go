@@ -17,10 +17,10 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
-// annsHeader is the header that shows the user name and password of the Secret.
+// annsHeader is the Authorization header for the user name and password in the Secret.
 var annsHeader = "Basic " + base64.StdEncoding.EncodeToString([]byte("ann:"+password))
 
-// shownTo returns the values of Authorization that a server was sent for charts.
+// shownTo returns the Authorization headers that a server received in requests for charts.
 func shownTo(c *testenv.Charts) (all []string) {
 	for _, r := range c.Requests() {
 		all = append(all, r.Authorization)
@@ -28,16 +28,17 @@ func shownTo(c *testenv.Charts) (all []string) {
 	return all
 }
 
-// TestCredentials has charts at many places, and looks who is shown what.
+// TestCredentials places charts on several servers, and checks which credentials each
+// server receives.
 func TestCredentials(t *testing.T) {
 	ca := testenv.NewCA(t)
 	never, always := [2]string{"", ""}, [2]string{annsHeader, annsHeader}
 	for name, row := range map[string]struct {
 		home, other testenv.ChartsConfig
 		url         func(home, other *testenv.Charts) string
-		redirect    bool      // home sends to other
-		onward      bool      // other sends to a third server
-		away        [2]string // what the last server is shown without and with passCredentials
+		redirect    bool      // home redirects to other
+		onward      bool      // other redirects to a third server
+		away        [2]string // credentials that the last server receives without and with passCredentials
 	}{
 		"relative":           {url: func(home, _ *testenv.Charts) string { return "app.tgz" }, away: always},
 		"from the root":      {url: func(home, _ *testenv.Charts) string { return "/charts/app.tgz" }, away: always},
@@ -87,7 +88,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestCertificate shows the client certificate to the repository and to nobody else.
+// TestCertificate sends the client certificate to the repository only.
 func TestCertificate(t *testing.T) {
 	ca := testenv.NewCA(t)
 	home, other := testenv.StartCharts(t, testenv.ChartsConfig{CA: ca, Mutual: true}), testenv.StartCharts(t, testenv.ChartsConfig{CA: ca, Mutual: true})
@@ -129,7 +130,7 @@ func TestRefusedCredentials(t *testing.T) {
 	}
 }
 
-// TestURLs resolves what an index has for URLs.
+// TestURLs resolves URLs of an index.
 func TestURLs(t *testing.T) {
 	for base, rows := range map[string]map[string]string{
 		"https://h/charts?token=x": {
@@ -173,8 +174,8 @@ func TestEveryURL(t *testing.T) {
 	b.fails(err, source.StepFetch, "ChartPullError", false, "chart app 2.0.0: ", `scheme "ftp"`, c.URLOf("missing.tgz")+": 404", c.URLOf("bad-1.0.0.tgz")+": it is not what the index promises", "http://127.0.0.1:1/x")
 }
 
-// TestUserInURL takes what a URL in the index holds for its server alone, and
-// not in place of the Secret.
+// TestUserInURL sends the user information in a URL of the index to the server of that URL
+// only; it does not replace the Secret.
 func TestUserInURL(t *testing.T) {
 	home, other := testenv.StartCharts(t, testenv.ChartsConfig{}), testenv.StartCharts(t, testenv.ChartsConfig{})
 	at := strings.Replace(other.URLOf("app.tgz"), "http://", "http://bob:cAnArY-too@", 1)
@@ -198,7 +199,7 @@ func TestUserInURL(t *testing.T) {
 	}
 }
 
-// TestTLSIsNotGivenUp needs a digest for what comes in the clear.
+// TestTLSIsNotGivenUp requires a digest for a chart that is fetched without TLS.
 func TestTLSIsNotGivenUp(t *testing.T) {
 	ca := testenv.NewCA(t)
 	home, other := testenv.StartCharts(t, testenv.ChartsConfig{CA: ca}), testenv.StartCharts(t, testenv.ChartsConfig{})
@@ -211,11 +212,11 @@ func TestTLSIsNotGivenUp(t *testing.T) {
 	}
 }
 
-// TestZones sends from a repository in a wide network to a narrower one.
+// TestZones leads from a repository in a wide network to a narrower one.
 func TestZones(t *testing.T) {
 	inside := testenv.StartCharts(t, testenv.ChartsConfig{})
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
-	for at, rows := range map[string]map[string]bool{ // whether the address is asked
+	for at, rows := range map[string]map[string]bool{ // whether a request is sent to the address
 		"http://203.0.113.1/charts": {inside.URLOf("app.tgz"): false, "http://10.1.2.3/app.tgz": false, "http://[fd00::1]/app.tgz": false, "http://169.254.169.254/latest": false, "http://localhost:1/app.tgz": false,
 			"http://[::ffff:127.0.0.1]:1/a": false, "oci://" + g.Host + "/team/app:1.0.0": false},
 		"http://10.1.1.1/charts": {inside.URLOf("app.tgz"): false, "oci://" + g.Host + "/team/app:1.0.0": false},
@@ -237,8 +238,8 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// An index at a public address leads nowhere that is narrower: by its charts,
-// their redirects, or its own; unless the user opens the host.
+// TestZonesOfIndexes: an index at a public address leads to no narrower network, by its
+// charts, their redirects, or its own, unless the user allows the host.
 func TestZonesOfIndexes(t *testing.T) {
 	testenv.Resolve(t, "wide.example", "203.0.113.7")
 	under := func(text, host string) string {

@@ -26,10 +26,10 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
-// password must not show anywhere.
+// password must not appear anywhere.
 const password = "cAnArY/+p4ss"
 
-// An openerTest has an opener and a repository that is used through it.
+// An openerTest has an opener and the repository that it opens.
 type openerTest struct {
 	*testing.T
 	s    *opener
@@ -94,8 +94,8 @@ func (b *openerTest) drain(a *bundle.Chart) []byte {
 	return text.Bytes()
 }
 
-// fails checks an error: its step, its reason, whether it stalls, what it says,
-// and that it shows no credentials.
+// fails checks an error: its step, its reason, whether it stalls, the texts in says, and
+// that it shows no credentials.
 func (b *openerTest) fails(err error, step source.Step, reason string, stalls bool, says ...string) {
 	b.Helper()
 	e, ok := errors.AsType[*source.StepError](err)
@@ -171,7 +171,7 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// namedRepository returns a PkgRepository of the namespace, over HTTP in a registry without TLS.
+// namedRepository returns a PkgRepository in namespace default. An oci URL uses plain HTTP.
 func namedRepository(name, url, secret string) *source.PkgRepository {
 	p := &source.PkgRepository{Spec: source.PkgRepositorySpec{URL: url, Insecure: true, Type: source.RepositoryOCI, Timeout: source.Duration(time.Minute)}}
 	p.Metadata.Name, p.Metadata.Namespace = name, "default"
@@ -184,7 +184,7 @@ func namedRepository(name, url, secret string) *source.PkgRepository {
 	return p
 }
 
-// TestStandIn takes charts from a directory.
+// TestStandIn fetches charts from a local directory.
 func TestStandIn(t *testing.T) {
 	dir := t.TempDir()
 	outside := filepath.Join(filepath.Dir(dir), "outside.tgz")
@@ -214,7 +214,7 @@ func TestStandIn(t *testing.T) {
 	}
 }
 
-// chartImage returns an artifact as helm push makes it.
+// chartImage returns a manifest as helm push makes it.
 func chartImage(data []byte, more ...testenv.Blob) testenv.Manifest {
 	return testenv.Manifest{
 		Config: &testenv.Blob{MediaType: configType, Data: []byte("{}")},
@@ -268,7 +268,8 @@ func TestRegistryFails(t *testing.T) {
 	}
 }
 
-// The name of the chart is not part of the URL, where copied URLs have it.
+// TestRegistryOfOneChart rejects a URL with the name of the chart at its end, as in a URL
+// copied from a registry.
 func TestRegistryOfOneChart(t *testing.T) {
 	g := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	newRegistry(t, g, "0.1.0")
@@ -278,7 +279,7 @@ func TestRegistryOfOneChart(t *testing.T) {
 	b.fails(err, source.StepResolve, "ChartPullError", false, "spec.url must not have the name of the chart at its end")
 }
 
-// TestMixedProvenance takes the provenance file from the registry that an index leads to.
+// TestMixedProvenance uses the provenance file in the registry that an index leads to.
 func TestMixedProvenance(t *testing.T) {
 	now := time.Now().Add(-time.Hour)
 	ann := newKey(t, now, 0)
@@ -309,7 +310,8 @@ func TestMixedProvenance(t *testing.T) {
 	}
 }
 
-// TestNamesThatNobodyIsAskedFor: spec.chart is refused before a registry sees it.
+// TestNamesThatNobodyIsAskedFor rejects an invalid spec.chart before any request to a
+// registry.
 func TestNamesThatNobodyIsAskedFor(t *testing.T) {
 	registry := testenv.StartRegistry(t, testenv.RegistryConfig{})
 	push(t, registry, "team", "app", "1.0.0")
@@ -347,7 +349,7 @@ func (b *openerTest) withCache() {
 	b.s.env.Cache = cache
 }
 
-// TestCache asks for a chart in whose place another one is in the cache.
+// TestCache requests a chart for which the cache holds a different one.
 func TestCache(t *testing.T) {
 	c := testenv.StartCharts(t, testenv.ChartsConfig{})
 	data := c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
@@ -360,7 +362,7 @@ func TestCache(t *testing.T) {
 			t.Errorf("%d requests, want %d: %v", c.Count(), requests, err)
 		}
 	}
-	_, _, err := b.get("other", "1.0.0") // whose digest is that of app
+	_, _, err := b.get("other", "1.0.0") // its digest is that of app
 	b.fails(err, source.StepFetch, "ChartPullError", false, "not what the index promises")
 	next := c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Files: map[string]string{"a": "b"}})
 	b.text = c.Index()
@@ -369,12 +371,12 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// bomb is a chart of a megabyte of zeros.
+// bomb returns the archive of a chart with a megabyte of zeros.
 func bomb(t *testing.T) []byte {
 	return testenv.ChartArchive(t, map[string]string{"app/Chart.yaml": "apiVersion: v2\nname: app\nversion: 1.0.0\n", "app/zeros": strings.Repeat("\x00", 1<<20)})
 }
 
-// TestLimits bounds what arrives and what is in it.
+// TestLimits limits the size of archives, and of what they unpack to.
 func TestLimits(t *testing.T) {
 	c := testenv.StartCharts(t, testenv.ChartsConfig{})
 	c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0", Archive: bomb(t)})
@@ -401,7 +403,7 @@ func TestLimits(t *testing.T) {
 	b.fails(err, source.StepFetch, "ChartPullError", false)
 }
 
-// TestTornChart fetches what is damaged on its way.
+// TestTornChart fetches charts that are damaged in transit.
 func TestTornChart(t *testing.T) {
 	c := testenv.StartCharts(t, testenv.ChartsConfig{})
 	data := c.Put(testenv.ChartVersion{Name: "app", Version: "1.0.0"})
@@ -418,7 +420,7 @@ func TestTornChart(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// Servers that take the compression of the archive for one of the transfer.
+	// Some servers declare the compression of the archive as that of the transfer.
 	c.Break(&testenv.Defect{Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		w.Header().Set("Content-Encoding", "gzip")
 		next.ServeHTTP(w, r)

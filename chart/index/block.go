@@ -9,20 +9,20 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A blockScanner reads an index in YAML whose collections have their elements
-// on lines of their own, as helm and chartmuseum write it:
+// A blockScanner reads an index in YAML that has each element of a collection on lines of
+// its own, as helm and chartmuseum write it:
 //
 //	apiVersion: v1
 //	entries:
 //	  alpine:
 //	  - version: 1.2.3
 //
-// It finds where entries begin and end, and has the YAML library read those of
-// wanted charts. Whatever it does not surely understand is a [layoutError].
+// It finds where entries begin and end, and decodes those of the wanted charts with the
+// YAML library. Anything that it does not certainly understand is a [layoutError].
 type blockScanner struct {
 	*visitor
 	in     *bufio.Reader
-	number int // of the line that was read last
+	number int // of the last line read
 	lines  lines
 
 	part      part
@@ -40,14 +40,14 @@ type blockScanner struct {
 	passing bool // the lines belong to a field of the entry that is not needed
 }
 
-// A part is what the lines belong to.
+// A part is the part of an index that the current lines belong to.
 type part uint8
 
 const (
 	noPart      part = iota // nothing was read yet
-	passedPart              // nothing that is needed
+	passedPart              // content that is not needed
 	fieldPart               // a field of the index
-	chartPart               // the name of a chart, and what it has in place of a list
+	chartPart               // the name of a chart, and a value that is not a list
 	versionPart             // an entry
 )
 
@@ -108,7 +108,7 @@ func (b *blockScanner) next() ([]byte, error) {
 
 func (b *blockScanner) unclear() error { return &layoutError{b.number} }
 
-// begin ends the part that was read and begins another, if the line does that.
+// begin ends the current part and begins another, if the line begins one.
 func (b *blockScanner) begin(c content) error {
 	switch {
 	case c.column == 0 && !c.dash:
@@ -181,8 +181,8 @@ func (b *blockScanner) beginVersion() error {
 	return nil
 }
 
-// record adds a line to the recording of the part, without the fields of an
-// entry that are not needed.
+// record adds a line to the recording of the part. Fields of an entry that are not needed
+// are left out.
 func (b *blockScanner) record(line []byte, c content) error {
 	switch b.part {
 	case noPart, passedPart:
@@ -204,7 +204,7 @@ func (b *blockScanner) record(line []byte, c content) error {
 		b.passing = c.key != nil && !neededFields[string(c.key)]
 	}
 	switch {
-	case b.passing && first: // the entry is a mapping
+	case b.passing && first: // the kept key makes the entry a mapping
 		kept = append(line[:c.value:c.value], '\n')
 	case b.passing:
 		kept = nil
@@ -213,7 +213,7 @@ func (b *blockScanner) record(line []byte, c content) error {
 	return nil
 }
 
-// end has the part that was read judged.
+// end checks the part that was read and passes it to the visitor.
 func (b *blockScanner) end() error {
 	part := b.part
 	b.part = passedPart
@@ -256,8 +256,8 @@ func (b *blockScanner) end() error {
 	return nil
 }
 
-// decode returns what is in the collection that was recorded, nil if it is
-// something else.
+// decode returns the content of the recorded collection, nil if the recording is anything
+// else.
 func (b *blockScanner) decode(kind yaml.Kind) []*yaml.Node {
 	var doc yaml.Node
 	if b.recording.big() || yaml.Unmarshal(b.recording.kept, &doc) != nil || len(doc.Content) != 1 || doc.Content[0].Kind != kind {

@@ -8,10 +8,10 @@ import (
 	"io"
 )
 
-// A Summary is what [Check] found.
+// A Summary is the result of [Check].
 type Summary struct {
 	Charts   int // names under entries
-	Versions int // that can be used
+	Versions int // usable ones
 	// Sum is the same for indexes that differ only in the order of charts and
 	// versions and in the field generated.
 	Sum          string
@@ -19,18 +19,18 @@ type Summary struct {
 	SkippedTotal int
 }
 
-// A Malformed is an entry that cannot be used (reference A12). Its texts may
-// hold anything but are short.
+// A Malformed is an entry that cannot be used (reference A12). Its texts may contain any
+// bytes, but are short.
 type Malformed struct {
 	Chart, Version string
 	Line           int
 	Problem        string
 }
 
-// skippedLimit is how many malformed entries a summary names.
+// skippedLimit is the number of malformed entries that a summary names.
 const skippedLimit = 100
 
-// Check reads all of an index. Errors are those of r and tell that r is no index.
+// Check reads all of an index. Errors are those of r, or say that r is not an index.
 func Check(r io.ReadSeeker) (Summary, error) {
 	var s Summary
 	sum := new(sum)
@@ -61,10 +61,9 @@ func (s *Summary) skip(e Entry, problem error) {
 	}
 }
 
-// A sum tells indexes apart. It is the sum of the digests of their parts, in
-// four lanes, so that the order of the parts does not matter. It does not resist
-// an author of indexes who looks for two with the same sum: such an author might
-// as well publish neither.
+// A sum distinguishes indexes. It adds the digests of their parts, in four lanes, so that
+// the order of the parts does not matter. It does not resist an author who constructs two
+// indexes with the same sum: such an author might as well publish neither.
 type sum [4]uint64
 
 // add adds the digest of a part.

@@ -159,15 +159,15 @@ func TestErrorsTellTheLineOfTheIndex(t *testing.T) {
 	}
 }
 
-// A shape is how generators of indexes write.
+// A shape is the way in which a generator writes indexes.
 type shape struct {
 	name            string
 	begin, end      string
 	chart, endChart string // of each chart; %s is its name
 	entry           string // %[1]s is the name, %[2]s the version
 	comma           string // between entries, and between charts
-	newline         string // instead of "\n"
-	whole           bool   // it is read whole
+	newline         string // in place of "\n"
+	whole           bool   // the index is read whole
 }
 
 var shapes = []shape{
@@ -216,8 +216,8 @@ var shapes = []shape{
 
 const sha = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-// write writes an index with as many versions of each chart. Versions have the
-// number of the chart as the first part.
+// write writes an index with the given number of versions of each chart. The first part of
+// a version is the number of the chart.
 func (s *shape) write(charts []string, versions int) string {
 	var b strings.Builder
 	b.WriteString(s.begin)

@@ -16,8 +16,8 @@ import (
 // A version is an element of the list of a chart.
 type version struct {
 	line    int
-	fields  map[string]any // of [Entry]: nil, a string, []any of these, or what is neither
-	problem error          // why it cannot be used, nil if that is not known yet
+	fields  map[string]any // of [Entry]: nil, a string, []any of these, or any other value if malformed
+	problem error          // why it cannot be used, nil if no reason is known yet
 }
 
 var (
@@ -28,21 +28,21 @@ var (
 	errAlias  = errors.New("aliases and merged mappings of the index stand for too much")
 )
 
-// neededFields are those of an entry that [Entry] depends on.
+// neededFields are the fields of an index entry that [Entry] depends on.
 var neededFields = map[string]bool{
 	"<<": true, "name": true, "version": true, "appVersion": true, "description": true, "type": true, "deprecated": true,
 	"created": true, "digest": true, "urls": true,
 }
 
-// urlLimit is how many URLs of an entry count.
+// urlLimit is the number of URLs of an entry that count.
 const urlLimit = 100
 
 func tooManyVersions(line int, chart string) error {
 	return fmt.Errorf("line %d: chart %s has more than %d versions", line, quote(chart), versionLimit)
 }
 
-// read reads a version in YAML. left is how many values aliases and merged
-// mappings of the index may stand for yet.
+// read decodes a version from YAML. left is the number of values that aliases and merged
+// mappings of the index may still expand to.
 func (v *version) read(n *yaml.Node, left *int) {
 	if n.Kind == yaml.AliasNode {
 		*left -= len(target(n).Content)
@@ -58,8 +58,8 @@ func (v *version) read(n *yaml.Node, left *int) {
 	}
 }
 
-// take adds the fields of a mapping that v does not have, the last of each name.
-// What the mapping says itself counts before what it takes over by the key <<.
+// take adds the fields of a mapping that v does not have, the last of each name. The
+// mapping's own fields take precedence over those that it merges by the key <<.
 func (v *version) take(n *yaml.Node, depth int, left *int) {
 	if n = target(n); depth > 0 {
 		*left -= 1 + len(n.Content)
@@ -86,12 +86,12 @@ func (v *version) take(n *yaml.Node, depth int, left *int) {
 	}
 }
 
-// merges tells whether a key takes over a mapping, or several.
+// merges reports whether a key merges a mapping, or several.
 func merges(key *yaml.Node) bool {
 	return key.Kind == yaml.ScalarNode && key.Value == "<<" && key.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0
 }
 
-// valueOf returns what a node stands for, as far as entries have it.
+// valueOf returns the value of a node in the form of version.fields.
 func valueOf(n *yaml.Node, lists bool) any {
 	switch n = target(n); {
 	case isNull(n):
@@ -128,10 +128,10 @@ func isNull(n *yaml.Node) bool {
 	return false
 }
 
-// isText tells whether a node is a scalar that says something.
+// isText reports whether a node is a scalar that is neither empty nor null.
 func isText(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Value != "" && !isNull(n) }
 
-// readJSON reads a version in JSON, false if it is none.
+// readJSON decodes a version from JSON. It returns false if text is not JSON.
 func (v *version) readJSON(text []byte) (ok bool) {
 	if string(text) == "null" {
 		v.problem = errNull
@@ -151,7 +151,7 @@ func (v *version) readJSON(text []byte) (ok bool) {
 	return true
 }
 
-// valueOfJSON is valueOf for JSON, which is valid. Numbers keep their spelling.
+// valueOfJSON is valueOf for valid JSON. Numbers keep their spelling.
 func valueOfJSON(text json.RawMessage, lists bool) any {
 	switch text[0] {
 	case 'n':
@@ -174,8 +174,8 @@ func valueOfJSON(text json.RawMessage, lists bool) any {
 	return string(text)
 }
 
-// entry returns the entry that a version of the chart is, and the first thing
-// that makes it useless.
+// entry returns the entry for a version of the chart, and the first problem that makes it
+// unusable.
 func (v *version) entry(chart string) (e Entry, problem error) {
 	e = Entry{Name: chart, Line: v.line}
 	var name, deprecated, created string
@@ -214,16 +214,16 @@ func (v *version) entry(chart string) (e Entry, problem error) {
 	return e, problem
 }
 
-// scalar returns a text, "" for null, and false for what is neither.
+// scalar returns a string, or "" for null. It returns false for any other value.
 func scalar(v any) (text string, ok bool) {
 	text, ok = v.(string)
 	return text, ok || v == nil
 }
 
-// timeLayouts are the spellings of times in YAML, beside that of JSON.
+// timeLayouts are the layouts of times in JSON and YAML.
 var timeLayouts = []string{time.RFC3339Nano, "2006-01-02t15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999 Z07:00", "2006-01-02 15:04:05.999999999", time.DateOnly}
 
-// parseTime returns the time that text is, zero when it is none.
+// parseTime parses a time. It returns the zero time if text has none of the layouts.
 func parseTime(text string) time.Time {
 	for _, layout := range timeLayouts {
 		if t, err := time.Parse(layout, text); err == nil {
@@ -233,7 +233,8 @@ func parseTime(text string) time.Time {
 	return time.Time{}
 }
 
-// problem says why the entry cannot be used, which calls itself name.
+// problem returns why the entry cannot be used, nil if it can. name is the name in the
+// entry itself.
 func (e *Entry) problem(name string) error {
 	switch {
 	case name == "":
@@ -257,7 +258,7 @@ func (e *Entry) problem(name string) error {
 	return nil
 }
 
-// allowed tells whether a chart may have the name.
+// allowed reports whether a chart may have the name.
 func allowed(name string) bool {
 	return name != "." && !strings.Contains(name, "..") && !strings.ContainsAny(name, `/\`) && !strings.ContainsFunc(name, unicode.IsControl) && utf8.ValidString(name)
 }
@@ -268,7 +269,7 @@ func isSHA256(text string) bool {
 	return len(digest) == 64 && strings.Trim(digest, "0123456789abcdefABCDEF") == ""
 }
 
-// quote makes text of an index fit for a message.
+// quote quotes text of an index for a message, and shortens it.
 func quote(text string) string { return strconv.Quote(cut(text)) }
 
 // cut returns the first 100 bytes of text.

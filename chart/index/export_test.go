@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// Scanned tells whether a scanner reads an index to its end, so that it is not
-// read whole.
+// Scanned reports whether a scanner reads an index to its end, so that it is not read
+// whole.
 func Scanned(r io.Reader, name string) bool {
 	return scan(bufio.NewReader(r), &visitor{
 		chart:   func(chart string) bool { return chart == name },

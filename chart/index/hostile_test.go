@@ -12,15 +12,15 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv/measure"
 )
 
-// endless repeats a text behind a beginning, as many bytes as it may.
+// endless returns begin, and then text again and again until left bytes were read.
 type endless struct {
 	begin, text string
 	left        int
 	at          int
 
-	watch bool  // to look, every 256 KiB and at the end
-	live  int64 // the most bytes that were reachable at any look
-	next  int   // when to look
+	watch bool  // measure the live heap every 256 KiB and at the end
+	live  int64 // the largest live heap, in bytes
+	next  int   // offset of the next measurement
 }
 
 // Seek implements [io.Seeker] for the start.
@@ -50,8 +50,8 @@ func (e *endless) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// TestBombs reads what wants to be large or deep: an error or what there is, and
-// little memory.
+// TestBombs reads texts that try to become large or deep. The result is an error or the
+// entries that exist, and takes little memory.
 func TestBombs(t *testing.T) {
 	measure.WithoutRace(t)
 	lol := "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
@@ -64,7 +64,7 @@ func TestBombs(t *testing.T) {
 		name        string
 		begin, text string
 		fails       bool
-		whole       bool // the YAML library reads all of it
+		whole       bool // the YAML library reads the whole text
 	}{
 		{"one line", head + "  a:\n  - name: ", "x", true, false},
 		{"one line of another chart", head + "  b:\n  - name: ", "x", true, false},
@@ -97,7 +97,7 @@ func TestBombs(t *testing.T) {
 			volume := about
 			if c.text == "  - ~\n" {
 				volume = 640_000 // more versions than the limit of 100,000
-			} else if !c.fails { // no limit is to be met
+			} else if !c.fails { // no limit is to be reached
 				volume = 300_000
 			}
 			size := len(c.begin) + volume/len(c.text)*len(c.text)
@@ -129,7 +129,7 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// TestHostileYAML reads what is no YAML, or none that is to be read.
+// TestHostileYAML reads text that is not YAML, or that must not be read.
 func TestHostileYAML(t *testing.T) {
 	for name, text := range map[string]string{
 		"deep flow":                             "a: " + strings.Repeat("[", 20000),
@@ -174,7 +174,7 @@ func TestHostileYAML(t *testing.T) {
 			} else if len(err.Error()) > 600 || strings.ContainsAny(err.Error(), "\x00\x1b") {
 				t.Errorf("%.1000q", err.Error())
 			}
-			// An entry that is asked for.
+			// A requested entry.
 			text := head + "  a:\n  - name: a\n    version:\n      " + strings.ReplaceAll(text, "\n", "\n      ") + "\n"
 			if list, err := all(index.Entries(strings.NewReader(text), "a")); len(list) > 0 {
 				t.Errorf("%+v, %v", list, err)
@@ -183,8 +183,8 @@ func TestHostileYAML(t *testing.T) {
 	}
 }
 
-// TestAliasesAreBounded reads versions that take over a large mapping, or are one,
-// many times.
+// TestAliasesAreBounded reads versions that merge a large mapping, or alias one, many
+// times.
 func TestAliasesAreBounded(t *testing.T) {
 	measure.WithoutRace(t)
 	large := "x: &x {" + strings.Repeat("y: z,", 50_000) + "name: a, version: 1.0.0, urls: [a]}\n"
@@ -239,9 +239,9 @@ func TestMemoryDoesNotGrow(t *testing.T) {
 
 type allocations struct{ mallocs, bytes uint64 }
 
-// cost returns the least that reading the versions of podinfo takes, or what is
-// no more than enough. Pools drop one buffer in four under the race detector, so
-// it reads often.
+// cost returns the smallest cost of several readings of the versions of podinfo. It stops
+// when the cost is at most enough. It repeats because pools drop one buffer in four under
+// the race detector.
 func cost(t *testing.T, text string, times int, enough allocations) (least allocations) {
 	t.Helper()
 	for n := range times {
@@ -267,7 +267,7 @@ func cost(t *testing.T, text string, times int, enough allocations) (least alloc
 	return least
 }
 
-// TestStopsEarly leaves the loop at the first version.
+// TestStopsEarly breaks out of the loop at the first version.
 func TestStopsEarly(t *testing.T) {
 	text := shapes[0].write([]string{"podinfo"}, 3)
 	for e, err := range index.Entries(failing{strings.NewReader(text)}, "podinfo") {
@@ -278,7 +278,7 @@ func TestStopsEarly(t *testing.T) {
 	}
 }
 
-// failing fails at the end of its text.
+// failing returns an error at the end of its text.
 type failing struct{ *strings.Reader }
 
 func (f failing) Read(p []byte) (int, error) {

@@ -14,36 +14,36 @@ import (
 // An Entry is one version of a chart.
 type Entry struct {
 	Name        string    `json:"name"`
-	Version     string    `json:"version"` // as it is spelled
+	Version     string    `json:"version"` // in its original spelling
 	AppVersion  string    `json:"appVersion,omitempty"`
-	Created     time.Time `json:"created,omitzero"` // zero when it is not told
+	Created     time.Time `json:"created,omitzero"` // zero if missing
 	Description string    `json:"description,omitempty"`
 	Type        string    `json:"type,omitempty"` // application, library or ""
 	Deprecated  bool      `json:"deprecated,omitempty"`
-	Digest      string    `json:"digest,omitempty"` // sha256 in hex or sha256:HEX, "" when it is not told
-	URLs        []string  `json:"urls,omitempty"`   // where its archive is, as they are spelled; at least one
-	Line        int       `json:"-"`                // of the index, where the entry begins, from 1
+	Digest      string    `json:"digest,omitempty"` // sha256 in hex or sha256:HEX, "" if missing
+	URLs        []string  `json:"urls,omitempty"`   // of the archive, in their original spelling; at least one
+	Line        int       `json:"-"`                // in the index, where the entry begins, from 1
 }
 
-// Entries returns the versions of the named chart, in the order of the index.
-// It passes over malformed entries: see [Check]. The error, the last element,
-// is that of r or tells that r is no index; what belongs to other charts is
-// read only as far as it takes to pass over it.
+// Entries yields the versions of the named chart, in the order of the index. It skips
+// malformed entries: see [Check]. An error is the last element. It is that of r, or says
+// that r is not an index; the content of other charts is read only as far as needed to skip
+// it.
 func Entries(r io.ReadSeeker, name string) iter.Seq2[Entry, error] {
 	return matching(r, func(chart string) bool { return chart == name })
 }
 
-// All returns the versions of all charts, in the order of the index. It passes
-// over malformed entries: see [Check]. The error, the last element, is that of
-// r or tells that r is no index.
+// All yields the versions of all charts, in the order of the index. It skips malformed
+// entries: see [Check]. An error is the last element. It is that of r, or says that r is
+// not an index.
 func All(r io.ReadSeeker) iter.Seq2[Entry, error] {
 	return matching(r, func(string) bool { return true })
 }
 
-// matching returns the versions of the wanted charts.
+// matching yields the versions of the wanted charts.
 func matching(r io.ReadSeeker, wanted func(chart string) bool) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		seen, yielded := 0, 0 // of this reading of r, and of all
+		seen, yielded := 0, 0 // entries seen in this pass over r, and yielded in all passes
 		err := walk(r, &visitor{
 			begin:  func() { seen = 0 },
 			chart:  wanted,
@@ -71,7 +71,7 @@ func matching(r io.ReadSeeker, wanted func(chart string) bool) iter.Seq2[Entry, 
 
 // Limits of an index.
 const (
-	entrySize    = 1 << 20 // bytes of an entry, and of a line; of an entry each value counts for valueSize more
+	entrySize    = 1 << 20 // bytes of an entry, and of a line; in an entry each value counts valueSize more
 	valueSize    = 16
 	versionLimit = 100_000 // versions of a chart
 	bufferSize   = 64 << 10
@@ -80,28 +80,28 @@ const (
 // errStop ends a walk early.
 var errStop = errors.New("stopped")
 
-// A layoutError says that an index is not written as the scanners expect it.
-// It may be valid all the same.
+// A layoutError says that an index does not have a layout that the scanners expect. The
+// index may still be valid.
 type layoutError struct{ line int }
 
 func (e *layoutError) Error() string {
 	return fmt.Sprintf("line %d is not written as helm or chartmuseum write indexes", e.line)
 }
 
-// A visitor is told what an index holds. An error of its functions ends the walk.
+// A visitor receives the content of an index. An error that its functions return ends the
+// walk.
 type visitor struct {
-	begin   func() // the index is read, perhaps once more
+	begin   func() // called before the index is read, and again if it is read once more
 	chart   func(name string) (wanted bool)
 	version func(chart string, v version) error // of a wanted chart
 	oddity  func(chart string, line int, problem error)
 	sum     *sum // of all versions and fields, nil if it is not needed
 
-	apiVersion bool // the field was there
-	known      bool // a field of indexes was there
+	apiVersion bool // the field was seen
+	known      bool // some field of an index was seen
 }
 
-// walk reads the index: by a scanner as long as it has the layout of one, and
-// otherwise whole.
+// walk reads the index: with a scanner if it has the layout of one, and otherwise whole.
 func walk(r io.ReadSeeker, v *visitor) error {
 	v.begin()
 	src := &source{r: r}
@@ -135,7 +135,7 @@ func walk(r io.ReadSeeker, v *visitor) error {
 // byteOrderMark may be the first character of an index.
 var byteOrderMark = []byte("\ufeff")
 
-// scan chooses the scanner by the first character.
+// scan chooses the scanner by the first character that is not white space.
 func scan(in *bufio.Reader, v *visitor) error {
 	if mark, _ := in.Peek(len(byteOrderMark)); bytes.Equal(mark, byteOrderMark) {
 		_, _ = in.Discard(len(mark))
@@ -156,7 +156,7 @@ func scan(in *bufio.Reader, v *visitor) error {
 	return (&blockScanner{in: in, visitor: v}).scan()
 }
 
-// A source remembers how a reader begins and why it failed.
+// A source records how a reader begins and why it failed.
 type source struct {
 	r    io.Reader
 	head []byte
@@ -174,31 +174,31 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A recording is the text of one part of an index, while it is read.
+// A recording is the text of one part of an index, collected while it is read.
 type recording struct {
 	line int    // where it begins
-	size int    // of all of the text
-	all  []byte // of the text, entrySize bytes at most
-	kept []byte // what of it is needed
+	size int    // of the whole text
+	all  []byte // the text, entrySize bytes at most
+	kept []byte // the needed parts of the text
 }
 
 func (r *recording) start(line int) {
 	r.line, r.size, r.all, r.kept = line, 0, r.all[:0], r.kept[:0]
 }
 
-// add adds a text, of which kept may be less.
+// add appends text to all, and kept, the needed part of text, to kept.
 func (r *recording) add(text, kept []byte) {
 	if r.size += len(text); r.size <= entrySize {
 		r.all, r.kept = append(r.all, text...), append(r.kept, kept...)
 	}
 }
 
-// big tells whether the part is larger than an entry may be.
+// big reports whether the part is larger than an entry may be.
 func (r *recording) big() bool {
 	return r.size > entrySize || r.size+valueSize*values(r.kept) > entrySize
 }
 
-// addTo adds the part to a sum, unless that is nil, with what it belongs to.
+// addTo adds the part, and the name of what contains it, to s, unless s is nil.
 func (r *recording) addTo(s *sum, name string) {
 	if s != nil {
 		h := sha256.New()

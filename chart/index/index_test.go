@@ -15,7 +15,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// all returns what a sequence yields, until its error.
+// all collects the entries of a sequence, until its error.
 func all(seq iter.Seq2[index.Entry, error]) (list []index.Entry, err error) {
 	for e, err := range seq {
 		if err != nil {
@@ -52,8 +52,8 @@ func TestEntriesOfEveryShape(t *testing.T) {
 	}
 }
 
-// TestLinesWithMoreThanOneChart asks for the lines of entries beside which others
-// begin and end.
+// TestLinesWithMoreThanOneChart checks the lines of entries if other entries begin and end
+// on the same lines.
 func TestLinesWithMoreThanOneChart(t *testing.T) {
 	const entry = `{"name":"a","version":"1.0.0","urls":["a"]}`
 	text := `{"apiVersion":"v1","entries":{"a":[` + entry + ",\n" + entry + `],"b":[` + "\n{},\n{}\n" + `],"a":[` + entry + `],"b":[{},` + "\n" + `{}],"a":[` + entry + "]}}"
@@ -67,13 +67,13 @@ func TestLinesWithMoreThanOneChart(t *testing.T) {
 	}
 }
 
-// same fails unless an index that the YAML library can read yields what the
-// library says.
+// same fails unless Entries yields what the YAML library reads, for an index that the
+// library can read.
 func same(t *testing.T, text, name string) {
 	t.Helper()
 	want, err := index.Whole(strings.NewReader(text), name)
 	if err != nil {
-		return // what is passed over need not be valid
+		return // skipped content need not be valid
 	}
 	for _, size := range []int{1, 1 << 20} {
 		got, err := all(index.Entries(chunkReader{strings.NewReader(text), size}, name))
@@ -86,7 +86,7 @@ func same(t *testing.T, text, name string) {
 	}
 }
 
-// oddBreaks tells whether a text has line breaks that are none in JSON.
+// oddBreaks reports whether a text has line breaks that are not line breaks in JSON.
 func oddBreaks(text string) bool {
 	return strings.ContainsAny(strings.ReplaceAll(text, "\r\n", "\n"), "\r\u0085\u2028\u2029")
 }
@@ -103,7 +103,7 @@ func short(list []index.Entry) string {
 	return fmt.Sprintf("%d: %.300s", len(list), fmt.Sprintf("%+v", list))
 }
 
-// chunkReader is a reader of at most so many bytes at a time.
+// chunkReader reads at most size bytes at a time.
 type chunkReader struct {
 	*strings.Reader
 	size int
@@ -111,7 +111,7 @@ type chunkReader struct {
 
 func (p chunkReader) Read(b []byte) (int, error) { return p.Reader.Read(b[:min(len(b), p.size)]) }
 
-// cut shortens a text that is padded.
+// cut shortens a long text.
 func cut(text string) string {
 	if len(text) > 6000 {
 		return text[:3000] + " … " + text[len(text)-3000:]
@@ -119,8 +119,8 @@ func cut(text string) string {
 	return text
 }
 
-// versions yields an entry of each field of text, "VERSION@MINUTES" with when
-// it was created.
+// versions yields an entry for each field of text, which is VERSION or VERSION@MINUTES with
+// the time of creation.
 func versions(text string) iter.Seq2[index.Entry, error] {
 	return func(yield func(index.Entry, error) bool) {
 		for f := range strings.FieldsSeq(text) {
@@ -149,7 +149,7 @@ func TestSelect(t *testing.T) {
 		{">=1.0.0 <2.0.0", "0.9.0 1.0.0 1.2.0 2.0.0", "1.2.0"},
 		{"^1.0.0 || ^3.0.0", "1.0.0 2.0.0 3.1.0 4.0.0", "3.1.0"},
 
-		// What is spelled like it comes first, wherever it is.
+		// An exact spelling comes first, anywhere in the list.
 		{"1.0.0", "1.0.0+a@9 v1.0.0@9 1.0.0@1 1.0.0+b@9", "1.0.0"},
 		{"v1.0.0", "1.0.0 v1.0.0", "v1.0.0"},
 		{"1.0.0+b", "1.0.0+a@9 1.0.0+b@1", "1.0.0+b"},
@@ -157,7 +157,7 @@ func TestSelect(t *testing.T) {
 		{"1.0.0", "v1.0.0 0.9.0", "v1.0.0"},
 		{"v1.0.0", "1.0.0 0.9.0", "1.0.0"},
 
-		// Pre-releases are for who asks for them.
+		// A range includes pre-releases only if it names one.
 		{">=1.0.0", "1.0.0 1.1.0-rc.1", "1.0.0"},
 		{">=1.0.0-0", "1.0.0 1.1.0-rc.2 1.1.0-rc.10", "1.1.0-rc.10"},
 		{"1.1.0-rc.1", "1.0.0 1.1.0-rc.1", "1.1.0-rc.1"},
@@ -171,7 +171,7 @@ func TestSelect(t *testing.T) {
 		{"0.1.5", "0.1.5+1a 0.1.5+10 0.1.5+2", "0.1.5+1a"},
 		{"0.1.5", "0.1.5 0.1.5+a", "0.1.5"},
 
-		// What is no version is nobody's.
+		// Invalid versions are skipped.
 		{"*", "latest 1.0.0 1.0.0.0 ../../etc 00.9 main", "1.0.0"},
 		{"*", "0.9 v1.2 1.1.0", "v1.2"},
 	} {
@@ -316,7 +316,7 @@ func TestSumChanges(t *testing.T) {
 	}
 }
 
-// TestSumOfLargeEntries counts entries that cannot be used.
+// TestSumOfLargeEntries checks that entries that cannot be used are part of the sum.
 func TestSumOfLargeEntries(t *testing.T) {
 	large := func(b string) string { return "  - {x: [" + strings.Repeat(b+",", 70000) + "]}\n" }
 	none, one, other := sumOf(t, head+"  a:\n"), sumOf(t, head+"  a:\n"+large("b")), sumOf(t, head+"  a:\n"+large("c"))

@@ -6,10 +6,10 @@ import (
 	"encoding/json"
 )
 
-// A jsonScanner reads an index in JSON. It finds where entries begin and end,
-// and decodes those of wanted charts. What is no JSON is a [layoutError]: it may
-// be YAML in flow style. Values that are not needed are passed over without being
-// judged in full.
+// A jsonScanner reads an index in JSON. It finds where entries begin and end, and decodes
+// those of the wanted charts. Text that is not JSON is a [layoutError], since it may be
+// YAML in flow style. Values that are not needed are skipped without a full check of their
+// syntax.
 type jsonScanner struct {
 	*visitor
 	in        *bufio.Reader
@@ -77,8 +77,8 @@ func (s *jsonScanner) versions(chart string, first byte) error {
 	})
 }
 
-// members calls do with the name of each member of an object that begins next,
-// and the first byte of its value. It expects do to read the value.
+// members calls do for each member of the object that begins next, with the name and the
+// first byte of the value. do must read the value.
 func (s *jsonScanner) members(do func(name string, first byte) error) error {
 	return s.elements('{', '}', func(first byte) error {
 		if first != '"' {
@@ -99,8 +99,8 @@ func (s *jsonScanner) members(do func(name string, first byte) error) error {
 	})
 }
 
-// elements calls do with the first byte of each element of a collection that
-// begins next. It expects do to read the element.
+// elements calls do for each element of the collection that begins next, with the first
+// byte of the element. do must read the element.
 func (s *jsonScanner) elements(open, end byte, do func(first byte) error) error {
 	if err := s.expect(open); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (s *jsonScanner) elements(open, end byte, do func(first byte) error) error 
 	return s.expect(end)
 }
 
-// expect reads a byte of punctuation.
+// expect reads a byte and returns an error unless it is the given punctuation.
 func (s *jsonScanner) expect(punctuation byte) error {
 	c, err := s.next()
 	if err == nil && c != punctuation {
@@ -133,8 +133,8 @@ func (s *jsonScanner) expect(punctuation byte) error {
 	return err
 }
 
-// next passes over white space and returns the byte behind it, which is still
-// to be read. The end of the index is an error.
+// next skips white space and returns the next byte without consuming it. The end of the
+// index is an error.
 func (s *jsonScanner) next() (byte, error) {
 	for {
 		c, err := s.in.ReadByte()
@@ -151,7 +151,7 @@ func (s *jsonScanner) next() (byte, error) {
 
 func (s *jsonScanner) unclear() error { return &layoutError{s.line} }
 
-// value reads the value that begins next, and records it if that is needed.
+// value reads the value that begins next, and records it if record is set.
 func (s *jsonScanner) value(record bool) error {
 	r := &s.recording
 	r.start(s.line)
@@ -179,16 +179,16 @@ func (s *jsonScanner) value(record bool) error {
 	}
 }
 
-// A skipper passes over one value in JSON, piece by piece. It stops at what
-// cannot be JSON as far as that decides where strings and collections end.
+// A skipper skips one JSON value, chunk by chunk. It stops at text that cannot be JSON if
+// that affects where strings and collections end.
 type skipper struct {
-	depth   int  // brackets that are open
-	quoted  bool // within a string
-	escaped bool // behind a backslash
+	depth   int  // open brackets
+	quoted  bool // inside a string
+	escaped bool // after a backslash
 	after   jsonPart
 }
 
-// A jsonPart is what a skipper has just passed over, but for white space.
+// A jsonPart is the last token that a skipper has skipped, apart from white space.
 type jsonPart uint8
 
 const (
@@ -197,17 +197,17 @@ const (
 	afterWord                        // a number or a name
 )
 
-// What a skipper came to.
+// A skipState says why skip stopped.
 type skipState uint8
 
 const (
-	skipMore skipState = iota // the end of the text
-	skipDone                  // what is behind the value
+	skipMore skipState = iota // at the end of the text
+	skipDone                  // after the value
 	skipUnclear
 )
 
-// skip reads text, which goes on where that of the last call ended. It returns
-// how much of it was read.
+// skip reads text, which continues the text of the last call. It returns the number of
+// bytes that belong to the value.
 func (s *skipper) skip(text []byte) (int, skipState) {
 	for i := 0; i < len(text); i++ {
 		if s.quoted {
@@ -250,8 +250,8 @@ func (s *skipper) skip(text []byte) (int, skipState) {
 	return len(text), skipMore
 }
 
-// string reads on to behind the end of a string. What it returns is the length
-// of text when that comes first.
+// string reads on past the end of a string and returns the index after it, or len(text) if
+// the string does not end in text.
 func (s *skipper) string(text []byte, i int) int {
 	if s.escaped && i < len(text) {
 		s.escaped = false

@@ -6,33 +6,33 @@ import (
 	"unicode/utf8"
 )
 
-// A content is what lines learns of a line.
+// content describes a line.
 type content struct {
-	starts bool   // a node begins on it; otherwise it is blank, a comment, or goes on with a scalar
-	dash   bool   // and it is an element of a list
-	column int    // of what comes first on it
-	key    []byte // the key on it, behind dashes if any, nil when there is none or it has escapes
+	starts bool   // a node begins on it; otherwise it is blank, a comment, or continues a scalar
+	dash   bool   // the node is an element of a list
+	column int    // of the first character that is not a space
+	key    []byte // the key on it, after any dashes; nil if there is none or it has escapes
 	keyAt  int    // column of the key
-	value  int    // column behind the colon of the key
-	empty  bool   // there is nothing behind the key or the last dash
+	value  int    // column after the colon of the key
+	empty  bool   // nothing follows the key or the last dash
 }
 
-// lines understands YAML in block style line by line, as far as it takes to know
-// which lines begin something and at which column: where scalars of several
-// lines end. Collections in flow style, unless they are empty, anchors, aliases, tags, explicit keys, directives, further documents and
-// tabs where spaces are expected are not understood.
+// lines parses YAML in block style line by line, only as far as needed to know which lines
+// begin a node, at which column, and where scalars of several lines end. It does not
+// understand collections in flow style, unless they are empty, anchors, aliases, tags,
+// explicit keys, directives, further documents, and tabs in place of spaces.
 type lines struct {
 	begun bool // there was content
-	// What was read last stands behind a key or a dash at column parent. All that
-	// is further to the right belongs to it: when it is a scalar, any line is its
-	// text; when nothing was there, it is still to come.
+	// The last node follows a key or a dash at column parent. Everything further to the
+	// right belongs to it: if it is a scalar, any line is its text; if nothing followed,
+	// the node is still to come.
 	parent int
 	scalar bool
-	quote  byte // of the quoted scalar that has not ended
+	quote  byte // of a quoted scalar that is still open, else 0
 }
 
-// read tells what a line is, which comes without its line break. It returns
-// false when it does not understand it.
+// read classifies a line, which is given without its line break. It returns false if it
+// does not understand the line.
 func (l *lines) read(line []byte) (c content, sure bool) {
 	if n := len(line); n > 0 && line[n-1] == '\r' {
 		line = line[:n-1]
@@ -68,14 +68,14 @@ func (l *lines) read(line []byte) (c content, sure bool) {
 	return c, l.node(line, i, &c)
 }
 
-// marker tells whether a line that is not indented begins or ends a document.
+// marker reports whether a line that is not indented begins or ends a document.
 func marker(line []byte) bool {
 	return len(line) >= 3 && (string(line[:3]) == "---" || string(line[:3]) == "...") && (len(line) == 3 || line[3] == ' ' || line[3] == '\t')
 }
 
-// node reads dashes and a key from column i, and what is behind them.
+// node reads dashes and a key from column i, and the value after them.
 func (l *lines) node(line []byte, i int, c *content) bool {
-	inner := !l.scalar && i > l.parent // it is what was still to come
+	inner := !l.scalar && i > l.parent // it is the node that was still to come
 	parent := l.parent
 	for line[i] == '-' && (i+1 == len(line) || line[i+1] == ' ') {
 		c.dash, inner, parent = true, true, i
@@ -99,8 +99,8 @@ func (l *lines) node(line []byte, i int, c *content) bool {
 	return l.value(line, i, parent, c)
 }
 
-// key finds a key at column i. It returns the column behind its colon, -1 when
-// there is none, and false when that cannot be said.
+// key finds a key at column i. It returns the column after its colon, or -1 if there is no
+// key, and false if it cannot tell.
 func (l *lines) key(line []byte, i int, c *content) (value int, sure bool) {
 	if q := line[i]; q == '"' || q == '\'' {
 		return quotedKey(line, i, q, c)
@@ -116,7 +116,7 @@ func (l *lines) key(line []byte, i int, c *content) (value int, sure bool) {
 		at += n + 1
 		if at == len(line) || line[at] == ' ' {
 			end := at - 1
-			for line[end-1] == ' ' || line[end-1] == '\t' { // not before i
+			for line[end-1] == ' ' || line[end-1] == '\t' { // stops at line[i], which is not blank
 				end--
 			}
 			c.key = line[i:end]
@@ -128,7 +128,7 @@ func (l *lines) key(line []byte, i int, c *content) (value int, sure bool) {
 	}
 }
 
-// quotedKey is key for one in quotes.
+// quotedKey is key for a quoted key.
 func quotedKey(line []byte, i int, q byte, c *content) (value int, sure bool) {
 	end := closing(line, i+1, q)
 	if end < 0 {
@@ -147,7 +147,7 @@ func quotedKey(line []byte, i int, q byte, c *content) (value int, sure bool) {
 	return colon + 1, colon+1 == len(line) || line[colon+1] == ' '
 }
 
-// value reads what is behind a key or a dash at column parent.
+// value reads the value after a key or a dash at column parent.
 func (l *lines) value(line []byte, i, parent int, c *content) bool {
 	for i < len(line) && line[i] == ' ' {
 		i++
@@ -160,13 +160,13 @@ func (l *lines) value(line []byte, i, parent int, c *content) bool {
 	return end >= 0 && ends(line, end) && l.behind(parent, true)
 }
 
-// inline returns the column behind what of a value is on the line, -1 when it
-// is not understood.
+// inline returns the column after the part of a value that is on the line, or -1 if it does
+// not understand the value.
 func (l *lines) inline(line []byte, i int) int {
 	switch b := line[i]; opens[b] {
 	case opensPlain:
 		return len(line)
-	case opensIndicator: // a key that begins with it is none for us
+	case opensIndicator: // a key that begins with an indicator is not understood
 		if i+1 < len(line) && opens[line[i+1]] == opensPlain && bytes.IndexByte(line[i+1:], ':') < 0 {
 			return len(line)
 		}
@@ -178,7 +178,7 @@ func (l *lines) inline(line []byte, i int) int {
 		return len(line)
 	case opensLiteral:
 		return len(line) - len(bytes.TrimLeft(line[i+1:], "+-123456789"))
-	case opensFlow: // an empty one
+	case opensFlow: // only an empty one
 		if i+1 < len(line) && line[i+1] == b+2 {
 			return i + 2
 		}
@@ -191,13 +191,13 @@ func (l *lines) behind(parent int, scalar bool) bool {
 	return true
 }
 
-// What the first byte of a node says in block style. The zero value is for all
-// that is not understood.
+// The meaning of the first byte of a node in block style. The zero value is for bytes that
+// are not understood.
 const (
 	opensPlain     = iota + 1 // a scalar without quotes
-	opensIndicator            // likewise, when a byte of that class follows
+	opensIndicator            // a plain scalar if an opensPlain byte follows
 	opensQuoted
-	opensLiteral // a scalar that follows on its own lines
+	opensLiteral // a scalar on the following lines
 	opensFlow    // a collection in flow style
 )
 
@@ -216,8 +216,8 @@ var opens = func() (t [256]byte) {
 	return t
 }()
 
-// closing returns the index of the quote that ends a quoted scalar whose text
-// goes on at i, -1 when it is not on the line.
+// closing returns the index of the quote that ends a quoted scalar whose text continues at
+// i, or -1 if the quote is not on the line.
 func closing(line []byte, i int, q byte) int {
 	for i < len(line) {
 		n := bytes.IndexByte(line[i:], q)
@@ -244,7 +244,7 @@ func closing(line []byte, i int, q byte) int {
 	return -1
 }
 
-// ends tells whether there is at most a comment from column i.
+// ends reports whether nothing but a comment follows from column i.
 func ends(line []byte, i int) bool {
 	at := i
 	for at < len(line) && line[at] == ' ' {
@@ -253,8 +253,8 @@ func ends(line []byte, i int) bool {
 	return at == len(line) || at > i && line[at] == '#'
 }
 
-// oddBreak tells whether a line, which ends with "\n", has line breaks other than
-// that and "\r\n".
+// oddBreak reports whether a line, which ends with "\n", has line breaks other than that
+// and "\r\n".
 func oddBreak(line []byte) bool {
 	if at := bytes.IndexByte(line, '\r'); at >= 0 && at != len(line)-2 {
 		return true
@@ -264,8 +264,8 @@ func oddBreak(line []byte) bool {
 
 var nextLine, lineSeparator, paragraphSeparator = []byte("\u0085"), []byte("\u2028"), []byte("\u2029")
 
-// ascii tells whether a line has ASCII characters only. It looks at eight bytes
-// at a time: almost every line of an index is looked at for nothing else.
+// ascii reports whether a line has ASCII characters only. It checks eight bytes at a time,
+// because for most lines of an index this check is the main cost.
 func ascii(line []byte) bool {
 	for ; len(line) >= 8; line = line[8:] {
 		if binary.NativeEndian.Uint64(line)&0x8080808080808080 != 0 {

@@ -13,22 +13,22 @@ import (
 	"github.com/Masterminds/semver/v3"
 )
 
-// Select returns the version that want selects among entries (reference A13).
-// Their order does not matter, and no more than a few of them are kept.
+// Select returns the version that want selects among entries (reference A13). Their order
+// does not matter, and no more than a few of them are kept.
 //
-//   - An entry whose Version is spelled like want is it, before any range is
+//   - An entry whose Version is spelled exactly like want is selected, before any range is
 //     considered.
-//   - Otherwise want is a range, and the highest version within it counts; ""
-//     and * are all versions. Pre-releases are within a range only when it names
-//     one. Versions and ranges are those of Masterminds semver, which takes v1.2
-//     for 1.2.0; what is no version at all is passed over.
-//   - Among versions that are equal, which are those that differ only in build
-//     metadata or spelling, the last created counts, then the one whose build
-//     metadata is later (numbers by their value, before what is text), then the first.
+//   - Otherwise want is a range, and the highest version within it is selected; "" and *
+//     match all versions. A range includes pre-releases only if it names one. Versions and
+//     ranges are those of Masterminds semver, which reads v1.2 as 1.2.0; invalid versions
+//     are skipped.
+//   - Among equal versions, which differ only in build metadata or spelling, the one
+//     created last is selected, then the one whose build metadata is later (numbers are
+//     compared by value and come before text), then the first.
 //
-// An error among entries is returned as it is. The error of Select satisfies
-// [fs.ErrNotExist] when no entry fits, and names the newest that there are; it is
-// an [ErrRange] when want can never fit.
+// An error among entries is returned unchanged. The error of Select satisfies
+// [fs.ErrNotExist] if no entry fits, and names the newest versions that exist; it is an
+// [ErrRange] if want can never fit.
 func Select(entries iter.Seq2[Entry, error], want string) (Entry, error) {
 	within, invalid := semver.NewConstraint(cmp.Or(want, "*"))
 	s := selection{want: want, within: within}
@@ -49,7 +49,7 @@ func Select(entries iter.Seq2[Entry, error], want string) (Entry, error) {
 	return Entry{}, s.missing()
 }
 
-// ErrRange marks the error about what is no version and no range.
+// ErrRange marks the error about a want that is neither a version nor a range.
 var ErrRange = errors.New("is neither in the index nor a range")
 
 // A candidate is an entry with its version.
@@ -58,7 +58,7 @@ type candidate struct {
 	v *semver.Version
 }
 
-// A selection goes through entries.
+// A selection tracks the best candidates while entries are added.
 type selection struct {
 	want   string
 	within *semver.Constraints // nil when want is no range
@@ -66,10 +66,10 @@ type selection struct {
 	exact, best candidate // the best of each; v is nil while there is none
 	count       int
 	newest      []candidate // at most listed, the highest first
-	unstable    bool        // all are pre-releases
+	unstable    bool        // all so far are pre-releases
 }
 
-// listed is how many versions an error names.
+// listed is the number of versions that an error names.
 const listed = 5
 
 func (s *selection) add(e Entry) {
@@ -98,7 +98,7 @@ func (s *selection) note(c candidate) {
 	s.newest = slices.Insert(s.newest[:min(len(s.newest), listed-1)], at, candidate{Entry{Version: c.Version, Created: c.Created}, c.v})
 }
 
-// missing says that nothing fits.
+// missing returns the error that no entry fits.
 func (s *selection) missing() error {
 	if s.count == 0 {
 		return notFound("there is no chart of this name: look at its spelling")
@@ -114,15 +114,15 @@ func (s *selection) missing() error {
 	return notFound(text)
 }
 
-// notFound is fs.ErrNotExist in other words.
+// notFound is an error with its own text that satisfies fs.ErrNotExist.
 type notFound string
 
 func (e notFound) Error() string { return string(e) }
 
 func (e notFound) Is(target error) bool { return target == fs.ErrNotExist }
 
-// compare returns which of two candidates is to be chosen, 0 when that is a
-// matter of which comes first.
+// compare returns a positive number if a is preferred to b, a negative one if b is, and 0
+// if their order in the index decides.
 func compare(a, b candidate) int {
 	return cmp.Or(a.v.Compare(b.v), a.Created.Compare(b.Created), compareBuilds(a.v.Metadata(), b.v.Metadata()))
 }
@@ -144,7 +144,7 @@ func compareBuilds(a, b string) int {
 	})
 }
 
-// parseVersion reads a version as Helm does: with or without v, minor and patch.
+// parseVersion parses a version as Helm does: v, minor and patch are optional.
 func parseVersion(text string) (*semver.Version, error) {
 	v, err := semver.NewVersion(text)
 	if err != nil {

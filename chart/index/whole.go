@@ -19,13 +19,14 @@ import (
 const (
 	wholeLimit  = 64 << 20
 	wholeValues = 4 << 20
-	tagLimit    = 1000 // directives %TAG, each of which the library compares with all before
+	tagLimit    = 1000 // %TAG directives; the library compares each with all before it
 )
 
-// wholeTurn lets one index at a time be read whole, which takes much memory.
+// wholeTurn allows only one index at a time to be read whole, because that takes much
+// memory.
 var wholeTurn sync.Mutex
 
-// readWhole reads an index that the YAML library reads as one document.
+// readWhole decodes an index, as one document, with the YAML library.
 func readWhole(r io.Reader, layout *layoutError, v *visitor) error {
 	wholeTurn.Lock()
 	defer wholeTurn.Unlock()
@@ -51,8 +52,8 @@ func readWhole(r io.Reader, layout *layoutError, v *visitor) error {
 	return (&document{v, wholeValues}).read(doc.Content[0])
 }
 
-// values returns about how many values a text has that is YAML: not less than
-// a third of them.
+// values estimates how many values a YAML text has: the result is at least a third of the
+// real number.
 func values(text []byte) (n int) {
 	for i, c := range text {
 		switch c {
@@ -70,7 +71,7 @@ func values(text []byte) (n int) {
 // A document is an index that was read whole.
 type document struct {
 	*visitor
-	left int // values that its aliases may stand for yet
+	left int // values that its aliases may still expand to
 }
 
 func (d *document) read(root *yaml.Node) error {
@@ -96,8 +97,8 @@ func (d *document) read(root *yaml.Node) error {
 	return err
 }
 
-// pairs calls do with the pairs of a mapping. The error says otherwise if n is
-// something else.
+// pairs calls do with each pair of a mapping. If n is not a mapping, the error is
+// otherwise.
 func pairs(n *yaml.Node, otherwise string, do func(key string, line int, value *yaml.Node) error) error {
 	if n = target(n); n.Kind != yaml.MappingNode {
 		return errors.New(otherwise)
@@ -150,7 +151,7 @@ func (d *document) charts(n *yaml.Node) error {
 	})
 }
 
-// add adds a node to the sum, if it is needed.
+// add adds a node to the sum, if there is one.
 func (d *document) add(name string, n *yaml.Node) {
 	if d.sum != nil {
 		h := sha256.New()
@@ -160,7 +161,7 @@ func (d *document) add(name string, n *yaml.Node) {
 	}
 }
 
-// writeNode writes what tells a node from others, whatever its style.
+// writeNode writes everything that distinguishes a node from others, except its style.
 func writeNode(h hash.Hash, n *yaml.Node) {
 	line := []byte{byte(n.Kind), ' '}
 	line = strconv.AppendBool(line, isNull(n))

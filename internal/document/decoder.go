@@ -12,45 +12,46 @@ import (
 	"time"
 )
 
-// A Decoder fills Go values from nodes as an API server's schema would have
-// them: case-sensitive, no unknown and no duplicate fields, no conversions
-// between types. It goes on after a defect. Fields are found by their json
-// tags; those without omitempty and omitzero are required. The fields of an
-// embedded struct are those of the struct around it.
+// A Decoder fills Go values from nodes as the schema of an API server would:
+// case-sensitive, without unknown and duplicate fields, without conversions between types.
+// It continues after a defect. Fields are found by their json tags; those without omitempty
+// and omitzero are required. The fields of an embedded struct count as fields of the outer
+// struct.
 //
-// Values may be structs, pointers, slices, maps with string keys, strings,
-// booleans, int, int64, float64, [time.Time], [json.RawMessage] and types that
-// implement [encoding.TextUnmarshaler], which are written as strings.
+// Values may be structs, pointers, slices, maps with string keys, strings, booleans, int,
+// int64, float64, [time.Time], [json.RawMessage] and types that implement
+// [encoding.TextUnmarshaler], which documents write as strings.
 type Decoder struct {
-	Findings                        // what is wrong
-	Warnings Findings               // what Rules say of fields that are given
-	Retired  []Retired              // the fields that Rules give a Shape, in order
-	Rules    func(path string) Rule // exceptions for the field at path, as spec.items[].name; nil for none
+	Findings                        // defects
+	Warnings Findings               // what Rules say about fields that are given
+	Retired  []Retired              // fields that Rules give a Shape, in order
+	Rules    func(path string) Rule // exceptions for the field at path, such as spec.items[].name; nil for none
 }
 
-// A Rule is what Go types do not say of a field. The zero Rule is no exception.
+// A Rule is an exception that the Go type of a field cannot express. The zero Rule is no
+// exception.
 type Rule struct {
-	Refused  string             // why documents may not have it
-	Ignored  bool               // it may be unknown to the Go type, and is skipped then
-	Optional bool               // it may be missing although its tag says that it is required
+	Refused  string             // why documents must not have the field
+	Ignored  bool               // the field is skipped if the Go type does not have it
+	Optional bool               // the field may be missing even if its tag makes it required
 	Text     func(string) error // checks the text of a string; nil for no check
-	Instead  string             // what is done with a text that cannot be read; "" makes it a defect, else it is left out with a warning
+	Instead  string             // consequence of a text that cannot be read: the field is left out with a warning; "" makes it a defect
 
-	// Shape is the type of a field that the Go type does not have. The value is
-	// checked and put into Retired, with Warning among the warnings.
+	// Shape is the type of a field that the Go type does not have. The value is checked and
+	// added to Retired, and Warning is added to the warnings.
 	Shape   reflect.Type
 	Warning string
 }
 
-// A Retired field is one that has a meaning and no Go field.
+// A Retired field has a meaning but no Go field.
 type Retired struct {
 	Path  string // of its [Rule]
 	Field string // as errors name it
 	Value *Node
 }
 
-// Decode decodes n into the value that v points to. Field is the path of n in
-// its object, "" for the object itself.
+// Decode decodes n into the value that v points to. field is the path of n in its object,
+// "" for the object itself.
 func (d *Decoder) Decode(n *Node, v any, field string) {
 	if d.Rules == nil {
 		d.Rules = func(string) Rule { return Rule{} }
@@ -58,9 +59,9 @@ func (d *Decoder) Decode(n *Node, v any, field string) {
 	d.value(n, reflect.ValueOf(v).Elem(), yamlPath{field, field, n.Line}, Rule{})
 }
 
-// A yamlPath is where a value is, as people read it and as rules spell it. Names
-// that a document chose are shortened in the former: they are repeated in the
-// paths of all that is below them.
+// A yamlPath is the location of a value: at is the path in messages, rule the path for
+// Rules. Names that a document chose are shortened in at, because the paths of all values
+// below repeat them.
 type yamlPath struct {
 	at, rule string
 	line     int
@@ -85,7 +86,7 @@ func join(path, field string) string {
 	return path + "." + field
 }
 
-// wanted are the kinds of nodes by the kinds of Go values.
+// wanted maps the kinds of Go values to the kinds of nodes.
 var wanted = map[reflect.Kind]Kind{
 	reflect.Struct: Map, reflect.Map: Map, reflect.Slice: List, reflect.String: Text,
 	reflect.Bool: Bool, reflect.Int: Number, reflect.Int64: Number, reflect.Float64: Number,
@@ -100,7 +101,7 @@ func (d *Decoder) value(n *Node, v reflect.Value, p yamlPath, rule Rule) {
 	kind := wanted[v.Kind()]
 	switch into := v.Addr().Interface().(type) {
 	case *json.RawMessage:
-		*into, _ = json.Marshal(n.plain()) // numbers are those of JSON
+		*into, _ = json.Marshal(n.plain()) // numbers have the form of JSON
 		return
 	case encoding.TextUnmarshaler:
 		kind = Text
@@ -127,7 +128,7 @@ func (d *Decoder) value(n *Node, v reflect.Value, p yamlPath, rule Rule) {
 		for i, item := range n.Items {
 			d.value(item, v.Index(i), p.item(strconv.Itoa(i), item.Line), Rule{})
 		}
-	case kind == List: // none
+	case kind == List: // an empty list
 	case kind == Bool:
 		v.SetBool(n.Text == "true")
 	case v.Kind() == reflect.Float64:
@@ -145,7 +146,7 @@ func (d *Decoder) value(n *Node, v reflect.Value, p yamlPath, rule Rule) {
 	}
 }
 
-// text decodes a string, which the type of v may read itself.
+// text decodes a string. The type of v may unmarshal it itself.
 func (d *Decoder) text(text string, v reflect.Value, p yamlPath, rule Rule) {
 	err := error(nil)
 	if rule.Text != nil {
@@ -192,7 +193,7 @@ func (d *Decoder) mapping(n *Node, v reflect.Value, p yamlPath) {
 
 func (d *Decoder) structure(n *Node, v reflect.Value, p yamlPath) {
 	fields := FieldsOf(v.Type())
-	given := make(map[string]bool, len(n.Fields)) // whether there is a value
+	given := make(map[string]bool, len(n.Fields)) // false for null
 	for _, f := range n.Fields {
 		at := p.field(f.Name, f.Line)
 		if _, twice := given[f.Name]; twice {
@@ -222,7 +223,7 @@ func (d *Decoder) structure(n *Node, v reflect.Value, p yamlPath) {
 	}
 }
 
-// add notes what is wrong with the value at p.
+// add notes a defect of the value at p.
 func (d *Decoder) add(p yamlPath, format string, args ...any) {
 	d.Note(&Error{Field: p.at, Line: p.line, Err: fmt.Errorf(format, args...)})
 }
@@ -243,10 +244,10 @@ func (s *Fields) meant(name string) string {
 	return ""
 }
 
-// structs remembers the fields of struct types.
+// structs caches the fields of struct types.
 var structs sync.Map
 
-// FieldsOf returns the fields of a struct type, those of embedded structs among them.
+// FieldsOf returns the fields of a struct type, including those of embedded structs.
 func FieldsOf(t reflect.Type) *Fields {
 	if known, ok := structs.Load(t); ok {
 		return known.(*Fields)

@@ -1,12 +1,12 @@
-// Package document reads streams of documents strictly. It knows of YAML, JSON,
-// objects and lists of objects, and nothing of what they mean.
+// Package document reads streams of documents strictly. It knows YAML, JSON, objects and
+// lists of objects, but not what they mean.
 //
-// A [Stream] yields the objects of a file: YAML documents, JSON values that
-// follow each other, and the items of lists. A defect of the syntax ends with
-// its document. Each value is a [Node], which keeps its line.
+// A [Stream] yields the objects of a file: YAML documents, JSON values that follow each
+// other, and the items of lists. A syntax error affects only its document. Each value is a
+// [Node], which keeps its line.
 //
-// A [Decoder] fills a Go value from a node as the schema of an API server
-// would have it. What Go types do not say, a [Rule] and a table of [Fact] do.
+// A [Decoder] fills a Go value from a node as the schema of an API server would. A [Rule]
+// and a table of [Fact] add what Go types cannot express.
 //
 //	stream, err := document.Open(file, r)
 //	for o := range stream.Objects() {
@@ -23,14 +23,13 @@
 //	}
 //	return stream.Err()
 //
-// Every defect is an [Error] that names file, line, document, object, field and
-// rule, with control characters replaced: up to 100 of an object and 1000 of a
+// Every defect is an [Error] that names file, line, document, object, field and rule, with
+// control characters replaced. There are up to 100 defects of an object and 1000 of a
 // stream, and as many warnings.
 //
-// Limits: a stream has at most [MaxStream] bytes, a document [MaxDocument]; it
-// nests at most 200 levels deep and holds at most 524288 values or 16 MiB of
-// text, where those that an alias repeats are counted each time. Time and
-// memory are linear in the text.
+// A stream has at most [MaxStream] bytes, a document [MaxDocument]. A document nests at
+// most 200 levels deep and holds at most 524288 values or 16 MiB of text, where values that
+// an alias repeats count each time. Time and memory are linear in the text.
 package document
 
 import (
@@ -45,17 +44,16 @@ import (
 	"strings"
 )
 
-// Limits of what is read.
+// Limits of a stream.
 const (
 	MaxStream   = 64 << 20 // bytes of one stream
-	MaxDocument = 3 << 20  // bytes of one document, as an API server has it
-	MaxErrors   = 1000     // of one stream, and as many warnings
+	MaxDocument = 3 << 20  // bytes of one document, the limit of API servers
+	MaxErrors   = 1000     // defects of one stream, and as many warnings
 )
 
-// A Stream is the reading of the documents of one file. It collects what is
-// wrong with them, up to [MaxErrors] defects.
+// A Stream reads the documents of one file. It collects their defects, up to [MaxErrors].
 type Stream struct {
-	// Skipped counts the documents that are no objects, and those that Other noted.
+	// Skipped counts the documents that are not objects, and those passed to Other.
 	Skipped int
 	Others  []Other // the first [MaxErrors] of them
 
@@ -64,11 +62,11 @@ type Stream struct {
 
 	text   []byte
 	errs   []error
-	warned int // warnings that Warn was given
+	warned int // warnings passed to Warn
 }
 
-// Open reads a stream of YAML documents or JSON values within its limit. File
-// is the name that errors have. The error is an [Error].
+// Open reads a stream of YAML documents or JSON values, at most [MaxStream] bytes. file is
+// the name of the stream in errors. The error is an [Error].
 func Open(file string, r io.Reader) (*Stream, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxStream+1))
 	if err != nil {
@@ -82,19 +80,19 @@ func Open(file string, r io.Reader) (*Stream, error) {
 	return &Stream{File: file, text: bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))}, nil
 }
 
-// Err returns what was found wrong so far, joined.
+// Err returns the defects noted so far, joined.
 func (s *Stream) Err() error { return errors.Join(s.errs...) }
 
-// Note adds to what Err returns.
+// Note adds errors to those that Err returns.
 func (s *Stream) Note(errs ...error) { s.errs = append(s.errs, errs...) }
 
-// Fail notes what is wrong with a value of the document being read.
+// Fail notes a defect of a value in the document being read.
 func (s *Stream) Fail(n *Node, object, format string, args ...any) {
 	s.Note(&Error{File: s.File, Document: s.Number, Line: n.Line, Object: object, Err: fmt.Errorf(format, args...)})
 }
 
-// Place completes findings about n, which is in the document being read, with
-// where they are, and orders them by line.
+// Place adds the location to findings about n, which is in the document being read, and
+// sorts them by line.
 func (s *Stream) Place(found *Findings, n *Node, object string) []error {
 	for _, e := range found.Errors {
 		e.File, e.Document = s.File, s.Number
@@ -106,19 +104,20 @@ func (s *Stream) Place(found *Findings, n *Node, object string) []error {
 	return found.Of(object)
 }
 
-// Warn completes warnings as Place does. Of a stream it returns [MaxErrors] and
-// one that says that there are more: objects that share a body by alias multiply them.
+// Warn completes warnings as Place does. For a stream it returns at most [MaxErrors], and
+// then one that says that there are more: objects that share a body by alias multiply
+// warnings.
 func (s *Stream) Warn(found *Findings, n *Node, object string) []error {
 	out := s.Place(found, n, object)
 	room := MaxErrors - s.warned
 	if s.warned += len(out); s.warned <= MaxErrors || room < 0 {
 		return out[:max(min(len(out), room), 0)]
 	}
-	s.warned++ // so that it is said once
+	s.warned++ // report this only once
 	return append(out[:room], &Error{File: s.File, Err: fmt.Errorf("more than %d warnings: the rest is not told", MaxErrors)})
 }
 
-// full notes once that too much is wrong to go on.
+// full reports whether there are too many defects to continue, and notes this once.
 func (s *Stream) full() bool {
 	if len(s.errs) <= MaxErrors {
 		return false
@@ -127,14 +126,14 @@ func (s *Stream) full() bool {
 	return true
 }
 
-// Documents yields what the documents hold, objects or not, and notes those
+// Documents yields the values of the documents, objects or not, and notes the documents
 // that cannot be parsed.
 func (s *Stream) Documents() iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {
 		rest, before, text := s.text, 0, []byte(nil)
 		for ; len(rest) > 0; before += bytes.Count(text, []byte("\n")) {
 			text, rest = rest, nil
-			if next := marker.FindIndex(text); next != nil { // a defect of the syntax ends with its document
+			if next := marker.FindIndex(text); next != nil { // a syntax error affects only its document
 				text, rest = text[:next[0]+1], text[next[0]+1:]
 			}
 			if blank(text) {
@@ -162,7 +161,7 @@ func (s *Stream) Documents() iter.Seq[*Node] {
 	}
 }
 
-// marker is the end of a line and what begins a YAML document on the next.
+// marker matches the end of a line, and the beginning of a YAML document on the next.
 var marker = regexp.MustCompile(`\n---(?:[ \t\r\n]|\z)`)
 
 // blank reports whether a text holds nothing but comments, directives and markers.
@@ -176,26 +175,27 @@ func blank(text []byte) bool {
 	return true
 }
 
-// An Object is a document, or an item of a list, that says what it is.
+// An Object is a document, or an item of a list, that has apiVersion and kind.
 type Object struct {
 	*Node
 	Group, Version string // of apiVersion; v1 has no group
 	Type           string // its kind
 }
 
-// APIVersion returns apiVersion as the object has it.
+// APIVersion returns the apiVersion of the object.
 func (o Object) APIVersion() string {
 	return strings.TrimPrefix(o.Group+"/"+o.Version, "/")
 }
 
-// Name returns KIND/NAMESPACE/NAME as far as the object says it, with kind for KIND.
+// Name returns KIND/NAMESPACE/NAME, with kind for KIND. If the object has no namespace, it
+// is namespace; a missing name is "?".
 func (o Object) Name(kind, namespace string) string {
 	return kind + "/" + cmp.Or(o.StringAt("metadata", "namespace"), namespace) + "/" + cmp.Or(o.StringAt("metadata", "name"), "?")
 }
 
-// Objects yields the objects of the stream, those in lists (kind List of v1, or a
-// kind such as CanaryList) among them. Documents that are no objects are counted in
-// Skipped; those that look like one and do not say what they are are defects.
+// Objects yields the objects of the stream, including those in lists (kind List of v1, or a
+// kind such as CanaryList). Documents that are not objects are counted in Skipped. A
+// document that looks like an object but lacks apiVersion or kind is a defect.
 func (s *Stream) Objects() iter.Seq[Object] {
 	return func(yield func(Object) bool) {
 		for n := range s.Documents() {
@@ -206,11 +206,11 @@ func (s *Stream) Objects() iter.Seq[Object] {
 	}
 }
 
-// walk yields the objects in n, which may lack what its list says of it. It
-// returns false when there is to be no more.
+// walk yields the objects in n. An item of a list may lack apiVersion and kind, which its
+// list gives then. walk returns false to stop the iteration.
 func (s *Stream) walk(n *Node, of *Object, yield func(Object) bool) bool {
 	if of != nil && n.Kind == Map && n.At("apiVersion") == nil && n.At("kind") == nil {
-		full := *n // merges may share n, which stays as it is
+		full := *n // merges may share n, so it must not change
 		full.Fields = append(slices.Clip(n.Fields),
 			Field{"apiVersion", n.Line, &Node{Kind: Text, Text: of.APIVersion()}},
 			Field{"kind", n.Line, &Node{Kind: Text, Text: of.Type}})
@@ -241,7 +241,7 @@ func (s *Stream) walk(n *Node, of *Object, yield func(Object) bool) bool {
 	}
 	for _, item := range items.Items {
 		if len(s.errs) > MaxErrors {
-			return true // Documents ends it
+			return true // Documents stops
 		}
 		if !s.walk(item, of, yield) {
 			return false
@@ -250,8 +250,8 @@ func (s *Stream) walk(n *Node, of *Object, yield func(Object) bool) bool {
 	return true
 }
 
-// other passes over a document that is no object, such as a values file. One that
-// looks like an object and does not say what it is, is a defect.
+// other skips a document that is not an object, such as a values file. A document that
+// looks like an object but lacks apiVersion or kind is a defect.
 func (s *Stream) other(n *Node, apiVersion, kind string) {
 	object := func(n *Node) bool { return n.At("kind") != nil && n.At("apiVersion") != nil }
 	metadata := n.At("metadata") != nil
@@ -271,17 +271,17 @@ func (s *Stream) other(n *Node, apiVersion, kind string) {
 	}
 }
 
-// An Other is a document that the reader of a stream has no use for.
+// An Other is a document that the reader of a stream does not use.
 type Other struct {
 	File       string `json:"file"`
 	Line       int    `json:"line"`
 	Document   int    `json:"document"`
-	APIVersion string `json:"apiVersion,omitempty"` // "" of a document that is no object
+	APIVersion string `json:"apiVersion,omitempty"` // "" if the document is not an object
 	Kind       string `json:"kind,omitempty"`
 	Namespace  string `json:"namespace,omitempty"`
 	Name       string `json:"name,omitempty"`
 	Source     string `json:"source,omitempty"` // KIND/NAME of spec.sourceRef
-	List       bool   `json:"list,omitempty"`   // no mapping
+	List       bool   `json:"list,omitempty"`   // the document is a list
 }
 
 // String returns FILE:LINE KIND/NAME, and the source that the document names.
@@ -296,7 +296,7 @@ func (o Other) String() string {
 	return printable(fmt.Sprintf("%s:%d %s", o.File, o.Line, shorten(what, maxObject)))
 }
 
-// Other notes a document that is passed over, the first [MaxErrors] with what they are.
+// Other counts a skipped document. It describes the first [MaxErrors] of them in Others.
 func (s *Stream) Other(o Object) {
 	if s.Skipped++; s.Skipped > MaxErrors {
 		return
@@ -318,9 +318,9 @@ type Known struct {
 	Kinds          []string
 }
 
-// Near returns what the author of an object that is not read probably meant,
-// "" when that is another kind of object: a kind or a group that differs in two
-// letters, a kind without its group, or one with the end of its group.
+// Near returns what the author of an unknown object probably meant: a kind or a group that
+// differs in at most two letters, a kind without its group, or one with only the end of its
+// group. It returns "" if the object is of another kind.
 func Near(o Object, known []Known) string {
 	for _, k := range known {
 		kind := slices.Contains(k.Kinds, o.Type)
@@ -347,8 +347,7 @@ func near(a, b string) bool {
 	return max(len(a), len(b))-min(len(a), len(b)) <= most && Distance(a, b) <= most
 }
 
-// Distance returns how many bytes have to be inserted, removed or replaced to
-// make b of a.
+// Distance returns how many bytes must be inserted, removed or replaced to turn a into b.
 func Distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -369,18 +368,19 @@ func Distance(a, b string) int {
 	return row[len(b)]
 }
 
-// A Manifest is a kind of objects that are read apart from those around them.
+// A Manifest names a kind of objects that is read separately from others in the same
+// stream.
 type Manifest struct {
 	Kind      string
 	Groups    []string
 	Version   string
-	Namespace string // of objects that have none
+	Namespace string // for objects without a namespace
 }
 
-// DecodeAll reads the objects of a kind among the documents of a stream, those in lists among them. It is
-// strict, but for the status and what an API server adds to the metadata. Check adds what
-// else is wrong with an object. The error joins what is wrong, an object of a name that was
-// there before among that; the other objects are returned all the same.
+// DecodeAll reads the objects of a kind from a stream, including those in lists. It is
+// strict, except for the status and the metadata that an API server adds. check notes
+// further defects of an object. The error joins all defects, including a second object of
+// the same name. The valid objects are returned even if there is an error.
 func DecodeAll[T any](file string, r io.Reader, k Manifest, check func(*T, *Findings)) ([]*T, error) {
 	s, err := Open(file, r)
 	if err != nil {

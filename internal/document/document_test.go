@@ -12,13 +12,13 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// span is a text that its type reads itself.
+// span is a type that unmarshals itself from text.
 type span time.Duration
 
 func (s *span) UnmarshalText(text []byte) error {
 	d, err := document.ParseDuration(string(text))
 	if *s = span(d); err != nil {
-		*s = -1 // what is left behind does not count
+		*s = -1 // a failed value must not be used
 	}
 	return err
 }
@@ -59,7 +59,8 @@ func rules(path string) document.Rule {
 	return document.Rule{Ignored: path == "status" || strings.HasPrefix(path, "metadata.")}
 }
 
-// decode returns the things of a text, what is wrong with it and its warnings.
+// decode returns the things in a text, its defects and warnings, and the number of skipped
+// documents.
 func decode(text string) (things []*thing, errs, warnings string, skipped int) {
 	s, err := document.Open("f", strings.NewReader(text))
 	if err != nil {
@@ -133,7 +134,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestJSON decodes what JSON can write and YAML cannot, over several lines.
+// TestJSON decodes JSON that YAML cannot express, over several lines.
 func TestJSON(t *testing.T) {
 	const text = `{"apiVersion": "x.dev/v1", "kind": "Thing", "metadata": {"name": "a"},
   "spec": {"count": 1, "words": {"a": "\ud83d\ude00\/\ud800\\ud83d\u2028` + "\u0085\u2028\ufeff\x7f" + `", "<<": "b"}}} {"a": 1}
@@ -163,7 +164,7 @@ func TestObjects(t *testing.T) {
 		"values: 1",
 		"apiVersion: v1\nkind: List\nitems: {}",
 		"kind: Thing",
-		"apiVersion: y.dev/v1\nkind: OtherList\nitems: 3", // nobody asked for it to be taken apart
+		"apiVersion: y.dev/v1\nkind: OtherList\nitems: 3", // an unknown kind, which is not read as a list
 		"text",
 		"a: [",
 		named(full, "d"),
@@ -248,7 +249,7 @@ f:11: document 1: Thing/default/a: spec.boxes[f].size: is required`
 	testenv.Equal(t, errs, want)
 }
 
-// TestStop checks that a stream whose reader has enough yields no more.
+// TestStop checks that a stream yields nothing after its reader stops.
 func TestStop(t *testing.T) {
 	for _, form := range []string{"---\n%s---\n%s", "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: a, kind: b}\n- {apiVersion: a, kind: b}\n"} {
 		if strings.Contains(form, "%s") {

@@ -11,37 +11,37 @@ import (
 	"time"
 )
 
-// A Fact is a row of the table of facts about a kind: about one field of it.
+// A Fact is a statement about one field of a kind, in a table of such statements.
 type Fact struct {
 	At    string // path of the value that is checked, such as spec.items[].name
-	Field string // below At, the field that is to blame; "" for the value itself
-	Must  []Must // what must hold for the value, in order
+	Field string // below At, the field that errors name; "" for the value itself
+	Must  []Must // requirements on the value, in order
 
-	Default  any                // what a field that is missing stands for; nil for nothing
-	Only     string             // the version that alone has the field; "" for each version
-	Optional string             // the version where it may be missing although its tag says that it is required
-	Text     func(string) error // checks the text that documents have for it
+	Default  any                // value of a missing field; nil for none
+	Only     string             // the only version that has the field; "" for all versions
+	Optional string             // version in which the field may be missing even if its tag makes it required
+	Text     func(string) error // checks the text of the field in documents
 	Shape    reflect.Type       // of a field that the Go type does not have: see [Rule]
-	Warning  string             // about it
+	Warning  string             // about such a field
 }
 
-// A Must is one requirement on a value. What neither Required, Refused nor Schema
-// says, only Go can say.
+// A Must is one requirement on a value. If Required, Refused and Schema are all zero, only
+// Go code can check it.
 type Must struct {
-	When     []Condition                             // all hold where the requirement counts
+	When     []Condition                             // the requirement applies if all of them hold
 	Required bool                                    // the value must be set
 	Refused  bool                                    // the value must not be set
 	Schema   map[string]any                          // keywords of JSON Schema for the value
-	Message  string                                  // what is wrong, where Check does not say it
-	Check    func(object, value reflect.Value) error // nil where another function checks the value
+	Message  string                                  // the defect, unless Check returns it
+	Check    func(object, value reflect.Value) error // nil if another function checks the value
 }
 
-// A Condition is about another field of the object: its text is one of Is or, where
-// Is is nil, it is set.
+// A Condition is about another field of the object. It holds if the text of the field is
+// one of Is or, if Is is nil, if the field is set.
 type Condition struct {
 	At  string   // path without lists
-	Is  []string // "" among them stands for a missing field as well
-	Not bool     // the contrary holds
+	Is  []string // "" also matches a missing field
+	Not bool     // negates the condition
 }
 
 func (c Condition) holds(object reflect.Value) bool {
@@ -56,7 +56,7 @@ func isSet(v reflect.Value) bool {
 	return !v.IsZero() && (v.Kind() != reflect.Slice || v.Len() > 0)
 }
 
-// judge says what is wrong with a value of the object.
+// judge returns what is wrong with a value of the object, or nil.
 func (m *Must) judge(object, v reflect.Value) error {
 	set := isSet(v)
 	if v.Kind() == reflect.Pointer && !set && !m.Required || m.Required && set || m.Refused && !set ||
@@ -75,7 +75,7 @@ func (m *Must) judge(object, v reflect.Value) error {
 	return nil
 }
 
-// Check returns the requirement that check says nothing about a value.
+// Check returns a requirement that a value satisfies if check returns nil for it.
 func Check[T any](check func(T) error) Must {
 	return Must{Check: func(_, v reflect.Value) error {
 		if reflect.TypeFor[T]().Kind() == reflect.Pointer {
@@ -85,8 +85,8 @@ func Check[T any](check func(T) error) Must {
 	}}
 }
 
-// Value returns the fact that checks, in order, say nothing about the value at
-// a path. Values behind a pointer that is nil are not checked.
+// Value returns a fact about the value at a path, which must pass all checks, in order.
+// Values behind a nil pointer are not checked.
 func Value[T any](at string, checks ...func(T) error) Fact {
 	fact := Fact{At: at}
 	for _, check := range checks {
@@ -95,16 +95,16 @@ func Value[T any](at string, checks ...func(T) error) Fact {
 	return fact
 }
 
-// Related returns a fact about a field that depends on others: check sees the
-// struct around them, the one at a path.
+// Related returns a fact about a field that depends on others: check receives the struct at
+// a path, which contains them.
 func Related[T any](at, field string, check func(*T) error) Fact {
 	f := Value(at, check)
 	f.Field = field
 	return f
 }
 
-// Examine notes which facts do not hold for the value that v points to, in
-// their order. It passes over fields that a finding of f or of before names.
+// Examine notes the facts that do not hold for the value that v points to, in their order.
+// It skips fields that a finding of f or of before names.
 func (f *Findings) Examine(v any, facts []Fact, before ...*Findings) {
 	before, object := append(slices.Clip(before), f), reflect.ValueOf(v)
 	for _, fact := range facts {
@@ -118,7 +118,7 @@ func (f *Findings) Examine(v any, facts []Fact, before ...*Findings) {
 			}
 			for i := range fact.Must {
 				if len(f.Errors) > maxFindings || slices.ContainsFunc(before, named) {
-					break // more are not noted
+					break // Note would drop more
 				}
 				f.Check(at, fact.Must[i].judge(object, v.Value))
 			}
@@ -126,8 +126,8 @@ func (f *Findings) Examine(v any, facts []Fact, before ...*Findings) {
 	}
 }
 
-// Fill sets the fields of what v points to that are missing to the defaults that
-// facts have for them. It does not write to others.
+// Fill sets missing fields of the value that v points to to the defaults in facts. It does
+// not write to other fields.
 func Fill(v any, facts []Fact) {
 	for _, fact := range facts {
 		if fact.Default == nil {
@@ -141,7 +141,7 @@ func Fill(v any, facts []Fact) {
 	}
 }
 
-// A Located value is a field of an object, and where it is.
+// A Located is a field of an object, with its path.
 type Located struct {
 	reflect.Value
 	Path string
@@ -165,7 +165,7 @@ func (l Located) at(path string) (all []Located) {
 	name, list := strings.CutSuffix(name, "[]")
 	index, known := FieldsOf(v.Type()).Index[name]
 	if !known {
-		panic("document: no field " + join(l.Path, name)) // of a table, not of a document
+		panic("document: no field " + join(l.Path, name)) // a mistake in a table, not in a document
 	}
 	field := Located{v.FieldByIndex(index), join(l.Path, name)}
 	if !list {
@@ -188,7 +188,7 @@ var (
 	labelForm     = regexp.MustCompile("^" + DNSLabel + "$")
 )
 
-// CheckName says what is wrong with the name of an object.
+// CheckName returns what is wrong with the name of an object, or nil.
 func CheckName(name string) error {
 	switch {
 	case name == "":
@@ -200,7 +200,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// CheckNamespace says what is wrong with the name of a namespace.
+// CheckNamespace returns what is wrong with the name of a namespace, or nil.
 func CheckNamespace(name string) error {
 	if len(name) > 63 || !labelForm.MatchString(name) {
 		return fmt.Errorf("%s is no namespace: write at most 63 lower-case letters, digits and '-', "+
@@ -235,6 +235,6 @@ func FormatDuration(d time.Duration) string {
 	if d <= -time.Millisecond || d == 0 || d >= time.Millisecond {
 		return d.String()
 	}
-	// The units µs and ns of the Go form are not in the API's.
+	// The API does not know the units µs and ns of the Go form.
 	return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', -1, 64) + "ms"
 }

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Files yields the paths of the files of documents below root, in lexical order: those
-// that end in .yaml, .yml or .json. Directories whose names begin with a dot are passed
-// over, links to directories as well. A root that is a file is yielded whatever its name.
-// An error is about the path beside it, and others follow.
+// Files yields the paths of the document files below root, in lexical order: those that end
+// in .yaml, .yml or .json. It skips directories whose names begin with a dot, and links to
+// directories. A root that is a file is yielded whatever its name. An error is about the
+// path yielded with it, and further paths may follow.
 func Files(fsys fs.FS, root string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		fs.WalkDir(fsys, root, func(name string, entry fs.DirEntry, err error) error {

@@ -10,18 +10,18 @@ import (
 	"github.com/headgate-io/headgate/internal/redact"
 )
 
-// An Error says where an object is wrong and which rule it breaks.
+// An Error is a defect of an object: its location, and the rule that it breaks.
 type Error struct {
 	File     string `json:"file,omitempty"`     // name of the file, "-" for standard input; "" for an object made in Go
-	Document int    `json:"document,omitempty"` // 1-based, 0 when it is not about one document
+	Document int    `json:"document,omitempty"` // 1-based, 0 if it is not about one document
 	Line     int    `json:"line,omitempty"`     // of the file, 1-based; 0 when unknown
 	Object   string `json:"object,omitempty"`   // KIND/NAMESPACE/NAME as far as known
 	Field    string `json:"field,omitempty"`    // path of the field, for example spec.interval
 	Err      error  `json:"-"`                  // the rule
 }
 
-// Bounds of the parts of an error, in bytes. The name of an object is repeated
-// in all errors about it; the text of a rule may repeat a value.
+// Limits of the parts of an error, in bytes. The name of an object is repeated in all
+// errors about it; the text of a rule may repeat a value.
 const (
 	maxObject = 400
 	maxRule   = 4 << 10
@@ -47,10 +47,10 @@ func (e *Error) Unwrap() error { return e.Err }
 // Findings collects defects or warnings of one object, in order.
 type Findings struct{ Errors []*Error }
 
-// maxFindings bounds what is noted about one object.
+// maxFindings is the maximum number of findings about one object.
 const maxFindings = 100
 
-// Add notes what is wrong with a field.
+// Add notes a defect of a field.
 func (f *Findings) Add(field, format string, args ...any) {
 	f.Note(&Error{Field: field, Err: fmt.Errorf(format, args...)})
 }
@@ -62,14 +62,14 @@ func (f *Findings) Check(field string, err error) {
 	}
 }
 
-// AddIf notes what is wrong with a field, if it is.
+// AddIf notes a defect of a field if wrong is true.
 func (f *Findings) AddIf(wrong bool, field, format string, args ...any) {
 	if wrong {
 		f.Add(field, format, args...)
 	}
 }
 
-// Note notes e, unless enough was noted already.
+// Note notes e. After maxFindings it only notes once that there are more.
 func (f *Findings) Note(e *Error) {
 	switch n := len(f.Errors); {
 	case n < maxFindings:
@@ -87,7 +87,7 @@ func (f *Findings) About(field string) bool {
 	})
 }
 
-// Adopt adds what was found about fields that nothing was noted about.
+// Adopt adds the findings of rules about fields that f has no findings about.
 func (f *Findings) Adopt(rules *Findings) {
 	known := Findings{f.Errors[:len(f.Errors):len(f.Errors)]}
 	for _, e := range rules.Errors {
@@ -103,7 +103,7 @@ func below(path, parent string) bool {
 	return found && rest != "" && (rest[0] == '.' || rest[0] == '[')
 }
 
-// Of returns what was noted as errors about the object called name.
+// Of returns the findings as errors about the object called name.
 func (f *Findings) Of(name string) []error {
 	var out []error
 	for _, e := range f.Errors {
@@ -116,7 +116,7 @@ func (f *Findings) Of(name string) []error {
 // Quote quotes a value of a document for an error, shortened to 80 bytes.
 func Quote(s string) string { return strconv.Quote(shorten(s, 80)) }
 
-// shorten returns s, or the beginning of it when it has more than limit bytes.
+// shorten returns s, or its beginning if it has more than limit bytes.
 func shorten(s string, limit int) string {
 	const more = "..."
 	if len(s) > limit {
@@ -136,7 +136,8 @@ func printable(s string) string {
 	}, redact.Escape(s))
 }
 
-// Split returns the errors that err joins, also those that they join; err itself if it joins none.
+// Split returns the errors that err joins, recursively. It returns err itself if err joins
+// none, and nil for nil.
 func Split(err error) []error {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok && err == nil {

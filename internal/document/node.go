@@ -20,7 +20,7 @@ import (
 // keys, the case of keys and the difference between a number and a string.
 type Node struct {
 	Kind   Kind
-	Text   string // of scalars; numbers as JSON has them
+	Text   string // of scalars; numbers have the form of JSON
 	Line   int    // of the file, 1-based
 	Fields []Field
 	Items  []*Node
@@ -35,7 +35,7 @@ type Field struct {
 	Value *Node
 }
 
-// A Kind is what sort of value a [Node] is.
+// A Kind is the sort of value of a [Node].
 type Kind uint8
 
 // The kinds of values.
@@ -53,7 +53,8 @@ func (k Kind) String() string {
 	return [...]string{"null", "a boolean", "a number", "a string", "a list", "a mapping"}[k]
 }
 
-// At returns the value at path, nil when there is none. Of fields that are given twice it is the first.
+// At returns the value at path, nil if there is none. Of duplicate fields it uses the
+// first.
 func (n *Node) At(path ...string) *Node {
 	for _, name := range path {
 		i := slices.IndexFunc(n.Fields, func(f Field) bool { return f.Name == name })
@@ -65,7 +66,7 @@ func (n *Node) At(path ...string) *Node {
 	return n
 }
 
-// StringAt returns the text at path when it is a string, and "" otherwise.
+// StringAt returns the text at path if it is a string, else "".
 func (n *Node) StringAt(path ...string) string {
 	if v := n.At(path...); v != nil && v.Kind == Text {
 		return v.Text
@@ -74,7 +75,8 @@ func (n *Node) StringAt(path ...string) string {
 }
 
 // lineOf returns the line of the field at path, such as spec.items[2].name or
-// metadata.labels[a.b/c], or of the nearest one around it, else line.
+// metadata.labels[a.b/c]. If there is no such field, it returns the line of the nearest
+// field around it, or else line.
 func (n *Node) lineOf(path string, line int) int {
 	path = strings.TrimPrefix(path, ".")
 	if rest, ok := strings.CutPrefix(path, "["); ok && n.Kind == List {
@@ -93,7 +95,7 @@ func (n *Node) lineOf(path string, line int) int {
 	return line
 }
 
-// plain returns the value as package json encodes it.
+// plain returns the value in a form for package json to encode.
 func (n *Node) plain() any {
 	switch n.Kind {
 	case Null:
@@ -118,9 +120,10 @@ func (n *Node) plain() any {
 	return fields
 }
 
-// read yields the values of a text, which begins after so many lines of its file: JSON values that
-// follow each other, or YAML documents. It ends with the first error. Text that begins like JSON and
-// is not is YAML, whose flow style looks alike, unless it has to be JSON.
+// read yields the values of a text: JSON values that follow each other, or YAML documents.
+// before is the number of lines that precede the text in its file. read ends with the first
+// error. Text that begins like JSON but is not JSON is read as YAML, whose flow style looks
+// alike, unless isJSON is set.
 func read(text []byte, before int, isJSON bool) iter.Seq2[*Node, error] {
 	return func(yield func(*Node, error) bool) {
 		values, value := json.NewDecoder(bytes.NewReader(text)), json.RawMessage(nil)
@@ -158,11 +161,13 @@ func read(text []byte, before int, isJSON bool) iter.Seq2[*Node, error] {
 	}
 }
 
-// notYAML is what strings of JSON may hold and those of YAML may not: halves of characters, escaped
-// slashes, and characters that YAML takes for control characters or line breaks. It finds other escapes as well.
+// notYAML matches what JSON strings may contain and YAML strings may not: surrogate halves,
+// escaped slashes, and characters that YAML treats as control characters or line breaks. It
+// also matches other escapes.
 var notYAML = regexp.MustCompile(`\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|u[dD][89a-fA-F]..|.)|[\x{7f}-\x{9f}\x{2028}\x{2029}\x{feff}\x{fffe}\x{ffff}]`)
 
-// FromJSON returns a JSON value as YAML of the same lines. Keys of more than 1024 bytes are none that YAML can read.
+// FromJSON converts a JSON value to YAML with the same lines. YAML cannot read keys of more
+// than 1024 bytes.
 func FromJSON(text []byte) []byte {
 	return notYAML.ReplaceAllFunc(text, func(found []byte) []byte {
 		if char, n := utf8.DecodeRune(found); found[0] != '\\' && n == len(found) {
@@ -170,22 +175,22 @@ func FromJSON(text []byte) []byte {
 		}
 		if len(found) > 2 || found[1] == '/' {
 			var char string
-			json.Unmarshal([]byte(`"`+string(found)+`"`), &char) // what is half a character becomes U+FFFD
+			json.Unmarshal([]byte(`"`+string(found)+`"`), &char) // a lone surrogate half becomes U+FFFD
 			return []byte(char)
 		}
 		return found
 	})
 }
 
-// Limits of one document: they bound aliases that multiply and nesting that would exhaust the stack.
-// A value that an alias stands for counts where it is used.
+// Limits of one document: they bound aliases that multiply values, and nesting that would
+// exhaust the stack. A value counts each time an alias uses it.
 const (
 	maxValues = 1 << 19
 	valueSize = 32 // bytes of text that count as one value
 	maxDepth  = 200
 )
 
-// documents reads YAML documents that follow each other as nodes.
+// documents reads consecutive YAML documents as nodes.
 type documents struct {
 	dec    *yaml.Decoder
 	size   int // of the text
@@ -200,7 +205,7 @@ func newDocuments(text []byte, before int) *documents {
 
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
-// next returns the next document, io.EOF after the last.
+// next returns the next document, or io.EOF after the last one.
 func (r *documents) next() (*Node, error) {
 	if r.size > MaxDocument {
 		return nil, fmt.Errorf("larger than %d MiB: split it", MaxDocument>>20)
@@ -223,7 +228,7 @@ func (r *documents) next() (*Node, error) {
 	return nil, &Error{Line: line, Err: errors.New("not YAML: " + shorten(text, 400))} // it may quote a name
 }
 
-// value returns a YAML value without aliases and merges, which is so many levels deep.
+// value returns a YAML value, at the given depth, with aliases and merges resolved.
 func (r *documents) value(y *yaml.Node, depth int) (*Node, error) {
 	if depth++; depth > maxDepth {
 		return nil, fmt.Errorf("nested deeper than %d levels", maxDepth)
@@ -257,7 +262,8 @@ func (r *documents) value(y *yaml.Node, depth int) (*Node, error) {
 	return n, nil
 }
 
-// mapping reads the fields of a mapping, then those of mappings that it merges and has not itself.
+// mapping reads the fields of a mapping, and then those fields of merged mappings that it
+// does not have itself.
 func (r *documents) mapping(n *Node, y *yaml.Node, depth int) error {
 	var merged []*Node
 	have := make(map[string]bool)

@@ -7,17 +7,17 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Bounds of YAML that other packages decode.
+// Limits of YAML that other packages decode.
 const (
-	nodeBytes = 32 // that a node counts beside its text
+	nodeBytes = 32 // that a node counts in addition to its text
 	maxLevels = 100
-	maxTags   = 1000 // occurrences of %TAG, each of which is compared with all before
+	maxTags   = 1000 // occurrences of %TAG; the decoder compares each with all before it
 )
 
-// CheckYAML refuses a YAML document that must not be given to a decoder which writes out
-// aliases and takes keys for texts: it is more than 100 levels deep, its aliases stand for
-// more than some bytes, or keys that differ in their types only have the same text. (1 MiB
-// with aliases can become gigabytes.)
+// CheckYAML rejects a YAML document that must not be given to a decoder that expands
+// aliases and treats keys as texts: one that is more than 100 levels deep, whose aliases
+// expand to more than aliasBytes bytes, or that has keys with the same text but different
+// types. (1 MiB with aliases can become gigabytes.)
 func CheckYAML(text []byte, aliasBytes int) error {
 	if bytes.Count(text, []byte("%TAG")) > maxTags {
 		return fmt.Errorf("it has more than %d directives %%TAG", maxTags)
@@ -32,7 +32,7 @@ func CheckYAML(text []byte, aliasBytes int) error {
 
 type yamlCheck struct{ most, left int }
 
-// node checks a node, which an alias stands for or not.
+// node checks a node. aliased reports whether an alias led to it.
 func (c *yamlCheck) node(n *yaml.Node, level int, aliased bool) error {
 	if level > maxLevels {
 		return fmt.Errorf("it is more than %d levels deep, aliases written out", maxLevels)

@@ -1,4 +1,4 @@
-// Package origin compares the origins of URLs: those that credentials are for.
+// Package origin compares the origins of URLs, to which credentials are bound.
 package origin
 
 import (
@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Of returns scheme, host and port of u in a form that can be compared (RFC
-// 6454 section 4). Only letters of ASCII have two cases: others that
-// [strings.ToLower] makes one are of different hosts.
+// Of returns scheme, host and port of u in a form that can be compared (RFC 6454 section
+// 4). It lowers the case of ASCII letters only: [strings.ToLower] would make one of
+// different hosts.
 func Of(u *url.URL) string {
 	port := u.Port()
 	if port == "" {

@@ -1,6 +1,7 @@
-// Package placeholder fills in the placeholders of texts in documents and flags, in the syntax of
-// text/template. A text ends, and takes no more time and memory than its length allows: it has
-// if and else, but no loops, variables or further templates, and only functions whose results are bounded.
+// Package placeholder fills in the placeholders of texts in documents and flags, in the
+// syntax of text/template. Every text ends, and its length bounds the time and memory that
+// it takes: it has if and else, but no loops, variables or further templates, and only
+// functions whose results are bounded.
 package placeholder
 
 import (
@@ -12,23 +13,25 @@ import (
 	"text/template/parse"
 )
 
-// Max is the length of a text, with and without its placeholders filled in, in bytes.
+// Max is the maximum length of a text in bytes, before and after its placeholders are
+// filled in.
 const Max = 64 << 10
 
-// A Language is what may stand in placeholders.
+// A Language defines what placeholders may contain.
 type Language struct {
 	Name      string   // of the texts, for errors, such as "queries"
-	Hint      string   // what there is, for errors
-	Builtin   []string // functions of text/template
+	Hint      string   // what placeholders may contain, for errors
+	Builtin   []string // allowed functions of text/template
 	Functions template.FuncMap
-	Maps      []string // those of Functions whose results are no text: {{ f.key }} and {{ index f "key" }}
-	Fields    bool     // of the data
+	Maps      []string // those of Functions that return maps: {{ f.key }} and {{ index f "key" }}
+	Fields    bool     // fields of the data are allowed
 }
 
-// ErrTooLong is that of a text that is longer than [Max].
+// ErrTooLong is the error for a text that is longer than [Max].
 var ErrTooLong = fmt.Errorf("is longer than %d KiB", Max>>10)
 
-// Parse reads a text, and returns what is wrong with it.
+// Parse parses a text. It returns an error if the text contains anything that the language
+// does not allow.
 func (l *Language) Parse(text string) (*template.Template, error) {
 	if len(text) > Max {
 		return nil, ErrTooLong
@@ -46,7 +49,8 @@ func (l *Language) Parse(text string) (*template.Template, error) {
 	return t, (&grammar{l, t.Tree}).node(t.Root)
 }
 
-// Expand fills in the placeholders of a text. Functions take the place of those of the language; nil for none.
+// Expand fills in the placeholders of a text. functions replace those of the language; nil
+// for none.
 func (l *Language) Expand(text string, data any, functions template.FuncMap) (string, error) {
 	if !strings.Contains(text, "{{") {
 		return text, nil
@@ -72,7 +76,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.Builder.Write(p)
 }
 
-// A grammar judges the parts of one text.
+// A grammar checks the parts of one text.
 type grammar struct {
 	*Language
 	tree *parse.Tree
@@ -130,7 +134,7 @@ func (g *grammar) refuse(n parse.Node) error {
 	return fmt.Errorf("%s: %s is not for %s: %s", at, what, g.Name, g.Hint)
 }
 
-// each returns the first error of f.
+// each returns the first error of f, or nil.
 func each[T any](all []T, f func(T) error) error {
 	for _, one := range all {
 		if err := f(one); err != nil {

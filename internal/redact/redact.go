@@ -1,23 +1,23 @@
-// Package redact takes credentials and control characters out of text, at the
-// place where an error becomes a condition, an event or a line of output.
+// Package redact removes credentials and control characters from text, at the point where
+// an error becomes a condition, an event or a line of output.
 //
-// Removed are, wherever they stand in the text:
+// It removes, anywhere in the text:
 //
 //   - the user information, the values of the query and the fragment of every
 //     URL, of malformed ones too; the names of query parameters stay
 //   - what follows "Authorization:", private keys in PEM form, and JSON web
 //     tokens
-//   - secrets that the caller knows: verbatim, quoted, also for a shell,
-//     escaped for URLs and for XML, and in base64, also in the middle of a
-//     longer base64 text such as basic authentication, and over several lines
+//   - secrets that the caller knows: verbatim, quoted, also for a shell, escaped for URLs
+//     and for XML, and in base64, also in the middle of a longer base64 text such as basic
+//     authentication, and across lines
 //   - terminal escape sequences and other control and format characters; a
 //     line break becomes "; "
 //
-// Bytes that are not UTF-8, as in names of files, are written as in a quoted
-// string of Go: \xe9.
+// Bytes that are not UTF-8, as in names of files, are written as in a quoted string of Go:
+// \xe9.
 //
-// Secrets shorter than four bytes are removed only where they stand alone, for
-// they occur in ordinary words. An empty secret is none.
+// Secrets shorter than four bytes are removed only if they stand alone, because they occur
+// in ordinary words. Empty secrets are ignored.
 package redact
 
 import (
@@ -29,7 +29,7 @@ import (
 	"unicode/utf8"
 )
 
-// Mask stands for what was removed.
+// Mask replaces what was removed.
 const Mask = "***"
 
 var (
@@ -37,7 +37,7 @@ var (
 	urlText   = regexp.MustCompile("[A-Za-z][A-Za-z0-9+.-]*://[^\\s\"'<>`]+")
 	queryText = regexp.MustCompile("\\?[^\\s\"'<>`?]*=[^\\s\"'<>`]*")
 
-	// What net/url takes for a port may be a password with a slash in it.
+	// A port in an error of net/url may be a password with a slash in it.
 	port = regexp.MustCompile(`(invalid port )"(?:[^"\\]|\\.)*"`)
 
 	header = regexp.MustCompile(`(?i)(authorization["']?\s*[:=]\s*["'\[]*)[^\s"'\]]+(\s+[^\s"'\],;]+)?`)
@@ -62,8 +62,8 @@ func String(text string, secrets ...string) string {
 	return maskPatterns(text)
 }
 
-// maskPatterns masks what looks like a credential. Most texts have nothing of
-// the sort, which is seen without the expressions.
+// maskPatterns masks text that looks like a credential. Most texts contain none, which the
+// checks before the regular expressions find out cheaply.
 func maskPatterns(text string) string {
 	if strings.Contains(text, "://") {
 		text = urlText.ReplaceAllStringFunc(text, sparing(maskURL))
@@ -83,8 +83,8 @@ func maskPatterns(text string) string {
 	return text
 }
 
-// Excerpt returns the beginning of a text that a server sent, as [String] has it, for an
-// error: of a long text about limit bytes.
+// Excerpt returns the beginning of a text that a server sent, for an error: redacted by
+// [String], and at most about limit bytes long.
 func Excerpt(text string, limit int, secrets ...string) string {
 	text = Tail(text[:min(len(text), 4*limit)], secrets...)
 	if text = strings.TrimSpace(String(text, secrets...)); len(text) > limit {
@@ -93,8 +93,8 @@ func Excerpt(text string, limit int, secrets ...string) string {
 	return text
 }
 
-// Tail returns a text that was cut somewhere without a beginning of one of the
-// secrets at its end.
+// Tail returns text, which may have been cut anywhere, without the beginning of a secret at
+// its end.
 func Tail(text string, secrets ...string) string {
 	longest := 0
 	for _, f := range formsOf(secrets) {
@@ -111,8 +111,8 @@ func Tail(text string, secrets ...string) string {
 	return text[:len(text)-longest] + Mask
 }
 
-// sparing applies mask to s without the punctuation that ends it: that belongs
-// to the sentence around it.
+// sparing applies mask to s without the punctuation at its end, which belongs to the
+// sentence around it.
 func sparing(mask func(string) string) func(string) string {
 	return func(s string) string {
 		trimmed := strings.TrimRight(s, ".,:;)]}")
@@ -129,8 +129,8 @@ func URL(u *url.URL) string {
 	return bare.String()
 }
 
-// Error returns err with a text that went through [String]. It unwraps to err,
-// so that [errors.Is] and [errors.As] see the cause; nil stays nil.
+// Error returns err with its text redacted by [String]. The result unwraps to err, so that
+// [errors.Is] and [errors.As] see the cause; nil stays nil.
 func Error(err error, secrets ...string) error {
 	if err == nil {
 		return nil
@@ -146,8 +146,8 @@ type redacted struct {
 func (r *redacted) Error() string { return r.text }
 func (r *redacted) Unwrap() error { return r.err }
 
-// maskURL removes what is private from an absolute URL, without parsing it:
-// those that cannot be parsed turn up in errors most of all.
+// maskURL removes credentials from an absolute URL without parsing it, because URLs that
+// cannot be parsed are the ones most often in errors.
 func maskURL(s string) string {
 	scheme, rest, _ := strings.Cut(s, "://")
 	rest, _, _ = strings.Cut(rest, "#")
@@ -206,8 +206,8 @@ func Escape(text string) string {
 	return out.String()
 }
 
-// clean removes terminal sequences, makes line breaks visible, and replaces
-// what cannot be printed.
+// clean removes terminal sequences, makes line breaks visible, and replaces unprintable
+// characters.
 func clean(text string) string {
 	text = escape.ReplaceAllString(Escape(text), "")
 	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' || r == '\u2028' || r == '\u2029' })
@@ -222,9 +222,9 @@ func clean(text string) string {
 	}, strings.Join(lines, "; "))
 }
 
-// Password returns an address without the password in it. For http and https a
-// user without a password is a token, and goes too. An address that is no URL loses
-// what [String] removes.
+// Password returns an address without its password. For http and https, a user without a
+// password is a token and removed too. An address that is not a URL is redacted by
+// [String].
 func Password(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -240,8 +240,7 @@ func Password(address string) string {
 	return address
 }
 
-// Query returns an address without what [String] removes if it has a query,
-// and otherwise as it was written.
+// Query returns an address redacted by [String] if it has a query, and otherwise unchanged.
 func Query(address string) string {
 	if strings.Contains(address, "?") {
 		return String(address)

@@ -60,7 +60,7 @@ func TestString(t *testing.T) {
 	}
 }
 
-// Canaries are planted in every form in which an SDK may print them.
+// TestStringMasksSecrets plants canaries in every form in which an SDK may print them.
 func TestStringMasksSecrets(t *testing.T) {
 	const canary = "c4n/ry+s3cr3t=\"ü"
 	pem := "line-number-one\nline-number-two\n"
@@ -106,7 +106,8 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// What tools print of a secret with marks in it: reports in XML, and what a shell traces.
+// TestSecretsWithMarks masks secrets with markup characters, in reports in XML and in
+// traces of a shell.
 func TestSecretsWithMarks(t *testing.T) {
 	const canary = `a<b>'c"&d`
 	for _, text := range []string{html.EscapeString(canary), `a&lt;b&gt;&apos;c&quot;&amp;d`, `+ login 'a<b>'\''c"&d'`} {
@@ -188,7 +189,7 @@ func TestStream(t *testing.T) {
 	} {
 		for n := 1; n < 20; n++ {
 			got := streamed(text, n, canary, "abcdef", "cdefgh", "pw", "yyyyy", "")
-			if strings.HasPrefix(want, "dTp") { // the digits around it depend on it as well
+			if strings.HasPrefix(want, "dTp") { // the digits around the secret depend on it as well
 				if strings.Contains(got, base64.StdEncoding.EncodeToString([]byte("u:" + canary))[4:14]) {
 					t.Errorf("%q in pieces of %d leaks in %q", text, n, got)
 				}
@@ -211,7 +212,8 @@ func TestStreamWithoutSecrets(t *testing.T) {
 	}
 }
 
-// What is held back stays small, also of a text that is one long beginning.
+// TestStreamHoldsLittle checks that little is held back, even if a text is one long
+// beginning of a secret.
 func TestStreamHoldsLittle(t *testing.T) {
 	s := redact.NewStream("aaaaaaaab")
 	var out int
@@ -223,12 +225,12 @@ func TestStreamHoldsLittle(t *testing.T) {
 	}
 }
 
-// TestBase64OverLines shows that a secret is masked in base64 that is wrapped,
-// as base64(1), openssl and mail wrap it, wherever its lines end.
+// TestBase64OverLines masks a secret in base64 that is wrapped as by base64(1), openssl and
+// mail, at any width.
 func TestBase64OverLines(t *testing.T) {
 	const canary = "c4n/ry+s3cr3t+that+is-long"
 	digits := base64.StdEncoding.EncodeToString([]byte("user:" + canary + " and more of it"))
-	secret := digits[8:40] // what canary alone decides
+	secret := digits[8:40] // digits that depend on canary alone
 	for width := 1; width < len(digits); width++ {
 		for _, end := range []string{"\n", "\r\n"} {
 			var lines strings.Builder

@@ -13,14 +13,14 @@ import (
 	"unicode"
 )
 
-// A form is how a secret may appear in a text.
+// A form is a way in which a secret may appear in a text.
 type form struct {
 	text  string
-	wraps bool // it may go on in the next line, as base64 does
+	wraps bool // it may continue on the next line, as base64 does
 }
 
-// formsOf returns the forms of all secrets, the longest first, so that none is
-// cut short by one that it contains.
+// formsOf returns the forms of all secrets, the longest first, so that a secret is not
+// masked in part by another one inside it.
 func formsOf(secrets []string) []form {
 	var all []form
 	for _, secret := range secrets {
@@ -32,8 +32,8 @@ func formsOf(secrets []string) []form {
 	return slices.CompactFunc(all, func(a, b form) bool { return a.text == b.text })
 }
 
-// prefix returns the length of the form at the beginning of text, 0 when it is
-// not there. With more the text ends within it.
+// prefix returns the length of the form at the beginning of text, or 0. more reports that
+// text ends within the form.
 func prefix[T string | []byte](f form, text T) (n int, more bool) {
 	if len(text) == 0 || text[0] != f.text[0] {
 		return 0, false
@@ -66,8 +66,8 @@ func lineBreak[T string | []byte](text T) int {
 	return n
 }
 
-// Secrets returns text without any form of the secrets, and otherwise as it is: for what
-// is kept or passed on whole, such as the body of an answer.
+// Secrets returns text with all forms of the secrets masked, and otherwise unchanged. It is
+// for content that is kept or passed on whole, such as the body of a response.
 func Secrets(text string, secrets ...string) string {
 	if len(secrets) == 0 {
 		return text
@@ -77,10 +77,10 @@ func Secrets(text string, secrets ...string) string {
 	return masked + string(s.End())
 }
 
-// shortest is the length in bytes from which on a form is masked within words.
+// shortest is the minimum length, in bytes, of a form that is masked within words.
 const shortest = 4
 
-// wordRune reports whether r touches what stands in a word.
+// wordRune reports whether a form next to r is part of a word.
 func wordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || r == '*' }
 
 var percent = regexp.MustCompile(`%[0-9A-F]{2}`)
@@ -126,8 +126,8 @@ func forms(secret string) []form {
 	return all
 }
 
-// within returns the base64 digits that secret alone decides when shift bytes
-// (modulo three) precede it and anything may follow.
+// within returns the base64 digits that depend on secret alone if shift bytes (modulo
+// three) precede it, whatever follows.
 func within(enc *base64.Encoding, secret string, shift int) string {
 	digits := enc.EncodeToString([]byte(strings.Repeat("\x00", shift) + secret))
 	from := (shift*8 + 5) / 6

@@ -2,22 +2,22 @@ package redact
 
 import "unicode/utf8"
 
-// A Stream masks secrets in a text that comes in pieces, as [Secrets] does in
-// one that is whole, however the pieces are cut. It holds back the end of what
-// it has seen while that may be the beginning of a secret: never more than the
-// longest form of one, with a line break after each of its bytes. Secrets that overlap become one mask. A nil Stream knows
-// no secrets and passes everything on.
+// A Stream masks secrets in a text that comes in pieces. The result is that of [Secrets]
+// for the whole text, however the pieces are cut. The stream holds back the end of the text
+// while it may be the beginning of a secret: at most the longest form of a secret, with a
+// line break after each byte. Secrets that overlap become one mask. A nil Stream has no
+// secrets and returns each piece unchanged.
 type Stream struct {
 	all   []form            // the longest first
-	by    map[uint16][]form // those that begin with two bytes
-	begin [1 << 10]uint64   // a bit for each of those two bytes
+	by    map[uint16][]form // by their first two bytes
+	begin [1 << 10]uint64   // a bit for each key of by
 	held  []byte
-	inner int    // bytes at the beginning of held that a mask already stands for
+	inner int    // bytes at the beginning of held that are masked already
 	last  []byte // at most four bytes before held
 	out   []byte
 }
 
-// NewStream returns a stream that masks secrets; nil when there are none.
+// NewStream returns a stream that masks secrets, or nil if there are none.
 func NewStream(secrets ...string) *Stream {
 	all := formsOf(secrets)
 	if len(all) == 0 {
@@ -46,11 +46,11 @@ func (s *Stream) index(f form, second byte) {
 	s.begin[key>>6] |= 1 << (key & 63)
 }
 
-// Next returns what can be said after piece. It is valid until the next call,
-// and may be a part of piece.
+// Next returns the masked text that is certain after piece. The result is valid until the
+// next call, and may share memory with piece.
 func (s *Stream) Next(piece []byte) []byte { return s.mask(piece, false) }
 
-// End returns what was held back: nothing follows.
+// End returns the text that was held back, once no further piece follows.
 func (s *Stream) End() []byte { return s.mask(nil, true) }
 
 func (s *Stream) mask(piece []byte, final bool) []byte {
@@ -63,8 +63,8 @@ func (s *Stream) mask(piece []byte, final bool) []byte {
 		text = s.held
 	}
 	s.out = s.out[:0]
-	at, masked := 0, s.inner // a mask stands for what is before masked
-	plain := masked          // from here on nothing was put out
+	at, masked := 0, s.inner // text before masked is covered by a mask
+	plain := masked          // text from here on is not in out yet
 	for ; at < len(text); at++ {
 		if at+1 < len(text) {
 			if key := uint16(text[at])<<8 | uint16(text[at+1]); s.begin[key>>6]&(1<<(key&63)) == 0 {
@@ -87,7 +87,7 @@ func (s *Stream) mask(piece []byte, final bool) []byte {
 	return s.put(text, at, masked, plain)
 }
 
-// put returns what is to be put out of text[:at], and holds back the rest.
+// put returns the output for text[:at], and holds back the rest.
 func (s *Stream) put(text []byte, at, masked, plain int) []byte {
 	if at > 0 {
 		s.last = append(s.last, text[max(0, at-utf8.UTFMax):at]...)
@@ -97,7 +97,7 @@ func (s *Stream) put(text []byte, at, masked, plain int) []byte {
 		}
 	}
 	out := text[min(plain, at):at]
-	if len(s.out) > 0 || len(s.held) > 0 { // held is about to be written to
+	if len(s.out) > 0 || len(s.held) > 0 { // the code below overwrites held
 		s.out = append(s.out, out...)
 		out = s.out
 	}
@@ -105,8 +105,8 @@ func (s *Stream) put(text []byte, at, masked, plain int) []byte {
 	return out
 }
 
-// match returns the length of the form that begins at text[at], 0 for none.
-// With more it needs to see more text to say so.
+// match returns the length of the form that begins at text[at], or 0. more reports that it
+// needs more text to decide.
 func (s *Stream) match(text []byte, at, masked int, final bool) (n int, more bool) {
 	rest, candidates := text[at:], s.all
 	if len(rest) > 1 {

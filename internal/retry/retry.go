@@ -1,5 +1,4 @@
-// Package retry reads what answers say about trying again: whether, and when;
-// and waits for it.
+// Package retry reads from responses whether and when to retry, and waits until then.
 package retry
 
 import (
@@ -9,8 +8,8 @@ import (
 	"time"
 )
 
-// After returns how long the header of an answer asks to wait, in whole
-// seconds (RFC 9110 section 10.2.3); given is false when it does not tell.
+// After returns how long the header of a response asks to wait, in whole seconds (RFC 9110
+// section 10.2.3); given is false if it does not ask.
 func After(header http.Header, now time.Time) (after time.Duration, given bool) {
 	value := header.Get("Retry-After")
 	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
@@ -23,13 +22,13 @@ func After(header http.Header, now time.Time) (after time.Duration, given bool) 
 	return max(at.Sub(now), 0).Round(time.Second), true
 }
 
-// Status reports whether another attempt may end otherwise than an answer with
-// this status: 429, and from 500 on except 501.
+// Status reports whether another attempt may succeed after a response with this status:
+// 429, and from 500 on except 501.
 func Status(code int) bool {
 	return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError && code != http.StatusNotImplemented
 }
 
-// Sleep waits for d, or until ctx ends: the error is its cause.
+// Sleep waits for d, or until ctx ends; the error is then the cause.
 func Sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -1,5 +1,6 @@
-// Package schematest compares what package source says of documents with what schemas say of them: it makes random
-// documents, compiles the schemas, and tells the errors that no schema can find from others.
+// Package schematest compares the errors of package source about documents with those of
+// the schemas: it makes random documents, compiles the schemas, and sorts out the errors
+// that no schema can find.
 package schematest
 
 import (
@@ -36,7 +37,7 @@ func Texts(t testing.TB) map[string][]byte {
 	return all
 }
 
-// Compile returns what [Texts] returns, compiled.
+// Compile returns the schemas of [Texts], compiled.
 func Compile(t testing.TB) map[string]*jsonschema.Schema {
 	t.Helper()
 	all := map[string]*jsonschema.Schema{}
@@ -57,16 +58,17 @@ func Compile(t testing.TB) map[string]*jsonschema.Schema {
 	return all
 }
 
-// Expressible returns those of the errors that wrong joins, about an object as JSON, that a schema can find as well.
+// Expressible returns the errors in wrong that a schema can find as well. wrong joins
+// errors about an object, and text is the object as JSON.
 func Expressible(kind string, text []byte, wrong error) []error {
 	return slices.DeleteFunc(document.Split(wrong), func(err error) bool { return goOnly(kind, text, err) })
 }
 
-// bounds are the ends of errors about values that their Go types cannot hold.
+// bounds are the endings of errors about values that their Go types cannot hold.
 var bounds = []string{"is too long: the limit is 292 years", "is no time: write it as 2006-01-02T15:04:05Z", "must be an integer of 64 bits"}
 
-// goOnly reports whether an error about an object comes of a fact that no schema can
-// say, or of the bounds of a Go type.
+// goOnly reports whether an error about an object comes from a fact that no schema can
+// express, or from the bounds of a Go type.
 func goOnly(kind string, text []byte, err error) bool {
 	if slices.ContainsFunc(bounds, func(end string) bool { return strings.HasSuffix(err.Error(), end) }) {
 		return true
@@ -75,7 +77,7 @@ func goOnly(kind string, text []byte, err error) bool {
 	if json.Unmarshal(text, obj) != nil {
 		return false
 	}
-	if c, ok := obj.(*source.PkgChart); ok { // as Decode reads what valuesFiles replaced
+	if c, ok := obj.(*source.PkgChart); ok { // Decode also reads the field that valuesFiles replaced
 		var old struct{ Spec struct{ ValuesFile string } }
 		json.Unmarshal(text, &old)
 		c.Spec.ValuesFiles = append([]string{old.Spec.ValuesFile}, c.Spec.ValuesFiles...)
@@ -99,7 +101,7 @@ func goOnly(kind string, text []byte, err error) bool {
 	})
 }
 
-// A pool is what random documents have for a field: mostly one of the good texts.
+// A pool has the texts that random documents use for a field: mostly a good one.
 type pool struct{ good, bad []string }
 
 func words(good, bad string) pool { return pool{strings.Fields(good), append(strings.Fields(bad), "")} }
@@ -172,7 +174,7 @@ func poolOf(path string) pool {
 	return pools[best]
 }
 
-// Random makes documents. A seed makes the same ones each time.
+// Random makes documents. A seed always makes the same ones.
 type Random struct{ *rand.Rand }
 
 func (r Random) one(texts []string) string { return texts[r.IntN(len(texts))] }
@@ -204,7 +206,7 @@ func (r Random) value(t reflect.Type, path string) any {
 		return r.structure(t, path)
 	case reflect.Slice:
 		items := make([]any, r.IntN(3))
-		if slices.Contains([]string{"spec.sources", "spec.artifacts", "spec.artifacts[].copy"}, path) && r.IntN(20) > 0 { // which have one
+		if slices.Contains([]string{"spec.sources", "spec.artifacts", "spec.artifacts[].copy"}, path) && r.IntN(20) > 0 { // these need at least one item
 			items = make([]any, 1+r.IntN(2))
 		}
 		for i := range items {

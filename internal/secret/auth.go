@@ -14,7 +14,7 @@ var (
 	keyHeaders  = []string{"headers"}
 )
 
-// An Auth is what an Authorization header is made of. The zero value is none.
+// An Auth holds the credentials of an Authorization header. The zero value is none.
 type Auth struct {
 	Username, Password string // basic
 	Bearer             string // bearer token; takes precedence
@@ -31,9 +31,8 @@ func (a Auth) Header() string {
 	return ""
 }
 
-// Basic returns the user name and password of a Secret, the zero Auth
-// when it has neither. A user name may come without password, but not the
-// other way round.
+// Basic returns the user name and password of a Secret, or the zero Auth if it has neither.
+// A user name may come without a password, but a password needs a user name.
 func (r Reader) Basic() (Auth, error) {
 	user, err := r.Text(keyUsername)
 	if err != nil {
@@ -56,7 +55,7 @@ func (r Reader) Basic() (Auth, error) {
 // both. The zero Auth means that it has neither.
 func (r Reader) Auth() (Auth, error) { return r.auth(keyBearer) }
 
-// auth is Auth with a token under the first of keys that has a value.
+// auth is Auth with the token under the first of tokens that has a value.
 func (r Reader) auth(tokens []string) (Auth, error) {
 	auth, err := r.Basic()
 	if err != nil {
@@ -74,13 +73,13 @@ func (r Reader) auth(tokens []string) (Auth, error) {
 	return auth, nil
 }
 
-// ownHeaders are those that belong to the transport or to the format of requests.
+// ownHeaders are the headers that belong to the transport or to the format of requests.
 var ownHeaders = []string{"Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect", "Host", "Keep-Alive",
 	"Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
-// Headers returns the headers of a Secret, one "Name: value" a line; empty lines
-// do not count. The caller's own headers, in canonical form, are not for Secrets to set, and
-// neither are those of the transport.
+// Headers returns the headers of a Secret, one "Name: value" per line; empty lines are
+// ignored. The Secret must not set the headers own of the caller, in canonical form, or
+// those of the transport.
 func (r Reader) Headers(own ...string) (http.Header, error) {
 	headers := http.Header{}
 	text, key := r.Value(keyHeaders)
@@ -102,9 +101,10 @@ func (r Reader) Headers(own ...string) (http.Header, error) {
 	return headers, nil
 }
 
-// Credentials returns what a Secret has for the header of requests: a bearer token, under the first of tokens
-// that has a value, or a user name and password, and under the key headers others. The bearer token or the user is
-// not among the headers yet. Own are headers that are not for the Secret to set.
+// Credentials returns the credentials of a Secret for requests: a bearer token, under the
+// first of tokens that has a value, or a user name and password, and the headers under the
+// key headers. The headers do not contain the bearer token or the user. own are headers
+// that the Secret must not set.
 func (r Reader) Credentials(tokens []string, own ...string) (http.Header, Auth, error) {
 	auth, err := r.auth(tokens)
 	if err != nil {
@@ -117,7 +117,7 @@ func (r Reader) Credentials(tokens []string, own ...string) (http.Header, Auth, 
 	return headers, auth, err
 }
 
-// parseHeader splits a line. A problem repeats nothing of it.
+// parseHeader splits a line. problem repeats nothing of the line.
 func parseHeader(line string) (name, value, problem string) {
 	name, value, found := strings.Cut(line, ":")
 	value = strings.TrimSpace(value)

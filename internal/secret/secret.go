@@ -1,6 +1,6 @@
-// Package secret reads what Secrets hold in the forms that clients of several
-// protocols share: text for headers, user names and passwords, bearer tokens,
-// CAs and client certificates.
+// Package secret reads values of Secrets in the forms that clients of several protocols
+// share: text for headers, user names and passwords, bearer tokens, CAs and client
+// certificates.
 //
 // A key that is present with an empty value counts as absent. A Secret that
 // cannot be used gives an [*Error], which names the Secret, the key and what is
@@ -30,7 +30,8 @@ type Reader struct {
 	Data map[string][]byte
 }
 
-// Get returns the reader of a Secret that a function hands out; nil hands out none.
+// Get returns a reader of the Secret that the function secrets returns. If secrets is nil,
+// there are no Secrets, which is an error.
 func Get(ctx context.Context, secrets func(ctx context.Context, namespace, name string) (map[string][]byte, error), namespace, name string) (Reader, error) {
 	r := Reader{Name: namespace + "/" + name}
 	if secrets == nil {
@@ -54,7 +55,7 @@ func (r Reader) Value(keys []string) (value []byte, key string) {
 	return nil, keys[0]
 }
 
-// Problem returns an [*Error].
+// Problem returns an [*Error] about a key.
 func (r Reader) Problem(key, format string, args ...any) error {
 	return &Error{r.Name, key, fmt.Sprintf(format, args...)}
 }
@@ -73,8 +74,8 @@ func (r Reader) Text(keys []string) (string, error) {
 	}
 }
 
-// Unreadable returns err, the reason why what is called subject, such as secret
-// default/login, cannot be read, with subject in front unless err begins with it.
+// Unreadable returns err with subject in front, unless err begins with subject. subject is
+// what cannot be read, such as secret default/login.
 func Unreadable(subject string, err error) error {
 	if rest, found := strings.CutPrefix(err.Error(), subject); found && (strings.HasPrefix(rest, " ") || strings.HasPrefix(rest, ":")) {
 		return err

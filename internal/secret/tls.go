@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// TLS returns the TLS settings of a Secret, nil when it has none: the CAs to add to
-// the system's, and the client certificate. Of each list of keys the first that
-// has a value counts.
+// TLS returns the TLS settings of a Secret, nil if it has none: the CAs to add to the
+// system's, and the client certificate. In each list of keys, the first key with a value
+// counts.
 func (r Reader) TLS(caKeys, certKeys, keyKeys []string) (*tls.Config, error) {
 	pool, err := r.pool(caKeys)
 	if err != nil {
@@ -27,8 +27,8 @@ func (r Reader) TLS(caKeys, certKeys, keyKeys []string) (*tls.Config, error) {
 	return c, nil
 }
 
-// pool returns the system's CAs and those of r, nil when r has none.
-// Like the system's own bundles, one in r may hold certificates that cannot be parsed.
+// pool returns the system's CAs and those of r, nil if r has none. Like the system's own
+// bundles, that of r may contain certificates that cannot be parsed.
 func (r Reader) pool(keys []string) (*x509.CertPool, error) {
 	ca, key := r.Value(keys)
 	if ca == nil {
@@ -49,7 +49,7 @@ func (r Reader) pool(keys []string) (*x509.CertPool, error) {
 	return nil, r.Problem(key, "holds no certificate that can be parsed: %v", err)
 }
 
-// pair returns the client certificate of r, nil when it has none.
+// pair returns the client certificate of r, nil if it has none.
 func (r Reader) pair(certKeys, keyKeys []string) (*tls.Certificate, error) {
 	cert, certKey := r.Value(certKeys)
 	key, keyKey := r.Value(keyKeys)

@@ -31,8 +31,8 @@ func fixture(t testing.TB, name string) []byte {
 	return b
 }
 
-// commit returns what is signed of a commit, and the signature: the header
-// gpgsig, whose lines after the first begin with a space.
+// commit returns the signed content of a commit, and the signature: the header gpgsig,
+// whose lines after the first begin with a space.
 func commit(t testing.TB, name string) (payload, sig []byte) {
 	t.Helper()
 	inside := false
@@ -50,7 +50,7 @@ func commit(t testing.TB, name string) (payload, sig []byte) {
 	return payload, sig
 }
 
-// content returns what an armored key holds.
+// content returns the content of an armored key.
 func content(t testing.TB, armored []byte) []byte {
 	t.Helper()
 	block, err := armor.Decode(bytes.NewReader(armored))
@@ -60,7 +60,7 @@ func content(t testing.TB, armored []byte) []byte {
 	return b
 }
 
-// without returns a key without its revocations, as it was before.
+// without returns a key without its revocations.
 func without(t testing.TB, key []byte) []byte {
 	t.Helper()
 	list, err := openpgp.ReadArmoredKeyRing(bytes.NewReader(key))
@@ -71,7 +71,7 @@ func without(t testing.TB, key []byte) []byte {
 	return b.Bytes()
 }
 
-// TestKeys reads entries and has commits verified by what they hold.
+// TestKeys reads entries and verifies commits with their keys.
 func TestKeys(t *testing.T) {
 	ed, rsa, subkey := fixture(t, "keys/pgp-ed25519.asc"), fixture(t, "keys/pgp-rsa3072.asc"), fixture(t, "keys/pgp-subkey.asc")
 	sshEd, sshRSA := fixture(t, "keys/ssh-ed25519.sshpub"), fixture(t, "keys/ssh-rsa.sshpub")
@@ -130,7 +130,8 @@ func rearmor(t testing.TB, keys ...[]byte) []byte {
 
 const canary = "cAnArY"
 
-// TestKeysRefused has entries that cannot be used. None of what they hold shows.
+// TestKeysRefused reads entries that cannot be used. The errors show nothing of their
+// content.
 func TestKeysRefused(t *testing.T) {
 	good, ssh1 := fixture(t, "keys/pgp-ed25519.asc"), fixture(t, "keys/ssh-ed25519.sshpub")
 	var many bytes.Buffer
@@ -208,7 +209,7 @@ func sshSigner(t testing.TB) ssh.Signer {
 	return signer
 }
 
-// entity returns a fresh OpenPGP key.
+// entity returns a new OpenPGP key.
 func entity(t testing.TB) *openpgp.Entity {
 	t.Helper()
 	e, err := openpgp.NewEntity("a", "", "a@example.com", &packet.Config{Algorithm: packet.PubKeyAlgoEdDSA, Time: func() time.Time { return now.AddDate(-1, 0, 0) }})
@@ -230,7 +231,7 @@ func version3(t testing.TB) []byte {
 	return append([]byte{0xc0 | 6, byte(len(body))}, body...)
 }
 
-// oldRevocation returns a key with a revocation of version 3 behind it.
+// oldRevocation returns a key with a revocation of version 3 after it.
 func oldRevocation(t testing.TB) []byte {
 	t.Helper()
 	key := content(t, fixture(t, "keys/pgp-ed25519.asc"))

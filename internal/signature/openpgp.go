@@ -32,13 +32,14 @@ const dateTime = "2006-01-02 15:04:05 MST"
 
 var errSurrounded = errors.New("want one text that is signed in the clear (OpenPGP cleartext signature), and nothing around it")
 
-// VerifyText checks a text that is signed in the clear (RFC 9580 section 7), as
-// [Keys.Verify] does. It returns the signed text, with lines that end in LF alone.
-// Nothing else in message can be relied on.
+// VerifyText checks a text with a cleartext signature (RFC 9580 section 7), as
+// [Keys.Verify] does. It returns the signed text, with LF line endings. Nothing else in
+// message can be trusted.
 func (k *Keys) VerifyText(message []byte, now time.Time) (text []byte, signer string, err error) {
 	message = bytes.ReplaceAll(bytes.TrimSpace(message), []byte("\r\n"), []byte("\n"))
 	begin := []byte("-----BEGIN PGP SIGNED MESSAGE-----")
-	// A line of the text that begins with a dash is written behind another dash, so that none looks like this.
+	// In the text, a line that begins with a dash has another dash before it, so no line
+	// looks like this.
 	at := bytes.Index(message, []byte("\n-----BEGIN PGP SIGNATURE-----"))
 	if !bytes.HasPrefix(message, begin) || bytes.Count(message, begin) != 1 || at < 0 {
 		return nil, "", errSurrounded
@@ -60,7 +61,7 @@ func (k *Keys) verifyBinary(payload, signature []byte, now time.Time) (string, e
 	return k.verifyOpenPGP(payload, signature, packet.SigTypeBinary, now)
 }
 
-// verifyOpenPGP checks an armored and detached signature of the type over.
+// verifyOpenPGP checks an armored and detached signature whose type must be over.
 func (k *Keys) verifyOpenPGP(payload, signature []byte, over packet.SignatureType, now time.Time) (string, error) {
 	sig, err := readSignature(signature)
 	if err != nil {
@@ -119,7 +120,7 @@ func readSignature(signature []byte) (*packet.Signature, error) {
 	}
 }
 
-// checkSignature checks what a signature tells of itself, and that it is of the type over.
+// checkSignature checks the metadata of a signature, and that its type is over.
 func checkSignature(sig *packet.Signature, over packet.SignatureType, now time.Time) error {
 	switch {
 	case sig.Version != 4 && sig.Version != 6:
@@ -160,8 +161,8 @@ func verifyBy(e *pgp.Entity, sig *packet.Signature, payload []byte, now time.Tim
 	return nil
 }
 
-// signingKey returns the key of e that has the ID, if it may sign data, could
-// do so at the time made and may be relied on now.
+// signingKey returns the key of e that has the ID, if the key may sign data, existed at the
+// time made, and can be relied on now.
 func signingKey(e *pgp.Entity, id uint64, made, now time.Time) (*packet.PublicKey, error) {
 	key := e.PrimaryKey
 	self, err := e.VerifyPrimaryKey(now, nil)
@@ -192,8 +193,8 @@ func signingKey(e *pgp.Entity, id uint64, made, now time.Time) (*packet.PublicKe
 	return key, checkKey(key)
 }
 
-// lifeError says in our words why a key cannot be relied on now, if go-crypto
-// returned err for it or it carries revocations.
+// lifeError returns why a key cannot be relied on now, if go-crypto returned err for it or
+// it has revocations.
 func lifeError(what string, key *packet.PublicKey, err error, revocations []*packet.VerifiableSignature) error {
 	switch {
 	case errors.Is(err, pgperrors.ErrKeyRevoked), err == nil && len(revocations) > 0:
@@ -206,7 +207,7 @@ func lifeError(what string, key *packet.PublicKey, err error, revocations []*pac
 	return nil
 }
 
-// checkKey returns why a key is too weak or not supported, nil when it is neither.
+// checkKey returns why a key is too weak or not supported, nil if it is neither.
 func checkKey(key *packet.PublicKey) error {
 	switch algorithm := key.PubKeyAlgo; {
 	case algorithm == packet.PubKeyAlgoDSA:

@@ -17,8 +17,8 @@ var (
 	endKeys   = []byte("-----END PGP PUBLIC KEY BLOCK-----")
 )
 
-// addOpenPGP adds the keys in the armored blocks in data, or else in data itself
-// as a key ring. The error continues the name of what data is from.
+// addOpenPGP adds the keys in the armored blocks of data or, if there are none, in data as
+// a key ring. The error reads as the continuation of the name of data.
 func (k *Keys) addOpenPGP(data []byte) error {
 	blocks, err := dearmor(data)
 	if err != nil {
@@ -49,8 +49,8 @@ func (k *Keys) addOpenPGP(data []byte) error {
 
 func notKey(err error) error { return fmt.Errorf("is not an OpenPGP public key: %w", err) }
 
-// dearmor returns the content of each armored block in data, or data itself when
-// there is no armored block.
+// dearmor returns the content of each armored block in data, or data itself if it has no
+// armored block.
 func dearmor(data []byte) (blocks [][]byte, err error) {
 	rest := data
 	for n := 1; ; n++ {
@@ -79,8 +79,8 @@ func dearmor(data []byte) (blocks [][]byte, err error) {
 	return blocks, nil
 }
 
-// checkPackets returns an error for packets that [pgp.ReadKeyRing] would pass
-// over: malformed ones, and revocations in a format that is not supported.
+// checkPackets returns an error for packets that [pgp.ReadKeyRing] would skip: malformed
+// ones, and revocations in a format that is not supported.
 func checkPackets(block []byte) error {
 	packets := packet.NewOpaqueReader(bytes.NewReader(block))
 	for {
@@ -100,7 +100,7 @@ func checkPackets(block []byte) error {
 // revokes reports whether p is a signature that revokes a key or a subkey.
 func revokes(p *packet.OpaquePacket) bool {
 	const signature = 2
-	at := 1 // behind the version
+	at := 1 // after the version
 	if len(p.Contents) > 0 && p.Contents[0] < 4 {
 		at = 2 // and a length
 	}
@@ -111,7 +111,7 @@ func revokes(p *packet.OpaquePacket) bool {
 	return kind == packet.SigTypeKeyRevocation || kind == packet.SigTypeSubkeyRevocation
 }
 
-// noEOF makes the end of the data within something an error that says so.
+// noEOF replaces io.EOF by io.ErrUnexpectedEOF, for data that ends within something.
 func noEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

@@ -1,6 +1,5 @@
-// Package signature verifies signatures of people against public keys that a
-// Secret trusts: those of Git commits and tags, and texts that OpenPGP signs in
-// the clear.
+// Package signature verifies the signatures of people with public keys that a Secret
+// trusts: those of Git commits and tags, and OpenPGP cleartext signatures.
 //
 // # Keys
 //
@@ -10,36 +9,35 @@
 //	anything else  OpenPGP public keys, usually *.asc: any number of armored
 //	               blocks, or one binary key ring
 //
-// [ParseOpenPGP] takes each entry for OpenPGP keys. A line of SSH with options
-// before the key, or with a certificate, is refused: a restriction that is not
-// understood must not be passed over. Several copies of one OpenPGP key are
-// merged, as in a key ring: a revocation in one counts for all.
+// [ParseOpenPGP] reads every entry as OpenPGP keys. A line of SSH with options before the
+// key, or with a certificate, is rejected: a restriction that is not understood must not be
+// ignored. Copies of one OpenPGP key are merged, as in a key ring: a revocation in one
+// counts for all.
 //
 // # What is accepted
 //
 //	OpenPGP  one signature of version 4 or 6 by a key that may sign data
 //	SSH      an SSHSIG of version 1 for the namespace git, by a listed key
 //
-// Refused are X.509 signatures (S/MIME, "SIGNED MESSAGE"); hashes weaker than
-// SHA-256, and SHA-224; RSA keys of fewer than 2048 bits, DSA, and every
-// algorithm that the tables of this package lack. Text around a signature, which
-// the signature would not cover, is refused as well.
+// The package rejects X.509 signatures (S/MIME, "SIGNED MESSAGE"); hashes weaker than
+// SHA-256, and SHA-224; RSA keys of fewer than 2048 bits, DSA, and every algorithm that its
+// tables lack. It also rejects text around a signature, which the signature would not
+// cover.
 //
 // # Time
 //
-// An OpenPGP key is judged as its owner describes it now: by its newest
-// self-signatures, and at the time that the caller gives. The key must be neither
-// expired nor revoked then; a key that carries a revocation is revoked, whatever
-// the reason, the date and the issuer of the revocation. The signature must have
-// been made within the life of the key and not after the given time, and must not
-// be expired itself. So a key that is renewed renews what it signed, and a key that
-// expires ends it. A subkey and its primary key must both pass. Self-signatures
-// may use SHA-1, as those of many older keys do: they come from the person who
-// chose the keys. SSH keys and signatures carry no times.
+// An OpenPGP key is judged by its newest self-signatures, at the time that the caller
+// gives. At that time the key must be neither expired nor revoked; a key that has a
+// revocation is revoked, whatever the reason, the date and the issuer of the revocation.
+// The signature must have been made within the lifetime of the key and not after the given
+// time, and must not have expired itself. So the signatures of a key become valid again
+// when the key is renewed, and invalid when it expires. A subkey and its primary key must
+// both pass. Self-signatures may use SHA-1, as those of many older keys do: they come from
+// the person who chose the keys. SSH keys and signatures carry no times.
 //
 // # Limits
 //
-// 4 MiB of keys, 1000 keys, 64 KiB a signature of a commit or tag.
+// There may be 4 MiB of keys and 1000 keys; a signature of a commit or tag may have 64 KiB.
 package signature
 
 import (
@@ -63,7 +61,7 @@ const (
 	minRSA       = 2048 // bits
 )
 
-// Keys are the public keys that are trusted. They are not safe for concurrent use.
+// Keys are trusted public keys. They are not safe for concurrent use.
 type Keys struct {
 	pgp pgp.EntityList
 	ssh []ssh.PublicKey
@@ -78,7 +76,8 @@ func Parse(entries map[string][]byte) (*Keys, error) {
 // ParseOpenPGP is [Parse] of entries that all hold OpenPGP keys.
 func ParseOpenPGP(entries map[string][]byte) (*Keys, error) { return parse(entries, "", "OpenPGP") }
 
-// parse takes the entries whose names end in sshSuffix, if it is set, for SSH keys.
+// parse reads the entries whose names end in sshSuffix, if it is set, as SSH keys, and all
+// others as OpenPGP keys.
 func parse(entries map[string][]byte, sshSuffix, want string) (*Keys, error) {
 	k, size := new(Keys), 0
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
@@ -118,7 +117,7 @@ var (
 // ErrUnsigned says that there is no signature to verify.
 var ErrUnsigned = errors.New("it carries no signature")
 
-// formats are the signatures that Git knows, by the line each begins with.
+// formats are the kinds of signatures that Git supports, by their first line.
 var formats = []struct {
 	begin  string
 	verify func(k *Keys, payload, signature []byte, now time.Time) (signer string, err error)
@@ -156,7 +155,7 @@ func refuseX509(*Keys, []byte, []byte, time.Time) (string, error) {
 	return "", errors.New("X.509 signatures (S/MIME) are not supported: sign with OpenPGP or SSH (git config gpg.format)")
 }
 
-// checkRSA returns why an RSA key of so many bits is too weak, nil when it is not.
+// checkRSA returns why an RSA key of so many bits is too weak, nil if it is not.
 func checkRSA(bits int) error {
 	if bits < minRSA {
 		return fmt.Errorf("the key is too weak: RSA of %d bits, less than %d", bits, minRSA)

@@ -15,7 +15,8 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// sshAlgorithms are the formats of the signatures that an SSH key of a type may make.
+// sshAlgorithms maps the types of SSH keys to the formats of the signatures that they may
+// make.
 var sshAlgorithms = map[string][]string{
 	"ssh-ed25519":                        {"ssh-ed25519"},
 	"ecdsa-sha2-nistp256":                {"ecdsa-sha2-nistp256"},
@@ -55,10 +56,10 @@ func (k *Keys) addSSH(data []byte) error {
 // magic begins an SSHSIG and what it signs (OpenSSH, PROTOCOL.sshsig).
 const magic = "SSHSIG"
 
-// namespace is the one that git signs in.
+// namespace is the namespace of git's signatures.
 const namespace = "git"
 
-// An envelope is an SSHSIG behind its magic.
+// An envelope is the part of an SSHSIG after its magic.
 type envelope struct {
 	Version   uint32
 	PublicKey []byte
@@ -68,7 +69,7 @@ type envelope struct {
 	Signature []byte
 }
 
-// sshHashes compute what an SSHSIG signs of its message, by their names there.
+// sshHashes are the hash functions of an SSHSIG, by name.
 var sshHashes = map[string]func([]byte) []byte{
 	"sha256": func(b []byte) []byte { h := sha256.Sum256(b); return h[:] },
 	"sha512": func(b []byte) []byte { h := sha512.Sum512(b); return h[:] },
@@ -95,7 +96,7 @@ func (k *Keys) verifySSH(payload, signature []byte, _ time.Time) (string, error)
 	return signer, nil
 }
 
-// readSSH takes a signature apart.
+// readSSH parses a signature.
 func readSSH(signature []byte) (env envelope, key ssh.PublicKey, sig *ssh.Signature, err error) {
 	block, rest := pem.Decode(signature)
 	if block == nil || block.Type != "SSH SIGNATURE" || len(block.Headers) > 0 || len(bytes.TrimSpace(rest)) > 0 || bytes.Count(signature, []byte("-----BEGIN ")) != 1 {
@@ -112,7 +113,7 @@ func readSSH(signature []byte) (env envelope, key ssh.PublicKey, sig *ssh.Signat
 		return env, nil, nil, fmt.Errorf("version %d is not supported", env.Version)
 	}
 	if key, err = ssh.ParsePublicKey(env.PublicKey); err != nil {
-		return env, nil, nil, fmt.Errorf("its key: %.80q", err.Error()) // which may quote all of the key
+		return env, nil, nil, fmt.Errorf("its key: %.80q", err.Error()) // the error may quote the whole key
 	}
 	sig = new(ssh.Signature)
 	if err = ssh.Unmarshal(env.Signature, sig); err != nil {
@@ -124,7 +125,7 @@ func readSSH(signature []byte) (env envelope, key ssh.PublicKey, sig *ssh.Signat
 	return env, key, sig, nil
 }
 
-// touched is the flag of a security key that somebody touched it.
+// touched is the flag of a security key that a person touched it.
 const touched = 1
 
 func isSecurityKey(key ssh.PublicKey) bool { return strings.HasPrefix(key.Type(), "sk-") }
@@ -137,7 +138,7 @@ func restOf(key ssh.PublicKey) int {
 	return 0
 }
 
-// checkSSH checks everything about a signature but whether it belongs to the payload.
+// checkSSH checks everything about a signature except whether it belongs to the payload.
 func (k *Keys) checkSSH(env envelope, key ssh.PublicKey, sig *ssh.Signature) error {
 	formats, known := sshAlgorithms[key.Type()]
 	switch {

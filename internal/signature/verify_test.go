@@ -42,8 +42,8 @@ func refused(t *testing.T, name string, keys *signature.Keys, payload, sig []byt
 	}
 }
 
-// TestTime judges one signature at several times: it was made at the epoch of
-// the fixtures and half a year later, by keys that live from then on.
+// TestTime verifies signatures at several times. The keys are valid from the epoch of the
+// fixtures on; the signatures were made half a year later.
 func TestTime(t *testing.T) {
 	at := func(s string) time.Time {
 		when, err := time.Parse(time.DateOnly, s)
@@ -57,14 +57,14 @@ func TestTime(t *testing.T) {
 		{"pgp-expired", "2025-01-02", "the key [0-9A-F]{16} is expired"},
 		{"pgp-expired-subkey", "2024-12-30", ""},
 		{"pgp-expired-subkey", "2025-01-02", "the subkey [0-9A-F]{16} is expired"},
-		{"pgp-renewed", "2024-07-02", "no valid self signature"}, // the one that renewed it is of August
+		{"pgp-renewed", "2024-07-02", "no valid self signature"}, // the self-signature that renewed it is from August
 		{"pgp-renewed", "2024-08-02", ""},
 		{"pgp-renewed", "2030-01-01", ""},
 		{"pgp-expired-signature", "2024-07-01", ""},
 		{"pgp-expired-signature", "2024-07-03", "it expired at 2024-07-02 00:00:00 UTC"},
 		{"pgp-future", "2099-01-02", ""},
 		{"pgp-revoked", "2024-01-02", "is revoked"},
-		{"pgp-revoked-subkey", "2024-07-02", "is revoked"}, // although only as no longer used
+		{"pgp-revoked-subkey", "2024-07-02", "is revoked"}, // although the revocation only says that it is no longer used
 		{"pgp-ed25519", "2090-01-01", ""},
 		{"ssh-ed25519", "1990-01-01", ""},
 	} {
@@ -145,7 +145,7 @@ func TestHostilePGP(t *testing.T) {
 	}
 }
 
-// TestCriticalNotation has a signature that says it must be understood.
+// TestCriticalNotation rejects a signature with a notation that must be understood.
 func TestCriticalNotation(t *testing.T) {
 	e := entity(t)
 	made := now.AddDate(0, -1, 0)
@@ -168,7 +168,7 @@ func TestCriticalNotation(t *testing.T) {
 	refused(t, "critical notation", keys, []byte("a"), armored.Bytes(), now, `it depends on the notation "for@example.com"`)
 }
 
-// An sshsig is what goes into an SSH signature; its zero value is a good one.
+// An sshsig holds the parts of an SSH signature; its zero value is a valid one.
 type sshsig struct {
 	signer                ssh.Signer
 	magic, namespace      string
@@ -290,7 +290,7 @@ func TestHostileSSH(t *testing.T) {
 	refused(t, "no touch", keys, payload, touch.armored(t, payload), now, "without a touch of the security key")
 }
 
-// TestRealNamespace has a signature that ssh-keygen made for another purpose.
+// TestRealNamespace rejects a signature that ssh-keygen made for another purpose.
 func TestRealNamespace(t *testing.T) {
 	payload, sig := commit(t, "ssh-namespace")
 	refused(t, "namespace", parse(t, "ssh-namespace.sshpub"), payload, sig, now, `namespace "file", not for git`)

@@ -34,7 +34,7 @@ var (
 	ownerForm  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$`)
 )
 
-// IsApp reports whether a Secret is one for provider github.
+// IsApp reports whether a Secret is for provider github.
 func IsApp(s source.Secret) bool { return len(s.Data[keyAppID]) > 0 || len(s.Data[keyAppKey]) > 0 }
 
 // GitHubApp returns the app of a Secret. Its private key is RSA with at least
@@ -75,8 +75,8 @@ func GitHubApp(name string, s source.Secret) (App, error) {
 	return app, err
 }
 
-// Bounds of the key of an app: a longer one would take minutes to sign with, and
-// with a shorter one crypto/rsa does not sign.
+// Limits of the key of an app: a longer key would take minutes to sign with, and crypto/rsa
+// does not sign with a shorter one.
 const (
 	maxKey  = 16 << 10 // bytes of text, enough for 16384 bits
 	minBits = 1024

@@ -22,30 +22,30 @@ const (
 	keySAS         = "sasKey"
 )
 
-// An Azure is how a Secret lets its owner read a container: by the first of
-// these that it has.
+// An Azure holds the credentials of a Secret for a container. The first of the four
+// credentials that the Secret has is set.
 type Azure struct {
 	Application *Application
 	Managed     string // client id of a managed identity
 	Account     string // key of the storage account, base64
 	SAS         string // query of a shared access signature, without the question mark
 
-	Authority *url.URL // that issues tokens, nil for the one of the public cloud
+	Authority *url.URL // issuer of tokens, nil for that of the public cloud
 
 	name string
 }
 
-// An Application proves that it is one with a secret or a certificate.
+// An Application authenticates with a secret or a certificate.
 type Application struct {
 	Tenant, Client string
 	Secret         string
-	Certificate    []byte // and its key, PEM or PKCS #12; nil when there is a Secret
+	Certificate    []byte // and its key, PEM or PKCS #12; nil if there is a Secret
 	Password       string // of Certificate
-	Chain          bool   // show the whole chain of Certificate
+	Chain          bool   // send the whole chain of Certificate
 }
 
-// AzureKeys returns what a Secret for provider azure holds. Keys that do
-// nothing without others are refused when those are absent.
+// AzureKeys returns the credentials of a Secret for provider azure. A key that has no
+// effect without others is an error if those are missing.
 func AzureKeys(name string, s source.Secret) (Azure, error) {
 	z, r := Azure{name: name}, read(name, s)
 	v := map[string]string{}
@@ -82,8 +82,8 @@ func AzureKeys(name string, s source.Secret) (Azure, error) {
 	return z, err
 }
 
-// needs says which keys of a Secret for Azure do nothing without others: without
-// all of those in the first list, and without one of those in the second.
+// azureNeeds lists the keys of a Secret for Azure that have no effect without others:
+// without all keys in all, and one of those in any.
 var azureNeeds = []struct {
 	key      string
 	all, any []string
@@ -122,8 +122,8 @@ func (r reader) base64(key, text string) error {
 	return nil
 }
 
-// signature checks that text is the query of a shared access signature. An
-// error of the parser would print it.
+// signature checks that text is the query of a shared access signature. It does not return
+// the error of the parser, which would contain the text.
 func (r reader) signature(text string) error {
 	q, err := url.ParseQuery(strings.TrimPrefix(text, "?"))
 	switch {
@@ -143,7 +143,8 @@ func (r reader) authority(text string) (*url.URL, error) {
 	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.TrimRight(u.Path, "/") + "/"}, nil
 }
 
-// BadCertificate is the error that the certificate of an application cannot be used; why holds no value of the Secret.
+// BadCertificate returns an error that the certificate of an application cannot be used.
+// why must contain no value of the Secret.
 func (z Azure) BadCertificate(why string) error {
 	return &SecretError{Secret: z.name, Key: keyClientCert, Problem: "cannot be used: " + why}
 }

@@ -19,22 +19,22 @@ import (
 	"github.com/headgate-io/headgate/internal/zone"
 )
 
-// A bound round tripper shows its credentials to one origin only.
+// bound is a round tripper that sends its credentials to one origin only.
 type bound struct {
 	way    Config
 	origin string
 	header string          // value of Authorization, "" for none
-	own    bool            // the origin is shown a client certificate
-	shared *http.Transport // for the origin, with connections of others too; nil: there are none
+	own    bool            // the origin receives a client certificate
+	shared *http.Transport // for the origin, with shared connections; nil for none
 
 	mu     sync.Mutex
 	opened map[route]*http.Transport
 }
 
-// A route is how connections are made. One that was allowed on one route is used on no other.
+// A route is how connections are made. A connection of one route is never used for another.
 type route struct {
 	own  bool // with the client certificate
-	from Zone // the widest of those that redirected
+	from Zone // the widest zone of the servers that redirected
 }
 
 func newBound(c Config) *bound {
@@ -52,15 +52,15 @@ func newBound(c Config) *bound {
 	}
 	b.way = c
 	b.own = c.Origin != nil && c.TLS != nil && len(c.TLS.Certificates) > 0
-	// Where another server named Origin, connections are not those of others: that
-	// they were allowed to connect says nothing.
+	// If another server named Origin, its connections are not shared: that others were
+	// allowed to open them says nothing about this client.
 	if c.Reuse != nil && c.Origin != nil && c.Guard.from == nil {
 		b.shared = c.shared(b.own)
 	}
 	return b
 }
 
-// to returns what sends req, which is at s, and req as it is to be sent.
+// to returns the transport that sends req, whose step is s, and the request to send.
 func (b *bound) to(req *http.Request, s *step, mine bool) (*http.Transport, *http.Request) {
 	if mine && b.header != "" {
 		req = req.Clone(req.Context())
@@ -123,8 +123,8 @@ func (b *bound) mine(req *http.Request) bool {
 	}
 }
 
-// CloseIdleConnections is called by [http.Client.CloseIdleConnections]. What
-// others use as well stays open.
+// CloseIdleConnections is called by [http.Client.CloseIdleConnections]. Shared connections
+// stay open.
 func (b *bound) CloseIdleConnections() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -136,28 +136,27 @@ func (b *bound) CloseIdleConnections() {
 // SameOrigin reports whether a and b have the same scheme, host and port.
 func SameOrigin(a, b *url.URL) bool { return origin.Of(a) == origin.Of(b) }
 
-// Dial and LookupNetIP are the network. Tests put another in their place, before
-// they use anything of this package.
+// Dial and LookupNetIP are the network. Tests replace them before they use this package.
 var (
 	Dial        = (*net.Dialer).DialContext
 	LookupNetIP = net.DefaultResolver.LookupNetIP
 )
 
-// A step is how one request is made. It goes with the context of the request, to
-// who dials and from there, by the answer, to the requests that redirects lead to.
+// A step describes how one request is sent. It is in the context of the request: the dialer
+// finds it there, and so do, by way of the response, the requests that redirects lead to.
 type step struct {
 	way   *Config
-	host  string                 // that is asked
+	host  string                 // of the request
 	sent  sender                 // that redirected to it
-	proxy *url.URL               // that is asked in its place, nil for none
-	found atomic.Int64           // the zone of who answered
+	proxy *url.URL               // proxy that the request is sent to, nil for none
+	found atomic.Int64           // the zone of the server that answered
 	asked atomic.Pointer[string] // why a server that asked for a client certificate may have ended the connection
 }
 
 // A sender redirected a request. Its host is "" for none.
 type sender struct {
 	host string
-	zone Zone // the widest of all that redirected, which is as far as they lead
+	zone Zone // the widest of all that redirected; redirects lead no further
 }
 
 type stepKey struct{}
@@ -167,8 +166,8 @@ func stepOf(ctx context.Context) *step {
 	return s
 }
 
-// step begins to make a request: it chooses the proxy, and judges the host for
-// it, since the proxy looks up its address itself.
+// step begins a request: it chooses the proxy and, if there is one, judges the host by its
+// name, since the proxy looks up the address itself.
 func (c *Config) step(req *http.Request) (*step, *http.Request, error) {
 	s := &step{way: c, host: req.URL.Hostname(), sent: sender{zone: Link}}
 	for r := req; r.Response != nil && r.Response.Request != nil; r = r.Response.Request {
@@ -197,7 +196,7 @@ func (c *Config) step(req *http.Request) (*step, *http.Request, error) {
 	ip, _ := zone.Literal(s.host)
 	own := s.sent.host == s.host || c.Guard != nil && c.Guard.Is(s.host)
 	if !own && strings.ContainsFunc(s.host, func(r rune) bool { return r > unicode.MaxASCII }) {
-		at = Link // the proxy is sent a name in ASCII, which may be any
+		at = Link // the proxy gets an ASCII form of the name, which may be any
 	}
 	if err := s.judge(ctx, at, ip); err != nil {
 		return nil, nil, err
@@ -206,7 +205,7 @@ func (c *Config) step(req *http.Request) (*step, *http.Request, error) {
 	return s, req.WithContext(ctx), nil
 }
 
-// answers notes where the answer comes from.
+// answers records the zone of the server that answered.
 func (s *step) answers(from Zone) {
 	s.found.Store(int64(from))
 	if f := s.way.Guard; f != nil && f.Is(s.host) {
@@ -214,7 +213,7 @@ func (s *step) answers(from Zone) {
 	}
 }
 
-// Proxied reports whether a proxy is asked in place of the server at u.
+// Proxied reports whether a request to u may be sent to a proxy.
 func (c *Config) Proxied(u *url.URL) bool {
 	if c.Proxy == nil {
 		return false
@@ -223,8 +222,8 @@ func (c *Config) Proxied(u *url.URL) bool {
 	return err != nil || proxy != nil
 }
 
-// judgeAddress judges an address on behalf of the request that needs the
-// connection, unless it is that of a proxy. It is a ControlContext of [net.Dialer].
+// judgeAddress judges an address for the request that needs the connection, unless it is
+// the address of a proxy. It is a ControlContext of [net.Dialer].
 func judgeAddress(ctx context.Context, _, address string, _ syscall.RawConn) error {
 	s := stepOf(ctx)
 	if s == nil || s.proxy != nil {

@@ -25,33 +25,32 @@ const (
 	maxRedirects     = 10
 )
 
-// A Config says how a [Client] connects and which credentials it sends where. The
+// A Config says how a [Client] connects and which credentials it sends to which server. The
 // zero value is a client without credentials that trusts the system's CAs.
 type Config struct {
-	// Origin is the server that Auth and the client certificate in TLS are for; its
-	// path is ignored, its user information is used when Auth is zero.
-	// Nil means that they are for no server.
+	// Origin is the server that receives Auth and the client certificate in TLS. Its path
+	// is ignored; its user information is used if Auth is zero. If Origin is nil, no server
+	// receives them.
 	Origin *url.URL
 	Auth   Auth
 	TLS    *tls.Config
 
-	// Refused is called when Origin answers that it does not accept Auth
-	// (status 401 or 403); nil is for who does not want to know.
+	// Refused is called when Origin rejects Auth (status 401 or 403). It may be nil.
 	Refused func()
 
-	// Proxy is as in [http.Transport]: nil for none, [Proxy.For] or what the caller
-	// gives. It looks up names itself, so that with it their spelling is judged.
+	// Proxy is as in [http.Transport]: nil for none, [Proxy.For] or a function of the
+	// caller. A proxy looks up names itself, so that hosts are then judged by their
+	// spelling.
 	Proxy func(*http.Request) (*url.URL, error)
 
-	// Guard judges where Origin leads, by redirects or in what it serves, and
-	// Networks are what it may lead to all the same. The default is NewNetworkGuard(Origin,
-	// nil); without Origin redirects alone are judged.
+	// Guard judges where Origin may lead, by redirects or by its content. Networks are
+	// allowed in any case. The default is NewNetworkGuard(Origin, nil); without Origin only
+	// redirects are judged.
 	Guard    *NetworkGuard
 	Networks *source.Networks
 
-	// Reuse has connections to Origin that others have opened, which are used
-	// and left to others, where the user named Origin; nil: there are none.
-	// Settings tells what TLS and Proxy were made of, see [Settings].
+	// Reuse shares connections to Origin with other clients, if the user named Origin; nil
+	// for none. Settings identifies what TLS and Proxy were made from, see [Settings].
 	Reuse    *source.Connections
 	Settings string
 
@@ -60,18 +59,18 @@ type Config struct {
 	HeaderTimeout    time.Duration // until the response header, after the request was sent; default 60s
 }
 
-// Outside returns how servers are reached as far as env says it.
+// Outside returns the part of a Config that env determines.
 func Outside(env source.Env) Config {
 	return Config{Proxy: env.Proxy, Networks: env.Networks, Reuse: env.Reuse}
 }
 
-// Client returns an HTTP client that keeps the rules of this package.
-// Its owner ends idle connections with CloseIdleConnections.
+// Client returns an HTTP client that follows the rules of this package. The caller ends
+// idle connections with CloseIdleConnections.
 func Client(c Config) *http.Client {
 	return &http.Client{Transport: newBound(c), CheckRedirect: checkRedirect}
 }
 
-// errDowngrade is a redirect that would send in the clear what was asked for over TLS.
+// errDowngrade refuses a redirect from https to http.
 var errDowngrade = errors.New("redirect from https to http refused")
 
 func checkRedirect(req *http.Request, via []*http.Request) error {
@@ -82,18 +81,18 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 		return errDowngrade
 	}
 	req.URL.User = nil
-	req.Header.Del("Referer") // which repeats the query of the URL before, and that may be a credential
+	req.Header.Del("Referer") // it repeats the query of the previous URL, which may be a credential
 	for _, earlier := range via {
 		if origin.Of(earlier.URL) != origin.Of(req.URL) {
-			req.Header.Del("Authorization") // what the caller set is for the first origin as well
+			req.Header.Del("Authorization") // headers of the caller are also for the first origin only
 			req.Header.Del("Cookie")
 		}
 	}
 	return nil
 }
 
-// transport returns the http.Transport of c. Only with own it presents the
-// client certificate, and then still not to a proxy.
+// transport returns the http.Transport of c. It presents the client certificate only if own
+// is set, and even then not to a proxy.
 func transport(c Config, own bool) *http.Transport {
 	d := &net.Dialer{Timeout: cmp.Or(c.DialTimeout, dialTimeout), ControlContext: judgeAddress}
 	t := &http.Transport{
@@ -120,8 +119,8 @@ func transport(c Config, own bool) *http.Transport {
 	return t
 }
 
-// present chooses a certificate as [tls.Config] does by itself, and notes that
-// the server asked for one.
+// present chooses a certificate as [tls.Config] does by default, and records that the
+// server asked for one.
 func present(mine []tls.Certificate) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	hint := noCertificate
 	if len(mine) > 0 {
@@ -140,17 +139,17 @@ func present(mine []tls.Certificate) func(*tls.CertificateRequestInfo) (*tls.Cer
 	}
 }
 
-// What may be wrong when a connection breaks whose server asked for a client
-// certificate. In TLS 1.3 it refuses after the handshake, and its reason is lost
-// when the client is still writing.
+// Hints for a connection that breaks after the server asked for a client certificate. In
+// TLS 1.3 the server refuses after the handshake, and its reason is lost if the client is
+// still writing.
 const (
 	noCertificate      = "the server asks for a client certificate: give it one by tls.crt and tls.key in the Secret"
 	refusedCertificate = "the server asks for a client certificate and may not accept tls.crt of the Secret"
 )
 
-// keepFromProxy makes t show its client certificate to the origin behind an
-// https proxy, but not to the proxy: http.Transport has one setting for both.
-// It asks for the dialer of TLS connections only to reach the proxy.
+// keepFromProxy makes t present its client certificate to the origin behind an https proxy,
+// but not to the proxy: http.Transport has one setting for both. It calls DialTLSContext
+// only to reach the proxy.
 func keepFromProxy(t *http.Transport, c Config) {
 	if c.Proxy == nil {
 		return

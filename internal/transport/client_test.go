@@ -23,7 +23,7 @@ var must = testenv.Must
 
 func second[T any](_ T, err error) error { return err }
 
-// A host is a server that notes which credentials it is shown.
+// A host is a server that records the credentials that it receives.
 type host struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -71,7 +71,7 @@ func redirect(to func() string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, to(), http.StatusFound) }
 }
 
-// get asks for a URL with a client that ends with the test.
+// get requests a URL with a client that is closed at the end of the test.
 func get(t *testing.T, c transport.Config, url string) (int, error) {
 	t.Helper()
 	client := transport.Client(c)
@@ -276,7 +276,7 @@ func TestEachPhaseIsBounded(t *testing.T) {
 	}
 }
 
-// proxyCases are the proxies that every client goes through.
+// proxyCases are the proxies that every client is tested with.
 func proxyCases(ca *testenv.CA) []testenv.Proxy {
 	return []testenv.Proxy{
 		{Scheme: "http"},
@@ -295,7 +295,7 @@ func proxyName(c testenv.Proxy) string {
 	return c.Scheme
 }
 
-// use returns the proxy that a Secret with these credentials names.
+// use returns the proxy of a Secret with these credentials.
 func use(t *testing.T, s *testenv.ProxyServer, user, password string, c *tls.Config) *transport.Proxy {
 	t.Helper()
 	p, err := transport.ProxyFromSecret("default/proxy", secret("address", s.URL, "username", user, "password", password), c)

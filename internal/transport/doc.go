@@ -1,7 +1,7 @@
 // Package transport makes the HTTP clients and the dialers that origins use.
 //
-// It is the one place that knows under which keys a Secret holds what
-// (reference A9 "Auth Secret keys", A10 "TLS secret keys"):
+// Only this package defines which keys of a Secret hold what (reference A9 "Auth Secret
+// keys", A10 "TLS secret keys"):
 //
 //	basic auth            username, password
 //	bearer token          bearerToken (not together with basic auth)
@@ -26,18 +26,18 @@
 //
 // # Rules
 //
-//   - Credentials are bound to an origin: scheme, host and port. No other
-//     origin is shown an Authorization header or a client certificate, nor is
-//     the origin itself once a redirect has led through another one.
-//   - At most 10 redirects are followed, none from https to http. User
-//     information in the target of a redirect is dropped.
-//   - TLS is at least version 1.2. A CA from a Secret is added to the system's,
-//     and is trusted for proxies too.
+//   - Credentials are bound to an origin: scheme, host and port. No other origin receives
+//     an Authorization header or a client certificate, nor does the origin itself once a
+//     redirect has led through another one.
+//   - At most 10 redirects are followed, none from https to http. User information in the
+//     target of a redirect is dropped.
+//   - TLS is at least version 1.2. A CA from a Secret is added to the system's, and is
+//     trusted for proxies too.
 //   - Proxies come from the configuration only; the environment is not read.
-//   - A server cannot send us into a network narrower than its own, by a redirect or
-//     by what it serves: see [NetworkGuard]. Each address is judged when it is connected
-//     to, after it was looked up; behind a proxy the spelling of the host is, and one
-//     that is not ASCII counts as the narrowest.
-//   - Waiting is bounded in each phase: connecting, TLS handshake, response
-//     header. A body is bounded by the request's context alone.
+//   - A server cannot lead us into a network narrower than its own, by a redirect or by its
+//     content: see [NetworkGuard]. Each address is judged when the connection is made,
+//     after the lookup. Behind a proxy the spelling of the host is judged, and a host that
+//     is not ASCII counts as the narrowest.
+//   - Each phase has a time limit: connecting, TLS handshake, response header. Only the
+//     context of the request limits how long a body takes.
 package transport

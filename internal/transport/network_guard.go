@@ -12,26 +12,26 @@ import (
 	"github.com/headgate-io/headgate/internal/zone"
 )
 
-// A NetworkGuard keeps a server, and those that it leads to, from leading into a network
-// narrower than its own: the services there trust everybody who reaches them,
-// and the server may not reach them itself. It is safe for concurrent use.
+// A NetworkGuard prevents a server, and those that it leads to, from leading into a network
+// narrower than its own: the services there trust every client that reaches them, and the
+// server may not be able to reach them itself. It is safe for concurrent use.
 type NetworkGuard struct {
-	// Opens reports whether the user allowed a host besides [Config.Networks], and
-	// Hint says in errors how that is done; %s stands for the host. Both may be zero.
+	// Opens reports whether the user allowed a host that is not in [Config.Networks], and
+	// Hint says in errors how to allow it; %s stands for the host. Both may be zero.
 	Opens func(host string) bool
 	Hint  string
 
 	at     *url.URL
-	from   *NetworkGuard // of the server that named this one; nil: the user did
+	from   *NetworkGuard // guard of the server that named this one; nil if the user named it
 	found  atomic.Int64
 	looked atomic.Int64
 }
 
-// notFoundYet is no zone: it is wider than each.
+// notFoundYet is the value before a zone is known. It is wider than every zone.
 const notFoundYet = -1
 
-// NewNetworkGuard returns the guard of the server at u, which may be anywhere when from
-// is nil, because the user named it. Else the server of from named it.
+// NewNetworkGuard returns the guard of the server at u. If from is nil, the user named the
+// server, and it may be anywhere; otherwise the server of from named it.
 func NewNetworkGuard(u *url.URL, from *NetworkGuard) *NetworkGuard {
 	f := &NetworkGuard{at: u, from: from}
 	f.found.Store(notFoundYet)
@@ -42,8 +42,8 @@ func NewNetworkGuard(u *url.URL, from *NetworkGuard) *NetworkGuard {
 // Is reports whether host is that of the server.
 func (f *NetworkGuard) Is(host string) bool { return zone.Name(host) == zone.Name(f.at.Hostname()) }
 
-// Found notes the zone of an address at which the server answered. The widest
-// counts: what sends us elsewhere may come from any of its addresses.
+// Found records the zone of an address at which the server answered. The widest zone
+// counts, because a redirect may come from any of the addresses.
 func (f *NetworkGuard) Found(at Zone) {
 	for {
 		now := f.found.Load()
@@ -59,8 +59,8 @@ func (f *NetworkGuard) Zone() (zone Zone, known bool) {
 	return max(zone, Public), zone != notFoundYet
 }
 
-// locate returns the zone of the server, from its name when it has not answered
-// yet. A name that leads nowhere is in the widest.
+// locate returns the zone of the server, or that of its name if it has not answered yet. A
+// name that does not exist is in the widest zone.
 func (f *NetworkGuard) locate(ctx context.Context, c *Config) (Zone, error) {
 	if found, known := f.Zone(); known {
 		return found, nil
@@ -84,7 +84,8 @@ func (f *NetworkGuard) locate(ctx context.Context, c *Config) (Zone, error) {
 	return at, nil
 }
 
-// leads returns the guard that keeps the server from leading into a zone, nil for none.
+// leads returns the guard whose server must not lead into the zone to, or nil if there is
+// none.
 func (f *NetworkGuard) leads(ctx context.Context, c *Config, to Zone) (*NetworkGuard, error) {
 	for ; f != nil && to > Public; f = f.from {
 		if own, err := f.locate(ctx, c); err != nil || to > own {
@@ -96,8 +97,8 @@ func (f *NetworkGuard) leads(ctx context.Context, c *Config, to Zone) (*NetworkG
 
 // A ZoneError says that a server leads into a network narrower than its own.
 type ZoneError struct {
-	Host     string // that is not asked
-	From     string // the server that may not send us there
+	Host     string // that gets no request
+	From     string // the server that may not lead there
 	Zone     Zone   // of Host
 	Metadata bool   // Host is a metadata service
 	hint     string
@@ -110,15 +111,15 @@ func (e *ZoneError) Error() string {
 	return fmt.Sprintf("%s has %s, to which %s may not send us: if that is right, allow it with --allow-network %s%s", e.Host, e.Zone, e.From, e.Host, e.hint)
 }
 
-// judge returns an error when the request of s must not go to an address in a
-// zone; ip is zero where the address is not known.
+// judge returns an error if the request of s must not be sent to an address in the zone to.
+// ip is zero if the address is not known.
 func (s *step) judge(ctx context.Context, to Zone, ip netip.Addr) error {
 	f, c := s.way.Guard, s.way
 	from, refused := s.sent.host, to > s.sent.zone
 	own := f != nil && f.Is(s.host)
 	if f != nil {
 		by := f
-		if found, known := f.Zone(); own && (!known || to <= found) { // else it leads to itself at another address
+		if found, known := f.Zone(); own && (!known || to <= found) { // otherwise it leads to itself at another address
 			by = f.from
 		}
 		if from == "" && by != nil {
@@ -160,5 +161,5 @@ const (
 	Link   = zone.Link
 )
 
-// ZoneOfHost returns the zone of the host of u as far as its spelling tells.
+// ZoneOfHost returns the zone of the host of u, as far as its spelling shows it.
 func ZoneOfHost(u *url.URL) Zone { return zone.OfHost(u) }

@@ -30,7 +30,7 @@ func TestNetworkGuard(t *testing.T) {
 	}
 }
 
-// under returns the URL of h under another host.
+// under returns the URL of h with another host name.
 func under(h *host, name string) string { return "http://" + name + ":" + h.url().Port() }
 
 // at is a config for the server at a URL.
@@ -39,7 +39,7 @@ func at(text string) transport.Config {
 	return transport.Config{Origin: u}
 }
 
-// A server at a public address leads to none of these.
+// TestNarrowerIsRefused: a server at a public address can lead to none of these hosts.
 func TestNarrowerIsRefused(t *testing.T) {
 	testenv.Resolve(t, "wide.example", "203.0.113.7")
 	narrow := testenv.PrivateHosts(t)
@@ -61,7 +61,7 @@ func TestNarrowerIsRefused(t *testing.T) {
 			t.Fatalf("%s was asked", n.Host)
 		}
 	}
-	for _, n := range narrow { // what the user opened
+	for _, n := range narrow { // unless the user allowed the host
 		from := newHost(t, nil, func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, under(target, n.Host), http.StatusFound)
 		})
@@ -80,7 +80,7 @@ func TestNarrowerIsRefused(t *testing.T) {
 	}
 }
 
-// Who redirects, and to where.
+// TestNetworkGuardOfChains checks chains of redirects.
 func TestNetworkGuardOfChains(t *testing.T) {
 	for name, address := range map[string]string{"wide.example": "203.0.113.7", "other.example": "203.0.113.8", "site.example": "10.0.0.7", "near.example": "10.0.0.8", "here.example": "127.0.0.1"} {
 		testenv.Resolve(t, name, address)
@@ -89,9 +89,9 @@ func TestNetworkGuardOfChains(t *testing.T) {
 	testenv.Resolve(t, "first.example", "203.0.113.9", "10.0.0.9", "169.254.169.254")
 	testenv.Resolve(t, "again.example", "203.0.113.9", "10.0.0.9")
 	for _, row := range []struct {
-		chain string // hosts, the last answers
-		by    string // who named the first, "" for the user
-		want  string // who may not send us, "" for success
+		chain string // hosts; the last one answers
+		by    string // server that named the first host, "" for the user
+		want  string // server that may not lead there, "" for success
 	}{
 		{"wide.example other.example", "", ""},
 		{"site.example near.example", "", ""},
@@ -101,11 +101,11 @@ func TestNetworkGuardOfChains(t *testing.T) {
 		{"site.example here.example", "", "site.example"},
 		{"wide.example site.example", "", "wide.example"},
 		{"wide.example other.example site.example", "", "wide.example"},
-		{"site.example wide.example near.example", "", "wide.example"}, // it goes out and comes back
+		{"site.example wide.example near.example", "", "wide.example"}, // the chain leaves the network and returns
 		{"here.example site.example wide.example site.example", "", "wide.example"},
-		{"both.example site.example", "", ""},                             // which was found there
-		{"first.example first.example", "", ""},                           // on the connection that is there
-		{"again.example wide.example again.example", "", "again.example"}, // which has another address by then
+		{"both.example site.example", "", ""},                             // it answered at its private address
+		{"first.example first.example", "", ""},                           // the open connection is used again
+		{"again.example wide.example again.example", "", "again.example"}, // its address has changed by then
 		{"site.example", "wide.example", "wide.example"},
 		{"wide.example", "site.example", ""},
 		{"near.example", "site.example", ""},
@@ -139,7 +139,8 @@ func TestNetworkGuardOfChains(t *testing.T) {
 	}
 }
 
-// A server whose name cannot be looked up names nothing that is narrower.
+// TestNetworkGuardWithoutName: a server whose name cannot be looked up can name nothing
+// narrower.
 func TestNetworkGuardWithoutName(t *testing.T) {
 	testenv.Resolve(t, "broken.example", "")
 	for name, want := range map[string]string{"gone.invalid": "may not send us", "broken.example": "look up broken.example, to tell in which network it is"} {
@@ -152,7 +153,8 @@ func TestNetworkGuardWithoutName(t *testing.T) {
 	}
 }
 
-// A proxy looks names up itself: with one the spelling counts, in all its forms.
+// TestNetworkGuardBehindProxy judges the spelling of hosts, in all forms, because a proxy
+// looks names up itself.
 func TestNetworkGuardBehindProxy(t *testing.T) {
 	for _, row := range []struct {
 		to   string
@@ -213,7 +215,7 @@ func (c *countingServer) connections() (opened, now int) {
 	return c.opened, c.now
 }
 
-// none waits until the server has no connection.
+// none waits until the server has no connections.
 func (c *countingServer) none() {
 	for {
 		if _, now := c.connections(); now == 0 {
@@ -223,7 +225,7 @@ func (c *countingServer) none() {
 	}
 }
 
-// fetch asks for a URL with a client that is given up then.
+// fetch requests a URL with a client that it closes then.
 func fetch(t *testing.T, c transport.Config, url string) error {
 	t.Helper()
 	client := transport.Client(c)
@@ -272,7 +274,8 @@ func TestReuse(t *testing.T) {
 	}
 }
 
-// What leads elsewhere leaves nothing behind, is judged, and is shown nothing.
+// TestReuseOfOriginOnly: a redirect to another server shares no connection, is judged, and
+// sends no credentials.
 func TestReuseOfOriginOnly(t *testing.T) {
 	other := newCountingServer(t, ok)
 	server := newCountingServer(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) })
@@ -281,7 +284,7 @@ func TestReuseOfOriginOnly(t *testing.T) {
 	c := transport.Config{Origin: server.at(), Reuse: &reuse}
 	must(t, fetch(t, c, server.URL))
 	other.none()
-	if err := fetch(t, transport.Config{Origin: other.at(), Reuse: &reuse}, other.URL); err != nil { // whose connection stays
+	if err := fetch(t, transport.Config{Origin: other.at(), Reuse: &reuse}, other.URL); err != nil { // its connection stays open
 		t.Fatal(err)
 	}
 	testenv.Resolve(t, "wide.example", "203.0.113.7")
@@ -292,7 +295,7 @@ func TestReuseOfOriginOnly(t *testing.T) {
 	}
 }
 
-// A client certificate is for the connections to its origin.
+// TestReuseOfCertificates uses a client certificate only for connections to its origin.
 func TestReuseOfCertificates(t *testing.T) {
 	var reuse source.Connections
 	c := transport.Config{TLS: &tls.Config{Certificates: []tls.Certificate{{}}, MinVersion: tls.VersionTLS12}, Reuse: &reuse, Settings: "certificate"}
@@ -309,7 +312,7 @@ func TestReuseOfCertificates(t *testing.T) {
 	b.none()
 }
 
-// Settings differ where what they are made of does.
+// TestSettings checks that Settings differ if their inputs differ.
 func TestSettings(t *testing.T) {
 	named := func(kv ...string) transport.Secret { return transport.Secret{Name: "default/x", Secret: secret(kv...)} }
 	seen := map[string]int{}

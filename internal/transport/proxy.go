@@ -12,21 +12,21 @@ import (
 
 const maxAddress = 2048 // bytes of a proxy's address
 
-// proxyPorts has the schemes a proxy may have, with their default ports.
+// proxyPorts has the supported schemes of proxies, with their default ports.
 var proxyPorts = map[string]string{"http": "80", "https": "443", "socks5": "1080"}
 
-// A Proxy is an http, https or socks5 proxy that everything goes through.
+// A Proxy is an http, https or socks5 proxy for all requests.
 type Proxy struct {
 	url *url.URL // with credentials
 	tls *tls.Config
 }
 
-// ProxyFromSecret returns the proxy of a Secret named by proxySecretRef. Its
-// address is a URL of at most 2048 bytes with scheme http, https or socks5;
-// credentials in it give way to the keys username and password.
+// ProxyFromSecret returns the proxy of a Secret named by proxySecretRef. Its address is a
+// URL of at most 2048 bytes with scheme http, https or socks5; the keys username and
+// password replace credentials in it.
 //
-// Over https the proxy's certificate is checked with the CAs of c, which may be nil;
-// a client certificate in c is not for the proxy.
+// Over https the proxy's certificate is checked with the CAs of c, which may be nil. The
+// proxy does not receive a client certificate in c.
 func ProxyFromSecret(name string, s source.Secret, c *tls.Config) (*Proxy, error) {
 	r := read(name, s)
 	address, err := r.Text(keyAddress)
@@ -71,19 +71,20 @@ func withoutCertificate(c *tls.Config, host string) *tls.Config {
 	return out
 }
 
-// For returns the URL of the proxy, credentials included, whatever the request: see [http.Transport.Proxy].
+// For returns the URL of the proxy, with credentials, for every request: see
+// [http.Transport.Proxy].
 func (p *Proxy) For(*http.Request) (*url.URL, error) { return p.url, nil }
 
-// TLS says which certificates of the proxy are trusted.
+// TLS returns the settings that say which certificates of the proxy are trusted.
 func (p *Proxy) TLS() *tls.Config { return p.tls }
 
 // String returns the proxy's URL without credentials.
 func (p *Proxy) String() string { return p.url.Scheme + "://" + p.url.Host }
 
-// A ProxyError says that a proxy did not let a connection through.
+// A ProxyError says that a proxy refused a connection.
 type ProxyError struct {
 	Proxy  string // URL without credentials
-	Status int    // of its answer; 407 means that it wants other credentials
+	Status int    // of its response; 407 means that it wants other credentials
 }
 
 func (e *ProxyError) Error() string {

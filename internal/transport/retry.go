@@ -14,12 +14,12 @@ import (
 
 const (
 	maxTries   = 5
-	maxHangUps = 3                      // tries when servers hang up
+	maxHangUps = 3                      // attempts if servers hang up
 	firstPause = 500 * time.Millisecond // without Retry-After, doubled each time
-	maxPause   = time.Minute            // what is waited for when the context has no deadline
+	maxPause   = time.Minute            // longest pause if the context has no deadline
 )
 
-// busy are the answers after which the same request may succeed.
+// busy are the statuses after which the same request may succeed.
 var busy = map[int]bool{
 	http.StatusTooManyRequests:    true,
 	http.StatusServiceUnavailable: true,
@@ -27,15 +27,14 @@ var busy = map[int]bool{
 	http.StatusGatewayTimeout:     true,
 }
 
-// A RetryTransport is a round tripper that sends requests again when the server is busy
-// (429, 502, 503, 504, and those of Busy) or hangs up before it answers: at most
-// 5 times in all. Servers that limit their rate say when in the header
-// Retry-After. A pause that the context leaves no time for is not begun: the
-// answer is the result then. Only what changes nothing is sent again, and after
-// 429 what has a content that can be had again.
+// A RetryTransport is a round tripper that sends requests again if the server is busy (429,
+// 502, 503, 504, and the statuses in Busy) or hangs up before it answers: at most 5
+// attempts. Servers that limit their rate set the pause in the header Retry-After. If the
+// context leaves no time for a pause, the result is the last response. Only requests that
+// change nothing are sent again and, after 429, requests whose body can be read again.
 type RetryTransport struct {
 	Next http.RoundTripper
-	Busy []int                                      // further answers after which the same request may succeed
+	Busy []int                                      // further statuses after which the same request may succeed
 	Wait func(context.Context, time.Duration) error // default [Sleep]
 	Now  func() time.Time                           // default [time.Now]
 }
@@ -60,10 +59,10 @@ func (p *RetryTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// HasBody reports whether req has a content.
+// HasBody reports whether req has a body.
 func HasBody(req *http.Request) bool { return req.Body != nil && req.Body != http.NoBody }
 
-// Afresh returns req with its content from the beginning.
+// Afresh returns req with its body from the beginning.
 func Afresh(req *http.Request) (*http.Request, error) {
 	if !HasBody(req) {
 		return req, nil
@@ -91,7 +90,7 @@ func (p *RetryTransport) clock() time.Time {
 	return time.Now()
 }
 
-// judge tells whether to send req again, and after how long a pause.
+// judge returns whether to send req again, and the pause before that.
 func (p *RetryTransport) judge(req *http.Request, resp *http.Response, err error, try int) (again bool, pause time.Duration) {
 	if !repeatable(req, resp) {
 		return false, 0
@@ -118,8 +117,8 @@ func (p *RetryTransport) fits(ctx context.Context, pause time.Duration) bool {
 	return p.clock().Add(pause).Before(deadline)
 }
 
-// repeatable reports whether req can be sent twice: it changes nothing, or was
-// refused before it did, and its content can be had again.
+// repeatable reports whether req can be sent twice: it changes nothing, or was refused
+// before it did, and its body can be read again.
 func repeatable(req *http.Request, resp *http.Response) bool {
 	if HasBody(req) && req.GetBody == nil {
 		return false
@@ -128,7 +127,7 @@ func repeatable(req *http.Request, resp *http.Response) bool {
 		resp != nil && resp.StatusCode == http.StatusTooManyRequests
 }
 
-// hungUp reports whether err is a connection that ended before the answer.
+// hungUp reports whether err means that the connection ended before the response.
 func hungUp(err error) bool {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return (op.Op == "read" || op.Op == "write") && !op.Timeout()
@@ -136,10 +135,11 @@ func hungUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// maxRefusal is how much of a refusal is read so that its connection can be used again.
+// maxRefusal is how many bytes of a refusal are read so that its connection can be reused.
 const maxRefusal = 16 << 10
 
-// Finish reads what is left of a refusal, so that its connection can be used again.
+// Finish reads the rest of a refusal, so that its connection can be reused, and closes its
+// body.
 func Finish(resp *http.Response) {
 	io.CopyN(io.Discard, resp.Body, maxRefusal)
 	resp.Body.Close()
@@ -157,7 +157,7 @@ func (p *RetryTransport) CloseIdleConnections() {
 	}
 }
 
-// RetryAfter returns how long the header of an answer asks to wait; see [retry.After].
+// RetryAfter returns how long the header of a response asks to wait; see [retry.After].
 func RetryAfter(header http.Header, now time.Time) (after time.Duration, given bool) {
 	return retry.After(header, now)
 }

@@ -11,21 +11,20 @@ import (
 	"github.com/headgate-io/headgate/internal/origin"
 )
 
-// Bounds of connections that origins share. Of the servers that close those
-// that are idle most do so after 60 s or later; one that does it earlier costs a
-// request that is sent again.
+// Limits of connections that origins share. Most servers that close idle connections do so
+// after 60 s or later; one that does it earlier costs a retry.
 const (
 	reuseTimeout  = 20 * time.Second
 	reuseIdle     = 256 // of all hosts
 	reuseIdleHost = 16
 )
 
-// trustKeys are the keys that TLS settings are made of, in all spellings.
+// trustKeys are the keys of TLS settings, in all spellings.
 var trustKeys = slices.Concat(keyCA, keyLegacyCert, keyLegacyKey)
 
-// Settings returns a text that tells what trust and proxy were made of: the TLS
-// settings of a Secret, read in one of several forms, and the proxy of another.
-// No other credential takes part.
+// Settings returns a text that identifies the inputs of trust and proxy: the TLS settings
+// of a Secret, read in one of several forms, and the proxy of another. It depends on no
+// other credential.
 func Settings(form string, trust, proxy Secret) string {
 	h := sha256.New()
 	Note(h, form)
@@ -36,8 +35,8 @@ func Settings(form string, trust, proxy Secret) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// shared returns the transport to Origin that others use as well; own tells that
-// Origin is shown a client certificate.
+// shared returns the shared transport to Origin. own says whether Origin receives a client
+// certificate.
 func (c Config) shared(own bool) *http.Transport {
 	key := fmt.Sprintf("%s %t %v %v %v", c.Settings, c.TLS != nil, c.DialTimeout, c.HandshakeTimeout, c.HeaderTimeout)
 	if own {

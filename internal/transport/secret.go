@@ -34,13 +34,12 @@ var (
 // A SecretError says why a Secret cannot be used. It holds no value of the Secret.
 type SecretError = secret.Error
 
-// An Auth is what an Authorization header is made of. The zero value is none.
+// An Auth holds the credentials of an Authorization header. The zero value is none.
 type Auth = secret.Auth
 
-// Refusal reports whether what is presented to the other side cannot be used, or
-// what the other side presents is not to be trusted: a *[SecretError], or a
-// certificate that was refused. The reason of such a failure is
-// AuthenticationFailed, whatever was going on.
+// Refusal reports whether our credentials cannot be used, or the server is not trusted: err
+// is a *[SecretError], or a certificate was rejected. The reason of such a failure is
+// AuthenticationFailed, whatever the operation.
 func Refusal(err error) bool {
 	_, secret := errors.AsType[*SecretError](err)
 	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
@@ -54,8 +53,8 @@ func read(name string, s source.Secret) reader {
 	return reader{secret.Reader{Name: name, Data: s.Data}}
 }
 
-// Registries returns what docker login keeps, the text of its config.json with
-// auths, and the key it is under; with legacy the text is that of auths alone.
+// Registries returns the content that docker login stores, and its key: the text of a
+// config.json with auths or, if legacy is set, that of auths alone.
 func Registries(name string, s source.Secret) (text []byte, key string, legacy bool, err error) {
 	r := read(name, s)
 	text, key = r.Value(keyRegistries)
@@ -65,14 +64,13 @@ func Registries(name string, s source.Secret) (text []byte, key string, legacy b
 	return text, key, key == keyRegistries[1], err
 }
 
-// BasicAuth returns the user name and password of a Secret, the zero Auth
-// when it has neither. A user name may come without password, but not the
-// other way round.
+// BasicAuth returns the user name and password of a Secret, or the zero Auth if it has
+// neither. A user name may come without a password, but a password needs a user name.
 func BasicAuth(name string, s source.Secret) (Auth, error) { return read(name, s).Basic() }
 
-// UserAuth returns the user name and password for a registry of a Secret; ok is
-// false when it holds what docker login keeps, see [Registries], instead. A
-// Secret with neither is an error.
+// UserAuth returns the user name and password of a Secret for a registry. ok is false if
+// the Secret holds the content of docker login instead, see [Registries]. A Secret with
+// neither is an error.
 func UserAuth(name string, s source.Secret) (a Auth, ok bool, err error) {
 	r := read(name, s)
 	if text, _ := r.Value(keyRegistries); text != nil {
@@ -84,8 +82,8 @@ func UserAuth(name string, s source.Secret) (a Auth, ok bool, err error) {
 	return a, err == nil, err
 }
 
-// RepositoryAuth returns the user name and password of the Secret of a
-// PkgRepository: both of them, or the zero Auth when it has neither (reference A12).
+// RepositoryAuth returns the user name and password of the Secret of a PkgRepository: both
+// of them, or the zero Auth if it has neither (reference A12).
 func RepositoryAuth(name string, s source.Secret) (Auth, error) {
 	a, err := BasicAuth(name, s)
 	if err == nil && a.Username != "" && a.Password == "" {
@@ -123,8 +121,8 @@ func GitSSH(name string, s source.Secret) (SSH, error) {
 	return SSH{identity, pass, hosts}, nil
 }
 
-// SplitUser returns u without its user information, and that as an Auth.
-// Requests and messages should use the URL that it returns.
+// SplitUser returns u without its user information, and the user information as an Auth.
+// Requests and messages should use the returned URL.
 func SplitUser(u *url.URL) (*url.URL, Auth) {
 	clean := *u
 	clean.User = nil
@@ -145,8 +143,8 @@ func LDAP(name string, s source.Secret) (username, password string, err error) {
 	return read(name, s).both(keyUsername, keyPassword, "LDAP needs username and password")
 }
 
-// WebIdentity returns the identity token of a Secret, and the role to assume
-// with it, "" when the Secret has none.
+// WebIdentity returns the identity token of a Secret, and the role to assume with it, "" if
+// the Secret has none.
 func WebIdentity(name string, s source.Secret) (token, role string, err error) {
 	r := read(name, s)
 	if token, err = r.Text(keyToken); err != nil {
@@ -159,7 +157,7 @@ func WebIdentity(name string, s source.Secret) (token, role string, err error) {
 	return token, role, err
 }
 
-// both returns two values that make no sense one without the other; why says for what they are.
+// both returns two values that need each other. why says what they are for.
 func (r reader) both(first, second []string, why string) (one, other string, err error) {
 	if one, err = r.Text(first); err != nil {
 		return "", "", err
@@ -175,8 +173,8 @@ func (r reader) both(first, second []string, why string) (one, other string, err
 	return one, other, nil
 }
 
-// GitTLS returns the TLS settings of the Secret of a GitRepository, nil when
-// it has none: the CA to add to the system's, and the client certificate.
+// GitTLS returns the TLS settings of the Secret of a GitRepository, nil if it has none: the
+// CA to add to the system's, and the client certificate.
 func GitTLS(name string, s source.Secret) (*tls.Config, error) {
 	return read(name, s).TLS(keyCA, keyCert, keyKey)
 }
@@ -192,8 +190,8 @@ func CertTLS(name string, s source.Secret) (*tls.Config, error) {
 	return c, err
 }
 
-// RepositoryTLS returns the TLS settings of the Secret of a PkgRepository, nil
-// when it has none, and the keys that they are under: all are deprecated.
+// RepositoryTLS returns the TLS settings of the Secret of a PkgRepository, nil if it has
+// none, and their keys, which are all deprecated.
 func RepositoryTLS(name string, s source.Secret) (c *tls.Config, deprecated []string, err error) {
 	r := read(name, s)
 	for _, keys := range [][]string{keyOldCA, keyOldCert, keyOldKey} {

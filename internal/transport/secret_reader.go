@@ -15,18 +15,19 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A Secret is a Secret and how to call it in messages. Its Name, NAMESPACE/NAME, is "" where the spec names none.
+// A Secret is a Secret and its name in messages, NAMESPACE/NAME. The name is "" if the spec
+// names no Secret.
 type Secret struct {
 	Name string
 	source.Secret
 }
 
-// A SecretReader reads the Secrets that the spec of one object names, and remembers
-// their values so that they can be kept out of texts. It is safe for concurrent use.
+// A SecretReader reads the Secrets that the spec of one object names, and collects their
+// values so that they can be redacted. It is safe for concurrent use.
 type SecretReader struct {
 	Namespace string             // of the object
-	From      source.Secrets     // nil: there are none
-	Accounts  source.AccountFunc // identities of service accounts; nil: there are none
+	From      source.Secrets     // nil for none
+	Accounts  source.AccountFunc // identities of service accounts; nil for none
 
 	mu     sync.Mutex
 	values []string
@@ -34,13 +35,14 @@ type SecretReader struct {
 
 var errNoSecrets = fmt.Errorf("no Secrets were given: %w", fs.ErrNotExist)
 
-// public are the keys of Secrets whose values anybody may see.
+// public are the keys of Secrets whose values are not confidential.
 var public = map[string]bool{"username": true, "known_hosts": true, "identity.pub": true, "ca.crt": true, "caFile": true, "tls.crt": true, "certFile": true, "address": true,
 	"githubAppID": true, "githubAppInstallationID": true, "githubAppInstallationOwner": true, "githubAppBaseURL": true,
 	keyTenant: true, keyClient: true, keyClientChain: true, keyAuthority: true, "roleArn": true}
 
-// Read returns the Secret that ref, the field of the spec, names; the zero
-// Secret when ref is nil. Errors are *[source.StepError] with the reason AuthenticationFailed.
+// Read returns the Secret that ref names, or the zero Secret if ref is nil. field is the
+// field of the spec, for errors. Errors are *[source.StepError] with the reason
+// AuthenticationFailed.
 func (v *SecretReader) Read(ctx context.Context, ref *source.LocalReference, field string) (Secret, error) {
 	if ref == nil {
 		return Secret{}, nil
@@ -58,7 +60,8 @@ func (v *SecretReader) Read(ctx context.Context, ref *source.LocalReference, fie
 	return Secret{name, s}, nil
 }
 
-// PullSecrets returns the Secrets of the service account that field names. Errors are as those of Read.
+// PullSecrets returns the Secrets of the service account that field names. Errors are those
+// of Read.
 func (v *SecretReader) PullSecrets(ctx context.Context, account, field string) ([]Secret, error) {
 	list, err := []source.Secret(nil), errNoSecrets
 	if v.From != nil {
@@ -76,7 +79,7 @@ func (v *SecretReader) PullSecrets(ctx context.Context, account, field string) (
 	return out, nil
 }
 
-// remember notes the values of a Secret that must not show.
+// remember collects the confidential values of a Secret.
 func (v *SecretReader) remember(s source.Secret) {
 	for key, value := range s.Data {
 		if !public[key] {
@@ -85,7 +88,7 @@ func (v *SecretReader) remember(s source.Secret) {
 	}
 }
 
-// Conceal notes values that must not show.
+// Conceal collects values to redact. It ignores values of up to three bytes.
 func (v *SecretReader) Conceal(values ...string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -96,17 +99,17 @@ func (v *SecretReader) Conceal(values ...string) {
 	}
 }
 
-// Values returns what must not show.
+// Values returns the values to redact.
 func (v *SecretReader) Values() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return slices.Clone(v.values)
 }
 
-// LogIn gets credentials for request.URL from request.Provider, whose servers
-// are reached like those of c; it fills in the rest of the request. What is issued is remembered.
-// Errors are *[source.StepError] with the reason InvalidProviderConfiguration
-// or AuthenticationFailed, or that of the service account.
+// LogIn gets credentials for request.URL from request.Provider, whose servers are reached
+// as c says. It fills in the rest of the request, and collects the issued credentials for
+// redaction. Errors are *[source.StepError] with the reason InvalidProviderConfiguration or
+// AuthenticationFailed, or the error of the service account.
 func (v *SecretReader) LogIn(ctx context.Context, login source.LoginFunc, c Config, request source.LoginRequest) (source.Credential, error) {
 	client := Client(Config{TLS: c.TLS, Proxy: c.Proxy, Networks: c.Networks})
 	defer client.CloseIdleConnections()
@@ -131,7 +134,7 @@ func (v *SecretReader) LogIn(ctx context.Context, login source.LoginFunc, c Conf
 		Err: fmt.Errorf("log in with provider %s: %w", request.Provider, err)}
 }
 
-// Note adds texts to h so that no other sequence of texts adds the same.
+// Note adds texts to h so that no other sequence of texts gives the same hash input.
 func Note(h hash.Hash, texts ...string) {
 	for _, t := range texts {
 		binary.Write(h, binary.BigEndian, int64(len(t)))
@@ -139,7 +142,7 @@ func Note(h hash.Hash, texts ...string) {
 	}
 }
 
-// Note adds the type of s and all that it holds to h, but not its name.
+// Note adds the type and the data of s to h, but not its name.
 func (s Secret) Note(h hash.Hash) {
 	Note(h, s.Type)
 	binary.Write(h, binary.BigEndian, int64(len(s.Data)))
@@ -148,22 +151,22 @@ func (s Secret) Note(h hash.Hash) {
 	}
 }
 
-// Trusted remembers the fingerprint of the signers a spec trusted when a revision was
-// looked up. It is safe for concurrent use.
+// Trusted holds the fingerprint of the keys and identities that a spec trusted when a
+// revision was resolved. It is safe for concurrent use.
 type Trusted struct {
 	mu    sync.Mutex
 	print string
 }
 
-// Set remembers print.
+// Set stores print.
 func (t *Trusted) Set(print string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.print = print
 }
 
-// Check returns an error unless print is what was remembered last, or nothing
-// was: what a run remembers would be a trust that did not count.
+// Check returns an error unless print is the stored fingerprint, or none is stored.
+// Otherwise a run would record a fingerprint of keys that it did not use.
 func (t *Trusted) Check(print string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -173,7 +176,7 @@ func (t *Trusted) Check(print string) error {
 	return Unverified(errors.New("spec.verify: the keys changed since the revision was looked up, try again"))
 }
 
-// Unverified is a verification that could not be done.
+// Unverified returns the error of a verification that could not be done.
 func Unverified(err error) error {
 	return &source.StepError{Step: source.StepVerify, Reason: "VerificationError", Err: err}
 }

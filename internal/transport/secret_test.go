@@ -38,7 +38,7 @@ func wantError(t *testing.T, err error, key, problem string) {
 	}
 }
 
-// TestAuth reads users and tokens of Secrets in the forms in which kinds have them.
+// TestAuth reads user names and tokens of Secrets in the forms of each kind.
 func TestAuth(t *testing.T) {
 	git := transport.GitAuth
 	repository := transport.RepositoryAuth
@@ -278,7 +278,7 @@ func TestGitHubApp(t *testing.T) {
 	}
 }
 
-// Refused is told of the answers to the credentials, and of no others.
+// TestRefused calls Refused for responses to the credentials, and for no others.
 func TestRefused(t *testing.T) {
 	status := func(code int) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
@@ -290,7 +290,7 @@ func TestRefused(t *testing.T) {
 		for _, u := range []string{other.URL, own.URL} {
 			must(t, second(get(t, c, u)))
 		}
-		c.Auth = transport.Auth{} // who showed none is told nothing
+		c.Auth = transport.Auth{} // without credentials there is no call
 		must(t, second(get(t, c, own.URL)))
 		if told != want {
 			t.Errorf("status %d: told %d times, want %d", code, told, want)
@@ -315,7 +315,7 @@ func TestSameOrigin(t *testing.T) {
 		{"https://example.com", "https://example.com.evil.example", false},
 		{"https://example.com", "https://www.example.com", false},
 		{"ssh://example.com", "ssh://git@example.com/x", true},
-		{"https://i.example", "https://\u0130.example", false}, // a letter that ToLower makes an i
+		{"https://i.example", "https://\u0130.example", false}, // ToLower turns this letter into an i
 	} {
 		testenv.Equal(t, transport.SameOrigin(parse(c.a), parse(c.b)), c.want, "%s and %s", c.a, c.b)
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/Masterminds/semver/v3"
 )
 
-// A Highest collects, of all that it is shown, what has the highest version
-// within a range. There are several when versions differ only in build metadata
-// or a leading v: which of them is meant is for the caller to say.
+// A Highest collects the added items with the highest version within a range. There are
+// several if versions differ only in build metadata or a leading v; the caller chooses
+// among them.
 type Highest[T any] struct {
 	Range *semver.Constraints
 	Found []T
@@ -17,8 +17,8 @@ type Highest[T any] struct {
 	best *semver.Version
 }
 
-// Add shows item, of the version that text is: three numeric parts, and with
-// or without a leading v. Other texts are no versions, and are passed over.
+// Add adds item, whose version is text: three numeric parts, with or without a leading v.
+// It ignores items with any other text.
 func (h *Highest[T]) Add(item T, text string) {
 	v, err := semver.StrictNewVersion(strings.TrimPrefix(text, "v"))
 	if err != nil || !h.Range.Check(v) {

@@ -1,5 +1,5 @@
-// Package zone tells from where an address can be reached, so that who is outside
-// of a network cannot send us to what is inside.
+// Package zone tells from where an address can be reached, so that a server outside a
+// network cannot lead us to services inside.
 package zone
 
 import (
@@ -11,34 +11,33 @@ import (
 	"strings"
 )
 
-// A Zone says from where an address can be reached. Services in a narrow zone
-// often trust everybody who is in it, so that a server in a wider one must not
-// be able to send us to them.
+// A Zone says from where an address can be reached. Services in a narrow zone often trust
+// every client in it, so a server in a wider one must not be able to lead us to them.
 type Zone int
 
 const (
 	Public Zone = iota // from everywhere
 	Site               // from one network: private and shared addresses (RFC 1918, 4193, 6598)
-	Link               // from this machine or link: loopback, link-local, unspecified, what clouds tell each machine at
+	Link               // from this machine or link: loopback, link-local, unspecified, metadata services of clouds
 )
 
-// shared is the space behind carriers' address translation.
+// shared is the address space of carrier-grade NAT (RFC 6598).
 var shared = netip.MustParsePrefix("100.64.0.0/10")
 
-// embedded are the spaces of IPv6 addresses that stand for IPv4 addresses, which
-// begin at a byte of them.
+// embedded are the spaces of IPv6 addresses that contain IPv4 addresses, which begin at
+// byte at.
 var embedded = []struct {
 	space netip.Prefix
 	at    int
-	zone  Zone // from where it can be reached at most
+	zone  Zone // the widest zone of such an address
 }{
 	{netip.MustParsePrefix("64:ff9b::/96"), 12, Public}, // NAT64 (RFC 6052 section 2.1)
 	{netip.MustParsePrefix("64:ff9b:1::/48"), 12, Site}, // NAT64 of one network (RFC 8215)
 	{netip.MustParsePrefix("2002::/16"), 2, Public},     // 6to4 (RFC 3056)
 }
 
-// metadata are the networks at which clouds tell a machine about itself: its
-// credentials as well.
+// metadata are the networks of the services that give machines in clouds their metadata,
+// including credentials.
 var metadata = []netip.Prefix{
 	netip.MustParsePrefix("169.254.169.0/24"),    // most of them
 	netip.MustParsePrefix("169.254.170.0/24"),    // AWS, for containers
@@ -53,13 +52,14 @@ var metadata = []netip.Prefix{
 	netip.MustParsePrefix("100.100.100.200/32"),  // Alibaba
 }
 
-// metadataNames are the names of such services, for where a proxy looks names up.
+// metadataNames are the names of such services, for requests through a proxy that looks
+// names up.
 var metadataNames = map[string]bool{
 	"metadata": true, "metadata.google.internal": true, "metadata.goog": true, "metadata.tencentyun.com": true,
 	"instance-data": true, "instance-data.ec2.internal": true,
 }
 
-// Plain returns the IPv4 address that ip stands for, or else ip, without the name of a link.
+// Plain returns the IPv4 address that ip contains, or else ip, without the name of a link.
 func Plain(ip netip.Addr) netip.Addr {
 	ip = ip.Unmap().WithZone("")
 	for _, e := range embedded {
@@ -88,7 +88,7 @@ func Of(ip netip.Addr) Zone {
 	return widest
 }
 
-// Metadata reports whether a cloud tells its machines about themselves at ip.
+// Metadata reports whether ip is an address of a metadata service.
 func Metadata(ip netip.Addr) bool {
 	ip = Plain(ip)
 	for _, network := range metadata {
@@ -99,7 +99,7 @@ func Metadata(ip netip.Addr) bool {
 	return false
 }
 
-// MetadataHost reports the same of a host, as far as its spelling tells.
+// MetadataHost reports the same for a host, as far as its spelling shows it.
 func MetadataHost(host string) bool {
 	if ip, ok := Literal(host); ok {
 		return Metadata(ip)
@@ -107,7 +107,7 @@ func MetadataHost(host string) bool {
 	return metadataNames[Name(host)]
 }
 
-// OfHost returns the zone of the host of u as far as its spelling tells.
+// OfHost returns the zone of the host of u, as far as its spelling shows it.
 func OfHost(u *url.URL) Zone {
 	if ip, ok := Literal(u.Hostname()); ok {
 		return Of(ip)
@@ -119,13 +119,13 @@ func OfHost(u *url.URL) Zone {
 	return Public
 }
 
-// Name returns host in the one spelling of it that is compared.
+// Name returns host in a spelling that can be compared.
 func Name(host string) string {
 	return strings.TrimSuffix(strings.ToLower(host), ".")
 }
 
-// Literal returns the address that host is, also in the spellings of inet_aton(3),
-// which resolvers take: 2130706433 and 0x7f.1 are 127.0.0.1.
+// Literal returns the address that host spells, also in the forms of inet_aton(3), which
+// resolvers accept: 2130706433 and 0x7f.1 are 127.0.0.1.
 func Literal(host string) (ip netip.Addr, ok bool) {
 	host = Name(host)
 	if ip, err := netip.ParseAddr(host); err == nil {

@@ -31,7 +31,7 @@ func TestZone(t *testing.T) {
 	}
 }
 
-// Resolvers take addresses in other spellings, too.
+// TestSpelling checks further spellings of addresses that resolvers accept.
 func TestSpelling(t *testing.T) {
 	for host, want := range map[string]zone.Zone{
 		"2130706433": zone.Link, "0x7f.1": zone.Link, "017700000001": zone.Link, "127.1": zone.Link, "10.1": zone.Site, "0xa9fea9fe": zone.Link, "010.0.0.1": zone.Public,

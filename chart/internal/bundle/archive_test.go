@@ -93,12 +93,12 @@ func big(n int) string {
 	return strings.Repeat(string(block), n<<6)
 }
 
-// A badArchive is an archive and what the error about it says.
+// A badArchive is an archive with text that its error contains.
 type badArchive struct {
 	data    []byte
 	says    string
 	limits  artifact.Limits
-	lenient bool // the package manager takes it
+	lenient bool // the package manager accepts it
 }
 
 func badArchives(t *testing.T) map[string]badArchive {

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 )
 
-// ErrChart marks what is no chart, or one that no tool can use.
+// ErrChart marks errors about content that is not a chart, or a chart that no tool can use.
 var ErrChart = errors.New("not a valid chart")
 
 // ErrVersion marks a Chart.yaml that cannot be given another version.
@@ -31,10 +31,10 @@ const (
 	chartsDir    = "charts"
 )
 
-// longestName is how many bytes a name or a version may have.
+// longestName is the maximum length of a name or a version, in bytes.
 const longestName = 250
 
-// A Chart is a chart as a tree of files. Close it.
+// A Chart is a chart as a tree of files. The caller must close it.
 type Chart struct {
 	Metadata *chart.Metadata // Chart.yaml, with the dependencies of requirements.yaml
 	Lock     *chart.Lock     // Chart.lock, or requirements.lock; nil when there is none
@@ -47,8 +47,8 @@ type Chart struct {
 	tree    *artifact.Tree
 }
 
-// Limits returns l with the defaults of charts: 100 MiB unpacked, 5 MiB a file,
-// 10,000 entries (what the package manager itself refuses, and the reference, A17).
+// Limits returns l with the defaults of charts: 100 MiB unpacked, 5 MiB a file, 10,000
+// entries (the limits of the package manager itself, and reference A17).
 func Limits(l artifact.Limits) artifact.Limits {
 	l.Bytes = cmp.Or(l.Bytes, 100<<20)
 	l.FileBytes = cmp.Or(l.FileBytes, 5<<20)
@@ -56,7 +56,7 @@ func Limits(l artifact.Limits) artifact.Limits {
 	return l
 }
 
-// load reads the metadata of the chart whose root is that of files.
+// load reads the metadata of the chart at the root of files.
 func load(files fs.FS) (*Chart, error) {
 	c := &Chart{Files: files}
 	entries, err := fs.ReadDir(files, ".")
@@ -124,12 +124,12 @@ func parseMetadata(text []byte) (*chart.Metadata, error) {
 	if err := decode(text, m); err != nil {
 		return nil, invalid(chartFile, err)
 	}
-	m.APIVersion = cmp.Or(m.APIVersion, chart.APIVersionV1) // as the package manager takes it
+	m.APIVersion = cmp.Or(m.APIVersion, chart.APIVersionV1) // the default of the package manager
 	return m, check(m, chartFile)
 }
 
-// check refuses metadata that the package manager refuses, or that leads
-// anywhere else than it seems to.
+// check rejects metadata that the package manager rejects, and names and versions that
+// could be misleading.
 func check(m *chart.Metadata, file string) error {
 	if err := checkName(m.Name); err != nil {
 		return invalid(file, fmt.Errorf("field name: %w", err))
@@ -137,13 +137,13 @@ func check(m *chart.Metadata, file string) error {
 	if m.Version == "" || len(m.Version) > longestName || strings.ContainsFunc(m.Version, unprintable) {
 		return invalid(file, fmt.Errorf("field version: %.120q is no version of at most %d bytes", m.Version, longestName))
 	}
-	if err := m.Validate(); err != nil { // takes characters that cannot be printed out of most fields
+	if err := m.Validate(); err != nil { // removes unprintable characters from most fields
 		return invalid(file, errors.New(plain(strings.TrimPrefix(err.Error(), "validation: "))))
 	}
 	return checkDependencies(m.Dependencies, file)
 }
 
-// checkName refuses what cannot be the name of a directory on any system.
+// checkName rejects names that some system does not allow for a directory.
 func checkName(name string) error {
 	switch {
 	case name == "", name == ".", name == "..", name == chartFile, strings.ContainsAny(name, `/\:`), strings.ContainsFunc(name, unprintable):
@@ -154,8 +154,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkDependencies refuses dependencies that are null, have a name that cannot
-// be one, or control characters.
+// checkDependencies rejects dependencies that are null, have an invalid name, or contain
+// control characters.
 func checkDependencies(list []*chart.Dependency, file string) error {
 	for i, d := range list {
 		if d == nil {
@@ -171,7 +171,7 @@ func checkDependencies(list []*chart.Dependency, file string) error {
 	return nil
 }
 
-// readLock reads a lock file, nil when there is none.
+// readLock reads a lock file. It returns nil if there is none.
 func readLock(files fs.FS, name string) (*chart.Lock, error) {
 	text, err := readFile(files, name, textBytes)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -192,8 +192,8 @@ func invalid(file string, err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrChart, plain(file), err)
 }
 
-// plain returns text of a chart as an error may repeat it: short, and quoted
-// unless every character can be printed.
+// plain returns text of a chart in a form that errors may repeat: short, and quoted unless
+// every character is printable.
 func plain(text string) string {
 	if strings.ContainsFunc(text, unprintable) || len(text) > 120 {
 		return fmt.Sprintf("%.120q", text)

@@ -19,12 +19,11 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 )
 
-// Open opens the chart at a path of tree: a directory, or an archive that it
-// reads as [ReadArchive] does. Of a directory nothing is copied: the chart is
-// good as long as tree is.
+// Open opens the chart at a path of tree: a directory, or an archive, which it reads like
+// [ReadArchive]. A directory is not copied: the chart is usable only as long as tree is.
 //
-// Errors wrap [ErrChart] when what is there is none, fs.ErrNotExist when nothing
-// is, and fs.ErrInvalid when name is no path of io/fs.
+// Errors wrap [ErrChart] if the content is not a chart, fs.ErrNotExist if nothing is there,
+// and fs.ErrInvalid if name is not a valid path of io/fs.
 func Open(tree fs.FS, name string, l artifact.Limits) (*Chart, error) {
 	c, err := open(tree, name, l)
 	if err != nil {
@@ -61,12 +60,11 @@ func open(tree fs.FS, name string, l artifact.Limits) (*Chart, error) {
 	return readArchive(f, Limits(l))
 }
 
-// ReadArchive reads a .tgz, whole: r is read to its end. Zero limits are those
-// of [Limits]; l.Temp makes the two spools, one for the file as it came and one
-// for what it holds.
+// ReadArchive reads a whole .tgz: r is read to its end. Zero limits are those of [Limits];
+// l.Temp creates the two spools, one for the archive and one for its content.
 //
-// Errors wrap [ErrChart], with an [*artifact.LimitError] where a limit is the
-// cause, or are those of r or of a spool.
+// Errors wrap [ErrChart], with an [*artifact.LimitError] if a limit was exceeded, or are
+// those of r or of a spool.
 func ReadArchive(r io.Reader, l artifact.Limits) (*Chart, error) {
 	c, err := readArchive(r, Limits(l))
 	if err != nil {
@@ -114,7 +112,7 @@ func readArchive(r io.Reader, l artifact.Limits) (_ *Chart, err error) {
 	return c, nil
 }
 
-// A source reads r and writes what it reads to a spool.
+// A source reads from r and copies everything that it reads to a spool.
 type source struct {
 	r   io.Reader
 	to  io.Writer
@@ -134,7 +132,7 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// inside returns what the one directory at the top of an archive holds.
+// inside returns the content of the single directory at the top of an archive.
 func inside(tree *artifact.Tree) (fs.FS, error) {
 	report := tree.Report()
 	top, err := tree.ReadDir(".")
@@ -155,7 +153,7 @@ func inside(tree *artifact.Tree) (fs.FS, error) {
 	return fs.Sub(tree, top[0].Name())
 }
 
-// irregular is the error about an entry that charts do not hold.
+// irregular returns the error about an entry that charts must not contain.
 func irregular(name string, mode fs.FileMode) error {
 	what := "a device or pipe"
 	if mode&(fs.ModeSymlink|fs.ModeIrregular) != 0 {
@@ -167,13 +165,12 @@ func irregular(name string, mode fs.FileMode) error {
 // Archived reports whether the chart came in an archive.
 func (c *Chart) Archived() bool { return c.archive != nil }
 
-// WriteTo writes the archive as it came.
+// WriteTo writes the archive unchanged. The chart must be archived.
 func (c *Chart) WriteTo(w io.Writer) (int64, error) {
 	return io.Copy(w, io.NewSectionReader(c.archive, 0, c.Size))
 }
 
-// Close releases the archive. Nothing of the chart can be read any more, except
-// its metadata.
+// Close releases the archive. After that, only the metadata of the chart can be used.
 func (c *Chart) Close() error {
 	var errs []error
 	if c.tree != nil {
@@ -185,36 +182,35 @@ func (c *Chart) Close() error {
 	return errors.Join(errs...)
 }
 
-// A Budget is what several archives may hold together, in bytes before
-// compression. It is safe for concurrent use.
+// A Budget limits the size of several archives together, in bytes before compression. It is
+// safe for concurrent use.
 type Budget struct {
 	limit int64 // negative for none
 	spent atomic.Int64
 }
 
-// NewBudget returns a budget of l.Bytes, or of its default.
+// NewBudget returns a budget of l.Bytes, or of the default for charts.
 func NewBudget(l artifact.Limits) *Budget { return &Budget{limit: Limits(l).Bytes} }
 
-// Spend takes what c holds, if it came in an archive. The error, when there is
-// not so much left, wraps [ErrChart] and an [*artifact.LimitError].
+// Spend takes the size of c from the budget, if c came in an archive. If too little is
+// left, the error wraps [ErrChart] and an [*artifact.LimitError].
 func (b *Budget) Spend(c *Chart) error {
 	if c.tree == nil {
 		return nil
 	}
 	r := c.tree.Report()
-	if spent := b.spent.Add(r.Bytes + 512*int64(r.Files+r.Dirs)); b.limit >= 0 && spent > b.limit { // with the headers
+	if spent := b.spent.Add(r.Bytes + 512*int64(r.Files+r.Dirs)); b.limit >= 0 && spent > b.limit { // includes the headers
 		return fmt.Errorf("%w: %w", ErrChart, &artifact.LimitError{What: "bytes in all archives together", Limit: b.limit})
 	}
 	return nil
 }
 
-// Vendored returns the charts in directory charts/, archives and directories
-// alike, in the order of the names that they have there. As the package manager
-// has it, names that begin with _ or . are passed over, as are provenance files and
-// directories without files, and everything else must be a chart; what is
-// deeper is not looked at.
+// Vendored returns the metadata of the charts in directory charts/, archives and
+// directories alike, sorted by file name. Like the package manager, it skips names that
+// begin with _ or ., provenance files, and directories without files. Everything else must
+// be a chart; charts inside them are not read.
 //
-// Limits are those of each archive, and l.Bytes of all together. Errors wrap
+// The limits apply to each archive, and l.Bytes also to all together. Errors wrap
 // [ErrChart] and name the entry.
 func (c *Chart) Vendored(l artifact.Limits) ([]*chart.Metadata, error) {
 	if info, err := fs.Stat(c.Files, chartsDir); errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
@@ -242,11 +238,10 @@ func (c *Chart) Vendored(l artifact.Limits) ([]*chart.Metadata, error) {
 	return list, nil
 }
 
-// passedOver reports whether an entry of charts/ has a name that counts for nothing.
+// passedOver reports whether the package manager skips entries of charts/ with this name.
 func passedOver(name string) bool { return name[0] == '_' || name[0] == '.' }
 
-// vendored returns the metadata of an entry of charts/, nil for a directory
-// without files.
+// vendored returns the metadata of an entry of charts/, nil for a directory without files.
 func (c *Chart) vendored(e fs.DirEntry, l artifact.Limits, b *Budget) (*chart.Metadata, error) {
 	name := path.Join(chartsDir, e.Name())
 	if archive := path.Ext(name) == ".tgz"; e.IsDir() == archive {
@@ -276,15 +271,15 @@ func (c *Chart) vendored(e fs.DirEntry, l artifact.Limits, b *Budget) (*chart.Me
 	return readMetadata(files)
 }
 
-// Bounds of an ignore file.
+// Limits of an ignore file.
 const (
 	ignoreBytes = 64 << 10
 	ignoreLines = 1000
 )
 
-// withoutIgnored returns the files of a directory that .helmignore, as the
-// package manager reads it, does not name. It fails when there is anything but
-// directories and regular files among them.
+// withoutIgnored returns the files of a directory without those that .helmignore excludes,
+// as the package manager reads it. It returns an error if the rest contains anything but
+// directories and regular files.
 func withoutIgnored(files fs.FS) (fs.FS, error) {
 	text, err := readFile(files, ignoreFile, ignoreBytes)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -293,7 +288,7 @@ func withoutIgnored(files fs.FS) (fs.FS, error) {
 	n := 0
 	for line := range bytes.Lines(text) {
 		n++
-		line := strings.TrimSpace(string(line)) // helm looks at a part of a pattern only, and logs the rest
+		line := strings.TrimSpace(string(line)) // helm validates a pattern only in part, and logs later errors
 		if _, err := path.Match(line, ""); err != nil && line[0] != '#' || n > ignoreLines {
 			return nil, invalid(ignoreFile, fmt.Errorf("line %d: it is no pattern, or more than %d lines", n, ignoreLines))
 		}
@@ -324,8 +319,8 @@ func withoutIgnored(files fs.FS) (fs.FS, error) {
 	})
 }
 
-// A view is a tree that has some names only. It implements [fs.ReadDirFS]; an open
-// directory is that of the tree.
+// A view is a tree that shows only some names. It implements [fs.ReadDirFS]; a directory
+// that was opened with Open is that of the tree.
 type view struct {
 	tree fs.FS
 	has  map[string]bool

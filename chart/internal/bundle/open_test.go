@@ -84,7 +84,7 @@ func TestDirectoriesThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A failing tree cannot open one file.
+// failing is a tree in which one file cannot be opened.
 type failing struct {
 	fstest.MapFS
 	name string
@@ -121,7 +121,7 @@ func TestTheLockIsThatOfTheVersionOfTheFormat(t *testing.T) {
 	}
 }
 
-// small is a chart without anything but a name and a version.
+// small returns a chart with only a name and a version.
 func small(name, version string) files {
 	return files{"Chart.yaml": fmt.Sprintf("apiVersion: v2\nname: %s\nversion: %s\n", name, version)}
 }
@@ -272,7 +272,8 @@ func TestAVersionThatIsNoneIsRefused(t *testing.T) {
 	}
 }
 
-// The tar stream of a chart does not change between releases.
+// TestTheTarStreamIsPinned checks that the tar stream of a chart does not change between
+// releases.
 func TestTheTarStreamIsPinned(t *testing.T) {
 	const want = "e5050daa2d1c2465f53ace55f788df08e783b091db5e144d8d9d38e597fe174d"
 	out := pack(t, plain.open(t), bundle.Edit{Version: "1.2.3+4", Values: []byte("a: 2\n"), Charts: []*bundle.Chart{small("sub", "0.1.0").open(t)}})

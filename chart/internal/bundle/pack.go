@@ -21,22 +21,23 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 )
 
-// An Edit is what is to be different in the archive of a chart.
+// An Edit describes the changes to make in the archive of a chart.
 type Edit struct {
-	Version string   // in Chart.yaml, "" for what it has
-	Values  []byte   // values.yaml, which the chart must have already (reference A14); nil for what it has
-	Charts  []*Chart // further ones in charts/
-	// Limits of the archive, and of the charts in charts/; zero ones are those of [Limits].
+	Version string   // for Chart.yaml, "" to keep its version
+	Values  []byte   // for values.yaml, which the chart must have (reference A14); nil to keep its values
+	Charts  []*Chart // to add to charts/
+	// Limits of the archive, and of the charts in charts/. Zero limits are those of
+	// [Limits].
 	Limits artifact.Limits
 }
 
-// Pack writes the archive of c with e: NAME/…, in the normal form of
-// [artifact.Pack]: what [Chart.With] returns. The same files make the same bytes, in
-// whatever order e.Charts are.
+// Pack writes the archive of c with the changes of e: the files that [Chart.With] returns,
+// below NAME/, in the normal form of [artifact.Pack]. The same files give the same bytes,
+// whatever the order of e.Charts.
 //
-// What is written is read again on its way: what [ReadArchive] with e.Limits would
-// refuse is an error here, after a part of it has been written. Errors wrap
-// [ErrChart], or are those of w, of the trees, or the cause of ctx.
+// The output is read again while it is written: anything that [ReadArchive] with e.Limits
+// would reject is an error, after a part of it has been written. Errors wrap [ErrChart], or
+// are those of w, of the trees, or the cause of ctx.
 func (c *Chart) Pack(ctx context.Context, w io.Writer, e Edit) (artifact.Report, error) {
 	tree, err := c.With(e)
 	if err != nil {
@@ -66,14 +67,13 @@ func (c *Chart) Pack(ctx context.Context, w io.Writer, e Edit) (artifact.Report,
 	return report, err
 }
 
-// With returns the files of c as they are with e.
+// With returns the files of c with the changes of e.
 //
-// A further chart appears as directory charts/NAME/, or charts/NAME-VERSION/
-// when there are several versions of it. The same version twice is one; it may
-// also be in charts/ already, which then stays as it is.
+// An added chart appears as directory charts/NAME/, or charts/NAME-VERSION/ if there are
+// several versions of it. A version that is given twice is added once. If charts/ already
+// has the version, it stays unchanged.
 //
-// Everything in charts/ must be a chart. Errors wrap [ErrChart], or are those of the
-// trees.
+// Everything in charts/ must be a chart. Errors wrap [ErrChart], or are those of the trees.
 func (c *Chart) With(e Edit) (fs.FS, error) {
 	tree, err := c.edited(e)
 	if err == nil {
@@ -98,7 +98,7 @@ func (c *Chart) edited(e Edit) (fs.FS, error) {
 		}
 		values, over[valuesFile] = e.Values, &fstest.MapFile{Data: e.Values, Mode: 0o644}
 	}
-	if len(values) <= textBytes { // what is larger is for the package manager to read
+	if len(values) <= textBytes { // larger values are left to the package manager
 		if _, err := parseValues(values); err != nil {
 			return nil, invalid(valuesFile, err)
 		}
@@ -172,9 +172,9 @@ func Stamp(version, metadata string) (string, error) {
 // versionLine matches the version of a Chart.yaml in block style.
 var versionLine = regexp.MustCompile(`(?m)^(\x{feff}?"?version"?[ \t]*:[ \t]+["']?)[0-9A-Za-z.+-]+`)
 
-// setVersion returns the text of a Chart.yaml with another version. Where the
-// text allows it nothing else changes; otherwise what it means is written anew,
-// with sorted keys and without comments.
+// setVersion returns the text of a Chart.yaml with another version. If possible, nothing
+// else changes; otherwise the content is encoded anew, with sorted keys and without
+// comments.
 func setVersion(text []byte, version string) ([]byte, error) {
 	if _, err := semver.NewVersion(version); err != nil {
 		return nil, fmt.Errorf("version %.120q: %w", version, err)

@@ -24,7 +24,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// loaded is what the package manager makes of a chart, to be compared.
+// loaded is a chart as the package manager loads it, for comparison.
 type loaded struct {
 	Metadata  *chart.Metadata
 	Lock      *chart.Lock
@@ -50,7 +50,7 @@ func seen(c *chart.Chart) loaded {
 	return l
 }
 
-// same fails unless the package manager sees the same in both.
+// same fails unless both charts look the same to the package manager.
 func same(t *testing.T, got, want *chart.Chart) {
 	t.Helper()
 	a, err := json.MarshalIndent(seen(got), "", " ")
@@ -62,7 +62,7 @@ func same(t *testing.T, got, want *chart.Chart) {
 	}
 }
 
-// fromDir lets the package manager load a directory with f.
+// fromDir writes f to a directory and loads it with the package manager.
 func fromDir(t *testing.T, f files) (*chart.Chart, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -95,7 +95,7 @@ func TestThePackageManagerSeesInTheArchiveWhatItSeesInTheDirectory(t *testing.T)
 	}
 }
 
-// compatible is a table of charts.
+// compatible returns a table of charts.
 func compatible(t *testing.T) map[string]files {
 	sub := files{"Chart.yaml": "apiVersion: v2\nname: sub\nversion: 0.1.0\n", "templates/a.yaml": "a", "values.yaml": "x: 1"}
 	other := files{"Chart.yaml": "apiVersion: v1\nname: other\nversion: 2.0.0\n", "charts/_x/README": "x"}
@@ -256,7 +256,7 @@ func TestPackRefuses(t *testing.T) {
 	}
 }
 
-// zeros is a chart that compresses too well.
+// zeros returns a chart that compresses too well.
 func zeros() files {
 	f := maps.Clone(plain)
 	for i := range 5 {

@@ -22,7 +22,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// The package manager's own packages write to the standard logger.
+// TestMain silences the standard logger, to which the package manager's packages write.
 func TestMain(m *testing.M) {
 	log.SetOutput(io.Discard)
 	testenv.Main(m)
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 // files are the files of a chart or of a source, by path.
 type files map[string]string
 
-// with returns f and what is in more.
+// with returns f and the files of more.
 func (f files) with(more files) files {
 	all := maps.Clone(f)
 	maps.Copy(all, more)
@@ -55,7 +55,7 @@ func (f files) tree() fstest.MapFS {
 	return tree
 }
 
-// An entry is one entry of an archive.
+// entry is one entry of an archive.
 type entry struct {
 	name, text string
 	kind       byte // default: a file
@@ -72,7 +72,7 @@ func (f files) entries() []entry {
 
 func (f files) tgz(t testing.TB) []byte { return tgz(t, f.entries()...) }
 
-// tgz writes an archive as any tool might.
+// tgz writes an archive without normalizing it, as other tools may.
 func tgz(t testing.TB, entries ...entry) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -108,7 +108,7 @@ func gzipped(t testing.TB, data []byte) []byte {
 
 var must = testenv.Must
 
-// spools are limits whose spools must be closed at the end of the test.
+// spools returns limits whose spools must be closed at the end of the test.
 func spools(t testing.TB) artifact.Limits {
 	return artifact.Limits{Temp: testenv.NewSpools(t).Create}
 }
@@ -170,8 +170,8 @@ func read(t testing.TB, data []byte) *bundle.Chart {
 	return a
 }
 
-// meaning is what the package manager makes of texts of values given to it one
-// by one: JSON, for comparison.
+// meaning returns, as JSON, how the package manager combines texts of values that are given
+// one by one.
 func meaning(texts ...string) (string, error) {
 	all := map[string]any{}
 	for _, text := range texts {
@@ -185,7 +185,7 @@ func meaning(texts ...string) (string, error) {
 	return string(out), err
 }
 
-// laidOver returns lower with upper over it.
+// laidOver returns lower merged with upper, whose values win.
 func laidOver(lower, upper map[string]any) map[string]any {
 	out := map[string]any{}
 	for k, v := range lower {
@@ -289,7 +289,7 @@ func TestMergeRefuses(t *testing.T) {
 	}
 }
 
-// bomb is a text that doubles with each line.
+// bomb returns a text whose aliases double with each line.
 func bomb() string {
 	var b strings.Builder
 	b.WriteString("a0: &a0 {x: 1}\n")
@@ -299,7 +299,7 @@ func bomb() string {
 	return b.String()
 }
 
-// directives is a text for which a decoder takes seconds.
+// directives returns a text that takes a decoder seconds.
 func directives() string {
 	var b strings.Builder
 	for i := range 40_000 {

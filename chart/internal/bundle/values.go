@@ -14,15 +14,14 @@ import (
 	"github.com/headgate-io/headgate/internal/document"
 )
 
-// Bounds of a YAML text.
+// Limits of a YAML text, in bytes.
 const (
 	textBytes   = 1 << 20 // of the text
-	aliasBytes  = 8 << 20 // of what its aliases stand for, together
+	aliasBytes  = 8 << 20 // that its aliases expand to, together
 	valuesBytes = 5 << 20 // of values.yaml, as of any file of a chart
 )
 
-// Values returns the text of values.yaml, nil when there is none. It has at most
-// 5 MiB.
+// Values returns the text of values.yaml, at most 5 MiB, or nil if there is none.
 func (c *Chart) Values() ([]byte, error) {
 	text, err := readFile(c.Files, valuesFile, valuesBytes)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -31,14 +30,13 @@ func (c *Chart) Values() ([]byte, error) {
 	return text, err
 }
 
-// Merge merges texts of values (reference A14): maps deeply, in the order of
-// texts, and of all else the later wins; a null stays a null. The result is one
-// map in YAML with sorted keys, which means to the package manager what the
-// texts given to it one by one mean. A text without content is an empty map.
+// Merge merges texts of values (reference A14): maps deeply, in the order of texts. For all
+// other values the later text wins, and null stays null. The result is one YAML map with
+// sorted keys, which the package manager treats like the texts given to it one by one. A
+// text without content is an empty map.
 //
-// A text has at most 1 MiB and 100 levels, and its aliases stand for at most
-// 8 MiB. Errors name the element of texts, counted from 0, that is no map
-// of values.
+// A text has at most 1 MiB and 100 levels, and its aliases expand to at most 8 MiB. Errors
+// name the element of texts, counted from 0, that is not a map of values.
 func Merge(texts ...[]byte) ([]byte, error) {
 	all := map[string]any{}
 	for i, text := range texts {
@@ -71,7 +69,7 @@ func parseValues(text []byte) (map[string]any, error) {
 	return m, nil
 }
 
-// overlay sets in m what over has.
+// overlay merges over into m. The values of over win.
 func overlay(m, over map[string]any) {
 	for k, v := range over {
 		upper, isMap := v.(map[string]any)
@@ -101,7 +99,7 @@ func digits(d *json.Decoder) *json.Decoder {
 	return d
 }
 
-// problem returns what a decoder says, without the content it says it about.
+// problem returns the message of a decoder without the content that it quotes.
 func problem(err error) error {
 	if err == nil {
 		return nil
@@ -125,9 +123,9 @@ func problem(err error) error {
 	return errors.New(plain(text))
 }
 
-// readFile reads the file name at the root of a chart, of at most limit bytes.
-// The error is an fs.ErrNotExist when there is none, and wraps [ErrChart] when
-// it is too large or no file.
+// readFile reads the file name at the root of a chart. The error is an fs.ErrNotExist if
+// there is none, and wraps [ErrChart] if it has more than limit bytes or is not a regular
+// file.
 func readFile(files fs.FS, name string, limit int64) ([]byte, error) {
 	info, err := fs.Stat(files, name)
 	switch {

@@ -12,7 +12,8 @@ import (
 
 const roleKey = "eks.amazonaws.com/role-arn"
 
-// TestAccount logs in as service accounts, whatever the environment has of the program.
+// TestAccount logs in as service accounts, whatever identity the environment gives the
+// program.
 func TestAccount(t *testing.T) {
 	const role, bucket, token = "arn:aws:iam::123456789012:role/path/reader", "s3://s3.eu-west-1.amazonaws.com/bucket", "account sts.amazonaws.com"
 	const session, user = " robot.default.eu-west-1.fluxcd.io", "ASIAEXAMPLE1"
@@ -52,7 +53,7 @@ func TestAccount(t *testing.T) {
 				t.Fatalf("%+v, %v", got, err)
 			}
 			asked := w.Asked
-			if name == "refused" { // the SDK asks again: an identity token may be too new
+			if name == "refused" { // the SDK retries, since an identity token may be too new
 				asked = asked[:min(3, len(asked))]
 			}
 			testenv.Equal(t, asked, c.asked, "asked")
@@ -71,7 +72,7 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-// TestAccountAtRegistry has a token of a registry for each account.
+// TestAccountAtRegistry gets a separate registry token for each account.
 func TestAccountAtRegistry(t *testing.T) {
 	w := newRegistryServices(t)
 	clean(t, keysOfEnvironment...)

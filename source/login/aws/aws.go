@@ -1,34 +1,32 @@
-// Package aws logs in to CodeCommit (reference A9), to buckets of S3 (reference
-// A10), and to private and public registries of ECR (reference A11).
+// Package aws logs in to CodeCommit (reference A9), to buckets of S3 (reference A10), and
+// to private and public registries of ECR (reference A11).
 //
 // The identity of a service account is the role in its annotation
-// eks.amazonaws.com/role-arn, assumed with a token of the account for the
-// audience sts.amazonaws.com. Otherwise the identity is that of the program. In a job of GitHub or Forgejo Actions
-// with AWS_ROLE_ARN, and without AWS_ACCESS_KEY_ID, AWS_WEB_IDENTITY_TOKEN_FILE
-// and AWS_PROFILE, it is that role, assumed with the job's identity token for
-// the audience sts.amazonaws.com. Otherwise it is what the chain of the AWS SDK
-// finds: variables of the environment, a web identity, the shared files with
-// their profiles, the container's role, the instance's. A profile with
-// credential_process makes the SDK run that program.
+// eks.amazonaws.com/role-arn, assumed with a token of the account for the audience
+// sts.amazonaws.com. Without a service account, the provider uses the identity of the
+// program. In a job of GitHub or Forgejo Actions with AWS_ROLE_ARN, and without
+// AWS_ACCESS_KEY_ID, AWS_WEB_IDENTITY_TOKEN_FILE and AWS_PROFILE, this is that role,
+// assumed with the job's identity token for the audience sts.amazonaws.com. Otherwise it is
+// the identity that the chain of the AWS SDK finds: environment variables, a web identity,
+// the shared files with their profiles, the container's role, the instance's role. A
+// profile with credential_process makes the SDK run that program.
 //
 //   - The URL must be https://git-codecommit.REGION.amazonaws.com/v1/repos/NAME,
 //     oci://ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME, oci://public.ecr.aws/NAME or
-//     s3://s3.REGION.amazonaws.com/BUCKET, or what AWS calls those with FIPS, over
-//     IPv6, in a private network and in its other partitions. No other host is
-//     shown anything.
-//   - A role that is assumed with an identity token is one of the partition of
-//     the URL: the token is shown to no other.
-//   - The user name and password for CodeCommit are made anew for each use: the
-//     password is a signature over host and path that is good for 15 minutes.
-//     What is asked later in the same conversation is refused.
-//   - The password for a registry is a token that ECR issues for all registries
-//     of a region that the identity may use. Where it is issued follows from the
-//     region alone.
-//   - For a bucket the keys themselves are the credential, with their session
-//     token. Where keys are issued by a token service it is the one of the
-//     region, or that in the query of the URL, sts=https://HOST, which must be one
-//     of AWS in the same partition.
-//   - Temporary keys and tokens are used for 80 % of their life, an hour at most.
+//     s3://s3.REGION.amazonaws.com/BUCKET, or the form of one of these with FIPS, over
+//     IPv6, in a private network or in another partition of AWS. No other host receives a
+//     credential.
+//   - A role that is assumed with an identity token must be in the partition of the URL: no
+//     other partition receives the token.
+//   - The user name and password for CodeCommit are created for each use: the password is a
+//     signature over host and path that is valid for 15 minutes. CodeCommit refuses later
+//     requests, even in the same conversation.
+//   - The password for a registry is a token that ECR issues for all registries of a region
+//     that the identity may use. The region alone decides which endpoint issues it.
+//   - For a bucket the keys themselves are the credential, with their session token. If a
+//     token service issues the keys, it is that of the region, or the one in the query of
+//     the URL, sts=https://HOST, which must be a host of AWS in the same partition.
+//   - Temporary keys and tokens are used for 80 % of their lifetime, at most an hour.
 package aws
 
 import (
@@ -70,7 +68,7 @@ import (
 // process itself.
 type Provider struct {
 	Now    func() time.Time                 // nil for time.Now
-	Lookup func(name string) (string, bool) // of a variable of the environment, nil for os.LookupEnv
+	Lookup func(name string) (string, bool) // environment lookup, nil for os.LookupEnv
 
 	keys   exchange.Credentials
 	tokens exchange.Credentials
@@ -124,8 +122,8 @@ func (p *Provider) identify(ctx context.Context, client *http.Client, at endpoin
 	})
 }
 
-// registryCredential returns a credential for the registries at an endpoint. Keys
-// that are refused are not used again.
+// registryCredential returns a credential for the registries at an endpoint. If ECR refuses
+// the keys, they are not used again.
 func (p *Provider) registryCredential(ctx context.Context, client *http.Client, at endpoint, account *source.Account) (source.Credential, error) {
 	return p.tokens.Get(ctx, p.Now, fmt.Sprint(at)+exchange.Key(account), func(ctx context.Context) (source.Credential, error) {
 		keys, err := p.identify(ctx, client, at, account)
@@ -145,8 +143,8 @@ func (p *Provider) registryCredential(ctx context.Context, client *http.Client, 
 	})
 }
 
-// ask asks a service for an authorization token. The endpoint is that of
-// the SDK's rules for the region; neither the environment nor a profile moves it.
+// ask requests an authorization token from a service. The SDK's rules for the region decide
+// the endpoint; neither the environment nor a profile can change it.
 func ask(ctx context.Context, at endpoint, keys aws.CredentialsProvider, sender func(*middleware.Stack) error) (token *string, expires *time.Time, err error) {
 	fips, dual := aws.FIPSEndpointStateUnset, aws.DualStackEndpointStateUnset
 	if at.fips {
@@ -173,7 +171,7 @@ func ask(ctx context.Context, at endpoint, keys aws.CredentialsProvider, sender 
 	return out.AuthorizationData[0].AuthorizationToken, out.AuthorizationData[0].ExpiresAt, nil
 }
 
-// parse takes user name and password out of an authorization token: USER:PASSWORD in base64.
+// parse decodes an authorization token: USER:PASSWORD in base64.
 func parse(text string) (source.Credential, error) {
 	plain, err := base64.StdEncoding.DecodeString(text)
 	user, password, found := strings.Cut(string(plain), ":")
@@ -186,20 +184,20 @@ func parse(text string) (source.Credential, error) {
 // validity is how long CodeCommit accepts a signature.
 const validity = 15 * time.Minute
 
-// sign makes the user name and password with which the owner of keys reads the
-// repository at u.
+// sign returns the user name and password with which the owner of keys reads the repository
+// at u.
 //
-// The user name is the access key id, with % and the session token where there
-// is one. The password is the time as 20060102T150405, Z, and in hexadecimal
-// the signature of version 4 over these lines, for the service codecommit:
+// The user name is the access key id, followed by % and the session token if there is one.
+// The password is the time as 20060102T150405, Z, and in hexadecimal the signature of
+// version 4 over these lines, for the service codecommit:
 //
 //	AWS4-HMAC-SHA256
 //	20060102T150405                             (without Z)
 //	20060102/REGION/codecommit/aws4_request
 //	SHA-256 of the request, in hexadecimal
 //
-// The request that stands for all requests of a conversation has the method
-// GIT, no query, one header, and nothing where its content would be:
+// The request stands for all requests of a conversation. It has the method GIT, no query,
+// one header, and no content:
 //
 //	GIT
 //	/v1/repos/NAME
@@ -236,12 +234,12 @@ const (
 	attempts = 2                   // for each request to a token service
 )
 
-// retrieve gets keys, for the region of at where the environment names none.
+// retrieve gets keys of the program, for the region of at if the environment names none.
 func (p *Provider) retrieve(ctx context.Context, client *http.Client, at endpoint) (aws.Credentials, error) {
 	options := []func(*config.LoadOptions) error{
 		config.WithDefaultRegion(at.region),
 		config.WithRetryMaxAttempts(attempts),
-		config.WithLogger(logging.Nop{}), // what matters is in errors
+		config.WithLogger(logging.Nop{}), // errors say what matters
 		config.WithAPIOptions([]func(*middleware.Stack) error{through(client)}),
 	}
 	if at.issuer != "" {
@@ -293,9 +291,9 @@ func (p *Provider) assume(ctx context.Context, client *http.Client, at endpoint,
 	return keys, err
 }
 
-// through makes every request of the SDK go through client, as the last step
-// before it would be sent. The SDK does not use the client of its configuration
-// for the credentials of containers, and refuses it together with AWS_CA_BUNDLE.
+// through sends every request of the SDK through client, as the last step of the middleware
+// stack. The SDK does not use the client of its configuration for the credentials of
+// containers, and rejects it together with AWS_CA_BUNDLE.
 func through(client *http.Client) func(*middleware.Stack) error {
 	sender := smithyhttp.NewClientHandlerWithOptions(client)
 	return func(stack *middleware.Stack) error {
@@ -307,7 +305,8 @@ func through(client *http.Client) func(*middleware.Stack) error {
 	}
 }
 
-// issuedBy makes host the token service. Other services of the SDK keep their endpoints.
+// issuedBy makes the SDK use host as the token service. Other services keep their
+// endpoints.
 func issuedBy(host string) func(*middleware.Stack) error {
 	const before = "ResolveEndpointV2"
 	return func(stack *middleware.Stack) error {
@@ -335,8 +334,9 @@ func (p *Provider) hasRole() bool {
 		(p.env().Has("AWS_WEB_IDENTITY_TOKEN_FILE") || p.env().Has(exchange.JobVariables...))
 }
 
-// belongs reports why the role of an account, or of this program, may not be assumed in region,
-// whose token service would be shown an identity token that is good elsewhere.
+// belongs returns an error if the role of an account, or of this program, must not be
+// assumed in region, because the token service there would receive an identity token that
+// is valid elsewhere.
 func (p *Provider) belongs(region string, account *source.Account) error {
 	cloud := partitionOf(region).name
 	if account != nil {
@@ -362,8 +362,8 @@ type identityToken string
 // GetIdentityToken implements [stscreds.IdentityTokenRetriever].
 func (t identityToken) GetIdentityToken() ([]byte, error) { return []byte(t), nil }
 
-// explain returns an error of one line for an error of the SDK. what is the work
-// that failed. The error shows neither secrets nor those of the environment.
+// explain turns an error of the SDK into an error of one line. what names the operation
+// that failed. The error contains neither secrets nor the secret values of the environment.
 func (p *Provider) explain(ctx context.Context, what string, err error, account *source.Account, secrets ...string) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
@@ -378,8 +378,8 @@ func (p *Provider) explain(ctx context.Context, what string, err error, account 
 	return fmt.Errorf("%s: %s: %s", what, exchange.Said(err.Error(), secrets...), hint)
 }
 
-// refused reports whether a service will give the same answer again: it was not
-// asked too often, and the failure is not its own.
+// refused reports whether a service will give the same answer again: it did not throttle
+// the request, and the failure is not its own.
 func refused(api smithy.APIError, err error) bool {
 	if _, often := retry.DefaultThrottleErrorCodes[api.ErrorCode()]; often {
 		return false
@@ -390,7 +390,7 @@ func refused(api smithy.APIError, err error) bool {
 	return api.ErrorFault() == smithy.FaultClient
 }
 
-// The services of AWS that can be logged in to.
+// The services of AWS that a Provider can log in to.
 const (
 	codeCommit = "codecommit"
 	registry   = "ecr"
@@ -402,15 +402,15 @@ const (
 type endpoint struct {
 	service string
 	region  string
-	fips    bool   // its endpoint for validated cryptography
-	dual    bool   // its endpoint for IPv6 and IPv4
-	issuer  string // the host of the token service that keys are to come from, "" for that of the region
+	fips    bool   // use the endpoint for validated cryptography (FIPS)
+	dual    bool   // use the endpoint for IPv6 and IPv4
+	issuer  string // host of the token service for the keys, "" for that of the region
 }
 
 const regionForm = `([a-z]{2,4}(?:-[a-z]+){1,3}-[0-9]{1,2})`
 
-// hosts are the forms of the services' hosts, from their first to their last
-// byte: the submatches are -fips, the region, and the domain of its partition.
+// hosts are the patterns of the services' hosts, anchored at both ends. The submatches are
+// -fips, the region, and the domain of its partition.
 var hosts = []struct {
 	scheme, service string
 	dual            bool
@@ -424,18 +424,19 @@ var hosts = []struct {
 	{"s3", buckets, false, regexp.MustCompile(`^bucket\.vpce-[0-9a-z-]+\.s3()\.` + regionForm + `\.vpce\.([a-z0-9.-]+)$`)},
 }
 
-// issuers are the forms of the hosts of token services, as hosts has those of others.
+// issuers are the patterns of the hosts of token services, with the same submatches as
+// hosts.
 var issuers = []*regexp.Regexp{
 	regexp.MustCompile(`^sts(-fips)?\.` + regionForm + `\.([a-z0-9.-]+)$`),
 	regexp.MustCompile(`^vpce-[0-9a-z-]+\.sts(-fips)?\.` + regionForm + `\.vpce\.([a-z0-9.-]+)$`),
 }
 
-// A partition is a cloud of AWS of its own.
+// A partition is a separate cloud of AWS.
 type partition struct{ region, name, domain, dual string }
 
-// partitions of AWS, by how the names of their regions begin: how their ARNs
-// name them, and the domains of their services. The first that fits counts, the
-// last is the public one.
+// partitions lists the partitions of AWS, by the prefix of their region names: their name
+// in ARNs, and the domains of their services. The first match counts; the last entry is the
+// public partition.
 var partitions = []partition{
 	{"cn-", "aws-cn", "amazonaws.com.cn", "on.amazonwebservices.com.cn"},
 	{"us-gov-", "aws-us-gov", "amazonaws.com", "on.aws"},
@@ -447,7 +448,7 @@ var partitions = []partition{
 	{"", "aws", "amazonaws.com", "on.aws"},
 }
 
-// global are the endpoints without a region in their names, by scheme and host.
+// global are the endpoints whose names contain no region, by scheme and host.
 var global = map[[2]string]endpoint{
 	{"oci", "public.ecr.aws"}:     {service: gallery, region: "us-east-1"},
 	{"oci", "ecr-public.aws.com"}: {service: gallery, region: "us-east-1", dual: true},
@@ -474,7 +475,7 @@ func endpointOf(u *url.URL) (endpoint, error) {
 	return at, err
 }
 
-// from makes the URL issuer the token service for the bucket at.
+// from sets the token service for the bucket at to the URL issuer.
 func (at *endpoint) from(issuer string) error {
 	u, err := url.Parse(issuer)
 	if err != nil || u.Scheme != "https" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
@@ -524,5 +525,5 @@ func serviceOf(u *url.URL) (endpoint, error) {
 // partitionOf returns the partition that region is in.
 func partitionOf(region string) partition {
 	i := slices.IndexFunc(partitions, func(p partition) bool { return strings.HasPrefix(region, p.region) })
-	return partitions[i] // the last fits all
+	return partitions[i] // the last one matches every region
 }

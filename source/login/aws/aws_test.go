@@ -28,12 +28,12 @@ import (
 
 const host = "git-codecommit.eu-west-1.amazonaws.com"
 
-// clean takes what the machine has of AWS out of the environment, and puts vars in.
+// clean removes the machine's AWS variables from the environment, and sets vars.
 func clean(t *testing.T, vars ...string) {
 	for _, v := range os.Environ() {
 		name, _, _ := strings.Cut(v, "=")
 		if strings.HasPrefix(name, "AWS_") || strings.HasPrefix(name, "ACTIONS_") {
-			t.Setenv(name, "") // so that it comes back
+			t.Setenv(name, "") // so that it is restored
 			os.Unsetenv(name)
 		}
 	}
@@ -56,8 +56,8 @@ func request(u string) source.LoginRequest {
 	return source.LoginRequest{Provider: "aws", URL: parsed, Namespace: "default", Client: transport.Client(transport.Config{})}
 }
 
-// accepts reports whether a password is what CodeCommit expects, by its
-// documented steps one after the other.
+// accepts reports whether CodeCommit would accept a password, by its documented steps one
+// after the other.
 func accepts(password, secret, region, host, path string) bool {
 	stamp, signature, ok := strings.Cut(password, "Z")
 	if !ok || len(stamp) != 15 {
@@ -100,7 +100,7 @@ func TestSignature(t *testing.T) {
 	}
 }
 
-// keys answers with temporary keys as the endpoints of containers and instances do.
+// keys returns temporary keys in the form of the endpoints of containers and instances.
 func keys(n int, expires time.Time) map[string]string {
 	return map[string]string{
 		"Code": "Success", "AccessKeyId": fmt.Sprintf("ASIAEXAMPLE%d", n), "SecretAccessKey": "s3cret-canary", "Token": fmt.Sprintf("session-canary-%d", n),
@@ -220,7 +220,7 @@ const (
 	arn       = "arn:aws:iam::123456789012:role/reader"
 )
 
-// Keys for buckets are the credential themselves, from the token service that was asked for.
+// TestBuckets gets keys as the credential for buckets, from the requested token service.
 func TestBuckets(t *testing.T) {
 	file := logintest.File(t, logintest.Identity)
 	web := []string{"AWS_WEB_IDENTITY_TOKEN_FILE", file, "AWS_ROLE_ARN", arn, "AWS_ROLE_SESSION_NAME", "me"}
@@ -367,7 +367,7 @@ func TestFetchFailures(t *testing.T) {
 	}
 }
 
-// A registry of AWS is asked with the identity of the program.
+// The program's identity gives access to a registry of AWS.
 func Example() {
 	app := &source.OCIRepository{Spec: source.OCIRepositorySpec{Provider: "aws", URL: "oci://123456789012.dkr.ecr.eu-central-1.amazonaws.com/app"}}
 	revision, _, err := oci.New(app, source.Env{Login: new(aws.Provider).Login}, nil).Resolve(context.Background(), nil)

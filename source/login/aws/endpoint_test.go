@@ -6,7 +6,7 @@ import (
 	"github.com/headgate-io/headgate/source/login/internal/logintest"
 )
 
-// Registries of more partitions are in TestEndpoints.
+// TestEndpointOf recognises endpoints; TestEndpoints has registries of more partitions.
 func TestEndpointOf(t *testing.T) {
 	logintest.Endpoints(t, endpointOf, map[string]endpoint{
 		"oci://123456789012.dkr.ecr.us-east-1.amazonaws.com:443/a/b/c":         {registry, "us-east-1", false, false, ""},

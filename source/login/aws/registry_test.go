@@ -65,7 +65,7 @@ func (w *registryServices) issue(rw http.ResponseWriter, r *http.Request) {
 	data := map[string]any{
 		"authorizationToken": base64.StdEncoding.EncodeToString([]byte("AWS:" + password(w.Next()))),
 		"expiresAt":          w.Clock.Now().Add(12 * time.Hour).Unix(),
-		"proxyEndpoint":      "https://evil.example", // which decides nothing
+		"proxyEndpoint":      "https://evil.example", // must have no effect
 	}
 	if r.Host == ecrPublic {
 		json.NewEncoder(rw).Encode(map[string]any{"authorizationData": data})
@@ -96,7 +96,7 @@ func TestPull(t *testing.T) {
 	w.Tunnels("")
 }
 
-// The token of one endpoint is not shown to another.
+// TestTokensAreOfEndpoints does not send the token of one endpoint to another.
 func TestTokensAreOfEndpoints(t *testing.T) {
 	w := newRegistryServices(t)
 	clean(t, keysOfEnvironment...)
@@ -112,7 +112,7 @@ func TestTokensAreOfEndpoints(t *testing.T) {
 	}
 }
 
-// Keys that the token service refuses are not used again.
+// TestRefusedKeysAreForgotten does not reuse keys that the token service refused.
 func TestRefusedKeysAreForgotten(t *testing.T) {
 	w, asked := newRegistryServices(t), 0
 	u := logintest.ServeHere(t, func(rw http.ResponseWriter, _ *http.Request) {
@@ -131,7 +131,7 @@ func TestRefusedKeysAreForgotten(t *testing.T) {
 	}
 }
 
-// Which endpoint issues tokens follows from the region.
+// TestEndpoints checks that the region decides which endpoint issues tokens.
 func TestEndpoints(t *testing.T) {
 	clean(t, append([]string{"AWS_ENDPOINT_URL", "https://evil.example", "AWS_ENDPOINT_URL_ECR", "https://evil.example"}, keysOfEnvironment...)...)
 	for host, want := range map[string]string{

@@ -3,10 +3,10 @@
 // (reference A10).
 //
 // The identity of a service account is the application that its annotations
-// azure.workload.identity/tenant-id and azure.workload.identity/client-id name; it proves
-// itself with a token of the account for the audience api://AzureADTokenExchange.
-// Otherwise the identity is that of the program. The first of these decides whose
-// variables are all set:
+// azure.workload.identity/tenant-id and azure.workload.identity/client-id name; its proof
+// is a token of the account for the audience api://AzureADTokenExchange. Without a service
+// account, the provider uses the identity of the program: the first of these for which all
+// variables are set:
 //
 //	AZURE_TENANT_ID, AZURE_CLIENT_ID and                 an application with
 //	  AZURE_CLIENT_SECRET                                  a secret
@@ -15,26 +15,26 @@
 //	  ACTIONS_ID_TOKEN_REQUEST_URL, ..._TOKEN              a job of GitHub or Forgejo Actions, audience api://AzureADTokenExchange
 //	none                                                 the managed identity of the machine, AZURE_CLIENT_ID says which
 //
-// AZURE_AUTHORITY_HOST is the authority of the cloud that an application is of,
-// without it the public one. No program is run, and what developers logged in
-// with on their machine is not used.
+// AZURE_AUTHORITY_HOST is the authority of the cloud that an application belongs to, by
+// default the public cloud. No program is run, and logins of developers on their machine
+// are not used.
 //
-//   - The URL must be https://dev.azure.com/..., https://NAME.visualstudio.com/...
-//     or oci://NAME.azurecr.io/..., with .cn, .de or .us in place of .io in other
-//     clouds, or azblob://ACCOUNT.blob.core.windows.net/..., with chinacloudapi.cn,
-//     cloudapi.de or usgovcloudapi.net in other clouds. No other host is shown a
-//     token: for azblob the error satisfies [source.ErrNoIdentity] as well.
-//   - For a registry or an account of another cloud than the public one, AZURE_AUTHORITY_HOST
-//     must be set: what an application proves itself with is not shown to a
-//     cloud because an object names a registry there.
-//   - A registry is shown a token that is good for registries alone, and makes
-//     of it the password of the user 00000000-0000-0000-0000-000000000000.
-//   - An account is shown a token that is good for all accounts that the identity may use.
-//   - Without any of the variables, on a machine that knows no managed identity,
-//     the error satisfies [source.ErrNoIdentity].
-//   - A token is used for 80 % of its life, an hour at most. One of a managed
-//     identity that was refused may be issued again until it expires: the SDK
-//     keeps those for the whole process.
+//   - The URL must be https://dev.azure.com/..., https://NAME.visualstudio.com/... or
+//     oci://NAME.azurecr.io/..., with .cn, .de or .us in place of .io in other clouds, or
+//     azblob://ACCOUNT.blob.core.windows.net/..., with chinacloudapi.cn, cloudapi.de or
+//     usgovcloudapi.net in other clouds. No other host receives a token: for azblob the
+//     error satisfies [source.ErrNoIdentity] as well.
+//   - For a registry or an account of a cloud other than the public one,
+//     AZURE_AUTHORITY_HOST must be set: a cloud does not receive an application's
+//     credentials merely because an object names a registry there.
+//   - A registry receives a token that is valid for registries only, and exchanges it for
+//     the password of the user 00000000-0000-0000-0000-000000000000.
+//   - An account receives a token that is valid for all accounts that the identity may use.
+//   - Without any of the variables, on a machine without a managed identity, the error
+//     satisfies [source.ErrNoIdentity].
+//   - A token is used for 80 % of its lifetime, at most an hour. A refused token of a
+//     managed identity may be returned again until it expires: the SDK caches these tokens
+//     for the whole process.
 package azure
 
 import (
@@ -65,7 +65,7 @@ import (
 // of the process itself.
 type Provider struct {
 	Now    func() time.Time                 // nil for time.Now
-	Lookup func(name string) (string, bool) // of a variable of the environment, nil for os.LookupEnv
+	Lookup func(name string) (string, bool) // environment lookup, nil for os.LookupEnv
 
 	tokens    exchange.Credentials
 	passwords exchange.Credentials
@@ -111,11 +111,11 @@ func (i identity) token(ctx context.Context, scope string) (azcore.AccessToken, 
 	return t, err
 }
 
-// user is whose password a registry's refresh token is.
+// user is the user name that goes with a registry's refresh token.
 const user = "00000000-0000-0000-0000-000000000000"
 
-// registryCredential exchanges a token of an account, or of the program, for a password of the
-// registry at an endpoint. A token that is refused is not used again.
+// registryCredential exchanges a token of an account, or of the program, for a password of
+// the registry at an endpoint. If the registry refuses the token, it is not used again.
 func (p *Provider) registryCredential(ctx context.Context, client *http.Client, at endpoint, account *source.Account) (source.Credential, error) {
 	return p.passwords.Get(ctx, p.Now, at.registry+exchange.Key(account), func(ctx context.Context) (source.Credential, error) {
 		token, err := p.identify(ctx, client, at, account)
@@ -127,13 +127,13 @@ func (p *Provider) registryCredential(ctx context.Context, client *http.Client, 
 			token.Refused()
 			err = fmt.Errorf("%w: %w: check that the identity may use this registry", source.ErrProvider, err)
 		}
-		return source.Credential{Username: user, Password: password, Expires: token.Expires, Refused: token.Refused}, err // the password lives longer
+		return source.Credential{Username: user, Password: password, Expires: token.Expires, Refused: token.Refused}, err // the password expires later
 	})
 }
 
-// trade exchanges token for a refresh token of the registry at host, as its
-// documentation has it (AAD-OAuth, "Calling POST /oauth2/exchange to get an ACR
-// refresh token"). It follows no redirect.
+// trade exchanges token for a refresh token of the registry at host, as in its
+// documentation (AAD-OAuth, "Calling POST /oauth2/exchange to get an ACR refresh token").
+// It follows no redirect.
 func trade(ctx context.Context, client *http.Client, host, token string) (string, error) {
 	form := url.Values{"grant_type": {"access_token"}, "service": {host}, "access_token": {token}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+host+"/oauth2/exchange", strings.NewReader(form.Encode()))
@@ -152,35 +152,36 @@ func trade(ctx context.Context, client *http.Client, host, token string) (string
 	return answer.RefreshToken, err
 }
 
-// audience names the service that the identity token of a job is for.
+// audience is the audience of identity tokens.
 const audience = "api://AzureADTokenExchange"
 
-// authorityVariable names the authority of the cloud that the program is of.
+// authorityVariable names the authority of the cloud that the program belongs to.
 const authorityVariable = "AZURE_AUTHORITY_HOST"
 
-// An identity is what an account, or the program, can prove, and how it asks for tokens.
+// An identity is that of an account or of the program, with the means to request tokens for
+// it.
 type identity struct {
 	env       exchange.Environment
 	account   *source.Account // nil for the program
 	client    *http.Client
 	authority string // of the cloud that the token is for, unless the environment names one
-	at        string // what that is, for messages
-	retries   int32  // of a request; 0 is 1
+	at        string // endpoint of the token, for messages
+	retries   int32  // retries of a request; 0 means 1
 }
 
-// A method is a way to prove who the program is.
+// A method is a way to prove the identity of the program.
 type method struct {
 	name       string
 	variables  []string // must all be set
 	credential func(identity) (azcore.TokenCredential, error)
 }
 
-// with returns the variables that say which application the program proves to be, and more.
+// with returns the variables that name the application of the program, and more.
 func with(more ...string) []string {
 	return append([]string{"AZURE_TENANT_ID", "AZURE_CLIENT_ID"}, more...)
 }
 
-// methods in order of precedence. The last needs nothing.
+// methods lists the methods in order of precedence. The last one needs no variables.
 var methods = []method{
 	{"AZURE_CLIENT_SECRET", with("AZURE_CLIENT_SECRET"), identity.bySecret},
 	{"AZURE_CLIENT_CERTIFICATE_PATH", with("AZURE_CLIENT_CERTIFICATE_PATH"), identity.byCertificate},
@@ -195,10 +196,11 @@ const (
 	clientAnnotation = "azure.workload.identity/client-id"
 )
 
-// idForm is that of tenants, which are in the path of a URL, and of applications.
+// idForm matches the ids of tenants, which become part of a URL, and of applications.
 var idForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]*$`)
 
-// method returns the account's, or else the first that has what it needs.
+// method returns the method of the account or, for the program, the first one whose
+// variables are set.
 func (i identity) method() (m method) {
 	if i.account != nil {
 		return method{"service account " + i.account.Namespace + "/" + i.account.Name, with(), identity.byAccount}
@@ -211,8 +213,8 @@ func (i identity) method() (m method) {
 	return m
 }
 
-// belongs reports why m must not be used for a token of the cloud of i: it shows
-// an authority what would be good at another.
+// belongs returns an error if m must not be used for a token of the cloud of i, because an
+// authority would receive credentials that are valid at another.
 func (i identity) belongs(m method) error {
 	for _, annotation := range [][2]string{{tenantAnnotation, "the id of a tenant"}, {clientAnnotation, "the id of an application"}} {
 		if i.account == nil {
@@ -232,7 +234,8 @@ func (i identity) belongs(m method) error {
 func (i identity) tenant() string { return i.value("AZURE_TENANT_ID", tenantAnnotation) }
 func (i identity) id() string     { return i.value("AZURE_CLIENT_ID", clientAnnotation) }
 
-// value returns what a variable says of the program, or an annotation of the account.
+// value returns the value of a variable for the program, or of an annotation for an
+// account.
 func (i identity) value(variable, annotation string) string {
 	if i.account != nil {
 		return i.account.Annotations[annotation]
@@ -285,13 +288,13 @@ func (i identity) byAccount() (azcore.TokenCredential, error) {
 	return i.asserted(func(ctx context.Context) (string, error) { return i.account.Token(ctx, audience) })
 }
 
-// asserted is a credential for an application that trusts who issued the token.
+// asserted returns a credential for an application that trusts the issuer of the token.
 func (i identity) asserted(token func(context.Context) (string, error)) (azcore.TokenCredential, error) {
 	return azidentity.NewClientAssertionCredential(i.tenant(), i.id(), token,
 		&azidentity.ClientAssertionCredentialOptions{ClientOptions: i.options()})
 }
 
-// secrets are the values of the environment that must not show.
+// secrets returns the values of the environment that must not appear in messages.
 func (i identity) secrets() (values []string) {
 	for _, name := range []string{"AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PASSWORD", "IDENTITY_HEADER", "MSI_SECRET"} {
 		values = append(values, i.env.Value(name))
@@ -299,7 +302,7 @@ func (i identity) secrets() (values []string) {
 	return values
 }
 
-// explain makes one line of an error of the SDK, which prints whole answers.
+// explain turns an error of the SDK, which contains whole responses, into one line.
 func (i identity) explain(ctx context.Context, how string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", how, context.Cause(ctx))
@@ -317,13 +320,13 @@ func (i identity) explain(ctx context.Context, how string, err error) error {
 	return errors.New(text)
 }
 
-// said returns what an answer says about a failure (RFC 6749 section 5.2).
+// said returns the explanation of a failure in a response (RFC 6749 section 5.2).
 func (i identity) said(resp *http.Response) (text string) {
 	var answer struct {
 		Code        string `json:"error"`
 		Description string `json:"error_description"`
 	}
-	body, err := runtime.Payload(resp) // which the SDK has read already
+	body, err := runtime.Payload(resp) // the SDK has read it already
 	if err != nil || json.Unmarshal(body, &answer) != nil {
 		return ""
 	}
@@ -335,11 +338,11 @@ func (i identity) said(resp *http.Response) (text string) {
 	return text
 }
 
-// A machine is the managed identity of the machine. The SDK does not tell
-// whether there is any, but in texts.
+// A machine is the managed identity of the machine. The SDK reports a missing identity only
+// in the text of its errors.
 type machine struct {
 	azcore.TokenCredential
-	probe *metadataProbe // nil when one of several was asked for
+	probe *metadataProbe // nil if AZURE_CLIENT_ID selects one of several identities
 }
 
 func (i identity) byMachine() (azcore.TokenCredential, error) {
@@ -357,18 +360,19 @@ func (i identity) byMachine() (azcore.TokenCredential, error) {
 	return m, err
 }
 
-// metadata is the address of the metadata server on the machines of every cloud.
-// Azure's other services for identities have other addresses, and exist only where
-// an identity exists.
+// metadata is the address of the metadata server on the machines of every cloud. Azure's
+// other services for identities have other addresses, and exist only if an identity exists.
 const metadata = "169.254.169.254"
 
-// A metadataProbe notes whether there is a metadata server of Azure. It is for one request at a time.
+// A metadataProbe records that no metadata server of Azure answered. It is for one request
+// at a time.
 type metadataProbe struct {
 	next http.RoundTripper
 	none bool
 }
 
-// noIdentity are the answers of other clouds, and of Azure to a machine without an identity.
+// noIdentity holds the statuses of responses from other clouds, and from Azure if a machine
+// has no identity.
 var noIdentity = map[int]bool{http.StatusBadRequest: true, http.StatusUnauthorized: true, http.StatusForbidden: true,
 	http.StatusNotFound: true, http.StatusMethodNotAllowed: true}
 
@@ -388,13 +392,13 @@ func (l *metadataProbe) RoundTrip(req *http.Request) (*http.Response, error) {
 // A final error is not retried by the SDK.
 type final struct{ error }
 
-// NonRetriable is what the SDK looks for.
+// NonRetriable marks the error for the SDK.
 func (final) NonRetriable() {}
 
 // Unwrap returns the cause.
 func (f final) Unwrap() error { return f.error }
 
-// What tokens are for.
+// The scopes of tokens.
 const (
 	devOps     = "499b84ac-1321-427f-aa17-267ca6975798/.default" // the id of its application
 	registries = "https://containerregistry.azure.net/.default"  // of every cloud
@@ -405,7 +409,7 @@ const (
 type endpoint struct {
 	scope     string // of the token
 	authority string // that issues it
-	registry  string // the host that exchanges it; "" for others than registries
+	registry  string // host that exchanges it for a password; "" if the endpoint is not a registry
 }
 
 func (e endpoint) String() string {
@@ -418,7 +422,7 @@ func (e endpoint) String() string {
 	return "the repository"
 }
 
-// authorities of registries and accounts, by the end of their host.
+// authorities holds the authorities of registries and accounts, by the end of their host.
 var authorities = map[string]string{
 	"io": cloud.AzurePublic.ActiveDirectoryAuthorityHost,
 	"cn": cloud.AzureChina.ActiveDirectoryAuthorityHost,
@@ -432,7 +436,7 @@ var authorities = map[string]string{
 	"usgovcloudapi.net": cloud.AzureGovernment.ActiveDirectoryAuthorityHost,
 }
 
-// The forms of hosts, from their first to their last byte.
+// Patterns of hosts, anchored at both ends.
 var (
 	oldDevOps    = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.visualstudio\.com$`)
 	registryForm = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.azurecr\.(io|cn|de|us)$`)

@@ -69,7 +69,8 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// The SDK keeps the tokens of managed identities for the whole process, by id.
+// TestManagedIdentity uses random ids, because the SDK caches the tokens of managed
+// identities for the whole process, by id.
 func TestManagedIdentity(t *testing.T) {
 	first, second := rand.Text(), rand.Text()
 	w := newServices(t, "AZURE_CLIENT_ID", first)
@@ -148,7 +149,7 @@ func TestFailures(t *testing.T) {
 
 const account = "azblob://acme.blob.core.windows.net/content"
 
-// enter logs in to u by the proxy of w.
+// enter logs in to u through the proxy of w.
 func (w *services) enter(login source.LoginFunc, u string, change func(*source.LoginRequest)) (source.Credential, error) {
 	w.T.Helper()
 	r := w.Request("azure", u)
@@ -162,7 +163,8 @@ func (w *services) enter(login source.LoginFunc, u string, change func(*source.L
 	return c, err
 }
 
-// An account is shown a token for accounts, which is kept for all of them.
+// TestAccount sends a storage account a token for storage accounts, and uses it for all of
+// them.
 func TestAccount(t *testing.T) {
 	w := newServices(t, application("AZURE_CLIENT_SECRET", "s3cret-canary")...)
 	login := w.provider().Login
@@ -210,7 +212,7 @@ func TestAccountFailures(t *testing.T) {
 	}
 }
 
-// What no variable proves, the machine's identity may.
+// TestAccountOfMachine uses the machine's identity if no variable selects another.
 func TestAccountOfMachine(t *testing.T) {
 	w := newServices(t)
 	t.Setenv("IDENTITY_HEADER", "header-canary")
@@ -290,7 +292,7 @@ func (w *services) provider() *azure.Provider {
 	return &azure.Provider{Now: w.Clock.Now, Lookup: w.Lookup}
 }
 
-// application returns the variables of an application and others.
+// application returns the variables of an application, and more.
 func application(more ...string) []string {
 	return append([]string{"AZURE_TENANT_ID", tenant, "AZURE_CLIENT_ID", "app"}, more...)
 }
@@ -305,7 +307,7 @@ func certificate(t *testing.T, key any, public any) string {
 	return logintest.File(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))+string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})))
 }
 
-// A registry of Azure is asked with the identity of the program.
+// The program's identity gives access to a registry of Azure.
 func Example() {
 	app := &source.OCIRepository{Spec: source.OCIRepositorySpec{Provider: "azure", URL: "oci://team.azurecr.io/app"}}
 	revision, _, err := oci.New(app, source.Env{Login: new(azure.Provider).Login}, nil).Resolve(context.Background(), nil)

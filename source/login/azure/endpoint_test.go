@@ -56,7 +56,8 @@ https://evil.example/dev.azure.com https://github.com/acme/app`
 
 func TestStrangers(t *testing.T) { logintest.Strangers(t, endpointOf, strangers) }
 
-// metadataRedirect takes what is for the address of every cloud's metadata to another.
+// metadataRedirect sends requests for the metadata address of every cloud to another
+// address.
 type metadataRedirect struct{ address string }
 
 func (e metadataRedirect) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -68,7 +69,7 @@ func (e metadataRedirect) RoundTrip(req *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(req)
 }
 
-// A program is nobody where there is nothing that it could be, and only there.
+// TestNobody demands ErrNoIdentity if there is no identity for the program, and only then.
 func TestNobody(t *testing.T) {
 	answer := func(status int) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

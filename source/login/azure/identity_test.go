@@ -9,7 +9,8 @@ import (
 	"github.com/headgate-io/headgate/source/login/internal/logintest"
 )
 
-// TestServiceAccount logs in as service accounts, whatever the environment has of the program.
+// TestServiceAccount logs in as service accounts, whatever identity the environment gives
+// the program.
 func TestServiceAccount(t *testing.T) {
 	const tenantKey, clientKey, audience = "azure.workload.identity/tenant-id", "azure.workload.identity/client-id", "account api://AzureADTokenExchange"
 	both := []string{tenantKey, tenant, clientKey, "app"}
@@ -57,7 +58,7 @@ func TestServiceAccount(t *testing.T) {
 					got, err := w.Enter(p.Login, "azure", c.url, w.Account(tenantKey, tenant, clientKey, id))
 					return got.Token, err
 				}
-				if id == "" { // the program itself, which is not of that tenant
+				if id == "" { // the program itself, which does not belong to that tenant
 					login = func() (string, error) {
 						w.Env["AZURE_TENANT_ID"] = tenant
 						got, err := p.Login(t.Context(), w.Request("azure", c.url))

@@ -24,15 +24,15 @@ const (
 	registries = "https://containerregistry.azure.net/.default"
 )
 
-// registryServices are the services of a login and a registry, under the names of two clouds. It
-// exchanges tokens of Entra for those that its token service accepts.
+// registryServices are the services of a login and a registry, under the names of two
+// clouds. The registry exchanges tokens of Entra for tokens that its token service accepts.
 type registryServices struct {
 	*services
 	trade http.HandlerFunc // in place of the exchange
-	life  time.Duration    // of what is exchanged
+	life  time.Duration    // of the registry's tokens
 }
 
-// refresh is what the registry issues; its claims say when it ends.
+// refresh returns the token that the registry issues. Its claims contain the expiry.
 func (w *registryServices) refresh() string {
 	claims := fmt.Sprintf(`{"aud":"acme.azurecr.io","exp":%d,"sub":"canary"}`, w.Clock.Now().Add(w.life).Unix())
 	return "eyJhbGciOiJSUzI1NiJ9." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".canary-refresh"
@@ -46,7 +46,7 @@ func newRegistryServices(t *testing.T, vars ...string) *registryServices {
 	return w
 }
 
-// registry runs a registry at host: what a client exchanges, and what it pulls, are on one.
+// registry runs a registry at host, which serves the token exchange and the pulls.
 func (w *registryServices) registry(host string) string {
 	inner := logintest.Registry(w.T, testenv.RegistryConfig{
 		Username: "00000000-0000-0000-0000-000000000000", Password: w.refresh(),
@@ -112,9 +112,10 @@ func TestPull(t *testing.T) {
 	}
 }
 
-// A managed identity is of the machine's cloud, whatever that is.
+// TestManagedIdentityOfAnotherCloud: a managed identity belongs to the machine's cloud,
+// whichever it is.
 func TestManagedIdentityOfAnotherCloud(t *testing.T) {
-	w := newRegistryServices(t, "AZURE_CLIENT_ID", rand.Text()) // the SDK keeps its tokens by that
+	w := newRegistryServices(t, "AZURE_CLIENT_ID", rand.Text()) // the SDK caches its tokens by this id
 	t.Setenv("IDENTITY_HEADER", "header-canary")
 	t.Setenv("IDENTITY_ENDPOINT", logintest.ServeHere(t, func(rw http.ResponseWriter, r *http.Request) {
 		logintest.Reply(rw, 200, map[string]any{"access_token": w.next(), "token_type": "Bearer", "resource": r.URL.Query().Get("resource"),
@@ -126,7 +127,7 @@ func TestManagedIdentityOfAnotherCloud(t *testing.T) {
 	}
 }
 
-// A registry that does not accept what it issued makes the program forget it.
+// TestRefusedPasswordsAreForgotten drops a token that the registry issued and then refuses.
 func TestRefusedPasswordsAreForgotten(t *testing.T) {
 	w := newRegistryServices(t, application("AZURE_CLIENT_SECRET", "s3cret-canary")...)
 	login := w.provider().Login

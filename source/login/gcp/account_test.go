@@ -10,7 +10,8 @@ import (
 	"github.com/headgate-io/headgate/source/login/internal/logintest"
 )
 
-// TestAccount logs in as service accounts of a cluster, whatever the environment has of the program.
+// TestAccount logs in as service accounts of a cluster, whatever identity the environment
+// gives the program.
 func TestAccount(t *testing.T) {
 	const (
 		providerKey, emailKey = "gcp.auth.fluxcd.io/workload-identity-provider", "iam.gke.io/gcp-service-account"
@@ -24,7 +25,7 @@ func TestAccount(t *testing.T) {
 	gke := []string{ask + "project/project-id", ask + "instance/attributes/cluster-location", ask + "instance/attributes/cluster-name"}
 	for name, c := range map[string]struct {
 		annotations []string
-		machine     string // what it is
+		machine     string // kind of machine
 		url         string
 		asked       []string
 		say         string // of the error

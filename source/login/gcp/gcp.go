@@ -1,42 +1,44 @@
 // Package gcp logs in to Artifact Registry, Container Registry and Cloud Storage
 // of Google Cloud (reference A10, A11, A16).
 //
-// The identity of a service account of a cluster is a token of it, as what the workload
-// identity provider in its annotation gcp.auth.fluxcd.io/workload-identity-provider makes
-// of it, or without the annotation the pool of the GKE cluster that the program runs in; or
-// it is the service account of Google in the annotation iam.gke.io/gcp-service-account.
-// Otherwise the identity is that of the program. The first of these that there is decides:
+// For a service account of a cluster, the workload identity provider in its annotation
+// gcp.auth.fluxcd.io/workload-identity-provider exchanges a token of the account; without
+// the annotation, the pool of the GKE cluster that the program runs in does. If the
+// annotation iam.gke.io/gcp-service-account names a service account of Google, the identity
+// is that one. Without a service account, the provider uses the identity of the program:
+// the first of these that exists:
 //
 //	GOOGLE_APPLICATION_CREDENTIALS                  the file it names
-//	GOOGLE_WORKLOAD_IDENTITY_PROVIDER, in a job     the job of GitHub or Forgejo Actions, as what that provider makes of
-//	  of Actions                                    it, or as the service account in GOOGLE_SERVICE_ACCOUNT
-//	gcloud/application_default_credentials.json     in $HOME/.config or %APPDATA%: what a developer logged in with
-//	none                                            the service account of the machine, which its metadata server knows
+//	GOOGLE_WORKLOAD_IDENTITY_PROVIDER, in a job     the job of GitHub or Forgejo Actions, exchanged by that provider,
+//	  of Actions                                    or the service account in GOOGLE_SERVICE_ACCOUNT
+//	gcloud/application_default_credentials.json     in $HOME/.config or %APPDATA%: the login of a developer
+//	none                                            the service account of the machine, from its metadata server
 //
-// The provider is projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/NAME;
-// the audience of the job's identity token is that with https://iam.googleapis.com/
-// before it. A file holds the key of a service account, a user's login, or how
-// another identity is exchanged (workload identity federation); where it says
-// that tokens are exchanged must be an https URL, or on loopback. No program is
-// run: a file that names one is refused. GCE_METADATA_HOST is the metadata server.
+// The provider is
+// projects/NUMBER/locations/global/workloadIdentityPools/POOL/providers/NAME; the audience
+// of the job's identity token is https://iam.googleapis.com/ followed by the provider. A
+// file holds the key of a service account, a user's login, or a configuration to exchange
+// another identity (workload identity federation). The URLs at which it exchanges tokens
+// must be https, or on loopback. No program is run: a file that names one is rejected.
+// GCE_METADATA_HOST is the metadata server.
 //
 //   - The URL must be oci://LOCATION-docker.pkg.dev/..., oci://gcr.io/...,
 //     oci://NAME.gcr.io/..., oci://docker.s3nsregistry.fr/... or
 //     oci://LOCATION-docker.s3nsregistry.fr/..., or for buckets
 //     gs://storage.googleapis.com/..., gs://storage.REGION.rep.googleapis.com/...,
-//     gs://storage-NAME.p.googleapis.com/... or gs://storage.s3nsapis.fr/...
-//     No other host is shown a token.
-//   - Hosts of s3nsregistry.fr and s3nsapis.fr are of another cloud (universe
-//     s3nsapis.fr), and are shown only identities of that cloud; the others only
-//     those of googleapis.com. Files say so by universe_domain, the metadata server knows
-//     it, and for jobs it is GOOGLE_CLOUD_UNIVERSE_DOMAIN.
-//   - For a registry the password of the user oauth2accesstoken is an access
-//     token with the scope cloud-platform. A bucket's is a bearer token with the
-//     scope devstorage.read_only; that of a developer's login, and of a machine
-//     that does not narrow them, has the scopes that were given to those.
-//   - Where none of the four is there, the error satisfies [source.ErrNoIdentity].
-//   - A token is used for 80 % of its life, an hour at most. One of a machine
-//     that was refused may be issued again: the metadata server keeps those.
+//     gs://storage-NAME.p.googleapis.com/... or gs://storage.s3nsapis.fr/... No other host
+//     receives a token.
+//   - Hosts of s3nsregistry.fr and s3nsapis.fr belong to another cloud (universe
+//     s3nsapis.fr), and receive only identities of that cloud; the other hosts receive only
+//     those of googleapis.com. A file names its cloud in universe_domain, a machine's
+//     metadata server knows its own, and for jobs it is GOOGLE_CLOUD_UNIVERSE_DOMAIN.
+//   - For a registry, the password of the user oauth2accesstoken is an access token with
+//     the scope cloud-platform. For a bucket, the credential is a bearer token with the
+//     scope devstorage.read_only; a developer's login, and a machine that does not narrow
+//     the scopes, give tokens with the scopes that were granted to them.
+//   - If none of the four exists, the error satisfies [source.ErrNoIdentity].
+//   - A token is used for 80 % of its lifetime, at most an hour. A refused token of a
+//     machine may be returned again: the metadata server caches it.
 package gcp
 
 import (
@@ -66,12 +68,12 @@ import (
 // User is the user name that goes with an access token.
 const User = "oauth2accesstoken"
 
-// A Provider logs in with the identity of the program, and keeps its tokens. The
-// zero value is ready to use. A file that exchanges an identity of AWS makes the
-// library read the environment of the process itself.
+// A Provider logs in with the identity of the program, and keeps its tokens. The zero value
+// is ready to use. With a file that exchanges an identity of AWS, the library reads the
+// environment of the process itself.
 type Provider struct {
 	Now    func() time.Time                 // nil for time.Now
-	Lookup func(name string) (string, bool) // of a variable of the environment, nil for os.LookupEnv
+	Lookup func(name string) (string, bool) // environment lookup, nil for os.LookupEnv
 
 	tokens exchange.Credentials
 }
@@ -92,8 +94,8 @@ func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Cre
 	return c, err
 }
 
-// metadataHost is where a machine finds its metadata server, by address, so
-// that no name server has a say.
+// metadataHost is the metadata server of a machine. It is an IP address, so that no name
+// server can redirect it.
 const metadataHost = "169.254.169.254"
 
 // byMachine asks the metadata server for a token of the machine's service account.
@@ -104,7 +106,7 @@ func (i identity) byMachine(ctx context.Context) (source.Credential, error) {
 	}
 	universe, err := exchange.Text(i.client, req)
 	if status, ok := errors.AsType[*exchange.StatusError](err); ok && status.Status == http.StatusNotFound {
-		universe, err = "", nil // older servers know one cloud
+		universe, err = "", nil // older servers know only one cloud
 	}
 	if absent(err) {
 		return source.Credential{}, exchange.NoIdentity(err)
@@ -136,8 +138,8 @@ func (i identity) byMachine(ctx context.Context) (source.Credential, error) {
 	return source.Credential{Token: answer.Token, Expires: time.Now().Add(time.Duration(answer.Seconds) * time.Second)}, nil
 }
 
-// absent reports whether err says that this is no machine of Google Cloud:
-// nothing is there, or what refuses is another cloud's.
+// absent reports whether err says that this is not a machine of Google Cloud: nothing
+// listens there, or another cloud's server refused.
 func absent(err error) bool {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return true
@@ -146,10 +148,10 @@ func absent(err error) bool {
 	return ok && status.Header(flavor) != "Google"
 }
 
-// flavor is a header of requests to the metadata server, and of its answers.
+// flavor is a header of requests to the metadata server, and of its responses.
 const flavor = "Metadata-Flavor"
 
-// question is a request for a key of the metadata server.
+// question returns a request for a key of the metadata server.
 func (i identity) question(ctx context.Context, key string) (*http.Request, error) {
 	host := i.env.Value(metadataVariable)
 	if host == "" {
@@ -164,7 +166,7 @@ func (i identity) question(ctx context.Context, key string) (*http.Request, erro
 	return req, nil
 }
 
-// The variables that say which identity the program has.
+// The variables that select the identity of the program.
 const (
 	fileVariable     = "GOOGLE_APPLICATION_CREDENTIALS"
 	providerVariable = "GOOGLE_WORKLOAD_IDENTITY_PROVIDER"
@@ -173,7 +175,8 @@ const (
 	metadataVariable = "GCE_METADATA_HOST"
 )
 
-// An identity is what an account, or the program, can prove, and how it asks for tokens of a cloud.
+// An identity is that of an account or of the program, with the means to request tokens of
+// a cloud.
 type identity struct {
 	env     exchange.Environment
 	account *source.Account // nil for the program
@@ -210,8 +213,8 @@ func (i identity) method() (name string, issue func(context.Context) (source.Cre
 	return "metadata server", i.byMachine
 }
 
-// developer returns the file in which gcloud keeps what a developer logged in
-// with, "" when there is none.
+// developer returns the file in which gcloud keeps a developer's login, "" if there is
+// none.
 func (i identity) developer() string {
 	variable, dir := "HOME", ".config"
 	if runtime.GOOS == "windows" {
@@ -225,7 +228,7 @@ func (i identity) developer() string {
 	return file
 }
 
-// explain says what to do about a failure, and tells those that will stay.
+// explain adds advice to an error, and marks errors that retrying cannot fix.
 func (i identity) explain(name string, err error) error {
 	status, ok := errors.AsType[*exchange.StatusError](err)
 	if ok && status.Final() {
@@ -234,13 +237,13 @@ func (i identity) explain(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// wrong is an identity that cannot work until it is changed.
+// wrong returns an error for an identity that cannot work until it is changed.
 func wrong(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", source.ErrProvider, fmt.Errorf(format, args...))
 }
 
-// ask gets a token from the source that open returns. The requests of the oauth2
-// library go through the client in the context.
+// ask gets a token from the source that open returns. The oauth2 library sends its requests
+// through the client in the context.
 func (i identity) ask(ctx context.Context, open func(context.Context) (oauth2.TokenSource, error)) (source.Credential, error) {
 	client, failed := exchange.Strict(i.client)
 	from, err := open(context.WithValue(ctx, oauth2.HTTPClient, client))
@@ -249,7 +252,7 @@ func (i identity) ask(ctx context.Context, open func(context.Context) (oauth2.To
 	}
 	t, err := from.Token()
 	if refused := failed(); err != nil && refused != nil {
-		return source.Credential{}, refused // which says more, and less
+		return source.Credential{}, refused // it explains more, and repeats no secrets
 	}
 	if err != nil {
 		return source.Credential{}, errors.New(exchange.Said(err.Error()))
@@ -257,7 +260,7 @@ func (i identity) ask(ctx context.Context, open func(context.Context) (oauth2.To
 	return source.Credential{Token: t.AccessToken, Expires: t.Expiry}, nil
 }
 
-// What the variables of a job hold: they become parts of URLs.
+// Patterns for values that become parts of URLs.
 var (
 	providerForm = regexp.MustCompile(`^projects/[0-9]+/locations/global/workloadIdentityPools/[a-z0-9-]+/providers/[a-z0-9-]+$`)
 	accountForm  = regexp.MustCompile(`^[a-zA-Z0-9._-]+@[a-zA-Z0-9.-]+$`)
@@ -315,7 +318,8 @@ func (i identity) byAccount(ctx context.Context) (source.Credential, error) {
 	return i.federate(ctx, pool, subject, email)
 }
 
-// cluster returns the audience of tokens of the GKE cluster that the program runs in, and what exchanges them.
+// cluster returns the audience of tokens of the GKE cluster that the program runs in, and
+// the pool that exchanges them.
 func (i identity) cluster(ctx context.Context) (audience, pool string, err error) {
 	var values []any
 	for _, key := range []string{"project/project-id", "instance/attributes/cluster-location", "instance/attributes/cluster-name"} {
@@ -359,7 +363,8 @@ func (t identityToken) SubjectToken(context.Context, externalaccount.SupplierOpt
 	return string(t), nil
 }
 
-// belongs reports why an identity of a cloud, "" for Google's, may not be shown to the endpoint.
+// belongs returns an error if an identity of a cloud, "" for Google's, must not be sent to
+// the endpoint.
 func (i identity) belongs(universe string) error {
 	if universe == "" {
 		universe = googleCloud
@@ -370,7 +375,7 @@ func (i identity) belongs(universe string) error {
 	return nil
 }
 
-// types are those of the files that say who the program is.
+// types are the supported types of credentials files.
 var types = []google.CredentialsType{
 	google.ServiceAccount,
 	google.AuthorizedUser,
@@ -379,7 +384,7 @@ var types = []google.CredentialsType{
 	google.ImpersonatedServiceAccount,
 }
 
-// A credentials file, as far as it is judged here.
+// credentials are the fields of a credentials file that are checked here.
 type credentials struct {
 	Type          google.CredentialsType `json:"type"`
 	Web           any                    `json:"web"`
@@ -394,7 +399,7 @@ type credentials struct {
 	Source *credentials `json:"source_credentials"`
 }
 
-// byFile gets a token with what a file holds.
+// byFile gets a token with the credentials in a file.
 func (i identity) byFile(ctx context.Context, name string) (source.Credential, error) {
 	data, err := exchange.File(name)
 	if err != nil {
@@ -414,7 +419,7 @@ func (i identity) byFile(ctx context.Context, name string) (source.Credential, e
 			return source.Credential{}, err
 		}
 	}
-	if c.Type == google.ExternalAccount && c.TokenURL == "" && i.universe != googleCloud { // the library would take Google's
+	if c.Type == google.ExternalAccount && c.TokenURL == "" && i.universe != googleCloud { // the library would use Google's
 		return source.Credential{}, wrong("%s: token_url is missing: it says where %s exchanges tokens", name, i.universe)
 	}
 	return i.ask(ctx, func(ctx context.Context) (oauth2.TokenSource, error) {
@@ -426,8 +431,8 @@ func (i identity) byFile(ctx context.Context, name string) (source.Credential, e
 	})
 }
 
-// universes returns the clouds that c and the parts in it are of: where none
-// says which, Google's.
+// universes returns the clouds that c and the credentials in it name, or Google's if they
+// name none.
 func (c *credentials) universes() (all []string) {
 	for ; c != nil; c = c.Source {
 		if c.Universe != "" {
@@ -440,7 +445,7 @@ func (c *credentials) universes() (all []string) {
 	return all
 }
 
-// check reports what in c, but for the parts in it, must not be used.
+// check returns an error if c, apart from the credentials in it, must not be used.
 func (c *credentials) check() error {
 	if !slices.Contains(types, c.Type) {
 		return fmt.Errorf("type %q is none of %q", exchange.Said(string(c.Type)), types)
@@ -448,7 +453,7 @@ func (c *credentials) check() error {
 	if c.From.Executable != nil {
 		return fmt.Errorf("credential_source.executable: headgate runs no programs: use a file or a url")
 	}
-	if c.Web != nil || c.Installed != nil { // the library would want to show somebody a page
+	if c.Web != nil || c.Installed != nil { // the library would require a user and a web page
 		return fmt.Errorf("web and installed are of an OAuth client, not of an identity: use a file of type %q", types)
 	}
 	for _, field := range []struct{ name, url string }{
@@ -469,8 +474,8 @@ const (
 
 const label = `[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?`
 
-// hosts are the forms of hosts, from their first to their last byte, by the
-// scheme of the URL, and the cloud that each is of.
+// hosts are the patterns of hosts, anchored at both ends, with the scheme of the URL and
+// the cloud of each.
 var hosts = []struct {
 	scheme, universe string
 	form             *regexp.Regexp
@@ -484,7 +489,7 @@ var hosts = []struct {
 	{"gs", s3nsCloud, regexp.MustCompile(`^storage\.s3nsapis\.fr$`)},
 }
 
-// What tokens are for, by the scheme of the URL.
+// The scopes of tokens, for registries and for buckets.
 const (
 	scope       = "https://www.googleapis.com/auth/cloud-platform"
 	bucketScope = "https://www.googleapis.com/auth/devstorage.read_only"
@@ -496,7 +501,7 @@ var (
 		"for other endpoints set spec.secretRef")
 )
 
-// An endpoint is a registry or a store that a token is shown to.
+// An endpoint is a registry or a store that receives a token.
 type endpoint struct {
 	universe string
 	scope    string // of the token

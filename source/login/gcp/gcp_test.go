@@ -82,7 +82,7 @@ func TestPull(t *testing.T) {
 	}
 }
 
-// An identity is shown to registries of its own cloud only.
+// TestUniverses sends an identity to registries of its own cloud only.
 func TestUniverses(t *testing.T) {
 	const other = "oci://docker.s3nsregistry.fr/project/repo/app"
 	part := func(universe string) config { return serviceAccount().with("universe_domain", universe) }
@@ -140,7 +140,7 @@ func (w *services) enter(p *gcp.Provider, host string, own bool) (source.Credent
 	return c, err
 }
 
-// A token for buckets is of the narrowest scope that each way can ask for.
+// TestBucket requests tokens with the narrowest scope that each method supports.
 func TestBucket(t *testing.T) {
 	const (
 		byKey   = "token urn:ietf:params:oauth:grant-type:jwt-bearer "
@@ -151,7 +151,7 @@ func TestBucket(t *testing.T) {
 	)
 	for name, c := range map[string]struct {
 		vars  []string
-		asked []string // the last
+		asked []string // the last requests
 	}{
 		"key of a service account": {file(serviceAccount().write(t)), []string{byKey}},
 		"user":                     {file(user().write(t)), []string{byUser}},
@@ -172,7 +172,7 @@ func TestBucket(t *testing.T) {
 	}
 }
 
-// google answers as the metadata server refuses.
+// google refuses requests as the metadata server does.
 func google(status int) http.HandlerFunc {
 	return func(rw http.ResponseWriter, _ *http.Request) {
 		rw.Header().Set("Metadata-Flavor", "Google")
@@ -222,7 +222,7 @@ func TestBucketHostile(t *testing.T) {
 	}
 }
 
-// A Bucket of Google Cloud is read with the identity of the program.
+// TestReadBucket reads a Bucket of Google Cloud with the identity of the program.
 func TestReadBucket(t *testing.T) {
 	w := newServices(t, file(serviceAccount().write(t))...)
 	w.scope = bucketScope
@@ -308,7 +308,7 @@ func TestPullFailures(t *testing.T) {
 	}
 }
 
-// A token is not sent on to where the service that it is for points.
+// TestImpersonationIsNotLedAway does not send a token to the target of a redirect.
 func TestImpersonationIsNotLedAway(t *testing.T) {
 	w := newServices(t, file(federated(t).with("service_account_impersonation_url", "https://iamcredentials.googleapis.com/away").write(t))...)
 	w.Answer = func(rw http.ResponseWriter, r *http.Request) {
@@ -337,7 +337,7 @@ func TestStall(t *testing.T) {
 	}
 }
 
-// A registry of Google is asked with the identity of the program.
+// The program's identity gives access to a registry of Google.
 func Example() {
 	app := &source.OCIRepository{Spec: source.OCIRepositorySpec{Provider: "gcp", URL: "oci://europe-docker.pkg.dev/team/app/web"}}
 	revision, _, err := oci.New(app, source.Env{Login: new(gcp.Provider).Login}, nil).Resolve(context.Background(), nil)

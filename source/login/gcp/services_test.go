@@ -21,7 +21,7 @@ import (
 	"github.com/headgate-io/headgate/source/login/internal/logintest"
 )
 
-// key is that of the service account.
+// key is the key of the service account.
 var key = sync.OnceValue(func() *rsa.PrivateKey {
 	k, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -37,7 +37,7 @@ type services struct {
 	registry *testenv.Registry
 	store    *testenv.Store
 	universe string // of the machine
-	scope    string // that tokens are to be asked for
+	scope    string // expected scope of requests for tokens
 }
 
 func newServices(t *testing.T, vars ...string) *services {
@@ -65,7 +65,7 @@ func (w *services) allow(r *http.Request) bool {
 	return n > 0 && user == "oauth2accesstoken" && password == token(n)
 }
 
-// note records what was asked, and reports whether the answer of the services stands in.
+// note records a request, and reports whether Answer of the services responded to it.
 func (w *services) note(rw http.ResponseWriter, r *http.Request, format string, args ...any) bool {
 	w.Note(format, args...)
 	return w.Instead(rw, r)
@@ -171,7 +171,7 @@ func user() config {
 	return config{"type": "authorized_user", "client_id": "gcloud", "client_secret": "secret-canary", "refresh_token": "refresh-canary"}
 }
 
-// federated is another identity, whose token is in a file.
+// federated returns the configuration of another identity, whose token is in a file.
 func federated(t *testing.T) config {
 	return config{"type": "external_account", "audience": "//iam.googleapis.com/" + provider, "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
 		"token_url": "https://sts.googleapis.com/v1/token", "credential_source": config{"file": logintest.File(t, logintest.Identity)}}
@@ -185,7 +185,7 @@ func job(more ...string) []string {
 	return append(logintest.Job("GOOGLE_WORKLOAD_IDENTITY_PROVIDER", provider), more...)
 }
 
-// home has a developer's login.
+// home returns the variables of a home directory with a developer's login.
 func home(t *testing.T) []string {
 	dir := t.TempDir()
 	text, _ := json.Marshal(user())

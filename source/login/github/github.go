@@ -3,19 +3,17 @@
 // x-access-token.
 //
 // The Secret holds githubAppID, one of githubAppInstallationID and
-// githubAppInstallationOwner, githubAppPrivateKey, and where the API is not at
-// its usual place githubAppBaseURL.
+// githubAppInstallationOwner, githubAppPrivateKey and, if the API is not at its usual URL,
+// githubAppBaseURL.
 //
-//   - A token is for one host: that of the API without a leading "api.", which
-//     must be the host of the repository (github.com and api.github.com,
-//     HOST and HOST/api/v3), with the same port. Both are reached over https;
-//     http is accepted on loopback only.
-//   - It can only read, and only the repository in the URL. Where GitHub does
-//     not let the installation name that repository (it belongs to somebody
-//     else, was renamed, or is a wiki), the token can read the contents of all
-//     repositories of the installation.
-//   - It is used for 80 % of its life, by everybody who logs in with the same
-//     key, installation, API and repository.
+//   - A token is for one host: that of the API without a leading "api.", which must be the
+//     host of the repository (github.com and api.github.com, HOST and HOST/api/v3), with
+//     the same port. Both must use https; http is accepted on loopback only.
+//   - A token can only read, and only the repository in the URL. If GitHub does not let the
+//     installation name that repository (it belongs to another owner, was renamed, or is a
+//     wiki), the token can read the contents of all repositories of the installation.
+//   - A token is used for 80 % of its lifetime, by all logins with the same key,
+//     installation, API and repository.
 package github
 
 import (
@@ -78,7 +76,7 @@ func (p *Provider) Login(ctx context.Context, r source.LoginRequest) (source.Cre
 	})
 }
 
-// key names everything that decides which token is issued.
+// key returns the cache key of a token: everything that decides which token is issued.
 func key(app transport.App, base *url.URL, repository string) string {
 	fingerprint := sha256.Sum256(x509.MarshalPKCS1PrivateKey(app.Key))
 	return strings.Join([]string{app.ID, app.Installation, app.Owner, base.String(), repository, hex.EncodeToString(fingerprint[:])}, "\n")
@@ -94,7 +92,7 @@ func repositoryOf(u *url.URL) string {
 	return strings.TrimSuffix(parts[1], ".git")
 }
 
-// baseURL returns where the API is, which decides where the token may go.
+// baseURL returns the URL of the API, which decides where the token may be sent.
 func baseURL(given string, repository *url.URL) (*url.URL, error) {
 	if given == "" {
 		if !strings.EqualFold(repository.Hostname(), "github.com") {
@@ -124,7 +122,7 @@ type token struct {
 	Expires time.Time `json:"expires_at"`
 }
 
-// A session asks the API for one token.
+// A session requests one token from the API.
 type session struct {
 	app    transport.App
 	base   *url.URL
@@ -132,7 +130,7 @@ type session struct {
 	now    func() time.Time
 }
 
-// scope is what a token may be used for.
+// scope limits a token to repositories and permissions.
 type scope struct {
 	Repositories []string          `json:"repositories,omitempty"`
 	Permissions  map[string]string `json:"permissions"`
@@ -184,7 +182,7 @@ func (s *session) installation(ctx context.Context) (string, error) {
 
 // ask sends one request to the API.
 func (s *session) ask(ctx context.Context, method, path string, in, out any) error {
-	now := exchange.Time(s.now) // the proof that its bearer is the app (RFC 7519)
+	now := exchange.Time(s.now) // a token that proves the identity of the app (RFC 7519)
 	proof, err := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.MapClaims{"iat": now.Add(-skew).Unix(), "exp": now.Add(life).Unix(), "iss": s.app.ID}).SignedString(s.app.Key)
 	if err != nil {
 		return fmt.Errorf("sign as the app: %w", err)
@@ -212,8 +210,8 @@ func (s *session) ask(ctx context.Context, method, path string, in, out any) err
 	return nil
 }
 
-// hints say what to do about a status. What GitHub says of an app, its
-// installation and its key does not pass by waiting.
+// hints are advice on a status. A refusal of an app, its installation or its key does not
+// pass by waiting.
 var hints = map[int]string{
 	http.StatusUnauthorized:        "check githubAppID, githubAppPrivateKey and the clock of this machine",
 	http.StatusForbidden:           "check that the installation is not suspended",

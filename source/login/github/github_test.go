@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// key is made once: it takes a while.
+// key is generated once, because that takes a while.
 var key = sync.OnceValue(func() *rsa.PrivateKey { return newKey() })
 
 func newKey() *rsa.PrivateKey {
@@ -53,7 +53,7 @@ func pkcs8(k any) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
-// A fixture is an API and somebody who logs in there.
+// A fixture is an API and a provider that logs in to it.
 type fixture struct {
 	*testenv.GitHubServer
 	*github.Provider
@@ -79,8 +79,8 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// request returns a request for a repository on the host of the API, with the
-// Secret of f changed: "" removes a key.
+// request returns a request for a repository on the host of the API. changes are keys and
+// values for the Secret of f; the value "" removes a key.
 func (f *fixture) request(path string, changes ...string) source.LoginRequest {
 	u, err := url.Parse(f.URL + path)
 	if err != nil {
@@ -145,8 +145,8 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// wantError checks that err is one of the configuration or not, says each part
-// of say (separated by |), and none of the secrets of r.
+// wantError checks whether err is a configuration error, that it contains each part of say
+// (separated by |), and that it contains none of the secrets of r.
 func wantError(t *testing.T, err error, configuration bool, say string, r source.LoginRequest) {
 	t.Helper()
 	if err == nil {
@@ -170,7 +170,7 @@ func wantError(t *testing.T, err error, configuration bool, say string, r source
 	}
 }
 
-// services are github.com, which is reached through a proxy.
+// services are the servers of github.com, which is reached through a proxy.
 type services struct {
 	api     *testenv.GitHubServer
 	git     *testenv.Server
@@ -222,7 +222,7 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// A git server that repeats the token that it was shown puts it into no text.
+// TestFetchFromLeakingServer shows no token, even if the git server repeats it.
 func TestFetchFromLeakingServer(t *testing.T) {
 	w := newServices(t, logintest.Repo(t))
 	w.git.Break(&testenv.Defect{Do: testenv.Leak, Status: http.StatusInternalServerError})
@@ -237,7 +237,7 @@ func TestFetchFromLeakingServer(t *testing.T) {
 	}
 }
 
-// A token that the server no longer accepts is not used by the next run.
+// TestFetchAfterRevocation does not use a refused token in the next run.
 func TestFetchAfterRevocation(t *testing.T) {
 	w := newServices(t, logintest.Repo(t))
 	if run := w.fetch(t, "https://github.com/acme/app.git"); run.Err != nil {
@@ -252,7 +252,7 @@ func TestFetchAfterRevocation(t *testing.T) {
 	}
 }
 
-// What refuses a login is told as what is at fault.
+// TestFetchRefused checks that the error names what refused the login.
 func TestFetchRefused(t *testing.T) {
 	status := func(code int) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -265,9 +265,9 @@ func TestFetchRefused(t *testing.T) {
 		change func(w *services)
 		reason string
 		say    string
-		asked  bool // the API
+		asked  bool // whether the API received requests
 	}{
-		"elsewhere": {"https://evil.example/acme/app.git", func(w *services) { w.secrets["app"]["githubAppBaseURL"] = "https://api.github.com" }, // whose token is for no other host
+		"elsewhere": {"https://evil.example/acme/app.git", func(w *services) { w.secrets["app"]["githubAppBaseURL"] = "https://api.github.com" }, // its token is for no other host
 			"InvalidProviderConfiguration", "evil.example", false},
 		"no installation": {"https://github.com/acme/app.git", func(w *services) { w.api.Answer(status(http.StatusNotFound)) }, "InvalidProviderConfiguration", "not installed for acme", true},
 		"unavailable":     {"https://github.com/acme/app.git", func(w *services) { w.api.Answer(status(http.StatusServiceUnavailable)) }, "AuthenticationFailed", "status 503", true},
@@ -282,7 +282,7 @@ func TestFetchRefused(t *testing.T) {
 	}
 }
 
-// A repository of GitHub is asked as a GitHub App, whose key is in the Secret.
+// A GitHub App, whose key is in the Secret, gives access to a repository of GitHub.
 func Example() {
 	app := &source.GitRepository{Spec: source.GitRepositorySpec{Provider: "github", URL: "https://github.com/team/app", SecretRef: &source.LocalReference{Name: "app"}}}
 	origin := git.New(app, source.Env{Secrets: source.DirSecrets("secrets"), Login: new(github.Provider).Login})

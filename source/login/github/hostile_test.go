@@ -78,7 +78,7 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// A token is for the host of the API that issues it.
+// TestHosts sends a token only to the host of the API that issued it.
 func TestHosts(t *testing.T) {
 	f := newFixture(t)
 	f.client = &http.Client{Transport: refusing{}}
@@ -116,7 +116,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// refusing is where requests end that would leave the machine.
+// refusing fails all requests that would leave the machine.
 type refusing struct{}
 
 var errReached = errors.New("reached")
@@ -219,7 +219,7 @@ func TestRedirectAtHome(t *testing.T) {
 	}
 }
 
-// Clocks may be apart by half a minute.
+// TestSkew accepts clocks that differ by half a minute at most.
 func TestSkew(t *testing.T) {
 	for skew, good := range map[time.Duration]bool{-90 * time.Second: true, 25 * time.Second: true, 40 * time.Second: false, -3 * time.Minute: false} {
 		f := newFixture(t)
@@ -234,7 +234,7 @@ func TestSkew(t *testing.T) {
 	}
 }
 
-// A CA that nobody vouches for is no API.
+// TestUnknownCA refuses an API whose CA is not trusted.
 func TestUnknownCA(t *testing.T) {
 	f := newFixture(t)
 	f.client = transport.Client(transport.Config{})

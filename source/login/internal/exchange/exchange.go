@@ -1,10 +1,10 @@
-// Package exchange carries the requests to token services and their answers, and
-// keeps what they issue: see [Credentials].
+// Package exchange sends requests to token services, and caches the credentials that they
+// issue: see [Credentials].
 //
-//   - What goes over https takes the way of the client that the caller was
-//     given, and with it the proxy of the object. What goes in the clear is for
-//     services of the machine, its link or its cluster: it goes there directly.
-//   - An answer has at most [MaxAnswer] bytes; reading on is an error.
+//   - Requests over https use the client that the caller was given, and with it the proxy
+//     of the object. Requests without TLS are for services of the machine, its link or its
+//     cluster: they are sent directly.
+//   - A response has at most [MaxAnswer] bytes; reading more is an error.
 //   - Redirects are followed to the same origin only.
 package exchange
 
@@ -31,16 +31,16 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// MaxAnswer is how many bytes an answer may have.
+// MaxAnswer is the maximum size of a response, in bytes.
 const MaxAnswer = 1 << 20
 
 const (
 	maxRedirects = 5
-	nearTimeout  = 2 * time.Second // for a connection to a service of the machine, which is there or is not
+	nearTimeout  = 2 * time.Second // to connect to a service of the machine, which answers at once or not at all
 )
 
-// Client returns a client that keeps the rules of this package; given is the
-// one for https, nil for one without proxy. The caller closes its idle connections.
+// Client returns a client that keeps the rules of this package. given is the client for
+// https; nil means one without proxy. The caller closes the idle connections of the result.
 func Client(given *http.Client) *http.Client {
 	near := transport.Client(transport.Config{DialTimeout: nearTimeout}).Transport
 	far := near
@@ -50,7 +50,7 @@ func Client(given *http.Client) *http.Client {
 	return &http.Client{Transport: &router{near, far}, CheckRedirect: checkRedirect}
 }
 
-// A router sends what goes in the clear by near, and everything else by far.
+// A router sends requests without TLS through near, and all others through far.
 type router struct{ near, far http.RoundTripper }
 
 func (c *router) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -65,8 +65,8 @@ func (c *router) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// CloseIdleConnections is called by [http.Client.CloseIdleConnections]. The owner
-// of the given client closes that one's connections.
+// CloseIdleConnections is called by [http.Client.CloseIdleConnections]. The connections of
+// the given client are closed by its owner.
 func (c *router) CloseIdleConnections() {
 	if closer, ok := c.near.(interface{ CloseIdleConnections() }); ok {
 		closer.CloseIdleConnections()
@@ -83,7 +83,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// Safe reports whether what is sent to u is private: over TLS, or not leaving the machine.
+// Safe reports whether requests to u are private: over TLS, or within the machine.
 func Safe(u *url.URL) bool {
 	if u.Scheme == "https" {
 		return u.Host != ""
@@ -92,9 +92,9 @@ func Safe(u *url.URL) bool {
 	return u.Scheme == "http" && (u.Hostname() == "localhost" || ip != nil && ip.IsLoopback())
 }
 
-// Strict returns client for libraries that print whole answers, and that follow
-// redirects with their credentials: an answer other than 2xx, a redirect among
-// them, is an error. failed returns the last such error, nil when there was none.
+// Strict returns client for libraries that print whole responses, and that follow redirects
+// with their credentials: a response with a status other than 2xx, redirects included, is
+// an error. failed returns the last such error, or nil.
 func Strict(client *http.Client) (strict *http.Client, failed func() *StatusError) {
 	c := *client
 	s := &strictTransport{RoundTripper: client.Transport}
@@ -118,8 +118,8 @@ func (s *strictTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, failure
 }
 
-// Until returns client for requests that end with ctx at the latest, for
-// libraries that go on asking when their caller is gone.
+// Until returns client for requests that end with ctx at the latest. It is for libraries
+// that continue when their caller has gone.
 func Until(ctx context.Context, client *http.Client) *http.Client {
 	c := *client
 	c.Transport = &until{client.Transport, ctx}
@@ -139,16 +139,15 @@ func (u *until) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, context.Cause(u.ctx)
 	}
 	ctx, cancel := context.WithCancel(req.Context())
-	context.AfterFunc(u.ctx, cancel) // which a login ends soon
+	context.AfterFunc(u.ctx, cancel) // ctx ends with the login, which releases this
 	return u.RoundTripper.RoundTrip(req.WithContext(ctx))
 }
 
-// Begin begins a login with the identity of a service account, or of the program
-// itself if account is nil. at is the result
-// of find, which recognises the hosts of a provider, for the URL of r; client is
-// for the requests to token services, and the caller closes its idle connections.
-// The Secret of r is not read: OwnTrust tells what it says of TLS, and an object
-// whose Secret holds credentials for a registry does not log in.
+// Begin begins a login with the identity of a service account, or of the program itself if
+// account is nil. at is the result of find, which recognises the hosts of a provider, for
+// the URL of r. client is for the requests to token services; the caller closes its idle
+// connections. Begin does not read the Secret of r: OwnTrust says whether it has TLS
+// settings, and an object whose Secret holds credentials for a registry does not log in.
 func Begin[Endpoint any](ctx context.Context, r source.LoginRequest, find func(*url.URL) (Endpoint, error)) (at Endpoint, account *source.Account, client *http.Client, err error) {
 	if at, err = find(r.URL); err != nil {
 		return at, nil, nil, fmt.Errorf("%w: %w: %s: %w", source.ErrInvalid, source.ErrProvider, cmp.Or(fields[r.URL.Scheme], "spec.url"), err)
@@ -172,7 +171,8 @@ func Begin[Endpoint any](ctx context.Context, r source.LoginRequest, find func(*
 	return at, account, Client(r.Client), nil
 }
 
-// Key tells the identity of a service account from others, for the keys of [Credentials]; it is "" for nil.
+// Key distinguishes the identities of service accounts in the keys of [Credentials]; it is
+// "" for nil.
 func Key(a *source.Account) string {
 	if a == nil {
 		return ""
@@ -180,8 +180,9 @@ func Key(a *source.Account) string {
 	return fmt.Sprint(" ", a.Namespace, "/", a.Name, " ", a.UID, " ", a.Annotations)
 }
 
-// Annotation returns what an annotation of a service account says; one that is missing and
-// required, or that has another form than words describe, is an error, which does not name the account.
+// Annotation returns the value of an annotation of a service account. A value that is
+// missing but required, or that does not match form, which words describe, is an error. The
+// error does not name the account.
 func Annotation(a *source.Account, key string, required bool, form *regexp.Regexp, words string) (string, error) {
 	value := a.Annotations[key]
 	if value == "" && !required || form.MatchString(value) {
@@ -190,8 +191,8 @@ func Annotation(a *source.Account, key string, required bool, form *regexp.Regex
 	return "", fmt.Errorf("%w: annotation %s: want %s", source.ErrProvider, key, words)
 }
 
-// Advice says what to check when a provider refuses the identity of a service account, or that of the
-// program, which is in variables with a prefix.
+// Advice returns what to check when a provider refuses the identity of a service account,
+// or that of the program, whose variables have the given prefix.
 func Advice(a *source.Account, prefix string) string {
 	if a == nil {
 		return "check the identity and the " + prefix + "_ variables that this program runs with"
@@ -199,12 +200,12 @@ func Advice(a *source.Account, prefix string) string {
 	return fmt.Sprintf("check the annotations of service account %s/%s, and that what they name trusts it and the issuer of this cluster", a.Namespace, a.Name)
 }
 
-// fields are those that the hosts of URLs come from, by scheme.
+// fields are the fields of the spec that URLs come from, by scheme.
 var fields = map[string]string{"https": "spec.url", "oci": "spec.url", "s3": "spec.endpoint", "gs": "spec.endpoint", "azblob": "spec.endpoint"}
 
-// Host returns the host that u is at, in lower case; "" unless that is reached
-// over TLS at its default port, is nothing but a host name in ASCII, and comes
-// without user information. Patterns of hosts are matched against it alone.
+// Host returns the host of u in lower case. It returns "" unless u is reached over TLS at
+// the default port, has only an ASCII host name as its host, and has no user information.
+// Patterns of hosts are matched against the result only.
 func Host(u *url.URL) string {
 	host := strings.TrimSuffix(u.Host, ":443")
 	if fields[u.Scheme] == "" || u.User != nil || strings.ContainsFunc(host, foreign) {
@@ -213,7 +214,7 @@ func Host(u *url.URL) string {
 	return strings.ToLower(host)
 }
 
-// foreign reports whether a name of a host cannot contain r.
+// foreign reports whether a host name cannot contain r.
 func foreign(r rune) bool {
 	return r != '-' && r != '.' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 }
@@ -226,11 +227,11 @@ type noIdentity struct{ error }
 func (n noIdentity) Is(target error) bool { return target == source.ErrNoIdentity }
 func (n noIdentity) Unwrap() error        { return n.error }
 
-// A StatusError is an answer with a status other than 2xx.
+// A StatusError is a response with a status other than 2xx.
 type StatusError struct {
 	Request string // method and URL, without its query
 	Status  int
-	Message string // what the service says about it, fit to be shown; may be empty
+	Message string // explanation of the service, fit to be shown; may be empty
 	header  http.Header
 }
 
@@ -242,19 +243,19 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// Limited reports whether the service refused because it was asked too often.
+// Limited reports whether the service refused because it received too many requests.
 func (e *StatusError) Limited() bool {
 	return e.Status == http.StatusTooManyRequests || e.header.Get("Retry-After") != "" || e.header.Get("X-Ratelimit-Remaining") == "0"
 }
 
-// Header returns a header of the answer, "" when it has none of that name.
+// Header returns a header of the response, "" if it is missing.
 func (e *StatusError) Header(name string) string { return e.header.Get(name) }
 
-// Final reports whether asking again later is of no use: what was asked for, or
-// who asked, was refused.
+// Final reports whether a later attempt is useless, because the service refused the request
+// or the identity behind it.
 func (e *StatusError) Final() bool { return Final(e.Status) && !e.Limited() }
 
-// Final reports the same of a status alone.
+// Final reports whether a status, taken alone, makes a later attempt useless.
 func Final(status int) bool {
 	return status/100 == 4 && status != http.StatusRequestTimeout && status != http.StatusTooManyRequests
 }
@@ -266,10 +267,10 @@ func newStatusError(req *http.Request, resp *http.Response) *StatusError {
 // nameOf names a request in messages.
 func nameOf(req *http.Request) string { return req.Method + " " + redact.URL(req.URL) }
 
-// proofFields are those of a form that say who asks (RFC 6749, RFC 7523, RFC 8693).
+// proofFields are the form fields that hold credentials (RFC 6749, RFC 7523, RFC 8693).
 var proofFields = []string{"assertion", "client_assertion", "client_secret", "refresh_token", "subject_token", "access_token"}
 
-// proofs returns what req proves itself with: its credentials, in the header or in a form.
+// proofs returns the credentials in req, from its header or its form.
 func proofs(req *http.Request) []string {
 	_, secret, _ := strings.Cut(req.Header.Get("Authorization"), " ")
 	_, password, _ := req.BasicAuth()
@@ -282,7 +283,7 @@ func proofs(req *http.Request) []string {
 		return secrets
 	}
 	defer body.Close()
-	text, _ := io.ReadAll(body) // of memory: this program made it
+	text, _ := io.ReadAll(body) // from memory: this program wrote it
 	form, _ := url.ParseQuery(string(text))
 	for _, field := range proofFields {
 		secrets = append(secrets, form[field]...)
@@ -290,28 +291,28 @@ func proofs(req *http.Request) []string {
 	return secrets
 }
 
-// JSON sends req and stores what the answer says in out. The error is a
-// *[StatusError] when that is no success. None shows what req proves itself with.
+// JSON sends req and decodes the response into out. The error is a *[StatusError] if the
+// status is not 2xx. No error contains the credentials in req.
 func JSON(client *http.Client, req *http.Request, out any) error {
 	body, err := Text(client, req)
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal([]byte(body), out); err != nil { // which may repeat a value of any length
+	if err := json.Unmarshal([]byte(body), out); err != nil { // the error may quote a value of any length
 		return fmt.Errorf("%s: the answer is not what it should be: %s", nameOf(req), Said(err.Error(), proofs(req)...))
 	}
 	return nil
 }
 
-// Text sends req and returns what the answer says. Errors are as those of [JSON].
+// Text sends req and returns the body of the response. Errors are those of [JSON].
 func Text(client *http.Client, req *http.Request) (string, error) {
 	name, secrets := nameOf(req), proofs(req)
 	resp, err := client.Do(req)
 	if err != nil {
 		if u, ok := errors.AsType[*url.Error](err); ok {
-			err = u.Err // name says which URL
+			err = u.Err // name has the URL
 		}
-		if strings.HasPrefix(err.Error(), "failed to parse Location header") { // which it goes on to repeat
+		if strings.HasPrefix(err.Error(), "failed to parse Location header") { // the error would quote it
 			err = errors.New("redirect without a valid address")
 		}
 		return "", fmt.Errorf("%s: %w", name, redact.Error(err, secrets...))
@@ -320,7 +321,7 @@ func Text(client *http.Client, req *http.Request) (string, error) {
 	if resp.StatusCode/100 != 2 {
 		return "", newStatusError(req, resp)
 	}
-	body, err := io.ReadAll(resp.Body) // which is bounded, see Client
+	body, err := io.ReadAll(resp.Body) // Client limits its size
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return "", fmt.Errorf("%s: %s", name, Said(err.Error()))
 	}
@@ -330,8 +331,8 @@ func Text(client *http.Client, req *http.Request) (string, error) {
 	return string(body), nil
 }
 
-// said returns the explanation in the body of a failure, in the words that
-// GitHub, OAuth 2.0 (RFC 6749 section 5.2), Google, registries and others use for it.
+// said returns the explanation in the body of a failure, from the fields that GitHub, OAuth
+// 2.0 (RFC 6749 section 5.2), Google, registries and others use.
 func said(resp *http.Response, secrets []string) string {
 	var body struct {
 		Message     string `json:"message"`
@@ -345,7 +346,8 @@ func said(resp *http.Response, secrets []string) string {
 	return Said(cmp.Or(body.Message, body.Description, messageOf(body.Error), messageOf(body.Errors)), secrets...)
 }
 
-// messageOf returns the message in v: v itself, that of an object, or that of the first of a list.
+// messageOf returns the message in v: v itself, that of an object, or that of the first
+// element of a list.
 func messageOf(v any) string {
 	if list, ok := v.([]any); ok && len(list) > 0 {
 		v = list[0]
@@ -357,29 +359,29 @@ func messageOf(v any) string {
 	return text
 }
 
-// maxSaid bounds, in bytes, how much of a service's explanation is repeated.
+// maxSaid is the maximum length of a repeated explanation, in bytes.
 const maxSaid = 300
 
-// Said returns what a service says about a failure so that it can be shown: in
-// one line, short, and without secrets.
+// Said returns the explanation of a service in a form that can be shown: in one line,
+// short, and without secrets.
 func Said(text string, secrets ...string) string {
 	text = strings.ReplaceAll(text, "http: request body too large", fmt.Sprintf("the answer is larger than %d bytes", MaxAnswer))
 	return redact.Excerpt(text, maxSaid, secrets...)
 }
 
-// What a runner tells its jobs.
+// The variables that a runner sets for its jobs.
 const (
 	requestURL   = "ACTIONS_ID_TOKEN_REQUEST_URL"
 	requestToken = "ACTIONS_ID_TOKEN_REQUEST_TOKEN"
 )
 
-// JobVariables are those that are set in a job that may ask for tokens.
+// JobVariables are the variables that are set in a job that may request tokens.
 var JobVariables = []string{requestURL, requestToken}
 
-// JobToken returns an identity token (OpenID Connect) for audience, of the job of
-// GitHub Actions or Forgejo Actions that the program runs in. The job must be
-// allowed to ask for one: permission id-token: write on GitHub,
-// enable-openid-connect on Forgejo. The request goes over https only, or to loopback.
+// JobToken returns an identity token (OpenID Connect) for audience, of the job of GitHub
+// Actions or Forgejo Actions that the program runs in. The job must be allowed to request
+// one: permission id-token: write on GitHub, enable-openid-connect on Forgejo. The request
+// is sent over https only, or to loopback.
 func JobToken(ctx context.Context, client *http.Client, env Environment, audience string) (string, error) {
 	u, err := url.Parse(env.Value(requestURL))
 	if err != nil || !Safe(u) || u.User != nil {
@@ -407,7 +409,7 @@ func JobToken(ctx context.Context, client *http.Client, env Environment, audienc
 	return answer.Value, nil
 }
 
-// An Environment looks up variables of the environment; nil is that of the process.
+// An Environment looks up environment variables; nil uses those of the process.
 type Environment func(name string) (value string, ok bool)
 
 // Value returns the value of a variable, "" when it is not set.
@@ -424,8 +426,8 @@ func (e Environment) Has(names ...string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return e.Value(name) == "" })
 }
 
-// File returns the content of a file that a variable names; more than
-// [MaxAnswer] bytes are an error.
+// File returns the content of a file that a variable names. More than [MaxAnswer] bytes are
+// an error.
 func File(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -440,41 +442,40 @@ func File(name string) ([]byte, error) {
 }
 
 const (
-	// MaxCredentials is how many keys [Credentials] hold.
+	// MaxCredentials is the maximum number of keys in [Credentials].
 	MaxCredentials = 1000
-	// Patience is how long a caller waits for the request of another.
+	// Patience is how long a caller waits for the request of another caller.
 	Patience = 10 * time.Second
 
-	maxLife = time.Hour // of what is kept
+	maxLife = time.Hour // of a cached credential
 )
 
-// Credentials keeps what token services issue, by key, until shortly before it
-// expires. The zero value is empty and safe for concurrent use.
+// Credentials caches the credentials that token services issue, by key, until shortly
+// before they expire. The zero value is empty and safe for concurrent use.
 //
-//   - A credential is used for 80 % of the life it had when it was issued, an hour
-//     at most, so that it does not expire during the work it is for. One without a
-//     known end is not kept.
-//   - For one key, one request is under way at a time. A caller that waits for the
-//     request of another gives up when its own context ends. It sends its own
-//     request when the other failed or got no answer for [Patience]: the other may
-//     go through a proxy that never answers.
-//   - At most [MaxCredentials] keys are kept: beyond that, all that were are dropped.
+//   - A credential is used for 80 % of its lifetime at issue, at most an hour, so that it
+//     does not expire during the work it is for. One without a known expiry is not cached.
+//   - For each key, one request runs at a time. A caller that waits for the request of
+//     another gives up when its own context ends. It sends its own request if the other
+//     failed, or got no response for [Patience]: the other may go through a proxy that
+//     never answers.
+//   - At most [MaxCredentials] keys are cached; a further key drops all of them.
 //   - A credential that cannot be sent in a header is an error.
 type Credentials struct {
 	mu    sync.Mutex
 	slots map[string]*slot
 }
 
-// A slot holds what is known of one key.
+// A slot is the cache entry of one key.
 type slot struct {
-	turn  chan struct{}      // full while a caller asks for a new credential
+	turn  chan struct{}      // full while a caller requests a new credential
 	held  *source.Credential // nil when there is none
 	until time.Time
 }
 
-// Get returns the credential that is kept for key at the [Time] of now, or else a new one of issue.
-// Its Refused drops it, if it is still kept, and calls Refused of what issue
-// returned. Errors are those of issue, and of ctx.
+// Get returns the credential that is cached for key, if it is still valid at now, or else a
+// new one from issue. Its Refused drops it from the cache, if it is still there, and calls
+// Refused of the credential that issue returned. Errors are those of issue, and of ctx.
 func (k *Credentials) Get(ctx context.Context, now func() time.Time, key string, issue func(context.Context) (source.Credential, error)) (source.Credential, error) {
 	s, held := k.find(key, Time(now))
 	if held == nil {
@@ -519,7 +520,7 @@ func (k *Credentials) Get(ctx context.Context, now func() time.Time, key string,
 	return c, nil
 }
 
-// Time returns what now tells, or when that is nil the time.
+// Time returns the result of now, or the current time if now is nil.
 func Time(now func() time.Time) time.Time {
 	if now == nil {
 		return time.Now()
@@ -527,12 +528,12 @@ func Time(now func() time.Time) time.Time {
 	return now()
 }
 
-// find returns the slot of a key, and what it holds that is good at a time.
+// find returns the slot of a key, and its credential if that is valid at a time.
 func (k *Credentials) find(key string, now time.Time) (*slot, *source.Credential) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.slots == nil || k.slots[key] == nil && len(k.slots) == MaxCredentials {
-		k.slots = map[string]*slot{} // callers that use one go on with it
+		k.slots = map[string]*slot{} // callers keep the slot that they have
 	}
 	s := k.slots[key]
 	if s == nil {

@@ -34,7 +34,7 @@ func ask(t *testing.T, ctx context.Context, client *http.Client, to string, out 
 	return exchange.JSON(client, req, out)
 }
 
-// far is the way that the caller gave.
+// far is the transport that the caller gave.
 type far struct{ seen []string }
 
 func (f *far) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -109,7 +109,8 @@ func TestUntil(t *testing.T) {
 	testenv.ErrorSays(t, err, "given up", "with a body")
 }
 
-// What libraries would follow or print is an error that is fit to be shown.
+// TestStrict: a response that libraries would follow or print is an error that can be
+// shown.
 func TestStrict(t *testing.T) {
 	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -256,7 +257,7 @@ func TestNoJobToken(t *testing.T) {
 	testenv.ErrorSays(t, err, "holds none")
 }
 
-// An issuer issues numbers, one after the other.
+// An issuer issues consecutive numbers as tokens.
 type issuer struct {
 	exchange.Credentials
 	clock  time.Time
@@ -269,7 +270,8 @@ func newIssuer() *issuer {
 
 func (s *issuer) now() time.Time { return s.clock }
 
-// get returns what is kept for key, or else something new that lives for life, 0 for no known end.
+// get returns the credential that is cached for key, or a new one that is valid for life; 0
+// is for no known expiry.
 func (s *issuer) get(t *testing.T, key string, life time.Duration) (token string, refused func()) {
 	t.Helper()
 	c, err := s.Get(t.Context(), s.now, key, func(context.Context) (source.Credential, error) {
@@ -308,7 +310,7 @@ func TestForget(t *testing.T) {
 	_, first := s.get(t, "a", time.Hour)
 	first()
 	n, second := s.get(t, "a", time.Hour)
-	first() // is not about the second
+	first() // does not drop the second credential
 	if again, _ := s.get(t, "a", time.Hour); n != "2" || again != "2" {
 		t.Errorf("got %s, then %s", n, again)
 	}
@@ -335,7 +337,8 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// A caller that waits for another's request ends with its own context, and sends its own request when the other failed.
+// TestWaiting: a caller that waits for the request of another ends with its own context,
+// and sends its own request if the other failed.
 func TestWaiting(t *testing.T) {
 	s := newIssuer()
 	began, end := make(chan bool), make(chan error)
@@ -368,7 +371,7 @@ func TestWaiting(t *testing.T) {
 	end <- errors.New("failed")
 }
 
-// A request that never ends holds up nobody else for longer than Patience.
+// TestPatience: a request that never ends delays other callers by at most Patience.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var k exchange.Credentials
@@ -389,7 +392,7 @@ func TestPatience(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		for range 3 { // the first waits, the others find what it got
+		for range 3 { // the first waits, the others use its result
 			if n, err := get(); n != "1" || err != nil {
 				t.Errorf("beside a request that stalls: %s, %v", n, err)
 			}
@@ -402,7 +405,7 @@ func TestPatience(t *testing.T) {
 	})
 }
 
-// A token service leads nowhere.
+// TestZones follows no redirect from a wide network to a narrower one.
 func TestZones(t *testing.T) {
 	testenv.Resolve(t, "wide.example", "203.0.113.7")
 	var asked int

@@ -1,6 +1,6 @@
-// Package logintest is what the tests of logins share: a clock, fetches of a
-// GitRepository or OCIRepository that go through a login, and checks of the
-// hosts that a provider takes for its own.
+// Package logintest holds what the tests of logins share: a clock, fetches of a
+// GitRepository or OCIRepository that use a login, and checks of the hosts that a provider
+// accepts as its own.
 package logintest
 
 import (
@@ -34,7 +34,7 @@ type Clock struct {
 // NewClock returns a clock that shows now.
 func NewClock(now time.Time) *Clock { return &Clock{now: now} }
 
-// Now returns what the clock shows.
+// Now returns the time of the clock.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +68,7 @@ func (m Secrets) PullSecrets(context.Context, string, string) ([]source.Secret, 
 	return nil, nil
 }
 
-// Repository returns a GitRepository that goes through the proxy in the Secret called proxy.
+// Repository returns a GitRepository that uses the proxy in the Secret called proxy.
 func Repository(provider, url string) *source.GitRepository {
 	return &source.GitRepository{
 		Header: source.Header{APIVersion: "source.toolkit.fluxcd.io/v1", Kind: "GitRepository", Metadata: source.Metadata{Name: "app", Namespace: "default", Generation: 1}},
@@ -79,7 +79,7 @@ func Repository(provider, url string) *source.GitRepository {
 	}
 }
 
-// Artifact returns an OCIRepository that goes through the proxy in the Secret called proxy.
+// Artifact returns an OCIRepository that uses the proxy in the Secret called proxy.
 func Artifact(provider, url string) *source.OCIRepository {
 	return &source.OCIRepository{
 		Header: source.Header{APIVersion: "source.toolkit.fluxcd.io/v1", Kind: "OCIRepository", Metadata: source.Metadata{Name: "app", Namespace: "default", Generation: 1}},
@@ -97,8 +97,8 @@ func Repo(t testing.TB) *testenv.Repo {
 	return repo
 }
 
-// Serve serves a repository at path over TLS, for names besides localhost, to
-// clients that allow lets in.
+// Serve serves a repository at path over TLS, for names in addition to localhost. allow
+// decides which requests succeed.
 func Serve(t testing.TB, ca *testenv.CA, path string, repo *testenv.Repo, allow func(*http.Request) bool, names ...string) *testenv.Server {
 	return testenv.ServeAll(t, testenv.HTTP{CA: ca, Names: names, Allow: allow}, map[string]*testenv.Repo{path: repo})
 }
@@ -110,7 +110,7 @@ func Registry(t testing.TB, c testenv.RegistryConfig, path string) *testenv.Regi
 	return g
 }
 
-// ServeTLS serves h for names besides localhost, and returns its address.
+// ServeTLS serves h for names in addition to localhost, and returns its address.
 func ServeTLS(t testing.TB, ca *testenv.CA, h http.HandlerFunc, names ...string) string {
 	s := httptest.NewUnstartedServer(h)
 	s.TLS = ca.ServerConfig(false, names...)
@@ -122,8 +122,8 @@ func ServeTLS(t testing.TB, ca *testenv.CA, h http.HandlerFunc, names ...string)
 	return Host(s.URL)
 }
 
-// Stall returns a handler that does then once it has read a request, and
-// answers nothing until the client is gone.
+// Stall returns a handler that reads a request, calls then, and sends nothing until the
+// client has gone.
 func Stall(then func()) http.HandlerFunc {
 	return func(_ http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body) // a server notices that a client is gone only after its request
@@ -145,9 +145,9 @@ func Host(s string) string {
 // A Run is one reconciliation.
 type Run struct {
 	Reason  string   // of Ready
-	Err     error    // nil when an artifact was published
-	Texts   string   // all that anybody may see: the status, the events and the error
-	Secrets []string // that the origin knows of
+	Err     error    // nil if an artifact was published
+	Texts   string   // everything that users may see: the status, the events and the error
+	Secrets []string // known to the origin
 }
 
 // Reconcile fetches g with login into a new store.
@@ -162,7 +162,7 @@ func Pull(t testing.TB, o *source.OCIRepository, secrets Secrets, login source.L
 	return reconcile(t, o, oci.New(o, source.Env{Secrets: secrets, Login: login}, nil))
 }
 
-// An origin tells what it keeps out of texts.
+// origin is an origin that reports the secrets that it keeps out of texts.
 type origin interface {
 	source.Origin
 	Secrets() []string
@@ -187,11 +187,11 @@ func reconcile(t testing.TB, obj source.Object, from origin) (run Run) {
 	return run
 }
 
-// A Judge is the function by which a provider recognises the URL of a login as an
-// endpoint of its own; an error says that it is none.
+// A Judge is the function by which a provider recognises the URL of a login as one of its
+// endpoints. It returns an error for any other URL.
 type Judge[P comparable] func(*url.URL) (P, error)
 
-// Endpoints checks what URLs are taken for.
+// Endpoints checks the endpoints that judge returns for URLs.
 func Endpoints[P comparable](t *testing.T, judge Judge[P], want map[string]P) {
 	t.Helper()
 	for s, want := range want {
@@ -205,14 +205,14 @@ func Endpoints[P comparable](t *testing.T, judge Judge[P], want map[string]P) {
 	}
 }
 
-// Strangers checks that none of the URLs in a text, which look like those of the
-// provider, is taken for an endpoint.
+// Strangers checks that judge rejects each URL in a text. The URLs look like those of the
+// provider.
 func Strangers[P comparable](t *testing.T, judge Judge[P], urls string) {
 	t.Helper()
 	for s := range strings.FieldsSeq(urls) {
 		u, err := url.Parse(s)
 		if err != nil {
-			continue // no URL reaches a login that is none
+			continue // an invalid URL never reaches a login
 		}
 		if at, err := judge(u); err == nil {
 			t.Errorf("%s is taken for %#v", s, at)

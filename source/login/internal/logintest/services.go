@@ -20,12 +20,12 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// Identity is the identity token of the job, and of what a test puts into files.
+// Identity is the identity token of the job, and of files that tests write.
 const Identity = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJjYW5hcnkifQ.canary-signature"
 
-// Services are what a login meets: servers under the names of real ones, behind a
-// proxy and with certificates that the system trusts, among them the token
-// service of Actions. Values that must not show contain canary.
+// Services are the servers that a login talks to: servers with the names of real ones,
+// behind a proxy and with certificates that the system trusts, including the token service
+// of Actions. Values that must not appear in messages contain canary.
 type Services struct {
 	T       *testing.T
 	CA      *testenv.CA
@@ -35,7 +35,7 @@ type Services struct {
 	Env     map[string]string
 
 	mu      sync.Mutex
-	Asked   []string         // of the token services
+	Asked   []string         // requests to the token services
 	Issued  int              // how many tokens they issued
 	Revoked bool             // whether servers refuse all of them
 	Answer  http.HandlerFunc // in place of the token services, nil for none
@@ -43,8 +43,8 @@ type Services struct {
 	hosts map[string]string
 }
 
-// NewServices returns the services of a login: only that of Actions; vars are names
-// and values of the environment.
+// NewServices returns services with only the token service of Actions. vars are names and
+// values of environment variables.
 func NewServices(t *testing.T, vars ...string) *Services {
 	w := &Services{T: t, CA: testenv.SystemCA(t), Clock: NewClock(time.Now()), Env: map[string]string{}, hosts: map[string]string{}}
 	for pair := range slices.Chunk(vars, 2) {
@@ -61,7 +61,7 @@ func (w *Services) Serve(h http.HandlerFunc, names ...string) {
 	w.Name(ServeTLS(w.T, w.CA, h, names...), names...)
 }
 
-// Name gives names to the server at an address, before the first request.
+// Name gives names to the server at an address. It must be called before the first request.
 func (w *Services) Name(address string, names ...string) {
 	for _, name := range names {
 		w.hosts[name+":443"] = address
@@ -71,14 +71,14 @@ func (w *Services) Name(address string, names ...string) {
 // Lookup returns a variable of the environment.
 func (w *Services) Lookup(name string) (string, bool) { v, ok := w.Env[name]; return v, ok }
 
-// Note records that a token service was asked for something.
+// Note records a request to a token service.
 func (w *Services) Note(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.Asked = append(w.Asked, fmt.Sprintf(format, args...))
 }
 
-// Asks returns what was asked that contains part.
+// Asks returns the recorded requests that contain part.
 func (w *Services) Asks(part string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,7 +110,7 @@ func (w *Services) SetAnswer(h http.HandlerFunc) {
 	w.Answer = h
 }
 
-// Instead answers by Answer, if it is set.
+// Instead responds with Answer, if it is set, and reports whether it is.
 func (w *Services) Instead(rw http.ResponseWriter, r *http.Request) bool {
 	w.mu.Lock()
 	answer := w.Answer
@@ -138,7 +138,7 @@ func Job(more ...string) []string {
 	return append([]string{"ACTIONS_ID_TOKEN_REQUEST_URL", "https://runner.example/token?api-version=2.0", "ACTIONS_ID_TOKEN_REQUEST_TOKEN", "runner-canary"}, more...)
 }
 
-// Request returns the login of an object that goes through the proxy.
+// Request returns the login request of an object that uses the proxy.
 func (w *Services) Request(provider, u string) source.LoginRequest {
 	w.T.Helper()
 	at, err := url.Parse(u)
@@ -153,8 +153,8 @@ func (w *Services) Request(provider, u string) source.LoginRequest {
 // ServiceAccount is the name of the service account of [Services.Account].
 const ServiceAccount = "robot"
 
-// Account returns a [source.AccountFunc] that knows [ServiceAccount], with annotations in names and values.
-// It has the identity token of jobs.
+// Account returns a [source.AccountFunc] that knows only [ServiceAccount]. annotations are
+// names and values. The token of the account is the identity token of jobs.
 func (w *Services) Account(annotations ...string) source.AccountFunc {
 	return func(_ context.Context, namespace, name string) (*source.Account, error) {
 		if name != ServiceAccount {
@@ -175,7 +175,7 @@ func (w *Services) Account(annotations ...string) source.AccountFunc {
 	}
 }
 
-// Enter logs in to u as [ServiceAccount]; no error shows a secret.
+// Enter logs in to u as [ServiceAccount], and checks that an error shows no secret.
 func (w *Services) Enter(login source.LoginFunc, provider, u string, account source.AccountFunc) (source.Credential, error) {
 	w.T.Helper()
 	r := w.Request(provider, u)
@@ -211,7 +211,7 @@ func (w *Services) checked(run Run) Run {
 	return run
 }
 
-// Tunnels checks that the proxy saw nothing but tunnels, and none to direct.
+// Tunnels checks that the proxy received only CONNECT requests, and none for direct.
 func (w *Services) Tunnels(direct string) {
 	w.T.Helper()
 	for _, seen := range w.Proxy.Seen() {
@@ -221,8 +221,8 @@ func (w *Services) Tunnels(direct string) {
 	}
 }
 
-// Fails checks that a run failed for a reason, and that its error says each part
-// of say, separated by |.
+// Fails checks that a run failed for a reason, and that its error contains each part of
+// say, separated by |.
 func (run Run) Fails(t testing.TB, reason, say string) {
 	t.Helper()
 	if run.Err == nil || run.Reason != reason {
@@ -235,14 +235,14 @@ func (run Run) Fails(t testing.TB, reason, say string) {
 	}
 }
 
-// Reply answers with body as JSON.
+// Reply sends body as a JSON response.
 func Reply(rw http.ResponseWriter, status int, body any) {
 	rw.Header().Set("Content-Type", "application/json")
 	rw.WriteHeader(status)
 	json.NewEncoder(rw).Encode(body)
 }
 
-// Answers returns a handler that answers so, whatever it is asked.
+// Answers returns a handler that sends the same response to every request.
 func Answers(status int, body string) http.HandlerFunc {
 	return func(rw http.ResponseWriter, _ *http.Request) {
 		rw.Header().Set("Content-Type", "application/json")
@@ -256,7 +256,7 @@ func Redirects(to string) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) { http.Redirect(rw, r, to, http.StatusTemporaryRedirect) }
 }
 
-// ServeHere serves h in the clear on loopback, and returns its URL.
+// ServeHere serves h without TLS on loopback, and returns its URL.
 func ServeHere(t testing.TB, h http.HandlerFunc) string {
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
