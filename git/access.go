@@ -18,8 +18,8 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// ownSecret is the field with the credentials of spec.url, which are those of
-// the submodules on its origin as well, unless another field gives some.
+// ownSecret is the field with the credentials of spec.url. They are used for
+// submodules on the same origin too, unless another field has credentials for them.
 const ownSecret = "spec.secretRef"
 
 // connect returns the upstream of spec.url with the credentials that the spec
@@ -55,7 +55,8 @@ func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReferen
 		return nil, err
 	}
 	provided := spec.Provider != "" && spec.Provider != "generic"
-	// The provider issues credentials for the origin of spec.url, and where else a GitHub App is given.
+	// The provider issues credentials for the origin of spec.url, and elsewhere if
+	// the Secret is that of a GitHub App.
 	login := provided && (field == ownSecret || transport.IsApp(secret.Secret))
 	top, _ := parseURL(spec.URL)
 	switch {
@@ -76,7 +77,7 @@ func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReferen
 	n := &network{url: u, env: o.env, object: name, lent: login, web: transport.Outside(o.env), end: func() {}}
 	n.web.Guard = guard
 	if o.env.Cache != nil || o.env.Share != nil {
-		own := spec.ServiceAccountName != "" || o.env.Accounts != nil // which may know an account for objects that name none
+		own := spec.ServiceAccountName != "" || o.env.Accounts != nil // Accounts may know an account for objects that name none
 		n.scope = cacheScope(u, spec, o.repo.Metadata.Namespace, login, own, secret, proxySecret)
 	}
 	if secret.Name != "" {
@@ -126,8 +127,8 @@ func (o *Origin) reach(ctx context.Context, u *url.URL, ref *source.LocalReferen
 	return n, nil
 }
 
-// authenticate gives n the credentials that are shown to its server over HTTP:
-// those that a provider issues, of the Secret, or else of the URL.
+// authenticate sets the credentials of n for HTTP: those that the provider issues,
+// those of the Secret, or else those of the URL.
 func (o *Origin) authenticate(ctx context.Context, n *network, secret transport.Secret) error {
 	if !n.lent {
 		given, err := transport.GitAuth(secret.Name, secret.Secret)
@@ -147,16 +148,17 @@ func (o *Origin) authenticate(ctx context.Context, n *network, secret transport.
 	return err
 }
 
-// badProvider is a login that cannot work until the spec changes.
+// badProvider returns the error for a provider that cannot work until the spec
+// changes.
 func badProvider(format string, args ...any) error {
 	return &source.StepError{Step: source.StepResolve, Reason: "InvalidProviderConfiguration", Err: invalid(fmt.Errorf(format, args...))}
 }
 
-// Secrets returns the credentials that were given to the origin so far, which
-// the [source.Reconciler] keeps out of conditions, events and errors.
+// Secrets returns all credentials that the origin has read so far. The
+// [source.Reconciler] keeps them out of conditions, events and errors.
 func (o *Origin) Secrets() []string { return o.secretReader.Values() }
 
-// parseURL accepts what the URL of a repository may be: http, https or ssh, with a host.
+// parseURL parses the URL of a repository: http, https or ssh, with a host.
 func parseURL(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	if err != nil {
@@ -171,9 +173,10 @@ func parseURL(s string) (*url.URL, error) {
 	return u, nil
 }
 
-// cacheScope hashes the URL and the credentials, those of the Secrets and those that
-// a provider is asked for, so that objects share cached data only if all are equal. With
-// own the provider may know namespaces apart.
+// cacheScope hashes the URL and the credentials, so that objects share cached data
+// only if both are equal. The credentials are the Secrets and, with asked, the
+// provider that issues some; with own, what it issues may depend on the service
+// account and the namespace too.
 func cacheScope(u *url.URL, spec *source.GitRepositorySpec, namespace string, asked, own bool, secrets ...transport.Secret) string {
 	h := sha256.New()
 	transport.Note(h, u.String())
@@ -191,9 +194,9 @@ func cacheScope(u *url.URL, spec *source.GitRepositorySpec, namespace string, as
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// packLimits translates the bounds of a fetch into those of a pack. The objects
-// of one commit are the entries of its tree, the tree, the commit and its tags;
-// of a history there may be any number.
+// packLimits returns the limits of a pack for the limits of a fetch. With one, the
+// pack holds one commit: the entries of its tree, the tree, the commit and its tags.
+// A history may have any number of objects.
 func packLimits(l artifact.Limits, one bool) packfile.Limits {
 	limits := packfile.Limits{PackBytes: l.Bytes, ObjectBytes: l.FileBytes, InflatedBytes: l.Bytes}
 	if one && l.Entries != 0 {

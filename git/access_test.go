@@ -28,7 +28,7 @@ func one(t *testing.T) *testenv.Repo {
 }
 
 // An attempt is a fetch with some credentials. Without a reason it succeeds;
-// otherwise the error has the reason and says each part of say, separated by |.
+// otherwise the error has the reason and contains each part of say, separated by |.
 type attempt struct {
 	name   string
 	secret source.Secret
@@ -193,7 +193,7 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// issuer is a provider that issues one credential and notes who asks.
+// An issuer is a provider that issues one credential and records the requests for it.
 type issuer struct {
 	credential source.Credential
 	err        error
@@ -300,8 +300,9 @@ func TestLoginFailures(t *testing.T) {
 	testenv.Equal(t, len(server.Requests()), 0, "requests")
 }
 
-// What a provider issues is for the origin of spec.url, each submodule with its
-// own login; what a Secret is given for comes first.
+// The credentials of a provider are used on the origin of spec.url, and each
+// submodule there logs in by itself; an entry of spec.submoduleCredentials takes
+// precedence.
 func TestLoginOfSubmodules(t *testing.T) {
 	app, lib, other, public := testenv.NewRepo(t), testenv.NewRepo(t), testenv.NewRepo(t), one(t)
 	allow := func(r *http.Request) bool {
@@ -339,15 +340,15 @@ func TestLoginOfSubmodules(t *testing.T) {
 	for _, q := range foreign.Requests() {
 		testenv.Equal(t, q.Authorization, "", "another origin was shown")
 	}
-	// Instead of the provider's, on the origin of spec.url.
+	// An entry replaces the provider's credentials on the origin of spec.url too.
 	g.Spec.SubmoduleCredentials = append(g.Spec.SubmoduleCredentials, source.GitSubmoduleCredential{URL: server.URL, SecretRef: source.LocalReference{Name: "other"}})
 	if _, _, _, err := try(t.Context(), g, source.Env{Login: i.login, Secrets: sourcetest.Secrets{"default/other": sourcetest.Secret("bearerToken", "wr0ng-canary")}}); err == nil || !strings.Contains(err.Error(), "submodule") {
 		t.Errorf("with other credentials for submodules: %v", err)
 	}
 }
 
-// A server that is known to speak protocol 2 is asked without a greeting: a check
-// is one request, a fetch one more.
+// A server that is known to speak protocol 2 gets no greeting: a check is one
+// request, a fetch one more.
 func TestKnownServer(t *testing.T) {
 	repo := one(t)
 	v2, v0 := testenv.ServeHTTP(t, testenv.HTTP{}, repo), testenv.ServeHTTP(t, testenv.HTTP{V0: true}, repo)
@@ -402,7 +403,8 @@ func TestKnownServer(t *testing.T) {
 	}
 }
 
-// A known server that refuses a request is greeted, and its answer to that is told.
+// If a known server refuses a request, it gets a greeting, and the error reports its
+// answer to that.
 func TestKnownServerRefuses(t *testing.T) {
 	repo := one(t)
 	server := testenv.ServeHTTP(t, testenv.HTTP{Allow: func(r *http.Request) bool {

@@ -17,38 +17,39 @@ import (
 	"github.com/headgate-io/headgate/git/internal/wire"
 )
 
-// A base is the newest commit of an upstream that an earlier fetch left in the
-// cache, so that the next one, of whatever object, brings only what is new. It is
-// one entry of the cache: the objects of the commit with its whole tree, as
-// [packfile.Pack] spools them. What a fetch builds on it is completed by copies of
-// the objects that it did not bring, and takes its place.
+// A base is the newest commit of an upstream that an earlier fetch left in the cache.
+// The next fetch, for any object, transfers only what is new. A base is one entry of
+// the cache: the objects of the commit with its whole tree, as [packfile.Pack] spools
+// them. A fetch that builds on it copies the objects that it did not receive, and its
+// pack then replaces the entry.
 //
-//   - A commit is held only after its whole tree was found.
-//   - The cache may forget or damage anything at any time, and a process may die
-//     anywhere: what cannot be read back is not held. A cache that cannot be used
-//     costs nothing but time.
-//   - One fetch at a time, of all processes that share the cache: a fetch that
-//     waits finds the commit of the one before, or a smaller difference to fetch.
+//   - A commit is stored only after its whole tree was found.
+//   - The cache may lose or damage any entry at any time, and a process may die at
+//     any point: an entry that cannot be read counts as missing. A cache that cannot
+//     be used costs nothing but time.
+//   - One fetch of an upstream runs at a time, across all processes that share the
+//     cache: a fetch that has waited finds the commit of the fetch before it, or has
+//     less to transfer.
 type base struct {
 	commit  object.ID      // zero when nothing is held
 	objects *packfile.Pack // those of commit; nil when nothing is held
 
 	cache  *artifact.Cache // nil when there is none, or it cannot be used
 	key    string
-	wanted object.ID // what commit was fetched by: itself, or a tag that leads to it
+	wanted object.ID // the object that was requested: commit, or a tag that leads to it
 	draft  *artifact.Draft
 	unlock func()
 }
 
-// A note tells what a frozen pack holds, as JSON.
+// A note describes a frozen pack, as JSON.
 type note struct {
 	ID     string `json:"id"`     // what was wanted: the commit, or a tag that leads to it
-	Commit string `json:"commit"` // with its tree
+	Commit string `json:"commit"` // the pack holds its whole tree
 }
 
-// lock waits for other fetches of the upstream and returns what the cache holds then. A
-// held commit is not fetched again; with credentials of a provider the server is
-// still contacted, to prove that they are valid.
+// lock waits for other fetches of the upstream and returns what the cache holds
+// afterwards. A held commit is not fetched again; with credentials of a provider the
+// server is still contacted, to prove that they are valid.
 func (n *network) lock(ctx context.Context) (*base, error) {
 	b := &base{key: "git pool 3\x00" + n.scope}
 	if n.lent {
@@ -67,7 +68,7 @@ func (n *network) lock(ctx context.Context) (*base, error) {
 	return b, nil
 }
 
-// load opens what is held. What cannot be read is not.
+// load opens the entry of the cache. An entry that cannot be read counts as missing.
 func (b *base) load() {
 	e, err := b.cache.Open(b.key)
 	if err != nil {
@@ -91,7 +92,8 @@ func (b *base) load() {
 	}
 }
 
-// forget goes on as if nothing was held. The cache is left alone.
+// forget closes what is held and continues as if there was none. It does not change
+// the cache.
 func (b *base) forget() {
 	if b.objects != nil {
 		b.objects.Close()
@@ -99,7 +101,7 @@ func (b *base) forget() {
 	b.objects, b.commit = nil, object.ID{}
 }
 
-// close ends the use of what is held and gives the lock back.
+// close closes what is held and releases the lock.
 func (b *base) close() {
 	b.forget()
 	b.discard()
@@ -115,7 +117,7 @@ func (b *base) discard() {
 	}
 }
 
-// temp creates a spool. The pack whose spool was created last can be kept.
+// temp creates a spool in the cache. Only the spool created last can be kept.
 func (b *base) temp() (*os.File, error) {
 	b.discard()
 	draft, err := b.cache.Create()
@@ -131,9 +133,9 @@ var (
 	errCache      = errors.New("write to the cache")
 )
 
-// complete adds to pack what it lacks of the commit or tag id and is held, checks
-// that all is there, and holds that in place of what was held. That something
-// cannot be kept is no error.
+// complete checks that pack and the held objects together have the whole tree of the
+// commit or tag id. It copies the objects that pack lacks and stores pack in the
+// cache, in place of what was held. A failure to store it is not an error.
 func (b *base) complete(ctx context.Context, pack *packfile.Pack, id object.ID) error {
 	u := &union{pack, b.objects, map[object.ID]bool{}}
 	commit, err := peel(u, id)
@@ -155,12 +157,12 @@ func (b *base) complete(ctx context.Context, pack *packfile.Pack, id object.ID) 
 	}
 	text, err := json.Marshal(note{id.String(), commit.String()})
 	if err == nil && pack.Freeze(text) == nil {
-		b.draft.Commit(b.key) // or else what was held stays
+		b.draft.Commit(b.key) // on error the old entry stays
 	}
 	return nil
 }
 
-// peel returns what a tag leads to in the end, and other objects as they are.
+// peel follows tags from id to the first object that is not a tag.
 func peel(db object.Database, id object.ID) (object.ID, error) {
 	said := object.Type(0)
 	for range object.MaxTags + 1 {
@@ -180,8 +182,8 @@ func peel(db object.Database, id object.ID) (object.ID, error) {
 	return id, fmt.Errorf("%w: more than %d tags point at each other", object.ErrCorrupt, object.MaxTags)
 }
 
-// A union is the [object.Database] of what was fetched and of what is held. It
-// notes what it took from the latter.
+// A union is the [object.Database] of a received pack and of what is held. It records
+// which objects it took from the latter.
 type union struct {
 	pack, base *packfile.Pack // base is nil when nothing is held
 	held       map[object.ID]bool
@@ -206,8 +208,8 @@ func (u *union) Open(id object.ID) (object.Type, int64, io.ReadCloser, error) {
 	return u.from(id).Open(id)
 }
 
-// doubtful reports whether a fetch may have failed because of what it was based
-// on, so that one without a base is worth a try.
+// doubtful reports whether the base may have caused err, so that a fetch without a
+// base is worth a try.
 func (b *base) doubtful(ctx context.Context, err error) bool {
 	is := func(kind error) bool { return errors.Is(err, kind) }
 	return b.objects != nil && ctx.Err() == nil && !b.unwritable(ctx, err) &&
@@ -215,8 +217,8 @@ func (b *base) doubtful(ctx context.Context, err error) bool {
 		!slices.ContainsFunc([]error{wire.ErrUnreachable, wire.ErrAuth, wire.ErrNotFound, wire.ErrBusy}, is)
 }
 
-// unwritable reports whether err is that of a file of the cache, such as that
-// the disk is full, so that a fetch that does without it is worth a try.
+// unwritable reports whether err comes from writing to the cache, for example because
+// the disk is full, so that a fetch without the cache is worth a try.
 func (b *base) unwritable(ctx context.Context, err error) bool {
 	e, ok := errors.AsType[*fs.PathError](err)
 	return ctx.Err() == nil && (errors.Is(err, errCache) || ok && b.draft != nil && e.Path == b.draft.File().Name())

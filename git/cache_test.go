@@ -33,7 +33,7 @@ func newCache(t testing.TB, dir string) *artifact.Cache {
 	return c
 }
 
-// noise returns n bytes that do not compress, other ones for each seed.
+// noise returns n bytes that do not compress; they differ for each seed.
 func noise(seed uint64, n int) []byte {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	b := make([]byte, n)
@@ -43,7 +43,7 @@ func noise(seed uint64, n int) []byte {
 	return b
 }
 
-// twentyFiles returns a tree of 120 KB.
+// twentyFiles returns a tree of 20 files, 120 KB in all.
 func twentyFiles() fstest.MapFS {
 	tree := fstest.MapFS{}
 	for i := range uint64(20) {
@@ -52,7 +52,8 @@ func twentyFiles() fstest.MapFS {
 	return tree
 }
 
-// A change transfers the change, a commit that is held nothing at all.
+// A changed commit transfers only the change, and a commit that is held transfers
+// nothing.
 func TestIncremental(t *testing.T) {
 	t.Parallel()
 	repo := testenv.NewRepo(t)
@@ -96,8 +97,8 @@ func TestIncremental(t *testing.T) {
 	}
 }
 
-// Whatever happens to a branch, and to the cache on the way, the bytes are those
-// of a fetch without a cache.
+// Whatever happens to the branch and to the cache, the archive equals that of a fetch
+// without a cache.
 func TestCacheSurvivesDamage(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"sha1", "sha256"} {
@@ -109,8 +110,8 @@ func TestCacheSurvivesDamage(t *testing.T) {
 		first := commit()
 		all := servers(t, repo)
 		for name, s := range all {
-			plain := all["local"]   // gives what the others do, see TestEveryReferenceOverEveryTransport
-			if format == "sha256" { // which is not read from a disk
+			plain := all["local"]   // equals the others, see TestEveryReferenceOverEveryTransport
+			if format == "sha256" { // local repositories with SHA-256 are not supported
 				plain = s
 			}
 			if name != "http" && (format == "sha256" || name != "http v0 tips only" && name != "ssh v0") {
@@ -151,7 +152,7 @@ func TestCacheSurvivesDamage(t *testing.T) {
 					func() { first = commit() },
 				} {
 					if name != "http" && slices.Contains(damaging, i) {
-						continue // what becomes of an entry does not depend on the way of what is fetched
+						continue // damage to an entry does not depend on the transport
 					}
 					step()
 					refs := []source.GitRepositoryRef{{Branch: "main"}, {Branch: "main", Commit: repo.ID("main")}}
@@ -168,7 +169,8 @@ func TestCacheSurvivesDamage(t *testing.T) {
 	}
 }
 
-// Whoever has other credentials does not profit, and none of them is written down.
+// An object with other credentials cannot use the cached data, and no credential is
+// written to the cache.
 func TestCredentialsShareNothing(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: twentyFiles()})
@@ -211,8 +213,8 @@ func TestCredentialsShareNothing(t *testing.T) {
 	must(t, err)
 }
 
-// However many objects and processes share an upstream, what they share is
-// fetched once.
+// All objects and processes that share an upstream and a cache fetch shared data only
+// once.
 func TestSharedUpstream(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	id := repo.Commit(testenv.Commit{Branch: "main", Files: twentyFiles()})
@@ -226,7 +228,7 @@ func TestSharedUpstream(t *testing.T) {
 	for i, ref := range refs {
 		g := object(server.Repo(), ref)
 		g.Metadata.Name = fmt.Sprint("app", i)
-		env := source.Env{Cache: newCache(t, dir)} // each as if in a process of its own
+		env := source.Env{Cache: newCache(t, dir)} // like a process of its own
 		wg.Go(func() {
 			var err error
 			if _, archives[i], _, err = try(t.Context(), g, env); err != nil {
@@ -249,7 +251,7 @@ func TestSharedUpstream(t *testing.T) {
 	}
 }
 
-// packed returns a pack of an object, or of a delta on the base.
+// packed returns a pack with an object, or with a delta on base.
 func packed(kind byte, base, content string) []byte {
 	id, _ := hex.DecodeString(base)
 	p := objecttest.NewPack(2, 1)
@@ -257,17 +259,18 @@ func packed(kind byte, base, content string) []byte {
 	return p.Sum()
 }
 
-// answer answers requests for packs in version 2, the first times of them.
+// answer answers the first requests for packs in version 2, as many as times says,
+// with body.
 func answer(body string, times int) *testenv.Defect {
 	return &testenv.Defect{Phase: testenv.Pack, Status: http.StatusOK, Times: times,
 		Header: http.Header{"Content-Type": {"application/x-git-upload-pack-result"}}, Body: body}
 }
 
-// sent is the answer to a fetch with a pack.
+// sent returns the answer to a fetch that sends pack.
 func sent(pack []byte) string { return pkt("packfile\n") + pkt("\x01"+string(pack)) + "0000" }
 
-// A server that abuses what it was told is held: the answer is not believed, a
-// fetch of everything is tried, and nothing is recorded but what is whole.
+// A server that learns which commit is held may answer with a hostile pack. The answer
+// is refused, everything is fetched instead, and only complete commits are stored.
 func TestHostileDifference(t *testing.T) {
 	t.Parallel()
 	repo := testenv.NewRepo(t)
@@ -328,7 +331,7 @@ func TestHostileDifference(t *testing.T) {
 	}
 }
 
-// A server that is busy is not asked for more.
+// If a server is busy, no further fetch is tried.
 func TestBusyServer(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: twentyFiles()})
@@ -346,7 +349,7 @@ func TestBusyServer(t *testing.T) {
 	}
 }
 
-// Without a place to write to, everything works as if there were no cache.
+// If the cache cannot be written, fetches work as they do without a cache.
 func TestCacheThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	repo := testenv.NewRepo(t)
@@ -374,7 +377,8 @@ func TestCacheThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// Another repository, even in another object format, takes the place of the old one.
+// A new repository at the same URL, even in another object format, replaces the old
+// one in the cache.
 func TestRepositoryIsReplaced(t *testing.T) {
 	repos := map[string]*testenv.Repo{}
 	server := testenv.ServeAll(t, testenv.HTTP{}, repos)
@@ -389,8 +393,8 @@ func TestRepositoryIsReplaced(t *testing.T) {
 	}
 }
 
-// What was fetched with what a provider issued is not for a submodule of
-// another object, which reaches the same repository without credentials.
+// Data fetched with credentials of a provider is not given to a submodule of another
+// object, which reaches the same repository without credentials.
 func TestLoginsShareNothing(t *testing.T) {
 	private, public := testenv.NewRepo(t), testenv.NewRepo(t)
 	pin := linked(private, map[string]string{"secret": "1"})
@@ -408,8 +412,8 @@ func TestLoginsShareNothing(t *testing.T) {
 	refused(t, other, env, auth, `submodule "stolen"|no credentials were sent`)
 }
 
-// A program that runs as somebody else now gets nothing out of the cache that
-// the server would not give it, not even a commit that is pinned.
+// A program that now runs as another user gets nothing from the cache that the server
+// would refuse, not even a pinned commit.
 func TestLoginIsAsked(t *testing.T) {
 	repo := one(t)
 	server := testenv.ServeHTTP(t, testenv.HTTP{Bearer: "t0ken-canary"}, repo)
@@ -426,7 +430,7 @@ func TestLoginIsAsked(t *testing.T) {
 	fails(t, g, env, auth, "")
 }
 
-// fleet reconciles objects at once, and returns what became of each.
+// fleet reconciles objects concurrently, and returns their results and errors.
 func fleet(t *testing.T, env source.Env, objects ...*source.GitRepository) (results []source.Result, errs []error) {
 	t.Helper()
 	r := &source.Reconciler{Store: openStore(t)}
@@ -439,7 +443,7 @@ func fleet(t *testing.T, env source.Env, objects ...*source.GitRepository) (resu
 	return results, errs
 }
 
-// many returns n objects of one repository, after edit.
+// many returns n objects of one repository, each changed by edit.
 func many(n int, url string, ref source.GitRepositoryRef, edit func(i int, g *source.GitRepository)) []*source.GitRepository {
 	list := make([]*source.GitRepository, n)
 	for i := range list {
@@ -452,20 +456,21 @@ func many(n int, url string, ref source.GitRepositoryRef, edit func(i int, g *so
 	return list
 }
 
-// counts returns how often a server was asked for what.
+// counts returns how many requests of each kind a server received.
 func counts(s *testenv.Server) string {
 	return fmt.Sprintf("%d advertisements, %d lists, %d packs", s.Count(testenv.Advertisement), s.Count(testenv.LsRefs), s.Count(testenv.Pack))
 }
 
-// sharing returns an environment of objects that share all they can.
+// sharing returns an environment in which objects share requests, connections and a
+// cache.
 func sharing(t *testing.T, secrets source.Secrets) source.Env {
 	env := source.Env{Share: new(source.Share), Since: time.Now(), Reuse: new(source.Connections), Cache: newCache(t, t.TempDir()), Secrets: secrets}
 	t.Cleanup(env.Reuse.Close)
 	return env
 }
 
-// Objects of one repository and revision that are due together cost it one list
-// of refs and one pack, whatever each makes of them.
+// Objects of one repository and revision that are due together cost the server one
+// list of refs and one pack, even if they pack different files.
 func TestFleetAsksOnce(t *testing.T) {
 	server := testenv.ServeHTTP(t, testenv.HTTP{}, one(t))
 	env := sharing(t, nil)
@@ -490,7 +495,8 @@ func TestFleetAsksOnce(t *testing.T) {
 	}
 }
 
-// Objects that ask for different things, or as somebody else, are told on their own.
+// Objects that request different refs, or use other credentials, get answers of their
+// own.
 func TestFleetApart(t *testing.T) {
 	repo := one(t)
 	repo.Git("branch", "next", "main")

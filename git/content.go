@@ -29,7 +29,7 @@ type content struct {
 	origin *Origin
 	rev    source.Revision
 	sel    selection
-	tag    object.Ref // whose signature is asked for, if any
+	tag    object.Ref // the tag whose signature is required, if any
 	db     database
 	id     object.ID
 	commit *object.CommitData
@@ -38,18 +38,19 @@ type content struct {
 	files  int64         // in the tree of the commit
 	notes  []string
 
-	links    []gitlink       // of own
-	module   *module         // the first place of a submodule
-	verified bool            // what the spec asks for was checked
+	links    []gitlink       // the submodules in own
+	module   *module         // of a submodule: the first place where it is needed
+	verified bool            // Verify has succeeded
 	rules    *artifact.Rules // nil until the tree was composed
-	own      fs.FS           // what is packed of the commit itself, before the ignore rules
-	whole    fs.FS           // all that the ignore rules decide about
+	own      fs.FS           // the packed part of the commit's own tree, before the ignore rules
+	whole    fs.FS           // own with all includes, before the ignore rules
 	holding  []io.Closer     // what whole reads from, besides db
 
-	repositories map[*object.FS]func(context.Context) (upstream, error) // of trees, by which LFS objects are fetched
+	repositories map[*object.FS]func(context.Context) (upstream, error) // connects to the repository of a tree, for LFS objects
 }
 
-// newContent takes over db, which holds the commit id with its trees.
+// newContent returns the content of the commit id, whose trees db holds. It takes
+// ownership of db and closes it on error.
 func newContent(ctx context.Context, o *Origin, db database, id object.ID, notes []string) (*content, error) {
 	c := &content{origin: o, db: db, id: id, notes: notes}
 	var err error
@@ -88,8 +89,8 @@ func checkBytes(n int64, limits artifact.Limits) error {
 	return nil
 }
 
-// compose makes the tree that is packed, once. Nothing that the commit says is
-// acted upon before its signature was verified.
+// compose builds the tree that is packed, once. It acts on nothing that the commit
+// says before the signature is verified.
 func (c *content) compose(ctx context.Context) error {
 	if c.rules != nil {
 		return nil
@@ -153,9 +154,9 @@ func (c *content) noteEmptySubmodules(ctx context.Context, rules *artifact.Rules
 	}
 }
 
-// objects puts LFS objects in the place of the pointers that are packed, or with
-// spec.lfs unset tells that there are some. That costs next to nothing where the
-// tree has no .gitattributes at its top.
+// objects replaces the LFS pointers that are packed by their objects. Without
+// spec.lfs it only notes how many pointers there are, at next to no cost if the tree
+// has no .gitattributes at its top.
 func (c *content) objects(ctx context.Context, rules *artifact.Rules) error {
 	if !c.origin.repo.Spec.LFS {
 		top, err := c.tree.ReadDir(".")
@@ -191,7 +192,7 @@ func (c *content) objects(ctx context.Context, rules *artifact.Rules) error {
 	return err
 }
 
-// fetchObjects gets LFS objects of the repository that tree is of.
+// fetchObjects fetches LFS objects from the repository of tree.
 func (c *content) fetchObjects(ctx context.Context, tree *object.FS, objects []lfs.Object, spool *lfs.Spool) error {
 	configured, err := lfs.ConfiguredURL(tree)
 	if err != nil {
@@ -204,7 +205,7 @@ func (c *content) fetchObjects(ctx context.Context, tree *object.FS, objects []l
 	return errors.Join(up.objects(ctx, configured, objects, spool), up.Close())
 }
 
-// enumerate names the first few of names.
+// enumerate joins the first few names.
 func enumerate(names []string) string {
 	const few = 3
 	if len(names) <= few {
@@ -221,15 +222,15 @@ func (c *content) Explain(ctx context.Context) (fs.FS, *artifact.Rules, error) {
 	return c.whole, c.rules, nil
 }
 
-// WriteTo implements [source.Content]: the tree without what the ignore rules
-// leave out, in the normal form of package artifact.
+// WriteTo implements [source.Content]: it writes the tree, without ignored files, in
+// the normal form of package artifact.
 func (c *content) WriteTo(ctx context.Context, w io.Writer) (source.Report, error) {
 	if err := c.compose(ctx); err != nil {
 		return source.Report{}, stepError(source.StepFetch, err)
 	}
 	out := &sink{w: w}
 	packed, err := c.origin.env.Cache.Pack(ctx, out, c.rules.View(ctx, c.whole))
-	if err != nil && out.err == nil { // the tree is at fault, not the storage
+	if err != nil && out.err == nil { // reading the tree failed, not writing to w
 		err = stepError(source.StepFetch, err)
 	}
 	return source.Report{

@@ -26,20 +26,21 @@ func TestEveryReferenceOverEveryTransport(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"sha1", "sha256"} {
 		h := newHistory(t, format)
-		bySource := map[string][]byte{} // commit → archive: identical however it came
+		bySource := map[string][]byte{} // commit → archive: identical over all transports
 		for name, s := range servers(t, h.Repo) {
 			if format == "sha256" && name != "http" && name != "http v0 tips only" {
 				continue
 			}
-			// What a field selects is decided alike whichever server lists the refs; how a
-			// branch, a tag and a commit of each sort come is the server's.
+			// The selection does not depend on the server that lists the refs. How
+			// the objects of a branch, a tag and a commit of each sort are
+			// transferred does.
 			whole := format == "sha1" && (name == "http" || name == "local" || name == "http v0 tips only")
 			for _, row := range rows {
 				if !whole && !slices.Contains([]string{"branch", "annotated tag", "commit in the past", "commit on branch"}, row.name) {
 					continue
 				}
 				if strings.Contains(row.name, " over ") && name != "http" && name != "local" {
-					continue // which field counts is decided before anything is asked
+					continue // the deciding field is chosen before any request
 				}
 				t.Run(format+"/"+name+"/"+row.name, func(t *testing.T) {
 					ref := row.ref
@@ -108,7 +109,8 @@ func TestEmptyRepository(t *testing.T) {
 	}
 }
 
-// Versions of equal precedence: the tag of the youngest commit wins (reference A9).
+// Among versions of equal precedence the tag of the youngest commit wins (reference
+// A9).
 func TestSemverTies(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	for _, v := range []struct {
@@ -119,7 +121,7 @@ func TestSemverTies(t *testing.T) {
 	} {
 		repo.Tag(v.tag, repo.Commit(testenv.Commit{Branch: "main", Files: files("version", v.tag), Time: testenv.Epoch.Add(v.after)}))
 	}
-	repo.AnnotatedTag("v0.1.0+build-0", repo.ID("v0.0.1"), "old") // led to, but not pointed to
+	repo.AnnotatedTag("v0.1.0+build-0", repo.ID("v0.0.1"), "old") // the tag leads to the commit, no ref points to it
 	for _, c := range []testenv.HTTP{{}, {NoFilter: true}, {V0: true, NoAnyWant: true}} {
 		server := testenv.ServeHTTP(t, c, repo)
 		for constraint, want := range map[string]string{">0.1.0": "0.2.0", "0.1.x": "v0.1.0+build-3"} {
@@ -145,8 +147,8 @@ func TestSemverTies(t *testing.T) {
 	}
 }
 
-// crowd makes a repository whose refs release, v1.0.0 and refs/pull/1/head
-// stand among n refs whose names begin with each of the prefixes.
+// crowd makes a repository with the refs release, v1.0.0 and refs/pull/1/head, and n
+// refs whose names begin with each of the prefixes.
 func crowd(t *testing.T, n int, prefixes ...string) (*testenv.Repo, string) {
 	repo := testenv.NewRepo(t)
 	id := repo.Commit(testenv.Commit{Branch: "release", Files: files("a", "1")})
@@ -157,7 +159,7 @@ func crowd(t *testing.T, n int, prefixes ...string) (*testenv.Repo, string) {
 		}
 	}
 	slices.Sort(refs)
-	var packed bytes.Buffer // by hand: git update-ref writes a file for each
+	var packed bytes.Buffer // written directly, because git update-ref writes a file for each ref
 	fmt.Fprintln(&packed, "# pack-refs with: peeled fully-peeled sorted")
 	for _, name := range refs {
 		fmt.Fprintln(&packed, id, name)
@@ -192,7 +194,7 @@ func TestCostOfUnchanged(t *testing.T) {
 	}
 }
 
-// Links are left out and reported; submodules are empty directories.
+// Symbolic links are left out and reported; submodules are empty directories.
 func TestLeftOut(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	tree := files("a", "1")
@@ -238,7 +240,7 @@ func TestRefsThatLeadToNoCommit(t *testing.T) {
 	}
 }
 
-// A blob of zeros is a small pack: what counts is what it inflates to.
+// A blob of zeros is a small pack: the limit applies to the inflated size.
 func TestLimits(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	tree := files("small", "1")
@@ -275,7 +277,7 @@ func packs(s *testenv.Server) []string {
 	return bodies
 }
 
-// Some servers speak version 2 and yet send only what refs point to.
+// Some servers speak version 2 and still send only what refs point to.
 func TestRefusedWants(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	first := repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "1")})
@@ -312,7 +314,7 @@ func TestRefusedWants(t *testing.T) {
 			t.Errorf("%s: asked for %q, want %s", c.rev.ID, asked, c.want)
 		}
 	}
-	// A pinned commit that is refused is not searched for in everything there is.
+	// A pinned commit that is refused is not searched for in the whole repository.
 	server.Reset()
 	server.Break(refuse)
 	if _, _, _, err := try(t.Context(), object(server.Repo(), source.GitRepositoryRef{Commit: first}), source.Env{}); err == nil || len(packs(server)) != 1 {
@@ -320,7 +322,7 @@ func TestRefusedWants(t *testing.T) {
 	}
 }
 
-// Deepening ends with the history, not with the largest depth.
+// Deepening ends when the history ends, not at the largest depth.
 func TestDeepeningEnds(t *testing.T) {
 	repo := one(t)
 	server := testenv.ServeHTTP(t, testenv.HTTP{V0: true, NoAnyWant: true}, repo)
@@ -349,8 +351,8 @@ func TestNoShallowFetches(t *testing.T) {
 	}
 }
 
-// What a shallow clone does not hold cannot be proved, which is not the same as
-// a commit that is not on the branch.
+// In a shallow clone a missing commit cannot be proved to be on the branch. The error
+// differs from that for a commit that is not on the branch.
 func TestProofInShallowClone(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	first := repo.Commit(testenv.Commit{Branch: "main", Files: files("a", "1")})
@@ -371,7 +373,7 @@ func TestProofInShallowClone(t *testing.T) {
 	}
 }
 
-// Whatever happens, every spool is closed.
+// Every spool is closed, after success and after failure.
 func TestSpoolsAreClosed(t *testing.T) {
 	h := newHistory(t, "sha1")
 	spools := testenv.NewSpools(t)
@@ -393,7 +395,8 @@ func TestSpoolsAreClosed(t *testing.T) {
 	}
 }
 
-// The newest release of a repository is fetched and stored, with the login of a Secret.
+// This example fetches and stores the newest release of a repository, with the
+// credentials of a Secret.
 func Example() {
 	var set source.Set
 	if err := set.Decode("sources.yaml", strings.NewReader(`

@@ -45,7 +45,7 @@ func unavailable(reason string, err error) error {
 	return &source.StepError{Step: source.StepInclude, Reason: reason, Err: fmt.Errorf("spec.include: %w", err)}
 }
 
-// paths returns where include i is taken from and where it goes.
+// paths returns the source and the target directory of include i.
 func (o *Origin) paths(i int) (from, to string, err error) {
 	from, to, err = o.repo.Spec.Include[i].Paths()
 	if err == nil && to != "." && object.CheckPath(to) != nil {
@@ -58,7 +58,7 @@ func (o *Origin) paths(i int) (from, to string, err error) {
 	return from, to, nil
 }
 
-// include mounts the included artifacts, those of c.rev.Inputs.
+// include mounts the artifacts of c.rev.Inputs.
 func (c *content) include(ctx context.Context) error {
 	tree, opened, err := c.origin.mount(ctx, c.own, c.rev.Inputs)
 	if err == nil {
@@ -67,8 +67,8 @@ func (c *content) include(ctx context.Context) error {
 	return err
 }
 
-// mount returns tree with the artifacts that spec.include names, and what
-// keeps them readable.
+// mount returns tree with the artifacts that spec.include names mounted over it.
+// Closing the Closer closes these artifacts.
 func (o *Origin) mount(ctx context.Context, tree fs.FS, inputs []artifact.Artifact) (fs.FS, io.Closer, error) {
 	includes := o.repo.Spec.Include
 	if len(inputs) != len(includes) {
@@ -87,7 +87,7 @@ func (o *Origin) mount(ctx context.Context, tree fs.FS, inputs []artifact.Artifa
 	return tree, m, nil
 }
 
-// included gives the failure of include i its name and its reason.
+// included adds the name of include i and a condition reason to its error.
 func included(i int, repo *source.GitRepository, err error) error {
 	if as[*source.StepError](err) {
 		return err
@@ -100,15 +100,15 @@ func included(i int, repo *source.GitRepository, err error) error {
 	return step
 }
 
-// mounts are included artifacts, each opened once. All that is opened counts
-// towards the limits, and all that is mounted, as often as it is.
+// A mounts opens each included artifact once. The limits apply to all artifacts that
+// are opened, and to everything that is mounted; what is mounted twice counts twice.
 type mounts struct {
 	env             source.Env
 	trees           map[string]*artifact.Tree // by digest
 	opened, mounted object.Totals
 }
 
-// Close ends the artifacts.
+// Close closes the artifacts.
 func (m *mounts) Close() error {
 	var err error
 	for _, tree := range m.trees {
@@ -163,8 +163,9 @@ func (m *mounts) open(ctx context.Context, a artifact.Artifact) (*artifact.Tree,
 	return tree, m.within(m.opened)
 }
 
-// check walks what was mounted at the directory to, so that a directory that
-// meets a file is found now, and adds it to what counts towards the limits.
+// check walks sub, which is mounted at the directory to. It returns an error now if a
+// directory of one tree is a file in the other, and counts entries and bytes against
+// the limits.
 func (m *mounts) check(ctx context.Context, merged, sub fs.FS, to string) error {
 	return fs.WalkDir(sub, ".", func(name string, d fs.DirEntry, err error) error {
 		switch {

@@ -23,7 +23,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// mixes are includes and what comes of them.
+// mixes are includes and the trees that they result in.
 var mixes = []struct {
 	name     string
 	includes []string
@@ -75,7 +75,7 @@ func TestInclude(t *testing.T) {
 	}
 }
 
-// What cannot be included, and what comes of it.
+// Includes that cannot work fail with these errors.
 func TestIncludeErrors(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: own()})
@@ -135,7 +135,8 @@ func TestIncludeErrors(t *testing.T) {
 	}
 }
 
-// A includedSources holds sources that can be included, with their artifacts in a store.
+// An includedSources holds sources that can be included, with their artifacts in a
+// store.
 type includedSources struct {
 	t       *testing.T
 	dir     string
@@ -155,11 +156,11 @@ func newIncludedSources(t *testing.T) *includedSources {
 	return p
 }
 
-// env returns an environment in which the sources of the includedSources exist.
+// env returns an environment with the sources of p.
 func (p *includedSources) env() source.Env { return source.Env{Sources: p} }
 
-// includingRepository returns sources to include, and an environment with them and with
-// a repository at atURL.
+// includingRepository returns sources to include, and an environment that has them
+// and a repository at atURL.
 func includingRepository(t *testing.T) (*includedSources, source.Env) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: own()})
@@ -188,7 +189,7 @@ func (p *includedSources) Open(ctx context.Context, a artifact.Artifact) (io.Rea
 	return p.inventory().Open(ctx, a)
 }
 
-// put stores what write writes as the artifact of obj, which gets the name.
+// put stores the output of write as the artifact of obj and names obj.
 func (p *includedSources) put(obj source.Object, name string, write func(io.Writer) error) {
 	p.t.Helper()
 	obj.Head().Metadata.Name = name
@@ -217,7 +218,7 @@ func pack(tree fstest.MapFS) func(io.Writer) error {
 	}
 }
 
-// including returns an object at the branch main that includes things, written
+// including returns an object at the branch main that includes artifacts, written
 // KIND/NAME:FROM:TO.
 func including(url string, includes ...string) *source.GitRepository {
 	g := object(url, source.GitRepositoryRef{Branch: "main"})
@@ -233,22 +234,22 @@ func including(url string, includes ...string) *source.GitRepository {
 	return g
 }
 
-// atURL is the URL of repositories and directories that stand in for it.
+// atURL is the URL that local repositories and directories replace.
 const atURL = "https://git.example.org/app"
 
-// own is the tree of the repository that includes others.
+// own returns the tree of the repository that includes others.
 func own() fstest.MapFS {
 	return files("app.yaml", "own", "base/a.yaml", "own a", "base/deep/x.yaml", "own x", "logo.png", "png")
 }
 
-// library is a tree that others include.
+// library returns a tree that others include.
 func library() fstest.MapFS {
 	tree := files("base/a.yaml", "lib a", "base/b.yaml", "lib b", "charts/web/Chart.yaml", "web", "docs/d.md", "d", "base/deep/y.yaml", "lib y")
 	tree["charts/run.sh"] = &fstest.MapFile{Data: []byte("#!"), Mode: 0o755}
 	return tree
 }
 
-// filled returns a includedSources of what the tests include.
+// filled returns an includedSources with everything that the tests include.
 func filled(t *testing.T) *includedSources {
 	p := newIncludedSources(t)
 	p.tree("lib", library())
@@ -293,7 +294,7 @@ func addressOf(a *artifact.Artifact) string {
 	return filepath.FromSlash(a.Path)
 }
 
-// tgz writes an archive as other programs do, with the names as they are.
+// tgz writes an archive as other programs do, with unchanged names.
 func tgz(names map[string]string) func(io.Writer) error {
 	return func(w io.Writer) error {
 		zw := gzip.NewWriter(w)
@@ -316,7 +317,7 @@ func tgz(names map[string]string) func(io.Writer) error {
 	}
 }
 
-// lines writes the files of an archive, one a line.
+// lines returns the files of an archive, one per line.
 func lines(m map[string]string) string {
 	var all []string
 	for name, text := range m {
@@ -326,7 +327,7 @@ func lines(m map[string]string) string {
 	return strings.Join(all, "\n")
 }
 
-// An artifact may be hostile: what it holds stays where it is mounted.
+// Files of a hostile artifact stay below the directory where it is mounted.
 func TestIncludeHostileArtifact(t *testing.T) {
 	_, env := includingRepository(t)
 	for _, name := range []string{"../up", "a/../../up", "/etc/passwd", `a\b`, "..", "a/.."} {
@@ -353,8 +354,8 @@ func TestIncludeHostileArtifact(t *testing.T) {
 	testenv.Equal(t, slices.Sorted(maps.Keys(contents(t, data))), []string{"app.yaml", "base/a.yaml", "base/deep/x.yaml", "good", "link/passwd"}, "content")
 }
 
-// An artifact that is included several times is opened once, and yet counts each
-// time towards the limits, with all that is read of it and not only what is mounted.
+// An artifact that is included several times is opened once, but counts each time
+// towards the limits, and the whole artifact counts, not only its mounted part.
 func TestIncludeLimits(t *testing.T) {
 	p, env := includingRepository(t)
 	p.tree("big", files("x", strings.Repeat("x", 100_000), "y/z", ""))
@@ -385,8 +386,8 @@ func TestIncludeLimits(t *testing.T) {
 	}
 }
 
-// A revision that was resolved for another list of includes is refused, and a
-// context that ends stops the reading of an artifact.
+// Open refuses a revision that was resolved for another list of includes, and stops
+// reading an artifact when the context ends.
 func TestIncludeOpen(t *testing.T) {
 	p, env := includingRepository(t)
 	p.tree("lib", library())
@@ -413,8 +414,8 @@ func TestIncludeOpen(t *testing.T) {
 	}
 }
 
-// A changed include is a new artifact of the same revision, announced as such,
-// and the status tells which artifacts it is made of.
+// A changed include gives a new artifact of the same revision, which is announced,
+// and the status lists the included artifacts.
 func TestIncludeChange(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: own()})
@@ -440,7 +441,7 @@ func TestIncludeChange(t *testing.T) {
 	p.tree("lib", files("base/a.yaml", "two"))
 	store := p.store
 	p.store, _ = artifact.OpenStore(artifact.StoreConfig{Dir: t.TempDir()})
-	g, result := run(p) // the artifact cannot be read
+	g, result := run(p) // the artifact is not readable
 	p.store.Close()
 	p.store = store
 	if c := g.Common().Condition(source.ArtifactOutdatedCondition); result.Outcome != source.Waiting || c.Reason != "IncludeChange" || g.Artifact().Digest != before.Artifact().Digest {
@@ -462,7 +463,7 @@ func TestIncludeChange(t *testing.T) {
 	}
 }
 
-// A fetch that leaves out files finds out all the same what cannot be merged.
+// A partial fetch also detects files and directories that cannot be merged.
 func TestIncludeInPartialFetch(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: own()})
@@ -473,7 +474,7 @@ func TestIncludeInPartialFetch(t *testing.T) {
 	_, data, _ := fetch(t, g, env)
 	want := "base/a.yaml=lib a\nbase/b.yaml=lib b\nbase/deep/x.yaml=own x\nbase/deep/y.yaml=lib y\nstrict/.sourceignore=*.tmp\nstrict/keep.yaml=k\nstrict/sub/.sourceignore=*.log"
 	testenv.Equal(t, lines(contents(t, data)), want, "content")
-	for _, at := range []string{"base/a.yaml", "base/a.yaml/below"} { // a file that has not been fetched yet
+	for _, at := range []string{"base/a.yaml", "base/a.yaml/below"} { // the file is not fetched yet
 		g.Spec.Include = including(url, "lib::"+at).Spec.Include
 		_, _, _, err := try(t.Context(), g, env)
 		if wantStep(t, err, "CopyFailure", "base/a.yaml"); !errors.Is(err, fs.ErrExist) {

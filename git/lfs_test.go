@@ -15,7 +15,7 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
-// large is a repository of which some files stand for LFS objects.
+// large returns a repository with some files that stand for LFS objects.
 func large(t *testing.T, objects *testenv.LFS) *testenv.Repo {
 	repo := testenv.NewRepo(t)
 	tree := files(
@@ -35,7 +35,7 @@ func large(t *testing.T, objects *testenv.LFS) *testenv.Repo {
 	return repo
 }
 
-// want is what large holds once its pointers are replaced.
+// want returns the files of large after its pointers are replaced.
 func want() map[string]string {
 	return map[string]string{
 		"a.bin": "content of a", "dir/again.bin": "content of a", "dir/raw.dat": strings.Repeat("raw", 100_000),
@@ -87,7 +87,8 @@ func TestLFS(t *testing.T) {
 	}
 }
 
-// over returns a GitRepository over ssh whose server answers git-lfs-authenticate so.
+// over returns a GitRepository over ssh, whose server answers git-lfs-authenticate
+// with grant.
 func over(t *testing.T, repo *testenv.Repo, grant string) (*source.GitRepository, source.Env, *testenv.SSHServer) {
 	s, keys := serveSSH(t, testenv.SSH{Grant: grant}, map[string]*testenv.Repo{"repo.git": repo})
 	g := lfsObject(s.Repo())
@@ -127,8 +128,8 @@ func TestLFSOverSSH(t *testing.T) {
 	}
 }
 
-// A repository that stands in for the URL brings its objects with it, and
-// nobody else is asked.
+// A local repository that replaces the URL provides its LFS objects too, and no
+// server is contacted.
 func TestLFSOfStandIns(t *testing.T) {
 	objects := new(testenv.LFS)
 	repo := large(t, objects)
@@ -163,15 +164,15 @@ func TestLFSOfStandIns(t *testing.T) {
 	}
 }
 
-// lfs.url of .lfsconfig is followed on the origin of spec.url, with the
-// credentials, and over https elsewhere, without.
+// lfs.url of .lfsconfig may lead to the origin of spec.url, with the credentials, and
+// over https to other origins, without credentials.
 func TestLFSConfig(t *testing.T) {
 	t.Parallel()
 	objects, ca := new(testenv.LFS), testenv.NewCA(t)
 	repo := large(t, objects)
 	login := sourcetest.Secret("username", "alice", "password", "cAnArY pass", "ca.crt", string(ca.PEM()))
 	env := source.Env{Secrets: sourcetest.Secrets{"default/login": login}}
-	here := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects, Username: "alice", Password: "cAnArY pass", NoFilter: true}, repo) // one fetch for all
+	here := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects, Username: "alice", Password: "cAnArY pass", NoFilter: true}, repo) // without filters, one fetch is enough
 	plain := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects}, repo)
 	secure := testenv.ServeHTTP(t, testenv.HTTP{LFS: objects, CA: ca}, repo)
 	for name, row := range map[string]struct {
@@ -218,8 +219,8 @@ func TestLFSConfig(t *testing.T) {
 	}
 }
 
-// With a sparse checkout attributes count from above the listed directories,
-// and what is not listed is not fetched.
+// With a sparse checkout, attributes from above the listed directories apply, and
+// objects outside of them are not fetched.
 func TestLFSOfSparseCheckouts(t *testing.T) {
 	objects := new(testenv.LFS)
 	repo := testenv.NewRepo(t)
@@ -248,8 +249,8 @@ func TestLFSOfSparseCheckouts(t *testing.T) {
 	}
 }
 
-// The pointers of a submodule come from its own endpoint; an object that two
-// places hold is fetched once.
+// The objects of a submodule come from its own endpoint; an object that two places
+// hold is fetched once.
 func TestLFSOfSubmodules(t *testing.T) {
 	objects := new(testenv.LFS)
 	app, lib := testenv.NewRepo(t), testenv.NewRepo(t)
@@ -280,7 +281,8 @@ func TestLFSOfSubmodules(t *testing.T) {
 	}
 }
 
-// What has the attribute and is no pointer is packed, and told of.
+// A file that has the attribute and is no pointer is packed unchanged and reported in
+// a note.
 func TestLFSNotes(t *testing.T) {
 	objects := new(testenv.LFS)
 	repo := testenv.NewRepo(t)

@@ -24,20 +24,20 @@ import (
 type network struct {
 	url       *url.URL
 	transport wire.Transport
-	web       transport.Config // reaches HTTP servers the same way; its Origin is that of a repository over HTTP
+	web       transport.Config // settings for HTTP servers; Origin is the repository's, if that is reached over HTTP
 	end       func()           // closes what transport holds
 	remote    *wire.Remote
-	server    server // what is known of it
+	server    server // capabilities, as far as they are known
 	env       source.Env
 	object    string // KIND/NAMESPACE/NAME, for progress
-	scope     string // of what is cached: names the repository and the credentials
+	scope     string // the scope of cached data, see cacheScope
 	keyless   string // the Secret of the repository, when it holds no credentials for HTTP
-	shares    bool   // refs may be what others were told
-	lent      bool   // the credentials are a provider's: scope does not tell whose they are
+	shares    bool   // refs may return an answer that another caller received
+	lent      bool   // a provider issued the credentials; scope does not identify them
 }
 
-// greet greets the server, unless it is known what it can do and no proof is
-// wanted that it answers.
+// greet requests the greeting of the server. It does nothing if the capabilities are
+// known, unless proof is wanted that the server answers.
 func (n *network) greet(ctx context.Context, proof bool) error {
 	if err := n.remote.Greet(ctx, proof); err != nil {
 		return n.hint(err)
@@ -45,7 +45,7 @@ func (n *network) greet(ctx context.Context, proof bool) error {
 	return nil
 }
 
-// hint tells that no credentials were sent to a server that wants some.
+// hint adds to an authentication error that no credentials were sent, if that is so.
 func (n *network) hint(err error) error {
 	if errors.Is(err, wire.ErrAuth) && n.keyless != "" {
 		return fmt.Errorf("%w; none were sent: secret %s has neither username and password nor bearerToken", err, n.keyless)
@@ -59,14 +59,14 @@ func (n *network) Close() error {
 	return nil
 }
 
-// A refList is an answer to ls-refs, which no caller changes, and the capabilities
-// of the server that gave it.
+// A refList is an answer to ls-refs and the capabilities of the server. Callers share
+// it and must not change it.
 type refList struct {
 	refs         []object.Ref
 	capabilities string
 }
 
-// Weight tells the bytes of the list.
+// Weight returns the approximate size of the list in bytes.
 func (l refList) Weight() int64 {
 	total := int64(len(l.capabilities))
 	for _, r := range l.refs {
@@ -75,9 +75,9 @@ func (l refList) Weight() int64 {
 	return total
 }
 
-// refs shares one answer among all callers that ask for the same with the same
-// credentials. It has a conversation of its own then: the caller that began it may
-// leave early.
+// refs shares one answer among all callers that request the same refs with the same
+// credentials. A shared request uses a [wire.Remote] of its own, because the caller
+// that started it may return early.
 func (n *network) refs(ctx context.Context, exact bool, names ...string) ([]object.Ref, error) {
 	var list refList
 	var err error
@@ -126,9 +126,9 @@ func (n *network) history(ctx context.Context, tips []object.ID, depth int) (dat
 	return db, nil
 }
 
-// content returns a commit with all that it leads to. Where what is held may be
-// what makes the fetch fail, a fetch of everything is tried; where the cache is, one
-// without it.
+// content returns a commit with all that it leads to. If a fetch fails and the base
+// may be the cause, it fetches everything; if the cache may be the cause, it fetches
+// without the cache.
 func (n *network) content(ctx context.Context, commit object.ID, via string, lean bool) (database, []string, error) {
 	held := new(base)
 	if n.env.Cache != nil {
@@ -143,7 +143,7 @@ func (n *network) content(ctx context.Context, commit object.ID, via string, lea
 		return pack, nil, nil
 	}
 	var why []string
-	if lean && held.objects == nil { // else a difference is less than all trees
+	if lean && held.objects == nil { // with a base, the difference is smaller than all trees
 		p, err := n.partial(ctx, commit, via)
 		if err == nil {
 			return p, nil, nil
@@ -167,8 +167,8 @@ func (n *network) content(ctx context.Context, commit object.ID, via string, lea
 	return pack, append(why, notes...), nil
 }
 
-// download fetches a commit with all that it leads to, less what is held, which
-// is added.
+// download fetches a commit with all that it leads to. The server does not send what
+// is held: that is copied into the pack.
 func (n *network) download(ctx context.Context, commit object.ID, via string, held *base) (pack *packfile.Pack, notes []string, err error) {
 	if err := n.greet(ctx, false); err != nil {
 		return nil, nil, err
@@ -199,7 +199,7 @@ func (n *network) offered(ctx context.Context, commit object.ID, via string, hel
 		return nil, nil, err
 	}
 	if tip := slices.IndexFunc(tips, func(t object.Ref) bool { return t.ID == commit || t.Commit() == commit }); tip >= 0 {
-		return n.one(ctx, tips[tip].ID, held) // a tag is wanted by its own id
+		return n.one(ctx, tips[tip].ID, held) // a tag is requested by its own id
 	}
 	return n.deepen(ctx, tips, commit, held)
 }
@@ -212,7 +212,7 @@ func (n *network) one(ctx context.Context, id object.ID, held *base) (*packfile.
 		q.Haves = []object.ID{held.commit}
 		q.Shallow = q.Haves
 	}
-	if !n.remote.Supports("shallow") { // what the server leaves out of an older history is missed, and fetched then
+	if !n.remote.Supports("shallow") { // content tries again if the server leaves out old objects that we lack
 		q.Depth, q.Shallow = 0, nil
 		notes = []string{"the server has no shallow fetches: the whole history was transferred"}
 	}
@@ -220,8 +220,7 @@ func (n *network) one(ctx context.Context, id object.ID, held *base) (*packfile.
 	return pack, notes, err
 }
 
-// deepen fetches the tips with more and more of their history until it holds
-// commit or there is no more.
+// deepen fetches the tips with more and more history until that holds commit or ends.
 func (n *network) deepen(ctx context.Context, tips []object.Ref, commit object.ID, held *base) (*packfile.Pack, []string, error) {
 	wants := make([]object.ID, len(tips))
 	for i, t := range tips {
@@ -249,7 +248,8 @@ func (n *network) deepen(ctx context.Context, tips []object.Ref, commit object.I
 	return nil, nil, notFound(fmt.Sprintf("commit %s is in the history of no branch or tag that the server offers", commit))
 }
 
-// receive spools one pack. cut tells that history goes on behind it.
+// receive reads one pack into a spool. cut reports whether the history continues
+// behind it.
 func (n *network) receive(ctx context.Context, q wire.FetchRequest, limits packfile.Limits, held *base) (_ *packfile.Pack, cut bool, err error) {
 	if q.MaxBytes = limits.PackBytes; q.MaxBytes < 0 {
 		q.MaxBytes = math.MaxInt64
@@ -276,8 +276,8 @@ func (n *network) receive(ctx context.Context, q wire.FetchRequest, limits packf
 	return pack, len(answer.Shallow) > 0, err
 }
 
-// objects implements upstream. A server that has no git-lfs-authenticate may
-// still have objects for everybody.
+// objects implements upstream. A server without git-lfs-authenticate may still serve
+// objects without credentials.
 func (n *network) objects(ctx context.Context, configured string, objects []lfs.Object, spool *lfs.Spool) error {
 	bare := n.web
 	bare.Auth = transport.Auth{}

@@ -16,24 +16,24 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// An Origin is the upstream of one GitRepository. What Resolve found to be new
-// is opened next, with the connection of Resolve; no other is kept between calls.
-// An Origin is safe for concurrent use.
+// An Origin is the upstream of one GitRepository. After Resolve has found a new
+// revision, Open reuses its connection; no other connection is kept between calls. An
+// Origin is safe for concurrent use.
 type Origin struct {
 	repo *source.GitRepository
 	env  source.Env
 
 	secretReader transport.SecretReader
-	trusted      transport.Trusted // by the last Resolve
+	trusted      transport.Trusted // set by the last Resolve
 
 	mu     sync.Mutex
-	server server   // what is known of that of spec.url
+	server server   // capabilities of the server of spec.url
 	kept   *network // left by Resolve, nil if there is none
-	rev    string   // what kept was found to be at
+	rev    string   // the revision that Resolve found over kept
 }
 
-// New returns the origin of g. It does no I/O; what is wrong with g surfaces
-// from [Origin.Resolve].
+// New returns the origin of g. It does no I/O: [Origin.Resolve] reports what is wrong
+// with g.
 func New(g *source.GitRepository, env source.Env) *Origin {
 	return &Origin{repo: g, env: env, secretReader: transport.SecretReader{Namespace: g.Metadata.Namespace, From: env.Secrets, Accounts: env.Accounts}}
 }
@@ -128,8 +128,9 @@ func (o *Origin) locate(ctx context.Context, sel selection, before state, now *s
 	return rev, err
 }
 
-// keep leaves for Open what is known of the server and n, which was found to be
-// at rev; nil leaves no connection.
+// keep stores for Open what is known of the server, and the connection n with the
+// revision rev that was found over it. It closes the connection stored before; a nil
+// n stores none.
 func (o *Origin) keep(n *network, rev string, known server) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -139,8 +140,9 @@ func (o *Origin) keep(n *network, rev string, known server) {
 	o.kept, o.rev, o.server = n, rev, known
 }
 
-// Open implements [source.Origin]: one shallow fetch of the commit of rev. A
-// commit that is pinned together with a branch is first proved to be on it.
+// Open implements [source.Origin]: it fetches the commit of rev without its history.
+// A commit that is pinned together with a branch is first proved to be on that
+// branch.
 func (o *Origin) Open(ctx context.Context, rev source.Revision) (source.Content, error) {
 	c, err := o.open(ctx, rev)
 	if err != nil {
@@ -185,7 +187,7 @@ func (o *Origin) open(ctx context.Context, rev source.Revision) (source.Content,
 	if err != nil {
 		return nil, errors.Join(err, up.Close())
 	}
-	if _, later := c.db.(*partial); later { // it has more to ask for
+	if _, later := c.db.(*partial); later { // c sends more requests over up
 		c.holding = append(c.holding, up)
 	} else if err := up.Close(); err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -193,7 +195,9 @@ func (o *Origin) open(ctx context.Context, rev source.Revision) (source.Content,
 	return c, nil
 }
 
-// selected fetches the commit id of rev, which sel selects, and what proves that it may.
+// selected fetches the commit id of rev, which sel selects. Before that it proves
+// that a pinned commit is on its branch, and looks up the tag whose signature must be
+// verified.
 func (o *Origin) selected(ctx context.Context, up upstream, sel selection, rev source.Revision, id object.ID) (*content, error) {
 	if !sel.commit.IsZero() && sel.ref != "" && !sel.locked {
 		if err := prove(ctx, up, sel); err != nil {
@@ -209,11 +213,11 @@ func (o *Origin) selected(ctx context.Context, up upstream, sel selection, rev s
 	}
 	want := id
 	if tag.Commit() == id {
-		want = tag.ID // both come at once
+		want = tag.ID // one fetch brings both
 	}
 	via := sel.ref
 	if sel.locked {
-		via = "" // the refs of today need not lead to it
+		via = "" // the refs may have moved since the lock was written
 	}
 	c, err := o.fetch(ctx, up, want, id, via, o.lean())
 	if err != nil {
@@ -223,8 +227,9 @@ func (o *Origin) selected(ctx context.Context, up upstream, sel selection, rev s
 	return c, nil
 }
 
-// fetch fetches the commit id, by itself or by a tag that leads to it, which is
-// wanted then; lean asks for its blobs to be left out, as far as up can do that.
+// fetch fetches the commit id. The wanted object is id itself or a tag that leads to
+// it; via is a ref that leads to id, "" if none is known. With lean the blobs are
+// left out, as far as up supports that.
 func (o *Origin) fetch(ctx context.Context, up upstream, want, id object.ID, via string, lean bool) (*content, error) {
 	db, notes, err := up.content(ctx, want, via, lean)
 	if err != nil {
@@ -237,17 +242,18 @@ func (o *Origin) fetch(ctx context.Context, up upstream, want, id object.ID, via
 type state struct {
 	Tie      *tie   `json:"tie,omitempty"`
 	Trust    string `json:"trust,omitempty"`    // fingerprint of the keys that the last run trusted
-	Revision string `json:"revision,omitempty"` // what the last run found
+	Revision string `json:"revision,omitempty"` // found by the last run
 	Server   server `json:"server,omitzero"`
 }
 
-// A server is known to speak protocol 2, so that it is asked without a greeting.
+// A server holds the capabilities of a server that speaks protocol 2, so that the
+// next request to it needs no greeting.
 type server struct {
 	URL          string `json:"url,omitempty"`          // of the repository, without credentials
 	Capabilities string `json:"capabilities,omitempty"` // see [wire.New]
 }
 
-// decodeState reads a state; one that cannot be read is none.
+// decodeState decodes a state. A state that is not valid counts as empty.
 func decodeState(s source.State) state {
 	var m state
 	if json.Unmarshal(s, &m) != nil {
@@ -256,7 +262,7 @@ func decodeState(s source.State) state {
 	return m
 }
 
-// encode is the inverse of decodeState: nil when there is nothing to remember.
+// encode is the inverse of decodeState. It returns nil for an empty state.
 func (m state) encode() (source.State, error) {
 	if m == (state{}) {
 		return nil, nil
@@ -269,7 +275,8 @@ func as[E error](err error) bool {
 	return ok
 }
 
-// stepError gives err the reason of its condition (reference A2), unless it has one.
+// stepError wraps err in a [source.StepError] with the reason of its condition
+// (reference A2), unless err already is one.
 func stepError(step source.Step, err error) error {
 	reason := "GitOperationFailed"
 	switch {
@@ -290,7 +297,8 @@ func invalid(err error) error { return fmt.Errorf("%w: %w", source.ErrInvalid, e
 
 func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// notFound is fs.ErrNotExist in other words: nothing selected exists.
+// A notFound matches fs.ErrNotExist and has a message of its own: what the spec
+// selects does not exist.
 type notFound string
 
 func (e notFound) Error() string        { return string(e) }

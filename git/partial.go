@@ -19,15 +19,15 @@ import (
 // http-backend takes requests of 10 MiB.
 const maxWants = 100_000
 
-// worthwhile is the part of a tree's files up to which it pays to ask for them
-// one by one: a server takes longer to look them up than to send a whole tree.
+// worthwhile is the share of a tree's files up to which single files are requested.
+// For more files a server takes longer to look them up than to send the whole tree.
 const worthwhile = 0.9
 
-// lean reports whether much of the tree is likely to be left out, so that it
-// pays to ask for the trees first: by spec.sparseCheckout, or by an ignore text
-// that looks as if it excludes whole directories. That holds a pattern, not
-// negated, that ends in a slash or whose last element has no dot, such as /*,
-// vendor or docs/. Nothing depends on it but the number of requests.
+// lean reports whether much of the tree is likely to be left out, so that it pays to
+// fetch the trees first. That is so with spec.sparseCheckout, or if spec.ignore seems
+// to exclude whole directories: if it has a pattern, not negated, that ends in a
+// slash or whose last element has no dot, such as /*, vendor or docs/. Only the
+// number of requests depends on the result.
 func (o *Origin) lean() bool {
 	spec := &o.repo.Spec
 	if dirs, err := spec.Directories(); err == nil && dirs != nil {
@@ -45,10 +45,10 @@ func (o *Origin) lean() bool {
 	return false
 }
 
-// A partial is a commit that was fetched without its blobs, and what was
-// obtained of them since: first the files that decide what is packed
-// (.sourceignore, .gitmodules, .gitattributes), if there are any, then all others
-// that are packed. Each is one request, by the connection of the first.
+// A partial is a commit that was fetched without its blobs, with the blobs that were
+// obtained since. The files that decide what is packed (.sourceignore, .gitmodules,
+// .gitattributes) come first, if there are any, then all others that are packed. Each
+// step is one request, over the first connection.
 type partial struct {
 	from   *network
 	commit object.ID
@@ -72,10 +72,10 @@ func (n *network) partial(ctx context.Context, commit object.ID, via string) (*p
 	return &partial{n, commit, via, []database{pack}}, nil
 }
 
-// obtain fetches those of the blobs that are not there yet, all at once, or
-// in their place everything: where they are most of the tree's files, whose
-// number is of (0: not known), and where the upstream does not send single
-// blobs. The note tells of that.
+// obtain fetches the missing blobs in one request. It fetches the whole tree instead,
+// and returns a note, if the blobs are too many for one request, if they are most of
+// the tree's files, whose number is of (0: not known), or if the upstream does not
+// send single blobs.
 func (p *partial) obtain(ctx context.Context, blobs []object.ID, of int64) (note string, err error) {
 	lacks := func(id object.ID) bool { return p.holding(id) == nil }
 	missing := slices.DeleteFunc(slices.Clone(blobs), func(id object.ID) bool { return !lacks(id) })
@@ -103,7 +103,7 @@ func (p *partial) obtain(ctx context.Context, blobs []object.ID, of int64) (note
 	return "", err
 }
 
-// complete fetches the whole tree after all, and says why.
+// complete fetches the whole tree and returns a note that says why.
 func (p *partial) complete(ctx context.Context, why string) (note string, err error) {
 	if err := p.Close(); err != nil {
 		return "", err
@@ -119,12 +119,12 @@ func (p *partial) complete(ctx context.Context, why string) (note string, err er
 
 func wholeTree(why string) string { return why + ": the whole tree was transferred" }
 
-// errOther is an answer that lacks what was asked for, or holds more.
+// errOther reports an answer that lacks a requested object or holds others.
 var errOther = errors.New("the server sends other objects than it was asked for")
 
-// declined reports whether err says that the server does not take part in a
-// partial fetch, though it may well send everything. An answer that breaks off
-// in the middle says nothing of that sort.
+// declined reports whether err means that the server does not support partial
+// fetches, though it may still send everything. An answer that breaks off in the
+// middle does not mean that.
 func declined(err error) bool {
 	if e, ok := errors.AsType[*wire.Error](err); ok && e.Phase != wire.Fetch {
 		return false
@@ -167,13 +167,13 @@ func (p *partial) Close() (err error) {
 	return err
 }
 
-// prepare obtains the files that the layers above the tree read: ignore files
-// of what is packed, and what describes submodules and LFS files.
+// prepare obtains the files that decide what is packed: ignore files, and the files
+// that describe submodules and LFS objects.
 func (c *content) prepare(ctx context.Context) error {
 	spec := &c.origin.repo.Spec
 	ignoreFile := ignoreOf(c.origin.repo).File
 	parts := []part{{c.own, func(name string) bool { return path.Base(name) == ignoreFile }}}
-	if spec.LFS { // attributes count from above and beside the listed directories too
+	if spec.LFS { // attributes outside of the listed directories apply too
 		parts = append(parts, part{c.tree, func(name string) bool { return path.Base(name) == ".gitattributes" || name == ".lfsconfig" }})
 	}
 	if spec.RecurseSubmodules {
@@ -182,14 +182,14 @@ func (c *content) prepare(ctx context.Context) error {
 	return c.obtain(ctx, 0, parts...)
 }
 
-// A part is those files of a view for which choose is true.
+// A part selects the files of a view for which choose returns true.
 type part struct {
 	view   fs.FS
 	choose func(name string) bool
 }
 
-// obtain obtains files that a lean fetch left out, of so many in the tree (0:
-// not known). It refuses more bytes than the limit.
+// obtain obtains files that a lean fetch left out; of is the number of files in the
+// tree (0: not known). More bytes than the limit are an error.
 func (c *content) obtain(ctx context.Context, of int64, parts ...part) error {
 	db := c.db.(*partial)
 	var blobs []object.ID
@@ -217,7 +217,7 @@ func (c *content) obtain(ctx context.Context, of int64, parts ...part) error {
 	if note != "" {
 		c.notes = append(c.notes, note)
 	}
-	total := c.total.Bytes // of submodules until now
+	total := c.total.Bytes // so far, those of submodules
 	for id, n := range times {
 		if err == nil {
 			var size int64

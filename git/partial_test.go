@@ -22,7 +22,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// forest is a tree with something beside everything that a test lists.
+// forest returns a tree that has files beside every directory that a test lists.
 func forest() fstest.MapFS {
 	tree := files(
 		"README.md", "top", ".sourceignore", "*.yaml\n",
@@ -38,7 +38,7 @@ func forest() fstest.MapFS {
 	return tree
 }
 
-// sparse returns a GitRepository at the branch main with some directories.
+// sparse returns a GitRepository at the branch main that checks out dirs.
 func sparse(url string, dirs ...string) *source.GitRepository {
 	g := object(url, source.GitRepositoryRef{Branch: "main"})
 	g.Spec.SparseCheckout = dirs
@@ -68,7 +68,7 @@ func TestSparseCheckout(t *testing.T) {
 	for name, s := range servers(t, repo) {
 		for i, row := range rows {
 			if i != 1 && name != "http" && name != "http no filter" && name != "local" {
-				continue // what is checked out is decided by the trees, however they came
+				continue // the trees decide what is checked out, over every transport
 			}
 			_, data, _ := fetch(t, sparse(s.url, row.dirs...), s.env)
 			testenv.Equal(t, slices.Sorted(maps.Keys(contents(t, data))), row.want, "%s: %q: content", name, row.dirs)
@@ -143,7 +143,7 @@ func blobs(repo *testenv.Repo, tree fstest.MapFS, names ...string) (ids []string
 	return slices.Compact(ids)
 }
 
-// packCounter is an Env that notes the number of objects in every pack.
+// packCounter returns an Env that records the number of objects in every pack.
 func packCounter(env source.Env) (source.Env, func() []int64) {
 	var mu sync.Mutex
 	var totals []int64
@@ -165,32 +165,32 @@ func TestPartialFetch(t *testing.T) {
 	t.Parallel()
 	repo := testenv.NewRepo(t)
 	tree := forest()
-	for i := range 30 { // so that what is packed is not most of the tree
+	for i := range 30 { // so that less than nine tenths of the tree are packed
 		tree[fmt.Sprintf("other/%d.go", i)] = &fstest.MapFile{Data: []byte(strconv.Itoa(i)), Mode: 0o644}
 	}
 	tree["deploy/copy.yaml"] = tree["deploy/app.yaml"]
 	repo.Commit(testenv.Commit{Branch: "main", Files: tree})
-	const trees = 11 + 1 // of them all, and the commit
+	const trees = 11 + 1 // all trees, and the commit
 	whole := testenv.ServeHTTP(t, testenv.HTTP{NoFilter: true}, repo)
 	for name, row := range map[string]struct {
 		dirs   []string
 		ignore string
-		first  []string // files whose content decides
-		rest   []string // files that are packed, less those
+		first  []string // files whose content decides what is packed
+		rest   []string // the other files that are packed
 	}{
 		"one directory":        {dirs: []string{"deploy"}, rest: []string{"deploy/app.yaml", "deploy/base/x.yaml", "deploy/base/deep/y.yaml"}},
 		"with ignore file":     {dirs: []string{"docs"}, first: []string{"docs/.sourceignore"}, rest: []string{"docs/a.md", "docs/img/c.md", "docs/run.sh"}},
 		"below an ignore file": {dirs: []string{"docs/img"}, rest: []string{"docs/img/c.md"}},
 		"with spec.ignore": {dirs: []string{"deploy", "docs"}, ignore: "deep/\n*.md\n", first: []string{"docs/.sourceignore"},
 			rest: []string{"deploy/app.yaml", "deploy/base/x.yaml", "docs/run.sh"}},
-		"spec.ignore alone": {ignore: "/*\n!/deploy\n!*.yaml\n", first: []string{".sourceignore", "docs/.sourceignore"}, // of which the first excludes *.yaml
+		"spec.ignore alone": {ignore: "/*\n!/deploy\n!*.yaml\n", first: []string{".sourceignore", "docs/.sourceignore"}, // the first excludes *.yaml
 			rest: []string{"deploy/base/x.yaml", "deploy/base/deep/y.yaml", "deploy/app.yaml", "deploy-old/app.yaml", "deploy.yaml"}},
 		"nothing is left": {dirs: []string{"docs/img"}, ignore: "/*\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, config := range []testenv.HTTP{{}, {V0: true}} {
 				if config.V0 && name != "one directory" && name != "with spec.ignore" {
-					continue // what is asked for is the same in every version
+					continue // the requests are the same in every version
 				}
 				server := testenv.ServeHTTP(t, config, repo)
 				g := sparse(server.Repo(), row.dirs...)
@@ -232,7 +232,7 @@ func withURL(g *source.GitRepository, url string) *source.GitRepository {
 	return &other
 }
 
-// The whole tree is fetched at once where that is no worse.
+// The whole tree is fetched at once if a partial fetch would not be cheaper.
 func TestPartialFetchNotWorthwhile(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	tree := files(".sourceignore", "# nothing\n")
@@ -243,7 +243,7 @@ func TestPartialFetchNotWorthwhile(t *testing.T) {
 	server := testenv.ServeHTTP(t, testenv.HTTP{}, repo)
 	for ignore, want := range map[string]struct{ requests, notes int }{
 		"*.md\nREADME.txt\n!docs/\n# docs/\n\n": {1, 0}, // excludes no directory
-		"absent\n":                              {3, 1}, // nor does this: trees, the ignore file, and then everything
+		"absent\n":                              {3, 1}, // excludes nothing: trees, the ignore file, and then everything
 		"/a\n":                                  {3, 0},
 	} {
 		server.Reset()
@@ -256,8 +256,8 @@ func TestPartialFetchNotWorthwhile(t *testing.T) {
 	}
 }
 
-// meddle stands between a client and a server: change rewrites the requests
-// for packs, or answers them itself with what it returns as answer.
+// meddle starts a proxy between a client and a server. change rewrites the requests
+// for packs, or answers a request itself if it returns an answer.
 func meddle(server *testenv.Server, change func(n int, body string) (rewritten, answer string)) (url string, asked func() []string) {
 	n := 0
 	server.Break(&testenv.Defect{Phase: testenv.Pack, Do: testenv.Serve, Handler: func(w http.ResponseWriter, r *http.Request, next http.Handler) {
@@ -286,8 +286,8 @@ func without(body, line string) string { return strings.Replace(body, pkt(line+"
 // swap replaces an id in a request.
 func swap(body, id, by string) string { return strings.ReplaceAll(body, id, by) }
 
-// A server that does not take part costs a note and no more than the whole
-// fetch and the tries.
+// If a server does not support partial fetches, the only cost is a note, the tries
+// and the whole fetch.
 func TestPartialFetchFallsBack(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	tree := forest()
@@ -344,7 +344,8 @@ func TestPartialFetchFallsBack(t *testing.T) {
 	}
 }
 
-// What no fall-back can mend ends soon, with an error that says what is wrong.
+// A failure that a whole fetch cannot avoid ends soon, with an error that names the
+// cause.
 func TestPartialFetchHostile(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: forest()})
@@ -379,7 +380,7 @@ func TestPartialFetchHostile(t *testing.T) {
 	}
 }
 
-// The limits hold for what is fetched later as for what is fetched at once.
+// The limits apply equally to files that are fetched later and to a whole fetch.
 func TestPartialFetchLimits(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	tree := files("big/file", strings.Repeat("0123456789abcdef", 1<<12))
@@ -412,7 +413,8 @@ func TestPartialFetchLimits(t *testing.T) {
 	}
 }
 
-// A server that goes silent between the trees and the files obeys the context.
+// If a server stalls between the trees and the files, the fetch ends with the
+// context.
 func TestPartialFetchStalls(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: forest()})
@@ -429,8 +431,8 @@ func TestPartialFetchStalls(t *testing.T) {
 	}
 }
 
-// What is laid over a partial fetch (submodules, LFS content, includes) finds
-// what it needs, and the artifact is that of a whole fetch.
+// Submodules, LFS objects and includes find the files that they need in a partial
+// fetch, and the artifact equals that of a whole fetch.
 func TestPartialFetchUnderLayers(t *testing.T) {
 	large := new(testenv.LFS)
 	app, lib := testenv.NewRepo(t), testenv.NewRepo(t)
@@ -488,7 +490,7 @@ func TestPartialFetchUnderLayers(t *testing.T) {
 	}
 }
 
-// A plain directory that stands in for a repository is sparse, too.
+// A sparse checkout applies to a plain directory that replaces a repository too.
 func TestSparseCheckoutOfDirectory(t *testing.T) {
 	dir := t.TempDir()
 	tree := forest()
@@ -507,7 +509,7 @@ func TestSparseCheckoutOfDirectory(t *testing.T) {
 	}
 }
 
-// A cache that holds the repository already is used in place of a partial fetch.
+// If the cache already holds the repository, it is used instead of a partial fetch.
 func TestPartialFetchAndCache(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	repo.Commit(testenv.Commit{Branch: "main", Files: forest()})

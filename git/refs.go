@@ -16,16 +16,16 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// A selection is what spec.ref comes to after its precedence: commit, name,
+// A selection is the result of applying the precedence to spec.ref: commit, name,
 // semver, tag, branch (specification, "GitRepositoryRef").
 type selection struct {
 	field  string              // the deciding field, for messages
-	label  string              // what stands before the @ of the revision
+	label  string              // the part of the revision before the @
 	ref    string              // full name of the one ref to look up, "" with commit or semver
 	commit object.ID           // pinned commit: the revision is known without a request
 	semver *semver.Constraints // range of tags
-	locked bool                // commit is that of a lock, whatever the other fields say
-	tag    object.ID           // of a tag object in a lock, zero if it has none
+	locked bool                // a lock pins commit, whatever the other fields say
+	tag    object.ID           // the tag object in a lock, zero if there is none
 }
 
 func selectRef(ref *source.GitRepositoryRef) (selection, error) {
@@ -58,7 +58,7 @@ func selectRef(ref *source.GitRepositoryRef) (selection, error) {
 	return selection{field: "branch", label: b, ref: "refs/heads/" + b}, nil
 }
 
-// selection returns what spec.ref comes to, or what a lock has in its place.
+// selection returns the selection of spec.ref, or that of the lock if there is one.
 func (o *Origin) selection() (selection, error) {
 	s, err := selectRef(o.repo.Spec.Ref)
 	pin := o.env.Pin
@@ -105,7 +105,7 @@ func (o *Origin) proveSelected(ctx context.Context, locked selection) error {
 // tagged reports whether s selects a tag, which a later run may find elsewhere.
 func (s selection) tagged() bool { return s.semver != nil || strings.HasPrefix(s.ref, "refs/tags/") }
 
-// revision spells the revision of commit under label (reference A4).
+// revision returns the revision of commit under label (reference A4).
 func revision(label string, commit object.ID) source.Revision {
 	id := commit.Format().String() + ":" + commit.String()
 	if label != "" {
@@ -114,7 +114,7 @@ func revision(label string, commit object.ID) source.Revision {
 	return source.Revision{ID: id, File: commit.String() + ".tar.gz"}
 }
 
-// labelOf returns what stands before the @ of a revision, "" if nothing does.
+// labelOf returns the part of a revision before the @, "" if there is none.
 func labelOf(revision string) string { return revision[:max(0, strings.LastIndexByte(revision, '@'))] }
 
 // commitOf is the inverse of revision.
@@ -137,7 +137,8 @@ func lookUp(ctx context.Context, up upstream, sel selection) (object.Ref, error)
 			return r, nil
 		}
 	}
-	// A wrong name is told from an empty repository, and the branch that would exist is named.
+	// HEAD tells an empty repository from a wrong name, and lets the hint name the
+	// default branch.
 	head, err := up.refs(ctx, true, "HEAD")
 	if err != nil {
 		return object.Ref{}, err
@@ -151,15 +152,15 @@ func lookUp(ctx context.Context, up upstream, sel selection) (object.Ref, error)
 	return object.Ref{}, notFound(fmt.Sprintf("%s %q does not exist in the repository; %s", sel.field, sel.label, hint))
 }
 
-// A tie remembers which of several tags of equal precedence won, so that the
-// commits are not asked for again while the tags stay where they are.
+// A tie remembers which of several tags of equal precedence won, so that their
+// commits are not fetched again until a tag changes.
 type tie struct {
 	Tags []string `json:"tags"` // NAME COMMIT, sorted
 	Wins string   `json:"wins"`
 }
 
-// highest returns the highest tag within the range of sel. What decided a tie
-// is returned to be given as before the next time.
+// highest returns the highest tag within the range of sel. If several tags have equal
+// precedence it also returns a tie, which the caller passes as before the next time.
 func highest(ctx context.Context, up upstream, sel selection, before *tie) (object.Ref, *tie, error) {
 	tags, err := up.refs(ctx, false, "refs/tags/")
 	if err != nil {
@@ -199,7 +200,7 @@ func highest(ctx context.Context, up upstream, sel selection, before *tie) (obje
 func youngest(ctx context.Context, up upstream, tags []object.Ref) (int, error) {
 	ids := make([]object.ID, len(tags))
 	for i, t := range tags {
-		ids[i] = t.ID // servers that send only what refs point to want the tag's own
+		ids[i] = t.ID // the tag itself: some servers send only what refs point to
 	}
 	db, err := up.history(ctx, ids, 1)
 	if err != nil {
@@ -219,9 +220,9 @@ func youngest(ctx context.Context, up upstream, tags []object.Ref) (int, error) 
 	return best, nil
 }
 
-// prove checks that the pinned commit of sel is on its branch: the tip of the
-// branch or an ancestor of it. Only commits are transferred where the server
-// can leave out the rest, and no more of the history than needed.
+// prove checks that the pinned commit of sel is on its branch: the tip of the branch
+// or an ancestor of it. It transfers no more history than needed, and only commits if
+// the server can leave out the rest.
 func prove(ctx context.Context, up upstream, sel selection) error {
 	tip, err := lookUp(ctx, up, sel)
 	if err != nil {
@@ -251,8 +252,8 @@ func prove(ctx context.Context, up upstream, sel selection) error {
 	}
 }
 
-// deeper returns the depth to try after depth: enough more that all tries
-// together cost little more than the last; 0, everything, comes in the end.
+// deeper returns the depth to try after depth. Depths grow so fast that all tries
+// together cost little more than the last; the last is 0, which means everything.
 func deeper(depth int) int {
 	if depth *= 8; depth <= 1<<20 {
 		return depth
@@ -260,9 +261,9 @@ func deeper(depth int) int {
 	return 0
 }
 
-// ancestor looks for commit in the history of tip down to depth. Where it is
-// not found, missing tells of a commit that the history goes on with and that
-// was not looked at; nil means that there is none.
+// ancestor looks for commit in the history of tip down to depth. If it is not found,
+// missing is the error for a commit that the history continues with and that was not
+// received; nil means that the history was searched to its end.
 func ancestor(ctx context.Context, up upstream, tip, commit object.ID, depth int) (found bool, missing, err error) {
 	if tip == commit {
 		return true, nil, nil

@@ -37,7 +37,8 @@ func object(url string, ref source.GitRepositoryRef) *source.GitRepository {
 	}
 }
 
-// fetch resolves, opens and packs, and returns the revision and the archive.
+// fetch resolves, opens and packs g, and returns the revision, the archive and the
+// report.
 func fetch(t *testing.T, g *source.GitRepository, env source.Env) (source.Revision, []byte, source.Report) {
 	t.Helper()
 	rev, data, report, err := try(t.Context(), g, env)
@@ -61,8 +62,9 @@ func try(ctx context.Context, g *source.GitRepository, env source.Env) (source.R
 	return rev, b.Bytes(), report, err
 }
 
-// wantStep checks that an error has a reason, one of several separated by |, and says each
-// part of say, separated by | too, and no credential. Without a reason there is to be none.
+// wantStep checks that an error has a reason, one of several separated by |, that it
+// contains each part of say, separated by | too, and that it shows no credential.
+// Without a reason err must be nil.
 func wantStep(t *testing.T, err error, reason, say string) {
 	t.Helper()
 	if reason == "" && err == nil {
@@ -117,11 +119,10 @@ func emptyDirs(t testing.TB, data []byte) (names []string) {
 	return names
 }
 
-// history is a repository with a ref of every sort. Its file "at" tells where
-// a commit is.
+// A history is a repository with a ref of every sort. Its file "at" names the commit.
 type history struct {
 	*testenv.Repo
-	ids map[string]string // commits by what "at" holds
+	ids map[string]string // commits by the content of "at"
 }
 
 func newHistory(t *testing.T, format string) history {
@@ -146,7 +147,8 @@ func newHistory(t *testing.T, format string) history {
 	return h
 }
 
-// rows select every sort of ref: want tells the revision's label and the commit.
+// rows select every sort of ref; label and at are those of the expected revision and
+// commit.
 var rows = []struct {
 	name  string
 	ref   source.GitRepositoryRef // commits by name, see history.ids
@@ -179,7 +181,7 @@ var rows = []struct {
 type server struct {
 	url string
 	env source.Env
-	web *testenv.Server // nil over ssh and of a local one
+	web *testenv.Server // nil over ssh and for a local repository
 }
 
 func (s server) object(ref source.GitRepositoryRef) *source.GitRepository {
@@ -190,7 +192,7 @@ func (s server) object(ref source.GitRepositoryRef) *source.GitRepository {
 	return g
 }
 
-// servers are the ways to reach one repository.
+// servers returns all ways to reach one repository, by name.
 func servers(t *testing.T, repo *testenv.Repo) map[string]server {
 	all := map[string]server{"local": {url: "https://example.com/app", env: source.Env{Local: map[string]string{"https://example.com/app": repo.Dir}}}}
 	for name, c := range map[string]testenv.HTTP{
@@ -206,7 +208,8 @@ func servers(t *testing.T, repo *testenv.Repo) map[string]server {
 	return all
 }
 
-// serveSSH serves repositories over ssh to the owner of the Secret default/keys.
+// serveSSH serves repositories over ssh to clients with the key of the Secret
+// default/keys.
 func serveSSH(t *testing.T, c testenv.SSH, repos map[string]*testenv.Repo) (*testenv.SSHServer, sourcetest.Secrets) {
 	identity, public := testenv.UserKey(t, "")
 	c.Users = []ssh.PublicKey{public}
@@ -220,7 +223,7 @@ const password = "cAnArY-passw0rd/+="
 
 // remote is a Git server with one branch, for the conformance suite.
 type remote struct {
-	greets bool // the server speaks version 0, of which every check has a greeting
+	greets bool // the server speaks version 0, so every check begins with a greeting
 	t      sourcetest.TB
 	repo   *testenv.Repo
 	tags   int
@@ -243,13 +246,13 @@ func (r *remote) Publish(tree fstest.MapFS) error {
 	return nil
 }
 
-// defects translates those of the suite into those of the server.
+// defects maps the defects of the suite to those of the server.
 var defects = map[sourcetest.Defect]*testenv.Defect{
 	sourcetest.Gone:         testenv.Status(http.StatusNotFound),
 	sourcetest.Denied:       testenv.Status(http.StatusForbidden),
 	sourcetest.Truncated:    {Phase: testenv.Pack, Do: testenv.End, After: 200},
 	sourcetest.Leaking:      {Status: http.StatusInternalServerError, Body: "cannot serve https://user:" + password + "@example.com/x?token=" + password},
-	sourcetest.StallResolve: {Phase: testenv.LsRefs, Do: testenv.Stall, After: -1}, // of a server that is known, which is not greeted
+	sourcetest.StallResolve: {Phase: testenv.LsRefs, Do: testenv.Stall, After: -1}, // a known server gets no greeting
 	sourcetest.StallFetch:   {Phase: testenv.Pack, Do: testenv.Stall, After: 100},
 	"stall ls-refs":         {Phase: testenv.LsRefs, Do: testenv.Stall, After: 10},
 	"cut":                   {Phase: testenv.Pack, Do: testenv.Cut, After: 150},
@@ -338,7 +341,7 @@ func TestConformance(t *testing.T) {
 				repo := testenv.NewRepo(t)
 				return &remote{t: tb, repo: repo, server: testenv.ServeHTTP(t, config, repo), ref: c.ref, mode: c.verify, signer: newSSHSigner(t), greets: config.V0}
 			})
-			if config.V0 { // what is in a pack, and in a Secret, is the same in every version
+			if config.V0 { // packs and Secrets are the same in every version
 				kind.Only(sourcetest.Gone, sourcetest.Denied, sourcetest.Truncated)
 				kind.Variant, kind.Hostile = true, nil
 			}
@@ -377,9 +380,9 @@ func conforming(open func(sourcetest.TB) sourcetest.Upstream) sourcetest.Kind {
 // inPart is the directory that is checked out.
 const inPart = "in/here"
 
-// combinedRemote is a remote with all that a GitRepository can ask for: of its sparse
-// checkout the folder sub comes from another source, deploy is a submodule, and
-// the other files are LFS objects. What is fetched is cached.
+// A combinedRemote is a remote that uses everything a GitRepository supports: of its
+// sparse checkout, the folder sub comes from another source, deploy is a submodule,
+// and the other files are LFS objects. A cache keeps what is fetched.
 type combinedRemote struct {
 	*remote
 	modules *testenv.Repo
@@ -448,7 +451,7 @@ func TestConformanceTogether(t *testing.T) {
 			signer: newSSHSigner(t), cache: newCache(t, t.TempDir())}, modules, objects, newIncludedSources(t)}
 	})
 	kind.Under = inPart
-	kind.Hostile = kind.Hostile[:3] // a name is judged as in every repository
+	kind.Hostile = kind.Hostile[:3] // names are checked as in every repository: a few are enough
 	kind.Only(sourcetest.Gone, "wrong password", "cut")
 	sourcetest.Run(t, kind)
 }

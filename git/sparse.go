@@ -11,9 +11,9 @@ import (
 	"github.com/headgate-io/headgate/artifact"
 )
 
-// sparseView shows of tree the directories that spec.sparseCheckout lists, each
-// of which must exist. Files beside them and above them are not shown, ignore
-// files neither: that is what a sparse checkout leaves in a worktree.
+// sparseView returns a view of tree with the directories that spec.sparseCheckout
+// lists, each of which must exist. It shows no files beside or above them, not even
+// ignore files, as in the worktree of a sparse checkout.
 func (o *Origin) sparseView(ctx context.Context, tree fs.FS) (fs.FS, error) {
 	spec := &o.repo.Spec
 	dirs, err := spec.Directories()
@@ -35,18 +35,18 @@ func (o *Origin) sparseView(ctx context.Context, tree fs.FS) (fs.FS, error) {
 	return rules.View(context.WithoutCancel(ctx), tree), nil
 }
 
-// cone writes ignore rules that leave only dirs and what is in them: git's own
-// form of a sparse checkout. For a/b that is
+// cone returns ignore rules that keep only dirs and their content, in git's own form
+// of a sparse checkout. For a/b they are
 //
 //	/*
 //	!/a
 //	/a/*
 //	!/a/b
 //
-// A directory comes after those above it, or their rules would undo its own.
+// A directory must come after those above it, because their rules would undo its own.
 func cone(dirs []string) string {
 	sorted := slices.Clone(dirs)
-	slices.SortFunc(sorted, func(a, b string) int { // by elements: a directory next to what is below it
+	slices.SortFunc(sorted, func(a, b string) int { // by elements: a directory comes right before those below it
 		return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
 	})
 	var rules strings.Builder
@@ -55,7 +55,7 @@ func cone(dirs []string) string {
 	last := ""
 	for _, dir := range sorted {
 		if last != "" && (dir == last || strings.HasPrefix(dir, last+"/")) {
-			continue // in a directory that is there as a whole
+			continue // already included with a directory above
 		}
 		last = dir
 		for i, c := range dir + "/" {
@@ -86,7 +86,7 @@ func quoteGlob(name string) string {
 }
 
 // checkDir checks that dir is a directory of tree. With modules it may be a
-// submodule, which is going to be one. It reads no file.
+// submodule, which becomes a directory later. It reads no file.
 func checkDir(tree fs.FS, dir string, modules bool) error {
 	at := "."
 	for rest, more := dir, true; more; {
@@ -109,7 +109,7 @@ func checkDir(tree fs.FS, dir string, modules bool) error {
 	return nil
 }
 
-// similar tells of a name that differs in case only.
+// similar returns a hint if a name in entries differs from base in case only.
 func similar(entries []fs.DirEntry, base, at string) string {
 	for _, e := range entries {
 		if strings.EqualFold(e.Name(), base) {

@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expectations in testdata/status")
 
-// A statusStep is what happens before an object is reconciled.
+// A statusStep is an event before an object is reconciled.
 type statusStep struct {
 	name string
 	do   func(repo *testenv.Repo, server *testenv.Server, spec *source.GitRepositorySpec)
@@ -38,8 +38,8 @@ func breaks(d *testenv.Defect) func(*testenv.Repo, *testenv.Server, *source.GitR
 	return func(_ *testenv.Repo, server *testenv.Server, _ *source.GitRepositorySpec) { server.Break(d) }
 }
 
-// statusHistories are what happens to objects, step by step. After each step the
-// outcome, the status and the events are those of testdata/status (specification,
+// statusHistories are the steps that objects go through. After each step the outcome,
+// the status and the events must equal those in testdata/status (specification,
 // "GitRepository"; reference A2, A3 and A4).
 var statusHistories = map[string][]statusStep{
 	"branch": {
@@ -80,7 +80,7 @@ func TestStatuses(t *testing.T) {
 				rig.Now = rig.Now.Add(time.Hour)
 				s.do(repo, server, &obj.Spec)
 				obj = &source.GitRepository{Header: obj.Header, Spec: obj.Spec}
-				obj.Metadata.Generation = 0 // the ledger knows
+				obj.Metadata.Generation = 0 // the ledger assigns it
 				result, err := rig.Reconcile(obj, git.New(obj, source.Env{}))
 				observed := fmt.Sprintf("ignore %s, sparse checkout %q", rig.JSON(obj.Status.ObservedIgnore), obj.Status.ObservedSparseCheckout)
 				told := rig.Told(obj, result, err, observed, result.Report.Files)

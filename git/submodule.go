@@ -27,14 +27,15 @@ import (
 )
 
 // The bounds of recursion. A commit cannot pin itself, so there are no cycles;
-// repositories that keep pinning commits of each other run into the depth.
+// repositories that keep pinning commits of each other exceed maxModuleDepth.
 const (
 	maxModules     = 1000 // submodules of one artifact
 	maxModuleDepth = 10   // submodules in submodules
 	moduleFetches  = 8    // at once
 )
 
-// A module is a repository in its place: a submodule, or the one at spec.url.
+// A module is a repository at a path of the artifact: a submodule, or the one at
+// spec.url.
 type module struct {
 	path   string // from the top of the artifact
 	depth  int    // 0 for the one at spec.url
@@ -43,8 +44,8 @@ type module struct {
 	guard  *transport.NetworkGuard
 }
 
-// submodules puts the submodules of the tree into their places, at the commits it
-// pins; without recursion an empty directory, which is what a checkout leaves there.
+// submodules mounts the submodules of the tree, at the commits that it pins. Without
+// recursion each is an empty directory, as a checkout leaves it.
 func (c *content) submodules(ctx context.Context) error {
 	var err error
 	if c.links, err = gitlinks(ctx, c.own); err != nil {
@@ -88,20 +89,20 @@ type recursion struct {
 	mu      sync.Mutex
 	count   int                                 // submodules found so far
 	fetched map[string]func() (*content, error) // by URL and commit: equal submodules share it
-	spooled int64                               // bytes of what was fetched, whatever of it is in the trees
+	spooled int64                               // bytes of all packs that were fetched
 	done    source.Progress
 }
 
-// expand links the submodules of m, whose content is c, into its tree, and has
-// each of them expanded in turn.
+// expand links the submodules of m, whose content is c, into its tree, and starts to
+// expand each of them in turn.
 func (r *recursion) expand(ctx context.Context, m *module, c *content) error {
 	var mappings map[string]*mapping
 	var all []func() error
 	for _, link := range c.links {
 		sub := &module{path: path.Join(m.path, link.path), depth: m.depth + 1, commit: link.commit}
-		// Rules of spec.ignore have the last word: no others need be asked.
+		// Rules of spec.ignore override all others, so no others matter here.
 		_, err := fs.Stat(r.shown, sub.path)
-		if isAbsent(err) { // what is left out need not be right
+		if isAbsent(err) { // an excluded submodule may be invalid
 			r.link(c, link, nil)
 			continue
 		}
@@ -145,8 +146,8 @@ func (r *recursion) link(c *content, at gitlink, sub *object.FS) {
 	c.tree.Link(at.path, sub)
 }
 
-// admit gives sub, a submodule of m, the URL that the mapping its has for it; none
-// when it is to stay away.
+// admit sets the URL of sub, a submodule of m, from its mapping. The URL stays nil if
+// the submodule is to be an empty directory.
 func (r *recursion) admit(m, sub *module, its *mapping) (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,7 +173,8 @@ func (r *recursion) admit(m, sub *module, its *mapping) (err error) {
 	return nil
 }
 
-// content returns what fetches what m pins, once whatever the number of its places.
+// content returns a function that fetches the commit of m. All places with the same
+// URL and commit share one fetch.
 func (r *recursion) content(ctx context.Context, m *module) func() (*content, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -189,7 +191,7 @@ func (r *recursion) content(ctx context.Context, m *module) func() (*content, er
 	return r.fetched[key]
 }
 
-// fetch fetches what m pins, in what is left of the limits.
+// fetch fetches the commit of m, within what is left of the limits.
 func (r *recursion) fetch(ctx context.Context, m *module) (*content, error) {
 	select {
 	case r.slots <- struct{}{}:
@@ -228,7 +230,7 @@ func (r *recursion) fetch(ctx context.Context, m *module) (*content, error) {
 	for _, note := range c.notes {
 		r.top.notes = append(r.top.notes, fmt.Sprintf("submodule %q: %s", m.path, note))
 	}
-	r.top.repositories[c.tree] = func(ctx context.Context) (upstream, error) { // LFS objects are those of its own upstream
+	r.top.repositories[c.tree] = func(ctx context.Context) (upstream, error) { // LFS objects come from its own upstream
 		up, err := o.reachModule(ctx, m)
 		if err != nil {
 			err = o.blame(m, err)
@@ -238,7 +240,8 @@ func (r *recursion) fetch(ctx context.Context, m *module) (*content, error) {
 	return c, err
 }
 
-// add counts one more place of c, as far as the limits of all trees together allow.
+// add counts one more place where c is mounted. It returns an error if all trees
+// together exceed the limits.
 func (r *recursion) add(c *content) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -249,7 +252,7 @@ func (r *recursion) add(c *content) error {
 	return nil
 }
 
-// progress returns what reports one of several fetches: the sum of all.
+// progress returns a callback for one of several fetches. It reports the sum of all.
 func (r *recursion) progress() func(source.Progress) {
 	var last source.Progress
 	return func(p source.Progress) {
@@ -263,9 +266,9 @@ func (r *recursion) progress() func(source.Progress) {
 	}
 }
 
-// fetchPinned fetches a commit that no ref need lead to. Where a server refuses
-// to send that by its id, it is looked for as git does: among the tips, then
-// in the history of the default branch.
+// fetchPinned fetches a commit that may be on no ref. If the server refuses to send
+// it by its id, fetchPinned looks for it as git does: among the tips, then in the
+// history of the default branch.
 func (o *Origin) fetchPinned(ctx context.Context, up upstream, commit object.ID) (*content, error) {
 	c, err := o.fetch(ctx, up, commit, commit, "", false)
 	if !errors.Is(err, wire.ErrUnreachable) {
@@ -282,7 +285,7 @@ func (o *Origin) fetchPinned(ctx context.Context, up upstream, commit object.ID)
 	return o.fetch(ctx, up, commit, commit, via, false)
 }
 
-// A gitlink is where a tree has a submodule, and at which commit.
+// A gitlink is the path of a submodule in a tree and the commit that the tree pins.
 type gitlink struct {
 	path   string
 	commit object.ID
@@ -303,17 +306,17 @@ func gitlinks(ctx context.Context, tree fs.FS) (links []gitlink, err error) {
 	return links, err
 }
 
-// folders is a tree that has a directory at every path. It tells only that.
+// folders reports a directory at every path. Only Stat works.
 type folders struct{ embed.FS }
 
 // Stat implements [fs.StatFS].
 func (folders) Stat(string) (fs.FileInfo, error) { return fs.Stat(embed.FS{}, ".") }
 
-// An access is how a submodule is reached.
+// An access holds the URL and the credentials of a submodule.
 type access struct {
-	url   *url.URL // with the user information of spec.url, where that is due
+	url   *url.URL // with the user information of spec.url, if that applies
 	ref   *source.LocalReference
-	field string // that names ref, "" where no credentials are known for the origin
+	field string // the field that names ref, "" if there are no credentials for the origin
 }
 
 // accessTo chooses the credentials for a submodule at u: those that
@@ -344,8 +347,8 @@ func (o *Origin) accessTo(u *url.URL) (access, error) {
 	return access{u, spec.SecretRef, ownSecret}, nil
 }
 
-// reachModule returns the upstream of the submodule m. A local path may stand in for
-// its URL whether that ends in .git or not.
+// reachModule returns the upstream of the submodule m. A local path can replace its
+// URL whether that ends in .git or not.
 func (o *Origin) reachModule(ctx context.Context, m *module) (upstream, error) {
 	name := m.url.String()
 	for _, spelling := range []string{name, strings.TrimSuffix(name, ".git"), name + ".git"} {
@@ -363,8 +366,9 @@ func (o *Origin) reachModule(ctx context.Context, m *module) (upstream, error) {
 	return o.reach(ctx, a.url, a.ref, a.field, m.guard)
 }
 
-// guardOf returns the guard of a submodule at u. A repository whose guard is from
-// names it, unless the spec does: it has credentials for the host.
+// guardOf returns the guard of a submodule at u. The repository with the guard from
+// has named u, unless the spec did: then the spec has credentials for its origin, and
+// from does not matter.
 func (o *Origin) guardOf(u *url.URL, from *transport.NetworkGuard) *transport.NetworkGuard {
 	if a, err := o.accessTo(u); err == nil && a.field != "" {
 		from = nil
@@ -382,8 +386,8 @@ func remedy(u *url.URL) string {
 	return fmt.Sprintf("add an entry to spec.submoduleCredentials, with url %s and a secretRef to a Secret that holds %s", &of, keys)
 }
 
-// blame makes err one about the submodule m, if it is one: a failure of the
-// fetch, with the reason that err has.
+// blame makes err a fetch error of the submodule m that keeps the reason of err. For
+// the repository at spec.url it returns err unchanged.
 func (o *Origin) blame(m *module, err error) error {
 	if m.depth == 0 {
 		return err
@@ -406,11 +410,11 @@ func (o *Origin) blame(m *module, err error) error {
 // modulesFile describes the submodules of a repository, in its root.
 const modulesFile = ".gitmodules"
 
-// maxModulesFile bounds it, in bytes.
+// maxModulesFile bounds the size of .gitmodules, in bytes.
 const maxModulesFile = 1 << 20
 
-// A mapping is what .gitmodules says about one submodule (gitmodules(5)). The
-// path is a key only: a submodule is mounted where the tree has it.
+// A mapping is what .gitmodules says about one submodule (gitmodules(5)). The path is
+// only a key: the tree decides where a submodule is mounted.
 type mapping struct {
 	name    string
 	path    string
@@ -419,8 +423,8 @@ type mapping struct {
 	defect  error // why the submodule cannot be used
 }
 
-// readMappings returns the mappings of tree, the root of a commit, by path.
-// Without the file there are none.
+// readMappings returns the mappings of tree, the root of a commit, by path. The map
+// is empty if the file does not exist.
 func readMappings(tree fs.FS) (map[string]*mapping, error) {
 	f, err := tree.Open(modulesFile)
 	if isAbsent(err) {
@@ -446,8 +450,8 @@ func readMappings(tree fs.FS) (map[string]*mapping, error) {
 	return parseMappings(string(text))
 }
 
-// parseMappings reads the text of .gitmodules. What is wrong with one submodule
-// is noted there and does not concern the others.
+// parseMappings parses the text of .gitmodules. A defect of one submodule is recorded
+// in its mapping and does not affect the others.
 func parseMappings(text string) (map[string]*mapping, error) {
 	byName := map[string]*mapping{}
 	var all []*mapping
@@ -476,8 +480,8 @@ func parseMappings(text string) (map[string]*mapping, error) {
 	return byPath, nil
 }
 
-// set takes one variable. Those that only matter to a clone with a worktree
-// and a history (branch, shallow, ignore, fetchRecurseSubmodules) do not here.
+// set takes one variable. It ignores those that only matter to a clone with a
+// worktree and a history (branch, shallow, ignore, fetchRecurseSubmodules).
 func (m *mapping) set(e config.Entry) {
 	switch e.Key {
 	case "path":
@@ -492,7 +496,7 @@ func (m *mapping) set(e config.Entry) {
 	}
 }
 
-// once takes a variable that may be set only once: two readers could take two
+// once takes a variable that may be set only once, because two programs could use two
 // different values.
 func (m *mapping) once(field *string, e config.Entry) {
 	switch {
@@ -505,14 +509,15 @@ func (m *mapping) once(field *string, e config.Entry) {
 	}
 }
 
-// flaw notes the first thing that is wrong.
+// flaw records a defect, unless one is recorded already.
 func (m *mapping) flaw(format string, args ...any) {
 	if m.defect == nil {
 		m.defect = fmt.Errorf(format, args...)
 	}
 }
 
-// checkModuleName refuses the names that git does: it makes paths of them.
+// checkModuleName returns an error for a name that git refuses, because git uses
+// names as paths.
 func checkModuleName(name string) error {
 	if name == "" {
 		return errors.New("its name in .gitmodules is empty")

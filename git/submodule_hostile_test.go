@@ -17,13 +17,13 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
-// mapping writes an entry of .gitmodules for the path s.
+// mapping returns an entry of .gitmodules for the path s.
 func mapping(url string) string {
 	return "[submodule \"s\"]\n\tpath = s\n\turl = \"" + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`).Replace(url) + "\"\n"
 }
 
-// What .gitmodules can say and is refused, by the name of the submodule, and
-// before anything is sent anywhere.
+// Hostile entries of .gitmodules are refused with an error that names the submodule,
+// before any request is sent.
 func TestHostileModules(t *testing.T) {
 	t.Parallel()
 	app, server, pin := withSubmodule(t, map[string]string{"x": "1"})
@@ -132,7 +132,7 @@ func TestModulesFile(t *testing.T) {
 	}
 }
 
-// A gitlink may name anything.
+// A gitlink may name any object.
 func TestGitlinksThatLeadToNoCommit(t *testing.T) {
 	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
 	linked(sub, map[string]string{"x": "1"})
@@ -147,7 +147,7 @@ func TestGitlinksThatLeadToNoCommit(t *testing.T) {
 	}
 }
 
-// chain is a row of repositories of which each is a submodule of the one before.
+// chain returns n+1 repositories; each is a submodule of the one before.
 func chain(t *testing.T, n int) map[string]*testenv.Repo {
 	repos := map[string]*testenv.Repo{}
 	last := []link(nil)
@@ -183,7 +183,7 @@ func TestSubmoduleCount(t *testing.T) {
 	}
 	linked(app, nil, links...)
 	refused(t, recursing(server.URL+"/app.git"), source.Env{}, gitf, `submodule "d/1000": .gitmodules: there are more than 1000 submodules`)
-	skipped := slices.Clone(links) // of which each leaves a note
+	skipped := slices.Clone(links) // each leaves a note
 	for i := range skipped {
 		skipped[i].url += "\n\tupdate = none"
 	}
@@ -196,8 +196,8 @@ func TestSubmoduleCount(t *testing.T) {
 	}
 }
 
-// The limits hold for the trees of all submodules together, and for what is
-// sent that is in no tree.
+// The limits apply to the trees of all submodules together, and to objects that a
+// server sends although no tree holds them.
 func TestSubmoduleLimits(t *testing.T) {
 	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
 	big := strings.Repeat("0123456789abcdef", 1<<10)
@@ -220,19 +220,19 @@ func TestSubmoduleLimits(t *testing.T) {
 	for _, limits := range []artifact.Limits{{Entries: 12, Bytes: 110 << 10}, {Entries: -1, Bytes: -1, FileBytes: -1}} {
 		fetch(t, recursing(server.URL+"/app.git"), source.Env{Limits: limits})
 	}
-	// A partial fetch of the repository itself does not know its files before.
+	// A partial fetch does not know the files of the repository itself in advance.
 	g := recursing(server.URL + "/app.git")
 	g.Spec.SparseCheckout = []string{"s", "t"}
 	refused(t, g, source.Env{Limits: artifact.Limits{Bytes: 90 << 10}}, gitf, "limit of 92160")
 }
 
-// under returns the URL of a server under the name of another host.
+// under returns the URL of a server with another host name.
 func under(s *testenv.Server, host string) string {
 	u, _ := url.Parse(s.URL)
 	return u.Scheme + "://" + host + ":" + u.Port()
 }
 
-// hrefsAt has objects downloaded from another server.
+// hrefsAt returns an edit that moves the download links of objects to another server.
 func hrefsAt(base string) func(*testenv.LFSAnswer) {
 	return func(a *testenv.LFSAnswer) {
 		action := a.Actions["download"]
@@ -242,14 +242,14 @@ func hrefsAt(base string) func(*testenv.LFSAnswer) {
 	}
 }
 
-// A repository at a public address leads nowhere that is narrower: by a redirect,
-// a submodule, a redirect of a submodule, a link of LFS or a redirect of one;
-// unless the user opens the host.
+// A repository at a public address cannot lead to a narrower network, by a redirect,
+// a submodule, a redirect of a submodule, an LFS link or a redirect of one, unless
+// the user allows the host.
 func TestZones(t *testing.T) {
 	testenv.Resolve(t, "wide.example", "203.0.113.7")
 	testenv.Resolve(t, "other.example", "203.0.113.8")
 	names := []string{"redirect", "submodule", "redirect of a submodule", "link of LFS", "redirect of LFS"}
-	for i, n := range testenv.PrivateHosts(t) { // each way leads to two hosts, and to metadata; all are in the tests of package transport
+	for i, n := range testenv.PrivateHosts(t) { // two hosts for each way, and all metadata hosts; package transport tests all
 		if i >= 2*len(names) && !n.Metadata {
 			continue
 		}
@@ -301,8 +301,9 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// A forge inside has the submodules of a public repository, and those of its own
-// repositories; what these redirect to is judged from there.
+// A public repository can have submodules on a private server only with an entry in
+// spec.submoduleCredentials; repositories on that server need none. The redirects of
+// a submodule are checked relative to its own network.
 func TestSubmoduleInside(t *testing.T) {
 	testenv.Resolve(t, "wide.example", "203.0.113.7")
 	testenv.Resolve(t, "forge.example", "10.0.0.7")

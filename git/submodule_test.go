@@ -45,7 +45,8 @@ func linked(repo *testenv.Repo, plain map[string]string, links ...link) string {
 	return repo.Commit(testenv.Commit{Branch: "main", Files: tree})
 }
 
-// withSubmodule serves app.git, which is empty, and sub.git, which has a commit with files, the pin.
+// withSubmodule serves app.git, which is empty, and sub.git, which has one commit
+// with files. It returns that commit as pin.
 func withSubmodule(t *testing.T, plain map[string]string) (app *testenv.Repo, server *testenv.Server, pin string) {
 	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
 	pin = linked(sub, plain)
@@ -62,8 +63,8 @@ func recursing(url string) *source.GitRepository {
 	return g
 }
 
-// cloned returns the files of a clone that git makes, less those that never
-// are in an artifact.
+// cloned returns the files of a clone that git makes, without those that artifacts
+// never hold.
 func cloned(t *testing.T, url string) map[string]string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "clone")
@@ -75,7 +76,7 @@ func cloned(t *testing.T, url string) map[string]string {
 	return found
 }
 
-// family is org/app, which has submodules, of which two have the submodule
+// family returns org/app and its submodules. Two of these have the submodule
 // base.git, at commits that are not its tip.
 func family(t *testing.T) map[string]*testenv.Repo {
 	app, lib, tools, base := testenv.NewRepo(t), testenv.NewRepo(t), testenv.NewRepo(t), testenv.NewRepo(t)
@@ -108,7 +109,7 @@ func TestSubmodules(t *testing.T) {
 	if len(want) != 11 {
 		t.Fatalf("git clones %v", want)
 	}
-	delete(want, "tools/a.txt") // by the .sourceignore of that submodule, which counts there alone
+	delete(want, "tools/a.txt") // the .sourceignore of that submodule excludes it, and applies only there
 	shell, keys := serveSSH(t, testenv.SSH{}, repos)
 	var first []byte
 	for name, row := range map[string]struct {
@@ -127,7 +128,7 @@ func TestSubmodules(t *testing.T) {
 		server.Reset()
 		_, data, report := fetch(t, recursing(row.url), row.env)
 		testenv.Equal(t, contents(t, data), want, "%s: content", name)
-		if name == "http" { // each submodule costs one shallow fetch, equal ones together
+		if name == "http" { // each submodule costs one shallow fetch, equal ones share it
 			if got, want := fetches(server), (map[string]int{"/org/app.git": 1, "/org/lib.git": 1, "/tools/x": 1, "/base.git": 2}); !maps.Equal(got, want) {
 				t.Errorf("fetches %v, want %v", got, want)
 			}
@@ -147,7 +148,7 @@ func TestSubmodules(t *testing.T) {
 	}
 }
 
-// Without recursion the directory of a submodule is empty, as a checkout has it.
+// Without recursion the directory of a submodule is empty, as in a checkout.
 func TestSubmodulesNotRecursed(t *testing.T) {
 	app, server, pin := withSubmodule(t, map[string]string{"x": "1"})
 	linked(app, map[string]string{"own": "o", "vendor/own": "o"}, link{"a", "../sub.git", pin}, link{"vendor/b", "../sub.git", pin})
@@ -176,7 +177,7 @@ func TestSubmodulesNotRecursed(t *testing.T) {
 	testenv.Equal(t, fetches(server)["/sub.git"], 0, "fetches of the submodule")
 }
 
-// What spec.ignore leaves out for certain is not fetched, and may be broken.
+// A submodule that spec.ignore certainly excludes is not fetched, and may be broken.
 func TestSubmodulesLeftOut(t *testing.T) {
 	app, server, pin := withSubmodule(t, map[string]string{"keep.yaml": "k", "drop.md": "d", "dir/x": "x", ".sourceignore": "!drop.md\n"})
 	linked(app, map[string]string{"own": "o"}, link{"a", "../sub.git", pin}, link{"vendor/b", "../sub.git", pin}, link{"vendor/broken", "ext::sh", pin})
@@ -190,11 +191,11 @@ func TestSubmodulesLeftOut(t *testing.T) {
 		"/a\n/vendor\n":                   {0, []string{"own"}},
 		"/*\n!/a/":                        {1, all},
 		"/*\n!/a/keep.yaml":               {1, []string{"a/keep.yaml"}},
-		"/a/\n/vendor/\n!keep.yaml":       {1, nil}, // vendor/broken may hold such a file
+		"/a/\n/vendor/\n!keep.yaml":       {1, nil}, // vendor/broken may hold a file keep.yaml
 		"/vendor/broken\n*.md":            {1, []string{"a/.sourceignore", "a/dir/x", "a/keep.yaml", "own", "vendor/b/.sourceignore", "vendor/b/dir/x", "vendor/b/keep.yaml"}},
 		"/vendor/b/\n/a\n/vendor/broken/": {0, []string{"own"}},
 		"/vendor/\n!/vendor/b/dir/\n/a/":  {1, []string{"own", "vendor/b/dir/x"}},
-		"/vendor/**\n/a/**\n":             {0, []string{"own"}}, // which match a and vendor too
+		"/vendor/**\n/a/**\n":             {0, []string{"own"}}, // the patterns match a and vendor too
 	} {
 		g := recursing(server.URL + "/app.git")
 		g.Spec.Ignore = &ignore
@@ -223,7 +224,7 @@ func TestSubmodulesLeftOut(t *testing.T) {
 	c, err := o.Open(t.Context(), rev)
 	must(t, err)
 	defer c.Close()
-	tree, _, _ := c.(source.Explainer).Explain(t.Context()) // it is a directory to who asks why
+	tree, _, _ := c.(source.Explainer).Explain(t.Context()) // Explain shows it as a directory
 	if info, err := fs.Stat(tree, "vendor/b"); err != nil || !info.IsDir() {
 		t.Errorf("vendor/b: %v, %v", info, err)
 	}
@@ -247,7 +248,7 @@ func TestSubmoduleNotUpdated(t *testing.T) {
 	}
 }
 
-// A server may refuse to send what is no tip, whatever version it speaks.
+// A server of any version may refuse to send a commit that is not a tip.
 func TestSubmoduleThatIsNotOffered(t *testing.T) {
 	for name, at := range map[string]int{"tip": 3, "in the history": 1} {
 		sub, app := testenv.NewRepo(t), testenv.NewRepo(t)
@@ -265,7 +266,7 @@ func TestSubmoduleThatIsNotOffered(t *testing.T) {
 	}
 }
 
-// Nothing that a commit says is acted upon before its signature is verified.
+// No submodule is fetched before the signature of the commit is verified.
 func TestSubmodulesOfUnverified(t *testing.T) {
 	repos := family(t)
 	server := testenv.ServeAll(t, testenv.HTTP{}, repos)
@@ -283,7 +284,7 @@ func basic(user, password string) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
 }
 
-// shown returns the credentials that requests below path had, each once.
+// shown returns the credentials of the requests below path, each once.
 func shown(s *testenv.Server, path string) (all []string) {
 	for _, q := range s.Requests() {
 		if strings.HasPrefix(q.Path, path) && !slices.Contains(all, q.Authorization) {
@@ -293,8 +294,8 @@ func shown(s *testenv.Server, path string) (all []string) {
 	return all
 }
 
-// submoduleServers is a server with app.git and own.git, which is a submodule of it, and a
-// server with sub.git, which is another.
+// A submoduleServers is a server with app.git and its submodule own.git, and another
+// server with its submodule sub.git.
 type submoduleServers struct {
 	app *testenv.Repo
 	pin string
@@ -329,14 +330,15 @@ func wantFailure(t *testing.T, err error, reason, say string) {
 	}
 }
 
-// refused checks that a fetch fails so that a commit can mend it; see wantFailure.
+// refused checks that a fetch fails with an error that a new commit can correct; see
+// wantFailure.
 func refused(t *testing.T, g *source.GitRepository, env source.Env, reason, say string) {
 	t.Helper()
 	_, _, _, err := try(t.Context(), g, env)
 	wantFailure(t, err, reason, say)
 }
 
-// Credentials are shown to the origin they were given for, and to no other.
+// Credentials are sent only to the origin for which they were given.
 func TestSubmoduleCredentials(t *testing.T) {
 	alice, bob := testenv.HTTP{Username: "alice", Password: "al1ce-canary"}, testenv.HTTP{Username: "bob", Password: "b0b-canary"}
 	secrets := sourcetest.Secrets{
@@ -412,7 +414,7 @@ func TestSubmoduleCredentials(t *testing.T) {
 	}
 }
 
-// Authorities and client certificates are bound to an origin, too.
+// Certificate authorities and client certificates are bound to an origin too.
 func TestSubmoduleTLS(t *testing.T) {
 	ca := testenv.NewCA(t)
 	cert, key := ca.Client("alice")
@@ -435,7 +437,7 @@ func TestSubmoduleTLS(t *testing.T) {
 	}
 }
 
-// Submodules over ssh in a repository over http, and the other way round.
+// A repository over http may have submodules over ssh, and the reverse.
 func TestSubmodulesOverBoth(t *testing.T) {
 	app, sub := testenv.NewRepo(t), testenv.NewRepo(t)
 	pin := linked(sub, map[string]string{"x": "1"})
@@ -463,7 +465,7 @@ func TestSubmodulesOverBoth(t *testing.T) {
 	refused(t, over, env, auth, `submodule "s"|no credentials were sent|with url `+private.URL+`|username and password`)
 }
 
-// The proxy is for everything.
+// The proxy is used for the repository and all submodules.
 func TestSubmodulesThroughProxy(t *testing.T) {
 	w := newSubmoduleServers(t, testenv.HTTP{}, testenv.HTTP{})
 	p := testenv.ServeProxy(t, testenv.Proxy{Username: "proxy", Password: "pr0xy-pass"})
@@ -477,13 +479,13 @@ func TestSubmodulesThroughProxy(t *testing.T) {
 	}
 }
 
-// A spec that was never validated stalls, and names the entry.
+// A spec that was never validated stalls the object, and the error names the entry.
 func TestInvalidSpec(t *testing.T) {
 	for field, edit := range map[string]func(*source.GitRepositorySpec){
 		"spec.submoduleCredentials[0].url": func(s *source.GitRepositorySpec) {
 			s.SubmoduleCredentials = []source.GitSubmoduleCredential{{URL: "http://[::1"}}
 		},
-		"spec.sparseCheckout[1]": func(s *source.GitRepositorySpec) { s.SparseCheckout = []string{"docs", "../x"} }, // more of them in source.TestDirectories
+		"spec.sparseCheckout[1]": func(s *source.GitRepositorySpec) { s.SparseCheckout = []string{"docs", "../x"} }, // source.TestDirectories has more of them
 	} {
 		g := newSubmoduleServers(t, testenv.HTTP{}, testenv.HTTP{}).object("")
 		edit(&g.Spec)
@@ -494,7 +496,8 @@ func TestInvalidSpec(t *testing.T) {
 	}
 }
 
-// A submodule that stalls obeys cancellation, and every spool is closed.
+// The fetch of a stalled submodule ends when the context is canceled, and every spool
+// is closed.
 func TestSubmoduleStalls(t *testing.T) {
 	sub, app := testenv.NewRepo(t), testenv.NewRepo(t)
 	pin := linked(sub, map[string]string{"x": "1"})
@@ -513,7 +516,7 @@ func TestSubmoduleStalls(t *testing.T) {
 	}
 }
 
-// The transfers of all submodules are one to who watches.
+// Progress reports the transfers of all submodules as one.
 func TestSubmoduleProgress(t *testing.T) {
 	server := testenv.ServeAll(t, testenv.HTTP{}, family(t))
 	var mu sync.Mutex

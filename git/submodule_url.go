@@ -13,12 +13,11 @@ import (
 // maxModuleURL bounds one URL in .gitmodules, in bytes.
 const maxModuleURL = 4096
 
-// moduleURL returns the URL that text, from .gitmodules, stands for in the
-// repository at base: one of http, https or ssh, without a password, query or
-// fragment; and for http without a user name, too, as credentials come from
-// Secrets. A URL that begins with ./ or ../ is relative to base as in
-// git-submodule(1); scp's user@host:path becomes ssh://user@host/path. Errors
-// do not repeat text.
+// moduleURL resolves text, a URL in .gitmodules of the repository at base. The result
+// is an http, https or ssh URL without a password, query or fragment; only ssh keeps
+// a user name, because other credentials come from Secrets. A URL that begins with ./
+// or ../ is relative to base as in git-submodule(1); scp's user@host:path becomes
+// ssh://user@host/path. Errors do not repeat text.
 func moduleURL(base *url.URL, text string) (*url.URL, error) {
 	if len(text) > maxModuleURL {
 		return nil, fmt.Errorf("it has more than %d bytes", maxModuleURL)
@@ -39,7 +38,7 @@ func moduleURL(base *url.URL, text string) (*url.URL, error) {
 	if u.Scheme != "ssh" {
 		u.User = nil
 		if slices.ContainsFunc(strings.Split(u.Path, "/"), isDots) {
-			u = u.JoinPath() // as git's HTTP library does; over ssh the server is the one to decide
+			u = u.JoinPath() // as git's HTTP library does; over ssh the server resolves them
 		}
 	}
 	if password {
@@ -51,7 +50,7 @@ func moduleURL(base *url.URL, text string) (*url.URL, error) {
 	return u, nil
 }
 
-// complete reports what keeps u from being the address of a repository.
+// complete returns an error if u cannot be the address of a repository.
 func complete(u *url.URL) error {
 	switch {
 	case !slices.Contains(schemes, u.Scheme):
@@ -70,7 +69,8 @@ var schemes = []string{"http", "https", "ssh"}
 
 func isDots(element string) bool { return element == "." || element == ".." }
 
-// plain refuses what no honest URL holds and what programs read as something else.
+// plain returns an error for text that no proper URL holds and that programs may
+// misread.
 func plain(text string) error {
 	switch {
 	case text == "":
@@ -90,7 +90,8 @@ var (
 	scpForm    = regexp.MustCompile(`^(?:([^/:@]+)@)?([A-Za-z0-9][A-Za-z0-9_.-]+):(.+)$`)
 )
 
-// absolute returns the URL for one of the ways to write it.
+// absolute parses text in any of the forms that git accepts and returns an absolute
+// URL.
 func absolute(base *url.URL, text string) (*url.URL, error) {
 	switch {
 	case text == "":
@@ -120,9 +121,9 @@ func absolute(base *url.URL, text string) (*url.URL, error) {
 	return u, nil
 }
 
-// relative resolves a URL that begins with ./ or ../ as git does: by its
-// leading elements alone, against the whole of base's path. It never leads to
-// another host.
+// relative resolves a URL that begins with ./ or ../ as git does: it interprets only
+// the leading elements, relative to the whole path of base. The result is always on
+// the host of base.
 func relative(base *url.URL, text string) (*url.URL, error) {
 	at := strings.TrimSuffix(base.EscapedPath(), "/")
 	for {

@@ -12,8 +12,8 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// initialised returns what git submodule init makes of URLs in a repository
-// cloned from base.
+// initialised returns the URLs that git submodule init writes in a repository cloned
+// from base.
 func initialised(t *testing.T, base string, urls []string) []string {
 	t.Helper()
 	dir, env := t.TempDir(), testenv.GitEnv(t)
@@ -48,7 +48,7 @@ func initialised(t *testing.T, base string, urls []string) []string {
 	return all
 }
 
-// Relative URLs are what git makes of them.
+// Relative URLs are resolved as git resolves them.
 func TestRelativeURLs(t *testing.T) {
 	t.Parallel()
 	urls := []string{"../lib.git", "./lib", "../lib/", "../lib//", "./../lib", ".././lib", "././lib", "../a/b", "../a//b", "../", "./", ".//lib", "../a%20b", "../~x", "../a:b", "../@x", "../-x", "../...", "../lib.git.git"}

@@ -13,33 +13,33 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// An upstream is a repository, wherever it lives.
+// An upstream is a repository on a server or on this machine.
 type upstream interface {
-	// refs returns the refs called names, or when exact is false those whose
-	// names begin so.
+	// refs returns the refs with the given names, or if exact is false those whose
+	// names begin with one of them.
 	refs(ctx context.Context, exact bool, names ...string) ([]object.Ref, error)
-	// history returns the commits of tips down to depth (1 is the tips alone,
-	// 0 everything), and as little else as the repository can manage.
+	// history returns the commits of tips down to depth (1: only the tips, 0:
+	// everything), with as few other objects as the repository supports.
 	history(ctx context.Context, tips []object.ID, depth int) (database, error)
-	// content returns commit, or a tag with the commit it leads to, and its
-	// whole tree, or when lean without the blobs, as far as that saves anything:
-	// then the database is a *partial. The branch or tag it was found by, if any,
-	// helps with servers that send only what a ref leads to.
+	// content returns commit, or a tag with its commit, and the whole tree, with
+	// notes. With lean it may leave out the blobs if that saves a transfer: then the
+	// database is a *partial. via is the branch or tag that led to commit, "" if none
+	// did: some servers send only what a ref leads to.
 	content(ctx context.Context, commit object.ID, via string, lean bool) (database, []string, error)
-	// objects gets LFS objects of the repository. configured is lfs.url in its
-	// .lfsconfig, or "".
+	// objects fetches LFS objects of the repository into spool. configured is lfs.url
+	// in its .lfsconfig, or "".
 	objects(ctx context.Context, configured string, objects []lfs.Object, spool *lfs.Spool) error
 	Close() error
 }
 
-// A database is closed when its objects are no longer needed.
+// A database must be closed when its objects are no longer needed.
 type database interface {
 	object.Database
 	io.Closer
 }
 
-// directory returns the origin that reads the plain directory which stands in
-// for spec.url; ok is false when a repository does, or nothing.
+// directory returns an origin for the plain directory that replaces spec.url; ok is
+// false if a repository or nothing replaces it.
 func (o *Origin) directory() (dir source.Origin, ok bool, err error) {
 	path, ok := o.env.Local[o.repo.Spec.URL]
 	if !ok {
@@ -68,10 +68,10 @@ func ignoreOf(g *source.GitRepository) artifact.Ignore {
 	return ignore
 }
 
-// A standin is an upstream on this machine, in the place of the one at spec.url.
+// A standin is an upstream on this machine that replaces the one at a URL.
 type standin struct {
 	path string
-	repo *local.Repo // nil once its content was handed out
+	repo *local.Repo // nil after content has returned it
 }
 
 func openLocal(path string, limits artifact.Limits) (upstream, error) {

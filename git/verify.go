@@ -17,7 +17,7 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// modes says whose signatures a mode asks for (specification,
+// modes maps a mode to the objects whose signatures it requires (specification,
 // "GitRepositoryVerification"; reference A9).
 var modes = map[string]struct{ tag, commit bool }{
 	"":                      {},
@@ -26,8 +26,8 @@ var modes = map[string]struct{ tag, commit bool }{
 	source.VerifyTagAndHEAD: {tag: true, commit: true},
 }
 
-// trust returns a fingerprint of what spec.verify asks for and of the keys that
-// it trusts, "" when the spec asks for no verification.
+// trust returns a fingerprint of the mode of spec.verify and of the keys that it
+// trusts, "" if the spec requires no verification.
 func (o *Origin) trust(ctx context.Context, sel selection) (string, error) {
 	mode, err := o.asked(sel)
 	if mode == "" || err != nil {
@@ -42,7 +42,7 @@ func (o *Origin) trust(ctx context.Context, sel selection) (string, error) {
 	return trust, nil
 }
 
-// fingerprint is one of a mode and of the keys in a Secret.
+// fingerprint hashes a mode and the keys in a Secret.
 func fingerprint(mode string, secret transport.Secret) string {
 	sum := sha256.New()
 	transport.Note(sum, mode)
@@ -82,8 +82,8 @@ func (o *Origin) keys(ctx context.Context) (transport.Secret, *signature.Keys, e
 	return secret, keys, nil
 }
 
-// signedTag looks up the tag that rev was found by, when its signature is
-// asked for. It is not the one that rev was found by if it has moved since.
+// signedTag looks up the tag that led to rev, if its signature is required. If the
+// tag has moved since, it leads elsewhere now: checkTag finds out.
 func (o *Origin) signedTag(ctx context.Context, up upstream, sel selection, rev source.Revision) (object.Ref, error) {
 	mode, err := o.asked(sel)
 	if err != nil || !modes[mode].tag {
@@ -151,15 +151,15 @@ func (c *content) verify(ctx context.Context) (v source.Verification, err error)
 	}, nil
 }
 
-// refusal is an object whose signature does not hold.
+// refusal returns the error for an object whose signature is not accepted.
 func refusal(reason, format string, args ...any) error {
 	err := fmt.Errorf("%w: %w", source.ErrVerification, fmt.Errorf(format, args...))
 	return &source.StepError{Step: source.StepVerify, Reason: reason, Err: err}
 }
 
-// checkTag verifies the tag object at the tag that is selected: that it leads
-// to the commit, bears the name of the tag and is signed. Where tags point at
-// tags, the signature of the first counts: it vouches for all that follow.
+// checkTag verifies the selected tag object: it must lead to the commit, bear the
+// name of the tag and be signed. If tags point at tags, the signature of the first is
+// enough: it covers all that follow.
 func (c *content) checkTag(keys *signature.Keys, now time.Time) (signer string, err error) {
 	name := c.tag.Tag()
 	switch {

@@ -24,16 +24,16 @@ import (
 	"github.com/headgate-io/headgate/source/sourcetest"
 )
 
-// signedDir holds commits and tags that git made, signed by gpg and ssh-keygen;
-// e2e/git_signed_test.go makes them.
+// signedDir holds commits and tags made by git and signed by gpg and ssh-keygen;
+// e2e/git_signed_test.go generates them.
 const signedDir = "../testdata/signed"
 
-// A signed is a repository of them. Each key has a branch and a tag of its own,
-// see also newSigned.
+// A signed is a repository with the objects of signedDir. Each key has a branch and a
+// tag of its own, see also newSigned.
 type signed struct {
 	*testenv.Repo
 	t   *testing.T
-	ids map[string]string // signers by the name of their key
+	ids map[string]string // commits by the name of the key that signed them
 }
 
 // fixture returns a file below signedDir.
@@ -79,9 +79,9 @@ func newSigned(t *testing.T) signed {
 	s.Tree(files("app.yaml", "replicas: 3\n"))
 	commits, tags := s.objects("commit", "commits", "refs/heads/"), s.objects("tag", "tags", "refs/tags/")
 
-	// What nobody signed, or not so.
+	// Objects without a signature, and objects whose signature must not be accepted.
 	s.Tag("lightweight", commits["pgp-ed25519"])
-	s.Tag("v9.0.0", tags["pgp-ed25519"]) // made under another name
+	s.Tag("v9.0.0", tags["pgp-ed25519"]) // the tag object has another name
 	s.Tag("annotated", s.Object("tag", []byte(annotated("annotated", commits["ssh-ed25519"]))))
 	s.Tag("plain", s.Object("tag", []byte(annotated("plain", commits["unsigned"]))))
 	for _, name := range []string{"pgp-rsa3072", "ssh-rsa"} {
@@ -114,7 +114,7 @@ func newSSHSigner(t testing.TB) *sshSigner {
 	return &sshSigner{signer, t}
 }
 
-// public returns the entry of a Secret.
+// public returns the public key as an entry of a Secret.
 func (s *sshSigner) public() []byte { return ssh.MarshalAuthorizedKey(s.PublicKey()) }
 
 // sign returns an armored signature for Git.
@@ -132,7 +132,8 @@ func (s *sshSigner) sign(payload string) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "SSH SIGNATURE", Bytes: append([]byte("SSHSIG"), body...)}))
 }
 
-// resign replaces the commit at main by a signed one, and the tag by a signed one that leads to it.
+// resign replaces the commit at main by a signed one, and sets the tag to a signed
+// tag object that leads to it.
 func (s *sshSigner) resign(repo *testenv.Repo, tag string) {
 	raw := repo.Raw("commit", "main")
 	header, message, _ := strings.Cut(string(raw), "\n\n")
@@ -147,7 +148,7 @@ func (s *sshSigner) resign(repo *testenv.Repo, tag string) {
 	repo.Tag(tag, repo.Object("tag", []byte(payload+s.sign(payload))))
 }
 
-// annotated returns the content of a tag that nobody signed.
+// annotated returns the content of a tag without a signature.
 func annotated(name, commit string) string {
 	return "object " + commit + "\ntype commit\ntag " + name + "\ntagger tester <tester@example.com> 1704067200 +0000\n\n" + name + "\n"
 }
@@ -159,13 +160,13 @@ const (
 	badObject = "InvalidGitObject"
 )
 
-// matrix is the verification of what one tag selects with one set of trusted
-// keys. The reasons are those that the modes HEAD, Tag and TagAndHEAD end
-// with, "" for success.
+// matrix lists the results of verifying what one tag selects with one set of trusted
+// keys. head, tag1 and all are the reasons for the modes HEAD, Tag and TagAndHEAD, ""
+// for success.
 var matrix = []struct {
 	name            string
 	tag             string
-	keys            string // names, by spaces
+	keys            string // names, separated by spaces
 	head, tag1, all string
 	message         string // regular expression that the refusals match
 }{
@@ -221,12 +222,12 @@ func TestVerificationMatrix(t *testing.T) {
 	for _, row := range matrix {
 		for mode, reason := range map[string]string{source.VerifyHEAD: row.head, source.VerifyTag: row.tag1, source.VerifyTagAndHEAD: row.all} {
 			for way, env := range ways {
-				refused := row.head == badCommit && row.all == badTag // by the key, of the commit as of the tag
+				refused := row.head == badCommit && row.all == badTag // the key is refused, for the commit as for the tag
 				if mode != source.VerifyTagAndHEAD && refused && !strings.HasSuffix(row.name, "wrong key") {
-					continue // what a key is worth does not depend on what is signed
+					continue // whether a key is accepted does not depend on the object
 				}
 				if way == "http" && (mode != source.VerifyTagAndHEAD || !slices.Contains([]string{"PGP good", "PGP tag over a tag", "PGP tag renamed", "PGP tag moved", "lightweight tag"}, row.name)) {
-					continue // what a signature is worth does not depend on the way of its objects
+					continue // whether a signature is accepted does not depend on the transport
 				}
 				t.Run(row.name+"/"+mode+"/"+way, func(t *testing.T) {
 					env.Secrets = sourcetest.Secrets{"default/keys": repo.secret(strings.Fields(row.keys)...)}
@@ -248,7 +249,8 @@ func TestVerificationMatrix(t *testing.T) {
 	}
 }
 
-// verdict reconciles g and checks how its verification ended: well when reason is "".
+// verdict reconciles g and checks the result of its verification: success if reason
+// is "".
 func verdict(t *testing.T, g *source.GitRepository, from source.Origin, mode, reason, message string) {
 	t.Helper()
 	store := openStore(t)
@@ -292,7 +294,8 @@ func signedObject(url, tag, mode string) *source.GitRepository {
 	return g
 }
 
-// TestSignedSelections verifies what every field that selects a tag finds, through every sort of server.
+// TestSignedSelections verifies the tag that each field of the spec selects, over
+// every sort of server.
 func TestSignedSelections(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"sha1", "sha256"} {
@@ -313,7 +316,7 @@ func TestSignedSelections(t *testing.T) {
 				"tag": {Tag: "v1.3.0"}, "semver": {SemVer: "1.x"}, "name": {Name: "refs/tags/v1.3.0"}, "peeled name": {Name: "refs/tags/v1.3.0^{}"},
 			} {
 				if server != "all" && name != "tag" && name != "peeled name" {
-					continue // which tag is selected is decided alike, whichever server lists it
+					continue // the selected tag does not depend on the server
 				}
 				g := signedObject(served.Repo(), "", source.VerifyTagAndHEAD)
 				g.Spec.Ref = &ref
@@ -344,7 +347,8 @@ func open(ctx context.Context, o *git.Origin) (source.Content, error) {
 	return o.Open(ctx, rev)
 }
 
-// TestVerificationCannotWork has specs and Secrets that do not allow to verify anything.
+// TestVerificationCannotWork uses specs and Secrets with which nothing can be
+// verified.
 func TestVerificationCannotWork(t *testing.T) {
 	t.Parallel()
 	repo := newSigned(t)
@@ -387,7 +391,8 @@ func TestVerificationCannotWork(t *testing.T) {
 	}
 }
 
-// TestHostileTags has a repository that lies about its tags.
+// TestHostileTags uses malformed tags, tags with false claims, and a repository that
+// lies about the commit of a tag.
 func TestHostileTags(t *testing.T) {
 	t.Parallel()
 	repo, signer := testenv.NewRepo(t), newSSHSigner(t)
@@ -450,7 +455,7 @@ func (m movingOrigin) Open(ctx context.Context, rev source.Revision) (source.Con
 	return m.Origin.Open(ctx, rev)
 }
 
-// TestTrustChanges has the trusted keys change under a published artifact.
+// TestTrustChanges changes the trusted keys after an artifact was published.
 func TestTrustChanges(t *testing.T) {
 	t.Parallel()
 	repo := newSigned(t)
@@ -501,8 +506,8 @@ func TestTrustChanges(t *testing.T) {
 	}
 }
 
-// TestTrustChangesMeanwhile has keys that are trusted while the commit is
-// verified, but not when it was looked up, which is what is remembered.
+// TestTrustChangesMeanwhile adds a trusted key between Resolve and Verify. The
+// fingerprint that Resolve recorded lacks that key, so verification fails.
 func TestTrustChangesMeanwhile(t *testing.T) {
 	t.Parallel()
 	repo := newSigned(t)
@@ -520,7 +525,8 @@ func TestTrustChangesMeanwhile(t *testing.T) {
 	}
 }
 
-// TestVerificationFromCache verifies what an earlier fetch, without the tag, left in a cache.
+// TestVerificationFromCache verifies a tag whose commit an earlier fetch, without the
+// tag, left in the cache.
 func TestVerificationFromCache(t *testing.T) {
 	t.Parallel()
 	repo := newSigned(t)

@@ -1,9 +1,9 @@
-// Package config reads the text format that Git keeps its configuration in
-// (git-config, "CONFIGURATION FILE"), which .gitmodules and .lfsconfig have, too.
+// Package config parses the format of Git's configuration files (git-config,
+// "CONFIGURATION FILE"), which .gitmodules and .lfsconfig use too.
 //
-// It reads text only: includes are not followed and nothing is interpreted.
-// What git refuses is refused, with the line; so are a NUL byte, a section
-// without a name and a variable outside of any section.
+// It only parses text: it follows no includes and interprets no values. It refuses
+// what git refuses, and names the line; it also refuses a NUL byte, a section without
+// a name and a variable outside of any section.
 package config
 
 import (
@@ -47,8 +47,8 @@ var (
 	key      = regexp.MustCompile(`^([A-Za-z][-0-9A-Za-z]*)[ \t]*(=[ \t\r]*|\n|$)`)
 )
 
-// Parse yields the variables of text in their order, and one error, after
-// which it ends, for a line that is not well formed.
+// Parse yields the variables of text in their order. At the first line that is not
+// well formed it yields an error and ends.
 func Parse(text string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		rest := strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\r\n", "\n")
@@ -114,13 +114,14 @@ func Parse(text string) iter.Seq2[Entry, error] {
 	}
 }
 
-// escapes are the characters that a backslash can stand before in a value.
+// escapes maps each character that may follow a backslash in a value to the text that
+// the escape stands for.
 var escapes = map[byte]string{'"': `"`, '\\': `\`, 'n': "\n", 't': "\t", 'b': "\b", '\n': ""}
 
-// value reads a value up to the end of its last line, n bytes of s.
+// value reads a value up to the end of its last line, which is n bytes into s.
 func value(s string) (v string, n int, err error) {
 	var b strings.Builder
-	length := 0 // of the value without the space at its end
+	length := 0 // of the value without trailing space
 	for inQuotes := false; ; n++ {
 		switch end := n >= len(s); {
 		case end || s[n] == '\n':

@@ -27,7 +27,7 @@ func list(text string) (string, error) {
 	return b.String(), nil
 }
 
-// What is not well formed is refused with its line, as git does.
+// As in git, text that is not well formed is refused with its line.
 func TestRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"x = 1":                 "line 1: a variable outside",
@@ -56,7 +56,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// pieces make texts that are often well formed.
+// pieces combine to texts that are often well formed.
 var pieces = []string{
 	"[submodule \"a\"]\n", "[submodule \"b/\\\"c\"] ", "[x]", "[", "]", "\"", "\\", "\n", "\n\t", "\r\n", " ", "=", " = ", "#", "; c\n",
 	"path", "url = ../x.git\n", "key", "\\\n", "\\n", "\\\"", "é", "1", "-", ".", "update = !x", "\r",
@@ -70,7 +70,7 @@ func random(r *rand.Rand) string {
 	return b.String()
 }
 
-// Texts at random are read as git reads them.
+// Parse reads random texts as git does.
 func TestAgreesWithGit(t *testing.T) {
 	env := testenv.GitEnv(t)
 	r := rand.New(rand.NewPCG(1, 2))

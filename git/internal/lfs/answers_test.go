@@ -21,7 +21,8 @@ import (
 	"github.com/headgate-io/headgate/internal/transport"
 )
 
-// seen returns what servers were shown, as PHASE AUTHORIZATION X-KEY, sorted and once each.
+// seen returns the credentials that a server received, as PHASE AUTHORIZATION X-KEY,
+// sorted, each once.
 func seen(s *testenv.Server) []string {
 	all := map[string]bool{}
 	for _, q := range s.Requests() {
@@ -35,8 +36,8 @@ func seen(s *testenv.Server) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// The credentials of the repository are for its origin, those of a link for the
-// origin of the link.
+// The credentials of the repository are sent to its origin only, those of a link to
+// the origin of the link only.
 func TestCredentials(t *testing.T) {
 	const own = "Bearer " + canary
 	link := map[string]string{"Authorization": "RemoteAuth link", "X-Key": "k", "Cookie": "c", "Range": "bytes=1-", "Host": "evil.example"}
@@ -45,7 +46,7 @@ func TestCredentials(t *testing.T) {
 		trusted    bool // the links say that they need no credentials
 		here       func(there string) *testenv.Defect
 		there      func(here string) *testenv.Defect
-		seen, also []string // here and there
+		seen, also []string // received here and there
 	}{
 		"own link": {seen: []string{"lfs batch " + own, "lfs object " + own}},
 		"own link with a header": {
@@ -74,7 +75,7 @@ func TestCredentials(t *testing.T) {
 			seen: []string{"lfs batch " + own}, also: []string{"lfs object"},
 		},
 		"batch redirected": {
-			here: testenv.Redirect, // a POST that stays one
+			here: testenv.Redirect, // the redirected request is still a POST
 			seen: []string{"lfs batch " + own}, also: []string{"lfs batch", "lfs object"},
 		},
 		"batch redirected, links lead back": {
@@ -148,7 +149,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// at makes s a client of the repository at another URL.
+// at moves the repository of the client to another URL.
 func (s *lfsServer) at(t *testing.T, url string) {
 	repo := testenv.URL(t, url)
 	config := transport.Config{Origin: repo, Auth: transport.Auth{Bearer: canary}}
@@ -156,8 +157,8 @@ func (s *lfsServer) at(t *testing.T, url string) {
 	s.client.Endpoint = func(context.Context) (lfs.Endpoint, error) { return lfs.Discover(repo, "") }
 }
 
-// A server leads to http and https only, never from https to http, and from
-// elsewhere not into this machine or its link.
+// A server may lead to http and https only, never from https to http, and never from
+// another host to a loopback or link-local address.
 func TestRefusedAddresses(t *testing.T) {
 	objects := new(testenv.LFS)
 	ca := testenv.NewCA(t)
@@ -202,7 +203,7 @@ func TestRefusedAddresses(t *testing.T) {
 
 func TestRedirectsWithoutEnd(t *testing.T) {
 	s := newStage(t, new(testenv.LFS))
-	s.server.Break(testenv.Redirect("")) // to where it is
+	s.server.Break(testenv.Redirect("")) // a redirect without an address
 	if _, err := s.fill(t.Context()); !errors.Is(err, lfs.ErrProtocol) {
 		t.Errorf("%v", err)
 	}
@@ -214,7 +215,7 @@ func TestRedirectsWithoutEnd(t *testing.T) {
 	}
 }
 
-// Links that have expired are asked for again, up to a point.
+// Links that have expired are requested again, up to a limit.
 func TestExpiry(t *testing.T) {
 	for name, row := range map[string]struct {
 		edit    func(*testenv.LFSAction)
@@ -251,7 +252,8 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// A link may expire on its way: who is refused looks at the clock again.
+// A link may expire during its request: if the server refuses it, the client checks
+// the expiry again.
 func TestExpiryOnTheWay(t *testing.T) {
 	s := newStage(t, &testenv.LFS{Edit: edit(func(a *testenv.LFSAction) { a.ExpiresIn = 60 })})
 	delete(s.files, "b.bin")
@@ -269,7 +271,7 @@ func TestExpiryOnTheWay(t *testing.T) {
 	}
 }
 
-// The endpoint is looked for again once what it granted has expired.
+// The endpoint is discovered again once it has expired.
 func TestEndpointExpiry(t *testing.T) {
 	for in, want := range map[time.Duration]int{time.Hour: 1, time.Second: 2} {
 		s := newStage(t, new(testenv.LFS))
@@ -296,7 +298,7 @@ func TestEndpointExpiry(t *testing.T) {
 	}
 }
 
-// What servers get wrong, and what they say.
+// These defects of servers give errors that say what is wrong.
 func TestDefects(t *testing.T) {
 	for name, row := range map[string]struct {
 		defect *testenv.Defect
@@ -375,7 +377,7 @@ func fault(code int, message string) func(*testenv.LFSAnswer) {
 	return func(o *testenv.LFSAnswer) { o.Actions, o.Error = nil, &testenv.LFSError{Code: code, Message: message} }
 }
 
-// Failures that may pass are met with patience, and with no more than that.
+// Transient failures are retried, up to a limit.
 func TestPatience(t *testing.T) {
 	for name, row := range map[string]struct {
 		defect *testenv.Defect
@@ -412,7 +414,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// Nobody waits for what comes after the end.
+// The client does not wait if the next attempt would start after the deadline.
 func TestNoTimeLeft(t *testing.T) {
 	s := newStage(t, new(testenv.LFS))
 	s.server.Break(answer(testenv.LFSBatch, 429, ``, "Retry-After", "30"))
@@ -422,7 +424,7 @@ func TestNoTimeLeft(t *testing.T) {
 	if _, err := s.fill(ctx); err == nil || !strings.Contains(err.Error(), "spec.timeout") || len(s.waits) > 0 {
 		t.Errorf("%v after %v", err, s.waits)
 	}
-	// While somebody waits, the end comes all the same.
+	// The end of the context ends a wait too.
 	s.client.Wait = nil
 	ctx, later := context.WithTimeout(t.Context(), time.Hour)
 	defer later()
@@ -446,7 +448,7 @@ func TestNoTimeLeft(t *testing.T) {
 	s.good(s.fill(t.Context()))
 }
 
-// A failure that lasts is not met with patience.
+// Permanent failures are not retried.
 func TestLastingFailures(t *testing.T) {
 	const nobody = "http://127.0.0.1:1"
 	untrusted := testenv.ServeAll(t, testenv.HTTP{LFS: new(testenv.LFS), CA: testenv.NewCA(t)}, nil)
@@ -477,7 +479,7 @@ func TestLastingFailures(t *testing.T) {
 	testenv.Equal(t, len(cutting.waits), 1, "waited %v for a connection that broke", cutting.waits)
 }
 
-// An error tells of a few objects, and how many more there are.
+// An error names a few objects, and the number of the others.
 func TestManyFaults(t *testing.T) {
 	s := newStage(t, &testenv.LFS{Edit: fault(404, strings.Repeat("long ", 1000))})
 	for i := range 6 {
@@ -488,7 +490,7 @@ func TestManyFaults(t *testing.T) {
 	}
 }
 
-// A stall ends with the context, and everything is closed.
+// If a server stalls, the fetch ends with the context, and everything is closed.
 func TestStalls(t *testing.T) {
 	for _, d := range []testenv.Defect{
 		{Phase: testenv.LFSBatch, Do: testenv.Stall, After: -1}, {Phase: testenv.LFSBatch, Do: testenv.Stall, After: 10},

@@ -14,7 +14,7 @@ import (
 
 // Limits of [ReadAttributes].
 const (
-	maxAttributeLine = 2048    // bytes of a line, as Git has it: longer ones say nothing
+	maxAttributeLine = 2048    // bytes of a line; as in Git, longer ones are ignored
 	maxAttributeFile = 1 << 20 // bytes of one .gitattributes
 	maxMacros        = 16      // macros that set the attribute filter
 	maxPatterns      = 4 << 20 // about the bytes of memory of all patterns that set filter
@@ -42,7 +42,7 @@ type attributeLine struct {
 // An assignment gives an attribute a value.
 type assignment struct{ name, value string }
 
-// The values of attributes that are no text. No text has a NUL.
+// The values of attributes that are not text. Text holds no NUL.
 const (
 	isTrue = "\x00true"
 	isNot  = "\x00not" // false or unset
@@ -114,7 +114,8 @@ func (a *Attributes) readMacros(tree fs.FS) error {
 	return nil
 }
 
-// want takes the attribute name, and the macros that set it, themselves or by others.
+// want adds the attribute name, and the macros that set it, directly or through other
+// macros.
 func (a *Attributes) want(name string) error {
 	if a.wanted[name] {
 		return nil
@@ -158,8 +159,8 @@ func (a *Attributes) read(tree fs.FS, file string) error {
 	return nil
 }
 
-// eachLine gives the pattern and the assignments of each line of a file. Lines
-// that are not well formed say nothing.
+// eachLine calls take with the pattern and the assignments of each line of a file. It
+// ignores lines that are not well formed.
 func eachLine(text string, take func(pattern string, set []assignment)) {
 	for line := range strings.Lines(strings.TrimPrefix(text, "\ufeff")) {
 		line = strings.TrimLeft(line, blank)
@@ -180,7 +181,7 @@ var (
 	attributeName = regexp.MustCompile(`^[0-9A-Za-z_.][-0-9A-Za-z_.]*$`)
 )
 
-// firstWord cuts a line behind its pattern, which may be quoted.
+// firstWord splits a line after its pattern, which may be quoted.
 func firstWord(line string) (word, rest string) {
 	if m := quoted.FindStringSubmatch(line); m != nil {
 		word = escaped.ReplaceAllStringFunc(m[1], func(s string) string {
@@ -213,8 +214,9 @@ func parseAssignments(s string) (set []assignment, ok bool) {
 	return set, true
 }
 
-// Tracks reports whether the file name has filter=lfs. As in Git, what is said
-// last counts: in the deepest .gitattributes, in its last line, at its end.
+// Tracks reports whether the file name has filter=lfs. As in Git, the last assignment
+// counts: in the deepest .gitattributes, in its last line that matches, at the end of
+// that.
 func (a *Attributes) Tracks(name string) bool {
 	values := map[string]string{}
 	for dir := name; dir != "." && dir != "/" && len(a.files) > 0; {
@@ -232,8 +234,8 @@ func (a *Attributes) Tracks(name string) bool {
 	return false
 }
 
-// assign gives attributes their values, unless a later assignment did, and those
-// that a macro sets.
+// assign sets attributes to their values, and those that a macro sets, unless a later
+// assignment has set them already.
 func (a *Attributes) assign(values map[string]string, set []assignment) {
 	for _, s := range slices.Backward(set) {
 		if _, decided := values[s.name]; decided || !a.wanted[s.name] {
@@ -246,11 +248,11 @@ func (a *Attributes) assign(values map[string]string, set []assignment) {
 	}
 }
 
-// A pattern is that of a line of .gitattributes, as git 2.39 reads it. It is
+// A pattern is the pattern of a line of .gitattributes, as git 2.39 reads it. It is
 // matched byte by byte.
 type pattern struct {
 	byName bool           // there is no / in it: it is matched against the last element of a path
-	suffix string         // of a name, if the pattern is * and this
+	suffix string         // of a name, if the pattern is * followed by this
 	expr   *regexp.Regexp // of a path in [latin1]; nil with suffix
 }
 
@@ -272,7 +274,7 @@ func parsePattern(text string) (p pattern, ok bool) {
 }
 
 // matches reports whether p matches a file, by its path below the directory of
-// .gitattributes. The cost is the product of both lengths.
+// .gitattributes. The cost is proportional to the product of both lengths.
 func (p pattern) matches(name string) bool {
 	if p.byName {
 		name = path.Base(name)
@@ -304,7 +306,7 @@ func translate(glob string, byName bool) (string, error) {
 		case '*':
 			after := strings.TrimLeft(rest, "*")
 			done := glob[:len(glob)-len(rest)]
-			// Git sets the literal beginning of a pattern aside before it looks for **.
+			// Git cuts off the literal beginning of a pattern before it looks for **.
 			deep := !byName && len(rest)-len(after) > 1 && (plain || strings.HasSuffix(done, "/"))
 			switch below, dirs := strings.CutPrefix(after, "/"); {
 			case deep && dirs:

@@ -78,7 +78,7 @@ var lines = []string{
 	"back\\\\slash filter=lfs", "*\\ * filter=lfs", "a\\  filter=lfs", "-dash filter=lfs", "* -filter", "* !filter", "", " ", "\\", "*", "filter=lfs",
 }
 
-// The attributes are those that git sees, for random files of them.
+// For random .gitattributes files the attributes equal those that git reports.
 func TestAttributesAreGits(t *testing.T) {
 	c := newChecker(t)
 	for seed := range uint64(25) {
@@ -106,7 +106,8 @@ func TestAttributesAreGits(t *testing.T) {
 	}
 }
 
-// Each line in a directory of its own, and each about a macro below the definition of one.
+// Each line is tested in a directory of its own. Lines about macros are also tested
+// at the top, after the definition of a macro.
 func TestAttributeLines(t *testing.T) {
 	c, m, all := newChecker(t), fstest.MapFS{}, []string(nil)
 	for i, line := range lines {

@@ -32,18 +32,18 @@ const (
 	batchSize    = 100 // objects in one request
 	parallel     = 6   // transfers at a time
 	maxAttempts  = 4   // for one request
-	maxRounds    = 3   // answers that are asked for because links have expired
+	maxRounds    = 3   // requests for the links of an object, if they expire
 	maxWait      = time.Minute
 	firstWait    = time.Second // doubled for each further attempt
 	leeway       = 5 * time.Second
 	maxRedirects = 5
 	maxConfig    = 64 << 10 // bytes of .lfsconfig
 	maxAnswer    = 10 << 20 // bytes of an answer of the endpoint
-	maxAddress   = 8 << 10  // bytes of an address that a server tells
-	maxHeader    = 64 << 10 // bytes of the header fields that a server wants to be sent
+	maxAddress   = 8 << 10  // bytes of an address that a server sends
+	maxHeader    = 64 << 10 // bytes of the header fields that come with an address
 	maxErrorPage = 4 << 10  // bytes read of an error page
 	maxMessage   = 300      // bytes of a server's message that are repeated
-	maxReported  = 5        // objects that one error tells of
+	maxReported  = 5        // objects that one error names
 )
 
 // The kinds of failure that callers tell apart with errors.Is.
@@ -54,7 +54,7 @@ var (
 	ErrNotFound error = &kind{"not found", fs.ErrNotExist}
 	// ErrProtocol: the answer does not follow the protocol.
 	ErrProtocol = errors.New("protocol error")
-	// ErrRefused: the answer leads to where it may not lead.
+	// ErrRefused: the server sends the client to an address that is not allowed.
 	ErrRefused = errors.New("address refused")
 	// errRemote: the server reported an error.
 	errRemote = errors.New("remote error")
@@ -70,10 +70,10 @@ type kind struct {
 func (k *kind) Error() string        { return k.text }
 func (k *kind) Is(target error) bool { return target == k.std }
 
-// A transientError is one that another attempt may not meet.
+// A transientError is an error after which another attempt may succeed.
 type transientError struct {
 	err   error
-	after time.Duration // what the server asks to wait, negative when it asks nothing
+	after time.Duration // the wait that the server asks for, negative if none
 }
 
 func (e *transientError) Error() string { return e.err.Error() }
@@ -83,25 +83,25 @@ func (e *transientError) Unwrap() error { return e.err }
 type Client struct {
 	// Endpoint finds the endpoint; it is called again when that expires.
 	Endpoint func(context.Context) (Endpoint, error)
-	HTTP     *http.Client // shows the credentials of the repository to its origin only
-	Bare     *http.Client // shows none
+	HTTP     *http.Client // sends the credentials of the repository to its origin only
+	Bare     *http.Client // sends no credentials
 	Cache    *artifact.Cache
 	Scope    string // of entries in Cache: names the repository and the credentials
 
-	// Now and Wait are the clock; nil means that of package time.
+	// Now and Wait are the clock; nil means package time.
 	Now  func() time.Time
 	Wait func(context.Context, time.Duration) error
 
 	at Endpoint // the last one found
 }
 
-// Fetch gets objects and gives each to spool.
+// Fetch fetches objects, from the cache or the endpoint, and writes them to spool.
 func (c *Client) Fetch(ctx context.Context, objects []Object, spool *Spool) error {
 	defer c.HTTP.CloseIdleConnections()
 	defer c.Bare.CloseIdleConnections()
 	var missing []Object
 	for _, o := range objects {
-		if c.fromCache(ctx, o, spool) != nil { // whatever is wrong with the entry, the server has another
+		if c.fromCache(ctx, o, spool) != nil { // the server replaces an entry that cannot be used
 			missing = append(missing, o)
 		}
 	}
@@ -125,7 +125,7 @@ func (c *Client) Fetch(ctx context.Context, objects []Object, spool *Spool) erro
 	return nil
 }
 
-// key is that of an object in the cache.
+// key returns the key of an object in the cache.
 func (c *Client) key(o Object) string { return "lfs/sha256/" + o.OID + " " + c.Scope }
 
 func (c *Client) fromCache(ctx context.Context, o Object, spool *Spool) error {
@@ -186,7 +186,7 @@ func (c *Client) download(ctx context.Context, objects []Object, from map[string
 				late = append(late, o)
 			case err != nil:
 				return fmt.Errorf("%s: %w", o, err)
-			case c.Cache != nil: // an object that has arrived counts also when the cache is broken or too small
+			case c.Cache != nil: // a failure to cache the object does not matter
 				c.Cache.Put(c.key(o), func(w io.Writer) error {
 					_, err := io.Copy(w, spool.open(o))
 					return err
@@ -199,7 +199,7 @@ func (c *Client) download(ctx context.Context, objects []Object, from map[string
 	return late, err
 }
 
-// get gets one object.
+// get downloads one object to spool.
 func (c *Client) get(ctx context.Context, o Object, from Endpoint, spool *Spool) error {
 	if from.expired(c.now()) {
 		return errExpired
@@ -260,8 +260,8 @@ func (c *Client) now() time.Time {
 	return time.Now()
 }
 
-// post sends a request and returns the answer and the request that it answers,
-// which is another one after a redirect.
+// post sends a request. It returns the answer and the request that was answered,
+// which differs from the first after a redirect.
 func (c *Client) post(ctx context.Context, to Endpoint, body []byte) ([]byte, *http.Request, error) {
 	resp, err := c.send(ctx, http.MethodPost, to, body)
 	if err != nil {
@@ -310,8 +310,8 @@ func (c *Client) send(ctx context.Context, method string, to Endpoint, body []by
 	return nil, fmt.Errorf("%w: more than %d redirects in a row", ErrRefused, maxRedirects)
 }
 
-// hopByHop are header fields that no server can ask for: they are about the
-// connection, or belong to the client.
+// hopByHop are header fields that a server cannot set: they concern the connection,
+// or belong to the client.
 var hopByHop = map[string]bool{
 	"Connection": true, "Content-Length": true, "Expect": true, "Host": true, "Keep-Alive": true,
 	"Proxy-Authorization": true, "Proxy-Connection": true, "Range": true, "Te": true, "Trailer": true,
@@ -334,9 +334,9 @@ func (c *Client) sendOnce(ctx context.Context, method string, to Endpoint, body 
 		req.Header.Set("Accept", mediaType)
 		req.Header.Set("Content-Type", mediaType)
 	} else {
-		req.Header.Set("Accept-Encoding", "identity") // the digest is that of the bytes as they are
+		req.Header.Set("Accept-Encoding", "identity") // the digest is that of the uncompressed content
 	}
-	if to.by != nil { // transport shows no credentials after a redirect elsewhere, and keeps it out of narrower networks
+	if to.by != nil { // lets package transport withhold credentials and refuse narrower networks after a redirect
 		req.Response = &http.Response{Request: to.by}
 	}
 	client := *c.Bare
@@ -352,7 +352,7 @@ func (c *Client) sendOnce(ctx context.Context, method string, to Endpoint, body 
 		return nil, context.Cause(ctx)
 	}
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
-		err = wrapped.Err // whose text repeats the URL, query and all
+		err = wrapped.Err // the text of wrapped repeats the URL with its query
 	}
 	op, _ := errors.AsType[*net.OpError](err)
 	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
@@ -363,22 +363,23 @@ func (c *Client) sendOnce(ctx context.Context, method string, to Endpoint, body 
 	return nil, &transientError{err, -1}
 }
 
-// An Endpoint is an address that a server told: that of the batch API, to whose
-// path /objects/batch is added, or that of an object.
+// An Endpoint is an address that a server sent: that of the batch API, without
+// /objects/batch at the end, or that of an object.
 type Endpoint struct {
 	URL     *url.URL          // without user information
 	Header  map[string]string // to be sent there, besides the credentials
 	Expires time.Time         // of the address or its header; zero: never
-	Auth    bool              // the credentials of the repository are for this address too, if it is of its origin
+	Auth    bool              // send the credentials of the repository, if the address is on its origin
 
-	by *http.Request // whose answer told the address, nil for none
+	by *http.Request // the request whose answer held the address, nil for none
 }
 
 func (e Endpoint) expired(now time.Time) bool {
 	return !e.Expires.IsZero() && now.Add(leeway).After(e.Expires)
 }
 
-// newEndpoint checks what the server at from says where to go.
+// newEndpoint checks an address that the server at from sent, and returns it as an
+// Endpoint.
 func newEndpoint(from *url.URL, href string, header map[string]string, auth bool) (Endpoint, error) {
 	if len(href) > maxAddress {
 		return Endpoint{}, fmt.Errorf("%w: an address has more than %d bytes", ErrProtocol, maxAddress)
@@ -406,7 +407,8 @@ func newEndpoint(from *url.URL, href string, header map[string]string, auth bool
 	return Endpoint{URL: to, Header: header, Auth: auth}, nil
 }
 
-// mayLead refuses an address that a server may not send its client to.
+// mayLead returns an error if the server at from must not send its client to the
+// address to.
 func mayLead(from, to *url.URL) error {
 	why := ""
 	switch {
@@ -442,10 +444,10 @@ func ConfiguredURL(tree fs.FS) (value string, err error) {
 	return value, nil
 }
 
-// Discover returns the endpoint of the repository at u: what its .lfsconfig says,
-// or else .git/info/lfs below u, over https for an ssh URL (git-lfs, "Server
-// Discovery"). configured is followed to the origin of u, and to any other
-// one over https without credentials.
+// Discover returns the endpoint of the repository at u: configured, the lfs.url of
+// its .lfsconfig, or else .git/info/lfs below u, over https for an ssh URL (git-lfs,
+// "Server Discovery"). configured may lead to the origin of u, or over https to any
+// other, which gets no credentials.
 func Discover(u *url.URL, configured string) (Endpoint, error) {
 	if configured == "" {
 		at := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
@@ -477,8 +479,8 @@ func Discover(u *url.URL, configured string) (Endpoint, error) {
 	return Endpoint{URL: at, Auth: own}, nil
 }
 
-// Granted returns the endpoint that an answer of git-lfs-authenticate tells for
-// the repository at u.
+// Granted returns the endpoint that an answer of git-lfs-authenticate names for the
+// repository at u.
 func Granted(u *url.URL, answer []byte, now time.Time) (Endpoint, error) {
 	var g action
 	if err := json.Unmarshal(answer, &g); err != nil {
@@ -524,20 +526,20 @@ type action struct {
 	ExpiresAt string            `json:"expires_at"`
 }
 
-// expires returns when a ceases to be valid, the zero time for never.
+// expires returns when a expires, the zero time for never.
 func (a *action) expires(now time.Time) time.Time {
 	if a.ExpiresIn != 0 {
 		return now.Add(time.Duration(max(min(a.ExpiresIn, 1<<31), -1<<31)) * time.Second)
 	}
 	at, err := time.Parse(time.RFC3339, a.ExpiresAt)
-	if err != nil || at.Year() <= 1 { // servers without expiry write what they like
+	if err != nil || at.Year() <= 1 { // servers without expiry send arbitrary values
 		return time.Time{}
 	}
 	return at
 }
 
-// readBatch reads the answer to the request asked. Objects that were not
-// asked for are ignored; every one that was must be there.
+// readBatch reads the answer to the request asked. It ignores objects that were not
+// asked for; a missing object is an error.
 func readBatch(text []byte, asked *http.Request, objects []Object, auth bool, now time.Time) (map[string]Endpoint, error) {
 	var answer batchAnswer
 	err := json.Unmarshal(text, &answer)
@@ -602,8 +604,8 @@ var statuses = map[int]struct {
 	509:                            {errRemote, "the bandwidth quota of the repository is used up"},
 }
 
-// statusError is the error for a status and what the server says about it, which
-// may repeat what it was shown.
+// statusError returns the error for a status and the message of the server. shown are
+// secrets of the request, which the message may repeat.
 func statusError(status int, said string, shown ...string) error {
 	text := fmt.Sprintf("status %d", status)
 	if said = clean(said, shown...); said != "" {
@@ -615,7 +617,7 @@ func statusError(status int, said string, shown ...string) error {
 	return fmt.Errorf("%w: %s", errRemote, text)
 }
 
-// responseError is the error for a response that is no success.
+// responseError returns the error for a response that is no success.
 func responseError(resp *http.Response, now time.Time) error {
 	page, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorPage))
 	var answer struct{ Message string }
@@ -635,8 +637,8 @@ func responseError(resp *http.Response, now time.Time) error {
 	return err
 }
 
-// clean makes a server's text fit to be repeated: without secrets, and in whole
-// words, for a part of a secret that is not known here would be known nowhere.
+// clean prepares a server's text for an error: it redacts secrets, and cuts between
+// words, because a part of a secret would not be recognized and redacted.
 func clean(text string, secrets ...string) string {
 	text = strings.Join(strings.Fields(redact.String(words(text, maxErrorPage), secrets...)), " ")
 	if short := words(text, maxMessage); short != text {
@@ -645,7 +647,7 @@ func clean(text string, secrets ...string) string {
 	return text
 }
 
-// words returns text as far as its words end within limit bytes.
+// words returns the words of text that end within limit bytes.
 func words(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -656,8 +658,8 @@ func words(text string, limit int) string {
 // plainFields are header fields that hold no secret.
 var plainFields = map[string]bool{"Accept": true, "Accept-Encoding": true, "Content-Type": true, "User-Agent": true}
 
-// secrets returns what a request, as it was sent, proves itself with: header
-// fields, and the query of a link.
+// secrets returns the values of a request that may be credentials: header fields, and
+// the query of a link.
 func secrets(req *http.Request) (all []string) {
 	for name, values := range req.Header {
 		if plainFields[name] {

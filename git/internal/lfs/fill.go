@@ -18,10 +18,10 @@ import (
 	"github.com/headgate-io/headgate/git/internal/object"
 )
 
-// Options say how [Fill] works. Limits below 1 are none.
+// Options configures [Fill]. A limit below 1 means no limit.
 type Options struct {
 	FileBytes int64 // content of one object
-	Bytes     int64 // content of all files, of which others have Used
+	Bytes     int64 // content of all files, including Used
 	Used      int64
 	Temp      func() (*os.File, error)
 	Progress  func(done, total int64) // bytes; called by one goroutine at a time
@@ -37,11 +37,11 @@ type find struct {
 	name string // its path in tree
 }
 
-// Fill fetches the objects that view shows pointers to, and puts them into the
-// trees that view is made of. plain are files that have the attribute and are no
-// pointers: they stay as they are. What is returned holds the content and is closed
-// when the trees are not used any more; it is nil without objects. view must not
-// be read while it is filled.
+// Fill fetches the objects of all pointers in view and replaces the pointers in the
+// trees that view shows. plain names the files that have the attribute and are no
+// pointers: they stay unchanged. The caller closes held, which keeps the content,
+// when the trees are no longer used; it is nil if there are no objects. view must not
+// be read during the call.
 func Fill(ctx context.Context, view fs.FS, o Options) (held io.Closer, plain []string, err error) {
 	finds, plain, err := o.survey(ctx, view)
 	if err != nil || len(finds) == 0 {
@@ -52,7 +52,7 @@ func Fill(ctx context.Context, view fs.FS, o Options) (held io.Closer, plain []s
 		oid  string
 	}
 	spool := &Spool{progress: o.Progress}
-	known := map[key]Object{} // each object has one place, once for each repository
+	known := map[key]Object{} // each object has one offset in the spool, per repository
 	wanted := map[*object.FS][]Object{}
 	var trees []*object.FS
 	for i, f := range finds {
@@ -66,7 +66,7 @@ func Fill(ctx context.Context, view fs.FS, o Options) (held io.Closer, plain []s
 		}
 		finds[i].offset = spool.total
 		known[key{f.tree, f.OID}] = finds[i].Object
-		if spool.total += f.Size; f.Size == 0 { // the empty object is not asked for
+		if spool.total += f.Size; f.Size == 0 { // the empty object is not fetched
 			continue
 		}
 		if wanted[f.tree] == nil {
@@ -88,14 +88,14 @@ func Fill(ctx context.Context, view fs.FS, o Options) (held io.Closer, plain []s
 	return spool, plain, nil
 }
 
-// survey finds the pointers that view shows. The attributes of a tree are read
-// when one of its files is met.
+// survey finds the pointers in view. It reads the attributes of a tree when it meets
+// the first file of that tree.
 func (o Options) survey(ctx context.Context, view fs.FS) (finds []find, plain []string, err error) {
 	total := o.Used
 	attributes := map[*object.FS]*Attributes{}
 	err = walkFiles(ctx, view, func(shown string, info fs.FileInfo) (err error) {
 		tree, name := object.Place(info)
-		if tree == nil || info.Size() == 0 { // an empty file stands for itself
+		if tree == nil || info.Size() == 0 { // an empty file is no pointer
 			return nil
 		}
 		if attributes[tree] == nil {
@@ -146,7 +146,8 @@ func walkFiles(ctx context.Context, view fs.FS, f func(name string, info fs.File
 	})
 }
 
-// admit adds the size of a pointer to total.
+// admit adds the size of a pointer to total. It returns an error if a limit is
+// exceeded.
 func (o Options) admit(total int64, p Pointer) (int64, error) {
 	if o.FileBytes > 0 && p.Size > o.FileBytes {
 		return 0, fmt.Errorf("the LFS object has %d bytes: more than the limit of %d, raise it if that is right", p.Size, o.FileBytes)
@@ -180,10 +181,10 @@ func Count(ctx context.Context, view fs.FS) (n int, err error) {
 	return n, err
 }
 
-// maxPointer is what a pointer is smaller than, in bytes.
+// maxPointer is the size that a pointer stays below, in bytes.
 const maxPointer = 1024
 
-// A Pointer is what stands in a repository for an object.
+// A Pointer is the content of a file that stands for an object.
 type Pointer struct {
 	OID  string // SHA-256 of the content, 64 hexadecimal digits in lower case
 	Size int64  // of the content, in bytes
@@ -200,7 +201,7 @@ var (
 // versions are the first lines of pointers.
 var versions = map[string]bool{
 	"version https://git-lfs.github.com/spec/v1": true,
-	"version https://hawser.github.com/spec/v1":  true, // before its first release
+	"version https://hawser.github.com/spec/v1":  true, // before the first release of git-lfs
 }
 
 var emptyOID = hex.EncodeToString(sha256.New().Sum(nil))
@@ -237,10 +238,10 @@ func ParsePointer(b []byte) (Pointer, error) {
 	return Pointer{oid, int64(size)}, nil
 }
 
-// An Object is one that is to be fetched.
+// An Object is an object to fetch.
 type Object struct {
 	Pointer
-	Path   string // of a file that it stands in, for messages
+	Path   string // of a file with its pointer, for messages
 	offset int64  // in the spool
 }
 
@@ -250,7 +251,7 @@ func (o Object) String() string { return fmt.Sprintf("object %s of %s", o.OID, o
 // for concurrent use.
 type Spool struct {
 	file *os.File
-	name string // to be removed with Close, "" when it has none
+	name string // removed by Close, "" if the file has no name
 
 	mu       sync.Mutex
 	done     int64
@@ -263,7 +264,7 @@ func (s *Spool) create(temp func() (*os.File, error)) (err error) {
 	if temp != nil {
 		s.file, err = temp()
 	} else if s.file, err = os.CreateTemp("", "headgate-lfs-*"); err == nil {
-		if s.name = s.file.Name(); os.Remove(s.name) == nil { // where an open file can lose its name
+		if s.name = s.file.Name(); os.Remove(s.name) == nil { // works where an open file can lose its name
 			s.name = ""
 		}
 	}
@@ -290,9 +291,9 @@ func (s *Spool) open(o Object) *io.SectionReader {
 // errContent says that what was received is not what the pointer tells.
 var errContent = errors.New("wrong content")
 
-// Receive takes the content of an object from r and checks it. It reads at most
-// one byte more than it wants. The error wraps [io.ErrUnexpectedEOF] when there is
-// less; then the object can be received again.
+// Receive writes the content of an object from r to the spool and checks it. It reads
+// at most one byte more than the object has. If r ends too early, the error wraps
+// [io.ErrUnexpectedEOF], and the object can be received again.
 func (s *Spool) Receive(ctx context.Context, o Object, r io.Reader) error {
 	sum := sha256.New()
 	n, err := io.Copy(io.MultiWriter(io.NewOffsetWriter(s.file, o.offset), sum, counter{ctx, s}), io.LimitReader(r, o.Size))
@@ -336,8 +337,8 @@ func (s *Spool) report(n int64) {
 	}
 }
 
-// FromRepository gets objects from the repository on this machine that the user
-// knows as repo, and whose objects are in dir.
+// FromRepository copies objects from the folder dir of a local repository to spool.
+// Errors name the repository as repo.
 func FromRepository(ctx context.Context, repo, dir string, objects []Object, spool *Spool) error {
 	for _, o := range objects {
 		name := filepath.Join(dir, o.OID[:2], o.OID[2:4], o.OID)

@@ -74,7 +74,7 @@ func (s *lfsServer) wait(_ context.Context, d time.Duration) error {
 	return nil
 }
 
-// fill returns the files with what they stand for.
+// fill returns the files with their pointers replaced.
 func (s *lfsServer) fill(ctx context.Context) (map[string]string, error) {
 	s.t.Helper()
 	view := objects(s.t, s.files)
@@ -89,7 +89,7 @@ func (s *lfsServer) fill(ctx context.Context) (map[string]string, error) {
 	return testenv.Contents(s.t, view), nil
 }
 
-// objects makes a tree of Git objects from files.
+// objects returns a tree of Git objects with the given files.
 func objects(t testing.TB, files fstest.MapFS) *object.FS {
 	d := objecttest.Database{}
 	var dir func(at string) object.ID
@@ -150,7 +150,7 @@ func hrefTo(href string) func(*testenv.LFSAnswer) {
 	return edit(func(a *testenv.LFSAction) { a.Href = href })
 }
 
-// Objects are asked for 100 at a time, once each, and counted by their bytes.
+// Objects are requested 100 at a time, once each, and their bytes are counted.
 func TestMany(t *testing.T) {
 	s := newStage(t, new(testenv.LFS))
 	want := map[string]string{}
@@ -214,7 +214,7 @@ func TestCache(t *testing.T) {
 	s.client.Scope = "two"
 	s.good(s.fill(t.Context()))
 	testenv.Equal(t, s.count(testenv.LFSObject), 2, "downloads in another scope")
-	// What somebody else put there under the key is not taken.
+	// An entry with other content under the same key is not used.
 	p, err := lfs.ParsePointer(s.files["a.bin"].Data)
 	must(t, err)
 	err = cache.Put("lfs/sha256/"+p.OID+" two", func(w io.Writer) error {
@@ -229,7 +229,7 @@ func TestCache(t *testing.T) {
 
 var must = testenv.Must
 
-// completeSource is a source that has everything, and counts.
+// A completeSource is a source that has every object and records requests.
 type completeSource struct {
 	content map[string]string // by OID
 	asked   []string
@@ -253,8 +253,8 @@ func (s *completeSource) add(content string) string {
 	return p
 }
 
-// Trees are mounted and filtered after they were wrapped: what is shown of them
-// is fetched, and nothing else.
+// Trees may be mounted and filtered: only the objects of pointers that the resulting
+// view shows are fetched.
 func TestViews(t *testing.T) {
 	s := &completeSource{content: map[string]string{}}
 	own := objects(t, tree(".gitattributes", "*.bin filter=lfs\n", "a.bin", s.add("a"), "shadowed.bin", s.add("shadowed"), "ignored.bin", s.add("ignored"),
@@ -295,7 +295,7 @@ func TestViews(t *testing.T) {
 	}
 }
 
-// Failures leave no spool behind and say what they are about.
+// After a failure no spool is left, and the error names its subject.
 func TestFailures(t *testing.T) {
 	s := &completeSource{content: map[string]string{}}
 	o := lfs.Options{Fetch: s.fetch, Temp: testenv.NewSpools(t).Create}
@@ -309,7 +309,7 @@ func TestFailures(t *testing.T) {
 	if _, _, err := lfs.Fill(t.Context(), wrapped, o); !errors.Is(err, broken) || !strings.Contains(err.Error(), "create spool") {
 		t.Errorf("%v", err)
 	}
-	full, err := os.Open(os.DevNull) // cannot be written to
+	full, err := os.Open(os.DevNull) // opened for reading only: writes fail
 	must(t, err)
 	s.err, o.Temp = nil, func() (*os.File, error) { return full, nil }
 	if _, _, err := lfs.Fill(t.Context(), wrapped, o); err == nil || full.Close() == nil {
@@ -352,8 +352,8 @@ func (a answering) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(a(r))), Request: r, ContentLength: -1}, nil
 }
 
-// FuzzServer has a server tell the client what to do: by the answer of its batch
-// API, by git-lfs-authenticate, and by .lfsconfig.
+// FuzzServer lets a server send any answer of the batch API, of git-lfs-authenticate,
+// and any .lfsconfig.
 func FuzzServer(f *testing.F) {
 	for _, body := range []string{
 		`{"transfer":"basic","objects":[{"oid":"` + some + `","size":5,"authenticated":true,"actions":{"download":{"href":"/x","header":{"A":"b"},"expires_in":60}}}]}`,

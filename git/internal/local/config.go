@@ -39,7 +39,8 @@ func (r *Repo) configure() error {
 	return nil
 }
 
-// checkFormat heeds the version of the repository format and the extensions that a configuration names.
+// checkFormat returns an error if a configuration names a version or an extension of
+// the repository format that is not supported.
 func checkFormat(text string) error {
 	values := make(map[string]string)
 	for e, err := range config.Parse(text) {

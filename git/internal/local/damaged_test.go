@@ -60,7 +60,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestLimit reads objects that are larger than the caller wants, stored in all ways.
+// TestLimit reads objects larger than the limit, in every way that objects are
+// stored.
 func TestLimit(t *testing.T) {
 	dir := repository(t)
 	id, _ := object.ParseID(strings.TrimSpace(git(t, dir, "rev-parse", "HEAD~1:noise")))
@@ -80,8 +81,8 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestDamaged flips bytes in all files of a repository: no object may come out
-// different, and nothing may panic.
+// TestDamaged flips bytes in all files of a repository: no object may be returned
+// with other content, and nothing may panic.
 func TestDamaged(t *testing.T) {
 	t.Parallel()
 	for _, packed := range []bool{false, true} {
@@ -115,7 +116,7 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// readAll reads what it can and checks it.
+// readAll reads all objects that are readable and checks them.
 func readAll(t *testing.T, dir string, names []string) {
 	t.Helper()
 	r, err := local.Open(dir, 1<<20)
@@ -139,7 +140,7 @@ func readAll(t *testing.T, dir string, names []string) {
 	}
 }
 
-// TestWrongContent has objects under the names of others.
+// TestWrongContent stores objects under the names of other objects.
 func TestWrongContent(t *testing.T) {
 	dir := repository(t)
 	path := func(rev string) (object.ID, string) {
@@ -169,7 +170,7 @@ func TestWrongContent(t *testing.T) {
 func TestDeltaCycle(t *testing.T) {
 	id := bytes.Repeat([]byte{0x11}, 20)
 	b := objecttest.NewPack(2, 1)
-	b.Add(7, "\x01\x01\x01x", id...) // a delta on an ID
+	b.Add(7, "\x01\x01\x01x", id...) // a delta based on the object with this ID
 	pack := b.Sum()
 	index := []byte("\xfftOc\x00\x00\x00\x02")
 	for i := range 256 {

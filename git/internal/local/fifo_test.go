@@ -14,7 +14,7 @@ import (
 	"github.com/headgate-io/headgate/git/internal/object"
 )
 
-// TestNamedPipes has named pipes, which nobody writes to, where files should be.
+// TestNamedPipes replaces files by named pipes without a writer.
 func TestNamedPipes(t *testing.T) {
 	for _, name := range []string{"HEAD", "config", "packed-refs", "refs/heads/main", "objects/info/alternates", "objects/ID", "PACK", "INDEX"} {
 		dir := repository(t)
@@ -36,7 +36,7 @@ func TestNamedPipes(t *testing.T) {
 	}
 }
 
-// look reads everything that leads to a commit.
+// look reads everything that is needed to reach a commit.
 func look(dir, commit string) error {
 	r, err := local.Open(dir, 0)
 	if err != nil {

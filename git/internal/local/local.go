@@ -1,21 +1,21 @@
-// Package local reads a Git repository on this machine: its refs, and its objects
-// as an [object.Database].
+// Package local reads a Git repository on this machine: its refs, and its objects as
+// an [object.Database].
 //
-// It knows ordinary and bare repositories, shallow and partial clones (whose
-// missing objects are missing), linked worktrees and alternates; loose objects
-// and packs with index version 2. A repository that names its objects by SHA-256
-// is refused. It runs no program, reads no environment and no configuration but
-// that of the repository's own format, executes no hook and writes nothing.
+// It supports ordinary and bare repositories, shallow and partial clones (without the
+// objects that they lack), linked worktrees and alternates; loose objects and packs
+// with index version 2. A repository that names its objects by SHA-256 is refused.
+// The package runs no program and no hook and writes nothing. It reads no
+// environment, and no configuration except that of the repository format.
 //
-// Indexes of packs, headers of objects and deltas are read by go-git. Its storage
+// go-git reads the indexes of packs, the headers of objects and deltas. Its storage
 // is not used: that is not safe for concurrent use, reads the indexes of alternates
-// again for every object, follows deltas on each other without end, and takes
-// memory before a limit can apply.
+// again for every object, follows cycles of deltas without end, and allocates memory
+// before a limit can apply.
 //
-// The files of the repository count as input like any other: sizes are checked
-// before memory is taken, and every object is compared with its ID as it is
-// read. An object that is stored whole is streamed; one that is stored as a
-// delta is made in memory, which [MaxDelta] bounds.
+// The files of the repository are untrusted input: sizes are checked before memory is
+// allocated, and every object is compared with its ID as it is read. An object that
+// is stored whole is streamed; one that is stored as a delta is built in memory,
+// within [MaxDelta].
 package local
 
 import (
@@ -46,20 +46,20 @@ type Repo struct {
 	common string   // of refs and objects
 	max    int64    // bytes of an object
 	stores []string // folders of objects: the own one, then the alternates
-	absent string   // why objects may be missing: what kind of clone this is
+	absent string   // what kind of clone this is, which explains missing objects
 
 	mu    sync.RWMutex
 	packs map[string]*pack // by the path of the index
 
 	cache sync.Mutex
-	bases map[packOffset]packedObject // bases of deltas that were made
-	kept  int                         // bytes of bases
+	bases map[packOffset]packedObject // cached bases of deltas
+	kept  int                         // bytes in bases
 }
 
 // Open opens the repository at path: a working tree or the folder of a bare
-// repository. Objects of more than maxObject bytes will not be read; 0 means
-// 1 GiB, a negative number no limit. The error wraps [ErrNotRepository] where path has none. The caller
-// closes the Repo.
+// repository. Objects of more than maxObject bytes will not be read; 0 means 1 GiB, a
+// negative number no limit. If path holds no repository, the error wraps
+// [ErrNotRepository]. The caller closes the Repo.
 func Open(path string, maxObject int64) (*Repo, error) {
 	switch {
 	case maxObject == 0:
@@ -85,7 +85,7 @@ func Open(path string, maxObject int64) (*Repo, error) {
 	return r, nil
 }
 
-// Close closes the files of the repository. Open contents fail from then on.
+// Close closes the files of the repository. Reading open contents fails from then on.
 func (r *Repo) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,7 +117,8 @@ func readFile(name string) (string, error) {
 	return string(b), err
 }
 
-// openFile opens a regular file. To open anything else may take for ever.
+// openFile opens a regular file. It refuses other kinds of files, because opening them
+// may block forever.
 func openFile(name string) (*os.File, error) {
 	info, err := os.Stat(name)
 	if err == nil && !info.Mode().IsRegular() {
@@ -164,7 +165,7 @@ func (r *Repo) locate(path string) error {
 	return nil
 }
 
-// under returns path, which is relative to dir unless it is absolute.
+// under returns path; a relative path is joined to dir.
 func under(dir, path string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)
@@ -172,7 +173,7 @@ func under(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// maxStores bounds the alternates, of which each can name more.
+// maxStores bounds the folders of objects: each alternate can name more of them.
 const maxStores = 16
 
 // findStores lists the folders that hold objects.

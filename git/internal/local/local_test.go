@@ -20,7 +20,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// git runs git in dir, apart from the configuration of the machine.
+// git runs git in dir, without the configuration of the machine.
 func git(t testing.TB, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("git", args...)
@@ -32,7 +32,7 @@ func git(t testing.TB, dir string, args ...string) string {
 	return string(out)
 }
 
-// initialize makes an empty repository.
+// initialize creates an empty repository.
 func initialize(t testing.TB, dir string) *testenv.Repo {
 	t.Helper()
 	repo := testenv.NewRepo(t)
@@ -48,8 +48,8 @@ func write(t testing.TB, file, content string) {
 	must(t, os.WriteFile(file, []byte(content), 0o666))
 }
 
-// repository makes a repository whose objects are files, with four commits of
-// similar files, a branch, and tags of both kinds.
+// repository creates a repository of loose objects: four commits of similar files, a
+// branch, and tags of both kinds.
 func repository(t testing.TB) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -151,7 +151,7 @@ func checkObject(t *testing.T, r *local.Repo, name, typ, want string) {
 	}
 }
 
-// TestMissing reads objects that a clone left behind.
+// TestMissing reads objects that a clone does not have.
 func TestMissing(t *testing.T) {
 	origin := repository(t)
 	for hint, args := range map[string][]string{
@@ -227,7 +227,7 @@ func TestRefs(t *testing.T) {
 	}
 }
 
-// Refs that git packs meanwhile are not lost.
+// No ref is missed if git packs refs while they are read.
 func TestRefsPackedMeanwhile(t *testing.T) {
 	dir := repository(t)
 	r := open(t, dir)
@@ -240,7 +240,7 @@ func TestRefsPackedMeanwhile(t *testing.T) {
 			for _, args := range [][]string{{"pack-refs", "--all"}, {"update-ref", "refs/tags/v0", old}, {"pack-refs", "--all"}, {"update-ref", "refs/tags/v0", tip}} {
 				cmd := exec.Command("git", args...)
 				cmd.Dir = dir
-				cmd.Run() // where open files cannot be replaced, git may fail
+				cmd.Run() // git may fail on systems where open files cannot be replaced
 			}
 		}
 	}()
@@ -276,7 +276,7 @@ func lines(refs []object.Ref) (all []string) {
 	return all
 }
 
-// TestHead has HEAD where it differs from the ordinary.
+// TestHead reads HEAD in a linked worktree, detached, and in an empty repository.
 func TestHead(t *testing.T) {
 	head := func(dir string) []string {
 		refs, err := open(t, dir).Refs(true, "HEAD")

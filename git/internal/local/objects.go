@@ -32,8 +32,8 @@ func (r *Repo) Stat(id object.ID) (t object.Type, size int64, err error) {
 	return t, size, wrap(id, err)
 }
 
-// Open implements [object.Database]. The content fails with an error that wraps
-// [object.ErrCorrupt], before its last byte, if it is not what id names.
+// Open implements [object.Database]. If the content does not have the ID id, reading
+// it fails before the last byte, with an error that wraps [object.ErrCorrupt].
 func (r *Repo) Open(id object.ID) (t object.Type, size int64, content io.ReadCloser, err error) {
 	at, loose, err := r.find(id)
 	switch {
@@ -68,8 +68,8 @@ func wrap(id object.ID, err error) error {
 	return err
 }
 
-// damaged says that an object is damaged where reading it failed. Errors of the
-// file below are passed on.
+// damaged wraps an error of reading an object in [object.ErrCorrupt]. It returns
+// errors of the file system unchanged.
 func damaged(err error) error {
 	if _, ok := errors.AsType[*fs.PathError](err); ok || err == nil {
 		return err
@@ -94,7 +94,7 @@ func (r *Repo) find(id object.ID) (packOffset, *os.File, error) {
 				return packOffset{}, f, err
 			}
 		}
-		// Objects move from files into packs, and packs into others.
+		// Git may have moved the object into a pack meanwhile, or into another pack.
 		if open, err := r.scan(); err != nil || open == searched {
 			if err == nil {
 				err = fmt.Errorf("not in the repository: %w%s", fs.ErrNotExist, r.absent)
@@ -104,8 +104,8 @@ func (r *Repo) find(id object.ID) (packOffset, *os.File, error) {
 	}
 }
 
-// findPacked returns where an object is in one of the packs that are open, and
-// how many those are.
+// findPacked returns the place of an object in one of the open packs, and how many
+// packs are open.
 func (r *Repo) findPacked(id object.ID) (at packOffset, searched int, err error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -120,8 +120,8 @@ func (r *Repo) findPacked(id object.ID) (at packOffset, searched int, err error)
 	return packOffset{}, len(r.packs), nil
 }
 
-// openLoose opens an object in a file of its own, which it takes over: type,
-// size and NUL, then the content.
+// openLoose opens an object in a file of its own: type, size and NUL, then the
+// content. It takes ownership of f.
 func openLoose(f *os.File) (t object.Type, size int64, content io.ReadCloser, err error) {
 	z, err := zlib.NewReader(f)
 	if err != nil {
@@ -153,8 +153,8 @@ type loose struct {
 	io.Closer
 }
 
-// checked gives content of a known size, and its last byte only if it has the
-// right ID.
+// A checked reads content of a known size. It returns the last byte only if the
+// content has the right ID.
 type checked struct {
 	io.ReadCloser
 	id     object.ID
@@ -185,8 +185,8 @@ func (c *checked) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close implements [io.Closer]. The reader below goes back to a pool, and so it
-// is closed once.
+// Close implements [io.Closer]. It closes the reader below only once, because that
+// returns to a pool.
 func (c *checked) Close() error {
 	if c.err == fs.ErrClosed {
 		return c.err

@@ -18,10 +18,10 @@ import (
 	"github.com/headgate-io/headgate/git/internal/object"
 )
 
-// maxChain bounds the deltas on deltas (Git's own bound is 4095).
+// maxChain bounds the deltas in one chain (Git's own bound is 4095).
 const maxChain = 4096
 
-// cacheBytes bounds the bases of deltas that are kept.
+// cacheBytes bounds the memory for cached bases of deltas.
 const cacheBytes = 32 << 20
 
 // A pack is an open pack with its index in memory.
@@ -38,7 +38,8 @@ type packOffset struct {
 }
 
 // scan opens the packs that are not open yet. It returns how many are open
-// then, by whichever goroutine: none is closed before the repository is.
+// afterwards, including those that other goroutines opened; packs stay open until the
+// repository is closed.
 func (r *Repo) scan() (open int, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,8 +102,8 @@ func (p *pack) find(id plumbing.Hash) (offset int64, ok bool, err error) {
 	return offset, err == nil, damaged(err)
 }
 
-// header reads the header of the object at an offset. The scanner's ReadObject
-// inflates its content next.
+// header reads the header of the object at an offset. ReadObject of the scanner then
+// inflates its content.
 func (p *pack) header(offset int64) (*packfile.ObjectHeader, *packfile.Scanner, error) {
 	s := packfile.NewScanner(io.NewSectionReader(p, 0, p.size))
 	h, err := s.SeekObjectHeader(offset)
@@ -195,9 +196,9 @@ type packedObject struct {
 	data []byte
 }
 
-// patch returns the object that is stored as a delta.
+// patch builds the object that is stored as a delta.
 func (r *Repo) patch(at packOffset) (w packedObject, err error) {
-	var chain []int64 // offsets of deltas, each on the next
+	var chain []int64 // offsets of deltas, each based on the next
 	for w.data == nil {
 		var ok bool
 		if w, ok = r.base(at); ok {
@@ -257,7 +258,7 @@ func (r *Repo) inflate(at packOffset) ([]byte, error) {
 		return nil, damaged(err)
 	}
 	defer content.Close()
-	// Memory is taken as the content comes: the size is only what the pack says.
+	// Memory grows with the content, because the declared size cannot be trusted.
 	data := bytes.NewBuffer(make([]byte, 0, min(h.Length+bytes.MinRead, 1<<20)))
 	if n, err := data.ReadFrom(content); err != nil {
 		return nil, damaged(err)
@@ -275,7 +276,7 @@ func (r *Repo) affordable(size int64) error {
 	return nil
 }
 
-// base returns a base that is kept.
+// base returns a cached base.
 func (r *Repo) base(at packOffset) (w packedObject, ok bool) {
 	r.cache.Lock()
 	defer r.cache.Unlock()
@@ -283,7 +284,7 @@ func (r *Repo) base(at packOffset) (w packedObject, ok bool) {
 	return w, ok
 }
 
-// keep keeps the base of a delta, unless it would push out everything else.
+// keep caches the base of a delta, unless it is larger than an eighth of the cache.
 func (r *Repo) keep(at packOffset, w packedObject) {
 	if len(w.data) > cacheBytes/8 {
 		return

@@ -16,16 +16,16 @@ import (
 	"github.com/headgate-io/headgate/git/internal/object"
 )
 
-// Bounds of what is read of refs.
+// Limits for reading refs.
 const (
-	maxSymrefs = 5        // that lead from one to the next
+	maxSymrefs = 5        // symbolic refs in a row
 	maxPacked  = 64 << 10 // bytes in a line of packed-refs
 )
 
-// Refs returns the refs with the given full names (HEAD, refs/heads/main), or
-// when exact is false those whose names begin with one of them, sorted by name.
-// A name without a ref is no error; so is a symbolic ref that leads nowhere,
-// such as the HEAD of an empty repository: both are left out.
+// Refs returns the refs with the given full names (HEAD, refs/heads/main), or when
+// exact is false those whose names begin with one of them, sorted by name. A name
+// without a ref is no error, and neither is a symbolic ref that leads nowhere, such
+// as the HEAD of an empty repository: both are left out.
 func (r *Repo) Refs(exact bool, names ...string) ([]object.Ref, error) {
 	wanted := make(map[string]bool)
 	take := func(name string) {
@@ -34,7 +34,7 @@ func (r *Repo) Refs(exact bool, names ...string) ([]object.Ref, error) {
 		}
 	}
 	take("HEAD")
-	// Refs move from files into packed-refs at any time, so that is read last.
+	// Refs move from files into packed-refs at any time, so packed-refs is read last.
 	err := filepath.WalkDir(filepath.Join(r.common, "refs"), func(file string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // it was moved meanwhile, or there are none
@@ -54,7 +54,7 @@ func (r *Repo) Refs(exact bool, names ...string) ([]object.Ref, error) {
 	for name := range packed {
 		take(name)
 	}
-	if exact { // those in the folder of a linked worktree
+	if exact { // also names that the walk has not seen
 		for _, name := range names {
 			wanted[name] = true
 		}
@@ -97,7 +97,7 @@ func (r *Repo) ref(packed map[string]object.Ref, name string, depth int) (object
 			return ref, nil
 		}
 		if info, statErr := os.Stat(file); errors.Is(err, syscall.ENOTDIR) || statErr == nil && info.IsDir() {
-			err = fs.ErrNotExist // a folder has its name, or a file that of its folder
+			err = fs.ErrNotExist // a folder has this name, or a file has that of a folder above
 		}
 		return object.Ref{}, err
 	}
@@ -115,7 +115,7 @@ func (r *Repo) ref(packed map[string]object.Ref, name string, depth int) (object
 	return object.Ref{Name: name, ID: id}, nil
 }
 
-// peel returns what a tag leads to; zero for other objects, present or not.
+// peel returns the object that a tag leads to; zero if id is no tag or is missing.
 func (r *Repo) peel(id object.ID) (object.ID, error) {
 	var peeled object.ID
 	for range object.MaxTags {

@@ -37,8 +37,8 @@ func (c *CommitData) Subject() string {
 	return strings.Join(lines, " ")
 }
 
-// signatureKeys are the fields that hold signatures: of the repository's own
-// hash function and of the other one. Neither is part of what is signed.
+// signatureKeys are the header fields that hold a signature, by hash function. A
+// commit may have both; neither is part of the signed payload.
 var signatureKeys = map[Format]string{SHA1: "gpgsig", SHA256: "gpgsig-sha256"}
 
 // ParseCommit parses the content of a commit. It wants one tree, then the
@@ -94,8 +94,8 @@ func (c *CommitData) field(f headerField, seen map[string]bool) (err error) {
 	return err
 }
 
-// Time returns the time of the committer, which is "Name <email> seconds zone".
-// Histories hold broken ones, which give no time.
+// Time returns the time in the committer field, which is "Name <email> seconds zone".
+// It returns the zero time for the malformed fields that some histories hold.
 func (c *CommitData) Time() time.Time {
 	fields := strings.Fields(string(c.committer[bytes.LastIndexByte(c.committer, '>')+1:]))
 	if len(fields) == 0 {
@@ -135,7 +135,7 @@ var armors = [][]byte{
 func ParseTag(data []byte) (*TagData, error) {
 	t := &TagData{Payload: data}
 	at := 0
-	for line := range bytes.Lines(data) { // the last line that begins a signature counts, as Git has it
+	for line := range bytes.Lines(data) { // as in Git, the last line that begins a signature counts
 		if slices.ContainsFunc(armors, func(armor []byte) bool { return bytes.HasPrefix(line, armor) }) {
 			t.Payload, t.PGPSignature = data[:at:at], data[at:]
 		}
@@ -165,7 +165,7 @@ func ParseTag(data []byte) (*TagData, error) {
 	return t, nil
 }
 
-// MaxTags is how many tags may stand between a ref and its commit.
+// MaxTags is the maximum number of tags between a ref and its commit.
 const MaxTags = 16
 
 // maxHeaders bounds one commit or tag object, in bytes.
@@ -197,9 +197,9 @@ type headerField struct {
 	raw   []byte
 }
 
-// eachField calls take with each field of a header, up to the blank line that
-// ends it or the end of the data, and returns the message behind. Continuation
-// lines start with a space, which is not part of the value.
+// eachField calls take with each field of a header, up to the blank line that ends it
+// or the end of the data, and returns the message that follows. Continuation lines
+// start with a space, which is not part of the value.
 func eachField(data []byte, take func(headerField) error) (message []byte, err error) {
 	for len(data) > 0 && data[0] != '\n' {
 		line, rest, err := cutLine(data)

@@ -12,42 +12,41 @@ import (
 	"time"
 )
 
-// The bounds of a tree. A path beyond them is an error. They do not keep
-// trees that hold each other many times from being walked: see [Measure].
+// The bounds of a tree. A path beyond them is an error. They do not bound a walk of
+// trees that hold each other many times: see [Measure].
 const (
 	MaxPath  = 4096     // bytes in a path
 	MaxDepth = 512      // elements in a path
 	MaxTree  = 64 << 20 // bytes in one tree object, about a million entries
 )
 
-// cacheBytes bounds the parsed trees that an [FS] keeps: those of the path
-// that a walk is at and some around it, not those of the repository. Larger
-// trees are kept two at a time.
+// cacheBytes bounds the memory of the parsed trees that an [FS] keeps: enough for the
+// path of a walk and some trees around it, not for those of the whole repository. Of
+// larger trees, two are kept.
 const cacheBytes = 4 << 20
 
 // An FS is a tree as a file system: fs.ReadDirFS, fs.StatFS, fs.ReadFileFS and
 // fs.ReadLinkFS, safe for concurrent use as its database is.
 //
-// Nothing is read before it is asked for. Files have mode 0644 or 0755, folders
-// 0755, and no modification time. A symbolic link has fs.ModeSymlink and is not
-// followed; opening it reads the target's name, as Git stores it. A submodule
-// has fs.ModeIrregular and cannot be opened. The size of a file comes from
-// [Database.Stat]; Lstat alone does without a blob that the database lacks, and
-// gives the size -1.
+// Objects are read on demand. Files have mode 0644 or 0755, folders 0755, and no
+// modification time. A symbolic link has fs.ModeSymlink and is not followed; opening
+// it reads the target's name, as Git stores it. A submodule has fs.ModeIrregular and
+// cannot be opened. The size of a file comes from [Database.Stat]; only Lstat works
+// without the blob, and then returns the size -1.
 //
-// Names need not be UTF-8, as in Git. A tree that is malformed or holds a
-// hostile name (see [TreeEntries]) fails as a whole, with an *fs.PathError that
-// wraps [ErrCorrupt]; an object that the database lacks fails with one that wraps
+// Names need not be UTF-8, as in Git. A tree that is malformed or holds a hostile
+// name (see [TreeEntries]) fails as a whole, with an *fs.PathError that wraps
+// [ErrCorrupt]; an object that the database lacks fails with one that wraps
 // fs.ErrNotExist and names the object.
 type FS struct {
 	db       Database
 	root     ID
-	replaced map[string]*io.SectionReader // content that stands in the place of blobs, by path
-	links    map[string]*FS               // trees in the places of submodules, by path; nil for an empty folder
+	replaced map[string]*io.SectionReader // content that replaces blobs, by path
+	links    map[string]*FS               // trees mounted over submodules, by path; nil for an empty folder
 
 	mu     sync.Mutex
 	recent map[ID][]TreeEntry // of at most half of cacheBytes, or one that is larger
-	older  map[ID][]TreeEntry // what recent was before
+	older  map[ID][]TreeEntry // the previous recent
 	weight int                // of recent
 }
 
@@ -56,21 +55,21 @@ func TreeFS(db Database, root ID) *FS {
 	return &FS{db: db, root: root, replaced: map[string]*io.SectionReader{}, links: map[string]*FS{}}
 }
 
-// Replace puts content in the place of the file called name. It must not be
-// called while the tree is read.
+// Replace replaces the content of the file called name. It must not be called while
+// the tree is read.
 func (t *FS) Replace(name string, content *io.SectionReader) { t.replaced[name] = content }
 
-// Link puts a tree in the place of the submodule called name, nil for an empty
-// folder, which never takes the place of a tree. It must not be called while the
-// tree is read.
+// Link mounts the tree sub over the submodule called name. A nil sub is an empty
+// folder, which never replaces a tree. Link must not be called while the tree is
+// read.
 func (t *FS) Link(name string, sub *FS) {
 	if sub != nil || t.links[name] == nil {
 		t.links[name] = sub
 	}
 }
 
-// Place returns the tree that a file comes from, whatever view it is seen in, and
-// its path there; nil for what comes from no tree.
+// Place returns the tree that a file comes from, through any view, and its path in
+// that tree. The tree is nil for files of other file systems.
 func Place(info fs.FileInfo) (tree *FS, name string) {
 	e, ok := info.Sys().(*entry)
 	if !ok {
@@ -79,8 +78,8 @@ func Place(info fs.FileInfo) (tree *FS, name string) {
 	return e.tree, e.path()
 }
 
-// EntryID returns the tree that an entry is of, and the ID of what it stands for;
-// nil for entries of other file systems. It needs nothing from the database.
+// EntryID returns the tree of an entry and the ID of its object; the tree is nil for
+// entries of other file systems. It does not read the database.
 func EntryID(d fs.DirEntry) (tree *FS, id ID) {
 	e, ok := d.(*entry)
 	if !ok {
@@ -89,20 +88,20 @@ func EntryID(d fs.DirEntry) (tree *FS, id ID) {
 	return e.tree, e.id
 }
 
-// An entry is an entry of a tree, and what fs.Stat tells of it.
+// An entry is an entry of a tree. It implements fs.DirEntry and fs.FileInfo.
 type entry struct {
 	tree *FS
 	dir  string // the path of the folder that it is in
 	name string
 	id   ID
 	mode Mode
-	size int64 // of a FileInfo
+	size int64 // set only in a FileInfo
 
-	linked bool // it is a submodule with a tree in its place: sub, nil for an empty one
+	linked bool // it is a submodule with the tree sub mounted over it; a nil sub is an empty folder
 	sub    *FS
 }
 
-// link makes e the folder that is in the place of a submodule, if there is one.
+// link turns e into a folder if a tree is mounted over the submodule.
 func (e *entry) link() {
 	if e.mode&modeKind == ModeSubmodule {
 		if e.sub, e.linked = e.tree.links[e.path()]; e.linked {
@@ -127,7 +126,7 @@ func (e *entry) Info() (fs.FileInfo, error) {
 	return i, pathError("stat", e.path(), err)
 }
 
-// stat returns e with its size, for which it asks the database.
+// stat returns e with its size, which it asks the database for.
 func (e *entry) stat() (fs.FileInfo, error) {
 	i := *e
 	if e.mode.IsDir() || e.mode&modeKind == ModeSubmodule {
@@ -375,9 +374,9 @@ func (t *FS) entries(id ID) ([]TreeEntry, error) {
 	return list, err
 }
 
-// keep makes a tree one of the recent ones. The caller holds the lock.
+// keep adds a tree to the recent ones. The caller holds t.mu.
 func (t *FS) keep(id ID, list []TreeEntry) {
-	weight := 256 + 96*len(list) // about the bytes that it occupies
+	weight := 256 + 96*len(list) // approximate memory in bytes
 	if t.weight += weight; t.recent == nil || t.weight > cacheBytes/2 {
 		t.older, t.recent, t.weight = t.recent, map[ID][]TreeEntry{}, weight
 	}

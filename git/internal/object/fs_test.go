@@ -17,7 +17,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// A database holds objects of SHA-1.
+// A database holds SHA-1 objects.
 type database struct{ objecttest.Database }
 
 func newDatabase() database { return database{objecttest.Database{}} }
@@ -51,7 +51,7 @@ func sample() (database, object.ID) {
 }
 
 func TestTreeFS(t *testing.T) {
-	d := newDatabase() // without what fstest cannot open or spell: submodules, names that are not UTF-8
+	d := newDatabase() // without submodules and names that are not UTF-8: fstest cannot handle them
 	sub := d.add(object.Tree, entry("100644", "inner.txt", d.add(object.Blob, "inner\n")))
 	plain := d.add(object.Tree, entry("100644", "a.txt", d.add(object.Blob, "hello\n"))+
 		entry("100644", "lib.go", d.add(object.Blob, ""))+entry("40000", "lib", sub)+
@@ -208,7 +208,8 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// A database that lacks every blob tells all about a tree but what is in its files.
+// If a database lacks every blob, a tree shows everything except the content of its
+// files.
 func TestTreeWithoutBlobs(t *testing.T) {
 	full, root := sample()
 	d := newDatabase()
@@ -273,7 +274,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// Content that stands in the place of a file is that of the file, in every view.
+// Replaced content is shown in every view of the tree.
 func TestReplace(t *testing.T) {
 	d, root := sample()
 	fsys := object.TreeFS(d, root)
@@ -301,7 +302,8 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// A linked tree is in the place of the submodule, and an empty one is an empty folder.
+// A linked tree appears in place of the submodule; without a tree, the submodule is
+// an empty folder.
 func TestLink(t *testing.T) {
 	d := newDatabase()
 	file := func(text string) string { return entry("100644", "file", d.add(object.Blob, text)) }

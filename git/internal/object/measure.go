@@ -7,11 +7,10 @@ import (
 	"path"
 )
 
-// Totals says how much a tree holds as a file system. A number beyond
-// math.MaxInt64 is given as that.
+// Totals is the size of a tree as a file system. Numbers are capped at math.MaxInt64.
 type Totals struct {
 	Entries int64 // files, links, submodules and folders, without the root
-	Files   int64 // of them, those that are no folders
+	Files   int64 // entries that are not folders
 	Bytes   int64 // in files and links
 	Modules int64 // of Files, those that are submodules
 }
@@ -21,11 +20,10 @@ func (t Totals) Plus(u Totals) Totals {
 	return Totals{add(t.Entries, u.Entries), add(t.Files, u.Files), add(t.Bytes, u.Bytes), add(t.Modules, u.Modules)}
 }
 
-// Measure returns the totals of the tree root of db. A few small trees that hold
-// each other many times make a file system that no walk gets to the end of;
-// Measure reads every tree once and adds up. It fails where [TreeFS] would,
-// whether the object is a tree or a blob that db lacks, and names the path. With
-// lean set db may lack blobs: Bytes is 0 then.
+// Measure returns the totals of the tree root of db. A few small trees that hold each
+// other many times describe a file system too large to walk; Measure reads every tree
+// once and adds up. It fails where [TreeFS] would, for a tree as for a blob that db
+// lacks, and names the path. With lean, db may lack blobs, and Bytes is 0.
 func Measure(ctx context.Context, db Database, root ID, lean bool) (Totals, error) {
 	m := &measure{ctx: ctx, tree: TreeFS(db, root), known: make(map[ID]Totals), lean: lean}
 	return m.dir(root, "", 0)

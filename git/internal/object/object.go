@@ -171,12 +171,12 @@ func (h *Hasher) ID() (ID, error) {
 	return id, nil
 }
 
-// A Database gives objects by ID. Both methods return an error that wraps
-// fs.ErrNotExist and names the object when the database does not hold it. It is
-// safe for concurrent use.
+// A Database returns objects by ID. Both methods return an error that wraps
+// fs.ErrNotExist and names the object when the database does not hold it. It is safe
+// for concurrent use.
 type Database interface {
-	// Stat returns the type and the size in bytes of an object, where it can
-	// without reading the content.
+	// Stat returns the type and the size in bytes of an object, if possible without
+	// reading the content.
 	Stat(id ID) (t Type, size int64, err error)
 
 	// Open returns an object's content, size bytes long. The caller closes it.
@@ -220,5 +220,5 @@ func (r Ref) Commit() ID {
 	return r.Peeled
 }
 
-// Tag returns the name of the tag that r is.
+// Tag returns the name of r without refs/tags/.
 func (r Ref) Tag() string { return strings.TrimPrefix(r.Name, "refs/tags/") }

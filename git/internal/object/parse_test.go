@@ -15,7 +15,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// An object of another type, or with more bytes than are allowed, is refused.
+// Read refuses an object of another type or with too many bytes.
 func TestRead(t *testing.T) {
 	d := newDatabase()
 	id := d.add(object.Blob, "hello")
@@ -71,7 +71,8 @@ func TestParseUnsignedCommit(t *testing.T) {
 	}
 }
 
-// TestParseCommitSHA256 wants the signature of the repository's own format.
+// TestParseCommitSHA256 checks that the signature for the repository's own format is
+// used.
 func TestParseCommitSHA256(t *testing.T) {
 	long := hexA + strings.Repeat("ab", 12)
 	c, err := object.ParseCommit([]byte("tree " + long + "\nauthor A <a> 1 +0000\ncommitter A <a> 1 +0000\ngpgsig other\ngpgsig-sha256 own\n\nx"))
@@ -203,8 +204,8 @@ func TestHasherCollision(t *testing.T) {
 	}
 }
 
-// FuzzObjects has go-git for a second opinion: what it writes is read, and it reads
-// the trees that are accepted here.
+// FuzzObjects compares with go-git: objects that go-git writes are accepted here, and
+// go-git reads the trees that are accepted here.
 func FuzzObjects(f *testing.F) {
 	d, root := sample()
 	f.Add([]byte(signedCommit), "a subject\n\nand more", "v1.0", int64(1700000000))
@@ -242,7 +243,7 @@ func encoded(t *testing.T, o gogit.Object) []byte {
 	return b
 }
 
-// checkParsers has any bytes read as an object of each type.
+// checkParsers parses any bytes as an object of each type.
 func checkParsers(t *testing.T, data []byte) {
 	if c, err := object.ParseCommit(data); err == nil {
 		if c.Subject(); len(c.Payload) > len(data) || c.PGPSignature == nil && string(c.Payload) != string(data) {

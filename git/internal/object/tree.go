@@ -50,18 +50,19 @@ type TreeEntry struct {
 	ID   ID
 }
 
-// TreeEntries returns the entries of the content of a tree in their stored
-// order. It fails for an entry that is malformed, hostile or out of order:
+// TreeEntries returns the entries of the content of a tree in their stored order. It
+// fails for an entry that is malformed, hostile or out of order:
 //
 //   - a mode that is no octal number or none of the five kinds;
-//   - an empty name, ".", "..", a name with "/", or one that some file system
-//     takes for ".git" (letter case, trailing dots and spaces, a stream suffix,
-//     "git~1", ignorable code points);
+//   - an empty name, ".", "..", a name with "/", or one that some file system takes
+//     for ".git" (letter case, trailing dots and spaces, a stream suffix, "git~1",
+//     ignorable code points);
 //   - a null or truncated ID;
-//   - an order other than Git's (by name, that of a folder ending in "/").
+//   - an order other than Git's (by name; folders sort as if their names ended in
+//     "/").
 //
-// Two entries with one name, a file and a folder, can be far apart in that
-// order: they are found by [TreeFS].
+// Two entries with one name, a file and a folder, can be far apart in that order:
+// [TreeFS] detects them.
 func TreeEntries(data []byte, format Format) (all []TreeEntry, err error) {
 	names := string(data) // one allocation for all names
 	for at := 0; at < len(data); {
@@ -101,8 +102,8 @@ func parseEntry(data []byte, text string, idLen int) (e TreeEntry, n int, err er
 	return e, n + idLen, nil
 }
 
-// parseMode parses the octal digits and the space that an entry starts with,
-// n bytes; n is 0 where they are not there.
+// parseMode parses the octal digits and the space that an entry starts with. It
+// returns their length n, or 0 if they are not valid.
 func parseMode(data []byte) (m Mode, n int) {
 	digits, _, ok := bytes.Cut(data[:min(len(data), 9)], []byte{' '})
 	v, err := strconv.ParseUint(string(digits), 8, 16)
@@ -116,7 +117,7 @@ func parseMode(data []byte) (m Mode, n int) {
 	return 0, 0
 }
 
-// orderKey is what Git sorts the entries of a tree by.
+// orderKey returns the key by which Git sorts the entries of a tree.
 func (e TreeEntry) orderKey() string {
 	if e.Mode.IsDir() {
 		return e.Name + "/"
@@ -124,8 +125,8 @@ func (e TreeEntry) orderKey() string {
 	return e.Name
 }
 
-// CheckPath returns an error for a slash-separated path with a part that no
-// honest tree has: "..", or what some file system takes for .git.
+// CheckPath returns an error for a slash-separated path with a part that no honest
+// tree has: "..", or a name that some file system takes for .git.
 func CheckPath(path string) error {
 	for part := range strings.SplitSeq(path, "/") {
 		if err := checkName(part); err != nil {

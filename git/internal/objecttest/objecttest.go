@@ -1,4 +1,4 @@
-// Package objecttest has objects of Git in memory, for tests.
+// Package objecttest provides Git objects in memory and builds packs, for tests.
 package objecttest
 
 import (
@@ -17,7 +17,7 @@ import (
 // A Database is an [object.Database] in memory.
 type Database map[object.ID]Object
 
-// An Object is one of a [Database].
+// An Object is an object of a [Database].
 type Object struct {
 	Type object.Type
 	Data string
@@ -30,12 +30,12 @@ func ID(format object.Format, t object.Type, data string) object.ID {
 	io.WriteString(h, data)
 	id, err := h.ID()
 	if err != nil {
-		panic(err) // of data made to collide
+		panic(err) // only data made to collide fails
 	}
 	return id
 }
 
-// Add puts an object in and returns its ID.
+// Add adds an object and returns its ID.
 func (d Database) Add(format object.Format, t object.Type, data string) object.ID {
 	id := ID(format, t, data)
 	d[id] = Object{t, data}
@@ -57,10 +57,10 @@ func (d Database) Open(id object.ID) (object.Type, int64, io.ReadCloser, error) 
 	return t, size, io.NopCloser(strings.NewReader(d[id].Data)), err
 }
 
-// A Pack builds a pack of SHA-1, a wrong one too.
+// A Pack builds a SHA-1 pack, which need not be valid.
 type Pack struct{ bytes.Buffer }
 
-// NewPack returns a pack with a header alone.
+// NewPack returns a pack that has only a header.
 func NewPack(version, objects uint32) *Pack {
 	p := new(Pack)
 	p.WriteString("PACK")
@@ -68,7 +68,7 @@ func NewPack(version, objects uint32) *Pack {
 	return p
 }
 
-// Header adds the header of an object and returns where it begins.
+// Header adds the header of an object and returns the offset of the object.
 func (p *Pack) Header(typ byte, size int64) int {
 	at := p.Len()
 	first := typ<<4 | byte(size&15)
@@ -87,8 +87,8 @@ func (p *Pack) Deflate(content io.Reader) {
 	z.Close()
 }
 
-// Add adds an object, or a delta if between is given: what follows the header.
-// It returns where the object begins.
+// Add adds an object and returns its offset. The bytes of between follow the header:
+// for a delta they name its base.
 func (p *Pack) Add(typ byte, content string, between ...byte) int {
 	at := p.Header(typ, int64(len(content)))
 	p.Write(between)

@@ -14,12 +14,12 @@ import (
 // sinkBytes is the size of the buffer of a sink.
 const sinkBytes = 64 << 10
 
-// A sink takes the result of a delta, sums it and puts it into the spool.
+// A sink hashes the result of a delta and writes it to the spool.
 type sink struct {
 	spool  io.WriterAt
 	hasher *object.Hasher
 	buf    []byte // not written yet
-	offset int64  // where buf goes
+	offset int64  // of buf in the spool
 	room   int64  // bytes of the result that are still to come
 }
 
@@ -67,7 +67,8 @@ func deltaSize(delta *bufio.Reader) (size int64, err error) {
 	}
 }
 
-// deltaError makes an early end of a delta an error about that.
+// deltaError turns an early end of a delta into an error that wraps
+// [object.ErrCorrupt].
 func deltaError(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return fmt.Errorf("%w: a delta is truncated", object.ErrCorrupt)
@@ -75,7 +76,8 @@ func deltaError(err error) error {
 	return err
 }
 
-// apply runs the instructions of delta. The result must fill out exactly.
+// apply runs the instructions of delta. Their result must have exactly the declared
+// size.
 func apply(out *sink, base io.ReaderAt, baseSize int64, delta *bufio.Reader) error {
 	for {
 		op, err := delta.ReadByte()
@@ -103,7 +105,7 @@ func apply(out *sink, base io.ReaderAt, baseSize int64, delta *bufio.Reader) err
 	return out.flush()
 }
 
-// copyBase runs a copy instruction: the low seven bits of op tell which bytes of
+// copyBase runs a copy instruction: the low seven bits of op say which bytes of
 // offset (4) and size (3) follow; size 0 means 64 KiB.
 func copyBase(out *sink, base io.ReaderAt, baseSize int64, delta *bufio.Reader, op byte) error {
 	var args [7]int64

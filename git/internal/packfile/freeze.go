@@ -10,22 +10,22 @@ import (
 	"github.com/headgate-io/headgate/git/internal/object"
 )
 
-// A frozen pack is a spool and behind it the index of its objects, sorted by
-// ID, which takes it up again: for each object its ID, its offset and its size
-// (8 bytes each, big-endian) and its type (1 byte). A note of the
-// caller follows. The end is a footer: the number of objects and the bytes of the note
-// (8 bytes each), the number of bytes in an ID (1 byte) and a magic. There are
-// no checksums: a frozen pack is kept where damage is found out.
+// A frozen pack is a spool, followed by the index of its objects, sorted by ID: for
+// each object its ID, its offset and its size (8 bytes each, big-endian) and its type
+// (1 byte). A note of the caller comes next. The footer is last: the number of
+// objects and the bytes of the note (8 bytes each), the number of bytes in an ID (1
+// byte) and a magic. There are no checksums, because the cache that keeps frozen
+// packs detects damage.
 const (
 	frozenMagic  = "headgate objects 2\n"
 	frozenFooter = 8 + 8 + 1 + len(frozenMagic)
-	frozenRow    = 8 + 8 + 1 // behind the ID
+	frozenRow    = 8 + 8 + 1 // after the ID
 	maxNote      = 4 << 10
 )
 
-// Freeze writes the index of the pack and a note of at most 4 KiB into its spool,
-// which [Thaw] can read from then on. The pack stays usable. It must have been
-// read from a stream, and with a file that has a name.
+// Freeze writes the index of the pack and a note of at most 4 KiB into its spool, so
+// that [Thaw] can read it. The pack stays usable. It must have been read from a
+// stream, into a spool with a file name.
 func (p *Pack) Freeze(note []byte) error {
 	at := p.spool.end.Load()
 	out := &counter{w: io.NewOffsetWriter(p.spool, at)}
@@ -41,7 +41,7 @@ func (p *Pack) Freeze(note []byte) error {
 		binary.BigEndian.PutUint64(row[:], uint64(e.offset))
 		binary.BigEndian.PutUint64(row[8:], uint64(e.size))
 		row[16] = byte(e.typ)
-		w.Write(p.id(i)) // a Writer keeps its first error
+		w.Write(p.id(i)) // Flush returns the first error
 		w.Write(row[:])
 	}
 	w.Write(note)
@@ -69,16 +69,16 @@ func (c *counter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// A Frozen is what a frozen pack is read from.
+// A Frozen is the file of a frozen pack.
 type Frozen interface {
 	io.ReaderAt
 	io.Closer
 	Size() int64
 }
 
-// Thaw returns the pack that was frozen into f, and the note; closing the pack
-// closes f. It trusts that f holds what was frozen; that it cannot, by its form,
-// is an error that wraps [object.ErrCorrupt] and leaves f open.
+// Thaw returns the pack that was frozen into f, and the note; closing the pack closes
+// f. It trusts the content of f and checks only the form. If that is wrong, the error
+// wraps [object.ErrCorrupt]. After an error f stays open.
 func Thaw(f Frozen) (p *Pack, note []byte, err error) {
 	p = &Pack{content: f, closer: f}
 	if note, err = p.thaw(f, f.Size()); err != nil {
@@ -151,8 +151,8 @@ func frozenError(format string, args ...any) error {
 	return fmt.Errorf("%w: not a frozen pack: %s", object.ErrCorrupt, fmt.Sprintf(format, args...))
 }
 
-// Add copies those objects of db that ids names into the spool, each once. It
-// trusts db to return what they are the IDs of.
+// Add copies the objects of db with the given ids into the spool. It trusts db to
+// return the content that belongs to an ID.
 func (p *Pack) Add(ctx context.Context, db object.Database, ids []object.ID) error {
 	w := bufio.NewWriterSize(io.NewOffsetWriter(p.spool, p.spool.end.Load()), baseBytes)
 	for _, id := range ids {

@@ -52,7 +52,7 @@ func read(t testing.TB, r io.Reader, o packfile.Options) error {
 	return err
 }
 
-// TestReadHostile reads packs named for their defect.
+// TestReadHostile reads packs that are named after their defects.
 func TestReadHostile(t *testing.T) {
 	const blob = 3
 	one := func(f func(b *objecttest.Pack)) []byte {
@@ -174,7 +174,8 @@ func (c *counted) Read(p []byte) (int, error) {
 
 const mega = 1 << 20
 
-// bomb returns a pack of a blob of zeros, whole megabytes, that says to be of the given size.
+// bomb returns a pack of a blob of zeros, a multiple of 1 MiB, whose header declares
+// the given size.
 func bomb(zeros, size int64) []byte {
 	b := objecttest.NewPack(2, 1)
 	b.Header(3, size)
@@ -185,12 +186,12 @@ func bomb(zeros, size int64) []byte {
 	begin := b.Len()
 	z.Write(piece)
 	z.Flush()
-	again := bytes.Clone(b.Bytes()[begin:]) // ends at a byte, and looks back at zeros only
+	again := bytes.Clone(b.Bytes()[begin:]) // it ends at a byte boundary and refers only to zeros before it
 	b.Truncate(begin)
 	for range zeros/int64(len(piece)) - 1 {
 		b.Write(again)
 	}
-	b.WriteString("\x03\x00\x00\x00\x00\x00") // an empty last block, a sum that nobody compares
+	b.WriteString("\x03\x00\x00\x00\x00\x00") // an empty last block, and a checksum that is not verified
 	return b.Sum()
 }
 
@@ -306,11 +307,11 @@ func TestReadWithoutTemp(t *testing.T) {
 	}
 }
 
-// fuzzLimits keep an input from taking long.
+// fuzzLimits bound the time that one input takes.
 var fuzzLimits = packfile.Limits{ObjectBytes: 1 << 20, InflatedBytes: 4 << 20, Objects: 1000}
 
-// FuzzPack reads any bytes as a pack, with and without a right trailer, and applies
-// any delta to any base, with go-git for a second opinion.
+// FuzzPack reads any bytes as a pack, with and without a valid trailer, and applies
+// any delta to any base. It compares the results with those of go-git.
 func FuzzPack(f *testing.F) {
 	f.Add(sample(), "base", delta(4, 8, "\x90\x04\x90\x04"))
 	f.Add(objecttest.NewPack(3, 0).Sum(), "base", delta(4, 6, "\x03abc\x91\x01\x03"))
@@ -330,7 +331,7 @@ func FuzzPack(f *testing.F) {
 		}
 		defer p.Close()
 		want, err := gogit.PatchDelta([]byte(base), []byte(d))
-		if len(d) < 4 { // which go-git refuses
+		if len(d) < 4 { // go-git refuses these
 			return
 		}
 		if got, readErr := object.Read(p, idOf(string(want)), object.Blob, 1<<20); err != nil || readErr != nil || string(got) != string(want) {
@@ -339,8 +340,8 @@ func FuzzPack(f *testing.F) {
 	})
 }
 
-// TestInflatedPositions reads objects of all kinds of blocks, one after the
-// other: what follows one begins where its stream ends.
+// TestInflatedPositions reads objects with all kinds of deflate blocks, one after the
+// other: each object must begin where the stream before it ends.
 func TestInflatedPositions(t *testing.T) {
 	text := strings.Repeat("a text that repeats, and some that does not: 8761234581276345\n", 20)
 	contents := []string{"", "x", text, strings.Repeat("0", 70000) + text, strings.Repeat(text, 300)}

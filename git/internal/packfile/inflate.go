@@ -10,9 +10,9 @@ import (
 	"github.com/headgate-io/headgate/git/internal/object"
 )
 
-// An inflater decompresses the zlib streams (RFC 1950) of an input, one after
-// the other. The input is an io.ByteReader, of which flate takes no byte beyond
-// the end of a stream.
+// An inflater decompresses the zlib streams (RFC 1950) of an input, one after the
+// other. The input is an io.ByteReader, so flate consumes no byte beyond the end of a
+// stream.
 type inflater struct {
 	in    *input
 	flate io.ReadCloser
@@ -62,8 +62,8 @@ func (f *inflater) end() error {
 	return truncated(err)
 }
 
-// inflateError says that the pack is damaged where flate does. Errors of the
-// input are passed on.
+// inflateError wraps errors of flate in [object.ErrCorrupt] and passes on errors of
+// the input.
 func inflateError(err error) error {
 	if corrupt, ok := errors.AsType[flate.CorruptInputError](err); ok {
 		return fmt.Errorf("%w: an object is not compressed well: %w", object.ErrCorrupt, corrupt)

@@ -13,10 +13,10 @@ import (
 	"github.com/headgate-io/headgate/git/internal/object"
 )
 
-// inputBytes is the size of the window on the stream.
+// inputBytes is the size of the stream's buffer.
 const inputBytes = 128 << 10
 
-// An input is the stream of a pack: buffered, counted, limited and summed.
+// An input reads the stream of a pack: it buffers, counts, limits and hashes it.
 type input struct {
 	*bufio.Reader
 	raw *summed
@@ -35,7 +35,8 @@ func newInput(r io.Reader, f object.Format, limit int64) *input {
 // offset returns the number of bytes consumed.
 func (in *input) offset() int64 { return in.raw.n - int64(in.Buffered()) }
 
-// finish reads the trailer, which must be right and the end of the stream.
+// finish reads the trailer. It returns an error unless the trailer matches and ends
+// the stream.
 func (in *input) finish() error {
 	trailer := make([]byte, in.raw.size)
 	if _, err := io.ReadFull(in, trailer); err != nil {
@@ -53,8 +54,8 @@ func (in *input) finish() error {
 	return nil
 }
 
-// truncated turns an end of the stream, where more had to come, into an error
-// about that. Other errors are returned as they are.
+// truncated turns an early end of the stream into an error that says so and wraps
+// [object.ErrCorrupt]. It returns other errors unchanged.
 func truncated(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("%w: the pack is truncated: %w", object.ErrCorrupt, io.ErrUnexpectedEOF)
@@ -62,15 +63,15 @@ func truncated(err error) error {
 	return err
 }
 
-// summed reads r up to a limit and sums all of it but the last size bytes,
-// which are the sum of the rest.
+// A summed reads r up to a limit. It hashes everything but the last size bytes, which
+// are the checksum of the rest.
 type summed struct {
 	r     io.Reader
 	n     int64 // bytes read
 	limit int64
 	sum   hash.Hash
 	size  int
-	tail  []byte // the last bytes read, not summed yet
+	tail  []byte // the last bytes read, not hashed yet
 }
 
 func (s *summed) Read(p []byte) (int, error) {

@@ -16,7 +16,7 @@ type Limits struct {
 
 const noLimit = 1<<63 - 1
 
-// orDefault returns l with every field set to the number that counts.
+// orDefault returns l with defaults for zero fields and noLimit for negative ones.
 func (l Limits) orDefault() Limits {
 	set := func(v, def int64) int64 {
 		if v = cmp.Or(v, def); v < 0 {

@@ -1,27 +1,29 @@
 // Package packfile reads the stream of objects that a Git server sends
 // (gitformat-pack, versions 2 and 3) and gives random access to them.
 //
-// [Read] inflates every object once, as it arrives, into one unlinked temporary
-// file, the spool, and hashes it on the way. Deltas are resolved afterwards, in
-// parallel, from the spool into the spool. Reading an object back is then a
-// plain read of a file: no inflating, no delta chain, no lock, no cache. The
-// price is disk space, as much as a checkout of the same objects would take;
-// [Limits].InflatedBytes bounds it.
+// [Read] inflates every object once, as it arrives, into one unlinked temporary file,
+// the spool, and hashes it on the way. Deltas are resolved afterwards, in parallel,
+// from the spool into the spool. Reading an object back is then a plain read of a
+// file: no inflating, no delta chain, no lock, no cache. The price is disk space, as
+// much as a checkout of the same objects would take; [Limits].InflatedBytes bounds
+// it.
 //
-// What a caller may rely on:
+// Callers may rely on the following:
 //
-//   - Every object of a [Pack] has the ID that it is found by: its hash was
-//     computed from its content, for SHA-1 with detection of collision attacks.
-//   - Memory is bounded whatever the size of an object: 2 MiB of buffers, another
-//     one for each core, up to eight, while deltas are made, and about 60 bytes
-//     an object for the index (75 with SHA-256).
-//   - The declared size of an object is compared with the limits before any of
-//     its content is inflated, that of a delta's result before it is made.
-//   - A pack that is damaged in any way (truncated, trailing data, a wrong
-//     checksum, an invalid header, a delta whose base is missing) gives an error
-//     that wraps [object.ErrCorrupt]; one that exceeds a limit, a *[LimitError];
-//     an error of the reader is passed on, wrapped.
-//   - The Adler-32 sums within a pack are not compared: the hashes say more.
+//   - Every object of a [Pack] has the ID by which it is found: its hash was computed
+//     from its content, for SHA-1 with detection of collision attacks.
+//   - Memory does not depend on the size of objects: buffers take 2 MiB, and 1 MiB
+//     more for each core, up to eight, while deltas are resolved; the index takes
+//     about 60 bytes an object (75 with SHA-256).
+//   - The declared size of an object is compared with the limits before any of its
+//     content is inflated, and the declared size of a delta's result before that is
+//     built.
+//   - A pack that is damaged in any way (truncated, trailing data, a wrong checksum,
+//     an invalid header, a delta whose base is missing) gives an error that wraps
+//     [object.ErrCorrupt]; one that exceeds a limit, a *[LimitError]; an error of the
+//     reader is passed on, wrapped.
+//   - The Adler-32 sums within a pack are not verified, because the hashes are
+//     stronger.
 package packfile
 
 import (
@@ -50,8 +52,8 @@ type Options struct {
 	// Limits bounds what the pack may hold.
 	Limits Limits
 
-	// External gives the bases that a thin pack refers to and does not hold;
-	// nil means none. The Pack does not give them out.
+	// External holds the bases that a thin pack refers to but does not contain; nil
+	// means none. The Pack does not return them.
 	External object.Database
 
 	// Progress, if not nil, is called now and then with the number of objects
@@ -69,16 +71,16 @@ type spool struct {
 // A Pack gives the objects of a pack. It implements [object.Database].
 type Pack struct {
 	format  object.Format
-	content io.ReaderAt // where the entries are
+	content io.ReaderAt // holds the content of entries
 	closer  io.Closer
-	spool   *spool   // the content, of a Pack that was read from a stream
+	spool   *spool   // the content, if the Pack was read from a stream; else nil
 	entries []entry  // in the order of the pack
 	ids     []byte   // the IDs of entries, one after the other
 	order   []uint32 // indexes of entries, sorted by ID
 }
 
-// An entry is one object. The type of a delta not yet resolved is that in the
-// pack, and its place in the spool that of the delta.
+// An entry is one object. Until a delta is resolved, its entry has the type that it
+// has in the pack, and the offset and size of the delta itself.
 type entry struct {
 	offset int64 // in the spool
 	size   int64
@@ -110,7 +112,8 @@ func Read(ctx context.Context, r io.Reader, o Options) (*Pack, error) {
 	return p, nil
 }
 
-// Spooled returns how many bytes the spool occupies, 0 for a pack that was thawed.
+// Spooled returns how many bytes of the spool are in use, 0 for a pack that was
+// thawed.
 func (p *Pack) Spooled() int64 {
 	if p.spool == nil {
 		return 0
@@ -127,8 +130,8 @@ func (p *Pack) Stat(id object.ID) (object.Type, int64, error) {
 	return p.entries[i].typ, p.entries[i].size, nil
 }
 
-// Open implements [object.Database]. The content is an io.ReaderAt and an
-// io.Seeker, too. Closing it is a formality: it holds nothing.
+// Open implements [object.Database]. The content is also an io.ReaderAt and an
+// io.Seeker. It need not be closed.
 func (p *Pack) Open(id object.ID) (object.Type, int64, io.ReadCloser, error) {
 	i, ok := p.find(id)
 	if !ok {
@@ -142,7 +145,7 @@ type content struct{ *io.SectionReader }
 
 func (content) Close() error { return nil }
 
-// Close removes the spool. Open contents fail from then on.
+// Close removes the spool. Reading open contents fails from then on.
 func (p *Pack) Close() error { return p.closer.Close() }
 
 // id returns the raw ID of entry i.

@@ -26,7 +26,8 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// repository makes a repository of a few versions of similar files, so that its packs have deltas.
+// repository returns a repository with a few versions of similar files, so that its
+// packs have deltas.
 func repository(t testing.TB, format string) *testenv.Repo {
 	t.Helper()
 	repo := testenv.NewRepoIn(t, format)
@@ -42,7 +43,7 @@ func repository(t testing.TB, format string) *testenv.Repo {
 	return repo
 }
 
-// large makes a repository of objects that do not fit into buffers.
+// large returns a repository with objects larger than all buffers.
 func large(t testing.TB, compression string) *testenv.Repo {
 	t.Helper()
 	repo := testenv.NewRepo(t)
@@ -69,12 +70,13 @@ func revision(t testing.TB, repo *testenv.Repo, rev string) object.ID {
 	return id
 }
 
-// packOf returns a pack of what revs stand for, as git makes it.
+// packOf returns a pack of the objects that git pack-objects finds for revs.
 func packOf(repo *testenv.Repo, revs string, args ...string) []byte {
 	return []byte(repo.GitInput(revs, append([]string{"pack-objects", "--revs", "--stdout", "-q"}, args...)...))
 }
 
-// TestReadAgreesWithGit compares every object of packs of all shapes with what git says.
+// TestReadAgreesWithGit compares every object of packs of all shapes with git's
+// output.
 func TestReadAgreesWithGit(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -184,7 +186,7 @@ func TestTreeFS(t *testing.T) {
 	repo := repository(t, "sha1")
 	var done, total int
 	p := open(t, repo, "HEAD\n", packfile.Options{Progress: func(d, n int) { done, total = d, n }})
-	if done != total || done != 4*7+1 { // of each commit, with three trees and three files, and the empty one
+	if done != total || done != 4*7+1 { // 4 commits, each with three trees and three files, and the empty file
 		t.Errorf("the last progress was %d of %d objects", done, total)
 	}
 	fsys := object.TreeFS(p, revision(t, repo, "HEAD^{tree}"))
@@ -221,7 +223,7 @@ type frozen struct {
 
 func (f *frozen) Close() error { f.closed++; return nil }
 
-// empty returns a pack of no objects, to which objects of db are added.
+// empty returns a pack without objects, to which the objects ids of db are added.
 func empty(t testing.TB, db object.Database, format object.Format, temp func() (*os.File, error), ids ...object.ID) (*packfile.Pack, error) {
 	t.Helper()
 	data := []byte("PACK\x00\x00\x00\x02\x00\x00\x00\x00")
@@ -232,7 +234,7 @@ func empty(t testing.TB, db object.Database, format object.Format, temp func() (
 	return p, p.Add(t.Context(), db, ids)
 }
 
-// freeze adds the objects of db to a file and returns what Freeze makes of it.
+// freeze adds the objects of db to a pack and returns the file that Freeze writes.
 func freeze(t testing.TB, db object.Database, format object.Format, ids ...object.ID) []byte {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "spool")
@@ -280,8 +282,8 @@ func TestAddAbsent(t *testing.T) {
 	p.Close()
 }
 
-// thawHostile are changes to a frozen pack of two blobs, "one" and "two", that
-// no Freeze makes. A row of its index has 37 bytes, the footer 36.
+// thawHostile are changes to a frozen pack of two blobs, "one" and "two", that Freeze
+// never writes. A row of its index has 37 bytes, the footer 36.
 var thawHostile = map[string]func(b []byte) []byte{
 	"empty":            func(b []byte) []byte { return nil },
 	"truncated":        func(b []byte) []byte { return b[:len(b)-1] },

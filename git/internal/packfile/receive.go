@@ -9,17 +9,17 @@ import (
 	"github.com/headgate-io/headgate/git/internal/object"
 )
 
-// A pack is received by three stages, each a goroutine, that hand chunks of
-// inflated content on in order: scan inflates, sum hashes, the last writes to
-// the spool. The number of chunks bounds the memory.
+// Three goroutines receive a pack and pass chunks of inflated content on in order:
+// scan inflates, sum hashes, and the last one writes to the spool. The number of
+// chunks bounds the memory.
 const (
 	chunkBytes = 128 << 10
 	chunkCount = 12
-	maxSpans   = 1 << 10 // in a chunk: objects can be empty
+	maxSpans   = 1 << 10 // in a chunk, since objects can be empty
 )
 
-// A chunk is a piece of the spool: buf[:end]. An object that does not fit into
-// what is left of one begins a new one.
+// A chunk is a piece of the spool: buf[:end]. An object that does not fit into the
+// rest of a chunk begins a new one.
 type chunk struct {
 	buf   []byte
 	end   int
@@ -70,7 +70,7 @@ func receive(ctx context.Context, p *Pack, r io.Reader, o Options, limits Limits
 	return &s.deltas, nil
 }
 
-// sum computes the IDs of the objects in full and hands the chunks on.
+// sum computes the IDs of the objects in full and passes the chunks on to done.
 func sum(p *Pack, full <-chan *chunk, done chan<- *chunk) error {
 	h := object.NewHasher(p.format)
 	none := make([]byte, p.format.Size())

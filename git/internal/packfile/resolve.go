@@ -21,49 +21,49 @@ import (
 )
 
 const (
-	maxWorkers = 8        // goroutines that make deltas, and so their buffers
-	deltaBytes = 32 << 10 // the window on a delta
+	maxWorkers = 8        // goroutines that resolve deltas, each with its buffers
+	deltaBytes = 32 << 10 // buffer for reading a delta
 	baseBytes  = 1 << 20  // a base up to this size is held in memory
 )
 
-// deltas lists the deltas of a pack with what they are based on.
+// deltas lists the deltas of a pack and their bases.
 type deltas struct {
 	byOffset []offsetLink // based on an earlier entry
 	byID     []idLink     // based on an object that may be anywhere
 }
 
-// The links are indexes of entries.
+// Links hold indexes of entries.
 type offsetLink struct{ base, delta uint32 }
 
 type idLink struct {
 	base  object.ID
 	delta uint32
-	taken bool // in the first link of a base: its deltas are in a job
+	taken bool // set in the first link of a base once a job has the deltas on it
 }
 
-// A job is an object that is ready and the deltas that are based on it.
+// A job is a base that is ready and the deltas that are based on it.
 type job struct {
 	entry    uint32
-	external object.ID // if not zero, the base is not in the pack but this
+	external object.ID // if not zero, the base, which is not in the pack
 	byOffset []offsetLink
 	byID     []idLink
 }
 
-// A resolver makes the objects of a pack that are given as deltas. A worker takes
-// a base that is whole in the pack, reads it once and makes all deltas on it; those
-// that are bases in turn are its next jobs. Every delta is made once, so that
-// chains and cycles need no bound.
+// A resolver resolves the deltas of a pack. A worker takes a base that the pack holds
+// as a whole, reads it once and resolves all deltas on it; the results that are bases
+// themselves become its next jobs. Every delta is resolved once, so chains and cycles
+// need no limit.
 type resolver struct {
 	pack     *Pack
 	deltas   *deltas
 	limits   Limits
 	external object.Database
 
-	mu   sync.Mutex   // for the marks of idLinks
-	left atomic.Int64 // deltas to make
+	mu   sync.Mutex   // guards the field taken of idLinks
+	left atomic.Int64 // deltas that are not resolved yet
 }
 
-// resolve makes all objects of p that are deltas.
+// resolve resolves all deltas of p.
 func resolve(ctx context.Context, p *Pack, d *deltas, limits Limits, external object.Database) error {
 	r := &resolver{pack: p, deltas: d, limits: limits, external: external}
 	r.left.Store(int64(len(d.byOffset) + len(d.byID)))
@@ -84,7 +84,7 @@ func resolve(ctx context.Context, p *Pack, d *deltas, limits Limits, external ob
 	return err
 }
 
-// roots returns the jobs whose bases are whole in the pack.
+// roots returns the jobs whose bases the pack holds as a whole.
 func (r *resolver) roots() (jobs []job) {
 	for i := range r.deltas.byOffset {
 		l := r.deltas.byOffset[i]
@@ -131,7 +131,8 @@ func (r *resolver) first(base object.ID) int {
 
 func (r *resolver) isTaken(base object.ID) bool { return r.deltas.byID[r.first(base)].taken }
 
-// take returns the deltas that name base by ID, once.
+// take returns the deltas that name base by ID. After the first call for a base it
+// returns none.
 func (r *resolver) take(base object.ID) []idLink {
 	if len(r.deltas.byID) == 0 {
 		return nil
@@ -154,7 +155,7 @@ func (r *resolver) on(entry uint32) job {
 	return job{entry: entry, byOffset: links, byID: r.take(r.pack.entryID(entry))}
 }
 
-// run has the workers do jobs and what follows from them.
+// run lets workers do jobs and the jobs that follow from them.
 func (r *resolver) run(ctx context.Context, jobs []job) error {
 	var next atomic.Int64
 	workers, ctx := errgroup.WithContext(ctx)
@@ -180,7 +181,7 @@ func (r *resolver) run(ctx context.Context, jobs []job) error {
 	return workers.Wait()
 }
 
-// A deltaApplier makes objects of deltas. It belongs to one goroutine.
+// A deltaApplier resolves deltas. It belongs to one goroutine.
 type deltaApplier struct {
 	*resolver
 	buf   []byte // of the base
@@ -188,7 +189,8 @@ type deltaApplier struct {
 	out   sink
 }
 
-// do makes the deltas of a job and adds the jobs on them.
+// do resolves the deltas of j. It appends the jobs that are ready now to jobs and
+// returns the result.
 func (m *deltaApplier) do(jobs []job, j job) ([]job, error) {
 	typ, size, from, err := m.base(j)
 	if err != nil {
@@ -237,7 +239,7 @@ func (m *deltaApplier) base(j job) (typ object.Type, size int64, from io.ReaderA
 		from, err = m.load(content, size)
 		return typ, size, from, err
 	}
-	offset, err := m.pack.reserve(size, m.limits) // a large one goes through the spool
+	offset, err := m.pack.reserve(size, m.limits) // a large base is copied into the spool
 	if err != nil {
 		return 0, 0, nil, err
 	}
@@ -256,7 +258,7 @@ func (m *deltaApplier) load(r io.Reader, size int64) (io.ReaderAt, error) {
 	return bytes.NewReader(m.buf[:size]), err
 }
 
-// make makes the object of the delta that is an entry.
+// make resolves the delta of an entry and updates the entry to the result.
 func (m *deltaApplier) make(entry uint32, typ object.Type, baseSize int64, from io.ReaderAt) error {
 	e := &m.pack.entries[entry]
 	m.delta.Reset(io.NewSectionReader(m.pack.spool, e.offset, e.size))
@@ -287,7 +289,8 @@ func (m *deltaApplier) make(entry uint32, typ object.Type, baseSize int64, from 
 	return nil
 }
 
-// noEOF makes the end of a content that is shorter than it says an error.
+// noEOF turns io.EOF into io.ErrUnexpectedEOF, for content that is shorter than
+// declared.
 func noEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

@@ -10,13 +10,13 @@ import (
 	"github.com/headgate-io/headgate/git/internal/object"
 )
 
-// The types that only a pack has.
+// The object types that only packs have.
 const (
 	offsetDelta object.Type = 6
 	refDelta    object.Type = 7
 )
 
-// A scanner takes a pack apart: it finds the objects and inflates them into chunks.
+// A scanner parses a pack and inflates its objects into chunks.
 type scanner struct {
 	ctx      context.Context
 	pack     *Pack
@@ -54,7 +54,7 @@ func (s *scanner) scan() error {
 	return s.ctx.Err()
 }
 
-// header reads what a pack starts with: signature, version, number of objects.
+// header reads the header of the pack: signature, version, number of objects.
 func (s *scanner) header() error {
 	var head [12]byte
 	if _, err := io.ReadFull(s.in, head[:]); err != nil {
@@ -109,7 +109,7 @@ func (s *scanner) object() error {
 	return s.inflate(e)
 }
 
-// reserve sets space in the spool aside for an object of the given size.
+// reserve reserves space in the spool for an object of the given size.
 func (p *Pack) reserve(size int64, limits Limits) (offset int64, err error) {
 	if size < 0 || size > limits.ObjectBytes {
 		return 0, &LimitError{"ObjectBytes", limits.ObjectBytes}
@@ -166,7 +166,7 @@ func (s *scanner) baseOffset(offset int64) (uint32, error) {
 	return uint32(i), nil
 }
 
-// inflate puts the content of an object into chunks.
+// inflate inflates the content of an object into chunks.
 func (s *scanner) inflate(e entry) error {
 	if err := s.room(e.size); err != nil {
 		return err
@@ -203,8 +203,8 @@ func (s *scanner) room(size int64) error {
 	return s.take()
 }
 
-// take makes a free chunk the one to fill. Sending the one before on does not
-// block: there is room for all of them.
+// take makes a free chunk the one to fill. Sending the previous chunk never blocks,
+// because the channel has room for all chunks.
 func (s *scanner) take() error {
 	select {
 	case s.chunk = <-s.free:

@@ -58,7 +58,7 @@ var (
 	ErrUnsupported error = &kind{"not supported by the server", nil}
 	// ErrLimit: the answer is larger than allowed.
 	ErrLimit error = &kind{"limit exceeded", nil}
-	// ErrRedirect: the server redirects to a place that may not be followed.
+	// ErrRedirect: the server redirects to an address that must not be followed.
 	ErrRedirect error = &kind{"redirect refused", nil}
 )
 
@@ -75,8 +75,8 @@ func protocolf(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrProtocol, fmt.Sprintf(format, args...))
 }
 
-// wrap makes err an *Error. The end of ctx explains whatever error came of it,
-// and an answer that ends early is a fault in the protocol.
+// wrap makes err an *Error. If ctx has ended, its cause replaces err; an answer that
+// ends early is a protocol error.
 func wrap(ctx context.Context, phase Phase, u string, err error) error {
 	if err == nil {
 		return nil
@@ -112,7 +112,7 @@ func clean(text string) string {
 	space := false
 	for _, r := range text {
 		if b.Len() >= maxMessage {
-			whole := b.String() // a part of a secret would not be recognized and masked
+			whole := b.String() // cut between words: a part of a secret would not be recognized and masked
 			return whole[:max(strings.LastIndexByte(whole, ' '), 0)] + "…"
 		}
 		if unicode.IsSpace(r) || unicode.IsControl(r) || r == unicode.ReplacementChar {

@@ -15,8 +15,8 @@ const (
 	defaultPackBytes = 16 << 30
 )
 
-// A FetchRequest says what a pack shall hold: the wanted objects and all they
-// lead to, less what the haves lead to.
+// A FetchRequest describes a pack: it holds the wanted objects and all that they lead
+// to, without what the haves lead to.
 type FetchRequest struct {
 	Wants    []object.ID // at least one
 	Haves    []object.ID // commits that are held, whose objects deltas may be based on; sent in one round, so keep them few
@@ -26,9 +26,9 @@ type FetchRequest struct {
 	MaxBytes int64       // bytes of the pack; 0 means 16 GiB
 }
 
-// Fetch asks for a pack. ErrUnsupported means that the server has no shallow
-// fetches or no filters; ErrUnreachable, that it refuses a wanted object. ctx
-// ends the reading of the pack too.
+// Fetch requests a pack. ErrUnsupported means that the server has no shallow fetches
+// or no filters; ErrUnreachable, that it refuses a wanted object. The end of ctx also
+// ends the reading of the pack. The caller closes the response.
 func (r *Remote) Fetch(ctx context.Context, q FetchRequest) (p *FetchResponse, err error) {
 	err = r.try(ctx, Fetch, func() (err error) {
 		if r.g.caps == nil {
@@ -74,7 +74,7 @@ func (r *Remote) fetch(ctx context.Context, q FetchRequest) (*FetchResponse, err
 	return p, nil
 }
 
-// fetchRequest is the command fetch of version 2; or the upload-request of
+// fetchRequest returns the command fetch of version 2; or the upload-request of
 // versions 0 and 1 and the whole negotiation after it, in one message.
 func (r *Remote) fetchRequest(q FetchRequest) *request {
 	req, capabilities := &request{}, ""
@@ -114,8 +114,8 @@ func (r *Remote) fetchRequest(q FetchRequest) *request {
 	return req
 }
 
-// wantCapabilities names the capabilities that a request of version 0 makes use
-// of, of those the server has. Some servers insist on multi_ack.
+// wantCapabilities returns the capabilities of the server that a request of version 0
+// uses. Some servers insist on multi_ack.
 func (r *Remote) wantCapabilities(q FetchRequest) string {
 	var b strings.Builder
 	for _, names := range [][]string{
@@ -174,7 +174,8 @@ func (r *Remote) readNegotiation(p *FetchResponse, shallow bool) error {
 	}
 	p.raw = !r.Supports("side-band-64k") && !r.Supports("side-band")
 	for {
-		// A line of text, or else the pack or a band with a piece of it.
+		// What follows is a line of text, the pack, or a band with a piece of the
+		// pack.
 		b, err := p.a.br.Peek(pktHeader + 1)
 		if err != nil || string(b[:4]) == "PACK" || b[4] < ' ' {
 			return err
@@ -207,8 +208,8 @@ const (
 	bandError    = 3
 )
 
-// A FetchResponse is the pack that answers a Fetch. Reading ends with io.EOF only if the server
-// sent all of it. Its checksum is not checked. It must be closed.
+// A FetchResponse is the pack that answers a Fetch. Reading ends with io.EOF only if
+// the server sent all of it. Its checksum is not checked. It must be closed.
 type FetchResponse struct {
 	Format  object.Format // the hash function that names objects
 	Shallow []object.ID   // commits in the pack without their parents
@@ -222,7 +223,8 @@ type FetchResponse struct {
 	err   error // sticky
 }
 
-// Close ends the answer and, if that was not read to its end, the conversation as [Remote.Close] does.
+// Close ends the answer and, if that was not read to its end, the conversation as
+// [Remote.Close] does.
 func (p *FetchResponse) Close() error {
 	p.a.release(p.err == io.EOF && p.r.g.version == 2)
 	if p.err != io.EOF {
@@ -254,8 +256,9 @@ func (p *FetchResponse) Read(b []byte) (n int, err error) {
 	return n, p.err
 }
 
-// nextBand reads the next pkt-line, of a pack only up to the bytes of it. The
-// error is io.EOF at the flush that ends the bands, and nowhere else.
+// nextBand reads the next pkt-line; if it is a piece of the pack, only up to the
+// first byte of that. The error is io.EOF at the flush that ends the bands, and
+// nowhere else.
 func (p *FetchResponse) nextBand() error {
 	k, n, err := p.a.header()
 	switch {
@@ -283,7 +286,7 @@ func (p *FetchResponse) nextBand() error {
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}
-	said, isError := strings.CutPrefix(string(text), "RR ") // of an error line, out of any band
+	said, isError := strings.CutPrefix(string(text), "RR ") // of an error line outside of any band
 	switch {
 	case err != nil || band == bandProgress:
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// A fuzzed server answers everything with the same bytes.
+// A fuzzed is a server that sends fixed bytes, whatever the request.
 type fuzzed struct{ greeting, answer string }
 
 func (f *fuzzed) String() string                     { return "fuzzed" }
@@ -47,7 +47,7 @@ func knownError(t *testing.T, err error) {
 	}
 }
 
-// FuzzRemote has a server that answers a list of refs and a fetch with any bytes.
+// FuzzRemote lets a server answer ls-refs and fetch with any bytes.
 func FuzzRemote(f *testing.F) {
 	pack := "0009\x01PACK0009\x02work0009\x01rest0000"
 	for _, greeting := range []string{greeting0, greeting2, "000eversion 1\n" + greeting0, "001e# service=git-upload-pack\n0000" + greeting0, "0000", "000cERR no\n", "fff1", "zzzz", "0003"} {

@@ -208,7 +208,7 @@ func check(pack string, err error) error {
 	return err
 }
 
-// A pack is read to a limit, however small its lines are.
+// Reading a pack ends at its limit, even if the server sends tiny pkt-lines.
 func TestEndlessPack(t *testing.T) {
 	endless := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
@@ -234,8 +234,8 @@ func TestEndlessPack(t *testing.T) {
 	}
 }
 
-// A list of more refs than a result may have is read in the memory of those that
-// match, whatever the version.
+// In both versions a list of refs that is too long takes only memory for the refs
+// that match.
 func TestManyRefs(t *testing.T) {
 	measure.WithoutRace(t)
 	const n = 510_000
@@ -246,7 +246,7 @@ func TestManyRefs(t *testing.T) {
 	}
 	list = append(list, flush...)
 	for version, greeting := range map[int]string{0: pkt(ones + " HEAD\x00x\n"), 2: greeting2} {
-		var read []int64 // what is live at nine tenths of the list
+		var read []int64 // live bytes after nine tenths of the list
 		give := func(w http.ResponseWriter) {
 			most := len(list) / 10 * 9
 			w.Write(list[:most])

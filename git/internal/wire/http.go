@@ -58,7 +58,7 @@ func (t *httpTransport) dial(context.Context) (conn, error) {
 	return &httpConn{client: &client, base: t.url}, nil
 }
 
-// An httpConn is stateless: every request stands for itself.
+// An httpConn is stateless: no request depends on another.
 type httpConn struct {
 	client *http.Client
 	base   *url.URL       // where the last redirect led
@@ -111,8 +111,8 @@ func (c *httpConn) ask(ctx context.Context, body []byte) (stream, error) {
 	return s, nil
 }
 
-// do sends a request. One that a connection ended without any answer is sent
-// again, a few times: requests to git-upload-pack only read.
+// do sends a request. If the connection ends without any answer, do sends it again, a
+// few times: requests to git-upload-pack only read.
 func (c *httpConn) do(ctx context.Context, method string, u *url.URL, body []byte) (s *httpStream, resp *http.Response, err error) {
 	for range maxSends {
 		if s, resp, err = c.send(ctx, method, u, body); err == nil || ctx.Err() != nil || !unanswered(err) {
@@ -127,8 +127,9 @@ func unanswered(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// send sends a request once. The stream lives until it is released or aborted: ctx
-// ends it only until the caller attaches another one.
+// send sends a request once. The end of ctx cancels the call, but not the stream that
+// it returns: that lives until it is released or aborted, and the caller attaches a
+// context to it.
 func (c *httpConn) send(ctx context.Context, method string, u *url.URL, body []byte) (*httpStream, *http.Response, error) {
 	var at progress
 	inner, cancel := context.WithCancel(httptrace.WithClientTrace(context.WithoutCancel(ctx), at.trace()))
@@ -144,7 +145,7 @@ func (c *httpConn) send(ctx context.Context, method string, u *url.URL, body []b
 		req.Header.Set("Content-Type", typeRequest)
 		req.Header.Set("Accept", typeResult)
 	}
-	req.Response = c.before // the client is told who sends us there
+	req.Response = c.before // tells the client which redirect led here
 	resp, err := c.client.Do(req)
 	if err != nil {
 		cancel()
@@ -172,15 +173,15 @@ type httpStream struct {
 func (s *httpStream) abort() { s.cancel() }
 
 func (s *httpStream) release(whole bool) {
-	if whole { // the connection is kept only after the end of the body was seen
+	if whole { // net/http reuses the connection only after the end of the body
 		io.CopyN(io.Discard, s, maxDrain)
 	}
 	s.cancel()
 	s.Close()
 }
 
-// progress tells how far a request has come; its hooks may still be called
-// from a connection attempt that outlives the request.
+// A progress records how far a request has come; its hooks may still be called from a
+// connection attempt that outlives the request.
 type progress struct{ step atomic.Int32 }
 
 const (
@@ -209,8 +210,9 @@ var redirects = map[int]bool{
 // credentialHeaders are those that a redirect to another origin would leak.
 var credentialHeaders = []string{"Authorization", "Cookie", "Proxy-Authorization"}
 
-// follow returns where the greeting of resp is to be asked for. It applies
-// git's rule, that the new address too ends in /info/refs, and ours on origins.
+// follow returns the URL to which the redirect resp moves the greeting. It applies
+// git's rule that the new URL too ends in /info/refs, and the rules on origins of
+// this package.
 func follow(resp *http.Response) (*url.URL, error) {
 	from := resp.Request.URL
 	to, err := from.Parse(resp.Header.Get("Location"))
@@ -278,7 +280,7 @@ func checkResponse(resp *http.Response, want string) error {
 		return wrongType(resp, kind)
 	}
 	said := ""
-	if kind == "text/plain" { // where servers explain themselves; pages in HTML do not
+	if kind == "text/plain" { // servers explain themselves in plain text; HTML pages do not
 		page, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorPage))
 		if text := clean(string(page)); text != "" {
 			said = " (" + text + ")"
@@ -313,7 +315,7 @@ func (p *progress) explain(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err // its text repeats the URL, query and all
 	}
-	if strings.HasPrefix(err.Error(), "failed to parse Location header") { // which it goes on to repeat
+	if strings.HasPrefix(err.Error(), "failed to parse Location header") { // the rest repeats the header
 		return fmt.Errorf("%w: it has no valid address", ErrRedirect)
 	}
 	switch p.step.Load() {
@@ -327,7 +329,7 @@ func (p *progress) explain(err error) error {
 
 // tlsHint adds to a TLS error what to do about it.
 func tlsHint(err error) error {
-	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "remote error" { // a TLS alert, of a type without a name
+	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "remote error" { // a TLS alert, which has no exported type
 		if strings.Contains(e.Err.Error(), "certificate") {
 			return fmt.Errorf("%w: %w: check the client certificate, tls.crt and tls.key of the Secret", ErrAuth, err)
 		}

@@ -22,8 +22,8 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// TestHungUp has a server, or a proxy, that ends connections without an
-// answer: a request is sent again, but not for ever.
+// TestHungUp checks that a request is sent again, but not forever, if a server or a
+// proxy ends the connection without an answer.
 func TestHungUp(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
@@ -139,7 +139,7 @@ func TestTLSErrors(t *testing.T) {
 	}
 	s := secure(nil)
 	plain, plainURL := serve(t, &script{greeting: greeting2})
-	wants := secure(&tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, MaxVersion: tls.VersionTLS12}) // in 1.3 the alert races with the request
+	wants := secure(&tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, MaxVersion: tls.VersionTLS12}) // in TLS 1.3 the alert races with the request
 	client := func(of *httptest.Server, change func(*tls.Config)) *http.Client {
 		config := of.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
 		change(config)
@@ -173,7 +173,7 @@ func TestTLSErrors(t *testing.T) {
 	open(t, wire.HTTP(s.Client(), testenv.URL(t, s.URL+"/repo.git")))
 }
 
-// authorize adds credentials to every request, wherever it goes.
+// An authorize adds credentials to every request, whatever its host.
 type authorize struct{ http.RoundTripper }
 
 func (a authorize) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -262,7 +262,7 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// A server may have none of what version 0 makes optional.
+// A server may lack every optional capability of version 0.
 func TestFetchUnsupported(t *testing.T) {
 	for caps, q := range map[string]wire.FetchRequest{"": {Depth: 1}, "shallow": {Depth: 1, Filter: "tree:0"}} {
 		client, u := serve(t, &script{greeting: pkt(ones+" HEAD\x00"+caps+"\n") + flush})
@@ -273,8 +273,8 @@ func TestFetchUnsupported(t *testing.T) {
 	}
 }
 
-// A commit that is no tip is refused by version 0 and given by version 2. Several
-// questions to either version over ssh take one connection.
+// Version 0 refuses a commit that is not a tip, version 2 sends it. Several requests
+// over ssh share one connection, in both versions.
 func TestVersions(t *testing.T) {
 	repo := testenv.NewRepo(t)
 	old := repo.Commit(testenv.Commit{Branch: "main"})

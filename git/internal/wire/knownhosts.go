@@ -87,10 +87,10 @@ func readKnownHosts(text []byte, host, port string) (*hostKeys, error) {
 	return h, nil
 }
 
-// parseKnownHosts reads a known_hosts file. One line may hold several keys of
-// its hosts, one after the other, and even several entries, as when the newlines
-// of a file were lost; a word that is neither is a comment. The note tells of lines
-// that have no key we can read.
+// parseKnownHosts reads a known_hosts file. One line may hold several keys of its
+// hosts, one after the other, and even several entries, as when the newlines of a
+// file were lost; any other word is a comment. The note names the lines without a key
+// that this package can read.
 func parseKnownHosts(text []byte) (entries []knownHost, note string) {
 	var bad []string
 	number := 0
@@ -128,7 +128,7 @@ func parseKnownHosts(text []byte) (entries []knownHost, note string) {
 	return entries, note
 }
 
-// keyOf returns the key that two words of a line are, or nil.
+// keyOf parses two words of a line as a key. It returns nil if they are none.
 func keyOf(algorithm, encoded string) ssh.PublicKey {
 	b, _ := base64.StdEncoding.DecodeString(encoded)
 	key, err := ssh.ParsePublicKey(b)
@@ -138,8 +138,8 @@ func keyOf(algorithm, encoded string) ssh.PublicKey {
 	return key
 }
 
-// wildcards makes a pattern of path.Match out of one of known_hosts, which knows
-// * and ? only.
+// wildcards turns a pattern of known_hosts, which has only * and ?, into one of
+// path.Match.
 var wildcards = strings.NewReplacer(`[`, `\[`, `]`, `\]`, `\`, `\\`)
 
 // matches reports whether the entry is for a host by the name given.
@@ -192,10 +192,10 @@ func (h *hostKeys) check(_ string, _ net.Addr, key ssh.PublicKey) error {
 
 func fingerprint(key ssh.PublicKey) string { return key.Type() + " " + ssh.FingerprintSHA256(key) }
 
-// algorithms returns the signature algorithms to negotiate for the host key:
-// first those of the keys we know, so that a server with several keys shows one of
-// those; then the others, so that a server with none of them shows a key that the
-// error can name.
+// algorithms returns the signature algorithms to negotiate for the host key. Those of
+// the known keys come first, so that a server with several keys shows a known one;
+// the others follow, so that a server without a known key shows one that the error
+// can name.
 func (h *hostKeys) algorithms() []string {
 	all := []string{ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521, ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}
 	unknown := func(algorithm string) int {

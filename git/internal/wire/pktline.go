@@ -15,7 +15,7 @@ const (
 	pktHeader  = 4
 	pktMax     = 65520                // longest pkt-line
 	pktPayload = pktMax - pktHeader   // longest payload
-	pktBuffer  = 2 * (pktPayload + 4) // lets a reader fill up while a payload is lent out
+	pktBuffer  = 2 * (pktPayload + 4) // room to read on while a payload is still in use
 )
 
 type pktKind uint8
@@ -94,7 +94,7 @@ func (p *pktReader) line() (pktKind, string, error) {
 	return pktData, s, nil
 }
 
-// A request is a message of pkt-lines in the making.
+// A request collects the pkt-lines of a message.
 type request struct{ b []byte }
 
 // line adds a line of text.

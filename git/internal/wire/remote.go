@@ -1,41 +1,41 @@
-// Package wire is the client side of the Git protocol: it asks a remote
-// repository for its refs and for packs, over HTTP(S) and SSH.
+// Package wire is the client side of the Git protocol: it asks a remote repository
+// for its refs and for packs, over HTTP(S) and SSH.
 //
 // # Protocol
 //
-// Version 2 (gitprotocol-v2) is asked for and preferred; a server that ignores
-// the request is spoken to in version 0 or 1 (gitprotocol-pack). Over HTTP only
-// the smart protocol (gitprotocol-http) is spoken; a dumb server is named as
-// such. Both object formats, SHA-1 and SHA-256, are understood.
+// The client requests version 2 (gitprotocol-v2); if a server ignores the request,
+// the client speaks version 0 or 1 (gitprotocol-pack). Over HTTP it speaks only the
+// smart protocol (gitprotocol-http); the error for a dumb server says so. Both object
+// formats, SHA-1 and SHA-256, are understood.
 //
-// [Remote.Refs] and [Remote.Fetch] are one request each. Before the first of
-// them the server is greeted, unless its capabilities are known. In versions 0
-// and 1 the greeting carries all refs: Refs is a greeting then.
+// [Remote.Refs] and [Remote.Fetch] are one request each. Before the first of them the
+// client requests the server's greeting, unless the capabilities are known. In
+// versions 0 and 1 the greeting carries all refs, so Refs only requests a greeting.
 //
 // # Limits
 //
-// Nothing a server sends is trusted. Greetings, lists of refs, answers before
-// the pack, packs, redirects, error pages and messages all have a limit in
-// bytes; the lists have one in entries too. Passing one is [ErrLimit]. Names of
-// refs that git check-ref-format would refuse are skipped. Text from a server is
-// cut to one line of 1 KiB without control characters before it is repeated.
+// Nothing a server sends is trusted. Greetings, lists of refs, answers before the
+// pack, packs, redirects, error pages and messages all have a limit in bytes; the
+// lists have one in entries too. Exceeding one is [ErrLimit]. Names of refs that git
+// check-ref-format would refuse are skipped. Text from a server is cut to one line of
+// 1 KiB without control characters before it is repeated.
 //
 // Every method returns soon after its context ends, whatever the server does.
 //
 // # Errors
 //
-// Every error is an [*Error]: it tells the phase and the URL without user
-// information or query. It wraps one of the Err values of this package, a
-// [*HostKeyError], the cause of the context's end, or an error of the network.
+// Every error is an [*Error]: it tells the phase and the URL without user information
+// or query. It wraps one of the Err values of this package, a [*HostKeyError], the
+// cause of the context's end, or an error of the network.
 //
 // # Credentials
 //
-// Over HTTP they are the client's. A redirect is followed for the greeting only,
-// as git does; it may lead to another origin (scheme, host, port) only if the
-// redirected request carried no credentials, and never from https to http.
+// Over HTTP the http.Client adds the credentials. A redirect is followed for the
+// greeting only, as git does; it may lead to another origin (scheme, host, port) only
+// if the redirected request carried no credentials, and never from https to http.
 //
-// Over SSH the server's host key must be in the given known_hosts: there is no
-// way around that.
+// Over SSH the server's host key must be in the given known_hosts; this check cannot
+// be turned off.
 package wire
 
 import (
@@ -61,13 +61,14 @@ type Remote struct {
 	t       Transport
 	c       conn     // nil until something is sent
 	g       greeting // without capabilities while nothing is known of the server
-	assumed bool     // the greeting is one of before: the server has not answered yet
+	assumed bool     // g is that of an earlier conversation: the server has not answered yet
 }
 
-// New returns a conversation with the repository that t leads to, and sends
-// nothing. capabilities are what [Remote.Capabilities] returned before, or "": a
-// server whose capabilities are known is not greeted, unless it refuses a
-// request, which is then sent again. Capabilities that cannot be used count as "".
+// New returns a conversation with the repository that t leads to, and sends nothing.
+// capabilities are what [Remote.Capabilities] returned before, or "". With
+// capabilities the first request is sent without a greeting; if the server refuses
+// it, the Remote requests a greeting and sends the request again. Capabilities that
+// cannot be used count as "".
 func New(t Transport, capabilities string) *Remote {
 	if capabilities == "" {
 		return &Remote{t: t}
@@ -83,9 +84,9 @@ func New(t Transport, capabilities string) *Remote {
 	return &Remote{t: t, g: g, assumed: true}
 }
 
-// Capabilities returns what [New] needs to know of the server: the capabilities
-// that requests depend on, one in a line. It is "" for a server that is to be
-// greeted: of version 0 or 1, over SSH, and one that redirects.
+// Capabilities returns what [New] needs to know of the server: the capabilities that
+// requests depend on, one in a line. It is "" if a greeting is always needed: for
+// versions 0 and 1, over SSH, and if the server redirects.
 func (r *Remote) Capabilities() string {
 	c, ok := r.c.(*httpConn)
 	if !ok || r.g.version != 2 || c.before != nil {
@@ -95,7 +96,7 @@ func (r *Remote) Capabilities() string {
 	for _, name := range []string{"agent", "fetch", "ls-refs", "object-format"} {
 		if value, ok := r.g.caps[name]; ok {
 			if name == "agent" {
-				value = "" // its version does not decide what a server can do
+				value = "" // no request depends on the version of the agent
 			}
 			b.WriteString(name + "=" + value + "\n")
 		}
@@ -106,8 +107,9 @@ func (r *Remote) Capabilities() string {
 	return b.String()
 }
 
-// Greet greets a server of which nothing is known, and with proof one that has
-// not answered yet. The methods below depend on it.
+// Greet requests the greeting of the server unless its capabilities are known. With
+// proof it does so too if the server has not answered yet. Format, Supports and
+// WantsAny need the greeting.
 func (r *Remote) Greet(ctx context.Context, proof bool) error {
 	if r.g.caps != nil && !(proof && r.assumed) {
 		return nil
@@ -122,7 +124,7 @@ func (r *Remote) Greet(ctx context.Context, proof bool) error {
 	return nil
 }
 
-// Format is the hash function that names objects.
+// Format returns the hash function that names objects.
 func (r *Remote) Format() object.Format { return r.g.format() }
 
 // Supports reports whether Fetch can make use of a feature of the server:
@@ -135,15 +137,15 @@ func (r *Remote) Supports(feature string) bool {
 	return ok
 }
 
-// WantsAny reports whether the server promises to give a commit that no ref
-// points to. Without the promise it may give it all the same, or refuse with
-// [ErrUnreachable]: then its branch must be deepened until the commit appears.
+// WantsAny reports whether the server promises to send a commit that no ref points
+// to. Without the promise it may still send it, or refuse with [ErrUnreachable]: then
+// the branch must be deepened until the commit appears.
 func (r *Remote) WantsAny() bool {
 	return r.g.version == 2 || r.Supports("allow-any-sha1-in-want") || r.Supports("allow-reachable-sha1-in-want")
 }
 
-// Close ends the conversation. The next request begins another one, with what is
-// known of the server.
+// Close ends the conversation. The next request begins a new one, with the
+// capabilities that are known.
 func (r *Remote) Close() {
 	if r.c != nil {
 		known := r.Capabilities()
@@ -183,12 +185,12 @@ func (r *Remote) Refs(ctx context.Context, exact bool, names ...string) (refs []
 	return refs, nil
 }
 
-// refusals are the failures of a request that a server may answer with which was
-// not greeted and is not what it was before.
+// refusals are the errors with which a server may answer a request without a greeting
+// if its capabilities have changed.
 var refusals = []error{ErrAuth, ErrNotFound, ErrProtocol, ErrRemote, ErrUnsupported, ErrRedirect}
 
-// try does what a request is for. A server that refuses and was not greeted is
-// greeted and asked again.
+// try calls do. If do fails because the assumed capabilities may be wrong, try
+// requests a greeting and calls do again.
 func (r *Remote) try(ctx context.Context, phase Phase, do func() error) error {
 	err := ctx.Err()
 	if err == nil {
@@ -210,8 +212,8 @@ func (r *Remote) try(ctx context.Context, phase Phase, do func() error) error {
 	return err
 }
 
-// greet reads the greeting, of a version 0 server with its refs, among which s,
-// if it is not nil, selects.
+// greet reads the greeting. A server of version 0 or 1 includes its refs, among which
+// s selects if it is not nil.
 func (r *Remote) greet(ctx context.Context, s *selection) (err error) {
 	if r.c == nil {
 		if r.c, err = r.t.dial(ctx); err != nil {
@@ -240,7 +242,8 @@ func (r *Remote) greet(ctx context.Context, s *selection) (err error) {
 	return err
 }
 
-// ask sends a request when the connection is ready for one.
+// ask sends a request. It connects and requests a greeting first if the connection
+// needs that.
 func (r *Remote) ask(ctx context.Context, req *request) (from stream, err error) {
 	if r.c == nil {
 		if r.c, err = r.t.dial(ctx); err != nil {
@@ -379,7 +382,8 @@ func (r *Remote) addAdvertised(s *selection, line string) error {
 	return s.add(ref)
 }
 
-// checkEmpty tells a repository without refs from one without a match.
+// checkEmpty returns ErrEmpty if the repository has no refs at all, and nil if it
+// only has no match.
 func (r *Remote) checkEmpty(ctx context.Context, asked bool) error {
 	if r.g.version != 2 || !asked {
 		return ErrEmpty
@@ -424,7 +428,7 @@ func (g *greeting) format() object.Format {
 	return object.SHA1
 }
 
-// check refuses a greeting that nothing can be asked on.
+// check returns an error for a greeting on which no request can be built.
 func (g *greeting) check() error {
 	for _, command := range []string{"ls-refs", "fetch"} {
 		if _, ok := g.caps[command]; !ok && g.version == 2 {
@@ -439,8 +443,8 @@ func (g *greeting) check() error {
 
 const serviceLine = "# service=git-upload-pack"
 
-// readGreeting reads a greeting: of version 2 to its end, of the others up to
-// and with the first ref.
+// readGreeting reads a greeting: in version 2 to its end, else up to the first ref,
+// inclusive.
 func readGreeting(p *pktReader) (greeting, error) {
 	g := greeting{caps: map[string]string{}, symrefs: map[string]string{}}
 	k, line, err := p.line()

@@ -18,7 +18,7 @@ import (
 	"github.com/headgate-io/headgate/internal/redact"
 )
 
-// An SSHConfig says who we are and which servers we know.
+// An SSHConfig holds the client's key and the known keys of servers.
 type SSHConfig struct {
 	Identity   []byte // private key, PEM: OpenSSH, PKCS#1, PKCS#8 or EC
 	Passphrase []byte // of the private key, if it has one
@@ -29,7 +29,7 @@ type SSHConfig struct {
 
 // SSH returns the transport to the repository at u: ssh://[USER@]HOST[:PORT]/PATH,
 // where a PATH that starts with ~ is relative to a home directory. One connection
-// serves all requests of a Remote; it does not survive the end of the context of one.
+// serves all requests of a Remote; it is closed if the context of a request ends.
 func SSH(cfg SSHConfig, u *url.URL) Transport { return &sshTransport{cfg, u} }
 
 type sshTransport struct {
@@ -78,12 +78,12 @@ func (t *sshTransport) dial(ctx context.Context) (conn, error) {
 	return &sshConn{network: network, client: ssh.NewClient(c, channels, requests), path: path}, nil
 }
 
-// explain makes clear what went wrong in a handshake.
+// explain turns the error of a handshake into one that says what to do.
 func (t *sshTransport) explain(err error) error {
 	if e, ok := errors.AsType[*HostKeyError](err); ok {
 		return e
 	}
-	switch { // The package has no type for this error.
+	switch { // package ssh has no type for this error
 	case !strings.Contains(err.Error(), "unable to authenticate"):
 		return err
 	case len(t.cfg.Identity) == 0:
@@ -92,8 +92,8 @@ func (t *sshTransport) explain(err error) error {
 	return fmt.Errorf("%w: the server does not accept the key: check identity in the Secret, and the user of the URL", ErrAuth)
 }
 
-// quotedPath returns the path of the repository at u as one word to the shell of
-// the server, whatever characters it has.
+// quotedPath returns the path of the repository at u, quoted as one word for the
+// shell of the server.
 func quotedPath(u *url.URL) (string, error) {
 	if u == nil || u.Scheme != "ssh" || u.Hostname() == "" || strings.Trim(u.Path, "/") == "" || u.RawQuery != "" {
 		return "", errors.New("the URL must be ssh://[USER@]HOST[:PORT]/PATH")
@@ -108,12 +108,12 @@ func quotedPath(u *url.URL) (string, error) {
 	return "'" + strings.NewReplacer("'", `'\''`, "!", `'\!'`).Replace(path) + "'", nil
 }
 
-// An sshConn runs git-upload-pack in one session after the other, in most cases
-// only one: a session ends when its answer was not read to the end.
+// An sshConn runs git-upload-pack in one session at a time. It starts another session
+// only if an answer was not read to its end.
 type sshConn struct {
 	network net.Conn
 	client  *ssh.Client
-	path    string // as one word
+	path    string // quoted, see quotedPath
 	session *sshSession
 }
 
@@ -194,7 +194,8 @@ func (s *sshSession) release(whole bool) {
 	}
 }
 
-// why explains the end of a session by what the server said about it.
+// why returns the message that a failed session wrote to its standard error, or err
+// if it wrote none.
 func (s *sshSession) why(err error) error {
 	if s.exit() == nil {
 		return err
@@ -205,8 +206,8 @@ func (s *sshSession) why(err error) error {
 	return err
 }
 
-// A boundedBuffer keeps the first bytes, more than are repeated. Sessions write to it while
-// we read from it.
+// A boundedBuffer keeps the first 2 KiB that are written to it, more than errors
+// repeat. It is safe for concurrent use.
 type boundedBuffer struct {
 	mu sync.Mutex
 	b  []byte
@@ -250,7 +251,8 @@ func parseIdentity(key, passphrase []byte) (ssh.Signer, error) {
 	return signer, nil
 }
 
-// notAKey tells what is wrong with a text that is no private key we can read.
+// notAKey returns an error that says why key is no private key that this package can
+// read.
 func notAKey(key []byte) error {
 	if _, _, _, _, err := ssh.ParseAuthorizedKey(key); err == nil {
 		return errors.New("this is a public key: the private key is needed")
@@ -266,9 +268,9 @@ func notAKey(key []byte) error {
 const maxGrant = 64 << 10
 
 // LFSGrant runs git-lfs-authenticate for a download on the server of an [SSH]
-// transport, over a connection of its own, and returns what it answers. The error wraps
-// [ErrUnsupported] when the program refuses or is not there: the server does not
-// tell these two apart reliably.
+// transport, over a connection of its own, and returns what it answers. The error
+// wraps [ErrUnsupported] when the program refuses or is not there: the server does
+// not tell these two apart reliably.
 func LFSGrant(ctx context.Context, t Transport) (answer []byte, err error) {
 	s, ok := t.(*sshTransport)
 	switch {
@@ -280,7 +282,7 @@ func LFSGrant(ctx context.Context, t Transport) (answer []byte, err error) {
 		answer, err = s.grant(ctx)
 	}
 	if err == nil {
-		err = ctx.Err() // the answer may end there
+		err = ctx.Err() // the end of ctx may have cut the answer
 	}
 	if err != nil {
 		return nil, wrap(ctx, LFS, t.String(), err)
@@ -304,7 +306,7 @@ func (t *sshTransport) grant(ctx context.Context) ([]byte, error) {
 	return output(session, "git-lfs-authenticate "+c.path+" download")
 }
 
-// output runs a command and returns what it answers.
+// output runs a command and returns its standard output.
 func output(session *ssh.Session, command string) ([]byte, error) {
 	var said boundedBuffer
 	session.Stderr = &said

@@ -26,7 +26,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv"
 )
 
-// rsaKey is the RSA key of all tests, which takes time to make.
+// rsaKey returns the RSA key that all tests share, because generating one takes time.
 var rsaKey = sync.OnceValue(func() *rsa.PrivateKey { key, _ := rsa.GenerateKey(rand.Reader, 2048); return key })
 
 func TestSSHIdentity(t *testing.T) {
@@ -102,7 +102,7 @@ func TestSSHErrors(t *testing.T) {
 	}
 }
 
-// The path is one word to a shell, and cannot be an option.
+// The path is one word for the shell, and cannot be an option.
 func TestSSHQuoting(t *testing.T) {
 	for path, want := range map[string]string{
 		"/a%20b.git":       `git-upload-pack '/a b.git'`,
@@ -206,7 +206,7 @@ func TestKnownHosts(t *testing.T) {
 	}
 }
 
-// A server that has none of the known types shows another key, which the error names.
+// A server without a key of the known types shows another key, which the error names.
 func TestHostKeyOfOtherType(t *testing.T) {
 	s := serveSSH(t, testenv.SSH{HostKeys: []string{"ecdsa"}}, nil)
 	_, known := otherKeys(t)
@@ -227,7 +227,7 @@ func text(key ssh.PublicKey) string {
 	return key.Type() + " " + base64.StdEncoding.EncodeToString(key.Marshal())
 }
 
-// otherKeys are keys that no server has.
+// otherKeys returns keys that no server has.
 func otherKeys(t *testing.T) (ed25519, rsa ssh.PublicKey) {
 	_, ed25519 = testenv.UserKey(t, "")
 	rsa, err := ssh.NewPublicKey(rsaKey().Public())
@@ -272,7 +272,7 @@ func TestLFSGrant(t *testing.T) {
 	}
 }
 
-// hangUp is a program whose end is not reported.
+// hangUp returns a program that ends without an exit status.
 func hangUp(out string) func(ssh.Channel) uint32 {
 	return func(ch ssh.Channel) uint32 {
 		io.WriteString(ch, out)
@@ -281,7 +281,7 @@ func hangUp(out string) func(ssh.Channel) uint32 {
 	}
 }
 
-// checkError checks that an error tells its phase, and has no control characters.
+// checkError checks that an error names its phase and has no control characters.
 func checkError(t *testing.T, err error) {
 	t.Helper()
 	e, ok := errors.AsType[*wire.Error](err)
@@ -305,7 +305,8 @@ func TestLFSGrantNeedsSSH(t *testing.T) {
 	}
 }
 
-// A server that stalls is left when the context ends, and one that has ended is not asked.
+// If a server stalls, LFSGrant ends with the context; with a context that has ended
+// it sends nothing.
 func TestLFSGrantStalls(t *testing.T) {
 	began, over := make(chan struct{}), make(chan struct{})
 	defer close(over)

@@ -6,24 +6,24 @@ import (
 	"io"
 )
 
-// A Transport reaches one remote repository. [HTTP] and [SSH] return the two
-// kinds there are. It holds no connection and may be used several times.
+// A Transport reaches one remote repository. [HTTP] and [SSH] return one. It holds no
+// connection and may be used several times.
 type Transport interface {
 	// dial connects as far as needed before the first request.
 	dial(ctx context.Context) (conn, error)
-	// String is the redacted URL.
+	// String returns the redacted URL.
 	String() string
 }
 
 // A conn carries requests to git-upload-pack, one at a time.
 type conn interface {
-	// greet asks for the server's greeting; what was under way is given up.
+	// greet requests the server's greeting and abandons an answer that is being read.
 	greet(ctx context.Context) (stream, error)
-	// ask sends a request. It may be called while ready.
+	// ask sends a request. It may be called only if ready returns true.
 	ask(ctx context.Context, body []byte) (stream, error)
 	// ready reports whether a request can be sent without a new greeting.
 	ready() bool
-	// close ends the connection and frees whatever waits for it.
+	// close ends the connection and unblocks all calls that wait for it.
 	close()
 }
 
@@ -32,7 +32,7 @@ type stream interface {
 	io.Reader
 	// abort makes a Read that waits, and all later ones, return an error.
 	abort()
-	// release ends the reading. whole tells that the answer was read up to its
+	// release ends the reading. whole reports whether the answer was read up to its
 	// end, so that the connection can be used again.
 	release(whole bool)
 }
@@ -45,7 +45,8 @@ type answer struct {
 	stop func() bool // detaches the context
 }
 
-// sip is less than net/http buffers, which fills a larger piece with further reads.
+// sip is smaller than the buffer of net/http, which reads more from the network to
+// fill a larger slice.
 const sip = 1 << 10
 
 func newAnswer(ctx context.Context, s stream, limit int64) *answer {

@@ -22,7 +22,7 @@ import (
 	"github.com/headgate-io/headgate/internal/testenv/measure"
 )
 
-// serve starts a server that ends with the test.
+// serve starts a server that is closed when the test ends.
 func serve(t testing.TB, h http.Handler) (*http.Client, *url.URL) {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -30,7 +30,7 @@ func serve(t testing.TB, h http.Handler) (*http.Client, *url.URL) {
 	return s.Client(), testenv.URL(t, s.URL+"/repo.git")
 }
 
-// An sshServer is an ssh server, and what a client needs that may log in.
+// An sshServer is an ssh server with the configuration of a client that may log in.
 type sshServer struct {
 	*testenv.SSHServer
 	config wire.SSHConfig
@@ -48,13 +48,14 @@ func serveSSH(t testing.TB, c testenv.SSH, repo *testenv.Repo) *sshServer {
 	return s
 }
 
-// to leads to a repository of the server.
+// to returns a transport to a repository of the server.
 func (s *sshServer) to(t testing.TB, path string) wire.Transport {
 	t.Helper()
 	return wire.SSH(s.config, testenv.URL(t, "ssh://"+s.Addr+path))
 }
 
-// program is a program that answers, on standard output and standard error, and exits.
+// program returns a program that writes to standard output and standard error, and
+// exits.
 func program(out, complaint string, status uint32) func(ssh.Channel) uint32 {
 	return func(ch ssh.Channel) uint32 {
 		io.WriteString(ch, out)
@@ -63,7 +64,7 @@ func program(out, complaint string, status uint32) func(ssh.Channel) uint32 {
 	}
 }
 
-// dial greets the repository that tr leads to.
+// dial requests the greeting of the repository that tr leads to.
 func dial(ctx context.Context, tr wire.Transport) (*wire.Remote, error) {
 	r := wire.New(tr, "")
 	if err := r.Greet(ctx, false); err != nil {
@@ -96,7 +97,7 @@ const (
 	delim = "0001"
 )
 
-// pkt frames each line of s.
+// pkt returns each line of s as a pkt-line.
 func pkt(s string) string {
 	var b strings.Builder
 	for line := range strings.Lines(s) {
@@ -105,7 +106,7 @@ func pkt(s string) string {
 	return b.String()
 }
 
-// band frames b in a band.
+// band returns b as a pkt-line of a band.
 func band(n byte, b string) string { return fmt.Sprintf("%04x%c%s", len(b)+5, n, b) }
 
 var (
@@ -113,8 +114,8 @@ var (
 	mainOnly  = pkt(ones+" refs/heads/main\n") + flush // a list of refs
 )
 
-// A script is a server that answers with fixed texts. After an answer that ends
-// in stall it waits until the client is gone.
+// A script is a server that answers with fixed texts. After an answer that ends in
+// stall it waits until the client disconnects.
 type script struct {
 	greeting, refs, fetch string
 	stalled               chan struct{}
@@ -150,7 +151,7 @@ func (s *script) answer(request []byte) string {
 	return s.fetch
 }
 
-// readAll reads by single bytes.
+// readAll reads r byte by byte.
 func readAll(r io.Reader) ([]byte, error) { return io.ReadAll(iotest.OneByteReader(r)) }
 
 // runSSH plays the script in a session, where requests end in a flush.
@@ -173,7 +174,8 @@ func (s *script) runSSH(ch ssh.Channel) uint32 {
 
 var must = testenv.Must
 
-// A stalled server says where it stops answering; then the context is cancelled.
+// A stalled is a test of a server that stops answering. It signals at that point, and
+// the test then cancels the context.
 type stalled struct {
 	name      string
 	phase     wire.Phase
@@ -250,7 +252,7 @@ func TestStalls(t *testing.T) {
 			})
 			e, ok := errors.AsType[*wire.Error](err)
 			if ok && strings.HasSuffix(tt.name, "version 0") && e.Phase == wire.Advertisement {
-				e.Phase = wire.LsRefs // one answer holds both
+				e.Phase = wire.LsRefs // in version 0 one answer holds greeting and refs
 			}
 			if !ok || e.Phase != tt.phase || !errors.Is(err, context.Canceled) {
 				t.Errorf("%v, want the end of the context in phase %s", err, tt.phase)
@@ -260,7 +262,8 @@ func TestStalls(t *testing.T) {
 	}
 }
 
-// everything opens, lists and fetches, and says so at the start of each phase.
+// everything requests the greeting, the refs and a pack, and calls begin at the start
+// of each phase.
 func everything(ctx context.Context, tr wire.Transport, begin func(wire.Phase)) error {
 	begin(wire.Advertisement)
 	begin(wire.LsRefs)
@@ -281,7 +284,7 @@ func everything(ctx context.Context, tr wire.Transport, begin func(wire.Phase)) 
 	return err
 }
 
-// anyHost is a known_hosts that accepts one key of any host.
+// anyHost returns a known_hosts that accepts one key for any host.
 func anyHost(t *testing.T) []byte {
 	_, public := testenv.UserKey(t, "")
 	return []byte("* " + text(public))
@@ -295,7 +298,7 @@ func stalledDial(at chan struct{}) func(context.Context, string, string) (net.Co
 	}
 }
 
-// silent listens, and never answers.
+// silent returns the address of a server that never answers.
 func silent(t *testing.T, at chan struct{}) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
