@@ -11,9 +11,9 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"io"
 	"os/exec"
 	"strings"
 	"time"
@@ -33,7 +33,7 @@ type Command struct {
 	Dir   string        // where it runs; "" for here
 	Env   []string      // all of its environment, as KEY=VALUE
 	Limit int           // of standard output that is kept, in bytes; default [DefaultLimit]
-	Grace time.Duration // between asking it to end and killing it; default [DefaultGrace]
+	Grace time.Duration // between asking it to end and killing it, and for its output to end when it has exited; default [DefaultGrace]
 }
 
 // Output is what a command wrote to its standard output.
@@ -63,68 +63,36 @@ func (c Command) Run(ctx context.Context) (Output, error) {
 	if len(c.Args) == 0 || c.Args[0] == "" {
 		return Output{}, errors.New("no command")
 	}
-	if err := ctx.Err(); err != nil {
-		return Output{}, context.Cause(ctx)
-	}
 	path, err := LookPath(c.Args[0], c.Env)
 	if err != nil {
 		return Output{}, err
 	}
-	stdout, stderr := &head{limit: c.limit()}, &Tail{Limit: tailSize}
-	cmd := exec.Command(path, c.Args[1:]...)
+	stdout, stderr := &head{limit: cmp.Or(c.Limit, DefaultLimit)}, &Tail{Limit: tailSize}
+	cmd := exec.CommandContext(ctx, path, c.Args[1:]...)
 	cmd.Args[0] = c.Args[0]
-	cmd.Dir = c.Dir
-	cmd.Env = append([]string{}, c.Env...) // nil would be that of this process
-	err = run(ctx, cmd, stdout, stderr, c.grace())
+	cmd.Dir, cmd.Env = c.Dir, append([]string{}, c.Env...) // a nil Env would be that of this process
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	group(cmd)
+	ended := false // by ctx
+	cmd.Cancel = func() error {
+		ended = true
+		terminate(cmd)
+		return nil
+	}
+	cmd.WaitDelay = cmp.Or(c.Grace, DefaultGrace)
+	err = cmd.Run()
 	out := Output{stdout.kept, stdout.truncated}
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+	exit, exited := errors.AsType[*exec.ExitError](err)
+	switch {
+	case ended:
+		kill(cmd) // what is left of the group
+		return out, context.Cause(ctx)
+	case cmd.Process == nil && ctx.Err() != nil:
+		return out, context.Cause(ctx)
+	case exited:
 		return out, &ExitError{exit.ExitCode(), stderr.Kept, exit.ProcessState.String()}
+	case errors.Is(err, exec.ErrWaitDelay): // the command succeeded, and what it left has its output
+		return out, nil
 	}
 	return out, err
-}
-
-// run starts cmd as the leader of a group and waits for it. The error is the
-// cause of ctx when that ended first.
-func run(ctx context.Context, cmd *exec.Cmd, stdout, stderr io.Writer, grace time.Duration) error {
-	group(cmd)
-	settle, err := start(cmd, stdout, stderr)
-	if err != nil {
-		return err
-	}
-	done := make(chan error, 1)
-	go func() {
-		err := cmd.Wait()
-		settle()
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-	}
-	terminate(cmd)
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
-	select {
-	case <-done:
-		kill(cmd) // whoever of the group is left
-	case <-timer.C:
-		kill(cmd)
-		<-done
-	}
-	return context.Cause(ctx)
-}
-
-func (c Command) limit() int {
-	if c.Limit > 0 {
-		return c.Limit
-	}
-	return DefaultLimit
-}
-
-func (c Command) grace() time.Duration {
-	if c.Grace > 0 {
-		return c.Grace
-	}
-	return DefaultGrace
 }
