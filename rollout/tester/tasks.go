@@ -380,7 +380,7 @@ func (s *Server) launch(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	for _, last := range s.Runs.Runs(api.Filter{Type: "k6", Namespace: p.Namespace, Name: p.Name, Limit: 1000}) {
+	for _, last := range s.Runs.Runs(api.Filter{Type: "k6", Namespace: p.Namespace, Name: p.Name, Limit: 1000}, nil) {
 		if last.Phase != p.Phase || !last.Delivered {
 			continue
 		}

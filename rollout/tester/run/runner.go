@@ -528,7 +528,9 @@ func (r *Runner) record(e *entry) api.Run {
 
 // Runs returns the runs that f selects by namespace, name, checksum, type, state
 // and Before, newest first, without output: at most f.Limit, default 100, at most 1000.
-func (r *Runner) Runs(f api.Filter) []api.Run {
+// If see is not nil, runs are left out for which it returns false. It must not call
+// methods of the runner.
+func (r *Runner) Runs(f api.Filter, see func(api.Run) bool) []api.Run {
 	limit := min(cmp.Or(f.Limit, 100), 1000)
 	found := []api.Run{}
 	r.mu.Lock()
@@ -540,7 +542,7 @@ func (r *Runner) Runs(f api.Filter) []api.Run {
 		}
 		s := e.run
 		if cmp.Or(f.Namespace, s.Namespace) != s.Namespace || cmp.Or(f.Name, s.Name) != s.Name || cmp.Or(f.Checksum, s.Checksum) != s.Checksum ||
-			cmp.Or(f.Type, s.Type) != s.Type || cmp.Or(f.State, s.State) != s.State || f.Before != "" && s.ID >= f.Before {
+			cmp.Or(f.Type, s.Type) != s.Type || cmp.Or(f.State, s.State) != s.State || f.Before != "" && s.ID >= f.Before || see != nil && !see(s) {
 			continue
 		}
 		if s.State == api.Running {
