@@ -116,19 +116,18 @@ func (p *payload) key(kind api.Kind, name string) api.Key {
 
 // about returns what the payload says of its canary for people, bounded and
 // without control characters and credentials.
-func (p *payload) about() (about api.About) {
-	for _, to := range [...]struct {
-		key  string
-		text *string
-	}{
-		{rollout.MetadataRevision, &about.Revision}, {rollout.MetadataWeight, &about.Weight}, {rollout.MetadataStep, &about.Step},
-		{rollout.MetadataThreshold, &about.Threshold}, {rollout.MetadataFailures, &about.Failures},
-	} {
-		if value := p.Metadata[to.key]; value != "" {
-			*to.text = redact.String(strings.ToValidUTF8(value[:min(len(value), maxAbout)], ""))
+func (p *payload) about() api.About {
+	text := func(key string) string {
+		value := p.Metadata[key]
+		if value == "" { // as in most checks
+			return ""
 		}
+		return redact.String(strings.ToValidUTF8(value[:min(len(value), maxAbout)], ""))
 	}
-	return about
+	return api.About{
+		Revision: text(rollout.MetadataRevision), Weight: text(rollout.MetadataWeight), Step: text(rollout.MetadataStep),
+		Threshold: text(rollout.MetadataThreshold), Failures: text(rollout.MetadataFailures),
+	}
 }
 
 // over ends the waits of a canary whose rollout is, except that at the gate that
