@@ -48,34 +48,31 @@ func (r record) at(now time.Time) record {
 	return r.closed(r.Expires, "", "its time was over", r.Decision)
 }
 
-// A verdict is what a check comes to.
-type verdict int
-
-const (
-	refuse verdict = iota
-	shut           // refuse, and close
-	pass           // from here on the check passes
-	bind           // and binds the opening to the checksum
-	spend          // and closes it
-)
-
-// judge returns the verdict on a check with a checksum.
-func (r record) judge(now time.Time, checksum string) verdict {
+// check reports whether a check with a checksum passes. If it changes the opening, e is the
+// entry about that, and next is the record then.
+func (r record) check(now time.Time, checksum string) (passes bool, next record, e api.Entry) {
 	switch {
 	case !r.Open || r.over(now):
-		return refuse
 	case r.Mode == api.Sticky, r.Checksum != "" && r.Checksum == checksum:
-		return pass
+		passes = true
 	case r.Mode == api.Bound:
-		return refuse
 	case r.Checksum == "" && checksum == "":
-		return spend
+		const reason = "a check without checksum passed"
+		return true, r.closed(now, "", reason, r.Decision), api.Entry{Action: "consume", Mode: r.Mode, Reason: reason}
 	case r.Checksum == "":
-		return bind
-	case checksum == "":
-		return refuse
+		r.Checksum = checksum
+		return true, r, api.Entry{Action: "consume", Mode: r.Mode, Checksum: checksum, Reason: "the first check passed"}
+	case checksum != "":
+		reason := "another revision came: " + checksum
+		return false, r.closed(now, "", reason, r.Decision), api.Entry{Action: "close", Mode: r.Mode, Checksum: r.Checksum, Reason: reason}
 	}
-	return shut
+	return passes, r, e
+}
+
+// refuses reports whether a check of what waits would be refused.
+func (r record) refuses(w *api.Waiting, now time.Time) bool {
+	passes, _, _ := r.check(now, w.Checksum)
+	return !passes
 }
 
 // A change is what one decision does, before it can be seen. Its methods are called
@@ -257,13 +254,18 @@ func (s *Store) Check(k api.Key, v Visitor) (Answer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, r := time.Now().UTC().Round(0), s.gates[k]
-	verdict := r.judge(now, v.Checksum)
-	if verdict != refuse && verdict != pass {
-		if err := s.consume(k, r, v.Checksum, verdict, now); err != nil {
+	passes, next, e := r.check(now, v.Checksum)
+	if e.Action != "" {
+		if s.closed {
+			return Answer{}, ErrClosed
+		}
+		c := &change{Store: s, now: now, records: map[api.Key]record{}}
+		c.set(k, next, e)
+		if err := s.write(c); err != nil {
 			return Answer{}, err
 		}
 	}
-	if verdict < pass {
+	if !passes {
 		s.wait(k, v, now)
 		return Answer{}, nil
 	}
@@ -271,26 +273,6 @@ func (s *Store) Check(k api.Key, v Visitor) (Answer, error) {
 		s.endWait(k, now)
 	}
 	return Answer{Open: true, Actor: r.Actor, Reason: r.Reason}, nil
-}
-
-// consume writes what a check changes in a one-shot opening.
-func (s *Store) consume(k api.Key, r record, checksum string, verdict verdict, now time.Time) error {
-	if s.closed {
-		return ErrClosed
-	}
-	c := &change{Store: s, now: now, records: map[api.Key]record{}}
-	switch verdict {
-	case bind:
-		r.Checksum = checksum
-		c.set(k, r, api.Entry{Action: "consume", Mode: api.OneShot, Checksum: checksum, Reason: "the first check passed"})
-	case spend:
-		const reason = "a check without checksum passed"
-		c.set(k, r.closed(now, "", reason, r.Decision), api.Entry{Action: "consume", Mode: api.OneShot, Reason: reason})
-	case shut:
-		reason := "another revision came: " + checksum
-		c.set(k, r.closed(now, "", reason, r.Decision), api.Entry{Action: "close", Mode: api.OneShot, Checksum: r.Checksum, Reason: reason})
-	}
-	return s.write(c)
 }
 
 // wait begins or renews a wait. It is called with the lock held.

@@ -230,7 +230,7 @@ func (s *Store) view(k api.Key, now time.Time) api.Gate {
 	r := s.gates[k].at(now)
 	r.Key = k
 	w := s.waits(r, now)
-	if r.Waiting = nil; w != nil && k.Kind == api.KindGate && r.judge(now, w.Checksum) < pass {
+	if r.Waiting = nil; w != nil && k.Kind == api.KindGate && r.refuses(w, now) {
 		waiting := *w
 		waiting.Stale = r.stale(w, now)
 		r.Waiting = &waiting
