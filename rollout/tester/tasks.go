@@ -379,14 +379,11 @@ func (s *Server) launch(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	for _, last := range s.Runs.Runs(api.Filter{Type: "k6", Namespace: p.Namespace, Name: p.Name, Limit: 1000}, nil) {
-		if last.Phase != p.Phase || !last.Delivered {
-			continue
-		}
-		if left := delay - time.Since(last.Ended); left > 0 && last.State != api.Succeeded && last.State != api.Stopped {
+	last := s.Runs.Runs(api.Filter{Type: "k6", Namespace: p.Namespace, Name: p.Name, Limit: 1}, func(r api.Run) bool { return r.Phase == p.Phase && r.Delivered })
+	if len(last) > 0 && last[0].State != api.Succeeded && last[0].State != api.Stopped {
+		if left := delay - time.Since(last[0].Ended); left > 0 {
 			return httpserve.Refuse(http.StatusBadRequest, "the last test failed; further calls fail for %s (min_failure_delay)", left.Round(time.Second))
 		}
-		break
 	}
 	j.launch, j.request.Abandon = true, true
 	return s.run(w, r, j)
