@@ -1,7 +1,7 @@
 // Package command runs programs that the owner of an object named: without a
 // shell, with the environment that is given and no other, within a time.
 //
-// A command leads a process group where the system has those. When its context
+// A command leads a session and a process group where the system has those. When its context
 // ends the group is asked to end, and killed after a grace: children that it
 // left are in the group and end as well. What a command started in the
 // background before it exited by itself goes on, and does not hold up the
@@ -72,11 +72,11 @@ func (c Command) Run(ctx context.Context) (Output, error) {
 	cmd.Args[0] = c.Args[0]
 	cmd.Dir, cmd.Env = c.Dir, append([]string{}, c.Env...) // a nil Env would be that of this process
 	cmd.Stdout, cmd.Stderr = stdout, stderr
-	group(cmd)
+	Group(cmd)
 	ended := false // by ctx
 	cmd.Cancel = func() error {
 		ended = true
-		terminate(cmd)
+		Terminate(cmd.Process.Pid)
 		return nil
 	}
 	cmd.WaitDelay = cmp.Or(c.Grace, DefaultGrace)
@@ -85,7 +85,9 @@ func (c Command) Run(ctx context.Context) (Output, error) {
 	exit, exited := errors.AsType[*exec.ExitError](err)
 	switch {
 	case ended:
-		kill(cmd) // what is left of the group
+		if Alive(cmd.Process.Pid) {
+			Kill(cmd.Process.Pid)
+		}
 		return out, context.Cause(ctx)
 	case cmd.Process == nil && ctx.Err() != nil:
 		return out, context.Cause(ctx)
