@@ -125,8 +125,8 @@ func (r *Runner) flush() {
 			}
 			if writes = append(writes, record); e == nil {
 				writes = append(writes, output)
-			} else if e.output != nil {
-				output.Value = []byte(*e.output)
+			} else if e.output != "" {
+				output.Value = []byte(e.output)
 				writes, outputs = append(writes, output), append(outputs, e)
 			}
 		}
@@ -135,7 +135,7 @@ func (r *Runner) flush() {
 		r.mu.Lock()
 		if err == nil {
 			for _, e := range outputs {
-				r.release(e)
+				e.output = ""
 			}
 			r.trouble = nil
 			continue

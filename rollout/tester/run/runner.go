@@ -147,7 +147,6 @@ type Runner struct {
 	all     []*entry          // by ID, so by age
 	byID    map[string]*entry // all
 	byKey   map[key]*entry    // the newest of each key
-	held    int               // bytes of output of finished runs that are in memory
 }
 
 // An entry is one run. The runner's lock guards it.
@@ -155,7 +154,7 @@ type entry struct {
 	key         key
 	run         api.Run // without output
 	failOnError bool
-	output      *string       // of one that ended; nil when it is on disk alone, or nowhere
+	output      string        // of one that ended; "" if it is on disk alone, or not kept
 	abandoned   bool          // it is cancelled, for all that waited for it have gone away
 	job         *job          // nil when it has ended
 	done        chan struct{} // closed when it has ended
@@ -309,7 +308,7 @@ func (r *Runner) Deliver(id string) {
 	}
 }
 
-// The methods from here to release, but execute, are called with the lock held.
+// The methods from here to forget, but execute, are called with the lock held.
 
 // admit makes the run of a request, which starts at once if there is a place for it.
 func (r *Runner) admit(k key, q *Request, t Task, waits bool) *entry {
@@ -433,8 +432,7 @@ func (r *Runner) finish(e *entry, o end) bool {
 	shown := *s
 	shown.Output, shown.Bytes, shown.Truncated = j.out.text()
 	s.Bytes, s.Truncated = shown.Bytes, shown.Truncated
-	e.job, e.output = nil, &shown.Output
-	r.held += len(shown.Output)
+	e.job, e.output = nil, shown.Output
 	r.config.Observe(shown, false)
 	r.changed(e)
 	if !s.Started.IsZero() {
@@ -470,7 +468,6 @@ func (r *Runner) forget() {
 			return false
 		}
 		excess--
-		r.release(e)
 		if r.byKey[e.key] == e {
 			delete(r.byKey, e.key)
 		}
@@ -478,16 +475,11 @@ func (r *Runner) forget() {
 		r.write(e.run.ID)
 		return true
 	})
-	for i := 0; r.held > heldMax && i < len(r.all); i++ {
-		r.release(r.all[i])
-	}
-}
-
-// release lets go of the output of a finished run that is in memory.
-func (r *Runner) release(e *entry) {
-	if e.output != nil {
-		r.held -= len(*e.output)
-		e.output = nil
+	held := 0
+	for _, e := range slices.Backward(r.all) {
+		if held += len(e.output); held > heldMax {
+			e.output = ""
+		}
 	}
 }
 
@@ -516,8 +508,8 @@ func (r *Runner) record(e *entry) api.Run {
 	case j != nil:
 		s.Output, s.Bytes, s.Truncated = j.out.text()
 		s.Duration = milliseconds(s.Started, now)
-	case text != nil:
-		s.Output = *text
+	case text != "":
+		s.Output = text
 	case s.Bytes > 0:
 		if s.Output = string(r.file.Get(outputBucket, s.ID)); s.Output == "" {
 			s.Output, s.Truncated = gap(s.Bytes), true

@@ -39,7 +39,7 @@ func TestTrouble(t *testing.T) {
 		}
 		ids := []string{run("a")}
 		synctest.Wait()
-		testenv.Equal(t, d.held, 0)
+		testenv.Equal(t, d.byID[ids[0]].output, "")
 		d.file.Close()
 		ids = append(ids, run("b"))
 		synctest.Wait()
