@@ -642,14 +642,9 @@ func (r *Runner) Stop(ctx context.Context) error {
 func (r *Runner) Shutdown(ctx context.Context) error {
 	err := r.Stop(ctx)
 	r.feed.Close()
+	r.writer.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for r.writing != nil {
-		ended := r.writing
-		r.mu.Unlock()
-		<-ended
-		r.mu.Lock()
-	}
 	return errors.Join(err, r.trouble, r.file.Close())
 }
 
