@@ -14,6 +14,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os/exec"
 	"strings"
 	"time"
@@ -25,12 +26,11 @@ const (
 	DefaultGrace = 5 * time.Second
 )
 
-const tailSize = 2 << 10 // of standard error in an [ExitError]
+const tailSize = 2 << 10 // of standard error in an error
 
 // A Command is a program and what it runs with.
 type Command struct {
 	Args  []string      // the program and its arguments; a name without a slash is looked up in the PATH of Env
-	Dir   string        // where it runs; "" for here
 	Env   []string      // all of its environment, as KEY=VALUE
 	Limit int           // of standard output that is kept, in bytes; default [DefaultLimit]
 	Grace time.Duration // between asking it to end and killing it, and for its output to end when it has exited; default [DefaultGrace]
@@ -42,23 +42,10 @@ type Output struct {
 	Truncated bool // it wrote more than the limit
 }
 
-// An ExitError is a command that ended with another code than zero.
-type ExitError struct {
-	Code   int    // -1 when a signal ended it
-	Stderr []byte // the end of it, as it came
-	State  string // such as "exit status 1"
-}
-
-func (e *ExitError) Error() string {
-	if text := strings.TrimSpace(string(e.Stderr)); text != "" {
-		return e.State + ": " + text
-	}
-	return e.State
-}
-
 // Run runs the command until it exits. The error is that of ctx, the cause
-// included, when it ended first; an [*ExitError]; or why the command did not
-// start, which wraps [exec.ErrNotFound] when there is none of that name.
+// included, when it ended first; one that wraps an [*exec.ExitError] and has the end of
+// standard error; or why the command did not start, which wraps [exec.ErrNotFound] when
+// there is none of that name.
 func (c Command) Run(ctx context.Context) (Output, error) {
 	if len(c.Args) == 0 || c.Args[0] == "" {
 		return Output{}, errors.New("no command")
@@ -70,7 +57,7 @@ func (c Command) Run(ctx context.Context) (Output, error) {
 	stdout, stderr := &head{limit: cmp.Or(c.Limit, DefaultLimit)}, &Tail{Limit: tailSize}
 	cmd := exec.CommandContext(ctx, path, c.Args[1:]...)
 	cmd.Args[0] = c.Args[0]
-	cmd.Dir, cmd.Env = c.Dir, append([]string{}, c.Env...) // a nil Env would be that of this process
+	cmd.Env = append([]string{}, c.Env...) // nil would be that of this process
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	Group(cmd)
 	ended := false // by ctx
@@ -92,7 +79,9 @@ func (c Command) Run(ctx context.Context) (Output, error) {
 	case cmd.Process == nil && ctx.Err() != nil:
 		return out, context.Cause(ctx)
 	case exited:
-		return out, &ExitError{exit.ExitCode(), stderr.Kept, exit.ProcessState.String()}
+		if text := strings.TrimSpace(string(stderr.Kept)); text != "" {
+			return out, fmt.Errorf("%w: %s", exit, text)
+		}
 	case errors.Is(err, exec.ErrWaitDelay): // the command succeeded, and what it left has its output
 		return out, nil
 	}
