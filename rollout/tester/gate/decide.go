@@ -3,6 +3,7 @@ package gate
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -104,21 +105,13 @@ func (c *change) note(k api.Key, e api.Entry) {
 // by has. It is durable when Change returns. Mode checksum without a checksum opens for
 // the one that waits. An error wraps [ErrInvalid] or [ErrClosed], or is one of the write.
 func (s *Store) Change(action string, k api.Key, by api.Change) (api.Gate, error) {
-	switch {
-	case action != "open" && action != "close" && action != "reject":
-		return api.Gate{}, fmt.Errorf("%w: action %q: want open, close or reject", ErrInvalid, action)
-	case action == "close" && cmp.Or(string(by.Mode), by.Checksum, by.TTL) != "":
-		return api.Gate{}, fmt.Errorf("%w: mode, checksum and ttl are of an opening", ErrInvalid)
-	case action == "reject" && by.Mode != "":
-		return api.Gate{}, fmt.Errorf("%w: mode: it is of an opening", ErrInvalid)
-	}
 	return s.decide(action, k, by, nil)
 }
 
 // decide does an action, by the link of a ticket if it is not nil.
 func (s *Store) decide(action string, k api.Key, by api.Change, t *Ticket) (g api.Gate, err error) {
 	k.Gate = cmp.Or(k.Gate, api.DefaultGate)
-	if err := cmp.Or(checkKey(k), checkChange(by)); err != nil {
+	if err := cmp.Or(checkKey(k), checkChange(action, by)); err != nil {
 		return g, err
 	}
 	err = s.update(func(c *change) error {
@@ -142,13 +135,18 @@ func (s *Store) decide(action string, k api.Key, by api.Change, t *Ticket) (g ap
 	return g, err
 }
 
-func checkChange(by api.Change) error {
-	switch by.Mode {
-	case "", api.Sticky, api.OneShot, api.Bound:
-	default:
+// checkChange returns an error that wraps [ErrInvalid] unless by can be of an action.
+func checkChange(action string, by api.Change) error {
+	switch {
+	case action != "open" && action != "close" && action != "reject":
+		return fmt.Errorf("%w: action %q: want open, close or reject", ErrInvalid, action)
+	case action == "close" && cmp.Or(string(by.Mode), by.Checksum, by.TTL) != "":
+		return fmt.Errorf("%w: mode, checksum and ttl are of an opening", ErrInvalid)
+	case action == "reject" && by.Mode != "":
+		return fmt.Errorf("%w: mode: it is of an opening", ErrInvalid)
+	case !slices.Contains([]api.Mode{"", api.Sticky, api.OneShot, api.Bound}, by.Mode):
 		return fmt.Errorf("%w: mode: %q: want %s, %s or %s", ErrInvalid, by.Mode, api.Sticky, api.OneShot, api.Bound)
-	}
-	if by.Checksum != "" && (by.Mode == api.Sticky || by.Mode == api.OneShot) {
+	case by.Checksum != "" && (by.Mode == api.Sticky || by.Mode == api.OneShot):
 		return fmt.Errorf("%w: checksum: it goes with mode %s", ErrInvalid, api.Bound)
 	}
 	if _, err := api.ParseInterval(by.TTL, 0); err != nil {
