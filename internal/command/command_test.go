@@ -93,8 +93,8 @@ func TestEnvironmentIsWhatIsGiven(t *testing.T) {
 
 func TestExitError(t *testing.T) {
 	_, err := run(t, t.Context(), "fail", command.Command{})
-	var exit *command.ExitError
-	if !errors.As(err, &exit) || exit.Code != 7 {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 7 {
 		t.Fatal(err)
 	}
 	if text := err.Error(); !strings.HasPrefix(text, "exit status 7: x") || !strings.HasSuffix(text, "xthe end") || len(text) > 3<<10 {
@@ -169,7 +169,7 @@ func TestGroupEndsWithContext(t *testing.T) {
 
 func TestBackgroundGoesOn(t *testing.T) {
 	addr, lines := desk(t)
-	if _, err := run(t, t.Context(), "away", command.Command{Env: []string{"ADDR=" + addr}}); err != nil {
+	if _, err := run(t, t.Context(), "away", command.Command{Env: []string{"ADDR=" + addr}, Grace: time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	testenv.Equal(t, <-lines, "up")

@@ -2,10 +2,23 @@
 
 package command
 
-import "os/exec"
+import (
+	"os"
+	"os/exec"
+)
 
-func group(*exec.Cmd) {}
+// Group does nothing: there are no groups.
+func Group(*exec.Cmd) {}
 
-// terminate leaves it to kill: there is no way to ask.
-func terminate(cmd *exec.Cmd) { kill(cmd) }
-func kill(cmd *exec.Cmd)      { _ = cmd.Process.Kill() }
+// Alive reports whether the group of a leader has a process: there are no groups.
+func Alive(int) bool { return false }
+
+// Terminate leaves it to Kill: there is no way to ask.
+func Terminate(leader int) { Kill(leader) }
+
+// Kill ends a leader, which must not have exited.
+func Kill(leader int) {
+	if p, err := os.FindProcess(leader); err == nil {
+		_ = p.Kill()
+	}
+}

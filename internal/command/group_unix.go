@@ -7,9 +7,17 @@ import (
 	"syscall"
 )
 
-// group makes cmd lead a process group of its own.
-func group(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+// Group makes cmd lead a session and a process group of its own.
+func Group(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
-// terminate asks the group to end, kill ends it. A group that has ended is no error.
-func terminate(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-func kill(cmd *exec.Cmd)      { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+// Alive reports whether the group of a leader has a process. Without groups it has none.
+func Alive(leader int) bool { return syscall.Kill(-leader, 0) != syscall.ESRCH }
+
+// Terminate asks the group of a leader to end, also processes that are stopped.
+func Terminate(leader int) {
+	_ = syscall.Kill(-leader, syscall.SIGTERM)
+	_ = syscall.Kill(-leader, syscall.SIGCONT)
+}
+
+// Kill ends the group of a leader. Without groups the leader must not have exited.
+func Kill(leader int) { _ = syscall.Kill(-leader, syscall.SIGKILL) }

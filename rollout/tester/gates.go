@@ -202,7 +202,7 @@ func (s *Server) listAudit(_ http.ResponseWriter, r *http.Request, g grant) (any
 	if _, err := strconv.ParseUint(f.Before, 10, 64); err != nil && f.Before != "" {
 		return nil, httpserve.Refuse(http.StatusBadRequest, "parameter before: is no number of an entry")
 	}
-	entries := list(f, s.Gates.Audit, func(e api.Entry) string { return strconv.FormatUint(e.ID, 10) }, func(e api.Entry) bool { return mayGate(g, toCheck, e.Key) == nil })
+	entries := s.Gates.Audit(f, func(k api.Key) bool { return mayGate(g, toCheck, k) == nil })
 	return map[string][]api.Entry{"entries": entries}, nil
 }
 

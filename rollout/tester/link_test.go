@@ -62,7 +62,7 @@ func TestLinks(t *testing.T) {
 	if status, page := mustPost(t, l.Reject, ""); status != http.StatusGone || !strings.Contains(page, "does not work any more") {
 		t.Errorf("%d %s", status, page)
 	}
-	for _, e := range s.Gates.Audit(api.Filter{}) {
+	for _, e := range s.Gates.Audit(api.Filter{}, nil) {
 		if e.Action == "open" && (e.Reason != "fine; evil" || !strings.Contains(e.Actor, "link")) {
 			t.Errorf("%+v", e)
 		}

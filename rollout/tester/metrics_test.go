@@ -75,7 +75,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("there is no %s", family)
 		}
 	}
-	for _, r := range d.Server.Runs.Runs(api.Filter{}) {
+	for _, r := range d.Server.Runs.Runs(api.Filter{}, nil) {
 		d.post("/api/v1/runs/"+r.ID+"/cancel", "")
 	}
 	got = d.scrape()

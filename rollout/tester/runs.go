@@ -48,28 +48,9 @@ func filter(r *http.Request, allowed ...string) (api.Filter, error) {
 	return f, err
 }
 
-// list collects up to f.Limit of what the caller may see. next returns those
-// that f selects next, newest first.
-func list[T any](f api.Filter, next func(api.Filter) []T, id func(T) string, see func(T) bool) []T {
-	seen := []T{}
-	for limit := f.Limit; ; {
-		f.Limit = limit - len(seen)
-		found := next(f)
-		for _, item := range found {
-			if see(item) {
-				seen = append(seen, item)
-			}
-		}
-		if len(found) < f.Limit || len(seen) >= limit {
-			return seen
-		}
-		f.Before = id(found[len(found)-1])
-	}
-}
-
 // runsFor returns the runs of a filter that a caller may see.
 func (s *Server) runsFor(g grant, f api.Filter) []api.Run {
-	return list(f, s.Runs.Runs, func(r api.Run) string { return r.ID }, func(r api.Run) bool { return mayTask(g, toLook, r.Namespace, r.Type) == nil })
+	return s.Runs.Runs(f, func(r api.Run) bool { return mayTask(g, toLook, r.Namespace, r.Type) == nil })
 }
 
 func (s *Server) listRuns(_ http.ResponseWriter, r *http.Request, g grant) (any, error) {

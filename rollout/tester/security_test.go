@@ -79,7 +79,7 @@ func TestGUnauthenticatedExecution(t *testing.T) {
 			}
 		}
 	}
-	if n := marks(); n != 0 || len(d.Server.Runs.Runs(api.Filter{})) != 0 {
+	if n := marks(); n != 0 || len(d.Server.Runs.Runs(api.Filter{}, nil)) != 0 {
 		t.Errorf("a command of nobody ran %d times", n)
 	}
 	d.token = allToken
@@ -95,7 +95,7 @@ func TestGScopes(t *testing.T) {
 	bash, cmd := `{"type": "bash", "cmd": "`+command+`"}`, `{"type": "cmd", "cmd": "`+command+`"}`
 	d.token = allToken
 	d.post("/", canary("shop", `{"type": "bash", "cmd": "exit 0"}`)).is(t, "a run of another", 200, "")
-	id := d.Server.Runs.Runs(api.Filter{})[0].ID
+	id := d.Server.Runs.Runs(api.Filter{}, nil)[0].ID
 	const gates = "/api/v1/gates/"
 	for _, tt := range []struct {
 		token, method, path, body string
@@ -165,7 +165,7 @@ func TestGCallersCannotSendHeaders(t *testing.T) {
 	}
 	d.url, d.token = base, allToken
 	records := d.call(http.MethodGet, "/api/v1/runs", "").body
-	for _, run := range d.Server.Runs.Runs(api.Filter{}) {
+	for _, run := range d.Server.Runs.Runs(api.Filter{}, nil) {
 		records += d.call(http.MethodGet, "/api/v1/runs/"+run.ID, "").body
 		testenv.Equal(t, run.Actor, "team", "the actor of a run")
 		if _, kept := run.Metadata["token"]; kept {
@@ -201,7 +201,7 @@ func TestGNamespaceSpoofing(t *testing.T) {
 	testenv.Equal(t, marks(), 0)
 	// What two names of one field mean is the same for access and for what is recorded.
 	d.post("/", `{"name": "podinfo", "namespace": "shop", "namespace": "team-a", `+task+`}`).is(t, "the last of two is its own", 200, "")
-	if runs := d.Server.Runs.Runs(api.Filter{}); len(runs) != 1 || runs[0].Namespace != "team-a" {
+	if runs := d.Server.Runs.Runs(api.Filter{}, nil); len(runs) != 1 || runs[0].Namespace != "team-a" {
 		t.Errorf("recorded: %+v", runs)
 	}
 }
@@ -248,7 +248,7 @@ func TestGMutualTLS(t *testing.T) {
 				want = tt.optional
 			}
 			d.post("/", canary("shop", tt.metadata)).is(t, fmt.Sprintf("%s, optional %t", name, optional), want, "")
-			runs := d.Server.Runs.Runs(api.Filter{})
+			runs := d.Server.Runs.Runs(api.Filter{}, nil)
 			if (len(runs) == 1) != (want == 200) || len(runs) == 1 && runs[0].Actor != "ci" {
 				t.Errorf("%s, optional %t: runs: %+v", name, optional, runs)
 			}
@@ -552,7 +552,7 @@ func TestGOutputIsText(t *testing.T) {
 		return metadata(append([]string{"type", "bash", "returnCmdOutput", "true"}, pairs...)...)
 	}
 	d.post("/", canary("shop", m("cmd", "printf '%s' '<!DOCTYPE html>"+markup+"'"))).is(t, "output", 200, markup)
-	id := d.Server.Runs.Runs(api.Filter{})[0].ID
+	id := d.Server.Runs.Runs(api.Filter{}, nil)[0].ID
 	d.post("/gate/check", `{"name": "`+`<b>podinfo`+`", "namespace": "shop", "checksum": "<i>"}`)
 	escaped := url.PathEscape(markup)
 	for name, got := range map[string]reply{
@@ -742,7 +742,7 @@ func TestGSecretsInMetadata(t *testing.T) {
 	for _, path := range []string{"/api/v1/runs", "/api/v1/gates", "/api/v1/audit", "/api/v1/session", "/metrics"} {
 		records += d.call(http.MethodGet, path, "").body
 	}
-	runs := d.Server.Runs.Runs(api.Filter{})
+	runs := d.Server.Runs.Runs(api.Filter{}, nil)
 	if len(runs) < 8 {
 		t.Errorf("only %d runs", len(runs))
 	}

@@ -40,7 +40,7 @@ func TestRebinding(t *testing.T) {
 			}
 		}
 	}
-	if got := d.post("/", body+`, "metadata": {"type": "bash", "cmd": "echo here"}}`, "Host", "attacker.example.com"); got.status != 403 || len(d.Server.Runs.Runs(api.Filter{})) != 0 {
+	if got := d.post("/", body+`, "metadata": {"type": "bash", "cmd": "echo here"}}`, "Host", "attacker.example.com"); got.status != 403 || len(d.Server.Runs.Runs(api.Filter{}, nil)) != 0 {
 		t.Errorf("a task for another host: %+v", got)
 	}
 	d.log.wait(t, `"reason":"host"`, "attacker.example.com")

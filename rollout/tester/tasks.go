@@ -116,19 +116,18 @@ func (p *payload) key(kind api.Kind, name string) api.Key {
 
 // about returns what the payload says of its canary for people, bounded and
 // without control characters and credentials.
-func (p *payload) about() (about api.About) {
-	for _, to := range [...]struct {
-		key  string
-		text *string
-	}{
-		{rollout.MetadataRevision, &about.Revision}, {rollout.MetadataWeight, &about.Weight}, {rollout.MetadataStep, &about.Step},
-		{rollout.MetadataThreshold, &about.Threshold}, {rollout.MetadataFailures, &about.Failures},
-	} {
-		if value := p.Metadata[to.key]; value != "" {
-			*to.text = redact.String(strings.ToValidUTF8(value[:min(len(value), maxAbout)], ""))
+func (p *payload) about() api.About {
+	text := func(key string) string {
+		value := p.Metadata[key]
+		if value == "" { // as in most checks
+			return ""
 		}
+		return redact.String(strings.ToValidUTF8(value[:min(len(value), maxAbout)], ""))
 	}
-	return about
+	return api.About{
+		Revision: text(rollout.MetadataRevision), Weight: text(rollout.MetadataWeight), Step: text(rollout.MetadataStep),
+		Threshold: text(rollout.MetadataThreshold), Failures: text(rollout.MetadataFailures),
+	}
 }
 
 // over ends the waits of a canary whose rollout is, except that at the gate that
@@ -380,14 +379,11 @@ func (s *Server) launch(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	for _, last := range s.Runs.Runs(api.Filter{Type: "k6", Namespace: p.Namespace, Name: p.Name, Limit: 1000}) {
-		if last.Phase != p.Phase || !last.Delivered {
-			continue
-		}
-		if left := delay - time.Since(last.Ended); left > 0 && last.State != api.Succeeded && last.State != api.Stopped {
+	last := s.Runs.Runs(api.Filter{Type: "k6", Namespace: p.Namespace, Name: p.Name, Limit: 1}, func(r api.Run) bool { return r.Phase == p.Phase && r.Delivered })
+	if len(last) > 0 && last[0].State != api.Succeeded && last[0].State != api.Stopped {
+		if left := delay - time.Since(last[0].Ended); left > 0 {
 			return httpserve.Refuse(http.StatusBadRequest, "the last test failed; further calls fail for %s (min_failure_delay)", left.Round(time.Second))
 		}
-		break
 	}
 	j.launch, j.request.Abandon = true, true
 	return s.run(w, r, j)

@@ -60,7 +60,7 @@ func until(t *testing.T, s *tester.Server, name string, wanted func(api.Run) boo
 	t.Helper()
 	changes := s.Runs.Watch(t.Context())
 	for {
-		for _, r := range s.Runs.Runs(api.Filter{Name: name}) {
+		for _, r := range s.Runs.Runs(api.Filter{Name: name}, nil) {
 			if wanted(r) {
 				return r
 			}
@@ -177,7 +177,7 @@ func TestVerdictReceivedDuringShutdown(t *testing.T) {
 				if next.Code != http.StatusServiceUnavailable || !strings.Contains(next.Body.String(), "shutting down") {
 					t.Errorf("afterwards: %d %s", next.Code, next.Body)
 				}
-				if all := newServerOf(t, run.Config{Dir: dir}).Runs.Runs(api.Filter{}); len(all) != 1 || all[0].Delivered != inTime {
+				if all := newServerOf(t, run.Config{Dir: dir}).Runs.Runs(api.Filter{}, nil); len(all) != 1 || all[0].Delivered != inTime {
 					t.Errorf("%+v", all)
 				}
 			})
@@ -210,7 +210,7 @@ func TestAnswerThatIsNotReceived(t *testing.T) {
 	ask(last, t.Context())
 	testenv.Equal(t, last.Code, http.StatusUnprocessableEntity, "status")
 	testenv.Equal(t, count(), 1)
-	if r := s.Runs.Runs(api.Filter{Name: "lost"}); len(r) != 1 || !r[0].Delivered {
+	if r := s.Runs.Runs(api.Filter{Name: "lost"}, nil); len(r) != 1 || !r[0].Delivered {
 		t.Errorf("%+v", r)
 	}
 }

@@ -167,7 +167,7 @@ func TestOwnKeysAreNoneOfTheTest(t *testing.T) {
 		}
 	}
 	mustPost(t, url, `{"name":"app","namespace":"test","phase":"Progressing","checksum":"a","metadata":{"cmd":"sleep 60"}}`)
-	if runs := s.Runs.Runs(api.Filter{}); len(runs) != 1 || len(runs[0].Metadata) != 1 {
+	if runs := s.Runs.Runs(api.Filter{}, nil); len(runs) != 1 || len(runs[0].Metadata) != 1 {
 		t.Errorf("%+v", runs)
 	}
 	if status, text := mustPost(t, url, told("20", "")); status != http.StatusBadRequest || text != "metadata not found in payload" {

@@ -83,7 +83,7 @@ func (c *Command) Do(ctx context.Context, v Values) (string, error) {
 		"HEADGATE_TARGET="+v.Target, "HEADGATE_SERVICE="+v.Service, "HEADGATE_PHASE="+string(v.Phase), "HEADGATE_REVISION="+v.Revision,
 		fmt.Sprintf("HEADGATE_PRIMARY=%d", v.Primary), fmt.Sprintf("HEADGATE_CANARY=%d", v.Canary), fmt.Sprintf("HEADGATE_MIRRORED=%v", v.Mirrored))
 	out, err := command.Command{Args: args, Env: env, Limit: maxText + 1}.Run(ctx)
-	if exit, ok := errors.AsType[*command.ExitError](err); ok && v.Operation.ready() && exit.Code == StuckCode {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && v.Operation.ready() && exit.ExitCode() == StuckCode {
 		return "", fmt.Errorf("%w: %w", rollout.ErrStuck, err)
 	}
 	if err != nil || !v.Operation.asks() {

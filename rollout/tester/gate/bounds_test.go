@@ -39,7 +39,7 @@ func TestBounds(t *testing.T) {
 	if !errors.Is(err, gate.ErrInvalid) || opened != most {
 		t.Errorf("%d were opened: %v", opened, err)
 	}
-	if _, err := b.Change("close", named(30000), api.Change{}); err != nil || b.Audit(api.Filter{})[0].Action != "close" {
+	if _, err := b.Change("close", named(30000), api.Change{}); err != nil || b.Audit(api.Filter{}, nil)[0].Action != "close" {
 		t.Errorf("closing needs no room: %v", err)
 	}
 	if _, err := b.Change("reject", named(30001), api.Change{Checksum: "a"}); !errors.Is(err, gate.ErrInvalid) {
@@ -101,14 +101,14 @@ func TestFull(t *testing.T) {
 		if got := b.Ready(); got == nil || got.Error() != err.Error() {
 			t.Errorf("full: %v, not %v", got, err)
 		}
-		before, audit := b.Gate(key), len(b.Audit(api.Filter{Limit: 1000}))
+		before, audit := b.Gate(key), len(b.Audit(api.Filter{Limit: 1000}, nil))
 		if got := check(b, key, "a"); got == "pass" || got == "no" {
 			t.Errorf("a one-shot gate was used without a record: %s", got)
 		}
 		if _, err := b.Change("open", other, api.Change{}); err == nil {
 			t.Error("opened")
 		}
-		if got := check(b, other, "a"); got != "no" || b.Gate(key) != before || len(b.Audit(api.Filter{Limit: 1000})) != audit {
+		if got := check(b, other, "a"); got != "no" || b.Gate(key) != before || len(b.Audit(api.Filter{Limit: 1000}, nil)) != audit {
 			t.Errorf("it changed: %s %v %v", got, b.Gate(key), before)
 		}
 		b.Fill(false)
@@ -154,7 +154,7 @@ func TestDoubt(t *testing.T) {
 				if g := b.Gate(key); g.Open || g.Reason != "" || b.Gate(other) != left {
 					t.Errorf("%s: %+v, %+v", name, g, b.Gate(other))
 				}
-				for _, e := range b.Audit(api.Filter{}) {
+				for _, e := range b.Audit(api.Filter{}, nil) {
 					if e.Reason == "refused" {
 						t.Errorf("%s: %+v", name, e)
 					}

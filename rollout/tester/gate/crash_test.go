@@ -126,8 +126,8 @@ func TestKill(t *testing.T) {
 				t.Errorf("half of an opening: %+v, %+v", g, r)
 			}
 		}
-		for i, e := range b.Audit(api.Filter{Limit: 1000}) {
-			testenv.Equal(t, e.ID, b.Audit(api.Filter{Limit: 1})[0].ID-uint64(i), "an entry is missing")
+		for i, e := range b.Audit(api.Filter{Limit: 1000}, nil) {
+			testenv.Equal(t, e.ID, b.Audit(api.Filter{Limit: 1}, nil)[0].ID-uint64(i), "an entry is missing")
 		}
 		must(t, b.Close())
 	}
@@ -187,7 +187,7 @@ func TestRace(t *testing.T) {
 	}
 	group.Wait()
 	last := ^uint64(0)
-	for _, e := range b.Audit(api.Filter{Limit: 1000}) {
+	for _, e := range b.Audit(api.Filter{Limit: 1000}, nil) {
 		if e.ID >= last {
 			t.Errorf("entry %d after %d", e.ID, last)
 		}

@@ -3,6 +3,7 @@ package gate
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -48,34 +49,31 @@ func (r record) at(now time.Time) record {
 	return r.closed(r.Expires, "", "its time was over", r.Decision)
 }
 
-// A verdict is what a check comes to.
-type verdict int
-
-const (
-	refuse verdict = iota
-	shut           // refuse, and close
-	pass           // from here on the check passes
-	bind           // and binds the opening to the checksum
-	spend          // and closes it
-)
-
-// judge returns the verdict on a check with a checksum.
-func (r record) judge(now time.Time, checksum string) verdict {
+// check reports whether a check with a checksum passes. If it changes the opening, e is the
+// entry about that, and next is the record then.
+func (r record) check(now time.Time, checksum string) (passes bool, next record, e api.Entry) {
 	switch {
 	case !r.Open || r.over(now):
-		return refuse
 	case r.Mode == api.Sticky, r.Checksum != "" && r.Checksum == checksum:
-		return pass
+		passes = true
 	case r.Mode == api.Bound:
-		return refuse
 	case r.Checksum == "" && checksum == "":
-		return spend
+		const reason = "a check without checksum passed"
+		return true, r.closed(now, "", reason, r.Decision), api.Entry{Action: "consume", Mode: r.Mode, Reason: reason}
 	case r.Checksum == "":
-		return bind
-	case checksum == "":
-		return refuse
+		r.Checksum = checksum
+		return true, r, api.Entry{Action: "consume", Mode: r.Mode, Checksum: checksum, Reason: "the first check passed"}
+	case checksum != "":
+		reason := "another revision came: " + checksum
+		return false, r.closed(now, "", reason, r.Decision), api.Entry{Action: "close", Mode: r.Mode, Checksum: r.Checksum, Reason: reason}
 	}
-	return shut
+	return passes, r, e
+}
+
+// refuses reports whether a check of what waits would be refused.
+func (r record) refuses(w *api.Waiting, now time.Time) bool {
+	passes, _, _ := r.check(now, w.Checksum)
+	return !passes
 }
 
 // A change is what one decision does, before it can be seen. Its methods are called
@@ -107,21 +105,13 @@ func (c *change) note(k api.Key, e api.Entry) {
 // by has. It is durable when Change returns. Mode checksum without a checksum opens for
 // the one that waits. An error wraps [ErrInvalid] or [ErrClosed], or is one of the write.
 func (s *Store) Change(action string, k api.Key, by api.Change) (api.Gate, error) {
-	switch {
-	case action != "open" && action != "close" && action != "reject":
-		return api.Gate{}, fmt.Errorf("%w: action %q: want open, close or reject", ErrInvalid, action)
-	case action == "close" && cmp.Or(string(by.Mode), by.Checksum, by.TTL) != "":
-		return api.Gate{}, fmt.Errorf("%w: mode, checksum and ttl are of an opening", ErrInvalid)
-	case action == "reject" && by.Mode != "":
-		return api.Gate{}, fmt.Errorf("%w: mode: it is of an opening", ErrInvalid)
-	}
 	return s.decide(action, k, by, nil)
 }
 
 // decide does an action, by the link of a ticket if it is not nil.
 func (s *Store) decide(action string, k api.Key, by api.Change, t *Ticket) (g api.Gate, err error) {
 	k.Gate = cmp.Or(k.Gate, api.DefaultGate)
-	if err := cmp.Or(checkKey(k), checkChange(by)); err != nil {
+	if err := cmp.Or(checkKey(k), checkChange(action, by)); err != nil {
 		return g, err
 	}
 	err = s.update(func(c *change) error {
@@ -145,13 +135,18 @@ func (s *Store) decide(action string, k api.Key, by api.Change, t *Ticket) (g ap
 	return g, err
 }
 
-func checkChange(by api.Change) error {
-	switch by.Mode {
-	case "", api.Sticky, api.OneShot, api.Bound:
-	default:
+// checkChange returns an error that wraps [ErrInvalid] unless by can be of an action.
+func checkChange(action string, by api.Change) error {
+	switch {
+	case action != "open" && action != "close" && action != "reject":
+		return fmt.Errorf("%w: action %q: want open, close or reject", ErrInvalid, action)
+	case action == "close" && cmp.Or(string(by.Mode), by.Checksum, by.TTL) != "":
+		return fmt.Errorf("%w: mode, checksum and ttl are of an opening", ErrInvalid)
+	case action == "reject" && by.Mode != "":
+		return fmt.Errorf("%w: mode: it is of an opening", ErrInvalid)
+	case !slices.Contains([]api.Mode{"", api.Sticky, api.OneShot, api.Bound}, by.Mode):
 		return fmt.Errorf("%w: mode: %q: want %s, %s or %s", ErrInvalid, by.Mode, api.Sticky, api.OneShot, api.Bound)
-	}
-	if by.Checksum != "" && (by.Mode == api.Sticky || by.Mode == api.OneShot) {
+	case by.Checksum != "" && (by.Mode == api.Sticky || by.Mode == api.OneShot):
 		return fmt.Errorf("%w: checksum: it goes with mode %s", ErrInvalid, api.Bound)
 	}
 	if _, err := api.ParseInterval(by.TTL, 0); err != nil {
@@ -257,13 +252,18 @@ func (s *Store) Check(k api.Key, v Visitor) (Answer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, r := time.Now().UTC().Round(0), s.gates[k]
-	verdict := r.judge(now, v.Checksum)
-	if verdict != refuse && verdict != pass {
-		if err := s.consume(k, r, v.Checksum, verdict, now); err != nil {
+	passes, next, e := r.check(now, v.Checksum)
+	if e.Action != "" {
+		if s.closed {
+			return Answer{}, ErrClosed
+		}
+		c := &change{Store: s, now: now, records: map[api.Key]record{}}
+		c.set(k, next, e)
+		if err := s.write(c); err != nil {
 			return Answer{}, err
 		}
 	}
-	if verdict < pass {
+	if !passes {
 		s.wait(k, v, now)
 		return Answer{}, nil
 	}
@@ -271,26 +271,6 @@ func (s *Store) Check(k api.Key, v Visitor) (Answer, error) {
 		s.endWait(k, now)
 	}
 	return Answer{Open: true, Actor: r.Actor, Reason: r.Reason}, nil
-}
-
-// consume writes what a check changes in a one-shot opening.
-func (s *Store) consume(k api.Key, r record, checksum string, verdict verdict, now time.Time) error {
-	if s.closed {
-		return ErrClosed
-	}
-	c := &change{Store: s, now: now, records: map[api.Key]record{}}
-	switch verdict {
-	case bind:
-		r.Checksum = checksum
-		c.set(k, r, api.Entry{Action: "consume", Mode: api.OneShot, Checksum: checksum, Reason: "the first check passed"})
-	case spend:
-		const reason = "a check without checksum passed"
-		c.set(k, r.closed(now, "", reason, r.Decision), api.Entry{Action: "consume", Mode: api.OneShot, Reason: reason})
-	case shut:
-		reason := "another revision came: " + checksum
-		c.set(k, r.closed(now, "", reason, r.Decision), api.Entry{Action: "close", Mode: api.OneShot, Checksum: r.Checksum, Reason: reason})
-	}
-	return s.write(c)
 }
 
 // wait begins or renews a wait. It is called with the lock held.

@@ -45,7 +45,7 @@ func (s *Store) Issue(k api.Key, ttl time.Duration, actor string) (approve, reje
 		err = s.update(func(c *change) error {
 			r := c.gates[k]
 			w := c.waits(r, c.now)
-			if w == nil || r.judge(c.now, w.Checksum) >= pass {
+			if w == nil || !r.refuses(w, c.now) {
 				return fmt.Errorf("%w: no revision is waiting at %s", ErrInvalid, k)
 			}
 			t.Checksum, t.Expires, t.Decision = w.Checksum, c.now.Add(ttl).Truncate(time.Second), r.Decision

@@ -86,7 +86,7 @@ func TestLinks(t *testing.T) {
 	check(b, key, "c")
 	b.Change("close", key, api.Change{})
 	dead(t, b, approve, "there was another decision")
-	if e := b.Audit(api.Filter{Limit: 2}); e[1].Action != "link" || e[1].Actor != "me" || e[1].Checksum != "c" {
+	if e := b.Audit(api.Filter{Limit: 2}, nil); e[1].Action != "link" || e[1].Actor != "me" || e[1].Checksum != "c" {
 		t.Errorf("audit: %v", e)
 	}
 

@@ -130,7 +130,7 @@ func TestInvalid(t *testing.T) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
-	if gates, entries := b.List(api.Filter{}), b.Audit(api.Filter{}); len(gates)+len(entries) != 0 {
+	if gates, entries := b.List(api.Filter{}), b.Audit(api.Filter{}, nil); len(gates)+len(entries) != 0 {
 		t.Errorf("left behind: %v %v", gates, entries)
 	}
 }
@@ -181,7 +181,7 @@ func TestReject(t *testing.T) {
 		testenv.Equal(t, check(b, undo, sum), want, "rollback of %q", sum)
 	}
 	var actions []string
-	for _, e := range b.Audit(api.Filter{}) {
+	for _, e := range b.Audit(api.Filter{}, nil) {
 		actions = append(actions, e.String()+" "+e.Action+" "+string(e.Mode)+" "+e.Checksum+" "+e.Actor+" "+e.Reason)
 	}
 	want := []string{"gate prod/web/promotion reject checksum a eve too slow", "rollback prod/web/default open checksum a eve too slow", "gate prod/web/promotion open checksum z  "}
@@ -207,20 +207,20 @@ func TestAudit(t *testing.T) {
 		}
 		check(b, key, "refused checks are no entries")
 	}
-	entries := b.Audit(api.Filter{Limit: 1000})
+	entries := b.Audit(api.Filter{Limit: 1000}, nil)
 	if len(entries) < 20 || len(entries) > 25 || entries[0].ID != 60 || entries[0].Reason != "59" || entries[0].Actor != "me" {
 		t.Errorf("%d entries, %v", len(entries), entries[0])
 	}
-	page := b.Audit(api.Filter{Name: "web1", Limit: 3})
-	next := b.Audit(api.Filter{Name: "web1", Limit: 3, Before: fmt.Sprint(page[2].ID)})
-	if page[2].ID != 56 || next[0].ID != 54 || len(b.Audit(api.Filter{Before: "x"}))+len(b.Audit(api.Filter{Kind: api.KindRollback})) != 0 {
+	page := b.Audit(api.Filter{Name: "web1", Limit: 3}, nil)
+	next := b.Audit(api.Filter{Name: "web1", Limit: 3, Before: fmt.Sprint(page[2].ID)}, nil)
+	if page[2].ID != 56 || next[0].ID != 54 || len(b.Audit(api.Filter{Before: "x"}, nil))+len(b.Audit(api.Filter{Kind: api.KindRollback}, nil)) != 0 {
 		t.Errorf("pages %v %v", page, next)
 	}
 	b.Close()
 	b = open(t, gate.Config{Dir: dir, Audit: 20})
-	if again := b.Audit(api.Filter{}); len(again) != 20 || !reflect.DeepEqual(again[0], entries[0]) {
+	if again := b.Audit(api.Filter{}, nil); len(again) != 20 || !reflect.DeepEqual(again[0], entries[0]) {
 		t.Errorf("after a restart: %d, %v", len(again), again[0])
 	}
 	b.Change("close", key, api.Change{})
-	testenv.Equal(t, b.Audit(api.Filter{})[0].ID, 61, "numbers go on with")
+	testenv.Equal(t, b.Audit(api.Filter{}, nil)[0].ID, 61, "numbers go on with")
 }

@@ -104,7 +104,7 @@ func TestTTL(t *testing.T) {
 			t.Errorf("after %s: %v", time.Since(start), g)
 		}
 		testenv.Equal(t, check(b, key, "a"), "no", "after")
-		if e := b.Audit(api.Filter{})[0]; e.Action != "expire" || e.Key != key || e.Mode != api.OneShot || e.Checksum != "a" {
+		if e := b.Audit(api.Filter{}, nil)[0]; e.Action != "expire" || e.Key != key || e.Mode != api.OneShot || e.Checksum != "a" {
 			t.Errorf("audit: %v", e)
 		}
 		b.Close()
@@ -114,7 +114,7 @@ func TestTTL(t *testing.T) {
 		b = open(t, gate.Config{Dir: dir})
 		testenv.Equal(t, check(b, undo, "a"), "no", "after a restart")
 		synctest.Wait()
-		if e := b.Audit(api.Filter{})[0]; e.Action != "expire" || e.Key != undo {
+		if e := b.Audit(api.Filter{}, nil)[0]; e.Action != "expire" || e.Key != undo {
 			t.Errorf("audit after a restart: %v", e)
 		}
 	})

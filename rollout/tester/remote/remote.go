@@ -28,7 +28,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -227,20 +226,19 @@ func (s *Servers) key(name string) (string, error) {
 	if err != nil {
 		return "", fs.ErrNotExist
 	}
-	if info, err := root.Stat(name); err != nil || !info.Mode().IsRegular() { // a pipe would not open
+	info, err := root.Stat(name)
+	if err != nil || !info.Mode().IsRegular() { // a pipe would not open
 		return "", fs.ErrNotExist
 	}
-	f, err := root.Open(name)
-	if err != nil {
-		return "", fs.ErrNotExist
+	var text []byte // none of a file that is too long
+	if info.Size() <= maxKey {
+		text, err = root.ReadFile(name)
 	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxKey+1))
 	if err != nil {
 		return "", errors.New("the file of the key cannot be read")
 	}
 	key := strings.TrimSpace(string(text))
-	if len(text) > maxKey || key == "" || strings.ContainsFunc(key, isControl) {
+	if key == "" || strings.ContainsFunc(key, isControl) {
 		return "", errors.New("the file of the key must hold one line of at most 16 KiB, without control characters")
 	}
 	return key, nil

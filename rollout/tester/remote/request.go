@@ -59,12 +59,6 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 
 var errRedirect = errors.New("a redirect is not followed")
 
-// An answer is one with a status that says that the request was understood.
-type answer struct {
-	body []byte
-	html bool // a page for people, of a server that is another one or wants them to log in
-}
-
 // A refusal is an answer with another status.
 type refusal struct {
 	status int
@@ -76,8 +70,30 @@ func (r *refusal) Error() string {
 	return strings.TrimSuffix(fmt.Sprintf("%d %s: %s", r.status, http.StatusText(r.status), r.words), ": ")
 }
 
-// send sends one request. Errors name method and URL, and hold no secret.
-func (j *job) send(ctx context.Context, method, path, body string) (a answer, err error) {
+// ask sends a request, and reads the JSON object of the answer unless into is nil. Errors
+// hold no secret.
+func (j *job) ask(ctx context.Context, method, path, body string, into any) error {
+	text, page, err := j.send(ctx, method, path, body)
+	switch {
+	case err != nil || into == nil:
+		return err
+	case page || !bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")):
+		return errors.New("the answer is no JSON object: is that the base URL of the server, and who may use it?")
+	}
+	var says struct{ Success, OK any }
+	_ = json.Unmarshal(text, &says) // what is not asked for may have any form
+	if says.Success == false || says.OK == false {
+		return fmt.Errorf("the server says that it did not succeed: %s", j.explain(text))
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return errors.New("the answer is no JSON of the form that was expected")
+	}
+	return nil
+}
+
+// send sends a request and returns its answer. A page is one for people, of a server that is
+// another one or wants them to log in. Errors name method and URL.
+func (j *job) send(ctx context.Context, method, path, body string) (text []byte, page bool, err error) {
 	path, query, _ := strings.Cut(path, "?")
 	at := j.to.url.JoinPath(path)
 	at.RawQuery = query
@@ -96,7 +112,7 @@ func (j *job) send(ctx context.Context, method, path, body string) (a answer, er
 	}()
 	req, err := http.NewRequestWithContext(ctx, method, at.String(), strings.NewReader(body))
 	if err != nil {
-		return answer{}, err
+		return nil, false, err
 	}
 	req.Header = j.header.Clone()
 	req.Header.Set("Accept", "application/json")
@@ -106,54 +122,35 @@ func (j *job) send(ctx context.Context, method, path, body string) (a answer, er
 	}
 	resp, err := j.client.Do(req)
 	if err != nil {
-		return answer{}, err
+		return nil, false, err
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
-	if err != nil {
-		return answer{}, err
+	if text, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1)); err != nil {
+		return nil, false, err
 	}
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	a = answer{body: text, html: media == "text/html" || bytes.HasPrefix(bytes.TrimSpace(text), []byte("<"))}
+	page = media == "text/html" || bytes.HasPrefix(bytes.TrimSpace(text), []byte("<"))
 	switch {
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
-		after, _ := retry.After(resp.Header, time.Now())
-		return answer{}, &refusal{status: resp.StatusCode, words: j.explain(a), after: after}
+		refused := &refusal{status: resp.StatusCode}
+		if refused.after, _ = retry.After(resp.Header, time.Now()); !page {
+			refused.words = j.explain(text)
+		}
+		return nil, false, refused
 	case len(text) > maxAnswer:
-		return answer{}, fmt.Errorf("the answer is longer than 1 MiB")
+		return nil, false, fmt.Errorf("the answer is longer than 1 MiB")
 	}
-	return a, nil
+	return text, page, nil
 }
 
 // explain returns what an answer says to people.
-func (j *job) explain(a answer) string {
-	if a.html {
-		return ""
-	}
+func (j *job) explain(text []byte) string {
 	var says struct{ Message, Cause, Details, Error any }
-	_ = json.Unmarshal(a.body, &says) // of another form, or no JSON at all
-	for _, words := range []any{says.Message, says.Cause, says.Details, says.Error, string(a.body)} {
+	_ = json.Unmarshal(text, &says) // of another form, or no JSON at all
+	for _, words := range []any{says.Message, says.Cause, says.Details, says.Error, string(text)} {
 		if text, is := words.(string); is && text != "" {
 			return redact.Excerpt(text, maxWords, j.secrets...)
 		}
 	}
 	return ""
-}
-
-// decode reads the JSON object of an answer, which may say that it is an error. What is
-// not asked for may have any form.
-func (j *job) decode(a answer, into any) error {
-	text := bytes.TrimSpace(a.body)
-	if a.html || len(text) == 0 || text[0] != '{' {
-		return errors.New("the answer is no JSON object: is that the base URL of the server, and who may use it?")
-	}
-	var says struct{ Success, OK any }
-	_ = json.Unmarshal(text, &says)
-	if says.Success == false || says.OK == false {
-		return fmt.Errorf("the server says that it did not succeed: %s", j.explain(a))
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return errors.New("the answer is no JSON of the form that was expected")
-	}
-	return nil
 }

@@ -131,7 +131,7 @@ func (j *job) Run(ctx context.Context, out io.Writer) error {
 	}
 	last, end := context.WithTimeoutCause(context.WithoutCancel(ctx), stopTimeout, fmt.Errorf("no answer within %s", stopTimeout))
 	defer end()
-	if _, failed := j.send(last, j.cancel, j.of(j.end), ""); failed != nil {
+	if failed := j.ask(last, j.cancel, j.of(j.end), "", nil); failed != nil {
 		fmt.Fprintf(out, "%s: %v\n", j.of(j.stopping), failed)
 	} else {
 		fmt.Fprintln(out, j.of(j.stopped))
@@ -141,15 +141,15 @@ func (j *job) Run(ctx context.Context, out io.Writer) error {
 
 // start starts the job.
 func (j *job) start(ctx context.Context) error {
-	var a answer
+	var reply map[string]json.RawMessage
 	var failed error
 	for i, method := range j.starts {
 		body := j.body
 		if method == http.MethodGet {
 			body = ""
 		}
-		var err error
-		if a, err = j.send(ctx, method, j.path, body); err != nil && i > 0 {
+		err := j.ask(ctx, method, j.path, body, &reply)
+		if err != nil && i > 0 {
 			err = fmt.Errorf("%w; and then %w", failed, err)
 		}
 		failed = err
@@ -159,10 +159,6 @@ func (j *job) start(ctx context.Context) error {
 	}
 	if failed != nil {
 		return failed
-	}
-	var reply map[string]json.RawMessage
-	if err := j.decode(a, &reply); err != nil {
-		return err
 	}
 	found := regexp.MustCompile(j.form).FindSubmatch(reply[j.key])
 	if found == nil {
@@ -176,11 +172,7 @@ func (j *job) start(ctx context.Context) error {
 // first item has status_id (nGrinder before 3.5).
 func (j *job) state(ctx context.Context) (state, message string, err error) {
 	var reply struct{ Message, Status any }
-	a, err := j.send(ctx, http.MethodGet, j.of(j.status), "")
-	if err == nil {
-		err = j.decode(a, &reply)
-	}
-	if err != nil {
+	if err := j.ask(ctx, http.MethodGet, j.of(j.status), "", &reply); err != nil {
 		return "", "", err
 	}
 	switch status := reply.Status.(type) {

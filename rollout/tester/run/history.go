@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/headgate-io/headgate/rollout/tester/api"
@@ -37,8 +38,9 @@ type line struct {
 type history struct {
 	file    *store.File     // nil: nothing is kept
 	pending map[string]bool // IDs of runs that are to be written, or removed
-	writing chan struct{}   // closed when the goroutine that does it has ended; nil for none
-	trouble error           // why nothing is written
+	writing bool            // a goroutine of writer does it
+	writer  sync.WaitGroup
+	trouble error // why nothing is written
 }
 
 // recall fills the runner from its file: runs that were under way are Lost, and
@@ -101,9 +103,9 @@ func (r *Runner) write(id string) {
 		return
 	}
 	r.pending[id] = true
-	if r.writing == nil {
-		r.writing = make(chan struct{})
-		go r.flush()
+	if !r.writing {
+		r.writing = true
+		r.writer.Go(r.flush)
 	}
 }
 
@@ -125,8 +127,8 @@ func (r *Runner) flush() {
 			}
 			if writes = append(writes, record); e == nil {
 				writes = append(writes, output)
-			} else if e.output != nil {
-				output.Value = []byte(*e.output)
+			} else if e.output != "" {
+				output.Value = []byte(e.output)
 				writes, outputs = append(writes, output), append(outputs, e)
 			}
 		}
@@ -135,7 +137,7 @@ func (r *Runner) flush() {
 		r.mu.Lock()
 		if err == nil {
 			for _, e := range outputs {
-				r.release(e)
+				e.output = ""
 			}
 			r.trouble = nil
 			continue
@@ -155,6 +157,5 @@ func (r *Runner) flush() {
 		}
 		r.mu.Lock()
 	}
-	close(r.writing)
-	r.writing = nil
+	r.writing = false
 }

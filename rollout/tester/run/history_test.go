@@ -38,11 +38,11 @@ func TestRestart(t *testing.T) {
 		failed := start(t, d, load, bad)
 		time.Sleep(time.Minute)
 		under := start(t, d, request("under way"), &work{takes: time.Hour})
-		before := d.Runs(api.Filter{})
+		before := d.Runs(api.Filter{}, nil)
 		shutdown(t, d)
 
 		d = open(t, c)
-		after := d.Runs(api.Filter{})
+		after := d.Runs(api.Filter{}, nil)
 		if len(after) != 4 || len(before) != 4 {
 			t.Fatalf("%d runs, then %d", len(before), len(after))
 		}
@@ -73,7 +73,7 @@ func TestRestart(t *testing.T) {
 		state(t, start(t, d, load, bad), api.Running)
 		bad.started(t, 4)
 		good.started(t, 2)
-		if ids := d.Runs(api.Filter{}); len(ids) != 7 || !slices.IsSortedFunc(ids, func(a, b api.Run) int { return strings.Compare(b.ID, a.ID) }) {
+		if ids := d.Runs(api.Filter{}, nil); len(ids) != 7 || !slices.IsSortedFunc(ids, func(a, b api.Run) int { return strings.Compare(b.ID, a.ID) }) {
 			t.Errorf("got %d runs, not sorted", len(ids))
 		}
 	})
@@ -126,7 +126,7 @@ func TestDamagedHistoryIsSetAside(t *testing.T) {
 				if len(warned) != n || !errors.Is(warned[n-1], store.ErrDamaged) || !strings.Contains(warned[n-1].Error(), aside) {
 					t.Errorf("warned of %v", warned)
 				}
-				if err := d.Ready(); err != nil || len(d.Runs(api.Filter{})) != 0 {
+				if err := d.Ready(); err != nil || len(d.Runs(api.Filter{}, nil)) != 0 {
 					t.Errorf("ready: %v", err)
 				}
 				wait(t, d, request("b"), &work{})
@@ -155,16 +155,16 @@ func TestRetention(t *testing.T) {
 						t.Errorf("output of run %d: %v", i, err)
 					}
 				}
-				if got := d.Runs(api.Filter{}); len(got) != 4 || got[3].ID != under.ID {
+				if got := d.Runs(api.Filter{}, nil); len(got) != 4 || got[3].ID != under.ID {
 					t.Errorf("got %+v", got)
 				}
 				if dir != "" {
 					shutdown(t, d)
 					d = open(t, c)
-					testenv.Equal(t, len(d.Runs(api.Filter{})), 3)
+					testenv.Equal(t, len(d.Runs(api.Filter{}, nil)), 3)
 				}
 				time.Sleep(time.Hour + time.Second)
-				if got := d.Runs(api.Filter{}); len(got) != 0 && dir != "" || len(got) > 1 {
+				if got := d.Runs(api.Filter{}, nil); len(got) != 0 && dir != "" || len(got) > 1 {
 					t.Errorf("got %+v", got)
 				}
 			})
@@ -207,7 +207,7 @@ func TestRunsAreSelected(t *testing.T) {
 			"543210": {}, "420": {Namespace: "prod"}, "": {Namespace: "pro"}, "41": {Name: "web"}, "543": {Type: "helm"}, "4": {State: api.Failed}, "54": {Limit: 2}, "32": {Limit: 2, Before: ids[4]},
 		} {
 			got := ""
-			for _, r := range d.Runs(f) {
+			for _, r := range d.Runs(f, nil) {
 				got += fmt.Sprint(slices.Index(ids, r.ID)) + r.Output
 			}
 			testenv.Equal(t, got, want, "%+v", f)

@@ -147,7 +147,6 @@ type Runner struct {
 	all     []*entry          // by ID, so by age
 	byID    map[string]*entry // all
 	byKey   map[key]*entry    // the newest of each key
-	held    int               // bytes of output of finished runs that are in memory
 }
 
 // An entry is one run. The runner's lock guards it.
@@ -155,7 +154,7 @@ type entry struct {
 	key         key
 	run         api.Run // without output
 	failOnError bool
-	output      *string       // of one that ended; nil when it is on disk alone, or nowhere
+	output      string        // of one that ended; "" if it is on disk alone, or not kept
 	abandoned   bool          // it is cancelled, for all that waited for it have gone away
 	job         *job          // nil when it has ended
 	done        chan struct{} // closed when it has ended
@@ -309,7 +308,7 @@ func (r *Runner) Deliver(id string) {
 	}
 }
 
-// The methods from here to release, but execute, are called with the lock held.
+// The methods from here to forget, but execute, are called with the lock held.
 
 // admit makes the run of a request, which starts at once if there is a place for it.
 func (r *Runner) admit(k key, q *Request, t Task, waits bool) *entry {
@@ -433,8 +432,7 @@ func (r *Runner) finish(e *entry, o end) bool {
 	shown := *s
 	shown.Output, shown.Bytes, shown.Truncated = j.out.text()
 	s.Bytes, s.Truncated = shown.Bytes, shown.Truncated
-	e.job, e.output = nil, &shown.Output
-	r.held += len(shown.Output)
+	e.job, e.output = nil, shown.Output
 	r.config.Observe(shown, false)
 	r.changed(e)
 	if !s.Started.IsZero() {
@@ -470,7 +468,6 @@ func (r *Runner) forget() {
 			return false
 		}
 		excess--
-		r.release(e)
 		if r.byKey[e.key] == e {
 			delete(r.byKey, e.key)
 		}
@@ -478,16 +475,11 @@ func (r *Runner) forget() {
 		r.write(e.run.ID)
 		return true
 	})
-	for i := 0; r.held > heldMax && i < len(r.all); i++ {
-		r.release(r.all[i])
-	}
-}
-
-// release lets go of the output of a finished run that is in memory.
-func (r *Runner) release(e *entry) {
-	if e.output != nil {
-		r.held -= len(*e.output)
-		e.output = nil
+	held := 0
+	for _, e := range slices.Backward(r.all) {
+		if held += len(e.output); held > heldMax {
+			e.output = ""
+		}
 	}
 }
 
@@ -516,8 +508,8 @@ func (r *Runner) record(e *entry) api.Run {
 	case j != nil:
 		s.Output, s.Bytes, s.Truncated = j.out.text()
 		s.Duration = milliseconds(s.Started, now)
-	case text != nil:
-		s.Output = *text
+	case text != "":
+		s.Output = text
 	case s.Bytes > 0:
 		if s.Output = string(r.file.Get(outputBucket, s.ID)); s.Output == "" {
 			s.Output, s.Truncated = gap(s.Bytes), true
@@ -528,7 +520,9 @@ func (r *Runner) record(e *entry) api.Run {
 
 // Runs returns the runs that f selects by namespace, name, checksum, type, state
 // and Before, newest first, without output: at most f.Limit, default 100, at most 1000.
-func (r *Runner) Runs(f api.Filter) []api.Run {
+// If see is not nil, runs are left out for which it returns false. It must not call
+// methods of the runner.
+func (r *Runner) Runs(f api.Filter, see func(api.Run) bool) []api.Run {
 	limit := min(cmp.Or(f.Limit, 100), 1000)
 	found := []api.Run{}
 	r.mu.Lock()
@@ -540,7 +534,7 @@ func (r *Runner) Runs(f api.Filter) []api.Run {
 		}
 		s := e.run
 		if cmp.Or(f.Namespace, s.Namespace) != s.Namespace || cmp.Or(f.Name, s.Name) != s.Name || cmp.Or(f.Checksum, s.Checksum) != s.Checksum ||
-			cmp.Or(f.Type, s.Type) != s.Type || cmp.Or(f.State, s.State) != s.State || f.Before != "" && s.ID >= f.Before {
+			cmp.Or(f.Type, s.Type) != s.Type || cmp.Or(f.State, s.State) != s.State || f.Before != "" && s.ID >= f.Before || see != nil && !see(s) {
 			continue
 		}
 		if s.State == api.Running {
@@ -648,14 +642,9 @@ func (r *Runner) Stop(ctx context.Context) error {
 func (r *Runner) Shutdown(ctx context.Context) error {
 	err := r.Stop(ctx)
 	r.feed.Close()
+	r.writer.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for r.writing != nil {
-		ended := r.writing
-		r.mu.Unlock()
-		<-ended
-		r.mu.Lock()
-	}
 	return errors.Join(err, r.trouble, r.file.Close())
 }
 

@@ -270,7 +270,7 @@ func TestPlaceIsFreeAfterVerdict(t *testing.T) {
 	for range 4 {
 		others.Go(func() {
 			for ctx.Err() == nil {
-				d.Runs(api.Filter{})
+				d.Runs(api.Filter{}, nil)
 			}
 		})
 	}
@@ -395,7 +395,7 @@ func TestShutdown(t *testing.T) {
 		testenv.Equal(t, strings.Join(causes, ", "), strings.Repeat("the test runner was shut down, ", 2)+"the test runner was shut down", "ended for")
 		testenv.Equal(t, d.Shutdown(t.Context()), nil)
 		again := open(t, run.Config{Dir: dir})
-		testenv.Equal(t, len(again.Runs(api.Filter{State: api.Stopped})), 6)
+		testenv.Equal(t, len(again.Runs(api.Filter{State: api.Stopped}, nil)), 6)
 		w := &work{}
 		state(t, wait(t, again, request("0"), w), api.Succeeded) // a stopped run is no verdict
 	})

@@ -39,7 +39,7 @@ func TestTrouble(t *testing.T) {
 		}
 		ids := []string{run("a")}
 		synctest.Wait()
-		testenv.Equal(t, d.held, 0)
+		testenv.Equal(t, d.byID[ids[0]].output, "")
 		d.file.Close()
 		ids = append(ids, run("b"))
 		synctest.Wait()
@@ -94,7 +94,7 @@ func TestUnreadableRecords(t *testing.T) {
 		if d, err = Open(Config{Dir: dir, Warn: func(err error) { warned = err.Error() }}); err != nil {
 			t.Fatal(err)
 		}
-		if all := d.Runs(api.Filter{}); len(all) != 1 || all[0].ID != good.ID || warned != want {
+		if all := d.Runs(api.Filter{}, nil); len(all) != 1 || all[0].ID != good.ID || warned != want {
 			t.Errorf("%+v, warned of %q", all, warned)
 		}
 	}

@@ -14,6 +14,11 @@ import (
 const (
 	killWait  = 5 * time.Second        // for a process that was killed to be gone
 	lookEvery = 100 * time.Millisecond // whether a session that lasts is over
+
+	// How long the output of a program that has exited is waited for. It is a number of turns: on a
+	// machine that stood still the reader has its turns, and nothing is lost.
+	settleTurns = 20
+	settleTurn  = 50 * time.Millisecond
 )
 
 // execute runs a program, and ends what is left of its session. The error is the
@@ -66,8 +71,22 @@ func (p *program) execute(ctx context.Context, args []string, dir string, out io
 		err = context.Cause(ctx)
 	}
 	end(leader, exited, over, cmp.Or(t.Grace, defaultGrace))
-	command.Settle(copied, r) // a process that is left may have it
+	settle(copied, r)
 	return err
+}
+
+// settle waits until the output of a program that has exited was read from r. After a second it
+// closes r: a process that is left may have the other end.
+func settle(copied <-chan struct{}, r *os.File) {
+	for range settleTurns {
+		select {
+		case <-copied:
+			return
+		case <-time.After(settleTurn):
+		}
+	}
+	r.Close()
+	<-copied
 }
 
 // end ends what is left of a session: it is asked to, and killed after a grace. Over says

@@ -2,11 +2,15 @@
 
 package task
 
-import "os/exec"
+import (
+	"os/exec"
+
+	"github.com/headgate-io/headgate/internal/command"
+)
 
 // start starts a program.
 func start(cmd *exec.Cmd, _ bool) (<-chan error, error) {
-	group(cmd)
+	command.Group(cmd)
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -14,6 +18,17 @@ func start(cmd *exec.Cmd, _ bool) (<-chan error, error) {
 	go func() { exited <- cmd.Wait() }()
 	return exited, nil
 }
+
+// members returns the leader as long as there is a process of its group.
+func members(leader int, exited bool) []int {
+	if exited && !command.Alive(leader) {
+		return nil
+	}
+	return []int{leader}
+}
+
+func terminate(leader int) { command.Terminate(leader) }
+func kill(leader int)      { command.Kill(leader) }
 
 // A Reaper does nothing: only Linux lets a process adopt others.
 type Reaper struct{}

@@ -46,7 +46,6 @@ type Tools struct {
 	Env        []string          // of every program, as KEY=VALUE; nothing else is inherited
 	PassEnv    []string          // names that metadata may set as env.NAME
 	Dir        string            // where programs run; "" for the directory of the run
-	Temp       string            // where directories of runs are made; "" for the system's
 	Allow      []string          // programs that may be run, by name or absolute path; with it no task uses a shell; nil for any
 	NoShell    bool              // no task uses a shell
 	NoPipefail bool              // bash runs without pipefail unless metadata asks for it, as the reference implementation's does
@@ -198,7 +197,7 @@ func (p *program) set(r *reader, place, name, value string) {
 
 // Run runs the program in a directory of its own.
 func (p *program) Run(ctx context.Context, out io.Writer) error {
-	dir, err := os.MkdirTemp(p.tools.Temp, "headgate-run-*")
+	dir, err := os.MkdirTemp("", "headgate-run-*")
 	if err != nil {
 		return fmt.Errorf("directory of the run: %w", err)
 	}

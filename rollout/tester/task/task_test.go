@@ -169,8 +169,8 @@ func TestPath(t *testing.T) {
 func TestDirectory(t *testing.T) {
 	temp, outside := t.TempDir(), t.TempDir()
 	must(t, os.WriteFile(filepath.Join(outside, "file"), nil, 0o600))
-	tools := &task.Tools{Temp: temp}
-	out, err := run(t, tools, "cmd", map[string]string{"cmd": `
+	t.Setenv("TMPDIR", temp)
+	out, err := run(t, &task.Tools{}, "cmd", map[string]string{"cmd": `
 		test "$PWD" = "$HOME" && test "$PWD" = "$TMPDIR" && ls -A && ls -ld . | cut -c1-10 &&
 		ln -s ` + outside + ` link && mkdir -p a/b/c && touch a/b/c/f a/f && ln -s ` + outside + ` a/link`})
 	if err != nil || out != "drwx------\n" {
