@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,57 +43,6 @@ func Refuse(status int, format string, values ...any) error {
 // ErrNothing is the refusal of a path that there is not.
 var ErrNothing = Refuse(http.StatusNotFound, "there is nothing at this path")
 
-// StatusOf returns the status of the answer to an error: that of its [Refusal], or what known has
-// for an error that it wraps, or 500.
-func StatusOf(err error, known map[error]int) int {
-	if own, ok := errors.AsType[*Refusal](err); ok {
-		return own.Status
-	}
-	for one, status := range known {
-		if errors.Is(err, one) {
-			return status
-		}
-	}
-	return http.StatusInternalServerError
-}
-
-// A Router is a mux of handlers that return errors. A path that has methods refuses the
-// others, which a path that catches all would get.
-type Router struct {
-	http.ServeMux
-	Refuse func(http.ResponseWriter, *http.Request, error) // answers an error
-
-	methods map[string][]string // by path
-}
-
-// Route has a handler serve PATH, whatever the method is, or METHOD PATH.
-func (m *Router) Route(pattern string, serve func(http.ResponseWriter, *http.Request) error) {
-	m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		if err := serve(w, r); err != nil {
-			m.Refuse(w, r, err)
-		}
-	})
-	method, path, found := strings.Cut(pattern, " ")
-	if !found {
-		return
-	}
-	if m.methods[path] == nil {
-		m.Route(path, func(w http.ResponseWriter, _ *http.Request) error { return WrongMethod(w, m.methods[path]...) })
-	}
-	if m.methods == nil {
-		m.methods = map[string][]string{}
-	}
-	if m.methods[path] = append(m.methods[path], method); method == http.MethodGet { // which serves HEAD, too
-		m.methods[path] = append(m.methods[path], http.MethodHead)
-	}
-}
-
-// WrongMethod returns the refusal of a method that a path does not have.
-func WrongMethod(w http.ResponseWriter, allowed ...string) error {
-	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	return Refuse(http.StatusMethodNotAllowed, "use %s", strings.Join(allowed, " or "))
-}
-
 // A Writer remembers what was answered, and gives each piece of it a time to be taken.
 type Writer struct {
 	http.ResponseWriter
@@ -115,12 +63,6 @@ func Answering(w http.ResponseWriter, r *http.Request) *Writer {
 		a.control.SetWriteDeadline(time.Time{}) // that of the answer before: net/http is to write before there is one
 	}
 	return a
-}
-
-// Begun reports whether an answer has begun.
-func Begun(w http.ResponseWriter) bool {
-	a, ok := w.(*Writer)
-	return ok && a.Status != 0
 }
 
 // WriteHeader implements [http.ResponseWriter].
@@ -177,23 +119,6 @@ func (a *Writer) ReadFrom(r io.Reader) (n int64, err error) {
 		}
 	}
 	return n, err
-}
-
-// Recover is for defer: it answers 500 when a handler panics, so that the process goes
-// on. When the answer has begun its connection is closed instead. It tells log, unless
-// the handler meant to close the connection. Server is what the answer calls the server.
-func Recover(a *Writer, server string, log func(cause, stack string)) {
-	cause := recover()
-	if cause == nil {
-		return
-	}
-	if cause != http.ErrAbortHandler {
-		log(redact.String(fmt.Sprint(cause)), string(debug.Stack()))
-	}
-	if a.Status != 0 || cause == http.ErrAbortHandler {
-		panic(http.ErrAbortHandler)
-	}
-	Text(a, http.StatusInternalServerError, "the "+server+" has a defect, see its log")
 }
 
 // FlushError is for [http.ResponseController].
@@ -436,57 +361,4 @@ func ToPage(w http.ResponseWriter, r *http.Request) bool {
 	w.Header().Set("Vary", "Accept")
 	w.WriteHeader(http.StatusSeeOther)
 	return true
-}
-
-// Admit refuses requests for another host, see [Here], and those that a page of another site
-// made a browser send, with whatever credentials. The error is a [Denial] of kind host or origin.
-func Admit(r *http.Request, origins *http.CrossOriginProtection) error {
-	switch {
-	case !Here(r):
-		return &Denial{Kind: "host", Told: MisdirectedText, err: fmt.Errorf("%w: the request is for the host %q", ErrForbidden, r.Host)}
-	case origins.Check(r) != nil:
-		return &Denial{Kind: "origin", Told: "Forbidden: requests of other sites are refused", err: fmt.Errorf("%w: the request is of a page of %q", ErrForbidden, r.Header.Get("Origin"))}
-	}
-	return nil
-}
-
-// Origins returns who may make browsers send requests that change something:
-// pages of this server, also under the address that people know it by.
-func Origins(baseURL string) *http.CrossOriginProtection {
-	p := http.NewCrossOriginProtection()
-	if scheme, rest, found := strings.Cut(baseURL, "://"); found {
-		host, _, _ := strings.Cut(rest, "/")
-		p.AddTrustedOrigin(scheme + "://" + host) // a base URL without a host trusts none
-	}
-	return p
-}
-
-// empty stands for an empty segment of a path, which [http.ServeMux] does not match.
-const empty = "\x00"
-
-// Normalize makes a path one that [http.ServeMux] serves as it is. Repeated slashes count
-// as one, but below names, a first segment between slashes, an empty segment is a
-// name; "" for no prefix. The segments "." and ".." are names everywhere.
-func Normalize(u *url.URL, names string) {
-	segments := strings.Split(strings.TrimLeft(u.EscapedPath(), "/"), "/")
-	below := "/"+segments[0]+"/" == names
-	var kept []string
-	for i, segment := range segments {
-		switch {
-		case segment == "." || segment == "..":
-			segment = strings.ReplaceAll(segment, ".", "%2E")
-		case segment == "" && below:
-			segment = url.PathEscape(empty)
-		case segment == "" && i < len(segments)-1:
-			continue
-		}
-		kept = append(kept, segment)
-	}
-	u.RawPath = "/" + strings.Join(kept, "/")
-	u.Path, _ = url.PathUnescape(u.RawPath) // of parts of an escaped path
-}
-
-// Segment returns a segment of the path by its name in the route.
-func Segment(r *http.Request, name string) string {
-	return strings.ReplaceAll(r.PathValue(name), empty, "")
 }

@@ -142,8 +142,8 @@ func (e Endpoint) read(contents [][]byte) (*tls.Config, []error, error) {
 	return config, nil, nil
 }
 
-// MisdirectedText is what callers are told of requests for other hosts, with 403.
-const MisdirectedText = "Forbidden: callers need not say who they are here, so this answers requests for this machine alone: " +
+// misdirected is what callers are told of requests for other hosts, with 403.
+const misdirected = "Forbidden: callers need not say who they are here, so this answers requests for this machine alone: " +
 	"call it by its IP address or as localhost, or name the host in the base URL"
 
 type listenerKey struct{}
