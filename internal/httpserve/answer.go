@@ -77,13 +77,18 @@ func (a *Writer) WriteHeader(status int) {
 // writePiece is how much is written before there is a new deadline, in bytes.
 const writePiece = 64 << 10
 
-// Write implements [http.ResponseWriter].
-func (a *Writer) Write(p []byte) (n int, err error) {
+// begin begins the answer, unless it has begun, and gives the next piece of it its time to be taken.
+func (a *Writer) begin() {
 	if a.Status == 0 {
 		a.WriteHeader(http.StatusOK)
 	}
+	a.control.SetWriteDeadline(time.Now().Add(answerTime))
+}
+
+// Write implements [http.ResponseWriter].
+func (a *Writer) Write(p []byte) (n int, err error) {
 	for {
-		a.control.SetWriteDeadline(time.Now().Add(answerTime))
+		a.begin()
 		part, err := a.ResponseWriter.Write(p[n:min(len(p), n+writePiece)])
 		n += part
 		a.Bytes += int64(part)
@@ -103,11 +108,8 @@ func (a *Writer) ReadFrom(r io.Reader) (n int64, err error) {
 	if _, direct := a.ResponseWriter.(io.ReaderFrom); !known || !direct {
 		return io.Copy(struct{ io.Writer }{a}, r)
 	}
-	if a.Status == 0 {
-		a.WriteHeader(http.StatusOK)
-	}
 	for err == nil && limited.N > 0 {
-		a.control.SetWriteDeadline(time.Now().Add(answerTime))
+		a.begin()
 		part := io.LimitedReader{R: limited.R, N: min(limited.N, filePiece)}
 		var copied int64
 		copied, err = io.Copy(a.ResponseWriter, &part)
@@ -123,10 +125,7 @@ func (a *Writer) ReadFrom(r io.Reader) (n int64, err error) {
 
 // FlushError is for [http.ResponseController].
 func (a *Writer) FlushError() error {
-	if a.Status == 0 {
-		a.WriteHeader(http.StatusOK)
-	}
-	a.control.SetWriteDeadline(time.Now().Add(answerTime))
+	a.begin()
 	return a.control.Flush()
 }
 
@@ -335,11 +334,6 @@ func Wants(r *http.Request, kind string) bool {
 	return false
 }
 
-// Browses reports whether a person looks with a browser.
-func Browses(r *http.Request) bool {
-	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(r.Header.Get("Accept"), "text/html")
-}
-
 // Remote returns the address of a caller, as logs may have it, or that it came by the [Socket].
 func Remote(r *http.Request) string {
 	if Trusted(r) {
@@ -354,7 +348,7 @@ func Remote(r *http.Request) string {
 
 // ToPage leads a browser at the root to the page, and reports whether it did.
 func ToPage(w http.ResponseWriter, r *http.Request) bool {
-	if r.URL.Path != "/" || !Browses(r) {
+	if r.URL.Path != "/" || r.Method != http.MethodGet && r.Method != http.MethodHead || !strings.Contains(r.Header.Get("Accept"), "text/html") {
 		return false
 	}
 	w.Header().Set("Location", Take(r).Base()+"ui/") // relative: what came before may have been removed

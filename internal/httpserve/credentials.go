@@ -29,9 +29,6 @@ func (c *Credentials) Base() string { return c.base }
 
 type credentialsKey struct{}
 
-// none are the credentials of a request that has none; nothing changes them.
-var none Credentials
-
 // Take takes the credentials out of a request: the headers Authorization and
 // Cookie, the query, the beginning of the path, and Referer, which may repeat
 // the latter two. Identify finds them in the context of the request from then on.
@@ -58,9 +55,6 @@ func Take(r *http.Request) *Credentials {
 	}
 	if strings.Contains(r.URL.Path, "token") {
 		c.takePath(r.URL)
-	}
-	if *c == none {
-		return &none
 	}
 	if c.path != "" || c.query != "" {
 		r.RequestURI = r.URL.RequestURI()

@@ -32,11 +32,8 @@ type Reloaded[T any] struct {
 }
 
 // Reload reads the files of a value. Warn is told what is wrong with files that were
-// changed, and what of them looks like a mistake; nil for no reports. A nil now is time.Now.
+// changed, and what of them looks like a mistake; nil for no reports.
 func Reload[T any](now func() time.Time, warn func(error), read func([][]byte) (T, []error, error), names ...string) (*Reloaded[T], error) {
-	if now == nil {
-		now = time.Now
-	}
 	if warn == nil {
 		warn = func(error) {}
 	}

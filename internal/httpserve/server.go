@@ -48,9 +48,9 @@ type Listener struct {
 // Listen begins to listen. Asks says that callers have to say who they are; the host of
 // baseURL is one that requests may be for, besides this machine. A host name is resolved
 // once, so that what was judged is what is listened at.
-func Listen(_ context.Context, e Endpoint, asks bool, baseURL string, warn func(error)) (*Listener, error) {
+func Listen(e Endpoint, asks bool, baseURL string, warn func(error)) (*Listener, error) {
 	e.Addr = cmp.Or(e.Addr, "127.0.0.1:8080")
-	config, err := e.TLS(nil, warn)
+	config, err := e.TLS(time.Now, warn)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func Listen(_ context.Context, e Endpoint, asks bool, baseURL string, warn func(
 
 // TLS returns how connections are encrypted, nil when they are not. The files are read again when
 // they change, once a second at most; what is wrong then leaves those in use that were read before,
-// and warn is told of it; nil for no reports. A nil now is time.Now.
+// and warn is told of it; nil for no reports.
 func (e Endpoint) TLS(now func() time.Time, warn func(error)) (*tls.Config, error) {
 	switch {
 	case (e.Cert == "") != (e.Key == ""):

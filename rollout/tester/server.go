@@ -134,7 +134,7 @@ type Listener struct {
 // only requests for this machine, or for the host of BaseURL: pages of other
 // sites can make a browser come here under a name of their own.
 func (s *Server) Listen(ctx context.Context, e Endpoint) (*Listener, error) {
-	l, err := httpserve.Listen(ctx, e, s.started().Guard.Required(), s.BaseURL, func(err error) { s.Log.Error("certificates", "problem", err.Error()) })
+	l, err := httpserve.Listen(e, s.started().Guard.Required(), s.BaseURL, func(err error) { s.Log.Error("certificates", "problem", err.Error()) })
 	if err != nil {
 		return nil, err
 	}
