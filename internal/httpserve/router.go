@@ -65,6 +65,29 @@ func WrongMethod(w http.ResponseWriter, allowed ...string) error {
 	return Refuse(http.StatusMethodNotAllowed, "use %s", strings.Join(allowed, " or "))
 }
 
+// Sessions has people log in and out of the web page at a path: POST {"token": …} begins a session and answers with what
+// session says of the caller, DELETE ends it.
+func (m *Router) Sessions(path string, g *Guard, bodies *Bodies, session func(Grant) any) {
+	m.Route("POST "+path, func(w http.ResponseWriter, r *http.Request) error {
+		var request struct {
+			Token string `json:"token"`
+		}
+		if err := bodies.JSON(w, r, &request); err != nil {
+			return err
+		}
+		grant, err := g.Login(w, r, request.Token)
+		if err != nil {
+			return err
+		}
+		return JSON(w, http.StatusOK, session(grant))
+	})
+	m.Route("DELETE "+path, func(w http.ResponseWriter, r *http.Request) error {
+		g.Logout(w, r)
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	})
+}
+
 // ServeHTTP implements [http.Handler].
 func (m *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if m.Own == "" || !strings.HasPrefix(r.URL.Path, m.Own) {

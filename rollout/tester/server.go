@@ -172,6 +172,7 @@ func (s *Server) Handler() http.Handler {
 	for _, route := range routes {
 		router.Route(route.pattern, func(w http.ResponseWriter, r *http.Request) error { return route.serve(s, w, r) })
 	}
+	router.Sessions("/api/v1/session", s.Guard, s.bodies, s.sessionOf)
 	ui := httpserve.Page(page, "page")
 	router.Handle("/ui", ui)
 	router.Handle("/ui/", ui)
@@ -243,8 +244,6 @@ var routes = []struct {
 	{"POST /api/v1/runs/{id}/cancel", identified((*Server).cancelRun)},
 	{"GET /api/v1/watch", identified((*Server).watch)},
 	{"GET /api/v1/session", identified((*Server).getSession)},
-	{"POST /api/v1/session", (*Server).login},
-	{"DELETE /api/v1/session", (*Server).logout},
 }
 
 // reserved are the first segments below which unknown paths are not found.

@@ -148,8 +148,6 @@ var routes = []route{
 	{"GET /api/v1/events", aCaller, "kind namespace name severity since after limit follow", (*call).events},
 	{"GET /api/v1/stats", aCaller, "", (*call).stats},
 	{"GET /api/v1/session", aCaller, "", (*call).session},
-	{"POST /api/v1/session", "", "", (*call).login},
-	{"DELETE /api/v1/session", "", "", (*call).logout},
 	{"GET /healthz", "", "", func(c *call) error { return httpserve.Text(c.w, http.StatusOK, "OK\n") }},
 	{"GET /readyz", "", "", (*call).readyz},
 	{"GET /metrics", "", "", (*call).scrape},
@@ -222,6 +220,7 @@ func (s *Server) routes() http.Handler {
 			return route.serve(c)
 		})
 	}
+	router.Sessions("/api/v1/session", s.config.Callers, s.bodies, s.sessionOf)
 	router.Handle("/ui", Page())
 	router.Handle("/ui/", Page())
 	store := s.config.Store.Handler()
