@@ -21,7 +21,8 @@ import (
 // conditional requests. The ETag is strong: the digest, that of its target for a
 // pointer. Everything else does not exist (404), unless the store itself cannot
 // be read (500); there are no listings. Mount it below a prefix with
-// [http.StripPrefix].
+// [http.StripPrefix]. A caller that sets the header Cache-Control of the answer to
+// private keeps artifacts out of shared caches.
 //
 // A file that is not as [Store.Put] or [Store.Verify] recorded it is hashed
 // before it is served, and is not served when it is damaged (503). A download
@@ -43,6 +44,9 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	defer f.Close()
 	h.Set("Content-Type", contentType(f.file))
+	if h.Get("Cache-Control") == "private" {
+		caching = strings.Replace(caching, "public", "private", 1)
+	}
 	h.Set("Cache-Control", caching)
 	h.Set("ETag", `"`+f.hex+`"`)
 	if field := reprDigest(f.digest); field != "" {

@@ -252,7 +252,8 @@ func (c *call) artifact(store http.Handler) error {
 		if err := c.allow(mayFetch, ref); err != nil {
 			return err
 		}
-		c.w = private{c.w.(*httpserve.Writer)}
+		c.w.Header().Set("Cache-Control", "private")
+		c.w.Header().Set("Vary", "Authorization")
 	}
 	if slices.ContainsFunc(source.Spellings(ref.Kind)[1:], func(kind string) bool { return path[0] == strings.ToLower(kind) }) {
 		r = r.Clone(r.Context()) // the store has one directory for both groups
@@ -260,19 +261,6 @@ func (c *call) artifact(store http.Handler) error {
 	}
 	store.ServeHTTP(c.w, r)
 	return nil
-}
-
-// private keeps what only some callers may fetch out of shared caches.
-type private struct{ *httpserve.Writer }
-
-// WriteHeader implements [http.ResponseWriter].
-func (p private) WriteHeader(status int) {
-	header := p.Header()
-	if caching := header.Get("Cache-Control"); caching != "" {
-		header.Set("Cache-Control", strings.Replace(caching, "public", "private", 1))
-	}
-	header.Add("Vary", "Authorization")
-	p.Writer.WriteHeader(status)
 }
 
 // readyz answers whether the server has what it is asked for, or else which
