@@ -133,7 +133,7 @@ type Listener struct {
 // e.Insecure is set. Without authentication an address of this machine answers
 // only requests for this machine, or for the host of BaseURL: pages of other
 // sites can make a browser come here under a name of their own.
-func (s *Server) Listen(ctx context.Context, e Endpoint) (*Listener, error) {
+func (s *Server) Listen(_ context.Context, e Endpoint) (*Listener, error) {
 	l, err := httpserve.Listen(e, s.started().Guard.Required(), s.BaseURL, func(err error) { s.Log.Error("certificates", "problem", err.Error()) })
 	if err != nil {
 		return nil, err
