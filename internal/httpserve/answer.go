@@ -334,9 +334,9 @@ func Wants(r *http.Request, kind string) bool {
 	return false
 }
 
-// Remote returns the address of a caller, as logs may have it, or that it came by the [Socket].
+// Remote returns the address of a caller, as logs may have it, or that it came by the socket.
 func Remote(r *http.Request) string {
-	if Trusted(r) {
+	if trusted(r) {
 		return "socket"
 	}
 	address, _, err := net.SplitHostPort(r.RemoteAddr)
@@ -351,7 +351,7 @@ func ToPage(w http.ResponseWriter, r *http.Request) bool {
 	if r.URL.Path != "/" || r.Method != http.MethodGet && r.Method != http.MethodHead || !strings.Contains(r.Header.Get("Accept"), "text/html") {
 		return false
 	}
-	w.Header().Set("Location", Take(r).Base()+"ui/") // relative: what came before may have been removed
+	w.Header().Set("Location", take(r).base+"ui/") // relative: what came before may have been removed
 	w.Header().Set("Vary", "Accept")
 	w.WriteHeader(http.StatusSeeOther)
 	return true

@@ -132,7 +132,7 @@ type Config struct {
 // A Guard knows the callers. The nil Guard lets all callers do everything.
 type Guard struct {
 	certificates bool
-	file         *Reloaded[[]caller] // nil for none
+	file         *reloaded[[]caller] // nil for none
 	sessions     sessions
 	now          func() time.Time
 }
@@ -148,7 +148,7 @@ func OpenGuard(c Config) (*Guard, error) {
 		return g, nil
 	}
 	var err error
-	g.file, err = Reload(g.now, c.Warn, func(contents [][]byte) ([]caller, []error, error) { return readCallers(c.File, contents[0], c.Lists) }, c.File)
+	g.file, err = reload(g.now, c.Warn, func(contents [][]byte) ([]caller, []error, error) { return readCallers(c.File, contents[0], c.Lists) }, c.File)
 	if err != nil {
 		return nil, err
 	}
@@ -177,12 +177,12 @@ func (g Grant) Scope() *Scope {
 // Required reports whether callers have to say who they are.
 func (g *Guard) Required() bool { return g != nil && (g.file != nil || g.certificates) }
 
-// Identify returns the grant of a request, all for callers of a [Socket]; elsewhere is the token that is elsewhere in
+// Identify returns the grant of a request, all for callers of the socket; elsewhere is the token that is elsewhere in
 // it, "" for none. It removes credentials from the request. The error is a [Denial]
 // that wraps [ErrUnknown].
 func (g *Guard) Identify(r *http.Request, elsewhere string) (Grant, error) {
-	c := Take(r)
-	if !g.Required() || Trusted(r) {
+	c := take(r)
+	if !g.Required() || trusted(r) {
 		return Grant{All: true}, nil
 	}
 	if token := cmp.Or(c.bearer, c.basic, c.path, c.query, elsewhere); token != "" {

@@ -16,7 +16,7 @@ import (
 // A Router serves the paths of a server by handlers that return errors. A path that has methods refuses
 // the others, which a path that catches all would get.
 //
-// Before a handler gets a request its credentials are taken out of it, see [Take], and it is refused when it is for
+// Before a handler gets a request its credentials are taken out of it, and it is refused when it is for
 // another host, see [Here], or when a page of another site made a browser send it. A handler that panics is answered
 // 500, and the process goes on.
 type Router struct {
@@ -91,13 +91,13 @@ func (m *Router) Sessions(path string, g *Guard, bodies *Bodies, session func(Gr
 // ServeHTTP implements [http.Handler].
 func (m *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if m.Own == "" || !strings.HasPrefix(r.URL.Path, m.Own) {
-		Take(r)
+		take(r)
 	}
 	a := Answering(w, r)
 	defer m.Observe(r)(a)
 	defer m.recover(a, r)
 	if err := m.admit(r); err != nil {
-		Take(r) // before its path is logged
+		take(r) // before its path is logged
 		m.refuse(a, r, err)
 		return
 	}

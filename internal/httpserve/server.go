@@ -24,7 +24,7 @@ import (
 // An Endpoint is where a server listens, and what is asked of its callers.
 type Endpoint struct {
 	Addr      string        // HOST:PORT; default 127.0.0.1:8080; port 0 takes a free one
-	Socket    string        // path of a socket of mode 0600, whose callers are Trusted; "" for none
+	Socket    string        // path of a socket of mode 0600, whose callers may do everything; "" for none
 	Cert, Key string        // PEM files for TLS, both or none; read again when they change
 	ClientCA  string        // PEM file; clients have to show a certificate by it
 	Optional  bool          // clients without a certificate have to have a token
@@ -87,7 +87,7 @@ func Listen(e Endpoint, asks bool, baseURL string, warn func(error)) (*Listener,
 		}
 	}
 	if e.Socket != "" {
-		if l.socket, err = Socket(e.Socket); err != nil {
+		if l.socket, err = listenSocket(e.Socket); err != nil {
 			return nil, errors.Join(err, raw.Close())
 		}
 	}
@@ -112,7 +112,7 @@ func (e Endpoint) TLS(now func() time.Time, warn func(error)) (*tls.Config, erro
 	if e.ClientCA != "" {
 		names = append(names, e.ClientCA)
 	}
-	files, err := Reload(now, warn, e.read, names...)
+	files, err := reload(now, warn, e.read, names...)
 	if err != nil {
 		return nil, fmt.Errorf("read certificates: %w", err)
 	}
@@ -151,7 +151,7 @@ type listenerKey struct{}
 // Here reports whether a request is for this machine, where the [Listener] that serves it asks for that.
 func Here(r *http.Request) bool {
 	l, served := r.Context().Value(listenerKey{}).(*Listener)
-	if !served || l.hosts == nil || Trusted(r) {
+	if !served || l.hosts == nil || trusted(r) {
 		return true
 	}
 	name := (&url.URL{Host: r.Host}).Hostname()
