@@ -20,7 +20,8 @@ import (
 // KIND/NAMESPACE/NAME/POINTER. It supports conditional requests and ranges, at most 16 in a
 // request. The ETag is strong: the digest of the artifact, or of the target of a pointer. Any other
 // path gets status 404, or 500 if the store cannot be read. There are no listings. To serve it
-// below a prefix, use [http.StripPrefix].
+// below a prefix, use [http.StripPrefix]. A caller that sets the header Cache-Control of the answer
+// to private keeps artifacts out of shared caches.
 //
 // A file that has changed since [Store.Put] or [Store.Verify] recorded it is hashed before it is
 // served; if it is damaged, the status is 503. A download that has begun is completed even if the
@@ -42,6 +43,9 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	defer f.Close()
 	h.Set("Content-Type", contentType(f.file))
+	if h.Get("Cache-Control") == "private" {
+		caching = strings.Replace(caching, "public", "private", 1)
+	}
 	h.Set("Cache-Control", caching)
 	h.Set("ETag", `"`+f.hex+`"`)
 	if field := reprDigest(f.digest); field != "" {

@@ -255,7 +255,7 @@ func (p *program) runArtifactServe(ctx context.Context, dir string, at httpserve
 		return err
 	}
 	defer store.Close()
-	l, err := httpserve.Listen(ctx, at, false, "", nil)
+	l, err := httpserve.Listen(at, false, "", nil)
 	switch {
 	case errors.Is(err, httpserve.ErrExposed):
 		return usage("--addr: %w: give --insecure-listen, or serve with headgate serve and --tokens", err)

@@ -139,7 +139,7 @@ func (p *program) runServe(ctx context.Context, f *serveFlags) (err error) {
 		note.Socket, _ = filepath.Abs(filepath.Join(f.store, f.socket))
 	}
 	f.at.Socket = note.Socket
-	l, err := httpserve.Listen(ctx, f.at, c.Callers.Required(), f.baseURL, problem("certificates"))
+	l, err := httpserve.Listen(f.at, c.Callers.Required(), f.baseURL, problem("certificates"))
 	if err != nil {
 		return listenError(err)
 	}

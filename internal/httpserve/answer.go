@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,57 +43,6 @@ func Refuse(status int, format string, values ...any) error {
 // ErrNothing is the refusal of a path that there is not.
 var ErrNothing = Refuse(http.StatusNotFound, "there is nothing at this path")
 
-// StatusOf returns the status of the answer to an error: that of its [Refusal], or what known has
-// for an error that it wraps, or 500.
-func StatusOf(err error, known map[error]int) int {
-	if own, ok := errors.AsType[*Refusal](err); ok {
-		return own.Status
-	}
-	for one, status := range known {
-		if errors.Is(err, one) {
-			return status
-		}
-	}
-	return http.StatusInternalServerError
-}
-
-// A Router is a mux of handlers that return errors. A path that has methods refuses the
-// others, which a path that catches all would get.
-type Router struct {
-	http.ServeMux
-	Refuse func(http.ResponseWriter, *http.Request, error) // answers an error
-
-	methods map[string][]string // by path
-}
-
-// Route has a handler serve PATH, whatever the method is, or METHOD PATH.
-func (m *Router) Route(pattern string, serve func(http.ResponseWriter, *http.Request) error) {
-	m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		if err := serve(w, r); err != nil {
-			m.Refuse(w, r, err)
-		}
-	})
-	method, path, found := strings.Cut(pattern, " ")
-	if !found {
-		return
-	}
-	if m.methods[path] == nil {
-		m.Route(path, func(w http.ResponseWriter, _ *http.Request) error { return WrongMethod(w, m.methods[path]...) })
-	}
-	if m.methods == nil {
-		m.methods = map[string][]string{}
-	}
-	if m.methods[path] = append(m.methods[path], method); method == http.MethodGet { // which serves HEAD, too
-		m.methods[path] = append(m.methods[path], http.MethodHead)
-	}
-}
-
-// WrongMethod returns the refusal of a method that a path does not have.
-func WrongMethod(w http.ResponseWriter, allowed ...string) error {
-	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	return Refuse(http.StatusMethodNotAllowed, "use %s", strings.Join(allowed, " or "))
-}
-
 // A Writer remembers what was answered, and gives each piece of it a time to be taken.
 type Writer struct {
 	http.ResponseWriter
@@ -117,12 +65,6 @@ func Answering(w http.ResponseWriter, r *http.Request) *Writer {
 	return a
 }
 
-// Begun reports whether an answer has begun.
-func Begun(w http.ResponseWriter) bool {
-	a, ok := w.(*Writer)
-	return ok && a.Status != 0
-}
-
 // WriteHeader implements [http.ResponseWriter].
 func (a *Writer) WriteHeader(status int) {
 	if a.Status == 0 && status >= 200 {
@@ -135,13 +77,18 @@ func (a *Writer) WriteHeader(status int) {
 // writePiece is how much is written before there is a new deadline, in bytes.
 const writePiece = 64 << 10
 
-// Write implements [http.ResponseWriter].
-func (a *Writer) Write(p []byte) (n int, err error) {
+// begin begins the answer, unless it has begun, and gives the next piece of it its time to be taken.
+func (a *Writer) begin() {
 	if a.Status == 0 {
 		a.WriteHeader(http.StatusOK)
 	}
+	a.control.SetWriteDeadline(time.Now().Add(answerTime))
+}
+
+// Write implements [http.ResponseWriter].
+func (a *Writer) Write(p []byte) (n int, err error) {
 	for {
-		a.control.SetWriteDeadline(time.Now().Add(answerTime))
+		a.begin()
 		part, err := a.ResponseWriter.Write(p[n:min(len(p), n+writePiece)])
 		n += part
 		a.Bytes += int64(part)
@@ -161,11 +108,8 @@ func (a *Writer) ReadFrom(r io.Reader) (n int64, err error) {
 	if _, direct := a.ResponseWriter.(io.ReaderFrom); !known || !direct {
 		return io.Copy(struct{ io.Writer }{a}, r)
 	}
-	if a.Status == 0 {
-		a.WriteHeader(http.StatusOK)
-	}
 	for err == nil && limited.N > 0 {
-		a.control.SetWriteDeadline(time.Now().Add(answerTime))
+		a.begin()
 		part := io.LimitedReader{R: limited.R, N: min(limited.N, filePiece)}
 		var copied int64
 		copied, err = io.Copy(a.ResponseWriter, &part)
@@ -179,29 +123,9 @@ func (a *Writer) ReadFrom(r io.Reader) (n int64, err error) {
 	return n, err
 }
 
-// Recover is for defer: it answers 500 when a handler panics, so that the process goes
-// on. When the answer has begun its connection is closed instead. It tells log, unless
-// the handler meant to close the connection. Server is what the answer calls the server.
-func Recover(a *Writer, server string, log func(cause, stack string)) {
-	cause := recover()
-	if cause == nil {
-		return
-	}
-	if cause != http.ErrAbortHandler {
-		log(redact.String(fmt.Sprint(cause)), string(debug.Stack()))
-	}
-	if a.Status != 0 || cause == http.ErrAbortHandler {
-		panic(http.ErrAbortHandler)
-	}
-	Text(a, http.StatusInternalServerError, "the "+server+" has a defect, see its log")
-}
-
 // FlushError is for [http.ResponseController].
 func (a *Writer) FlushError() error {
-	if a.Status == 0 {
-		a.WriteHeader(http.StatusOK)
-	}
-	a.control.SetWriteDeadline(time.Now().Add(answerTime))
+	a.begin()
 	return a.control.Flush()
 }
 
@@ -410,14 +334,9 @@ func Wants(r *http.Request, kind string) bool {
 	return false
 }
 
-// Browses reports whether a person looks with a browser.
-func Browses(r *http.Request) bool {
-	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(r.Header.Get("Accept"), "text/html")
-}
-
-// Remote returns the address of a caller, as logs may have it, or that it came by the [Socket].
+// Remote returns the address of a caller, as logs may have it, or that it came by the socket.
 func Remote(r *http.Request) string {
-	if Trusted(r) {
+	if trusted(r) {
 		return "socket"
 	}
 	address, _, err := net.SplitHostPort(r.RemoteAddr)
@@ -429,64 +348,11 @@ func Remote(r *http.Request) string {
 
 // ToPage leads a browser at the root to the page, and reports whether it did.
 func ToPage(w http.ResponseWriter, r *http.Request) bool {
-	if r.URL.Path != "/" || !Browses(r) {
+	if r.URL.Path != "/" || r.Method != http.MethodGet && r.Method != http.MethodHead || !strings.Contains(r.Header.Get("Accept"), "text/html") {
 		return false
 	}
-	w.Header().Set("Location", Take(r).Base()+"ui/") // relative: what came before may have been removed
+	w.Header().Set("Location", take(r).base+"ui/") // relative: what came before may have been removed
 	w.Header().Set("Vary", "Accept")
 	w.WriteHeader(http.StatusSeeOther)
 	return true
-}
-
-// Admit refuses requests for another host, see [Here], and those that a page of another site
-// made a browser send, with whatever credentials. The error is a [Denial] of kind host or origin.
-func Admit(r *http.Request, origins *http.CrossOriginProtection) error {
-	switch {
-	case !Here(r):
-		return &Denial{Kind: "host", Told: MisdirectedText, err: fmt.Errorf("%w: the request is for the host %q", ErrForbidden, r.Host)}
-	case origins.Check(r) != nil:
-		return &Denial{Kind: "origin", Told: "Forbidden: requests of other sites are refused", err: fmt.Errorf("%w: the request is of a page of %q", ErrForbidden, r.Header.Get("Origin"))}
-	}
-	return nil
-}
-
-// Origins returns who may make browsers send requests that change something:
-// pages of this server, also under the address that people know it by.
-func Origins(baseURL string) *http.CrossOriginProtection {
-	p := http.NewCrossOriginProtection()
-	if scheme, rest, found := strings.Cut(baseURL, "://"); found {
-		host, _, _ := strings.Cut(rest, "/")
-		p.AddTrustedOrigin(scheme + "://" + host) // a base URL without a host trusts none
-	}
-	return p
-}
-
-// empty stands for an empty segment of a path, which [http.ServeMux] does not match.
-const empty = "\x00"
-
-// Normalize makes a path one that [http.ServeMux] serves as it is. Repeated slashes count
-// as one, but below names, a first segment between slashes, an empty segment is a
-// name; "" for no prefix. The segments "." and ".." are names everywhere.
-func Normalize(u *url.URL, names string) {
-	segments := strings.Split(strings.TrimLeft(u.EscapedPath(), "/"), "/")
-	below := "/"+segments[0]+"/" == names
-	var kept []string
-	for i, segment := range segments {
-		switch {
-		case segment == "." || segment == "..":
-			segment = strings.ReplaceAll(segment, ".", "%2E")
-		case segment == "" && below:
-			segment = url.PathEscape(empty)
-		case segment == "" && i < len(segments)-1:
-			continue
-		}
-		kept = append(kept, segment)
-	}
-	u.RawPath = "/" + strings.Join(kept, "/")
-	u.Path, _ = url.PathUnescape(u.RawPath) // of parts of an escaped path
-}
-
-// Segment returns a segment of the path by its name in the route.
-func Segment(r *http.Request, name string) string {
-	return strings.ReplaceAll(r.PathValue(name), empty, "")
 }

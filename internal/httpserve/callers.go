@@ -132,7 +132,7 @@ type Config struct {
 // A Guard knows the callers. The nil Guard lets all callers do everything.
 type Guard struct {
 	certificates bool
-	file         *Reloaded[*roster] // nil for none
+	file         *reloaded[[]caller] // nil for none
 	sessions     sessions
 	now          func() time.Time
 }
@@ -148,7 +148,7 @@ func OpenGuard(c Config) (*Guard, error) {
 		return g, nil
 	}
 	var err error
-	g.file, err = Reload(g.now, c.Warn, func(contents [][]byte) (*roster, []error, error) { return readRoster(c.File, contents[0], c.Lists) }, c.File)
+	g.file, err = reload(g.now, c.Warn, func(contents [][]byte) ([]caller, []error, error) { return readCallers(c.File, contents[0], c.Lists) }, c.File)
 	if err != nil {
 		return nil, err
 	}
@@ -177,12 +177,12 @@ func (g Grant) Scope() *Scope {
 // Required reports whether callers have to say who they are.
 func (g *Guard) Required() bool { return g != nil && (g.file != nil || g.certificates) }
 
-// Identify returns the grant of a request, all for callers of a [Socket]; elsewhere is the token that is elsewhere in
+// Identify returns the grant of a request, all for callers of the socket; elsewhere is the token that is elsewhere in
 // it, "" for none. It removes credentials from the request. The error is a [Denial]
 // that wraps [ErrUnknown].
 func (g *Guard) Identify(r *http.Request, elsewhere string) (Grant, error) {
-	c := Take(r)
-	if !g.Required() || Trusted(r) {
+	c := take(r)
+	if !g.Required() || trusted(r) {
 		return Grant{All: true}, nil
 	}
 	if token := cmp.Or(c.bearer, c.basic, c.path, c.query, elsewhere); token != "" {
@@ -224,20 +224,26 @@ func (g *Guard) Named(actor string) (Grant, error) {
 	case g.file == nil && actor != "":
 		return Grant{Actor: actor, All: true}, nil
 	}
-	found := g.known().find(func(c *caller) bool { return c.Name == actor })
+	found := g.find(func(c *caller) bool { return c.Name == actor })
 	return g.grant(Grant{caller: found}, "the caller is not known any more")
 }
 
-// known returns the callers that the file has now, none without a file.
-func (g *Guard) known() *roster {
+// find returns the last caller of the file that is meant, nil for none. It looks at all of them.
+func (g *Guard) find(meant func(*caller) bool) (found *caller) {
 	if g.file == nil {
-		return new(roster)
+		return nil
 	}
-	return g.file.Value()
+	known := g.file.Value()
+	for i := range known {
+		if meant(&known[i]) {
+			found = &known[i]
+		}
+	}
+	return found
 }
 
 func (g *Guard) byToken(token digest) (Grant, error) {
-	found := g.known().find(func(c *caller) bool { return subtle.ConstantTimeCompare(token[:], c.digest[:]) == 1 })
+	found := g.find(func(c *caller) bool { return subtle.ConstantTimeCompare(token[:], c.digest[:]) == 1 })
 	return g.grant(Grant{caller: found, token: token}, "the token is not known")
 }
 
@@ -251,7 +257,7 @@ func (g *Guard) byLeaf(leaf *x509.Certificate) (Grant, error) {
 	case g.file == nil:
 		return Grant{Actor: name, All: true, leaf: leaf}, nil
 	}
-	found := g.known().find(func(c *caller) bool { return c.isSubject(leaf) })
+	found := g.find(func(c *caller) bool { return c.isSubject(leaf) })
 	return g.grant(Grant{caller: found, leaf: leaf}, "the certificate of "+document.Quote(name)+" is not known")
 }
 

@@ -13,33 +13,25 @@ import (
 // credentialHeaders are those that say who the caller is, or may.
 var credentialHeaders = [...]string{"Authorization", "Cookie", "Referer"}
 
-// Credentials are what a request said of its caller.
-type Credentials struct {
+// credentials are what a request said of its caller.
+type credentials struct {
 	bearer, basic, path, query string
 
 	cookies    string // the header
-	base       string // of relative URLs of the root
+	base       string // of relative URLs in the answer to /: after /token/TOKEN without a slash ./TOKEN/, else ""
 	unreadable bool   // there is a header Authorization that says none of this
 }
 
-// Base returns what relative URLs in the answer to / begin with: "", or when the
-// request was for /token/TOKEN without a slash at the end ./TOKEN/, for they are
-// relative to /token/ then.
-func (c *Credentials) Base() string { return c.base }
-
 type credentialsKey struct{}
 
-// none are the credentials of a request that has none; nothing changes them.
-var none Credentials
-
-// Take takes the credentials out of a request: the headers Authorization and
+// take takes the credentials out of a request: the headers Authorization and
 // Cookie, the query, the beginning of the path, and Referer, which may repeat
 // the latter two. Identify finds them in the context of the request from then on.
-func Take(r *http.Request) *Credentials {
-	if c, ok := r.Context().Value(credentialsKey{}).(*Credentials); ok {
+func take(r *http.Request) *credentials {
+	if c, ok := r.Context().Value(credentialsKey{}).(*credentials); ok {
 		return c
 	}
-	c := &Credentials{}
+	c := &credentials{}
 	if text := r.Header.Get("Authorization"); text != "" {
 		scheme, token, _ := strings.Cut(text, " ")
 		if _, password, ok := r.BasicAuth(); ok {
@@ -59,9 +51,6 @@ func Take(r *http.Request) *Credentials {
 	if strings.Contains(r.URL.Path, "token") {
 		c.takePath(r.URL)
 	}
-	if *c == none {
-		return &none
-	}
 	if c.path != "" || c.query != "" {
 		r.RequestURI = r.URL.RequestURI()
 	}
@@ -70,7 +59,7 @@ func Take(r *http.Request) *Credentials {
 }
 
 // takeQuery leaves the other parameters as they are written.
-func (c *Credentials) takeQuery(u *url.URL) {
+func (c *credentials) takeQuery(u *url.URL) {
 	var rest []string
 	for pair := range strings.SplitSeq(u.RawQuery, "&") {
 		name, value, _ := strings.Cut(pair, "=")
@@ -89,7 +78,7 @@ func (c *Credentials) takeQuery(u *url.URL) {
 }
 
 // takePath makes /token/TOKEN/rest /rest. Repeated slashes count as one.
-func (c *Credentials) takePath(u *url.URL) {
+func (c *credentials) takePath(u *url.URL) {
 	first, tail, _ := strings.Cut(strings.TrimLeft(u.EscapedPath(), "/"), "/")
 	if plain, err := url.PathUnescape(first); err != nil || plain != "token" {
 		return
@@ -150,7 +139,7 @@ func (g *Guard) Login(w http.ResponseWriter, r *http.Request, token string) (Gra
 
 // Logout ends the session of a request, if there is one.
 func (g *Guard) Logout(w http.ResponseWriter, r *http.Request) {
-	c := Take(r)
+	c := take(r)
 	if g == nil {
 		return
 	}

@@ -14,11 +14,11 @@ const (
 	maxFile   = 3 << 20     // bytes of a file
 )
 
-// A Reloaded value is made of files, tokens or certificates, and again when what they
+// A reloaded value is made of files, tokens or certificates, and again when what they
 // hold has changed. They are looked at once a second at most, when the value is asked
 // for, and by what they hold, so that it does not matter how they are replaced. What
 // cannot be read, or is wrong, leaves the value as it was.
-type Reloaded[T any] struct {
+type reloaded[T any] struct {
 	names []string
 	read  func(contents [][]byte) (value T, warnings []error, err error)
 	warn  func(error)
@@ -31,21 +31,18 @@ type Reloaded[T any] struct {
 	problem string            // that was told last
 }
 
-// Reload reads the files of a value. Warn is told what is wrong with files that were
-// changed, and what of them looks like a mistake; nil for no reports. A nil now is time.Now.
-func Reload[T any](now func() time.Time, warn func(error), read func([][]byte) (T, []error, error), names ...string) (*Reloaded[T], error) {
-	if now == nil {
-		now = time.Now
-	}
+// reload reads the files of a value. Warn is told what is wrong with files that were
+// changed, and what of them looks like a mistake; nil for no reports.
+func reload[T any](now func() time.Time, warn func(error), read func([][]byte) (T, []error, error), names ...string) (*reloaded[T], error) {
 	if warn == nil {
 		warn = func(error) {}
 	}
-	v := &Reloaded[T]{names: names, read: read, warn: warn, now: now, next: now().Add(lookAgain)}
+	v := &reloaded[T]{names: names, read: read, warn: warn, now: now, next: now().Add(lookAgain)}
 	return v, v.load()
 }
 
 // Value returns the value, of what the files hold now if it is time to look.
-func (v *Reloaded[T]) Value() T {
+func (v *reloaded[T]) Value() T {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if now := v.now(); !now.Before(v.next) {
@@ -63,7 +60,7 @@ func (v *Reloaded[T]) Value() T {
 }
 
 // load makes the value of what the files hold, if that is another than before.
-func (v *Reloaded[T]) load() error {
+func (v *reloaded[T]) load() error {
 	h := sha256.New()
 	var contents [][]byte
 	for _, name := range v.names {

@@ -75,31 +75,16 @@ type caller struct {
 	digest digest // of the token; zero for a certificate
 }
 
-// A roster is the callers of one version of the file.
-type roster struct {
-	Tokens       []caller `json:"tokens,omitempty"`
-	Certificates []caller `json:"certificates,omitempty"`
-}
-
-// find returns the last caller that is meant, nil for none. It looks at all of them.
-func (r *roster) find(meant func(*caller) bool) (found *caller) {
-	for _, list := range [][]caller{r.Tokens, r.Certificates} {
-		for i := range list {
-			if meant(&list[i]) {
-				found = &list[i]
-			}
-		}
-	}
-	return found
-}
-
-// readRoster reads the file of callers. Warnings are about what looks like a mistake.
-func readRoster(name string, content []byte, lists map[string]List) (*roster, []error, error) {
+// readCallers reads the file of callers. Warnings are about what looks like a mistake.
+func readCallers(name string, content []byte, lists map[string]List) ([]caller, []error, error) {
 	stream, err := document.Open(name, bytes.NewReader(content))
 	if err != nil {
 		return nil, nil, err
 	}
-	out := &roster{}
+	var out struct {
+		Tokens       []caller `json:"tokens,omitempty"`
+		Certificates []caller `json:"certificates,omitempty"`
+	}
 	var warnings []error
 	for n := range stream.Documents() {
 		if stream.Number > 1 {
@@ -107,7 +92,7 @@ func readRoster(name string, content []byte, lists map[string]List) (*roster, []
 			break
 		}
 		d, v := new(document.Decoder), verifier{lists: lists, taken: map[string]string{}}
-		d.Decode(n, out, "")
+		d.Decode(n, &out, "")
 		if len(out.Tokens)+len(out.Certificates) > maxCallers {
 			v.defects.Add("", "names more than %d callers", maxCallers)
 		} else {
@@ -136,10 +121,10 @@ func readRoster(name string, content []byte, lists map[string]List) (*roster, []
 	if info, err := os.Lstat(name); err == nil && runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o006 != 0 {
 		warnings = append(warnings, &document.Error{File: name, Err: errors.New("every user of this machine can read it: make its mode 0600")})
 	}
-	return out, warnings, nil
+	return append(out.Tokens, out.Certificates...), warnings, nil
 }
 
-// A verifier checks what the types of a roster do not say.
+// A verifier checks what the types of the file do not say.
 type verifier struct {
 	lists             map[string]List
 	taken             map[string]string // where names, digests and subjects are, which each caller has for itself

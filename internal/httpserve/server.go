@@ -24,7 +24,7 @@ import (
 // An Endpoint is where a server listens, and what is asked of its callers.
 type Endpoint struct {
 	Addr      string        // HOST:PORT; default 127.0.0.1:8080; port 0 takes a free one
-	Socket    string        // path of a socket of mode 0600, whose callers are Trusted; "" for none
+	Socket    string        // path of a socket of mode 0600, whose callers may do everything; "" for none
 	Cert, Key string        // PEM files for TLS, both or none; read again when they change
 	ClientCA  string        // PEM file; clients have to show a certificate by it
 	Optional  bool          // clients without a certificate have to have a token
@@ -48,9 +48,9 @@ type Listener struct {
 // Listen begins to listen. Asks says that callers have to say who they are; the host of
 // baseURL is one that requests may be for, besides this machine. A host name is resolved
 // once, so that what was judged is what is listened at.
-func Listen(_ context.Context, e Endpoint, asks bool, baseURL string, warn func(error)) (*Listener, error) {
+func Listen(e Endpoint, asks bool, baseURL string, warn func(error)) (*Listener, error) {
 	e.Addr = cmp.Or(e.Addr, "127.0.0.1:8080")
-	config, err := e.TLS(nil, warn)
+	config, err := e.TLS(time.Now, warn)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func Listen(_ context.Context, e Endpoint, asks bool, baseURL string, warn func(
 		}
 	}
 	if e.Socket != "" {
-		if l.socket, err = Socket(e.Socket); err != nil {
+		if l.socket, err = listenSocket(e.Socket); err != nil {
 			return nil, errors.Join(err, raw.Close())
 		}
 	}
@@ -96,7 +96,7 @@ func Listen(_ context.Context, e Endpoint, asks bool, baseURL string, warn func(
 
 // TLS returns how connections are encrypted, nil when they are not. The files are read again when
 // they change, once a second at most; what is wrong then leaves those in use that were read before,
-// and warn is told of it; nil for no reports. A nil now is time.Now.
+// and warn is told of it; nil for no reports.
 func (e Endpoint) TLS(now func() time.Time, warn func(error)) (*tls.Config, error) {
 	switch {
 	case (e.Cert == "") != (e.Key == ""):
@@ -112,7 +112,7 @@ func (e Endpoint) TLS(now func() time.Time, warn func(error)) (*tls.Config, erro
 	if e.ClientCA != "" {
 		names = append(names, e.ClientCA)
 	}
-	files, err := Reload(now, warn, e.read, names...)
+	files, err := reload(now, warn, e.read, names...)
 	if err != nil {
 		return nil, fmt.Errorf("read certificates: %w", err)
 	}
@@ -142,8 +142,8 @@ func (e Endpoint) read(contents [][]byte) (*tls.Config, []error, error) {
 	return config, nil, nil
 }
 
-// MisdirectedText is what callers are told of requests for other hosts, with 403.
-const MisdirectedText = "Forbidden: callers need not say who they are here, so this answers requests for this machine alone: " +
+// misdirected is what callers are told of requests for other hosts, with 403.
+const misdirected = "Forbidden: callers need not say who they are here, so this answers requests for this machine alone: " +
 	"call it by its IP address or as localhost, or name the host in the base URL"
 
 type listenerKey struct{}
@@ -151,7 +151,7 @@ type listenerKey struct{}
 // Here reports whether a request is for this machine, where the [Listener] that serves it asks for that.
 func Here(r *http.Request) bool {
 	l, served := r.Context().Value(listenerKey{}).(*Listener)
-	if !served || l.hosts == nil || Trusted(r) {
+	if !served || l.hosts == nil || trusted(r) {
 		return true
 	}
 	name := (&url.URL{Host: r.Host}).Hostname()

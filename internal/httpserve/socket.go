@@ -18,17 +18,14 @@ const (
 	maxSocket = 100 // bytes of a name that every system takes for a socket
 )
 
-// ErrRunning is a socket that another server listens at.
-var ErrRunning = errors.New("another server is running")
-
-// Socket begins to listen at a socket of the file system, whose callers are
-// [Trusted]. Its mode is 0600, from the moment on that it is there; on Linux
+// listenSocket begins to listen at a socket of the file system, whose callers may do
+// everything. Its mode is 0600, from the moment on that it is there; on Linux
 // callers of other users than that of the server and root are refused besides.
 // Its directory has to be one that others may not write to.
 //
-// A socket that a killed server left is replaced, one of a running server is refused
-// with [ErrRunning]. Close removes the socket.
-func Socket(path string) (_ net.Listener, err error) {
+// A socket that a killed server left is replaced, one of a running server is refused.
+// Close removes the socket.
+func listenSocket(path string) (_ net.Listener, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("listen at %s: %w", path, err)
@@ -43,7 +40,7 @@ func Socket(path string) (_ net.Listener, err error) {
 		}
 		if c, err := DialSocket(context.Background(), path); err == nil {
 			c.Close()
-			return nil, ErrRunning
+			return nil, errors.New("another server is running")
 		}
 	}
 	l, err := bindPrivately(path)
@@ -112,7 +109,7 @@ func shortName(path string) (name string, done func() error, err error) {
 	return "/proc/self/fd/" + strconv.Itoa(int(dir.Fd())) + "/" + filepath.Base(path), dir.Close, nil
 }
 
-// DialSocket connects to a [Socket]. The error wraps [fs.ErrNotExist] when
+// DialSocket connects to the socket of a server, see [Endpoint]. The error wraps [fs.ErrNotExist] when
 // there is none, and is a refused connection when its server was killed.
 func DialSocket(ctx context.Context, path string) (net.Conn, error) {
 	short, done, err := shortName(path)
@@ -149,8 +146,8 @@ func (s *socket) Close() error { return s.end() }
 
 type trustedKey struct{}
 
-// Trusted reports whether a request came by a [Socket].
-func Trusted(r *http.Request) bool {
+// trusted reports whether a request came by the socket of the server.
+func trusted(r *http.Request) bool {
 	trusted, _ := r.Context().Value(trustedKey{}).(bool)
 	return trusted
 }

@@ -168,29 +168,13 @@ func event(notice api.Notice) string {
 	return fmt.Sprintf("data: %s\n\n", text)
 }
 
-// getSession says who the caller is.
+// getSession answers who the caller is.
 func (s *Server) getSession(_ http.ResponseWriter, _ *http.Request, g grant) (any, error) {
+	return s.sessionOf(g), nil
+}
+
+// sessionOf says who a caller is.
+func (s *Server) sessionOf(g grant) any {
 	scope := g.Scope()
-	return api.Session{Actor: g.Actor, Required: s.Guard.Required(), ReadOnly: !g.All && (scope == nil || scope.ReadOnly)}, nil
-}
-
-func (s *Server) login(w http.ResponseWriter, r *http.Request) error {
-	var request struct {
-		Token string `json:"token"`
-	}
-	if err := s.bodies.JSON(w, r, &request); err != nil {
-		return err
-	}
-	g, err := s.Guard.Login(w, r, request.Token)
-	if err != nil {
-		return err
-	}
-	session, _ := s.getSession(w, r, g) // which has no errors
-	return httpserve.JSON(w, http.StatusOK, session)
-}
-
-func (s *Server) logout(w http.ResponseWriter, r *http.Request) error {
-	s.Guard.Logout(w, r)
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return api.Session{Actor: g.Actor, Required: s.Guard.Required(), ReadOnly: !g.All && (scope == nil || scope.ReadOnly)}
 }

@@ -40,7 +40,6 @@ import (
 	"cmp"
 	"context"
 	"embed"
-	"errors"
 	"log/slog"
 	"math"
 	"net/http"
@@ -54,7 +53,6 @@ import (
 
 	"github.com/headgate-io/headgate/internal/httpserve"
 	"github.com/headgate-io/headgate/internal/redact"
-	"github.com/headgate-io/headgate/rollout/tester/api"
 	"github.com/headgate-io/headgate/rollout/tester/gate"
 	"github.com/headgate-io/headgate/rollout/tester/remote"
 	"github.com/headgate-io/headgate/rollout/tester/run"
@@ -135,8 +133,8 @@ type Listener struct {
 // e.Insecure is set. Without authentication an address of this machine answers
 // only requests for this machine, or for the host of BaseURL: pages of other
 // sites can make a browser come here under a name of their own.
-func (s *Server) Listen(ctx context.Context, e Endpoint) (*Listener, error) {
-	l, err := httpserve.Listen(ctx, e, s.started().Guard.Required(), s.BaseURL, func(err error) { s.Log.Error("certificates", "problem", err.Error()) })
+func (s *Server) Listen(_ context.Context, e Endpoint) (*Listener, error) {
+	l, err := httpserve.Listen(e, s.started().Guard.Required(), s.BaseURL, func(err error) { s.Log.Error("certificates", "problem", err.Error()) })
 	if err != nil {
 		return nil, err
 	}
@@ -154,25 +152,36 @@ func (l *Listener) Serve(ctx context.Context) error {
 // of another server by [http.StripPrefix].
 func (s *Server) Handler() http.Handler {
 	s.started()
-	router, origins := s.router(), httpserve.Origins(s.BaseURL)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		httpserve.Take(r)
-		a := httpserve.Answering(w, r)
-		s.metrics.inFlight.Inc()
-		defer func() {
-			s.metrics.inFlight.Dec()
-			s.metrics.requests.WithLabelValues(classOf(r.URL.Path), strconv.Itoa(cmp.Or(a.Status, http.StatusOK))).Inc()
-		}()
-		defer httpserve.Recover(a, "test runner", func(cause, stack string) {
-			s.Log.Error("defect: a request made the test runner panic", "method", r.Method, "path", pathOf(r), "cause", cause, "stack", stack)
-		})
-		if err := httpserve.Admit(r, origins); err != nil {
-			s.refuse(a, r, err)
-			return
-		}
-		httpserve.Normalize(r.URL, "/api/")
-		router.ServeHTTP(a, r)
-	})
+	router := &httpserve.Router{
+		Server: "test runner", Log: s.Log, Origins: httpserve.Origins(s.BaseURL), Names: "/api/",
+		Statuses: statuses, Forbidden: forbidden,
+		Unknown: func(kind string) string {
+			if kind == "missing" {
+				return unknown
+			}
+			return httpserve.ErrUnknown.Error()
+		},
+		Problem: func(r *http.Request) bool {
+			class := classOf(r.URL.Path)
+			return class == "api" || (class == "task" || class == "launch") && httpserve.Wants(r, "application/json")
+		},
+		Path:    pathOf,
+		Denied:  func(kind string) { s.metrics.denials.WithLabelValues(kind).Inc() },
+		Observe: s.metrics.observeRequest,
+	}
+	for _, route := range routes {
+		router.Route(route.pattern, func(w http.ResponseWriter, r *http.Request) error { return route.serve(s, w, r) })
+	}
+	router.Sessions("/api/v1/session", s.Guard, s.bodies, s.sessionOf)
+	ui := httpserve.Page(page, "page")
+	router.Handle("/ui", ui)
+	router.Handle("/ui/", ui)
+	for _, first := range reserved {
+		nothing := func(http.ResponseWriter, *http.Request) error { return httpserve.ErrNothing }
+		router.Route("/"+first, nothing)
+		router.Route("/"+first+"/", nothing)
+	}
+	return router
 }
 
 //go:embed page
@@ -235,29 +244,10 @@ var routes = []struct {
 	{"POST /api/v1/runs/{id}/cancel", identified((*Server).cancelRun)},
 	{"GET /api/v1/watch", identified((*Server).watch)},
 	{"GET /api/v1/session", identified((*Server).getSession)},
-	{"POST /api/v1/session", (*Server).login},
-	{"DELETE /api/v1/session", (*Server).logout},
 }
 
 // reserved are the first segments below which unknown paths are not found.
 var reserved = []string{"gate", "rollback", "api", "link", "token"}
-
-// router returns the router of all paths.
-func (s *Server) router() http.Handler {
-	router := &httpserve.Router{Refuse: s.refuse}
-	for _, route := range routes {
-		router.Route(route.pattern, func(w http.ResponseWriter, r *http.Request) error { return route.serve(s, w, r) })
-	}
-	ui := httpserve.Page(page, "page")
-	router.Handle("/ui", ui)
-	router.Handle("/ui/", ui)
-	for _, first := range reserved {
-		nothing := func(http.ResponseWriter, *http.Request) error { return httpserve.ErrNothing }
-		router.Route("/"+first, nothing)
-		router.Route("/"+first+"/", nothing)
-	}
-	return router
-}
 
 // classOf returns the class of a path by which requests are counted.
 func classOf(path string) string {
@@ -302,64 +292,18 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) error {
 	return httpserve.Text(w, http.StatusOK, "OK")
 }
 
-const retryAfter = "5" // seconds, when there is no better guess
-
 // unknown says how a caller can say who it is.
 const unknown = "say who you are: by a token in the header Authorization (Bearer, or Basic as password), " +
 	"in the metadata of the payload (token), in the URL (/token/TOKEN/ before the path, or ?token=TOKEN), or by a client certificate"
 
 // statuses are those of errors that are no refusal of their own.
 var statuses = map[error]int{
-	httpserve.ErrUnknown:   http.StatusUnauthorized,
-	httpserve.ErrForbidden: http.StatusForbidden,
-	gate.ErrInvalid:        http.StatusBadRequest,
-	gate.ErrLink:           http.StatusGone,
-	gate.ErrClosed:         http.StatusServiceUnavailable,
-	run.ErrNotFound:        http.StatusNotFound,
-	run.ErrBusy:            http.StatusTooManyRequests,
-	run.ErrClosed:          http.StatusServiceUnavailable,
-}
-
-// refuse answers an error, unless the answer has begun: then the error is that of
-// writing it. Errors of the API, and of tasks for callers that ask for it, are JSON.
-func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	if httpserve.Begun(w) {
-		return
-	}
-	status, reason := s.problem(w, r, err)
-	switch class := classOf(r.URL.Path); {
-	case class == "api", (class == "task" || class == "launch") && httpserve.Wants(r, "application/json"):
-		httpserve.JSON(w, status, api.Problem{Status: status, Reason: reason})
-	default:
-		httpserve.Text(w, status, reason)
-	}
-}
-
-// problem returns the status and the text of an error for the caller, counts
-// and logs those that are about access, and logs those of the test runner
-// itself. Text of the request in it is made harmless.
-func (s *Server) problem(w http.ResponseWriter, r *http.Request, err error) (int, string) {
-	status := httpserve.StatusOf(err, statuses)
-	if denial, ok := errors.AsType[*httpserve.Denial](err); ok {
-		s.denied(r, denial.Kind, denial.Actor, err)
-		switch {
-		case status == http.StatusForbidden:
-			return status, cmp.Or(denial.Told, forbidden)
-		case denial.Kind == "missing":
-			err = errors.New(unknown)
-		default:
-			err = httpserve.ErrUnknown
-		}
-		w.Header().Set("WWW-Authenticate", "Bearer")
-	}
-	switch status {
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		w.Header().Set("Retry-After", retryAfter)
-	case http.StatusInternalServerError:
-		s.Log.Error("a request could not be answered", "method", r.Method, "path", pathOf(r), "cause", redact.String(err.Error()))
-		return status, "the test runner could not do it, see its log" // the cause names files
-	}
-	return status, redact.String(err.Error())
+	gate.ErrInvalid: http.StatusBadRequest,
+	gate.ErrLink:    http.StatusGone,
+	gate.ErrClosed:  http.StatusServiceUnavailable,
+	run.ErrNotFound: http.StatusNotFound,
+	run.ErrBusy:     http.StatusTooManyRequests,
+	run.ErrClosed:   http.StatusServiceUnavailable,
 }
 
 // pathOf returns the path of a request as logs may have it: that of a link is
@@ -377,10 +321,14 @@ func clean(text string) string { return redact.Excerpt(text, 200) }
 // shown returns a text that a request chose, as an answer may have it.
 func shown(text string) string { return redact.Excerpt(text, 80) }
 
-// denied counts and logs that a caller was refused.
-func (s *Server) denied(r *http.Request, reason, actor string, cause error) {
-	s.metrics.denials.WithLabelValues(reason).Inc()
-	s.Log.Warn("refused", "reason", reason, "actor", actor, "remote", httpserve.Remote(r), "route", classOf(r.URL.Path), "cause", clean(cause.Error()))
+// observeRequest counts a request, and its answer when answered is called.
+func (m *metrics) observeRequest(r *http.Request) (answered func(*httpserve.Writer)) {
+	m.inFlight.Inc()
+	class := classOf(r.URL.Path)
+	return func(a *httpserve.Writer) {
+		m.inFlight.Dec()
+		m.requests.WithLabelValues(class, strconv.Itoa(cmp.Or(a.Status, http.StatusOK))).Inc()
+	}
 }
 
 // base returns the URL of the test runner as the caller has it, without a slash

@@ -285,7 +285,7 @@ func (s *Server) run(w http.ResponseWriter, r *http.Request, j *job) error {
 		status = http.StatusAccepted
 	case state.State == api.Succeeded || !ended:
 	case state.State == api.Stopped: // it has no verdict: it is to be asked for again
-		w.Header().Set("Retry-After", retryAfter)
+		w.Header().Set("Retry-After", httpserve.RetryAfter)
 		status = http.StatusServiceUnavailable
 	case j.launch:
 		status = http.StatusBadRequest

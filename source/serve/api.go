@@ -299,38 +299,21 @@ func listFiles(store *artifact.Store, a artifact.Artifact) ([]api.File, error) {
 	return files, err
 }
 
-// session says who the caller is.
-func (c *call) session() error {
-	allowed, scope := []string{}, c.grant.Scope()
+// session answers who the caller is.
+func (c *call) session() error { return c.reply(c.sessionOf(c.grant)) }
+
+// sessionOf says who a caller is.
+func (s *Server) sessionOf(g httpserve.Grant) any {
+	allowed, scope := []string{}, g.Scope()
 	for _, what := range []string{mayFetch, mayRead, mayChange} { // with some objects at least
-		if c.grant.All || scope != nil && httpserve.Allows(scope.May, what) {
+		if g.All || scope != nil && httpserve.Allows(scope.May, what) {
 			allowed = append(allowed, what)
 		}
 	}
-	if may(c.grant, mayDebug, source.Reference{}) == nil {
+	if may(g, mayDebug, source.Reference{}) == nil {
 		allowed = append(allowed, mayDebug)
 	}
-	return c.reply(api.Session{Actor: c.grant.Actor, Required: c.config.Callers.Required(), May: allowed})
-}
-
-// login begins a session of the web page.
-func (c *call) login() (err error) {
-	var request struct {
-		Token string `json:"token"`
-	}
-	if err := c.bodies.JSON(c.w, c.r, &request); err != nil {
-		return err
-	}
-	if c.grant, err = c.config.Callers.Login(c.w, c.r, request.Token); err != nil {
-		return err
-	}
-	return c.session()
-}
-
-func (c *call) logout() error {
-	c.config.Callers.Logout(c.w, c.r)
-	c.w.WriteHeader(http.StatusNoContent)
-	return nil
+	return api.Session{Actor: g.Actor, Required: s.config.Callers.Required(), May: allowed}
 }
 
 // why reads who wants a change and why. The credential says who, where there is one.

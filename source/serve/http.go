@@ -3,7 +3,6 @@ package serve
 import (
 	"cmp"
 	"embed"
-	"errors"
 	"io/fs"
 	"net/http"
 	"net/http/pprof"
@@ -12,9 +11,7 @@ import (
 
 	"github.com/headgate-io/headgate/internal/document"
 	"github.com/headgate-io/headgate/internal/httpserve"
-	"github.com/headgate-io/headgate/internal/redact"
 	"github.com/headgate-io/headgate/source"
-	"github.com/headgate-io/headgate/source/serve/api"
 )
 
 // Callers are those that the file of tokens and client certificates names; see [OpenCallers].
@@ -151,8 +148,6 @@ var routes = []route{
 	{"GET /api/v1/events", aCaller, "kind namespace name severity since after limit follow", (*call).events},
 	{"GET /api/v1/stats", aCaller, "", (*call).stats},
 	{"GET /api/v1/session", aCaller, "", (*call).session},
-	{"POST /api/v1/session", "", "", (*call).login},
-	{"DELETE /api/v1/session", "", "", (*call).logout},
 	{"GET /healthz", "", "", func(c *call) error { return httpserve.Text(c.w, http.StatusOK, "OK\n") }},
 	{"GET /readyz", "", "", (*call).readyz},
 	{"GET /metrics", "", "", (*call).scrape},
@@ -204,7 +199,15 @@ func Page() http.Handler { return httpserve.Page(page, "page") }
 func (s *Server) Handler() http.Handler { return s.handler }
 
 func (s *Server) routes() http.Handler {
-	router := &httpserve.Router{Refuse: s.refuse}
+	router := &httpserve.Router{
+		Server: "server", Log: s.log, Origins: httpserve.Origins(s.config.BaseURL), Own: "/hook/",
+		Statuses: map[error]int{fs.ErrNotExist: http.StatusNotFound, ErrSuspended: http.StatusConflict, ErrEnded: http.StatusServiceUnavailable},
+		Unknown:  func(string) string { return unknown }, Forbidden: "the credential does not allow it",
+		Problem: func(r *http.Request) bool { return r.URL.Path == "/api" || strings.HasPrefix(r.URL.Path, "/api/") },
+		Path:    func(r *http.Request) string { return clean(r.URL.Path) },
+		Denied:  func(kind string) { s.metrics.denials.WithLabelValues(kind).Inc() },
+		Observe: s.observeRequest,
+	}
 	for _, route := range routes {
 		if strings.HasPrefix(route.pattern, "GET /debug/") && !s.config.Profiles {
 			continue
@@ -217,30 +220,14 @@ func (s *Server) routes() http.Handler {
 			return route.serve(c)
 		})
 	}
+	router.Sessions("/api/v1/session", s.config.Callers, s.bodies, s.sessionOf)
 	router.Handle("/ui", Page())
 	router.Handle("/ui/", Page())
 	store := s.config.Store.Handler()
 	router.Route("/", func(w http.ResponseWriter, r *http.Request) error {
 		return (&call{Server: s, w: w, r: r}).artifact(store)
 	})
-	origins := httpserve.Origins(s.config.BaseURL)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasPrefix(r.URL.Path, "/hook/") { // whose tokens are its own
-			httpserve.Take(r)
-		}
-		a := httpserve.Answering(w, r)
-		defer s.observeRequest(r)(a)
-		defer httpserve.Recover(a, "server", func(cause, stack string) {
-			s.log.Error("defect: a request made the server panic", "method", r.Method, "path", clean(r.URL.Path), "error", cause, "stack", stack)
-		})
-		if err := httpserve.Admit(r, origins); err != nil {
-			httpserve.Take(r) // before its path is logged
-			s.refuse(a, r, err)
-			return
-		}
-		httpserve.Normalize(r.URL, "")
-		router.ServeHTTP(a, r)
-	})
+	return router
 }
 
 // artifact answers what is below no other path: an artifact, to callers that may
@@ -265,7 +252,8 @@ func (c *call) artifact(store http.Handler) error {
 		if err := c.allow(mayFetch, ref); err != nil {
 			return err
 		}
-		c.w = private{c.w.(*httpserve.Writer)}
+		c.w.Header().Set("Cache-Control", "private")
+		c.w.Header().Set("Vary", "Authorization")
 	}
 	if slices.ContainsFunc(source.Spellings(ref.Kind)[1:], func(kind string) bool { return path[0] == strings.ToLower(kind) }) {
 		r = r.Clone(r.Context()) // the store has one directory for both groups
@@ -273,19 +261,6 @@ func (c *call) artifact(store http.Handler) error {
 	}
 	store.ServeHTTP(c.w, r)
 	return nil
-}
-
-// private keeps what only some callers may fetch out of shared caches.
-type private struct{ *httpserve.Writer }
-
-// WriteHeader implements [http.ResponseWriter].
-func (p private) WriteHeader(status int) {
-	header := p.Header()
-	if caching := header.Get("Cache-Control"); caching != "" {
-		header.Set("Cache-Control", strings.Replace(caching, "public", "private", 1))
-	}
-	header.Add("Vary", "Authorization")
-	p.Writer.WriteHeader(status)
 }
 
 // readyz answers whether the server has what it is asked for, or else which
@@ -326,46 +301,3 @@ func (c *call) profile() error {
 // unknown says how a caller can say who it is.
 const unknown = "say who you are: by a token in the header Authorization (Bearer, or Basic as password) or by a client certificate; " +
 	"headgate takes it from --token-file or HEADGATE_TOKEN"
-
-// statuses are those of errors that are no refusal of their own.
-var statuses = map[error]int{
-	httpserve.ErrUnknown: http.StatusUnauthorized, httpserve.ErrForbidden: http.StatusForbidden,
-	fs.ErrNotExist: http.StatusNotFound, ErrSuspended: http.StatusConflict, ErrEnded: http.StatusServiceUnavailable,
-}
-
-// refuse answers an error, unless the answer has begun: then the error is that
-// of writing it.
-func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	if httpserve.Begun(w) {
-		return
-	}
-	status, reason, told := httpserve.StatusOf(err, statuses), redact.String(err.Error()), ""
-	if denial, ok := errors.AsType[*httpserve.Denial](err); ok {
-		s.denied(r, denial.Kind, denial.Actor, err)
-		told = denial.Told
-	}
-	switch header := w.Header(); status {
-	case http.StatusUnauthorized:
-		header.Set("WWW-Authenticate", "Bearer")
-		reason = unknown
-	case http.StatusForbidden:
-		reason = cmp.Or(told, "the credential does not allow it")
-	case http.StatusRequestEntityTooLarge:
-		header.Set("Connection", "close")
-	case http.StatusServiceUnavailable:
-		header.Set("Retry-After", "5") // seconds
-	case http.StatusInternalServerError:
-		s.log.Error("a request could not be answered", "method", r.Method, "path", clean(r.URL.Path), "error", reason)
-		reason = "the server could not do it, see its log" // the cause names files
-	}
-	s.answerError(w, r, status, reason)
-}
-
-// answerError answers with an error, as JSON below /api/.
-func (s *Server) answerError(w http.ResponseWriter, r *http.Request, status int, reason string) {
-	if r.URL.Path == "/api" || strings.HasPrefix(r.URL.Path, "/api/") {
-		httpserve.JSON(w, status, api.Problem{Status: status, Reason: reason})
-		return
-	}
-	httpserve.Text(w, status, reason)
-}

@@ -128,7 +128,7 @@ func newHTTPFixture(t *testing.T, guarded bool, adjust ...func(*httpFixture)) *h
 	if runtime.GOOS != "windows" {
 		r.socket = filepath.Join(dir, "s")
 	}
-	l, err := httpserve.Listen(t.Context(), httpserve.Endpoint{Addr: "127.0.0.1:0", Socket: r.socket}, r.Callers.Required(), "", nil)
+	l, err := httpserve.Listen(httpserve.Endpoint{Addr: "127.0.0.1:0", Socket: r.socket}, r.Callers.Required(), "", nil)
 	r.must(err)
 	r.url = l.URL
 	serving, end := context.WithCancel(context.Background())

@@ -251,9 +251,3 @@ func (s *Server) observeEvent(e source.Event) {
 	o := e.InvolvedObject
 	s.log.Log(context.Background(), level, "event", "object", o.Kind+"/"+o.Namespace+"/"+o.Name, "severity", e.Severity, "reason", e.Reason, "message", clean(e.Message))
 }
-
-// denied counts and logs that a caller was refused.
-func (s *Server) denied(r *http.Request, reason, actor string, cause error) {
-	s.metrics.denials.WithLabelValues(reason).Inc()
-	s.log.Warn("refused", "reason", reason, "actor", clean(actor), "remote", httpserve.Remote(r), "method", r.Method, "path", clean(r.URL.Path), "error", clean(cause.Error()))
-}

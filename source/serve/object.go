@@ -26,7 +26,7 @@ type entry struct {
 
 	state  state
 	timer  *time.Timer             // of the plan
-	ticket *ticket                 // for a slot, nil when it does not wait for one
+	waiter *waiter                 // in the queue for slots; nil when it is not there
 	cancel context.CancelCauseFunc // ends the run under way
 
 	trigger  Trigger // of the run that is due; of a new entry, "" when its saved status is good
@@ -53,9 +53,9 @@ type entry struct {
 
 	host     string     // of its upstream
 	upstream string     // its address
-	before   []*entry   // what it needs, as far as it is to wait for it
+	before   []*entry   // its inputs that it waits for
 	after    []*entry   // what needs it
-	inputs   string     // what before was when its last run began
+	inputs   string     // inputsOf when its last run began
 	lookups  secretSums // to its last run's questions for Secrets
 	version  uint64     // of the view
 	serial   uint64     // of the Desired that had it last

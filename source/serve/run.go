@@ -71,7 +71,7 @@ type job struct {
 // start begins the run of e, which has a slot.
 func (s *Server) start(e *entry) {
 	now, started := s.clock(), s.config.Now()
-	e.state, e.ticket, e.inputs = running, nil, inputsOf(e)
+	e.state, e.waiter, e.inputs = running, nil, inputsOf(e)
 	e.begun++
 	// Answers of the upstream may be as old as the request, as the last run, or as a 20th of the interval.
 	since := max(min(e.due, now)-e.obj.Interval()/20, e.since)

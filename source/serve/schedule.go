@@ -14,11 +14,11 @@ import (
 	"github.com/headgate-io/headgate/source"
 )
 
-// rank orders triggers: a run that is due for several reasons tells the highest.
+// rank orders triggers: a run with several causes reports the one with the highest rank.
 var rank = map[Trigger]int{Tick: 1, Retry: 2, Input: 3, Repair: 4, Secret: 5, Start: 6, Spec: 7, Hook: 8, Request: 9}
 
-// enqueue has e run now, or once more after the run that is under way. Answers of
-// its upstream that are older than asked do not count, unless asked is 0.
+// enqueue makes e due now, or makes it run once more if a run is under way. The run uses no answers of the upstream
+// that are older than asked, unless asked is 0.
 func (s *Server) enqueue(e *entry, t Trigger, asked time.Duration) {
 	if e.removed != nil || e.suspended() || e.external() {
 		return
@@ -43,7 +43,7 @@ func (s *Server) enqueue(e *entry, t Trigger, asked time.Duration) {
 	}
 }
 
-// plan has e run at due.
+// plan makes e due at a time, and replaces its earlier plan.
 func (s *Server) plan(e *entry, t Trigger, due time.Duration) {
 	e.state, e.trigger, e.due = planned, t, due
 	left := due - s.clock()
@@ -62,7 +62,7 @@ func (s *Server) plan(e *entry, t Trigger, due time.Duration) {
 	}
 }
 
-// rest ends all plans for e. A run that is under way goes on.
+// rest cancels what is planned for e, but not a run that is under way.
 func (s *Server) rest(e *entry) {
 	s.leave(e)
 	e.again, e.asked, e.look = "", 0, 0
@@ -72,15 +72,15 @@ func (s *Server) rest(e *entry) {
 	s.inform(e) // objects that need it may have waited for it
 }
 
-// leave has e wait for no slot.
+// leave removes e from the queue for slots, if it is there.
 func (s *Server) leave(e *entry) {
-	if e.ticket != nil {
-		s.runs.remove(e.ticket)
-		e.ticket = nil
+	if e.waiter != nil {
+		s.runs.remove(e.waiter)
+		e.waiter = nil
 	}
 }
 
-// dispatch begins everything that is due and has a slot.
+// dispatch starts the entries that are due and get a slot. It is called after each change of plans or slots.
 func (s *Server) dispatch() {
 	if s.ctx.Err() != nil { // after the end no goroutine begins any more
 		return
@@ -100,7 +100,7 @@ func (s *Server) dispatch() {
 	s.runs.grant()
 }
 
-// enter has e, which is due, wait for a slot of its host and of no other, or for what it needs.
+// enter queues e, which is due, for a slot of its host, or blocks it while an input is due or under way.
 func (s *Server) enter(e *entry) {
 	before := e.state
 	if e.state = queued; len(s.blockers(e)) > 0 {
@@ -109,12 +109,12 @@ func (s *Server) enter(e *entry) {
 	if e.state != before {
 		s.changed(e)
 	}
-	if e.state == blocked || e.ticket != nil && e.ticket.host != e.host {
+	if e.state == blocked || e.waiter != nil && e.waiter.host != e.host {
 		s.leave(e)
 	}
-	if e.state == queued && e.ticket == nil {
-		e.ticket = &ticket{e.host, func() { s.start(e) }}
-		s.runs.add(e.ticket)
+	if e.state == queued && e.waiter == nil {
+		e.waiter = &waiter{e.host, func() { s.start(e) }}
+		s.runs.add(e.waiter)
 	}
 }
 
@@ -125,7 +125,7 @@ const never = time.Duration(math.MaxInt64) / 4
 // later returns the time d after t, never at most.
 func later(t, d time.Duration) time.Duration { return min(t, never) + min(d, never) }
 
-// A tickKey is what objects have in common that have the same ticks.
+// Objects with the same tickKey have the same ticks.
 type tickKey struct {
 	upstream string
 	interval time.Duration
@@ -133,9 +133,9 @@ type tickKey struct {
 
 func (e *entry) tickKey() tickKey { return tickKey{e.upstream, min(e.obj.Interval(), never)} }
 
-// tick returns the first tick of e after now. Ticks are counted from the first run
-// of an object with these ticks, or from a random time before now when it is not
-// known, or when there are so many objects that they would be due together.
+// tick returns the first tick of e after now. Ticks are counted from the first run of an object with the same key. They
+// are counted from a random time before now if e has not run since the server began, or if there are more objects than
+// can run at a time: otherwise all would be due together.
 func (s *Server) tick(e *entry, now time.Duration) time.Duration {
 	key := e.tickKey()
 	first, known := s.ticks[key]
@@ -154,46 +154,45 @@ func (s *Server) tick(e *entry, now time.Duration) time.Duration {
 	}
 }
 
-// backOff returns how long to wait after failures in a row, 1 or more: twice as
-// long after each, and limit at most. Objects which reached the limit do not stay together.
+// backOff returns the delay after a number of failures in a row, 1 or more: it doubles with each, up to limit. The delay
+// varies at the limit too, so that objects that failed together do not retry together for ever.
 func backOff(failures int, least, limit time.Duration, jitter float64) time.Duration {
 	wait := float64(least) * math.Exp2(float64(failures-1)) * (1 + jitter*(2*rand.Float64()-1))
 	return time.Duration(min(wait, float64(limit)*(1-jitter*rand.Float64())))
 }
 
-// Slots are handed out first come first served within a host. Of several hosts
-// the one with the fewest slots is next, and of those the one that waits longest.
+// Slots limit what is done at the same time. The waiters of one host get slots in the order in which they came. Of
+// several hosts the one with the fewest slots is next, and of those the one that has waited longest.
 //
-// Hosts that hang do not hold up others: a host has at most each slots, and at
-// most twice as many as are free, so that the last ones go to hosts that have
-// few; hosts whose last run failed have half of all slots together.
+// Hosts that hang do not hold up others: a host has at most each slots, and at most twice as many as are free, so that
+// the last slots go to hosts that have few. Hosts whose last run failed have at most half of all slots together.
 type slots struct {
 	all, each int
-	failed    map[string]bool // hosts whose last run did
+	failed    map[string]bool // hosts whose last run failed
 	taken     int
-	serial    uint64
-	lines     map[string]*line
+	serial    uint64 // orders queues by when they began to wait
+	queues    map[string]*queue
 }
 
-// A line is the callers that wait for a slot of one host.
-type line struct {
-	waiting []*ticket
+// A queue is the waiters of one host.
+type queue struct {
+	waiting []*waiter
 	taken   int
 	since   uint64 // serial of when it began to wait, or got its last slot
 }
 
-// A ticket waits for a slot.
-type ticket struct {
-	host string
-	use  func() // is called when there is one
+// A waiter waits for a slot of a host.
+type waiter struct {
+	host  string
+	start func() // is called when the waiter gets the slot
 }
 
-// add has t wait.
-func (s *slots) add(t *ticket) {
-	l := s.lines[t.host]
+// add appends a waiter to the queue of its host.
+func (s *slots) add(t *waiter) {
+	l := s.queues[t.host]
 	if l == nil {
-		l = new(line)
-		s.lines[t.host] = l
+		l = new(queue)
+		s.queues[t.host] = l
 	}
 	if len(l.waiting) == 0 {
 		s.serial++
@@ -202,31 +201,31 @@ func (s *slots) add(t *ticket) {
 	l.waiting = append(l.waiting, t)
 }
 
-// remove has t wait no more and reports whether it did.
-func (s *slots) remove(t *ticket) bool {
-	l := s.lines[t.host]
+// remove removes a waiter from the queue of its host, and reports whether it was there.
+func (s *slots) remove(t *waiter) bool {
+	l := s.queues[t.host]
 	if l == nil {
 		return false
 	}
 	before := len(l.waiting)
-	l.waiting = slices.DeleteFunc(l.waiting, func(other *ticket) bool { return other == t })
+	l.waiting = slices.DeleteFunc(l.waiting, func(other *waiter) bool { return other == t })
 	return len(l.waiting) < before
 }
 
-// grant gives slots to those that wait, as far as they may have one.
+// grant gives slots to waiters until no slot is free or no host with a waiter may have another.
 func (s *slots) grant() {
 	for {
 		free, failing := s.all-s.taken, 0
 		for host := range s.failed {
-			if l := s.lines[host]; l != nil {
+			if l := s.queues[host]; l != nil {
 				failing += l.taken
 			}
 		}
-		var best *line
-		for host, l := range s.lines {
+		var best *queue
+		for host, l := range s.queues {
 			switch {
 			case len(l.waiting) == 0 && l.taken == 0:
-				delete(s.lines, host)
+				delete(s.queues, host)
 			case len(l.waiting) == 0 || l.taken >= min(s.each, 2*free):
 			case s.failed[host] && failing >= max(s.all/2, 1):
 			case best == nil || l.taken < best.taken || l.taken == best.taken && l.since < best.since:
@@ -242,20 +241,20 @@ func (s *slots) grant() {
 		best.since = s.serial
 		best.taken++
 		s.taken++
-		next.use()
+		next.start()
 	}
 }
 
-// done gives a slot of a host back.
+// done returns a slot of a host.
 func (s *slots) done(host string) {
-	s.lines[host].taken--
+	s.queues[host].taken--
 	s.taken--
 }
 
 // admit waits for a slot for the content of a run of a host; end gives it back.
 func (s *Server) admit(ctx context.Context, host string) (end func(), err error) {
 	mine := make(chan struct{})
-	t := &ticket{host, func() { close(mine) }}
+	t := &waiter{host, func() { close(mine) }}
 	s.mu.Lock()
 	s.fetches.add(t)
 	s.fetches.grant()
@@ -280,8 +279,8 @@ func (s *Server) admit(ctx context.Context, host string) (end func(), err error)
 	return nil, context.Cause(ctx)
 }
 
-// link finds out what entries need. Where they need each other in a circle one demand is left
-// out, so that none waits for ever; the run of each then finds the circle and names it (see [source.Needed]).
+// link sets before and after of all entries. Where entries need each other in a circle [source.Order] leaves one
+// dependency out, so that none waits for ever; the run of each then finds the circle and names it (see [source.Needed]).
 func (s *Server) link() {
 	var live []*entry
 	var objects []source.Object
@@ -298,8 +297,8 @@ func (s *Server) link() {
 	}
 }
 
-// blockers returns what e, which is due, is to wait for: what it needs that is due or under way. One
-// run that begins when e is due is enough: else what is asked for without pause would keep e back for ever.
+// blockers returns the inputs that e, which is due, waits for: those that are due or under way. An input that has run
+// since e became due does not block it again: an input that is requested without pause would block e for ever.
 func (s *Server) blockers(e *entry) (refs []source.Reference) {
 	for _, b := range e.before {
 		pending := b.state >= queued || b.state == planned && b.due <= s.clock()
@@ -310,8 +309,8 @@ func (s *Server) blockers(e *entry) (refs []source.Reference) {
 	return refs
 }
 
-// inputsOf returns what e needs as it is now: it changes when an artifact, a
-// generation or the readiness of an input does, and when an input comes or goes.
+// inputsOf returns a text that differs when an artifact, the generation or the readiness of an input of e has changed, or
+// when an input was added or removed.
 func inputsOf(e *entry) string {
 	var text strings.Builder
 	for _, b := range e.before {
@@ -326,8 +325,8 @@ func inputsOf(e *entry) string {
 	return text.String()
 }
 
-// inform tells entries that need e that it is what it is now: one that saw
-// something else runs, and one that waited for it goes on.
+// inform is called when e has changed. An entry that needs e runs if its last run saw e otherwise; one that is blocked may
+// be queued now.
 func (s *Server) inform(e *entry) {
 	for _, a := range e.after {
 		if inputsOf(a) != a.inputs {
@@ -339,8 +338,8 @@ func (s *Server) inform(e *entry) {
 	}
 }
 
-// locate finds out where e comes from. The upstream of a chart is its source's. An object with an address that cannot
-// be read has an upstream of its own.
+// locate sets upstream and host of e. A chart has those of its source. An object whose address is no URL has an
+// upstream of its own.
 func (s *Server) locate(e *entry) {
 	e.upstream, e.host = e.ref.String(), ""
 	address := ""

@@ -280,7 +280,7 @@ type Server struct {
 	sorted  []*entry                  // replaced and never changed
 	pending []*entry                  // due, for dispatch
 	ticks   map[tickKey]time.Duration // the first of them
-	failed  map[string]bool           // hosts whose last run did
+	failed  map[string]bool           // hosts whose last run failed
 	runs    slots
 	fetches slots
 }
@@ -305,8 +305,8 @@ func New(c Config) (*Server, error) {
 	}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	fetches := cmp.Or(c.Fetches, 2*runtime.GOMAXPROCS(0))
-	s.runs = slots{all: cmp.Or(c.Runs, 256), each: cmp.Or(c.PerHost, 16), failed: s.failed, lines: make(map[string]*line)}
-	s.fetches = slots{all: fetches, each: max(fetches/2, 1), failed: s.failed, lines: make(map[string]*line)}
+	s.runs = slots{all: cmp.Or(c.Runs, 256), each: cmp.Or(c.PerHost, 16), failed: s.failed, queues: make(map[string]*queue)}
+	s.fetches = slots{all: fetches, each: max(fetches/2, 1), failed: s.failed, queues: make(map[string]*queue)}
 	if c.Artifacts == nil {
 		c.Artifacts = &artifact.Client{MaxBytes: c.Env.Limits.Bytes, Temp: c.Env.Limits.Temp}
 	}

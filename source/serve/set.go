@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"path"
@@ -27,7 +28,8 @@ const (
 	verificationFailed = "ArtifactVerificationFailed"
 )
 
-// set makes d what there is to be. The error, at the first d, is that of the statuses.
+// set applies d: new objects get what is saved of them, missing ones are removed. The error, which is of the first d
+// alone, says that the statuses cannot be listed.
 func (s *Server) set(d Desired) error {
 	if d.Secrets == nil {
 		d.Secrets = source.Chain()
@@ -40,7 +42,7 @@ func (s *Server) set(d Desired) error {
 	}
 	s.listed = s.listed || len(d.Defects) == 0
 	all, since := s.desire(d, fresh)
-	s.each(slices.Collect(maps.Keys(since)), func(e *entry) { // what fails is tried again with the next Desired
+	s.each(maps.Keys(since), func(e *entry) { // what fails is tried again with the next Desired
 		err := s.config.Statuses.SetRemoved(e.ref, since[e])
 		if s.tell(e.ref, removalFailed, err); err == nil {
 			e.marked = since[e]
@@ -84,7 +86,7 @@ func (s *Server) restore(d Desired) (map[source.Reference]*entry, error) {
 			}
 		}
 	}
-	s.each(slices.Collect(maps.Values(fresh)), s.restoreOne)
+	s.each(maps.Values(fresh), s.restoreOne)
 	maps.DeleteFunc(fresh, func(ref source.Reference, e *entry) bool {
 		unread := e.doc == nil
 		if unread {
@@ -149,10 +151,10 @@ func settled(obj source.Object) bool {
 }
 
 // each calls do with entries, several at a time, until the server ends.
-func (s *Server) each(entries []*entry, do func(*entry)) {
+func (s *Server) each(entries iter.Seq[*entry], do func(*entry)) {
 	var group errgroup.Group
 	group.SetLimit(2 * runtime.GOMAXPROCS(0))
-	for _, e := range entries {
+	for e := range entries {
 		if s.ctx.Err() != nil {
 			break
 		}
@@ -161,8 +163,8 @@ func (s *Server) each(entries []*entry, do func(*entry)) {
 	group.Wait()
 }
 
-// desire makes d what there is to be; the server is ready after the first. It returns all entries, and since when
-// objects are not in the feed, the zero time for those that are there again, as far as that is not saved.
+// desire updates the entries to d; the server is ready after the first. It returns all entries, and those whose removal
+// is not saved as it is now: since when they are removed, the zero time for those that came back.
 func (s *Server) desire(d Desired, fresh map[source.Reference]*entry) (all []*entry, since map[*entry]time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,8 +215,8 @@ func (s *Server) desire(d Desired, fresh map[source.Reference]*entry) (all []*en
 	return s.sorted, since
 }
 
-// settle brings up to date what depends on which objects there are, and plans the
-// first runs of new ones: at once, or at the next tick if the saved status is up to date.
+// settle updates order, inputs and upstreams of all entries, and plans the first runs of new ones: at once, or at the next
+// tick if the saved status is good.
 func (s *Server) settle(fresh map[source.Reference]*entry) {
 	s.sorted = slices.SortedFunc(maps.Values(s.entries), compare)
 	s.link()
@@ -356,7 +358,7 @@ const scrubEvery = 24 * time.Hour
 // scrub keeps the store in order until the server ends.
 func (s *Server) scrub() {
 	for wait := time.Duration(0); retry.Sleep(s.ctx, wait) == nil; wait = scrubEvery {
-		if err := s.clean(); s.ctx.Err() == nil {
+		if err := s.tidy(); s.ctx.Err() == nil {
 			s.tell(source.Reference{}, removalFailed, err)
 		}
 		if s.config.Scrub < 0 {
@@ -403,9 +405,9 @@ func damaged(err error) bool {
 	return corrupt || errors.Is(err, fs.ErrNotExist)
 }
 
-// clean removes what killed processes left in the store, and the artifacts of
+// tidy removes what killed processes left in the store, and the artifacts of
 // objects that neither the feed nor the statuses know.
-func (s *Server) clean() error {
+func (s *Server) tidy() error {
 	if _, err := s.config.Store.Sweep(s.ctx); err != nil {
 		return err
 	}

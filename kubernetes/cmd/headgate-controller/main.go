@@ -139,7 +139,7 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	if err != nil {
 		return err
 	}
-	listener, err := httpserve.Listen(ctx, httpserve.Endpoint{Addr: f.storageAddr, Insecure: true}, false, "", func(err error) { logger.Warn("storage", "problem", err.Error()) })
+	listener, err := httpserve.Listen(httpserve.Endpoint{Addr: f.storageAddr, Insecure: true}, false, "", func(err error) { logger.Warn("storage", "problem", err.Error()) })
 	if err != nil {
 		return fmt.Errorf("--storage-addr: %w", err)
 	}
@@ -209,7 +209,7 @@ func artifacts(stored http.Handler, ready func() bool) http.Handler {
 
 // serveHooks serves the webhooks of the objects until ctx ends.
 func (f *flags) serveHooks(ctx context.Context, server *serve.Server, logger *slog.Logger) error {
-	listener, err := httpserve.Listen(ctx, httpserve.Endpoint{Addr: f.hooksAddr, Insecure: true}, false, "", func(err error) { logger.Warn("webhooks", "problem", err.Error()) })
+	listener, err := httpserve.Listen(httpserve.Endpoint{Addr: f.hooksAddr, Insecure: true}, false, "", func(err error) { logger.Warn("webhooks", "problem", err.Error()) })
 	if err != nil {
 		return fmt.Errorf("--hooks-addr: %w", err)
 	}
